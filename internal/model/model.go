@@ -1,0 +1,372 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model is what a reconcile.Queue must do, written to be read beside
+// the state table of its contract: one goroutine, no lock, a clock that the
+// caller moves, a plain slice wherever the queue has something faster.
+//
+// The tests of the queue run the same operations on both and compare. Nothing
+// here imports the queue, so that the two stay two readings of one text.
+package model
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Kind says when the next run of an item may start.
+type Kind uint8
+
+const (
+	None   Kind = iota // there is no next run
+	Ready              // at once
+	Sticky             // at once, whatever the verdict of the run in flight: EnqueueNow
+	Within             // at Due, sooner if an event asks for it
+	Held               // at Due and not before
+)
+
+// Next is the next run of an item.
+type Next struct {
+	Kind  Kind
+	Due   time.Duration // of Within and Held, since the start of the clock
+	Order uint64        // of Within and Held: runs due at once become ready in this order
+}
+
+// Later reports whether the next run is still waiting for its time.
+func (n Next) Later() bool { return n.Kind == Within || n.Kind == Held }
+
+// Entry is what the queue knows about one item.
+type Entry[T comparable] struct {
+	Item     T
+	InFlight bool
+	Next     Next
+	Since    time.Duration // when it entered its phase
+	Failures int
+	Err      error
+}
+
+// Fault is a deliberate mistake. Tests switch one on to see that they find it.
+type Fault uint8
+
+const (
+	NoFault      Fault = iota
+	DropInFlight       // an Enqueue of an item in flight is lost
+	BreakHold          // an Enqueue cuts a hold short
+	LIFO               // the item that became ready last is taken first
+)
+
+// Queue is the model. The zero Queue is empty, open and ready for use, at
+// time zero. It has one owner: nothing in it is safe for two goroutines.
+type Queue[T comparable] struct {
+	Fault Fault
+
+	now     time.Duration
+	closed  bool
+	entries []Entry[T] // one per known item, in no particular order
+	line    []T        // the resting items that are ready, next one first
+	order   uint64     // counts schedulings
+	stats   Stats      // the counters; the phases are counted when asked for
+}
+
+// Clone returns a copy that shares nothing with q.
+func (q *Queue[T]) Clone() *Queue[T] {
+	c := *q
+	c.entries = slices.Clone(q.entries)
+	c.line = slices.Clone(q.line)
+	return &c
+}
+
+// Now is the time on the clock.
+func (q *Queue[T]) Now() time.Duration { return q.now }
+
+// Closed reports whether Close was called.
+func (q *Queue[T]) Closed() bool { return q.closed }
+
+// Advance moves the clock on. What falls due on the way becomes ready, in
+// order of due time, then of scheduling. An item at rest has been ready since
+// its due time. For an item in flight a run that is due is a ready next one.
+func (q *Queue[T]) Advance(d time.Duration) {
+	q.now += d
+	var due []*Entry[T]
+	for i := range q.entries {
+		if e := &q.entries[i]; e.Next.Later() && e.Next.Due <= q.now {
+			due = append(due, e)
+		}
+	}
+	slices.SortFunc(due, byDue)
+	for _, e := range due {
+		if !e.InFlight {
+			e.Since = e.Next.Due
+			q.line = append(q.line, e.Item)
+		}
+		e.Next = Next{Kind: Ready}
+	}
+}
+
+// NextDue is the earliest time at which Advance would find something due.
+func (q *Queue[T]) NextDue() (due time.Duration, ok bool) {
+	for _, e := range q.entries {
+		if e.Next.Later() && (!ok || e.Next.Due < due) {
+			due, ok = e.Next.Due, true
+		}
+	}
+	return due, ok
+}
+
+// Offer: an item that is known at all stays as it is.
+func (q *Queue[T]) Offer(item T) {
+	q.change(item, func(e *Entry[T], n Next) Next {
+		if e.InFlight || n.Kind != None {
+			return n
+		}
+		return Next{Kind: Ready}
+	})
+}
+
+// Enqueue asks for now. A hold answers "not yet".
+func (q *Queue[T]) Enqueue(item T) {
+	q.change(item, func(e *Entry[T], n Next) Next {
+		switch n.Kind {
+		case None:
+			if q.Fault == DropInFlight && e.InFlight {
+				return n
+			}
+			return Next{Kind: Ready}
+		case Within:
+			return Next{Kind: Ready}
+		case Held:
+			if q.Fault == BreakHold {
+				return Next{Kind: Ready}
+			}
+		}
+		return n
+	})
+}
+
+// EnqueueAfter asks for a hold of d. It never delays a run that was promised
+// sooner, and it does not touch a hold.
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) {
+	if d <= 0 {
+		q.Enqueue(item)
+		return
+	}
+	due := q.in(d)
+	q.change(item, func(_ *Entry[T], n Next) Next {
+		switch n.Kind {
+		case None:
+			return q.schedule(n, Held, due)
+		case Within:
+			if due <= n.Due {
+				return q.schedule(n, Held, due)
+			}
+		}
+		return n
+	})
+}
+
+// EnqueueWithin asks for a run in d at the latest.
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) {
+	if d <= 0 {
+		q.Enqueue(item)
+		return
+	}
+	due := q.in(d)
+	q.change(item, func(_ *Entry[T], n Next) Next {
+		switch n.Kind {
+		case None:
+			return q.schedule(n, Within, due)
+		case Within:
+			if due < n.Due {
+				return q.schedule(n, Within, due)
+			}
+		}
+		return n
+	})
+}
+
+// EnqueueNow asks for now and takes no other answer. For an item in flight
+// that binds the verdict of its run too.
+func (q *Queue[T]) EnqueueNow(item T) {
+	q.change(item, func(e *Entry[T], _ Next) Next {
+		if e.InFlight {
+			return Next{Kind: Sticky}
+		}
+		return Next{Kind: Ready}
+	})
+}
+
+// change applies one of the verbs above: to is given the entry and its next
+// run and returns what the next run is from now on.
+func (q *Queue[T]) change(item T, to func(*Entry[T], Next) Next) {
+	if q.closed {
+		return
+	}
+	e := q.find(item)
+	if e == nil {
+		q.entries = append(q.entries, Entry[T]{Item: item, Since: q.now})
+		e = &q.entries[len(q.entries)-1]
+	}
+	was := e.Next
+	e.Next = to(e, was)
+	if was.Kind == None && e.Next.Kind != None {
+		q.stats.Enqueued++
+	} else {
+		q.stats.Coalesced++
+	}
+	if !e.InFlight && was.Kind != Ready && e.Next.Kind == Ready {
+		e.Since = q.now
+		q.line = append(q.line, item)
+	}
+}
+
+// Remove cancels the next run and reports whether there was one.
+func (q *Queue[T]) Remove(item T) bool {
+	e := q.find(item)
+	if e == nil || e.Next.Kind == None {
+		return false
+	}
+	e.Next = Next{}
+	if !e.InFlight {
+		q.line = slices.DeleteFunc(q.line, func(t T) bool { return t == item })
+		q.forget(item)
+	}
+	return true
+}
+
+// Answer is what TryDequeue found.
+type Answer uint8
+
+const (
+	Taken Answer = iota // an item
+	Empty               // nothing yet: Dequeue waits
+	Over                // nothing, and nothing to come: Dequeue returns ErrClosed
+)
+
+// TryDequeue takes the item that became ready first.
+func (q *Queue[T]) TryDequeue() (item T, a Answer) {
+	if len(q.line) == 0 {
+		if !q.closed || slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return e.Next.Kind != None }) {
+			return item, Empty
+		}
+		return item, Over
+	}
+	i := 0
+	if q.Fault == LIFO {
+		i = len(q.line) - 1
+	}
+	item = q.line[i]
+	q.line = slices.Delete(q.line, i, i+1)
+	e := q.find(item)
+	e.InFlight, e.Next, e.Since = true, Next{}, q.now
+	q.stats.Taken++
+	return item, Taken
+}
+
+// Done gives an item back. Its failures are forgotten; its next run stands.
+func (q *Queue[T]) Done(item T) {
+	e := q.find(item)
+	if e == nil || !e.InFlight {
+		return
+	}
+	e.Failures, e.Err = 0, nil
+	q.giveBack(e, e.Next)
+}
+
+// Wait is what the queue's Wait is.
+type Wait struct {
+	Delay time.Duration
+	Hold  bool
+	Err   error
+}
+
+// Requeue gives an item back with the verdict of its run.
+func (q *Queue[T]) Requeue(item T, w Wait) {
+	e := q.find(item)
+	if e == nil || !e.InFlight {
+		return
+	}
+	q.stats.Requeued++
+	if w.Err != nil {
+		e.Failures, e.Err = e.Failures+1, w.Err
+	} else {
+		e.Failures, e.Err = 0, nil
+	}
+	q.giveBack(e, q.verdict(e.Next, w))
+}
+
+// verdict replaces whatever was pending, except an EnqueueNow, if it is a
+// hold. A ceiling leaves the sooner of the two, with its kind.
+func (q *Queue[T]) verdict(n Next, w Wait) Next {
+	if w.Delay <= 0 || n.Kind == Sticky {
+		return Next{Kind: Ready}
+	}
+	due := q.in(w.Delay)
+	switch {
+	case w.Hold:
+		return q.schedule(n, Held, due)
+	case n.Kind == None, n.Later() && due < n.Due:
+		return q.schedule(n, Within, due)
+	}
+	return n
+}
+
+func (q *Queue[T]) giveBack(e *Entry[T], n Next) {
+	e.InFlight, e.Next, e.Since = false, n, q.now
+	switch {
+	case n.Kind == Ready, n.Kind == Sticky:
+		e.Next = Next{Kind: Ready}
+		q.line = append(q.line, e.Item)
+	case n.Kind == None, q.closed:
+		q.forget(e.Item)
+	}
+}
+
+// Close lets nothing more in and drops every later run.
+func (q *Queue[T]) Close() {
+	q.closed = true
+	for i := range q.entries {
+		if e := &q.entries[i]; e.Next.Later() {
+			e.Next = Next{}
+		}
+	}
+	q.entries = slices.DeleteFunc(q.entries, func(e Entry[T]) bool {
+		return !e.InFlight && e.Next.Kind == None
+	})
+}
+
+func (q *Queue[T]) find(item T) *Entry[T] {
+	for i := range q.entries {
+		if q.entries[i].Item == item {
+			return &q.entries[i]
+		}
+	}
+	return nil
+}
+
+func (q *Queue[T]) forget(item T) {
+	q.entries = slices.DeleteFunc(q.entries, func(e Entry[T]) bool { return e.Item == item })
+}
+
+// in is the time in d, or the end of time if that is sooner.
+func (q *Queue[T]) in(d time.Duration) time.Duration {
+	const end = time.Duration(1<<63 - 1)
+	if d > end-q.now {
+		return end
+	}
+	return q.now + d
+}
+
+// schedule makes a later run of the one that was. It goes behind those that
+// are due at the same time, unless it was due then already.
+func (q *Queue[T]) schedule(was Next, k Kind, due time.Duration) Next {
+	if was.Later() && was.Due == due {
+		return Next{Kind: k, Due: due, Order: was.Order}
+	}
+	q.order++
+	return Next{Kind: k, Due: due, Order: q.order}
+}
+
+func byDue[T comparable](a, b *Entry[T]) int {
+	return cmp.Or(cmp.Compare(a.Next.Due, b.Next.Due), cmp.Compare(a.Next.Order, b.Next.Order))
+}

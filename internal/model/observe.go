@@ -1,0 +1,142 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Phase has the queue's phases in the queue's order.
+type Phase uint8
+
+const (
+	Idle Phase = iota
+	InLine
+	Waiting
+	Running
+)
+
+// State is what the queue's State tells, in times since the start of the clock.
+type State struct {
+	Phase    Phase
+	Since    time.Duration
+	Due      time.Duration
+	Hold     bool
+	Again    bool
+	Failures int
+	Err      error
+}
+
+// Stats is what the queue's Stats tells.
+type Stats struct {
+	Ready, Waiting, InFlight             int
+	Enqueued, Coalesced, Taken, Requeued uint64
+}
+
+// ItemState is one step of All.
+type ItemState[T comparable] struct {
+	Item  T
+	State State
+}
+
+// State tells about one item; the zero State if it is unknown.
+func (q *Queue[T]) State(item T) State {
+	if e := q.find(item); e != nil {
+		return e.state()
+	}
+	return State{}
+}
+
+func (e *Entry[T]) state() State {
+	s := State{Since: e.Since, Failures: e.Failures, Err: e.Err}
+	switch {
+	case e.InFlight:
+		s.Phase, s.Again = Running, e.Next.Kind != None
+	case e.Next.Later():
+		s.Phase, s.Due, s.Hold = Waiting, e.Next.Due, e.Next.Kind == Held
+	default:
+		s.Phase = InLine
+	}
+	return s
+}
+
+// Entry returns what is kept for item: more than State tells.
+func (q *Queue[T]) Entry(item T) (e Entry[T], ok bool) {
+	if p := q.find(item); p != nil {
+		return *p, true
+	}
+	return e, false
+}
+
+// All lists what is in flight (in any order), then what is ready in the order
+// in which it will be taken, then what waits, in the order in which it will
+// become ready.
+func (q *Queue[T]) All() []ItemState[T] {
+	var all []ItemState[T]
+	var later []*Entry[T]
+	for i := range q.entries {
+		switch e := &q.entries[i]; {
+		case e.InFlight:
+			all = append(all, ItemState[T]{e.Item, e.state()})
+		case e.Next.Later():
+			later = append(later, e)
+		}
+	}
+	for _, item := range q.line {
+		all = append(all, ItemState[T]{item, q.State(item)})
+	}
+	slices.SortFunc(later, byDue)
+	for _, e := range later {
+		all = append(all, ItemState[T]{e.Item, e.state()})
+	}
+	return all
+}
+
+// Len is the number of ready items.
+func (q *Queue[T]) Len() int { return len(q.line) }
+
+// Has reports whether item is known at all.
+func (q *Queue[T]) Has(item T) bool { return q.find(item) != nil }
+
+// Stats counts.
+func (q *Queue[T]) Stats() Stats {
+	s := q.stats
+	for i := range q.entries {
+		switch q.entries[i].state().Phase {
+		case InLine:
+			s.Ready++
+		case Waiting:
+			s.Waiting++
+		case Running:
+			s.InFlight++
+		}
+	}
+	return s
+}
+
+// Key is equal for two queues that will answer alike from now on, but for
+// Since and the counters, which nothing depends on. Times count from now, and
+// of the scheduling order only what decides a tie is kept.
+func (q *Queue[T]) Key() string {
+	rows := make([]string, 0, len(q.entries))
+	for i := range q.entries {
+		e := &q.entries[i]
+		row := fmt.Sprintf("%v %t %d %d %v", e.Item, e.InFlight, e.Next.Kind, e.Failures, e.Err)
+		if e.Next.Later() {
+			ahead := 0
+			for j := range q.entries {
+				if o := q.entries[j].Next; o.Later() && o.Due == e.Next.Due && o.Order < e.Next.Order {
+					ahead++
+				}
+			}
+			row += fmt.Sprintf(" due %d tie %d", e.Next.Due-q.now, ahead)
+		}
+		rows = append(rows, row)
+	}
+	slices.Sort(rows)
+	return fmt.Sprintf("closed %t line %v\n%s", q.closed, q.line, strings.Join(rows, "\n"))
+}

@@ -1,0 +1,38 @@
+# The checks of .ci/run under short names. `make help` lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help test example race lint fuzz api vendor docs modules ci tools
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## the tests
+	.ci/run test
+
+example: ## the main job once, from nothing to in sync
+	.ci/run example
+
+race: ## the tests under the race detector, in random order
+	.ci/run race
+
+lint: ## format, vet, staticcheck, tidy, imports
+	.ci/run format lint tidy deps
+
+fuzz: ## every fuzz target for a while; FUZZTIME=10m for longer
+	.ci/run fuzz
+
+api: ## the exported names against api.txt and the last release
+	go test -run '^TestAPI$$' .
+	.ci/run api
+
+docs: ## the claims of README.md and docs: programs, tests, links
+	go test -run '^TestDocs' .
+
+modules: ## the other modules: bench, verify, adapters
+	.ci/run modules
+
+ci: ## everything, as on a clean machine
+	.ci/run
+
+tools: ## the pinned tools into bin/
+	go build -modfile=tools.mod -o bin/ tool

@@ -1,0 +1,229 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import "context"
+
+// This file holds the way out of a [Queue]: how items are taken, and how a
+// consumer waits for one.
+//
+// A ready item is handed over under the lock, and its consumer told after it.
+// So a waiting consumer and a ready item never coexist: no wake-up can be lost,
+// none is needless, and nobody overtakes a consumer that waits.
+
+// Dequeue waits for an item and takes it: it is then in flight until it is given
+// back by [Queue.Done] or [Queue.Requeue]. Consumers that wait are served in the
+// order in which they came.
+//
+// When ctx is done, Dequeue returns its [context.Cause] at once, even if items
+// are ready, and takes nothing. When the queue is closed and empty it returns
+// [ErrClosed].
+func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
+	g, err := q.first(ctx)
+	return g.item, err
+}
+
+func (q *Queue[T]) first(ctx context.Context) (grant[T], error) {
+	if ctx.Err() != nil {
+		return grant[T]{}, context.Cause(ctx)
+	}
+	now := q.now() // before the lock, to hold it for less time
+	q.mu.Lock()
+	return q.next(ctx, now)
+}
+
+// exchange gives back one item and takes the next under one lock. It is what
+// the workers of a [Reconciler] do between two runs. The time is theirs.
+func (q *Queue[T]) exchange(ctx context.Context, item T, v verdict, w Wait, now int64) (grant[T], error) {
+	hash := q.hash(item)
+	ended := ctx.Err() != nil
+	q.mu.Lock()
+	q.settle(hash, item, v, w, now)
+	if ended {
+		q.unlock()
+		return grant[T]{}, context.Cause(ctx)
+	}
+	return q.next(ctx, now)
+}
+
+// A grant is an item taken, with what its worker wants to know.
+type grant[T comparable] struct {
+	item     T
+	ready    int64 // when it became ready
+	taken    int64 // when it was taken
+	failures int   // in a row, before this run
+	woken    bool  // its consumer had to wait for it
+}
+
+// next takes the next item, or waits for one. It is called with the lock held
+// and gives it up.
+func (q *Queue[T]) next(ctx context.Context, now int64) (g grant[T], err error) {
+	q.promote(now)
+	if q.ready > 0 {
+		r := q.records.at(q.records.at(0).next)
+		q.unlist(r)
+		g = q.take(r, now)
+		q.unlock()
+		return g, nil
+	}
+	if q.closed && q.again == 0 {
+		q.unlock()
+		return g, ErrClosed
+	}
+	c := q.consumers.push()
+	q.unlock()
+
+	// From here on an item may be handed to c at any time, also while ctx.Done,
+	// which is user code, runs.
+	told := false
+	select {
+	case <-c.wake:
+		told = true
+	case <-ctx.Done():
+	}
+	ended := !told || ctx.Err() != nil
+
+	q.mu.Lock()
+	switch {
+	case told:
+	case c.waiting:
+		q.consumers.remove(c)
+	default: // handed an item meanwhile: the wake-up is on its way
+		q.mu.Unlock()
+		<-c.wake
+		q.mu.Lock()
+		told = true
+	}
+	g, closed := c.grant, c.closed
+	g.woken = true
+	q.consumers.recycle(c)
+	if ended && told && !closed {
+		q.putBack(g)
+		g = grant[T]{}
+	}
+	q.unlock()
+	switch {
+	case ended:
+		return g, context.Cause(ctx)
+	case closed:
+		return g, ErrClosed
+	}
+	return g, nil
+}
+
+// take makes a ready record, already out of the list, one in flight.
+func (q *Queue[T]) take(r *record[T], now int64) grant[T] {
+	g := grant[T]{item: r.item, ready: r.since, taken: max(now, r.since)}
+	if r.failed != nil {
+		g.failures = r.failed.count
+	}
+	r.running, r.run = true, runNone
+	r.since = g.taken
+	q.inFlight++
+	q.takenSum++
+	return g
+}
+
+// putBack undoes a take, as if it had never been: for a consumer whose context
+// ended before it could see its item. The item is the next to be taken.
+func (q *Queue[T]) putBack(g grant[T]) {
+	i := q.records.find(q.hash(g.item), g.item)
+	if i == 0 {
+		return // given back by somebody who never had it
+	}
+	r := q.records.at(i)
+	if !r.running {
+		return
+	}
+	q.takenSum--
+	q.inFlight--
+	switch {
+	case r.run.delayed():
+		q.undelay(r)
+	case r.run != runNone:
+		q.again--
+	}
+	r.running, r.run = false, runReady
+	r.since = g.ready
+	if c := q.consumers.pop(); c != nil {
+		c.grant = q.take(r, g.taken)
+		q.wake(c)
+	} else {
+		q.list(i, r, 0)
+	}
+}
+
+// A consumer is a Dequeue that waits.
+type consumer[T comparable] struct {
+	wake       chan struct{} // told once when it was handed something; room for one
+	grant      grant[T]
+	closed     bool // handed nothing: the queue is closed and empty
+	waiting    bool // in the list
+	prev, next *consumer[T]
+}
+
+// consumers is a list of those that wait, oldest first, and of some that may be
+// used again.
+type consumers[T comparable] struct {
+	head, tail, idle *consumer[T]
+}
+
+// push adds a consumer to the list.
+func (l *consumers[T]) push() *consumer[T] {
+	c := l.idle
+	if c == nil {
+		c = &consumer[T]{wake: make(chan struct{}, 1)}
+	} else {
+		l.idle = c.next
+	}
+	c.waiting = true
+	c.prev, c.next = l.tail, nil
+	if l.tail == nil {
+		l.head = c
+	} else {
+		l.tail.next = c
+	}
+	l.tail = c
+	return c
+}
+
+// pop takes the oldest consumer off the list; nil if none waits.
+func (l *consumers[T]) pop() *consumer[T] {
+	c := l.head
+	if c != nil {
+		l.remove(c)
+	}
+	return c
+}
+
+func (l *consumers[T]) remove(c *consumer[T]) {
+	if c.prev == nil {
+		l.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next, c.waiting = nil, nil, false
+}
+
+// recycle keeps a consumer for later. Nothing of its item stays reachable.
+func (l *consumers[T]) recycle(c *consumer[T]) {
+	*c = consumer[T]{wake: c.wake, next: l.idle}
+	l.idle = c
+}
+
+// wake has unlock tell a consumer that was handed something. They are told in
+// the order in which they were handed it.
+func (q *Queue[T]) wake(c *consumer[T]) {
+	if q.woken == nil {
+		q.woken = c
+	} else {
+		q.wokenLast.next = c
+	}
+	q.wokenLast = c
+}

@@ -1,0 +1,211 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// Check returns an error if the queue breaks one of the rules that stand at its
+// mutex and at its records.
+func Check[T comparable](q *Queue[T]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.checkRecords(); err != nil {
+		return err
+	}
+	return q.check()
+}
+
+func (q *Queue[T]) check() error {
+	s := &q.records
+	ready, prev := 0, uint32(0)
+	for i := s.at(0).next; i != 0; i = s.at(i).next {
+		r := s.at(i)
+		if r.running || r.run != runReady || r.prev != prev {
+			return fmt.Errorf("record %d (%v) is in the ready list with running=%v run=%d prev=%d, want prev=%d", i, r.item, r.running, r.run, r.prev, prev)
+		}
+		prev = i
+		if ready++; ready > s.count {
+			return fmt.Errorf("the ready list is longer than the %d records", s.count)
+		}
+	}
+	if s.at(0).prev != prev || ready != q.ready {
+		return fmt.Errorf("the ready list ends at %d with %d items, the head says %d with %d", prev, ready, s.at(0).prev, q.ready)
+	}
+
+	for p, d := range q.delays {
+		r := s.at(d.index)
+		if !r.run.delayed() || int(r.prev) != p {
+			return fmt.Errorf("delay %d is of record %d (%v), which says run=%d at %d", p, d.index, r.item, r.run, r.prev)
+		}
+		if p > 0 && d.before(q.delays[(p-1)/4]) {
+			return fmt.Errorf("delay %d is before its parent", p)
+		}
+	}
+	if (len(q.delays) > 0) != (q.armed != math.MaxInt64) && len(q.delays) > 0 {
+		return fmt.Errorf("%d delays, but no timer", len(q.delays))
+	}
+	if len(q.delays) > 0 && q.armed > q.delays[0].due {
+		return fmt.Errorf("the timer is armed for %d, the first delay due at %d", q.armed, q.delays[0].due)
+	}
+
+	var restReady, delayed, waiting, inFlight, again int
+	err := q.eachRecord(func(i uint32, r *record[T]) error {
+		switch {
+		case r.running:
+			inFlight++
+			if r.run == runReady || r.run == runNow {
+				again++
+			}
+		case r.run == runReady:
+			restReady++
+		case r.run.delayed():
+			waiting++
+		default:
+			return fmt.Errorf("record %d (%v) is at rest with run=%d", i, r.item, r.run)
+		}
+		if r.run.delayed() {
+			delayed++
+		}
+		if r.failed != nil && (r.failed.count < 1 || r.failed.err == nil) {
+			return fmt.Errorf("record %d (%v) has %d failures and the error %v", i, r.item, r.failed.count, r.failed.err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	got := [...]int{q.ready, q.waiting, q.inFlight, q.again, len(q.delays)}
+	if want := [...]int{restReady, waiting, inFlight, again, delayed}; got != want {
+		return fmt.Errorf("counts of ready, waiting, in flight, again, delays are %v, want %v", got, want)
+	}
+
+	if q.consumers.head != nil && q.ready > 0 {
+		return fmt.Errorf("a consumer waits while %d items are ready", q.ready)
+	}
+	if q.closed && (len(q.delays) > 0 || q.consumers.head != nil && q.again == 0) {
+		return fmt.Errorf("closed with %d delays, %d again, and a consumer that waits: %v", len(q.delays), q.again, q.consumers.head != nil)
+	}
+	if q.woken != nil {
+		return fmt.Errorf("a consumer was left untold")
+	}
+	for c := q.consumers.idle; c != nil; c = c.next {
+		var none grant[T]
+		if c.grant != none || c.closed || c.waiting {
+			return fmt.Errorf("an idle consumer remembers %+v", c)
+		}
+	}
+	return nil
+}
+
+// eachRecord calls f for every item's record, found through the buckets.
+func (q *Queue[T]) eachRecord(f func(uint32, *record[T]) error) error {
+	s := &q.records
+	for b, i := range s.heads {
+		for ; i != 0; i = s.at(i).chain {
+			if err := f(i, s.at(i)); err != nil {
+				return fmt.Errorf("bucket %d: %w", b, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkRecords checks the table: its buckets, chunks and lists of chunks.
+func (q *Queue[T]) checkRecords() error {
+	s := &q.records
+	count := 0
+	live := make([]uint32, len(s.chunks))
+	live[0] = 1
+	err := q.eachRecord(func(i uint32, r *record[T]) error {
+		if count++; count > s.count {
+			return fmt.Errorf("more records than the count of %d", s.count)
+		}
+		live[i>>chunkBits]++
+		if r.hash != q.hash(r.item) || s.find(r.hash, r.item) != i {
+			return fmt.Errorf("record %d (%v) is not where its hash says", i, r.item)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n := len(s.heads); count != s.count || n < minBuckets || n > max(minBuckets, 4*count+4) && count > 0 || n < count {
+		return fmt.Errorf("%d records in %d buckets, count says %d (%d bits)", count, n, s.count, bits.Len(uint(n)))
+	}
+
+	condition := make([]string, len(s.chunks))
+	note := func(n uint32, name string) error {
+		if condition[n] != "" {
+			return fmt.Errorf("chunk %d is %s and %s", n, condition[n], name)
+		}
+		condition[n] = name
+		return nil
+	}
+	prev := uint32(0)
+	for n := s.chunks[0].next; n != 0; n = s.chunks[n].next {
+		if err := note(n, "open"); err != nil {
+			return err
+		}
+		if s.chunks[n].prev != prev {
+			return fmt.Errorf("open chunk %d says prev %d, want %d", n, s.chunks[n].prev, prev)
+		}
+		prev = n
+	}
+	spares := 0
+	for n := s.spare; n != 0; n = s.chunks[n].next {
+		if err := note(n, "spare"); err != nil {
+			return err
+		}
+		spares++
+	}
+	for n := s.vacant; n != 0; n = s.chunks[n].next {
+		if err := note(n, "vacant"); err != nil {
+			return err
+		}
+	}
+	used := 0
+	for n := range s.chunks {
+		c := &s.chunks[n]
+		if c.live != live[n] {
+			return fmt.Errorf("chunk %d says %d live records, has %d", n, c.live, live[n])
+		}
+		if c.live > 0 {
+			used++
+		}
+		want := ""
+		switch {
+		case n == 0 || c.live == chunkLen:
+		case c.live > 0:
+			want = "open"
+		case c.records != nil:
+			want = "spare"
+		default:
+			want = "vacant"
+		}
+		if condition[n] != want {
+			return fmt.Errorf("chunk %d with %d live records is %q, want %q", n, c.live, condition[n], want)
+		}
+		free := uint32(0)
+		for i := c.free; i != 0; i = s.at(i).chain {
+			var none T
+			if r := s.at(i); r.item != none || r.failed != nil || r.run != runNone || r.running {
+				return fmt.Errorf("free record %d remembers %+v", i, r)
+			}
+			if free++; free > chunkLen {
+				return fmt.Errorf("the free list of chunk %d has no end", n)
+			}
+		}
+		if c.records != nil && c.live+free != c.fresh && c.live > 0 {
+			return fmt.Errorf("chunk %d: %d live, %d free, %d used so far", n, c.live, free, c.fresh)
+		}
+	}
+	if used != s.used || spares != s.spares || spares > 1+used/4 {
+		return fmt.Errorf("%d chunks used and %d spare, counts say %d and %d", used, spares, s.used, s.spares)
+	}
+	return nil
+}

@@ -1,0 +1,582 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and empty.
+var ErrClosed = errors.New("reconcile: queue closed")
+
+// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once the
+// item is no longer ours.
+var ErrLeaseLost = errors.New("reconcile: lease lost")
+
+// An Enqueuer takes items that need a run. [Queue] is one; [Filter] and [Map]
+// put themselves before one. None of its methods blocks, and all of them may be
+// called from any goroutine.
+type Enqueuer[T comparable] interface {
+	Enqueue(item T)
+	EnqueueAfter(item T, d time.Duration)
+	Offer(item T)
+}
+
+// A Dequeuer hands out items to workers. [Queue] is one; its methods say what
+// the methods of any Dequeuer do.
+type Dequeuer[T comparable] interface {
+	Dequeue(ctx context.Context) (item T, err error)
+	Done(item T)
+	Requeue(item T, w Wait)
+	State(item T) State
+}
+
+// A Dequeuer may also be a Leaser, when what it hands out can be lost while a
+// run goes on: a queue that machines share. [Reconciler] then runs the item
+// under the context that Lease returns. That context is derived from ctx, and
+// ends with [ErrLeaseLost] as its cause when the item is no longer ours.
+type Leaser[T comparable] interface {
+	Lease(ctx context.Context, item T) context.Context
+}
+
+// A Wait says when an item that is given back runs next. The zero Wait means
+// now.
+type Wait struct {
+	Delay time.Duration // zero or less means now
+	Hold  bool          // not before Delay; otherwise no later than Delay
+	Err   error         // why, if the run failed: counts one failure; nil resets the count
+}
+
+// A Queue holds items that need a run, each of them once. It hands out every
+// item to one worker at a time, in the order in which the items became ready.
+//
+// An item is an identity, never a payload: what it needs is looked up when it
+// runs. For each item the queue keeps one entry, which says whether the item is
+// in flight (taken and not yet given back), whether it has a next run, and how
+// often it failed in a row. An item with neither has no entry.
+//
+// An event ([Queue.Enqueue]) asks for a run now, and is never lost: it is
+// followed by a run that started after it, also when it comes while the item is
+// in flight. An observation ([Queue.Offer]) is ignored when the item is known.
+// A hold ([Queue.EnqueueAfter]) answers an event "not yet", a ceiling
+// ([Queue.EnqueueWithin]) answers "by then". The verdict of a run
+// ([Queue.Done], [Queue.Requeue]) replaces whatever hold or ceiling was pending.
+//
+// Make one with [NewQueue]. All methods may be called from any goroutine, and
+// none but Dequeue blocks. A queue runs no goroutine of its own, and one timer
+// while an item waits.
+type Queue[T comparable] struct {
+	base time.Time // of the clock, see now
+	seed maphash.Seed
+	nan  bool // T has values that are not equal to themselves
+
+	// mu guards the fields below. These always hold (see check in the tests):
+	//
+	//   - A resting record has a next run; runNow occurs only in flight.
+	//   - The ring from record 0 holds just the resting ready records, ready of
+	//     them, in the order in which they will be taken.
+	//   - The heap holds just the records whose next run is delayed. Of these,
+	//     waiting are at rest.
+	//   - inFlight records are in flight; again of them have a next run that
+	//     is not delayed.
+	//   - While a consumer waits, no record is ready.
+	//   - Once closed, the heap is empty, and no consumer waits unless again > 0.
+	//   - The timer is armed, for no later than the first delay, just while the
+	//     heap is not empty.
+	mu        sync.Mutex
+	closed    bool
+	records   records[T]
+	delays    delays[T]
+	seq       uint32      // of the last delay
+	timer     *time.Timer // nil until the first delay
+	armed     int64       // when the timer fires; math.MaxInt64 if it is not armed
+	consumers consumers[T]
+	woken     *consumer[T] // the first of those that unlock tells
+	wokenLast *consumer[T]
+
+	ready, waiting, inFlight, again         int
+	enqueued, coalesced, takenSum, requeued uint64
+}
+
+// NewQueue returns an empty queue. It panics if T is a pointer or a channel
+// type, because equal items would not be found equal: use a key, such as a name
+// or a struct of names, and look up the rest when the item runs.
+func NewQueue[T comparable]() *Queue[T] {
+	t := reflect.TypeFor[T]()
+	switch t.Kind() {
+	case reflect.Pointer, reflect.UnsafePointer, reflect.Chan, reflect.Func:
+		panic(fmt.Sprintf("reconcile: NewQueue[%v]: a %v is no identity; "+
+			"use a comparable key, such as a string or a struct of strings", t, t.Kind()))
+	}
+	q := &Queue[T]{
+		base:    time.Now(),
+		seed:    maphash.MakeSeed(),
+		nan:     mayBeNaN(t),
+		records: newRecords[T](),
+		armed:   math.MaxInt64,
+	}
+	return q
+}
+
+// mayBeNaN reports whether a value of type t may be unequal to itself.
+func mayBeNaN(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128, reflect.Interface:
+		return true
+	case reflect.Array:
+		return mayBeNaN(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if mayBeNaN(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Enqueue reports that something happened to the item. It runs as soon as its
+// turn comes, or after the run in flight, or, if it is held, when its time
+// comes. Enqueue never blocks; on a closed queue it does nothing.
+//
+// Enqueue, like the other methods that add an item, panics if the item is not
+// equal to itself, as a NaN is.
+func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
+
+// EnqueueAfter asks for a run of the item in d, and not before: until then an
+// [Queue.Enqueue] does not bring it forward. It changes nothing if the item is
+// ready, held already, or promised for a sooner time by EnqueueWithin. A d of
+// zero or less is Enqueue. EnqueueAfter never blocks.
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) {
+	if d <= 0 {
+		q.add(item, runReady, 0)
+	} else {
+		q.add(item, runHeld, d)
+	}
+}
+
+// EnqueueWithin asks for a run of the item in d at the latest; an
+// [Queue.Enqueue] brings it sooner. It changes nothing if the item is ready,
+// held, or promised for a sooner time. A d of zero or less is Enqueue.
+// EnqueueWithin never blocks.
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) {
+	if d <= 0 {
+		q.add(item, runReady, 0)
+	} else {
+		q.add(item, runWithin, d)
+	}
+}
+
+// EnqueueNow is an Enqueue that overrides a hold, the one in force as well as
+// the one that a run in flight may ask for. EnqueueNow never blocks.
+func (q *Queue[T]) EnqueueNow(item T) { q.add(item, runNow, 0) }
+
+// Offer reports that the item was seen. It is ignored if the item is known at
+// all: ready, waiting or in flight. Offer never blocks.
+func (q *Queue[T]) Offer(item T) { q.add(item, runNone, 0) }
+
+// add applies a verb: ask is the next run that it asks for, runNone for Offer.
+func (q *Queue[T]) add(item T, ask nextRun, d time.Duration) {
+	hash := q.hash(item)
+	q.mu.Lock()
+	if q.closed {
+		q.unlock()
+		return
+	}
+	i := q.records.find(hash, item)
+	if i == 0 {
+		q.enqueued++
+		now := q.now()
+		i, r := q.records.insert(hash, item)
+		if ask.delayed() {
+			r.since = now
+			q.waiting++
+			q.delay(i, r, ask, later(now, d), now)
+		} else {
+			q.promote(now)
+			q.makeReady(i, r, now, now)
+		}
+		q.unlock()
+		return
+	}
+	r := q.records.at(i)
+	switch {
+	case r.run == runNone && ask != runNone: // in flight
+		q.enqueued++
+		if ask.delayed() {
+			now := q.now()
+			q.delay(i, r, ask, later(now, d), now)
+		} else {
+			r.run = ask
+			q.again++
+		}
+	case r.run.delayed() && ask != runNone && !(r.run == runHeld && ask != runNow):
+		q.coalesced++
+		now := q.now()
+		q.promote(now)
+		if r.run.delayed() {
+			q.hasten(i, r, ask, later(now, d), now)
+		}
+	default:
+		q.coalesced++
+		if ask == runNow && r.running {
+			r.run = runNow
+		}
+	}
+	q.unlock()
+}
+
+// hasten applies a verb to a delayed next run.
+func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
+	pending := q.delays[r.prev].due
+	switch ask {
+	case runReady, runNow:
+		q.undelay(r)
+		if r.running {
+			r.run = ask
+			q.again++
+		} else {
+			q.waiting--
+			q.makeReady(i, r, now, now)
+		}
+	case runHeld: // on runWithin, whose time was promised first
+		if due < pending {
+			q.undelay(r)
+			q.delay(i, r, runHeld, due, now)
+		} else if due == pending {
+			r.run = runHeld
+		}
+	case runWithin:
+		if due < pending {
+			q.undelay(r)
+			q.delay(i, r, runWithin, due, now)
+		}
+	}
+}
+
+// Remove cancels the item's next run, never a run in flight. It reports whether
+// there was one. Remove never blocks.
+func (q *Queue[T]) Remove(item T) bool {
+	hash := q.hash(item)
+	q.mu.Lock()
+	defer q.unlock()
+	i := q.records.find(hash, item)
+	if i == 0 {
+		return false
+	}
+	r := q.records.at(i)
+	switch {
+	case r.run == runNone:
+		return false
+	case r.run.delayed():
+		q.undelay(r)
+		if !r.running {
+			q.waiting--
+		}
+	case r.running:
+		q.again--
+	default:
+		q.unlist(r)
+	}
+	if r.running {
+		r.run = runNone
+	} else {
+		q.records.remove(i)
+	}
+	return true
+}
+
+// Done gives back an item whose run needs no other. The count of its failures
+// is reset; a next run that it has already stands. Done does nothing for an
+// item that is not in flight. Done never blocks.
+func (q *Queue[T]) Done(item T) {
+	q.giveBack(item, verdictDone, Wait{})
+}
+
+// Requeue gives back an item that runs again as w says. With w.Hold that run
+// replaces a pending one, unless it was asked for by [Queue.EnqueueNow];
+// without, the sooner of the two stays. Requeue does nothing for an item that is
+// not in flight. After Close a run that is due later is dropped. Requeue never
+// blocks.
+func (q *Queue[T]) Requeue(item T, w Wait) {
+	q.giveBack(item, verdictRequeue, w)
+}
+
+// RequeueAfter is Requeue(item, Wait{Delay: d, Hold: true}).
+func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
+	q.giveBack(item, verdictRequeue, Wait{Delay: d, Hold: true})
+}
+
+// A verdict is what becomes of an item that is given back.
+type verdict uint8
+
+const (
+	verdictDone    verdict = iota
+	verdictRequeue         // as a Wait says
+	verdictAbort           // ready again, as if it had not run: failures are kept
+)
+
+func (q *Queue[T]) giveBack(item T, v verdict, w Wait) {
+	hash := q.hash(item)
+	q.mu.Lock()
+	q.settle(hash, item, v, w, unread)
+	q.unlock()
+}
+
+// unread stands for the time where it is read only if it is needed.
+const unread = math.MinInt64
+
+// settle applies a verdict to an item in flight.
+func (q *Queue[T]) settle(hash uint32, item T, v verdict, w Wait, now int64) {
+	i := q.records.find(hash, item)
+	if i == 0 {
+		return
+	}
+	r := q.records.at(i)
+	if !r.running {
+		return
+	}
+	if v == verdictDone && r.run == runNone {
+		q.inFlight--
+		q.records.remove(i)
+		return
+	}
+	if now == unread {
+		now = q.now()
+	}
+	q.promote(now)
+	if v != verdictAbort {
+		r.fail(w.Err)
+	}
+	if v != verdictDone {
+		q.requeued++
+		if r.run != runNow {
+			q.decide(i, r, w, now)
+		}
+	}
+
+	r.running = false
+	q.inFlight--
+	switch {
+	case r.run == runNone: // dropped because the queue is closed
+		q.records.remove(i)
+	case r.run.delayed():
+		r.since = now
+		q.waiting++
+	default:
+		q.again--
+		q.makeReady(i, r, now, now)
+	}
+}
+
+// decide replaces the next run of an item in flight by what w asks for, if w
+// says so.
+func (q *Queue[T]) decide(i uint32, r *record[T], w Wait, now int64) {
+	due := later(now, w.Delay)
+	switch {
+	case w.Delay <= 0: // and r.run may be anything but runNow
+		if r.run.delayed() {
+			q.undelay(r)
+			r.run = runNone
+		}
+		if r.run == runNone {
+			r.run = runReady
+			q.again++
+		}
+		return
+	case !w.Hold && (r.run == runReady || r.run.delayed() && q.delays[r.prev].due <= due):
+		return
+	case r.run.delayed():
+		q.undelay(r)
+	case r.run == runReady:
+		q.again--
+	}
+	r.run = runNone
+	if q.closed {
+		return
+	}
+	if w.Hold {
+		q.delay(i, r, runHeld, due, now)
+	} else {
+		q.delay(i, r, runWithin, due, now)
+	}
+}
+
+// fail counts a failure, or resets the count if err is nil.
+func (r *record[T]) fail(err error) {
+	switch {
+	case err == nil:
+		r.failed = nil
+	case r.failed == nil:
+		r.failed = &failure{1, err}
+	default:
+		r.failed.count++
+		r.failed.err = err
+	}
+}
+
+// Close ends the queue. Nothing more comes in, and waiting items are dropped,
+// also the later next run of an item in flight. What is ready, or ready next
+// after its run in flight, can still be taken; then Dequeue returns [ErrClosed].
+// Closing twice is fine. Close never blocks.
+func (q *Queue[T]) Close() {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.closed {
+		return
+	}
+	q.promote(q.now())
+	q.closed = true
+	for _, d := range q.delays {
+		if r := q.records.at(d.index); r.running {
+			r.run = runNone
+		} else {
+			q.records.remove(d.index)
+		}
+	}
+	q.delays = nil
+	q.waiting = 0
+	q.disarm()
+}
+
+// hash is called before the lock is taken: it is the only step that can panic,
+// and it needs no shared data.
+func (q *Queue[T]) hash(item T) uint32 {
+	if q.nan && item != item { //nolint:staticcheck // true for a NaN
+		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
+	}
+	return uint32(maphash.Comparable(q.seed, item))
+}
+
+// now returns the time as the records keep it: nanoseconds since base, by the
+// monotonic clock. A reading costs about as much as the rest of an Enqueue, so
+// it is taken only where a record needs it.
+func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
+
+// later returns now + d, or the end of time.
+func later(now int64, d time.Duration) int64 {
+	if t := now + int64(d); t >= now || d < 0 {
+		return t
+	}
+	return math.MaxInt64
+}
+
+// makeReady makes an item at rest ready since that time: it goes to the
+// consumer that waits longest, or to the tail.
+func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
+	r.since = since
+	r.run = runReady
+	if c := q.consumers.pop(); c != nil {
+		c.grant = q.take(r, now)
+		q.wake(c)
+		return
+	}
+	q.list(i, r, q.records.at(0).prev)
+}
+
+// list puts a record into the list of ready items, behind the one given.
+func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
+	b := q.records.at(behind)
+	r.prev, r.next = behind, b.next
+	q.records.at(b.next).prev = i
+	b.next = i
+	q.ready++
+}
+
+// unlist takes a record out of the list of ready items.
+func (q *Queue[T]) unlist(r *record[T]) {
+	q.records.at(r.prev).next = r.next
+	q.records.at(r.next).prev = r.prev
+	q.ready--
+}
+
+// delay gives a record a next run that is due later.
+func (q *Queue[T]) delay(i uint32, r *record[T], kind nextRun, due, now int64) {
+	r.run = kind
+	q.seq++
+	q.delays.push(&q.records, delay{due, q.seq, i})
+	q.arm(now)
+}
+
+// undelay takes the record's next run out of the heap; the caller gives it
+// another, or none.
+func (q *Queue[T]) undelay(r *record[T]) {
+	q.delays.removeAt(&q.records, r.prev)
+	if len(q.delays) == 0 {
+		q.disarm()
+	}
+}
+
+// promote makes ready what is due, in order.
+func (q *Queue[T]) promote(now int64) {
+	for len(q.delays) > 0 && q.delays[0].due <= now {
+		d := q.delays[0]
+		q.delays.removeAt(&q.records, 0)
+		r := q.records.at(d.index)
+		if r.running {
+			r.run = runReady
+			q.again++
+		} else {
+			q.waiting--
+			q.makeReady(d.index, r, d.due, now)
+		}
+	}
+}
+
+// arm sees to it that the timer fires when the first delay is due. The timer is
+// not put off when the first delay goes: it fires, and is set anew then.
+func (q *Queue[T]) arm(now int64) {
+	if len(q.delays) == 0 || q.delays[0].due >= q.armed {
+		return
+	}
+	q.armed = q.delays[0].due
+	d := time.Duration(q.armed - now)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, q.fire)
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+func (q *Queue[T]) disarm() {
+	if q.armed != math.MaxInt64 {
+		q.timer.Stop()
+		q.armed = math.MaxInt64
+	}
+}
+
+func (q *Queue[T]) fire() {
+	q.mu.Lock()
+	now := q.now()
+	q.armed = math.MaxInt64
+	q.promote(now)
+	q.arm(now)
+	q.unlock()
+}
+
+// unlock ends every method that changed the queue: consumers that were handed
+// something are told after the lock is given up.
+func (q *Queue[T]) unlock() {
+	if q.closed && q.again == 0 {
+		for c := q.consumers.pop(); c != nil; c = q.consumers.pop() {
+			c.closed = true
+			q.wake(c)
+		}
+	}
+	c := q.woken
+	q.woken = nil
+	q.mu.Unlock()
+	for c != nil {
+		next := c.next // c is no longer ours once it is told
+		c.wake <- struct{}{}
+		c = next
+	}
+}

@@ -1,0 +1,253 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// A ListMap holds a list of values for each key. A key whose list becomes empty
+// is gone.
+//
+// The zero ListMap is empty and ready. Its methods may be called from any
+// goroutine. A loop over it sees the list as it was when the loop began, and may
+// change the map inside. No function of the caller runs under a lock, so match
+// may use the map as well.
+type ListMap[K comparable, V any] struct {
+	mu    sync.RWMutex
+	lists map[K][]listItem[V]
+	last  uint64 // the last number given to a value
+}
+
+// A listItem has a number, so that a value that was judged outside the lock can
+// be found again under it. Numbers grow along a list.
+//
+// A list may be appended to in place, because a loop does not look behind the
+// length that it knows. All other changes copy it.
+type listItem[V any] struct {
+	value  V
+	number uint64
+}
+
+// NewListMap returns an empty ListMap with strings as keys.
+func NewListMap[T any]() *ListMap[string, T] { return new(ListMap[string, T]) }
+
+// AddItem appends items to the key's list.
+func (l *ListMap[K, V]) AddItem(key K, items ...V) {
+	if len(items) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lists == nil {
+		l.lists = make(map[K][]listItem[V])
+	}
+	list := l.lists[key]
+	for _, v := range items {
+		l.last++
+		list = append(list, listItem[V]{v, l.last})
+	}
+	l.lists[key] = list
+}
+
+// ItemAt returns the value at an index of the key's list, and false if there is
+// none.
+func (l *ListMap[K, V]) ItemAt(key K, index int) (V, bool) {
+	list := l.list(key)
+	if index < 0 || index >= len(list) {
+		var none V
+		return none, false
+	}
+	return list[index].value, true
+}
+
+// Range returns a sequence of the indexes and values of the key's list.
+func (l *ListMap[K, V]) Range(key K) iter.Seq2[int, V] {
+	return func(yield func(int, V) bool) {
+		for i, item := range l.list(key) {
+			if !yield(i, item.value) {
+				return
+			}
+		}
+	}
+}
+
+// RangeAll returns a sequence of all keys and values: key by key in no order,
+// each list in its own.
+func (l *ListMap[K, V]) RangeAll() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		l.mu.RLock()
+		lists := maps.Clone(l.lists)
+		l.mu.RUnlock()
+		for key, list := range lists {
+			for _, item := range list {
+				if !yield(key, item.value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Keys returns the keys, in no order.
+func (l *ListMap[K, V]) Keys() []K {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.AppendSeq(make([]K, 0, len(l.lists)), maps.Keys(l.lists))
+}
+
+// KeySize returns the length of the key's list.
+func (l *ListMap[K, V]) KeySize(key K) int { return len(l.list(key)) }
+
+// Size returns the number of keys.
+func (l *ListMap[K, V]) Size() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.lists)
+}
+
+// RemoveItem removes the first value of the key's list that match returns true
+// for, and reports whether there was one.
+func (l *ListMap[K, V]) RemoveItem(key K, match func(V) bool) bool {
+	return l.RemoveItems(key, match, 1) == 1
+}
+
+// RemoveItems removes those values of the key's list that match returns true
+// for, at most limit of them, from the first on; a limit below 1 means all. It
+// returns how many it removed. Match is called at most once for each value, and
+// not for values added meanwhile.
+func (l *ListMap[K, V]) RemoveItems(key K, match func(V) bool, limit int) int {
+	removed := 0
+	rest := l.list(key)
+	for {
+		// Judge outside the lock, then remove what is still there. If others
+		// were faster with some of it, and there was a limit, judge on.
+		var chosen []uint64
+		for len(rest) > 0 && (limit < 1 || removed+len(chosen) < limit) {
+			item := rest[0]
+			rest = rest[1:]
+			if match(item.value) {
+				chosen = append(chosen, item.number)
+			}
+		}
+		if len(chosen) == 0 {
+			return removed
+		}
+		removed += l.remove(key, chosen)
+	}
+}
+
+// remove removes the values of these numbers, and returns how many there were.
+func (l *ListMap[K, V]) remove(key K, numbers []uint64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.lists[key]
+	list := make([]listItem[V], 0, max(0, len(old)-len(numbers)))
+	for _, item := range old {
+		for len(numbers) > 0 && numbers[0] < item.number {
+			numbers = numbers[1:]
+		}
+		if len(numbers) == 0 || numbers[0] != item.number {
+			list = append(list, item)
+		}
+	}
+	l.set(key, list)
+	return len(old) - len(list)
+}
+
+// RemoveItemAt removes the value at an index of the key's list, if there is one.
+func (l *ListMap[K, V]) RemoveItemAt(key K, index int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if list := l.lists[key]; index >= 0 && index < len(list) {
+		l.set(key, slices.Concat(list[:index], list[index+1:]))
+	}
+}
+
+// RemoveKey removes the key and its list.
+func (l *ListMap[K, V]) RemoveKey(key K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.lists, key)
+}
+
+func (l *ListMap[K, V]) list(key K) []listItem[V] {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.lists[key]
+}
+
+// set is called with the lock held.
+func (l *ListMap[K, V]) set(key K, list []listItem[V]) {
+	if len(list) == 0 {
+		delete(l.lists, key)
+	} else {
+		l.lists[key] = list
+	}
+}
+
+// Refs knows which items depend on what, so that a change of a dependency runs
+// the items that depend on it:
+//
+//	keys := reconcile.Map(buckets, refs.Of) // an Enqueuer of keys
+//
+// The zero Refs is empty and ready. Its methods may be called from any
+// goroutine.
+type Refs[D, T comparable] struct {
+	mu    sync.RWMutex
+	deps  map[T]map[D]struct{}
+	items map[D]map[T]struct{}
+}
+
+// Set replaces the dependencies of an item; without any it removes the item. A
+// reconcile function calls it with all that it looked at, each time that it has
+// looked.
+func (r *Refs[D, T]) Set(item T, deps ...D) {
+	next := make(map[D]struct{}, len(deps))
+	for _, d := range deps {
+		next[d] = struct{}{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for d := range r.deps[item] {
+		if _, ok := next[d]; !ok {
+			if delete(r.items[d], item); len(r.items[d]) == 0 {
+				delete(r.items, d)
+			}
+		}
+	}
+	if len(next) == 0 {
+		delete(r.deps, item)
+		return
+	}
+	if r.deps == nil {
+		r.deps = make(map[T]map[D]struct{})
+		r.items = make(map[D]map[T]struct{})
+	}
+	r.deps[item] = next
+	for d := range next {
+		if r.items[d] == nil {
+			r.items[d] = make(map[T]struct{})
+		}
+		r.items[d][item] = struct{}{}
+	}
+}
+
+// Of returns a sequence of the items that depend on dep when the loop begins,
+// in no order.
+func (r *Refs[D, T]) Of(dep D) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		r.mu.RLock()
+		items := slices.AppendSeq(make([]T, 0, len(r.items[dep])), maps.Keys(r.items[dep]))
+		r.mu.RUnlock()
+		for _, item := range items {
+			if !yield(item) {
+				return
+			}
+		}
+	}
+}

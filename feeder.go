@@ -1,0 +1,115 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// A Feeder tells a queue of items that need a run: a watch, a subscription, a
+// channel. It returns when ctx is done; nil when no more will come; and an error
+// when it cannot go on. [Restart] starts it again, [Feed] makes it a [Runner].
+type Feeder[T comparable] func(ctx context.Context, q Enqueuer[T]) error
+
+// Feed returns a Runner that runs f with q.
+func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
+	return RunFunc(func(ctx context.Context) error {
+		switch {
+		case q == nil:
+			return errors.New("reconcile: Feed needs a queue, got nil")
+		case f == nil:
+			return errors.New("reconcile: Feed needs a Feeder, got nil")
+		}
+		return f(ctx, q)
+	})
+}
+
+// FromChan returns a Feeder that enqueues what comes through the channel, until
+// the channel is closed or ctx is done; it returns nil then. It takes nothing
+// from the channel that it does not enqueue.
+func FromChan[T comparable](ch <-chan T) Feeder[T] {
+	return func(ctx context.Context, q Enqueuer[T]) error {
+		if ch == nil {
+			return errors.New("reconcile: FromChan needs a channel, got nil")
+		}
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case item, ok := <-ch:
+				if !ok {
+					return nil
+				}
+				q.Enqueue(item)
+			}
+		}
+		return nil
+	}
+}
+
+// Filter returns an Enqueuer that passes on to q what keep returns true for: a
+// predicate, or a shard. Keep is called from any goroutine that enqueues. Filter
+// panics if q or keep is nil.
+func Filter[T comparable](q Enqueuer[T], keep func(T) bool) Enqueuer[T] {
+	if q == nil || keep == nil {
+		panic("reconcile: Filter needs a queue and a function, got nil")
+	}
+	return filter[T]{q, keep}
+}
+
+type filter[T comparable] struct {
+	q    Enqueuer[T]
+	keep func(T) bool
+}
+
+func (f filter[T]) Enqueue(item T) {
+	if f.keep(item) {
+		f.q.Enqueue(item)
+	}
+}
+
+func (f filter[T]) EnqueueAfter(item T, d time.Duration) {
+	if f.keep(item) {
+		f.q.EnqueueAfter(item, d)
+	}
+}
+
+func (f filter[T]) Offer(item T) {
+	if f.keep(item) {
+		f.q.Offer(item)
+	}
+}
+
+// Map returns an Enqueuer of another type of item: for each it passes on to q
+// what fn yields, which may be an owner, many dependants, or nothing; see
+// [Refs.Of]. Fn is called from any goroutine that enqueues; a nil sequence is an
+// empty one. Map panics if q or fn is nil.
+func Map[S, T comparable](q Enqueuer[T], fn func(S) iter.Seq[T]) Enqueuer[S] {
+	if q == nil || fn == nil {
+		panic("reconcile: Map needs a queue and a function, got nil")
+	}
+	return mapped[S, T]{q, fn}
+}
+
+type mapped[S, T comparable] struct {
+	q  Enqueuer[T]
+	fn func(S) iter.Seq[T]
+}
+
+func (m mapped[S, T]) each(s S, f func(T)) {
+	if items := m.fn(s); items != nil {
+		for item := range items {
+			f(item)
+		}
+	}
+}
+
+func (m mapped[S, T]) Enqueue(s S) { m.each(s, m.q.Enqueue) }
+func (m mapped[S, T]) Offer(s S)   { m.each(s, m.q.Offer) }
+
+func (m mapped[S, T]) EnqueueAfter(s S, d time.Duration) {
+	m.each(s, func(item T) { m.q.EnqueueAfter(item, d) })
+}

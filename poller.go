@@ -1,0 +1,188 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A Poller lists items again and again, and offers them to a queue: the source
+// for everything that has no watch, and the resync for everything that has one.
+//
+// Queue, GetItems and Period are required; the zero value of every other field
+// is a good default. The fields are read when Run is called.
+type Poller[T comparable] struct {
+	// Queue is offered each item that GetItems returns.
+	Queue Enqueuer[T]
+
+	// GetItems lists the items. Its ctx ends one Period after the poll began.
+	// If it returns an error besides items, they are offered all the same. It
+	// is not called again before it has returned.
+	GetItems func(ctx context.Context) ([]T, error)
+
+	// Period is the time from the start of one poll to the start of the next. A
+	// poll that takes longer is followed by a pause of one Period.
+	Period time.Duration
+
+	// Jitter makes each period longer or shorter at random, by up to this part
+	// of it, from 0 to 1; so pollers that were started together drift apart.
+	Jitter float64
+
+	// Vanished makes the poller also Enqueue what the last complete poll had
+	// and this one lacks. A poll with an error is not complete.
+	Vanished bool
+
+	Name   string       // for logs
+	Logger *slog.Logger // nil means slog.Default()
+
+	mu   sync.Mutex    // guards wake
+	wake chan struct{} // told by Trigger; nil while Run does not go on
+
+	last map[T]struct{} // of the last complete poll, if Vanished; belongs to Run
+}
+
+// Run polls at once and then every Period, until ctx is done; it then waits for
+// the poll in flight and returns nil. It returns an error at once if a field is
+// missing or out of its range, or if it is running already.
+//
+// A poll that fails or panics is logged and tried again with back-off, no later
+// than a Period after it began.
+func (p *Poller[T]) Run(ctx context.Context) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	wake, err := p.start()
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+
+	timer := idleTimer()
+	defer timer.Stop()
+	failures := 0
+	for ctx.Err() == nil {
+		select {
+		case <-wake: // by what this poll answers
+		default:
+		}
+		start := time.Now()
+		err := p.poll(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		pause := p.pause(time.Since(start))
+		if err == nil {
+			failures = 0
+		} else {
+			failures++
+			retry, _ := pollRetry(err, failures)
+			pause = min(pause, retry)
+			p.logFailure(ctx, err, pause)
+		}
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-wake:
+		}
+	}
+	return nil
+}
+
+// pollRetry is the back-off after failed polls; Period is its limit.
+var pollRetry = Backoff(time.Second, math.MaxInt64)
+
+// poll lists the items and feeds them.
+func (p *Poller[T]) poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Period)
+	defer cancel()
+	return guard(func() error {
+		items, err := p.GetItems(ctx)
+		for _, item := range items {
+			p.Queue.Offer(item)
+		}
+		if err != nil || !p.Vanished {
+			return err
+		}
+		seen := make(map[T]struct{}, len(items))
+		for _, item := range items {
+			seen[item] = struct{}{}
+		}
+		for item := range p.last {
+			if _, ok := seen[item]; !ok {
+				p.Queue.Enqueue(item)
+			}
+		}
+		p.last = seen
+		return nil
+	})
+}
+
+// pause returns the time from the end of a poll that took so long to the next.
+func (p *Poller[T]) pause(took time.Duration) time.Duration {
+	period := float64(p.Period) * (1 + p.Jitter*(2*rand.Float64()-1))
+	if left := period - float64(took); left >= 1 && left < math.MaxInt64 {
+		return time.Duration(left)
+	}
+	return p.Period
+}
+
+func (p *Poller[T]) logFailure(ctx context.Context, err error, pause time.Duration) {
+	defer func() { _ = recover() }() // a handler that panics costs its line, no more
+	attrs := []any{"poller", p.Name, "err", err, "next", pause}
+	if panicked, ok := err.(*PanicError); ok {
+		attrs = append(attrs, "stack", string(panicked.Stack))
+	}
+	cmp.Or(p.Logger, slog.Default()).ErrorContext(ctx, "poll failed", attrs...)
+}
+
+// Trigger makes the poller poll soon: at once, or as soon as the poll in flight
+// has returned. All calls before the next poll begins count as one, also those
+// before Run. Trigger never blocks, and may be called from any goroutine.
+func (p *Poller[T]) Trigger() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default: // told already, or not running: Run begins with a poll
+	}
+}
+
+func (p *Poller[T]) check() error {
+	switch {
+	case p.Queue == nil:
+		return errors.New("reconcile: Poller.Queue is required, and nil")
+	case p.GetItems == nil:
+		return errors.New("reconcile: Poller.GetItems is required, and nil")
+	case p.Period <= 0:
+		return fmt.Errorf("reconcile: Poller.Period is %v, want more than 0", p.Period)
+	case !(p.Jitter >= 0 && p.Jitter <= 1): // true for a NaN as well
+		return fmt.Errorf("reconcile: Poller.Jitter is %v, want 0 to 1", p.Jitter)
+	}
+	return nil
+}
+
+func (p *Poller[T]) start() (wake <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wake != nil {
+		return nil, errors.New("reconcile: Poller.Run is running already")
+	}
+	p.wake = make(chan struct{}, 1)
+	return p.wake, nil
+}
+
+func (p *Poller[T]) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wake = nil
+}

@@ -1,0 +1,157 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// A Reconciler takes items from a queue and calls Reconcile for each: nil means
+// that all is well, and an error what the package says of it.
+//
+//	nil              done; the item is forgotten until it is fed again
+//	RequeueAfter     planned: again in a time and not before
+//	RequeueWithin    planned: again in a time, sooner if there is an event
+//	Terminal         failed for good; forgotten until it is fed again
+//	any other error  failed; Retry says when to try again
+//
+// One item is never in two runs at once. A panic in Reconcile, or a call of
+// [runtime.Goexit], is a failure of that item alone.
+//
+// Queue and Reconcile are required; the zero value of every other field is a
+// good default. The fields are read when Run is called.
+type Reconciler[T comparable] struct {
+	// Queue is where the items come from, and go back to.
+	Queue Dequeuer[T]
+
+	// Reconcile compares what is wanted of the item with what is there, and
+	// mends the difference. It looks at the world, not at the event that woke
+	// it, and it is idempotent: it may be called at any time. It is called from
+	// as many goroutines as there are Workers. Its ctx ends when the run is to
+	// end; see Timeout and Grace.
+	Reconcile func(ctx context.Context, item T) error
+
+	Name    string // for logs and metrics
+	Workers int    // how many runs go on at once; 0 means 1
+
+	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
+	// its cause; 0 means none. A run that does not return all the same is
+	// waited for, and a warning names its item.
+	Timeout time.Duration
+
+	// Grace is how long Run lets the runs in flight go on once ctx is done,
+	// before it ends their contexts; 0 ends them at once.
+	Grace time.Duration
+
+	// Retry decides what follows a failure; nil means [DefaultRetry].
+	Retry RetryPolicy
+
+	// HoldRetries makes the back-off of a failed item a floor: an event does
+	// not cut it short. An Offer never does.
+	HoldRetries bool
+
+	// OnResult is called after each run, by its worker, before the item is
+	// given back: so results of one item come in order. It may be nil.
+	OnResult func(Result[T])
+
+	Logger *slog.Logger // nil means slog.Default()
+}
+
+// A Result tells how a run ended.
+type Result[T comparable] struct {
+	Item     T
+	Outcome  Outcome
+	Err      error         // what Reconcile returned, a *PanicError, or nil
+	Failures int           // in a row, this one included
+	Next     time.Duration // to the next run, if one is planned
+	Waited   time.Duration // ready in the queue before this run; 0 if the Queue is not a *Queue
+	Duration time.Duration
+}
+
+// An Outcome says what became of an item after a run.
+type Outcome string
+
+// The outcomes of a run.
+const (
+	Succeeded  Outcome = "succeeded"  // nil was returned
+	Requeued   Outcome = "requeued"   // RequeueAfter or RequeueWithin: planned
+	Retrying   Outcome = "retrying"   // failed, to be tried again
+	GaveUp     Outcome = "gave up"    // failed, and Retry said that it is enough
+	Terminated Outcome = "terminated" // Terminal: failed for good
+	Aborted    Outcome = "aborted"    // cut short by a shutdown or a lost lease: no failure
+)
+
+// Run takes and runs items until ctx is done, or the queue is closed and empty.
+// It then waits for the runs in flight and returns nil. It returns an error at
+// once if a field is missing or negative, and, after its runs, if the queue
+// cannot go on.
+//
+// After ctx is done, a run that ends with an error is [Aborted], and its item
+// ready again in the queue. A run that ends well counts as usual. One that
+// ignores the end of its context is waited for, and a warning names the item,
+// again each time its age has doubled.
+//
+// Run may be called again, and several times at once.
+func (r *Reconciler[T]) Run(ctx context.Context) error {
+	l, err := newLoop(r)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx)
+}
+
+// reconciles marks the members of a [Group] that are ended last.
+func (r *Reconciler[T]) reconciles() bool { return true }
+
+// newLoop checks the fields and sets the defaults.
+func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
+	l := &loop[T]{
+		Reconciler: *r,
+		alarm:      make(chan struct{}, 1),
+	}
+	switch q := r.Queue.(type) {
+	case nil:
+		return nil, errors.New("reconcile: Reconciler.Queue is required, and nil")
+	case *Queue[T]:
+		if q == nil {
+			return nil, errors.New("reconcile: Reconciler.Queue is required, and a nil *Queue")
+		}
+		l.source = q
+	default:
+		l.source = &foreign[T]{Dequeuer: q, base: time.Now()}
+	}
+	l.leaser, _ = r.Queue.(Leaser[T])
+	switch {
+	case r.Reconcile == nil:
+		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	}
+	l.Workers = max(1, l.Workers)
+	l.Retry = l.Retry.orDefault()
+	if l.Logger == nil {
+		l.Logger = slog.Default()
+	}
+	return l, nil
+}
+
+type loggerKey struct{}
+
+// Logger returns the logger of the run that ctx belongs to: the logger of its
+// Reconciler, with the reconciler's name, the item, and its failures in a row
+// before this run. Elsewhere it returns [slog.Default].
+func Logger(ctx context.Context) *slog.Logger {
+	if r, ok := ctx.Value(loggerKey{}).(interface{ logger() *slog.Logger }); ok {
+		return r.logger()
+	}
+	return slog.Default()
+}

@@ -394,6 +394,9 @@ func (q *Queue[T]) decide(i uint32, r *record[T], w Wait, now int64) {
 		return
 	case !w.Hold && (r.run == runReady || r.run.delayed() && q.delays[r.prev].due <= due):
 		return
+	case w.Hold && r.run.delayed() && q.delays[r.prev].due == due:
+		r.run = runHeld
+		return
 	case r.run.delayed():
 		q.undelay(r)
 	case r.run == runReady:
@@ -461,12 +464,10 @@ func (q *Queue[T]) hash(item T) uint32 {
 // it is taken only where a record needs it.
 func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
 
-// later returns now + d, or the end of time.
+// later returns now + d, or the end of time: one before math.MaxInt64, which
+// Queue.armed keeps for itself.
 func later(now int64, d time.Duration) int64 {
-	if t := now + int64(d); t >= now || d < 0 {
-		return t
-	}
-	return math.MaxInt64
+	return now + min(int64(d), math.MaxInt64-1-now)
 }
 
 // makeReady makes an item at rest ready since that time: it goes to the

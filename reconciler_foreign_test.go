@@ -1,0 +1,148 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A brokenQueue fails to dequeue once it is broken.
+type brokenQueue struct {
+	plainQueue[string]
+	broken chan struct{}
+}
+
+func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-q.broken:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	item, err := q.q.Dequeue(ctx)
+	select {
+	case <-q.broken:
+		err = errBoom
+	default:
+	}
+	return item, err
+}
+
+func TestReconcilerRunReturnsTheErrorOfAForeignDequeue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}
+		var results resultBook[string]
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: func(context.Context, string) error { time.Sleep(10 * time.Second); return nil },
+			Name:      "buckets",
+			Workers:   3,
+			OnResult:  results.add,
+			Logger:    unlogged(),
+		})
+		q.q.Enqueue("a")
+		time.Sleep(4 * time.Second)
+		close(q.broken)
+		began := time.Now()
+		err := run.wait()
+		if !errors.Is(err, errBoom) || err == errBoom {
+			t.Errorf("Run = %v, want %v, wrapped", err, errBoom)
+		}
+		if took := time.Since(began); took != 6*time.Second {
+			t.Errorf("Run returned after %v, want 6s: it waits for its runs", took)
+		}
+		if r := results.only(t); r.Outcome != reconcile.Succeeded || q.q.Has("a") {
+			t.Errorf("result %+v, state %+v, want the item done", r, q.q.State("a"))
+		}
+	})
+}
+
+// A wordyQueue wraps the errors of Dequeue, as a Dequeuer may.
+type wordyQueue struct{ plainQueue[string] }
+
+func (q wordyQueue) Dequeue(ctx context.Context) (string, error) {
+	item, err := q.q.Dequeue(ctx)
+	if err != nil {
+		err = fmt.Errorf("waiting for work: %w", err)
+	}
+	return item, err
+}
+
+func TestReconcilerRunReturnsNilThoughDequeueWrapsItsErrors(t *testing.T) {
+	for _, how := range []string{"ctx", "close"} {
+		synctest.Test(t, func(t *testing.T) {
+			q := wordyQueue{plainly(reconcile.NewQueue[string]())}
+			run := launch(t, &reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: 2, Logger: unlogged()})
+			synctest.Wait()
+			if how == "close" {
+				q.q.Close()
+				if err := run.wait(); err != nil {
+					t.Errorf("Run = %v after Close, want nil", err)
+				}
+			}
+			run.end()
+		})
+	}
+}
+
+// A watchingQueue embeds a Queue and has its own way to give items back.
+type watchingQueue struct {
+	*reconcile.Queue[string]
+	journal *journal
+}
+
+func (q watchingQueue) Dequeue(ctx context.Context) (string, error) {
+	item, err := q.Queue.Dequeue(ctx)
+	if err == nil {
+		q.journal.note("dequeue %s", item)
+	}
+	return item, err
+}
+
+func (q watchingQueue) Done(item string) {
+	q.journal.note("done %s", item)
+	q.Queue.Done(item)
+}
+
+func (q watchingQueue) Requeue(item string, w reconcile.Wait) {
+	q.journal.note("requeue %s", item)
+	q.Queue.Requeue(item, w)
+}
+
+func TestReconcilerUsesTheMethodsOfADequeuerThatEmbedsAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := watchingQueue{reconcile.NewQueue[string](), newJournal()}
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(ctx context.Context, item string) error {
+				switch item {
+				case "bad":
+					return errBoom
+				case "long":
+					return untilDone(ctx, item)
+				}
+				return nil
+			},
+			Retry:  minutes,
+			Logger: unlogged(),
+		})
+		for _, item := range strings.Fields("good bad long") {
+			q.Enqueue(item)
+		}
+		synctest.Wait()
+		run.end()
+		q.journal.mustBe(t, "0s dequeue good", "0s done good", "0s dequeue bad", "0s requeue bad", "0s dequeue long", "0s requeue long")
+	})
+}

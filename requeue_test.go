@@ -1,0 +1,242 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want reconcile.RequeueError
+	}{
+		{reconcile.RequeueAfter(time.Minute), reconcile.RequeueError{Delay: time.Minute, Hold: true}},
+		{reconcile.RequeueWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute}},
+		{reconcile.RequeueAfter(0), reconcile.RequeueError{Hold: true}},
+		{reconcile.RequeueWithin(-time.Second), reconcile.RequeueError{Delay: -time.Second}},
+	} {
+		if got, ok := c.err.(reconcile.RequeueError); !ok || got != c.want {
+			t.Errorf("got %#v, want %#v", c.err, c.want)
+		}
+		wrapped := fmt.Errorf("snapshot s1 is running: %w", c.err)
+		var got reconcile.RequeueError
+		if !errors.As(wrapped, &got) || got != c.want {
+			t.Errorf("errors.As(%v) gives %#v, want %#v", wrapped, got, c.want)
+		}
+		if c.err.Error() == "" {
+			t.Errorf("%#v has no message", c.err)
+		}
+	}
+	after, soon := reconcile.RequeueAfter(time.Minute).Error(), reconcile.RequeueWithin(time.Minute).Error()
+	if after == soon || !strings.Contains(after, "1m") || !strings.Contains(soon, "1m") {
+		t.Errorf("messages %q and %q do not tell what they are", after, soon)
+	}
+}
+
+func TestTerminalMarksAndKeepsTheError(t *testing.T) {
+	if err := reconcile.Terminal(nil); err != nil {
+		t.Errorf("Terminal(nil) = %v, want nil", err)
+	}
+	cause := &fs.PathError{Op: "open", Path: "a", Err: errBoom}
+	err := reconcile.Terminal(cause)
+	if err.Error() != cause.Error() {
+		t.Errorf("Terminal(err).Error() = %q, want %q", err, cause)
+	}
+	if errors.Unwrap(err) != error(cause) {
+		t.Errorf("Terminal(err) unwraps to %v, want err", errors.Unwrap(err))
+	}
+	var path *fs.PathError
+	if !errors.Is(err, errBoom) || !errors.As(err, &path) {
+		t.Error("Terminal hides the tree of its error")
+	}
+	if !errors.Is(err, reconcile.ErrTerminal) || !errors.Is(fmt.Errorf("more: %w", err), reconcile.ErrTerminal) {
+		t.Error("errors.Is(Terminal(err), ErrTerminal) = false")
+	}
+	if errors.Is(cause, reconcile.ErrTerminal) || errors.Is(err, reconcile.ErrTimeout) {
+		t.Error("errors.Is matches what it must not")
+	}
+	if twice := reconcile.Terminal(err); twice.Error() != cause.Error() || !errors.Is(twice, reconcile.ErrTerminal) {
+		t.Errorf("Terminal(Terminal(err)) = %v", twice)
+	}
+}
+
+func TestPanicErrorUnwrapsToAnErrorValue(t *testing.T) {
+	var err error = &reconcile.PanicError{Value: fmt.Errorf("index: %w", errBoom), Stack: []byte("stack")}
+	if !errors.Is(err, errBoom) {
+		t.Errorf("%v does not unwrap to its value", err)
+	}
+	if !strings.Contains(err.Error(), "boom") {
+		t.Errorf("Error() = %q does not tell the value", err)
+	}
+	for _, v := range []any{"no disk", 7, nil} {
+		err := &reconcile.PanicError{Value: v}
+		if got := errors.Unwrap(err); got != nil {
+			t.Errorf("PanicError{%v} unwraps to %v, want nil", v, got)
+		}
+		if !strings.Contains(err.Error(), fmt.Sprint(v)) {
+			t.Errorf("Error() = %q does not tell the value %v", err, v)
+		}
+	}
+}
+
+func TestSentinelsAreDistinctAndSayWhoSpeaks(t *testing.T) {
+	all := []error{reconcile.ErrTerminal, reconcile.ErrTimeout, reconcile.ErrClosed, reconcile.ErrLeaseLost}
+	for i, err := range all {
+		if !strings.HasPrefix(err.Error(), "reconcile: ") {
+			t.Errorf("message %q does not begin with the package", err)
+		}
+		for j, other := range all {
+			if errors.Is(err, other) != (i == j) {
+				t.Errorf("errors.Is(%v, %v) = %v", err, other, i != j)
+			}
+		}
+	}
+}
+
+func TestNoRetryGivesUpAtOnce(t *testing.T) {
+	var p reconcile.RetryPolicy = reconcile.NoRetry
+	for _, failures := range []int{1, 2, 100} {
+		if d, retry := p(errBoom, failures); retry {
+			t.Errorf("NoRetry(err, %d) = %v, true, want false", failures, d)
+		}
+	}
+}
+
+func TestLimitGivesUpAfterThatManyRetries(t *testing.T) {
+	every := reconcile.RetryPolicy(func(err error, failures int) (time.Duration, bool) {
+		if err != errBoom {
+			t.Errorf("policy was asked about %v, want %v", err, errBoom)
+		}
+		return time.Duration(failures) * time.Hour, true
+	})
+	for _, limit := range []int{-3, 0, 1, 2, 10} {
+		p := every.Limit(limit)
+		for failures := 1; failures <= 12; failures++ {
+			d, retry := p(errBoom, failures)
+			if want := failures <= limit; retry != want {
+				t.Errorf("Limit(%d)(err, %d) retries: %v, want %v", limit, failures, retry, want)
+			} else if retry && d != time.Duration(failures)*time.Hour {
+				t.Errorf("Limit(%d)(err, %d) = %v, want the policy's own delay", limit, failures, d)
+			}
+		}
+	}
+	if _, retry := reconcile.RetryPolicy(reconcile.NoRetry).Limit(5)(errBoom, 1); retry {
+		t.Error("NoRetry.Limit(5) retries")
+	}
+	if d, retry := reconcile.RetryPolicy(nil).Limit(2)(errBoom, 2); !retry || !within(d, time.Second, 2*time.Second) {
+		t.Errorf("nil policy with Limit(2) = %v, %v, want what DefaultRetry says", d, retry)
+	}
+}
+
+func TestBackoffDoublesFromFirstToMax(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		first, max time.Duration
+		want       []time.Duration // full delay for 1, 2, 3, ... failures
+	}{
+		{100 * ms, time.Second, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1000 * ms, 1000 * ms}},
+		{time.Second, 4 * time.Second, []time.Duration{1000 * ms, 2000 * ms, 4000 * ms, 4000 * ms}},
+		{time.Second, time.Second, []time.Duration{1000 * ms, 1000 * ms}},
+		{time.Minute, time.Second, []time.Duration{1000 * ms, 1000 * ms}}, // max below first
+		{0, 5 * time.Second, []time.Duration{1000 * ms, 2000 * ms, 4000 * ms, 5000 * ms}},
+		{-time.Hour, 2 * time.Second, []time.Duration{1000 * ms, 2000 * ms, 2000 * ms}},
+		{0, 500 * ms, []time.Duration{500 * ms, 500 * ms}},
+		{3 * time.Second, 0, []time.Duration{3000 * ms, 3000 * ms, 3000 * ms}}, // no max: constant
+		{3 * time.Second, -1, []time.Duration{3000 * ms, 3000 * ms, 3000 * ms}},
+		{0, 0, []time.Duration{1000 * ms, 1000 * ms}},
+		{1, 2, []time.Duration{1, 2, 2}},
+		{1, 4, []time.Duration{1, 2, 4, 4}},
+		{math.MaxInt64/2 + 1, math.MaxInt64, []time.Duration{math.MaxInt64/2 + 1, math.MaxInt64, math.MaxInt64}},
+		{math.MaxInt64, math.MaxInt64, []time.Duration{math.MaxInt64, math.MaxInt64}},
+	} {
+		p := reconcile.Backoff(c.first, c.max)
+		for i, full := range c.want {
+			lower := false
+			for range 200 {
+				d, retry := p(errBoom, i+1)
+				if !retry {
+					t.Fatalf("Backoff(%v, %v)(err, %d) gives up", c.first, c.max, i+1)
+				}
+				if !within(d, full/2, full) {
+					t.Fatalf("Backoff(%v, %v)(err, %d) = %v, want in (%v, %v]", c.first, c.max, i+1, d, full/2, full)
+				}
+				lower = lower || d < full-full/4
+			}
+			if full > 4 && !lower {
+				t.Errorf("Backoff(%v, %v)(err, %d) is never shortened by more than a quarter", c.first, c.max, i+1)
+			}
+		}
+		last := c.want[len(c.want)-1]
+		for _, failures := range []int{64, 65, 1 << 20, math.MaxInt} {
+			if d, retry := p(errBoom, failures); !retry || !within(d, last/2, last) {
+				t.Errorf("Backoff(%v, %v)(err, %d) = %v, %v, want in (%v, %v]", c.first, c.max, failures, d, retry, last/2, last)
+			}
+		}
+		for _, failures := range []int{0, -1, math.MinInt} {
+			if d, retry := p(errBoom, failures); !retry || !within(d, c.want[0]/2, c.want[0]) {
+				t.Errorf("Backoff(%v, %v)(err, %d) = %v, %v, want as for 1 failure", c.first, c.max, failures, d, retry)
+			}
+		}
+	}
+}
+
+func TestBackoffKeepsItemsApart(t *testing.T) {
+	p := reconcile.Backoff(time.Minute, time.Minute)
+	seen := make(map[time.Duration]bool)
+	for range 100 {
+		d, _ := p(errBoom, 1)
+		seen[d] = true
+	}
+	if len(seen) < 90 {
+		t.Errorf("100 items that fail together come back at %d instants, want them apart", len(seen))
+	}
+}
+
+func TestDefaultRetryNeverGivesUpAndStaysBelowFiveMinutes(t *testing.T) {
+	full := time.Second
+	for failures := 1; failures <= 50; failures++ {
+		d, retry := reconcile.DefaultRetry(errBoom, failures)
+		if !retry || !within(d, full/2, full) {
+			t.Errorf("DefaultRetry(err, %d) = %v, %v, want in (%v, %v]", failures, d, retry, full/2, full)
+		}
+		full = min(2*full, 5*time.Minute)
+	}
+}
+
+func FuzzBackoff(f *testing.F) {
+	for _, first := range []int64{-1, 0, 1, 2, 3, int64(time.Second), math.MaxInt64, math.MinInt64} {
+		for _, limit := range []int64{-1, 0, 1, 5, int64(time.Hour), math.MaxInt64} {
+			f.Add(first, limit, 1)
+			f.Add(first, limit, 63)
+			f.Add(first, limit, math.MinInt)
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, limit int64, failures int) {
+		d, retry := reconcile.Backoff(time.Duration(first), time.Duration(limit))(errBoom, failures)
+		full := time.Second
+		if first > 0 {
+			full = time.Duration(first)
+		}
+		if limit > 0 {
+			grown := new(big.Int).Lsh(big.NewInt(int64(full)), uint(min(max(failures, 1)-1, 64)))
+			if highest := big.NewInt(limit); grown.Cmp(highest) > 0 {
+				grown = highest
+			}
+			full = time.Duration(grown.Int64())
+		}
+		if !retry || !within(d, full/2, full) {
+			t.Errorf("Backoff(%d, %d)(err, %d) = %d, %v, want in (%d, %d]", first, limit, failures, d, retry, full/2, full)
+		}
+	})
+}

@@ -6,7 +6,6 @@ package reconcile
 import (
 	"fmt"
 	"math"
-	"math/bits"
 )
 
 // Check returns an error if the queue breaks one of the rules that stand at its
@@ -102,20 +101,28 @@ func (q *Queue[T]) check() error {
 	return nil
 }
 
-// eachRecord calls f for every item's record, found through the buckets.
+// eachRecord calls f for every item's record, found through the directory.
 func (q *Queue[T]) eachRecord(f func(uint32, *record[T]) error) error {
 	s := &q.records
-	for b, i := range s.heads {
-		for ; i != 0; i = s.at(i).chain {
-			if err := f(i, s.at(i)); err != nil {
-				return fmt.Errorf("bucket %d: %w", b, err)
+	var last *table
+	for n, t := range s.directory {
+		if t == last {
+			continue
+		}
+		last = t
+		for p, slot := range t.slots {
+			if slot == 0 {
+				continue
+			}
+			if err := f(slot.index(), s.at(slot.index())); err != nil {
+				return fmt.Errorf("table %d, slot %d: %w", n, p, err)
 			}
 		}
 	}
 	return nil
 }
 
-// checkRecords checks the table: its buckets, chunks and lists of chunks.
+// checkRecords checks the table: its directory, chunks and lists of chunks.
 func (q *Queue[T]) checkRecords() error {
 	s := &q.records
 	count := 0
@@ -134,8 +141,11 @@ func (q *Queue[T]) checkRecords() error {
 	if err != nil {
 		return err
 	}
-	if n := len(s.heads); count != s.count || n < minBuckets || n > max(minBuckets, 4*count+4) && count > 0 || n < count {
-		return fmt.Errorf("%d records in %d buckets, count says %d (%d bits)", count, n, s.count, bits.Len(uint(n)))
+	if count != s.count {
+		return fmt.Errorf("%d records, count says %d", count, s.count)
+	}
+	if err := s.checkDirectory(); err != nil {
+		return err
 	}
 
 	condition := make([]string, len(s.chunks))
@@ -191,7 +201,7 @@ func (q *Queue[T]) checkRecords() error {
 			return fmt.Errorf("chunk %d with %d live records is %q, want %q", n, c.live, condition[n], want)
 		}
 		free := uint32(0)
-		for i := c.free; i != 0; i = s.at(i).chain {
+		for i := c.free; i != 0; i = s.at(i).next {
 			var none T
 			if r := s.at(i); r.item != none || r.failed != nil || r.run != runNone || r.running {
 				return fmt.Errorf("free record %d remembers %+v", i, r)
@@ -206,6 +216,51 @@ func (q *Queue[T]) checkRecords() error {
 	}
 	if used != s.used || spares != s.spares || spares > 1+used/4 {
 		return fmt.Errorf("%d chunks used and %d spare, counts say %d and %d", used, spares, s.used, s.spares)
+	}
+	return nil
+}
+
+// checkDirectory checks that each table stands where its depth says, and is
+// neither overfull nor left sparse beside another.
+func (s *records[T]) checkDirectory() error {
+	if len(s.directory) != 1<<s.depth {
+		return fmt.Errorf("%d entries in a directory of depth %d", len(s.directory), s.depth)
+	}
+	deepest := 0
+	for n := 0; n < len(s.directory); {
+		t := s.directory[n]
+		if t.depth > s.depth {
+			return fmt.Errorf("a table of depth %d in a directory of depth %d", t.depth, s.depth)
+		}
+		if t.depth == s.depth {
+			deepest++
+		}
+		span := 1 << (s.depth - t.depth)
+		if n%span != 0 {
+			return fmt.Errorf("entry %d leads to a table that spans %d", n, span)
+		}
+		for i := n; i < n+span; i++ {
+			if s.directory[i] != t {
+				return fmt.Errorf("entry %d does not lead to the table of entry %d", i, n)
+			}
+		}
+		live := 0
+		for _, slot := range t.slots {
+			if slot == 0 {
+				continue
+			}
+			live++
+			if int(slot.hash()>>(32-s.depth))/span != n/span || s.at(slot.index()).hash != slot.hash() {
+				return fmt.Errorf("record %d is in the wrong table, or under a wrong hash", slot.index())
+			}
+		}
+		if live != t.live || live > splitAt {
+			return fmt.Errorf("entry %d has %d records, says %d", n, live, t.live)
+		}
+		n += span
+	}
+	if deepest != s.deepest {
+		return fmt.Errorf("%d tables of depth %d, count says %d", deepest, s.depth, s.deepest)
 	}
 	return nil
 }

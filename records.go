@@ -3,28 +3,29 @@
 
 package reconcile
 
-import "math/bits"
-
-// This file holds the memory of a [Queue]: one record per item, found by hash.
+// This file holds the memory of a [Queue]: one record per item, and a hash table
+// of the kernel's own that finds it. A map from items to records would be
+// plainer. The table is here because
 //
-// It is a hash table of the kernel's own, for three reasons that a map cannot
-// serve: the hash is computed before the lock is taken, the lists of the queue
-// run through the records by 32-bit index and so need no memory of their own,
-// and the table grows and shrinks one bucket at a time. So no call pays for a
-// rehash of everything, and a burst gives its memory back as it drains.
+//   - the hash is computed before the lock is taken, which keeps the lock short
+//     and any panic of an item that has no hash out of it;
+//   - the lists of the queue run through the records by 32-bit index, and so
+//     need no memory of their own;
+//   - it grows and shrinks by small tables, so no call pays for all items, and
+//     a burst gives its memory back while it drains.
 
 // A record is all that the queue knows about one item.
 type record[T comparable] struct {
 	item   T
 	since  int64    // when it entered its phase, in nanoseconds of Queue.now
 	failed *failure // nil unless the last run failed
-	hash   uint32
-	chain  uint32 // next record of the bucket, or next free record of the chunk
 
-	// Neighbours in the list of ready items, while the record is in it.
-	// While its next run is delayed, prev is its place in the heap.
+	// Neighbours in the list of ready items, while the record is in it. While
+	// its next run is delayed, prev is its place in the heap. While it is free,
+	// next is the next free record of its chunk.
 	prev, next uint32
 
+	hash    uint32
 	running bool // in flight
 	run     nextRun
 }
@@ -50,8 +51,11 @@ func (n nextRun) delayed() bool { return n >= runWithin }
 const (
 	chunkBits  = 8
 	chunkLen   = 1 << chunkBits
-	minBuckets = 16
-	manyChunks = 64 // from here on an emptied table starts anew
+	manyChunks = 64 // from so many on, an emptied store starts anew
+
+	tableLen = 128
+	splitAt  = tableLen * 3 / 4
+	mergeAt  = tableLen / 4
 )
 
 // A chunk holds chunkLen records. Each chunk is full, open (it has room, and is
@@ -66,51 +70,67 @@ type chunk[T comparable] struct {
 	prev, next uint32 // neighbours in the ring; next of a spare or vacant chunk
 }
 
-// records is a hash table by linear hashing: among n buckets one is chosen by
-// the low bits of the hash, and when there are more items than buckets one
-// bucket is split in two. Record 0 is no item: it is the head of the queue's
-// list of ready items.
+// A table is a part of the hash table: open addressing with linear probing. A
+// slot holds the hash and the index of a record, 0 if it is free; so looking for
+// an item that is not there, and moving slots, touches no record.
+type table struct {
+	slots [tableLen]slot
+	live  int
+	depth uint8 // how many of the first bits of the hash are the same in it
+}
+
+type slot uint64
+
+func newSlot(hash, i uint32) slot { return slot(hash)<<32 | slot(i) }
+func (s slot) hash() uint32       { return uint32(s >> 32) }
+func (s slot) index() uint32      { return uint32(s) }
+
+// records is a hash table by extendible hashing: the first bits of the hash
+// choose a table by way of the directory, the last bits a slot of it. A full
+// table is split in two, and two that are almost empty are made one.
+//
+// Record 0 is no item: it is the head of the queue's list of ready items.
 type records[T comparable] struct {
 	chunks []chunk[T]
-	heads  []uint32 // the first record of each bucket, 0 if none
-	count  int      // items
+	count  int // items
+
+	directory []*table // 1<<depth of them; a table of less depth is there more than once
+	depth     uint8
+	deepest   int // tables of that depth
 
 	spare, vacant uint32 // lists of chunks
 	used, spares  int    // chunks with live records; spare ones
 }
 
 func newRecords[T comparable]() records[T] {
-	var s records[T]
-	s.chunks = []chunk[T]{{records: new([chunkLen]record[T]), fresh: 1, live: 1}}
-	s.heads = make([]uint32, minBuckets)
-	s.used = 1
-	return s
+	return records[T]{
+		chunks:    []chunk[T]{{records: new([chunkLen]record[T]), fresh: 1, live: 1}},
+		directory: []*table{new(table)},
+		deepest:   1,
+		used:      1,
+	}
 }
 
 func (s *records[T]) at(i uint32) *record[T] {
 	return &s.chunks[i>>chunkBits].records[i%chunkLen]
 }
 
-// bucket returns the number of the bucket of a hash.
-func (s *records[T]) bucket(hash uint32) uint32 {
-	n := uint32(len(s.heads))
-	high := uint32(1)<<bits.Len32(n) - 1 // the smallest mask that n fits under
-	if b := hash & high; b < n {
-		return b
-	}
-	return hash & (high >> 1)
+// table returns the table of a hash.
+func (s *records[T]) table(hash uint32) *table {
+	return s.directory[hash>>(32-s.depth)]
 }
 
 // find returns the index of an item's record, or 0.
 func (s *records[T]) find(hash uint32, item T) uint32 {
-	for i := s.heads[s.bucket(hash)]; i != 0; {
-		r := s.at(i)
-		if r.hash == hash && r.item == item {
-			return i
+	t := s.table(hash)
+	for p := hash; ; p++ {
+		switch slot := t.slots[p%tableLen]; {
+		case slot == 0:
+			return 0
+		case slot.hash() == hash && s.at(slot.index()).item == item:
+			return slot.index()
 		}
-		i = r.chain
 	}
-	return 0
 }
 
 // insert adds a record for an item that has none.
@@ -118,72 +138,144 @@ func (s *records[T]) insert(hash uint32, item T) (uint32, *record[T]) {
 	i := s.alloc()
 	r := s.at(i)
 	r.item, r.hash = item, hash
-	b := s.bucket(hash)
-	r.chain = s.heads[b]
-	s.heads[b] = i
-	if s.count++; s.count > len(s.heads) {
-		s.split()
+	t := s.table(hash)
+	for t.live >= splitAt {
+		s.split(t, hash)
+		t = s.table(hash)
 	}
+	t.insert(newSlot(hash, i))
+	s.count++
 	return i, r
 }
 
 // remove forgets a record.
 func (s *records[T]) remove(i uint32) {
-	link := &s.heads[s.bucket(s.at(i).hash)]
-	for *link != i {
-		link = &s.at(*link).chain
+	hash := s.at(i).hash
+	t := s.table(hash)
+	t.remove(hash, i)
+	for t.live <= mergeAt/2 && s.merge(t, hash) {
+		t = s.table(hash)
 	}
-	*link = s.at(i).chain
 	s.release(i)
-	s.count--
-	for len(s.heads) > minBuckets && s.count*4 < len(s.heads) {
-		s.merge()
-	}
-	if s.count == 0 && len(s.chunks) > manyChunks {
+	if s.count--; s.count == 0 && len(s.chunks) > manyChunks {
 		s.chunks = append([]chunk[T](nil), s.chunks[0])
 		s.chunks[0].prev, s.chunks[0].next = 0, 0
 		s.spare, s.vacant, s.used, s.spares = 0, 0, 1, 0
 	}
 }
 
-// split adds a bucket, and moves to it what now belongs there.
-func (s *records[T]) split() {
-	n := uint32(len(s.heads))
-	high := uint32(1)<<bits.Len32(n) - 1
-	s.heads = append(s.heads, 0)
-	link, moved := &s.heads[n&(high>>1)], &s.heads[n]
-	for i := *link; i != 0; i = *link {
-		r := s.at(i)
-		if r.hash&high == n {
-			*link, *moved = r.chain, i
-			moved = &r.chain
-			r.chain = 0
-		} else {
-			link = &r.chain
+func (t *table) insert(s slot) {
+	p := s.hash()
+	for t.slots[p%tableLen] != 0 {
+		p++
+	}
+	t.slots[p%tableLen] = s
+	t.live++
+}
+
+// remove takes out the slot of record i, and moves up those behind it that
+// would not be found any more across the gap.
+func (t *table) remove(hash, i uint32) {
+	gap := hash
+	for t.slots[gap%tableLen].index() != i {
+		gap++
+	}
+	for p := gap + 1; ; p++ {
+		s := t.slots[p%tableLen]
+		if s == 0 {
+			break
 		}
+		if (p-s.hash())%tableLen >= (p-gap)%tableLen { // its own place is not behind the gap
+			t.slots[gap%tableLen] = s
+			gap = p
+		}
+	}
+	t.slots[gap%tableLen] = 0
+	t.live--
+}
+
+// split shares out a full table, which is that of hash, between two.
+func (s *records[T]) split(t *table, hash uint32) {
+	if t.depth == s.depth {
+		directory := make([]*table, 0, 2*len(s.directory))
+		for _, t := range s.directory {
+			directory = append(directory, t, t)
+		}
+		s.directory = directory
+		s.depth++
+		s.deepest = 0
+	}
+	full := t.slots
+	low, high := t, new(table)
+	low.depth++
+	high.depth = low.depth
+	if low.depth == s.depth {
+		s.deepest += 2
+	}
+	clear(low.slots[:])
+	low.live = 0
+	for _, slot := range full {
+		switch {
+		case slot == 0:
+		case slot.hash()>>(32-low.depth)&1 == 0:
+			low.insert(slot)
+		default:
+			high.insert(slot)
+		}
+	}
+	s.direct(hash>>(32-low.depth)|1, high)
+}
+
+// merge makes one of a table, which is that of hash, and the one that it was
+// split from, and reports whether that could be done.
+func (s *records[T]) merge(t *table, hash uint32) bool {
+	if t.depth == 0 {
+		return false
+	}
+	prefix := hash >> (32 - t.depth)
+	other := s.directory[(prefix^1)<<(s.depth-t.depth)]
+	if other.depth != t.depth || t.live+other.live > mergeAt {
+		return false
+	}
+	for _, slot := range other.slots {
+		if slot != 0 {
+			t.insert(slot)
+		}
+	}
+	if t.depth == s.depth {
+		s.deepest -= 2
+	}
+	t.depth--
+	s.direct(prefix>>1, t)
+	for s.deepest == 0 && s.depth > 0 {
+		s.halve()
+	}
+	return true
+}
+
+// direct has all entries of the directory that begin with the table's prefix
+// lead to it.
+func (s *records[T]) direct(prefix uint32, t *table) {
+	n := uint32(1) << (s.depth - t.depth)
+	for i := prefix * n; i < (prefix+1)*n; i++ {
+		s.directory[i] = t
 	}
 }
 
-// merge takes the last bucket away, and gives what it held to the bucket that
-// it was once split from.
-func (s *records[T]) merge() {
-	n := uint32(len(s.heads)) - 1
-	high := uint32(1)<<bits.Len32(n) - 1
-	first := s.heads[n]
-	s.heads = s.heads[:n]
-	if first != 0 {
-		link := &s.heads[n&(high>>1)]
-		for *link != 0 {
-			link = &s.at(*link).chain
+// halve makes the directory half as long, when no table is of its depth.
+func (s *records[T]) halve() {
+	s.depth--
+	half := make([]*table, 1<<s.depth)
+	for i := range half {
+		half[i] = s.directory[2*i]
+		if half[i].depth == s.depth {
+			s.deepest++ // such a table is there once
 		}
-		*link = first
 	}
-	if cap(s.heads) > 4*len(s.heads) && cap(s.heads) > chunkLen {
-		s.heads = append(make([]uint32, 0, 2*len(s.heads)), s.heads...)
-	}
+	s.directory = half
 }
 
-// alloc returns the index of a record that is zero but for its chain. It prefers
+// alloc returns the index of a record that is zero but for next. It prefers
 // chunk 0, so that a queue of few items stays within one chunk.
 func (s *records[T]) alloc() uint32 {
 	n := uint32(0)
@@ -195,7 +287,7 @@ func (s *records[T]) alloc() uint32 {
 	c := &s.chunks[n]
 	i := c.free
 	if i != 0 {
-		c.free = s.at(i).chain
+		c.free = s.at(i).next
 	} else {
 		i = n<<chunkBits | c.fresh
 		c.fresh++
@@ -210,7 +302,7 @@ func (s *records[T]) alloc() uint32 {
 func (s *records[T]) release(i uint32) {
 	n := i >> chunkBits
 	c := &s.chunks[n]
-	*s.at(i) = record[T]{chain: c.free}
+	*s.at(i) = record[T]{next: c.free}
 	c.free = i
 	if c.live == chunkLen && n != 0 {
 		s.link(n)

@@ -155,22 +155,27 @@ func (q *Queue[T]) catchUp() {
 	}
 }
 
-// clock returns a function that tells the time of day of a reading of now.
-func (q *Queue[T]) clock() func(int64) time.Time {
-	t := time.Now()
-	now := int64(t.Sub(q.base))
-	return func(at int64) time.Time { return t.Add(time.Duration(at - now)) }
+// A clock tells the time of day of a reading of Queue.now.
+type clock struct {
+	base time.Time // the time of day when now was 0, as the clock stands now
 }
 
-func (q *Queue[T]) state(r *record[T], clock func(int64) time.Time) State {
-	s := State{Phase: Ready, Since: clock(r.since)}
+func (q *Queue[T]) clock() clock {
+	t := time.Now()
+	return clock{t.Add(-t.Sub(q.base))}
+}
+
+func (c clock) at(now int64) time.Time { return c.base.Add(time.Duration(now)) }
+
+func (q *Queue[T]) state(r *record[T], clock clock) State {
+	s := State{Phase: Ready, Since: clock.at(r.since)}
 	switch {
 	case r.running:
 		s.Phase = InFlight
 		s.Again = r.run != runNone
 	case r.run.delayed():
 		s.Phase = Waiting
-		s.Due = clock(q.delays[r.prev].due)
+		s.Due = clock.at(q.delays[r.prev].due)
 		s.Hold = r.run == runHeld
 	}
 	if r.failed != nil {

@@ -46,15 +46,15 @@ func TestTable(t *testing.T) {
 	}
 	for _, c := range cells {
 		t.Run(c.Name(), func(t *testing.T) {
-			var q model.Queue[string]
+			var q model.Attended[string]
 			for _, o := range c.Setup {
 				q.Do(o)
 			}
-			if got := describe(&q); got != c.Entry {
+			if got := describe(&q.Queue); got != c.Entry {
 				t.Fatalf("set up by %v: %q, want %q", c.Setup, got, c.Entry)
 			}
 			q.Do(c.Op)
-			if got := describe(&q); got != c.Want {
+			if got := describe(&q.Queue); got != c.Want {
 				t.Errorf("%v of %q: %q, want %q", c.Op, c.Entry, got, c.Want)
 			}
 		})

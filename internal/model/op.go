@@ -21,29 +21,37 @@ const (
 	Requeue
 	Dequeue
 	Close
-	Advance // the clock
+	Advance  // the clock
+	Canceled // a Dequeue whose context has ended before
+	Cancel   // the context of a Dequeue that waits
 )
+
+// Verbs is how many there are.
+const Verbs = int(Cancel) + 1
 
 func (v Verb) String() string {
 	return [...]string{
 		"Offer", "Enqueue", "EnqueueAfter", "EnqueueWithin", "EnqueueNow",
-		"Remove", "Done", "Requeue", "Dequeue", "Close", "Advance",
+		"Remove", "Done", "Requeue", "Dequeue", "Close", "Advance", "Canceled", "Cancel",
 	}[v]
 }
 
 // Op is one operation as plain data, to be generated, printed and replayed.
 type Op[T comparable] struct {
 	Verb Verb
-	Item T    // of all but Dequeue, Close and Advance
+	Item T    // of the verbs on an item
 	Wait Wait // of Requeue; EnqueueAfter, EnqueueWithin and Advance use its Delay
+	Nth  int  // of Cancel: which of those that wait, the oldest first
 }
 
 func (o Op[T]) String() string {
 	switch o.Verb {
-	case Dequeue, Close:
+	case Dequeue, Close, Canceled:
 		return fmt.Sprintf("%v()", o.Verb)
 	case Advance:
 		return fmt.Sprintf("%v(%v)", o.Verb, o.Wait.Delay)
+	case Cancel:
+		return fmt.Sprintf("%v(%d)", o.Verb, o.Nth)
 	case EnqueueAfter, EnqueueWithin:
 		return fmt.Sprintf("%v(%v, %v)", o.Verb, o.Item, o.Wait.Delay)
 	case Requeue:
@@ -57,40 +65,4 @@ func (o Op[T]) String() string {
 		return fmt.Sprintf("Requeue(%v, {%s})", o.Item, s)
 	}
 	return fmt.Sprintf("%v(%v)", o.Verb, o.Item)
-}
-
-// Result is what an operation answered.
-type Result[T comparable] struct {
-	Removed bool   // of Remove
-	Answer  Answer // of Dequeue
-	Item    T      // of a Dequeue that took one
-}
-
-// Do carries o out.
-func (q *Queue[T]) Do(o Op[T]) (r Result[T]) {
-	switch o.Verb {
-	case Offer:
-		q.Offer(o.Item)
-	case Enqueue:
-		q.Enqueue(o.Item)
-	case EnqueueAfter:
-		q.EnqueueAfter(o.Item, o.Wait.Delay)
-	case EnqueueWithin:
-		q.EnqueueWithin(o.Item, o.Wait.Delay)
-	case EnqueueNow:
-		q.EnqueueNow(o.Item)
-	case Remove:
-		r.Removed = q.Remove(o.Item)
-	case Done:
-		q.Done(o.Item)
-	case Requeue:
-		q.Requeue(o.Item, o.Wait)
-	case Dequeue:
-		r.Item, r.Answer = q.TryDequeue()
-	case Close:
-		q.Close()
-	case Advance:
-		q.Advance(o.Wait.Delay)
-	}
-	return r
 }

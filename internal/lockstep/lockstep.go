@@ -1,0 +1,281 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lockstep runs a queue and its model side by side, one operation
+// after the other, and says where they differ. It is for tests, and only
+// inside a synctest bubble: it compares exact times.
+package lockstep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// Pair is a queue and its model.
+type Pair[T comparable] struct {
+	Queue *reconcile.Queue[T]
+	Model *model.Attended[T]
+	Check func() error  // of the queue's own invariants, after each step; may be nil
+	Log   []model.Op[T] // all steps so far
+
+	items   []T // those to ask about
+	start   time.Time
+	waiters []waiter // oldest first
+	born    int      // counts waiters
+	back    chan returned[T]
+}
+
+type waiter struct {
+	id     int
+	cancel context.CancelCauseFunc
+}
+
+type returned[T comparable] struct {
+	id   int
+	item T
+	err  error
+}
+
+// New returns a pair, both empty. After each step it asks about items.
+func New[T comparable](items ...T) *Pair[T] {
+	return &Pair[T]{
+		Queue: reconcile.NewQueue[T](),
+		Model: &model.Attended[T]{},
+		items: items,
+		start: time.Now(),
+		back:  make(chan returned[T], 16),
+	}
+}
+
+var errCanceled = errors.New("lockstep: canceled")
+
+// Step carries o out on both and compares all that can be seen of them.
+// No more than 16 Dequeues may wait at a time.
+func (p *Pair[T]) Step(o model.Op[T]) error {
+	if o.Verb == model.Cancel && len(p.waiters) == 0 {
+		return nil
+	}
+	p.Log = append(p.Log, o)
+	want := p.Model.Do(o)
+	got, err := p.do(o, want)
+	if err == nil {
+		synctest.Wait()
+		err = p.collect(&got)
+	}
+	if err == nil {
+		err = same(got, want)
+	}
+	if err == nil {
+		err = p.compare()
+	}
+	if err != nil {
+		return fmt.Errorf("step %d, %v: %w\nafter %s", len(p.Log), o, err, p.history())
+	}
+	return nil
+}
+
+// End cancels the Dequeues that wait.
+func (p *Pair[T]) End() error {
+	for len(p.waiters) > 0 {
+		if err := p.Step(model.Op[T]{Verb: model.Cancel}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop cancels the Dequeues that wait and looks at nothing any more.
+func (p *Pair[T]) Stop() {
+	for _, w := range p.waiters {
+		w.cancel(errCanceled)
+	}
+}
+
+func (p *Pair[T]) history() string {
+	var b strings.Builder
+	for i, o := range p.Log {
+		fmt.Fprintf(&b, "\n%4d  %v", i+1, o)
+	}
+	return b.String()
+}
+
+// do carries o out on the queue. A Dequeue that the model answers must not
+// wait; one that it does not answer must.
+func (p *Pair[T]) do(o model.Op[T], want model.Result[T]) (r model.Result[T], err error) {
+	q := p.Queue
+	switch o.Verb {
+	case model.Offer:
+		q.Offer(o.Item)
+	case model.Enqueue:
+		q.Enqueue(o.Item)
+	case model.EnqueueAfter:
+		q.EnqueueAfter(o.Item, o.Wait.Delay)
+	case model.EnqueueWithin:
+		q.EnqueueWithin(o.Item, o.Wait.Delay)
+	case model.EnqueueNow:
+		q.EnqueueNow(o.Item)
+	case model.Remove:
+		r.Removed = q.Remove(o.Item)
+	case model.Done:
+		q.Done(o.Item)
+	case model.Requeue:
+		q.Requeue(o.Item, reconcile.Wait(o.Wait))
+	case model.Close:
+		q.Close()
+	case model.Advance:
+		time.Sleep(o.Wait.Delay)
+	case model.Canceled:
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errCanceled)
+		if item, err := q.Dequeue(ctx); err != errCanceled {
+			return r, fmt.Errorf("a Dequeue with an ended context: %v, %v, want its cause", item, err)
+		}
+	case model.Cancel:
+		p.waiters[o.Nth%len(p.waiters)].cancel(errCanceled)
+	case model.Dequeue:
+		ctx, cancel := context.WithCancelCause(context.Background())
+		p.born++
+		w := waiter{p.born, cancel}
+		p.waiters = append(p.waiters, w)
+		take := func() {
+			item, err := q.Dequeue(ctx)
+			p.back <- returned[T]{w.id, item, err}
+		}
+		if len(want.Taken)+want.Over == 0 {
+			go take()
+			return r, nil
+		}
+		stop := time.AfterFunc(time.Hour, func() { cancel(errors.New("lockstep: still waiting after an hour")) })
+		take()
+		stop.Stop()
+	}
+	return r, nil
+}
+
+// collect sees to the Dequeues that have returned.
+func (p *Pair[T]) collect(r *model.Result[T]) error {
+	canceled := 0
+	for {
+		select {
+		case b := <-p.back:
+			p.waiters = slices.DeleteFunc(p.waiters, func(w waiter) bool {
+				if w.id == b.id {
+					w.cancel(nil)
+				}
+				return w.id == b.id
+			})
+			switch {
+			case b.err == nil:
+				r.Taken = append(r.Taken, b.item)
+			case b.err == reconcile.ErrClosed:
+				r.Over++
+			case b.err == errCanceled:
+				canceled++
+			default:
+				return fmt.Errorf("a Dequeue: %v, %v", b.item, b.err)
+			}
+			continue
+		default:
+		}
+		break
+	}
+	if len(p.waiters) != p.Model.Waiters {
+		return fmt.Errorf("%d Dequeues wait, want %d; taken: %v, ended: %d, canceled: %d", len(p.waiters), p.Model.Waiters, r.Taken, r.Over, canceled)
+	}
+	return nil
+}
+
+func same[T comparable](got, want model.Result[T]) error {
+	if got.Removed != want.Removed {
+		return fmt.Errorf("from Remove %t, want %t", got.Removed, want.Removed)
+	}
+	left := slices.Clone(want.Taken)
+	for _, item := range got.Taken {
+		if i := slices.Index(left, item); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+	}
+	if len(left) > 0 || len(got.Taken) != len(want.Taken) || got.Over != want.Over {
+		return fmt.Errorf("from Dequeue: took %v and ended %d, want %v and %d", got.Taken, got.Over, want.Taken, want.Over)
+	}
+	return nil
+}
+
+func (p *Pair[T]) compare() error {
+	q, m := p.Queue, p.Model
+	for _, item := range p.items {
+		if got, want := plain(q.State(item)), p.state(m.State(item)); got != want {
+			return fmt.Errorf("by State(%v):\n got %+v\nwant %+v", item, got, want)
+		}
+		if got, want := q.Has(item), m.Has(item); got != want {
+			return fmt.Errorf("by Has(%v): %t, want %t", item, got, want)
+		}
+	}
+	if got, want := q.Len(), m.Len(); got != want {
+		return fmt.Errorf("by Len: %d, want %d", got, want)
+	}
+	if got, want := q.Stats(), reconcile.Stats(m.Stats()); got != want {
+		return fmt.Errorf("by Stats:\n got %+v\nwant %+v", got, want)
+	}
+	if err := p.compareAll(); err != nil {
+		return err
+	}
+	if p.Check != nil {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("check: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *Pair[T]) compareAll() error {
+	want := p.Model.All()
+	flying := 0 // those in flight come first, in any order
+	for flying < len(want) && want[flying].State.Phase == model.Running {
+		flying++
+	}
+	n := 0
+	for item, got := range p.Queue.All() {
+		at := n
+		if n < flying {
+			at = slices.IndexFunc(want[:flying], func(s model.ItemState[T]) bool { return s.Item == item })
+		}
+		if at < 0 || at >= len(want) || want[at].Item != item || p.state(want[at].State) != plain(got) {
+			return fmt.Errorf("by All: at %d got %v %+v, want %+v", n, item, got, want)
+		}
+		n++
+	}
+	if n != len(want) {
+		return fmt.Errorf("by All: %d items, want %+v", n, want)
+	}
+	return nil
+}
+
+// state is s in the queue's own terms.
+func (p *Pair[T]) state(s model.State) reconcile.State {
+	if s.Phase == model.Idle {
+		return reconcile.State{}
+	}
+	r := reconcile.State{
+		Phase: reconcile.Phase(s.Phase), Since: p.start.Add(s.Since),
+		Hold: s.Hold, Again: s.Again, Failures: s.Failures, Err: s.Err,
+	}
+	if s.Phase == model.Waiting {
+		r.Due = p.start.Add(s.Due)
+	}
+	return plain(r)
+}
+
+// plain strips the monotonic readings, so that == compares instants.
+func plain(s reconcile.State) reconcile.State {
+	s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
+	return s
+}

@@ -663,3 +663,40 @@ func TestRecipeOldAndNew(t *testing.T) {
 		}
 	})
 }
+
+// Any number of sources feed one queue: here a watch for each of two kinds of
+// things that belong to an item, and a poll that brings what no watch told of.
+func TestRecipeManySources(t *testing.T) {
+	type disk struct{ VM string }
+	type address struct{ VM string }
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		q := reconcile.NewQueue[string]()
+		disks, addresses := make(chan disk), make(chan address)
+
+		var g reconcile.Group
+		g.Add("disks", reconcile.Feed(
+			reconcile.Map(q, func(d disk) iter.Seq[string] { return slices.Values([]string{d.VM}) }),
+			reconcile.FromChan(disks)))
+		g.Add("addresses", reconcile.Feed(
+			reconcile.Map(q, func(a address) iter.Seq[string] { return slices.Values([]string{a.VM}) }),
+			reconcile.FromChan(addresses)))
+		g.Add("list", &reconcile.Poller[string]{
+			Queue:    q,
+			Period:   10 * time.Minute,
+			GetItems: func(context.Context) ([]string, error) { return []string{"vm"}, nil },
+		})
+		g.Add("vms", &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, vm string) error {
+				happened.note("%s", vm)
+				return nil
+			},
+		})
+		time.AfterFunc(1*time.Minute, func() { disks <- disk{"vm"} })
+		time.AfterFunc(2*time.Minute, func() { addresses <- address{"vm"} })
+		run(t, &g, 15*time.Minute)
+
+		happened.check(t, "0s vm", "1m0s vm", "2m0s vm", "10m0s vm")
+	})
+}

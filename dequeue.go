@@ -20,31 +20,20 @@ import "context"
 // are ready, and takes nothing. When the queue is closed and empty it returns
 // [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
-	g, err := q.first(ctx)
-	return g.item, err
-}
-
-func (q *Queue[T]) first(ctx context.Context) (grant[T], error) {
 	if ctx.Err() != nil {
-		return grant[T]{}, context.Cause(ctx)
+		var none T
+		return none, context.Cause(ctx)
 	}
 	now := q.now() // before the lock, to hold it for less time
 	q.mu.Lock()
-	return q.next(ctx, now)
-}
-
-// exchange gives back one item and takes the next under one lock. It is what
-// the workers of a [Reconciler] do between two runs. The time is theirs.
-func (q *Queue[T]) exchange(ctx context.Context, item T, v verdict, w Wait, now int64) (grant[T], error) {
-	hash := q.hash(item)
-	ended := ctx.Err() != nil
-	q.mu.Lock()
-	q.settle(hash, item, v, w, now)
-	if ended {
+	if r := q.next(now); r != nil {
+		q.take(r, now)
+		item := r.item
 		q.unlock()
-		return grant[T]{}, context.Cause(ctx)
+		return item, nil
 	}
-	return q.next(ctx, now)
+	g, err := q.await(ctx)
+	return g.item, err
 }
 
 // A grant is an item taken, with what its worker wants to know.
@@ -56,18 +45,60 @@ type grant[T comparable] struct {
 	woken    bool  // its consumer had to wait for it
 }
 
-// next takes the next item, or waits for one. It is called with the lock held
-// and gives it up.
-func (q *Queue[T]) next(ctx context.Context, now int64) (g grant[T], err error) {
-	q.promote(now)
-	if q.ready > 0 {
-		r := q.records.at(q.records.at(0).next)
-		q.unlist(r)
-		g = q.take(r, now)
+// first takes an item for a worker of a [Reconciler].
+func (q *Queue[T]) first(ctx context.Context) (grant[T], error) {
+	if ctx.Err() != nil {
+		return grant[T]{}, context.Cause(ctx)
+	}
+	now := q.now()
+	q.mu.Lock()
+	return q.grant(ctx, now)
+}
+
+// exchange gives back one item and takes the next under one lock. It is what
+// the workers of a [Reconciler] do between two runs. The time is theirs.
+func (q *Queue[T]) exchange(ctx context.Context, item T, v verdict, w *Wait, now int64) (grant[T], error) {
+	hash := q.hash(item)
+	ended := ctx.Err() != nil
+	q.mu.Lock()
+	if v == verdictDone {
+		q.done(hash, item, now)
+	} else {
+		q.requeue(hash, item, w, now, v == verdictAbort)
+	}
+	if ended {
+		q.unlock()
+		return grant[T]{}, context.Cause(ctx)
+	}
+	return q.grant(ctx, now)
+}
+
+// grant is called with the lock held and gives it up.
+func (q *Queue[T]) grant(ctx context.Context, now int64) (grant[T], error) {
+	if r := q.next(now); r != nil {
+		g := q.take(r, now)
 		q.unlock()
 		return g, nil
 	}
-	if q.closed && q.again == 0 {
+	return q.await(ctx)
+}
+
+// next takes the first record off the list of ready items; nil if there is none.
+func (q *Queue[T]) next(now int64) *record[T] {
+	if len(q.delays) > 0 {
+		q.promote(now)
+	}
+	if q.ready == 0 {
+		return nil
+	}
+	r := q.records.at(q.head.next)
+	q.unlist(r)
+	return r
+}
+
+// await waits for an item. It is called with the lock held and gives it up.
+func (q *Queue[T]) await(ctx context.Context) (g grant[T], err error) {
+	if q.drained() {
 		q.unlock()
 		return g, ErrClosed
 	}
@@ -96,19 +127,21 @@ func (q *Queue[T]) next(ctx context.Context, now int64) (g grant[T], err error) 
 		told = true
 	}
 	g, closed := c.grant, c.closed
-	g.woken = true
 	q.consumers.recycle(c)
-	if ended && told && !closed {
-		q.putBack(g)
-		g = grant[T]{}
+	if told && !closed {
+		q.handed--
+		if ended {
+			q.putBack(g)
+		}
 	}
 	q.unlock()
 	switch {
 	case ended:
-		return g, context.Cause(ctx)
+		return grant[T]{}, context.Cause(ctx)
 	case closed:
-		return g, ErrClosed
+		return grant[T]{}, ErrClosed
 	}
+	g.woken = true
 	return g, nil
 }
 
@@ -146,12 +179,19 @@ func (q *Queue[T]) putBack(g grant[T]) {
 	}
 	r.running, r.run = false, runReady
 	r.since = g.ready
-	if c := q.consumers.pop(); c != nil {
-		c.grant = q.take(r, g.taken)
-		q.wake(c)
+	if q.consumers.head != nil {
+		q.hand(r, g.taken)
 	} else {
 		q.list(i, r, 0)
 	}
+}
+
+// hand gives a ready record, not in the list, to the consumer that waits longest.
+func (q *Queue[T]) hand(r *record[T], now int64) {
+	c := q.consumers.pop()
+	c.grant = q.take(r, now)
+	q.handed++
+	q.wake(c)
 }
 
 // A consumer is a Dequeue that waits.

@@ -22,7 +22,7 @@ func Check[T comparable](q *Queue[T]) error {
 func (q *Queue[T]) check() error {
 	s := &q.records
 	ready, prev := 0, uint32(0)
-	for i := s.at(0).next; i != 0; i = s.at(i).next {
+	for i := q.head.next; i != 0; i = s.at(i).next {
 		r := s.at(i)
 		if r.running || r.run != runReady || r.prev != prev {
 			return fmt.Errorf("record %d (%v) is in the ready list with running=%v run=%d prev=%d, want prev=%d", i, r.item, r.running, r.run, r.prev, prev)
@@ -32,8 +32,8 @@ func (q *Queue[T]) check() error {
 			return fmt.Errorf("the ready list is longer than the %d records", s.count)
 		}
 	}
-	if s.at(0).prev != prev || ready != q.ready {
-		return fmt.Errorf("the ready list ends at %d with %d items, the head says %d with %d", prev, ready, s.at(0).prev, q.ready)
+	if q.head.prev != prev || ready != q.ready {
+		return fmt.Errorf("the ready list ends at %d with %d items, the head says %d with %d", prev, ready, q.head.prev, q.ready)
 	}
 
 	for p, d := range q.delays {
@@ -86,7 +86,7 @@ func (q *Queue[T]) check() error {
 	if q.consumers.head != nil && q.ready > 0 {
 		return fmt.Errorf("a consumer waits while %d items are ready", q.ready)
 	}
-	if q.closed && (len(q.delays) > 0 || q.consumers.head != nil && q.again == 0) {
+	if q.closed && (len(q.delays) > 0 || q.consumers.head != nil && q.drained()) {
 		return fmt.Errorf("closed with %d delays, %d again, and a consumer that waits: %v", len(q.delays), q.again, q.consumers.head != nil)
 	}
 	if q.woken != nil {

@@ -36,7 +36,7 @@ type loop[T comparable] struct {
 // A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
 type source[T comparable] interface {
 	first(ctx context.Context) (grant[T], error)
-	exchange(ctx context.Context, item T, v verdict, w Wait, now int64) (grant[T], error)
+	exchange(ctx context.Context, item T, v verdict, w *Wait, now int64) (grant[T], error)
 	now() int64
 }
 
@@ -188,6 +188,15 @@ const (
 	finished               // for good
 )
 
+// A verdict is what becomes of an item after its run.
+type verdict uint8
+
+const (
+	verdictDone    verdict = iota
+	verdictRequeue         // as a Wait says
+	verdictAbort           // ready again, as if it had not run: its failures are kept
+)
+
 type worker[T comparable] struct {
 	loop    *loop[T]
 	stop    context.CancelCauseFunc // ends the loop
@@ -294,7 +303,7 @@ func (w *worker[T]) take(ctx context.Context) {
 		if w.stale {
 			w.now = source.now()
 		}
-		g, err = source.exchange(ctx, w.grant.item, w.verdict, w.wait, w.now)
+		g, err = source.exchange(ctx, w.grant.item, w.verdict, &w.wait, w.now)
 	} else {
 		g, err = source.first(ctx)
 	}
@@ -498,11 +507,11 @@ func (f *foreign[T]) first(ctx context.Context) (grant[T], error) {
 	return grant[T]{item: item, ready: now, taken: now, failures: f.State(item).Failures}, nil
 }
 
-func (f *foreign[T]) exchange(ctx context.Context, item T, v verdict, w Wait, _ int64) (grant[T], error) {
+func (f *foreign[T]) exchange(ctx context.Context, item T, v verdict, w *Wait, _ int64) (grant[T], error) {
 	if v == verdictDone {
 		f.Done(item)
 	} else {
-		f.Requeue(item, w)
+		f.Requeue(item, *w)
 	}
 	return f.first(ctx)
 }

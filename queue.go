@@ -88,12 +88,15 @@ type Queue[T comparable] struct {
 	//   - inFlight records are in flight; again of them have a next run that
 	//     is not delayed.
 	//   - While a consumer waits, no record is ready.
-	//   - Once closed, the heap is empty, and no consumer waits unless again > 0.
+	//   - Once closed, the heap is empty, and a consumer waits only while more
+	//     may become ready, see drained.
+	//   - handed consumers were given an item, and have not seen it yet.
 	//   - The timer is armed, for no later than the first delay, just while the
 	//     heap is not empty.
 	mu        sync.Mutex
 	closed    bool
 	records   records[T]
+	head      *record[T] // record 0, where the list of ready items begins and ends
 	delays    delays[T]
 	seq       uint32      // of the last delay
 	timer     *time.Timer // nil until the first delay
@@ -102,7 +105,7 @@ type Queue[T comparable] struct {
 	woken     *consumer[T] // the first of those that unlock tells
 	wokenLast *consumer[T]
 
-	ready, waiting, inFlight, again         int
+	ready, waiting, inFlight, again, handed int
 	enqueued, coalesced, takenSum, requeued uint64
 }
 
@@ -123,6 +126,7 @@ func NewQueue[T comparable]() *Queue[T] {
 		records: newRecords[T](),
 		armed:   math.MaxInt64,
 	}
+	q.head = q.records.at(0)
 	return q
 }
 
@@ -201,15 +205,16 @@ func (q *Queue[T]) add(item T, ask nextRun, d time.Duration) {
 			q.waiting++
 			q.delay(i, r, ask, later(now, d), now)
 		} else {
-			q.promote(now)
+			if len(q.delays) > 0 {
+				q.promote(now)
+			}
 			q.makeReady(i, r, now, now)
 		}
 		q.unlock()
 		return
 	}
 	r := q.records.at(i)
-	switch {
-	case r.run == runNone && ask != runNone: // in flight
+	if r.run == runNone && ask != runNone { // in flight
 		q.enqueued++
 		if ask.delayed() {
 			now := q.now()
@@ -218,18 +223,19 @@ func (q *Queue[T]) add(item T, ask nextRun, d time.Duration) {
 			r.run = ask
 			q.again++
 		}
-	case r.run.delayed() && ask != runNone && !(r.run == runHeld && ask != runNow):
-		q.coalesced++
+		q.unlock()
+		return
+	}
+	q.coalesced++
+	if r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow {
 		now := q.now()
 		q.promote(now)
 		if r.run.delayed() {
 			q.hasten(i, r, ask, later(now, d), now)
 		}
-	default:
-		q.coalesced++
-		if ask == runNow && r.running {
-			r.run = runNow
-		}
+	}
+	if ask == runNow && r.running {
+		r.run = runNow
 	}
 	q.unlock()
 }
@@ -298,7 +304,10 @@ func (q *Queue[T]) Remove(item T) bool {
 // is reset; a next run that it has already stands. Done does nothing for an
 // item that is not in flight. Done never blocks.
 func (q *Queue[T]) Done(item T) {
-	q.giveBack(item, verdictDone, Wait{})
+	hash := q.hash(item)
+	q.mu.Lock()
+	q.done(hash, item, unread)
+	q.unlock()
 }
 
 // Requeue gives back an item that runs again as w says. With w.Hold that run
@@ -307,66 +316,80 @@ func (q *Queue[T]) Done(item T) {
 // not in flight. After Close a run that is due later is dropped. Requeue never
 // blocks.
 func (q *Queue[T]) Requeue(item T, w Wait) {
-	q.giveBack(item, verdictRequeue, w)
+	hash := q.hash(item)
+	q.mu.Lock()
+	q.requeue(hash, item, &w, unread, false)
+	q.unlock()
 }
 
 // RequeueAfter is Requeue(item, Wait{Delay: d, Hold: true}).
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
-	q.giveBack(item, verdictRequeue, Wait{Delay: d, Hold: true})
-}
-
-// A verdict is what becomes of an item that is given back.
-type verdict uint8
-
-const (
-	verdictDone    verdict = iota
-	verdictRequeue         // as a Wait says
-	verdictAbort           // ready again, as if it had not run: failures are kept
-)
-
-func (q *Queue[T]) giveBack(item T, v verdict, w Wait) {
-	hash := q.hash(item)
-	q.mu.Lock()
-	q.settle(hash, item, v, w, unread)
-	q.unlock()
+	q.Requeue(item, Wait{Delay: d, Hold: true})
 }
 
 // unread stands for the time where it is read only if it is needed.
 const unread = math.MinInt64
 
-// settle applies a verdict to an item in flight.
-func (q *Queue[T]) settle(hash uint32, item T, v verdict, w Wait, now int64) {
-	i := q.records.find(hash, item)
-	if i == 0 {
-		return
+// inFlightRecord returns the record of an item in flight, or 0 and nil.
+func (q *Queue[T]) inFlightRecord(hash uint32, item T) (uint32, *record[T]) {
+	if i := q.records.find(hash, item); i != 0 {
+		if r := q.records.at(i); r.running {
+			return i, r
+		}
 	}
-	r := q.records.at(i)
-	if !r.running {
-		return
-	}
-	if v == verdictDone && r.run == runNone {
+	return 0, nil
+}
+
+// done gives back an item that needs no run but the one that it may have.
+func (q *Queue[T]) done(hash uint32, item T, now int64) {
+	i, r := q.inFlightRecord(hash, item)
+	switch {
+	case r == nil:
+	case r.run == runNone:
 		q.inFlight--
 		q.records.remove(i)
+	default:
+		r.failed = nil
+		q.rest(i, r, q.settled(now))
+	}
+}
+
+// requeue gives back an item that runs again as w says. An item whose run was
+// aborted keeps the count of its failures.
+func (q *Queue[T]) requeue(hash uint32, item T, w *Wait, now int64, aborted bool) {
+	i, r := q.inFlightRecord(hash, item)
+	if r == nil {
 		return
 	}
+	q.requeued++
+	if !aborted {
+		r.fail(w.Err)
+	}
+	now = q.settled(now)
+	if r.run != runNow {
+		q.decide(i, r, w, now)
+	}
+	q.rest(i, r, now)
+}
+
+// settled returns the time at which an item is given back, with all that is due
+// before it made ready.
+func (q *Queue[T]) settled(now int64) int64 {
 	if now == unread {
 		now = q.now()
 	}
-	q.promote(now)
-	if v != verdictAbort {
-		r.fail(w.Err)
+	if len(q.delays) > 0 {
+		q.promote(now)
 	}
-	if v != verdictDone {
-		q.requeued++
-		if r.run != runNow {
-			q.decide(i, r, w, now)
-		}
-	}
+	return now
+}
 
+// rest puts an item in flight to where its next run says.
+func (q *Queue[T]) rest(i uint32, r *record[T], now int64) {
 	r.running = false
 	q.inFlight--
 	switch {
-	case r.run == runNone: // dropped because the queue is closed
+	case r.run == runNone: // dropped, because the queue is closed
 		q.records.remove(i)
 	case r.run.delayed():
 		r.since = now
@@ -379,7 +402,7 @@ func (q *Queue[T]) settle(hash uint32, item T, v verdict, w Wait, now int64) {
 
 // decide replaces the next run of an item in flight by what w asks for, if w
 // says so.
-func (q *Queue[T]) decide(i uint32, r *record[T], w Wait, now int64) {
+func (q *Queue[T]) decide(i uint32, r *record[T], w *Wait, now int64) {
 	due := later(now, w.Delay)
 	switch {
 	case w.Delay <= 0: // and r.run may be anything but runNow
@@ -475,12 +498,11 @@ func later(now int64, d time.Duration) int64 {
 func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
 	r.since = since
 	r.run = runReady
-	if c := q.consumers.pop(); c != nil {
-		c.grant = q.take(r, now)
-		q.wake(c)
+	if q.consumers.head != nil {
+		q.hand(r, now)
 		return
 	}
-	q.list(i, r, q.records.at(0).prev)
+	q.list(i, r, q.head.prev)
 }
 
 // list puts a record into the list of ready items, behind the one given.
@@ -563,10 +585,15 @@ func (q *Queue[T]) fire() {
 	q.unlock()
 }
 
+// drained reports whether nothing can become ready any more in a closed queue,
+// once the list of ready items is empty. An item that was handed to a consumer
+// whose context has ended comes back.
+func (q *Queue[T]) drained() bool { return q.closed && q.again == 0 && q.handed == 0 }
+
 // unlock ends every method that changed the queue: consumers that were handed
 // something are told after the lock is given up.
 func (q *Queue[T]) unlock() {
-	if q.closed && q.again == 0 {
+	if q.drained() && q.consumers.head != nil {
 		for c := q.consumers.pop(); c != nil; c = q.consumers.pop() {
 			c.closed = true
 			q.wake(c)

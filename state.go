@@ -121,7 +121,7 @@ func (q *Queue[T]) snapshot() []entry[T] {
 			}
 		}
 	}
-	for i := q.records.at(0).next; i != 0; i = q.records.at(i).next {
+	for i := q.head.next; i != 0; i = q.records.at(i).next {
 		add(q.records.at(i))
 	}
 	due := slices.Clone(q.delays)

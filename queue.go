@@ -214,28 +214,29 @@ func (q *Queue[T]) add(item T, ask nextRun, d time.Duration) {
 		return
 	}
 	r := q.records.at(i)
-	if r.run == runNone && ask != runNone { // in flight
+	hastens := r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow
+	var now int64
+	if hastens || r.run == runNone && ask.delayed() {
+		now = q.now()
+		q.promote(now) // it may be due, and even taken
+	}
+	switch {
+	case r.run == runNone && ask != runNone: // in flight
 		q.enqueued++
 		if ask.delayed() {
-			now := q.now()
 			q.delay(i, r, ask, later(now, d), now)
 		} else {
 			r.run = ask
 			q.again++
 		}
-		q.unlock()
-		return
-	}
-	q.coalesced++
-	if r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow {
-		now := q.now()
-		q.promote(now)
-		if r.run.delayed() {
-			q.hasten(i, r, ask, later(now, d), now)
+	case r.run.delayed() && hastens:
+		q.coalesced++
+		q.hasten(i, r, ask, later(now, d), now)
+	default:
+		q.coalesced++
+		if ask == runNow && r.running {
+			r.run = runNow
 		}
-	}
-	if ask == runNow && r.running {
-		r.run = runNow
 	}
 	q.unlock()
 }

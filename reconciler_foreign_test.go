@@ -22,22 +22,21 @@ type brokenQueue struct {
 }
 
 func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	select {
+	case <-q.broken:
+		return "", errBoom
+	default:
+	}
 	go func() {
 		select {
 		case <-q.broken:
-			cancel()
+			cancel(errBoom)
 		case <-ctx.Done():
 		}
 	}()
-	item, err := q.q.Dequeue(ctx)
-	select {
-	case <-q.broken:
-		err = errBoom
-	default:
-	}
-	return item, err
+	return q.q.Dequeue(ctx)
 }
 
 func TestReconcilerRunReturnsTheErrorOfAForeignDequeue(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -276,6 +278,38 @@ func (d *journal) mustBe(t *testing.T, want ...string) {
 	if got := strings.Join(d.list, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("journal:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
 	}
+}
+
+// mustHold checks what happened, in any order.
+func (d *journal) mustHold(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	slices.Sort(d.list)
+	d.mu.Unlock()
+	slices.Sort(want)
+	d.mustBe(t, want...)
+}
+
+func (d *journal) len() int {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.list)
+}
+
+// failuresOfUserCode are the ways in which a function can end without returning.
+var failuresOfUserCode = map[string]func(){
+	"panic":  func() { panic("no disk") },
+	"error":  func() { panic(errBoom) },
+	"nil":    func() { panic(nil) },
+	"Goexit": runtime.Goexit,
+}
+
+// panicsHere is found in the stack of what it calls.
+func panicsHere(end func()) error {
+	end()
+	return nil
 }
 
 // within reports whether low < d ≤ high.

@@ -41,7 +41,7 @@ type Op[T comparable] struct {
 	Verb Verb
 	Item T    // of the verbs on an item
 	Wait Wait // of Requeue; EnqueueAfter, EnqueueWithin and Advance use its Delay
-	Nth  int  // of Cancel: which of those that wait, the oldest first
+	Nth  int  // of Cancel: which of those that wait, the oldest first; of Advance: 1 if what comes next races with the timer
 }
 
 func (o Op[T]) String() string {

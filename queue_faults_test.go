@@ -428,6 +428,40 @@ func TestCancellationSwallowsTheLastItemOfAClosedQueue(t *testing.T) {
 	}
 }
 
+// Nor does it end while such a consumer has its item still, for a drain that
+// ended then would leave the item behind.
+func TestDrainEndsBeforeACanceledConsumerGivesBack(t *testing.T) {
+	for _, drainers := range []string{"one that comes", "one that waits"} {
+		t.Run(drainers, func(t *testing.T) {
+			for range 200 {
+				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+					ctx, cancel := context.WithCancel(t.Context())
+					canceled := startDequeue(ctx, q)
+					var waiting <-chan dequeued[string]
+					if drainers == "one that waits" {
+						waiting = startDequeue(t.Context(), q)
+					}
+					q.Enqueue("x")
+					cancel()
+					q.Close()
+					var d dequeued[string]
+					if waiting != nil {
+						d = mustReturn(t, waiting)
+					} else {
+						d.item, d.err = q.Dequeue(t.Context())
+					}
+					switch c := mustReturn(t, canceled); {
+					case c.err == nil && (c.item != "x" || d.err != reconcile.ErrClosed):
+						t.Errorf("the consumer took %q, the drainer %q, %v, want x and the end", c.item, d.item, d.err)
+					case c.err != nil && (d.item != "x" || d.err != nil):
+						t.Errorf("the consumer got %v, the drainer %q, %v, want x for the drainer; Len %d", c.err, d.item, d.err, q.Len())
+					}
+				})
+			}
+		})
+	}
+}
+
 func TestDelaySurvivesRemoveAndReuse(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		start := time.Now()

@@ -50,6 +50,7 @@ func (p program) ops() (ops []model.Op[string]) {
 			o.Wait.Delay = fuzzDelays[p[1]%16]
 		case model.Advance:
 			o.Wait.Delay = max(0, fuzzDelays[p[1]%12])
+			o.Nth = int(p[1] / 128)
 		}
 		if o.Verb == model.Requeue {
 			o.Wait.Hold = p[1]&16 != 0
@@ -97,7 +98,7 @@ func randomProgram(seed uint64) program {
 }
 
 func TestQueueAgreesWithItsModel(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(2000) {
 		randomProgram(seed).run(t)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

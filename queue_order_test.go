@@ -240,6 +240,25 @@ func TestNextRunFallsDueInFlight(t *testing.T) {
 	}
 }
 
+// It sticks too if it comes as the next run falls due, before the timer says so.
+func TestEnqueueNowSticksAsTheNextRunFallsDue(t *testing.T) {
+	for range 200 { // in this instant the timer and the test race
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			q.Enqueue("held")
+			q.Enqueue("within")
+			mustTakeAll(t, q, "held", "within")
+			q.EnqueueAfter("held", time.Hour)
+			q.EnqueueWithin("within", time.Hour)
+			time.Sleep(time.Hour)
+			q.EnqueueNow("held")
+			q.EnqueueNow("within")
+			q.RequeueAfter("held", time.Hour)
+			q.RequeueAfter("within", time.Hour)
+			mustTakeAll(t, q, "held", "within")
+		})
+	}
+}
+
 func TestEnqueueNowSticksUntilTheRunItAskedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		q.EnqueueNow("x")

@@ -1,0 +1,7 @@
+module github.com/reconkernel/reconcile/verify
+
+go 1.25
+
+require github.com/reconkernel/reconcile v0.0.0
+
+replace github.com/reconkernel/reconcile => ../

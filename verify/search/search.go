@@ -1,0 +1,95 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package search walks through every state that the model of the queue can
+// reach with few items, few consumers and small times, and lists what was done
+// to get there. Its test does the same to the queue.
+package search
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// Op is an operation on a queue of strings.
+type Op = model.Op[string]
+
+// World bounds a search.
+type World struct {
+	Items     []string
+	Consumers int             // that wait or have an item in flight
+	Delays    []time.Duration // more than zero
+	Tick      time.Duration   // by which the clock moves
+	Failures  int             // in a row, at most
+	Fault     model.Fault
+}
+
+// Err is what runs fail with.
+var Err = errors.New("search: the run failed")
+
+// Node is a state, with the shortest way to it.
+type Node struct {
+	Model  *model.Attended[string]
+	parent *Node
+	by     Op // from parent
+	Depth  int
+}
+
+// Path is how the node was reached from the empty queue.
+func (n *Node) Path() []Op {
+	path := make([]Op, n.Depth)
+	for ; n.parent != nil; n = n.parent {
+		path[n.Depth-1] = n.by
+	}
+	return path
+}
+
+// States returns every state that can be reached, nearest first. The search
+// ends where no operation leads to a state not seen before.
+func (w World) States() []*Node {
+	root := &Node{Model: &model.Attended[string]{Queue: model.Queue[string]{Fault: w.Fault}}}
+	nodes := []*Node{root}
+	seen := map[string]bool{root.Model.Key(): true}
+	for i := 0; i < len(nodes); i++ {
+		for _, o := range w.Ops(nodes[i]) {
+			m := nodes[i].Model.Clone()
+			m.Do(o)
+			if key := m.Key(); !seen[key] {
+				seen[key] = true
+				nodes = append(nodes, &Node{m, nodes[i], o, nodes[i].Depth + 1})
+			}
+		}
+	}
+	return nodes
+}
+
+// Ops are all operations that the world allows in a state.
+func (w World) Ops(n *Node) []Op {
+	ops := []Op{{Verb: model.Close}, {Verb: model.Canceled}, {Verb: model.Advance, Wait: model.Wait{Delay: w.Tick}}}
+	if n.Model.Waiters+n.Model.Stats().InFlight < w.Consumers {
+		ops = append(ops, Op{Verb: model.Dequeue})
+	}
+	for nth := range n.Model.Waiters {
+		ops = append(ops, Op{Verb: model.Cancel, Nth: nth})
+	}
+	for _, item := range w.Items {
+		for _, v := range []model.Verb{model.Offer, model.Enqueue, model.EnqueueNow, model.Remove, model.Done} {
+			ops = append(ops, Op{Verb: v, Item: item})
+		}
+		for _, d := range slices.Concat([]time.Duration{0}, w.Delays) {
+			ops = append(ops,
+				Op{Verb: model.EnqueueAfter, Item: item, Wait: model.Wait{Delay: d}},
+				Op{Verb: model.EnqueueWithin, Item: item, Wait: model.Wait{Delay: d}})
+			for _, hold := range []bool{false, true} {
+				ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Hold: hold}})
+				if n.Model.State(item).Failures < w.Failures {
+					ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Hold: hold, Err: Err}})
+				}
+			}
+		}
+	}
+	return ops
+}

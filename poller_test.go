@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -152,9 +153,7 @@ func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
 
 func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 	fails := map[string]func(){"error": func() {}}
-	for name, end := range failuresOfUserCode {
-		fails[name] = end
-	}
+	maps.Copy(fails, failuresOfUserCode)
 	for name, end := range fails {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -137,7 +137,7 @@ func TestReconcilerUsesTheMethodsOfADequeuerThatEmbedsAQueue(t *testing.T) {
 			Retry:  minutes,
 			Logger: unlogged(),
 		})
-		for _, item := range strings.Fields("good bad long") {
+		for item := range strings.FieldsSeq("good bad long") {
 			q.Enqueue(item)
 		}
 		synctest.Wait()

@@ -1,0 +1,124 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/reconkernel/reconcile"
+	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+)
+
+func idle(context.Context, string) error { return nil }
+
+// TestAddQueue has a queue without a reconciler: its counts alone.
+func TestAddQueue(t *testing.T) {
+	q := reconcile.NewQueue[string]()
+	q.Enqueue("a")
+	q.Enqueue("a")
+	q.Enqueue("b")
+	q.EnqueueAfter("c", 1<<40)
+	item, err := q.Dequeue(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.RequeueAfter(item, 1<<40)
+	var c promadapter.Collector
+	if err := c.AddQueue("plain", q); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{
+		`workqueue_depth{controller="plain",name="plain"}`:                 1,
+		`workqueue_adds_total{controller="plain",name="plain"}`:            4,
+		`workqueue_retries_total{controller="plain",name="plain"}`:         1,
+		`reconcile_queue_waiting{controller="plain",name="plain"}`:         2,
+		`reconcile_queue_taken_total{controller="plain",name="plain"}`:     1,
+		`reconcile_queue_coalesced_total{controller="plain",name="plain"}`: 1,
+	}
+	wantValues(t, &c, want)
+	if n := len(values(t, &c)); n != len(want)+1 { // and those in flight
+		t.Errorf("%d series, want %d", n, len(want)+1)
+	}
+}
+
+// TestRemove checks that a name can be used again, and that what is removed is
+// no longer there.
+func TestRemove(t *testing.T) {
+	var c promadapter.Collector
+	if c.Remove("x") {
+		t.Error("Remove of nothing reports true")
+	}
+	for range 2 {
+		r := &reconcile.Reconciler[string]{Name: "x", Queue: reconcile.NewQueue[string](), Reconcile: idle}
+		if err := promadapter.Instrument(&c, r); err != nil {
+			t.Fatal(err)
+		}
+		if len(values(t, &c)) == 0 {
+			t.Error("no series of an instrumented reconciler")
+		}
+		if !c.Remove("x") {
+			t.Error("Remove reports false")
+		}
+		if got := values(t, &c); len(got) != 0 {
+			t.Errorf("after Remove there are %v", got)
+		}
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	var c promadapter.Collector
+	q := reconcile.NewQueue[string]()
+	if err := promadapter.Instrument(&c, &reconcile.Reconciler[string]{Name: "both", Queue: q, Reconcile: idle}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddQueue("queue", q); err != nil {
+		t.Fatal(err)
+	}
+	instrument := func(c *promadapter.Collector, r *reconcile.Reconciler[string]) func() error {
+		return func() error { return promadapter.Instrument(c, r) }
+	}
+	add := func(name string, q promadapter.Statser) func() error {
+		return func() error { return c.AddQueue(name, q) }
+	}
+	for _, test := range []struct {
+		name string
+		call func() error
+		want string // in the error
+	}{
+		{"nil collector", instrument(nil, &reconcile.Reconciler[string]{}), "needs a Collector"},
+		{"nil reconciler", instrument(&c, nil), "needs a Reconciler"},
+		{"no function", instrument(&c, &reconcile.Reconciler[string]{Name: "n"}), "Reconciler.Reconcile is nil"},
+		{"no name", instrument(&c, &reconcile.Reconciler[string]{Reconcile: idle}), "name is empty"},
+		{"not UTF-8", instrument(&c, &reconcile.Reconciler[string]{Name: "a\xff", Reconcile: idle}), `"a\xff" is not UTF-8`},
+		{"taken by a reconciler", instrument(&c, &reconcile.Reconciler[string]{Name: "both", Reconcile: idle}), `reconciler "both" already`},
+		{"taken by a queue", instrument(&c, &reconcile.Reconciler[string]{Name: "queue", Queue: q, Reconcile: idle}), `queue "queue" already`},
+		{"nil queue", add("n", nil), `queue "n" is nil`},
+		{"nil pointer", add("n", (*reconcile.Queue[string])(nil)), `queue "n" is nil`},
+		{"queue without name", add("", q), "name is empty"},
+		{"queue not UTF-8", add("\xff", q), `not UTF-8`},
+		{"queue twice", add("both", q), `queue "both" already`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.call()
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "promadapter: ") {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+	if c.Remove("n") || c.Remove("") {
+		t.Error("something of what was refused is there")
+	}
+
+	// The kernel itself refuses these, with its own words.
+	r := &reconcile.Reconciler[string]{Name: "no queue", Queue: (*reconcile.Queue[string])(nil), Reconcile: idle}
+	if err := promadapter.Instrument(&c, r); err != nil {
+		t.Error(err)
+	}
+	values(t, &c)
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Queue") {
+		t.Errorf("Run without a queue: %v", err)
+	}
+}

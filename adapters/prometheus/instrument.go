@@ -1,0 +1,215 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Instrument adds the metrics of a reconciler to c, and those of its queue if
+// that is a [Statser]. The name of the reconciler becomes the labels name and
+// controller.
+//
+// It puts itself before r.Reconcile and r.OnResult, which are called as before;
+// so set all fields of r first, then call Instrument, then run r. A run costs
+// some hundred nanoseconds more, and never waits for a scrape.
+//
+// Instrument returns an error and changes nothing if c, r or r.Reconcile is
+// nil, or if the name is empty, not UTF-8 or taken.
+func Instrument[T comparable](c *Collector, r *reconcile.Reconciler[T]) error {
+	switch {
+	case c == nil:
+		return errors.New("promadapter: Instrument needs a Collector, got nil")
+	case r == nil:
+		return errors.New("promadapter: Instrument needs a Reconciler, got nil")
+	case r.Reconcile == nil:
+		return errors.New("promadapter: Reconciler.Reconcile is nil; set it before Instrument")
+	}
+	queue, _ := r.Queue.(Statser)
+	if isNil(queue) {
+		queue = nil
+	}
+	m := newRuns(r.Name, r.Workers)
+	m.holdRetries = r.HoldRetries
+	if _, ok := r.Queue.(*reconcile.Queue[T]); ok {
+		m.waited = newWaited(r.Name) // of another queue, Result.Waited is 0
+	}
+	if err := c.add(r.Name, queue, m); err != nil {
+		return err
+	}
+
+	run, onResult := r.Reconcile, r.OnResult
+	r.Reconcile = func(ctx context.Context, item T) error {
+		f := m.flights.begin()
+		defer m.returned(ctx, f) // deferred, for a panic or Goexit
+		return run(ctx, item)
+	}
+	r.OnResult = func(res reconcile.Result[T]) {
+		m.count(res.Outcome, res.Err, res.Next)
+		m.observe(res.Outcome, res.Failures, res.Waited, res.Duration)
+		if onResult != nil {
+			onResult(res)
+		}
+	}
+	return nil
+}
+
+// An ending is a way for a run to end: the outcomes, with Requeued told apart as
+// controller-runtime does.
+type ending uint8
+
+const (
+	succeeded ending = iota
+	requeuedNow
+	requeuedLater
+	retrying
+	gaveUp
+	terminated
+	aborted
+	endings // how many there are
+)
+
+// Runs are the metrics of the runs of one reconciler.
+type runs struct {
+	name        string
+	workers     int
+	holdRetries bool
+	flights     *flights
+
+	// The counters are added to by the workers, each by itself: what a scrape
+	// reads of several may be one run apart.
+	ended    [endings]atomic.Uint64
+	held     atomic.Uint64
+	panics   atomic.Uint64
+	timeouts atomic.Uint64
+
+	waited             prometheus.Histogram // nil if the queue does not tell
+	worked, reconciled prometheus.Histogram
+	failures           prometheus.Histogram
+}
+
+func newRuns(name string, workers int) *runs {
+	return &runs{
+		name:       name,
+		workers:    max(1, workers),
+		flights:    newFlights(),
+		worked:     newWorked(name),
+		reconciled: newReconciled(name),
+		failures:   newFailures(name),
+	}
+}
+
+// returned notes that Reconcile has returned, or was thrown out of.
+func (r *runs) returned(ctx context.Context, f *flight) {
+	r.flights.end(f)
+	if ctx.Err() != nil && context.Cause(ctx) == reconcile.ErrTimeout { //nolint:errorlint // the kernel's own
+		r.timeouts.Add(1)
+	}
+}
+
+// count counts a run.
+func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
+	end := succeeded
+	switch outcome {
+	case reconcile.Succeeded:
+	case reconcile.Requeued:
+		end = requeuedNow
+		if next > 0 {
+			end = requeuedLater
+		}
+	case reconcile.Retrying:
+		end = retrying
+	case reconcile.GaveUp:
+		end = gaveUp
+	case reconcile.Terminated:
+		end = terminated
+	case reconcile.Aborted:
+		end = aborted
+	}
+	r.ended[end].Add(1)
+	if err == nil {
+		return
+	}
+	if end == requeuedLater && hold(err) || end == retrying && r.holdRetries && next > 0 {
+		r.held.Add(1)
+	}
+	if _, ok := err.(*reconcile.PanicError); ok { // not errors.As: the kernel's own
+		r.panics.Add(1)
+	}
+}
+
+// hold reports whether a planned result is one not before its time.
+func hold(err error) bool {
+	if e, ok := err.(reconcile.RequeueError); ok {
+		return e.Hold
+	}
+	var e reconcile.RequeueError
+	return errors.As(err, &e) && e.Hold
+}
+
+// observe adds a run to the histograms. controller-runtime knows no aborted
+// runs: they are left out of its series.
+func (r *runs) observe(outcome reconcile.Outcome, failures int, waited, duration time.Duration) {
+	if r.waited != nil {
+		r.waited.Observe(waited.Seconds())
+	}
+	seconds := duration.Seconds()
+	r.worked.Observe(seconds)
+	switch outcome {
+	case reconcile.Aborted:
+	case reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated:
+		r.failures.Observe(float64(failures))
+		fallthrough
+	default:
+		r.reconciled.Observe(seconds)
+	}
+}
+
+// collect sends the metrics as they are now.
+func (r *runs) collect(ch chan<- prometheus.Metric) {
+	active, total, oldest := r.flights.now()
+	gauge(ch, unfinishedDesc, total.Seconds(), r.name, r.name)
+	gauge(ch, longestDesc, oldest.Seconds(), r.name, r.name)
+	gauge(ch, activeDesc, float64(active), r.name)
+	gauge(ch, maxDesc, float64(r.workers), r.name)
+
+	var n [endings]uint64
+	for end := range n {
+		n[end] = r.ended[end].Load()
+	}
+	for outcome, n := range map[reconcile.Outcome]uint64{
+		reconcile.Succeeded:  n[succeeded],
+		reconcile.Requeued:   n[requeuedNow] + n[requeuedLater],
+		reconcile.Retrying:   n[retrying],
+		reconcile.GaveUp:     n[gaveUp],
+		reconcile.Terminated: n[terminated],
+		reconcile.Aborted:    n[aborted],
+	} {
+		counter(ch, runsDesc, n, r.name, string(outcome))
+	}
+	failed := n[retrying] + n[gaveUp] + n[terminated]
+	counter(ch, reconcileDesc, n[succeeded], r.name, "success")
+	counter(ch, reconcileDesc, n[requeuedNow], r.name, "requeue")
+	counter(ch, reconcileDesc, n[requeuedLater], r.name, "requeue_after")
+	counter(ch, reconcileDesc, failed, r.name, "error")
+	counter(ch, errorsDesc, failed, r.name)
+	counter(ch, terminalDesc, n[terminated], r.name)
+	counter(ch, panicsDesc, r.panics.Load(), r.name)
+	counter(ch, timeoutsDesc, r.timeouts.Load(), r.name)
+	counter(ch, heldDesc, r.held.Load(), r.name)
+
+	if r.waited != nil {
+		r.waited.Collect(ch)
+	}
+	r.worked.Collect(ch)
+	r.reconciled.Collect(ch)
+	r.failures.Collect(ch)
+}

@@ -1,0 +1,224 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPrometheus has a real Prometheus scrape a real program, the one in
+// example, with alerts.yml loaded. Alerts that this program deserves must reach
+// an alert manager, and every query of the dashboard must have an answer.
+func TestPrometheus(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+
+	program := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./example").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	target := start(ctx, t, exec.CommandContext(ctx, program, "-http", "127.0.0.1:0"),
+		regexp.MustCompile(`listening on http://(.*)/metrics`))[0]
+
+	alerts := make(chan string, 100)
+	manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var batch []struct{ Labels map[string]string }
+		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil {
+			t.Errorf("%s %s: %v", r.Method, r.URL, err)
+		}
+		for _, a := range batch {
+			select {
+			case alerts <- a.Labels["alertname"] + " of " + a.Labels["controller"]:
+			case <-ctx.Done():
+			}
+		}
+	}))
+	defer manager.Close()
+	server := "http://" + startPrometheus(ctx, t, target, manager.Listener.Addr().String())
+
+	want := map[string]bool{"ReconcilePanics of disks": true, "ReconcileGaveUp of disks": true}
+	for len(want) > 0 {
+		select {
+		case alert := <-alerts:
+			delete(want, alert)
+		case <-ctx.Done():
+			t.Fatalf("alerts that never came: %v", want)
+		}
+	}
+
+	for _, expr := range []string{`up`, `workqueue_depth{name="disks"}`} {
+		if got := query(ctx, t, server, expr); len(got) != 1 {
+			t.Errorf("%s: %v, want one series", expr, got)
+		}
+	}
+	if got := query(ctx, t, server, `up`); len(got) == 1 && got[0] != "1" {
+		t.Errorf("up is %v: Prometheus cannot read the program", got)
+	}
+	interval := strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$controller", ".*")
+	for _, target := range readDashboard(t).targets() {
+		got := query(ctx, t, server, interval.Replace(target.Expr))
+		if len(got) == 0 {
+			t.Errorf("dashboard: no answer to %s", target.Expr)
+		}
+		for _, v := range got {
+			if v == "NaN" {
+				t.Errorf("dashboard: NaN is the answer to %s", target.Expr)
+			}
+		}
+	}
+	rules := loadedRules(ctx, t, server)
+	if len(rules) == 0 {
+		t.Error("Prometheus has no rules")
+	}
+	for _, expr := range rules {
+		query(ctx, t, server, expr)
+	}
+}
+
+// startPrometheus starts Prometheus for one target, and returns its address
+// once it serves.
+func startPrometheus(ctx context.Context, t *testing.T, target, manager string) string {
+	t.Helper()
+	rules, err := filepath.Abs("alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := fmt.Sprintf(`
+global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}
+rule_files: [%q]
+scrape_configs: [{job_name: example, static_configs: [{targets: [%q]}]}]
+alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
+`, rules, target, manager)
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, "prometheus", "--config.file="+file,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
+	return start(ctx, t, cmd,
+		regexp.MustCompile(`msg="Listening on" address="?([0-9.:]+)`),
+		regexp.MustCompile(`msg="Server is ready to receive web requests\."`))[0]
+}
+
+// start starts a program that ends with the test, and waits until it has
+// printed a line for each of the patterns, in this order. It returns what their
+// parentheses matched.
+func start(ctx context.Context, t *testing.T, cmd *exec.Cmd, lines ...*regexp.Regexp) []string {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = writer, writer
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	err = cmd.Start()
+	_ = writer.Close()
+	if err != nil {
+		t.Fatalf("%v (ci.sh installs Prometheus)", err)
+	}
+
+	var text strings.Builder
+	found := make(chan []string, 1)
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		var matches []string
+		for scanner := bufio.NewScanner(reader); scanner.Scan(); {
+			if len(lines) == 0 {
+				continue // it must not have to wait for a reader
+			}
+			text.WriteString(scanner.Text() + "\n")
+			if m := lines[0].FindStringSubmatch(scanner.Text()); m != nil {
+				matches = append(matches, m[1:]...)
+				if lines = lines[1:]; len(lines) == 0 {
+					found <- matches
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Cancel()
+		_ = cmd.Wait() // its exit status does not matter any more
+		<-printed
+		_ = reader.Close()
+	})
+	select {
+	case matches := <-found:
+		return matches
+	case <-printed:
+		t.Fatalf("%s ended before it said that it serves:\n%s", cmd.Path, text.String())
+	case <-ctx.Done():
+		t.Fatalf("%s does not say that it serves", cmd.Path)
+	}
+	return nil
+}
+
+// query asks Prometheus, and returns the values of the answer.
+func query(ctx context.Context, t *testing.T, server, expr string) []string {
+	t.Helper()
+	var answer struct {
+		Result []struct{ Value [2]any }
+	}
+	get(ctx, t, server+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), &answer)
+	var values []string
+	for _, r := range answer.Result {
+		values = append(values, fmt.Sprint(r.Value[1]))
+	}
+	return values
+}
+
+// loadedRules returns the expressions of the alerts that Prometheus has loaded.
+func loadedRules(ctx context.Context, t *testing.T, server string) []string {
+	t.Helper()
+	var answer struct {
+		Groups []struct{ Rules []struct{ Query string } }
+	}
+	get(ctx, t, server+"/api/v1/rules", &answer)
+	var exprs []string
+	for _, g := range answer.Groups {
+		for _, r := range g.Rules {
+			exprs = append(exprs, r.Query)
+		}
+	}
+	return exprs
+}
+
+// get reads the data of an answer of Prometheus.
+func get(ctx context.Context, t *testing.T, link string, data any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatalf("%s: %v", link, err)
+	}
+	if answer.Status != "success" {
+		t.Errorf("%s: %s", link, answer.Error)
+	}
+}

@@ -1,0 +1,207 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/cloud"
+)
+
+// A controller makes the assets of a cloud what the board says is wanted. This
+// file is the one to copy from: the rest of a service is its own affair.
+//
+// Buckets and keys share one queue and one Reconcile, because they depend on
+// each other. What depends on what is in refs: a bucket on its key, and a key
+// that is to go on the buckets that still use it.
+//
+// The board holds what is wanted, and whether an asset cannot be.
+type controller struct {
+	cloud *cloud.Client
+	board *board
+	refs  reconcile.Refs[cloud.ID, cloud.ID]
+
+	recheck  time.Duration // how often to look at an asset that is in sync
+	patience time.Duration // how long to wait for an event before asking
+}
+
+// Reconcile does the next step for one asset, if there is one to do. It asks the
+// cloud what is there, never what has happened: so it does the right thing
+// after a lost event, an answer that never came, or a kill -9.
+//
+// After a step it asks to be run again at once, to look whether it worked. Only
+// a look that finds nothing to do ends with "in sync".
+func (c *controller) Reconcile(ctx context.Context, id cloud.ID) error {
+	want, wanted := c.board.Wanted(id)
+	c.refs.Set(id, needs(want)...)
+
+	there, err := c.cloud.Get(ctx, id)
+	missing := errors.Is(err, cloud.ErrNotFound)
+	switch {
+	case missing && wanted:
+		return c.create(ctx, id, want)
+	case missing:
+		return nil // not wanted and not there: forget it
+	case err != nil:
+		return c.verdict(id, err)
+	case !wanted:
+		return c.remove(ctx, id)
+	case there.State != cloud.Ready:
+		return c.follow(ctx, there)
+	case !same(there.Spec, want):
+		return c.update(ctx, there, want)
+	}
+	return fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(c.recheck))
+}
+
+func (c *controller) create(ctx context.Context, id cloud.ID, want cloud.Spec) error {
+	operation, err := c.cloud.Create(ctx, id, want)
+	if err != nil {
+		return c.verdict(id, err)
+	}
+	reconcile.Logger(ctx).Info("creation has begun", "operation", operation)
+	// The event that it is ready brings the asset back sooner.
+	return fmt.Errorf("%w, by %s: %w", creating, operation, reconcile.RequeueWithin(c.patience))
+}
+
+// follow asks about the operation that creates an asset.
+func (c *controller) follow(ctx context.Context, there cloud.Asset) error {
+	operation, err := c.cloud.Operation(ctx, there.Operation)
+	switch {
+	case err != nil:
+		return c.verdict(there.ID, err)
+	case !operation.Done:
+		return fmt.Errorf("%w, by %s: %w", creating, operation.ID, reconcile.RequeueWithin(c.patience))
+	case operation.Error == "":
+		return fmt.Errorf("%w, %s is done: %w", creating, operation.ID, reconcile.RequeueWithin(0))
+	}
+	// Clear what is left of it. The back-off is the pause before the next try.
+	if err := c.cloud.Delete(ctx, there.ID); err != nil {
+		return c.verdict(there.ID, err)
+	}
+	return fmt.Errorf("%s failed: %s", operation.ID, operation.Error)
+}
+
+func (c *controller) update(ctx context.Context, there cloud.Asset, want cloud.Spec) error {
+	// With the version, so that a change by another hand since the look above is
+	// not overwritten unseen: the cloud refuses, and the next run looks again.
+	if err := c.cloud.Update(ctx, there.ID, want, there.Version); err != nil {
+		return c.verdict(there.ID, err)
+	}
+	reconcile.Logger(ctx).Info("updated", "was", there.Spec, "is", want)
+	return fmt.Errorf("%w: %w", updating, reconcile.RequeueWithin(0))
+}
+
+func (c *controller) remove(ctx context.Context, id cloud.ID) error {
+	if err := c.cloud.Delete(ctx, id); err != nil {
+		return c.verdict(id, fmt.Errorf("%w: %w", removing, err))
+	}
+	reconcile.Logger(ctx).Info("removed")
+	return fmt.Errorf("%w: %w", removing, reconcile.RequeueWithin(0))
+}
+
+// verdict turns a bad answer of the cloud into what the loop is to do about it.
+// What is not listed here is tried again with back-off.
+func (c *controller) verdict(id cloud.ID, err error) error {
+	var answer *cloud.Error
+	switch {
+	case !errors.As(err, &answer):
+		return err
+	case answer.RetryAfter > 0:
+		return fmt.Errorf("%w, %w: %w", throttled, err, reconcile.RequeueAfter(answer.RetryAfter))
+	case len(answer.Blocking) > 0:
+		return c.wait(id, answer.Blocking)
+	case answer.Final():
+		return reconcile.Terminal(err)
+	}
+	return err
+}
+
+// wait makes an asset wait for others: it runs again when one of them changes.
+// What would wait for something that cannot be cannot be either.
+func (c *controller) wait(id cloud.ID, others []cloud.ID) error {
+	c.refs.Set(id, others...)
+	for _, other := range others {
+		if err := c.board.Refused(other); err != nil {
+			return reconcile.Terminal(fmt.Errorf("it has to wait for %s, and that cannot be: %w", other, err))
+		}
+	}
+	// The change may have come just before refs knew: so not for ever.
+	return fmt.Errorf("%w for %s: %w", waiting, others[0], reconcile.RequeueWithin(c.patience))
+}
+
+// result is told how each run ended.
+func (c *controller) result(r reconcile.Result[cloud.ID]) {
+	c.board.Result(r, slices.Collect(c.refs.Of(r.Item)))
+}
+
+// list returns all that is there. What is not wanted gets removed, because
+// Reconcile is asked about it too.
+func (c *controller) list(ctx context.Context) ([]cloud.ID, error) {
+	var ids []cloud.ID
+	for _, kind := range cloud.Kinds() {
+		assets, err := c.cloud.List(ctx, kind)
+		for _, a := range assets {
+			ids = append(ids, a.ID)
+		}
+		if err != nil {
+			c.board.Listed(ids, err)
+			return ids, err // what came so far is offered all the same
+		}
+	}
+	c.board.Listed(ids, nil)
+	return ids, nil
+}
+
+// feed passes on what the cloud says has changed, until the stream breaks.
+// At the start of each stream it calls connected: what happened before it is
+// not in the stream.
+func (c *controller) feed(connected func()) reconcile.Feeder[cloud.ID] {
+	return func(ctx context.Context, q reconcile.Enqueuer[cloud.ID]) error {
+		for event, err := range c.cloud.Events(ctx) {
+			switch {
+			case err != nil:
+				return err
+			case event.Asset == cloud.ID{}:
+				connected()
+			default:
+				q.Enqueue(event.Asset)
+			}
+		}
+		return nil
+	}
+}
+
+// withDependants yields an asset that changed, and those that depend on it.
+func (c *controller) withDependants(id cloud.ID) iter.Seq[cloud.ID] {
+	return func(yield func(cloud.ID) bool) {
+		if !yield(id) {
+			return
+		}
+		for dependant := range c.refs.Of(id) {
+			if !yield(dependant) {
+				return
+			}
+		}
+	}
+}
+
+// needs lists what an asset cannot be without.
+func needs(spec cloud.Spec) []cloud.ID {
+	if spec.Key == "" {
+		return nil
+	}
+	return []cloud.ID{{Kind: cloud.Key, Name: spec.Key}}
+}
+
+func same(a, b cloud.Spec) bool {
+	return a.Region == b.Region && a.Size == b.Size && a.Key == b.Key && maps.Equal(a.Labels, b.Labels)
+}

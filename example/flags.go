@@ -1,0 +1,125 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+)
+
+// Options are what the flags say.
+type options struct {
+	assets   string // the file; "" means the shipped assets
+	n        int
+	watch    bool
+	cloudURL string           // "" means to start one
+	cloud    fakecloud.Config // that one
+	tenant   string
+	workers  int
+	retries  int
+	poll     time.Duration
+	recheck  time.Duration
+	lines    bool
+	level    slog.Level
+	verbose  bool // log also what the view shows
+}
+
+const usage = `Usage: go run ./example [flags]
+
+Makes the buckets and keys of a cloud what a file says they shall be. The cloud
+is a simulation on this machine. The program ends with exit code 0 once all that
+is wanted is in sync. If something cannot be, it says what and why, and the exit
+code is 1. With -watch it stays and mends what changes, until Ctrl-C; the exit
+code is then 0.
+
+`
+
+// defaultAssets is the shipped file, for someone who is at the root of the
+// module. Elsewhere the copy in the program serves.
+const defaultAssets = "example/assets.json"
+
+// parseFlags reads the flags. It has printed what is wrong, or the help, when
+// it returns an error; that is flag.ErrHelp for the help.
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("example", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.assets, "assets", defaultAssets, "the `FILE` that says what is wanted; it is read again when it changes")
+	f.IntVar(&o.n, "n", 0, "want `N` made-up assets instead of those of a file")
+	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
+	f.StringVar(&o.cloudURL, "cloud", "", "use the cloud at `URL`, started with go run ./example/cloud")
+	fakecloud.Flags(f, &o.cloud)
+	f.StringVar(&o.tenant, "tenant", "example", "the `NAME` of the tenant that owns the assets")
+	f.IntVar(&o.workers, "workers", 100, "how many assets are reconciled at once")
+	f.IntVar(&o.retries, "retries", 12, "how often in a row a failed asset is tried again before it is given up")
+	f.DurationVar(&o.poll, "poll", 30*time.Second, "time from one look for what is missing or too much to the next")
+	f.DurationVar(&o.recheck, "recheck", time.Minute, "time after which an asset in sync is looked at again")
+	f.BoolVar(&o.lines, "lines", false, "print lines on a terminal too, not a table")
+	f.TextVar(&o.level, "log", slog.LevelWarn, "the `LEVEL` from which on the loop logs each run: debug, info, warn or error;\nwithout it only what is not seen otherwise is logged")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if err := o.check(f); err != nil {
+		fmt.Fprintf(stderr, "%v; -h explains all flags\n", err)
+		return o, err
+	}
+	return o, nil
+}
+
+// check completes the options, or says what is wrong with them.
+func (o *options) check(f *flag.FlagSet) error {
+	given := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if f.NArg() > 0 {
+		return fmt.Errorf("argument %q is not understood; there are only flags", f.Arg(0))
+	}
+	if given["assets"] && given["n"] {
+		return fmt.Errorf("-assets and -n exclude each other")
+	}
+	if given["cloud"] {
+		for _, name := range fakecloud.FlagNames() {
+			if given[name] {
+				return fmt.Errorf("-%s is for a cloud that is started here; give it to go run ./example/cloud", name)
+			}
+		}
+	}
+	if u, err := url.Parse(o.cloudURL); given["cloud"] && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("-cloud is %q, want a URL as http://127.0.0.1:8900", o.cloudURL)
+	}
+	o.cloudURL = strings.TrimRight(o.cloudURL, "/")
+	switch {
+	case given["n"] && o.n < 1:
+		return fmt.Errorf("-n is %d, want 1 or more", o.n)
+	case o.tenant == "":
+		return fmt.Errorf("-tenant is empty, want a name")
+	case o.workers < 1:
+		return fmt.Errorf("-workers is %d, want 1 or more", o.workers)
+	case o.retries < 0:
+		return fmt.Errorf("-retries is %d, want 0 or more", o.retries)
+	case o.poll <= 0:
+		return fmt.Errorf("-poll is %v, want more than 0", o.poll)
+	case o.recheck <= 0:
+		return fmt.Errorf("-recheck is %v, want more than 0", o.recheck)
+	}
+	if err := o.cloud.Check(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(o.assets); err != nil && !given["assets"] {
+		o.assets = ""
+	}
+	o.verbose = given["log"]
+	return nil
+}

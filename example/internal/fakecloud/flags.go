@@ -1,0 +1,81 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fakecloud
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Flags defines the flags that fill a Config, with defaults for a cloud that is
+// worth looking at.
+func Flags(f *flag.FlagSet, c *Config) {
+	f.StringVar(&c.Dir, "state", "", "the folder `DIR` where the cloud keeps its state; without it a new one\nthat is removed at the end")
+	f.DurationVar(&c.Latency, "latency", 10*time.Millisecond, "how long an answer of the cloud takes, on average")
+	f.DurationVar(&c.Build, "build", 700*time.Millisecond, "how long a creation in the background takes, on average")
+	f.Float64Var(&c.Faults, "faults", 0.05, "the part of all requests and creations that fail, 0 to 0.9")
+	f.Uint64Var(&c.Seed, "seed", 0, "the `NUMBER` that all that is random comes from; 0 means another one each time")
+	f.BoolFunc("chaos", "let another hand delete and alter assets, about three in two seconds", func(s string) error {
+		on, err := strconv.ParseBool(s)
+		if c.Chaos = 0; on {
+			c.Chaos = 700 * time.Millisecond
+		}
+		return err
+	})
+}
+
+// FlagNames lists the flags that Flags defines.
+func FlagNames() []string {
+	var names []string
+	f := flag.NewFlagSet("", flag.ContinueOnError)
+	Flags(f, new(Config))
+	f.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// Check says which setting is out of its range.
+func (c Config) Check() error {
+	switch {
+	case c.Latency < 0:
+		return fmt.Errorf("-latency is %v, want 0 or more", c.Latency)
+	case c.Build < 0:
+		return fmt.Errorf("-build is %v, want 0 or more", c.Build)
+	case !(c.Faults >= 0 && c.Faults <= 0.9): // also a NaN
+		return fmt.Errorf("-faults is %v, want 0 to 0.9", c.Faults)
+	}
+	return nil
+}
+
+// Start opens a cloud and runs it at a TCP address until stop is called. With
+// an empty Dir its state is in a new folder that stop removes.
+func Start(c Config, address string) (url, dir string, stop func() error, err error) {
+	clean := func() error { return nil }
+	if c.Dir == "" {
+		if c.Dir, err = os.MkdirTemp("", "reconcile-cloud-"); err != nil {
+			return "", "", nil, err
+		}
+		clean = func() error { return os.RemoveAll(c.Dir) }
+	}
+	s, err := Open(c)
+	if err != nil {
+		return "", "", nil, errors.Join(err, clean())
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", "", nil, errors.Join(err, s.Close(), clean())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	return "http://" + l.Addr().String(), c.Dir, func() error {
+		cancel()
+		return errors.Join(<-ended, clean())
+	}, nil
+}

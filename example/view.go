@@ -1,0 +1,194 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/cloud"
+)
+
+// A view shows how the board stands: on a terminal as a table that is drawn
+// again and again, otherwise as lines.
+type view struct {
+	out, errs io.Writer
+	board     *board
+	queue     *reconcile.Queue[cloud.ID]
+	screen    func() (width, height int) // nil if out is not a terminal
+	logs      io.Writer                  // where a logger is to write
+	colour    bool
+	brief     bool   // too many assets for a line each
+	title     string // the second line of the table
+	began     time.Time
+
+	mu       sync.Mutex // guards the fields below, out and errs
+	messages []string   // the last few, for the table
+	trouble  []string   // lines that stay until the trouble is over
+}
+
+const keepMessages = 4
+
+func newView(o options, cloudURL string, queue *reconcile.Queue[cloud.ID], board *board, stdout, stderr io.Writer) *view {
+	v := &view{
+		out: stdout, errs: stderr, logs: stderr, board: board, queue: queue,
+		brief: o.n > 100, began: time.Now(),
+		title: fmt.Sprintf("cloud at %s, tenant %s; Ctrl-C ends", cloudURL, o.tenant),
+	}
+	if out, ok := stdout.(*os.File); ok && !o.lines {
+		if _, _, ok := screenSize(out); ok {
+			v.screen = func() (width, height int) {
+				width, height, _ = screenSize(out)
+				return width, height
+			}
+			v.colour = os.Getenv("NO_COLOR") == ""
+		}
+	}
+	if errs, ok := stderr.(*os.File); ok && v.screen != nil {
+		if _, _, ok := screenSize(errs); ok {
+			v.logs = v // it would spoil the table
+		}
+	}
+	return v
+}
+
+// start shows the board until the function it returns is called.
+func (v *view) start(ctx context.Context) (stop func()) {
+	interrupted := context.AfterFunc(ctx, func() {
+		if _, done := v.board.Final(); !done {
+			v.note("ending in order; again to end at once")
+		}
+	})
+	if v.screen == nil {
+		v.line("%s", v.title)
+	}
+	showing, end := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { v.run(showing) })
+	return func() {
+		interrupted()
+		end()
+		running.Wait()
+	}
+}
+
+// moved tells of an asset whose status changed. It is called by the workers.
+func (v *view) moved(r row) {
+	if v.screen != nil || v.brief && !r.cannotBe() {
+		return
+	}
+	text := detail(r)
+	if r.Status == retrying {
+		text = fmt.Sprintf("try %d, the next in %v: %s", r.Tries, r.Next.Round(time.Millisecond), text)
+	}
+	v.line("%-22s %-10s %s", r.ID, r.Status, text)
+}
+
+// note tells of something that happened.
+func (v *view) note(format string, args ...any) {
+	if v.screen != nil {
+		fmt.Fprintf(v, format+"\n", args...)
+		return
+	}
+	v.line(format, args...)
+}
+
+// problem tells of something bad that goes on; a nil err ends it.
+func (v *view) problem(what string, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.trouble = nil
+	if err == nil {
+		return
+	}
+	v.trouble = strings.Split(what+"\n"+err.Error(), "\n")
+	if v.screen == nil {
+		fmt.Fprintln(v.errs, strings.Join(v.trouble, "\n  "))
+	}
+}
+
+// line writes a line with the time since the start.
+func (v *view) line(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	fmt.Fprintf(v.out, "%7.1fs  %s\n", time.Since(v.began).Seconds(), strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+// Write takes the lines of a logger into the table.
+func (v *view) Write(p []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for line := range bytes.Lines(p) {
+		v.messages = append(v.messages, string(bytes.TrimRight(line, "\n")))
+	}
+	v.messages = v.messages[max(0, len(v.messages)-keepMessages):]
+	return len(p), nil
+}
+
+// run shows the board until ctx is done.
+func (v *view) run(ctx context.Context) {
+	period := 2 * time.Second
+	if v.screen != nil {
+		period = 200 * time.Millisecond
+		v.print(enterScreen)
+		defer v.leave()
+		v.draw()
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	var last totals
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if v.screen != nil {
+			v.draw()
+		} else if now := v.board.Totals(); now != last {
+			last = now
+			v.line("%s", now)
+		}
+	}
+}
+
+// String gives "in sync 12/14, 61 reconciles, 4 retries, drift mended 0".
+func (t totals) String() string {
+	s := fmt.Sprintf("in sync %d/%d, %s", t.InSync, t.Wanted, t.activity())
+	if t.Refused > 0 {
+		s += fmt.Sprintf(", cannot be %d", t.Refused)
+	}
+	return s
+}
+
+func (t totals) activity() string {
+	s := fmt.Sprintf("%s, %s, drift mended %d",
+		count(t.Runs, "reconcile", "reconciles"), count(t.Retries, "retry", "retries"), t.Mended)
+	if t.Removed > 0 {
+		s += fmt.Sprintf(", removed %d", t.Removed)
+	}
+	return s
+}
+
+// detail says why an asset stands as it does, without what its status and its
+// next run say already.
+func detail(r row) string {
+	if r.Err == nil || r.Status == inSync {
+		return ""
+	}
+	text := r.Err.Error()
+	if planned := (reconcile.RequeueError{}); errors.As(r.Err, &planned) {
+		text = strings.TrimSuffix(strings.TrimSuffix(text, planned.Error()), ": ")
+	}
+	text = strings.TrimLeft(strings.TrimPrefix(text, string(r.Status)), ",: ")
+	return strings.ReplaceAll(text, "\n", " ")
+}

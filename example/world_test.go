@@ -1,0 +1,386 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+)
+
+// A world is a cloud in a bubble: its clock is the one of the bubble, and its
+// network is memory. A goroutine that is left over fails the test, because
+// synctest.Test waits for all of them.
+type world struct {
+	t   *testing.T
+	dir string
+
+	mu     sync.Mutex   // guards the fields below
+	listen *memListener // nil while no cloud is there
+	stop   func()
+	before func(*http.Request) (*http.Response, error) // may answer in place of the cloud
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, dir: t.TempDir()}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		there := w.listen != nil
+		w.mu.Unlock()
+		if there { // the test failed before its end
+			w.close()
+		}
+	})
+	return w
+}
+
+// Kinds of clouds: one without delays and faults, one that is slow only, and one
+// with all bad habits but chaos.
+var (
+	quick = fakecloud.Config{Seed: 1}
+	slow  = fakecloud.Config{Seed: 1, Latency: 10 * time.Millisecond, Build: time.Minute}
+	bad   = fakecloud.Config{Seed: 1, Latency: 10 * time.Millisecond, Build: 700 * time.Millisecond, Faults: 0.3}
+)
+
+// open starts a cloud on the state of the world.
+func (w *world) open(config fakecloud.Config) {
+	w.t.Helper()
+	config.Dir = w.dir
+	server, err := fakecloud.Open(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l := &memListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- server.Run(ctx, l) }()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listen = l
+	w.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the cloud ended with %v", err)
+		}
+	}
+}
+
+// close ends the cloud; its state stays.
+func (w *world) close() {
+	w.mu.Lock()
+	stop := w.stop
+	w.listen = nil
+	w.mu.Unlock()
+	stop()
+}
+
+func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	w.mu.Lock()
+	l := w.listen
+	w.mu.Unlock()
+	if l == nil {
+		return nil, errors.New("no cloud is there")
+	}
+	return l.dial(ctx)
+}
+
+// answer puts a hand between the client and the cloud; it passes a request on by
+// returning nil and nil.
+func (w *world) answer(before func(*http.Request) (*http.Response, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before = before
+}
+
+// RoundTrip implements http.RoundTripper for the clients of the world.
+type roundTripper struct {
+	w *world
+	http.Transport
+}
+
+func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.w.mu.Lock()
+	before := r.w.before
+	r.w.mu.Unlock()
+	if before != nil {
+		if resp, err := before(req); resp != nil || err != nil {
+			return resp, err
+		}
+	}
+	return r.Transport.RoundTrip(req)
+}
+
+// client returns a client for the tenant, and what to call when it is not needed
+// any more.
+func (w *world) client(tenant string) (*cloud.Client, func()) {
+	rt := &roundTripper{w: w}
+	rt.DialContext = w.dial
+	rt.MaxIdleConnsPerHost = 100
+	return &cloud.Client{URL: "http://cloud", Tenant: tenant, HTTP: &http.Client{Transport: rt}}, rt.CloseIdleConnections
+}
+
+// arrange lets hand do something to the world, in a cloud without faults.
+func (w *world) arrange(tenant string, hand func(context.Context, *cloud.Client) error) {
+	w.t.Helper()
+	w.open(quick)
+	defer w.close()
+	w.other(tenant, hand)
+}
+
+// other lets another hand do something to the cloud that is there, again and
+// again if the cloud fails.
+func (w *world) other(tenant string, hand func(context.Context, *cloud.Client) error) {
+	w.t.Helper()
+	client, done := w.client(tenant)
+	defer done()
+	for {
+		err := hand(context.Background(), client)
+		if answer := new(cloud.Error); errors.As(err, &answer) && (answer.Status == 429 || answer.Status >= 500) {
+			time.Sleep(time.Second) // of the bubble
+			continue
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+}
+
+// build creates an asset and waits until it is ready.
+func build(ctx context.Context, c *cloud.Client, id cloud.ID, spec cloud.Spec) error {
+	_, err := c.Create(ctx, id, spec)
+	for err == nil {
+		var a cloud.Asset
+		if a, err = c.Get(ctx, id); err == nil && a.State == cloud.Ready {
+			return nil
+		}
+		time.Sleep(time.Second) // of the bubble
+	}
+	return err
+}
+
+// buildAll creates assets as they are wanted.
+func buildAll(ctx context.Context, c *cloud.Client, want assets) error {
+	for _, id := range want.order {
+		if err := build(ctx, c, id, want.specs[id]); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// there returns what the tenant has.
+func (w *world) there(tenant string) map[cloud.ID]cloud.Asset {
+	w.t.Helper()
+	all := map[cloud.ID]cloud.Asset{}
+	w.arrange(tenant, func(ctx context.Context, c *cloud.Client) error {
+		for _, kind := range cloud.Kinds() {
+			list, err := c.List(ctx, kind)
+			if err != nil {
+				return err
+			}
+			for _, a := range list {
+				all[a.ID] = a
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// wantExactly checks that just these assets are there, ready and as specified.
+func (w *world) wantExactly(want assets) {
+	w.t.Helper()
+	got := w.there("example")
+	for id, spec := range want.specs {
+		a, ok := got[id]
+		switch {
+		case !ok:
+			w.t.Errorf("%s is missing", id)
+		case a.State != cloud.Ready:
+			w.t.Errorf("%s is %s", id, a.State)
+		case !same(a.Spec, spec):
+			w.t.Errorf("%s is %+v, want %+v", id, a.Spec, spec)
+		}
+		delete(got, id)
+	}
+	for id := range got {
+		w.t.Errorf("%s is there, and not wanted", id)
+	}
+}
+
+// A play is a run of the program's control in a bubble.
+type play struct {
+	out, errs buffer
+	cancel    context.CancelFunc
+	ended     chan struct{}
+	code      int
+}
+
+// play starts the program with these flags.
+func (w *world) play(args ...string) *play {
+	w.t.Helper()
+	p := &play{ended: make(chan struct{})}
+	o, err := parseFlags(append([]string{"-cloud", "http://cloud"}, args...), &p.errs)
+	if err != nil {
+		w.t.Fatalf("flags %v: %s", args, p.errs.String())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	w.t.Cleanup(func() { // if the test failed before its end
+		cancel()
+		<-p.ended
+	})
+	go func() {
+		defer close(p.ended)
+		client, done := w.client(o.tenant)
+		defer done()
+		var err error
+		if p.code, err = control(ctx, o, client, &p.out, &p.errs); err != nil {
+			w.t.Errorf("control: %v", err)
+		}
+	}()
+	return p
+}
+
+// wait waits for the end and returns the exit code. In a bubble the clock jumps
+// ahead, so a program that hangs fails after two hours, which take no time.
+func (p *play) wait(t *testing.T) int {
+	t.Helper()
+	defer p.cancel()
+	select {
+	case <-p.ended:
+	case <-time.After(2 * time.Hour):
+		p.cancel()
+		<-p.ended
+		t.Fatalf("the program does not end; it printed\n%s", p.text())
+	}
+	return p.code
+}
+
+// text returns what was printed, without the middle if that is much.
+func (p *play) text() string {
+	text := p.errs.String() + p.out.String()
+	if lines := strings.SplitAfter(text, "\n"); len(lines) > 200 {
+		text = strings.Join(lines[:100], "") + "...\n" + strings.Join(lines[len(lines)-100:], "")
+	}
+	return text
+}
+
+// settle lets some time of the bubble pass, for a program that watches.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// wantEnd checks the exit code and what was printed.
+func (p *play) wantEnd(t *testing.T, code int, out ...string) {
+	t.Helper()
+	got := p.wait(t)
+	text := p.text()
+	if got != code {
+		t.Errorf("exit code %d, want %d; it printed\n%s", got, code, text)
+	}
+	for _, s := range out {
+		if !strings.Contains(text, s) {
+			t.Errorf("the output lacks %q; it is\n%s", s, text)
+		}
+	}
+}
+
+// A buffer can be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// A memListener is a network of pipes.
+type memListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *memListener) dial(ctx context.Context) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case l.conns <- there:
+		return here, nil
+	case <-l.closed:
+		return nil, errors.New("no cloud is there")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *memListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *memListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *memListener) Addr() net.Addr { return memAddr{} }
+
+type memAddr struct{}
+
+func (memAddr) Network() string { return "memory" }
+func (memAddr) String() string  { return "memory" }
+
+// wish writes a file of assets.
+func wish(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wishPath(t *testing.T) string { return filepath.Join(t.TempDir(), "wishes.json") }
+
+func mustParse(t *testing.T, text string) assets {
+	t.Helper()
+	a, err := parse("wishes.json", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func key(name string) cloud.ID    { return cloud.ID{Kind: cloud.Key, Name: name} }
+func bucket(name string) cloud.ID { return cloud.ID{Kind: cloud.Bucket, Name: name} }

@@ -298,3 +298,43 @@ func TestLostLeaseAbortsTheRunAlone(t *testing.T) {
 		})
 	}
 }
+
+// However the end of Run and the arrival of items fall together, each item has
+// been run or is still in the queue.
+func TestShutdownSwallowsNoItem(t *testing.T) {
+	for _, d := range dequeuers {
+		t.Run(d.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const rounds, each = 200, 5
+				q := reconcile.NewQueue[string]()
+				var results resultBook[string]
+				r := &reconcile.Reconciler[string]{
+					Queue:     d.of(q),
+					Reconcile: func(ctx context.Context, _ string) error { return ctx.Err() },
+					Workers:   3,
+					OnResult:  results.add,
+					Logger:    unlogged(),
+				}
+				for round := range rounds {
+					run := launch(t, r)
+					go func() {
+						for i := range each {
+							q.Enqueue(fmt.Sprint(round, " ", i))
+						}
+					}()
+					run.end() // at the same time
+				}
+				synctest.Wait()
+				succeeded := 0
+				for _, r := range results.all() {
+					if r.Outcome == reconcile.Succeeded {
+						succeeded++
+					}
+				}
+				if s := q.Stats(); s.InFlight != 0 || s.Waiting != 0 || succeeded+s.Ready != rounds*each {
+					t.Errorf("%d runs succeeded and Stats = %+v, want %d items in all", succeeded, s, rounds*each)
+				}
+			})
+		})
+	}
+}

@@ -6,6 +6,7 @@ package reconcile_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -288,6 +289,38 @@ func TestReconcilerResultTellsWaitedAndDuration(t *testing.T) {
 		}
 		run.end()
 	})
+}
+
+// What OnResult takes is no part of a run, but the next item waits for it.
+func TestReconcilerResultLeavesOutTheTimeOfOnResult(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError} {
+		synctest.Test(t, func(t *testing.T) {
+			q := reconcile.NewQueue[string]()
+			var results resultBook[string]
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue:     q,
+				Reconcile: func(context.Context, string) error { time.Sleep(2 * time.Second); return nil },
+				OnResult: func(r reconcile.Result[string]) {
+					results.add(r)
+					time.Sleep(time.Second)
+				},
+				Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level})),
+			})
+			for _, item := range []string{"a", "b", "c"} {
+				q.Enqueue(item)
+			}
+			time.Sleep(time.Minute)
+			q.Enqueue("d")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			for i, waited := range []time.Duration{0, 3 * time.Second, 6 * time.Second, 0} {
+				if r := results.all()[i]; r.Waited != waited || r.Duration != 2*time.Second {
+					t.Errorf("%s waited %v and took %v, want %v and 2s", r.Item, r.Waited, r.Duration, waited)
+				}
+			}
+			run.end()
+		})
+	}
 }
 
 // A worker calls OnResult before it gives the item back. So the results of an

@@ -1,7 +1,7 @@
 # The checks of .ci/run under short names. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help test example race lint fuzz api vendor docs modules ci tools
+.PHONY: help test example race lint fuzz api docs modules ci tools picture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,11 @@ modules: ## the other modules: bench, verify, adapters
 
 ci: ## everything, as on a clean machine
 	.ci/run
+
+picture: ## draw the README's picture of the example again
+	script -qec 'stty cols 100 rows 24 && go run ./example' /dev/null </dev/null >.picture
+	go run ./docs/terminal <.picture >docs/img/example.svg
+	rm .picture
 
 tools: ## the pinned tools into bin/
 	go build -modfile=tools.mod -o bin/ tool

@@ -70,11 +70,11 @@ var (
 	styles = map[string]string{"1": "b", "2": "d", "31": "r", "32": "g", "33": "y"}
 )
 
-// parse splits a record into frames. What comes before the first frame and
-// after the screen was left is no part of them.
+// parse splits a record into frames. What comes before the first one is no part
+// of them; what stays on the screen after the table was left is the last.
 func parse(record string) []frame {
-	record, _, _ = strings.Cut(record, "\x1b[?1049l")
-	record = strings.ReplaceAll(record, "\r", "")
+	record = strings.NewReplacer("\r", "", "\x1b[?1049l", "\x1b[H").Replace(record)
+	record, _, _ = strings.Cut(record, "\nScript done") // by script itself
 	var frames []frame
 	for _, text := range strings.Split(record, "\x1b[H")[1:] {
 		text, _, _ = strings.Cut(text, "\x1b[J") // what is below the frame

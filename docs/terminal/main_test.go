@@ -17,13 +17,15 @@ const record = "Script started\r\n" +
 	"\x1b[H\x1b[1m[--] 0 of 1  0.0s\x1b[0m\x1b[K\r\n<a> \x1b[32mfine\x1b[0m & well\x1b[K\r\n\x1b[K\x1b[J" +
 	"a line of a log\r\n" +
 	"\x1b[H\x1b[1m[##] 1 of 1  1.2s\x1b[0m\x1b[K\r\n<a>\x1b[K\r\n\x1b[K\x1b[J" +
-	"\x1b[?25h\x1b[?1049l1 of 1 in sync\r\n"
+	"\x1b[?25h\x1b[?1049l[##] 1 of 1, 1.3s\r\n<a>\r\nall in sync\r\n" +
+	"\r\nScript done\r\n"
 
 func TestParse(t *testing.T) {
 	got := parse(record)
 	want := []frame{
 		{0, [][]span{{{"b", "[--] 0 of 1  0.0s"}}, {{"", "<a> "}, {"g", "fine"}, {"", " & well"}}}},
 		{1200 * time.Millisecond, [][]span{{{"b", "[##] 1 of 1  1.2s"}}, {{"", "<a>"}}}},
+		{1300 * time.Millisecond, [][]span{{{"", "[##] 1 of 1, 1.3s"}}, {{"", "<a>"}}, {{"", "all in sync"}}}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("parse gave\n%v\nwant\n%v", got, want)
@@ -54,7 +56,7 @@ func TestDrawIsWellFormed(t *testing.T) {
 			text += string(token)
 		}
 	}
-	if groups != 2 || !strings.Contains(text, "<a> fine & well") {
-		t.Errorf("%d frames and the text %q, want 2 frames and what was on the screen", groups, text)
+	if groups != 3 || !strings.Contains(text, "<a> fine & well") {
+		t.Errorf("%d frames and the text %q, want 3 frames and what was on the screen", groups, text)
 	}
 }

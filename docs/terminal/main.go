@@ -95,7 +95,7 @@ func parse(record string) []frame {
 func spans(text string) [][]span {
 	var lines [][]span
 	style := ""
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		var parts []span
 		for line != "" {
 			at := escape.FindStringSubmatchIndex(line)

@@ -215,8 +215,7 @@ func (g *Group) end(cause error, meant func(*member) bool) {
 }
 
 func (g *Group) log(level slog.Level, msg string, args ...any) {
-	defer func() { _ = recover() }() // a handler that panics costs its line, no more
-	cmp.Or(g.Logger, slog.Default()).Log(context.Background(), level, msg, args...)
+	logGuarded(cmp.Or(g.Logger, slog.Default()), level, msg, args...)
 }
 
 // reconciles reports whether r is a Reconciler, or runs one.
@@ -289,7 +288,8 @@ func (s restart) Run(ctx context.Context) error {
 		if ctx.Err() != nil || !again || errors.Is(err, ErrTerminal) {
 			return err
 		}
-		slog.WarnContext(ctx, "runner failed, to be restarted", "err", err, "failures", failures, "next", delay)
+		logGuarded(slog.Default(), slog.LevelWarn, "runner failed, to be restarted",
+			"err", err, "failures", failures, "next", delay)
 		timer.Reset(delay)
 		select {
 		case <-ctx.Done():

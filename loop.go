@@ -133,9 +133,8 @@ func (l *loop[T]) warn(over bool) time.Duration {
 			}
 		case r.warnAt <= now:
 			r.warnAt = now + age
-			l.log(r, slog.LevelWarn, "run has not returned, though its context ended",
-				slog.Any("item", r.item), slog.Duration("age", time.Duration(age)),
-				slog.Any("cause", context.Cause(r)))
+			logGuarded(l.Logger, slog.LevelWarn, "run has not returned, though its context ended",
+				"item", r.item, "age", time.Duration(age), "cause", context.Cause(r), "reconciler", l.Name)
 		}
 		next = min(next, r.warnAt)
 	}
@@ -145,12 +144,19 @@ func (l *loop[T]) warn(over bool) time.Duration {
 	return time.Duration(next - now)
 }
 
-// log writes a line, unless the handler panics.
+// log writes a line. Workers call it in a stage of their own, so that a handler
+// that panics costs no more than the line.
 func (l *loop[T]) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
-	defer func() { _ = recover() }()
-	if l.Logger.Enabled(ctx, level) {
-		l.Logger.LogAttrs(ctx, level, msg, append(attrs, slog.String("reconciler", l.Name))...)
-	}
+	l.Logger.LogAttrs(ctx, level, msg, append(attrs, slog.String("reconciler", l.Name))...)
+}
+
+// logGuarded writes a line. A handler that panics, or calls Goexit, costs no
+// more than the line.
+func logGuarded(logger *slog.Logger, level slog.Level, msg string, args ...any) {
+	_ = guard(func() error {
+		logger.Log(context.Background(), level, msg, args...)
+		return nil
+	})
 }
 
 // A run is the context of one call of Reconcile.
@@ -216,7 +222,7 @@ type task[T comparable] struct {
 	release func() // ends the context of the run; may be nil
 	err     error  // what Reconcile returned
 	judged  bool
-	broken  error // the panic of the code that was to judge
+	broken  bool // the code that was to judge panicked
 	aborted bool
 	result  Result[T]
 	verdict verdict
@@ -278,14 +284,19 @@ func (w *worker[T]) thrown(p *PanicError) {
 		w.err = p
 		w.stage = judging
 	case judging:
-		w.broken = p
+		w.broken = true
+		w.complain("Retry, or a method of the error, panicked; DefaultRetry is used instead", p)
 	case reporting:
 		w.stage = notifying
 	case notifying:
 		w.stage = taking
-		w.loop.log(context.Background(), slog.LevelError, "OnResult panicked",
-			slog.Any("item", w.grant.item), slog.Any("err", p), slog.String("stack", string(p.Stack)))
+		w.complain("OnResult panicked", p)
 	}
+}
+
+func (w *worker[T]) complain(msg string, p *PanicError) {
+	logGuarded(w.loop.Logger, slog.LevelError, msg,
+		"item", w.grant.item, "err", p, "stack", string(p.Stack), "reconciler", w.loop.Name)
 }
 
 // fail ends the worker, and with it the loop: the queue cannot go on.
@@ -405,7 +416,7 @@ func (w *worker[T]) judge(ctx context.Context) {
 	_, panicked := w.err.(*PanicError)
 	retry := l.Retry
 	switch {
-	case w.broken != nil:
+	case w.broken:
 		retry = DefaultRetry
 	case panicked: // whatever the value unwraps to
 	case errors.As(w.err, &planned):
@@ -474,10 +485,6 @@ func (w *worker[T]) report(ctx context.Context) {
 			attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 		}
 		l.log(ctx, level, msg, attrs...)
-	}
-	if w.broken != nil {
-		l.log(ctx, slog.LevelError, "Retry panicked, DefaultRetry is used instead",
-			slog.Any("item", w.grant.item), slog.Any("err", w.broken))
 	}
 	w.stage = notifying
 }

@@ -79,14 +79,15 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		pause := p.pause(time.Since(start))
+		took := time.Since(start)
+		pause := p.pause(took)
 		if err == nil {
 			failures = 0
 		} else {
 			failures++
-			retry, _ := pollRetry(err, failures)
-			pause = min(pause, retry)
-			p.logFailure(ctx, err, pause)
+			pause, _ = pollRetry(err, failures)
+			pause = min(pause, p.left(p.Period, took))
+			p.logFailure(err, pause)
 		}
 		timer.Reset(pause)
 		select {
@@ -130,19 +131,27 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 // pause returns the time from the end of a poll that took so long to the next.
 func (p *Poller[T]) pause(took time.Duration) time.Duration {
 	period := float64(p.Period) * (1 + p.Jitter*(2*rand.Float64()-1))
-	if left := period - float64(took); left >= 1 && left < math.MaxInt64 {
-		return time.Duration(left)
+	if period >= math.MaxInt64 {
+		period = float64(p.Period)
 	}
-	return p.Period
+	return p.left(time.Duration(period), took)
 }
 
-func (p *Poller[T]) logFailure(ctx context.Context, err error, pause time.Duration) {
-	defer func() { _ = recover() }() // a handler that panics costs its line, no more
-	attrs := []any{"poller", p.Name, "err", err, "next", pause}
-	if panicked, ok := err.(*PanicError); ok {
-		attrs = append(attrs, "stack", string(panicked.Stack))
+// left returns what is left of a period. A poll that took all of Period, as one
+// does whose GetItems is too slow, is followed by a whole one.
+func (p *Poller[T]) left(period, took time.Duration) time.Duration {
+	if took >= p.Period {
+		return p.Period
 	}
-	cmp.Or(p.Logger, slog.Default()).ErrorContext(ctx, "poll failed", attrs...)
+	return max(0, period-took)
+}
+
+func (p *Poller[T]) logFailure(err error, pause time.Duration) {
+	args := []any{"poller", p.Name, "err", err, "next", pause}
+	if panicked, ok := err.(*PanicError); ok {
+		args = append(args, "stack", string(panicked.Stack))
+	}
+	logGuarded(cmp.Or(p.Logger, slog.Default()), slog.LevelError, "poll failed", args...)
 }
 
 // Trigger makes the poller poll soon: at once, or as soon as the poll in flight

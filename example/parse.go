@@ -75,11 +75,16 @@ type parser struct {
 	assets   assets
 	lines    map[cloud.ID]int
 	problems []error
+
+	counted  int64 // up to there,
+	newlines int   // there are so many
 }
 
-// line returns the line of a place in the file.
+// line returns the line of a place, which is not before that of the last call.
 func (p *parser) line(offset int64) int {
-	return 1 + bytes.Count(p.data[:min(offset, int64(len(p.data)))], []byte("\n"))
+	p.newlines += bytes.Count(p.data[p.counted:offset], []byte("\n"))
+	p.counted = offset
+	return 1 + p.newlines
 }
 
 // here returns the line that was read last.
@@ -106,24 +111,22 @@ func (p *parser) list(kind string) {
 }
 
 func (p *parser) asset(kind string) {
-	id, spec, line := cloud.ID{Kind: kind}, cloud.Spec{}, 0
+	id, spec := cloud.ID{Kind: kind}, cloud.Spec{}
 	what := func() string { return strings.TrimSuffix(id.String(), "/") }
-	start := p.decoder.InputOffset()
-	p.object(kind, func(field string) {
-		if line == 0 {
+	line := 0 // of the name, or else of the first field
+	given := p.object(kind, func(field string) {
+		if line == 0 || field == "name" {
 			line = p.here()
 		}
 		switch {
 		case field == "name":
-			id.Name = p.text(what() + ": name")
-			line = p.here()
+			id.Name = p.name(kind)
 		case field == "region":
 			spec.Region = p.text(what() + ": region")
 		case field == "labels":
 			spec.Labels = p.labels(what())
 		case field == "size" && kind == cloud.Bucket:
-			spec.Size = p.text(what() + ": size")
-			if !slices.Contains(sizes, spec.Size) {
+			if spec.Size = p.text(what() + ": size"); spec.Size != "" && !slices.Contains(sizes, spec.Size) {
 				p.problem(p.here(), "%s: size %q; there are %s", what(), spec.Size, strings.Join(sizes, ", "))
 			}
 		case field == "key" && kind == cloud.Bucket:
@@ -134,27 +137,39 @@ func (p *parser) asset(kind string) {
 			p.unknown(what(), field, "name, region, labels")
 		}
 	})
-	if line == 0 {
-		line = p.line(start)
+	if given == nil {
+		return
 	}
-	if kind == cloud.Bucket && spec.Size == "" {
+	if line == 0 {
+		line = p.here()
+	}
+	for _, field := range []string{"name", "region"} {
+		if !given[field] {
+			p.problem(line, "%s: %s is missing", what(), field)
+		}
+	}
+	if id.Name == "" {
+		return // the problem was noted
+	}
+	if first, twice := p.lines[id]; twice {
+		p.problem(line, "%s: there is one of that name in line %d already", id, first)
+		return
+	}
+	if kind == cloud.Bucket && !given["size"] {
 		spec.Size = sizes[0]
 	}
-	first, twice := p.lines[id]
-	switch {
-	case id.Name == "":
-		p.problem(line, "%s: name is missing", kind)
-	case !validName.MatchString(id.Name):
-		p.problem(line, "%s: name %q; want 1 to 63 of a-z, 0-9, dot and hyphen, first a letter or digit", kind, id.Name)
-	case twice:
-		p.problem(line, "%s: there is one of that name in line %d already", id, first)
-	default:
-		p.lines[id] = line
-		p.assets.add(id, spec)
+	p.lines[id] = line
+	p.assets.add(id, spec)
+}
+
+// name reads a name. It returns "" if that is not valid.
+func (p *parser) name(kind string) string {
+	name := p.text(kind + ": name")
+	if name != "" && !validName.MatchString(name) {
+		p.problem(p.here(), "%s: name %q; want 1 to 63 of a-z, 0-9, dot and hyphen, first a letter or digit", kind, name)
+		return ""
 	}
-	if spec.Region == "" {
-		p.problem(line, "%s: region is missing", what())
-	}
+	return name
 }
 
 // checkKeys finds buckets whose keys are not in the file.
@@ -175,34 +190,35 @@ func (p *parser) labels(what string) map[string]string {
 	return labels
 }
 
-// text reads a string.
+// text reads a string that is not empty. It returns "" if something else is there.
 func (p *parser) text(what string) string {
 	var raw json.RawMessage
 	_ = p.decoder.Decode(&raw)
-	var s *string
-	if json.Unmarshal(raw, &s) != nil || s == nil {
+	var s string
+	if json.Unmarshal(raw, &s) != nil || s == "" {
 		p.problem(p.here(), "%s: want a text in quotes, not %s", what, raw)
-		return ""
 	}
-	return *s
+	return s
 }
 
-// object reads an object, with read for the value of each field.
-func (p *parser) object(what string, read func(field string)) {
+// object reads an object, with read for the value of each field, and returns
+// which fields there were; nil if something else is there.
+func (p *parser) object(what string, read func(field string)) map[string]bool {
 	if !p.open('{', what+": want an object in braces") {
-		return
+		return nil
 	}
-	seen := map[string]bool{}
+	fields := map[string]bool{}
 	for p.decoder.More() {
 		token, _ := p.decoder.Token()
 		field := token.(string)
-		if seen[field] {
+		if fields[field] {
 			p.problem(p.here(), "%s: field %q is there twice", what, field)
 		}
-		seen[field] = true
+		fields[field] = true
 		read(field)
 	}
 	p.close()
+	return fields
 }
 
 // open reads the start of a list or an object. If something else is there, it

@@ -304,13 +304,20 @@ func (p *play) wantEnd(t *testing.T, code int, out ...string) {
 
 // A buffer can be read while it is written.
 type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu      sync.Mutex
+	b       bytes.Buffer
+	written chan struct{} // told after each write; nil if nobody waits
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.written != nil {
+		select {
+		case b.written <- struct{}{}:
+		default:
+		}
+	}
 	return b.b.Write(p)
 }
 

@@ -84,7 +84,7 @@ func readJournal(path string) (map[cloud.ID]*record, error) {
 
 // write adds a line. After an error nothing was added.
 func (j *journal) write(r *record, live map[cloud.ID]*record) error {
-	if j.lines > 4*len(live)+10_000 {
+	if j.lines > 4*len(live)+1000 {
 		if err := j.rewrite(live); err != nil {
 			return err
 		}

@@ -1,0 +1,192 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/cloud"
+)
+
+var (
+	errInSync   = fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(time.Minute))
+	errCreating = fmt.Errorf("%w: %w", creating, reconcile.RequeueWithin(0))
+	errRemoving = fmt.Errorf("%w: %w", removing, reconcile.RequeueWithin(0))
+)
+
+func wantDone(t *testing.T, b *board, want bool, when string) {
+	t.Helper()
+	select {
+	case <-b.Done():
+		if !want {
+			t.Errorf("%s the board is done", when)
+		}
+	default:
+		if want {
+			t.Errorf("%s the board is not done", when)
+		}
+	}
+}
+
+// It is done once all that is wanted is in sync or cannot be, all that is too
+// much is gone, and it is known what there is.
+func TestBoardDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b.Want(generate(2))
+		k, x := key("key-00000"), bucket("bucket-00001")
+		told(t, b, k, reconcile.Requeued, errInSync, 0, time.Minute)
+		wantDone(t, b, false, "with one of two in sync")
+		told(t, b, x, reconcile.Retrying, errors.New("bad"), 1, time.Second)
+		b.Listed([]cloud.ID{k, bucket("old")}, nil)
+		b.queue.Offer(bucket("old"))
+		time.Sleep(time.Second)
+		told(t, b, bucket("old"), reconcile.Requeued, errRemoving, 0, 0)
+		told(t, b, x, reconcile.Terminated, errors.New("never"), 1, 0)
+		wantDone(t, b, false, "with one that is being removed")
+		told(t, b, bucket("old"), reconcile.Succeeded, nil, 0, 0)
+		wantDone(t, b, true, "in the end")
+		s, _ := b.Final()
+		if want := (totals{Wanted: 2, InSync: 1, Refused: 1, Runs: 5, Retries: 1, Removed: 1}); s.totals != want {
+			t.Errorf("the totals are %+v, want %+v", s.totals, want)
+		}
+	})
+}
+
+func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b.Want(generate(1))
+		told(t, b, key("key-00000"), reconcile.Requeued, errInSync, 0, time.Minute)
+		wantDone(t, b, false, "before the list")
+		b.Listed(nil, errors.New("no answer"))
+		wantDone(t, b, false, "after a list that failed")
+		b.Listed(nil, nil)
+		wantDone(t, b, true, "after the list")
+	})
+}
+
+// An asset that was asked for again while its run went on is not settled by it.
+func TestBoardWaitsForTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		first := generate(1)
+		b.Want(first)
+		b.Listed(nil, nil)
+		k := key("key-00000")
+		if _, err := b.queue.Dequeue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: first.order}
+		if n := b.Want(second); n != 1 {
+			t.Errorf("Want tells of %d changes, want 1", n)
+		}
+		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Requeued, Err: errInSync}, nil)
+		wantDone(t, b, false, "after a run for the old version")
+		b.queue.Requeue(k, reconcile.Wait{Delay: time.Minute})
+		told(t, b, k, reconcile.Requeued, errInSync, 0, time.Minute)
+		wantDone(t, b, true, "after a run for the new version")
+	})
+}
+
+// When a key turns out to be possible after all, what waited for it in vain is
+// looked at again before it is all over.
+func TestBoardAsksDependantsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b.Want(generate(3))
+		b.Listed(nil, nil)
+		k, x, y := key("key-00000"), bucket("bucket-00001"), bucket("bucket-00002")
+		for _, id := range []cloud.ID{k, x, y} {
+			if _, err := b.queue.Dequeue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer b.queue.Done(id)
+		}
+		result := func(id cloud.ID, outcome reconcile.Outcome, err error, dependants ...cloud.ID) {
+			b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err}, dependants)
+		}
+		never := errors.New("never")
+		result(y, reconcile.Retrying, never)
+		result(k, reconcile.GaveUp, never, x)
+		if !b.queue.State(x).Again {
+			t.Error("after the key was given up, its bucket does not run again")
+		}
+		if b.Refused(k) != never || b.Refused(x) != nil {
+			t.Errorf("refused are %v and %v, want the key alone", b.Refused(k), b.Refused(x))
+		}
+		b.queue.Done(x)
+		told(t, b, x, reconcile.Terminated, never, 1, 0)
+		result(k, reconcile.Requeued, errInSync, x)
+		result(y, reconcile.Requeued, errInSync)
+		wantDone(t, b, false, "with a bucket that has to be looked at again")
+		told(t, b, x, reconcile.Requeued, errInSync, 0, time.Minute)
+		wantDone(t, b, true, "in the end")
+		if s, _ := b.Final(); s.InSync != 3 || s.Refused != 0 {
+			t.Errorf("in the end %+v, want 3 in sync", s)
+		}
+	})
+}
+
+// Drift is what was in sync, and is not any more although the same is wanted.
+func TestBoardCountsDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b.Want(generate(1))
+		k := key("key-00000")
+		step := func(outcome reconcile.Outcome, err error, want int) {
+			t.Helper()
+			b.queue.EnqueueNow(k)
+			told(t, b, k, outcome, err, 0, 0)
+			if got := b.Totals().Mended; got != want {
+				t.Errorf("drift mended is %d, want %d", got, want)
+			}
+		}
+		step(reconcile.Requeued, errCreating, 0)
+		step(reconcile.Requeued, errInSync, 0) // built
+		step(reconcile.Retrying, errors.New("500"), 0)
+		step(reconcile.Requeued, errInSync, 0) // it was so all the time
+		step(reconcile.Requeued, errCreating, 0)
+		step(reconcile.Retrying, errors.New("500"), 0)
+		step(reconcile.Requeued, errCreating, 0)
+		step(reconcile.Requeued, errInSync, 1)
+		b.Want(assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: []cloud.ID{k}})
+		step(reconcile.Requeued, errCreating, 1)
+		step(reconcile.Requeued, errInSync, 1) // as it was newly wanted
+	})
+}
+
+// What is gone is told once, however many runs find it gone.
+func TestBoardCountsRemovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		var lines []string
+		b.moved = func(r row) { lines = append(lines, string(r.Status)) }
+		x := bucket("x")
+		run := func(outcome reconcile.Outcome, err error) {
+			b.queue.EnqueueNow(x)
+			told(t, b, x, outcome, err, 0, 0)
+		}
+		run(reconcile.Requeued, errRemoving)
+		run(reconcile.Succeeded, nil)
+		run(reconcile.Retrying, errors.New("500"))
+		run(reconcile.Succeeded, nil)
+		b.Listed([]cloud.ID{x}, nil) // a list that began before
+		run(reconcile.Succeeded, nil)
+		run(reconcile.Retrying, fmt.Errorf("%w: 500", removing)) // it worked all the same
+		run(reconcile.Succeeded, nil)
+		if got, want := fmt.Sprint(lines), "[removing removed retrying retrying removed]"; got != want {
+			t.Errorf("the changes are %s, want %s", got, want)
+		}
+		if got := b.Totals().Removed; got != 2 {
+			t.Errorf("removed are %d, want 2", got)
+		}
+		wantDone(t, b, true, "in the end")
+	})
+}

@@ -1,0 +1,71 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+)
+
+func TestBadFlags(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"-colour", "flag provided but not defined: -colour"},
+		{"stray", `argument "stray" is not understood; there are only flags`},
+		{"-n 0", "-n is 0, want 1 or more"},
+		{"-n many", `invalid value "many" for flag -n`},
+		{"-n 3 -assets f", "-assets and -n exclude each other"},
+		{"-cloud localhost:8900", `-cloud is "localhost:8900", want a URL as http://127.0.0.1:8900`},
+		{"-cloud http://h -chaos", "-chaos is for a cloud that is started here; give it to go run ./example/cloud"},
+		{"-cloud http://h -state d", "-state is for a cloud that is started here"},
+		{"-tenant=", "-tenant is empty, want a name"},
+		{"-workers 0", "-workers is 0, want 1 or more"},
+		{"-retries -1", "-retries is -1, want 0 or more"},
+		{"-poll 0s", "-poll is 0s, want more than 0"},
+		{"-recheck -1s", "-recheck is -1s, want more than 0"},
+		{"-latency -1s", "-latency is -1s, want 0 or more"},
+		{"-build -1s", "-build is -1s, want 0 or more"},
+		{"-faults 1", "-faults is 1, want 0 to 0.9"},
+		{"-faults NaN", "-faults is NaN, want 0 to 0.9"},
+		{"-log loud", `invalid value "loud" for flag -log`},
+	} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), strings.Fields(test.args), &out, &errs)
+		if code != 2 || !strings.Contains(errs.String(), test.want) {
+			t.Errorf("with %s the exit code is %d and standard error\n%s\nwant 2 and %q", test.args, code, errs.String(), test.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run(context.Background(), []string{"-h"}, &out, &errs); code != 0 {
+		t.Errorf("with -h the exit code is %d, want 0", code)
+	}
+	for _, flag := range []string{
+		"assets", "build", "chaos", "cloud", "faults", "latency", "lines", "log", "n", "poll",
+		"recheck", "retries", "seed", "state", "tenant", "watch", "workers",
+	} {
+		if !strings.Contains(errs.String(), "\n  -"+flag+" ") && !strings.Contains(errs.String(), "\n  -"+flag+"\n") {
+			t.Errorf("the help lacks -%s", flag)
+		}
+	}
+}
+
+func TestBadFileAtStart(t *testing.T) {
+	file := wishPath(t)
+	wish(t, file, brokenFile)
+	for _, test := range []struct{ path, want string }{
+		{file, `:3: bucket/a: unknown field "colour"`},
+		{file + ".none", "no such file"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), []string{"-assets", test.path}, &out, &errs)
+		if code != 1 || !strings.Contains(errs.String(), test.want) || out.Len() > 0 {
+			t.Errorf("with %s the exit code is %d, the output %q and standard error %q; want 1, nothing and %q",
+				test.path, code, out.String(), errs.String(), test.want)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/cloud"
+)
+
+// told tells a board of a run, as the Reconciler does: before the item is
+// given back to the queue.
+func told(t *testing.T, b *board, id cloud.ID, outcome reconcile.Outcome, err error, failures int, next time.Duration) {
+	t.Helper()
+	got, errTake := b.queue.Dequeue(t.Context())
+	if errTake != nil || got != id {
+		t.Fatalf("the queue gives %v, %v; want %v", got, errTake, id)
+	}
+	b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err, Failures: failures, Next: next}, nil)
+	planned := reconcile.RequeueError{}
+	switch {
+	case errors.As(err, &planned):
+		b.queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold})
+	case outcome == reconcile.Retrying:
+		b.queue.Requeue(id, reconcile.Wait{Delay: next, Err: err})
+	default:
+		b.queue.Done(id)
+	}
+}
+
+// A scene is a board with assets in many states.
+func scene(t *testing.T) *view {
+	queue := reconcile.NewQueue[cloud.ID]()
+	b := newBoard(queue)
+	b.Want(generate(8)) // a key and seven buckets
+	id := func(i int) cloud.ID { return bucket(fmt.Sprintf("bucket-%05d", i)) }
+	told(t, b, key("key-00000"), reconcile.Requeued, fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(time.Minute)), 0, time.Minute)
+	told(t, b, id(1), reconcile.Retrying, errors.New("500: internal error"), 3, 400*time.Millisecond)
+	told(t, b, id(2), reconcile.Terminated, errors.New("409: the name is taken\nby another"), 1, 0)
+	told(t, b, id(3), reconcile.Requeued, fmt.Errorf("%w, by op-7: %w", creating, reconcile.RequeueWithin(time.Second)), 0, time.Second)
+	told(t, b, id(4), reconcile.Requeued, fmt.Errorf("%w, 429: slowly: %w", throttled, reconcile.RequeueAfter(2*time.Second)), 0, 2*time.Second)
+	told(t, b, id(5), reconcile.GaveUp, errors.New("no answer"), 13, 0)
+	if _, err := queue.Dequeue(t.Context()); err != nil { // bucket 6 runs, bucket 7 is ready
+		t.Fatal(err)
+	}
+	return &view{board: b, queue: queue, title: "cloud at http://cloud", began: time.Now()}
+}
+
+func TestTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := scene(t)
+		v.trouble = []string{"f.json is not used:", "f.json:3: bad"}
+		fmt.Fprintln(v, "a line of the log")
+		for _, test := range []struct {
+			width, height int
+			want          string
+		}{
+			{100, 24, `
+[##------------------] in sync 1/8, 6 reconciles, 1 retry, drift mended 0, cannot be 2, 0.0s
+cloud at http://cloud
+
+ASSET                    STATE     TRIES  NEXT RUN          LAST ERROR
+key/key-00000            in sync          within 1m0s
+bucket/bucket-00001      retrying      3  within 400ms      500: internal error
+bucket/bucket-00002      refused       1  -                 409: the name is taken by another
+bucket/bucket-00003      creating         within 1s         by op-7
+bucket/bucket-00004      throttled        not before 2s     429: slowly
+bucket/bucket-00005      gave up      13  -                 no answer
+bucket/bucket-00006      pending          running
+bucket/bucket-00007      pending          now
+
+f.json is not used:
+f.json:3: bad
+a line of the log
+`},
+			// Where there is little room, what needs attention comes first.
+			{60, 12, `
+in sync 1/8, 6 reconciles, 1 retry, drift mended 0, cannot ~
+cloud at http://cloud
+
+ASSET                    STATE     TRIES  NEXT RUN         ~
+bucket/bucket-00005      gave up      13  -                ~
+bucket/bucket-00002      refused       1  -                ~
+bucket/bucket-00001      retrying      3  within 400ms     ~
+bucket/bucket-00003      creating         within 1s        ~
+
+f.json is not used:
+f.json:3: bad
+a line of the log
+`},
+			{20, 2, `
+in sync 1/8, 6 reco~
+cloud at http://clo~
+`},
+		} {
+			lines := v.frame(test.width, test.height)
+			for i := range lines {
+				lines[i] = strings.TrimRight(lines[i], " ")
+			}
+			if got, want := strings.Join(lines, "\n"), strings.TrimSuffix(test.want[1:], "\n"); got != want {
+				t.Errorf("the table of %d by %d is\n%s\nwant\n%s", test.width, test.height, got, want)
+			}
+		}
+	})
+}
+
+func TestTableColours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := scene(t)
+		v.colour = true
+		frame := v.frame(100, 24)
+		if line := frame[4]; !strings.HasPrefix(line, green) || !strings.HasSuffix(line, plain) {
+			t.Errorf("what is in sync is not green: %q", line)
+		}
+		if line := frame[6]; !strings.HasPrefix(line, red) || !strings.HasSuffix(line, plain) {
+			t.Errorf("what is refused is not red: %q", line)
+		}
+	})
+}
+
+// The screen is put back as it was, and shows the last table.
+func TestScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := scene(t)
+		var out buffer
+		v.out = &out
+		v.screen = func() (int, int) { return 100, 24 }
+		stop := v.start(t.Context())
+		settle(time.Second)
+		if n := strings.Count(out.String(), home); n != 6 {
+			t.Errorf("the table was drawn %d times in a second, want 6", n)
+		}
+		stop()
+		got := out.String()
+		if !strings.HasPrefix(got, enterScreen+home) {
+			t.Errorf("the output begins with %q", got[:40])
+		}
+		_, after, left := strings.Cut(got, leaveScreen)
+		if !left || !strings.Contains(after, "bucket/bucket-00002      refused") || strings.Contains(after, "\x1b") {
+			t.Errorf("after the end of the screen comes %q, want the table", after)
+		}
+	})
+}
+
+func TestLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := scene(t)
+		var out, errs buffer
+		v.out, v.errs = &out, &errs
+		for _, r := range v.board.Rows(100) {
+			v.moved(r)
+		}
+		v.brief = true // then only of what cannot be
+		for _, r := range v.board.Rows(100) {
+			v.moved(r)
+		}
+		want := `
+    0.0s  key/key-00000          in sync
+    0.0s  bucket/bucket-00001    retrying   try 3, the next in 400ms: 500: internal error
+    0.0s  bucket/bucket-00002    refused    409: the name is taken by another
+    0.0s  bucket/bucket-00003    creating   by op-7
+    0.0s  bucket/bucket-00004    throttled  429: slowly
+    0.0s  bucket/bucket-00005    gave up    no answer
+    0.0s  bucket/bucket-00006    pending
+    0.0s  bucket/bucket-00007    pending
+    0.0s  bucket/bucket-00002    refused    409: the name is taken by another
+    0.0s  bucket/bucket-00005    gave up    no answer
+`[1:]
+		if got := out.String(); got != want {
+			t.Errorf("the lines are\n%swant\n%s", got, want)
+		}
+	})
+}
+
+// Among many assets, the table shows those first that need attention, and of
+// the others those that changed last.
+func TestRowsOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		want := generate(1000)
+		b.Want(want)
+		for i, id := range want.order {
+			err := fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(time.Hour))
+			switch i {
+			case 500:
+				told(t, b, id, reconcile.Retrying, errors.New("bad"), 2, time.Hour)
+			case 700:
+				told(t, b, id, reconcile.Retrying, errors.New("bad"), 3, time.Hour)
+			case 800:
+				told(t, b, id, reconcile.Terminated, errors.New("never"), 1, 0)
+			default:
+				told(t, b, id, reconcile.Requeued, err, 0, time.Hour)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		var got []cloud.ID
+		for _, r := range b.Rows(5) {
+			got = append(got, r.ID)
+		}
+		o := want.order
+		if want := []cloud.ID{o[800], o[700], o[500], o[999], o[998]}; !slices.Equal(got, want) {
+			t.Errorf("the rows are %v, want %v", got, want)
+		}
+		if n := len(b.Rows(0)); n != 0 {
+			t.Errorf("without room there are %d rows", n)
+		}
+	})
+}
+
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := scene(t)
+		for _, test := range []struct {
+			watch bool
+			code  int
+			first string
+		}{
+			{true, 0, "1 of 8 assets in sync after 2.0s\n"},
+			{false, 1, "interrupted\n1 of 8 assets in sync after 2.0s\n"},
+		} {
+			var out buffer
+			code := report(&out, v.board, 2*time.Second, test.watch)
+			got := out.String()
+			if code != test.code || !strings.HasPrefix(got, test.first) {
+				t.Errorf("with watch %t the code is %d and the report\n%s\nwant %d and first\n%s", test.watch, code, got, test.code, test.first)
+			}
+			if want := "2 cannot be:\n  bucket/bucket-00002: 409: the name is taken by another\n  bucket/bucket-00005: no answer\n"; !strings.HasSuffix(got, want) {
+				t.Errorf("the report is\n%s\nwant at its end\n%s", got, want)
+			}
+		}
+	})
+}

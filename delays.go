@@ -3,6 +3,11 @@
 
 package reconcile
 
+import (
+	"math"
+	"time"
+)
+
 // This file holds the delayed next runs of a [Queue]: a heap with four children
 // to a node, of small values without pointers, so that a step down the heap
 // costs one cache line and the garbage collector has nothing to follow.
@@ -92,4 +97,68 @@ func (h delays[T]) down(s *records[T], p int, d delay) {
 func (h delays[T]) set(s *records[T], p int, d delay) {
 	h[p] = d
 	s.at(d.index).prev = uint32(p)
+}
+
+// delay gives a record a next run that is due later.
+func (q *Queue[T]) delay(i uint32, r *record[T], kind nextRun, due, now int64) {
+	r.run = kind
+	q.seq++
+	q.delays.push(&q.records, delay{due, q.seq, i})
+	q.arm(now)
+}
+
+// undelay takes the record's next run out of the heap; the caller gives it
+// another, or none.
+func (q *Queue[T]) undelay(r *record[T]) {
+	q.delays.removeAt(&q.records, r.prev)
+	if len(q.delays) == 0 {
+		q.disarm()
+	}
+}
+
+// promote makes ready what is due, in order.
+func (q *Queue[T]) promote(now int64) {
+	for len(q.delays) > 0 && q.delays[0].due <= now {
+		d := q.delays[0]
+		q.delays.removeAt(&q.records, 0)
+		r := q.records.at(d.index)
+		if r.running {
+			r.run = runReady
+			q.again++
+		} else {
+			q.waiting--
+			q.makeReady(d.index, r, d.due, now)
+		}
+	}
+}
+
+// arm sees to it that the timer fires when the first delay is due. The timer is
+// not put off when the first delay goes: it fires, and is set anew then.
+func (q *Queue[T]) arm(now int64) {
+	if len(q.delays) == 0 || q.delays[0].due >= q.armed {
+		return
+	}
+	q.armed = q.delays[0].due
+	d := time.Duration(q.armed - now)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, q.fire)
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+func (q *Queue[T]) disarm() {
+	if q.armed != math.MaxInt64 {
+		q.timer.Stop()
+		q.armed = math.MaxInt64
+	}
+}
+
+func (q *Queue[T]) fire() {
+	q.mu.Lock()
+	now := q.now()
+	q.armed = math.MaxInt64
+	q.promote(now)
+	q.arm(now)
+	q.unlock()
 }

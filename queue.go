@@ -197,86 +197,19 @@ func (q *Queue[T]) add(item T, ask nextRun, d time.Duration) {
 	hash := q.hash(item)
 	q.mu.Lock()
 	if q.closed {
-		q.unlock()
+		q.mu.Unlock()
 		return
 	}
-	i := q.records.find(hash, item)
-	if i == 0 {
-		q.enqueued++
-		now := q.now()
-		i, r := q.records.insert(hash, item)
-		if ask.delayed() {
-			r.since = now
-			q.waiting++
-			q.delay(i, r, ask, later(now, d), now)
-		} else {
-			if len(q.delays) > 0 {
-				q.promote(now)
-			}
-			q.makeReady(i, r, now, now)
-		}
-		q.unlock()
-		return
-	}
-	r := q.records.at(i)
-	if r.run == runReady && ask != runNow { // most events of a storm end here
+	if i := q.records.find(hash, item); i == 0 {
+		q.admit(hash, item, ask, d)
+	} else if r := q.records.at(i); r.run != runReady || ask == runNow {
+		q.meet(i, r, ask, d)
+	} else { // as most events of a storm do
 		q.coalesced++
 		q.mu.Unlock()
 		return
 	}
-	hastens := r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow
-	var now int64
-	if hastens || r.run == runNone && ask.delayed() {
-		now = q.now()
-		q.promote(now) // it may be due, and even taken
-	}
-	switch {
-	case r.run == runNone && ask != runNone: // in flight
-		q.enqueued++
-		if ask.delayed() {
-			q.delay(i, r, ask, later(now, d), now)
-		} else {
-			r.run = ask
-			q.again++
-		}
-	case r.run.delayed() && hastens:
-		q.coalesced++
-		q.hasten(i, r, ask, later(now, d), now)
-	default:
-		q.coalesced++
-		if ask == runNow && r.running {
-			r.run = runNow
-		}
-	}
 	q.unlock()
-}
-
-// hasten applies a verb to a delayed next run.
-func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
-	pending := q.delays[r.prev].due
-	switch ask {
-	case runReady, runNow:
-		q.undelay(r)
-		if r.running {
-			r.run = ask
-			q.again++
-		} else {
-			q.waiting--
-			q.makeReady(i, r, now, now)
-		}
-	case runHeld: // on runWithin, whose time was promised first
-		if due < pending {
-			q.undelay(r)
-			q.delay(i, r, runHeld, due, now)
-		} else if due == pending {
-			r.run = runHeld
-		}
-	case runWithin:
-		if due < pending {
-			q.undelay(r)
-			q.delay(i, r, runWithin, due, now)
-		}
-	}
 }
 
 // Remove cancels the item's next run, never a run in flight. It reports whether
@@ -338,128 +271,6 @@ func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
 	q.Requeue(item, Wait{Delay: d, Hold: true})
 }
 
-// unread stands for the time where it is read only if it is needed.
-const unread = math.MinInt64
-
-// inFlightRecord returns the record of an item in flight, or 0 and nil.
-func (q *Queue[T]) inFlightRecord(hash uint32, item T) (uint32, *record[T]) {
-	if i := q.records.find(hash, item); i != 0 {
-		if r := q.records.at(i); r.running {
-			return i, r
-		}
-	}
-	return 0, nil
-}
-
-// done gives back an item that needs no run but the one that it may have.
-func (q *Queue[T]) done(hash uint32, item T, now int64) {
-	i, r := q.inFlightRecord(hash, item)
-	switch {
-	case r == nil:
-	case r.run == runNone:
-		q.inFlight--
-		q.records.remove(i)
-	default:
-		r.failed = nil
-		q.rest(i, r, q.settled(now))
-	}
-}
-
-// requeue gives back an item that runs again as w says. An item whose run was
-// aborted keeps the count of its failures.
-func (q *Queue[T]) requeue(hash uint32, item T, w *Wait, now int64, aborted bool) {
-	i, r := q.inFlightRecord(hash, item)
-	if r == nil {
-		return
-	}
-	q.requeued++
-	if !aborted {
-		r.fail(w.Err)
-	}
-	now = q.settled(now)
-	if r.run != runNow {
-		q.decide(i, r, w, now)
-	}
-	q.rest(i, r, now)
-}
-
-// settled returns the time at which an item is given back, with all that is due
-// before it made ready.
-func (q *Queue[T]) settled(now int64) int64 {
-	if now == unread {
-		now = q.now()
-	}
-	if len(q.delays) > 0 {
-		q.promote(now)
-	}
-	return now
-}
-
-// rest puts an item in flight to where its next run says.
-func (q *Queue[T]) rest(i uint32, r *record[T], now int64) {
-	r.running = false
-	q.inFlight--
-	switch {
-	case r.run == runNone: // dropped, because the queue is closed
-		q.records.remove(i)
-	case r.run.delayed():
-		r.since = now
-		q.waiting++
-	default:
-		q.again--
-		q.makeReady(i, r, now, now)
-	}
-}
-
-// decide replaces the next run of an item in flight by what w asks for, if w
-// says so.
-func (q *Queue[T]) decide(i uint32, r *record[T], w *Wait, now int64) {
-	due := later(now, w.Delay)
-	switch {
-	case w.Delay <= 0: // and r.run may be anything but runNow
-		if r.run.delayed() {
-			q.undelay(r)
-			r.run = runNone
-		}
-		if r.run == runNone {
-			r.run = runReady
-			q.again++
-		}
-		return
-	case !w.Hold && (r.run == runReady || r.run.delayed() && q.delays[r.prev].due <= due):
-		return
-	case w.Hold && r.run.delayed() && q.delays[r.prev].due == due:
-		r.run = runHeld
-		return
-	case r.run.delayed():
-		q.undelay(r)
-	case r.run == runReady:
-		q.again--
-	}
-	r.run = runNone
-	if q.closed {
-		return
-	}
-	if w.Hold {
-		q.delay(i, r, runHeld, due, now)
-	} else {
-		q.delay(i, r, runWithin, due, now)
-	}
-}
-
-// fail counts a failure, or resets the count if err is nil.
-func (r *record[T]) fail(err error) {
-	switch {
-	case err == nil:
-		r.failed = nil
-	case r.failed == nil:
-		r.failed = &failure{1, err}
-	default:
-		r.failed.count++
-		r.failed.err = err
-	}
-}
-
 // Close ends the queue. Nothing more comes in, and waiting items are dropped,
 // also the later next run of an item in flight. What is ready, or ready next
 // after its run in flight, can still be taken; then Dequeue returns [ErrClosed].
@@ -487,7 +298,7 @@ func (q *Queue[T]) Close() {
 // hash is called before the lock is taken: it is the only step that can panic,
 // and it needs no shared data.
 func (q *Queue[T]) hash(item T) uint32 {
-	if q.nan && item != item { //nolint:staticcheck // true for a NaN
+	if q.nan && item != item { // true for a NaN
 		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
 	}
 	return uint32(maphash.Comparable(q.seed, item))
@@ -502,98 +313,6 @@ func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
 // Queue.armed keeps for itself.
 func later(now int64, d time.Duration) int64 {
 	return now + min(int64(d), math.MaxInt64-1-now)
-}
-
-// makeReady makes an item at rest ready since that time: it goes to the
-// consumer that waits longest, or to the tail.
-func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
-	r.since = since
-	r.run = runReady
-	if q.consumers.head != nil {
-		q.hand(r, now)
-		return
-	}
-	q.list(i, r, q.head.prev)
-}
-
-// list puts a record into the list of ready items, behind the one given.
-func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
-	b := q.records.at(behind)
-	r.prev, r.next = behind, b.next
-	q.records.at(b.next).prev = i
-	b.next = i
-	q.ready++
-}
-
-// unlist takes a record out of the list of ready items.
-func (q *Queue[T]) unlist(r *record[T]) {
-	q.records.at(r.prev).next = r.next
-	q.records.at(r.next).prev = r.prev
-	q.ready--
-}
-
-// delay gives a record a next run that is due later.
-func (q *Queue[T]) delay(i uint32, r *record[T], kind nextRun, due, now int64) {
-	r.run = kind
-	q.seq++
-	q.delays.push(&q.records, delay{due, q.seq, i})
-	q.arm(now)
-}
-
-// undelay takes the record's next run out of the heap; the caller gives it
-// another, or none.
-func (q *Queue[T]) undelay(r *record[T]) {
-	q.delays.removeAt(&q.records, r.prev)
-	if len(q.delays) == 0 {
-		q.disarm()
-	}
-}
-
-// promote makes ready what is due, in order.
-func (q *Queue[T]) promote(now int64) {
-	for len(q.delays) > 0 && q.delays[0].due <= now {
-		d := q.delays[0]
-		q.delays.removeAt(&q.records, 0)
-		r := q.records.at(d.index)
-		if r.running {
-			r.run = runReady
-			q.again++
-		} else {
-			q.waiting--
-			q.makeReady(d.index, r, d.due, now)
-		}
-	}
-}
-
-// arm sees to it that the timer fires when the first delay is due. The timer is
-// not put off when the first delay goes: it fires, and is set anew then.
-func (q *Queue[T]) arm(now int64) {
-	if len(q.delays) == 0 || q.delays[0].due >= q.armed {
-		return
-	}
-	q.armed = q.delays[0].due
-	d := time.Duration(q.armed - now)
-	if q.timer == nil {
-		q.timer = time.AfterFunc(d, q.fire)
-	} else {
-		q.timer.Reset(d)
-	}
-}
-
-func (q *Queue[T]) disarm() {
-	if q.armed != math.MaxInt64 {
-		q.timer.Stop()
-		q.armed = math.MaxInt64
-	}
-}
-
-func (q *Queue[T]) fire() {
-	q.mu.Lock()
-	now := q.now()
-	q.armed = math.MaxInt64
-	q.promote(now)
-	q.arm(now)
-	q.unlock()
 }
 
 // drained reports whether nothing can become ready any more in a closed queue,

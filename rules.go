@@ -1,0 +1,250 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"math"
+	"time"
+)
+
+// This file holds the rules of a [Queue]: what becomes of the next run of an
+// item when something is asked for it, and when it is given back. An item in
+// flight follows the same rules as one at rest.
+//
+//	              none          ready    within 2h   held 2h    in flight, and next none / ready / within 2h / held 2h
+//	Offer         ready         –        –           –          –        –      –          –
+//	Enqueue       ready         –        ready       –          ready    –      ready      –
+//	EnqueueAfter  held 1h       –        held 1h     –          held 1h  –      held 1h    –
+//	EnqueueWithin within 1h     –        within 1h   –          within   –      within 1h  –
+//	EnqueueNow    ready         –        ready       ready      now      now    now        now
+//
+//	given back by                                               none     ready  within 2h  held 2h   now
+//	Done                                                        –        ready  within 2h  held 2h   ready
+//	Requeue 3h                                                  within   ready  within 2h  held 2h   ready
+//	Requeue 3h, Hold                                            held 3h  held   held 3h    held 3h   ready
+//
+// A dash changes nothing. All functions here are called with the lock held.
+
+// admit takes in an item that has no record.
+func (q *Queue[T]) admit(hash uint32, item T, ask nextRun, d time.Duration) {
+	q.enqueued++
+	now := q.now()
+	i, r := q.records.insert(hash, item)
+	if ask.delayed() {
+		r.since = now
+		q.waiting++
+		q.delay(i, r, ask, later(now, d), now)
+		return
+	}
+	if len(q.delays) > 0 {
+		q.promote(now)
+	}
+	q.makeReady(i, r, now, now)
+}
+
+// meet applies a verb to an item that has a record.
+func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
+	hastens := r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow
+	var now int64
+	if hastens || r.run == runNone && ask.delayed() {
+		now = q.now()
+		q.promote(now) // it may be due, and even taken
+	}
+	switch {
+	case r.run == runNone && ask != runNone: // in flight
+		q.enqueued++
+		if ask.delayed() {
+			q.delay(i, r, ask, later(now, d), now)
+		} else {
+			r.run = ask
+			q.again++
+		}
+	case r.run.delayed() && hastens:
+		q.coalesced++
+		q.hasten(i, r, ask, later(now, d), now)
+	default:
+		q.coalesced++
+		if ask == runNow && r.running {
+			r.run = runNow
+		}
+	}
+}
+
+// hasten applies a verb to a delayed next run.
+func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
+	pending := q.delays[r.prev].due
+	switch ask {
+	case runReady, runNow:
+		q.undelay(r)
+		if r.running {
+			r.run = ask
+			q.again++
+		} else {
+			q.waiting--
+			q.makeReady(i, r, now, now)
+		}
+	case runHeld: // on runWithin, whose time was promised first
+		if due < pending {
+			q.undelay(r)
+			q.delay(i, r, runHeld, due, now)
+		} else if due == pending {
+			r.run = runHeld
+		}
+	case runWithin:
+		if due < pending {
+			q.undelay(r)
+			q.delay(i, r, runWithin, due, now)
+		}
+	}
+}
+
+// unread stands for the time where it is read only if it is needed.
+const unread = math.MinInt64
+
+// inFlightRecord returns the record of an item in flight, or 0 and nil.
+func (q *Queue[T]) inFlightRecord(hash uint32, item T) (uint32, *record[T]) {
+	if i := q.records.find(hash, item); i != 0 {
+		if r := q.records.at(i); r.running {
+			return i, r
+		}
+	}
+	return 0, nil
+}
+
+// done gives back an item that needs no run but the one that it may have.
+func (q *Queue[T]) done(hash uint32, item T, now int64) {
+	i, r := q.inFlightRecord(hash, item)
+	switch {
+	case r == nil:
+	case r.run == runNone:
+		q.inFlight--
+		q.records.remove(i)
+	default:
+		r.failed = nil
+		q.rest(i, r, q.settled(now))
+	}
+}
+
+// requeue gives back an item that runs again as w says. An item whose run was
+// aborted keeps the count of its failures.
+func (q *Queue[T]) requeue(hash uint32, item T, w *Wait, now int64, aborted bool) {
+	i, r := q.inFlightRecord(hash, item)
+	if r == nil {
+		return
+	}
+	q.requeued++
+	if !aborted {
+		r.fail(w.Err)
+	}
+	now = q.settled(now)
+	if r.run != runNow {
+		q.decide(i, r, w, now)
+	}
+	q.rest(i, r, now)
+}
+
+// settled returns the time at which an item is given back, with all that is due
+// before it made ready.
+func (q *Queue[T]) settled(now int64) int64 {
+	if now == unread {
+		now = q.now()
+	}
+	if len(q.delays) > 0 {
+		q.promote(now)
+	}
+	return now
+}
+
+// rest puts an item in flight to where its next run says.
+func (q *Queue[T]) rest(i uint32, r *record[T], now int64) {
+	r.running = false
+	q.inFlight--
+	switch {
+	case r.run == runNone: // dropped, because the queue is closed
+		q.records.remove(i)
+	case r.run.delayed():
+		r.since = now
+		q.waiting++
+	default:
+		q.again--
+		q.makeReady(i, r, now, now)
+	}
+}
+
+// decide replaces the next run of an item in flight by what w asks for, if w
+// says so.
+func (q *Queue[T]) decide(i uint32, r *record[T], w *Wait, now int64) {
+	due := later(now, w.Delay)
+	switch {
+	case w.Delay <= 0: // and r.run may be anything but runNow
+		if r.run.delayed() {
+			q.undelay(r)
+			r.run = runNone
+		}
+		if r.run == runNone {
+			r.run = runReady
+			q.again++
+		}
+		return
+	case !w.Hold && (r.run == runReady || r.run.delayed() && q.delays[r.prev].due <= due):
+		return
+	case w.Hold && r.run.delayed() && q.delays[r.prev].due == due:
+		r.run = runHeld
+		return
+	case r.run.delayed():
+		q.undelay(r)
+	case r.run == runReady:
+		q.again--
+	}
+	r.run = runNone
+	if q.closed {
+		return
+	}
+	if w.Hold {
+		q.delay(i, r, runHeld, due, now)
+	} else {
+		q.delay(i, r, runWithin, due, now)
+	}
+}
+
+// fail counts a failure, or resets the count if err is nil.
+func (r *record[T]) fail(err error) {
+	switch {
+	case err == nil:
+		r.failed = nil
+	case r.failed == nil:
+		r.failed = &failure{1, err}
+	default:
+		r.failed.count++
+		r.failed.err = err
+	}
+}
+
+// makeReady makes an item at rest ready since that time: it goes to the
+// consumer that waits longest, or to the tail.
+func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
+	r.since = since
+	r.run = runReady
+	if q.consumers.head != nil {
+		q.hand(r, now)
+		return
+	}
+	q.list(i, r, q.head.prev)
+}
+
+// list puts a record into the list of ready items, behind the one given.
+func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
+	b := q.records.at(behind)
+	r.prev, r.next = behind, b.next
+	q.records.at(b.next).prev = i
+	b.next = i
+	q.ready++
+}
+
+// unlist takes a record out of the list of ready items.
+func (q *Queue[T]) unlist(r *record[T]) {
+	q.records.at(r.prev).next = r.next
+	q.records.at(r.next).prev = r.prev
+	q.ready--
+}

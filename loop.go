@@ -21,7 +21,7 @@ type loop[T comparable] struct {
 	source  source[T]
 	leaser  Leaser[T] // nil if the queue is none
 	workers []*worker[T]
-	running sync.WaitGroup // workers, and calls of run.overdue
+	running sync.WaitGroup // workers, and what alert starts
 	alarm   chan struct{}  // told when the context of a run ended before the run
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
 
 func TestFromNothing(t *testing.T) {
@@ -343,7 +344,13 @@ func TestOrder(t *testing.T) {
 		wish(t, file, `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}]}`)
 		w.play("-assets", file).wantEnd(t, 0)
 		wish(t, file, `{}`)
-		w.play("-assets", file).wantEnd(t, 0, "0 of 0 assets in sync", "removed 2")
+		w.answer(func(r *http.Request) (*http.Response, error) {
+			if r.Method == "DELETE" && r.URL.Path == "/v1/buckets/a" {
+				time.Sleep(100 * time.Millisecond) // the key has to wait for it
+			}
+			return nil, nil
+		})
+		w.play("-assets", file).wantEnd(t, 0, "0 of 0 assets in sync after 0.1s", "removed 2")
 		w.close()
 		synctest.Wait()
 		done()
@@ -351,6 +358,43 @@ func TestOrder(t *testing.T) {
 		if !slices.Equal(seen, want) {
 			t.Errorf("the cloud told of %q, want %q", seen, want)
 		}
+	})
+}
+
+// What a run depends on is known before it looks: here the key gets ready while
+// the answer that it is not is still under way, and the bucket does not wait for
+// its patience to end.
+func TestNoEventIsMissedOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.open(fakecloud.Config{Seed: 1, Build: 2 * time.Second})
+		direct := &http.Transport{DialContext: w.dial}
+		began := time.Now()
+		var mu sync.Mutex // guards asked
+		var asked []time.Duration
+		w.answer(func(r *http.Request) (*http.Response, error) {
+			if r.Method != "POST" || r.URL.Path != "/v1/buckets" {
+				return nil, nil
+			}
+			mu.Lock()
+			asked = append(asked, time.Since(began))
+			first := len(asked) == 1
+			mu.Unlock()
+			if !first {
+				return nil, nil
+			}
+			resp, err := direct.RoundTrip(r)
+			time.Sleep(5 * time.Second)
+			return resp, err
+		})
+		file := wishPath(t)
+		wish(t, file, `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}]}`)
+		w.play("-assets", file).wantEnd(t, 0, "2 of 2 assets in sync")
+		if want := []time.Duration{0, 5 * time.Second}; !slices.Equal(asked, want) {
+			t.Errorf("the bucket was asked for after %v, want %v", asked, want)
+		}
+		direct.CloseIdleConnections()
+		w.close()
 	})
 }
 

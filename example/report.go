@@ -21,7 +21,7 @@ func report(out io.Writer, b *board, took time.Duration, watch bool) int {
 	case watch:
 		s = b.Summary()
 	case done:
-		rate = fmt.Sprintf(", %.0f a second", float64(s.InSync)/took.Seconds())
+		rate = fmt.Sprintf(", %.0f a second", float64(s.InSync)/max(took, time.Millisecond).Seconds())
 	default:
 		fmt.Fprintln(out, "interrupted")
 	}

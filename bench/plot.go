@@ -1,0 +1,336 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// This file draws the charts: on white, so that they read the same in a light
+// and in a dark page, in colours that the colour-blind can tell apart, each
+// implementation with a shape of its own as well.
+
+var looks = map[string]struct {
+	color color.Color
+	shape draw.GlyphDrawer
+	dash  []vg.Length
+}{
+	nameOurs:    {color.RGBA{0x00, 0x54, 0xa6, 0xff}, draw.CircleGlyph{}, nil},
+	nameClient:  {color.RGBA{0xd5, 0x5e, 0x00, 0xff}, draw.SquareGlyph{}, nil},
+	nameCtrl:    {color.RGBA{0x00, 0x8a, 0x60, 0xff}, draw.PyramidGlyph{}, nil},
+	nameMutex:   {color.RGBA{0x80, 0x80, 0x80, 0xff}, draw.BoxGlyph{}, []vg.Length{4, 3}},
+	nameChannel: {color.RGBA{0xa0, 0xa0, 0xa0, 0xff}, draw.RingGlyph{}, []vg.Length{2, 3}},
+}
+
+var (
+	ink      = color.Gray{0x20}
+	gridLine = draw.LineStyle{Color: color.Gray{0xe0}, Width: 0.5}
+)
+
+func newPlot(title string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.White
+	p.Title.Text = title
+	p.Title.TextStyle.Font.Size = 13
+	p.Title.Padding = 8
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Color = ink
+		axis.Label.TextStyle.Font.Size = 11
+		axis.Tick.Label.Font.Size = 10
+		axis.Tick.Color = ink
+	}
+	p.Legend.Top = true
+	p.Legend.TextStyle.Font.Size = 10
+	p.Legend.ThumbnailWidth = 24
+	p.Legend.Padding = 2
+	return p
+}
+
+// save writes a chart. Its fonts are named with their usual stand-ins, as they
+// are not part of the file.
+func save(p *plot.Plot, width, height vg.Length, file string) error {
+	canvas := vgsvg.New(width, height)
+	p.Draw(draw.New(canvas))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return err
+	}
+	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Serif;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
+	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
+	return os.WriteFile(file, []byte(svg), 0o644)
+}
+
+// curve draws a metric over the places of a workload, both axes logarithmic:
+// what grows as fast as the work is a straight line that rises one for one.
+func (r *results) curve(file, w, metric, title, xLabel, yLabel string, scale float64) error {
+	p := newPlot(title)
+	p.X.Label.Text, p.Y.Label.Text = xLabel, yLabel
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(steps), plot.TickerFunc(steps)
+	grid := plotter.NewGrid()
+	grid.Horizontal, grid.Vertical = gridLine, gridLine
+	p.Add(grid)
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, im := range r.implsOf(w) {
+		var points plotter.XYs
+		for _, x := range r.xs(w, im) {
+			if v := r.median(place{w, im, x}, metric) / scale; v > 0 {
+				points = append(points, plotter.XY{X: float64(x), Y: v})
+				low, high = min(low, v), max(high, v)
+			}
+		}
+		if len(points) == 0 {
+			continue
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return err
+		}
+		look := looks[im]
+		line.Color, line.Width, line.Dashes = look.color, 1.5, look.dash
+		dots.Color, dots.Shape, dots.Radius = look.color, look.shape, 3
+		p.Add(line, dots)
+		p.Legend.Add(im, line, dots)
+	}
+	if math.IsInf(low, 0) {
+		return fmt.Errorf("%s: nothing to draw: want the output of a full run", file)
+	}
+	// Room for the legend above the highest curve.
+	p.Y.Min, p.Y.Max = low/1.5, high*math.Pow(high/low, 0.45)*1.5
+	p.Legend.Left = true
+	return save(p, 17*vg.Centimeter, 10.5*vg.Centimeter, file)
+}
+
+// steps marks 1, 2 and 5 of each power of ten, written as people do, or only
+// the powers where there is much to mark.
+func steps(low, high float64) []plot.Tick {
+	var list []plot.Tick
+	many := high/low > 200
+	for e := math.Floor(math.Log10(low)); e <= math.Log10(high); e++ {
+		for _, m := range []float64{1, 2, 5} {
+			v := m * math.Pow(10, e)
+			if v < low*0.999 || v > high*1.001 {
+				continue
+			}
+			t := plot.Tick{Value: v}
+			if m == 1 || !many {
+				t.Label = short(v)
+			}
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+func short(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%gG", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%gM", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%gk", v/1e3)
+	}
+	return fmt.Sprintf("%g", math.Round(v*1e6)/1e6)
+}
+
+// A bar of the overview: the name of a row, and how much less it costs each
+// implementation than client-go.
+type ratioPoints struct {
+	label  string
+	target float64
+	values map[string]float64
+}
+
+// overview draws the ratio to client-go for each row that has one: less is
+// better, also where the row itself counts what is better when it is more.
+func (r *results) overview(file string) error {
+	var list []ratioPoints
+	for _, w := range rows {
+		if w.against != "" || w.workload == "clock" {
+			continue
+		}
+		base := r.median(place{w.workload, nameClient, w.x}, w.metric)
+		if w.absolute && w.unit(base) == w.unit(0) || !(base > 0) {
+			continue
+		}
+		points := ratioPoints{label: w.chart(), target: w.ratio, values: make(map[string]float64)}
+		if w.more {
+			points.target = 1 / w.ratio
+		}
+		for _, im := range tableImpls {
+			med, _ := r.ratio(w.workload, w.x, w.metric, im, nameClient, w.more)
+			if w.more {
+				med = 1 / med
+			}
+			if med > 0 { // an amount of nothing has no place here
+				points.values[im] = med
+			}
+		}
+		list = append(list, points)
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("%s: nothing to draw", file)
+	}
+	slices.Reverse(list) // the first on top
+
+	p := newPlot("Cost beside client-go's workqueue (less is better)")
+	p.X.Label.Text = "ratio to client-go in the same round, median"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(steps)
+	p.X.Min, p.X.Max = 0.02, 30
+	grid := plotter.NewGrid()
+	grid.Horizontal, grid.Vertical = gridLine, gridLine
+	p.Add(grid)
+
+	var labels []string
+	var targets plotter.XYs
+	for i, points := range list {
+		labels = append(labels, points.label)
+		if points.target > 0 {
+			targets = append(targets, plotter.XY{X: points.target, Y: float64(i)})
+		}
+		if v, ok := points.values[nameOurs]; ok {
+			bar, err := plotter.NewLine(plotter.XYs{{X: clamp(v), Y: float64(i)}, {X: 1, Y: float64(i)}})
+			if err != nil {
+				return err
+			}
+			bar.Color, bar.Width = looks[nameOurs].color, 4
+			p.Add(bar)
+		}
+	}
+	one, err := plotter.NewLine(plotter.XYs{{X: 1, Y: -0.5}, {X: 1, Y: float64(len(list)) - 0.5}})
+	if err != nil {
+		return err
+	}
+	one.Color, one.Width = looks[nameClient].color, 1.5
+	p.Add(one)
+	p.Legend.Add(nameClient, one)
+	for _, im := range slices.Backward(tableImpls) {
+		if im == nameClient {
+			continue
+		}
+		var dots plotter.XYs
+		for i, points := range list {
+			if v, ok := points.values[im]; ok {
+				dots = append(dots, plotter.XY{X: clamp(v), Y: float64(i)})
+			}
+		}
+		if len(dots) == 0 {
+			continue
+		}
+		scatter, err := plotter.NewScatter(dots)
+		if err != nil {
+			return err
+		}
+		scatter.Color, scatter.Shape, scatter.Radius = looks[im].color, looks[im].shape, 4
+		p.Add(scatter)
+		p.Legend.Add(im, scatter)
+	}
+	if len(targets) > 0 {
+		scatter, err := plotter.NewScatter(targets)
+		if err != nil {
+			return err
+		}
+		scatter.Color, scatter.Shape, scatter.Radius = color.Black, tick{}, 6
+		p.Add(scatter)
+		p.Legend.Add("target", scatter)
+	}
+	p.NominalY(labels...)
+	p.Y.Tick.Label.XAlign = text.XRight
+	p.Y.Min, p.Y.Max = -0.7, float64(len(list))+3 // and room for the legend
+	p.Legend.Left = false
+	return save(p, 22*vg.Centimeter, vg.Length(len(list)+9)*0.55*vg.Centimeter, file)
+}
+
+// clamp keeps a ratio on the chart.
+func clamp(v float64) float64 { return min(max(v, 0.02), 30) }
+
+// tick is the mark of a target: an upright stroke.
+type tick struct{}
+
+func (tick) DrawGlyph(c *draw.Canvas, sty draw.GlyphStyle, pt vg.Point) {
+	c.StrokeLine2(draw.LineStyle{Color: sty.Color, Width: 2}, pt.X, pt.Y-sty.Radius, pt.X, pt.Y+sty.Radius)
+}
+
+// chart is the row's name on its own, without the row above it.
+func (w row) chart() string {
+	head, tail := "", w.label
+	for _, other := range rows {
+		if other.workload == w.workload && !strings.HasPrefix(other.label, "… ") {
+			head = other.label
+			break
+		}
+	}
+	if rest, ok := strings.CutPrefix(w.label, "… "); ok {
+		head, _, _ = strings.Cut(head, ",")
+		head, _, _ = strings.Cut(head, ": late")
+		tail = head + ": " + rest
+	}
+	return tail
+}
+
+// memory draws the bytes of a queue before, at the peak of and after a burst.
+func (r *results) memory(file string) error {
+	p := newPlot("Memory of a queue around a burst of a million items (items not counted)")
+	p.Y.Label.Text = "MB"
+	grid := plotter.NewGrid()
+	grid.Horizontal, grid.Vertical = gridLine, draw.LineStyle{}
+	p.Add(grid)
+	impls := r.implsOf("burst")
+	const width = 22
+	moments := []struct {
+		metric, label string
+		shade         uint8
+	}{{"empty", "empty", 0xc0}, {"peak", "filled", 0x40}, {"kept", "drained", 0x90}}
+	high := 0.0
+	for i, m := range moments {
+		var values plotter.Values
+		var labels plotter.XYLabels
+		for n, im := range impls {
+			v := max(0, r.median(place{"burst", im, 0}, m.metric)/1e6)
+			if math.IsNaN(v) {
+				v = 0
+			}
+			high = max(high, v)
+			values = append(values, v)
+			labels.XYs = append(labels.XYs, plotter.XY{X: float64(n), Y: v})
+			labels.Labels = append(labels.Labels, digits(v))
+		}
+		bars, err := plotter.NewBarChart(values, width)
+		if err != nil {
+			return err
+		}
+		offset := vg.Length(i-1) * (width + 6)
+		bars.Color = color.RGBA{m.shade / 4, m.shade / 2, m.shade, 0xff}
+		bars.LineStyle.Width = 0
+		bars.Offset = offset
+		numbers, err := plotter.NewLabels(labels)
+		if err != nil {
+			return err
+		}
+		numbers.Offset = vg.Point{X: offset, Y: 2}
+		for k := range numbers.TextStyle {
+			numbers.TextStyle[k].XAlign = text.XCenter
+			numbers.TextStyle[k].Font.Size = 8
+		}
+		p.Add(bars, numbers)
+		p.Legend.Add(m.label, bars)
+	}
+	p.NominalX(impls...)
+	p.Y.Min, p.Y.Max = 0, high*1.25
+	return save(p, 18*vg.Centimeter, 9*vg.Centimeter, file)
+}

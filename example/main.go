@@ -15,7 +15,8 @@
 //	go run ./example/cloud -chaos
 //	go run ./example -cloud http://127.0.0.1:8900 -watch
 //
-// controller.go is the part to copy from, and control below puts it together.
+// The parts to copy from are controller.go, which is the reconcile function with
+// what it needs, and control.go, which puts all together.
 package main
 
 import (
@@ -24,14 +25,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
@@ -76,66 +75,4 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 	defer transport.CloseIdleConnections()
 	client := &cloud.Client{URL: o.cloudURL, Tenant: o.tenant, HTTP: &http.Client{Transport: transport}}
 	return control(ctx, o, client, stdout, stderr)
-}
-
-// control puts all parts together and runs them until ctx is done or, unless it
-// is to watch, nothing is left to do.
-func control(ctx context.Context, o options, client *cloud.Client, stdout, stderr io.Writer) (code int, err error) {
-	queue := reconcile.NewQueue[cloud.ID]()
-	board := newBoard(queue)
-	c := &controller{cloud: client, board: board, recheck: o.recheck, patience: time.Second}
-	v := newView(o, client.URL, queue, board, stdout, stderr)
-	board.moved = v.moved
-	slog.SetDefault(newLogger(o, v.logs)) // all parts log there
-
-	wishes := &wishFile{path: o.assets, board: board}
-	if o.n > 0 {
-		board.Want(generate(o.n))
-	} else if _, err := wishes.load(); err != nil {
-		return 1, err
-	}
-
-	// What happens to an asset concerns those that depend on it, too.
-	changes := reconcile.Map(queue, c.withDependants)
-	existing := &reconcile.Poller[cloud.ID]{
-		Name: "existing", Queue: changes, GetItems: c.list,
-		Period: o.poll, Jitter: 0.1, Vanished: true,
-	}
-	events := reconcile.Feed(changes, c.feed(existing.Trigger))
-
-	var group reconcile.Group
-	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
-		Name: "assets", Queue: queue, Reconcile: c.Reconcile, OnResult: c.result,
-		Workers: o.workers, Timeout: 15 * time.Second, Grace: 2 * time.Second,
-		Retry: reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.retries),
-	})
-	group.Add("wanted", &reconcile.Poller[cloud.ID]{
-		Name: "wanted", Queue: queue, GetItems: board.AllWanted,
-		Period: o.poll, Jitter: 0.1,
-	})
-	group.Add("existing", existing)
-	group.Add("events", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
-	if o.n == 0 {
-		group.Add("file", reconcile.RunFunc(func(ctx context.Context) error { return wishes.watch(ctx, v) }))
-	}
-
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	if !o.watch {
-		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
-			select {
-			case <-board.Done():
-				end()
-			case <-ctx.Done():
-			}
-			return nil
-		}))
-	}
-	stopView := v.start(ctx)
-	err = group.Run(ctx)
-	stopView()
-	if err != nil {
-		return 1, err
-	}
-	return report(stdout, board, time.Since(v.began), o.watch), nil
 }

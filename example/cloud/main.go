@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
-	fmt.Fprintf(stdout, "%s\nThe state is in %s. Ctrl-C ends it.\n", url, dir)
+	fmt.Fprintf(stdout, "%s\nIts state is in %s; Ctrl-C ends it. In another terminal:\n  go run ./example -watch -cloud %s\n", url, dir, url)
 	<-ctx.Done()
 	if err := stop(); err != nil {
 		fmt.Fprintln(stderr, err)

@@ -1,0 +1,87 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/cloud"
+)
+
+// control puts all parts together and runs them until ctx is done or, unless it
+// is to watch, nothing is left to do. It returns the exit code.
+func control(ctx context.Context, o options, client *cloud.Client, stdout, stderr io.Writer) (int, error) {
+	queue := reconcile.NewQueue[cloud.ID]()
+	board := newBoard(queue)
+	c := &controller{cloud: client, board: board, recheck: o.recheck, patience: time.Second}
+	v := newView(o, client.URL, queue, board, stdout, stderr)
+	board.moved = v.moved
+	slog.SetDefault(newLogger(o, v.logs)) // all parts log there
+
+	wishes := &wishFile{path: o.assets, board: board}
+	if o.n > 0 {
+		board.Want(generate(o.n))
+	} else if _, err := wishes.load(); err != nil {
+		return 1, err
+	}
+
+	var group reconcile.Group
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+
+	// The loop.
+	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
+		Name:      "assets",
+		Queue:     queue,
+		Reconcile: c.Reconcile,
+		OnResult:  c.result,
+		Workers:   o.workers,
+		Timeout:   15 * time.Second,
+		Grace:     2 * time.Second,
+		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.retries),
+	})
+
+	// What is wanted: once at the start, and again with each poll, which also
+	// gives what was refused or given up another try. What changes in the file
+	// is enqueued by the board.
+	group.Add("wanted", &reconcile.Poller[cloud.ID]{
+		Name: "wanted", Queue: queue, GetItems: board.AllWanted, Period: o.poll, Jitter: 0.1,
+	})
+	if o.n == 0 {
+		group.Add("file", reconcile.RunFunc(func(ctx context.Context) error { return wishes.watch(ctx, v) }))
+	}
+
+	// What is there: by polls, and by events between them. What happens to an
+	// asset concerns those that depend on it, too.
+	changes := reconcile.Map(queue, c.withDependants)
+	existing := &reconcile.Poller[cloud.ID]{
+		Name: "existing", Queue: changes, GetItems: c.list, Period: o.poll, Jitter: 0.1, Vanished: true,
+	}
+	group.Add("existing", existing)
+	events := reconcile.Feed(changes, c.feed(existing.Trigger))
+	group.Add("events", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
+
+	if !o.watch {
+		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
+			select {
+			case <-board.Done():
+			case <-ctx.Done():
+			}
+			end()
+			return nil
+		}))
+	}
+
+	stopView := v.start(ctx)
+	err := group.Run(ctx)
+	stopView()
+	if err != nil {
+		return 1, err
+	}
+	return report(stdout, board, time.Since(v.began), o.watch), nil
+}

@@ -85,6 +85,26 @@ func TestAfterEndsWellWhenCtxEndsWhileReadyWaits(t *testing.T) {
 	}
 }
 
+func TestAfterDoesNotRunItsRunnerOnceCtxIsDone(t *testing.T) {
+	never := reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil })
+	for name, c := range map[string]struct{ ready, want error }{
+		"ready after all": {nil, nil},
+		"its error":       {context.Canceled, nil},
+		"another error":   {errBoom, errBoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run := launch(t, reconcile.After(func(ctx context.Context) error { <-ctx.Done(); return c.ready }, never))
+				time.Sleep(time.Second)
+				run.cancel(errEnd)
+				if err := run.wait(); !errors.Is(err, c.want) {
+					t.Errorf("Run = %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
 // tries makes a Runner of what each run is to do, and notes when each begins.
 func tries(j *journal, runs ...func(ctx context.Context) error) reconcile.Runner {
 	n := 0

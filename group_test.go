@@ -97,8 +97,11 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 			func() error { return context.Canceled },
 			func(err error) bool { return errors.Is(err, context.Canceled) },
 		},
-		"panic":            {failuresAs("panic"), isPanic},
-		"Goexit":           {failuresAs("Goexit"), isPanic},
+		"panic": {failuresAs("panic"), isPanic},
+		"Goexit": {
+			failuresAs("Goexit"),
+			func(err error) bool { return isPanic(err) && strings.Contains(err.Error(), "Goexit") },
+		},
 		"panic with error": {failuresAs("error"), func(err error) bool { return isPanic(err) && errors.Is(err, errBoom) }},
 		"panic with nil":   {failuresAs("nil"), isPanic},
 	} {
@@ -185,6 +188,7 @@ func TestGroupOutlivesASecondFailure(t *testing.T) {
 			second = true
 			return errors.New("disk full")
 		}))
+		g.Add("third", member(newJournal(), "third", 2*time.Second, nil)) // ends well, and is not logged
 		err := launch(t, &g).wait()
 		if !errors.Is(err, errBoom) || !second {
 			t.Errorf("Run = %v, second member returned: %v; want the first error once both have returned", err, second)
@@ -290,8 +294,12 @@ func TestGroupRefusesANilRunner(t *testing.T) {
 				g.Add("good", after(time.Hour, nil))
 				g.Add("bad", r)
 				began := time.Now()
-				if err := launch(t, &g).wait(); err == nil || !strings.Contains(err.Error(), "bad") || !strings.Contains(err.Error(), "nil") {
+				err := launch(t, &g).wait()
+				if err == nil || !strings.Contains(err.Error(), "bad") || !strings.Contains(err.Error(), "nil") {
 					t.Errorf("Run = %v, want an error that names the member and says that it is nil", err)
+				}
+				if p := (*reconcile.PanicError)(nil); name != "nil RunFunc" && errors.As(err, &p) {
+					t.Errorf("Run panicked: %v, want an error that says what is missing", err)
 				}
 				if took := time.Since(began); took != 0 {
 					t.Errorf("Run returned after %v, want at once", took)

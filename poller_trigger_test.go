@@ -130,6 +130,34 @@ func TestPollerJitterKeepsStartsWithinItsBoundsAndApart(t *testing.T) {
 	}
 }
 
+// A poll that is shorter than the Period leaves Jitter its bounds.
+func TestPollerJitterKeepsItsBoundsThoughPollsTakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &reconcile.Poller[string]{Period: 10 * time.Second, Jitter: 0.5}
+		starts := polls(t, p, time.Hour, func(int) ([]string, error) {
+			time.Sleep(7 * time.Second)
+			return nil, nil
+		})
+		for i, start := range starts[1:] {
+			if gap := start - starts[i]; gap < 7*time.Second || gap > 15*time.Second {
+				t.Fatalf("polls begin %v apart, want in [7s, 15s]", gap)
+			}
+		}
+	})
+}
+
+func TestPollerJitterDoesNotPutOffAFailedPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &reconcile.Poller[string]{Period: 4 * time.Second, Jitter: 1}
+		starts := polls(t, p, 10*time.Minute, func(int) ([]string, error) { return nil, errBoom })
+		for i, start := range starts[1:] {
+			if gap := start - starts[i]; gap > 4*time.Second {
+				t.Fatalf("a failed poll was tried again after %v, want no later than after Period", gap)
+			}
+		}
+	})
+}
+
 func TestPollerRunTwiceAtATimeIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &reconcile.Poller[string]{

@@ -6,6 +6,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -245,6 +246,53 @@ func TestPanicInOnResultLosesNeitherItemNorWorker(t *testing.T) {
 				}
 				if loud != 5 {
 					t.Errorf("%d of 5 panics of OnResult were logged: %v", loud, book.from(slog.LevelError))
+				}
+				run.end()
+			})
+		})
+	}
+}
+
+func TestPanicInRetryPolicyLosesNeitherItemNorWorker(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				book := newLogBook()
+				var results resultBook[string]
+				runs := 0
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(_ context.Context, item string) error {
+						if item == "bad" {
+							runs++
+							return errBoom
+						}
+						return nil
+					},
+					Retry:    func(error, int) (time.Duration, bool) { panicsHere(end); return 0, false },
+					OnResult: results.add,
+					Logger:   book.logger(),
+				})
+				q.Enqueue("bad")
+				q.Enqueue("good")
+				synctest.Wait()
+				if r := results.last(t); r.Item != "good" || r.Outcome != reconcile.Succeeded {
+					t.Errorf("result = %+v, want good to succeed", r)
+				}
+				if r := results.all()[0]; r.Item != "bad" || r.Outcome != reconcile.Retrying || r.Failures != 1 || r.Next <= 0 {
+					t.Errorf("result = %+v, want a retry after some time", r)
+				}
+				if s := q.State("bad"); s.Phase != reconcile.Waiting || s.Failures != 1 || s.Err != errBoom {
+					t.Errorf("State(bad) = %+v, want it to wait for a retry", s)
+				}
+				if lines := book.from(slog.LevelError); len(lines) == 0 || !strings.Contains(fmt.Sprint(lines), "panicsHere") {
+					t.Errorf("the panic of the policy was not logged: %v", lines)
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if runs < 2 {
+					t.Error("the item was not run again within 10 minutes")
 				}
 				run.end()
 			})

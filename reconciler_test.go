@@ -241,6 +241,40 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 	})
 }
 
+// What was done before Enqueue, and in a run, is seen by the next run without
+// any lock. The race detector would tell.
+func TestReconcilerRunsOfAnItemHappenOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const items, runs = 200, 5
+		var world [items]int // one for each item, guarded by nothing
+		q := reconcile.NewQueue[int]()
+		run := launch(t, &reconcile.Reconciler[int]{
+			Queue: q,
+			Reconcile: func(_ context.Context, i int) error {
+				if world[i]++; world[i] < i+runs {
+					return reconcile.RequeueWithin(time.Duration(i % 3))
+				}
+				return nil
+			},
+			Workers: 4,
+			Logger:  unlogged(),
+		})
+		for i := range items {
+			go func() {
+				world[i] = i
+				q.Enqueue(i)
+			}()
+		}
+		time.Sleep(time.Second)
+		run.end()
+		for i := range items {
+			if world[i] != i+runs {
+				t.Errorf("item %d ran %d times, want %d", i, world[i]-i, runs)
+			}
+		}
+	})
+}
+
 func TestReconcilerResultTellsWaitedAndDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()

@@ -1,0 +1,195 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A modelBook does slowly and plainly what a book does.
+type modelBook struct {
+	bound int
+	items []*modelItem // the one that was active last comes last
+}
+
+type modelItem struct {
+	item   int
+	failed bool
+	runs   []run // the latest first
+}
+
+func (m *modelBook) add(item int, r run) {
+	i := slices.IndexFunc(m.items, func(x *modelItem) bool { return x.item == item })
+	x := &modelItem{item: item}
+	if i >= 0 {
+		x = m.items[i]
+		m.items = slices.Delete(m.items, i, i+1)
+	}
+	if r.outcome != aborted {
+		x.failed = r.outcome.failed()
+	}
+	all := len(x.runs)
+	inFailed := 0
+	for _, o := range m.items {
+		all += len(o.runs)
+		if o.failed {
+			inFailed += len(o.runs)
+		}
+	}
+	switch {
+	case len(x.runs) == perItem:
+		x.runs = x.runs[:perItem-1]
+	case all == m.bound:
+		m.forget(x, 2*inFailed > m.bound)
+	}
+	x.runs = slices.Insert(x.runs, 0, r)
+	m.items = append(m.items, x)
+}
+
+// forget drops the oldest run of the item that was active first among those that
+// failed, or those that did not. If there is none, it is one of the others, and
+// if there is no other item at all, x.
+func (m *modelBook) forget(x *modelItem, failed bool) {
+	i := slices.IndexFunc(m.items, func(o *modelItem) bool { return o.failed == failed })
+	if i < 0 {
+		i = slices.IndexFunc(m.items, func(o *modelItem) bool { return o.failed != failed })
+	}
+	if i < 0 {
+		x.runs = x.runs[:len(x.runs)-1]
+		return
+	}
+	victim := m.items[i]
+	victim.runs = victim.runs[:len(victim.runs)-1]
+	if len(victim.runs) == 0 {
+		m.items = slices.Delete(m.items, i, i+1)
+	}
+}
+
+// check verifies what a book promises of its own data.
+func (b *book[T]) check() error {
+	runs, items := 0, 0
+	for list := range uint32(2) {
+		held := 0
+		for i := b.entries.at(list).next; i != list; i = b.entries.at(i).next {
+			e := b.entries.at(i)
+			switch {
+			case e.count < 1 || e.count > perItem:
+				return fmt.Errorf("entry %d has %d runs", i, e.count)
+			case uint32(e.list) != list:
+				return fmt.Errorf("entry %d of list %d is in list %d", i, e.list, list)
+			case b.index[e.item] != i:
+				return fmt.Errorf("entry %d is not in the index", i)
+			case b.entries.at(e.next).prev != i || b.entries.at(e.prev).next != i:
+				return fmt.Errorf("entry %d is not linked both ways", i)
+			}
+			held += int(e.count)
+			items++
+		}
+		if b.held[list] != held {
+			return fmt.Errorf("list %d holds %d runs, and says %d", list, held, b.held[list])
+		}
+		runs += held
+	}
+	switch {
+	case runs > b.bound:
+		return fmt.Errorf("%d runs, bound is %d", runs, b.bound)
+	case runs != int(b.runs.len):
+		return fmt.Errorf("%d of %d nodes are in use", runs, b.runs.len)
+	case items != len(b.index):
+		return fmt.Errorf("%d items in the lists, %d in the index", items, len(b.index))
+	}
+	return nil
+}
+
+func TestBook(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		bound := 1 + random.IntN(120)
+		items := 1 + random.IntN(80)
+		b, m := newBook[int](bound), &modelBook{bound: bound}
+		for step := range 600 {
+			item := int(random.ExpFloat64() * float64(items) / 3)
+			r := run{
+				ended:   time.Duration(step),
+				outcome: succeeded + outcome(random.IntN(int(outcomes-succeeded))),
+				err:     []string{"", "one", "another"}[random.IntN(3)],
+			}
+			b.add(item, r)
+			m.add(item, r)
+			if err := b.check(); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+			if len(b.index) != len(m.items) {
+				t.Fatalf("seed %d, step %d: %d items, want %d", seed, step, len(b.index), len(m.items))
+			}
+			for _, x := range m.items {
+				if got := b.history(x.item); !slices.Equal(got, x.runs) {
+					t.Fatalf("seed %d, step %d: runs of item %d are\n%v, want\n%v", seed, step, x.item, got, x.runs)
+				}
+			}
+		}
+	}
+}
+
+// TestBookKeepsFailures has many items that are well follow one that was given
+// up: it is not forgotten.
+func TestBookKeepsFailures(t *testing.T) {
+	b := newBook[int](100)
+	b.add(-1, run{outcome: gaveUp, err: "quota"})
+	for i := range 10_000 {
+		b.add(i, run{outcome: succeeded})
+	}
+	got := b.history(-1)
+	if len(got) != 1 || got[0].err != "quota" {
+		t.Errorf("the item that was given up has the runs %v", got)
+	}
+	if n := len(b.index); n != 100 {
+		t.Errorf("%d items are remembered, want 100", n)
+	}
+}
+
+// TestBookKeepsTheWell is the other way round.
+func TestBookKeepsTheWell(t *testing.T) {
+	b := newBook[int](100)
+	for i := range 50 {
+		b.add(-1-i, run{outcome: succeeded})
+	}
+	for i := range 10_000 {
+		b.add(i, run{outcome: retrying})
+	}
+	well := 0
+	for i := range 50 {
+		well += len(b.history(-1 - i))
+	}
+	if well != 49 {
+		t.Errorf("%d of 50 items that are well are remembered in an outage, want 49", well)
+	}
+}
+
+func TestBookSharesTexts(t *testing.T) {
+	b := newBook[int](100)
+	for range 3 {
+		b.add(1, run{outcome: retrying, err: string([]byte("the same text"))})
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		b.add(1, run{outcome: retrying, err: "the same text"})
+	}); n != 0 {
+		t.Errorf("a run with the error of the last one allocates %v times", n)
+	}
+}
+
+func TestBookNaN(t *testing.T) {
+	b := newBook[float64](100)
+	zero := 0.0
+	for range 1000 {
+		b.add(zero/zero, run{outcome: succeeded})
+	}
+	if len(b.index) != 0 {
+		t.Errorf("%d entries that can never be found", len(b.index))
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestHistogramSteps(t *testing.T) {
+	for step := range len(histogram{}) {
+		low, high := histogramFloor(step), histogramFloor(step+1)
+		if low >= high {
+			t.Fatalf("step %d is from %d to %d", step, low, high)
+		}
+		if got := histogramStep(low); got != step {
+			t.Errorf("histogramStep(%d) = %d, want %d", low, got, step)
+		}
+		if got := histogramStep(high - 1); got != step {
+			t.Errorf("histogramStep(%d) = %d, want %d", high-1, got, step)
+		}
+	}
+}
+
+func TestHistogramExtremes(t *testing.T) {
+	var h histogram
+	h.add(-1)
+	h.add(0)
+	h.add(math.MaxInt64)
+	if h[0] != 2 || h[len(h)-1] != 1 {
+		t.Errorf("the first step has %d, the last %d, want 2 and 1", h[0], h[len(h)-1])
+	}
+	if d, ok := new(histogram).quantile(0.5); ok {
+		t.Errorf("quantile of nothing = %v", d)
+	}
+}
+
+// TestHistogramQuantile compares quantiles with exact ones, over durations from
+// microseconds to minutes.
+func TestHistogramQuantile(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, 10, 1000, 20_000} {
+		var h histogram
+		var all []time.Duration
+		for range n {
+			d := time.Duration(math.Exp(random.Float64()*18) * 1000)
+			h.add(d)
+			all = append(all, d)
+		}
+		slices.Sort(all)
+		for _, q := range []float64{0, 0.5, 0.9, 0.99, 1} {
+			want := all[int(q*float64(n-1))]
+			got, ok := h.quantile(q)
+			if off := math.Abs(float64(got-want)) / float64(want); !ok || off > 0.26 {
+				t.Errorf("quantile %v of %d = %v, %v, want %v", q, n, got, ok, want)
+			}
+		}
+	}
+}
+
+func TestHistory(t *testing.T) {
+	var h history
+	count := func(at time.Duration, o outcome) { h.count(run{ended: at, outcome: o, duration: time.Millisecond}) }
+	count(0, succeeded)
+	count(9*time.Second, retrying)
+	count(10*time.Second, gaveUp)
+	h.sample(11*time.Second, 5, 7, 1)
+	h.sample(12*time.Second, 3, 9, 2)
+	count(chartLen+5*time.Second, succeeded)
+	count(3*time.Second, succeeded) // a straggler, and still in the charts' reach
+
+	m := measures{now: chartLen + 9*time.Second, buckets: make([]bucket, bucketCount)}
+	h.addTo(&m)
+	if got := m.totals; got[succeeded] != 3 || got[retrying] != 1 || got[gaveUp] != 1 {
+		t.Errorf("totals = %v", got)
+	}
+	if got := m.buckets[0]; got.number != 2 || got.runs() != 1 || got.failed() != 1 {
+		t.Errorf("the oldest bucket is %d with %d runs, %d failed; want 2, 1, 1", got.number, got.runs(), got.failed())
+	}
+	if got, want := m.buckets[0].depth, (depth{true, 5, 9, 2}); got != want {
+		t.Errorf("depth = %v, want the highest of each: %v", got, want)
+	}
+	if got := m.buckets[bucketCount-1]; got.number != bucketCount+1 || got.runs() != 1 {
+		t.Errorf("the latest bucket is %d with %d runs, want %d with 1", got.number, got.runs(), bucketCount+1)
+	}
+
+	// A later round takes the place of a bucket, and stragglers do not come back.
+	count(2*chartLen+20*time.Second, aborted)
+	count(0, succeeded)
+	m = measures{now: 2*chartLen + 20*time.Second, buckets: make([]bucket, bucketCount)}
+	h.addTo(&m)
+	for i, b := range m.buckets {
+		want := 0
+		if i == bucketCount-1 {
+			want = 1
+		}
+		if b.runs() != want {
+			t.Errorf("bucket %d of a round later has %d runs, want %d", i, b.runs(), want)
+		}
+	}
+	if m.totals[succeeded] != 4 {
+		t.Errorf("totals forget stragglers: %v", m.totals)
+	}
+}

@@ -1,0 +1,128 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A recorder takes the results of runs from workers, and never makes one wait.
+//
+// It has a few shards, and an item belongs to one of them. A worker puts its
+// result into the ring of the shard, which has no lock. Then it tries to get the
+// lock of the shard, and if nobody has it, moves what is in the ring into the
+// book. If somebody has it, the worker is done: the result is moved by the next
+// one who comes, or by the next reader. Only readers wait for a lock, and they
+// give it up again and again, so that the ring does not fill. When it is full
+// all the same, results are dropped, and counted.
+type recorder[T comparable] struct {
+	base   time.Time
+	seed   maphash.Seed
+	shards [shardCount]shard[T]
+
+	stats      func() (s reconcile.Stats, ok bool) // to sample the depth by
+	nextSample atomic.Int64
+}
+
+type shard[T comparable] struct {
+	ring    *ring[result[T]]
+	dropped [outcomes]atomic.Uint64
+
+	mu      sync.Mutex // guards the fields below, and taking from the ring
+	book    *book[T]
+	history history
+}
+
+type result[T comparable] struct {
+	item T
+	run
+}
+
+const (
+	shardCount  = 4
+	ringSize    = 512 // of a shard
+	foldAtOnce  = 64  // how many results a worker moves, its own and others'
+	sampleEvery = time.Second
+)
+
+func newRecorder[T comparable](bound int, stats func() (reconcile.Stats, bool)) *recorder[T] {
+	r := &recorder[T]{base: time.Now(), seed: maphash.MakeSeed(), stats: stats}
+	for i := range r.shards {
+		r.shards[i].ring = newRing[result[T]](ringSize)
+		r.shards[i].book = newBook[T](max(bound/shardCount, perItem))
+	}
+	return r
+}
+
+// now returns the time as runs keep it.
+func (r *recorder[T]) now() time.Duration { return time.Since(r.base) }
+
+func (r *recorder[T]) shardNumber(item T) int {
+	return int(maphash.Comparable(r.seed, item) % shardCount)
+}
+
+// record takes a result. It never blocks.
+func (r *recorder[T]) record(x reconcile.Result[T]) {
+	now := r.now()
+	s := &r.shards[r.shardNumber(x.Item)]
+	o := outcomeOf(x.Outcome)
+	if !s.ring.push(result[T]{x.Item, run{
+		ended:    now,
+		duration: x.Duration,
+		waited:   x.Waited,
+		next:     x.Next,
+		err:      textOf(x.Err),
+		failures: int32(min(x.Failures, 1<<31-1)),
+		outcome:  o,
+	}}) {
+		s.dropped[o].Add(1)
+	}
+	if s.mu.TryLock() {
+		s.foldLocked(foldAtOnce)
+		s.mu.Unlock()
+	}
+	if next := r.nextSample.Load(); int64(now) >= next &&
+		r.nextSample.CompareAndSwap(next, int64(now+sampleEvery)) {
+		r.sample(now)
+	}
+}
+
+// sample notes how deep the queue is, unless a reader is at it.
+func (r *recorder[T]) sample(now time.Duration) {
+	stats, ok := r.stats()
+	s := &r.shards[0]
+	if ok && s.mu.TryLock() {
+		s.history.sample(now, stats.Ready, stats.Waiting, stats.InFlight)
+		s.mu.Unlock()
+	}
+}
+
+// foldLocked moves at most n results from the ring into the book.
+func (s *shard[T]) foldLocked(n int) {
+	for range n {
+		x, ok := s.ring.pop()
+		if !ok {
+			return
+		}
+		s.history.count(x.run)
+		s.book.add(x.item, x.run)
+	}
+}
+
+// read calls f with the lock held, after moving all that is in the ring. It is
+// to be short.
+func (s *shard[T]) read(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.foldLocked(ringSize)
+	f()
+}
+
+// bound returns how many runs are remembered at most.
+func (r *recorder[T]) bound() int { return shardCount * r.shards[0].book.bound }

@@ -1,0 +1,109 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/reconkernel/reconcile"
+)
+
+type panickyError struct{}
+
+func (panickyError) Error() string { panic("no text") }
+
+func TestTextOf(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{errors.New("quota"), "quota"},
+		{reconcile.RequeueAfter(time.Minute), ""},
+		{fmt.Errorf("busy: %w", reconcile.RequeueWithin(time.Minute)), "busy: requeue within 1m0s"},
+		{panickyError{}, "(the Error method of this error panicked)"},
+		{(*panickyError)(nil), "(the Error method of this error panicked)"},
+		{errors.New(strings.Repeat("x", maxText)), strings.Repeat("x", maxText)},
+		{errors.New(strings.Repeat("x", maxText+1)), strings.Repeat("x", maxText) + " … (cut)"},
+		{errors.New(strings.Repeat("x", maxText-1) + "é"), strings.Repeat("x", maxText-1) + " … (cut)"},
+	} {
+		if got := textOf(test.err); got != test.want {
+			t.Errorf("textOf(%T) = %.80q, want %.80q", test.err, got, test.want)
+		}
+	}
+	if got := textOf(errors.New(strings.Repeat("é", 1<<20))); !utf8.ValidString(got) || len(got) > maxText+20 {
+		t.Errorf("a long text is cut to %d bytes, valid: %v", len(got), utf8.ValidString(got))
+	}
+}
+
+// TestTextOfPanic runs a reconciler whose function panics: the text tells where,
+// and spares the reader what lies around it.
+func TestTextOfPanic(t *testing.T) {
+	q := reconcile.NewQueue[string]()
+	q.Enqueue("a")
+	q.Close()
+	var text string
+	r := reconcile.Reconciler[string]{
+		Queue:     q,
+		Logger:    discard,
+		Retry:     reconcile.NoRetry,
+		OnResult:  func(r reconcile.Result[string]) { text = textOf(r.Err) },
+		Reconcile: func(context.Context, string) error { return explode([]int{1}, 3) },
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	head, stack, _ := strings.Cut(text, stackMark)
+	if want := "panic: runtime error: index out of range [3] with length 1"; head != want {
+		t.Errorf("the text begins with %q, want %q", head, want)
+	}
+	lines := strings.Split(stack, "\n")
+	if len(lines) != 4 || !strings.Contains(lines[0], "explode") || !strings.Contains(lines[1], "run_test.go") ||
+		!strings.Contains(lines[2], "TestTextOfPanic") {
+		t.Errorf("want the two functions of this file, got\n%s", stack)
+	}
+	if got := headline(text, retrying); got != head {
+		t.Errorf("headline = %q, want %q", got, head)
+	}
+}
+
+//go:noinline
+func explode(s []int, i int) error { return fmt.Errorf("never: %d", s[i]) }
+
+func TestHeadline(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		o    outcome
+		want string
+	}{
+		{"in sync: requeue within 1m4s", requeued, "in sync"},
+		{"throttled: 429: requeue after 30s", requeued, "throttled: 429"},
+		{"requeue after 30s", requeued, ""},
+		{"requeue after 30s", retrying, "requeue after 30s"},
+		{"we requeue after it is done", requeued, "we requeue after it is done"},
+		{"", requeued, ""},
+		{"first\nsecond", retrying, "first\nsecond"},
+	} {
+		if got := headline(test.text, test.o); got != test.want {
+			t.Errorf("headline(%q, %v) = %q, want %q", test.text, test.o, got, test.want)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for o := succeeded; o < outcomes; o++ {
+		if got := outcomeOf(reconcile.Outcome(o.String())); got != o {
+			t.Errorf("outcomeOf(%q) = %v", o.String(), got)
+		}
+	}
+	if got := outcomeOf("something new"); got != noOutcome {
+		t.Errorf("an unknown outcome is %v", got)
+	}
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The page works without this. With it, it is kept up to date: the server sends
+// the regions that have changed, and they are put in without disturbing what is
+// focused, selected or scrolled.
+(() => {
+  'use strict';
+
+  const said = document.getElementById('said');
+  const button = document.getElementById('live');
+  const text = document.getElementById('text');
+  let source = null; // the stream, while there is one
+  let paused = false;
+  let retry = 0; // a timer
+  let announce = ''; // what to tell a screen reader once new content is there
+
+  function show(state, label) {
+    button.className = state;
+    button.textContent = label;
+    button.setAttribute('aria-label', label + ': ' + (paused ? 'go on updating this page' : 'pause the updates of this page'));
+  }
+
+  function disconnect() {
+    clearTimeout(retry);
+    if (source) source.close();
+    source = null;
+  }
+
+  // connect follows the page that the address bar names. While paused, it only
+  // fetches it once.
+  function connect() {
+    disconnect();
+    if (document.hidden) return;
+    const url = new URL('events' + location.search, location.href);
+    const stream = source = new EventSource(url);
+    stream.addEventListener('regions', (event) => {
+      if (stream !== source) return;
+      apply(JSON.parse(event.data));
+      if (paused) disconnect();
+      else show('', 'Live');
+    });
+    stream.onerror = () => {
+      if (stream !== source) return;
+      if (!paused) show('lost', 'Reconnecting');
+      if (stream.readyState === EventSource.CLOSED) {
+        disconnect();
+        retry = setTimeout(connect, 3000);
+      }
+    };
+  }
+
+  function apply(regions) {
+    const focused = document.activeElement;
+    for (const [id, html] of Object.entries(regions)) {
+      const region = document.getElementById(id);
+      if (!region) continue;
+      const template = document.createElement('template');
+      template.innerHTML = html; // made by html/template: what came from outside is text
+      const had = region.contains(focused);
+      morph(region, template.content);
+      if (had && !focused.isConnected) region.focus({preventScroll: true});
+    }
+    if (focused.isConnected && focused !== document.activeElement && focused !== document.body) {
+      focused.focus({preventScroll: true});
+    }
+    if (announce !== null && announce !== '') {
+      const range = document.querySelector('.range');
+      const empty = document.querySelector('.empty');
+      said.textContent = announce + (range && range.textContent || empty && empty.textContent || '');
+      announce = '';
+    }
+  }
+
+  const keyOf = (node) => node.nodeType === 1 ? node.getAttribute('data-key') : null;
+
+  // morph makes the children of a node like those of another, and keeps the
+  // nodes that are there already.
+  function morph(have, want) {
+    const keyed = new Map();
+    for (const child of have.children) {
+      const key = keyOf(child);
+      if (key !== null) keyed.set(key, child);
+    }
+    const wanted = new Set();
+    for (const child of want.children) wanted.add(keyOf(child));
+    for (const [key, child] of keyed) {
+      if (!wanted.has(key)) child.remove();
+    }
+    let at = have.firstChild;
+    for (const next of [...want.childNodes]) {
+      const key = keyOf(next);
+      let old = at;
+      if (key !== null) old = keyed.get(key);
+      else if (at && keyOf(at) !== null) old = null;
+      if (!old || !old.isConnected || old.nodeName !== next.nodeName) {
+        have.insertBefore(next, at);
+        continue;
+      }
+      keyed.delete(key);
+      if (old === at) at = at.nextSibling;
+      else move(have, old, at);
+      if (old.isEqualNode(next)) continue;
+      if (old.nodeType !== 1) {
+        old.nodeValue = next.nodeValue;
+        continue;
+      }
+      attributes(old, next);
+      morph(old, next);
+    }
+    while (at) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+  }
+
+  // move keeps the focus within the node, where the browser can.
+  function move(parent, node, before) {
+    if (parent.moveBefore) parent.moveBefore(node, before);
+    else parent.insertBefore(node, before);
+  }
+
+  function attributes(have, want) {
+    for (const {name} of [...have.attributes]) {
+      if (!want.hasAttribute(name) && name !== 'open') have.removeAttribute(name);
+    }
+    for (const {name, value} of want.attributes) {
+      if (have.getAttribute(name) !== value) have.setAttribute(name, value);
+    }
+  }
+
+  function go(url, push) {
+    if (push) history.pushState(null, '', url);
+    else history.replaceState(null, '', url);
+    connect();
+  }
+
+  // Links that show other rows of the same page.
+  document.addEventListener('click', (event) => {
+    const link = event.target.closest('a[data-nav]');
+    if (!link || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    announce = link.dataset.nav === 'page' ? 'Items ' : link.textContent.trim() + ', items ';
+    go(link.href, true);
+    if (link.dataset.nav === 'page') document.getElementById('items').scrollIntoView({block: 'start'});
+  });
+
+  addEventListener('popstate', () => {
+    if (text) text.value = new URLSearchParams(location.search).get('search') || '';
+    connect();
+  });
+
+  // Search as you type.
+  if (text) {
+    let typing = 0;
+    const search = () => {
+      clearTimeout(typing);
+      const url = new URL(location.href);
+      if (text.value) url.searchParams.set('search', text.value);
+      else url.searchParams.delete('search');
+      url.searchParams.delete('page');
+      if (url.href === location.href) return;
+      announce = 'Items ';
+      go(url, false);
+    };
+    text.addEventListener('input', () => {
+      clearTimeout(typing);
+      typing = setTimeout(search, 150);
+    });
+    text.form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      search();
+    });
+  }
+
+  // Actions, without leaving the page.
+  document.addEventListener('submit', async (event) => {
+    const form = event.target;
+    if (!form.dataset.action) return;
+    event.preventDefault();
+    const body = new URLSearchParams(new FormData(form, event.submitter));
+    said.textContent = '';
+    try {
+      const answer = await fetch(form.dataset.action, {method: 'POST', body});
+      const {message, error} = await answer.json();
+      said.textContent = message || error;
+    } catch {
+      said.textContent = 'The program did not answer.';
+    }
+    if (!paused) connect(); // to see at once what came of it
+  });
+
+  button.addEventListener('click', () => {
+    paused = !paused;
+    if (paused) {
+      disconnect();
+      show('paused', 'Paused');
+    } else {
+      show('', 'Live');
+      connect();
+    }
+  });
+
+  // Nobody looks at a hidden tab, so nothing is sent to it.
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) disconnect();
+    else if (!paused) connect();
+  });
+  addEventListener('pagehide', disconnect);
+  addEventListener('pageshow', (event) => {
+    if (event.persisted && !paused) connect();
+  });
+
+  button.hidden = false;
+  show('', 'Live');
+  connect();
+})();

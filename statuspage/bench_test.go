@@ -1,0 +1,206 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+func benchItems(n int) []string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf("bucket/%d", i)
+	}
+	return items
+}
+
+// BenchmarkOnResult is what a run costs a worker: with few items, with more than
+// are remembered, and by as many workers at once as there are processors.
+func BenchmarkOnResult(b *testing.B) {
+	results := []struct {
+		name string
+		reconcile.Result[string]
+	}{
+		{"succeeded", reconcile.Result[string]{Outcome: reconcile.Succeeded}},
+		{"planned", reconcile.Result[string]{Outcome: reconcile.Requeued, Err: reconcile.RequeueWithin(time.Hour), Next: time.Hour}},
+		{"failed", reconcile.Result[string]{Outcome: reconcile.Retrying, Err: errors.New("quota exceeded"), Failures: 3}},
+	}
+	for _, n := range []int{1, 1000, 100_000} {
+		items := benchItems(n)
+		for _, result := range results {
+			r := result.Result
+			r.Duration = 50 * time.Millisecond
+			b.Run(fmt.Sprintf("items=%d/%s", n, result.name), func(b *testing.B) {
+				l := &Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()}
+				record := l.OnResult(nil)
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					r.Item = items[i%n]
+					record(r)
+					i++
+				}
+			})
+		}
+		if n == 1 {
+			continue // one item is never in two runs at once
+		}
+		b.Run(fmt.Sprintf("items=%d/parallel", n), func(b *testing.B) {
+			l := &Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()}
+			record := l.OnResult(nil)
+			b.ReportAllocs()
+			b.RunParallel(func(p *testing.PB) {
+				r := reconcile.Result[string]{Outcome: reconcile.Succeeded, Duration: time.Millisecond}
+				for i := 0; p.Next(); i++ {
+					r.Item = items[i%n]
+					record(r)
+				}
+			})
+			b.ReportMetric(100*float64(l.snapshot(time.Second).dropped)/float64(b.N), "%dropped")
+		})
+	}
+}
+
+// BenchmarkOnResultLocked is what a run costs a worker while a reader holds all
+// locks of the page: a worker does not wait for it.
+func BenchmarkOnResultLocked(b *testing.B) {
+	l := &Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()}
+	record := l.OnResult(nil)
+	items := benchItems(1000)
+	defer l.lockAll()()
+	r := reconcile.Result[string]{Outcome: reconcile.Succeeded, Duration: time.Millisecond}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		r.Item = items[i%len(items)]
+		record(r)
+		i++
+	}
+}
+
+// BenchmarkOnResultRead is what a run costs a worker while somebody makes one
+// snapshot after the other.
+func BenchmarkOnResultRead(b *testing.B) {
+	l := &Loop[string]{Name: "q"}
+	record := l.OnResult(nil)
+	items := benchItems(10_000)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			l.snapshot(0)
+		}
+	}()
+	r := reconcile.Result[string]{Outcome: reconcile.Succeeded, Duration: time.Millisecond}
+	var longest time.Duration
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		r.Item = items[i%len(items)]
+		begin := time.Now()
+		record(r)
+		longest = max(longest, time.Since(begin))
+		i++
+	}
+	b.ReportMetric(float64(longest.Nanoseconds()), "ns-longest")
+	cancel()
+	<-ended
+	b.ReportMetric(100*float64(l.snapshot(time.Second).dropped)/float64(i), "%dropped")
+}
+
+// BenchmarkReconciler is a run of a loop that does nothing, with and without a
+// page.
+func BenchmarkReconciler(b *testing.B) {
+	items := benchItems(100_000)
+	for _, with := range []bool{false, true} {
+		b.Run(fmt.Sprintf("page=%v", with), func(b *testing.B) {
+			var dropped uint64
+			for b.Loop() {
+				q := reconcile.NewQueue[string]()
+				for _, item := range items {
+					q.Enqueue(item)
+				}
+				q.Close()
+				r := &reconcile.Reconciler[string]{
+					Queue: q, Workers: 2, Logger: discard,
+					Reconcile: func(context.Context, string) error { return nil },
+				}
+				l := &Loop[string]{Name: "q", Queue: q}
+				if with {
+					r.OnResult = l.OnResult(nil)
+				}
+				if err := r.Run(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				if with {
+					dropped += l.snapshot(time.Second).dropped
+				}
+			}
+			runs := float64(b.N) * float64(len(items))
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/runs, "ns/run")
+			b.ReportMetric(100*float64(dropped)/runs, "%dropped")
+		})
+	}
+}
+
+// BenchmarkLook is what it costs to look at a queue of 100,000 items, apart from
+// reading them: the snapshot, which all share, its order, and a page of it.
+func BenchmarkLook(b *testing.B) {
+	q := reconcile.NewQueue[string]()
+	l := &Loop[string]{Name: "q", Queue: q, Runs: 100_000}
+	record := l.OnResult(nil)
+	for i, item := range benchItems(100_000) {
+		q.EnqueueAfter(item, time.Hour+time.Duration(i%1000)*time.Second)
+		record(reconcile.Result[string]{Item: item, Outcome: reconcile.Requeued})
+	}
+	page := New(l)
+	standard, err := parseQuery(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("All", func(b *testing.B) { // how long the queue is held up
+		for b.Loop() {
+			for range q.All() {
+				break
+			}
+		}
+	})
+	b.Run("snapshot", func(b *testing.B) {
+		for b.Loop() {
+			l.view.mu.Lock()
+			l.takeLocked()
+			l.view.mu.Unlock()
+		}
+	})
+	s := l.snapshot(time.Hour)
+	b.Run("order", func(b *testing.B) {
+		for b.Loop() {
+			clear(s.orders)
+			s.order(byAttention)
+		}
+	})
+	b.Run("search", func(b *testing.B) {
+		search := standard
+		search.Search = "99999"
+		for b.Loop() {
+			s.page(search)
+		}
+	})
+	b.Run("page", func(b *testing.B) {
+		for b.Loop() {
+			o, _, err := page.overview(standard)
+			if err != nil {
+				b.Fatal(err)
+			}
+			renderRegions(overviewRegions, o)
+		}
+	})
+}

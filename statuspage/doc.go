@@ -1,0 +1,75 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package statuspage shows what reconcilers do: a live page for people, and the
+// same as JSON for programs. It answers why an item is not as it should be: what
+// state it is in and since when, when it runs next, how often it failed and with
+// which error, and how its last runs went.
+//
+//	assets := &statuspage.Loop[string]{Name: "assets", Queue: queue}
+//	reconciler.OnResult = assets.OnResult(reconciler.OnResult)
+//
+//	page := statuspage.New(assets)
+//	err := http.ListenAndServe("127.0.0.1:8080", page)
+//
+// A [Loop] is a queue and its reconciler; a page has any number of them. A
+// [Group] is a [reconcile.Group] whose members are shown as well: a stream of
+// events that broke explains why nothing happens.
+//
+// # Cost
+//
+// A run costs a few hundred nanoseconds and no allocation, besides what the
+// text of its error takes (BenchmarkOnResult). It never waits for another worker
+// or for a reader: BenchmarkOnResultLocked measures it while all locks of the
+// package are held, and TestOnResultNeverBlocks shows that nothing waits there.
+// The price is that results may be dropped when workers are faster than what
+// takes note of them; they are counted then, and the page says how many.
+//
+// The memory is bounded by [Loop.Runs]. While nobody looks, nothing runs: no
+// goroutine, no timer, no call of the queue but one of Stats a second, by a
+// worker that has a result. While somebody looks, the queue is asked for all its
+// items once a [Page.Refresh], however many look: [reconcile.Queue.All] holds up
+// the queue for some milliseconds if it has a hundred thousand items.
+//
+// # For programs
+//
+// Each page has a twin in JSON. Its fields are never renamed; new ones may come.
+//
+//	curl 127.0.0.1:8080/status.json
+//	curl '127.0.0.1:8080/items.json?queue=assets&state=failing&sort=-since&size=100'
+//	curl '127.0.0.1:8080/item.json?queue=assets&item=bucket/invoices'
+//	curl -d queue=assets -d item=bucket/invoices -d action=reconcile 127.0.0.1:8080/item.json
+//
+// What may stand behind the question mark:
+//
+//	queue   the Name of a Loop; not needed if there is one alone
+//	search  a part of the name or the error, in any case
+//	state   all, failing, in-flight, ready, waiting or idle
+//	sort    attention, item, state, since, next, failures, last or duration;
+//	        with a hyphen in front for the reverse
+//	page    from 1
+//	size    of a page: 50, at most 1000
+//	item    the name of an item, as it is shown
+//	id      of the item, if several are shown alike
+//
+// An idle item is one that the queue does not know. The page remembers those
+// that ran lately: an item that was given up is idle, and failing.
+//
+// # Safety
+//
+// Names and errors may contain anything; they are text wherever they are shown.
+// The page loads nothing from elsewhere, and its Content-Security-Policy allows
+// no script but its own. Actions are off unless the program turns them on, see
+// [Page.AllowActions]. There is no login: put a handler in front that asks for
+// one, or listen on a loopback address.
+//
+// # Ending
+//
+// A page that is open keeps a request going. [http.Server.Shutdown] waits for
+// it as long as it may, unless the contexts of requests end with the program:
+//
+//	server := &http.Server{
+//		Handler:     page,
+//		BaseContext: func(net.Listener) context.Context { return ctx },
+//	}
+package statuspage

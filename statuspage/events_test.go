@@ -1,0 +1,273 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/statuspage"
+)
+
+// stream opens a stream of events, which ends with the test, and returns what
+// comes: the regions that have changed.
+func stream(t *testing.T, h http.Handler, target string) <-chan map[string]string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	events, done := follow(t, ctx, h, target)
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return events
+}
+
+// follow opens a stream that ends with ctx; done is closed once it has.
+func follow(t *testing.T, ctx context.Context, h http.Handler, target string) (events <-chan map[string]string, done <-chan struct{}) {
+	t.Helper()
+	w := &streamWriter{header: make(http.Header), events: make(chan map[string]string, 1000)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil))
+		if w.err != nil {
+			t.Error(w.err)
+		}
+	}()
+	return w.events, ended
+}
+
+// A streamWriter is a ResponseWriter that reads the events written to it.
+type streamWriter struct {
+	header http.Header
+	buffer bytes.Buffer
+	events chan map[string]string
+	err    error
+}
+
+func (w *streamWriter) Header() http.Header         { return w.header }
+func (w *streamWriter) WriteHeader(int)             {}
+func (w *streamWriter) Write(p []byte) (int, error) { return w.buffer.Write(p) }
+
+func (w *streamWriter) Flush() {
+	text := w.buffer.String()
+	w.buffer.Reset()
+	if text == ":\n\n" {
+		w.events <- map[string]string{"": "ping"}
+		return
+	}
+	data, ok := strings.CutPrefix(text, "event: regions\ndata: ")
+	data, end := strings.CutSuffix(data, "\n\n")
+	if !ok || !end || strings.ContainsAny(data, "\r\n") {
+		w.err = fmt.Errorf("not one event: %q", text)
+		return
+	}
+	var regions map[string]string
+	if w.err = json.Unmarshal([]byte(data), &regions); w.err == nil {
+		w.events <- regions
+	}
+}
+
+// names returns the names of the regions that came.
+func names(event map[string]string) string {
+	var all []string
+	for _, name := range []string{"", "queues", "alerts", "tiles", "charts", "items", "groups", "item", "runs"} {
+		if _, ok := event[name]; ok {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// TestEvents looks at what comes, and when.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.returns("a", 100*time.Millisecond, errors.New("quota"))
+		begin := time.Now()
+		events := stream(t, w.page, "/events?queue=assets")
+		next := func(at time.Duration, want string) map[string]string {
+			t.Helper()
+			event := <-events
+			if got := time.Since(begin); got != at || names(event) != want {
+				t.Fatalf("after %v came %q, want after %v %q", got, names(event), at, want)
+			}
+			return event
+		}
+		next(0, "queues alerts tiles charts items groups")
+		next(3*time.Second, "charts") // the first bucket has begun to count
+		sleep(1500 * time.Millisecond)
+		w.queue.Enqueue("a")
+		event := next(5*time.Second, "tiles charts items")
+		if !strings.Contains(event["items"], "<bdi>quota</bdi>") {
+			t.Errorf("the failed item is not among\n%s", event["items"])
+		}
+		for s := 6; s < 9; s++ {
+			next(time.Duration(s)*time.Second, "tiles charts items") // ages, and the rate
+		}
+	})
+}
+
+func TestEventsOfItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.returns("a", 100*time.Millisecond, nil)
+		w.queue.EnqueueAfter("a", time.Minute)
+		events := stream(t, w.page, "/events?queue=assets&item=a")
+		if event := <-events; names(event) != "item runs" || !strings.Contains(event["item"], "The next run is in 1 m;") {
+			t.Errorf("first came %v", event)
+		}
+		w.queue.EnqueueNow("a")
+		event := <-events
+		if names(event) != "item runs" || !strings.Contains(event["runs"], "succeeded") {
+			t.Errorf("after the run came %v", event)
+		}
+	})
+}
+
+// TestEventsPing leaves a stream with nothing to tell.
+func TestEventsPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		events := stream(t, statuspage.New(), "/events")
+		<-events
+		for i := 1; i <= 3; i++ {
+			event := <-events
+			if got, want := time.Since(begin), time.Duration(i)*15*time.Second; names(event) != "" || event[""] != "ping" || got != want {
+				t.Fatalf("after %v came %v, want a ping after %v", got, event, want)
+			}
+		}
+	})
+}
+
+// countingQueue counts how often it is asked.
+type countingQueue struct {
+	*reconcile.Queue[string]
+	all, states, stats atomic.Int64
+}
+
+func (q *countingQueue) All() iter.Seq2[string, reconcile.State] {
+	q.all.Add(1)
+	return q.Queue.All()
+}
+
+func (q *countingQueue) State(item string) reconcile.State {
+	q.states.Add(1)
+	return q.Queue.State(item)
+}
+
+func (q *countingQueue) Stats() reconcile.Stats {
+	q.stats.Add(1)
+	return q.Queue.Stats()
+}
+
+// TestSnapshotsAreShared has many people look, and then none.
+func TestSnapshotsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &countingQueue{Queue: reconcile.NewQueue[string]()}
+		q.Enqueue("a")
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: q})
+		page.Refresh = 2 * time.Second
+
+		sleep(time.Hour)
+		if n := q.all.Load() + q.stats.Load() + q.states.Load(); n != 0 {
+			t.Errorf("the queue was asked %d times, and nobody looked", n)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended []<-chan struct{}
+		for i := range 10 {
+			_, done := follow(t, ctx, page, fmt.Sprintf("/events?sort=item&page=%d", i+1))
+			ended = append(ended, done)
+			sleep(150 * time.Millisecond)
+		}
+		begin := q.all.Load()
+		for range 60 { // a program that asks twice a second
+			get(t, page, "/items.json")
+			sleep(500 * time.Millisecond)
+		}
+		if n := q.all.Load() - begin; n != 15 {
+			t.Errorf("All was called %d times in 30 s, want 15", n)
+		}
+
+		cancel()
+		for _, done := range ended {
+			<-done
+		}
+		last := q.all.Load()
+		sleep(time.Hour)
+		if n := q.all.Load() - last; n != 0 {
+			t.Errorf("All was called %d times after the last had gone", n)
+		}
+	})
+}
+
+// TestEventsEnd ends a stream by its context, and by a reader that has gone.
+func TestEventsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
+		ctx, cancel := context.WithCancel(t.Context())
+		_, done := follow(t, ctx, page, "/events")
+		sleep(10 * time.Second)
+		begin := time.Now()
+		cancel()
+		<-done
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("it took %v to end", d)
+		}
+
+		// That a reader has gone shows when something is written.
+		page.ServeHTTP(&brokenWriter{httptest.NewRecorder()}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("a stream to nobody went on for %v", d)
+		}
+	})
+}
+
+type brokenWriter struct{ *httptest.ResponseRecorder }
+
+func (*brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestEventsWithoutFlusher has a handler around the page that hides what a stream
+// needs: it ends, and does not hang.
+func TestEventsWithoutFlusher(t *testing.T) {
+	w := newWorldPage()
+	r := httptest.NewRecorder()
+	w.ServeHTTP(struct{ http.ResponseWriter }{r}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
+	if !strings.HasPrefix(r.Body.String(), "event: regions\n") {
+		t.Errorf("it wrote %q", r.Body)
+	}
+}
+
+func newWorldPage() *statuspage.Page {
+	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
+	page.Logger = discard
+	return page
+}
+
+func TestEventsErrors(t *testing.T) {
+	page := newWorldPage()
+	for target, want := range map[string]string{
+		"/events?queue=x": `no queue "x"; there are q`,
+		"/events?page=x":  `page "x": want a number, 1 or more`,
+		"/events?item=x":  `queue "q" does not know item "x", and no run of it is remembered`,
+	} {
+		if got := strings.TrimSpace(body(t, get(t, page, target), http.StatusNotFound)); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+}

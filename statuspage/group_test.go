@@ -1,0 +1,196 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/statuspage"
+)
+
+// members returns what a page says of the members of its only group.
+func members(t *testing.T, page *statuspage.Page) string {
+	t.Helper()
+	var got struct {
+		Groups []struct {
+			Members []struct {
+				Name, State, Error string
+				Since              time.Time
+				Starts             int
+			}
+		}
+	}
+	fromJSON(t, get(t, page, "/status.json"), &got)
+	var lines []string
+	for _, m := range got.Groups[0].Members {
+		line := fmt.Sprintf("%s: %s, %d", m.Name, m.State, m.Starts)
+		if !m.Since.IsZero() {
+			line += fmt.Sprintf(", %v", time.Since(m.Since))
+		}
+		if m.Error != "" {
+			line += ", " + m.Error
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func untilDone(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := &statuspage.Group{Name: "Controller"}
+		group.Logger = discard
+		page := statuspage.New(group)
+		check := func(when, want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := members(t, page); got != want {
+				t.Errorf("%s:\n%s\nwant\n%s", when, got, want)
+			}
+		}
+
+		group.Add("reconciler", reconcile.RunFunc(untilDone))
+		group.Add("once", reconcile.RunFunc(func(context.Context) error { time.Sleep(time.Second); return nil }))
+		stream := group.Watch("stream", reconcile.RunFunc(func(ctx context.Context) error {
+			select {
+			case <-time.After(10 * time.Second):
+				return errors.New("connection reset")
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}))
+		group.Add("feeder", reconcile.Restart(func(error, int) (time.Duration, bool) { return 5 * time.Second, true }, stream))
+		check("before Run", "reconciler: not started, 0\nonce: not started, 0\nstream: not started, 0\nfeeder: not started, 0")
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- group.Run(ctx) }()
+		check("at once", "reconciler: running, 1, 0s\nonce: running, 1, 0s\nstream: running, 1, 0s\nfeeder: running, 1, 0s")
+		sleep(11 * time.Second)
+		check("after a failure", "reconciler: running, 1, 11s\nonce: ended, 1, 10s\nstream: failed, 1, 1s, connection reset\nfeeder: running, 1, 11s")
+		if text := body(t, get(t, page, "/"), http.StatusOK); !strings.Contains(text, `<p class="alert">stream failed: connection reset</p>`) {
+			t.Errorf("the page has no alert:\n%s", text)
+		}
+		sleep(5 * time.Second)
+		check("after the restart", "reconciler: running, 1, 16s\nonce: ended, 1, 15s\nstream: running, 2, 1s, connection reset\nfeeder: running, 1, 16s")
+		if text := body(t, get(t, page, "/"), http.StatusOK); !strings.Contains(text, "stream failed: connection reset (it runs again)") {
+			t.Errorf("the page has no alert:\n%s", text)
+		}
+
+		stop := group.Add("late", reconcile.RunFunc(untilDone))
+		check("after Add", "reconciler: running, 1, 16s\nonce: ended, 1, 15s\nstream: running, 2, 1s, connection reset\nfeeder: running, 1, 16s\nlate: running, 1, 0s")
+		stop()
+		stop()
+		check("after stop", "reconciler: running, 1, 16s\nonce: ended, 1, 15s\nstream: running, 2, 1s, connection reset\nfeeder: running, 1, 16s")
+
+		cancel(errors.New("enough"))
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		check("at the end", "reconciler: ended, 1, 0s\nonce: ended, 1, 15s\nstream: ended, 2, 0s, connection reset\nfeeder: ended, 1, 0s")
+	})
+}
+
+// TestGroupEndsFeedersFirst checks that a member keeps its place in the order in
+// which a group ends: a Reconciler last, however it is wrapped.
+func TestGroupEndsFeedersFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := reconcile.NewQueue[string]()
+		ended := make(chan string, 10)
+		group, inner := &statuspage.Group{}, &statuspage.Group{}
+		group.Logger, inner.Logger = discard, discard
+		reconciler := &reconcile.Reconciler[string]{
+			Queue: queue, Logger: discard, Grace: time.Hour,
+			Reconcile: func(ctx context.Context, item string) error {
+				time.Sleep(time.Minute)
+				ended <- item
+				return nil
+			},
+		}
+		inner.Add("reconciler", group.Watch("watched", reconciler))
+		group.Add("inner", inner)
+		group.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			queue.Enqueue("last words")
+			ended <- "feeder"
+			return nil
+		}))
+		queue.Enqueue("first")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := group.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		// The reconciler is told a second after the feeder, and has the last item
+		// still to come then.
+		close(ended)
+		var order []string
+		for name := range ended {
+			order = append(order, name)
+		}
+		if got := fmt.Sprint(order); got != "[feeder first]" || queue.Len() != 1 {
+			t.Errorf("in this order ended %s, and %d items are left; want [feeder first] and 1", got, queue.Len())
+		}
+	})
+}
+
+func TestGroupFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			runner      reconcile.Runner
+			run, member string
+		}{
+			{reconcile.RunFunc(func(context.Context) error { panic("at the disco") }), "a: panic: at the disco", "a: failed, 1, 0s, panic or runtime.Goexit; the log says where"},
+			{reconcile.RunFunc(func(context.Context) error { return errors.New("no") }), "a: no", "a: failed, 1, 0s, no"},
+			{nil, "a: statuspage: Group needs a Runner, got nil", "a: failed, 0, 0s, statuspage: Group needs a Runner, got nil"},
+		} {
+			group := &statuspage.Group{}
+			page := statuspage.New(group)
+			group.Add("a", test.runner)
+			if err := group.Run(t.Context()); err == nil || err.Error() != test.run {
+				t.Errorf("Run = %v, want %s", err, test.run)
+			}
+			if got := members(t, page); got != test.member {
+				t.Errorf("members = %s, want %s", got, test.member)
+			}
+		}
+	})
+}
+
+// TestGroupIsBounded adds members without end.
+func TestGroupIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := &statuspage.Group{}
+		page := statuspage.New(group)
+		group.Add("stays", reconcile.RunFunc(untilDone))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- group.Run(ctx) }()
+		for range 1000 {
+			group.Add("short", reconcile.RunFunc(func(context.Context) error { return nil }))
+			synctest.Wait()
+		}
+		lines := strings.Split(members(t, page), "\n")
+		if len(lines) != 200 || !strings.HasPrefix(lines[0], "stays: running") {
+			t.Errorf("%d members, the first is %s; want 200, and the one that runs still", len(lines), lines[0])
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

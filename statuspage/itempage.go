@@ -1,0 +1,170 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// An itemPage is the page of one item.
+type itemPage struct {
+	frame
+	Queue      string
+	Name       string // whole
+	NameInURL  string
+	ID         string
+	HasActions bool
+	Notice     string // what became of an action
+
+	Row     rowView
+	Story   string // how it stands, in words
+	Error   string // whole, as it is kept
+	Runs    []runView
+	Choices []choiceView // if several items are shown alike: the rest is empty then
+}
+
+type runView struct {
+	At, Ago string
+	Outcome string
+	Fail    bool
+	Took    string
+	Waited  string
+	Next    string
+	Tries   string
+	Error   string
+	More    string // the whole error, if Error is not
+	Repeat  bool   // the error is that of the run after it, which stands above
+}
+
+type choiceView struct{ Text, URL string }
+
+// newItemPage returns the page of an item as it is now.
+func (p *Page) newItemPage(l loop, h handle) *itemPage {
+	r, runs, base := h.look()
+	now := time.Since(base)
+	v := &itemPage{
+		frame:      p.frame(),
+		Queue:      l.name(),
+		Name:       h.name(),
+		NameInURL:  nameInURL(h.name()),
+		ID:         h.id(),
+		HasActions: p.AllowActions && l.hasActions(),
+		Row:        newRowView(&r, now, l.name()),
+		Story:      story(&r, now, l.hasQueue()),
+		Error:      r.err,
+	}
+	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
+	v.JSON = itemURL("item.json", l.name(), h.name(), v.ID)
+	if !l.hasQueue() {
+		v.Row.State = ""
+	}
+	for i, x := range runs {
+		run := runView{
+			At:      base.Add(x.ended).UTC().Format("2006-01-02 15:04:05 MST"),
+			Ago:     age(now-x.ended) + " ago",
+			Outcome: x.outcome.String(),
+			Fail:    x.outcome.failed(),
+			Took:    took(x.duration),
+			Waited:  took(x.waited),
+			Error:   shorten(headline(x.err, x.outcome), 200),
+			Repeat:  i > 0 && x.err != "" && x.err == runs[i-1].err,
+		}
+		if len(x.err) > len(run.Error) && x.outcome.failed() {
+			run.More = x.err
+		}
+		if x.failures > 0 {
+			run.Tries = number(x.failures)
+		}
+		if x.outcome == requeued || x.outcome == retrying {
+			run.Next = took(x.next)
+		}
+		v.Runs = append(v.Runs, run)
+	}
+	return v
+}
+
+// newChoicePage returns a page that lets choose between items that are shown
+// alike.
+func (p *Page) newChoicePage(l loop, found []handle) *itemPage {
+	v := &itemPage{frame: p.frame(), Queue: l.name(), Name: found[0].name()}
+	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
+	for _, h := range found {
+		v.Choices = append(v.Choices, choiceView{
+			shorten(h.describe(), 500), itemURL("item", l.name(), h.name(), h.id()),
+		})
+	}
+	return v
+}
+
+// story says in words how an item stands, and what comes next.
+func story(r *row, now time.Duration, hasQueue bool) string {
+	if !hasQueue {
+		return "What the queue knows of it cannot be seen from here."
+	}
+	since := age(now - r.since)
+	text := ""
+	if r.failures == 1 {
+		text = "Its last run failed. "
+	} else if r.failures > 1 {
+		text = fmt.Sprintf("Its last %s runs failed. ", number(r.failures))
+	}
+	switch r.phase {
+	case reconcile.InFlight:
+		text += fmt.Sprintf("It has been running for %s.", since)
+		if r.again {
+			text += " It has a next run already."
+		}
+	case reconcile.Ready:
+		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
+	case reconcile.Waiting:
+		what := "The next run"
+		if r.failures > 0 {
+			what = "The next try"
+		}
+		brings := "an event brings it sooner"
+		if r.hold {
+			brings = "it is held, and an event does not bring it sooner"
+		}
+		text += fmt.Sprintf("%s is in %s; %s.", what, age(r.due-now+time.Second-1), brings)
+	default:
+		text += idleStory(r, age(now-r.ended))
+	}
+	return text
+}
+
+func idleStory(r *row, ago string) string {
+	const fed = "It runs again only when it is fed again."
+	switch r.outcome {
+	case noOutcome:
+		return "The queue does not know it, and no run of it is remembered. " + fed
+	case gaveUp:
+		return fmt.Sprintf("It was given up %s ago. %s", ago, fed)
+	case terminated:
+		return fmt.Sprintf("It failed for good %s ago: its error is one that no retry mends. %s", ago, fed)
+	case retrying, requeued, aborted:
+		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, fed)
+	}
+	return fmt.Sprintf("All was well %s ago. %s", ago, fed)
+}
+
+// found returns the items that a URL or form names: none, one, or several that
+// are shown alike.
+func (p *Page) found(v url.Values) (loop, []handle, error) {
+	l, err := p.loop(v.Get("queue"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if !v.Has("item") {
+		return nil, nil, fmt.Errorf("no item is named: want item=NAME")
+	}
+	found := l.find(p.refresh(), v.Get("item"), v.Get("id"))
+	if len(found) == 0 {
+		return nil, nil, fmt.Errorf("queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(v.Get("item"), 200))
+	}
+	return l, found, nil
+}

@@ -1,0 +1,223 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/statuspage"
+)
+
+func TestStatusJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.fill()
+		var got struct {
+			At     time.Time
+			Queues []map[string]any
+		}
+		fromJSON(t, get(t, w.page, "/status.json"), &got)
+		if !got.At.Equal(time.Now()) {
+			t.Errorf("at = %v, want %v", got.At, time.Now())
+		}
+		if len(got.Queues) != 1 {
+			t.Fatalf("%d queues, want 1", len(got.Queues))
+		}
+		runs := got.Queues[0]["runs"].(map[string]any)
+		delete(got.Queues[0], "runs")
+		for name, want := range map[string]any{
+			"name": "assets", "items": 6.0, "ready": 0.0, "waiting": 3.0, "held": 1.0, "in_flight": 1.0, "idle": 2.0,
+			"failing": 2.0, "given_up": 1.0, "longest_ready_seconds": 0.0, "longest_in_flight_seconds": 30.0,
+			"dropped": 0.0, "items_url": "items.json?queue=assets",
+		} {
+			if got := got.Queues[0][name]; got != want {
+				t.Errorf("%s = %v, want %v", name, got, want)
+			}
+		}
+		// Five runs ended; a bucket of ten seconds has them all.
+		if got := got.Queues[0]["runs_per_second"].(float64); got != 5.0/30 {
+			t.Errorf("runs_per_second = %v, want %v", got, 5.0/30)
+		}
+		if got := got.Queues[0]["p99_seconds"].(float64); got < 0.035 || got > 0.06 {
+			t.Errorf("p99_seconds = %v, want about 0.05", got)
+		}
+		for outcome, want := range map[string]float64{
+			"succeeded": 1, "requeued": 2, "retrying": 1, "terminated": 1, "gave up": 0, "aborted": 0,
+		} {
+			if got := runs[outcome]; got != want {
+				t.Errorf("runs %s = %v, want %v", outcome, got, want)
+			}
+		}
+	})
+}
+
+func TestItemsJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		w := newWorld(t, 8)
+		w.fill()
+		var all items
+		fromJSON(t, get(t, w.page, "/items.json"), &all)
+		if got, want := all.names(), "refused retrying running held planned well"; got != want {
+			t.Errorf("by attention: %s, want %s", got, want)
+		}
+		got := make(map[string]item)
+		for _, i := range all.Items {
+			got[i.Name] = i
+		}
+		at := func(d time.Duration) time.Time { return begin.Add(d) }
+		for _, want := range []item{
+			{Name: "refused", Phase: "idle", Since: at(50 * time.Millisecond), Failing: true, Failures: 1, Error: "region cannot change", Outcome: "terminated", Ended: at(50 * time.Millisecond), Took: 0.05},
+			{Name: "retrying", Phase: "waiting", Since: at(40 * time.Millisecond), Due: at(time.Hour + 40*time.Millisecond), Failing: true, Failures: 1, Error: "quota exceeded", Outcome: "retrying", Ended: at(40 * time.Millisecond), Took: 0.04},
+			{Name: "running", Phase: "in flight", Since: begin},
+			{Name: "held", Phase: "waiting", Since: at(30 * time.Millisecond), Due: at(2*time.Hour + 30*time.Millisecond), Hold: true, Outcome: "requeued", Ended: at(30 * time.Millisecond), Took: 0.03},
+			{Name: "planned", Phase: "waiting", Since: at(20 * time.Millisecond), Due: at(time.Hour + 20*time.Millisecond), Error: "in sync: requeue within 1h0m0s", Outcome: "requeued", Ended: at(20 * time.Millisecond), Took: 0.02},
+			{Name: "well", Phase: "idle", Since: at(time.Millisecond), Outcome: "succeeded", Ended: at(time.Millisecond), Took: 0.001},
+		} {
+			got := got[want.Name]
+			want.URL = "item.json?item=" + want.Name + "&queue=assets"
+			for _, t := range []*time.Time{&got.Since, &got.Due, &got.Ended, &want.Since, &want.Due, &want.Ended} {
+				*t = t.UTC().Round(0)
+			}
+			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+				t.Errorf("item\n%+v, want\n%+v", got, want)
+			}
+		}
+	})
+}
+
+func TestItemsJSONQueries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.fill()
+		w.queue.EnqueueAfter("Held 2", 3*time.Hour)
+		sleep(time.Second)
+		for query, want := range map[string]string{
+			"":                         "refused retrying running Held 2 held planned well",
+			"sort=-attention":          "well planned held Held 2 running retrying refused",
+			"sort=item":                "Held 2 held planned refused retrying running well",
+			"sort=-item":               "well running retrying refused planned held Held 2",
+			"sort=state":               "running Held 2 held planned retrying refused well",
+			"sort=since":               "running well planned held retrying refused Held 2",
+			"sort=next":                "planned retrying held Held 2 refused running well",
+			"sort=failures":            "refused retrying Held 2 held planned running well",
+			"sort=last":                "refused retrying held planned well Held 2 running",
+			"sort=duration":            "refused retrying held planned well Held 2 running",
+			"state=failing":            "refused retrying",
+			"state=in-flight":          "running",
+			"state=ready":              "",
+			"state=waiting":            "retrying Held 2 held planned",
+			"state=idle":               "refused well",
+			"search=HELD":              "Held 2 held",
+			"search=quota":             "retrying",
+			"search=nothing":           "",
+			"size=3":                   "refused retrying running",
+			"size=3&page=3":            "well",
+			"size=3&page=99":           "well",
+			"size=2&page=2&sort=-item": "retrying refused",
+			"search=e&state=waiting":   "retrying Held 2 held planned",
+		} {
+			var got items
+			fromJSON(t, get(t, w.page, "/items.json?queue=assets&"+query), &got)
+			if got.names() != want {
+				t.Errorf("%s: %s, want %s", query, got.names(), want)
+			}
+		}
+		var page items
+		fromJSON(t, get(t, w.page, "/items.json?size=3&page=2"), &page)
+		if page.Total != 7 || page.Page != 2 || page.Pages != 3 || page.Next != "items.json?page=3&size=3" {
+			t.Errorf("page = %+v", page)
+		}
+	})
+}
+
+func TestItemJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.returns("a", 100*time.Millisecond, errors.New("quota exceeded"))
+		w.queue.Enqueue("a")
+		sleep(3 * time.Hour)
+		w.returns("a", 200*time.Millisecond, nil)
+		w.queue.Enqueue("b") // just before a, so that a waits
+		w.queue.Enqueue("a")
+		w.returns("b", 300*time.Millisecond, nil)
+		sleep(time.Second)
+
+		var got item
+		fromJSON(t, get(t, w.page, "/item.json?item=a"), &got)
+		want := "[succeeded 0.2 0.3 0 0  retrying 0.1 0 3600 2 quota exceeded retrying 0.1 0 3600 1 quota exceeded]"
+		text := "["
+		for i, r := range got.Runs {
+			if i == 1 {
+				if r.Outcome != "gave up" || r.Failures != 3 {
+					t.Errorf("the run before the last = %+v, want gave up after 3", r)
+				}
+				continue
+			}
+			text += fmt.Sprint(r.Outcome, " ", r.Duration, " ", r.Waited, " ", r.Next, " ", r.Failures, " ", r.Error, " ")
+		}
+		if text = text[:len(text)-1] + "]"; text != want {
+			t.Errorf("runs\n%s, want\n%s", text, want)
+		}
+		if want := "All was well 0 s ago. It runs again only when it is fed again."; got.Story != want {
+			t.Errorf("story = %q, want %q", got.Story, want)
+		}
+		if got.ID == "" || got.URL != "item.json?id="+got.ID+"&item=a&queue=assets" {
+			t.Errorf("id %q, url %q", got.ID, got.URL)
+		}
+	})
+}
+
+func TestItemJSONKeepsTwentyRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		n := 0
+		w.does("a", func(context.Context) error {
+			n++
+			return fmt.Errorf("run %d: %w", n, reconcile.RequeueAfter(time.Minute))
+		})
+		w.queue.Enqueue("a")
+		sleep(30 * time.Minute)
+		var got item
+		fromJSON(t, get(t, w.page, "/item.json?item=a"), &got)
+		if len(got.Runs) != 20 {
+			t.Fatalf("%d runs, want 20", len(got.Runs))
+		}
+		for i, r := range got.Runs {
+			if want := fmt.Sprintf("run %d: requeue after 1m0s", n-i); r.Error != want {
+				t.Errorf("run %d is %q, want %q", i, r.Error, want)
+			}
+		}
+	})
+}
+
+func TestJSONErrors(t *testing.T) {
+	a := &statuspage.Loop[string]{Name: "a", Queue: reconcile.NewQueue[string]()}
+	b := &statuspage.Loop[string]{Name: "b", Queue: reconcile.NewQueue[string]()}
+	page := statuspage.New(a, b)
+	for _, test := range []struct {
+		target string
+		status int
+		want   string
+	}{
+		{"/items.json", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
+		{"/items.json?queue=c", http.StatusNotFound, `no queue "c"; there are a, b`},
+		{"/items.json?queue=a&state=x", http.StatusBadRequest, `no state "x"; there are all, failing, in-flight, ready, waiting, idle`},
+		{"/item.json?item=x", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
+		{"/item.json?queue=a", http.StatusNotFound, "no item is named: want item=NAME"},
+		{"/item.json?queue=a&item=x", http.StatusNotFound, `queue "a" does not know item "x", and no run of it is remembered`},
+	} {
+		r := get(t, page, test.target)
+		if got, want := body(t, r, test.status), fmt.Sprintf("{\n  \"error\": %q\n}\n", test.want); got != want {
+			t.Errorf("%s: %s, want %s", test.target, got, want)
+		}
+	}
+}

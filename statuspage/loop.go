@@ -1,0 +1,136 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"sync"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Loop is a queue, and what its reconciler makes of the items, as a [Page]
+// shows them.
+//
+// The fields are set before OnResult and [New] are called, and not changed
+// after. Name is required. A Loop is of one page at most, and must not be
+// copied. OnResult and the functions that it returns may be called from any
+// goroutine.
+type Loop[T comparable] struct {
+	// Name says which queue or reconciler it is. It stands in URLs, and no other
+	// loop of the page has it.
+	Name string
+
+	// Queue is what the items are in: a *reconcile.Queue[T] or what looks like
+	// one. If it is nil, the page shows what it learns from OnResult, which is
+	// all that there is to be had of a queue on another machine.
+	Queue Source[T]
+
+	// Format returns how an item is shown, searched for and named in URLs; nil
+	// means fmt.Sprint. It is called from any goroutine, for each item once in a
+	// while, and only while somebody looks.
+	Format func(item T) string
+
+	// Runs bounds the memory: how many runs are remembered, of all items
+	// together, and never more than the last 20 of one. Zero means 20,000, and
+	// anything below 80 means 80. A run takes some 100 bytes, and the text of its
+	// error, cut to a kilobyte, unless the run before it had the same.
+	// The items that were not active for longest are forgotten first; but half of
+	// the room is kept for those whose last run failed, and half for the others.
+	Runs int
+
+	once sync.Once
+	rec  *recorder[T]
+	view view[T]
+}
+
+// A Source is a queue that can be looked at: [reconcile.Queue], or one that
+// machines share. The methods may be called from any goroutine.
+type Source[T comparable] interface {
+	// All returns a snapshot of all items. It is called once a [Page.Refresh]
+	// while somebody looks, and not at all while nobody does.
+	All() iter.Seq2[T, reconcile.State]
+
+	// State returns what the queue knows of one item.
+	State(item T) reconcile.State
+
+	// Stats returns the counts. A worker calls it once a second, so it is not to
+	// block.
+	Stats() reconcile.Stats
+}
+
+// An actor is a Source that can be acted on, see [Page.AllowActions].
+type actor[T comparable] interface {
+	EnqueueNow(item T)
+	Remove(item T) bool
+}
+
+const defaultRuns = 20_000
+
+// OnResult returns what [reconcile.Reconciler.OnResult] is to be, so that the
+// page knows of the runs. It also calls next, if that is not nil.
+//
+// The function takes less than a microsecond besides what the Error method of
+// the run's error takes and next, and never blocks.
+func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result[T]) {
+	l.init()
+	if next == nil {
+		return l.rec.record
+	}
+	return func(r reconcile.Result[T]) {
+		l.rec.record(r)
+		next(r)
+	}
+}
+
+func (l *Loop[T]) init() {
+	l.once.Do(func() {
+		runs := l.Runs
+		if runs == 0 {
+			runs = defaultRuns
+		}
+		l.rec = newRecorder[T](runs, l.stats)
+	})
+}
+
+func (l *Loop[T]) stats() (reconcile.Stats, bool) {
+	if l.Queue == nil {
+		return reconcile.Stats{}, false
+	}
+	return l.Queue.Stats(), true
+}
+
+// addTo makes a Loop a Part.
+func (l *Loop[T]) addTo(p *Page) {
+	if l.Name == "" {
+		panic(fmt.Sprintf("statuspage: %T.Name is required, and empty", l))
+	}
+	if q := reflect.ValueOf(l.Queue); q.Kind() == reflect.Pointer && q.IsNil() {
+		panic(fmt.Sprintf("statuspage: Queue of loop %q is a nil %T", l.Name, l.Queue))
+	}
+	for _, other := range p.loops {
+		if other.name() == l.Name {
+			panic(fmt.Sprintf("statuspage: there are two loops named %q", l.Name))
+		}
+	}
+	l.init()
+	p.loops = append(p.loops, l)
+}
+
+func (l *Loop[T]) name() string { return l.Name }
+
+// format returns how an item is shown.
+func (l *Loop[T]) format(item T) (text string) {
+	if l.Format == nil {
+		return fmt.Sprint(item)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			text = fmt.Sprintf("(Format panicked for this item: %v)", p)
+		}
+	}()
+	return l.Format(item)
+}

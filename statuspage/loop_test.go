@@ -1,0 +1,202 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// lockAll takes all locks of a loop, and returns what gives them up again.
+func (l *Loop[T]) lockAll() (unlock func()) {
+	l.view.mu.Lock()
+	for i := range l.rec.shards {
+		l.rec.shards[i].mu.Lock()
+	}
+	return func() {
+		for i := range l.rec.shards {
+			l.rec.shards[i].mu.Unlock()
+		}
+		l.view.mu.Unlock()
+	}
+}
+
+// TestOnResultNeverBlocks gives results while somebody holds all locks, more of
+// them than there is room for. In a bubble a worker that waited would be a
+// deadlock.
+func TestOnResultNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Loop[int]{Name: "q", Queue: reconcile.NewQueue[int]()}
+		record := l.OnResult(nil)
+		const n = 10 * shardCount * ringSize
+		unlock := l.lockAll()
+		for i := range n {
+			record(reconcile.Result[int]{Item: i % 100, Outcome: reconcile.Succeeded})
+		}
+		unlock()
+
+		m := l.snapshot(time.Second).measures
+		if m.totals[succeeded] != n || m.dropped != n-shardCount*ringSize {
+			t.Errorf("%d results are counted, %d of them dropped; want %d and %d",
+				m.totals[succeeded], m.dropped, n, n-shardCount*ringSize)
+		}
+		if got := len(l.view.last.rows); got != 100 {
+			t.Errorf("%d items are remembered, want 100", got)
+		}
+	})
+}
+
+// TestOnResultCallsNext checks that a function that was there before is called,
+// after the page knows of the run.
+func TestOnResultCallsNext(t *testing.T) {
+	l := &Loop[string]{Name: "q"}
+	var got []string
+	record := l.OnResult(func(r reconcile.Result[string]) {
+		got = append(got, fmt.Sprint(r.Item, " ", l.snapshot(time.Second).counts.all))
+	})
+	record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
+	if len(got) != 1 || got[0] != "a 1" {
+		t.Errorf("next was called with %q, want once, with a, of which the page knows", got)
+	}
+}
+
+// TestOnResultAllocates shows that a run that ends well, is planned, or fails as
+// before allocates nothing.
+func TestOnResultAllocates(t *testing.T) {
+	l := &Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()}
+	record := l.OnResult(nil)
+	err := errors.New("quota exceeded")
+	for name, r := range map[string]reconcile.Result[string]{
+		"succeeded": {Item: "a", Outcome: reconcile.Succeeded, Duration: time.Millisecond},
+		"planned":   {Item: "b", Outcome: reconcile.Requeued, Err: reconcile.RequeueAfter(time.Hour), Next: time.Hour},
+		"failed":    {Item: "c", Outcome: reconcile.Retrying, Err: err, Failures: 3, Next: time.Second},
+	} {
+		for range 2 * perItem { // until its history is full
+			record(r)
+		}
+		if n := testing.AllocsPerRun(1000, func() { record(r) }); n != 0 {
+			t.Errorf("%s: %v allocations a run, want 0", name, n)
+		}
+	}
+}
+
+// TestMemory runs a million items of which each fails with a text of its own.
+func TestMemory(t *testing.T) {
+	l := &Loop[string]{Name: "q", Runs: 1000}
+	record := l.OnResult(nil)
+	before := heap()
+	random := rand.New(rand.NewPCG(1, 1))
+	text := make([]byte, 4*maxText)
+	for i := range 20_000 {
+		for k := range text[:16] {
+			text[k] = 'a' + byte(random.IntN(26))
+		}
+		record(reconcile.Result[string]{
+			Item:     fmt.Sprint("item ", i),
+			Outcome:  []reconcile.Outcome{reconcile.Retrying, reconcile.GaveUp, reconcile.Succeeded}[i%3],
+			Err:      errors.New(string(text)),
+			Failures: 1,
+		})
+	}
+	after := heap()
+	// Per run the text and some 200 bytes, of the run, its item and the index.
+	if limit := int64(1000*(maxText+400) + 400_000); after-before > limit {
+		t.Errorf("%d bytes more than before, want at most %d", after-before, limit)
+	}
+	if n := l.snapshot(time.Second).counts.all; n != 1000 {
+		t.Errorf("%d items are remembered, want 1000", n)
+	}
+	runtime.KeepAlive(record)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestRunsBound(t *testing.T) {
+	for runs, want := range map[int]int{0: 20_000, -1: 80, 1: 80, 80: 80, 1000: 1000} {
+		l := &Loop[int]{Name: "q", Runs: runs}
+		record := l.OnResult(nil)
+		for i := range 3 * want {
+			record(reconcile.Result[int]{Item: i, Outcome: reconcile.Succeeded})
+		}
+		if l.bound() != want {
+			t.Errorf("Runs %d: the bound is %d, want %d", runs, l.bound(), want)
+		}
+		// The items are spread over the shards by hash, and fill them all.
+		if got := l.snapshot(time.Second).counts.all; got != want {
+			t.Errorf("Runs %d: %d runs are remembered, want %d", runs, got, want)
+		}
+	}
+}
+
+// TestSnapshotExpires checks that a snapshot that took long is kept for longer.
+func TestSnapshotExpires(t *testing.T) {
+	begin := time.Now()
+	for _, test := range []struct{ cost, interval, want time.Duration }{
+		{0, time.Second, time.Second},
+		{50 * time.Millisecond, time.Second, time.Second},
+		{51 * time.Millisecond, time.Second, 1020 * time.Millisecond},
+		{time.Second, time.Second, 20 * time.Second},
+		{time.Second, time.Minute, time.Minute},
+	} {
+		s := &snapshot{taken: begin, cost: test.cost}
+		if got := s.expires(test.interval).Sub(begin); got != test.want {
+			t.Errorf("one that took %v is kept for %v of %v, want %v", test.cost, got, test.interval, test.want)
+		}
+	}
+}
+
+// TestSnapshotIsLetGo checks that nothing of it is kept when nobody looks.
+func TestSnapshotIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		l := &Loop[string]{Name: "q", Queue: q}
+		New(l)
+		l.snapshot(time.Second)
+		time.Sleep(10 * time.Second)
+		l.snapshot(time.Second)
+		time.Sleep(releaseAfter + time.Second)
+		synctest.Wait()
+		if l.view.last != nil || l.view.items != nil || l.view.names != nil {
+			t.Error("the snapshot is still there")
+		}
+		if n := l.snapshot(time.Second).counts.all; n != 1 {
+			t.Errorf("the next one has %d items, want 1", n)
+		}
+	})
+}
+
+// TestDepthIsSampled checks that the depth of a queue is known for a time in
+// which nobody looked.
+func TestDepthIsSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[int]()
+		l := &Loop[int]{Name: "q", Queue: q}
+		record := l.OnResult(nil)
+		for i := range 100 { // one more item and one run in 3 s
+			q.Enqueue(i)
+			record(reconcile.Result[int]{Item: i, Outcome: reconcile.Succeeded})
+			time.Sleep(3 * time.Second)
+		}
+		buckets := l.snapshot(time.Second).buckets
+		for i, b := range buckets[bucketCount-31 : bucketCount-1] {
+			if want := (i*10 + 9) / 3; !b.depth.known || b.depth.ready != want+1 {
+				t.Errorf("bucket %d has a depth of %+v, want %d ready", i, b.depth, want+1)
+			}
+		}
+	})
+}

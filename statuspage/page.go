@@ -1,0 +1,177 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Page shows loops and groups to people and programs. It is an [http.Handler].
+//
+// Make one with [New]. The fields are set before it serves, and not changed
+// after. It may serve any number of requests at once. It runs no goroutine of
+// its own: whatever it does, it does in a request, and a stream of events ends
+// when the context of its request does.
+type Page struct {
+	Title string // of the page; "" means "Reconcilers"
+
+	// AllowActions has the page of an item show the buttons "Reconcile now"
+	// (EnqueueNow) and "Cancel the next run" (Remove), if the queue has these
+	// methods. Requests that another site makes a browser send are refused.
+	// Who may press them is for the program to say, by a handler around this one.
+	AllowActions bool
+
+	// Refresh is how often an open page is brought up to date, and how old at
+	// most is what a program gets; zero or less means a second. It is longer when
+	// there are so many items that looking at them all would take more than a
+	// twentieth of the time.
+	Refresh time.Duration
+
+	// Hosts are names under which the page is reached, when it listens on a
+	// loopback address behind a proxy that passes them on. A request that came by
+	// loopback for any other host than localhost is refused: it would be that of
+	// a site which has made its own name point here.
+	Hosts []string
+
+	// Logger is told of each action; nil means slog.Default().
+	Logger *slog.Logger
+
+	loops      []loop
+	groups     []*Group
+	mux        *http.ServeMux
+	protection *http.CrossOriginProtection
+}
+
+// A Part is what a page is made of: a [*Loop] or a [*Group].
+type Part interface{ addTo(p *Page) }
+
+// New returns a page of these parts, in this order. It panics if the name of a
+// loop is missing or there twice.
+func New(parts ...Part) *Page {
+	p := &Page{mux: http.NewServeMux(), protection: http.NewCrossOriginProtection()}
+	for _, part := range parts {
+		if part == nil {
+			panic("statuspage: New needs a *Loop or *Group, got nil")
+		}
+		part.addTo(p)
+	}
+	p.mux.HandleFunc("GET /{$}", p.serveOverview)
+	p.mux.HandleFunc("GET /item", p.serveItem)
+	p.mux.HandleFunc("GET /events", p.serveEvents)
+	p.mux.HandleFunc("GET /status.json", p.serveStatusJSON)
+	p.mux.HandleFunc("GET /items.json", p.serveItemsJSON)
+	p.mux.HandleFunc("GET /item.json", p.serveItemJSON)
+	p.mux.HandleFunc("POST /item", p.serveAction)
+	p.mux.HandleFunc("POST /item.json", p.serveAction)
+	for name := range assets {
+		p.mux.HandleFunc("GET /"+name, serveAsset)
+	}
+	return p
+}
+
+// ServeHTTP serves the page. Its paths are relative to where it is: below a
+// prefix, put it behind [http.StripPrefix].
+//
+//	/            the page for people
+//	/item        the page of an item
+//	/status.json what a program wants to know of all loops and groups
+//	/items.json  the items of a loop
+//	/item.json   an item and its last runs
+//
+// The package comment says what may stand behind the question mark.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	// Not no-referrer: with that a browser calls the origin of our own forms null.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if err := p.checkHost(r); err != nil {
+		p.fail(w, r, http.StatusMisdirectedRequest, err)
+		return
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") { // http.StripPrefix took the slash as well
+		path, query, _ := strings.Cut(r.RequestURI, "?")
+		if r.URL.Path == "" && !strings.HasSuffix(path, "/") {
+			if query != "" {
+				query = "?" + query
+			}
+			// Relative, so that it cannot lead to another host.
+			h.Set("Location", "./"+path[strings.LastIndexByte(path, '/')+1:]+"/"+query)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+			return
+		}
+		u := *r.URL
+		u.Path, u.RawPath = "/"+u.Path, ""
+		r = r.WithContext(r.Context())
+		r.URL = &u
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// checkHost keeps other sites from reading a page that only this machine can
+// reach: such a site has its own name point to 127.0.0.1, and the browser then
+// takes the page for a part of the site.
+func (p *Page) checkHost(r *http.Request) error {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok || !isLoopback(local.String()) {
+		return nil
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || isLoopback(host) ||
+		slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+		return nil
+	}
+	return fmt.Errorf("this page is at localhost, not at %q; if it is behind a proxy, the program has to name that host in Page.Hosts", host)
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (p *Page) title() string { return cmp.Or(p.Title, "Reconcilers") }
+
+func (p *Page) refresh() time.Duration {
+	if p.Refresh <= 0 {
+		return time.Second
+	}
+	return p.Refresh
+}
+
+// loop returns the loop of a name; "" means the first.
+func (p *Page) loop(name string) (loop, error) {
+	var names []string
+	for _, l := range p.loops {
+		if l.name() == name || name == "" {
+			return l, nil
+		}
+		names = append(names, l.name())
+	}
+	return nil, fmt.Errorf("no queue %q; there are %s", name, list(names))
+}
+
+func (p *Page) log(ctx context.Context, msg string, args ...any) {
+	cmp.Or(p.Logger, slog.Default()).InfoContext(ctx, msg, args...)
+}

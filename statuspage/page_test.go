@@ -1,0 +1,524 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/statuspage"
+)
+
+func TestPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.fill()
+		w.page.Title = "Cloud"
+		text := body(t, get(t, w.page, "/"), http.StatusOK)
+		for _, want := range []string{
+			"<title>Cloud</title>",
+			`<span class="label">Failing</span> <span class="count">2</span> <span class="detail">1 not retried</span>`,
+			`<span class="label">In flight</span> <span class="count">1</span> <span class="detail">longest 30 s</span>`,
+			`<span class="label">Waiting</span> <span class="count">3</span> <span class="detail">next in 59 m 31 s, 1 held</span>`,
+			`<a href="item?item=refused&amp;queue=assets"><bdi>refused</bdi></a>`,
+			"<bdi>region cannot change</bdi>",
+			"<bdi>in sync</bdi>",
+			"in 1 h 59 m <span class=\"held\">held</span>",
+			`<span class="range">1–6 of 6</span>`,
+			"Remembers up to 20,000 runs, at most 20 of an item.",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		if refused, planned := strings.Index(text, "<bdi>refused"), strings.Index(text, "<bdi>planned"); refused > planned {
+			t.Error("what fails is not above what is well")
+		}
+	})
+}
+
+func TestPageOfItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.fill()
+		for item, want := range map[string]string{
+			"well":     "All was well 29 s ago. It runs again only when it is fed again.",
+			"planned":  "The next run is in 59 m 31 s; an event brings it sooner.",
+			"held":     "The next run is in 1 h 59 m; it is held, and an event does not bring it sooner.",
+			"retrying": "Its last run failed. The next try is in 59 m 31 s; an event brings it sooner.",
+			"refused":  "Its last run failed. It failed for good 29 s ago: its error is one that no retry mends. It runs again only when it is fed again.",
+			"running":  "It has been running for 30 s.",
+		} {
+			text := body(t, get(t, w.page, "/item?queue=assets&item="+item), http.StatusOK)
+			if !strings.Contains(text, want) {
+				t.Errorf("the page of %s lacks %q", item, want)
+			}
+			if strings.Contains(text, "<form") {
+				t.Errorf("the page of %s has a form, and actions are not allowed", item)
+			}
+		}
+		w.queue.Enqueue("running")
+		if text := body(t, get(t, w.page, "/item?item=running"), http.StatusOK); !strings.Contains(text, "It has a next run already.") {
+			t.Error("the page does not say that the item runs again")
+		}
+	})
+}
+
+// TestPageStories goes through what can become of an item after which nobody
+// tries again.
+func TestPageStories(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		story := func() string {
+			t.Helper()
+			var i item
+			fromJSON(t, get(t, w.page, "/item.json?item=a"), &i)
+			return i.Story
+		}
+		w.returns("a", time.Second, errors.New("quota"))
+		w.queue.Enqueue("a")
+		sleep(2 * time.Second)
+		w.queue.Remove("a")
+		if got, want := story(), "Its last run failed. It ran 1 s ago, and its next run was cancelled. It runs again only when it is fed again."; got != want {
+			t.Errorf("after Remove: %q, want %q", got, want)
+		}
+		w.queue.Enqueue("a")
+		sleep(3 * time.Hour)
+		if got, want := story(), "Its last 3 runs failed. It was given up 59 m 57 s ago. It runs again only when it is fed again."; got != want {
+			t.Errorf("after the last retry: %q, want %q", got, want)
+		}
+		w.returns("b", time.Minute, nil)
+		w.queue.Enqueue("b")
+		w.queue.Enqueue("a")
+		sleep(3 * time.Second)
+		if got, want := story(), "It has been ready for 3 s, and runs as soon as a worker is free."; got != want {
+			t.Errorf("when it is ready: %q, want %q", got, want)
+		}
+	})
+}
+
+// hostile are names that try to be more than text.
+var hostile = []string{
+	`<script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	`' onmouseover='alert(1)`,
+	`</title></style></script><svg onload=alert(1)>`,
+	`javascript:alert(1)`,
+	`{{.}} {{template "head"}} ${alert(1)}`,
+	"line\nfeed\r\n\r\ndata: {\"items\": \"<b>x</b>\"}\n\nevent: regions\n",
+	"nul\x00 bell\a escape\x1b[31m",
+	"right to left \u202e gnp.exe \u2066 isolated \u2028 separated",
+	"not UTF-8: \xff\xfe\xc0",
+	"a/../../b?c=d&e=f#g%2e%00+ ;=",
+	"//example.org/x",
+	" ",
+	"",
+	strings.Repeat("long & ", 20_000),
+}
+
+// TestHostile has items, queues and errors of such names: each is found again by
+// its URL, and none leaves a trace as anything but text.
+func TestHostile(t *testing.T) {
+	for n, name := range hostile {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testHostile(t, name) })
+		})
+	}
+}
+
+func testHostile(t *testing.T, name string) {
+	queue := reconcile.NewQueue[string]()
+	queueName := "q" + name[:min(len(name), 1000)]
+	loop := &statuspage.Loop[string]{Name: queueName, Queue: queue}
+	group := &statuspage.Group{Name: name}
+	page := statuspage.New(loop, group, &statuspage.Loop[string]{Name: "other"})
+	page.AllowActions = true
+	page.Logger = discard
+	queue.Enqueue(name)
+	queue.Close()
+	if err := group.Watch(name, &reconcile.Reconciler[string]{
+		Queue: queue, OnResult: loop.OnResult(nil), Logger: discard,
+		Reconcile: func(context.Context, string) error { return reconcile.Terminal(errors.New(name)) },
+	}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	failing := reconcile.RunFunc(func(context.Context) error { return errors.New(name) })
+	if err := group.Watch(name, failing).Run(t.Context()); err == nil {
+		t.Fatal("the failing runner ended well")
+	}
+
+	plain := statuspage.New(&statuspage.Loop[string]{Name: "other", Queue: reconcile.NewQueue[string]()})
+	// tags returns the names of all tags and of their attributes.
+	tags := func(text string) map[string]bool {
+		found := make(map[string]bool)
+		for _, tag := range regexp.MustCompile(`<[^>]*`).FindAllString(text, -1) {
+			tag = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(tag, "")
+			for name := range strings.FieldsSeq(tag) {
+				found[name] = true
+			}
+		}
+		return found
+	}
+	usual := tags(body(t, get(t, plain, "/"), http.StatusOK))
+	for tag := range strings.FieldsSeq("<p </p <pre </pre <b </b <tr </tr <th </th <td </td <bdi </bdi <h2 </h2 <main <form </form <input " +
+		"<button </button <details </details <summary </summary <section </section aria-labelledby= tabindex= method= data-action= " +
+		"data-key= data-label= title= type= name= value= aria-current= rel=") {
+		usual[tag] = true
+	}
+	check := func(where, text string) {
+		t.Helper()
+		for tag := range tags(text) {
+			if !usual[tag] {
+				t.Errorf("%s: %q came out as more than text: %s", where, name, tag)
+			}
+		}
+	}
+
+	list := body(t, get(t, page, "/?queue="+url.QueryEscape(queueName)), http.StatusOK)
+	check("list", list)
+	check("search", body(t, get(t, page, "/?search="+url.QueryEscape(name[:min(len(name), 200)])), http.StatusOK))
+
+	var rows items
+	fromJSON(t, get(t, page, "/items.json?queue="+url.QueryEscape(queueName)), &rows)
+	if len(rows.Items) != 1 {
+		t.Fatalf("%d items, want 1", len(rows.Items))
+	}
+	if want := strings.ToValidUTF8(name, "\ufffd"); len([]rune(rows.Items[0].Name)) != len([]rune(name)) && rows.Items[0].Name != want {
+		t.Errorf("the name in JSON is %q", rows.Items[0].Name)
+	}
+	href := regexp.MustCompile(`href="(item\?[^"]*)"`).FindStringSubmatch(list)
+	if href == nil {
+		t.Fatalf("no link to the item:\n%s", list)
+	}
+	link := html.UnescapeString(href[1])
+	one := body(t, get(t, page, "/"+link), http.StatusOK)
+	check("item", one)
+	if !strings.Contains(one, "failed for good") {
+		t.Error("the link does not lead to the item")
+	}
+
+	var i item
+	fromJSON(t, get(t, page, "/"+rows.Items[0].URL), &i)
+	if i.Outcome != "terminated" {
+		t.Errorf("the URL of the item leads to %+v", i)
+	}
+
+	// An action finds it too, by what the form on the page has in it.
+	form := url.Values{"action": {"cancel"}}
+	for _, input := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).FindAllStringSubmatch(one, -1) {
+		form.Set(input[1], html.UnescapeString(input[2]))
+	}
+	if strings.ToValidUTF8(name, "") == name && !strings.Contains(name, "\x00") { // a browser sends the rest otherwise
+		r := post(t, page, "/item", form)
+		if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "item?") {
+			t.Errorf("the form answers %d to %q", r.StatusCode, r.Header.Get("Location"))
+		}
+	}
+
+	// And the stream, of which each event is two lines and an empty one.
+	events := stream(t, page, "/events?queue="+url.QueryEscape(queueName))
+	event := <-events
+	check("event", event["items"])
+	if len(event) != 6 {
+		t.Errorf("the event has %d regions, want 6", len(event))
+	}
+}
+
+func TestPageHeaders(t *testing.T) {
+	page := statuspage.New(&statuspage.Loop[string]{Name: "a", Queue: reconcile.NewQueue[string]()})
+	page.AllowActions = true
+	for _, target := range []string{"/", "/item?item=x", "/status.json", "/items.json", "/nothing", "/style.css", "/script.js", "/icon.svg", "/?page=x"} {
+		h := get(t, page, target).Header
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":  "nosniff",
+			"Referrer-Policy":         "same-origin",
+			"Cache-Control":           "no-store",
+		} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", target, name, got, want)
+			}
+		}
+	}
+}
+
+// TestPageInlinesNothing looks for what the Content-Security-Policy would refuse.
+func TestPageInlinesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.page.AllowActions = true
+		w.fill()
+		for _, target := range []string{"/", "/?page=x", "/item?item=refused", "/item?item=nothing"} {
+			r := get(t, w.page, target)
+			text := body(t, r, r.StatusCode)
+			for _, bad := range []string{"<style", " style=", "<script>", "javascript:", "http://", "https://", "//"} {
+				if strings.Contains(text, bad) {
+					t.Errorf("%s contains %s", target, bad)
+				}
+			}
+			if strings.Count(text, "<script") != 1 {
+				t.Errorf("%s has %d scripts, want 1", target, strings.Count(text, "<script"))
+			}
+			if match := regexp.MustCompile(` on\w+=`).FindString(text); match != "" {
+				t.Errorf("%s has a handler: %s", target, match)
+			}
+		}
+	})
+}
+
+func TestPageAssets(t *testing.T) {
+	page := statuspage.New()
+	text := body(t, get(t, page, "/"), http.StatusOK)
+	for path, contentType := range map[string]string{
+		"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
+	} {
+		link := regexp.MustCompile(`"(` + path + `\?v=[0-9a-f]+)"`).FindStringSubmatch(text)
+		if link == nil {
+			t.Errorf("the page does not use %s", path)
+			continue
+		}
+		r := get(t, page, "/"+link[1])
+		if body(t, r, http.StatusOK) == "" || r.Header.Get("Content-Type") != contentType {
+			t.Errorf("%s has the type %q, want %q", path, r.Header.Get("Content-Type"), contentType)
+		}
+		if got := r.Header.Get("Cache-Control"); !strings.Contains(got, "immutable") {
+			t.Errorf("%s by version has Cache-Control %q", path, got)
+		}
+	}
+}
+
+func TestPageMethods(t *testing.T) {
+	page := statuspage.New(&statuspage.Loop[string]{Name: "a", Queue: reconcile.NewQueue[string]()})
+	for _, test := range []struct {
+		method, target string
+		status         int
+	}{
+		{http.MethodHead, "/", 200},
+		{http.MethodPost, "/", 405},
+		{http.MethodDelete, "/item", 405},
+		{http.MethodPut, "/item.json", 405},
+		{http.MethodPost, "/status.json", 405},
+		{http.MethodPost, "/events", 405},
+		{http.MethodGet, "/../etc/passwd", 307},
+		{http.MethodGet, "/assets/style.css", 404},
+		{http.MethodGet, "/page.html", 404},
+	} {
+		if got := send(t, page, httptest.NewRequestWithContext(t.Context(), test.method, test.target, nil)).StatusCode; got != test.status {
+			t.Errorf("%s %s: %d, want %d", test.method, test.target, got, test.status)
+		}
+	}
+}
+
+// TestPagePrefix puts the page below a prefix: all its links are relative.
+func TestPagePrefix(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("a")
+	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+	for _, strip := range []string{"/debug/status", "/debug/status/"} {
+		mux := http.NewServeMux()
+		mux.Handle("/debug/status", http.StripPrefix(strings.TrimSuffix(strip, "/"), page))
+		mux.Handle("/debug/status/", http.StripPrefix(strip, page))
+		server := httptest.NewServer(mux)
+		for _, path := range []string{"/debug/status", "/debug/status/?queue=q", "/debug/status?queue=q"} {
+			r, err := server.Client().Get(server.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := body(t, r, http.StatusOK)
+			if got := r.Request.URL.Path; got != "/debug/status/" {
+				t.Errorf("%s ends at %s, want /debug/status/", path, got)
+			}
+			if strings.Contains(path, "?") && r.Request.URL.RawQuery != "queue=q" {
+				t.Errorf("%s loses its query: %s", path, r.Request.URL)
+			}
+			for _, match := range regexp.MustCompile(`(?:href|src|action)="([^"]*)"`).FindAllStringSubmatch(text, -1) {
+				target := html.UnescapeString(match[1])
+				if strings.HasPrefix(target, "#") {
+					continue
+				}
+				link, err := r.Request.URL.Parse(target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := server.Client().Get(link.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				body(t, answer, http.StatusOK)
+				if !strings.HasPrefix(answer.Request.URL.Path, "/debug/status/") {
+					t.Errorf("%s links to %s, which leads to %s", path, match[1], answer.Request.URL)
+				}
+			}
+		}
+		server.Close()
+	}
+}
+
+// TestPageHost plays a site that has its own name point to this machine, so that
+// the browser takes the page for a part of the site.
+func TestPageHost(t *testing.T) {
+	page := statuspage.New()
+	page.Hosts = []string{"status.example.org"}
+	for _, test := range []struct {
+		local, host string
+		status      int
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:8080", 200},
+		{"127.0.0.1:8080", "localhost:8080", 200},
+		{"127.0.0.1:8080", "LOCALHOST", 200},
+		{"127.0.0.1:8080", "app.localhost:8080", 200},
+		{"[::1]:8080", "[::1]:8080", 200},
+		{"[::1]:8080", "[::1]", 200},
+		{"127.0.0.1:8080", "status.example.org", 200},
+		{"127.0.0.1:8080", "STATUS.example.org:80", 200},
+		{"127.0.0.1:8080", "evil.example:8080", 421},
+		{"127.0.0.1:8080", "localhost.evil.example:8080", 421},
+		{"127.0.0.1:8080", "127.0.0.1.evil.example", 421},
+		{"[::1]:8080", "evil.example", 421},
+		{"192.0.2.1:8080", "anything.example", 200}, // not by loopback: not for us to know
+	} {
+		address, err := net.ResolveTCPAddr("tcp", test.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range []string{"/", "/status.json"} {
+			r := get(t, page, target, func(r *http.Request) {
+				r.Host = test.host
+				*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address)))
+			})
+			if r.StatusCode != test.status {
+				t.Errorf("%s at %s for %s: %d, want %d", target, test.local, test.host, r.StatusCode, test.status)
+			}
+		}
+	}
+}
+
+func TestPageSeveralQueues(t *testing.T) {
+	a, b := reconcile.NewQueue[string](), reconcile.NewQueue[int]()
+	a.Enqueue("x")
+	b.Enqueue(42)
+	page := statuspage.New(
+		&statuspage.Loop[string]{Name: "words", Queue: a},
+		&statuspage.Loop[int]{Name: "numbers", Queue: b, Format: func(n int) string { return fmt.Sprintf("no. %d", n) }},
+	)
+	text := body(t, get(t, page, "/?queue=numbers"), http.StatusOK)
+	for _, want := range []string{`<bdi>no. 42</bdi>`, `<a href="./?queue=words" data-nav><bdi>words</bdi></a>`, `<a href="./?queue=numbers" data-nav aria-current="true">`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if text := body(t, get(t, page, "/"), http.StatusOK); !strings.Contains(text, "<bdi>x</bdi>") {
+		t.Error("without a name it is not the first queue")
+	}
+	body(t, get(t, page, "/?queue=letters"), http.StatusNotFound)
+}
+
+// An alike is shown like another that it is not equal to.
+type alike struct{ A, B string }
+
+func TestPageOfItemsShownAlike(t *testing.T) {
+	queue := reconcile.NewQueue[alike]()
+	queue.Enqueue(alike{"a b", ""})
+	queue.EnqueueAfter(alike{"a", "b "}, time.Hour)
+	page := statuspage.New(&statuspage.Loop[alike]{Name: "q", Queue: queue, Format: func(x alike) string {
+		return strings.TrimSpace(x.A + " " + x.B)
+	}})
+	page.AllowActions = true
+	page.Logger = discard
+
+	text := body(t, get(t, page, "/item?item=a+b"), http.StatusMultipleChoices)
+	links := regexp.MustCompile(`href="(item\?id=(\w+)&amp;[^"]*)"><bdi>([^<]*)<`).FindAllStringSubmatch(text, -1)
+	if len(links) != 2 {
+		t.Fatalf("%d choices, want 2:\n%s", len(links), text)
+	}
+	for _, link := range links {
+		phase := "ready"
+		if strings.Contains(link[3], "b ") {
+			phase = "waiting"
+		}
+		one := body(t, get(t, page, "/"+html.UnescapeString(link[1])), http.StatusOK)
+		if !strings.Contains(one, `<span class="phase `+phase+`">`) {
+			t.Errorf("the choice %s is not %s", link[3], phase)
+		}
+		if !strings.Contains(one, `name="id" value="`+link[2]+`"`) {
+			t.Error("the form does not say which of the two it is for")
+		}
+	}
+	form := url.Values{"item": {"a b"}, "action": {"cancel"}}
+	body(t, post(t, page, "/item.json", form), http.StatusConflict)
+	form.Set("id", links[0][2])
+	body(t, post(t, page, "/item.json", form), http.StatusOK)
+	if n := queue.Stats().Ready + queue.Stats().Waiting; n != 1 {
+		t.Errorf("%d items are left, want 1", n)
+	}
+	body(t, get(t, page, "/item.json?item=a+b&id=0"), http.StatusNotFound)
+}
+
+// TestPageWithoutQueue shows what is known by results alone.
+func TestPageWithoutQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loop := &statuspage.Loop[string]{Name: "shared"}
+		record := loop.OnResult(nil)
+		page := statuspage.New(loop)
+		page.AllowActions = true
+		record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Retrying, Err: errors.New("quota"), Failures: 2, Next: time.Minute})
+		record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
+		text := body(t, get(t, page, "/"), http.StatusOK)
+		if !strings.Contains(text, "<bdi>quota</bdi>") || strings.Contains(text, "In flight</span>") || strings.Contains(text, ">idle<") {
+			t.Errorf("the page claims to know the queue, or does not show the results:\n%s", text)
+		}
+		one := body(t, get(t, page, "/item?item=a"), http.StatusOK)
+		if !strings.Contains(one, "cannot be seen from here") || strings.Contains(one, "<form") {
+			t.Errorf("the page of an item claims to know the queue:\n%s", one)
+		}
+		body(t, post(t, page, "/item", url.Values{"item": {"a"}, "action": {"reconcile"}}), http.StatusForbidden)
+	})
+}
+
+func TestNewPanics(t *testing.T) {
+	loop := func(name string) statuspage.Part { return &statuspage.Loop[string]{Name: name} }
+	for want, parts := range map[string][]statuspage.Part{
+		"statuspage: New needs a *Loop or *Group, got nil":                 {nil},
+		"statuspage: *statuspage.Loop[string].Name is required, and empty": {loop("")},
+		`statuspage: there are two loops named "a"`:                        {loop("a"), loop("a")},
+		`statuspage: Queue of loop "a" is a nil *reconcile.Queue[string]`: {
+			&statuspage.Loop[string]{Name: "a", Queue: (*reconcile.Queue[string])(nil)},
+		},
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("New panics with %v, want %s", got, want)
+				}
+			}()
+			statuspage.New(parts...)
+		}()
+	}
+}
+
+// TestFormatPanics has a Format that does not do for all items.
+func TestFormatPanics(t *testing.T) {
+	queue := reconcile.NewQueue[int]()
+	queue.Enqueue(1)
+	queue.Enqueue(0)
+	page := statuspage.New(&statuspage.Loop[int]{Name: "q", Queue: queue, Format: func(n int) string { return fmt.Sprint(10 / n) }})
+	var got items
+	fromJSON(t, get(t, page, "/items.json"), &got)
+	want := "(Format panicked for this item: runtime error: integer divide by zero) 10"
+	if got.names() != want {
+		t.Errorf("items %s, want %s", got.names(), want)
+	}
+}

@@ -1,0 +1,131 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A query says what is to be seen of the items of a loop. It is what stands
+// behind the question mark of a URL.
+type query struct {
+	Queue      string
+	Search     string
+	State      filter
+	Sort       sorting
+	Descending bool
+	Page       int
+	Size       int
+}
+
+const (
+	defaultSize = 50
+	maxSize     = 1000
+	maxSearch   = 200
+)
+
+// parseQuery reads a query. What is missing has its default; an error says what
+// is wrong and what is accepted.
+func parseQuery(v url.Values) (query, error) {
+	q := query{
+		Queue:  v.Get("queue"),
+		Search: v.Get("search"),
+		State:  allItems,
+		Sort:   byAttention,
+		Page:   1,
+		Size:   defaultSize,
+	}
+	if len(q.Search) > maxSearch {
+		return q, fmt.Errorf("search is too long: want at most %d bytes", maxSearch)
+	}
+	if s := filter(v.Get("state")); s != "" {
+		if !slices.Contains(filters, s) {
+			return q, fmt.Errorf("no state %q; there are %s", s, list(filters))
+		}
+		q.State = s
+	}
+	if s := v.Get("sort"); s != "" {
+		s, q.Descending = strings.CutPrefix(s, "-")
+		if q.Sort = sorting(s); !slices.Contains(sortings, q.Sort) {
+			return q, fmt.Errorf("cannot sort by %q; there are %s, with a hyphen in front for the reverse", s, list(sortings))
+		}
+	}
+	for name, number := range map[string]*int{"page": &q.Page, "size": &q.Size} {
+		s := v.Get(name)
+		if s == "" {
+			continue
+		}
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return q, fmt.Errorf("%s %q: want a number, 1 or more", name, s)
+		}
+		*number = n
+	}
+	if q.Size > maxSize {
+		return q, fmt.Errorf("size %d: want at most %d", q.Size, maxSize)
+	}
+	return q, nil
+}
+
+func list[S ~string](all []S) string {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ", ")
+}
+
+// needle returns what is searched for, in lower case.
+func (q query) needle() string { return strings.ToLower(q.Search) }
+
+// String returns the query as it stands in a URL, with the question mark, and
+// without what has its default.
+func (q query) String() string {
+	v := url.Values{}
+	set := func(name, value, standard string) {
+		if value != standard {
+			v.Set(name, value)
+		}
+	}
+	set("queue", q.Queue, "")
+	set("search", q.Search, "")
+	set("state", string(q.State), string(allItems))
+	set("sort", q.order(), string(byAttention))
+	set("page", strconv.Itoa(q.Page), "1")
+	set("size", strconv.Itoa(q.Size), strconv.Itoa(defaultSize))
+	return "?" + v.Encode()
+}
+
+func (q query) order() string {
+	if q.Descending {
+		return "-" + string(q.Sort)
+	}
+	return string(q.Sort)
+}
+
+// Of these each returns the query with something changed, on its first page.
+
+func (q query) withState(f filter) query {
+	q.State, q.Page = f, 1
+	return q
+}
+
+func (q query) withSort(s sorting) query {
+	q.Descending = q.Sort == s && !q.Descending
+	q.Sort, q.Page = s, 1
+	return q
+}
+
+func (q query) withQueue(name string) query {
+	return query{Queue: name, State: allItems, Sort: byAttention, Page: 1, Size: q.Size}
+}
+
+func (q query) withPage(n int) query {
+	q.Page = n
+	return q
+}

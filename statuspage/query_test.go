@@ -1,0 +1,85 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"net/url"
+	"testing"
+)
+
+func TestQuery(t *testing.T) {
+	standard := query{State: allItems, Sort: byAttention, Page: 1, Size: 50}
+	with := func(change func(q *query)) query {
+		q := standard
+		change(&q)
+		return q
+	}
+	for _, test := range []struct {
+		text string
+		want query
+	}{
+		{"?", standard},
+		{"?queue=a%26b", with(func(q *query) { q.Queue = "a&b" })},
+		{"?search=%3Cb%3E+x", with(func(q *query) { q.Search = "<b> x" })},
+		{"?state=in-flight", with(func(q *query) { q.State = inFlightItems })},
+		{"?sort=-since", with(func(q *query) { q.Sort, q.Descending = bySince, true })},
+		{"?page=3&size=1000", with(func(q *query) { q.Page, q.Size = 3, 1000 })},
+	} {
+		values, err := url.ParseQuery(test.text[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parseQuery(values)
+		if err != nil || got != test.want {
+			t.Errorf("parseQuery(%s) = %+v, %v, want %+v", test.text, got, err, test.want)
+		}
+		if got.String() != test.text {
+			t.Errorf("String of %+v = %s, want %s", got, got, test.text)
+		}
+	}
+}
+
+func TestQueryErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"state=sleeping":            `no state "sleeping"; there are all, failing, in-flight, ready, waiting, idle`,
+		"sort=color":                `cannot sort by "color"; there are attention, item, state, since, next, failures, last, duration, with a hyphen in front for the reverse`,
+		"sort=--item":               `cannot sort by "-item"; there are attention, item, state, since, next, failures, last, duration, with a hyphen in front for the reverse`,
+		"page=0":                    `page "0": want a number, 1 or more`,
+		"page=x":                    `page "x": want a number, 1 or more`,
+		"page=99999999999999999999": `page "99999999999999999999": want a number, 1 or more`,
+		"size=-1":                   `size "-1": want a number, 1 or more`,
+		"size=1001":                 `size 1001: want at most 1000`,
+	} {
+		values, err := url.ParseQuery(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseQuery(values); err == nil || err.Error() != want {
+			t.Errorf("parseQuery(%s) = %v, want %s", text, err, want)
+		}
+	}
+	if _, err := parseQuery(url.Values{"search": {string(make([]byte, maxSearch+1))}}); err == nil {
+		t.Error("a search of any length is accepted")
+	}
+}
+
+func TestQueryLinks(t *testing.T) {
+	q := query{Queue: "a", Search: "x", State: failingItems, Sort: byName, Page: 4, Size: 10}
+	for _, test := range []struct {
+		name string
+		got  query
+		want string
+	}{
+		{"the same column turns round", q.withSort(byName), "?queue=a&search=x&size=10&sort=-item&state=failing"},
+		{"and back", q.withSort(byName).withSort(byName), "?queue=a&search=x&size=10&sort=item&state=failing"},
+		{"another column", q.withSort(bySince), "?queue=a&search=x&size=10&sort=since&state=failing"},
+		{"another state", q.withState(allItems), "?queue=a&search=x&size=10&sort=item"},
+		{"another queue", q.withQueue("b"), "?queue=b&size=10"},
+		{"another page", q.withPage(5), "?page=5&queue=a&search=x&size=10&sort=item&state=failing"},
+	} {
+		if got := test.got.String(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A row is what a page tells of one item. Times are since the base of the
+// recorder of its loop.
+type row struct {
+	name string
+	err  string // of the last run, or the last failure; "" if there is none
+
+	phase      reconcile.Phase
+	hold       bool
+	again      bool
+	failures   int32
+	since, due time.Duration // in its phase, and when it becomes ready if it waits
+
+	outcome outcome       // of the last run; noOutcome if that is not remembered
+	ended   time.Duration // the last run
+	took    time.Duration // the last run
+}
+
+// newRow puts together what the queue and what the book say of an item. The
+// pointer is nil if the book has forgotten it.
+func newRow(name string, base time.Time, s reconcile.State, last *run) row {
+	r := row{
+		name:     name,
+		phase:    s.Phase,
+		hold:     s.Hold,
+		again:    s.Again,
+		failures: int32(min(s.Failures, 1<<31-1)),
+	}
+	if !s.Since.IsZero() {
+		r.since = s.Since.Sub(base)
+	}
+	if !s.Due.IsZero() {
+		r.due = s.Due.Sub(base)
+	}
+	if last != nil {
+		r.outcome, r.ended, r.took, r.err = last.outcome, last.ended, last.duration, last.err
+		if s.Phase == reconcile.Idle {
+			r.failures, r.since = last.failures, last.ended
+		}
+	} else if s.Failures > 0 {
+		r.err = textOf(s.Err)
+	}
+	return r
+}
+
+// failing reports whether something is wrong with the item: its last run failed.
+func (r *row) failing() bool { return r.failures > 0 || r.outcome.failed() }
+
+// final reports whether the item failed and nobody will try again.
+func (r *row) final() bool {
+	return r.phase == reconcile.Idle && r.failing()
+}
+
+// known reports whether it is known since when the row is in its phase.
+func (r *row) known() bool { return r.phase != reconcile.Idle || r.outcome != noOutcome }
+
+// waits reports whether the row has a time at which it becomes ready.
+func (r *row) waits() bool { return r.phase == reconcile.Waiting }
+
+// A sorting is an order of the rows.
+type sorting string
+
+const (
+	byAttention sorting = "attention"
+	byName      sorting = "item"
+	byState     sorting = "state"
+	bySince     sorting = "since"
+	byDue       sorting = "next"
+	byFailures  sorting = "failures"
+	byOutcome   sorting = "last"
+	byDuration  sorting = "duration"
+)
+
+var sortings = []sorting{byAttention, byName, byState, bySince, byDue, byFailures, byOutcome, byDuration}
+
+// key returns a number that puts the rows in the order of s; ties are broken by
+// name. What is of most interest is first: the failing, the slow, the soon.
+func (s sorting) key(r *row, now time.Duration) int64 {
+	const never = 1<<63 - 1
+	switch s {
+	case byAttention:
+		class := r.attention(now)
+		key := int64(class) << 60
+		switch {
+		case r.failing():
+			key -= int64(r.failures)
+		case class == 2: // a long run: the oldest first
+			key += int64(r.since) / 16
+		}
+		return key
+	case byState:
+		return int64(r.rank())
+	case bySince:
+		return int64(r.since)
+	case byDue:
+		switch {
+		case r.phase == reconcile.Waiting:
+			return int64(r.due)
+		case r.phase == reconcile.Ready:
+			return -2 // before all that wait
+		case r.phase == reconcile.InFlight && r.again:
+			return -1
+		}
+		return never
+	case byFailures:
+		return -int64(r.failures)
+	case byOutcome:
+		return -int64(r.ended)
+	case byDuration:
+		return -int64(r.took)
+	}
+	return 0
+}
+
+// attention returns a class of rows: those that need a look come first. All the
+// others are in one class, so that they stay where they are while they run and
+// wait in turn.
+func (r *row) attention(now time.Duration) int {
+	switch {
+	case r.final():
+		return 0
+	case r.failing():
+		return 1
+	case r.phase == reconcile.InFlight && now-r.since >= longRun:
+		return 2
+	}
+	return 3
+}
+
+// rank orders the phases.
+func (r *row) rank() int {
+	switch r.phase {
+	case reconcile.InFlight:
+		return 0
+	case reconcile.Ready:
+		return 1
+	case reconcile.Waiting:
+		return 2
+	}
+	return 3
+}
+
+// longRun is from when on a run that goes on needs a look.
+const longRun = 10 * time.Second
+
+// A filter is a part of the rows.
+type filter string
+
+const (
+	allItems      filter = "all"
+	failingItems  filter = "failing"
+	inFlightItems filter = "in-flight"
+	readyItems    filter = "ready"
+	waitingItems  filter = "waiting"
+	idleItems     filter = "idle"
+)
+
+var filters = []filter{allItems, failingItems, inFlightItems, readyItems, waitingItems, idleItems}
+
+func (f filter) has(r *row) bool {
+	switch f {
+	case failingItems:
+		return r.failing()
+	case inFlightItems:
+		return r.phase == reconcile.InFlight
+	case readyItems:
+		return r.phase == reconcile.Ready
+	case waitingItems:
+		return r.phase == reconcile.Waiting
+	case idleItems:
+		return r.phase == reconcile.Idle
+	}
+	return true
+}
+
+// matches reports whether the row's name or error contains the text, which is in
+// lower case.
+func (r *row) matches(text string) bool {
+	return text == "" || containsFold(r.name, text) || containsFold(r.err, text)
+}
+
+// containsFold is strings.Contains(strings.ToLower(s), lower), without the copy
+// where s is ASCII.
+func containsFold(s, lower string) bool {
+	if len(s) < len(lower) && isASCII(s) {
+		return false
+	}
+	if !isASCII(s) {
+		return strings.Contains(strings.ToLower(s), lower)
+	}
+	for i := range len(s) - len(lower) + 1 {
+		j := 0
+		for j < len(lower) && lowerASCII(s[i+j]) == lower[j] {
+			j++
+		}
+		if j == len(lower) {
+			return true
+		}
+	}
+	return false
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerASCII(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// A keyed is a row by its number, and the key that it is sorted by.
+type keyed struct {
+	key int64
+	row uint32
+}
+
+func compareKeyed(rows []row) func(a, b keyed) int {
+	return func(a, b keyed) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		return cmp.Compare(rows[a.row].name, rows[b.row].name)
+	}
+}

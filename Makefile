@@ -1,7 +1,7 @@
 # The checks of .ci/run under short names. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help test example race lint fuzz api docs modules ci tools picture
+.PHONY: help test example race lint fuzz api docs modules bench bench-check ci picture tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ docs: ## the claims of README.md and docs: programs, tests, links
 
 modules: ## the other modules: bench, verify, adapters
 	.ci/run modules
+
+bench: ## measure against the peers: docs/performance.md; a quarter of an hour
+	bash bench/run.sh
+
+bench-check: ## allocations and ratios against the figures kept in the repo
+	bash bench/check.sh
 
 ci: ## everything, as on a clean machine
 	.ci/run

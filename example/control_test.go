@@ -281,6 +281,32 @@ func TestDriftIsMendedWithoutEvents(t *testing.T) {
 	})
 }
 
+// What happened while there was no stream of events is found as soon as there is
+// one again, long before the next poll.
+func TestDriftIsFoundAfterReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.open(quick)
+		began := time.Now()
+		w.answer(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/v1/events" && time.Since(began) < 20*time.Second {
+				return nil, errors.New("no events yet")
+			}
+			return nil, nil
+		})
+		file := wishPath(t)
+		wish(t, file, keyAndTwo)
+		p := w.play("-watch", "-assets", file, "-poll", "1h", "-recheck", "1h")
+		settle(10 * time.Second)
+		w.other("example", func(ctx context.Context, c *cloud.Client) error { return c.Delete(ctx, bucket("a")) })
+		settle(20 * time.Second) // the back-off is 5s at most
+		p.cancel()
+		p.wantEnd(t, 0, "3 of 3 assets in sync after 30.0s", "drift mended 1")
+		w.close()
+		w.wantExactly(mustParse(t, keyAndTwo))
+	})
+}
+
 // After a 429 nothing is asked about the asset before Retry-After is over, even
 // if there is an event about it.
 func TestRetryAfterIsKept(t *testing.T) {

@@ -114,7 +114,11 @@ func (q *Queue[T]) eachRecord(f func(uint32, *record[T]) error) error {
 			if slot == 0 {
 				continue
 			}
-			if err := f(slot.index(), s.at(slot.index())); err != nil {
+			r := s.peek(slot)
+			if r == nil || !r.live || r.hash != slot.hash() {
+				continue // stale
+			}
+			if err := f(slot.index(), r); err != nil {
 				return fmt.Errorf("table %d, slot %d: %w", n, p, err)
 			}
 		}
@@ -203,7 +207,7 @@ func (q *Queue[T]) checkRecords() error {
 		free := uint32(0)
 		for i := c.free; i != 0; i = s.at(i).next {
 			var none T
-			if r := s.at(i); r.item != none || r.failed != nil || r.run != runNone || r.running {
+			if r := s.at(i); r.item != none || r.failed != nil || r.run != runNone || r.running || r.live {
 				return fmt.Errorf("free record %d remembers %+v", i, r)
 			}
 			if free++; free > chunkLen {
@@ -226,7 +230,7 @@ func (s *records[T]) checkDirectory() error {
 	if len(s.directory) != 1<<s.depth {
 		return fmt.Errorf("%d entries in a directory of depth %d", len(s.directory), s.depth)
 	}
-	deepest := 0
+	deepest, slots := 0, 0
 	for n := 0; n < len(s.directory); {
 		t := s.directory[n]
 		if t.depth > s.depth {
@@ -244,20 +248,26 @@ func (s *records[T]) checkDirectory() error {
 				return fmt.Errorf("entry %d does not lead to the table of entry %d", i, n)
 			}
 		}
-		live := 0
+		used := 0
+		seen := make(map[slot]bool)
 		for _, slot := range t.slots {
 			if slot == 0 {
 				continue
 			}
-			live++
-			if int(slot.hash()>>(32-s.depth))/span != n/span || s.at(slot.index()).hash != slot.hash() {
-				return fmt.Errorf("record %d is in the wrong table, or under a wrong hash", slot.index())
+			used++
+			if int(slot.hash()>>(32-s.depth))/span != n/span || seen[slot] {
+				return fmt.Errorf("record %d is in the wrong table, or twice in it", slot.index())
 			}
+			seen[slot] = true
 		}
-		if live != t.live || live > splitAt {
-			return fmt.Errorf("entry %d has %d records, says %d", n, live, t.live)
+		if used != t.used || used > fullAt {
+			return fmt.Errorf("entry %d has %d slots in use, says %d", n, used, t.used)
 		}
+		slots += used
 		n += span
+	}
+	if slots != s.count+s.stale || s.stale < 0 || s.stale > s.count+slack+len(s.directory) {
+		return fmt.Errorf("%d slots in use for %d records and %d stale ones", slots, s.count, s.stale)
 	}
 	if deepest != s.deepest {
 		return fmt.Errorf("%d tables of depth %d, count says %d", deepest, s.depth, s.deepest)

@@ -128,7 +128,7 @@ func NewQueue[T comparable]() *Queue[T] {
 		base:    time.Now(),
 		seed:    maphash.MakeSeed(),
 		nan:     mayBeNaN(t),
-		records: newRecords[T](),
+		records: newRecords(chunk[T]{}),
 		armed:   math.MaxInt64,
 	}
 	q.head = q.records.at(0)

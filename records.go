@@ -12,7 +12,10 @@ package reconcile
 //   - the lists of the queue run through the records by 32-bit index, and so
 //     need no memory of their own;
 //   - it grows and shrinks by small tables, so no call pays for all items, and
-//     a burst gives its memory back while it drains.
+//     a burst gives its memory back while it drains;
+//   - an item that goes leaves its slot behind, to be swept up with others. To
+//     clear it at once would be a cache miss for each item that goes, among a
+//     million of them more than all the rest of a run.
 
 // A record is all that the queue knows about one item.
 type record[T comparable] struct {
@@ -26,6 +29,7 @@ type record[T comparable] struct {
 	prev, next uint32
 
 	hash    uint32
+	live    bool // it is the record of an item
 	running bool // in flight
 	run     nextRun
 }
@@ -54,8 +58,9 @@ const (
 	manyChunks = 64 // from so many on, an emptied store starts anew
 
 	tableLen = 128
-	splitAt  = tableLen * 3 / 4
+	fullAt   = tableLen * 3 / 4
 	mergeAt  = tableLen / 4
+	slack    = 2 * tableLen // stale slots that are put up with in any case
 )
 
 // A chunk holds chunkLen records. Each chunk is full, open (it has room, and is
@@ -71,11 +76,15 @@ type chunk[T comparable] struct {
 }
 
 // A table is a part of the hash table: open addressing with linear probing. A
-// slot holds the hash and the index of a record, 0 if it is free; so looking for
-// an item that is not there, and moving slots, touches no record.
+// slot holds the hash and the index of a record, and is 0 if it is free; so
+// moving slots, and passing by those of other items, touches no record.
+//
+// A slot whose record is gone, or has another hash by now, is stale. It stays
+// where it is until its table is purged, or until a record of just that hash
+// and index makes it good again.
 type table struct {
 	slots [tableLen]slot
-	live  int
+	used  int   // stale ones included
 	depth uint8 // how many of the first bits of the hash are the same in it
 }
 
@@ -93,26 +102,44 @@ func (s slot) index() uint32      { return uint32(s) }
 type records[T comparable] struct {
 	chunks []chunk[T]
 	count  int // items
+	stale  int // slots
 
 	directory []*table // 1<<depth of them; a table of less depth is there more than once
 	depth     uint8
-	deepest   int // tables of that depth
+	deepest   int    // tables of that depth
+	broom     uint32 // the hash with whose table the next sweep begins
 
 	spare, vacant uint32 // lists of chunks
 	used, spares  int    // chunks with live records; spare ones
 }
 
-func newRecords[T comparable]() records[T] {
+func newRecords[T comparable](first chunk[T]) records[T] {
+	if first.records == nil {
+		first = chunk[T]{records: new([chunkLen]record[T]), fresh: 1, live: 1}
+	}
 	return records[T]{
-		chunks:    []chunk[T]{{records: new([chunkLen]record[T]), fresh: 1, live: 1}},
+		chunks:    []chunk[T]{first},
 		directory: []*table{new(table)},
 		deepest:   1,
 		used:      1,
 	}
 }
 
+// at returns a live record, or record 0.
 func (s *records[T]) at(i uint32) *record[T] {
 	return &s.chunks[i>>chunkBits].records[i%chunkLen]
+}
+
+// peek returns the record that a slot leads to, which may be of another item or
+// of none, or nil.
+func (s *records[T]) peek(slot slot) *record[T] {
+	i := slot.index()
+	if n := int(i >> chunkBits); n < len(s.chunks) {
+		if chunk := s.chunks[n].records; chunk != nil {
+			return &chunk[i%chunkLen]
+		}
+	}
+	return nil
 }
 
 // table returns the table of a hash.
@@ -124,11 +151,14 @@ func (s *records[T]) table(hash uint32) *table {
 func (s *records[T]) find(hash uint32, item T) uint32 {
 	t := s.table(hash)
 	for p := hash; ; p++ {
-		switch slot := t.slots[p%tableLen]; {
-		case slot == 0:
+		slot := t.slots[p%tableLen]
+		if slot == 0 {
 			return 0
-		case slot.hash() == hash && s.at(slot.index()).item == item:
-			return slot.index()
+		}
+		if slot.hash() == hash {
+			if r := s.peek(slot); r != nil && r.live && r.item == item {
+				return slot.index()
+			}
 		}
 	}
 }
@@ -137,61 +167,76 @@ func (s *records[T]) find(hash uint32, item T) uint32 {
 func (s *records[T]) insert(hash uint32, item T) (uint32, *record[T]) {
 	i := s.alloc()
 	r := s.at(i)
-	r.item, r.hash = item, hash
-	t := s.table(hash)
-	for t.live >= splitAt {
-		s.split(t, hash)
-		t = s.table(hash)
-	}
-	t.insert(newSlot(hash, i))
+	r.item, r.hash, r.live = item, hash, true
 	s.count++
+	t := s.table(hash)
+	if t.used >= fullAt {
+		if s.stale > s.count/4 {
+			s.purge(t)
+		}
+		for t.used > tableLen/2 {
+			s.split(t, hash)
+			t = s.table(hash)
+		}
+	}
+	if !t.insert(newSlot(hash, i)) {
+		s.stale--
+	}
 	return i, r
 }
 
-// remove forgets a record.
+// remove forgets a record. Its slot becomes stale.
 func (s *records[T]) remove(i uint32) {
-	hash := s.at(i).hash
+	s.release(i)
+	s.count--
+	s.stale++
+	switch {
+	case s.count == 0 && len(s.chunks) > manyChunks:
+		first := s.chunks[0]
+		first.prev, first.next = 0, 0
+		*s = newRecords(first)
+	case s.stale > s.count+slack:
+		s.sweep()
+	}
+}
+
+// sweep clears one table of stale slots, another one each time.
+func (s *records[T]) sweep() {
+	hash := s.broom
 	t := s.table(hash)
-	t.remove(hash, i)
-	for t.live <= mergeAt/2 && s.merge(t, hash) {
+	s.broom += 1 << (32 - t.depth) // and around, to 0
+	s.purge(t)
+	for t.used <= mergeAt/2 && s.merge(t, hash) {
 		t = s.table(hash)
 	}
-	s.release(i)
-	if s.count--; s.count == 0 && len(s.chunks) > manyChunks {
-		s.chunks = append([]chunk[T](nil), s.chunks[0])
-		s.chunks[0].prev, s.chunks[0].next = 0, 0
-		s.spare, s.vacant, s.used, s.spares = 0, 0, 1, 0
-	}
 }
 
-func (t *table) insert(s slot) {
+// purge clears a table of stale slots.
+func (s *records[T]) purge(t *table) {
+	slots, used := t.slots, t.used
+	t.slots, t.used = [tableLen]slot{}, 0
+	for _, slot := range slots {
+		if slot == 0 {
+			continue
+		}
+		if r := s.peek(slot); r != nil && r.live && r.hash == slot.hash() {
+			t.insert(slot)
+		}
+	}
+	s.stale -= used - t.used
+}
+
+// insert puts a slot in its place, and reports whether it was not there, stale.
+func (t *table) insert(s slot) bool {
 	p := s.hash()
-	for t.slots[p%tableLen] != 0 {
-		p++
+	for ; t.slots[p%tableLen] != 0; p++ {
+		if t.slots[p%tableLen] == s {
+			return false
+		}
 	}
 	t.slots[p%tableLen] = s
-	t.live++
-}
-
-// remove takes out the slot of record i, and moves up those behind it that
-// would not be found any more across the gap.
-func (t *table) remove(hash, i uint32) {
-	gap := hash
-	for t.slots[gap%tableLen].index() != i {
-		gap++
-	}
-	for p := gap + 1; ; p++ {
-		s := t.slots[p%tableLen]
-		if s == 0 {
-			break
-		}
-		if (p-s.hash())%tableLen >= (p-gap)%tableLen { // its own place is not behind the gap
-			t.slots[gap%tableLen] = s
-			gap = p
-		}
-	}
-	t.slots[gap%tableLen] = 0
-	t.live--
+	t.used++
+	return true
 }
 
 // split shares out a full table, which is that of hash, between two.
@@ -205,16 +250,15 @@ func (s *records[T]) split(t *table, hash uint32) {
 		s.depth++
 		s.deepest = 0
 	}
-	full := t.slots
+	slots := t.slots
 	low, high := t, new(table)
+	low.slots, low.used = [tableLen]slot{}, 0
 	low.depth++
 	high.depth = low.depth
 	if low.depth == s.depth {
 		s.deepest += 2
 	}
-	clear(low.slots[:])
-	low.live = 0
-	for _, slot := range full {
+	for _, slot := range slots {
 		switch {
 		case slot == 0:
 		case slot.hash()>>(32-low.depth)&1 == 0:
@@ -234,7 +278,7 @@ func (s *records[T]) merge(t *table, hash uint32) bool {
 	}
 	prefix := hash >> (32 - t.depth)
 	other := s.directory[(prefix^1)<<(s.depth-t.depth)]
-	if other.depth != t.depth || t.live+other.live > mergeAt {
+	if other.depth != t.depth || t.used+other.used > mergeAt {
 		return false
 	}
 	for _, slot := range other.slots {

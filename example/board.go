@@ -133,16 +133,27 @@ func (b *board) AllWanted(context.Context) ([]cloud.ID, error) {
 	return b.want.order, nil // it is replaced, never changed
 }
 
-// Listed is told all that is there, or why that cannot be found out.
-func (b *board) Listed(ids []cloud.ID, err error) {
+// Listed is told all that is there, or why that is not known. What is there and
+// not wanted gets a row. What was in sync and is missing or different now has
+// changed unseen, so it is enqueued: to be offered would not be enough.
+func (b *board) Listed(list []cloud.Asset, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.listed != nil {
 		b.listed = err
 	}
-	for _, id := range ids {
-		if b.rows[id] == nil {
-			b.setLocked(row{ID: id, Status: surplus, Changed: time.Now()})
+	there := make(map[cloud.ID]cloud.Spec, len(list))
+	for _, a := range list {
+		there[a.ID] = a.Spec
+		if b.rows[a.ID] == nil {
+			b.setLocked(row{ID: a.ID, Status: surplus, Changed: time.Now()})
+		}
+	}
+	if err == nil {
+		for id, r := range b.rows {
+			if spec, ok := there[id]; r.Status == inSync && (!ok || !same(spec, b.want.specs[id])) {
+				b.againLocked(id)
+			}
 		}
 	}
 	b.checkLocked()

@@ -44,7 +44,7 @@ func TestBoardDone(t *testing.T) {
 		told(t, b, k, reconcile.Requeued, errInSync, 0, time.Minute)
 		wantDone(t, b, false, "with one of two in sync")
 		told(t, b, x, reconcile.Retrying, errors.New("bad"), 1, time.Second)
-		b.Listed([]cloud.ID{k, bucket("old")}, nil)
+		b.Listed([]cloud.Asset{{ID: k, Spec: generate(2).specs[k]}, {ID: bucket("old")}}, nil)
 		b.queue.Offer(bucket("old"))
 		time.Sleep(time.Second)
 		told(t, b, bucket("old"), reconcile.Requeued, errRemoving, 0, 0)
@@ -67,7 +67,7 @@ func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
 		wantDone(t, b, false, "before the list")
 		b.Listed(nil, errors.New("no answer"))
 		wantDone(t, b, false, "after a list that failed")
-		b.Listed(nil, nil)
+		b.Listed([]cloud.Asset{{ID: key("key-00000"), Spec: generate(1).specs[key("key-00000")]}}, nil)
 		wantDone(t, b, true, "after the list")
 	})
 }
@@ -134,6 +134,40 @@ func TestBoardAsksDependantsAgain(t *testing.T) {
 	})
 }
 
+// A list that shows something else than what was in sync is news.
+func TestBoardComparesTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		want := generate(5)
+		b.Want(want)
+		var list []cloud.Asset
+		for i, id := range want.order {
+			a := cloud.Asset{ID: id, Spec: want.specs[id]}
+			switch i {
+			case 1:
+				a.Size = "other"
+				list = append(list, a)
+			case 2: // it is missing
+			default:
+				list = append(list, a)
+			}
+			if i < 4 { // the last one runs now
+				told(t, b, id, reconcile.Requeued, errInSync, 0, time.Minute)
+			}
+		}
+		b.Listed(list, errors.New("a page is missing"))
+		if n := b.queue.Len(); n != 1 {
+			t.Errorf("a list that is not complete leaves %d to do, want the 1 of before", n)
+		}
+		b.Listed(list, nil)
+		for i, id := range want.order {
+			if got, want := b.queue.State(id).Phase == reconcile.Ready, i == 1 || i == 2 || i == 4; got != want {
+				t.Errorf("%s is to be looked at: %t, want %t", id, got, want)
+			}
+		}
+	})
+}
+
 // Drift is what was in sync, and is not any more although the same is wanted.
 func TestBoardCountsDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +211,7 @@ func TestBoardCountsRemovals(t *testing.T) {
 		run(reconcile.Succeeded, nil)
 		run(reconcile.Retrying, errors.New("500"))
 		run(reconcile.Succeeded, nil)
-		b.Listed([]cloud.ID{x}, nil) // a list that began before
+		b.Listed([]cloud.Asset{{ID: x}}, nil) // a list that began before
 		run(reconcile.Succeeded, nil)
 		run(reconcile.Retrying, fmt.Errorf("%w: 500", removing)) // it worked all the same
 		run(reconcile.Succeeded, nil)

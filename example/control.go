@@ -57,10 +57,12 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	}
 
 	// What is there: by polls, and by events between them. What happens to an
-	// asset concerns those that depend on it, too.
+	// asset concerns those that depend on it, too. Vanished is not set because
+	// the board finds more than it: it compares with what is wanted, not with
+	// the last poll.
 	changes := reconcile.Map(queue, c.withDependants)
 	existing := &reconcile.Poller[cloud.ID]{
-		Name: "existing", Queue: changes, GetItems: c.list, Period: o.poll, Jitter: 0.1, Vanished: true,
+		Name: "existing", Queue: changes, GetItems: c.list, Period: o.poll, Jitter: 0.1,
 	}
 	group.Add("existing", existing)
 	events := reconcile.Feed(changes, c.feed(existing.Trigger))

@@ -143,22 +143,18 @@ func (c *controller) result(r reconcile.Result[cloud.ID]) {
 	c.board.Result(r, slices.Collect(c.refs.Of(r.Item)))
 }
 
-// list returns all that is there. What is not wanted gets removed, because
-// Reconcile is asked about it too.
+// list returns all that is there, also what is not wanted: Reconcile is asked
+// about it, and removes it. The board compares.
 func (c *controller) list(ctx context.Context) ([]cloud.ID, error) {
-	var ids []cloud.ID
-	for _, kind := range cloud.Kinds() {
-		assets, err := c.cloud.List(ctx, kind)
-		for _, a := range assets {
-			ids = append(ids, a.ID)
-		}
-		if err != nil {
-			c.board.Listed(ids, err)
-			return ids, err // what came so far is offered all the same
-		}
+	keys, errKeys := c.cloud.List(ctx, cloud.Key)
+	buckets, errBuckets := c.cloud.List(ctx, cloud.Bucket)
+	all, err := slices.Concat(keys, buckets), errors.Join(errKeys, errBuckets)
+	c.board.Listed(all, err)
+	ids := make([]cloud.ID, len(all))
+	for i, a := range all {
+		ids[i] = a.ID
 	}
-	c.board.Listed(ids, nil)
-	return ids, nil
+	return ids, err // what came counts, also if not all did
 }
 
 // feed passes on what the cloud says has changed, until the stream breaks.

@@ -193,7 +193,7 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 	if l.Timeout > 0 {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
-	r := &run[T]{Context: ctx, loop: l, item: w.grant.item, failures: w.grant.failures, start: w.start}
+	r := &run[T]{Context: ctx, loop: l, item: w.grant.item, failures: int32(w.grant.failures), start: w.start}
 	if l.Timeout > 0 || l.leaser != nil {
 		w.release = l.alert(r, w.release)
 	}

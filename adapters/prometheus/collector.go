@@ -31,7 +31,8 @@ type Statser interface {
 // It is what Prometheus calls an unchecked collector: it describes nothing in
 // advance, so that it can share a registry with the metrics of
 // controller-runtime, which have the same names. The price is that a registry
-// does not refuse a Collector that it has already; its next scrape fails.
+// neither refuses a Collector that it has already (its next scrape fails) nor
+// lets one go; to take something out again, see [Collector.Remove].
 type Collector struct {
 	// mu guards the fields below. What they hold does not change once it is in.
 	mu     sync.Mutex

@@ -80,6 +80,7 @@ const (
 // Runs are the metrics of the runs of one reconciler.
 type runs struct {
 	name        string
+	since       time.Time
 	workers     int
 	holdRetries bool
 	flights     *flights
@@ -99,6 +100,7 @@ type runs struct {
 func newRuns(name string, workers int) *runs {
 	return &runs{
 		name:       name,
+		since:      time.Now(),
 		workers:    max(1, workers),
 		flights:    newFlights(),
 		worked:     newWorked(name),
@@ -110,7 +112,7 @@ func newRuns(name string, workers int) *runs {
 // returned notes that Reconcile has returned, or was thrown out of.
 func (r *runs) returned(ctx context.Context, f *flight) {
 	r.flights.end(f)
-	if ctx.Err() != nil && context.Cause(ctx) == reconcile.ErrTimeout { //nolint:errorlint // the kernel's own
+	if ctx.Err() != nil && context.Cause(ctx) == reconcile.ErrTimeout {
 		r.timeouts.Add(1)
 	}
 }
@@ -185,6 +187,9 @@ func (r *runs) collect(ch chan<- prometheus.Metric) {
 	for end := range n {
 		n[end] = r.ended[end].Load()
 	}
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, float64(n), r.since, labels...)
+	}
 	for outcome, n := range map[reconcile.Outcome]uint64{
 		reconcile.Succeeded:  n[succeeded],
 		reconcile.Requeued:   n[requeuedNow] + n[requeuedLater],
@@ -193,18 +198,18 @@ func (r *runs) collect(ch chan<- prometheus.Metric) {
 		reconcile.Terminated: n[terminated],
 		reconcile.Aborted:    n[aborted],
 	} {
-		counter(ch, runsDesc, n, r.name, string(outcome))
+		count(runsDesc, n, r.name, string(outcome))
 	}
 	failed := n[retrying] + n[gaveUp] + n[terminated]
-	counter(ch, reconcileDesc, n[succeeded], r.name, "success")
-	counter(ch, reconcileDesc, n[requeuedNow], r.name, "requeue")
-	counter(ch, reconcileDesc, n[requeuedLater], r.name, "requeue_after")
-	counter(ch, reconcileDesc, failed, r.name, "error")
-	counter(ch, errorsDesc, failed, r.name)
-	counter(ch, terminalDesc, n[terminated], r.name)
-	counter(ch, panicsDesc, r.panics.Load(), r.name)
-	counter(ch, timeoutsDesc, r.timeouts.Load(), r.name)
-	counter(ch, heldDesc, r.held.Load(), r.name)
+	count(reconcileDesc, n[succeeded], r.name, "success")
+	count(reconcileDesc, n[requeuedNow], r.name, "requeue")
+	count(reconcileDesc, n[requeuedLater], r.name, "requeue_after")
+	count(reconcileDesc, failed, r.name, "error")
+	count(errorsDesc, failed, r.name)
+	count(terminalDesc, n[terminated], r.name)
+	count(panicsDesc, r.panics.Load(), r.name)
+	count(timeoutsDesc, r.timeouts.Load(), r.name)
+	count(heldDesc, r.held.Load(), r.name)
 
 	if r.waited != nil {
 		r.waited.Collect(ch)

@@ -161,7 +161,7 @@ func (m *measures) durationChart() chart {
 	}
 	p50, p99 := quantile(0.5), quantile(0.99)
 	c := chart{Title: "Duration of a run"}
-	if !m.timed {
+	if highest(p99) == 0 {
 		c.add("p99", "p99", p99, nil, nil)
 		c.add("p50", "p50", p50, nil, nil)
 		c.Summary = "No run in the last 15 minutes."

@@ -84,13 +84,21 @@ func TestCharts(t *testing.T) {
 }
 
 func TestChartsOfNothing(t *testing.T) {
-	m := measures{buckets: make([]bucket, bucketCount)}
-	m.sum()
-	for _, c := range m.charts() {
-		for _, l := range c.Lines {
-			if l.Path != "" || l.Value != "–" {
-				t.Errorf("chart %q, line %q: value %q, path %q", c.Title, l.Name, l.Value, l.Path)
+	var nothing, begun history
+	begun.count(run{ended: time.Second, outcome: succeeded, duration: time.Second}) // in a bucket that has just begun
+	for name, h := range map[string]*history{"nothing": &nothing, "begun": &begun} {
+		m := measures{now: time.Second, buckets: make([]bucket, bucketCount)}
+		h.addTo(&m)
+		m.sum()
+		for _, c := range m.charts() {
+			for _, l := range c.Lines {
+				if l.Path != "" || l.Value != "–" {
+					t.Errorf("%s: chart %q, line %q: value %q, path %q", name, c.Title, l.Name, l.Value, l.Path)
+				}
 			}
+		}
+		if c := m.durationChart(); c.Top != "" || c.Bottom != "" {
+			t.Errorf("%s: the durations are between %q and %q", name, c.Bottom, c.Top)
 		}
 	}
 }

@@ -63,6 +63,7 @@ type frame struct {
 	Version string
 	Home    string // the URL of the overview
 	JSON    string // the URL of the same for programs
+	Live    bool   // it changes, and is kept up to date by a script
 }
 
 func (p *Page) frame() frame {

@@ -16,9 +16,8 @@ type itemPage struct {
 	frame
 	Queue      string
 	Name       string // whole
-	NameInURL  string
-	ID         string
 	HasActions bool
+	Action     string // the URL for them: in fields of a form a line break would not stay what it is
 	Notice     string // what became of an action
 
 	Row     rowView
@@ -29,6 +28,7 @@ type itemPage struct {
 }
 
 type runView struct {
+	Key     int64
 	At, Ago string
 	Outcome string
 	Fail    bool
@@ -51,20 +51,21 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 		frame:      p.frame(),
 		Queue:      l.name(),
 		Name:       h.name(),
-		NameInURL:  nameInURL(h.name()),
-		ID:         h.id(),
 		HasActions: p.AllowActions && l.hasActions(),
 		Row:        newRowView(&r, now, l.name()),
 		Story:      story(&r, now, l.hasQueue()),
 		Error:      r.err,
 	}
 	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
-	v.JSON = itemURL("item.json", l.name(), h.name(), v.ID)
+	v.Live = true
+	v.JSON = itemURL("item.json", l.name(), h.name(), h.id())
+	v.Action = itemURL("item", l.name(), h.name(), h.id())
 	if !l.hasQueue() {
 		v.Row.State = ""
 	}
 	for i, x := range runs {
 		run := runView{
+			Key:     int64(x.ended),
 			At:      base.Add(x.ended).UTC().Format("2006-01-02 15:04:05 MST"),
 			Ago:     age(now-x.ended) + " ago",
 			Outcome: x.outcome.String(),

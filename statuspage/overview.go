@@ -82,6 +82,7 @@ type memberView struct {
 // is something new to see.
 func (p *Page) overview(q query) (*overview, time.Time, error) {
 	o := &overview{frame: p.frame(), Query: q}
+	o.Live = true
 	o.Alerts, o.Groups = p.groupViews(time.Now())
 	if len(p.loops) == 0 {
 		o.None = true

@@ -216,16 +216,11 @@ func testHostile(t *testing.T, name string) {
 		t.Errorf("the URL of the item leads to %+v", i)
 	}
 
-	// An action finds it too, by what the form on the page has in it.
-	form := url.Values{"action": {"cancel"}}
-	for _, input := range regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`).FindAllStringSubmatch(one, -1) {
-		form.Set(input[1], html.UnescapeString(input[2]))
-	}
-	if strings.ToValidUTF8(name, "") == name && !strings.Contains(name, "\x00") { // a browser sends the rest otherwise
-		r := post(t, page, "/item", form)
-		if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "item?") {
-			t.Errorf("the form answers %d to %q", r.StatusCode, r.Header.Get("Location"))
-		}
+	// An action finds it too.
+	action := html.UnescapeString(regexp.MustCompile(`<form id="actions" method="post" action="([^"]*)"`).FindStringSubmatch(one)[1])
+	r := post(t, page, "/"+action, url.Values{"action": {"cancel"}})
+	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "item?") {
+		t.Errorf("the form answers %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 
 	// And the stream, of which each event is two lines and an empty one.
@@ -269,8 +264,12 @@ func TestPageInlinesNothing(t *testing.T) {
 					t.Errorf("%s contains %s", target, bad)
 				}
 			}
-			if strings.Count(text, "<script") != 1 {
-				t.Errorf("%s has %d scripts, want 1", target, strings.Count(text, "<script"))
+			want := 1
+			if r.StatusCode != http.StatusOK {
+				want = 0 // there is nothing to keep up to date
+			}
+			if n := strings.Count(text, "<script"); n != want {
+				t.Errorf("%s has %d scripts, want %d", target, n, want)
 			}
 			if match := regexp.MustCompile(` on\w+=`).FindString(text); match != "" {
 				t.Errorf("%s has a handler: %s", target, match)
@@ -453,7 +452,7 @@ func TestPageOfItemsShownAlike(t *testing.T) {
 		if !strings.Contains(one, `<span class="phase `+phase+`">`) {
 			t.Errorf("the choice %s is not %s", link[3], phase)
 		}
-		if !strings.Contains(one, `name="id" value="`+link[2]+`"`) {
+		if !strings.Contains(one, `action="item?id=`+link[2]+`&amp;`) {
 			t.Error("the form does not say which of the two it is for")
 		}
 	}

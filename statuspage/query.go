@@ -95,13 +95,14 @@ func (q query) String() string {
 	set("queue", q.Queue, "")
 	set("search", q.Search, "")
 	set("state", string(q.State), string(allItems))
-	set("sort", q.order(), string(byAttention))
+	set("sort", q.Order(), string(byAttention))
 	set("page", strconv.Itoa(q.Page), "1")
 	set("size", strconv.Itoa(q.Size), strconv.Itoa(defaultSize))
 	return "?" + v.Encode()
 }
 
-func (q query) order() string {
+// Order returns the order as it stands in a URL.
+func (q query) Order() string {
 	if q.Descending {
 		return "-" + string(q.Sort)
 	}

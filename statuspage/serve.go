@@ -114,7 +114,7 @@ func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, http.StatusBadRequest, fmt.Errorf("no action %q; there are %s, %s", a, reconcileNow, cancelNext))
 		return
 	}
-	l, found, err := p.found(r.PostForm)
+	l, found, err := p.found(r.Form)
 	switch {
 	case err != nil:
 		p.fail(w, r, http.StatusNotFound, err)

@@ -1,0 +1,233 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browsertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+var browser context.Context
+
+func TestMain(m *testing.M) {
+	ctx, stop, err := Start(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	browser = ctx
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
+
+// A tab is a page in the browser. Whatever a test asks of it is to come within
+// half a minute; in between nothing is asked again and again: the browser tells
+// when the page has changed.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	url string // of the server
+
+	mu       sync.Mutex // guards the field below
+	problems []string   // errors in the console, and dialogs
+}
+
+// open serves h and opens its page. At the end of the test the page must not
+// have caused an error, a breach of its Content-Security-Policy or a dialog.
+func open(t *testing.T, h http.Handler, path string) *tab {
+	t.Helper()
+	tb := newTab(t, h)
+	tb.load(path)
+	return tb
+}
+
+// newTab serves h, and makes an empty tab.
+func newTab(t *testing.T, h http.Handler) *tab {
+	t.Helper()
+	server := httptest.NewServer(h)
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	tb := &tab{t: t, ctx: ctx, url: server.URL}
+	if err := chromedp.Listen(ctx, tb.hear); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		tb.mu.Lock()
+		for _, problem := range tb.problems {
+			t.Errorf("the browser complains: %s", problem)
+		}
+		tb.mu.Unlock()
+		cancel()
+		server.CloseClientConnections() // ends the streams
+		server.Close()
+	})
+	return tb
+}
+
+// hear takes note of problems. It must not wait.
+func (tb *tab) hear(event any) {
+	problem := ""
+	switch e := event.(type) {
+	case *page.EventJavascriptDialogOpening:
+		problem = "dialog: " + e.Message
+	case *runtime.EventExceptionThrown:
+		problem = fmt.Sprintf("%+v", e.ExceptionDetails)
+	case *log.EventEntryAdded:
+		if strings.HasSuffix(e.Entry.URL, "/favicon.ico") {
+			return // what the browser asks for by itself
+		}
+		problem = fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
+	case *runtime.EventConsoleAPICalled:
+		problem = fmt.Sprintf("console.%s: %v", e.Type, e.Args)
+	}
+	if problem != "" {
+		tb.mu.Lock()
+		tb.problems = append(tb.problems, problem)
+		tb.mu.Unlock()
+	}
+}
+
+// forgive forgets the problems so far, of which there must be one that contains
+// the text.
+func (tb *tab) forgive(text string) {
+	tb.t.Helper()
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	if !strings.Contains(strings.Join(tb.problems, "\n"), text) {
+		tb.t.Errorf("the browser does not complain of %q, but of %q", text, tb.problems)
+	}
+	tb.problems = nil
+}
+
+func (tb *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	tb.t.Helper()
+	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+func (tb *tab) load(path string) {
+	tb.t.Helper()
+	if !strings.HasPrefix(path, "http") {
+		path = tb.url + path
+	}
+	tb.do(chromedp.Navigate(path))
+}
+
+// eval returns the value of a JavaScript expression.
+func eval[T any](tb *tab, expression string) T {
+	tb.t.Helper()
+	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		tb.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// wait waits until an expression is true. It is looked at when the page changes.
+func (tb *tab) wait(expression string) {
+	tb.t.Helper()
+	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	defer cancel()
+	_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`new Promise((resolve) => {
+		const test = () => (`+expression+`);
+		if (test()) return resolve(true);
+		const observer = new MutationObserver(() => {
+			if (!test()) return;
+			observer.disconnect();
+			resolve(true);
+		});
+		observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+	})`, chromedp.EvalAwaitPromise))
+	if err != nil {
+		tb.t.Fatalf("waited in vain for %s: %v; the page has\n%s", expression, err,
+			eval[string](tb, "document.body.innerText"))
+	}
+}
+
+// text returns what stands in an element, as it is shown.
+func (tb *tab) text(selector string) string {
+	tb.t.Helper()
+	return eval[string](tb, fmt.Sprintf("document.querySelector(%s).innerText", quote(selector)))
+}
+
+// names returns the names of the items in the table.
+func (tb *tab) names() string {
+	tb.t.Helper()
+	return eval[string](tb, namesJS)
+}
+
+const namesJS = `[...document.querySelectorAll('.items .name a')].map((a) => a.innerText).join(' ')`
+
+// waitNames waits until the table has these items.
+func (tb *tab) waitNames(want string) {
+	tb.t.Helper()
+	tb.wait(namesJS + " === " + quote(want))
+}
+
+func (tb *tab) click(selector string) {
+	tb.t.Helper()
+	tb.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// clickAndLoad clicks on what leads to another page.
+func (tb *tab) clickAndLoad(selector string) {
+	tb.t.Helper()
+	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
+		tb.t.Fatalf("click on %s: %v", selector, err)
+	}
+}
+
+func (tb *tab) keys(keys string) {
+	tb.t.Helper()
+	tb.do(chromedp.KeyEvent(keys))
+}
+
+// emulate sets the colors that the user prefers, and the size of the window.
+func (tb *tab) emulate(scheme string, width, height int64) {
+	tb.t.Helper()
+	tb.do(chromedp.EmulateViewport(width, height))
+	if _, err := chromedp.Call(tb.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	}); err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+func (tb *tab) withoutScripts() {
+	tb.t.Helper()
+	if _, err := chromedp.Call(tb.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+// quote returns a JavaScript string.
+func quote(s string) string {
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string can be marshalled
+	}
+	return string(data)
+}

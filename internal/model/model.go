@@ -263,6 +263,19 @@ func (q *Queue[T]) TryDequeue() (item T, a Answer) {
 	return item, Taken
 }
 
+// Untake gives an item back to the head of the queue, as if TryDequeue had
+// never handed it out: its consumer was canceled before it could see the item.
+// It has been ready since then.
+func (q *Queue[T]) Untake(item T, since time.Duration) {
+	e := q.find(item)
+	if e == nil || !e.InFlight {
+		return
+	}
+	e.InFlight, e.Next, e.Since = false, Next{Kind: Ready}, since
+	q.line = slices.Insert(q.line, 0, item)
+	q.stats.Taken--
+}
+
 // Done gives an item back. Its failures are forgotten; its next run stands.
 func (q *Queue[T]) Done(item T) {
 	e := q.find(item)

@@ -6,7 +6,7 @@ package model
 import (
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -122,10 +122,37 @@ func (q *Queue[T]) Stats() Stats {
 // Since and the counters, which nothing depends on. Times count from now, and
 // of the scheduling order only what decides a tie is kept.
 func (q *Queue[T]) Key() string {
+	return string(q.appendKey(nil))
+}
+
+// FullKey is equal for two queues that will answer alike, to the last detail.
+func (q *Queue[T]) FullKey() string {
+	b := q.appendKey(nil)
+	rows := make([]string, 0, len(q.entries))
+	for _, e := range q.entries {
+		rows = append(rows, string(strconv.AppendInt(fmt.Append(nil, e.Item, " since "), int64(e.Since), 10)))
+	}
+	slices.Sort(rows)
+	for _, r := range rows {
+		b = append(append(b, r...), '\n')
+	}
+	for _, n := range []uint64{uint64(q.now), q.stats.Enqueued, q.stats.Coalesced, q.stats.Taken, q.stats.Requeued} {
+		b = append(strconv.AppendUint(b, n, 10), ' ')
+	}
+	return string(b)
+}
+
+func (q *Queue[T]) appendKey(b []byte) []byte {
 	rows := make([]string, 0, len(q.entries))
 	for i := range q.entries {
 		e := &q.entries[i]
-		row := fmt.Sprintf("%v %t %d %d %v", e.Item, e.InFlight, e.Next.Kind, e.Failures, e.Err)
+		r := fmt.Append(nil, e.Item, " ")
+		r = strconv.AppendBool(r, e.InFlight)
+		r = strconv.AppendInt(append(r, " next "...), int64(e.Next.Kind), 10)
+		r = strconv.AppendInt(append(r, " failures "...), int64(e.Failures), 10)
+		if e.Err != nil {
+			r = append(append(r, ' '), e.Err.Error()...)
+		}
 		if e.Next.Later() {
 			ahead := 0
 			for j := range q.entries {
@@ -133,10 +160,18 @@ func (q *Queue[T]) Key() string {
 					ahead++
 				}
 			}
-			row += fmt.Sprintf(" due %d tie %d", e.Next.Due-q.now, ahead)
+			r = strconv.AppendInt(append(r, " due "...), int64(e.Next.Due-q.now), 10)
+			r = strconv.AppendInt(append(r, " tie "...), int64(ahead), 10)
 		}
-		rows = append(rows, row)
+		rows = append(rows, string(r))
 	}
 	slices.Sort(rows)
-	return fmt.Sprintf("closed %t line %v\n%s", q.closed, q.line, strings.Join(rows, "\n"))
+	b = strconv.AppendBool(append(b, "closed "...), q.closed)
+	for _, item := range q.line {
+		b = fmt.Append(b, ", ", item)
+	}
+	for _, r := range rows {
+		b = append(append(b, '\n'), r...)
+	}
+	return append(b, '\n')
 }

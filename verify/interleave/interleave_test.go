@@ -1,0 +1,103 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !instrumented
+
+package interleave
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestInterleavings builds the instrumented queue with the tests that have the
+// build tag, and runs them, in two processes at a time.
+func TestInterleavings(t *testing.T) {
+	dir := t.TempDir()
+	overlay, rewritten, err := Overlay(dir, filepath.Join("..", ".."), "ancestor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("instrumented: %v", rewritten)
+	for _, file := range []string{"queue.go", "dequeue.go", "ancestor.go"} {
+		if !slices.Contains(rewritten, file) {
+			t.Errorf("%s was not rewritten: are its lock and its channels elsewhere now?", file)
+		}
+	}
+	binary := filepath.Join(dir, "interleave.test")
+	build := exec.Command("go", "test", "-c", "-tags", "instrumented", "-overlay", overlay, "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	for name, tests := range map[string]string{
+		"chosen":    "^(TestPrograms|TestLargerPrograms|TestFaultsAreFound)$",
+		"generated": "^(TestAllPairs|TestWithAConsumer|TestWithACancellation|TestAsTimePasses)$",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := exec.Command(binary, "-test.v=true", "-test.run", tests)
+			run.Env = append(os.Environ(), "GOMAXPROCS=1") // one step at a time needs no more
+			out, err := run.CombinedOutput()
+			t.Logf("\n%s", out)
+			if err != nil {
+				t.Errorf("%v: %v", run, err)
+			}
+		})
+	}
+}
+
+// What the rewriter makes of each kind of channel operation.
+func TestRewrite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.go")
+	if err := os.WriteFile(file, []byte(`package x
+
+import "sync"
+
+type Queue struct {
+	mu sync.Mutex
+	c  chan int
+}
+
+func (q *Queue) all(done chan int) (v int) {
+	q.c <- 1
+	v = <-q.c
+	if v > 0 {
+		<-done
+	}
+	select {
+	case v = <-q.c:
+		v++
+	case <-done:
+	}
+	select {
+	case q.c <- 2:
+	default:
+	}
+	return v
+}
+`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	text, err := Rewrite(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(string(text)), " ")
+	for _, want := range []string{
+		`sync "github.com/reconkernel/reconcile/verify/interleave/sched"`,
+		`sched.Point("send") q.c <- 1`,
+		`sched.Point("receive") v = <-q.c sched.Woken("received")`,
+		`if v > 0 { sched.Point("receive") <-done sched.Woken("received") }`,
+		`switch sched.Choose(2, "select") { case 0: select { case v = <-q.c: sched.Woken("selected") v++ default: select {`,
+		`case 1: select { case <-done: sched.Woken("selected") default: select {`,
+		`sched.Point("select") select { case q.c <- 2: sched.Woken("selected") default: }`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the rewritten file lacks %s\n%s", want, text)
+		}
+	}
+}

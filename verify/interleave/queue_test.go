@@ -1,0 +1,227 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build instrumented
+
+package interleave
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/verify/interleave/ancestor"
+)
+
+func newReal() subject { return reconcile.NewQueue[string]() }
+
+// programs are those that the faults of earlier queues live in.
+var programs = map[string][]program{
+	"hand-off": {
+		{threads: []string{"Enqueue a", "Dequeue; Done ?"}},
+		{threads: []string{"Enqueue a; Enqueue b", "Dequeue; Done ?", "Dequeue; Done ?"}},
+		{threads: []string{"Enqueue a", "Enqueue b", "Dequeue; Dequeue"}},
+		{threads: []string{"Enqueue a; Enqueue b", "Dequeue; Dequeue", "Enqueue a; Enqueue b"}},
+		{threads: []string{"Enqueue a; Enqueue a; Enqueue a; Enqueue a", "Dequeue; Done ?; Dequeue; Done ?"}},
+		{threads: []string{"Enqueue a; Enqueue b; Enqueue a; Enqueue b", "Dequeue; Done ?; Dequeue; Done ?"}},
+		{threads: []string{"Offer a; Enqueue a", "Offer a; EnqueueNow a", "Dequeue; Done ?; Dequeue"}},
+		{threads: []string{"Enqueue a; Remove a", "Enqueue b", "Dequeue; Done ?"}},
+	},
+	"in flight": {
+		{before: "Enqueue a; Dequeue", threads: []string{"Enqueue a", "Done a", "Dequeue; Done ?"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Done a", "Done a", "Enqueue a; Dequeue; Dequeue"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 0", "Done a", "Dequeue; Dequeue"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 0; Requeue a 0", "Enqueue a", "Dequeue; Dequeue"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"EnqueueNow a", "Requeue a 1 hold", "Dequeue; Done ?"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"EnqueueAfter a 1; EnqueueNow a", "Requeue a 1 hold", "Remove a; Dequeue"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"EnqueueWithin a 1; Enqueue a", "Requeue a 0", "Remove a; Dequeue"}},
+	},
+	"close": {
+		{threads: []string{"Close; Close", "Dequeue", "Dequeue"}},
+		{threads: []string{"Enqueue a; Close", "Dequeue; Done ?; Dequeue", "Dequeue; Done ?"}},
+		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Close; Dequeue", "Done a", "Dequeue; Done ?; Dequeue"}},
+		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Close; Dequeue", "Requeue a 1 hold", "Dequeue"}},
+		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Close; Dequeue", "Remove a", "Dequeue"}},
+		{before: "Enqueue a; Dequeue; EnqueueNow a", threads: []string{"Close; Dequeue", "Requeue a 1 hold", "Dequeue"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Close; Dequeue", "Requeue a 0", "Enqueue a; Dequeue"}},
+	},
+	"cancellation": {
+		{threads: []string{"Dequeue 1", "Cancel 1", "Enqueue a"}},
+		{threads: []string{"Dequeue 1; Done ?", "Enqueue a; Cancel 1", "Enqueue b; Len"}},
+		{threads: []string{"Dequeue 1", "Dequeue", "Enqueue a; Cancel 1"}},
+		{threads: []string{"Dequeue 1; Done ?", "Enqueue a; Cancel 1", "Dequeue; Done ?"}},
+		{threads: []string{"Dequeue 1", "Dequeue 2", "Enqueue a; Cancel 1; Cancel 2"}},
+		{threads: []string{"Dequeue 1; Done ?", "Enqueue a; Cancel 1", "Close; Dequeue"}},
+		{threads: []string{"Dequeue 1", "Enqueue a; Cancel 1", "Remove a; Enqueue a"}},
+		{threads: []string{"Dequeue 1", "Enqueue a; Enqueue b", "Cancel 1; Dequeue"}},
+		{threads: []string{"Dequeue 1", "Enqueue a; EnqueueAfter a 1", "Cancel 1; State a"}},
+		{threads: []string{"Dequeue 1", "Enqueue a; EnqueueNow a", "Cancel 1; Stats"}},
+	},
+	"timer": {
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1"}, ticks: 2},
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; EnqueueAfter b 1"}, ticks: 2},
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; Enqueue b"}, ticks: 1},
+		{threads: []string{"Dequeue; Done ?", "EnqueueWithin a 1; Enqueue a"}, ticks: 1},
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; EnqueueNow a"}, ticks: 1},
+		{threads: []string{"Dequeue; Dequeue", "EnqueueAfter a 2; EnqueueAfter b 1"}, ticks: 2},
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; Close"}, ticks: 1},
+		{threads: []string{"Dequeue 1; Done ?", "EnqueueAfter a 1; Cancel 1"}, ticks: 1},
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; Remove a", "EnqueueWithin a 1; Enqueue a"}, ticks: 1},
+		{before: "Enqueue a; Dequeue; EnqueueAfter a 1", threads: []string{"EnqueueNow a", "Requeue a 1 hold", "Dequeue"}, ticks: 1},
+		{before: "Enqueue a; Dequeue; EnqueueWithin a 1", threads: []string{"Close", "Requeue a 1", "Dequeue"}, ticks: 1},
+	},
+}
+
+// tally sums up what many programs came to.
+type tally struct{ programs, schedules, histories int }
+
+func (n *tally) explore(t *testing.T, p program, preemptions int) {
+	t.Helper()
+	r := p.explore(t, preemptions, newReal)
+	if r.err != nil {
+		t.Error(r.err)
+	}
+	n.programs++
+	n.schedules += r.schedules
+	n.histories += r.histories
+}
+
+func (n *tally) log(t *testing.T) {
+	t.Helper()
+	t.Logf("%d programs, %d schedules, %d histories", n.programs, n.schedules, n.histories)
+}
+
+func TestPrograms(t *testing.T) {
+	for name, group := range programs {
+		t.Run(name, func(t *testing.T) {
+			var n tally
+			for _, p := range group {
+				n.explore(t, p, -1)
+			}
+			n.log(t)
+		})
+	}
+}
+
+// Larger programs have too many schedules for all of them. Here a goroutine
+// gives way in the middle, where it could go on, twice at most.
+func TestLargerPrograms(t *testing.T) {
+	var n tally
+	for _, p := range []program{
+		{threads: []string{"Dequeue; Done ?; Dequeue; Done ?", "Dequeue; Requeue ? 0; Dequeue; Done ?", "Enqueue a; Enqueue b; Enqueue a; Enqueue b"}},
+		{threads: []string{"Dequeue; Done ?; Dequeue; Done ?", "Enqueue a; Enqueue b; Enqueue a; Close", "Enqueue b; EnqueueNow a; Remove b; Enqueue b"}},
+		{threads: []string{"Dequeue 1; Done ?; Dequeue 1; Done ?", "Enqueue a; Enqueue b; Cancel 1; Enqueue a", "Dequeue; Done ?; Dequeue; Done ?"}},
+		{threads: []string{"Dequeue 1; Dequeue", "Dequeue 2; Dequeue", "Enqueue a; Cancel 1; Enqueue b; Cancel 2"}},
+		{threads: []string{"Dequeue 1; Done ?; Dequeue", "Enqueue a; Cancel 1; Enqueue b; Close", "Dequeue; Requeue ? 0; Dequeue; Done ?"}},
+		{threads: []string{"Dequeue; RequeueHeld ?; Dequeue; Done ?", "EnqueueAfter a 1; EnqueueWithin b 1; EnqueueNow a; Enqueue b", "Enqueue a; Remove a; Enqueue b"}, ticks: 2},
+	} {
+		for i := range p.threads {
+			p.threads[i] = strings.ReplaceAll(p.threads[i], "RequeueHeld ?", "Requeue ? 1 hold")
+		}
+		n.explore(t, p, 2)
+	}
+	n.log(t)
+}
+
+// pairs are all the ways to do two of the verbs one after the other.
+func pairs(verbs ...string) (all []string) {
+	for _, a := range verbs {
+		for _, b := range verbs {
+			all = append(all, a+"; "+b)
+		}
+	}
+	return all
+}
+
+// TestAllPairs is every program of two goroutines with two verbs each, on an
+// item that is unknown, or in flight, at first.
+func TestAllPairs(t *testing.T) {
+	all := pairs("Offer a", "Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue b", "Remove a",
+		"Done a", "Requeue a 0", "Requeue a 1", "Requeue a 1 hold", "Dequeue", "Close")
+	var n tally
+	for _, before := range []string{"", "Enqueue a; Dequeue"} {
+		for i, one := range all {
+			for _, other := range all[i:] {
+				n.explore(t, program{before: before, threads: []string{one, other}}, -1)
+			}
+		}
+	}
+	n.log(t)
+}
+
+// TestWithAConsumer is every program of one consumer and two goroutines that do
+// something beside it.
+func TestWithAConsumer(t *testing.T) {
+	verbs := []string{"Enqueue a", "EnqueueNow a", "Requeue a 0", "Enqueue b", "Remove a", "Close"}
+	var n tally
+	for i, one := range pairs(verbs...) {
+		for _, other := range verbs[i/len(verbs):] {
+			n.explore(t, program{threads: []string{"Dequeue; Done ?", one, other}}, -1)
+		}
+	}
+	n.log(t)
+}
+
+// TestWithACancellation is every program of one consumer whose context ends and
+// one other goroutine that does something.
+func TestWithACancellation(t *testing.T) {
+	var n tally
+	for _, other := range pairs("Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "Remove a", "Dequeue", "Close", "State a", "Stats") {
+		n.explore(t, program{threads: []string{"Dequeue 1", "Cancel 1", other}}, -1)
+		n.explore(t, program{threads: []string{"Dequeue 1", "Enqueue b; Cancel 1", other}}, -1)
+	}
+	n.log(t)
+}
+
+// TestAsTimePasses is every program of a goroutine that does two things as the
+// first of them falls due, and one that waits.
+func TestAsTimePasses(t *testing.T) {
+	var n tally
+	for _, before := range []string{"EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue a; Dequeue; EnqueueAfter a 1", "Enqueue a; Dequeue; EnqueueWithin a 1"} {
+		for _, other := range pairs("Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Remove a",
+			"Done a", "Requeue a 1 hold", "Requeue a 1", "Close", "State a", "Len") {
+			n.explore(t, program{before: before, threads: []string{"Dequeue", other}, ticks: 1}, -1)
+		}
+	}
+	n.log(t)
+}
+
+// Queues that have a fault must be found out, or the search proves nothing; one
+// that has none must not.
+func TestFaultsAreFound(t *testing.T) {
+	small := []program{
+		{threads: []string{"Enqueue a", "Dequeue; Done ?"}},
+		{threads: []string{"Enqueue a; Enqueue b", "Dequeue; Done ?", "Dequeue; Done ?"}},
+		{threads: []string{"Enqueue a; Enqueue a", "Dequeue; Done ?; Dequeue"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Enqueue a", "Dequeue; Done ?"}},
+		{threads: []string{"Dequeue 1", "Cancel 1", "Enqueue a"}},
+		{threads: []string{"Dequeue 1", "Dequeue", "Enqueue a; Cancel 1"}},
+	}
+	for fault, name := range map[ancestor.Fault]string{
+		ancestor.NonBlockingSignal:  "the ancestor's signal that does not wait",
+		ancestor.OneSignalForAll:    "one signal for two items",
+		ancestor.WokenWithoutALook:  "a woken consumer that does not look",
+		ancestor.ForgottenInFlight:  "an event lost in flight",
+		ancestor.TwiceInLine:        "an item in two hands",
+		ancestor.GoneWithTheContext: "an item gone with a context",
+		ancestor.NoFault:            "none",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, found := 0, 0
+			for _, p := range small {
+				r := p.explore(t, -1, func() subject { return ancestor.New(fault) })
+				n += r.schedules
+				if r.err == nil {
+					continue
+				}
+				if found++; found == 1 {
+					t.Logf("schedule %d: %v", n, r.err)
+				}
+			}
+			if (found > 0) != (fault != ancestor.NoFault) {
+				t.Errorf("%d of %d programs fail, in %d schedules", found, len(small), n)
+			}
+			t.Logf("%d of %d programs fail, in %d schedules", found, len(small), n)
+		})
+	}
+}

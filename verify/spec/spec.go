@@ -1,0 +1,237 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package spec is the model of the queue as a sequential specification for
+// porcupine, which looks for an order of a concurrent history that the
+// specification allows.
+//
+// Two things are not of one piece. A Dequeue whose context ended may have been
+// handed an item that it did not see; it gives it back as if never taken, but
+// for a moment the item was in flight. And time passes in the history by
+// operations of its own, so that due times are exact.
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// Call is what was called.
+type Call struct {
+	model.Op[string]
+	Look Look // if it is not NoLook, what was asked of Item or of the queue
+	ID   int  // of a canceled Dequeue: two Calls, Cancel and Canceled, share it
+}
+
+// Look is something to be asked.
+type Look uint8
+
+const (
+	NoLook Look = iota
+	State
+	Has
+	Len
+	Stats
+)
+
+// Return is what came back.
+type Return struct {
+	Item    string       // of Dequeue
+	Answer  model.Answer // of Dequeue
+	Removed bool
+	State   reconcile.State
+	Has     bool
+	Len     int
+	Stats   reconcile.Stats
+}
+
+func (c Call) String() string {
+	switch c.Look {
+	case State:
+		return fmt.Sprintf("State(%s)", c.Item)
+	case Has:
+		return fmt.Sprintf("Has(%s)", c.Item)
+	case Len:
+		return "Len()"
+	case Stats:
+		return "Stats()"
+	}
+	switch c.Verb {
+	case model.Cancel:
+		return fmt.Sprintf("Dequeue() number %d, canceled: may take", c.ID)
+	case model.Canceled:
+		return fmt.Sprintf("Dequeue() number %d, canceled: gives back", c.ID)
+	}
+	return c.Op.String()
+}
+
+// Describe says what was called and what came back.
+func Describe(c Call, r Return) string {
+	switch c.Look {
+	case State:
+		return fmt.Sprintf("%v: %+v", c, r.State)
+	case Has:
+		return fmt.Sprintf("%v: %t", c, r.Has)
+	case Len:
+		return fmt.Sprintf("%v: %d", c, r.Len)
+	case Stats:
+		return fmt.Sprintf("%v: %+v", c, r.Stats)
+	}
+	switch c.Verb {
+	case model.Dequeue:
+		if r.Answer == model.Over {
+			return "Dequeue(): closed"
+		}
+		return fmt.Sprintf("Dequeue(): %s", r.Item)
+	case model.Remove:
+		return fmt.Sprintf("%v: %t", c, r.Removed)
+	}
+	return c.String()
+}
+
+// state is a queue, and what canceled Dequeues hold for a moment.
+type state struct {
+	q    *model.Queue[string]
+	held map[int]taken // by Call.ID
+	key  string
+}
+
+type taken struct { // nothing, unless ok
+	item  string
+	ok    bool
+	since time.Duration // since when it had been ready
+}
+
+func newState(q *model.Queue[string], held map[int]taken) *state {
+	key := q.FullKey()
+	for id := 0; len(held) > 0 && id <= maxID; id++ {
+		if h, ok := held[id]; ok {
+			key += fmt.Sprintf("\n%d holds %v", id, h)
+		}
+	}
+	return &state{q, held, key}
+}
+
+// maxID bounds Call.ID.
+const maxID = 63
+
+var seed = maphash.MakeSeed()
+
+// Model returns the specification of a queue that was made at start. The fault
+// is NoFault, but for negative controls.
+func Model(start time.Time, fault model.Fault) porcupine.Model {
+	nondeterministic := porcupine.NondeterministicModel{
+		Init: func() []any {
+			return []any{newState(&model.Queue[string]{Fault: fault}, nil)}
+		},
+		Step: func(s, in, out any) []any {
+			var next []any
+			for _, n := range s.(*state).step(start, in.(Call), out.(Return)) {
+				next = append(next, n)
+			}
+			return next
+		},
+		Equal:             func(a, b any) bool { return a.(*state).key == b.(*state).key },
+		Hash:              func(s any) uint64 { return maphash.String(seed, s.(*state).key) },
+		DescribeOperation: func(in, out any) string { return Describe(in.(Call), out.(Return)) },
+		DescribeState:     func(s any) string { return s.(*state).key },
+	}
+	return nondeterministic.ToModel()
+}
+
+func (s *state) step(start time.Time, c Call, r Return) []*state {
+	is := func(ok bool) []*state {
+		if ok {
+			return []*state{s}
+		}
+		return nil
+	}
+	switch c.Look {
+	case State:
+		return is(SameState(r.State, s.q.State(c.Item), start))
+	case Has:
+		return is(r.Has == s.q.Has(c.Item))
+	case Len:
+		return is(r.Len == s.q.Len())
+	case Stats:
+		return is(r.Stats == reconcile.Stats(s.q.Stats()))
+	}
+
+	q := s.q.Clone()
+	next := func(held map[int]taken) []*state { return []*state{newState(q, held)} }
+	switch c.Verb {
+	case model.Dequeue:
+		item, answer := q.TryDequeue()
+		for _, h := range s.held {
+			if h.ok && answer == model.Over {
+				answer = model.Empty // what is held may come back
+			}
+		}
+		if answer != r.Answer || answer == model.Taken && item != r.Item {
+			return nil
+		}
+	case model.Cancel:
+		// Either it was handed nothing, or what came first.
+		nothing := maps.Clone(s.held)
+		if nothing == nil {
+			nothing = map[int]taken{}
+		}
+		nothing[c.ID] = taken{}
+		states := []*state{newState(s.q, nothing)}
+		if q.Len() > 0 {
+			something := maps.Clone(nothing)
+			h := taken{ok: true}
+			before := q.Clone()
+			h.item, _ = q.TryDequeue()
+			h.since = before.State(h.item).Since
+			something[c.ID] = h
+			states = append(states, newState(q, something))
+		}
+		return states
+	case model.Canceled:
+		h, ok := s.held[c.ID]
+		if !ok {
+			return nil
+		}
+		if h.ok {
+			q.Untake(h.item, h.since)
+		}
+		rest := maps.Clone(s.held)
+		delete(rest, c.ID)
+		return next(rest)
+	case model.Remove:
+		if q.Remove(c.Item) != r.Removed {
+			return nil
+		}
+	default:
+		a := model.Attended[string]{Queue: *q}
+		a.Do(c.Op)
+		q = &a.Queue
+	}
+	return next(s.held)
+}
+
+// SameState compares what a queue that was made at start said with the model.
+// An item in flight may say that it was taken as its consumer came for it, a
+// moment before the consumer had the lock.
+func SameState(got reconcile.State, want model.State, start time.Time) bool {
+	if want.Phase == model.Idle {
+		return got == reconcile.State{}
+	}
+	since := got.Since.Equal(start.Add(want.Since)) ||
+		want.Phase == model.Running && got.Since.Before(start.Add(want.Since))
+	due := got.Due.IsZero()
+	if want.Phase == model.Waiting {
+		due = got.Due.Equal(start.Add(want.Due))
+	}
+	return got.Phase == reconcile.Phase(want.Phase) && since && due &&
+		got.Hold == want.Hold && got.Again == want.Again &&
+		got.Failures == want.Failures && errors.Is(got.Err, want.Err)
+}

@@ -135,7 +135,7 @@ func quickRatios() (map[string]float64, error) {
 		}
 		metric := row.metric
 		switch metric {
-		case "wall", "rate", "total cpu":
+		case "rate", "total cpu":
 			metric = "cpu" // the quiet side of the same rounds
 		case "p99":
 			continue // the loud one

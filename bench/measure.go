@@ -70,7 +70,7 @@ type trial struct {
 
 // stuckAfter is how long a trial may take. One that takes longer waits for an
 // item that will not come.
-const stuckAfter = 2 * time.Minute
+const stuckAfter = 10 * time.Minute
 
 var errStuck = errors.New("stuck: an item is lost, or a worker sleeps while one is queued")
 

@@ -26,13 +26,13 @@ var charts = []struct {
 	file, workload, metric, title, x, y string
 	scale                               float64
 }{
-	{"perf-held", "held", "wall", "One cycle, by the number of items in the queue", "items held", "ns a cycle", 1},
+	{"perf-held", "held", "cpu", "One cycle, by the number of items in the queue", "items held", "processor ns", 1},
 	{"perf-held-bytes", "held", "held", "Memory of an item in the queue (the item itself not counted)", "items held", "bytes an item", 1},
 	{"perf-delayed", "delayed", "cpu", "One more delayed item, by the number of those that wait", "items that wait", "processor ns", 1},
 	{"perf-delayed-bytes", "delayed", "held", "Memory of a delayed item (the item itself not counted)", "items that wait", "bytes an item", 1},
 	{"perf-workers", "workers", "cpu", "100k items from 4 producers, by the number of workers", "workers", "processor ns an item", 1},
 	{"perf-producers", "producers", "cpu", "100k items to 4 workers, by the number of producers", "producers", "processor ns an item", 1},
-	{"perf-in-flight", "in flight", "wall", "Items in flight that have all been enqueued again: one is given back and taken", "items in flight", "ns a cycle", 1},
+	{"perf-in-flight", "in flight", "cpu", "One cycle, by the number of items in flight (all enqueued again)", "items in flight", "processor ns", 1},
 	{"perf-hot", "hot", "cpu", "Storm of 8 producers, 4 workers, by the number of hot items", "hot items", "processor ns an Enqueue", 1},
 }
 

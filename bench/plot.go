@@ -44,6 +44,13 @@ var (
 func newPlot(title string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.White
+	for _, style := range []*text.Style{
+		&p.Title.TextStyle, &p.Legend.TextStyle,
+		&p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label,
+	} {
+		style.Font.Variant = "Sans"
+		style.Color = ink
+	}
 	p.Title.Text = title
 	p.Title.TextStyle.Font.Size = 13
 	p.Title.Padding = 8
@@ -69,8 +76,7 @@ func save(p *plot.Plot, width, height vg.Length, file string) error {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return err
 	}
-	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Serif;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
-	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
+	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
 	return os.WriteFile(file, []byte(svg), 0o644)
 }
 
@@ -80,7 +86,11 @@ func (r *results) curve(file, w, metric, title, xLabel, yLabel string, scale flo
 	p := newPlot(title)
 	p.X.Label.Text, p.Y.Label.Text = xLabel, yLabel
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(steps), plot.TickerFunc(steps)
+	var places plot.ConstantTicks
+	for _, x := range r.xs(w, nameOurs) {
+		places = append(places, plot.Tick{Value: float64(x), Label: count(x)})
+	}
+	p.X.Tick.Marker, p.Y.Tick.Marker = places, plot.TickerFunc(steps)
 	grid := plotter.NewGrid()
 	grid.Horizontal, grid.Vertical = gridLine, gridLine
 	p.Add(grid)
@@ -161,14 +171,10 @@ type ratioPoints struct {
 func (r *results) overview(file string) error {
 	var list []ratioPoints
 	for _, w := range rows {
-		if w.against != "" || w.workload == "clock" {
+		if w.chart == "" || !(r.median(place{w.workload, nameClient, w.x}, w.metric) > 0) {
 			continue
 		}
-		base := r.median(place{w.workload, nameClient, w.x}, w.metric)
-		if w.absolute && w.unit(base) == w.unit(0) || !(base > 0) {
-			continue
-		}
-		points := ratioPoints{label: w.chart(), target: w.ratio, values: make(map[string]float64)}
+		points := ratioPoints{label: w.chart, target: w.ratio, values: make(map[string]float64)}
 		if w.more {
 			points.target = 1 / w.ratio
 		}
@@ -251,9 +257,9 @@ func (r *results) overview(file string) error {
 	}
 	p.NominalY(labels...)
 	p.Y.Tick.Label.XAlign = text.XRight
-	p.Y.Min, p.Y.Max = -0.7, float64(len(list))+3 // and room for the legend
+	p.Y.Min, p.Y.Max = -0.7, float64(len(list))+4 // and room for the legend
 	p.Legend.Left = false
-	return save(p, 22*vg.Centimeter, vg.Length(len(list)+9)*0.55*vg.Centimeter, file)
+	return save(p, 22*vg.Centimeter, vg.Length(len(list)+9)*0.5*vg.Centimeter, file)
 }
 
 // clamp keeps a ratio on the chart.
@@ -264,23 +270,6 @@ type tick struct{}
 
 func (tick) DrawGlyph(c *draw.Canvas, sty draw.GlyphStyle, pt vg.Point) {
 	c.StrokeLine2(draw.LineStyle{Color: sty.Color, Width: 2}, pt.X, pt.Y-sty.Radius, pt.X, pt.Y+sty.Radius)
-}
-
-// chart is the row's name on its own, without the row above it.
-func (w row) chart() string {
-	head, tail := "", w.label
-	for _, other := range rows {
-		if other.workload == w.workload && !strings.HasPrefix(other.label, "… ") {
-			head = other.label
-			break
-		}
-	}
-	if rest, ok := strings.CutPrefix(w.label, "… "); ok {
-		head, _, _ = strings.Cut(head, ",")
-		head, _, _ = strings.Cut(head, ": late")
-		tail = head + ": " + rest
-	}
-	return tail
 }
 
 // memory draws the bytes of a queue before, at the peak of and after a burst.
@@ -294,8 +283,12 @@ func (r *results) memory(file string) error {
 	const width = 22
 	moments := []struct {
 		metric, label string
-		shade         uint8
-	}{{"empty", "empty", 0xc0}, {"peak", "filled", 0x40}, {"kept", "drained", 0x90}}
+		color         color.Color
+	}{
+		{"empty", "empty", color.RGBA{0x9e, 0x9e, 0x9e, 0xff}},
+		{"peak", "filled", color.RGBA{0x00, 0x54, 0xa6, 0xff}},
+		{"kept", "drained", color.RGBA{0xd5, 0x5e, 0x00, 0xff}},
+	}
 	high := 0.0
 	for i, m := range moments {
 		var values plotter.Values
@@ -315,7 +308,7 @@ func (r *results) memory(file string) error {
 			return err
 		}
 		offset := vg.Length(i-1) * (width + 6)
-		bars.Color = color.RGBA{m.shade / 4, m.shade / 2, m.shade, 0xff}
+		bars.Color = m.color
 		bars.LineStyle.Width = 0
 		bars.Offset = offset
 		numbers, err := plotter.NewLabels(labels)
@@ -325,12 +318,14 @@ func (r *results) memory(file string) error {
 		numbers.Offset = vg.Point{X: offset, Y: 2}
 		for k := range numbers.TextStyle {
 			numbers.TextStyle[k].XAlign = text.XCenter
+			numbers.TextStyle[k].Font.Variant = "Sans"
 			numbers.TextStyle[k].Font.Size = 8
 		}
 		p.Add(bars, numbers)
 		p.Legend.Add(m.label, bars)
 	}
 	p.NominalX(impls...)
-	p.Y.Min, p.Y.Max = 0, high*1.25
+	p.X.Min, p.X.Max = -0.6, float64(len(impls))-0.4
+	p.Y.Min, p.Y.Max = 0, high*1.4
 	return save(p, 18*vg.Centimeter, 9*vg.Centimeter, file)
 }

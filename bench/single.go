@@ -140,7 +140,8 @@ func addInFlight(t *trial) error {
 }
 
 // manyInFlight measures the same with x items in flight, all of which have been
-// added again: give one back, take it, add it again.
+// added again: give one back, take it, add it again. The one is now an early
+// one, now a late one.
 func manyInFlight(t *trial) error {
 	items, q := names(t.x), use(t, t.impl.strings(t.x))
 	add(q, items)
@@ -150,6 +151,7 @@ func manyInFlight(t *trial) error {
 		}
 	}
 	add(q, items)
+	t.dice().Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
 	n, i := t.ops(), 0
 	t.start()
 	for range n {

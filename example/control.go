@@ -11,6 +11,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/statuspage"
 )
 
 // control puts all parts together and runs them until ctx is done or, unless it
@@ -30,7 +31,16 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		return 1, err
 	}
 
-	var group reconcile.Group
+	// Both do the same with or without a page that shows them, see -http.
+	group := &statuspage.Group{Name: "Runners"}
+	shown := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue}
+	if o.http != "" {
+		url, err := addPage(group, shown, o.http)
+		if err != nil {
+			return 1, err
+		}
+		v.title += "; live page at " + url
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 
@@ -39,7 +49,7 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		Name:      "assets",
 		Queue:     queue,
 		Reconcile: c.Reconcile,
-		OnResult:  c.result,
+		OnResult:  shown.OnResult(c.result),
 		Workers:   o.workers,
 		Timeout:   15 * time.Second,
 		Grace:     2 * time.Second,
@@ -65,7 +75,7 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		Name: "existing", Queue: changes, GetItems: c.list, Period: o.poll, Jitter: 0.1,
 	}
 	group.Add("existing", existing)
-	events := reconcile.Feed(changes, c.feed(existing.Trigger))
+	events := group.Watch("event stream", reconcile.Feed(changes, c.feed(existing.Trigger)))
 	group.Add("events", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
 
 	if !o.watch {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -28,6 +29,7 @@ type options struct {
 	retries  int
 	poll     time.Duration
 	recheck  time.Duration
+	http     string // where to serve the live page; "" means not at all
 	lines    bool
 	level    slog.Level
 	verbose  bool // log also what the view shows
@@ -67,6 +69,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.retries, "retries", 12, "how often in a row a failed asset is tried again before it is given up")
 	f.DurationVar(&o.poll, "poll", 30*time.Second, "time from one look for what is missing or too much to the next")
 	f.DurationVar(&o.recheck, "recheck", time.Minute, "time after which an asset in sync is looked at again")
+	f.StringVar(&o.http, "http", "", "serve a live page of what happens at `ADDRESS`, as 127.0.0.1:8080, and stay as with -watch")
 	f.BoolVar(&o.lines, "lines", false, "print lines on a terminal too, not a table")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "the `LEVEL` from which on the loop logs each run: debug, info, warn or error;\nwithout it only what is not seen otherwise is logged")
 	if err := f.Parse(args); err != nil {
@@ -100,6 +103,10 @@ func (o *options) check(f *flag.FlagSet) error {
 		return fmt.Errorf("-cloud is %q, want a URL as http://127.0.0.1:8900", o.cloudURL)
 	}
 	o.cloudURL = strings.TrimRight(o.cloudURL, "/")
+	if _, _, err := net.SplitHostPort(o.http); given["http"] && err != nil {
+		return fmt.Errorf("-http is %q, want an address as 127.0.0.1:8080", o.http)
+	}
+	o.watch = o.watch || given["http"]
 	switch {
 	case given["n"] && o.n < 1:
 		return fmt.Errorf("-n is %d, want 1 or more", o.n)

@@ -20,6 +20,7 @@ func TestBadFlags(t *testing.T) {
 		{"-cloud localhost:8900", `-cloud is "localhost:8900", want a URL as http://127.0.0.1:8900`},
 		{"-cloud http://h -chaos", "-chaos is for a cloud that is started here; give it to go run ./example/cloud"},
 		{"-cloud http://h -state d", "-state is for a cloud that is started here"},
+		{"-http 8080", `-http is "8080", want an address as 127.0.0.1:8080`},
 		{"-tenant=", "-tenant is empty, want a name"},
 		{"-workers 0", "-workers is 0, want 1 or more"},
 		{"-retries -1", "-retries is -1, want 0 or more"},
@@ -45,7 +46,7 @@ func TestHelp(t *testing.T) {
 		t.Errorf("with -h the exit code is %d, want 0", code)
 	}
 	for _, flag := range []string{
-		"assets", "build", "chaos", "cloud", "faults", "latency", "lines", "log", "n", "poll",
+		"assets", "build", "chaos", "cloud", "faults", "http", "latency", "lines", "log", "n", "poll",
 		"recheck", "retries", "seed", "state", "tenant", "watch", "workers",
 	} {
 		if !strings.Contains(errs.String(), "\n  -"+flag+" ") && !strings.Contains(errs.String(), "\n  -"+flag+"\n") {

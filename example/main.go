@@ -6,6 +6,7 @@
 //
 //	go run ./example                       # make it so, then end
 //	go run ./example -watch -chaos         # stay, and mend what another hand breaks
+//	go run ./example -http 127.0.0.1:8080  # stay, and show it in a browser
 //	go run ./example -assets FILE -watch   # edit the file and look what happens
 //	go run ./example -n 20000              # as fast as it can
 //	go run ./example -h                    # all flags

@@ -1,0 +1,92 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The live page is there while the program works, and does not keep it from
+// ending while somebody looks.
+func TestProcessPage(t *testing.T) {
+	p := execute(t, "example", "-http", "127.0.0.1:0", "-build", "50ms")
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+$`).FindString(p.line("live page at"))
+	p.line("in sync 14/14")
+
+	resp, err := http.Get(url + "/status.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var status struct {
+		Queues []struct {
+			Name  string
+			Items int
+		}
+		Groups []struct {
+			Members []struct{ Name, State string }
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil {
+		t.Fatal(err)
+	}
+	if len(status.Queues) != 1 || status.Queues[0].Name != "assets" || status.Queues[0].Items != 14 {
+		t.Errorf("the queues are %+v, want assets with 14 items", status.Queues)
+	}
+	var members []string
+	for _, m := range status.Groups[0].Members {
+		members = append(members, m.Name+" "+m.State)
+	}
+	// The shipped assets never change, so nothing follows the file.
+	want := "page running, assets running, wanted running, file ended, existing running, event stream running, events running"
+	if got := strings.Join(members, ", "); got != want {
+		t.Errorf("the members are %s; want %s", got, want)
+	}
+
+	stream, err := http.Get(url + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	p.signal(os.Interrupt)
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("the stream ends with %v", err)
+	}
+	p.wantEnd(0, "14 of 14 assets in sync")
+}
+
+func TestProcessPageAddressInUse(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	execute(t, "example", "-http", listener.Addr().String()).wantEnd(1, "-http: listen tcp", "address already in use")
+}
+
+func TestPageURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:80": "http://127.0.0.1:80",
+		"[::1]:8080":   "http://[::1]:8080",
+		"0.0.0.0:8080": "http://localhost:8080",
+		"[::]:8080":    "http://localhost:8080",
+	} {
+		a, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pageURL(a); got != want {
+			t.Errorf("pageURL(%s) = %s, want %s", address, got, want)
+		}
+	}
+}

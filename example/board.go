@@ -200,8 +200,7 @@ func (b *board) result(result reconcile.Result[cloud.ID], dependants []cloud.ID)
 	case retrying:
 		b.totals.Retries++
 	case creating, updating:
-		r.drift = r.drift || r.synced
-		r.synced = false
+		r.drift = r.synced
 	case inSync:
 		if r.drift {
 			b.totals.Mended++

@@ -72,6 +72,19 @@ func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
 	})
 }
 
+// What cannot be is no reason to end before it is known what there is. It is
+// one if that cannot be found out.
+func TestBoardIsDoneWithoutList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b.Want(generate(1))
+		told(t, b, key("key-00000"), reconcile.GaveUp, errors.New("no answer"), 3, 0)
+		wantDone(t, b, false, "before the list")
+		b.Listed(nil, errors.New("no answer"))
+		wantDone(t, b, true, "after a list that failed")
+	})
+}
+
 // An asset that was asked for again while its run went on is not settled by it.
 func TestBoardWaitsForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

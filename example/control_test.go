@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -147,6 +148,31 @@ func TestBrokenFileWhileWatching(t *testing.T) {
 		p.wantEnd(t, 0, "1 of 1 asset in sync", "drift mended 1", "removed 2", "is in force, 2 assets changed")
 		w.close()
 		w.wantExactly(mustParse(t, oneKey))
+	})
+}
+
+// A file that is gone for a while is a problem for as long.
+func TestFileComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.open(quick)
+		file := wishPath(t)
+		wish(t, file, keyAndTwo)
+		p := w.play("-watch", "-assets", file)
+		settle(time.Minute)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Minute)
+		if got := p.errs.String(); !strings.Contains(got, "no such file") {
+			t.Errorf("without the file, standard error is\n%s", got)
+		}
+		wish(t, file, keyAndTwo)
+		settle(time.Minute)
+		p.cancel()
+		p.wantEnd(t, 0, "is in force, 0 assets changed", "3 of 3 assets in sync")
+		w.close()
+		w.wantExactly(mustParse(t, keyAndTwo))
 	})
 }
 

@@ -1,0 +1,64 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+)
+
+// The program closes all its connections to a cloud that goes on.
+func TestNoConnectionIsLeft(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := fakecloud.Open(fakecloud.Config{Dir: t.TempDir(), Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &countingListener{Listener: l}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx, counted) }()
+
+	var out buffer
+	if code := run(t.Context(), []string{"-cloud", "http://" + l.Addr().String()}, &out, &out); code != 0 {
+		t.Errorf("exit code %d; it printed\n%s", code, out.String())
+	}
+	counted.open.Wait() // for ever, if one is left
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A countingListener knows how many connections are open.
+type countingListener struct {
+	net.Listener
+	open sync.WaitGroup
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: c, done: sync.OnceFunc(l.open.Done)}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	done func()
+}
+
+func (c *countedConn) Close() error {
+	defer c.done()
+	return c.Conn.Close()
+}

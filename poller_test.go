@@ -151,6 +151,23 @@ func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
 	})
 }
 
+// The context of a poll ends with the poll, and so does its timer.
+func TestPollerLeavesNothingBehindWhenAPollEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var of context.Context
+		run := launch(t, &reconcile.Poller[string]{
+			Queue:    reconcile.NewQueue[string](),
+			GetItems: func(ctx context.Context) ([]string, error) { of = ctx; return nil, nil },
+			Period:   time.Hour,
+		})
+		synctest.Wait()
+		if of.Err() != context.Canceled {
+			t.Errorf("context of a poll that has ended has error %v, want %v", of.Err(), context.Canceled)
+		}
+		run.end()
+	})
+}
+
 func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 	fails := map[string]func(){"error": func() {}}
 	maps.Copy(fails, failuresOfUserCode)

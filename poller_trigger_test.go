@@ -49,6 +49,40 @@ func TestTriggersBeforeTheNextPollCountAsOne(t *testing.T) {
 	})
 }
 
+// An askedContext calls a function when it is first asked whether it is done.
+type askedContext struct {
+	context.Context
+	asked func()
+}
+
+func (c askedContext) Err() error {
+	c.asked()
+	return c.Context.Err()
+}
+
+// A trigger in the moment before a poll is answered by that poll.
+func TestTriggerRightBeforeAPollAsksForNoMoreThanThatPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var starts []time.Duration
+		began := time.Now()
+		p := &reconcile.Poller[string]{
+			Queue: reconcile.NewQueue[string](),
+			GetItems: func(context.Context) ([]string, error) {
+				starts = append(starts, time.Since(began))
+				return nil, nil
+			},
+			Period: 10 * time.Second,
+		}
+		var once sync.Once
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		if err := p.Run(askedContext{ctx, func() { once.Do(p.Trigger) }}); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		wantStarts(t, starts, 0, 10*time.Second)
+	})
+}
+
 func TestTriggerDuringAPollLeadsToAnotherAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &reconcile.Poller[string]{Period: 10 * time.Second}

@@ -61,7 +61,7 @@ func TestShutdownWithoutGraceEndsRunsAtOnceAndKeepsTheirItems(t *testing.T) {
 						t.Errorf("State(%s) = %+v, want ready and no failure", item, s)
 					}
 				}
-				if lines := book.from(slog.LevelInfo); len(lines) != 0 {
+				if lines := book.from(slog.LevelDebug); len(lines) != 0 {
 					t.Errorf("shutdown was not silent: %v", lines)
 				}
 			})

@@ -145,3 +145,50 @@ func TestReconcilerUsesTheMethodsOfADequeuerThatEmbedsAQueue(t *testing.T) {
 		q.journal.mustBe(t, "0s dequeue good", "0s done good", "0s dequeue bad", "0s requeue bad", "0s dequeue long", "0s requeue long")
 	})
 }
+
+// A ledger is a Dequeuer that hands out some items, then ends as it is told to,
+// and notes all that it is called for.
+type ledger struct {
+	*journal
+	items []string
+	end   func() error
+}
+
+func (q *ledger) Dequeue(context.Context) (string, error) {
+	if len(q.items) == 0 {
+		q.note("no more")
+		return "", q.end()
+	}
+	item := q.items[0]
+	q.items = q.items[1:]
+	q.note("take %s", item)
+	return item, nil
+}
+
+func (q *ledger) Done(item string)                      { q.note("done %s", item) }
+func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
+func (q *ledger) State(string) (state reconcile.State)  { return reconcile.State{} }
+
+func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
+	ends := map[string]func() error{"error": func() error { return errBoom }}
+	for name := range failuresOfUserCode {
+		ends[name] = failuresAs(name)
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := &ledger{newJournal(), strings.Fields("good bad"), end}
+				err := launch(t, &reconcile.Reconciler[string]{
+					Queue:     q,
+					Reconcile: mixed,
+					Retry:     reconcile.NoRetry,
+					Logger:    unlogged(),
+				}).wait()
+				if name == "error" && !errors.Is(err, errBoom) || name != "error" && !isPanic(err) {
+					t.Errorf("Run = %v, want how Dequeue ended", err)
+				}
+				q.mustBe(t, "0s take good", "0s done good", "0s take bad", "0s done bad", "0s no more")
+			})
+		})
+	}
+}

@@ -102,6 +102,35 @@ func TestTimeoutCountsForEachRunAnew(t *testing.T) {
 	})
 }
 
+// The context of a run ends with the run, and so does its timer.
+func TestTimeoutLeavesNothingBehindWhenTheRunEnds(t *testing.T) {
+	for _, lease := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			plain := plainly(reconcile.NewQueue[string]())
+			var q reconcile.Dequeuer[string] = plain
+			if lease {
+				q = leasing{plain, make(map[string]context.CancelCauseFunc)}
+			}
+			var of context.Context
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue:     q,
+				Reconcile: func(ctx context.Context, _ string) error { of = ctx; return nil },
+				Timeout:   time.Hour,
+			})
+			plain.q.Enqueue("a")
+			synctest.Wait()
+			if of.Err() != context.Canceled {
+				t.Errorf("context of a run that has ended has error %v, want %v", of.Err(), context.Canceled)
+			}
+			began := time.Now()
+			run.end()
+			if took := time.Since(began); took != 0 {
+				t.Errorf("Run returned %v after ctx was done, want at once", took)
+			}
+		})
+	}
+}
+
 // warned checks the warnings about an item whose run began at one instant, was
 // told to end at another, and did not end for a long time: the first comes at
 // most so long after the context ended, the next ones each time the age of the

@@ -85,7 +85,12 @@ func command(args []string, in io.Reader, out io.Writer) error {
 		if *root != "" {
 			return r.write(*root)
 		}
-		_, err = io.WriteString(out, r.targetTable())
+		if _, err := io.WriteString(out, r.targetTable()+r.wrongList()); err != nil {
+			return err
+		}
+		if r.machine.Mode == quick.String() {
+			_, err = io.WriteString(out, "\nA quick run: fewer items than the labels say, and fewer rounds.\n")
+		}
 		return err
 	case "check":
 		allocs := flags.Bool("allocs", false, "compare the allocations alone")
@@ -113,8 +118,11 @@ func measureAll(out io.Writer, m mode, rounds int, match func(string) bool, take
 			xs = []int{0}
 		}
 		n := w.rounds[m]
-		if rounds > 0 {
+		if rounds > 0 && n > 0 {
 			n = rounds
+		}
+		if n == 0 {
+			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s\n", w.name)
 		for round := range n {

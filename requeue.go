@@ -88,8 +88,8 @@ var errGoexit = errors.New("runtime.Goexit called")
 // It is called from many goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 
-// DefaultRetry is what a nil RetryPolicy means: it never gives up, and waits
-// between one second and five minutes.
+// DefaultRetry is what a nil RetryPolicy means: a back-off from one second to
+// five minutes that never gives up.
 var DefaultRetry = Backoff(time.Second, 5*time.Minute)
 
 // Backoff returns a policy that always retries. The delay doubles with each

@@ -19,7 +19,7 @@ import (
 // for everything that has no watch, and the resync for everything that has one.
 //
 // Queue, GetItems and Period are required; the zero value of every other field
-// is a good default. The fields are read when Run is called.
+// is a good default. They are not to be changed while Run goes on.
 type Poller[T comparable] struct {
 	// Queue is offered each item that GetItems returns.
 	Queue Enqueuer[T]

@@ -67,8 +67,7 @@ type Wait struct {
 // followed by a run that started after it, also when it comes while the item is
 // in flight. An observation ([Queue.Offer]) is ignored when the item is known.
 // A hold ([Queue.EnqueueAfter]) answers an event "not yet", a ceiling
-// ([Queue.EnqueueWithin]) answers "by then". The verdict of a run
-// ([Queue.Done], [Queue.Requeue]) replaces whatever hold or ceiling was pending.
+// ([Queue.EnqueueWithin]) answers "by then".
 //
 // Make one with [NewQueue]. All methods may be called from any goroutine, and
 // none but Dequeue blocks. A queue runs no goroutine of its own, and one timer

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
@@ -31,7 +32,16 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	if code := run(t.Context(), []string{"-cloud", "http://" + l.Addr().String()}, &out, &out); code != 0 {
 		t.Errorf("exit code %d; it printed\n%s", code, out.String())
 	}
-	counted.open.Wait() // for ever, if one is left
+	closed := make(chan struct{})
+	go func() {
+		counted.open.Wait()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(30 * time.Second): // half the time after which idle ones are closed
+		t.Error("30s after the end of the program, connections are open")
+	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -130,11 +130,11 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 
 // pause returns the time from the end of a poll that took so long to the next.
 func (p *Poller[T]) pause(took time.Duration) time.Duration {
-	period := float64(p.Period) * (1 + p.Jitter*(2*rand.Float64()-1))
-	if period >= math.MaxInt64 {
-		period = float64(p.Period)
+	period := p.Period
+	if f := float64(period) * (1 + p.Jitter*(2*rand.Float64()-1)); p.Jitter > 0 && f < math.MaxInt64 {
+		period = time.Duration(f)
 	}
-	return p.left(time.Duration(period), took)
+	return p.left(period, took)
 }
 
 // left returns what is left of a period. A poll that took all of Period, as one

@@ -6,6 +6,7 @@ package reconcile_test
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -190,6 +191,27 @@ func TestPollerJitterDoesNotPutOffAFailedPoll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A Poller that polls only when it is triggered.
+func TestPollerTakesTheLongestPeriodThereIs(t *testing.T) {
+	for _, jitter := range []float64{1, 0.5, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &reconcile.Poller[string]{Period: math.MaxInt64, Jitter: jitter}
+			for i := range 20 {
+				time.AfterFunc(time.Duration(i+1)*time.Second, p.Trigger)
+			}
+			starts := polls(t, p, time.Hour, func(n int) ([]string, error) {
+				if n > 100 {
+					time.Sleep(time.Hour) // so that the test ends
+				}
+				return nil, nil
+			})
+			if len(starts) != 21 {
+				t.Errorf("Jitter %v: %d polls, want the first and 20 triggered", jitter, len(starts))
+			}
+		})
+	}
 }
 
 func TestPollerRunTwiceAtATimeIsAnError(t *testing.T) {

@@ -157,6 +157,7 @@ func TestBackoffDoublesFromFirstToMax(t *testing.T) {
 		{0, 0, []time.Duration{1000 * ms, 1000 * ms}},
 		{1, 2, []time.Duration{1, 2, 2}},
 		{1, 4, []time.Duration{1, 2, 4, 4}},
+		{1, 5, []time.Duration{1, 2, 4, 5, 5}},
 		{math.MaxInt64/2 + 1, math.MaxInt64, []time.Duration{math.MaxInt64/2 + 1, math.MaxInt64, math.MaxInt64}},
 		{math.MaxInt64, math.MaxInt64, []time.Duration{math.MaxInt64, math.MaxInt64}},
 	} {

@@ -125,8 +125,9 @@ func (q *Queue[T]) Key() string {
 	return string(q.appendKey(nil))
 }
 
-// FullKey is equal for two queues that will answer alike, to the last detail.
-func (q *Queue[T]) FullKey() string {
+// FullKey is equal for two queues that will answer alike, Since included, and
+// the counters too if they are asked for.
+func (q *Queue[T]) FullKey(counters bool) string {
 	b := q.appendKey(nil)
 	rows := make([]string, 0, len(q.entries))
 	for _, e := range q.entries {
@@ -136,8 +137,11 @@ func (q *Queue[T]) FullKey() string {
 	for _, r := range rows {
 		b = append(append(b, r...), '\n')
 	}
-	for _, n := range []uint64{uint64(q.now), q.stats.Enqueued, q.stats.Coalesced, q.stats.Taken, q.stats.Requeued} {
-		b = append(strconv.AppendUint(b, n, 10), ' ')
+	b = strconv.AppendInt(b, int64(q.now), 10)
+	if counters {
+		for _, n := range []uint64{q.stats.Enqueued, q.stats.Coalesced, q.stats.Taken, q.stats.Requeued} {
+			b = strconv.AppendUint(append(b, ' '), n, 10)
+		}
 	}
 	return string(b)
 }

@@ -300,7 +300,7 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 		if res.err != nil {
 			break
 		}
-		if !porcupine.CheckOperations(spec.Model(h.start, model.NoFault), h.history) {
+		if !porcupine.CheckOperations(spec.Model(h.start, model.NoFault, true), h.history) {
 			res.err = fmt.Errorf("%v: no order explains\n%s\nschedule:\n%s", p, describe(h.history), h.trace())
 		}
 	}

@@ -101,6 +101,8 @@ type state struct {
 	q    *model.Queue[string]
 	held map[int]taken // by Call.ID
 	key  string
+
+	counters bool // somebody asks for Stats
 }
 
 type taken struct { // nothing, unless ok
@@ -109,14 +111,14 @@ type taken struct { // nothing, unless ok
 	since time.Duration // since when it had been ready
 }
 
-func newState(q *model.Queue[string], held map[int]taken) *state {
-	key := q.FullKey()
+func newState(q *model.Queue[string], held map[int]taken, counters bool) *state {
+	key := q.FullKey(counters)
 	for id := 0; len(held) > 0 && id <= maxID; id++ {
 		if h, ok := held[id]; ok {
 			key += fmt.Sprintf("\n%d holds %v", id, h)
 		}
 	}
-	return &state{q, held, key}
+	return &state{q, held, key, counters}
 }
 
 // maxID bounds Call.ID.
@@ -125,11 +127,12 @@ const maxID = 63
 var seed = maphash.MakeSeed()
 
 // Model returns the specification of a queue that was made at start. The fault
-// is NoFault, but for negative controls.
-func Model(start time.Time, fault model.Fault) porcupine.Model {
+// is NoFault, but for negative controls. Stats can be checked with counters;
+// without, more states are the same, and the check is faster.
+func Model(start time.Time, fault model.Fault, counters bool) porcupine.Model {
 	nondeterministic := porcupine.NondeterministicModel{
 		Init: func() []any {
-			return []any{newState(&model.Queue[string]{Fault: fault}, nil)}
+			return []any{newState(&model.Queue[string]{Fault: fault}, nil, counters)}
 		},
 		Step: func(s, in, out any) []any {
 			var next []any
@@ -165,7 +168,7 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 	}
 
 	q := s.q.Clone()
-	next := func(held map[int]taken) []*state { return []*state{newState(q, held)} }
+	next := func(held map[int]taken) []*state { return []*state{newState(q, held, s.counters)} }
 	switch c.Verb {
 	case model.Dequeue:
 		item, answer := q.TryDequeue()
@@ -184,7 +187,7 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 			nothing = map[int]taken{}
 		}
 		nothing[c.ID] = taken{}
-		states := []*state{newState(s.q, nothing)}
+		states := []*state{newState(s.q, nothing, s.counters)}
 		if q.Len() > 0 {
 			something := maps.Clone(nothing)
 			h := taken{ok: true}
@@ -192,7 +195,7 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 			h.item, _ = q.TryDequeue()
 			h.since = before.State(h.item).Since
 			something[c.ID] = h
-			states = append(states, newState(q, something))
+			states = append(states, newState(q, something, s.counters))
 		}
 		return states
 	case model.Canceled:
@@ -216,6 +219,41 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 		q = &a.Queue
 	}
 	return next(s.held)
+}
+
+// ByItem splits a history into those of its items, and leaves out what is not
+// about an item: Len, Stats, and the end of a closed queue. Time and Close are
+// in all of them. If the history has an order that the specification allows,
+// so has each part: the order without the rest. (The reverse does not hold: who
+// comes before whom is lost.) No Dequeue of the history may have been canceled.
+func ByItem(history []porcupine.Operation) (parts [][]porcupine.Operation) {
+	items := map[string]int{}
+	for _, o := range history {
+		item := itemOf(o)
+		if _, ok := items[item]; item != "" && !ok {
+			items[item] = len(parts)
+			parts = append(parts, nil)
+		}
+	}
+	for _, o := range history {
+		switch c := o.Input.(Call); {
+		case itemOf(o) != "":
+			i := items[itemOf(o)]
+			parts[i] = append(parts[i], o)
+		case c.Look == NoLook && (c.Verb == model.Advance || c.Verb == model.Close):
+			for i := range parts {
+				parts[i] = append(parts[i], o)
+			}
+		}
+	}
+	return parts
+}
+
+func itemOf(o porcupine.Operation) string {
+	if c := o.Input.(Call); c.Look == NoLook && c.Verb == model.Dequeue {
+		return o.Output.(Return).Item
+	}
+	return o.Input.(Call).Item
 }
 
 // SameState compares what a queue that was made at start said with the model.

@@ -195,12 +195,12 @@ func (b *board) result(result reconcile.Result[cloud.ID], dependants []cloud.ID)
 	r.stale = b.queue.State(r.ID).Again
 
 	b.totals.Runs++
+	// What was tried counts, even if the answer was lost: it may have worked.
 	r.there = r.there || r.Status == inSync || errors.Is(r.Err, removing)
+	r.drift = r.drift || r.synced && (errors.Is(r.Err, creating) || errors.Is(r.Err, updating))
 	switch r.Status {
 	case retrying:
 		b.totals.Retries++
-	case creating, updating:
-		r.drift = r.synced
 	case inSync:
 		if r.drift {
 			b.totals.Mended++

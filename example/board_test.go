@@ -203,9 +203,13 @@ func TestBoardCountsDrift(t *testing.T) {
 		step(reconcile.Retrying, errors.New("500"), 0)
 		step(reconcile.Requeued, errCreating, 0)
 		step(reconcile.Requeued, errInSync, 1)
+		step(reconcile.Retrying, fmt.Errorf("%w: 500: after the work", updating), 1)
+		step(reconcile.Requeued, errInSync, 2)
+		step(reconcile.Retrying, errors.New("500"), 2)
+		step(reconcile.Requeued, errInSync, 2)
 		b.Want(assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: []cloud.ID{k}})
-		step(reconcile.Requeued, errCreating, 1)
-		step(reconcile.Requeued, errInSync, 1) // as it was newly wanted
+		step(reconcile.Requeued, errCreating, 2)
+		step(reconcile.Requeued, errInSync, 2) // as it was newly wanted
 	})
 }
 

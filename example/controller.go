@@ -65,7 +65,7 @@ func (c *controller) Reconcile(ctx context.Context, id cloud.ID) error {
 func (c *controller) create(ctx context.Context, id cloud.ID, want cloud.Spec) error {
 	operation, err := c.cloud.Create(ctx, id, want)
 	if err != nil {
-		return c.verdict(id, err)
+		return c.verdict(id, fmt.Errorf("%w: %w", creating, err))
 	}
 	reconcile.Logger(ctx).Info("creation has begun", "operation", operation)
 	// The event that it is ready brings the asset back sooner.
@@ -94,7 +94,7 @@ func (c *controller) update(ctx context.Context, there cloud.Asset, want cloud.S
 	// With the version, so that a change by another hand since the look above is
 	// not overwritten unseen: the cloud refuses, and the next run looks again.
 	if err := c.cloud.Update(ctx, there.ID, want, there.Version); err != nil {
-		return c.verdict(there.ID, err)
+		return c.verdict(there.ID, fmt.Errorf("%w: %w", updating, err))
 	}
 	reconcile.Logger(ctx).Info("updated", "was", there.Spec, "is", want)
 	return fmt.Errorf("%w: %w", updating, reconcile.RequeueWithin(0))
@@ -120,7 +120,7 @@ func (c *controller) verdict(id cloud.ID, err error) error {
 	case len(answer.Blocking) > 0:
 		return c.wait(id, answer.Blocking)
 	case answer.Final():
-		return reconcile.Terminal(err)
+		return reconcile.Terminal(answer)
 	}
 	return err
 }

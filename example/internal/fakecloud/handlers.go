@@ -48,6 +48,7 @@ func (s *Server) handler() http.Handler {
 func (s *Server) faulty(serve func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !sleep(r.Context(), s.about(s.config.Latency)) {
+			answer(w, nil, &cloud.Error{Status: 503, Message: "nobody waits for the answer any more"})
 			return
 		}
 		fault := s.chance(s.config.Faults)

@@ -216,6 +216,26 @@ func TestSnapshotsAreShared(t *testing.T) {
 	})
 }
 
+// TestWorkersAskSeldom checks how often a worker asks the queue how deep it is.
+func TestWorkersAskSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &countingQueue{Queue: reconcile.NewQueue[string]()}
+		record := (&statuspage.Loop[string]{Name: "q", Queue: q}).OnResult(nil)
+		for range 10 {
+			for range 1000 {
+				record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if n := q.stats.Load(); n != 5 {
+			t.Errorf("Stats was called %d times in 5 s, want 5", n)
+		}
+		if n := q.all.Load() + q.states.Load(); n != 0 {
+			t.Errorf("All and State were called %d times by workers", n)
+		}
+	})
+}
+
 // TestEventsEnd ends a stream by its context, and by a reader that has gone.
 func TestEventsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,6 +57,9 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 		Error:      r.err,
 	}
 	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
+	if r.outcome == requeued {
+		v.Error = headline(r.err, r.outcome)
+	}
 	v.Live = true
 	v.JSON = itemURL("item.json", l.name(), h.name(), h.id())
 	v.Action = itemURL("item", l.name(), h.name(), h.id())

@@ -108,6 +108,7 @@ func TestItemsJSONQueries(t *testing.T) {
 			"sort=state":               "running Held 2 held planned retrying refused well",
 			"sort=since":               "running well planned held retrying refused Held 2",
 			"sort=next":                "planned retrying held Held 2 refused running well",
+			"sort=-next":               "well running refused Held 2 held retrying planned",
 			"sort=failures":            "refused retrying Held 2 held planned running well",
 			"sort=last":                "refused retrying held planned well Held 2 running",
 			"sort=duration":            "refused retrying held planned well Held 2 running",
@@ -137,6 +138,68 @@ func TestItemsJSONQueries(t *testing.T) {
 			t.Errorf("page = %+v", page)
 		}
 	})
+}
+
+// TestOrderOfAttention has items of one kind stand in the order of how bad it is
+// with them, and rows that run or wait in turn stay where they are.
+func TestOrderOfAttention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		check := func(query, want string) {
+			t.Helper()
+			var got items
+			fromJSON(t, get(t, w.page, "/items.json?"+query), &got)
+			if got.names() != want {
+				t.Errorf("%s: %s, want %s", query, got.names(), want)
+			}
+		}
+		for _, item := range []string{"a", "b", "c"} {
+			w.returns(item, time.Millisecond, errors.New("quota"))
+			w.queue.Enqueue(item)
+		}
+		sleep(time.Minute)
+		w.queue.EnqueueNow("c")
+		sleep(time.Minute)
+		check("", "c a b")
+		w.queue.EnqueueNow("b")
+		w.queue.EnqueueNow("c") // gives up
+		sleep(time.Minute)
+		check("", "c b a")
+		check("state=idle", "c")
+
+		// Given up, and fed again while all workers are busy: what failed last is
+		// failing until it has run.
+		for _, item := range []string{"x", "y", "z"} {
+			w.returns(item, time.Minute, nil)
+			w.queue.Enqueue(item)
+			sleep(time.Second)
+		}
+		w.queue.Enqueue("c")
+		w.queue.Enqueue("d")
+		sleep(time.Second)
+		check("", "b a c d x y z")
+		check("state=failing", "b a c")
+		check("state=ready", "c d")
+		check("sort=next", "c d a b x y z")
+		sleep(10 * time.Second) // x, y and z run for long now
+		check("", "b a c x y z d")
+	})
+}
+
+// TestFailuresBefore has a queue with failures that the page has not seen.
+func TestFailuresBefore(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("a")
+	if _, err := queue.Dequeue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	queue.Requeue("a", reconcile.Wait{Delay: time.Hour, Err: errors.New("quota")})
+	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+	var got items
+	fromJSON(t, get(t, page, "/items.json?state=failing&search=quota"), &got)
+	if got.names() != "a" || got.Items[0].Failures != 1 || got.Items[0].Error != "quota" || got.Items[0].Outcome != "" {
+		t.Errorf("items %+v, want a that failed once for quota", got.Items)
+	}
 }
 
 func TestItemJSON(t *testing.T) {

@@ -192,8 +192,15 @@ func TestDepthIsSampled(t *testing.T) {
 			record(reconcile.Result[int]{Item: i, Outcome: reconcile.Succeeded})
 			time.Sleep(3 * time.Second)
 		}
+		q.Enqueue(1000) // nothing runs any more, but somebody looks
+		q.Enqueue(1001)
+		time.Sleep(10 * time.Second)
 		buckets := l.snapshot(time.Second).buckets
-		for i, b := range buckets[bucketCount-31 : bucketCount-1] {
+		if d := buckets[bucketCount-1].depth; d.ready != 102 {
+			t.Errorf("the depth is %+v, want 102 ready", d)
+		}
+		buckets = buckets[:bucketCount-1]
+		for i, b := range buckets[len(buckets)-31 : len(buckets)-1] {
 			if want := (i*10 + 9) / 3; !b.depth.known || b.depth.ready != want+1 {
 				t.Errorf("bucket %d has a depth of %+v, want %d ready", i, b.depth, want+1)
 			}

@@ -1,0 +1,142 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/statuspage"
+)
+
+// hostile are names that try to be more than text.
+var hostile = []string{
+	`<script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	`' onmouseover='alert(1)`,
+	`</title></style></script><svg onload=alert(1)>`,
+	`javascript:alert(1)`,
+	`{{.}} {{template "head"}} ${alert(1)}`,
+	"line\nfeed\r\n\r\ndata: {\"items\": \"<b>x</b>\"}\n\nevent: regions\n",
+	"nul\x00 bell\a escape\x1b[31m",
+	"right to left \u202e gnp.exe \u2066 isolated \u2028 separated",
+	"not UTF-8: \xff\xfe\xc0",
+	"a/../../b?c=d&e=f#g%2e%00+ ;=",
+	"//example.org/x",
+	" ",
+	"",
+	strings.Repeat("long & ", 20_000),
+}
+
+// TestHostile has items, queues and errors of such names: each is found again by
+// its URL, and none leaves a trace as anything but text.
+func TestHostile(t *testing.T) {
+	for n, name := range hostile {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testHostile(t, name) })
+		})
+	}
+}
+
+func testHostile(t *testing.T, name string) {
+	queue := reconcile.NewQueue[string]()
+	queueName := "q" + name[:min(len(name), 1000)]
+	loop := &statuspage.Loop[string]{Name: queueName, Queue: queue}
+	group := &statuspage.Group{Name: name}
+	page := statuspage.New(loop, group, &statuspage.Loop[string]{Name: "other"})
+	page.AllowActions = true
+	page.Logger = discard
+	queue.Enqueue(name)
+	queue.Close()
+	if err := group.Watch(name, &reconcile.Reconciler[string]{
+		Queue: queue, OnResult: loop.OnResult(nil), Logger: discard,
+		Reconcile: func(context.Context, string) error { return reconcile.Terminal(errors.New(name)) },
+	}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	failing := reconcile.RunFunc(func(context.Context) error { return errors.New(name) })
+	if err := group.Watch(name, failing).Run(t.Context()); err == nil {
+		t.Fatal("the failing runner ended well")
+	}
+
+	plain := statuspage.New(&statuspage.Loop[string]{Name: "other", Queue: reconcile.NewQueue[string]()})
+	// tags returns the names of all tags and of their attributes.
+	tags := func(text string) map[string]bool {
+		found := make(map[string]bool)
+		for _, tag := range regexp.MustCompile(`<[^>]*`).FindAllString(text, -1) {
+			tag = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(tag, "")
+			for name := range strings.FieldsSeq(tag) {
+				found[name] = true
+			}
+		}
+		return found
+	}
+	usual := tags(body(t, get(t, plain, "/"), http.StatusOK))
+	for tag := range strings.FieldsSeq("<p </p <pre </pre <b </b <tr </tr <th </th <td </td <bdi </bdi <h2 </h2 <main <form </form <input " +
+		"<button </button <details </details <summary </summary <section </section aria-labelledby= tabindex= method= data-action= " +
+		"data-key= data-label= title= type= name= value= aria-current= rel=") {
+		usual[tag] = true
+	}
+	check := func(where, text string) {
+		t.Helper()
+		for tag := range tags(text) {
+			if !usual[tag] {
+				t.Errorf("%s: %q came out as more than text: %s", where, name, tag)
+			}
+		}
+	}
+
+	list := body(t, get(t, page, "/?queue="+url.QueryEscape(queueName)), http.StatusOK)
+	check("list", list)
+	check("search", body(t, get(t, page, "/?search="+url.QueryEscape(name[:min(len(name), 200)])), http.StatusOK))
+
+	var rows items
+	fromJSON(t, get(t, page, "/items.json?queue="+url.QueryEscape(queueName)), &rows)
+	if len(rows.Items) != 1 {
+		t.Fatalf("%d items, want 1", len(rows.Items))
+	}
+	if want := strings.ToValidUTF8(name, "\ufffd"); len([]rune(rows.Items[0].Name)) != len([]rune(name)) && rows.Items[0].Name != want {
+		t.Errorf("the name in JSON is %q", rows.Items[0].Name)
+	}
+	href := regexp.MustCompile(`href="(item\?[^"]*)"`).FindStringSubmatch(list)
+	if href == nil {
+		t.Fatalf("no link to the item:\n%s", list)
+	}
+	link := html.UnescapeString(href[1])
+	one := body(t, get(t, page, "/"+link), http.StatusOK)
+	check("item", one)
+	if !strings.Contains(one, "failed for good") {
+		t.Error("the link does not lead to the item")
+	}
+
+	var i item
+	fromJSON(t, get(t, page, "/"+rows.Items[0].URL), &i)
+	if i.Outcome != "terminated" {
+		t.Errorf("the URL of the item leads to %+v", i)
+	}
+
+	// An action finds it too.
+	action := html.UnescapeString(regexp.MustCompile(`<form id="actions" method="post" action="([^"]*)"`).FindStringSubmatch(one)[1])
+	r := post(t, page, "/"+action, url.Values{"action": {"cancel"}})
+	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "item?") {
+		t.Errorf("the form answers %d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+
+	// And the stream, of which each event is two lines and an empty one.
+	events := stream(t, page, "/events?queue="+url.QueryEscape(queueName))
+	event := <-events
+	check("event", event["items"])
+	if len(event) != 6 {
+		t.Errorf("the event has %d regions, want 6", len(event))
+	}
+}

@@ -1,0 +1,142 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oteladapter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A statser is a queue that tells its counts, such as [reconcile.Queue].
+type statser interface{ Stats() reconcile.Stats }
+
+// Metrics measures the runs of one reconciler.
+type metrics struct {
+	meter      metric.Meter
+	duration   metric.Float64Histogram
+	wait       metric.Float64Histogram
+	waits      bool // whether Result.Waited is known
+	attributes []attribute.KeyValue
+	queue      metric.MeasurementOption
+
+	// plain has the attributes of the outcomes that are no failures, so that a
+	// run that ends well has none to make.
+	plain map[reconcile.Outcome][]metric.RecordOption
+}
+
+// buckets are those of the conventions, up to what a run may take.
+var buckets = metric.WithExplicitBucketBoundaries(
+	0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 300, 600)
+
+func newMetrics(meter metric.Meter, reconciler string) (*metrics, error) {
+	duration, err := messagingconv.NewProcessDuration(meter, buckets)
+	if err != nil {
+		return nil, err
+	}
+	wait, err := meter.Float64Histogram("reconcile.queue.wait_time", buckets, metric.WithUnit("s"),
+		metric.WithDescription("How long items were ready in the queue before their run."))
+	if err != nil {
+		return nil, err
+	}
+	m := &metrics{
+		meter:    meter,
+		duration: duration.Float64Histogram,
+		wait:     wait,
+		attributes: []attribute.KeyValue{
+			semconv.MessagingSystemKey.String("reconcile"),
+			semconv.MessagingOperationName("reconcile"),
+			semconv.MessagingDestinationName(reconciler),
+		},
+		queue: metric.WithAttributeSet(attribute.NewSet(semconv.MessagingDestinationName(reconciler))),
+		plain: make(map[reconcile.Outcome][]metric.RecordOption),
+	}
+	for _, o := range []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Aborted} {
+		m.plain[o] = m.options(outcomeKey.String(string(o)))
+	}
+	return m, nil
+}
+
+func (m *metrics) options(more ...attribute.KeyValue) []metric.RecordOption {
+	all := append(m.attributes[:len(m.attributes):len(m.attributes)], more...)
+	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(all...))}
+}
+
+// record measures a run.
+func (m *metrics) record(span trace.Span, o observation) {
+	ctx := context.Background()
+	if span.SpanContext().IsSampled() {
+		ctx = trace.ContextWithSpan(ctx, span) // for exemplars
+	}
+	options := m.plain[o.outcome]
+	if o.failed() {
+		options = m.options(outcomeKey.String(string(o.outcome)), o.errorType)
+	}
+	m.duration.Record(ctx, o.duration.Seconds(), options...)
+	if m.waits {
+		m.wait.Record(ctx, o.waited.Seconds(), m.queue)
+	}
+}
+
+// register has the queue and the runs in flight looked at whenever metrics are
+// collected.
+func (m *metrics) register(queue statser, workers int, oldest func() time.Duration) (metric.Registration, error) {
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	upDown := func(name, unit, what string) metric.Int64ObservableUpDownCounter {
+		c, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
+		note(err)
+		return c
+	}
+	counter := func(name, what string) metric.Int64ObservableCounter {
+		c, err := m.meter.Int64ObservableCounter(name, metric.WithUnit("{item}"), metric.WithDescription(what))
+		note(err)
+		return c
+	}
+	age, err := m.meter.Float64ObservableGauge("reconcile.run.age.max", metric.WithUnit("s"),
+		metric.WithDescription("For how long the oldest run in flight has been going on."))
+	note(err)
+	limit := upDown("reconcile.worker.max", "{worker}", "How many runs can go on at once.")
+	all := []metric.Observable{age, limit}
+
+	count := upDown("reconcile.item.count", "{item}", "Items in the queue, by state.")
+	enqueued := counter("reconcile.item.enqueued", "Items accepted as new work.")
+	coalesced := counter("reconcile.item.coalesced", "Events and observations folded into work that the queue had already.")
+	taken := counter("reconcile.item.taken", "Items taken from the queue.")
+	requeued := counter("reconcile.item.requeued", "Items given back to run again.")
+	if queue != nil {
+		all = append(all, count, enqueued, coalesced, taken, requeued)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	in := func(p reconcile.Phase) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(m.attributes[2], stateKey.String(p.String())))
+	}
+	ready, waiting, inFlight := in(reconcile.Ready), in(reconcile.Waiting), in(reconcile.InFlight)
+	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveFloat64(age, oldest().Seconds(), m.queue)
+		o.ObserveInt64(limit, int64(workers), m.queue)
+		if queue == nil {
+			return nil
+		}
+		s := queue.Stats()
+		o.ObserveInt64(count, int64(s.Ready), ready)
+		o.ObserveInt64(count, int64(s.Waiting), waiting)
+		o.ObserveInt64(count, int64(s.InFlight), inFlight)
+		o.ObserveInt64(enqueued, int64(s.Enqueued), m.queue)
+		o.ObserveInt64(coalesced, int64(s.Coalesced), m.queue)
+		o.ObserveInt64(taken, int64(s.Taken), m.queue)
+		o.ObserveInt64(requeued, int64(s.Requeued), m.queue)
+		return nil
+	}, all...)
+}

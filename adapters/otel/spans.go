@@ -1,0 +1,102 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oteladapter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The attributes of our own.
+const (
+	itemKey     = attribute.Key("reconcile.item")
+	outcomeKey  = attribute.Key("reconcile.outcome")
+	failuresKey = attribute.Key("reconcile.failures")
+	waitedKey   = attribute.Key("reconcile.waited")
+	nextKey     = attribute.Key("reconcile.next")
+	reasonKey   = attribute.Key("reconcile.reason")
+	causeKey    = attribute.Key("reconcile.cause")
+	stateKey    = attribute.Key("reconcile.item.state")
+)
+
+// Spans makes the spans of the runs of one reconciler.
+type spans struct {
+	tracer  trace.Tracer
+	name    string
+	options []trace.SpanStartOption // of all of them
+}
+
+func newSpans(tracer trace.Tracer, reconciler string) *spans {
+	return &spans{
+		tracer: tracer,
+		name:   "reconcile " + reconciler,
+		options: []trace.SpanStartOption{
+			trace.WithNewRoot(), // the context of Run may be in a span that lasts as long as the program
+			trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithAttributes(
+				semconv.MessagingSystemKey.String("reconcile"),
+				semconv.MessagingOperationName("reconcile"),
+				semconv.MessagingOperationTypeProcess,
+				semconv.MessagingDestinationName(reconciler),
+			),
+		},
+	}
+}
+
+// start starts the span of a run.
+func (s *spans) start(ctx context.Context, links []trace.Link) (context.Context, trace.Span) {
+	options := s.options
+	if len(links) > 0 {
+		options = append(options[:len(options):len(options)], trace.WithLinks(links...))
+	}
+	return s.tracer.Start(ctx, s.name, options...)
+}
+
+// setItem adds the item to a span that is recorded.
+func setItem[T comparable](span trace.Span, item T) {
+	text, ok := any(item).(string)
+	if !ok {
+		text = fmt.Sprint(item) // which outlives a panic of String
+	}
+	span.SetAttributes(itemKey.String(text))
+}
+
+// end ends the span of a run.
+func (s *spans) end(span trace.Span, at time.Time, o observation) {
+	defer span.End(trace.WithTimestamp(at))
+	attributes := make([]attribute.KeyValue, 0, 6)
+	attributes = append(attributes,
+		outcomeKey.String(string(o.outcome)),
+		failuresKey.Int(o.failures),
+		waitedKey.Float64(o.waited.Seconds()),
+	)
+	if o.outcome == reconcile.Requeued || o.outcome == reconcile.Retrying {
+		attributes = append(attributes, nextKey.Float64(o.next.Seconds()))
+	}
+	switch {
+	case o.failed():
+		text := fmt.Sprint(o.err) // which outlives a panic of Error
+		attributes = append(attributes, o.errorType)
+		event := []attribute.KeyValue{
+			semconv.ExceptionType(o.errorType.Value.AsString()),
+			semconv.ExceptionMessage(text),
+		}
+		if p, ok := o.err.(*reconcile.PanicError); ok {
+			event = append(event, semconv.ExceptionStacktrace(string(p.Stack)))
+		}
+		span.AddEvent(semconv.ExceptionEventName, trace.WithTimestamp(at), trace.WithAttributes(event...))
+		span.SetStatus(codes.Error, text)
+	case o.err != nil:
+		attributes = append(attributes, reasonKey.String(fmt.Sprint(o.err)))
+	}
+	span.SetAttributes(attributes...)
+}

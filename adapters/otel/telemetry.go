@@ -1,0 +1,207 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oteladapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// scope is the name under which spans and metrics are made.
+const scope = "github.com/reconkernel/reconcile/adapters/otel"
+
+// A Telemetry traces and measures one reconciler; see [Telemetry.Instrument].
+//
+// The zero Telemetry is ready, and uses the global providers. Its methods may be
+// called from any goroutine, and none blocks: what is sent is sent by the
+// providers, in their own time.
+type Telemetry[T comparable] struct {
+	TracerProvider trace.TracerProvider // nil means otel.GetTracerProvider()
+	MeterProvider  metric.MeterProvider // nil means otel.GetMeterProvider()
+
+	// MaxLinked is of how many items it is remembered who asked for their next
+	// run; 0 means 10,000. Beyond it, those are forgotten first that nobody
+	// asked for since long.
+	MaxLinked int
+
+	once    sync.Once // for memory
+	memory  *memory[T]
+	flights flights[T]
+
+	// mu guards the fields below.
+	mu           sync.Mutex
+	instrumented bool
+	callback     metric.Registration // nil if there is none
+}
+
+// Instrument adds spans and metrics to r.
+//
+// It puts itself before r.Reconcile and r.OnResult, which are called as before;
+// so set all fields of r first, then call Instrument, then run r. The counts of
+// the queue are added if r.Queue has the method Stats, as [reconcile.Queue] has;
+// [Telemetry.Close] ends that.
+//
+// Instrument returns an error and changes nothing if r or r.Reconcile is nil, if
+// it was called before, if MaxLinked is negative, or if the MeterProvider
+// refuses a metric.
+func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
+	switch {
+	case r == nil:
+		return errors.New("oteladapter: Instrument needs a Reconciler, got nil")
+	case r.Reconcile == nil:
+		return errors.New("oteladapter: Reconciler.Reconcile is nil; set it before Instrument")
+	case t.MaxLinked < 0:
+		return fmt.Errorf("oteladapter: Telemetry.MaxLinked is %d, want 0 (which means %d) or more", t.MaxLinked, defaultMaxLinked)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.instrumented {
+		return errors.New("oteladapter: Instrument was called before; a second Reconciler needs a Telemetry of its own")
+	}
+	meters := t.MeterProvider
+	if meters == nil {
+		meters = otel.GetMeterProvider()
+	}
+	m, err := newMetrics(meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), r.Name)
+	if err != nil {
+		return fmt.Errorf("oteladapter: %w", err)
+	}
+	queue, _ := r.Queue.(statser)
+	if q, ok := r.Queue.(*reconcile.Queue[T]); ok {
+		m.waits = true // of another queue, Result.Waited is 0
+		if q == nil {
+			queue = nil // Run will say so
+		}
+	}
+	if t.callback, err = m.register(queue, max(1, r.Workers), t.flights.oldest); err != nil {
+		return fmt.Errorf("oteladapter: %w", err)
+	}
+	t.instrumented = true
+
+	tracers := t.TracerProvider
+	if tracers == nil {
+		tracers = otel.GetTracerProvider()
+	}
+	s := newSpans(tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), r.Name)
+	memory, run, onResult := t.remembered(), r.Reconcile, r.OnResult
+	r.Reconcile = func(ctx context.Context, item T) error {
+		f := &flight[T]{start: time.Now()}
+		ctx, f.span = s.start(ctx, memory.take(item))
+		if f.span.IsRecording() {
+			setItem(f.span, item)
+		}
+		t.flights.begin(item, f)
+		defer t.flights.returned(f) // deferred, for a panic or Goexit
+		return run(ctx, item)
+	}
+	r.OnResult = func(res reconcile.Result[T]) {
+		if f := t.flights.end(res.Item); f != nil {
+			o := observation{
+				outcome: res.Outcome, err: res.Err, failures: res.Failures,
+				next: res.Next, waited: res.Waited, duration: res.Duration,
+			}
+			if o.failed() {
+				o.errorType = errorType(res.Err)
+			}
+			m.record(f.span, o)
+			if f.span.IsRecording() {
+				if o.givenBack() {
+					memory.remember(res.Item, trace.Link{SpanContext: f.span.SpanContext(), Attributes: causePreviousRun})
+				}
+				s.end(f.span, f.end, o)
+			}
+		}
+		if onResult != nil {
+			onResult(res)
+		}
+	}
+	return nil
+}
+
+// Close ends the measuring of the queue, for a reconciler that has ended. It may
+// be called more than once. The error is the MeterProvider's.
+func (t *Telemetry[T]) Close() error {
+	t.mu.Lock()
+	callback := t.callback
+	t.callback = nil
+	t.mu.Unlock()
+	if callback == nil {
+		return nil
+	}
+	return callback.Unregister()
+}
+
+const defaultMaxLinked = 10_000
+
+// remembered returns the memory, which is made when it is first needed: a feeder
+// may come before Instrument.
+func (t *Telemetry[T]) remembered() *memory[T] {
+	t.once.Do(func() {
+		t.memory = newMemory[T](cmp.Or(max(0, t.MaxLinked), defaultMaxLinked))
+	})
+	return t.memory
+}
+
+// An observation is a Result, without its item.
+type observation struct {
+	outcome                reconcile.Outcome
+	err                    error
+	errorType              attribute.KeyValue // if it failed
+	failures               int
+	next, waited, duration time.Duration
+}
+
+// failed reports whether the run counts as a failure.
+func (o *observation) failed() bool {
+	switch o.outcome {
+	case reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated:
+		return true
+	}
+	return false
+}
+
+// givenBack reports whether the item runs again without being fed.
+func (o *observation) givenBack() bool {
+	switch o.outcome {
+	case reconcile.Requeued, reconcile.Retrying, reconcile.Aborted:
+		return true
+	}
+	return false
+}
+
+// errorType names the kind of a failure in few words. What it calls is code of
+// the user, which may panic.
+func errorType(err error) (kind attribute.KeyValue) {
+	defer func() {
+		if recover() != nil {
+			kind = semconv.ErrorTypeOther
+		}
+	}()
+	if _, ok := err.(*reconcile.PanicError); ok {
+		return semconv.ErrorTypeKey.String("panic")
+	}
+	if errors.Is(err, reconcile.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		return semconv.ErrorTypeKey.String("timeout")
+	}
+	for errors.Is(err, reconcile.ErrTerminal) { // of what is inside
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			break
+		}
+		err = inner
+	}
+	return semconv.ErrorType(err)
+}

@@ -1,0 +1,93 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reconkernel/reconcile"
+	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+)
+
+var writeDocs = flag.Bool("write-docs", false, "write the tables of docs/metrics.md")
+
+const docs = "../../docs/metrics.md"
+
+// TestDocsNames compares the table of names with what a scrape has.
+func TestDocsNames(t *testing.T) {
+	var c promadapter.Collector
+	r := &reconcile.Reconciler[string]{
+		Name: "x", Queue: reconcile.NewQueue[string](),
+		Reconcile: func(context.Context, string) error { return nil },
+	}
+	if err := promadapter.Instrument(&c, r); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, f := range gather(t, &c) {
+		var labels []string
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", ")))
+	}
+	group := func(row string) int {
+		return slices.IndexFunc([]string{"| `workqueue_", "| `controller_runtime_", "| `reconcile_"}, func(p string) bool { return strings.HasPrefix(row, p) })
+	}
+	slices.SortStableFunc(rows, func(a, b string) int { return group(a) - group(b) })
+	wantTable(t, "prometheus", rows)
+}
+
+var rule = regexp.MustCompile(`- alert: (\w+)\n(?s:(.*?))severity: (\w+)`)
+
+// TestDocsAlerts compares the table of alerts with the rules.
+func TestDocsAlerts(t *testing.T) {
+	text, err := os.ReadFile("alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, m := range rule.FindAllStringSubmatch(string(text), -1) {
+		wait := "at once"
+		if _, after, ok := strings.Cut(m[2], "\n        for: "); ok {
+			wait, _, _ = strings.Cut(after, "\n")
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", m[1], m[3], wait))
+	}
+	wantTable(t, "alerts", rows)
+}
+
+// wantTable compares the rows of a table of the document, or writes them.
+func wantTable(t *testing.T, name string, rows []string) {
+	t.Helper()
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, rest, ok1 := strings.Cut(string(text), "<!-- names: "+name+" -->\n")
+	table, end, ok2 := strings.Cut(rest, "<!-- end -->")
+	lines := strings.SplitAfterN(table, "\n", 3)
+	if !ok1 || !ok2 || len(lines) != 3 || len(rows) == 0 {
+		t.Fatalf("%s has no table %q, or there are no rows for it", docs, name)
+	}
+	want := strings.Join(rows, "\n") + "\n"
+	if lines[2] == want {
+		return
+	}
+	if *writeDocs {
+		text := begin + "<!-- names: " + name + " -->\n" + lines[0] + lines[1] + want + "<!-- end -->" + end
+		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s, the table %q has\n%swant (go test -run TestDocs . -write-docs)\n%s", docs, name, lines[2], want)
+}

@@ -89,6 +89,16 @@ func TestReadResults(t *testing.T) {
 	}
 }
 
+// A measurement done in parts is one that took as long as both.
+func TestReadParts(t *testing.T) {
+	r := read(t, raw+`{"machine":{"seconds":30,"others":0.5}}
+{"machine":{"seconds":10,"others":0.1}}
+`)
+	if m := r.machine; m.Seconds != 40 || m.Others != 0.4 {
+		t.Errorf("%v seconds, others %v, want 40, 0.4", m.Seconds, m.Others)
+	}
+}
+
 // A measurement becomes a page and its charts.
 func TestWrite(t *testing.T) {
 	var out bytes.Buffer

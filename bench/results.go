@@ -38,8 +38,14 @@ func readResults(in io.Reader) (*results, error) {
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if line.Machine != nil {
-			r.machine = *line.Machine
+		if m := line.Machine; m != nil { // more than one, if a measurement was done in parts
+			if before := r.machine.Seconds; before > 0 {
+				if m.Others >= 0 && r.machine.Others >= 0 {
+					m.Others = (m.Others*m.Seconds + r.machine.Others*before) / (m.Seconds + before)
+				}
+				m.Seconds += before
+			}
+			r.machine = *m
 			continue
 		}
 		p := place{line.Workload, line.Impl, line.X}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,9 @@ func TestOutcomeOfEachError(t *testing.T) {
 					lines[1].mustSay(t, c.level, about)
 					if !lines[0].At.Equal(now.Add(-2*time.Second)) || !lines[1].At.Equal(now) {
 						t.Errorf("lines at %v and %v, want one as the run begins and one as it ends", lines[0].At, lines[1].At)
+					}
+					if says := strings.Contains(lines[1].Message, "succeeded"); says != (c.outcome == reconcile.Succeeded) {
+						t.Errorf("log line %q of a run that %s", lines[1], c.outcome)
 					}
 					if c.err != nil {
 						lines[1].mustSay(t, c.level, nil, c.err.Error())

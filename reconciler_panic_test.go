@@ -270,17 +270,18 @@ func TestPanicInRetryPolicyLosesNeitherItemNorWorker(t *testing.T) {
 						}
 						return nil
 					},
-					Retry:    func(error, int) (time.Duration, bool) { panicsHere(end); return 0, false },
+					Retry:    func(error, int) (time.Duration, bool) { time.Sleep(time.Second); panicsHere(end); return 0, false },
 					OnResult: results.add,
 					Logger:   book.logger(),
 				})
 				q.Enqueue("bad")
 				q.Enqueue("good")
+				time.Sleep(time.Second)
 				synctest.Wait()
 				if r := results.last(t); r.Item != "good" || r.Outcome != reconcile.Succeeded {
 					t.Errorf("result = %+v, want good to succeed", r)
 				}
-				if r := results.all()[0]; r.Item != "bad" || r.Outcome != reconcile.Retrying || r.Failures != 1 || r.Next <= 0 {
+				if r := results.all()[0]; r.Item != "bad" || r.Outcome != reconcile.Retrying || r.Failures != 1 || r.Next <= 0 || r.Duration != 0 {
 					t.Errorf("result = %+v, want a retry after some time", r)
 				}
 				if s := q.State("bad"); s.Phase != reconcile.Waiting || s.Failures != 1 || s.Err != errBoom {

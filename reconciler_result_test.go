@@ -137,6 +137,29 @@ func TestReconcilerResultLeavesOutTheTimeOfOnResultAndLog(t *testing.T) {
 	}
 }
 
+// An item waits from when it is given back, which a slow log puts off.
+func TestReconcilerPlansCountFromWhenTheItemIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		slow := writerFunc(func(line []byte) (int, error) { time.Sleep(time.Second); return len(line), nil })
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(context.Context, string) error {
+				time.Sleep(2 * time.Second)
+				return reconcile.RequeueAfter(time.Hour)
+			},
+			Logger: slog.New(slog.NewTextHandler(slow, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		began := time.Now()
+		q.Enqueue("a")
+		time.Sleep(time.Minute)
+		if s := q.State("a"); s.Since.Sub(began) != 4*time.Second || s.Due.Sub(s.Since) != time.Hour {
+			t.Errorf("State(a) = %+v, want it to wait for an hour from 4s on", s)
+		}
+		run.end()
+	})
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

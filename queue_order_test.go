@@ -136,6 +136,34 @@ func TestDueIsReadyBeforeTheTimerFires(t *testing.T) {
 	}
 }
 
+// What is due goes before what an event makes ready in the same instant, also
+// if the timer is late: the event may be about an item that waits.
+func TestDueGoesBeforeWhatAnEventBringsForward(t *testing.T) {
+	for name, event := range map[string]func(q *reconcile.Queue[string]){
+		"Enqueue":     func(q *reconcile.Queue[string]) { q.Enqueue("b") },
+		"EnqueueNow":  func(q *reconcile.Queue[string]) { q.EnqueueNow("b") },
+		"a new item":  func(q *reconcile.Queue[string]) { q.Remove("b"); q.Offer("b") },
+		"given back":  func(q *reconcile.Queue[string]) { q.Remove("b"); q.Requeue("b", reconcile.Wait{}) },
+		"Done, again": func(q *reconcile.Queue[string]) { q.Remove("b"); q.Enqueue("b"); q.Done("b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 100 { // in this instant the timer and the test race
+				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+					if name == "given back" || name == "Done, again" {
+						q.Enqueue("b")
+						mustTakeAll(t, q, "b")
+					}
+					q.EnqueueAfter("a", time.Hour)
+					q.EnqueueWithin("b", 5*time.Hour)
+					time.Sleep(time.Hour)
+					event(q)
+					mustTakeAll(t, q, "a", "b")
+				})
+			}
+		})
+	}
+}
+
 // EnqueueWithin and the verdicts count from the call, a promise made earlier
 // stands where it was.
 func TestDelaysCountFromTheCall(t *testing.T) {

@@ -6,6 +6,7 @@ package oteladapter_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 
 	"github.com/reconkernel/reconcile"
@@ -326,4 +329,59 @@ func TestBadInput(t *testing.T) {
 		}
 	}()
 	used.Enqueuer(t.Context(), nil)
+}
+
+// A slowHandler takes a minute for each line of the log.
+type slowHandler struct{ slog.Handler }
+
+func (slowHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (slowHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "run succeeded" {
+		time.Sleep(time.Minute)
+	}
+	return nil
+}
+
+// TestSlowLog has the kernel take a minute from the end of Reconcile to OnResult:
+// that is not part of the run. It also looks for the exemplar that leads from
+// the measurement to the span.
+func TestSlowLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		exported := tracetest.NewInMemoryExporter()
+		telemetry := &oteladapter.Telemetry[string]{
+			TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exported)),
+			MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		}
+		q := reconcile.NewQueue[string]()
+		r := &reconcile.Reconciler[string]{
+			Name: "disks", Queue: q, Logger: slog.New(slowHandler{slog.DiscardHandler}),
+			Reconcile: func(context.Context, string) error { time.Sleep(time.Second); return nil },
+		}
+		if err := telemetry.Instrument(r); err != nil {
+			t.Fatal(err)
+		}
+		end := background(t, r.Run)
+		q.Enqueue("a")
+		time.Sleep(30 * time.Second)
+		if age := collect(t, reader)["reconcile.run.age.max{messaging.destination.name=disks}"]; age != "0" {
+			t.Errorf("while the end of a run is logged, its age is %s, want 0", age)
+		}
+		time.Sleep(time.Hour)
+		end()
+		spans := exported.GetSpans()
+		if len(spans) != 1 || spans[0].EndTime.Sub(spans[0].StartTime) != time.Second {
+			t.Fatalf("spans %v, want one of a second", spans)
+		}
+		id := spans[0].SpanContext.SpanID()
+		for _, m := range collectMetrics(t, reader) {
+			if data, ok := m.Data.(metricdata.Histogram[float64]); ok {
+				e := data.DataPoints[0].Exemplars
+				if len(e) != 1 || !slices.Equal(e[0].SpanID, id[:]) {
+					t.Errorf("%s has the exemplars %v, want the span %v", m.Name, e, id)
+				}
+			}
+		}
+	})
 }

@@ -42,12 +42,14 @@ func (t *trial) dice() *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(t.round), uint64(t.x)))
 }
 
-// laterThanThis is before the first delay of fillDelayed is over.
-const laterThanThis = time.Minute
+// laterThanThis is before the first of many delays is over: none may end while
+// they are still being added, on a slow machine either.
+const laterThanThis = stuckAfter
 
-// fillDelayed adds n items that wait between a minute and an hour more. In the
-// first round, one of thousand waits much less; these must come out, each once,
-// not too early, and nothing else: they stand for all the others.
+// fillDelayed adds n items that wait, all for longer than a trial may take, and
+// up to an hour more. In the first round, one of thousand waits much less; these
+// must come out, each once, not too early, and nothing else: they stand for all
+// the others.
 func fillDelayed(t *trial) error {
 	items, delays, r := names(t.n), make([]time.Duration, t.n), t.dice()
 	soon := time.Duration(t.n) * 10 * time.Microsecond

@@ -72,13 +72,15 @@ func (r *results) page() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
+	fewest, most := r.rounds()
 	err = t.Execute(&b, struct {
 		Machine                                            machineInfo
 		Targets, Costs, Parts, Clock, Memory, Wrong, Notes string
+		Fewest, Most                                       int
 		Missed                                             []string
 	}{
 		r.machine, r.targetTable(), r.costTable(), r.partsTable(), r.clockTable(), r.memoryTable(), r.wrongList(),
-		strings.TrimSpace(notesText), r.missed(),
+		strings.TrimSpace(notesText), fewest, most, r.missed(),
 	})
 	return b.String(), err
 }

@@ -150,3 +150,14 @@ func (r *results) places() []place {
 		return cmp.Or(cmp.Compare(a.workload, b.workload), cmp.Compare(a.impl, b.impl), cmp.Compare(a.x, b.x))
 	})
 }
+
+// rounds returns the least and the greatest number of rounds of any place.
+func (r *results) rounds() (fewest, most int) {
+	for _, list := range r.samples {
+		if fewest == 0 || len(list) < fewest {
+			fewest = len(list)
+		}
+		most = max(most, len(list))
+	}
+	return fewest, most
+}

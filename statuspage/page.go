@@ -20,7 +20,8 @@ import (
 // Make one with [New]. The fields are set before it serves, and not changed
 // after. It may serve any number of requests at once. It runs no goroutine of
 // its own: whatever it does, it does in a request, and a stream of events ends
-// when the context of its request does.
+// when the context of its request does. Some seconds after the last request it
+// lets go of what it has read.
 type Page struct {
 	Title string // of the page; "" means "Reconcilers"
 

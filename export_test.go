@@ -115,7 +115,7 @@ func (q *Queue[T]) eachRecord(f func(uint32, *record[T]) error) error {
 				continue
 			}
 			r := s.peek(slot)
-			if r == nil || !r.live || r.hash != slot.hash() {
+			if r == nil || r.hash != slot.hash() {
 				continue // stale
 			}
 			if err := f(slot.index(), r); err != nil {
@@ -207,7 +207,7 @@ func (q *Queue[T]) checkRecords() error {
 		free := uint32(0)
 		for i := c.free; i != 0; i = s.at(i).next {
 			var none T
-			if r := s.at(i); r.item != none || r.failed != nil || r.run != runNone || r.running || r.live {
+			if r := s.at(i); r.item != none || r.failed != nil || r.run != runNone || r.running || r.hash != 0 {
 				return fmt.Errorf("free record %d remembers %+v", i, r)
 			}
 			if free++; free > chunkLen {

@@ -300,7 +300,7 @@ func (q *Queue[T]) hash(item T) uint32 {
 	if q.nan && item != item { // true for a NaN
 		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
 	}
-	return uint32(maphash.Comparable(q.seed, item))
+	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
 }
 
 // now returns the time as the records keep it: nanoseconds since base, by the

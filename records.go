@@ -28,9 +28,8 @@ type record[T comparable] struct {
 	// next is the next free record of its chunk.
 	prev, next uint32
 
-	hash    uint32
-	live    bool // it is the record of an item
-	running bool // in flight
+	hash    uint32 // 0 if it is the record of no item
+	running bool   // in flight
 	run     nextRun
 }
 
@@ -156,7 +155,7 @@ func (s *records[T]) find(hash uint32, item T) uint32 {
 			return 0
 		}
 		if slot.hash() == hash {
-			if r := s.peek(slot); r != nil && r.live && r.item == item {
+			if r := s.peek(slot); r != nil && r.hash == hash && r.item == item {
 				return slot.index()
 			}
 		}
@@ -167,7 +166,7 @@ func (s *records[T]) find(hash uint32, item T) uint32 {
 func (s *records[T]) insert(hash uint32, item T) (uint32, *record[T]) {
 	i := s.alloc()
 	r := s.at(i)
-	r.item, r.hash, r.live = item, hash, true
+	r.item, r.hash = item, hash
 	s.count++
 	t := s.table(hash)
 	if t.used >= fullAt {
@@ -214,12 +213,17 @@ func (s *records[T]) sweep() {
 // purge clears a table of stale slots.
 func (s *records[T]) purge(t *table) {
 	slots, used := t.slots, t.used
-	t.slots, t.used = [tableLen]slot{}, 0
-	for _, slot := range slots {
-		if slot == 0 {
-			continue
+	// Load all hashes before the first of them decides anything: so the cache
+	// misses, one for each record of a big queue, do not wait for each other.
+	var hashes [tableLen]uint32
+	for p, slot := range slots {
+		if r := s.peek(slot); r != nil {
+			hashes[p] = r.hash
 		}
-		if r := s.peek(slot); r != nil && r.live && r.hash == slot.hash() {
+	}
+	t.slots, t.used = [tableLen]slot{}, 0
+	for p, slot := range slots {
+		if slot != 0 && hashes[p] == slot.hash() {
 			t.insert(slot)
 		}
 	}

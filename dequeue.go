@@ -20,20 +20,32 @@ import "context"
 // are ready, and takes nothing. When the queue is closed and empty it returns
 // [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
-	if ctx.Err() != nil {
+	done := ctx.Done()
+	if isDone(done) {
 		var none T
 		return none, context.Cause(ctx)
 	}
 	now := q.now() // before the lock, to hold it for less time
-	q.mu.Lock()
+	q.lock()
 	if r := q.next(now); r != nil {
 		q.take(r, now)
 		item := r.item
 		q.unlock()
 		return item, nil
 	}
-	g, err := q.await(ctx)
+	g, err := q.await(ctx, done)
 	return g.item, err
+}
+
+// isDone reports whether a context is done. Its Done, as all user code, is called
+// before the lock is taken.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // A grant is an item taken, with what its worker wants to know.
@@ -42,45 +54,47 @@ type grant[T comparable] struct {
 	ready    int64 // when it became ready
 	taken    int64 // when it was taken
 	failures int   // in a row, before this run
-	woken    bool  // its consumer had to wait for it
+	turn     uint16
+	woken    bool // its consumer had to wait for it
 }
 
 // first takes an item for a worker of a [Reconciler].
 func (q *Queue[T]) first(ctx context.Context) (grant[T], error) {
-	if ctx.Err() != nil {
+	done := ctx.Done()
+	if isDone(done) {
 		return grant[T]{}, context.Cause(ctx)
 	}
 	now := q.now()
-	q.mu.Lock()
-	return q.grant(ctx, now)
+	q.lock()
+	return q.grant(ctx, done, now)
 }
 
 // exchange gives back one item and takes the next under one lock. It is what
 // the workers of a [Reconciler] do between two runs. The time is theirs.
 func (q *Queue[T]) exchange(ctx context.Context, item T, v verdict, w *Wait, now int64) (grant[T], error) {
 	hash := q.hash(item)
-	ended := ctx.Err() != nil
+	done := ctx.Done()
 	q.mu.Lock()
 	if v == verdictDone {
 		q.done(hash, item, now)
 	} else {
 		q.requeue(hash, item, w, now, v == verdictAbort)
 	}
-	if ended {
+	if isDone(done) {
 		q.unlock()
 		return grant[T]{}, context.Cause(ctx)
 	}
-	return q.grant(ctx, now)
+	return q.grant(ctx, done, now)
 }
 
 // grant is called with the lock held and gives it up.
-func (q *Queue[T]) grant(ctx context.Context, now int64) (grant[T], error) {
+func (q *Queue[T]) grant(ctx context.Context, done <-chan struct{}, now int64) (grant[T], error) {
 	if r := q.next(now); r != nil {
 		g := q.take(r, now)
 		q.unlock()
 		return g, nil
 	}
-	return q.await(ctx)
+	return q.await(ctx, done)
 }
 
 // next takes the first record off the list of ready items; nil if there is none.
@@ -97,7 +111,7 @@ func (q *Queue[T]) next(now int64) *record[T] {
 }
 
 // await waits for an item. It is called with the lock held and gives it up.
-func (q *Queue[T]) await(ctx context.Context) (g grant[T], err error) {
+func (q *Queue[T]) await(ctx context.Context, done <-chan struct{}) (g grant[T], err error) {
 	if q.drained() {
 		q.unlock()
 		return g, ErrClosed
@@ -105,15 +119,13 @@ func (q *Queue[T]) await(ctx context.Context) (g grant[T], err error) {
 	c := q.consumers.push()
 	q.unlock()
 
-	// From here on an item may be handed to c at any time, also while ctx.Done,
-	// which is user code, runs.
 	told := false
 	select {
 	case <-c.wake:
 		told = true
-	case <-ctx.Done():
+	case <-done:
 	}
-	ended := !told || ctx.Err() != nil
+	ended := !told || isDone(done)
 
 	q.mu.Lock()
 	switch {
@@ -147,27 +159,32 @@ func (q *Queue[T]) await(ctx context.Context) (g grant[T], err error) {
 
 // take makes a ready record, already out of the list, one in flight.
 func (q *Queue[T]) take(r *record[T], now int64) grant[T] {
-	g := grant[T]{item: r.item, ready: r.since, taken: max(now, r.since)}
+	g := grant[T]{item: r.item, ready: r.since, taken: max(now, r.since), turn: takeTurn(q.takenSum)}
 	if r.failed != nil {
 		g.failures = r.failed.count
 	}
-	r.running, r.run = true, runNone
+	r.running, r.run, r.turn = true, runNone, g.turn
 	r.since = g.taken
 	q.inFlight++
 	q.takenSum++
 	return g
 }
 
+// takeTurn tells apart, and puts in order, those takes that may be undone at the
+// same time: the last 15 bits of their number. It is never 0.
+func takeTurn(n uint64) uint16 { return uint16(n)<<1 | 1 }
+
 // putBack undoes a take, as if it had never been: for a consumer whose context
-// ended before it could see its item. The item is the next to be taken.
+// ended before it could see its item. The item goes before all others, but for
+// those put back that were taken before it.
 func (q *Queue[T]) putBack(g grant[T]) {
 	i := q.records.find(q.hash(g.item), g.item)
 	if i == 0 {
 		return // given back by somebody who never had it
 	}
 	r := q.records.at(i)
-	if !r.running {
-		return
+	if !r.running || r.turn != g.turn {
+		return // and even taken anew
 	}
 	q.takenSum--
 	q.inFlight--
@@ -181,9 +198,16 @@ func (q *Queue[T]) putBack(g grant[T]) {
 	r.since = g.ready
 	if q.consumers.head != nil {
 		q.hand(r, g.taken)
-	} else {
-		q.list(i, r, 0)
+		return
 	}
+	behind := uint32(0)
+	for n := q.head.next; n != 0; n = q.records.at(n).next {
+		if turn := q.records.at(n).turn; turn == 0 || int16(turn-g.turn) > 0 {
+			break
+		}
+		behind = n
+	}
+	q.list(i, r, behind)
 }
 
 // hand gives a ready record, not in the list, to the consumer that waits longest.
@@ -207,7 +231,11 @@ type consumer[T comparable] struct {
 // used again.
 type consumers[T comparable] struct {
 	head, tail, idle *consumer[T]
+	idles            int
 }
+
+// maxIdles is how many consumers are kept to be used again.
+const maxIdles = 64
 
 // push adds a consumer to the list.
 func (l *consumers[T]) push() *consumer[T] {
@@ -216,6 +244,7 @@ func (l *consumers[T]) push() *consumer[T] {
 		c = &consumer[T]{wake: make(chan struct{}, 1)}
 	} else {
 		l.idle = c.next
+		l.idles--
 	}
 	c.waiting = true
 	c.prev, c.next = l.tail, nil
@@ -253,8 +282,11 @@ func (l *consumers[T]) remove(c *consumer[T]) {
 
 // recycle keeps a consumer for later. Nothing of its item stays reachable.
 func (l *consumers[T]) recycle(c *consumer[T]) {
-	*c = consumer[T]{wake: c.wake, next: l.idle}
-	l.idle = c
+	if l.idles < maxIdles {
+		*c = consumer[T]{wake: c.wake, next: l.idle}
+		l.idle = c
+		l.idles++
+	}
 }
 
 // wake has unlock tell a consumer that was handed something. They are told in

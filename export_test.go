@@ -5,7 +5,6 @@ package reconcile
 
 import (
 	"fmt"
-	"math"
 )
 
 // Check returns an error if the queue breaks one of the rules that stand at its
@@ -44,9 +43,6 @@ func (q *Queue[T]) check() error {
 		if p > 0 && d.before(q.delays[(p-1)/4]) {
 			return fmt.Errorf("delay %d is before its parent", p)
 		}
-	}
-	if (len(q.delays) > 0) != (q.armed != math.MaxInt64) && len(q.delays) > 0 {
-		return fmt.Errorf("%d delays, but no timer", len(q.delays))
 	}
 	if len(q.delays) > 0 && q.armed > q.delays[0].due {
 		return fmt.Errorf("the timer is armed for %d, the first delay due at %d", q.armed, q.delays[0].due)
@@ -227,6 +223,9 @@ func (q *Queue[T]) checkRecords() error {
 // checkDirectory checks that each table stands where its depth says, and is
 // neither overfull nor left sparse beside another.
 func (s *records[T]) checkDirectory() error {
+	if len(s.directory) > 16*tableLen+s.count+s.stale {
+		return fmt.Errorf("a directory of %d for %d records and %d stale slots", len(s.directory), s.count, s.stale)
+	}
 	if len(s.directory) != 1<<s.depth {
 		return fmt.Errorf("%d entries in a directory of depth %d", len(s.directory), s.depth)
 	}

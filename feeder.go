@@ -18,10 +18,10 @@ type Feeder[T comparable] func(ctx context.Context, q Enqueuer[T]) error
 // Feed returns a Runner that runs f with q.
 func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 	return RunFunc(func(ctx context.Context) error {
-		switch {
-		case q == nil:
-			return errors.New("reconcile: Feed needs a queue, got nil")
-		case f == nil:
+		if err := checkQueue[T]("the queue of Feed", q); err != nil {
+			return err
+		}
+		if f == nil {
 			return errors.New("reconcile: Feed needs a Feeder, got nil")
 		}
 		return f(ctx, q)
@@ -54,10 +54,17 @@ func FromChan[T comparable](ch <-chan T) Feeder[T] {
 // predicate, or a shard. Keep is called from any goroutine that enqueues. Filter
 // panics if q or keep is nil.
 func Filter[T comparable](q Enqueuer[T], keep func(T) bool) Enqueuer[T] {
-	if q == nil || keep == nil {
-		panic("reconcile: Filter needs a queue and a function, got nil")
+	mustQueue[T]("the queue of Filter", q)
+	if keep == nil {
+		panic("reconcile: Filter needs a function, got nil")
 	}
 	return filter[T]{q, keep}
+}
+
+func mustQueue[T comparable](what string, q any) {
+	if err := checkQueue[T](what, q); err != nil {
+		panic(err.Error())
+	}
 }
 
 type filter[T comparable] struct {
@@ -88,8 +95,9 @@ func (f filter[T]) Offer(item T) {
 // [Refs.Of]. Fn is called from any goroutine that enqueues; a nil sequence is an
 // empty one. Map panics if q or fn is nil.
 func Map[S, T comparable](q Enqueuer[T], fn func(S) iter.Seq[T]) Enqueuer[S] {
-	if q == nil || fn == nil {
-		panic("reconcile: Map needs a queue and a function, got nil")
+	mustQueue[T]("the queue of Map", q)
+	if fn == nil {
+		panic("reconcile: Map needs a function, got nil")
 	}
 	return mapped[S, T]{q, fn}
 }

@@ -36,7 +36,7 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 // but not within a RunFunc. The zero Group is ready. Its methods may be called
 // from any goroutine.
 type Group struct {
-	Logger *slog.Logger // nil means slog.Default(); read when Run is called
+	Logger *slog.Logger // nil means slog.Default(); not to be changed while Run goes on
 
 	mu      sync.Mutex // guards the fields below
 	begun   bool
@@ -87,12 +87,17 @@ func (g *Group) stop(m *member) {
 	}
 }
 
-// Run runs the members until ctx is done, one of them fails, or all have ended.
-// It returns once every member has returned: nil if ctx is done or all ended
-// well, and otherwise the error of the one that failed first, wrapped with its
-// name. A panic is a failure, with a [*PanicError]. What fails later is logged.
+// Run runs the members until ctx is done, one of them fails, or all have ended;
+// so a group without members returns at once. It returns once every member has
+// returned: the error of the one that failed first, wrapped with its name, be it
+// before ctx was done or after, and nil if none failed. A panic is a failure,
+// with a [*PanicError]. What fails later is logged.
 //
-// A Group runs once: another Run, at the same time or later, is an error.
+// The contexts of the members carry the values of ctx, but not its deadline,
+// because they end one after the other.
+//
+// A Group runs once: another Run, at the same time or later, is a [Terminal]
+// error.
 func (g *Group) Run(ctx context.Context) error {
 	if err := g.begin(ctx); err != nil {
 		return err
@@ -122,18 +127,24 @@ func (g *Group) begin(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.begun {
-		return errors.New("reconcile: Group.Run was called before; a Group runs once")
+		return Terminal(errors.New("reconcile: Group.Run was called before; a Group runs once"))
 	}
 	g.begun = true
 	g.changed = make(chan struct{}, 1)
 	// The members end one after the other, so not all of them when ctx does.
 	base := context.WithoutCancel(ctx)
 	g.start = func(m *member) {
-		ctx, cancel := context.WithCancelCause(base)
+		own, cancel := context.WithCancelCause(base)
 		m.cancel = cancel
 		g.running.Go(func() {
 			defer cancel(nil)
-			g.ended(m, guard(func() error { return m.run(ctx) }))
+			g.ended(m, guard(func() error {
+				err := m.run(own)
+				if isOwn(ctx, err) { // the member knows ctx by another way
+					return nil
+				}
+				return err
+			}))
 		})
 	}
 	for _, m := range g.members {
@@ -259,7 +270,8 @@ func (a after) reconciles() bool { return reconciles(a.Runner) }
 
 // Restart returns a Runner that runs r again, as p says, when it fails or
 // panics; a nil p means [DefaultRetry]. It returns nil when r does, or when ctx
-// is done, and r's error when p gives up or the error is [Terminal]. A run of a
+// ends a pause, and r's error when p gives up, when the error is [Terminal], or
+// when ctx is done and r failed for another reason. A run of a
 // minute or more resets the count of failures. Each restart is logged to
 // [slog.Default].
 func Restart(p RetryPolicy, r Runner) Runner { return restart{p, r} }

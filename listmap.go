@@ -155,7 +155,7 @@ func (l *ListMap[K, V]) remove(key K, numbers []uint64) int {
 			list = append(list, item)
 		}
 	}
-	l.set(key, list)
+	l.setLocked(key, list)
 	return len(old) - len(list)
 }
 
@@ -164,7 +164,7 @@ func (l *ListMap[K, V]) RemoveItemAt(key K, index int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if list := l.lists[key]; index >= 0 && index < len(list) {
-		l.set(key, slices.Concat(list[:index], list[index+1:]))
+		l.setLocked(key, slices.Concat(list[:index], list[index+1:]))
 	}
 }
 
@@ -181,8 +181,7 @@ func (l *ListMap[K, V]) list(key K) []listItem[V] {
 	return l.lists[key]
 }
 
-// set is called with the lock held.
-func (l *ListMap[K, V]) set(key K, list []listItem[V]) {
+func (l *ListMap[K, V]) setLocked(key K, list []listItem[V]) {
 	if len(list) == 0 {
 		delete(l.lists, key)
 	} else {

@@ -48,11 +48,14 @@ func (l *loop[T]) run(ctx context.Context) error {
 		l.running.Go(func() { w.work(contexts{ctx, taking, runs}) })
 	}
 	l.watch(ctx, endRuns)
-	if ctx.Err() == nil {
-		return context.Cause(taking) // nil unless the queue failed
+	if e, ok := context.Cause(taking).(*queueError); ok {
+		return e.error
 	}
 	return nil
 }
+
+// A queueError is the cause of the end of a loop whose queue cannot go on.
+type queueError struct{ error }
 
 // contexts are those of a loop: the one that Run was called with; the one to
 // wait for items under, which ends as well when the queue fails; and the one of
@@ -176,15 +179,18 @@ func (r *run[T]) logger() *slog.Logger {
 // alert has watch look after the run if its context ends before it. It returns
 // what is to be called when the run has returned.
 func (l *loop[T]) alert(r *run[T], release func()) func() {
+	set := false
 	l.running.Add(1)
+	defer func() {
+		if !set { // the context is user code, and panicked
+			l.running.Done()
+		}
+	}()
 	stop := context.AfterFunc(r.Context, func() {
 		defer l.running.Done()
-		r.ended.Store(true)
-		select {
-		case l.alarm <- struct{}{}:
-		default: // it will look anyway
-		}
+		l.sound(r)
 	})
+	set = true
 	return func() {
 		if stop() {
 			l.running.Done()
@@ -192,6 +198,15 @@ func (l *loop[T]) alert(r *run[T], release func()) func() {
 		if release != nil {
 			release()
 		}
+	}
+}
+
+// sound has watch look after a run whose context has ended.
+func (l *loop[T]) sound(r *run[T]) {
+	r.ended.Store(true)
+	select {
+	case l.alarm <- struct{}{}:
+	default: // it will look anyway
 	}
 }
 

@@ -108,8 +108,16 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 	defer cancel()
 	return guard(func() error {
 		items, err := p.GetItems(ctx)
-		for _, item := range items {
-			p.Queue.Offer(item)
+		for next := 0; next < len(items); {
+			// One item that the queue panics on does not hide those after it.
+			panicked := guard(func() error {
+				for next < len(items) {
+					next++
+					p.Queue.Offer(items[next-1])
+				}
+				return nil
+			})
+			err = cmp.Or(err, panicked)
 		}
 		if err != nil || !p.Vanished {
 			return err
@@ -168,8 +176,8 @@ func (p *Poller[T]) Trigger() {
 
 func (p *Poller[T]) check() error {
 	switch {
-	case p.Queue == nil:
-		return errors.New("reconcile: Poller.Queue is required, and nil")
+	case checkQueue[T]("Poller.Queue", p.Queue) != nil:
+		return checkQueue[T]("Poller.Queue", p.Queue)
 	case p.GetItems == nil:
 		return errors.New("reconcile: Poller.GetItems is required, and nil")
 	case p.Period <= 0:

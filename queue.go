@@ -31,7 +31,11 @@ type Enqueuer[T comparable] interface {
 }
 
 // A Dequeuer hands out items to workers. [Queue] is one; its methods say what
-// the methods of any Dequeuer do.
+// the methods of any Dequeuer do. An error of Dequeue that wraps neither the
+// cause of ctx nor [ErrClosed] says that it cannot go on, and ends
+// [Reconciler.Run]. Of State, a Reconciler reads Failures. It gives back an item
+// whose run was aborted by Requeue with the zero Wait, which for a Dequeuer
+// other than Queue resets that count.
 type Dequeuer[T comparable] interface {
 	Dequeue(ctx context.Context) (item T, err error)
 	Done(item T)
@@ -42,7 +46,8 @@ type Dequeuer[T comparable] interface {
 // A Dequeuer may also be a Leaser, when what it hands out can be lost while a
 // run goes on: a queue that machines share. [Reconciler] then runs the item
 // under the context that Lease returns. That context is derived from ctx, and
-// ends with [ErrLeaseLost] as its cause when the item is no longer ours.
+// ends with [ErrLeaseLost] as its cause when the item is no longer ours; it is
+// not nil. Lease does not block.
 type Leaser[T comparable] interface {
 	Lease(ctx context.Context, item T) context.Context
 }
@@ -69,17 +74,19 @@ type Wait struct {
 // A hold ([Queue.EnqueueAfter]) answers an event "not yet", a ceiling
 // ([Queue.EnqueueWithin]) answers "by then".
 //
-// Make one with [NewQueue]. All methods may be called from any goroutine, and
+// Make one with [NewQueue]; the methods of a zero Queue panic. They do so too,
+// and leave the queue as it was, for an item that could never be found again: a
+// NaN, or an interface that holds what cannot be compared. All methods may be called from any goroutine, and
 // none but Dequeue blocks. A queue runs no goroutine of its own, and one timer
 // while an item waits.
 type Queue[T comparable] struct {
 	base time.Time // of the clock, see now
 	seed maphash.Seed
+	made bool // by NewQueue
 	nan  bool // T has values that are not equal to themselves
 
 	// What is above is read without the lock. It does not share a cache line
-	// with what is below, which changes hands with the lock: under contention
-	// that doubles the price of an Enqueue.
+	// with what is below, which changes hands with the lock.
 	_ [64]byte
 
 	// mu guards the fields below. These always hold (see check in the tests):
@@ -95,8 +102,12 @@ type Queue[T comparable] struct {
 	//   - Once closed, the heap is empty, and a consumer waits only while more
 	//     may become ready, see drained.
 	//   - handed consumers were given an item, and have not seen it yet.
-	//   - The timer is armed, for no later than the first delay, just while the
-	//     heap is not empty.
+	//   - While the heap is not empty, the timer is armed for no later than the
+	//     first delay.
+	//
+	// Unexported methods are called with mu held, but for hash and now, and
+	// those that take it: lock, add, first, exchange, snapshot and fire. Those
+	// named grant and await give it up.
 	mu        sync.Mutex
 	closed    bool
 	records   records[T]
@@ -124,6 +135,7 @@ func NewQueue[T comparable]() *Queue[T] {
 			"use a comparable key, such as a string or a struct of strings", t, t.Kind()))
 	}
 	q := &Queue[T]{
+		made:    true,
 		base:    time.Now(),
 		seed:    maphash.MakeSeed(),
 		nan:     mayBeNaN(t),
@@ -154,9 +166,6 @@ func mayBeNaN(t reflect.Type) bool {
 // Enqueue reports that something happened to the item. It runs as soon as its
 // turn comes, or after the run in flight, or, if it is held, when its time
 // comes. Enqueue never blocks; on a closed queue it does nothing.
-//
-// Enqueue, like the other methods that add an item, panics if the item is not
-// equal to itself, as a NaN is.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
 
 // EnqueueAfter asks for a run of the item in d, and not before: until then an
@@ -275,7 +284,7 @@ func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
 // after its run in flight, can still be taken; then Dequeue returns [ErrClosed].
 // Closing twice is fine. Close never blocks.
 func (q *Queue[T]) Close() {
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock()
 	if q.closed {
 		return
@@ -294,9 +303,22 @@ func (q *Queue[T]) Close() {
 	q.disarm()
 }
 
+// lock takes the lock for methods that have no item to hash.
+func (q *Queue[T]) lock() {
+	q.mustBeMade()
+	q.mu.Lock()
+}
+
+func (q *Queue[T]) mustBeMade() {
+	if !q.made {
+		panic("reconcile: this Queue was not made by NewQueue")
+	}
+}
+
 // hash is called before the lock is taken: it is the only step that can panic,
 // and it needs no shared data.
 func (q *Queue[T]) hash(item T) uint32 {
+	q.mustBeMade()
 	if q.nan && item != item { // true for a NaN
 		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
 	}
@@ -304,8 +326,8 @@ func (q *Queue[T]) hash(item T) uint32 {
 }
 
 // now returns the time as the records keep it: nanoseconds since base, by the
-// monotonic clock. A reading costs about as much as the rest of an Enqueue, so
-// it is taken only where a record needs it.
+// monotonic clock. A reading is among the dearest parts of an Enqueue, so it is
+// taken only where a record needs it.
 func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
 
 // later returns now + d, or the end of time: one before math.MaxInt64, which

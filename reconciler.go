@@ -92,7 +92,8 @@ const (
 // cannot go on.
 //
 // After ctx is done, a run that ends with an error is [Aborted], and its item
-// ready again in the queue. A run that ends well counts as usual. One that
+// ready again in the queue. A run that ends well or with a plan counts as usual,
+// and so does a panic. One that
 // ignores the end of its context is waited for, and a warning names the item,
 // again each time its age has doubled.
 //
@@ -114,16 +115,13 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		Reconciler: *r,
 		alarm:      make(chan struct{}, 1),
 	}
-	switch q := r.Queue.(type) {
-	case nil:
-		return nil, errors.New("reconcile: Reconciler.Queue is required, and nil")
-	case *Queue[T]:
-		if q == nil {
-			return nil, errors.New("reconcile: Reconciler.Queue is required, and a nil *Queue")
-		}
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return nil, err
+	}
+	if q, ok := r.Queue.(*Queue[T]); ok {
 		l.source = q
-	default:
-		l.source = &foreign[T]{Dequeuer: q, base: time.Now()}
+	} else {
+		l.source = &foreign[T]{Dequeuer: r.Queue, base: time.Now()}
 	}
 	l.leaser, _ = r.Queue.(Leaser[T])
 	switch {
@@ -142,6 +140,20 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		l.Logger = slog.Default()
 	}
 	return l, nil
+}
+
+// checkQueue returns an error if q, which is an Enqueuer or a Dequeuer, is
+// missing or is a Queue that cannot be used.
+func checkQueue[T comparable](what string, q any) error {
+	switch q := q.(type) {
+	case nil:
+		return fmt.Errorf("reconcile: %s is required, and nil", what)
+	case *Queue[T]:
+		if q == nil || !q.made {
+			return fmt.Errorf("reconcile: %s is required, and a Queue that was not made by NewQueue", what)
+		}
+	}
+	return nil
 }
 
 type loggerKey struct{}

@@ -14,8 +14,7 @@ package reconcile
 //   - it grows and shrinks by small tables, so no call pays for all items, and
 //     a burst gives its memory back while it drains;
 //   - an item that goes leaves its slot behind, to be swept up with others. To
-//     clear it at once would be a cache miss for each item that goes, among a
-//     million of them more than all the rest of a run.
+//     clear it at once would be a cache miss for each item that goes.
 
 // A record is all that the queue knows about one item.
 type record[T comparable] struct {
@@ -29,6 +28,7 @@ type record[T comparable] struct {
 	prev, next uint32
 
 	hash    uint32 // 0 if it is the record of no item
+	turn    uint16 // which take it was, see takeTurn; at rest only if that was undone
 	running bool   // in flight
 	run     nextRun
 }
@@ -133,10 +133,8 @@ func (s *records[T]) at(i uint32) *record[T] {
 // of none, or nil.
 func (s *records[T]) peek(slot slot) *record[T] {
 	i := slot.index()
-	if n := int(i >> chunkBits); n < len(s.chunks) {
-		if chunk := s.chunks[n].records; chunk != nil {
-			return &chunk[i%chunkLen]
-		}
+	if chunk := s.chunks[i>>chunkBits].records; chunk != nil {
+		return &chunk[i%chunkLen]
 	}
 	return nil
 }
@@ -170,7 +168,9 @@ func (s *records[T]) insert(hash uint32, item T) (uint32, *record[T]) {
 	s.count++
 	t := s.table(hash)
 	if t.used >= fullAt {
-		if s.stale > s.count/4 {
+		// Stale slots of one item, which may be many, have the same hash: no
+		// split would ever part them.
+		if s.stale > 0 {
 			s.purge(t)
 		}
 		for t.used > tableLen/2 {

@@ -158,7 +158,7 @@ func (q *Queue[T]) settled(now int64) int64 {
 
 // rest puts an item in flight to where its next run says.
 func (q *Queue[T]) rest(i uint32, r *record[T], now int64) {
-	r.running = false
+	r.running, r.turn = false, 0
 	q.inFlight--
 	switch {
 	case r.run == runNone: // dropped, because the queue is closed

@@ -59,7 +59,7 @@ type Stats struct {
 
 // Len returns how many items are ready. It never blocks.
 func (q *Queue[T]) Len() int {
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock()
 	q.catchUp()
 	return q.ready
@@ -107,7 +107,7 @@ type entry[T comparable] struct {
 }
 
 func (q *Queue[T]) snapshot() []entry[T] {
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock()
 	q.catchUp()
 	all := make([]entry[T], 0, q.records.count)
@@ -139,7 +139,7 @@ func (q *Queue[T]) snapshot() []entry[T] {
 // Stats returns the counts of the queue. It never blocks, and takes the same
 // time however many items there are.
 func (q *Queue[T]) Stats() Stats {
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock()
 	q.catchUp()
 	return Stats{

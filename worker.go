@@ -140,7 +140,7 @@ func (w *worker[T]) complain(msg string, p *PanicError) {
 
 // fail ends the worker, and with it the loop: the queue cannot go on.
 func (w *worker[T]) fail(err error) {
-	w.stop(fmt.Errorf("reconcile: dequeue: %w", err))
+	w.stop(&queueError{fmt.Errorf("reconcile: dequeue: %w", err)})
 	w.stage = finished
 }
 
@@ -188,16 +188,21 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 	}
 	w.start = w.now
 	if l.leaser != nil {
-		ctx = l.leaser.Lease(ctx, w.grant.item)
+		if ctx = l.leaser.Lease(ctx, w.grant.item); ctx == nil {
+			panic("reconcile: Lease returned nil, want a context")
+		}
 	}
 	if l.Timeout > 0 {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
 	r := &run[T]{Context: ctx, loop: l, item: w.grant.item, failures: int32(w.grant.failures), start: w.start}
+	w.current.Store(r)
 	if l.Timeout > 0 || l.leaser != nil {
 		w.release = l.alert(r, w.release)
 	}
-	w.current.Store(r)
+	if r.Err() != nil { // before watch could see the run
+		l.sound(r)
+	}
 	w.err = l.Reconcile(r, r.item)
 	w.stage = judging
 }
@@ -233,10 +238,13 @@ func (w *worker[T]) judge(ctx context.Context) {
 	_, panicked := w.err.(*PanicError)
 	retry := l.Retry
 	switch {
-	case w.broken:
-		retry = DefaultRetry
 	case panicked: // whatever the value unwraps to
-	case errors.As(w.err, &planned):
+		if w.broken {
+			retry = DefaultRetry
+		}
+	case w.broken && !w.aborted:
+		retry = DefaultRetry
+	case !w.broken && errors.As(w.err, &planned):
 		result.Outcome, w.verdict = Requeued, verdictRequeue
 		result.Next = max(0, planned.Delay)
 		w.wait = Wait{Delay: planned.Delay, Hold: planned.Hold}

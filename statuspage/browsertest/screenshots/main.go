@@ -4,10 +4,12 @@
 // Command screenshots takes the pictures of the live page that the
 // documentation shows. From the root of the repository:
 //
-//	go run ./example -http 127.0.0.1:8080 -n 60 -chaos -faults 0.45 -retries 6 -lines &
+//	cp example/assets.json wanted.json
+//	go run ./example -http 127.0.0.1:8080 -assets wanted.json -chaos -faults 0.35 -lines &
 //	cd statuspage/browsertest && go run ./screenshots -out ../../docs/img
 //
-// It waits until some items fail. The charts are full after 15 minutes.
+// It waits until some items fail: those of which wanted.json changes the region,
+// which the cloud refuses. The charts are full after 15 minutes.
 package main
 
 import (

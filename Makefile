@@ -1,7 +1,7 @@
 # The checks of .ci/run under short names. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help test example race lint fuzz api docs modules bench bench-check ci picture tools
+.PHONY: help test example race lint fuzz api docs modules bench bench-check verify ci picture tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: ## measure against the peers: docs/performance.md; a quarter of an hour
 
 bench-check: ## allocations and ratios against the figures kept in the repo
 	bash bench/check.sh
+
+verify: ## search, schedules, linearizability: what the promises rest on
+	bash verify/run.sh
 
 ci: ## everything, as on a clean machine
 	.ci/run

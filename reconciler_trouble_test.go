@@ -68,16 +68,17 @@ func (h countWarnings) Handle(_ context.Context, r slog.Record) error {
 
 // The run begins when its context has ended already.
 func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
+	lost := func(ctx context.Context) context.Context {
+		ctx, end := context.WithCancelCause(ctx)
+		end(reconcile.ErrLeaseLost)
+		return ctx
+	}
 	for name, test := range map[string]struct {
-		lease func(context.Context) context.Context
+		queue func(*reconcile.Queue[string]) reconcile.Dequeuer[string]
 		slow  time.Duration
 	}{
-		"shutdown while its start is logged": {func(ctx context.Context) context.Context { return ctx }, time.Minute},
-		"lease lost at once": {func(ctx context.Context) context.Context {
-			ctx, end := context.WithCancelCause(ctx)
-			end(reconcile.ErrLeaseLost)
-			return ctx
-		}, 0},
+		"shutdown while its start is logged": {func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return q }, time.Minute},
+		"lease lost at once":                 {func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return leased{q, lost} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
 				defer cancel()
 				var count atomic.Int32
 				r := reconcile.Reconciler[string]{
-					Queue: leased{q, test.lease},
+					Queue: test.queue(q),
 					Reconcile: func(context.Context, string) error {
 						time.Sleep(time.Hour)
 						return nil
@@ -214,8 +215,10 @@ func TestRestartDoesNotRestartAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g reconcile.Group
 		g.Add("flaky", reconcile.RunFunc(func(context.Context) error { return errBroken }))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		begin := time.Now()
-		err := reconcile.Restart(nil, &g).Run(t.Context())
+		err := reconcile.Restart(nil, &g).Run(ctx)
 		if !errors.Is(err, reconcile.ErrTerminal) || time.Since(begin) > time.Second {
 			t.Errorf("Run: %v after %v, want a terminal error after one pause", err, time.Since(begin))
 		}

@@ -64,20 +64,6 @@ func TestStateSince(t *testing.T) {
 	})
 }
 
-// Outside a bubble timers are late, if only a little. That does not show.
-func TestReadySinceTheDueTimeThoughTheTimerIsLate(t *testing.T) {
-	q, other := reconcile.NewQueue[string](), reconcile.NewQueue[string]()
-	q.EnqueueAfter("x", time.Millisecond)
-	due := q.State("x").Due
-	other.EnqueueAfter("later", 2*time.Millisecond)
-	if _, err := other.Dequeue(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := q.State("x"); s.Phase != reconcile.Ready || !s.Since.Equal(due) {
-		t.Errorf("State: %v since %v, want ready since %v", s.Phase, s.Since, due)
-	}
-}
-
 func TestFailuresInARow(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		start := time.Now()

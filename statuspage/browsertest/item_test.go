@@ -153,6 +153,7 @@ func TestWithoutJavaScript(t *testing.T) {
 	if got := tb.text("#said"); got != "The next run is cancelled." {
 		t.Errorf("the page says %q", got)
 	}
+	open(t, w.page, "/?state=idle").waitNames("item-59") // what one reader sees, another one is told who asks
 	tb.clickAndLoad(".back a")
 	tb.clickAndLoad(".tile.idle")
 	if got := tb.names(); got != "item-59" {

@@ -106,6 +106,7 @@ func TestPause(t *testing.T) {
 	tb.wait(`document.getElementById('live').innerText === 'Paused'`)
 	streams.wait(t, 0)
 	w.run(t, "a")
+	open(t, w.page, "/").waitNames("a") // what one reader sees, another one is told who asks
 	if got := tb.names(); got != "" {
 		t.Errorf("while paused came %s", got)
 	}

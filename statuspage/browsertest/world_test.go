@@ -21,7 +21,7 @@ import (
 type world struct {
 	queue *reconcile.Queue[string]
 	page  *statuspage.Page
-	runs  chan string // the items that ran, in order; room for many
+	runs  chan string // the items that ran and were given back, in order; room for many
 
 	mu    sync.Mutex // guards the field below
 	fails map[string]error
@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 	w.page.Refresh = 50 * time.Millisecond
 	w.page.Logger = slog.New(slog.DiscardHandler)
 	r := &reconcile.Reconciler[string]{
-		Queue:  w.queue,
+		Queue:  teller{w.queue, w.runs},
 		Logger: w.page.Logger,
 		Retry:  func(error, int) (time.Duration, bool) { return time.Hour, true },
 		Reconcile: func(_ context.Context, item string) error {
@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return fmt.Errorf("in sync: %w", reconcile.RequeueWithin(time.Hour))
 		},
-		OnResult: loop.OnResult(func(r reconcile.Result[string]) { w.runs <- r.Item }),
+		OnResult: loop.OnResult(nil),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -67,6 +67,22 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// A teller is a queue that tells of each item that was given back.
+type teller struct {
+	*reconcile.Queue[string]
+	runs chan<- string
+}
+
+func (q teller) Done(item string) {
+	q.Queue.Done(item)
+	q.runs <- item
+}
+
+func (q teller) Requeue(item string, w reconcile.Wait) {
+	q.Queue.Requeue(item, w)
+	q.runs <- item
+}
+
 // fail makes the runs of an item fail from now on.
 func (w *world) fail(item string, err error) {
 	w.mu.Lock()
@@ -74,7 +90,8 @@ func (w *world) fail(item string, err error) {
 	w.fails[item] = err
 }
 
-// run enqueues items and waits until all of them ran.
+// run enqueues items and waits until all of them ran. Readers of the page share
+// a snapshot for a while, and may see them later than that.
 func (w *world) run(t *testing.T, items ...string) {
 	t.Helper()
 	for _, item := range items {

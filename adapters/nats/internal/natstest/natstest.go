@@ -1,0 +1,127 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package natstest runs real NATS servers for tests, each in a process of its
+// own: the test binary, started again.
+//
+//	s := natstest.New(t)      // JetStream, its folder is t.TempDir()
+//	nc := s.Connect(t)        // reconnects for ever; closed at the end of the test
+//	js := s.JetStream(t)
+//	s.Kill()                  // SIGKILL; returns when the process is gone
+//	s.Start()                 // the same URL, the same folder; returns when it is ready
+//	s.Stop()                  // SIGTERM: an orderly stop
+//	s.Freeze(); s.Thaw()      // SIGSTOP, SIGCONT
+//	s.Front().Hang()          // a lost network; see Proxy
+//
+//	c := natstest.NewCluster(t, 3)  // returns when it has a leader
+//	c.Servers[0].Kill()
+//
+// Clients reach a server through a [Proxy], which holds its port while the
+// server is down, so that no one else can take it. [Server.DirectURL] goes
+// around the proxy, for measurements.
+//
+// Methods that cannot do what they say panic, so that they may be called from
+// any goroutine; [New], [NewCluster] and the methods that take a testing.TB end
+// the test. A server ends with the process that started it, however that ends.
+//
+// A program may use the package as well: see [Open] and [OpenCluster].
+package natstest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// New starts a server with JetStream in a temporary folder, and ends it when
+// the test ends.
+func New(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := Open(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// NewCluster starts so many servers with JetStream that form a cluster, waits
+// until it has a leader that knows them all, and ends them when the test ends.
+func NewCluster(tb testing.TB, servers int) *Cluster {
+	tb.Helper()
+	c, err := OpenCluster(tb.TempDir(), servers)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Close)
+	return c
+}
+
+// NewClientProxy returns a proxy in front of a server for some clients alone,
+// and closes it when the test ends.
+func NewClientProxy(tb testing.TB, s *Server) *Proxy {
+	tb.Helper()
+	p, err := NewProxy(s.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// Connect returns a connection to a URL that reconnects for ever, each 20 to 30
+// ms, and is closed when the test ends. Options override those.
+func Connect(tb testing.TB, url string, options ...nats.Option) *nats.Conn {
+	tb.Helper()
+	all := append([]nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(20 * time.Millisecond),
+		nats.ReconnectJitter(10*time.Millisecond, 10*time.Millisecond),
+		nats.Timeout(5 * time.Second),
+	}, options...)
+	nc, err := nats.Connect(url, all...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// Connect returns a connection to the server; see the function [Connect].
+func (s *Server) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
+	tb.Helper()
+	return Connect(tb, s.URL(), options...)
+}
+
+// JetStream returns a JetStream context over a connection of its own.
+func (s *Server) JetStream(tb testing.TB, options ...nats.Option) jetstream.JetStream {
+	tb.Helper()
+	return JetStream(tb, s.Connect(tb, options...))
+}
+
+// Connect returns a connection to any server of the cluster.
+func (c *Cluster) Connect(tb testing.TB, options ...nats.Option) *nats.Conn {
+	tb.Helper()
+	return Connect(tb, c.URL(), options...)
+}
+
+// JetStream returns a JetStream context over a connection of its own.
+func (c *Cluster) JetStream(tb testing.TB, options ...nats.Option) jetstream.JetStream {
+	tb.Helper()
+	return JetStream(tb, c.Connect(tb, options...))
+}
+
+// JetStream returns a JetStream context over a connection.
+func JetStream(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
+	tb.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+func trimScheme(url string) string { return strings.TrimPrefix(url, "nats://") }

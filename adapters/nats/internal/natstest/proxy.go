@@ -1,0 +1,183 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natstest
+
+import (
+	"net"
+	"sync"
+)
+
+// A Proxy passes connections on to a server, and can be told not to. It is made
+// by [NewProxy]. Its methods may be called from any goroutine.
+type Proxy struct {
+	listener net.Listener
+	ended    sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	target string     // host:port; empty while there is no server
+	conns  map[net.Conn]struct{}
+	mode   mode
+	turned chan struct{} // closed when mode changes
+}
+
+type mode int
+
+const (
+	open mode = iota
+	cut
+	hung
+	closed
+)
+
+// NewProxy listens on a loopback port and passes connections on to target, a
+// host:port or the URL of a [Server]. Close it when done.
+func NewProxy(target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: listener, conns: make(map[net.Conn]struct{}), turned: make(chan struct{})}
+	p.setTarget(trimScheme(target))
+	p.ended.Go(p.accept)
+	return p, nil
+}
+
+// Addr returns the host:port that the proxy listens on. It never changes.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// URL returns what a client connects to.
+func (p *Proxy) URL() string { return "nats://" + p.Addr() }
+
+// Cut closes all connections, and each new one at once.
+func (p *Proxy) Cut() { p.turn(cut) }
+
+// Hang keeps all connections, and accepts new ones, but passes no more bytes
+// on, in both directions: what a lost cable looks like.
+func (p *Proxy) Hang() { p.turn(hung) }
+
+// Heal undoes Cut and Hang. Bytes that came in meanwhile are passed on.
+func (p *Proxy) Heal() { p.turn(open) }
+
+// Close closes all connections and the port.
+func (p *Proxy) Close() {
+	p.turn(closed)
+	p.listener.Close()
+	p.ended.Wait()
+}
+
+func (p *Proxy) turn(m mode) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode == closed || p.mode == m {
+		return
+	}
+	p.mode = m
+	close(p.turned)
+	p.turned = make(chan struct{})
+	if m == cut || m == closed {
+		p.closeLocked()
+	}
+}
+
+// setTarget has new connections go to another address, and closes those there
+// are.
+func (p *Proxy) setTarget(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+	p.closeLocked()
+}
+
+func (p *Proxy) closeLocked() {
+	for c := range p.conns {
+		abort(c)
+	}
+	clear(p.conns)
+}
+
+// abort closes a connection so that the other side sees it reset.
+func abort(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.ended.Go(func() { p.serve(c) })
+	}
+}
+
+func (p *Proxy) serve(c net.Conn) {
+	defer abort(c)
+	if !p.track(c) || !p.wait() {
+		return
+	}
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	if target == "" {
+		return
+	}
+	s, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer abort(s)
+	if !p.track(s) {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() { p.copy(c, s) })
+	p.copy(s, c)
+	back.Wait()
+	p.mu.Lock()
+	delete(p.conns, c)
+	delete(p.conns, s)
+	p.mu.Unlock()
+}
+
+// track makes a connection one of those that Cut closes.
+func (p *Proxy) track(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode == cut || p.mode == closed {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) copy(to, from net.Conn) {
+	defer abort(to)
+	defer abort(from)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if !p.wait() {
+			return
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// wait blocks while the proxy hangs, and reports whether to go on after it.
+func (p *Proxy) wait() bool {
+	for {
+		p.mu.Lock()
+		m, turned := p.mode, p.turned
+		p.mu.Unlock()
+		if m != hung {
+			return m == open
+		}
+		<-turned
+	}
+}

@@ -1,0 +1,290 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natstest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// settings are what a server process is told through its environment.
+type settings struct {
+	Name, Dir string
+	Cluster   string   // the name of the cluster, if any
+	Advertise string   // of the route port
+	Routes    []string // to the others
+}
+
+// environment is the variable that makes a process a server.
+const environment = "RECONCILE_NATSTEST_SERVER"
+
+// patience bounds how long a server may take to start, to stop or to agree with
+// others: far longer than any does, for a machine under load.
+const patience = time.Minute
+
+// init makes this process a server if its parent asks for it. An init, because
+// it works in every test binary without a TestMain.
+func init() {
+	if text, ok := os.LookupEnv(environment); ok {
+		if err := serve(text); err != nil {
+			fmt.Fprintln(os.Stderr, "natstest:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// serve runs a server until SIGTERM, or until its parent is gone.
+func serve(text string) error {
+	var set settings
+	if err := json.Unmarshal([]byte(text), &set); err != nil {
+		return err
+	}
+	terminate := make(chan os.Signal, 1)
+	signal.Notify(terminate, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGINT)                       // is for the parent
+	if err := os.MkdirAll(set.Dir, 0o700); err != nil { // for the log
+		return err
+	}
+	opts := &server.Options{
+		ServerName: set.Name,
+		Host:       "127.0.0.1",
+		Port:       server.RANDOM_PORT,
+		JetStream:  true,
+		StoreDir:   set.Dir,
+		NoSigs:     true,
+		LogFile:    filepath.Join(set.Dir, "log"),
+	}
+	opts.Cluster.NoAdvertise = true // clients know the URLs that they were given
+	if set.Cluster != "" {
+		opts.Cluster.Name = set.Cluster
+		opts.Cluster.Host = "127.0.0.1"
+		opts.Cluster.Port = server.RANDOM_PORT
+		opts.Cluster.Advertise = set.Advertise
+		for _, route := range set.Routes {
+			u, err := url.Parse(route)
+			if err != nil {
+				return err
+			}
+			opts.Routes = append(opts.Routes, u)
+		}
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.ConfigureLogger()
+	s.Start()
+	if !s.ReadyForConnections(patience) {
+		return errors.New("the server is not ready in time")
+	}
+	route := ""
+	if addr := s.ClusterAddr(); addr != nil {
+		route = addr.String()
+	}
+	fmt.Printf("ready %s %s\n", trimScheme(s.Addr().String()), route)
+
+	orphaned := make(chan struct{})
+	go func() {
+		defer close(orphaned)
+		io.Copy(io.Discard, os.Stdin)
+	}()
+	select {
+	case <-terminate:
+		s.Shutdown()
+		s.WaitForShutdown()
+		return nil
+	case <-orphaned:
+		return errors.New("the parent is gone")
+	}
+}
+
+// A Server is a NATS server in a process of its own. Its methods may be called
+// from any goroutine.
+type Server struct {
+	set    settings
+	front  *Proxy // of clients
+	routes *Proxy // of other servers; nil outside of a cluster
+
+	mu      sync.Mutex // guards the fields below, and is held while a process starts or ends
+	process *exec.Cmd  // nil while there is none
+	stdin   io.Closer
+	direct  string
+}
+
+// Open starts a server with JetStream that keeps its data in a folder. Close it
+// when done.
+func Open(dir string) (*Server, error) {
+	s, err := newServer(settings{Name: "solo", Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newServer(set settings) (*Server, error) {
+	front, err := NewProxy("")
+	if err != nil {
+		return nil, err
+	}
+	return &Server{set: set, front: front}, nil
+}
+
+// URL returns what a client connects to. It never changes.
+func (s *Server) URL() string { return s.front.URL() }
+
+// Front returns the proxy through which all clients reach the server.
+func (s *Server) Front() *Proxy { return s.front }
+
+// Name returns the server's name.
+func (s *Server) Name() string { return s.set.Name }
+
+// DirectURL returns the URL of the running server without the proxy before it.
+// It changes at each start.
+func (s *Server) DirectURL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return "nats://" + s.direct
+}
+
+// Start starts the server again and returns when it takes connections. It does
+// nothing if the server runs.
+func (s *Server) Start() { must(s.start()) }
+
+// Stop ends the server in order, as SIGTERM does, and returns when it is gone.
+func (s *Server) Stop() { must(s.end(syscall.SIGTERM)) }
+
+// Kill ends the server by SIGKILL and returns when it is gone.
+func (s *Server) Kill() { must(s.end(syscall.SIGKILL)) }
+
+// Freeze stops the process by SIGSTOP: connections stay, nothing answers.
+func (s *Server) Freeze() { must(s.signal(syscall.SIGSTOP)) }
+
+// Thaw undoes Freeze.
+func (s *Server) Thaw() { must(s.signal(syscall.SIGCONT)) }
+
+// Close kills the server and closes its ports for good.
+func (s *Server) Close() {
+	s.end(syscall.SIGKILL)
+	s.front.Close()
+	if s.routes != nil {
+		s.routes.Close()
+	}
+}
+
+// Log returns what the server has logged.
+func (s *Server) Log() string {
+	text, err := os.ReadFile(filepath.Join(s.set.Dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func must(err error) {
+	if err != nil {
+		panic("natstest: " + err.Error())
+	}
+}
+
+func (s *Server) start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		return nil
+	}
+	text, err := json.Marshal(s.set)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), environment+"="+string(text))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	slow := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	slow.Stop()
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return fmt.Errorf("server %s did not start: %w\n%s", s.set.Name, err, s.Log())
+	}
+	addrs := strings.Split(strings.TrimSuffix(line, "\n"), " ")
+	if len(addrs) != 3 || addrs[0] != "ready" {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return fmt.Errorf("server %s says %q", s.set.Name, line)
+	}
+	s.process, s.stdin, s.direct = cmd, stdin, addrs[1]
+	s.front.setTarget(addrs[1])
+	if s.routes != nil {
+		s.routes.setTarget(addrs[2])
+	}
+	return nil
+}
+
+func (s *Server) end(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return nil
+	}
+	if err := s.process.Process.Signal(sig); err != nil {
+		return err
+	}
+	slow := time.AfterFunc(patience, func() { s.process.Process.Kill() })
+	s.process.Wait() // its error is the signal
+	killed := !slow.Stop()
+	s.stdin.Close()
+	s.front.setTarget("")
+	if s.routes != nil {
+		s.routes.setTarget("")
+	}
+	s.process = nil
+	if killed {
+		return fmt.Errorf("server %s did not end by %v", s.set.Name, sig)
+	}
+	return nil
+}
+
+func (s *Server) signal(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return fmt.Errorf("server %s does not run", s.set.Name)
+	}
+	return s.process.Process.Signal(sig)
+}

@@ -66,7 +66,8 @@ type Queue[T comparable] struct {
 	entries []Entry[T] // one per known item, in no particular order
 	line    []T        // the resting items that are ready, next one first
 	order   uint64     // counts schedulings
-	stats   Stats      // the counters; the phases are counted when asked for
+	back    []untaken[T]
+	stats   Stats // the counters; the phases are counted when asked for
 }
 
 // Clone returns a copy that shares nothing with q.
@@ -74,6 +75,7 @@ func (q *Queue[T]) Clone() *Queue[T] {
 	c := *q
 	c.entries = slices.Clone(q.entries)
 	c.line = slices.Clone(q.line)
+	c.back = slices.Clone(q.back)
 	return &c
 }
 
@@ -228,7 +230,7 @@ func (q *Queue[T]) Remove(item T) bool {
 	}
 	e.Next = Next{}
 	if !e.InFlight {
-		q.line = slices.DeleteFunc(q.line, func(t T) bool { return t == item })
+		q.leave(item)
 		q.forget(item)
 	}
 	return true
@@ -256,24 +258,42 @@ func (q *Queue[T]) TryDequeue() (item T, a Answer) {
 		i = len(q.line) - 1
 	}
 	item = q.line[i]
-	q.line = slices.Delete(q.line, i, i+1)
+	q.leave(item)
 	e := q.find(item)
 	e.InFlight, e.Next, e.Since = true, Next{}, q.now
 	q.stats.Taken++
 	return item, Taken
 }
 
+// untaken is a ready item that was given back by Untake.
+type untaken[T comparable] struct {
+	item T
+	turn int
+}
+
 // Untake gives an item back to the head of the queue, as if TryDequeue had
 // never handed it out: its consumer was canceled before it could see the item.
-// It has been ready since then.
-func (q *Queue[T]) Untake(item T, since time.Duration) {
+// It has been ready since then. Of several such items those go first that were
+// taken first: that is their turn.
+func (q *Queue[T]) Untake(item T, since time.Duration, turn int) {
 	e := q.find(item)
 	if e == nil || !e.InFlight {
 		return
 	}
 	e.InFlight, e.Next, e.Since = false, Next{Kind: Ready}, since
-	q.line = slices.Insert(q.line, 0, item)
 	q.stats.Taken--
+	at := 0
+	for at < len(q.line) && slices.ContainsFunc(q.back, func(b untaken[T]) bool { return b.item == q.line[at] && b.turn < turn }) {
+		at++
+	}
+	q.line = slices.Insert(q.line, at, item)
+	q.back = append(q.back, untaken[T]{item, turn})
+}
+
+// leave is called for an item that leaves the line.
+func (q *Queue[T]) leave(item T) {
+	q.line = slices.DeleteFunc(q.line, func(t T) bool { return t == item })
+	q.back = slices.DeleteFunc(q.back, func(b untaken[T]) bool { return b.item == item })
 }
 
 // Done gives an item back. Its failures are forgotten; its next run stands.

@@ -130,3 +130,29 @@ func TestCloneSharesNothing(t *testing.T) {
 		t.Errorf("key after the clone changed: %q, want %q", q.Key(), key)
 	}
 }
+
+func TestUntakeRestoresTheOrder(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		var q model.Queue[string]
+		items := []string{"a", "b", "c"}
+		for _, item := range items {
+			q.Enqueue(item)
+		}
+		q.Enqueue("d")
+		stats := q.Stats()
+		for range items {
+			q.TryDequeue()
+		}
+		for _, i := range order {
+			q.Untake(items[i], 0, i)
+		}
+		if got := q.Stats(); got != stats {
+			t.Errorf("Stats: %+v, want %+v", got, stats)
+		}
+		for _, want := range []string{"a", "b", "c", "d"} {
+			if got, _ := q.TryDequeue(); got != want {
+				t.Errorf("given back in order %v: TryDequeue: %q, want %q", order, got, want)
+			}
+		}
+	}
+}

@@ -174,6 +174,9 @@ func (q *Queue[T]) appendKey(b []byte) []byte {
 	for _, item := range q.line {
 		b = fmt.Append(b, ", ", item)
 	}
+	if len(q.back) > 0 {
+		b = fmt.Append(b, " back ", q.back)
+	}
 	for _, r := range rows {
 		b = append(append(b, '\n'), r...)
 	}

@@ -51,6 +51,7 @@ var programs = map[string][]program{
 		{threads: []string{"Dequeue 1", "Dequeue", "Enqueue a; Cancel 1"}},
 		{threads: []string{"Dequeue 1; Done ?", "Enqueue a; Cancel 1", "Dequeue; Done ?"}},
 		{threads: []string{"Dequeue 1", "Dequeue 2", "Enqueue a; Cancel 1; Cancel 2"}},
+		{threads: []string{"Dequeue 1", "Dequeue 2", "Enqueue a; Enqueue b; Cancel 1; Cancel 2"}},
 		{threads: []string{"Dequeue 1; Done ?", "Enqueue a; Cancel 1", "Close; Dequeue"}},
 		{threads: []string{"Dequeue 1", "Enqueue a; Cancel 1", "Remove a; Enqueue a"}},
 		{threads: []string{"Dequeue 1", "Enqueue a; Enqueue b", "Cancel 1; Dequeue"}},

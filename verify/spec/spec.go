@@ -102,6 +102,7 @@ type state struct {
 	held map[int]taken // by Call.ID
 	key  string
 
+	turns    int  // takes of canceled Dequeues so far
 	counters bool // somebody asks for Stats
 }
 
@@ -109,16 +110,22 @@ type taken struct { // nothing, unless ok
 	item  string
 	ok    bool
 	since time.Duration // since when it had been ready
+	turn  int
 }
 
-func newState(q *model.Queue[string], held map[int]taken, counters bool) *state {
+// next is the state that follows s.
+func (s *state) next(q *model.Queue[string], held map[int]taken, turns int) *state {
+	return newState(q, held, turns, s.counters)
+}
+
+func newState(q *model.Queue[string], held map[int]taken, turns int, counters bool) *state {
 	key := q.FullKey(counters)
 	for id := 0; len(held) > 0 && id <= maxID; id++ {
 		if h, ok := held[id]; ok {
 			key += fmt.Sprintf("\n%d holds %v", id, h)
 		}
 	}
-	return &state{q, held, key, counters}
+	return &state{q, held, key, turns, counters}
 }
 
 // maxID bounds Call.ID.
@@ -132,7 +139,7 @@ var seed = maphash.MakeSeed()
 func Model(start time.Time, fault model.Fault, counters bool) porcupine.Model {
 	nondeterministic := porcupine.NondeterministicModel{
 		Init: func() []any {
-			return []any{newState(&model.Queue[string]{Fault: fault}, nil, counters)}
+			return []any{newState(&model.Queue[string]{Fault: fault}, nil, 0, counters)}
 		},
 		Step: func(s, in, out any) []any {
 			var next []any
@@ -168,7 +175,7 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 	}
 
 	q := s.q.Clone()
-	next := func(held map[int]taken) []*state { return []*state{newState(q, held, s.counters)} }
+	next := func(held map[int]taken) []*state { return []*state{s.next(q, held, s.turns)} }
 	switch c.Verb {
 	case model.Dequeue:
 		item, answer := q.TryDequeue()
@@ -187,15 +194,15 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 			nothing = map[int]taken{}
 		}
 		nothing[c.ID] = taken{}
-		states := []*state{newState(s.q, nothing, s.counters)}
+		states := []*state{s.next(s.q, nothing, s.turns)}
 		if q.Len() > 0 {
 			something := maps.Clone(nothing)
-			h := taken{ok: true}
+			h := taken{ok: true, turn: s.turns}
 			before := q.Clone()
 			h.item, _ = q.TryDequeue()
 			h.since = before.State(h.item).Since
 			something[c.ID] = h
-			states = append(states, newState(q, something, s.counters))
+			states = append(states, s.next(q, something, s.turns+1))
 		}
 		return states
 	case model.Canceled:
@@ -204,7 +211,7 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 			return nil
 		}
 		if h.ok {
-			q.Untake(h.item, h.since)
+			q.Untake(h.item, h.since, h.turn)
 		}
 		rest := maps.Clone(s.held)
 		delete(rest, c.ID)

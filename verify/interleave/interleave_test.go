@@ -62,10 +62,10 @@ type Queue struct {
 	c  chan int
 }
 
-func (q *Queue) all(done chan int) (v int) {
+func (q *Queue) all(ctx context.Context, done chan int) (v int) {
 	q.c <- 1
 	v = <-q.c
-	if v > 0 {
+	if v > 0 && ctx.Err() == nil {
 		<-done
 	}
 	select {
@@ -75,6 +75,10 @@ func (q *Queue) all(done chan int) (v int) {
 	}
 	select {
 	case q.c <- 2:
+	default:
+	}
+	select {
+	case <-done:
 	default:
 	}
 	return v
@@ -90,11 +94,12 @@ func (q *Queue) all(done chan int) (v int) {
 	for _, want := range []string{
 		`sync "github.com/reconkernel/reconcile/verify/interleave/sched"`,
 		`sched.Point("send") q.c <- 1`,
-		`sched.Point("receive") v = <-q.c sched.Woken("received")`,
-		`if v > 0 { sched.Point("receive") <-done sched.Woken("received") }`,
-		`switch sched.Choose(2, "select") { case 0: select { case v = <-q.c: sched.Woken("selected") v++ default: select {`,
-		`case 1: select { case <-done: sched.Woken("selected") default: select {`,
-		`sched.Point("select") select { case q.c <- 2: sched.Woken("selected") default: }`,
+		`sched.Point("receive") v = <-q.c sched.Woken()`,
+		`sched.Look("context") if v > 0 && ctx.Err() == nil { sched.Point("receive") <-done sched.Woken() }`,
+		`switch sched.Choose(2, "select") { case 0: select { case v = <-q.c: sched.Woken() v++ default: select {`,
+		`case 1: select { case <-done: sched.Woken() default: select {`,
+		`sched.Point("select") select { case q.c <- 2: default: }`,
+		`sched.Look("context") select { case <-done: default: }`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the rewritten file lacks %s\n%s", want, text)

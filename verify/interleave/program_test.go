@@ -109,7 +109,6 @@ type run struct {
 	ids      atomic.Int32
 	closed   atomic.Bool
 	over     atomic.Bool
-	looks    bool // Dequeue does so in a step of its own: at its context, or the clock
 }
 
 func (r *run) do(client int, c spec.Call, took *string) {
@@ -120,11 +119,7 @@ func (r *run) do(client int, c spec.Call, took *string) {
 		c.Item = *took
 	}
 	var ret spec.Return
-	if c.Verb == model.Dequeue && r.looks {
-		sched.Point("Dequeue")
-	} else {
-		sched.Begin(c.Verb.String())
-	}
+	sched.Begin(c.Verb.String())
 	call := r.clock.Add(1)
 	add := func(c spec.Call) {
 		r.history[client] = append(r.history[client], porcupine.Operation{
@@ -192,7 +187,6 @@ func (r *run) do(client int, c spec.Call, took *string) {
 // once runs the program under the schedule that e chooses.
 func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operation, trace func() string, err error) {
 	r := &run{q: q, start: time.Now(), history: make([][]porcupine.Operation, len(p.threads)+1)}
-	r.looks = p.ticks > 0 || strings.Contains(p.String(), "Cancel")
 	last := len(p.threads)
 	for range 3 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -214,7 +208,8 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 	}
 	for i, text := range p.threads {
 		took := took
-		s.Go(text, !strings.Contains(text, "Dequeue 1") && !strings.Contains(text, "Dequeue 2"), func() {
+		cancelable := strings.Contains(text, "Dequeue 1") || strings.Contains(text, "Dequeue 2")
+		s.Go(text, !cancelable, cancelable || p.ticks > 0, func() {
 			for _, c := range calls(text) {
 				if !r.over.Load() {
 					r.do(i, c, &took)

@@ -167,15 +167,25 @@ func (r *rewriter) list(list []ast.Stmt) (out []ast.Stmt) {
 		case *ast.SelectStmt:
 			out = append(out, r.selection(s))
 			continue
+		case *ast.CommClause, *ast.CaseClause: // their bodies are lists of their own
+			out = append(out, s)
+			continue
 		case *ast.ExprStmt, *ast.AssignStmt:
-			if receives(s) {
-				out = append(out, r.point("Point", "receive"), s, r.point("Woken", "received"))
+			if receives(ast.Node(s)) {
+				out = append(out, r.point("Point", "receive"), s, r.point("Woken", ""))
 				continue
 			}
-		case *ast.ReturnStmt, *ast.IfStmt, *ast.RangeStmt, *ast.ForStmt, *ast.SwitchStmt:
-			if receivesOutsideBlocks(s) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			if receives(heads(s)...) || looks(heads(s)...) {
+				panic(fmt.Sprintf("interleave: cannot instrument a receive, or a look at a context, in the head of a %T", s))
+			}
+		default:
+			if receives(heads(s)...) {
 				panic(fmt.Sprintf("interleave: cannot instrument a receive in a %T", s))
 			}
+		}
+		if looks(heads(s)...) {
+			out = append(out, r.point("Look", "context"))
 		}
 		out = append(out, s)
 	}
@@ -186,13 +196,22 @@ func (r *rewriter) list(list []ast.Stmt) (out []ast.Stmt) {
 // are ready: the runtime would throw dice.
 func (r *rewriter) selection(s *ast.SelectStmt) ast.Stmt {
 	var cases []*ast.CommClause
+	waits, isLook := true, true
 	for _, c := range s.Body.List {
 		c := c.(*ast.CommClause)
 		if c.Comm == nil {
+			waits = false
 			continue
 		}
-		c.Body = append([]ast.Stmt{r.point("Woken", "selected")}, c.Body...)
+		isLook = isLook && ofContext(c.Comm)
 		cases = append(cases, c)
+	}
+	if waits {
+		for _, c := range cases {
+			c.Body = append([]ast.Stmt{r.point("Woken", "")}, c.Body...)
+		}
+	} else if isLook {
+		return &ast.BlockStmt{List: []ast.Stmt{r.point("Look", "context"), s}}
 	}
 	rest := &ast.SelectStmt{Body: s.Body}
 	if len(cases) < 2 {
@@ -222,33 +241,80 @@ func (r *rewriter) selection(s *ast.SelectStmt) ast.Stmt {
 
 func (r *rewriter) point(kind, at string) ast.Stmt {
 	r.points++
-	return &ast.ExprStmt{X: &ast.CallExpr{
-		Fun:  &ast.SelectorExpr{X: ast.NewIdent("sched"), Sel: ast.NewIdent(kind)},
-		Args: []ast.Expr{&ast.BasicLit{Kind: token.STRING, Value: `"` + at + `"`}},
-	}}
+	call := &ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("sched"), Sel: ast.NewIdent(kind)}}
+	if at != "" {
+		call.Args = []ast.Expr{&ast.BasicLit{Kind: token.STRING, Value: `"` + at + `"`}}
+	}
+	return &ast.ExprStmt{X: call}
 }
 
-func receives(n ast.Node) (found bool) {
+// heads are the parts of a statement that are not in blocks of its own.
+func heads(s ast.Stmt) (heads []ast.Node) {
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BlockStmt, *ast.FuncLit:
+			return false
+		case ast.Expr:
+			heads = append(heads, n)
+			return false
+		}
+		return true
+	})
+	return heads
+}
+
+// receives reports whether a channel is received from.
+func receives(nodes ...ast.Node) bool {
+	return slices.ContainsFunc(nodes, func(n ast.Node) bool {
+		return has(n, func(n ast.Node) bool {
+			u, ok := n.(*ast.UnaryExpr)
+			return ok && u.Op == token.ARROW
+		})
+	})
+}
+
+// looks reports whether a context is asked for its error.
+func looks(nodes ...ast.Node) bool {
+	return slices.ContainsFunc(nodes, func(n ast.Node) bool {
+		return has(n, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return false
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			return ok && sel.Sel.Name == "Err" && len(call.Args) == 0
+		})
+	})
+}
+
+// ofContext reports whether a case receives from what is, by its name, the Done
+// channel of a context.
+func ofContext(comm ast.Stmt) bool {
+	e, ok := comm.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	u, ok := e.X.(*ast.UnaryExpr)
+	if !ok || u.Op != token.ARROW {
+		return false
+	}
+	switch x := u.X.(type) {
+	case *ast.Ident:
+		return x.Name == "done"
+	case *ast.CallExpr:
+		sel, ok := x.Fun.(*ast.SelectorExpr)
+		return ok && sel.Sel.Name == "Done"
+	}
+	return false
+}
+
+// has reports whether is holds for a part of n that is not in a function of its own.
+func has(n ast.Node, is func(ast.Node) bool) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if _, ok := n.(*ast.FuncLit); ok {
 			return false
 		}
-		if u, ok := n.(*ast.UnaryExpr); ok && u.Op == token.ARROW {
-			found = true
-		}
-		return !found
-	})
-	return found
-}
-
-func receivesOutsideBlocks(n ast.Node) (found bool) {
-	ast.Inspect(n, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.BlockStmt, *ast.FuncLit:
-			return false
-		case *ast.UnaryExpr:
-			found = found || n.Op == token.ARROW
-		}
+		found = found || n != nil && is(n)
 		return !found
 	})
 	return found

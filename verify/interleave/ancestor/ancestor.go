@@ -86,6 +86,9 @@ func (q *Queue) tell() {
 func (q *Queue) Dequeue(ctx context.Context) (string, error) {
 	for woken := false; ; woken = true {
 		if ctx.Err() != nil {
+			if woken { // by a signal that was for somebody else, perhaps
+				q.tell()
+			}
 			return "", context.Cause(ctx)
 		}
 		q.mu.Lock()
@@ -106,9 +109,6 @@ func (q *Queue) Dequeue(ctx context.Context) (string, error) {
 		select {
 		case <-q.signal:
 		case <-ctx.Done():
-		}
-		if ctx.Err() != nil && q.fault != GoneWithTheContext {
-			q.tell() // somebody else's, perhaps
 		}
 	}
 }

@@ -3,7 +3,22 @@
 
 // Package sched runs a few goroutines one step at a time, in an order that
 // somebody chooses. A step ends where a goroutine is about to lock a mutex, to
-// send, to receive or to select: there it stops and waits to be chosen.
+// send, to receive or to select, or to look at a context: there it stops and
+// waits to be chosen.
+//
+// No stop is left out that another order could show in, as long as goroutines
+// meet at nothing but locks, channels, contexts and the clock, which is what the
+// race detector watches over elsewhere:
+//
+//   - Behind a channel operation there is none. What follows is the goroutine's
+//     own up to the next lock, channel or context, and that has its own stop.
+//   - A look at a context has none if no context of the goroutine ever ends and
+//     no time passes: the look then tells the same at any moment. If time may
+//     pass, this stop parts a reading of the clock before a lock from what was
+//     read at the call.
+//   - The first stop of an operation falls together with its beginning, see
+//     [Begin]: nothing but what is the goroutine's own lies between the two.
+//     Unless the lock is held then: that is waited for at the lock.
 //
 // The code under test is not written for it. A rewritten copy uses [Mutex] in
 // place of sync.Mutex and calls [Point] and [Choose] around its channels. All
@@ -76,19 +91,21 @@ type thread struct {
 	at     string // what comes next
 	wants  *Mutex
 	oneWay bool
+	looks  bool
 	begun  bool // it was chosen where it called Begin
 	loose  bool
 }
 
-// Go adds a goroutine; f calls [Begin] first. If it is oneWay, no more
-// than one case of any of its selects can be ready, so there is nothing to
-// choose.
-func (s *Scheduler) Go(name string, oneWay bool, f func()) {
+// Go adds a goroutine; f calls [Begin] first. If it is oneWay, no more than one
+// case of any of its selects can be ready, so there is nothing to choose. It
+// looks if a context that it looks at may end, or the time may pass: there is a
+// stop before each look.
+func (s *Scheduler) Go(name string, oneWay, looks bool, f func()) {
 	current.Store(s)
 	born := make(chan struct{})
 	go func() {
 		t := s.add(goroutine(), name)
-		t.oneWay = oneWay
+		t.oneWay, t.looks = oneWay, looks
 		close(born)
 		f()
 		s.mu.Lock()
@@ -252,22 +269,27 @@ func Point(at string) {
 	}
 }
 
-// Woken stands behind whatever may have waited. It ends a step if what comes
-// next may look at a context that can end; otherwise that is the next lock.
-func Woken(at string) {
-	s := current.Load()
-	if s == nil {
-		return
+// Woken stands behind whatever may have waited. It ends no step: what comes next
+// and is shared has its own stop.
+func Woken() {
+	if s := current.Load(); s != nil {
+		t := s.self(true)
+		s.mu.Lock()
+		if !t.loose {
+			t.loose = true
+			s.loose++
+		}
+		s.mu.Unlock()
 	}
-	t := s.self(true)
-	if !t.oneWay {
-		s.park(t, 1, at, nil)
-		return
+}
+
+// Look ends a step before a look at a context, if that can tell anything.
+func Look(at string) {
+	if s := current.Load(); s != nil {
+		if t := s.self(false); t.looks {
+			s.park(t, 1, at, nil)
+		}
 	}
-	s.mu.Lock()
-	t.loose = true
-	s.loose++
-	s.mu.Unlock()
 }
 
 // Choose ends a step, and chooses one of n ways for the next one: which case a

@@ -1,0 +1,136 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubetest_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+func client(t *testing.T, config *rest.Config) dynamic.Interface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestKillAndRestart kills either process and finds what was written before.
+func TestKillAndRestart(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	admin := client(t, s.Admin())
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+
+	s.Etcd.Kill()
+	if err := s.Etcd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.API.Kill()
+	if _, err := admin.Resource(configMaps).Namespace(ns).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+		t.Error("a killed API server answers")
+	}
+	if err := s.API.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Resource(configMaps).Namespace(ns).Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if out := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name"); !strings.Contains(out, "configmap/a\n") {
+		t.Errorf("kubectl get: %q, want configmap/a in it", out)
+	}
+}
+
+// TestUser sees a user who may do what a role binding says and no more.
+func TestUser(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	eve := client(t, s.User("eve")).Resource(configMaps).Namespace(ns)
+	if _, err := eve.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("list by a user without a role: %v, want forbidden", err)
+	}
+	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=list", "--resource=configmaps")
+	s.Kubectl(t, "create", "rolebinding", "eve", "-n", ns, "--role=reader", "--user=eve")
+	kubetest.Eventually(t, func() error {
+		_, err := eve.List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	if err := eve.Delete(t.Context(), "x", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("delete by a user who may list: %v, want forbidden", err)
+	}
+}
+
+// TestLink sees answers, delays and cuts that a Link makes.
+func TestLink(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	var link kubetest.Link
+	maps := client(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns)
+
+	watch, err := maps.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Cut()
+	for range watch.ResultChan() { // until it ends
+	}
+	link.Fail(kubetest.TooManyRequests(0))
+	err = client(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns).Delete(t.Context(), "x", metav1.DeleteOptions{})
+	if !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a throttled request: %v, want 429", err)
+	}
+	broken := errors.New("broken")
+	link.Fail(kubetest.Broken(broken))
+	if _, err := maps.List(t.Context(), metav1.ListOptions{}); !errors.Is(err, broken) {
+		t.Errorf("a request over a broken link: %v, want %v", err, broken)
+	}
+	link.Fail(nil)
+	if _, err := maps.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("over a mended link: %v", err)
+	}
+	if got := link.Requests(); got["WATCH configmaps"] != 1 || got["LIST configmaps"] != 2 {
+		t.Errorf("requests: %v, want 1 WATCH and 2 LIST of configmaps", got)
+	}
+}
+
+// TestMissingBinary sees an error that says what to run.
+func TestMissingBinary(t *testing.T) {
+	t.Setenv("KUBETEST_BIN", t.TempDir())
+	s, err := kubetest.Start(t.Context())
+	if err == nil {
+		s.Close()
+		t.Fatal("started without binaries")
+	}
+	if want := filepath.Join("testserver", "build.sh"); !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s in it", err, want)
+	}
+}
+
+// TestEndedProcess sees the output of a server that ends at once.
+func TestEndedProcess(t *testing.T) {
+	s, err := kubetest.Start(t.Context(), "--no-such-flag")
+	if err == nil {
+		s.Close()
+		t.Fatal("started with a flag that does not exist")
+	}
+	if !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+		t.Errorf("%v, want the output of kube-apiserver in it", err)
+	}
+}

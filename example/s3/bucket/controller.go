@@ -1,0 +1,269 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/reconkernel/reconcile"
+)
+
+// A Status says in a word how a bucket stands after a run. It is an error, so
+// that it can travel in the one that the run returns, beside what is planned.
+type Status string
+
+func (s Status) Error() string { return string(s) }
+
+const (
+	InSync  Status = "in sync"
+	Kept    Status = "kept"     // not wished for any more, but something is in it
+	NotOurs Status = "not ours" // and nobody wishes for it
+	Busy    Status = "busy"     // the store asks us to come back later
+)
+
+// A Controller makes the buckets of a store what the wishes say. This file is
+// the one to copy from: the rest of a service is its own affair.
+//
+// An item is the name of a bucket. The controller touches only buckets that
+// bear its owner's tag, or that it creates itself.
+type Controller struct {
+	Store   *Store        // required
+	Wishes  *Wishes       // required
+	Owner   string        // required: the value of OwnerTag
+	Recheck time.Duration // required: how often to look at a bucket that is in sync
+	Purge   bool          // also remove buckets that are not empty, with all that is in them
+
+	Did func(name, what string) // told of each step that was done; may be nil
+}
+
+// A step is one change to a bucket.
+type step struct {
+	text string
+	do   func(context.Context) error
+}
+
+// Reconcile makes one bucket what is wished. It asks the store what is there,
+// never what has happened: so it does the right thing after a lost event, an
+// answer that never came, or a kill -9.
+func (c *Controller) Reconcile(ctx context.Context, name string) error {
+	steps, err := c.steps(ctx, name)
+	if err != nil {
+		return verdict(err)
+	}
+	for _, s := range steps {
+		if err := s.do(ctx); err != nil {
+			return verdict(fmt.Errorf("%s: %w", s.text, err))
+		}
+		reconcile.Logger(ctx).Info(s.text)
+		if c.Did != nil {
+			c.Did(name, s.text)
+		}
+	}
+	// Only a look that finds nothing to do ends with "in sync". What is not as
+	// it was set is tried again with back-off: another hand is at work, or the
+	// store keeps something else than it was told.
+	if len(steps) > 0 {
+		again, err := c.steps(ctx, name)
+		switch {
+		case err != nil:
+			return verdict(err)
+		case len(again) > 0:
+			return fmt.Errorf("after %s there is still to do: %s", texts(steps), texts(again))
+		}
+	}
+	if _, wanted := c.Wishes.Get(name); !wanted {
+		return nil // gone: forget it
+	}
+	// An event brings it back sooner.
+	return fmt.Errorf("%w: %w", InSync, reconcile.RequeueWithin(c.Recheck))
+}
+
+// Plan says what Reconcile would do to one bucket, and does nothing.
+func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
+	steps, err := c.steps(ctx, name)
+	plan := make([]string, len(steps))
+	for i, s := range steps {
+		plan[i] = s.text
+	}
+	return plan, err
+}
+
+// steps looks at a bucket, and returns what is to be done about it. It changes
+// nothing itself. The error may be a plan: there is nothing to do now, but
+// perhaps later.
+func (c *Controller) steps(ctx context.Context, name string) ([]step, error) {
+	wish, wanted := c.Wishes.Get(name)
+	owner, tags, err := c.Store.owner(ctx, name)
+	switch {
+	case errors.Is(err, ErrNotFound) && wanted:
+		return c.create(name, wish), nil
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case code(err) == minio.AccessDenied && !wanted, err == nil && owner != c.Owner && !wanted:
+		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RequeueWithin(c.Recheck))
+	case err != nil:
+		return nil, err
+	case owner != c.Owner:
+		return nil, c.refuse(owner)
+	case !wanted:
+		return c.remove(ctx, name)
+	}
+	there, err := c.Store.look(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	there.tags = tags
+	return c.mend(name, wish, there), nil
+}
+
+// refuse says why a bucket that is wished for is not touched.
+func (c *Controller) refuse(owner string) error {
+	whose := "it bears no tag " + OwnerTag
+	if owner != "" {
+		whose = fmt.Sprintf("its tag %s is %q", OwnerTag, owner)
+	}
+	return reconcile.Terminal(fmt.Errorf("it exists and is not ours: %s; to hand it over, set that tag to %q", whose, c.Owner))
+}
+
+// create makes a bucket with all that belongs to it.
+func (c *Controller) create(name string, wish Wish) []step {
+	steps := []step{{"create" + with(wish.Tags), func(ctx context.Context) error { return c.Store.create(ctx, name, c.Owner, wish.Tags) }}}
+	return append(steps, c.mend(name, wish, state{tags: wish.Tags})...)
+}
+
+// mend makes what is there what is wished.
+func (c *Controller) mend(name string, wish Wish, there state) []step {
+	var steps []step
+	add := func(text string, do func(context.Context) error) { steps = append(steps, step{text, do}) }
+
+	if !maps.Equal(there.tags, wish.Tags) {
+		add("set tags "+describe(wish.Tags), func(ctx context.Context) error {
+			return c.Store.setTags(ctx, name, c.Owner, wish.Tags)
+		})
+	}
+	if there.versioning != wish.Versioning {
+		text := "turn versioning off"
+		if wish.Versioning {
+			text = "turn versioning on"
+		}
+		add(text, func(ctx context.Context) error { return c.Store.setVersioning(ctx, name, wish.Versioning) })
+	}
+	if !samePolicy(there.policy, wish.Policy) {
+		text := "set the policy"
+		if wish.Policy == "" {
+			text = "remove the policy"
+		}
+		add(text, func(ctx context.Context) error { return c.Store.setPolicy(ctx, name, wish.Policy) })
+	}
+	for _, m := range slices.Sorted(maps.Keys(wish.Markers)) {
+		if old, ok := there.markers[m]; !ok || old.text != wish.Markers[m] {
+			add("write marker "+m, func(ctx context.Context) error {
+				return c.Store.setMarker(ctx, name, m, wish.Markers[m], old.etag)
+			})
+		}
+	}
+	for _, m := range slices.Sorted(maps.Keys(there.markers)) {
+		if _, ok := wish.Markers[m]; !ok {
+			add("remove marker "+m, func(ctx context.Context) error { return c.Store.removeMarker(ctx, name, m) })
+		}
+	}
+	return steps
+}
+
+// remove removes a bucket of ours that nobody wishes for any more, unless
+// something is in it.
+func (c *Controller) remove(ctx context.Context, name string) ([]step, error) {
+	if c.Purge {
+		return []step{{"remove with all that is in it", func(ctx context.Context) error {
+			return c.Store.remove(ctx, name, "")
+		}}}, nil
+	}
+	key, err := c.Store.foreign(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case key != "":
+		return nil, fmt.Errorf("%w, it is not empty, there is %s: %w", Kept, key, reconcile.RequeueWithin(c.Recheck))
+	}
+	return []step{{"remove", func(ctx context.Context) error { return c.Store.remove(ctx, name, MarkerPrefix) }}}, nil
+}
+
+// verdict turns a bad answer of the store into what the loop is to do about it.
+// What is not listed here is tried again with back-off.
+func verdict(err error) error {
+	var throttled *Throttled
+	var answer minio.ErrorResponse
+	switch {
+	case errors.As(err, &throttled):
+		return fmt.Errorf("%w, %w: %w", Busy, err, reconcile.RequeueAfter(throttled.After))
+	case !errors.As(err, &answer):
+		return err
+	case BadCredentials(err):
+		return fmt.Errorf("the credentials are refused: %w", err) // others may come
+	case answer.Code == minio.PreconditionFailed:
+		return fmt.Errorf("another hand has changed it meanwhile: %w", err)
+	case final(answer):
+		return reconcile.Terminal(fmt.Errorf("%w (%s)", err, answer.Code))
+	}
+	return err
+}
+
+// BadCredentials reports whether the store has refused who asks, rather than
+// what was asked.
+func BadCredentials(err error) bool {
+	switch code(err) {
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired":
+		return true
+	}
+	return false
+}
+
+// final reports whether an answer would be the same the next time.
+func final(answer minio.ErrorResponse) bool {
+	switch answer.StatusCode {
+	case http.StatusBadRequest:
+		return answer.Code != "RequestTimeout" && answer.Code != "IncompleteBody"
+	case http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	case http.StatusConflict:
+		return answer.Code == minio.BucketAlreadyExists
+	}
+	return false
+}
+
+func texts(steps []step) string {
+	all := make([]string, len(steps))
+	for i, s := range steps {
+		all[i] = s.text
+	}
+	return strings.Join(all, ", ")
+}
+
+// with says which tags a bucket is created with.
+func with(tags map[string]string) string {
+	if len(tags) == 0 {
+		return ""
+	}
+	return " with tags " + describe(tags)
+}
+
+// describe gives tags as key=value, sorted.
+func describe(tags map[string]string) string {
+	if len(tags) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		all = append(all, key+"="+tags[key])
+	}
+	return strings.Join(all, " ")
+}

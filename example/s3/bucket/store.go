@@ -1,0 +1,311 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/signer"
+	"github.com/minio/minio-go/v7/pkg/tags"
+)
+
+// ErrNotFound says that there is no such bucket.
+var ErrNotFound = errors.New("no such bucket")
+
+// A Store is an S3 endpoint, seen with some credentials. It may be used from any
+// goroutine. Each call blocks until the store has answered or ctx is done, and
+// tries only once: what follows is the affair of the caller.
+type Store struct {
+	endpoint    *url.URL
+	region      string
+	credentials *credentials.Credentials
+	client      *minio.Client
+	http        *http.Client
+}
+
+// Open prepares a Store; it asks nobody yet. The endpoint is a URL such as
+// https://s3.eu-central-1.amazonaws.com. A nil transport means
+// http.DefaultTransport.
+func Open(endpoint, region string, c *credentials.Credentials, transport http.RoundTripper) (*Store, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("the endpoint is %q, want a URL as https://s3.eu-central-1.amazonaws.com", endpoint)
+	}
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	transport = throttle{transport}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds:      c,
+		Secure:     u.Scheme == "https",
+		Region:     region,
+		Transport:  transport,
+		MaxRetries: 1, // the loop tries again, and knows more about it
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the endpoint %s: %w", endpoint, err)
+	}
+	return &Store{endpoint: u, region: region, credentials: c, client: client, http: &http.Client{Transport: transport}}, nil
+}
+
+// URL returns the endpoint.
+func (s *Store) URL() string { return s.endpoint.Scheme + "://" + s.endpoint.Host }
+
+// List returns the names of all buckets.
+func (s *Store) List(ctx context.Context) ([]string, error) {
+	all, err := s.client.ListBuckets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(all))
+	for i, b := range all {
+		names[i] = b.Name
+	}
+	return names, nil
+}
+
+// A marker is a small object.
+type marker struct {
+	text string
+	etag string
+}
+
+// A state is what there is of a bucket.
+type state struct {
+	tags       map[string]string // without that of the owner
+	versioning bool
+	policy     string
+	markers    map[string]marker
+}
+
+// owner returns the tags of a bucket, and of these the one that says whose it
+// is. The error is ErrNotFound if there is no such bucket.
+func (s *Store) owner(ctx context.Context, bucket string) (owner string, all map[string]string, err error) {
+	set, err := s.client.GetBucketTagging(ctx, bucket)
+	switch code(err) {
+	case "":
+		if err != nil {
+			return "", nil, err
+		}
+	case "NoSuchTagSet", "NoSuchTagSetError":
+		return "", nil, nil
+	case minio.NoSuchBucket:
+		return "", nil, ErrNotFound
+	default:
+		return "", nil, fmt.Errorf("reading the tags: %w", err)
+	}
+	all = set.ToMap()
+	owner = all[OwnerTag]
+	delete(all, OwnerTag)
+	return owner, all, nil
+}
+
+// look returns all else that there is of a bucket. It reads at most so much of a
+// marker that it can be compared.
+func (s *Store) look(ctx context.Context, bucket string) (state, error) {
+	there := state{markers: map[string]marker{}}
+	versioning, err := s.client.GetBucketVersioning(ctx, bucket)
+	if err != nil {
+		return state{}, fmt.Errorf("reading the versioning: %w", err)
+	}
+	there.versioning = versioning.Enabled()
+	if there.policy, err = s.client.GetBucketPolicy(ctx, bucket); err != nil {
+		return state{}, fmt.Errorf("reading the policy: %w", err)
+	}
+	// With a limit, and ending the list behind it.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for object := range s.client.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: MarkerPrefix, Recursive: true}) {
+		if object.Err != nil {
+			return state{}, fmt.Errorf("listing the markers: %w", object.Err)
+		}
+		name := strings.TrimPrefix(object.Key, MarkerPrefix)
+		if name == "" {
+			continue // the folder itself, which some stores list
+		}
+		m, err := s.marker(ctx, bucket, name)
+		switch {
+		case code(err) == minio.NoSuchKey: // it has gone since
+		case err != nil:
+			return state{}, fmt.Errorf("reading the marker %s: %w", name, err)
+		default:
+			there.markers[name] = m
+		}
+	}
+	return there, nil
+}
+
+// marker reads one, and never trusts the ETag of the list to say what is in it:
+// a hand that reaches the disk below the store changes the one without the other.
+func (s *Store) marker(ctx context.Context, bucket, name string) (marker, error) {
+	object, err := s.client.GetObject(ctx, bucket, MarkerPrefix+name, minio.GetObjectOptions{})
+	if err != nil {
+		return marker{}, err
+	}
+	defer object.Close()
+	text, err := io.ReadAll(io.LimitReader(object, maxMarker+1))
+	if err != nil {
+		return marker{}, err
+	}
+	info, err := object.Stat()
+	if err != nil {
+		return marker{}, err
+	}
+	return marker{text: string(text), etag: info.ETag}, nil
+}
+
+// create makes a bucket that bears its tags from the first moment on, so that
+// there is none of which nobody knows whose it is, whenever we are killed.
+// minio-go has no call for that.
+func (s *Store) create(ctx context.Context, bucket, owner string, set map[string]string) error {
+	type tag struct{ Key, Value string }
+	var body struct {
+		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CreateBucketConfiguration"`
+		LocationConstraint string   `xml:",omitempty"`
+		Tags               []tag    `xml:"Tags>Tag"`
+	}
+	if s.region != "us-east-1" { // which has no name here
+		body.LocationConstraint = s.region
+	}
+	for key, value := range withOwner(set, owner) {
+		body.Tags = append(body.Tags, tag{key, value})
+	}
+	text, err := xml.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.URL()+"/"+bucket, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	req.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
+	keys, err := s.credentials.GetWithContext(s.client.CredContext())
+	if err != nil {
+		return err
+	}
+	resp, err := s.http.Do(signer.SignV4(*req, keys.AccessKeyID, keys.SecretAccessKey, keys.SessionToken, s.region))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode != http.StatusOK:
+		refusal := minio.ErrorResponse{Code: resp.Status, BucketName: bucket}
+		_ = xml.Unmarshal(answer, &refusal) // without one, the status says it
+		refusal.StatusCode = resp.StatusCode
+		return refusal
+	}
+	// A store that knows nothing of tags here has left them out. The bucket is
+	// ours all the same, as we have just made it.
+	switch got, _, err := s.owner(ctx, bucket); {
+	case err != nil:
+		return err
+	case got == "":
+		return s.setTags(ctx, bucket, owner, set)
+	}
+	return nil
+}
+
+func withOwner(set map[string]string, owner string) map[string]string {
+	all := map[string]string{OwnerTag: owner}
+	maps.Copy(all, set)
+	return all
+}
+
+// setTags replaces all tags.
+func (s *Store) setTags(ctx context.Context, bucket, owner string, set map[string]string) error {
+	all, err := tags.NewTags(withOwner(set, owner), false)
+	if err != nil {
+		return err
+	}
+	return s.client.SetBucketTagging(ctx, bucket, all)
+}
+
+func (s *Store) setVersioning(ctx context.Context, bucket string, on bool) error {
+	if on {
+		return s.client.EnableVersioning(ctx, bucket)
+	}
+	return s.client.SuspendVersioning(ctx, bucket)
+}
+
+// setPolicy sets a policy, or removes it if it is "".
+func (s *Store) setPolicy(ctx context.Context, bucket, policy string) error {
+	return s.client.SetBucketPolicy(ctx, bucket, policy)
+}
+
+// setMarker writes a marker, if it is still the one with that ETag; "" means
+// that there is none yet. What another hand has done since we looked is not
+// overwritten unseen: the store refuses, and the next run looks again.
+func (s *Store) setMarker(ctx context.Context, bucket, name, text, etag string) error {
+	options := minio.PutObjectOptions{ContentType: "text/plain; charset=utf-8"}
+	if etag == "" {
+		options.SetMatchETagExcept("*")
+	} else {
+		options.SetMatchETag(etag)
+	}
+	_, err := s.client.PutObject(ctx, bucket, MarkerPrefix+name, strings.NewReader(text), int64(len(text)), options)
+	return err
+}
+
+func (s *Store) removeMarker(ctx context.Context, bucket, name string) error {
+	return s.client.RemoveObject(ctx, bucket, MarkerPrefix+name, minio.RemoveObjectOptions{})
+}
+
+// foreign returns the key of something in a bucket that is no marker, old
+// versions included; "" if there is none.
+func (s *Store) foreign(ctx context.Context, bucket string) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for object := range s.client.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
+		if object.Err != nil {
+			return "", fmt.Errorf("listing what is in it: %w", object.Err)
+		}
+		if !strings.HasPrefix(object.Key, MarkerPrefix) {
+			return object.Key, nil
+		}
+	}
+	return "", nil
+}
+
+// remove removes a bucket with all versions of what is below a prefix. The store
+// refuses it if something else is there.
+func (s *Store) remove(ctx context.Context, bucket, prefix string) error {
+	listing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for object := range s.client.ListObjectsIter(listing, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, WithVersions: true}) {
+		if object.Err != nil {
+			return fmt.Errorf("listing what is in it: %w", object.Err)
+		}
+		if err := s.client.RemoveObject(ctx, bucket, object.Key, minio.RemoveObjectOptions{VersionID: object.VersionID}); err != nil {
+			return fmt.Errorf("removing %s: %w", object.Key, err)
+		}
+	}
+	return s.client.RemoveBucket(ctx, bucket)
+}
+
+// code returns the code of an answer of the store, "" if it is none.
+func code(err error) string {
+	var answer minio.ErrorResponse
+	if errors.As(err, &answer) {
+		return answer.Code
+	}
+	return ""
+}

@@ -1,0 +1,50 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Throttled is the error of a request that the store has refused because there
+// are too many, and that says when to come back.
+type Throttled struct {
+	Status string
+	After  time.Duration
+}
+
+func (t *Throttled) Error() string {
+	return fmt.Sprintf("the store is busy (%s) and asks to come back in %v", t.Status, t.After)
+}
+
+// throttle turns answers with a Retry-After into errors: minio-go does not tell
+// of that header.
+type throttle struct{ next http.RoundTripper }
+
+func (t throttle) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return resp, err
+	}
+	after, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	if !ok {
+		return resp, nil // back-off will do
+	}
+	resp.Body.Close()
+	return nil, &Throttled{Status: resp.Status, After: after}
+}
+
+// retryAfter reads the header: seconds, or a date.
+func retryAfter(header string, now time.Time) (time.Duration, bool) {
+	if seconds, err := strconv.Atoi(header); err == nil && seconds >= 0 {
+		return min(time.Duration(seconds), 3600) * time.Second, true
+	}
+	if date, err := http.ParseTime(header); err == nil {
+		return min(max(date.Sub(now), 0), time.Hour), true
+	}
+	return 0, false
+}

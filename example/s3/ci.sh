@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Copyright 2026 The reconcile Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the tests of this module. They need versitygw, which takes some minutes to
+# build for the first time, and a moment after that.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+bash gateway/build.sh
+CGO_ENABLED=1 go test -race ./...

@@ -1,0 +1,115 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"time"
+)
+
+// Options are what the flags say.
+type options struct {
+	wishes   string
+	endpoint string // "" means to start a gateway
+	region   string
+	owner    string
+	state    string // the folder of that gateway; "" means one that is gone at the end
+	plan     bool
+	watch    bool
+	purge    bool
+	workers  int
+	retries  int
+	poll     time.Duration
+	recheck  time.Duration
+	level    slog.Level
+	verbose  bool // log also what the lines say
+}
+
+const usage = `Usage: go run . [flags]
+
+Makes the buckets of an S3 store what a file says they shall be. It ends with
+exit code 0 once all that is wished for is in sync. If something cannot be, it
+says what and why, and the exit code is 1. With -watch it stays, reads the file
+again when it changes and mends what another hand has changed, until Ctrl-C; the
+exit code is then 0.
+
+Without -endpoint the store is versitygw, a real S3 gateway, started on loopback
+over a folder. With it, the keys come from AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY, or from ~/.aws/credentials.
+
+It touches only buckets that bear its tag reconcile-owner. What it creates bears
+it from the first moment on.
+
+`
+
+var validOwner = regexp.MustCompile(`^[A-Za-z0-9 +=._:/@-]{1,100}$`)
+
+// parseFlags reads the flags. It has printed what is wrong, or the help, when
+// it returns an error; that is flag.ErrHelp for the help.
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("s3", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.wishes, "wishes", "wishes.yaml", "the `FILE`, in YAML or JSON, that says what is wished for")
+	f.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`")
+	f.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
+	f.StringVar(&o.owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
+	f.StringVar(&o.state, "state", "", "the `FOLDER` of the gateway that it starts; without it, one that is gone at the end")
+	f.BoolVar(&o.plan, "plan", false, "print what there is to do, and do nothing")
+	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
+	f.BoolVar(&o.purge, "purge", false, "remove buckets that left the file also if they are not empty, with all that is in them")
+	f.IntVar(&o.workers, "workers", 16, "how many buckets are reconciled at once")
+	f.IntVar(&o.retries, "retries", 8, "how often in a row a failed bucket is tried again before it is given up")
+	f.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
+	f.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
+	f.TextVar(&o.level, "log", slog.LevelWarn, "how much is logged: debug, info, warn or error; if given, also the outcome of each run")
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	given := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if err := o.check(f.Args(), given); err != nil {
+		fmt.Fprintf(stderr, "%v; -h explains all flags\n", err)
+		return options{}, err
+	}
+	o.verbose = given["log"]
+	return o, nil
+}
+
+func (o *options) check(rest []string, given map[string]bool) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("argument %q is not understood; there are only flags", rest[0])
+	case o.wishes == "":
+		return errors.New("-wishes is empty, want a file")
+	case given["endpoint"] && given["state"]:
+		return errors.New("-state is for the gateway that is started without -endpoint; want one of them")
+	case given["endpoint"] && o.endpoint == "":
+		return errors.New("-endpoint is empty, want a URL as https://s3.eu-central-1.amazonaws.com")
+	case o.region == "":
+		return errors.New("-region is empty, want a name as us-east-1")
+	case !validOwner.MatchString(o.owner):
+		return fmt.Errorf("-owner is %q, want 1 to 100 letters, digits, spaces and + - = . _ : / @", o.owner)
+	case o.plan && o.watch:
+		return errors.New("-plan ends by itself, -watch does not; want one of them")
+	case o.workers < 1:
+		return fmt.Errorf("-workers is %d, want 1 or more", o.workers)
+	case o.retries < 0:
+		return fmt.Errorf("-retries is %d, want 0 or more", o.retries)
+	case o.poll <= 0:
+		return fmt.Errorf("-poll is %v, want more than 0", o.poll)
+	case o.recheck <= 0:
+		return fmt.Errorf("-recheck is %v, want more than 0", o.recheck)
+	}
+	return nil
+}

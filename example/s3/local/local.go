@@ -1,0 +1,185 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package local runs versitygw, a real S3 gateway, on loopback over a folder.
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Version is the version of versitygw, the same as in gateway/go.mod.
+const Version = "v1.8.0"
+
+// Binary returns where gateway/build.sh keeps the program. The error says what
+// to do if it is not there.
+func Binary() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, "reconcile-example-s3", "versitygw-"+Version)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("versitygw %s is not built yet; run example/s3/gateway/build.sh: %w", Version, err)
+	}
+	return path, nil
+}
+
+// A Gateway is an S3 endpoint over a folder. What was stored outlives the
+// gateway, however it ends.
+type Gateway struct {
+	URL                  string
+	AccessKey, SecretKey string
+	Buckets              string // the folder with a folder for each bucket
+
+	binary  string
+	args    []string
+	address string
+
+	mu     sync.Mutex // guards the fields below
+	pid    int        // 0 while it does not run
+	output bytes.Buffer
+}
+
+// New prepares a gateway over a folder, which it makes if it is not there. An
+// address with port 0 means any port that is free.
+func New(dir, address string) (*Gateway, error) {
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	// The tags and the like lie beside the buckets: so the folder may be on any
+	// file system.
+	var dirs []string
+	for _, name := range []string{"buckets", "meta", "versions"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, path)
+	}
+	if address, err = free(address); err != nil {
+		return nil, err
+	}
+	return &Gateway{
+		URL: "http://" + address, AccessKey: "example", SecretKey: rand.Text(), Buckets: dirs[0],
+		binary: binary, address: address,
+		args: []string{"--port", address, "--keep-alive", "--quiet", "posix", "--sidecar", dirs[1], "--versioning-dir", dirs[2], dirs[0]},
+	}, nil
+}
+
+// free replaces port 0 by one that is free now.
+func free(address string) (string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Run starts the gateway, and waits until it ends. It returns nil if that is
+// because ctx is done. It can be called again.
+func (g *Gateway) Run(ctx context.Context) error {
+	cmd := exec.Command(g.binary, g.args...)
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+g.AccessKey, "ROOT_SECRET_ACCESS_KEY="+g.SecretKey)
+	cmd.Stdout, cmd.Stderr = (*output)(g), (*output)(g)
+	g.mu.Lock()
+	g.output.Reset()
+	g.mu.Unlock()
+
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go run(cmd, started, ended)
+	if err := <-started; err != nil {
+		return fmt.Errorf("versitygw: %w", err)
+	}
+	g.set(cmd.Process.Pid)
+	defer g.set(0)
+	select {
+	case err := <-ended:
+		return fmt.Errorf("versitygw has ended: %w; %s", err, g.said())
+	case <-ctx.Done():
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	return nil
+}
+
+// PID returns the process that runs now, 0 if there is none.
+func (g *Gateway) PID() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.pid
+}
+
+func (g *Gateway) set(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pid = pid
+}
+
+// Ready waits until the gateway answers.
+func (g *Gateway) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("no answer for half a minute"))
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL, nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("versitygw at %s: %w; %s", g.URL, context.Cause(ctx), g.said())
+		}
+	}
+}
+
+// output keeps what the gateway says, for the errors.
+type output Gateway
+
+func (o *output) Write(p []byte) (int, error) {
+	g := (*Gateway)(o)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.output.Len() < 1<<16 {
+		g.output.Write(p)
+	}
+	return len(p), nil
+}
+
+func (g *Gateway) said() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if text := strings.TrimSpace(g.output.String()); text != "" {
+		return "it said: " + text
+	}
+	return "it said nothing"
+}

@@ -1,0 +1,142 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command s3 keeps the buckets of an S3 store as a file says they shall be.
+//
+//	bash gateway/build.sh        # once: builds versitygw, a real S3 gateway
+//	go run .                     # make it so on that gateway, then end
+//	go run . -state DIR -watch   # stay, and mend what another hand breaks
+//	go run . -state DIR -plan    # say what there is to do, and do nothing
+//	go run . -endpoint URL       # on any other S3 store
+//	go run . -h                  # all flags
+//
+// The parts to copy from are bucket/controller.go, which is the reconcile
+// function with what it needs, and control.go, which puts all together.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/local"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseFlags(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	code, err := start(ctx, o, stdout, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return code
+}
+
+// start opens the store, and starts it before if there is none.
+func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
+	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})
+	if o.endpoint == "" {
+		gateway, stop, err := startGateway(ctx, o, stderr)
+		if err != nil {
+			return 1, err
+		}
+		defer stop()
+		fmt.Fprintf(stdout, "versitygw at %s, process %d, over %s\n", gateway.URL, gateway.PID(), gateway.Buckets)
+		o.endpoint = gateway.URL
+		keys = credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
+	} else if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" || value.SecretAccessKey == "" {
+		return 1, errors.New("there are no keys for the store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = o.workers + 8 // the default of 2 would open a connection for most requests
+	defer transport.CloseIdleConnections()
+	store, err := bucket.Open(o.endpoint, o.region, keys, transport)
+	if err != nil {
+		return 1, err
+	}
+	return control(ctx, o, store, stdout, stderr)
+}
+
+// startGateway starts versitygw, and again whenever it dies. It builds it first
+// if that has not been done yet.
+func startGateway(ctx context.Context, o options, stderr io.Writer) (*local.Gateway, func(), error) {
+	if err := build(ctx, stderr); err != nil {
+		return nil, nil, err
+	}
+	dir := o.state
+	clear := func() {}
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "reconcile-s3-"); err != nil {
+			return nil, nil, err
+		}
+		clear = func() { os.RemoveAll(dir) }
+	}
+	gateway, err := local.New(dir, "127.0.0.1:0")
+	if err != nil {
+		clear()
+		return nil, nil, err
+	}
+	// It outlives ctx: the runs in flight need it to come to their end.
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	stop := func() {
+		end()
+		<-ended
+		clear()
+	}
+	go func() {
+		defer close(ended)
+		_ = reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway).Run(alive)
+	}()
+	if err := gateway.Ready(ctx); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return gateway, stop, nil
+}
+
+// build runs gateway/build.sh if the gateway is not there yet.
+func build(ctx context.Context, stderr io.Writer) error {
+	_, missing := local.Binary()
+	if missing == nil {
+		return nil
+	}
+	for _, script := range []string{"gateway/build.sh", "example/s3/gateway/build.sh"} {
+		if _, err := os.Stat(filepath.FromSlash(script)); err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "bash", script)
+		cmd.Stderr = stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", script, err)
+		}
+		return nil
+	}
+	return missing
+}

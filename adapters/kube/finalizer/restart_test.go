@@ -1,0 +1,297 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finalizer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/object"
+)
+
+// TestRestartAnywhere ends the process at each point where it can end: before a
+// request, after a request whose answer it does not see, before and after each
+// call. A new one goes on. In the end the outside is as wanted, Clean was never
+// left out, and New, which is not repeated once it was noted, was repeated only
+// if the end came between its return and the note.
+func TestRestartAnywhere(t *testing.T) {
+	s := kubetest.Shared(t)
+	client := clientOf(t, s.Admin(), s.Namespace(t))
+	died := errors.New("process ended")
+	points := 0
+	for end := 0; ; end++ {
+		name := fmt.Sprintf("a%d", end)
+		w := new(world)
+		point := 0
+		step := func() error {
+			if point++; point-1 == end {
+				return died
+			}
+			return nil
+		}
+		mortal := func(f func(context.Context, *corev1.ConfigMap) error) func(context.Context, *corev1.ConfigMap) error {
+			return func(ctx context.Context, cm *corev1.ConfigMap) error {
+				if err := step(); err != nil {
+					return err
+				}
+				if !slices.Contains(cm.Finalizers, ours) && !slices.Contains(cm.Finalizers, pending) {
+					t.Errorf("end at %d: called for an object without our finalizer", end)
+				}
+				return errors.Join(f(ctx, cm), step())
+			}
+		}
+		live := func() {
+			for restarts := 0; ; restarts++ {
+				g := newCases(&hooks{client, step, step}, w)
+				g.New, g.Known, g.Clean = mortal(g.New), mortal(g.Known), mortal(g.Clean)
+				err := g.Reconcile(t.Context(), name)
+				if err == nil {
+					return
+				}
+				if !errors.Is(err, died) || restarts > 0 {
+					t.Fatalf("end at %d: %v", end, err)
+				}
+			}
+		}
+		create(t, client, name, "x", other)
+		live()
+		live() // the event of our own patch
+		if w.files[name] != "x" {
+			t.Errorf("end at %d: the file has %q, want x; calls %q", end, w.files[name], w.calls)
+		}
+		wantFinalizers(t, client, name, other, ours)
+		remove(t, client, name)
+		live()
+		if _, ok := w.files[name]; ok {
+			t.Errorf("end at %d: the file is still there; calls %q", end, w.calls)
+		}
+		wantFinalizers(t, client, name, other)
+		calls := strings.Join(w.calls, " ")
+		if n := strings.Count(calls, "new"); n < 1 || n > 2 {
+			t.Errorf("end at %d: New was called %d times, want 1, or 2 if the end came before it was noted", end, n)
+		}
+		points = point
+		if point <= end {
+			break
+		}
+	}
+	// Three patches and three calls, each with a point before and after.
+	if points != 12 {
+		t.Errorf("the process could end at %d points, want 12", points)
+	}
+}
+
+// TestKilledServers runs a Reconciler on objects that come, change and go while
+// the API server and etcd are killed and started again.
+func TestKilledServers(t *testing.T) {
+	s := kubetest.Shared(t)
+	client := clientOf(t, s.Admin(), s.Namespace(t))
+	var mu sync.Mutex
+	w := new(world)
+	locked := func(f func(context.Context, *corev1.ConfigMap) error) func(context.Context, *corev1.ConfigMap) error {
+		return func(ctx context.Context, cm *corev1.ConfigMap) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return f(ctx, cm)
+		}
+	}
+	g := newGuard(client, w)
+	g.Ensure, g.Clean, g.Gone = locked(g.Ensure), locked(g.Clean), nil
+
+	const n = 40
+	q := reconcile.NewQueue[string]()
+	progress := make(chan string, 10*n)
+	ctx, stop := context.WithCancel(t.Context())
+	var failed atomic.Int64
+	workers := &reconcile.Reconciler[string]{
+		Queue: q, Reconcile: g.Reconcile, Workers: 4,
+		Retry: reconcile.Backoff(50*time.Millisecond, 500*time.Millisecond),
+		OnResult: func(r reconcile.Result[string]) {
+			if r.Outcome == reconcile.Succeeded {
+				progress <- r.Item
+			} else {
+				failed.Add(1)
+			}
+		},
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = workers.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	all := func(after int, then func()) {
+		left := make(map[string]bool)
+		for i := range n {
+			name := fmt.Sprintf("a%d", i)
+			left[name] = true
+			q.Enqueue(name)
+		}
+		for len(left) > 0 {
+			select {
+			case name := <-progress:
+				delete(left, name)
+				if after--; after == 0 {
+					then()
+				}
+			case <-time.After(2 * time.Minute):
+				t.Fatalf("%d objects are left", len(left))
+			}
+		}
+	}
+	restart := func(p *kubetest.Process) func() {
+		return func() {
+			p.Kill()
+			if err := p.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range n {
+		create(t, client, fmt.Sprintf("a%d", i), "x", other)
+	}
+	all(5, restart(s.API))
+	for i := range n {
+		name := fmt.Sprintf("a%d", i)
+		wantFinalizers(t, client, name, other, ours)
+		if w.files[name] != "x" {
+			t.Errorf("file of %s: %q, want x", name, w.files[name])
+		}
+		remove(t, client, name)
+	}
+	all(5, restart(s.Etcd))
+	for i := range n {
+		wantFinalizers(t, client, fmt.Sprintf("a%d", i), other)
+	}
+	if len(w.files) > 0 {
+		t.Errorf("%d files are left, want none", len(w.files))
+	}
+	t.Logf("%d runs failed while the servers were away", failed.Load())
+}
+
+// TestThrottled has the API server send requests away for a while.
+func TestThrottled(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	var link kubetest.Link
+	client := clientOf(t, link.Config(s.Admin()), ns)
+	create(t, client, "a", "1")
+	w := new(world)
+	g := newGuard(client, w)
+	var refused atomic.Int64
+	link.Fail(func(req *http.Request) (*http.Response, error) {
+		if req.Method == http.MethodPatch && refused.Add(1) <= 3 {
+			return kubetest.TooManyRequests(0)(req)
+		}
+		return nil, nil
+	})
+	for range 10 { // the client tries again by itself, or the retry policy does
+		if err := g.Reconcile(t.Context(), "a"); err == nil {
+			break
+		} else if !apierrors.IsTooManyRequests(err) {
+			t.Fatal(err)
+		}
+	}
+	wantCalls(t, w, "ensure")
+	if refused.Load() != 4 {
+		t.Errorf("%d requests to patch, want 4: three that were sent away and one that was not", refused.Load())
+	}
+}
+
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.finalizer.example.com}
+spec:
+  group: finalizer.example.com
+  names: {kind: Widget, plural: widgets}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// TestUntyped has objects with a generation, without a namespace, and clients
+// that know no type: a change of the status is not one of the object.
+func TestUntyped(t *testing.T) {
+	s := kubetest.Shared(t)
+	s.KubectlInput(t, widgets, "apply", "-f", "-")
+	s.Kubectl(t, "wait", "--for=condition=established", "crd/widgets.finalizer.example.com")
+	gvr := schema.GroupVersionResource{Group: "finalizer.example.com", Version: "v1", Resource: "widgets"}
+	client, err := dynamic.NewForConfig(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := metadata.NewForConfig(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("dynamic", func(t *testing.T) {
+		testUntyped(t, s, "a", object.Untyped[*unstructured.Unstructured](client.Resource(gvr)))
+	})
+	t.Run("metadata", func(t *testing.T) {
+		testUntyped(t, s, "b", object.Untyped[*metav1.PartialObjectMetadata](meta.Resource(gvr)))
+	})
+}
+
+func testUntyped[O metav1.Object](t *testing.T, s *kubetest.Server, name string, client object.Client[O]) {
+	var calls []string
+	note := func(call string) func(context.Context, O) error {
+		return func(context.Context, O) error {
+			calls = append(calls, call)
+			return nil
+		}
+	}
+	g := &finalizer.Guard[string, O]{
+		Name:   finalizer.NameOf("example.com", "finalizer.example.com", "Widget"),
+		Get:    func(ctx context.Context, name string) (O, error) { return client.Get(ctx, name, metav1.GetOptions{}) },
+		Client: func(string) object.Client[O] { return client },
+		New:    note("new"), Known: note("known"), Changed: note("changed"), Clean: note("clean"),
+	}
+	manifest := "{apiVersion: finalizer.example.com/v1, kind: Widget, metadata: {name: " + name + "}, spec: {size: %s}}"
+	for i, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() { s.KubectlInput(t, fmt.Sprintf(manifest, "1"), "create", "-f", "-") }, "new"},
+		{func() {
+			s.Kubectl(t, "patch", "widgets.finalizer.example.com", name, "--subresource=status", "--type=merge", "-p", `{"status":{"seen":1}}`)
+		}, "known"},
+		{func() { s.Kubectl(t, "label", "widgets.finalizer.example.com", name, "x=y") }, "known"},
+		{func() {
+			s.Kubectl(t, "patch", "widgets.finalizer.example.com", name, "--type=merge", "-p", `{"spec":{"size":2}}`)
+		}, "changed"},
+		{func() { s.Kubectl(t, "delete", "widgets.finalizer.example.com", name, "--wait=false") }, "clean"},
+		{func() {}, ""},
+	} {
+		calls = nil
+		step.do()
+		if err := g.Reconcile(t.Context(), name); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if got := strings.Join(calls, " "); got != step.want {
+			t.Errorf("step %d: calls %q, want %q", i, got, step.want)
+		}
+	}
+}

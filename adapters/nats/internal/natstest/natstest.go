@@ -28,6 +28,7 @@
 package natstest
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -125,3 +126,24 @@ func JetStream(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 }
 
 func trimScheme(url string) string { return strings.TrimPrefix(url, "nats://") }
+
+// Snapshot keeps a copy of the folder of a server that does not run.
+func (s *Server) Snapshot(tb testing.TB) {
+	tb.Helper()
+	s.saved = tb.TempDir()
+	if err := os.CopyFS(s.saved, os.DirFS(s.set.Dir)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Restore puts the folder of a server that does not run back to what it was at
+// the last Snapshot: as if all that came after had been lost with the power.
+func (s *Server) Restore(tb testing.TB) {
+	tb.Helper()
+	if err := os.RemoveAll(s.set.Dir); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.CopyFS(s.set.Dir, os.DirFS(s.saved)); err != nil {
+		tb.Fatal(err)
+	}
+}

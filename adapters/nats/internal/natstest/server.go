@@ -118,6 +118,7 @@ func serve(text string) error {
 // from any goroutine.
 type Server struct {
 	set    settings
+	saved  string // by Snapshot
 	front  *Proxy // of clients
 	routes *Proxy // of other servers; nil outside of a cluster
 

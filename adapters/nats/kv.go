@@ -1,0 +1,205 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// KeyValue returns a Feeder of the entries of a KeyValue bucket: first the
+// latest entry of each key, then each put, delete, purge and expiry. All of them
+// are events: they are enqueued, not offered, because an entry that this process
+// has not seen may have changed while its item was in flight.
+//
+// Key makes an item of an entry, or returns false if there is none to run. A
+// deleted key is an entry as well: its Operation says so, and it has no value.
+// The entries have a method Headers() nats.Header besides, see [OwnerKey]. Key
+// is called from one goroutine at a time. A panic in it is logged and costs that
+// entry alone. Filters are keys or patterns of keys, such as "disks.*" or
+// "disks.>"; none means all keys.
+//
+// The Feeder survives lost connections, restarts of the server, and a bucket
+// that is deleted and created again, or that does not exist yet. It notices
+// within two seconds that a watch went stale, and tries again at least twice a
+// second, at once when the connection is back. It then goes on after the last
+// revision that it has seen; if the bucket is another one, or has lost
+// revisions, it starts from the beginning. It logs to [slog.Default] when a
+// watch is lost and when it is back. It returns nil when ctx is done, and an
+// error if the connection is closed or an argument is wrong.
+//
+// What it cannot see: keys that are gone without a trace, because their delete
+// markers were purged, or the whole bucket was deleted, while it was away; and
+// the expiry of keys in a bucket without LimitMarkerTTL or with a History above
+// 1, for which the server writes no marker. [KeyValueItems] finds those.
+func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) reconcile.Feeder[T] {
+	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
+		if err := checkKeyValue("KeyValue", js, bucket, key == nil, filters); err != nil {
+			return err
+		}
+		return keyValueTail(js, bucket, filters, func(e *entry) {
+			if item, ok := guarded("bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
+				q.Enqueue(item)
+			}
+		}).run(ctx)
+	}
+}
+
+// KeyValueItems returns a function that lists a KeyValue bucket, for the
+// GetItems of a [reconcile.Poller]: the resync of what [KeyValue] feeds, and
+// with Poller.Vanished the way to keys that are gone without a trace.
+//
+// Key and filters are as for KeyValue; deleted keys are not listed. A list is
+// complete, or there is an error: also if the bucket does not exist, so that
+// nothing is taken for vanished only because its bucket is.
+func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) func(ctx context.Context) ([]T, error) {
+	return func(ctx context.Context) ([]T, error) {
+		if err := checkKeyValue("KeyValueItems", js, bucket, key == nil, filters); err != nil {
+			return nil, err
+		}
+		var items []T
+		err := keyValueTail(js, bucket, filters, func(e *entry) {
+			if e.op != jetstream.KeyValuePut {
+				return
+			}
+			if item, ok := guarded("bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
+				items = append(items, item)
+			}
+		}).list(ctx)
+		return items, err
+	}
+}
+
+// EntryKey returns the key of an entry: the usual function for [KeyValue].
+func EntryKey(e jetstream.KeyValueEntry) (string, bool) { return e.Key(), true }
+
+func keyValueTail(js jetstream.JetStream, bucket string, filters []string, handle func(*entry)) *tail {
+	prefix := "$KV." + bucket + "."
+	t := &tail{
+		js: js, stream: "KV_" + bucket, what: "bucket " + bucket,
+		handle: func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+			if key, ok := strings.CutPrefix(msg.Subject(), prefix); ok {
+				handle(newEntry(bucket, key, msg, meta))
+			}
+		},
+	}
+	for _, f := range filters {
+		t.filters = append(t.filters, prefix+f)
+	}
+	if len(filters) == 0 {
+		t.filters = []string{prefix + ">"}
+	}
+	return t
+}
+
+var (
+	bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	keyPattern = regexp.MustCompile(`^[-/_=.a-zA-Z0-9*]*>?$`)
+)
+
+func checkKeyValue(what string, js jetstream.JetStream, bucket string, noKey bool, filters []string) error {
+	if err := checkBucket(what, js, bucket, noKey); err != nil {
+		return err
+	}
+	for _, f := range filters {
+		if f == "" || !keyPattern.MatchString(f) || !validTokens(f) {
+			return fmt.Errorf("natsadapter: %s: the filter is %q, want a key or a pattern such as \"a.*\" or \"a.>\", of letters, digits and -/_=", what, f)
+		}
+	}
+	return nil
+}
+
+func checkBucket(what string, js jetstream.JetStream, bucket string, noKey bool) error {
+	switch {
+	case js == nil || js.Conn() == nil:
+		return fmt.Errorf("natsadapter: %s needs a JetStream with a connection, got nil", what)
+	case !bucketName.MatchString(bucket):
+		return fmt.Errorf("natsadapter: %s: the bucket is named %q, want letters, digits, - and _", what, bucket)
+	case noKey:
+		return fmt.Errorf("natsadapter: %s: bucket %s needs a key function, got nil", what, bucket)
+	}
+	return nil
+}
+
+// validTokens reports whether the parts of a subject between dots are all right.
+func validTokens(subject string) bool {
+	tokens := strings.Split(subject, ".")
+	for i, t := range tokens {
+		switch {
+		case t == "",
+			t != "*" && strings.Contains(t, "*"),
+			strings.Contains(t, ">") && (t != ">" || i < len(tokens)-1):
+			return false
+		}
+	}
+	return true
+}
+
+// An entry is what the message of a KeyValue bucket says.
+type entry struct {
+	bucket, key string
+	msg         jetstream.Msg
+	meta        *jetstream.MsgMetadata
+	op          jetstream.KeyValueOp
+}
+
+func newEntry(bucket, key string, msg jetstream.Msg, meta *jetstream.MsgMetadata) *entry {
+	e := &entry{bucket: bucket, key: key, msg: msg, meta: meta, op: jetstream.KeyValuePut}
+	header := msg.Headers()
+	switch header.Get("KV-Operation") {
+	case "DEL":
+		e.op = jetstream.KeyValueDelete
+	case "PURGE":
+		e.op = jetstream.KeyValuePurge
+	case "":
+		switch header.Get(jetstream.MarkerReasonHeader) { // of the server's own markers
+		case "MaxAge", "Purge":
+			e.op = jetstream.KeyValuePurge
+		case "Remove":
+			e.op = jetstream.KeyValueDelete
+		}
+	}
+	return e
+}
+
+func (e *entry) Bucket() string                  { return e.bucket }
+func (e *entry) Key() string                     { return e.key }
+func (e *entry) Value() []byte                   { return e.msg.Data() }
+func (e *entry) Revision() uint64                { return e.meta.Sequence.Stream }
+func (e *entry) Created() time.Time              { return e.meta.Timestamp }
+func (e *entry) Delta() uint64                   { return e.meta.NumPending }
+func (e *entry) Operation() jetstream.KeyValueOp { return e.op }
+func (e *entry) Headers() nats.Header            { return e.msg.Headers() }
+
+var errPanic = errors.New("natsadapter: the key function panicked")
+
+// guarded calls a key function. After a panic, which it logs, there is no item.
+func guarded[T comparable](what, name string, key func() (T, bool)) (item T, ok bool) {
+	item, ok, _ = try(what, name, key)
+	return item, ok
+}
+
+// try is guarded with an error after a panic.
+func try[T comparable](what, name string, key func() (T, bool)) (item T, ok bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			var none T
+			item, ok, err = none, false, errPanic
+			slog.Error("natsadapter: the key function panicked", "from", what, "of", name, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	item, ok = key()
+	return item, ok, nil
+}

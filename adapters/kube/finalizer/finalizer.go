@@ -314,7 +314,6 @@ func (g *Guard[T, O]) recall(item T, uid types.UID) memory {
 	if m := g.memories[item]; m.uid == uid {
 		return m
 	}
-	delete(g.memories, item) // of another object of the same name
 	return memory{uid: uid}
 }
 

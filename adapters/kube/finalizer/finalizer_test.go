@@ -306,6 +306,28 @@ func TestConflictForEver(t *testing.T) {
 	wantCalls(t, w, "")
 }
 
+// TestChangedDuringNew has the object change while New is at work: what New did
+// not see, Changed does.
+func TestChangedDuringNew(t *testing.T) {
+	s := kubetest.Shared(t)
+	client := clientOf(t, s.Admin(), s.Namespace(t))
+	w := new(world)
+	g := newCases(client, w)
+	made := g.New
+	g.New = func(ctx context.Context, cm *corev1.ConfigMap) error {
+		write(t, client, "a", "2")
+		return made(ctx, cm)
+	}
+	create(t, client, "a", "1")
+	run(t, g, "a")
+	wantCalls(t, w, "new changed")
+	if w.files["a"] != "2" {
+		t.Errorf("the file has %q, want 2", w.files["a"])
+	}
+	run(t, g, "a")
+	wantCalls(t, w, "known")
+}
+
 // TestPatchFails breaks each request once: nothing is made before our finalizer
 // is there, and a clean-up that succeeded is not done again.
 func TestPatchFails(t *testing.T) {

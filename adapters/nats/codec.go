@@ -1,0 +1,222 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// A codec turns an item into the last tokens of its subject, and back. Equal
+// items have equal tokens, and unequal ones unequal tokens.
+type codec[T comparable] struct {
+	encode func(T) string // into one or more tokens
+	decode func(string) (T, error)
+}
+
+// maxTokens is how long the tokens of an item may be. What is longer is hashed
+// in the subject, and stands in the record.
+const maxTokens = 512
+
+// newCodec returns the codec of a type that is made of strings, integers and
+// booleans: a token for each of them, in the order of the fields.
+func newCodec[T comparable]() (codec[T], error) {
+	t := reflect.TypeFor[T]()
+	if err := encodable(t, "it"); err != nil {
+		return codec[T]{}, fmt.Errorf("natsadapter: NewQueue[%v]: %w; "+
+			"an item is a string, an integer, a boolean, or a struct or array of them with all fields exported; "+
+			"NewQueueFunc takes any other with functions that encode and decode it", t, err)
+	}
+	return codec[T]{
+		encode: func(item T) string {
+			return string(appendTokens(nil, reflect.ValueOf(&item).Elem()))
+		},
+		decode: func(s string) (item T, err error) {
+			rest, err := setTokens(strings.Split(s, "."), reflect.ValueOf(&item).Elem())
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("%d tokens too many", len(rest))
+			}
+			return item, err
+		},
+	}, nil
+}
+
+// funcCodec returns a codec of one token by functions of the user.
+func funcCodec[T comparable](encode func(T) string, decode func(string) (T, error)) codec[T] {
+	return codec[T]{
+		encode: func(item T) string { return string(appendToken(nil, encode(item))) },
+		decode: func(s string) (item T, err error) {
+			if s, err = unescape(s); err != nil {
+				return item, err
+			}
+			return decode(s)
+		},
+	}
+}
+
+// encodable returns an error that names the part of t that has no tokens.
+func encodable(t reflect.Type, what string) error {
+	switch t.Kind() {
+	case reflect.String, reflect.Bool,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return nil
+	case reflect.Array:
+		if t.Len() == 0 {
+			return fmt.Errorf("%s is an array of no elements", what)
+		}
+		return encodable(t.Elem(), "an element of "+what)
+	case reflect.Struct:
+		if t.NumField() == 0 {
+			return fmt.Errorf("%s is a struct of no fields", what)
+		}
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() {
+				return fmt.Errorf("its field %s is not exported", f.Name)
+			}
+			if err := encodable(f.Type, "its field "+f.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("%s is a %v", what, t.Kind())
+}
+
+func appendTokens(b []byte, v reflect.Value) []byte {
+	switch k := v.Kind(); {
+	case k == reflect.String:
+		return appendToken(b, v.String())
+	case k == reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
+	case v.CanInt():
+		return strconv.AppendInt(b, v.Int(), 10)
+	case v.CanUint():
+		return strconv.AppendUint(b, v.Uint(), 10)
+	case k == reflect.Array:
+		for i := range v.Len() {
+			if i > 0 {
+				b = append(b, '.')
+			}
+			b = appendTokens(b, v.Index(i))
+		}
+	case k == reflect.Struct:
+		for i := range v.NumField() {
+			if i > 0 {
+				b = append(b, '.')
+			}
+			b = appendTokens(b, v.Field(i))
+		}
+	}
+	return b
+}
+
+// setTokens sets v from the first of the tokens and returns the others.
+func setTokens(tokens []string, v reflect.Value) (rest []string, err error) {
+	switch v.Kind() {
+	case reflect.Array:
+		for i := range v.Len() {
+			if tokens, err = setTokens(tokens, v.Index(i)); err != nil {
+				return nil, err
+			}
+		}
+		return tokens, nil
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if tokens, err = setTokens(tokens, v.Field(i)); err != nil {
+				return nil, err
+			}
+		}
+		return tokens, nil
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New("too few tokens")
+	}
+	s, err := unescape(tokens[0])
+	if err != nil {
+		return nil, err
+	}
+	switch k := v.Kind(); {
+	case k == reflect.String:
+		v.SetString(s)
+	case k == reflect.Bool:
+		var b bool
+		b, err = strconv.ParseBool(s)
+		v.SetBool(b)
+	case v.CanInt():
+		var n int64
+		n, err = strconv.ParseInt(s, 10, v.Type().Bits())
+		v.SetInt(n)
+	default:
+		var n uint64
+		n, err = strconv.ParseUint(s, 10, v.Type().Bits())
+		v.SetUint(n)
+	}
+	return tokens[1:], err
+}
+
+// appendToken writes a string of any bytes as one token of a subject: letters,
+// digits, "_" and "-" stand for themselves, every other byte is "=" and two hex
+// digits, and "=" alone is the empty string.
+func appendToken(b []byte, s string) []byte {
+	const digits = "0123456789ABCDEF"
+	if s == "" {
+		return append(b, '=')
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+			b = append(b, c)
+		default:
+			b = append(b, '=', digits[c>>4], digits[c&15])
+		}
+	}
+	return b
+}
+
+// unescape undoes appendToken.
+func unescape(s string) (string, error) {
+	if s == "=" {
+		return "", nil
+	}
+	head, tail, escaped := strings.Cut(s, "=")
+	if !escaped {
+		return s, nil
+	}
+	b := []byte(head)
+	for {
+		if len(tail) < 2 {
+			return "", fmt.Errorf("token %q ends within an escape", s)
+		}
+		c, err := hex.DecodeString(tail[:2])
+		if err != nil {
+			return "", fmt.Errorf("token %q: %w", s, err)
+		}
+		b = append(b, c[0])
+		head, tail, escaped = strings.Cut(tail[2:], "=")
+		b = append(b, head...)
+		if !escaped {
+			return string(b), nil
+		}
+	}
+}
+
+// shorten returns what stands in the subject for the tokens of an item: they
+// themselves, or a token that no item has otherwise.
+func shorten(tokens string) string {
+	if len(tokens) <= maxTokens {
+		return tokens
+	}
+	sum := sha256.Sum256([]byte(tokens))
+	return "=h" + hex.EncodeToString(sum[:])
+}
+
+// shortened reports whether tokens are what shorten makes of long ones.
+func shortened(tokens string) bool { return strings.HasPrefix(tokens, "=h") }

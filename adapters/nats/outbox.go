@@ -1,0 +1,299 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// This file holds the outbox of a [Queue]: what is to be stored, a slot for each
+// item. While one batch of ops is on its way, the next gathers, and ops that
+// change nothing beside the others are left out: so an item costs one slot
+// however often it is enqueued, and one write at a time.
+
+// maxSenders is how many writes are on their way at once.
+const maxSenders = 64
+
+type outbox[T comparable] struct {
+	slots   map[T]*slot
+	line    []T // items whose slot has a batch and is not busy
+	senders int
+}
+
+type slot struct {
+	busy  *batch // on its way; nil if none
+	batch *batch // the next; nil if none
+}
+
+// A batch is a list of ops on one item that are stored together.
+type batch struct {
+	ops   []op
+	told  []func(before record) // for each op, called once it is stored; may be nil
+	folds int                   // how many ops were left out
+	base  *seen                 // the record as it was last seen, if it was
+	done  chan struct{}         // closed when it is stored
+}
+
+// A seen is a record, and the sequence of its message; 0 if there is none.
+type seen struct {
+	record
+	seq   uint64
+	write string
+	read  bool // it was read or written, and is not a guess
+}
+
+// postLocked puts an op into the item's slot.
+func (q *Queue[T]) postLocked(item T, o op, told func(before record)) *batch {
+	s := q.outbox.slots[item]
+	if s == nil {
+		s = new(slot)
+		q.outbox.slots[item] = s
+	}
+	if s.batch == nil {
+		s.batch = &batch{done: make(chan struct{})}
+		if s.busy == nil {
+			q.outbox.line = append(q.outbox.line, item)
+			q.startSenderLocked()
+		}
+	}
+	b := s.batch
+	folded := false
+	if b.ops, folded = fold(b.ops, o); folded {
+		b.folds++
+	} else {
+		b.told = append(b.told, told)
+	}
+	return b
+}
+
+// hintLocked tells a batch how the record stood a while ago, which spares it to
+// read it if that is still so.
+func (q *Queue[T]) hintLocked(item T, b *batch, s seen) {
+	if b.base == nil && q.held[item] == nil {
+		s.read = false // that nothing is to be done must not rest on it
+		b.base = &s
+	}
+}
+
+func (q *Queue[T]) startSenderLocked() {
+	if q.outbox.senders < maxSenders && q.life.Err() == nil {
+		q.outbox.senders++
+		q.running.Go(q.send)
+	}
+}
+
+// send stores batches until there are none.
+func (q *Queue[T]) send() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o := &q.outbox
+	for len(o.line) > 0 && q.life.Err() == nil {
+		item := o.line[0]
+		o.line = o.line[1:]
+		s := o.slots[item]
+		s.busy, s.batch = s.batch, nil
+		h := q.held[item]
+		if h != nil && s.busy.base == nil {
+			s.busy.base = &seen{record: h.record, seq: h.seq}
+		}
+		b := s.busy
+		q.mu.Unlock()
+		after, err := q.store(q.life, item, b)
+		q.mu.Lock()
+		s.busy = nil
+		if err != nil { // life has ended
+			if s.batch == nil {
+				s.batch = b
+			}
+			break
+		}
+		q.storedLocked(item, h, b, after)
+		close(b.done)
+		switch {
+		case s.batch != nil:
+			o.line = append(o.line, item)
+		default:
+			delete(o.slots, item)
+			q.checkEmptyLocked()
+		}
+	}
+	o.senders--
+	if len(o.line) == 0 {
+		o.line = nil // so that the memory of a burst goes back
+	}
+}
+
+// storedLocked takes note of what was stored.
+func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
+	q.counted.coalesced += uint64(b.folds)
+	if h == nil {
+		return
+	}
+	for i := range b.ops {
+		if o := &b.ops[i]; o.fence == h.fence && o.owner == h.owner && o.verb != verbReclaim {
+			q.giving--
+			if q.held[item] == h { // it may be ours anew already
+				delete(q.held, item)
+				q.checkEmptyLocked()
+			}
+			return
+		}
+	}
+	if after.running && after.fence == h.fence {
+		h.record, h.seq = after.record, after.seq
+	}
+}
+
+// store carries a batch out on the record of the item, and returns what that is
+// then. It tries again until it knows that all is stored. Its only error is that
+// ctx is done.
+func (q *Queue[T]) store(ctx context.Context, item T, b *batch) (seen, error) {
+	tokens := q.codec.encode(item)
+	subject := q.subject(tokens)
+	write := q.newWrite()
+	now := seen{}
+	if b.base != nil {
+		now = *b.base
+	}
+	for tries := 0; ; tries++ {
+		if ctx.Err() != nil {
+			return seen{}, context.Cause(ctx)
+		}
+		after := now.record
+		touch, verbs := false, false
+		for i := range b.ops {
+			o := &b.ops[i]
+			after = after.apply(o)
+			touch = touch || o.verb == verbTouch && after.ready()
+			verbs = verbs || o.counted() || o.verb == verbRemove
+		}
+		then := seen{record: after, seq: now.seq, write: write, read: true}
+		var err error
+		switch {
+		case after == now.record && !touch:
+			if !now.read {
+				err = errConflict // have it read
+			} else if verbs && q.cfg.Replicas > 1 {
+				err = q.witness(ctx, subject, now.seq)
+			}
+		case after == record{}:
+			then.seq = 0
+			err = q.forget(ctx, subject, tokens, now.seq, write)
+		default:
+			then.seq, err = q.wire.publish(ctx, subject, now.seq, encodeRecord(&after, tokens, write))
+		}
+		if err == nil {
+			q.count(b, now.record)
+			return then, nil
+		}
+		if !errors.Is(err, errConflict) {
+			q.troubled(err, "storing", "item", item)
+			q.attempts.Add(1)
+			pause(ctx, tries)
+		} else if tries > 2 { // many write this record at once
+			pause(ctx, -1)
+		}
+		before := now
+		if now, err = q.read(ctx, subject); err != nil {
+			now = before
+			now.read = false
+			continue
+		}
+		if now.write == write { // it was stored, though we were not told
+			q.count(b, before.record)
+			return now, nil
+		}
+	}
+}
+
+// read returns the record of a subject as it stands.
+func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
+	m, err := q.wire.last(ctx, subject)
+	if errors.Is(err, errNoRecord) {
+		return seen{read: true}, nil
+	}
+	if err != nil {
+		q.troubled(err, "reading", "subject", subject)
+		pause(ctx, 0)
+		return seen{}, err
+	}
+	r, text, err := decodeRecord(m)
+	if err != nil { // somebody else wrote it: it is written over
+		q.cfg.Logger.Error("unreadable record is replaced", "queue", q.cfg.Name, "err", err)
+	}
+	return seen{r, m.seq, text.Write, true}, nil
+}
+
+// forget ends the record of an item that the queue need not know any more. On
+// one server it is deleted. Of several, the leader may take a write over a
+// record after it has taken its deletion, so it is written over by an idle one,
+// and that is deleted: nothing is lost if both happen.
+func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint64, write string) error {
+	if q.byWord {
+		return q.wire.remove(ctx, seq)
+	}
+	idle, err := q.wire.publish(ctx, subject, seq, encodeRecord(&record{}, tokens, write), "Nats-TTL", "60s")
+	if err == nil {
+		q.wire.drop(idle)
+	}
+	return err
+}
+
+// witness returns nil if the record of a subject is still the one with the
+// sequence seq. A leader that was deposed and does not know it may have told us
+// of an old one. So it is asked for a write that depends on it, which none but
+// the true leader can do.
+func (q *Queue[T]) witness(ctx context.Context, subject string, seq uint64) error {
+	_, err := q.wire.publish(ctx, q.cfg.Name+".w", seq, nil, "Nats-Expected-Last-Subject-Sequence-Subject", subject)
+	return err
+}
+
+// count counts what the verbs of a batch did, beginning with a record, and
+// tells those who want to know.
+func (q *Queue[T]) count(b *batch, r record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range b.ops {
+		o := &b.ops[i]
+		before := r
+		r = r.apply(o)
+		switch {
+		case o.counted() && before.next == nextNone && r.next != nextNone:
+			q.counted.enqueued++
+		case o.counted():
+			q.counted.coalesced++
+		case o.verb == verbReclaim && r != before:
+			q.counted.reclaimed++
+		}
+		if b.told[i] != nil {
+			b.told[i](before)
+		}
+	}
+}
+
+// troubled logs that the server did not do what it was asked.
+func (q *Queue[T]) troubled(err error, what string, args ...any) {
+	if q.life.Err() != nil {
+		return
+	}
+	q.cfg.Logger.Debug("server does not answer as it should; to be tried again",
+		append([]any{"queue", q.cfg.Name, "doing", what, "err", err}, args...)...)
+}
+
+// pause waits for a while that grows with the tries, or until ctx is done.
+func pause(ctx context.Context, tries int) {
+	d := 2 * time.Millisecond
+	if tries >= 0 {
+		d = min(20*time.Millisecond<<min(tries, 10), time.Second)
+	}
+	t := time.NewTimer(d/2 + rand.N(d/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

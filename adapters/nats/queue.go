@@ -1,0 +1,423 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/reconkernel/reconcile"
+)
+
+// The scheme
+//
+// Each item that the queue knows has one message in one stream, its record:
+// whether it is in flight and with whom, its next run, its failures. The stream
+// keeps one message a subject, so a new record replaces the old one.
+//
+//	NAME.i.ITEM    the record of an item
+//	NAME.m.MEMBER  a process that takes items; it writes this anew all the time
+//	NAME.w         see witness
+//
+// A record is written only over the one that its writer has seen: the publish
+// carries the sequence of that message as Nats-Expected-Last-Subject-Sequence.
+// So what happens to one item happens in one order, that of the stream, and each
+// step is a function of the record before it: see queue_rules.go. All that is
+// promised about one item follows from that alone, whatever is delivered, twice
+// or never. The rest is about who looks at a record when:
+//
+//   - One durable consumer, which all processes share, hands each new record to
+//     one of them, in the order of the stream. A ready one is claimed, by writing
+//     the record of a run over it. One that waits is given a local timer. One in
+//     flight is ignored, unless its owner is gone.
+//   - A member that writes nothing for the time of the lease is declared gone, by
+//     a message over its last one, so that it cannot come back. It stops its runs
+//     before that by its own clock.
+//   - The oldest member is the janitor: it declares members gone, and then reads
+//     all records once, and once more after the time of a lease: runs of members
+//     that are gone are made ready, and what waits gets a timer.
+//
+// Clocks are compared only where the contract is about times of day: when a
+// waiting item is due. Leases are measured by the clocks of one process each.
+
+// A Config sets up a [Queue]. Name is required; the zero value of every other
+// field is a good default. All processes that share a queue use the same Name,
+// Replicas and Lease.
+type Config struct {
+	// Name is the name of the queue, of its stream, and the first token of its
+	// subjects: letters, digits, "_" and "-".
+	Name string
+
+	// Replicas is how many servers keep the stream; 0 means 1.
+	Replicas int
+
+	// Lease is how long a process that shows no sign of life keeps its items;
+	// 0 means 10 seconds, and one second is the least. A run is told
+	// that it lost its lease a quarter of that before another may start.
+	Lease time.Duration
+
+	// Owner says who this process is, for those who look at the queue; it need
+	// not be unique. Empty means the name of the host and the process id.
+	Owner string
+
+	Logger *slog.Logger // nil means slog.Default()
+}
+
+// check returns the config with its defaults, or an error that names a field.
+func (c Config) check() (Config, error) {
+	c.Lease = cmp.Or(c.Lease, 10*time.Second)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Owner = host + ":" + strconv.Itoa(os.Getpid())
+	}
+	switch {
+	case c.Name == "":
+		return c, errors.New("natsadapter: Config.Name is required, and empty")
+	case c.Name != string(appendToken(nil, c.Name)):
+		return c, fmt.Errorf("natsadapter: Config.Name is %q, want letters, digits, %q and %q", c.Name, "_", "-")
+	case len(c.Name) > 100:
+		return c, fmt.Errorf("natsadapter: Config.Name is %d characters long, want 100 at most", len(c.Name))
+	case c.Lease < time.Second:
+		return c, fmt.Errorf("natsadapter: Config.Lease is %v, want a second or more, or 0 (which means 10s)", c.Lease)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return c, fmt.Errorf("natsadapter: Config.Replicas is %d, want 1 to 5, or 0 (which means 1)", c.Replicas)
+	}
+	return c, nil
+}
+
+// A Queue is a queue of items that many processes share, kept by NATS
+// JetStream. It is a [reconcile.Enqueuer], a [reconcile.Dequeuer] and a
+// [reconcile.Leaser], so that a [reconcile.Reconciler] over it needs no change;
+// its methods mean what those of [reconcile.Queue] mean. One item is in flight
+// in one process at a time. An event that was stored is followed by a run that
+// started after it.
+//
+// Enqueue and its kin, Done and Requeue never block: they hand over to an
+// outbox, one slot for each item, that stores what it is given, and tries again
+// until that succeeds. [Queue.EnqueueContext] waits for that. [Queue.Close] must
+// be called before the process ends, or what the outbox holds is lost.
+//
+// Where it differs from [reconcile.Queue]: Close ends this process's part, and
+// nobody else's. State asks the server and may wait for it; the Err of a failure
+// is its text. An item handed to a Dequeue that ended goes to the tail. Those
+// waiting for a time are due by the clocks of several machines.
+//
+// Make one with [NewQueue]. All methods may be called from any goroutine.
+type Queue[T comparable] struct {
+	cfg    Config
+	js     jetstream.JetStream
+	wire   wire
+	codec  codec[T]
+	byWord bool // finish a run by deleting its record, which this server does in one step
+
+	life     context.Context // of all goroutines; Close ends it
+	end      context.CancelFunc
+	running  sync.WaitGroup
+	prefix   string        // of the names of this queue's writes
+	writes   atomic.Uint64 // how many there were
+	attempts atomic.Uint64 // to store something that failed
+
+	// mu guards the fields below. These always hold:
+	//
+	//   - An item is in line just if its slot has a batch and is not busy.
+	//   - There are maxSenders senders, or one for each item in line.
+	//   - An item has a holding from its claim to the end of its give-back.
+	//   - Once closed, no Dequeue waits.
+	//
+	// Names that end in Locked are called with it held.
+	mu      sync.Mutex
+	closed  bool
+	failed  error         // why Dequeue cannot go on
+	empty   chan struct{} // closed when closed and nothing is held or to be stored
+	outbox  outbox[T]
+	held    map[T]*holding
+	giving  int // holdings that are being given back
+	waiters []*waiter[T]
+	intake  intake[T]
+	member  member
+	others  others
+	timers  timers[T]
+	counted counters
+}
+
+type counters struct {
+	enqueued, coalesced, taken, requeued, leasesLost, reclaimed uint64
+}
+
+// NewQueue returns a queue of items that are strings, integers or booleans, or
+// structs or arrays of them; see [NewQueueFunc] for others. It creates the
+// stream and the consumer if they are missing, and otherwise checks that they
+// are as a queue needs them: those of another purpose, another number of
+// replicas and a server that is too old are errors. It blocks until the server
+// has answered or ctx is done, and starts nothing.
+func NewQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
+	c, err := newCodec[T]()
+	if err != nil {
+		return nil, err
+	}
+	return newQueue(ctx, js, cfg, c)
+}
+
+// NewQueueFunc is [NewQueue] for items of any type. Encode must return equal
+// strings for equal items and unequal strings for others, and decode must undo
+// it.
+func NewQueueFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config,
+	encode func(T) string, decode func(string) (T, error),
+) (*Queue[T], error) {
+	if encode == nil || decode == nil {
+		return nil, errors.New("natsadapter: NewQueueFunc needs both functions, and one is nil")
+	}
+	return newQueue(ctx, js, cfg, funcCodec(encode, decode))
+}
+
+func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config, c codec[T]) (*Queue[T], error) {
+	cfg, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	if js == nil {
+		return nil, errors.New("natsadapter: the JetStream of a Queue is required, and nil")
+	}
+	version, err := setUp(ctx, js, cfg)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue[T]{
+		cfg:    cfg,
+		js:     js,
+		wire:   newWire(js, cfg.Name, min(2*time.Second, cfg.Lease/4)),
+		codec:  c,
+		byWord: cfg.Replicas == 1 && version.atLeast(2, 15, 2),
+		prefix: newID(),
+		empty:  make(chan struct{}),
+		held:   make(map[T]*holding),
+	}
+	q.life, q.end = context.WithCancel(context.Background())
+	q.outbox.slots = make(map[T]*slot)
+	q.intake.init()
+	q.others.init()
+	q.timers.init()
+	return q, nil
+}
+
+// Enqueue reports that something happened to the item: see
+// [reconcile.Queue.Enqueue]. It never blocks.
+func (q *Queue[T]) Enqueue(item T) { q.add(item, verbEnqueue, 0) }
+
+// EnqueueAfter asks for a run in d, and not before: see
+// [reconcile.Queue.EnqueueAfter]. It never blocks.
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, verbAfter, d) }
+
+// EnqueueWithin asks for a run in d at the latest: see
+// [reconcile.Queue.EnqueueWithin]. It never blocks.
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, verbWithin, d) }
+
+// EnqueueNow is an Enqueue that overrides a hold: see
+// [reconcile.Queue.EnqueueNow]. It never blocks.
+func (q *Queue[T]) EnqueueNow(item T) { q.add(item, verbNow, 0) }
+
+// Offer reports that the item was seen, and is ignored if the queue knows it:
+// see [reconcile.Queue.Offer]. It never blocks.
+func (q *Queue[T]) Offer(item T) { q.add(item, verbOffer, 0) }
+
+func (q *Queue[T]) add(item T, v verb, d time.Duration) *batch {
+	o := newVerb(v, d)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	return q.postLocked(item, o, nil)
+}
+
+// newVerb returns the op of a verb. A delay that is over is none.
+func newVerb(v verb, d time.Duration) op {
+	now := time.Now().UnixNano()
+	if d <= 0 && (v == verbAfter || v == verbWithin) {
+		v = verbEnqueue
+	}
+	return op{verb: v, at: now, due: after(now, d)}
+}
+
+// after returns now + d, or the end of time.
+func after(now int64, d time.Duration) int64 {
+	const end = 1<<63 - 1
+	return now + min(int64(d), end-now)
+}
+
+// EnqueueContext is Enqueue that waits: it returns nil once the event is stored.
+// If ctx is done before, it returns the cause, and the event may still be
+// stored. On a closed queue it returns [reconcile.ErrClosed].
+func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	b := q.add(item, verbEnqueue, 0)
+	if b == nil {
+		return reconcile.ErrClosed
+	}
+	return q.await(ctx, b)
+}
+
+// await waits for a batch to be stored.
+func (q *Queue[T]) await(ctx context.Context, b *batch) error {
+	select {
+	case <-b.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-q.life.Done():
+		return reconcile.ErrClosed
+	}
+}
+
+// Remove cancels the item's next run, never a run in flight, and reports
+// whether there was one. It waits until that is stored, or ctx is done. Unlike
+// the other verbs it works after Close has begun.
+func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
+	found := false
+	q.mu.Lock()
+	b := q.postLocked(item, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) { found = before.next != nextNone })
+	q.mu.Unlock()
+	err := q.await(ctx, b)
+	return err == nil && found, err
+}
+
+// Flush waits until all that was handed to the outbox before the call is
+// stored. If ctx is done before, it returns the cause.
+func (q *Queue[T]) Flush(ctx context.Context) error {
+	q.mu.Lock()
+	var batches []*batch
+	for _, s := range q.outbox.slots {
+		if s.busy != nil {
+			batches = append(batches, s.busy)
+		}
+		if s.batch != nil {
+			batches = append(batches, s.batch)
+		}
+	}
+	q.mu.Unlock()
+	for _, b := range batches {
+		if err := q.await(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends this process's part in the queue. At once its verbs are ignored,
+// and Dequeue returns [reconcile.ErrClosed]; so a [reconcile.Reconciler] ends
+// when its runs have. Close then waits until the items in flight here are given
+// back and all is stored, lets the others know that this process is gone, and
+// returns nil. When ctx is done before, it stops waiting, ends the contexts of
+// the runs, and returns an error that says how many items are not stored, and
+// names some. What other processes do, and what is ready or waiting, goes on.
+// Closing again waits again.
+func (q *Queue[T]) Close(ctx context.Context) error {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		q.endWaitersLocked()
+	}
+	q.checkEmptyLocked()
+	sub := q.intake.sub
+	q.mu.Unlock()
+	if sub != nil {
+		sub.Unsubscribe()
+	}
+
+	var cause error
+	select {
+	case <-q.empty:
+	case <-q.life.Done():
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	}
+	return q.finish(cause)
+}
+
+// finish ends all goroutines and says what was not stored.
+func (q *Queue[T]) finish(cause error) error {
+	q.mu.Lock()
+	var left []T
+	for item := range q.outbox.slots {
+		left = append(left, item)
+	}
+	runs := 0
+	for _, h := range q.held {
+		if !h.giving {
+			runs++
+		}
+		h.lose()
+	}
+	q.end()
+	q.mu.Unlock()
+	q.running.Wait()
+	q.leave()
+	if len(left) == 0 && runs == 0 {
+		return nil
+	}
+	const some = 10
+	return fmt.Errorf("natsadapter: queue %s closed with %d items not stored %v and %d runs in flight: %w",
+		q.cfg.Name, len(left), left[:min(some, len(left))], runs, cmp.Or(cause, reconcile.ErrClosed))
+}
+
+func (q *Queue[T]) checkEmptyLocked() {
+	if q.closed && len(q.outbox.slots) == 0 && len(q.held) == 0 {
+		select {
+		case <-q.empty:
+		default:
+			close(q.empty)
+		}
+	}
+}
+
+// fail has every Dequeue return an error: the connection is closed for good.
+func (q *Queue[T]) fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed == nil {
+		q.failed = err
+		q.endWaitersLocked()
+	}
+}
+
+// subject returns the subject of an item's record.
+func (q *Queue[T]) subject(tokens string) string { return q.cfg.Name + ".i." + shorten(tokens) }
+
+// newWrite names a write.
+func (q *Queue[T]) newWrite() string {
+	return q.prefix + "-" + strconv.FormatUint(q.writes.Add(1), 36)
+}
+
+var _ interface {
+	reconcile.Enqueuer[string]
+	reconcile.Dequeuer[string]
+	reconcile.Leaser[string]
+} = (*Queue[string])(nil)
+
+// errClosedConn says that the connection will not come back.
+func errClosedConn(nc *nats.Conn) error {
+	if nc.IsClosed() {
+		return fmt.Errorf("natsadapter: %w", nats.ErrConnectionClosed)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// newQueue returns a handle on a queue, closed when the test ends.
+func newQueue[T comparable](t testing.TB, s interface{ URL() string }, cfg natsadapter.Config) *natsadapter.Queue[T] {
+	t.Helper()
+	js := natstest.JetStream(t, natstest.Connect(t, s.URL()))
+	q, err := natsadapter.NewQueue[T](t.Context(), js, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		q.Close(ctx)
+	})
+	return q
+}
+
+func TestQueueFromEnqueueToDone(t *testing.T) {
+	s := natstest.New(t)
+	q := newQueue[string](t, s, natsadapter.Config{Name: "work"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran := make(chan string, 10)
+	r := &reconcile.Reconciler[string]{
+		Queue: q,
+		Reconcile: func(ctx context.Context, item string) error {
+			if natsadapter.Fence(ctx) == 0 {
+				t.Error("Fence: 0 within a run")
+			}
+			ran <- item
+			return nil
+		},
+		Workers: 2,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	want := map[string]bool{"a": true, "b.c": true, "": true, "*> \x00\xff": true}
+	for item := range want {
+		q.Enqueue(item)
+	}
+	for range want {
+		item := <-ran
+		if !want[item] {
+			t.Errorf("ran %q", item)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := q.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

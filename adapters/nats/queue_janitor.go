@@ -1,0 +1,310 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// This file looks after what members leave behind that are gone.
+
+// others is what this process knows of the members.
+type others struct {
+	born    time.Time
+	members map[string]*seenMember
+	dead    map[string]time.Time // declared gone, and when we learned it
+}
+
+// A seenMember is a member as it was last seen.
+type seenMember struct {
+	beat
+	seq   uint64
+	since time.Time // when we first saw this beat
+}
+
+func (o *others) init() {
+	o.born = time.Now()
+	o.members = make(map[string]*seenMember)
+	o.dead = make(map[string]time.Time)
+}
+
+// keepOrder reads the signs of life of all members again and again. If this
+// process is the janitor, it does what is to be done about those that are gone.
+func (q *Queue[T]) keepOrder() {
+	tick := time.NewTicker(q.cfg.Lease / 5)
+	defer tick.Stop()
+	var (
+		janitor bool
+		look    time.Time // when the last look at all records began
+		due     = time.Now()
+	)
+	for {
+		graves, ok := q.readMembers()
+		was := janitor
+		janitor = ok && q.isJanitor()
+		if janitor && !was {
+			due = time.Now() // whoever had it before may have left work
+		}
+		if janitor {
+			if q.declareSilent() {
+				due = time.Now()
+			}
+			for _, g := range graves {
+				if g.since.After(look) {
+					due = earlier(due, g.since)
+				}
+			}
+			if !time.Now().Before(due) {
+				began := time.Now()
+				if err := q.lookAround(q.life); err == nil {
+					look = began
+					due = began.Add(30 * q.cfg.Lease) // in case that something was missed
+					for id, g := range graves {
+						if began.Sub(g.since) >= q.cfg.Lease {
+							q.wire.remove(q.life, g.seq)
+							q.bury(id)
+						} else {
+							due = earlier(due, g.since.Add(q.cfg.Lease))
+						}
+					}
+				} else {
+					q.troubled(err, "looking at all records")
+					due = time.Now().Add(q.cfg.Lease / 5)
+				}
+			}
+		}
+		select {
+		case <-q.life.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// readMembers looks at all members once, and returns those that are declared
+// gone.
+func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
+	prefix := q.cfg.Name + ".m."
+	seen := make(map[string]bool)
+	graves = make(map[string]seenMember)
+	for seq := uint64(1); ; {
+		m, err := q.wire.next(q.life, prefix+">", seq)
+		if errors.Is(err, errNoRecord) {
+			break
+		}
+		if err != nil {
+			q.troubled(err, "reading the members")
+			return nil, false
+		}
+		seq = m.seq + 1
+		id := strings.TrimPrefix(m.subject, prefix)
+		seen[id] = true
+		b := decodeBeat(m.data)
+		q.mu.Lock()
+		s := q.others.members[id]
+		if s == nil || s.seq != m.seq {
+			s = &seenMember{b, m.seq, time.Now()}
+			q.others.members[id] = s
+		}
+		if b.Gone != "" {
+			graves[id] = *s
+			if _, known := q.others.dead[id]; !known {
+				q.others.dead[id] = time.Now()
+			}
+		}
+		q.mu.Unlock()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id := range q.others.members {
+		if !seen[id] {
+			delete(q.others.members, id)
+		}
+	}
+	for id, at := range q.others.dead {
+		if !seen[id] && time.Since(at) > time.Hour {
+			delete(q.others.dead, id)
+		}
+	}
+	return graves, true
+}
+
+// bury forgets a member whose message is deleted.
+func (q *Queue[T]) bury(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.others.members, id)
+}
+
+// isJanitor reports whether no living member is older than this one.
+func (q *Queue[T]) isJanitor() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.member.validLocked() {
+		return false
+	}
+	for id, s := range q.others.members {
+		if id < q.member.id && s.Gone == "" && time.Since(s.since) < q.cfg.Lease {
+			return false
+		}
+	}
+	return true
+}
+
+// declareSilent declares those gone that have shown no sign of life for the time
+// of a lease. It reports whether there were any.
+func (q *Queue[T]) declareSilent() (any bool) {
+	q.mu.Lock()
+	silent := make(map[string]uint64)
+	for id, s := range q.others.members {
+		if id != q.member.id && s.Gone == "" && time.Since(s.since) >= q.cfg.Lease {
+			silent[id] = s.seq
+		}
+	}
+	q.mu.Unlock()
+	for id, seq := range silent {
+		if _, err := q.declareGone(q.life, id, seq); err != nil {
+			q.troubled(err, "declaring a member gone", "member", id)
+			continue
+		}
+		q.cfg.Logger.Warn("a member has shown no sign of life, and its items run again",
+			"queue", q.cfg.Name, "member", id)
+		q.mu.Lock()
+		q.others.dead[id] = time.Now()
+		q.mu.Unlock()
+		any = true
+	}
+	return any
+}
+
+// alive reports whether the owner of a run may still be at it. If it does not
+// know, it asks; if it cannot know, it says yes: the janitor comes by.
+func (q *Queue[T]) alive(item T, s seen) bool {
+	q.mu.Lock()
+	_, dead := q.others.dead[s.owner]
+	_, known := q.others.members[s.owner]
+	own := s.owner == q.member.id
+	h := q.held[item]
+	claiming := q.intake.claims[item] == s.owner
+	q.mu.Unlock()
+	switch {
+	case h != nil && h.owner == s.owner, claiming:
+		return true // even if the lease is lost: it will be given back
+	case own:
+		return false // a claim that came to be without our knowing
+	case dead:
+		return false
+	case known:
+		return true
+	}
+	ctx, cancel := context.WithTimeout(q.life, 2*q.wire.timeout)
+	defer cancel()
+	m, err := q.wire.last(ctx, q.cfg.Name+".m."+s.owner)
+	switch {
+	case err == nil:
+		return decodeBeat(m.data).Gone == ""
+	case errors.Is(err, errNoRecord):
+		// A leader that was deposed may have told us so. Only the true one can
+		// take this.
+		_, err := q.declareGone(ctx, s.owner, 0)
+		return err != nil
+	}
+	return true
+}
+
+// reclaim makes an item ready whose owner is gone.
+func (q *Queue[T]) reclaim(item T, s seen) {
+	q.post(item, op{verb: verbReclaim, at: time.Now().UnixNano(), owner: s.owner, fence: s.fence}, s)
+}
+
+// post hands an op of the queue's own to the outbox, also after Close has begun.
+func (q *Queue[T]) post(item T, o op, s seen) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hintLocked(item, q.postLocked(item, o, nil), s)
+}
+
+// lookAround looks at all records once: it makes ready what is in flight with
+// nobody, gives a timer to what waits, and has delivered again what the consumer
+// thinks is done with, but is ready.
+func (q *Queue[T]) lookAround(ctx context.Context) error {
+	c, err := q.js.Consumer(ctx, q.cfg.Name, consumerName)
+	if err != nil {
+		return err
+	}
+	floor := c.CachedInfo().AckFloor.Stream
+	return q.scan(ctx, func(item T, s seen, _ time.Time) {
+		switch {
+		case s.running:
+			if !q.alive(item, s) {
+				q.reclaim(item, s)
+			}
+		case s.waiting():
+			q.schedule(item, s)
+		case s.ready() && s.seq <= floor:
+			q.post(item, op{verb: verbTouch, at: time.Now().UnixNano()}, s)
+		}
+	})
+}
+
+// scan calls fn for all records, in the order of the stream.
+func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time.Time)) error {
+	c, err := q.js.CreateConsumer(ctx, q.cfg.Name, jetstream.ConsumerConfig{
+		Description:       "Reads all records once",
+		FilterSubject:     q.cfg.Name + ".i.>",
+		DeliverPolicy:     jetstream.DeliverAllPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	defer q.js.DeleteConsumer(context.WithoutCancel(ctx), q.cfg.Name, c.CachedInfo().Name)
+	for left := c.CachedInfo().NumPending; left > 0; {
+		msgs, err := c.FetchNoWait(500)
+		if err != nil {
+			return err
+		}
+		some := false
+		for m := range msgs.Messages() {
+			meta, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			some, left = true, meta.NumPending
+			item, s, err := q.decode(stored{m.Subject(), meta.Sequence.Stream, m.Data()})
+			if err != nil {
+				q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", err)
+				continue
+			}
+			if s.record != (record{}) {
+				fn(item, s, meta.Timestamp)
+			}
+		}
+		if err := msgs.Error(); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if !some {
+			break // the rest was deleted meanwhile
+		}
+	}
+	return nil
+}

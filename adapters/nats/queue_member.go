@@ -1,0 +1,245 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// This file keeps the lease of a [Queue]: the sign of life of this process, on
+// which all items that it has in flight depend.
+//
+// The lease is valid for three quarters of its time from when its last renewal
+// was sent. Others declare a member gone when they have seen the same renewal
+// for the whole time, and a renewal cannot be seen before it is sent. So a
+// quarter is left for the runs to end. Declaring it gone is a write over that
+// renewal, which fails if there is a newer one, and after which the member's own
+// renewals fail.
+
+// A member is this process as the others see it. A process that has lost its
+// lease becomes another one.
+type member struct {
+	id    string // empty if it is none
+	seq   uint64
+	sent  time.Time // when the last renewal that was stored was sent
+	until time.Time // how long the lease is valid
+	timer *time.Timer
+}
+
+// A beat is how a member stands in the stream.
+type beat struct {
+	Owner string `json:"owner"`          // see Config
+	Since string `json:"since"`          // when it became a member
+	Seen  string `json:"seen"`           // when this was written, by its own clock
+	Held  int    `json:"held"`           // items in flight there
+	Gone  string `json:"gone,omitempty"` // who has declared it gone
+	Write string `json:"write"`
+}
+
+// validLocked reports whether this process holds its lease. A machine that
+// sleeps may stop the monotonic clock, so the time of day must agree.
+func (m *member) validLocked() bool {
+	now := time.Now()
+	return m.id != "" && now.Before(m.until) && now.Round(0).Before(m.until.Round(0))
+}
+
+// keepLease renews the lease until life ends, and becomes a new member when it
+// is lost. It also sees to it that pull requests that got lost are replaced.
+func (q *Queue[T]) keepLease() {
+	connected := q.wire.nc.StatusChanged(nats.CONNECTED)
+	defer q.wire.nc.RemoveStatusListener(connected)
+	tick := time.NewTicker(min(200*time.Millisecond, q.cfg.Lease/10))
+	defer tick.Stop()
+	var renewed, mended time.Time
+	for {
+		if time.Since(renewed) >= q.cfg.Lease/5 {
+			if q.renew() {
+				renewed = time.Now()
+			}
+			q.pull()
+		}
+		select {
+		case <-q.life.Done():
+			return
+		case <-connected:
+			q.missPulls(true)
+		case <-tick.C:
+			if err := errClosedConn(q.wire.nc); err != nil {
+				q.fail(err)
+			}
+			q.missPulls(false)
+			if time.Since(mended) > 2*time.Second && q.suspicious() {
+				mended = time.Now()
+				q.mend()
+			}
+		}
+	}
+}
+
+// renew renews the lease, or begins one. It reports whether that is stored.
+func (q *Queue[T]) renew() bool {
+	q.mu.Lock()
+	if q.member.id != "" && !q.member.validLocked() {
+		q.loseLeaseLocked()
+	}
+	m := q.member
+	if m.id == "" {
+		m.id = newID()
+	}
+	b := beat{Owner: q.cfg.Owner, Held: len(q.held)}
+	q.mu.Unlock()
+
+	b.Write = q.newWrite()
+	b.Since = formatTime(q.others.born.UnixNano())
+	sent := time.Now()
+	b.Seen = formatTime(sent.UnixNano())
+	subject := q.cfg.Name + ".m." + m.id
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Lease/4)
+	defer cancel()
+	seq, err := q.wire.publish(ctx, subject, m.seq, encodeBeat(b))
+	if err != nil {
+		q.troubled(err, "renewing the lease")
+		// It may be stored all the same; if so, it counts from when it was sent.
+		last, readErr := q.wire.last(ctx, subject)
+		switch {
+		case errors.Is(readErr, errNoRecord) && m.seq == 0:
+			return false
+		case readErr == nil && decodeBeat(last.data).Write == b.Write:
+			seq, err = last.seq, nil
+		case readErr == nil && last.seq == m.seq && !errors.Is(err, errConflict):
+			return false // it is as it was
+		case readErr == nil || errors.Is(readErr, errNoRecord):
+			q.mu.Lock()
+			q.loseLeaseLocked() // somebody has declared us gone
+			q.mu.Unlock()
+			return false
+		default:
+			return false
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.Err() != nil {
+		return false
+	}
+	joined := m.seq == 0
+	if !joined && q.member.id != m.id {
+		return false // it ended meanwhile
+	}
+	m.seq, m.sent = seq, sent
+	m.until = sent.Add(q.cfg.Lease * 3 / 4)
+	if m.timer == nil {
+		id := m.id
+		m.timer = time.AfterFunc(time.Until(m.until), func() { q.overdue(id) })
+	} else {
+		m.timer.Reset(time.Until(m.until))
+	}
+	q.member = m
+	if !m.validLocked() { // the answer came too late
+		q.loseLeaseLocked()
+		return false
+	}
+	if joined {
+		q.cfg.Logger.Debug("joined the queue", "queue", q.cfg.Name, "member", m.id)
+	}
+	return true
+}
+
+// overdue is called when the lease may have ended.
+func (q *Queue[T]) overdue(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.member.id == id && !q.member.validLocked() {
+		q.loseLeaseLocked()
+	}
+}
+
+// loseLeaseLocked ends the runs in flight here.
+func (q *Queue[T]) loseLeaseLocked() {
+	if q.member.id == "" {
+		return
+	}
+	q.member.timer.Stop()
+	q.member = member{}
+	runs := 0
+	for _, h := range q.held {
+		if !h.lost && !h.giving {
+			runs++
+			h.lose()
+		}
+	}
+	q.counted.leasesLost++
+	if q.life.Err() == nil {
+		go q.cfg.Logger.Warn("lost the lease: the server did not answer in time", "queue", q.cfg.Name, "runs", runs)
+	}
+}
+
+// leave lets the others know that this process is gone. They would find out.
+func (q *Queue[T]) leave() {
+	q.mu.Lock()
+	m := q.member
+	q.member = member{}
+	q.mu.Unlock()
+	if m.id == "" {
+		return
+	}
+	m.timer.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), q.wire.timeout)
+	defer cancel()
+	if _, err := q.declareGone(ctx, m.id, m.seq); err != nil {
+		q.troubled(err, "leaving")
+	}
+}
+
+// declareGone writes over the last sign of life of a member, if it is the one
+// with the sequence seq.
+func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64) (uint64, error) {
+	b := beat{Owner: id, Seen: formatTime(time.Now().UnixNano()), Gone: q.cfg.Owner, Write: q.newWrite()}
+	return q.wire.publish(ctx, q.cfg.Name+".m."+id, seq, encodeBeat(b))
+}
+
+func encodeBeat(b beat) []byte {
+	data, err := json.Marshal(b)
+	if err != nil {
+		panic("natsadapter: " + err.Error()) // it is strings and numbers
+	}
+	return data
+}
+
+func decodeBeat(data []byte) (b beat) {
+	if json.Unmarshal(data, &b) != nil {
+		return beat{} // nobody we know: gone once nobody renews it
+	}
+	return b
+}
+
+func (q *Queue[T]) suspicious() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.intake.suspect
+}
+
+// mend creates the consumer anew if somebody deleted it: then all records are
+// delivered again, which does no harm.
+func (q *Queue[T]) mend() {
+	ctx, cancel := context.WithTimeout(q.life, q.wire.timeout)
+	defer cancel()
+	_, err := q.js.CreateConsumer(ctx, q.cfg.Name, consumerConfig(q.cfg))
+	switch {
+	case err == nil, errors.Is(err, jetstream.ErrConsumerExists):
+		q.mu.Lock()
+		q.intake.suspect = false
+		q.mu.Unlock()
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		q.cfg.Logger.Error("the stream of the queue is gone", "queue", q.cfg.Name, "err", err)
+	default:
+		q.troubled(err, "looking for the consumer")
+	}
+}

@@ -1,0 +1,250 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"errors"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// This file holds the rules of the kernel's queue as functions of one record:
+// what becomes of it when something is asked for its item, and when the item is
+// given back. Nothing here talks to a server or reads a clock.
+
+// A next says when the next run of an item may start.
+type next uint8
+
+const (
+	nextNone   next = iota
+	nextReady       // at once
+	nextNow         // at once, whatever the verdict of the run in flight
+	nextWithin      // at due, sooner if an event asks for it
+	nextHeld        // at due, and not before
+)
+
+var nextNames = [...]string{"", "ready", "now", "within", "held"}
+
+func (n next) later() bool { return n == nextWithin || n == nextHeld }
+
+// A record is what the queue knows of one item. The zero record is that of an
+// item that it does not know.
+type record struct {
+	running  bool
+	next     next
+	due      int64 // of nextWithin and nextHeld, in Unix nanoseconds, as all times here
+	since    int64 // when it entered its phase
+	owner    string
+	fence    uint64 // of the run in flight; 0 in the message that began it, whose sequence it is
+	failures int
+	err      string // the last failure
+}
+
+// resting reports whether the record is of an item at rest that is ready.
+func (r *record) ready() bool { return !r.running && r.next == nextReady }
+
+// waiting reports whether the record is of an item at rest that becomes ready
+// later.
+func (r *record) waiting() bool { return !r.running && r.next.later() }
+
+// state says the record in the words of the kernel.
+func (r record) state() reconcile.State {
+	if r == (record{}) {
+		return reconcile.State{}
+	}
+	s := reconcile.State{Phase: reconcile.Ready, Since: time.Unix(0, r.since), Failures: r.failures}
+	switch {
+	case r.running:
+		s.Phase = reconcile.InFlight
+		s.Again = r.next != nextNone
+	case r.next.later():
+		s.Phase = reconcile.Waiting
+		s.Due = time.Unix(0, r.due)
+		s.Hold = r.next == nextHeld
+	}
+	if r.failures > 0 {
+		s.Err = errors.New(r.err)
+	}
+	return s
+}
+
+// A verb is what an op does to a record.
+type verb uint8
+
+const (
+	verbOffer verb = iota
+	verbEnqueue
+	verbAfter
+	verbWithin
+	verbNow
+	verbRemove
+	verbDone    // gives back a run
+	verbRequeue // gives back a run, as wait says
+	verbUntake  // gives back a run that never started
+	verbDue     // makes a waiting item ready whose time has come
+	verbReclaim // makes ready an item whose owner is gone
+	verbTouch   // makes a ready item ready anew, at the tail
+)
+
+// An op is an operation on one item, with all that it needs.
+type op struct {
+	verb  verb
+	at    int64 // when it was asked for
+	due   int64 // of verbAfter, verbWithin and verbRequeue
+	hold  bool
+	err   string // of verbRequeue
+	fail  bool
+	owner string // of the run, for verbs that end one
+	fence uint64
+}
+
+// counted reports whether the op is one of the verbs that Stats counts.
+func (o *op) counted() bool { return o.verb <= verbNow }
+
+// asks reports whether the op always leaves the item with a next run.
+func (o *op) asks() bool { return o.verb >= verbEnqueue && o.verb <= verbNow }
+
+// settle makes ready what is due: it is so whether or not anybody has noticed.
+func (r record) settle(now int64) record {
+	if r.next.later() && r.due <= now {
+		if !r.running {
+			r.since = r.due
+		}
+		r.next, r.due = nextReady, 0
+	}
+	return r
+}
+
+// apply returns what becomes of the record by the op.
+func (r record) apply(o *op) record {
+	switch o.verb {
+	case verbOffer, verbEnqueue, verbAfter, verbWithin, verbNow:
+		return r.settle(o.at).ask(o)
+	case verbRemove:
+		r.next, r.due = nextNone, 0
+		if !r.running {
+			return record{}
+		}
+	case verbDue:
+		if r.waiting() {
+			return r.settle(o.at)
+		}
+	case verbTouch: // the same record in a new message
+	case verbDone, verbRequeue, verbUntake, verbReclaim:
+		if !r.running || r.owner != o.owner || r.fence != o.fence {
+			return r // it is not that run any more
+		}
+		return r.end(o)
+	}
+	return r
+}
+
+// ask applies a verb of an Enqueuer.
+func (r record) ask(o *op) record {
+	was := r.next
+	switch o.verb {
+	case verbOffer:
+		if !r.running && was == nextNone {
+			r.next = nextReady
+		}
+	case verbEnqueue:
+		if was == nextNone || was == nextWithin {
+			r.next, r.due = nextReady, 0
+		}
+	case verbAfter:
+		if was == nextNone || was == nextWithin && o.due <= r.due {
+			r.next, r.due = nextHeld, o.due
+		}
+	case verbWithin:
+		if was == nextNone || was == nextWithin && o.due < r.due {
+			r.next, r.due = nextWithin, o.due
+		}
+	case verbNow:
+		r.next, r.due = nextReady, 0
+		if r.running {
+			r.next = nextNow
+		}
+	}
+	if !r.running && (was == nextNone || was.later() != r.next.later()) {
+		r.since = o.at
+	}
+	return r
+}
+
+// end applies the end of a run.
+func (r record) end(o *op) record {
+	was := r.settle(o.at)
+	r = record{next: was.next, due: was.due, since: o.at, failures: r.failures, err: r.err}
+	switch o.verb {
+	case verbDone:
+		r.failures, r.err = 0, ""
+	case verbUntake, verbReclaim:
+		r.next, r.due = nextReady, 0
+	case verbRequeue:
+		if o.fail {
+			r.failures, r.err = r.failures+1, o.err
+		} else {
+			r.failures, r.err = 0, ""
+		}
+		switch {
+		case r.next == nextNow, o.due <= o.at:
+			r.next, r.due = nextReady, 0
+		case o.hold:
+			r.next, r.due = nextHeld, o.due
+		case r.next == nextNone, r.next.later() && o.due < r.due:
+			r.next, r.due = nextWithin, o.due
+		}
+	}
+	switch r.next {
+	case nextNow:
+		r.next = nextReady
+	case nextNone:
+		return record{}
+	}
+	return r
+}
+
+// claim returns the record of a ready item once owner runs it.
+func (r record) claim(owner string, now int64) record {
+	return record{running: true, since: now, owner: owner, failures: r.failures, err: r.err}
+}
+
+// fold adds an op to a list of those not yet carried out, and leaves out what
+// changes nothing. It reports whether o was left out, because the others have
+// the same effect without it. A list does not grow unless each op asks for a
+// sooner time than those before.
+func fold(ops []op, o op) ([]op, bool) {
+	asked := false
+	for i := range ops {
+		p := &ops[i]
+		if !p.counted() {
+			asked = false // what a run leaves behind is not known
+			continue
+		}
+		if p.asks() {
+			asked = true
+		}
+		switch {
+		case p.verb == verbNow && o.counted() && allCounted(ops[i:]),
+			p.verb == verbEnqueue && o.counted() && o.verb != verbNow && allCounted(ops[i:]),
+			p.verb == verbAfter && o.verb == verbAfter && o.due >= p.due && allCounted(ops[i:]),
+			p.verb == verbWithin && o.verb == verbWithin && o.due >= p.due && allCounted(ops[i:]):
+			return ops, true
+		}
+	}
+	if o.verb == verbOffer && (asked || len(ops) > 0 && ops[len(ops)-1].verb == verbOffer) {
+		return ops, true
+	}
+	return append(ops, o), false
+}
+
+func allCounted(ops []op) bool {
+	for i := range ops {
+		if !ops[i].counted() {
+			return false
+		}
+	}
+	return true
+}

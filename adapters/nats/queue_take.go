@@ -1,0 +1,347 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/reconkernel/reconcile"
+)
+
+// This file holds the way out of a [Queue]: how a record that is delivered
+// becomes an item in flight, and how that is given back.
+
+// A holding is an item in flight here.
+type holding struct {
+	record
+	seq    uint64 // of the message of record, as far as we know
+	giving bool   // Done or Requeue was called
+	lost   bool   // the lease is
+	ends   []context.CancelCauseFunc
+}
+
+// lose ends the contexts of the run. Ending a context calls code of the user,
+// so they are ended in goroutines of their own.
+func (h *holding) lose() {
+	h.lost = true
+	for _, end := range h.ends {
+		go end(reconcile.ErrLeaseLost)
+	}
+	h.ends = nil
+}
+
+// A waiter is a Dequeue that waits.
+type waiter[T comparable] struct {
+	item T
+	told chan struct{} // closed when it has an item, or none will come
+	some bool          // it has an item
+}
+
+// maxGiving is how many items may be on their way back before Dequeue waits.
+const maxGiving = 256
+
+// Dequeue waits for an item and takes it: it is then in flight here until it is
+// given back by [Queue.Done] or [Queue.Requeue], or the lease is lost. When ctx
+// is done it returns the cause; once the queue is closed, [reconcile.ErrClosed].
+// While the server cannot be reached it waits. It returns another error if the
+// connection was closed.
+func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
+	var none T
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
+	q.mu.Lock()
+	if err := q.startTakingLocked(); err != nil {
+		q.mu.Unlock()
+		return none, err
+	}
+	w := &waiter[T]{told: make(chan struct{})}
+	q.waiters = append(q.waiters, w)
+	q.mu.Unlock()
+	q.pull()
+
+	select {
+	case <-w.told:
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiters, w); i >= 0 {
+		q.waiters = slices.Delete(q.waiters, i, i+1)
+	}
+	switch {
+	case w.some && ctx.Err() == nil:
+		return w.item, nil
+	case w.some:
+		q.counted.taken--
+		if h := q.held[w.item]; h != nil {
+			q.giveLocked(w.item, h, op{verb: verbUntake})
+		}
+	}
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
+	return none, q.overLocked()
+}
+
+// overLocked returns why no more items can be taken, or nil.
+func (q *Queue[T]) overLocked() error {
+	if q.closed {
+		return reconcile.ErrClosed
+	}
+	return q.failed
+}
+
+func (q *Queue[T]) endWaitersLocked() {
+	for _, w := range q.waiters {
+		close(w.told)
+	}
+	q.waiters = nil
+}
+
+// Lease returns a context that carries what [Fence] returns, and ends with
+// [reconcile.ErrLeaseLost] when the item is no longer ours. It never blocks.
+func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.held[item]
+	if h == nil || h.giving {
+		ctx, end := context.WithCancelCause(ctx)
+		end(reconcile.ErrLeaseLost)
+		return ctx
+	}
+	ctx, end := context.WithCancelCause(withFence(ctx, h.fence))
+	if h.lost {
+		end(reconcile.ErrLeaseLost)
+	} else {
+		h.ends = append(h.ends, end)
+	}
+	return ctx
+}
+
+// Done gives back an item whose run needs no other: see [reconcile.Queue.Done].
+// It never blocks.
+func (q *Queue[T]) Done(item T) { q.giveBack(item, op{verb: verbDone}) }
+
+// Requeue gives back an item that runs again as w says: see
+// [reconcile.Queue.Requeue]. It never blocks.
+func (q *Queue[T]) Requeue(item T, w reconcile.Wait) {
+	o := op{verb: verbRequeue, hold: w.Hold}
+	o.due = after(time.Now().UnixNano(), w.Delay)
+	if w.Delay <= 0 {
+		o.due = 0
+	}
+	if w.Err != nil {
+		o.fail, o.err = true, errorText(w.Err)
+	}
+	q.giveBack(item, o)
+}
+
+// errorText returns what is kept of an error.
+func errorText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "an error whose Error panics"
+		}
+	}()
+	const most = 1000
+	text = strings.ToValidUTF8(err.Error(), "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+func (q *Queue[T]) giveBack(item T, o op) {
+	q.mu.Lock()
+	h := q.held[item]
+	if h == nil || h.giving {
+		q.mu.Unlock()
+		return
+	}
+	if o.verb == verbRequeue {
+		q.counted.requeued++
+	}
+	ends := h.ends
+	h.ends = nil
+	q.giveLocked(item, h, o)
+	q.mu.Unlock()
+	for _, end := range ends {
+		end(nil)
+	}
+}
+
+func (q *Queue[T]) giveLocked(item T, h *holding, o op) {
+	o.at, o.owner, o.fence = time.Now().UnixNano(), h.owner, h.fence
+	h.giving = true
+	q.giving++
+	q.postLocked(item, o, nil)
+}
+
+// State returns what the queue knows of the item. Of one in flight here it
+// knows at once; for others it asks the server, waits for the answer for the
+// time of some attempts, and returns the zero State if there is none. What is
+// still in the outbox does not show.
+func (q *Queue[T]) State(item T) reconcile.State {
+	q.mu.Lock()
+	if h := q.held[item]; h != nil && !h.giving && !h.lost {
+		s := h.state()
+		q.mu.Unlock()
+		return s
+	}
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(q.life, 3*q.wire.timeout)
+	defer cancel()
+	subject := q.subject(q.codec.encode(item))
+	for ctx.Err() == nil {
+		if s, err := q.read(ctx, subject); err == nil {
+			return s.settle(time.Now().UnixNano()).state()
+		}
+	}
+	return reconcile.State{}
+}
+
+// handle looks at a record that was delivered.
+func (q *Queue[T]) handle(m *nats.Msg, seq uint64) {
+	defer q.handled()
+	item, s, err := q.decode(stored{m.Subject, seq, m.Data})
+	if err != nil {
+		q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", err)
+		q.answer(m, "+ACK")
+		return
+	}
+	now := time.Now().UnixNano()
+	switch {
+	case s.running:
+		if !q.alive(item, s) {
+			q.reclaim(item, s)
+		}
+		q.answer(m, "+ACK")
+	case s.waiting():
+		q.schedule(item, s)
+		q.answer(m, "+ACK")
+	case s.ready():
+		q.claim(item, s, m, now)
+	default:
+		q.answer(m, "+ACK")
+	}
+}
+
+// decode reads a message of an item.
+func (q *Queue[T]) decode(m stored) (item T, s seen, err error) {
+	r, text, err := decodeRecord(m)
+	if err != nil {
+		return item, s, err
+	}
+	tokens := strings.TrimPrefix(m.subject, q.cfg.Name+".i.")
+	if shortened(tokens) {
+		if tokens = text.Item; tokens == "" && r == (record{}) {
+			return item, seen{r, m.seq, text.Write, true}, nil
+		}
+	}
+	item, err = q.codec.decode(tokens)
+	return item, seen{r, m.seq, text.Write, true}, err
+}
+
+// answer tells the consumer what became of a delivery. If that gets lost the
+// message comes again, and does no harm.
+func (q *Queue[T]) answer(m *nats.Msg, what string) {
+	q.wire.nc.Publish(m.Reply, []byte(what))
+}
+
+// claim makes a ready item one in flight here, if a Dequeue waits for it. It
+// goes on until it knows whether it has: else the item would be taken by
+// nobody.
+func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
+	q.mu.Lock()
+	h := q.held[item]
+	owner := q.member.id
+	switch {
+	case h != nil && !h.giving, q.intake.claims[item] != "":
+		// A run whose lease was lost goes on. Nobody is to run it here twice.
+		q.mu.Unlock()
+		q.answer(m, `-NAK {"delay": 1000000000}`)
+		return
+	case !q.member.validLocked(), len(q.waiters) <= q.intake.claiming:
+		q.mu.Unlock()
+		q.answer(m, "-NAK")
+		return
+	}
+	q.intake.claiming++
+	q.intake.claims[item] = owner
+	q.mu.Unlock()
+
+	after, ok := q.writeClaim(item, s, owner, now)
+
+	q.mu.Lock()
+	q.intake.claiming--
+	delete(q.intake.claims, item)
+	if ok {
+		h := &holding{record: after.record, seq: after.seq}
+		q.held[item] = h
+		switch {
+		case q.member.id != owner || !q.member.validLocked() || q.closed || len(q.waiters) == 0:
+			q.giveLocked(item, h, op{verb: verbUntake})
+		default:
+			w := q.waiters[0]
+			q.waiters = slices.Delete(q.waiters, 0, 1)
+			w.item, w.some = item, true
+			close(w.told)
+			q.counted.taken++
+		}
+	}
+	q.mu.Unlock()
+}
+
+// writeClaim writes the record of a run over that of a ready item. It reports
+// whether that is stored.
+func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bool) {
+	after := s.record.claim(owner, now)
+	tokens := q.codec.encode(item)
+	subject := q.subject(tokens)
+	write := q.newWrite()
+	data := encodeRecord(&after, tokens, write)
+	for tries := 0; q.life.Err() == nil; tries++ {
+		seq, err := q.wire.publish(q.life, subject, s.seq, data)
+		if err == nil {
+			after.fence = seq
+			return seen{after, seq, write, true}, true
+		}
+		if !errors.Is(err, errConflict) {
+			q.troubled(err, "claiming", "item", item)
+			q.attempts.Add(1)
+			pause(q.life, tries)
+			continue
+		}
+		if tries == 0 {
+			return seen{}, false // there was but one attempt, and it failed
+		}
+		now, err := q.read(q.life, subject)
+		switch {
+		case err != nil:
+			continue
+		case now.write == write:
+			return now, true
+		case now.seq != s.seq:
+			// If it was ours it was changed since, as by an event: the run is ours
+			// all the same if the record says so.
+			return now, now.running && now.owner == owner && q.notHeld(item, now.fence)
+		}
+	}
+	return seen{}, false
+}
+
+// notHeld reports whether the run with a fence is none that was handed out
+// here.
+func (q *Queue[T]) notHeld(item T, fence uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.held[item]
+	return h == nil || h.fence != fence
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"container/heap"
+	"time"
+)
+
+// This file holds the timers of a [Queue]: the waiting items that this process
+// was told of. When one is due it is made ready, by whoever is first.
+
+type timers[T comparable] struct {
+	known map[T]*alarm[T]
+	heap  alarms[T]
+	timer *time.Timer
+}
+
+type alarm[T comparable] struct {
+	seen
+	item T
+	at   int // in the heap
+}
+
+func (t *timers[T]) init() { t.known = make(map[T]*alarm[T]) }
+
+// maxSleep bounds how long the timer relies on the two clocks going alike.
+const maxSleep = 30 * time.Second
+
+// schedule has an item made ready when it is due.
+func (q *Queue[T]) schedule(item T, s seen) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.Err() != nil {
+		return
+	}
+	t := &q.timers
+	a := t.known[item]
+	switch {
+	case a == nil:
+		a = &alarm[T]{seen: s, item: item}
+		t.known[item] = a
+		heap.Push(&t.heap, a)
+	case a.seq < s.seq:
+		a.seen = s
+		heap.Fix(&t.heap, a.at)
+	default:
+		return
+	}
+	q.setTimerLocked()
+}
+
+func (q *Queue[T]) setTimerLocked() {
+	t := &q.timers
+	if len(t.heap) == 0 || q.life.Err() != nil {
+		return
+	}
+	d := min(time.Duration(t.heap[0].due-time.Now().UnixNano()), maxSleep)
+	if t.timer == nil {
+		t.timer = time.AfterFunc(d, q.ring)
+	} else {
+		t.timer.Reset(d)
+	}
+}
+
+// ring makes ready what is due.
+func (q *Queue[T]) ring() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.Err() != nil {
+		return
+	}
+	now := time.Now().UnixNano()
+	t := &q.timers
+	for len(t.heap) > 0 && t.heap[0].due <= now {
+		a := heap.Pop(&t.heap).(*alarm[T])
+		delete(t.known, a.item)
+		q.hintLocked(a.item, q.postLocked(a.item, op{verb: verbDue, at: now}, nil), a.seen)
+	}
+	if len(t.heap) == 0 {
+		t.known = make(map[T]*alarm[T]) // so that the memory of a burst goes back
+		t.heap = nil
+	}
+	q.setTimerLocked()
+}
+
+type alarms[T comparable] []*alarm[T]
+
+func (h alarms[T]) Len() int           { return len(h) }
+func (h alarms[T]) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h alarms[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+
+func (h *alarms[T]) Push(x any) {
+	a := x.(*alarm[T])
+	a.at = len(*h)
+	*h = append(*h, a)
+}
+
+func (h *alarms[T]) Pop() any {
+	old := *h
+	a := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return a
+}

@@ -250,9 +250,12 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
+// A permanent error ends what would otherwise be tried again.
+type permanent struct{ error }
+
 // stay calls attempt again and again until ctx is done, at once after the
-// connection changed and else after a pause. It returns an error only if the
-// connection is closed for good.
+// connection changed and else after a pause. It returns an error only if that is
+// permanent, or the connection is closed for good.
 func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(*reader) error) error {
 	status := nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
@@ -268,9 +271,12 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(*reader)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		err := attempt(&reader{status, timeout, works})
+		never := permanent{}
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.As(err, &never):
+			return fmt.Errorf("natsadapter: %s: %w", what, never.error)
 		case nc.IsClosed():
 			return fmt.Errorf("natsadapter: %s: %w", what, nats.ErrConnectionClosed)
 		}

@@ -1,0 +1,73 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Objects returns a Feeder of the changes of an object store: first what the
+// store knows of each object, then each change of an object or of what is said
+// of it, and each deletion, for which Deleted is set. All of them are events, as
+// for [KeyValue], and what is said there of key, of restarts and of another
+// bucket holds here as well. An object that expires leaves no trace;
+// [ObjectItems] finds it.
+func Objects[T comparable](js jetstream.JetStream, bucket string, key func(*jetstream.ObjectInfo) (T, bool)) reconcile.Feeder[T] {
+	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
+		if err := checkBucket("Objects", js, bucket, key == nil); err != nil {
+			return err
+		}
+		return objectTail(js, bucket, func(info *jetstream.ObjectInfo) {
+			if item, ok := guarded("object store "+bucket, info.Name, func() (T, bool) { return key(info) }); ok {
+				q.Enqueue(item)
+			}
+		}).run(ctx)
+	}
+}
+
+// ObjectItems returns a function that lists an object store, for the GetItems of
+// a [reconcile.Poller]. Deleted objects are not listed. A list is complete, or
+// there is an error: also if the store does not exist.
+func ObjectItems[T comparable](js jetstream.JetStream, bucket string, key func(*jetstream.ObjectInfo) (T, bool)) func(ctx context.Context) ([]T, error) {
+	return func(ctx context.Context) ([]T, error) {
+		if err := checkBucket("ObjectItems", js, bucket, key == nil); err != nil {
+			return nil, err
+		}
+		var items []T
+		err := objectTail(js, bucket, func(info *jetstream.ObjectInfo) {
+			if info.Deleted {
+				return
+			}
+			if item, ok := guarded("object store "+bucket, info.Name, func() (T, bool) { return key(info) }); ok {
+				items = append(items, item)
+			}
+		}).list(ctx)
+		return items, err
+	}
+}
+
+// ObjectName returns the name of an object: the usual function for [Objects].
+func ObjectName(info *jetstream.ObjectInfo) (string, bool) { return info.Name, true }
+
+func objectTail(js jetstream.JetStream, bucket string, handle func(*jetstream.ObjectInfo)) *tail {
+	return &tail{
+		js: js, stream: "OBJ_" + bucket, what: "object store " + bucket,
+		filters: []string{"$O." + bucket + ".M.>"},
+		handle: func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+			info := new(jetstream.ObjectInfo)
+			if err := json.Unmarshal(msg.Data(), info); err != nil {
+				slog.Error("natsadapter: not the description of an object", "subject", msg.Subject(), "err", err)
+				return
+			}
+			info.ModTime = meta.Timestamp
+			handle(info)
+		},
+	}
+}

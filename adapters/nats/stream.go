@@ -1,0 +1,116 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Consumer returns a Feeder that enqueues an item for each message of a
+// JetStream stream. It reads through the durable pull consumer that config
+// names; if the stream has none of that name, also later, it creates it as
+// config says. Processes that name the same consumer share its messages.
+//
+// A message is acknowledged only when the queue has taken its item. If the queue
+// has a method EnqueueContext(context.Context, T) error, taken means that it
+// returned nil; after an error the message comes again. For another queue it
+// means that Enqueue returned: what a queue in memory holds is lost with the
+// process, so that a restart needs a list of all there is, from
+// [reconcile.Poller]. Map and Filter of the kernel hide EnqueueContext.
+//
+// Key makes an item of a message, or returns false if there is none to run; the
+// message is then acknowledged and feeds nothing. Key is called from one
+// goroutine at a time. After a panic in it, which is logged, the message is not
+// acknowledged.
+//
+// The Feeder survives lost connections, restarts of the server, and a stream or
+// a consumer that is deleted and created again, or that does not exist yet. A
+// message may come more than once. When ctx is done it hands back at once what
+// it has not enqueued, and returns nil; it returns an error if the connection is
+// closed, an argument is wrong, or the consumer is of another kind.
+func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
+	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
+		if err := checkConsumer(js, stream, config, key == nil); err != nil {
+			return err
+		}
+		take := func(_ context.Context, item T) error { q.Enqueue(item); return nil }
+		if durable, ok := q.(interface {
+			EnqueueContext(ctx context.Context, item T) error
+		}); ok {
+			take = durable.EnqueueContext
+		}
+		what := fmt.Sprintf("consumer %s of stream %s", config.Durable, stream)
+		handle := func(msg jetstream.Msg) error {
+			item, ok, err := try(what, msg.Subject(), func() (T, bool) { return key(msg) })
+			if err != nil {
+				return nil // it comes again after AckWait
+			}
+			if ok {
+				if err := take(ctx, item); err != nil {
+					if ctx.Err() == nil {
+						slog.Warn("natsadapter: the queue did not take an item", "from", what, "item", item, "err", err)
+					}
+					msg.NakWithDelay(lastPause)
+					return nil
+				}
+			}
+			msg.Ack() // if this is lost, the message comes again
+			return nil
+		}
+		return stay(ctx, js.Conn(), what, func(r *reader) error {
+			consumer, err := openConsumer(ctx, r, js, stream, config)
+			if err != nil {
+				return err
+			}
+			r.works()
+			return r.fetch(ctx, consumer, batchSize, handle)
+		})
+	}
+}
+
+func checkConsumer(js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, noKey bool) error {
+	switch {
+	case js == nil || js.Conn() == nil:
+		return errors.New("natsadapter: Consumer needs a JetStream with a connection, got nil")
+	case !bucketName.MatchString(stream):
+		return fmt.Errorf("natsadapter: Consumer: the stream is named %q, want letters, digits, - and _", stream)
+	case !bucketName.MatchString(config.Durable):
+		return fmt.Errorf("natsadapter: Consumer: Durable is %q, want letters, digits, - and _", config.Durable)
+	case config.AckPolicy != jetstream.AckExplicitPolicy:
+		return fmt.Errorf("natsadapter: Consumer: AckPolicy is %v, want AckExplicitPolicy", config.AckPolicy)
+	case config.AckWait < 0 || config.AckWait > 0 && config.AckWait < 100*time.Millisecond:
+		return fmt.Errorf("natsadapter: Consumer: AckWait is %v, want 100ms or more, or 0 for the server's 30s", config.AckWait)
+	case noKey:
+		return fmt.Errorf("natsadapter: Consumer: stream %s needs a key function, got nil", stream)
+	}
+	return nil
+}
+
+// openConsumer returns the consumer as it is, or creates it.
+func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	ctx, done := r.call(ctx)
+	defer done()
+	consumer, err := js.Consumer(ctx, stream, config.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		consumer, err = js.CreateConsumer(ctx, stream, config)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return nil, permanent{errors.New("it pushes, want one that is pulled from")}
+	case err != nil:
+		return nil, because(ctx, err)
+	}
+	if policy := consumer.CachedInfo().Config.AckPolicy; policy != jetstream.AckExplicitPolicy {
+		return nil, permanent{fmt.Errorf("its AckPolicy is %v, want AckExplicitPolicy", policy)}
+	}
+	return consumer, nil
+}

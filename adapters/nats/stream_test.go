@@ -1,0 +1,261 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+func body(msg jetstream.Msg) (string, bool) {
+	s := string(msg.Data())
+	return s, s != "no"
+}
+
+func createStream(t *testing.T, js jetstream.JetStream, name string) jetstream.Stream {
+	t.Helper()
+	var stream jetstream.Stream
+	eventually(t, func(ctx context.Context) (err error) {
+		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}})
+		return err
+	})
+	return stream
+}
+
+func publish(t *testing.T, js jetstream.JetStream, subject, data string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		_, err := js.Publish(ctx, subject, []byte(data))
+		return err
+	})
+}
+
+// settled waits until the consumer has no message that is not acknowledged.
+func settled(t *testing.T, stream jetstream.Stream, consumer string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		c, err := stream.Consumer(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		if i := c.CachedInfo(); i.NumPending > 0 || i.NumAckPending > 0 {
+			return fmt.Errorf("%d messages are pending and %d not acknowledged", i.NumPending, i.NumAckPending)
+		}
+		return nil
+	})
+}
+
+// TestConsumer begins before there is a stream, and ends with everything
+// acknowledged; a message without an item too.
+func TestConsumer(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	stream := createStream(t, js, "S")
+	for _, data := range []string{"1", "no", "2"} {
+		publish(t, js, "S.a", data)
+	}
+	f.want("1", "2")
+	settled(t, stream, "c")
+	f.stop()
+	publish(t, js, "S.a", "3")
+	run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body)).want("3")
+}
+
+// TestConsumerKeepsItsConfig uses a consumer that is there already, with a
+// filter that the Feeder does not name.
+func TestConsumerKeepsItsConfig(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	stream := createStream(t, js, "S")
+	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "c", FilterSubject: "S.b"}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "S.a", "1")
+	publish(t, js, "S.b", "2")
+	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	f.want("2")
+	settled(t, stream, "c")
+	f.none()
+}
+
+// TestConsumerSurvivesRestarts publishes while the server is killed again and
+// again: every message is enqueued, once or more.
+func TestConsumerSurvivesRestarts(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	stream := createStream(t, js, "S")
+	// A short AckWait, for messages whose acknowledgement dies with the server.
+	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: time.Second}, body))
+	var all []string
+	for round, end := range []func(){s.Kill, s.Stop, s.Kill} {
+		for i := range 100 {
+			data := fmt.Sprintf("%d.%d", round, i)
+			all = append(all, data)
+			publish(t, js, "S.a", data)
+			if i == 50 {
+				end()
+				s.Start()
+			}
+		}
+	}
+	f.wantAll(all...)
+	settled(t, stream, "c")
+}
+
+// TestConsumerNewStream deletes the stream, and then the consumer alone.
+func TestConsumerNewStream(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	createStream(t, js, "S")
+	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	publish(t, js, "S.a", "1")
+	f.want("1")
+	if err := js.DeleteStream(t.Context(), "S"); err != nil {
+		t.Fatal(err)
+	}
+	stream := createStream(t, js, "S")
+	publish(t, js, "S.a", "2")
+	f.want("2")
+	settled(t, stream, "c")
+	if err := stream.DeleteConsumer(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "S.a", "3")
+	f.wantAll("2", "3") // a new consumer begins with what the stream has
+}
+
+// A durable queue takes an item when it says so.
+type durable struct {
+	recorder
+	take func(item string) error
+}
+
+func (d durable) EnqueueContext(_ context.Context, item string) error { return d.take(item) }
+
+// TestConsumerAcknowledgesWhatIsTaken has a queue that refuses each item at
+// first. The message comes again, and is not acknowledged before the queue has
+// it.
+func TestConsumerAcknowledgesWhatIsTaken(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	stream := createStream(t, js, "S")
+	publish(t, js, "S.a", "1")
+	tries := make(chan chan error)
+	q := durable{take: func(string) error {
+		verdict := make(chan error)
+		tries <- verdict
+		return <-verdict
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	feeder := natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body)
+	go func() { ended <- feeder(ctx, q) }()
+	for _, verdict := range []error{errors.New("full"), errors.New("full"), nil} {
+		try := <-tries
+		c, err := stream.Consumer(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := c.CachedInfo().NumAckPending; n != 1 {
+			t.Errorf("%d messages are not acknowledged while the queue has not taken the item, want 1", n)
+		}
+		try <- verdict
+	}
+	settled(t, stream, "c")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConsumerHandsBack stops a Feeder that has fetched messages and enqueued
+// only one of them. Another one has the rest at once, long before AckWait.
+func TestConsumerHandsBack(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	stream := createStream(t, js, "S")
+	for _, data := range []string{"1", "2", "3"} {
+		publish(t, js, "S.a", data)
+	}
+	config := jetstream.ConsumerConfig{Durable: "c", AckWait: time.Hour}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	unbuffered := make(chan string)
+	go func() { ended <- natsadapter.Consumer(js, "S", config, body)(ctx, recorder{unbuffered}) }()
+	eventually(t, func(ctx context.Context) error { // the first waits to be enqueued, the others behind it
+		c, err := stream.Consumer(ctx, "c")
+		if err == nil && c.CachedInfo().NumAckPending < 3 {
+			err = errors.New("not fetched yet")
+		}
+		return err
+	})
+	cancel()
+	if got := <-unbuffered; got != "1" {
+		t.Errorf("the first item is %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	run(t, natsadapter.Consumer(js, "S", config, body)).wantAll("2", "3")
+}
+
+// TestConsumerPanic has a key function that panics once: the message comes
+// again.
+func TestConsumerPanic(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	createStream(t, js, "S")
+	publish(t, js, "S.a", "1")
+	var calls atomic.Int32
+	run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 100 * time.Millisecond}, func(msg jetstream.Msg) (string, bool) {
+		if calls.Add(1) == 1 {
+			panic("bad")
+		}
+		return body(msg)
+	})).want("1")
+}
+
+func TestConsumerMisuse(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	stream := createStream(t, js, "S")
+	good := jetstream.ConsumerConfig{Durable: "c"}
+	for _, config := range []jetstream.ConsumerConfig{
+		{Durable: "none", AckPolicy: jetstream.AckNonePolicy},
+		{Durable: "all", AckPolicy: jetstream.AckAllPolicy},
+	} {
+		if _, err := stream.CreateConsumer(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.CreateOrUpdatePushConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: "push", DeliverSubject: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		js     jetstream.JetStream
+		stream string
+		config jetstream.ConsumerConfig
+		key    func(jetstream.Msg) (string, bool)
+		want   string
+	}{
+		{nil, "S", good, body, "needs a JetStream"},
+		{js, "", good, body, `the stream is named "", want letters`},
+		{js, "S", jetstream.ConsumerConfig{}, body, `Durable is "", want letters`},
+		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckAllPolicy}, body, "AckPolicy is AckAll, want AckExplicitPolicy"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 1}, body, "AckWait is 1ns, want 100ms or more"},
+		{js, "S", good, nil, "stream S needs a key function"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "none"}, body, "consumer none of stream S: its AckPolicy is AckNone, want AckExplicitPolicy"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "all"}, body, "consumer all of stream S: its AckPolicy is AckAll, want AckExplicitPolicy"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "push"}, body, "consumer push of stream S: it pushes, want one that is pulled from"},
+	} {
+		err := natsadapter.Consumer(c.js, c.stream, c.config, c.key)(t.Context(), recorder{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Consumer(%q, %+v): %v, want %q", c.stream, c.config, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Subject returns a Feeder that enqueues an item for each message of a subject,
+// which may have wildcards. If group is not empty, each message reaches one of
+// the processes that name the same group; otherwise it reaches all.
+//
+// Key makes an item of a message, or returns false if there is none to run. It
+// is called from one goroutine at a time; a panic in it is logged and costs that
+// message alone.
+//
+// Messages of plain subjects are not kept by anyone: what is sent while this
+// process is not connected is lost. The Feeder listens again by itself when the
+// connection is back; let [OnReconnect] trigger a [reconcile.Poller] then, or
+// use [Consumer] with a stream. It returns nil when ctx is done, and an error if
+// the connection is closed or an argument is wrong.
+func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.Msg) (T, bool)) reconcile.Feeder[T] {
+	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
+		switch {
+		case nc == nil:
+			return errors.New("natsadapter: Subject needs a connection, got nil")
+		case !validTokens(subject) || strings.ContainsAny(subject, " \t\r\n"):
+			return fmt.Errorf("natsadapter: Subject: the subject is %q, want parts with a dot between, without white space, such as \"a.b\", \"a.*\" or \"a.>\"", subject)
+		case strings.ContainsAny(group, " \t\r\n"):
+			return fmt.Errorf("natsadapter: Subject: the group is %q, want a name without white space, or none", group)
+		case key == nil:
+			return fmt.Errorf("natsadapter: Subject: subject %s needs a key function, got nil", subject)
+		}
+		fail := func(err error) error { return fmt.Errorf("natsadapter: subject %s: %w", subject, err) }
+		sub, err := nc.QueueSubscribeSync(subject, group)
+		if err != nil {
+			return fail(err)
+		}
+		defer sub.Unsubscribe()
+		for {
+			msg, err := sub.NextMsgWithContext(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case errors.Is(err, nats.ErrSlowConsumer):
+				dropped, _ := sub.Dropped()
+				slog.Error("natsadapter: messages came faster than they were fed, and are lost", "subject", subject, "lost", dropped)
+			case err != nil:
+				return fail(err)
+			default:
+				if item, ok := guarded("subject "+subject, msg.Subject, func() (T, bool) { return key(msg) }); ok {
+					q.Enqueue(item)
+				}
+			}
+		}
+	}
+}
+
+// OnReconnect returns a Runner that calls f each time that the connection was
+// lost and is back, until ctx is done: with the Trigger of a
+// [reconcile.Poller] for f, nothing is missed for longer than the connection is.
+// It is for what cannot go on where it was, as [Subject]; the other Feeders
+// here do not need it. It returns an error if the connection is closed.
+func OnReconnect(nc *nats.Conn, f func()) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		if nc == nil || f == nil {
+			return errors.New("natsadapter: OnReconnect needs a connection and a function, got nil")
+		}
+		status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+		defer nc.RemoveStatusListener(status)
+		for !nc.IsClosed() {
+			select {
+			case <-ctx.Done():
+				return nil
+			case s := <-status:
+				if s == nats.CONNECTED {
+					f()
+				}
+			}
+		}
+		return fmt.Errorf("natsadapter: OnReconnect: %w", nats.ErrConnectionClosed)
+	})
+}

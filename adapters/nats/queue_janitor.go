@@ -94,29 +94,34 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// eachMember calls fn for all members, and for those declared gone.
+func (q *Queue[T]) eachMember(ctx context.Context, fn func(id string, b beat, seq uint64)) error {
+	prefix := q.cfg.Name + ".m."
+	for seq := uint64(1); ; {
+		m, err := q.wire.next(ctx, prefix+">", seq)
+		if errors.Is(err, errNoRecord) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		seq = m.seq + 1
+		fn(strings.TrimPrefix(m.subject, prefix), decodeBeat(m.data), m.seq)
+	}
+}
+
 // readMembers looks at all members once, and returns those that are declared
 // gone.
 func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
-	prefix := q.cfg.Name + ".m."
-	seen := make(map[string]bool)
 	graves = make(map[string]seenMember)
-	for seq := uint64(1); ; {
-		m, err := q.wire.next(q.life, prefix+">", seq)
-		if errors.Is(err, errNoRecord) {
-			break
-		}
-		if err != nil {
-			q.troubled(err, "reading the members")
-			return nil, false
-		}
-		seq = m.seq + 1
-		id := strings.TrimPrefix(m.subject, prefix)
-		seen[id] = true
-		b := decodeBeat(m.data)
+	found := make(map[string]bool)
+	err := q.eachMember(q.life, func(id string, b beat, seq uint64) {
+		found[id] = true
 		q.mu.Lock()
+		defer q.mu.Unlock()
 		s := q.others.members[id]
-		if s == nil || s.seq != m.seq {
-			s = &seenMember{b, m.seq, time.Now()}
+		if s == nil || s.seq != seq {
+			s = &seenMember{b, seq, time.Now()}
 			q.others.members[id] = s
 		}
 		if b.Gone != "" {
@@ -125,17 +130,20 @@ func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
 				q.others.dead[id] = time.Now()
 			}
 		}
-		q.mu.Unlock()
+	})
+	if err != nil {
+		q.troubled(err, "reading the members")
+		return nil, false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for id := range q.others.members {
-		if !seen[id] {
+		if !found[id] {
 			delete(q.others.members, id)
 		}
 	}
 	for id, at := range q.others.dead {
-		if !seen[id] && time.Since(at) > time.Hour {
+		if !found[id] && time.Since(at) > time.Hour {
 			delete(q.others.dead, id)
 		}
 	}

@@ -1,0 +1,194 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// A twin is a record and the kernel's model of the same item.
+type twin struct {
+	record record
+	model  model.Queue[string]
+	start  int64
+	fence  uint64
+}
+
+func newTwin() *twin {
+	return &twin{start: time.Date(2000, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano()}
+}
+
+func (w *twin) now() int64 { return w.start + int64(w.model.Now()) }
+
+// op returns the op of an operation of the model.
+func (w *twin) op(o model.Op[string]) op {
+	verbs := map[model.Verb]verb{
+		model.Offer: verbOffer, model.Enqueue: verbEnqueue, model.EnqueueAfter: verbAfter,
+		model.EnqueueWithin: verbWithin, model.EnqueueNow: verbNow, model.Remove: verbRemove,
+		model.Done: verbDone, model.Requeue: verbRequeue,
+	}
+	v := verbs[o.Verb]
+	if o.Wait.Delay <= 0 && (v == verbAfter || v == verbWithin) {
+		v = verbEnqueue
+	}
+	p := op{verb: v, at: w.now(), due: after(w.now(), o.Wait.Delay), hold: o.Wait.Hold, owner: "me", fence: w.fence}
+	if o.Wait.Err != nil {
+		p.fail, p.err = true, o.Wait.Err.Error()
+	}
+	return p
+}
+
+func (w *twin) do(o model.Op[string]) {
+	switch o.Verb {
+	case model.Advance:
+		w.model.Advance(o.Wait.Delay)
+		p := op{verb: verbDue, at: w.now()}
+		w.record = w.record.apply(&p)
+		return
+	case model.Dequeue:
+		if _, a := w.model.TryDequeue(); a == model.Taken {
+			if !w.record.ready() {
+				w.record = record{owner: "not ready, though the model hands it out"}
+				return
+			}
+			w.fence++
+			w.record = w.record.claim("me", w.now())
+			w.record.fence = w.fence
+		}
+		return
+	}
+	p := w.op(o)
+	w.record = w.record.apply(&p)
+	a := model.Attended[string]{Queue: w.model}
+	a.Do(o)
+	w.model = a.Queue
+}
+
+// differ says how the two differ.
+func (w *twin) differ() string {
+	got := w.record.settle(w.now())
+	e, known := w.model.Entry("x")
+	if !known {
+		if w.record != (record{}) {
+			return fmt.Sprintf("record %+v of an item that the model does not know", w.record)
+		}
+		return ""
+	}
+	want := record{
+		running: e.InFlight, failures: e.Failures, since: w.start + int64(e.Since),
+		next: map[model.Kind]next{
+			model.None: nextNone, model.Ready: nextReady, model.Sticky: nextNow,
+			model.Within: nextWithin, model.Held: nextHeld,
+		}[e.Next.Kind],
+	}
+	if e.Err != nil {
+		want.err = e.Err.Error()
+	}
+	if want.next.later() {
+		want.due = w.start + int64(e.Next.Due)
+	}
+	if want.running {
+		want.owner, want.fence = "me", w.fence
+	}
+	if got != want {
+		return fmt.Sprintf("record %+v, want %+v", got, want)
+	}
+	return ""
+}
+
+func randomOp(r *rand.Rand) model.Op[string] {
+	o := model.Op[string]{Verb: model.Verb(r.IntN(int(model.Dequeue) + 1)), Item: "x"}
+	if r.IntN(6) == 0 {
+		o.Verb = model.Advance
+	}
+	o.Wait.Delay = time.Duration(r.IntN(5)-1) * time.Hour
+	if o.Verb == model.Advance {
+		o.Wait.Delay = time.Duration(r.IntN(150)) * time.Minute
+	}
+	o.Wait.Hold = r.IntN(2) == 0
+	if o.Verb == model.Requeue && r.IntN(2) == 0 {
+		o.Wait.Err = errors.New("oops")
+	}
+	return o
+}
+
+func TestRulesFollowTheModel(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		w := newTwin()
+		var ops []model.Op[string]
+		for range 30 {
+			o := randomOp(r)
+			ops = append(ops, o)
+			w.do(o)
+			if d := w.differ(); d != "" {
+				t.Fatalf("after %v: %s", ops, d)
+			}
+		}
+	}
+}
+
+// Ops that gather in the outbox do the same, folded or not, to any record.
+func TestFoldedOpsDoTheSame(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	folds := 0
+	for range 20000 {
+		w := newTwin()
+		for range r.IntN(6) {
+			w.do(randomOp(r))
+		}
+		want := w.record
+		var all, list []op
+		for range 1 + r.IntN(6) {
+			o := randomOp(r)
+			if o.Verb == model.Advance || o.Verb == model.Dequeue {
+				continue
+			}
+			p := w.op(o)
+			all = append(all, p)
+			want = want.apply(&p)
+			var folded bool
+			list, folded = fold(list, p)
+			if folded {
+				folds++
+			}
+		}
+		got := w.record
+		for i := range list {
+			got = got.apply(&list[i])
+		}
+		if got != want {
+			t.Fatalf("%+v of %+v, folded to %+v: %+v, want %+v", all, w.record, list, got, want)
+		}
+	}
+	if folds == 0 {
+		t.Error("nothing was folded")
+	}
+}
+
+func TestRecordsAreReadAsWritten(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		w := newTwin()
+		for range r.IntN(12) {
+			w.do(randomOp(r))
+		}
+		data := encodeRecord(&w.record, "x", "w")
+		got, m, err := decodeRecord(stored{"q.i.x", 7, data})
+		if err != nil || got != w.record || m.Write != "w" {
+			t.Fatalf("%s: %+v, %v, want %+v", data, got, err, w.record)
+		}
+	}
+	for _, bad := range []string{``, `{}`, `[]`, `{"phase":"on holiday"}`, `{"phase":"waiting"}`, `{"phase":"in flight","next":"never"}`, `{"phase":"ready","since":"noon"}`} {
+		if r, _, err := decodeRecord(stored{"q.i.x", 7, []byte(bad)}); err == nil {
+			t.Errorf("%s: %+v, want an error", bad, r)
+		}
+	}
+}

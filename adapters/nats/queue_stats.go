@@ -1,0 +1,125 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Stats tells what one process's part in a queue holds now, and what it did
+// since [NewQueue].
+type Stats struct {
+	Outbox   int  // items of which something is not stored yet
+	InFlight int  // items taken here and not yet given back for good
+	Idle     int  // Dequeues that wait
+	Timers   int  // waiting items that this process will make ready
+	Member   bool // the lease is held
+
+	Enqueued   uint64 // accepted as new work: the item had no next run
+	Coalesced  uint64 // folded into work already known; ignored Offers too
+	Taken      uint64 // dequeued
+	Requeued   uint64 // given back with a Wait
+	LeasesLost uint64 // how often this process lost its lease
+	Reclaimed  uint64 // runs of members that are gone which this process made ready
+	Retries    uint64 // writes that had to be tried again, as the server did not answer
+}
+
+// Stats returns the counts of this process. It never blocks.
+func (q *Queue[T]) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.counted
+	return Stats{
+		Outbox: len(q.outbox.slots), InFlight: len(q.held), Idle: len(q.waiters), Timers: len(q.timers.heap),
+		Member:   q.member.validLocked(),
+		Enqueued: c.enqueued, Coalesced: c.coalesced, Taken: c.taken, Requeued: c.requeued,
+		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Retries: q.attempts.Load(),
+	}
+}
+
+// Len returns about how many items are ready: those that the consumer has not
+// delivered yet. Some of them wait for a time or are in flight, if that was
+// written a moment ago. It asks the server, and takes the same time however many
+// items there are.
+func (q *Queue[T]) Len(ctx context.Context) (int, error) {
+	c, err := q.js.Consumer(ctx, q.cfg.Name, consumerName)
+	if err != nil {
+		return 0, err
+	}
+	return int(c.CachedInfo().NumPending), nil
+}
+
+// An Entry is an item that the queue knows.
+type Entry[T comparable] struct {
+	Item   T
+	State  reconcile.State
+	Member string // of the process where it is in flight
+	Fence  uint64 // of that run
+}
+
+// All returns all items that the queue knows: those in flight, then those
+// ready, then those that wait, the oldest or the first due first. It reads the
+// whole stream, so it takes a time that grows with the number of items, and what
+// changes meanwhile may be told as it was or as it is.
+func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
+	type position struct {
+		Entry[T]
+		seq uint64
+	}
+	byItem := make(map[T]position)
+	now := time.Now().UnixNano()
+	err := q.scan(ctx, func(item T, s seen, _ time.Time) {
+		e := Entry[T]{Item: item, State: s.settle(now).state(), Member: s.owner, Fence: s.fence}
+		byItem[item] = position{e, s.seq} // the later of two
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]position, 0, len(byItem))
+	for _, p := range byItem {
+		all = append(all, p)
+	}
+	rank := map[reconcile.Phase]int{reconcile.InFlight: 0, reconcile.Ready: 1, reconcile.Waiting: 2}
+	slices.SortFunc(all, func(a, b position) int {
+		return cmp.Or(
+			cmp.Compare(rank[a.State.Phase], rank[b.State.Phase]),
+			a.State.Due.Compare(b.State.Due),
+			cmp.Compare(a.seq, b.seq))
+	})
+	entries := make([]Entry[T], len(all))
+	for i := range all {
+		entries[i] = all[i].Entry
+	}
+	return entries, nil
+}
+
+// A Member is a process that takes items.
+type Member struct {
+	ID    string    // as in Entry
+	Owner string    // as in Config
+	Since time.Time // when its handle was made
+	Seen  time.Time // when it last showed a sign of life, by its own clock
+	Held  int       // how many items it had in flight then
+}
+
+// Members returns the processes that take items, the oldest first. One that
+// ended without Close is among them for up to two leases.
+func (q *Queue[T]) Members(ctx context.Context) ([]Member, error) {
+	var all []Member
+	err := q.eachMember(ctx, func(id string, b beat, _ uint64) {
+		if b.Gone != "" {
+			return
+		}
+		since, _ := parseTime(b.Since)
+		seen, _ := parseTime(b.Seen)
+		all = append(all, Member{ID: id, Owner: b.Owner, Since: time.Unix(0, since), Seen: time.Unix(0, seen), Held: b.Held})
+	})
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
+}

@@ -65,7 +65,7 @@ func (r *round) reconcile(ctx context.Context, item int) error {
 
 // take allows one more change, if there have not been enough.
 func (r *round) take() bool {
-	if r.budget.Add(-1) < 0 {
+	if r.budget.Add(-1) < 0 || r.Enough != nil && r.Enough() {
 		r.enough.Store(true)
 		return false
 	}

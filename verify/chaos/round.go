@@ -32,6 +32,9 @@ type Config struct {
 	Items   int
 	Changes int
 
+	// Enough ends the round before there have been so many changes. It may be
+	// nil, and is called from any goroutine.
+	Enough func() bool
 	// Unit is that of all pauses: a second in a bubble.
 	Unit time.Duration
 	// Exact says that the clock stands still while anybody works, as that of a

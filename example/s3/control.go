@@ -36,7 +36,6 @@ func control(ctx context.Context, o options, store *bucket.Store, stdout, stderr
 	}
 	c := &bucket.Controller{
 		Store: store, Wishes: wishes, Owner: o.owner, Recheck: o.recheck, Purge: o.purge,
-		Did: func(name, what string) { out.bucket(name, what) },
 	}
 	if o.plan {
 		return plan(ctx, o, c, out)
@@ -44,6 +43,10 @@ func control(ctx context.Context, o options, store *bucket.Store, stdout, stderr
 
 	queue := reconcile.NewQueue[string]()
 	p := newProgress(queue, wishes)
+	c.Did = func(name, what string) {
+		out.bucket(name, what)
+		p.did(name)
+	}
 	p.news = func(name string, s bucket.Status, err error) {
 		switch s {
 		case bucket.InSync:
@@ -136,7 +139,7 @@ func plan(ctx context.Context, o options, c *bucket.Controller, out *lines) (int
 	wished, _ := c.Wishes.Names(ctx)
 	there, err := c.Store.List(ctx)
 	if err != nil {
-		return 1, fmt.Errorf("listing the buckets: %w", err)
+		return 1, err
 	}
 	queue := reconcile.NewQueue[string]()
 	for _, name := range slices.Concat(wished, there) {

@@ -60,6 +60,7 @@ type row struct {
 	status bucket.Status // "" before the first run
 	err    error
 	again  bool // an event has come since the last run began
+	did    bool // something to it since the last run ended
 }
 
 func (r row) settled() bool {
@@ -108,6 +109,15 @@ func (p *progress) list(names []string, err error) {
 	p.checkLocked()
 }
 
+// did is told of each step that was done.
+func (p *progress) did(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.rows[name]
+	r.did = true
+	p.setLocked(name, r)
+}
+
 // result is told how each run ended, before its item goes back to the queue.
 func (p *progress) result(r reconcile.Result[string]) {
 	if r.Outcome == reconcile.Aborted {
@@ -120,7 +130,7 @@ func (p *progress) result(r reconcile.Result[string]) {
 	now := row{status: statusOf(r), err: r.Err, again: p.queue.State(r.Item).Again}
 	p.setLocked(r.Item, now)
 	same := now.status == old.status && (now.err == nil || old.err == nil || now.err.Error() == old.err.Error())
-	if p.news != nil && !same {
+	if p.news != nil && (old.did || !same) {
 		p.news(r.Item, now.status, now.err)
 	}
 	p.checkLocked()

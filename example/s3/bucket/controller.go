@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -43,6 +44,9 @@ type Controller struct {
 	Purge   bool          // also remove buckets that are not empty, with all that is in them
 
 	Did func(name, what string) // told of each step that was done; may be nil
+
+	mu    sync.Mutex      // guards the field below
+	begun map[string]bool // creations of which it is not known how they ended
 }
 
 // A step is one change to a bucket.
@@ -112,11 +116,14 @@ func (c *Controller) steps(ctx context.Context, name string) ([]step, error) {
 		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RequeueWithin(c.Recheck))
 	case err != nil:
 		return nil, err
+	case owner == "" && wanted && c.hasBegun(name):
+		return c.adopt(ctx, name, wish)
 	case owner != c.Owner:
 		return nil, c.refuse(owner)
 	case !wanted:
 		return c.remove(ctx, name)
 	}
+	c.end(name) // whatever has begun, it has worked
 	there, err := c.Store.look(ctx, name)
 	if err != nil {
 		return nil, err
@@ -136,8 +143,57 @@ func (c *Controller) refuse(owner string) error {
 
 // create makes a bucket with all that belongs to it.
 func (c *Controller) create(name string, wish Wish) []step {
-	steps := []step{{"create" + with(wish.Tags), func(ctx context.Context) error { return c.Store.create(ctx, name, c.Owner, wish.Tags) }}}
+	create := func(ctx context.Context) error {
+		c.begin(name)
+		err := c.Store.create(ctx, name, c.Owner, wish.Tags)
+		if answered := new(minio.ErrorResponse); err == nil || errors.As(err, answered) && answered.StatusCode < 500 {
+			c.end(name)
+		}
+		return err
+	}
+	steps := []step{{"create" + with(wish.Tags), create}}
 	return append(steps, c.mend(name, wish, state{tags: wish.Tags})...)
+}
+
+// adopt takes over what a creation of ours has left when the store died in the
+// middle of it: a bucket without tags, where there was none before. If anything
+// is in it, somebody else was there.
+func (c *Controller) adopt(ctx context.Context, name string, wish Wish) ([]step, error) {
+	key, err := c.Store.foreign(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case key != "":
+		return nil, c.refuse("")
+	}
+	return append([]step{{"mark as ours, its creation was cut short", func(ctx context.Context) error {
+		err := c.Store.setTags(ctx, name, c.Owner, wish.Tags)
+		if err == nil {
+			c.end(name)
+		}
+		return err
+	}}}, c.mend(name, wish, state{tags: wish.Tags})...), nil
+}
+
+func (c *Controller) hasBegun(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun[name]
+}
+
+func (c *Controller) begin(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun == nil {
+		c.begun = map[string]bool{}
+	}
+	c.begun[name] = true
+}
+
+func (c *Controller) end(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.begun, name)
 }
 
 // mend makes what is there what is wished.
@@ -165,9 +221,13 @@ func (c *Controller) mend(name string, wish Wish, there state) []step {
 		add(text, func(ctx context.Context) error { return c.Store.setPolicy(ctx, name, wish.Policy) })
 	}
 	for _, m := range slices.Sorted(maps.Keys(wish.Markers)) {
-		if old, ok := there.markers[m]; !ok || old.text != wish.Markers[m] {
+		var seen *marker
+		if old, ok := there.markers[m]; ok {
+			seen = &old
+		}
+		if seen == nil || seen.text != wish.Markers[m] {
 			add("write marker "+m, func(ctx context.Context) error {
-				return c.Store.setMarker(ctx, name, m, wish.Markers[m], old.etag)
+				return c.Store.setMarker(ctx, name, m, wish.Markers[m], seen)
 			})
 		}
 	}
@@ -221,7 +281,8 @@ func verdict(err error) error {
 // what was asked.
 func BadCredentials(err error) bool {
 	switch code(err) {
-	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired":
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired",
+		"XAdminUserNotFound": // versitygw, if it knows of one user alone
 		return true
 	}
 	return false

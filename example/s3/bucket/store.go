@@ -69,7 +69,7 @@ func (s *Store) URL() string { return s.endpoint.Scheme + "://" + s.endpoint.Hos
 func (s *Store) List(ctx context.Context) ([]string, error) {
 	all, err := s.client.ListBuckets(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing the buckets: %w", err)
 	}
 	names := make([]string, len(all))
 	for i, b := range all {
@@ -251,16 +251,31 @@ func (s *Store) setPolicy(ctx context.Context, bucket, policy string) error {
 	return s.client.SetBucketPolicy(ctx, bucket, policy)
 }
 
-// setMarker writes a marker, if it is still the one with that ETag; "" means
-// that there is none yet. What another hand has done since we looked is not
-// overwritten unseen: the store refuses, and the next run looks again.
-func (s *Store) setMarker(ctx context.Context, bucket, name, text, etag string) error {
+// setMarker writes a marker, if there is still the one that we saw; nil means
+// none. What another hand has done since is not overwritten unseen: the store
+// refuses, and the next run looks again.
+func (s *Store) setMarker(ctx context.Context, bucket, name, text string, seen *marker) error {
 	options := minio.PutObjectOptions{ContentType: "text/plain; charset=utf-8"}
-	if etag == "" {
+	switch {
+	case seen == nil:
 		options.SetMatchETagExcept("*")
-	} else {
-		options.SetMatchETag(etag)
+	case seen.etag != "": // there is none if somebody laid a file into the folder
+		options.SetMatchETag(seen.etag)
 	}
+	err := s.putMarker(ctx, bucket, name, text, options)
+	if seen != nil || code(err) != minio.PreconditionFailed {
+		return err
+	}
+	// Some stores take the note that an object was deleted, which a bucket with
+	// versions keeps, for an object. If that is all there is, nothing can be
+	// lost: what is overwritten stays as a version.
+	if _, missing := s.marker(ctx, bucket, name); code(missing) != minio.NoSuchKey {
+		return err
+	}
+	return s.putMarker(ctx, bucket, name, text, minio.PutObjectOptions{ContentType: options.ContentType})
+}
+
+func (s *Store) putMarker(ctx context.Context, bucket, name, text string, options minio.PutObjectOptions) error {
 	_, err := s.client.PutObject(ctx, bucket, MarkerPrefix+name, strings.NewReader(text), int64(len(text)), options)
 	return err
 }

@@ -22,3 +22,12 @@ func run(cmd *exec.Cmd, started, ended chan<- error) {
 		ended <- cmd.Wait()
 	}
 }
+
+// hasAttributes reports whether files in a folder can have extended attributes.
+func hasAttributes(dir string) bool {
+	const name = "user.reconcile-example"
+	if syscall.Setxattr(dir, name, []byte("1"), 0) != nil {
+		return false
+	}
+	return syscall.Removexattr(dir, name) == nil
+}

@@ -44,9 +44,8 @@ type Gateway struct {
 	AccessKey, SecretKey string
 	Buckets              string // the folder with a folder for each bucket
 
-	binary  string
-	args    []string
-	address string
+	binary string
+	args   []string
 
 	mu     sync.Mutex // guards the fields below
 	pid    int        // 0 while it does not run
@@ -63,8 +62,6 @@ func New(dir, address string) (*Gateway, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	// The tags and the like lie beside the buckets: so the folder may be on any
-	// file system.
 	var dirs []string
 	for _, name := range []string{"buckets", "meta", "versions"} {
 		path := filepath.Join(dir, name)
@@ -76,10 +73,15 @@ func New(dir, address string) (*Gateway, error) {
 	if address, err = free(address); err != nil {
 		return nil, err
 	}
+	args := []string{"--port", address, "--keep-alive", "--quiet", "posix", "--versioning-dir", dirs[2]}
+	if !hasAttributes(dirs[0]) {
+		// Tags and ETags lie beside the buckets then, and stay when a hand takes
+		// a file away: such a file cannot be made anew.
+		args = append(args, "--sidecar", dirs[1])
+	}
 	return &Gateway{
 		URL: "http://" + address, AccessKey: "example", SecretKey: rand.Text(), Buckets: dirs[0],
-		binary: binary, address: address,
-		args: []string{"--port", address, "--keep-alive", "--quiet", "posix", "--sidecar", dirs[1], "--versioning-dir", dirs[2], dirs[0]},
+		binary: binary, args: append(args, dirs[0]),
 	}, nil
 }
 

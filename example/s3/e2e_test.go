@@ -1,0 +1,435 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// everything wishes for a bucket with all that there may be, and a bare one.
+const everything = `
+buckets:
+  - name: full
+    versioning: true
+    tags: {team: finance, keep: "10 years"}
+    policy:
+      Version: "2012-10-17"
+      Statement:
+        - {Effect: Allow, Principal: "*", Action: ["s3:GetObject"], Resource: "arn:aws:s3:::full/*"}
+    markers: {README: "Ask finance.\n", format: parquet}
+  - name: bare
+`
+
+var full = look{
+	Tags:       map[string]string{"reconcile-owner": "example", "team": "finance", "keep": "10 years"},
+	Versioning: "Enabled",
+	Policy:     true,
+	Objects:    map[string]string{marker("README"): "Ask finance.\n", marker("format"): "parquet"},
+}
+
+var bare = look{Tags: map[string]string{"reconcile-owner": "example"}}
+
+func TestConverges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, everything)
+	w.run("-wishes", file).wantEnd(0, "2 of 2 buckets in sync")
+	w.wantBuckets("bare", "full")
+	w.wantLook("full", full)
+	w.wantLook("bare", bare)
+
+	// And from there on there is nothing to do.
+	out := w.run("-wishes", file).wantEnd(0, "2 of 2 buckets in sync", "2 runs")
+	for _, step := range []string{"create", "set", "turn", "write", "remove"} {
+		if strings.Contains(out, step) {
+			t.Errorf("the second time there is something to %s:\n%s", step, out)
+		}
+	}
+	w.run("-wishes", file, "-plan").wantEnd(0, "2 buckets wished for, 0 with something to say")
+}
+
+func TestConvergesFromJSON(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, "{\n\t\"buckets\": [\n\t\t{\"name\": \"bare\"},\n\t\t{\"name\": \"second\", \"versioning\": false, \"tags\": {}}\n\t]\n}\n")
+	w.run("-wishes", file).wantEnd(0, "2 of 2 buckets in sync")
+	w.wantBuckets("bare", "second")
+}
+
+// What another client changes is found and mended, whatever it is.
+func TestDriftByAnotherClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	p := w.run("-wishes", wish(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
+	p.line("full in sync")
+
+	w.must(w.hand.SuspendVersioning(ctx, "full"))
+	p.line("full turn versioning on")
+	w.tag("full", "reconcile-owner", "example", "team", "product")
+	p.line("full set tags keep=10 years team=finance")
+	w.must(w.hand.SetBucketPolicy(ctx, "full", ""))
+	p.line("full set the policy")
+	w.must(w.hand.SetBucketPolicy(ctx, "bare", `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::bare/*"}]}`))
+	p.line("bare remove the policy")
+	w.put("full", marker("format"), "arrow")
+	p.line("full write marker format")
+	w.must(w.hand.RemoveObject(ctx, "full", marker("README"), minio.RemoveObjectOptions{}))
+	p.line("full write marker README")
+	w.put("full", marker("more"), "of it")
+	p.line("full remove marker more")
+	w.put("full", "data/1", "theirs")
+	w.must(w.hand.RemoveBucket(ctx, "bare"))
+	p.line("bare create")
+	p.line("bare in sync")
+
+	p.interrupt()
+	p.wantEnd(0, "2 of 2 buckets in sync")
+	with := full
+	with.Objects = map[string]string{"data/1": "theirs"}
+	for key, text := range full.Objects {
+		with.Objects[key] = text
+	}
+	w.wantLook("full", with)
+	w.wantLook("bare", bare)
+}
+
+// A hand on the disk below the gateway leaves the ETags as they were.
+func TestDriftInTheFolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.run("-wishes", wish(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
+	p.line("full in sync")
+	w.must(os.WriteFile(w.path("full", marker("format")), []byte("PARQUET"), 0o644)) // as long as before
+	p.line("full write marker format")
+	p.line("full in sync")
+	w.must(os.Remove(w.path("full", marker("README"))))
+	p.line("full write marker README")
+	p.line("full in sync")
+	w.must(os.RemoveAll(w.path("full")))
+	p.line("full create")
+	p.line("full in sync")
+	replaced := w.path("full", marker("format")) // which leaves no ETag at all
+	w.must(os.WriteFile(replaced+".new", []byte("csv"), 0o644))
+	w.must(os.Rename(replaced+".new", replaced))
+	p.line("full write marker format")
+	p.line("full in sync")
+	p.interrupt()
+	p.wantEnd(0, "2 of 2 buckets in sync")
+	w.wantLook("full", full)
+}
+
+func TestWrongKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, everything)
+	for _, test := range []struct{ env, want []string }{
+		{nil, []string{"there are no keys for the store: set AWS_ACCESS_KEY_ID"}},
+		{[]string{"AWS_ACCESS_KEY_ID=example"}, []string{"there are no keys for the store"}},
+		{
+			[]string{"AWS_ACCESS_KEY_ID=nobody", "AWS_SECRET_ACCESS_KEY=secret-secret"},
+			[]string{w.gateway.URL + " refuses the keys", "AWS_ACCESS_KEY_ID", "No user exists"},
+		},
+		{
+			[]string{"AWS_ACCESS_KEY_ID=" + w.gateway.AccessKey, "AWS_SECRET_ACCESS_KEY=secret-secret"},
+			[]string{w.gateway.URL + " refuses the keys", "signature"},
+		},
+	} {
+		for _, args := range [][]string{nil, {"-watch"}, {"-plan"}} {
+			p := execute(t, test.env, append([]string{"-wishes", file, "-endpoint", w.gateway.URL}, args...)...)
+			p.wantEnd(1, test.want...)
+		}
+	}
+	w.wantBuckets()
+}
+
+// Nobody answers: each bucket is tried a few times, then it is said.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stop()
+	file := wish(t, "buckets: [{name: bare}]")
+	w.run("-wishes", file, "-retries", "1").wantEnd(1, "0 of 1 bucket in sync", "bare: ", "connection refused", "what is there besides is not known")
+	w.run("-wishes", file, "-plan").wantEnd(1, "listing the buckets: ", "connection refused")
+}
+
+// The gateway is killed with -9 as it works, and comes back.
+func TestGatewayKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.run("-wishes", wish(t, many(150)), "-retries", "100")
+	for _, last := range []int{10, 30} {
+		for range last {
+			p.line("bucket-")
+		}
+		w.kill()
+		p.line("bucket-") // it goes on, with errors
+		w.start()
+	}
+	p.wantEnd(0, "150 of 150 buckets in sync", "retrying: ", "connection refused")
+	w.wantMany(150)
+}
+
+func (w *world) wantMany(n int) {
+	w.t.Helper()
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("bucket-%04d", i))
+	}
+	w.wantBuckets(names...)
+	for i, name := range names {
+		w.wantLook(name, look{Tags: map[string]string{"reconcile-owner": "example", "number": fmt.Sprintf("n%d", i)}})
+	}
+}
+
+func TestThousandBuckets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, many(1000))
+	w.run("-wishes", file).wantEnd(0, "1000 of 1000 buckets in sync")
+	if n := len(w.buckets()); n != 1000 {
+		t.Errorf("there are %d buckets, want 1000", n)
+	}
+	// One less: nothing is done to the others.
+	rewrite(t, file, many(999))
+	out := w.run("-wishes", file).wantEnd(0, "999 of 999 buckets in sync")
+	if n := strings.Count(out, " remove\n"); n != 1 || strings.Contains(out, "create") {
+		t.Errorf("%d buckets were removed, want one alone:\n%s", n, out)
+	}
+	if n := len(w.buckets()); n != 999 {
+		t.Errorf("there are %d buckets, want 999", n)
+	}
+}
+
+// The controller is killed with -9 again and again as it works, and finds what
+// it left.
+func TestControllerKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, many(120))
+	for _, seen := range []int{1, 10, 40, 80} {
+		p := w.run("-wishes", file)
+		for range seen {
+			p.line("bucket-")
+		}
+		p.signal(syscall.SIGKILL)
+		if code, _ := p.end(); code != -1 {
+			t.Fatalf("the killed program has exit code %d:\n%s", code, p.text())
+		}
+	}
+	w.run("-wishes", file).wantEnd(0, "120 of 120 buckets in sync")
+	w.wantMany(120)
+}
+
+// What is not ours is never touched: neither what nobody wishes for nor what
+// would be in the way.
+func TestNotOurs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.make("empty")
+	w.make("theirs", "reconcile-owner", "them", "team", "product")
+	w.make("wished", "team", "product")
+	w.put("wished", marker("README"), "theirs")
+	w.make("claimed", "reconcile-owner", "them")
+	before := w.snapshot()
+
+	file := wish(t, `buckets: [{name: wished, markers: {README: ours}}, {name: claimed, versioning: true}]`)
+	for _, args := range [][]string{{"-plan"}, nil, {"-purge"}} {
+		p := w.run(append([]string{"-wishes", file, "-retries", "1"}, args...)...)
+		p.wantEnd(1,
+			`it exists and is not ours: it bears no tag reconcile-owner; to hand it over, set that tag to "example"`,
+			`it exists and is not ours: its tag reconcile-owner is "them"`)
+	}
+	w.wantSnapshot(before)
+
+	// Handed over, it is ours.
+	w.tag("wished", "reconcile-owner", "example")
+	rewrite(t, file, `buckets: [{name: wished, markers: {README: ours}}]`)
+	w.run("-wishes", file).wantEnd(0, "1 of 1 bucket in sync")
+	w.wantLook("wished", look{
+		Tags:    map[string]string{"reconcile-owner": "example"},
+		Objects: map[string]string{marker("README"): "ours"},
+	})
+}
+
+// What left the file is removed if nothing but markers is in it.
+func TestLeftTheFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, `
+buckets:
+  - {name: stays}
+  - {name: vacant}
+  - {name: marked, versioning: true, markers: {README: "1"}}
+  - {name: used}
+  - {name: history, versioning: true}
+`)
+	p := w.run("-wishes", file, "-watch", "-poll", "200ms", "-recheck", "50ms")
+	p.line("stays in sync", "vacant in sync", "marked in sync", "used in sync", "history in sync")
+	w.put("used", "data", "1")
+	w.put("history", "data", "1")
+	w.must(w.hand.RemoveObject(t.Context(), "history", "data", minio.RemoveObjectOptions{})) // a version stays
+	w.put("marked", marker("README"), "2")                                                   // and so does one here
+	p.line("marked write marker README")
+
+	rewrite(t, file, "buckets: [{name: stays}]")
+	p.line("vacant remove", "marked remove", "used kept", "history kept")
+	p.interrupt()
+	p.wantEnd(0, "1 of 1 bucket in sync", "kept, as they are not empty: history, used")
+	w.wantBuckets("history", "stays", "used")
+
+	w.run("-wishes", file, "-plan").wantEnd(0, "used                     nothing: kept, it is not empty, there is data")
+	w.run("-wishes", file, "-plan", "-purge").wantEnd(0, "used                     remove with all that is in it")
+	w.wantBuckets("history", "stays", "used")
+	w.run("-wishes", file, "-purge").wantEnd(0, "1 of 1 bucket in sync")
+	w.wantBuckets("stays")
+}
+
+// snapshot returns all that is on the disk of the gateway, with the times of its
+// changes.
+func (w *world) snapshot() map[string]string {
+	w.t.Helper()
+	all := map[string]string{}
+	w.must(filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := ""
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text = string(data)
+		}
+		all[path] = fmt.Sprint(info.ModTime().UnixNano(), " ", text)
+		return nil
+	}))
+	return all
+}
+
+func (w *world) wantSnapshot(want map[string]string) {
+	w.t.Helper()
+	got := w.snapshot()
+	for path, now := range got {
+		if before, ok := want[path]; !ok || now != before {
+			w.t.Errorf("%s has changed from %q to %q", path, before, now)
+		}
+	}
+	for path := range want {
+		if _, ok := got[path]; !ok {
+			w.t.Errorf("%s is gone", path)
+		}
+	}
+}
+
+func TestPlanChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run("-wishes", wish(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).wantEnd(0)
+	w.must(w.hand.SuspendVersioning(t.Context(), "full"))
+	w.put("full", marker("README"), "?")
+	w.tag("drifted", "reconcile-owner", "example")
+	w.make("theirs")
+	before := w.snapshot()
+	p := w.run("-plan", "-wishes", wish(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
+	_, out := p.end()
+	want := `drifted                  set tags a=b
+full                     turn versioning on, write marker README
+new                      create, turn versioning on
+old                      remove
+4 buckets wished for, 4 with something to say; nothing was done
+`
+	if out != want {
+		t.Errorf("the plan is\n%s\nwant\n%s", p.text(), want)
+	}
+	w.wantSnapshot(before)
+}
+
+// A file that is edited while the program runs: broken, gone, then good.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, everything)
+	p := w.run("-wishes", file, "-watch")
+	p.line("full in sync", "bare in sync")
+
+	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
+	p.errs.await(t, 1, file+`:5: bucket "full": unknown field "colour"; there are name, versioning, tags, policy, markers`)
+	p.errs.await(t, 1, "is not used, the last good version stays in force")
+	w.must(os.Remove(file))
+	p.errs.await(t, 1, "no such file")
+	rewrite(t, file, strings.Replace(everything, "team: finance", "team: product", 1))
+	p.line(file + " is in force, 1 bucket changed")
+	p.line("full set tags keep=10 years team=product")
+	p.line("full in sync")
+	p.interrupt()
+	if out := p.wantEnd(0, "2 of 2 buckets in sync"); strings.Contains(out, "remove") {
+		t.Errorf("a broken file has removed something:\n%s", out)
+	}
+}
+
+func TestBadFileAtTheStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := wish(t, "buckets:\n- name: Bad\n- name: bare\n- name: bare\n")
+	w.run("-wishes", file).wantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
+	w.run("-wishes", file+".none").wantEnd(1, "no such file")
+	w.wantBuckets()
+}
+
+// Without an endpoint it starts a gateway of its own, which is gone when it is,
+// and which it starts again when it dies.
+func TestOwnGateway(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	file := wish(t, everything)
+	p := execute(t, nil, "-wishes", file, "-state", dir, "-watch", "-recheck", "50ms")
+	var url string
+	var pid int
+	line := p.line("versitygw at")
+	if _, err := fmt.Sscanf(line, "versitygw at %s process %d,", &url, &pid); err != nil {
+		t.Fatalf("%v in %q", err, line)
+	}
+	p.line("full in sync", "bare in sync")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.errs.await(t, 1, "versitygw has ended: signal: killed")
+	if err := os.RemoveAll(filepath.Join(dir, "buckets", "full")); err != nil {
+		t.Fatal(err)
+	}
+	p.line("full create")
+	p.line("full in sync")
+	p.interrupt()
+	p.wantEnd(0, "2 of 2 buckets in sync")
+
+	// What it stored is there the next time.
+	out := execute(t, nil, "-wishes", file, "-state", dir).wantEnd(0, "2 of 2 buckets in sync")
+	if strings.Contains(out, "create") {
+		t.Errorf("it began anew:\n%s", out)
+	}
+	execute(t, nil, "-wishes", file).wantEnd(0, "2 of 2 buckets in sync")
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.run("-wishes", wish(t, many(1000)), "-workers", "1")
+	p.line("bucket-")
+	p.interrupt()
+	p.wantEnd(1, "interrupted", "of 1000 buckets in sync")
+}

@@ -1,0 +1,439 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/tags"
+	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/local"
+)
+
+// The tests run the program as a user does: as a process, against a real
+// gateway that is another one, started with a folder of the test.
+
+// patience bounds the wait for anything that a process is to do.
+const patience = 60 * time.Second
+
+// asProgram in the environment makes the test binary the program itself.
+const asProgram = "RECONCILE_S3_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	if _, err := local.Binary(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// A world is a gateway over a folder, and another hand that reaches both.
+type world struct {
+	t       *testing.T
+	dir     string
+	gateway *local.Gateway
+	hand    *minio.Client
+
+	mu    sync.Mutex // guards the field below
+	end   func()     // of the gateway; nil while it does not run
+	ended chan error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	var err error
+	if w.gateway, err = local.New(w.dir, "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	w.hand = handAt(t, w.gateway.URL, w.gateway.AccessKey, w.gateway.SecretKey)
+	t.Cleanup(w.stop)
+	w.start()
+	return w
+}
+
+func handAt(t *testing.T, url, access, secret string) *minio.Client {
+	t.Helper()
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	hand, err := minio.New(strings.TrimPrefix(url, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(access, secret, ""), Region: "us-east-1", Transport: transport,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hand
+}
+
+// start starts the gateway, and returns when it answers.
+func (w *world) start() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.gateway.Run(ctx) }()
+	w.mu.Lock()
+	w.end, w.ended = cancel, ended
+	w.mu.Unlock()
+	if err := w.gateway.Ready(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stop ends the gateway in order, if it runs.
+func (w *world) stop() {
+	w.mu.Lock()
+	end, ended := w.end, w.ended
+	w.end = nil
+	w.mu.Unlock()
+	if end != nil {
+		end()
+		<-ended
+	}
+}
+
+// kill kills the gateway with -9, and returns when it is gone.
+func (w *world) kill() {
+	w.t.Helper()
+	if err := syscall.Kill(w.gateway.PID(), syscall.SIGKILL); err != nil {
+		w.t.Fatal(err)
+	}
+	w.mu.Lock()
+	end, ended := w.end, w.ended
+	w.end = nil
+	w.mu.Unlock()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		w.t.Fatalf("the killed gateway ended with %v", err)
+	}
+	end()
+}
+
+// wish writes a file of wishes and returns its path.
+func wish(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "wishes.yaml")
+	rewrite(t, path, text)
+	return path
+}
+
+// rewrite replaces a file at once, so that nobody reads half of it.
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// many wishes for n buckets.
+func many(n int) string {
+	var b strings.Builder
+	b.WriteString("buckets:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "- {name: bucket-%04d, tags: {number: n%d}}\n", i, i)
+	}
+	return b.String()
+}
+
+// A process is the program at work. Its lines come through the channel.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string // of standard output, closed at its end
+	out   bytes.Buffer
+	errs  buffer
+}
+
+// run starts the program on the gateway of the world.
+func (w *world) run(args ...string) *process {
+	w.t.Helper()
+	return w.runAt(w.gateway.URL, args...)
+}
+
+// runAt starts it on what answers at that URL, with the keys of the gateway.
+func (w *world) runAt(url string, args ...string) *process {
+	w.t.Helper()
+	return execute(w.t, w.keys(), append([]string{"-endpoint", url}, args...)...)
+}
+
+func (w *world) keys() []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + w.gateway.AccessKey, "AWS_SECRET_ACCESS_KEY=" + w.gateway.SecretKey}
+}
+
+// execute starts the program with these variables in its environment, and
+// without those of the tester's own account.
+func execute(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	p := &process{t: t, cmd: exec.CommandContext(ctx, os.Args[0], args...), lines: make(chan string, 100_000)}
+	tmp := t.TempDir()
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") }),
+		append(env, asProgram+"=yes", "TMPDIR="+tmp, "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(tmp, "none"))...)
+	p.cmd.Stderr = &p.errs
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(p.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-read
+		_ = p.cmd.Wait() // if the test has not
+		left, err := os.ReadDir(tmp)
+		if err != nil || p.cmd.ProcessState.Exited() && len(left) > 0 { // else it was killed
+			t.Errorf("the program leaves %v behind, %v", left, err)
+		}
+	})
+	return p
+}
+
+// line waits for lines that begin so, in any order. Spaces count as one.
+func (p *process) line(begin ...string) (last string) {
+	p.t.Helper()
+	missing := slices.Clone(begin)
+	for line := range p.lines {
+		fmt.Fprintln(&p.out, line)
+		text := strings.Join(strings.Fields(line), " ")
+		missing = slices.DeleteFunc(missing, func(begin string) bool { return strings.HasPrefix(text, begin) })
+		if len(missing) == 0 {
+			return text
+		}
+	}
+	p.t.Fatalf("the program has ended without the lines %q; it printed\n%s", missing, p.text())
+	return ""
+}
+
+// end waits for the end, and returns the exit code and the lines that came since
+// the last call of line. A process that was killed has the code -1.
+func (p *process) end() (code int, rest string) {
+	p.t.Helper()
+	var b strings.Builder
+	for line := range p.lines {
+		fmt.Fprintln(io.MultiWriter(&b, &p.out), line)
+	}
+	err := p.cmd.Wait()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode(), b.String()
+}
+
+// wantEnd waits for the end and checks the exit code and what was printed.
+func (p *process) wantEnd(code int, texts ...string) string {
+	p.t.Helper()
+	got, _ := p.end()
+	if got != code {
+		p.t.Errorf("exit code %d, want %d; it printed\n%s", got, code, p.text())
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.text(), text) {
+			p.t.Errorf("the output lacks %q; it is\n%s", text, p.text())
+		}
+	}
+	return p.text()
+}
+
+// interrupt presses Ctrl-C.
+func (p *process) interrupt() {
+	p.t.Helper()
+	p.signal(os.Interrupt)
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// text returns what was printed, without the middle if that is much.
+func (p *process) text() string {
+	text := p.errs.String() + p.out.String()
+	if lines := strings.SplitAfter(text, "\n"); len(lines) > 200 {
+		text = strings.Join(lines[:100], "") + "...\n" + strings.Join(lines[len(lines)-100:], "")
+	}
+	return text
+}
+
+// A buffer can be read while it is written.
+type buffer struct {
+	mu      sync.Mutex
+	b       bytes.Buffer
+	written chan struct{} // closed by the next write; nil if nobody waits
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written != nil {
+		close(b.written)
+		b.written = nil
+	}
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// await waits until a text was written, n times.
+func (b *buffer) await(t *testing.T, n int, text string) {
+	t.Helper()
+	for {
+		b.mu.Lock()
+		if b.written == nil {
+			b.written = make(chan struct{})
+		}
+		written, found := b.written, strings.Count(b.b.String(), text) >= n
+		b.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-written:
+		case <-time.After(patience):
+			t.Fatalf("%q is not written; there is\n%s", text, b.String())
+		}
+	}
+}
+
+// A look is all that there is of a bucket.
+type look struct {
+	Tags       map[string]string // with that of the owner
+	Versioning string
+	Policy     bool
+	Objects    map[string]string // key to text
+}
+
+// look returns all that there is of a bucket, seen by the other hand.
+func (w *world) look(name string) look {
+	w.t.Helper()
+	ctx := w.t.Context()
+	l := look{Tags: map[string]string{}, Objects: map[string]string{}}
+	set, err := w.hand.GetBucketTagging(ctx, name)
+	switch {
+	case err == nil:
+		l.Tags = set.ToMap()
+	case minio.ToErrorResponse(err).Code != "NoSuchTagSet":
+		w.t.Fatalf("%s: %v", name, err)
+	}
+	versioning, err := w.hand.GetBucketVersioning(ctx, name)
+	w.must(err)
+	l.Versioning = versioning.Status
+	policy, err := w.hand.GetBucketPolicy(ctx, name)
+	w.must(err)
+	l.Policy = policy != ""
+	for object := range w.hand.ListObjects(ctx, name, minio.ListObjectsOptions{Recursive: true}) {
+		w.must(object.Err)
+		o, err := w.hand.GetObject(ctx, name, object.Key, minio.GetObjectOptions{})
+		w.must(err)
+		text, err := io.ReadAll(o)
+		w.must(err)
+		l.Objects[object.Key] = string(text)
+	}
+	return l
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) wantLook(name string, want look) {
+	w.t.Helper()
+	got := w.look(name)
+	if !maps.Equal(got.Tags, want.Tags) || got.Versioning != want.Versioning || got.Policy != want.Policy || !maps.Equal(got.Objects, want.Objects) {
+		w.t.Errorf("%s is\n%+v, want\n%+v", name, got, want)
+	}
+}
+
+// buckets lists them.
+func (w *world) buckets() []string {
+	w.t.Helper()
+	all, err := w.hand.ListBuckets(w.t.Context())
+	w.must(err)
+	names := []string{}
+	for _, b := range all {
+		names = append(names, b.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (w *world) wantBuckets(names ...string) {
+	w.t.Helper()
+	if got := w.buckets(); !slices.Equal(got, names) {
+		w.t.Errorf("there are the buckets %q, want %q", got, names)
+	}
+}
+
+// make makes a bucket by the other hand, with these tags, given as key, value.
+func (w *world) make(name string, pairs ...string) {
+	w.t.Helper()
+	w.must(w.hand.MakeBucket(w.t.Context(), name, minio.MakeBucketOptions{}))
+	if len(pairs) > 0 {
+		w.tag(name, pairs...)
+	}
+}
+
+func (w *world) tag(name string, pairs ...string) {
+	w.t.Helper()
+	set := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		set[pairs[i]] = pairs[i+1]
+	}
+	all, err := tags.NewTags(set, false)
+	w.must(err)
+	w.must(w.hand.SetBucketTagging(w.t.Context(), name, all))
+}
+
+func (w *world) put(name, key, text string) {
+	w.t.Helper()
+	_, err := w.hand.PutObject(w.t.Context(), name, key, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{})
+	w.must(err)
+}
+
+// path returns where something of a bucket is on disk.
+func (w *world) path(name string, more ...string) string {
+	return filepath.Join(append([]string{w.gateway.Buckets, name}, more...)...)
+}
+
+func marker(name string) string { return bucket.MarkerPrefix + name }

@@ -1,0 +1,332 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package elect runs something in one process of many: in the one that holds a
+// Lease.
+//
+// What [Elect] returns is a member of a Group. What is to be warm before,
+// such as feeders and caches, is a member beside it; what only the leader does
+// is inside.
+package elect
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/role"
+)
+
+// A Config says which Lease is stood for, and how. Client, Namespace and Name
+// are required; zero is a good default for the rest.
+type Config struct {
+	Client    coordinationv1.LeasesGetter // such as kubernetes.Interface.CoordinationV1()
+	Namespace string                      // of the Lease
+	Name      string                      // of the Lease; it is made if it is not there
+
+	// Identity names this candidate. No two may have the same: both would lead.
+	// Empty means the host's name and something random.
+	Identity string
+
+	// Duration is how long a lease is good for, and how long the others wait
+	// after a leader that died: whole seconds; 0 means 15 seconds.
+	Duration time.Duration
+
+	// Deadline is when a leader that could not renew its lease ends: so long
+	// after it last could. It is less than Duration, and the difference is the
+	// time to end in; 0 means two thirds of Duration.
+	Deadline time.Duration
+
+	// Period is the time from one try, to get the lease or to renew it, to the
+	// next; it is less than Deadline/1.2; 0 means two fifteenths of Duration.
+	Period time.Duration
+
+	// Exit is called if the runner has not returned though its lease is about
+	// to pass to another. It ends the process: there is no other way to keep the
+	// promise. Nil means to log the error and to exit with status 1.
+	Exit func(err error)
+
+	OnLeader func(identity string) // called with each leader that is seen; may be nil
+	Logger   *slog.Logger          // nil means slog.Default()
+}
+
+// Elect returns a Runner that runs r while this process holds the lease: no two
+// processes run it at the same time.
+//
+// It stands for the lease until it has it, or ctx is done. Then it runs r. When
+// ctx is done, r may end as it likes, with grace: the lease is renewed meanwhile,
+// and given up when r has returned, so that the next leader need not wait. If r
+// returns by itself, the lease is given up as well, and the Runner returns what
+// r did.
+//
+// If the lease cannot be renewed in time, r is ended hard: its context ends,
+// with [reconcile.ErrLeaseLost] as cause, at Config.Deadline after the last
+// renewal. It has the time up to Config.Duration to return, less one fifteenth;
+// after that Config.Exit ends the process. A Reconciler that has a Grace takes
+// it also then, unless its queue is [Held]. Run returns an error that matches
+// reconcile.ErrLeaseLost. In a Group this ends the process in good order; with
+// [reconcile.Restart] around it, it stands again.
+//
+// Times are measured on the monotonic clock of this process, from before the
+// request that renewed the lease. A process that is stopped and continued, or
+// a machine that sleeps, finds out only when it goes on.
+func Elect(cfg Config, r reconcile.Runner) reconcile.Runner {
+	return &elected{Config: cfg, runner: r, Role: role.Of(r)}
+}
+
+type elected struct {
+	Config
+	runner reconcile.Runner
+	role.Role
+}
+
+// Run does what Elect says.
+func (e *elected) Run(ctx context.Context) error {
+	c, err := e.withDefaults()
+	if err != nil {
+		return err
+	}
+	if e.runner == nil {
+		return reconcile.Terminal(errors.New("elect: Elect needs a Runner, got nil"))
+	}
+	// The elector must outlive ctx: it renews the lease until the runner has ended.
+	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
+	defer resign()
+	electing = klog.NewContext(electing, logr.FromSlogHandler(c.Logger.Handler()))
+	t := newTerm(c)
+	leading := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          t,
+		LeaseDuration: c.Duration,
+		RenewDeadline: c.Deadline,
+		RetryPeriod:   c.Period,
+		Name:          c.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(leading) },
+			OnStoppedLeading: func() {},
+			OnNewLeader:      c.OnLeader,
+		},
+	})
+	if err != nil {
+		return reconcile.Terminal(fmt.Errorf("elect: %w", err))
+	}
+	stopped := make(chan struct{}) // the elector has ended
+	go func() {
+		defer close(stopped)
+		elector.Run(electing)
+	}()
+	defer func() {
+		resign()
+		<-stopped
+		if t.lost.Err() == nil {
+			t.release()
+		}
+	}()
+	select {
+	case <-leading:
+	case <-ctx.Done():
+		return nil
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return t.run(ctx, e.runner, stopped)
+}
+
+// withDefaults checks c and fills in what is not set.
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Client == nil:
+		return c, reconcile.Terminal(errors.New("elect: Config.Client is required, and nil"))
+	case c.Namespace == "":
+		return c, reconcile.Terminal(errors.New("elect: Config.Namespace is required, and empty"))
+	case c.Name == "":
+		return c, reconcile.Terminal(errors.New("elect: Config.Name is required, and empty"))
+	case c.Duration < 0 || c.Duration%time.Second != 0:
+		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Duration is %v, want whole seconds, or 0 for 15s", c.Duration))
+	}
+	c.Duration = cmp.Or(c.Duration, 15*time.Second)
+	c.Deadline = cmp.Or(c.Deadline, c.Duration*2/3)
+	c.Period = cmp.Or(c.Period, c.Duration*2/15)
+	switch {
+	case c.Deadline < 0 || c.Deadline >= c.Duration:
+		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Deadline is %v, want more than 0 and less than Duration, which is %v", c.Deadline, c.Duration))
+	case c.Period < 0 || c.Period >= c.Deadline*5/6:
+		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Period is %v, want more than 0 and less than Deadline/1.2, which is %v", c.Period, c.Deadline*5/6))
+	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("elect: Config.Identity is empty, and the host has no name: %w", err)
+		}
+		c.Identity = host + "_" + rand.Text()
+	}
+	if c.Exit == nil {
+		logger := c.Logger
+		c.Exit = func(err error) {
+			logger.Error("the process ends, because what it leads does not", "err", err)
+			os.Exit(1)
+		}
+	}
+	return c, nil
+}
+
+// A term is the time of one leader. It is also the elector's lock, and takes
+// note of what comes by.
+type term struct {
+	resourcelock.Interface
+	Config
+	lost context.Context // done once the lease is lost
+	lose context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows
+	renewed time.Time  // before the last request that got or renewed the lease
+}
+
+func newTerm(c Config) *term {
+	t := &term{Config: c}
+	t.lost, t.lose = context.WithCancelCause(context.Background())
+	t.Interface = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
+		Client:     c.Client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: c.Identity},
+	}
+	return t
+}
+
+// Get reads the lease.
+func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := t.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != t.Config.Identity && !t.last().IsZero() {
+		t.lose(fmt.Errorf("%w: %s/%s is held by %q", reconcile.ErrLeaseLost, t.Namespace, t.Name, record.HolderIdentity))
+	}
+	return record, raw, err
+}
+
+// Create makes the lease, with this process as its holder.
+func (t *term) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return t.note(record, func() error { return t.Interface.Create(ctx, record) })
+}
+
+// Update writes the lease.
+func (t *term) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return t.note(record, func() error { return t.Interface.Update(ctx, record) })
+}
+
+func (t *term) note(record resourcelock.LeaderElectionRecord, write func() error) error {
+	begin := time.Now()
+	err := write()
+	if err == nil && record.HolderIdentity == t.Config.Identity {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.renewed = begin
+	}
+	return err
+}
+
+func (t *term) last() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.renewed
+}
+
+// Identity is this candidate's.
+func (t *term) Identity() string { return t.Interface.Identity() }
+
+type termKey struct{}
+
+// run runs r, and ends it if the lease is lost.
+func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struct{}) error {
+	running, end := context.WithCancelCause(context.WithValue(ctx, termKey{}, t))
+	returned := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { t.watch(end, stopped, returned) })
+	defer func() { // also if r panics
+		close(returned)
+		watching.Wait()
+		end(nil)
+	}()
+	err := r.Run(running)
+	if cause := context.Cause(t.lost); cause != nil {
+		if err == nil || errors.Is(err, running.Err()) || errors.Is(err, reconcile.ErrLeaseLost) {
+			return fmt.Errorf("elect: %w", cause)
+		}
+		return fmt.Errorf("elect: %w; then: %w", cause, err)
+	}
+	return err
+}
+
+// watch ends the runner, with end, if the lease is lost before it has returned.
+func (t *term) watch(end context.CancelCauseFunc, stopped, returned <-chan struct{}) {
+	timer := time.NewTimer(time.Until(t.last().Add(t.Deadline)))
+	defer timer.Stop()
+	for t.lost.Err() == nil {
+		select {
+		case <-returned:
+			return
+		case <-t.lost.Done():
+		case <-stopped:
+			t.lose(fmt.Errorf("%w: the elector has ended", reconcile.ErrLeaseLost))
+		case <-timer.C:
+			if left := time.Until(t.last().Add(t.Deadline)); left > 0 {
+				timer.Reset(left)
+				continue
+			}
+			t.lose(fmt.Errorf("%w: %s/%s was not renewed for %v", reconcile.ErrLeaseLost, t.Namespace, t.Name, t.Deadline))
+		}
+	}
+	cause := context.Cause(t.lost)
+	t.Logger.Error("lease lost", "err", cause)
+	end(cause)
+	timer.Reset(time.Until(t.last().Add(t.Duration - t.Duration/15)))
+	select {
+	case <-returned:
+	case <-timer.C:
+		t.Exit(fmt.Errorf("elect: the runner has not returned, and the lease may pass to another: %w", cause))
+	}
+}
+
+// release gives the lease up, if it is held. The elector has ended: no other
+// goroutine uses the lock.
+func (t *term) release() {
+	if t.last().IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), t.Deadline)
+	defer cancel()
+	for {
+		record, _, err := t.Get(ctx)
+		if err == nil && record.HolderIdentity == t.Config.Identity {
+			now := metav1.Now()
+			err = t.Update(ctx, resourcelock.LeaderElectionRecord{
+				LeaseDurationSeconds: 1,
+				LeaderTransitions:    record.LeaderTransitions,
+				AcquireTime:          now,
+				RenewTime:            now,
+			})
+		}
+		if apierrors.IsConflict(err) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			t.Logger.Warn("lease not given up; the next leader waits until it has run out", "err", err)
+		}
+		return
+	}
+}

@@ -1,0 +1,422 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+var (
+	quiet     = slog.New(slog.NewTextHandler(io.Discard, nil))
+	errBroken = errors.New("broken")
+)
+
+// A field is what the candidates of a test contend in. It fails the test if two
+// lead at a time.
+type field struct {
+	t     *testing.T
+	store leasetest.Store
+	begin time.Time
+
+	mu    sync.Mutex // guards what follows
+	leads string     // who leads; "" if nobody
+	log   []string   // who began and ended to lead, and when
+}
+
+func newField(t *testing.T) *field { return &field{t: t, begin: time.Now()} }
+
+func (f *field) note(who, what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch what {
+	case "leads":
+		if f.leads != "" {
+			f.t.Errorf("at %v %s leads, and %s still does", time.Since(f.begin), who, f.leads)
+		}
+		f.leads = who
+	case "ends":
+		f.leads = ""
+	}
+	f.log = append(f.log, who+" "+what+" "+time.Since(f.begin).Round(time.Millisecond).String())
+}
+
+func (f *field) took() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.log, ", ")
+}
+
+// candidate returns a Runner that leads until its context ends, and then takes
+// its time to end.
+func (f *field) candidate(name string, client *leasetest.Client, windDown time.Duration) reconcile.Runner {
+	return elect.Elect(f.config(name, client), reconcile.RunFunc(func(ctx context.Context) error {
+		f.note(name, "leads")
+		<-ctx.Done()
+		time.Sleep(windDown)
+		f.note(name, "ends")
+		return context.Cause(ctx)
+	}))
+}
+
+func (f *field) config(name string, client *leasetest.Client) elect.Config {
+	client.Store = &f.store
+	return elect.Config{
+		Client: client, Namespace: "default", Name: "lease", Identity: name, Logger: quiet,
+		Exit: func(error) { f.note(name, "exits") },
+	}
+}
+
+// broken is a client whose requests fail, or hang, from an instant on.
+func broken(from time.Duration, hang bool) *leasetest.Client {
+	begin := time.Now()
+	return &leasetest.Client{Before: func(ctx context.Context, _ string) error {
+		if time.Since(begin) < from {
+			return nil
+		}
+		if hang {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return errBroken
+	}}
+}
+
+// TestElect has a leader end as it likes: the lease is renewed until then, and
+// passed on at once.
+func TestElect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newField(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := f.candidate("a", new(leasetest.Client), time.Minute).Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("a: %v, want what its runner returned", err)
+			}
+		})
+		time.Sleep(time.Second)
+		ctx2, stop2 := context.WithCancel(t.Context())
+		wg.Go(func() { _ = f.candidate("b", new(leasetest.Client), 0).Run(ctx2) })
+		time.Sleep(time.Minute)
+		stop()
+		time.Sleep(time.Minute + 5*time.Second)
+		if got, want := f.took(), "a leads 0s, a ends 2m1s, b leads "; !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		stop2()
+		wg.Wait()
+	})
+}
+
+// TestLostLease has the leader's requests fail: its runner is ended 10 s after
+// the last renewal, and nobody else leads before 15 s have passed.
+func TestLostLease(t *testing.T) {
+	for name, hang := range map[string]bool{"fail": false, "hang": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newField(t)
+				var wg sync.WaitGroup
+				// It renews each 2 s, the last time at 20 s.
+				wg.Go(func() {
+					if err := f.candidate("a", broken(21*time.Second, hang), 3*time.Second).Run(t.Context()); !errors.Is(err, reconcile.ErrLeaseLost) {
+						t.Errorf("a: %v, want %v", err, reconcile.ErrLeaseLost)
+					}
+				})
+				time.Sleep(time.Second)
+				ctx, stop := context.WithCancel(t.Context())
+				wg.Go(func() { _ = f.candidate("b", new(leasetest.Client), 0).Run(ctx) })
+				time.Sleep(time.Minute)
+				if got, want := f.took(), "a leads 0s, a ends 33s, b leads 3"; !strings.HasPrefix(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				stop()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// TestExit has a runner that does not end: the process is ended before the lease
+// passes on.
+func TestExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newField(t)
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = f.candidate("a", broken(21*time.Second, false), 5*time.Minute).Run(t.Context()) })
+		time.Sleep(34*time.Second + time.Nanosecond) // 14 s after the last renewal
+		if got, want := f.took(), "a leads 0s, a exits 34s"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		wg.Wait()
+	})
+}
+
+// TestRunnerEnds has a runner that ends by itself, well, with an error and with
+// a panic: the lease is given up.
+func TestRunnerEnds(t *testing.T) {
+	for name, end := range map[string]func() error{
+		"nil":   func() error { return nil },
+		"error": func() error { return errBroken },
+		"panic": func() error { panic(errBroken) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newField(t)
+				var g reconcile.Group
+				g.Add("a", elect.Elect(f.config("a", new(leasetest.Client)), reconcile.RunFunc(func(context.Context) error {
+					time.Sleep(3 * time.Second)
+					return end()
+				})))
+				if err := g.Run(t.Context()); errors.Is(err, errBroken) != (name != "nil") {
+					t.Errorf("Run: %v", err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { _ = f.candidate("b", new(leasetest.Client), 0).Run(ctx) })
+				time.Sleep(2 * time.Second) // a lease of 1 s is what a released one has left
+				time.Sleep(time.Second)
+				if !strings.HasPrefix(f.took(), "b leads ") {
+					t.Errorf("got %q, want that b leads, soon after a gave up", f.took())
+				}
+				stop()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// TestStolenLease has somebody write another holder into the lease.
+func TestStolenLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newField(t)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := f.candidate("a", new(leasetest.Client), 0).Run(t.Context()); !errors.Is(err, reconcile.ErrLeaseLost) || !strings.Contains(err.Error(), `"thief"`) {
+				t.Errorf("a: %v, want that thief has it", err)
+			}
+		})
+		time.Sleep(5 * time.Second)
+		leases := (&leasetest.Client{Store: &f.store}).Leases("default")
+		lease, err := leases.Get(t.Context(), "lease", getOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*lease.Spec.HolderIdentity = "thief"
+		if _, err := leases.Update(t.Context(), lease, updateOptions); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if got, want := f.took(), "a leads 0s, a ends 6s"; got != want { // when it was to renew it
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestStandsAgain restarts a candidate that lost its lease.
+func TestStandsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newField(t)
+		begin := time.Now()
+		client := &leasetest.Client{Before: func(context.Context, string) error {
+			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
+				return errBroken
+			}
+			return nil
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_ = reconcile.Restart(reconcile.Backoff(time.Second, time.Second), f.candidate("a", client, 0)).Run(ctx)
+		})
+		time.Sleep(2 * time.Minute)
+		if got, want := f.took(), "a leads 0s, a ends 30s, a leads 1m"; !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// TestNotElected is ended while it waits: the runner is not run, and the lease
+// is as it was.
+func TestNotElected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newField(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = f.candidate("a", new(leasetest.Client), 0).Run(ctx) })
+		synctest.Wait()
+		ctx2, stop2 := context.WithTimeout(t.Context(), time.Minute)
+		defer stop2()
+		if err := f.candidate("b", new(leasetest.Client), 0).Run(ctx2); err != nil {
+			t.Errorf("b: %v, want nil", err)
+		}
+		if got, want := f.took(), "a leads 0s"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// TestWarmUp has a feeder fill the queue before the workers may begin, and ends
+// before them.
+func TestWarmUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newField(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = f.candidate("a", new(leasetest.Client), 0).Run(ctx) })
+		synctest.Wait()
+
+		q := reconcile.NewQueue[string]()
+		feeding := true
+		workers := &reconcile.Reconciler[string]{
+			Queue: q, Logger: quiet,
+			Reconcile: func(ctx context.Context, item string) error {
+				f.note("worker", item)
+				<-ctx.Done()
+				if feeding {
+					t.Error("the feeder goes on, though the workers end")
+				}
+				return nil
+			},
+		}
+		var g reconcile.Group
+		g.Add("feed", reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+			q.Enqueue("x")
+			<-ctx.Done()
+			time.Sleep(30 * time.Second)
+			feeding = false
+			return nil
+		}))
+		g.Add("workers", elect.Elect(f.config("b", new(leasetest.Client)), workers))
+		ctx2, stop2 := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if err := g.Run(ctx2); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Minute)
+		if got, want := f.took(), "a leads 0s"; got != want || q.Len() != 1 {
+			t.Errorf("got %q and %d items, want %q and one item that waits", got, q.Len(), want)
+		}
+		stop()
+		time.Sleep(5 * time.Second)
+		if got, want := f.took(), "a leads 0s, a ends 1m0s, worker x 1m"; !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		stop2()
+		wg.Wait()
+	})
+}
+
+// TestHeld has a run with an hour of grace end when the lease is lost, and when
+// it is not, take it.
+func TestHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		client *leasetest.Client
+		want   string
+	}{
+		"lost":    {nil, "run begins 0s, run ends 30s"}, // the last renewal at 20 s
+		"stopped": {new(leasetest.Client), "run begins 0s, run ends 1h0m25s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newField(t)
+				if test.client == nil {
+					test.client = broken(21*time.Second, false)
+				}
+				q := reconcile.NewQueue[string]()
+				q.Enqueue("x")
+				var results []reconcile.Result[string]
+				workers := &reconcile.Reconciler[string]{
+					Queue: elect.Held(q), Logger: quiet, Grace: time.Hour,
+					Reconcile: func(ctx context.Context, item string) error {
+						f.note("run", "begins")
+						<-ctx.Done()
+						f.note("run", "ends")
+						return context.Cause(ctx)
+					},
+					OnResult: func(r reconcile.Result[string]) { results = append(results, r) },
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { _ = elect.Elect(f.config("a", test.client), workers).Run(ctx) })
+				time.Sleep(25 * time.Second)
+				if name == "stopped" {
+					stop()
+				}
+				wg.Wait()
+				stop()
+				if got := f.took(); got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+				if len(results) != 1 || results[0].Outcome != reconcile.Aborted {
+					t.Errorf("results: %v, want one that is aborted", results)
+				}
+				if s := q.State("x"); s.Phase != reconcile.Ready || s.Failures != 0 {
+					t.Errorf("state: %+v, want ready, without failures", s)
+				}
+			})
+		})
+	}
+}
+
+// TestHeldElsewhere uses such a queue without an election.
+func TestHeldElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("x")
+		ctx, stop := context.WithCancel(t.Context())
+		workers := &reconcile.Reconciler[string]{Queue: elect.Held(q), Logger: quiet, Reconcile: func(context.Context, string) error {
+			stop()
+			return nil
+		}}
+		if err := workers.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if q.Has("x") {
+			t.Error("x is still there, want that it was done")
+		}
+	})
+}
+
+// TestBadConfig sees an error for each field that is missing or wrong.
+func TestBadConfig(t *testing.T) {
+	for want, spoil := range map[string]func(*elect.Config){
+		"Config.Client is required":    func(c *elect.Config) { c.Client = nil },
+		"Config.Namespace is required": func(c *elect.Config) { c.Namespace = "" },
+		"Config.Name is required":      func(c *elect.Config) { c.Name = "" },
+		"Config.Duration is 1.5s":      func(c *elect.Config) { c.Duration = 1500 * time.Millisecond },
+		"Config.Duration is -1s":       func(c *elect.Config) { c.Duration = -time.Second },
+		"Config.Deadline is 15s":       func(c *elect.Config) { c.Deadline = 15 * time.Second },
+		"Config.Period is 9s":          func(c *elect.Config) { c.Period = 9 * time.Second },
+	} {
+		c := newField(t).config("a", new(leasetest.Client))
+		spoil(&c)
+		err := elect.Elect(c, reconcile.RunFunc(func(context.Context) error { return nil })).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("got %v, want a terminal error with %q in it", err, want)
+		}
+	}
+	if err := elect.Elect(newField(t).config("a", new(leasetest.Client)), nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "got nil") {
+		t.Errorf("Elect of a nil Runner: %v, want an error", err)
+	}
+}

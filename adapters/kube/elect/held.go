@@ -1,0 +1,72 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package elect
+
+import (
+	"context"
+	"sync"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Held returns q as a queue whose runs end at once when the lease is lost, also
+// those of a Reconciler with a Grace: what they return then is not a failure. It
+// is for the Queue of a Reconciler inside of [Elect]; elsewhere it changes
+// nothing. Held panics if q is nil.
+func Held[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
+	if q == nil {
+		panic("elect: Held needs a queue, got nil")
+	}
+	return &held[T]{Dequeuer: q, release: make(map[T]func())}
+}
+
+type held[T comparable] struct {
+	reconcile.Dequeuer[T]
+
+	mu      sync.Mutex   // guards what follows
+	release map[T]func() // of the contexts of the runs
+}
+
+// Lease returns a context for a run of item that ends when the lease is lost.
+func (h *held[T]) Lease(ctx context.Context, item T) context.Context {
+	if l, ok := h.Dequeuer.(reconcile.Leaser[T]); ok {
+		ctx = l.Lease(ctx, item)
+	}
+	t, ok := ctx.Value(termKey{}).(*term)
+	if !ok {
+		return ctx
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.release[item] = func() {
+		stop()
+		cancel(nil)
+	}
+	return ctx
+}
+
+// Done gives an item back.
+func (h *held[T]) Done(item T) {
+	h.end(item)
+	h.Dequeuer.Done(item)
+}
+
+// Requeue gives an item back.
+func (h *held[T]) Requeue(item T, w reconcile.Wait) {
+	h.end(item)
+	h.Dequeuer.Requeue(item, w)
+}
+
+// end comes before the item is given back: after that another worker may have it.
+func (h *held[T]) end(item T) {
+	h.mu.Lock()
+	release := h.release[item]
+	delete(h.release, item)
+	h.mu.Unlock()
+	if release != nil {
+		release()
+	}
+}

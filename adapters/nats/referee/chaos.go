@@ -1,0 +1,369 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// A scenario is a way to break things.
+type scenario struct {
+	Name    string
+	Short   time.Duration // how long in a short run; 0 leaves it out
+	Servers int           // 0 means 1
+	Naive   string        // see job
+	RunMax  time.Duration // 0 means 4 ms
+	Every   time.Duration // between two breakages
+	Break   func(*stage)  // breaks something, and mends it again
+}
+
+const lease = 2 * time.Second
+
+var scenarios = []scenario{
+	{Name: "control: limit, discard new", Naive: "new", Short: 2 * time.Second},
+	{Name: "control: limit, discard old", Naive: "old", Short: 2 * time.Second},
+	{Name: "calm", Short: 2 * time.Second},
+	{Name: "calm, 3 servers", Servers: 3},
+	{Name: "kill a worker", Short: 4 * time.Second, Every: 700 * time.Millisecond, Break: (*stage).killWorker},
+	{Name: "kill a feeder", Every: 700 * time.Millisecond, Break: (*stage).killFeeder},
+	{Name: "kill the server", Short: 4 * time.Second, Every: 2 * time.Second, Break: (*stage).killServer},
+	{Name: "kill the server, runs of 0-4 s", Every: 3 * time.Second, RunMax: 4 * time.Second, Break: (*stage).killServer},
+	{Name: "kill workers and server", Every: time.Second, Break: (*stage).killAny},
+	{Name: "terminate the server", Every: 2 * time.Second, Break: (*stage).stopServer},
+	{Name: "server down for 2 leases", Every: 4 * lease, RunMax: lease, Break: (*stage).longOutage},
+	{Name: "runs of 0-12 s", RunMax: 6 * lease},
+	{Name: "terminate a worker", Every: time.Second, Break: (*stage).stopWorker},
+	{Name: "stop a worker for 2 leases", Every: lease, RunMax: lease / 4, Break: (*stage).freezeWorker},
+	{Name: "stop the server for a while", Every: lease, RunMax: lease / 4, Break: (*stage).freezeServer},
+	{Name: "cut a worker off for 2 leases", Short: 4 * time.Second, Every: lease, RunMax: lease / 2, Break: (*stage).partitionWorker},
+	{Name: "3 servers, step down", Servers: 3, Every: 2 * time.Second, Break: (*stage).stepDown},
+	{Name: "3 servers, kill one", Servers: 3, Every: 4 * time.Second, Break: (*stage).killServer},
+	{Name: "3 servers, cut one off", Servers: 3, Every: 4 * time.Second, Break: (*stage).partitionServer},
+	{Name: "3 servers, kill anything", Servers: 3, Every: 2 * time.Second, Break: (*stage).killAny},
+}
+
+// An outcome is what a scenario came to.
+type outcome struct {
+	score
+	seconds   float64
+	left      int // records that are left when all is done
+	latencies []time.Duration
+}
+
+func (o *outcome) quantile(p float64) string {
+	if len(o.latencies) == 0 {
+		return "-"
+	}
+	d := o.latencies[int(p*float64(len(o.latencies)-1))]
+	return d.Round(100 * time.Microsecond).String()
+}
+
+// A stage is what a scenario plays on.
+type stage struct {
+	scenario
+	monitor *monitor
+	servers []*natstest.Server
+	verbose bool
+
+	mu       sync.Mutex
+	children int
+	workers  []*process
+	feeders  []*process
+}
+
+// A process is a child with a network of its own.
+type process struct {
+	job
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	proxies []*natstest.Proxy
+}
+
+func (s scenario) play(d time.Duration, verbose bool) (o outcome, err error) {
+	dir, err := os.MkdirTemp("", "referee")
+	if err != nil {
+		return o, err
+	}
+	defer os.RemoveAll(dir)
+	st := &stage{scenario: s, verbose: verbose}
+	if st.monitor, err = newMonitor(); err != nil {
+		return o, err
+	}
+	defer st.monitor.close()
+	var url string
+	if s.Servers > 1 {
+		c, err := natstest.OpenCluster(dir, s.Servers)
+		if err != nil {
+			return o, err
+		}
+		defer c.Close()
+		st.servers, url = c.Servers, c.URL()
+	} else {
+		one, err := natstest.Open(dir)
+		if err != nil {
+			return o, err
+		}
+		defer one.Close()
+		st.servers, url = []*natstest.Server{one}, one.URL()
+	}
+
+	began := time.Now()
+	for range 3 {
+		if err := st.start(&st.workers, st.job("work")); err != nil {
+			return o, err
+		}
+	}
+	for range 2 {
+		if err := st.start(&st.feeders, st.job("feed")); err != nil {
+			return o, err
+		}
+	}
+	defer st.killAll()
+	end := time.After(d)
+	if s.Break != nil {
+		tick := time.NewTicker(s.Every)
+		defer tick.Stop()
+		for over := false; !over; {
+			select {
+			case <-end:
+				over = true
+			case <-tick.C:
+				s.Break(st)
+			}
+		}
+	} else {
+		<-end
+	}
+	for _, f := range st.feeders {
+		f.end(syscall.SIGTERM)
+	}
+	patience := 20 * time.Second
+	if s.Naive != "" {
+		patience = 2 * lease
+	}
+	st.monitor.settled(patience)
+	o.seconds = time.Since(began).Seconds()
+	o.score, o.latencies = st.monitor.result()
+	if s.Naive == "" {
+		o.left, err = st.left(url)
+	}
+	for _, w := range st.workers {
+		w.end(syscall.SIGTERM)
+	}
+	return o, err
+}
+
+// left waits until the queue knows no item, and returns how many it knows if
+// that does not come to be.
+func (st *stage) left(url string) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	j := st.job("")
+	q, err := natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: j.Queue, Replicas: j.Replicas, Lease: j.Lease})
+	if err != nil {
+		return 0, err
+	}
+	defer q.Close(ctx)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for since := time.Now(); ; {
+		all, err := q.All(ctx)
+		if err == nil && len(all) == 0 || time.Since(since) > 30*time.Second {
+			if len(all) > 0 {
+				fmt.Printf("  left: %+v\n", all[:min(3, len(all))])
+			}
+			return len(all), err
+		}
+		<-tick.C
+	}
+}
+
+func (st *stage) job(role string) job {
+	j := job{
+		Role: role, Monitor: st.monitor.listener.Addr().String(), Queue: "referee", Naive: st.Naive,
+		Replicas: len(st.servers), Lease: lease, Slots: 8, RunMax: st.RunMax, Rate: 40, Verbose: st.verbose,
+	}
+	if j.RunMax == 0 {
+		j.RunMax = 4 * time.Millisecond
+	} else if j.RunMax > lease/4 { // so that the workers keep up
+		j.Slots, j.Rate = 32, 8
+	}
+	return j
+}
+
+// start starts a child, and adds it to a list.
+func (st *stage) start(list *[]*process, j job) error {
+	p := &process{job: j}
+	var urls []string
+	for _, s := range st.servers {
+		x, err := natstest.NewProxy(s.URL())
+		if err != nil {
+			return err
+		}
+		p.proxies = append(p.proxies, x)
+		urls = append(urls, x.URL())
+	}
+	p.URL = strings.Join(urls, ",")
+	*list = append(*list, p)
+	return st.launch(p)
+}
+
+// launch starts the process of a child.
+func (st *stage) launch(p *process) error {
+	st.children++
+	p.Process = st.children
+	text, err := json.Marshal(p.job)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p.cmd = exec.Command(self)
+	p.cmd.Env = append(os.Environ(), environment+"="+string(text), "GOMAXPROCS=2")
+	p.cmd.Stderr = os.Stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	return p.cmd.Start()
+}
+
+// end ends the process and waits for it.
+func (p *process) end(sig syscall.Signal) {
+	p.cmd.Process.Signal(sig)
+	slow := time.AfterFunc(30*time.Second, func() { p.cmd.Process.Kill() })
+	p.cmd.Wait()
+	slow.Stop()
+	p.stdin.Close()
+}
+
+func (st *stage) killAll() {
+	for _, p := range append(st.workers, st.feeders...) {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		for _, x := range p.proxies {
+			x.Close()
+		}
+	}
+}
+
+func (st *stage) anyWorker() *process         { return st.workers[rand.N(len(st.workers))] }
+func (st *stage) anyServer() *natstest.Server { return st.servers[rand.N(len(st.servers))] }
+
+func (st *stage) relaunch(p *process, sig syscall.Signal) {
+	p.end(sig)
+	if err := st.launch(p); err != nil {
+		panic(err)
+	}
+}
+
+func (st *stage) killWorker() { st.relaunch(st.anyWorker(), syscall.SIGKILL) }
+func (st *stage) stopWorker() { st.relaunch(st.anyWorker(), syscall.SIGTERM) }
+func (st *stage) killFeeder() { st.relaunch(st.feeders[rand.N(len(st.feeders))], syscall.SIGKILL) }
+
+func (st *stage) killServer() {
+	s := st.anyServer()
+	s.Kill()
+	time.Sleep(rand.N(500 * time.Millisecond))
+	s.Start()
+}
+
+func (st *stage) stopServer() {
+	s := st.anyServer()
+	s.Stop()
+	s.Start()
+}
+
+func (st *stage) longOutage() {
+	s := st.anyServer()
+	s.Kill()
+	time.Sleep(2 * lease)
+	s.Start()
+}
+
+func (st *stage) killAny() {
+	switch rand.N(3) {
+	case 0:
+		st.killServer()
+	case 1:
+		st.killFeeder()
+	default:
+		st.killWorker()
+	}
+}
+
+func (st *stage) freezeServer() {
+	s := st.anyServer()
+	s.Freeze()
+	time.Sleep(rand.N(lease))
+	s.Thaw()
+}
+
+func (st *stage) freezeWorker() {
+	p := st.anyWorker()
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	st.monitor.stop(p.Process)
+	time.Sleep(2 * lease)
+	st.monitor.stop(p.Process)
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	time.Sleep(100 * time.Millisecond) // a run that was about to begin
+	st.monitor.stop(p.Process)
+}
+
+func (st *stage) partitionWorker() {
+	p := st.anyWorker()
+	for _, x := range p.proxies {
+		x.Hang()
+	}
+	time.Sleep(2 * lease)
+	for _, x := range p.proxies {
+		x.Heal()
+	}
+}
+
+func (st *stage) partitionServer() {
+	s := st.anyServer()
+	s.Routes().Hang()
+	time.Sleep(2 * lease)
+	s.Routes().Heal()
+}
+
+// stepDown has the leader of the stream, or of the consumer, give up.
+func (st *stage) stepDown() {
+	nc, err := nats.Connect(st.servers[0].URL())
+	if err != nil {
+		return
+	}
+	defer nc.Close()
+	what := "$JS.API.STREAM.LEADER.STEPDOWN.referee"
+	if rand.N(2) == 0 {
+		what = "$JS.API.CONSUMER.LEADER.STEPDOWN.referee.workers"
+	}
+	nc.Request(what, nil, 2*time.Second)
+}

@@ -62,6 +62,7 @@ type score struct {
 	WhileStopped int // of runs in processes that were
 	Fences       int // runs whose number was not greater than that of the one before
 	Lost         int
+	Refused      int // what a run asked for after another had begun
 	Example      string
 }
 

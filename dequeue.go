@@ -27,13 +27,14 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	}
 	now := q.now() // before the lock, to hold it for less time
 	q.lock()
-	if r := q.next(now); r != nil {
-		q.take(r, now)
+	if i, r := q.next(now); r != nil {
+		q.take(i, r, now)
 		item := r.item
 		q.unlock()
 		return item, nil
 	}
-	g, err := q.await(ctx, done)
+	var g grant[T]
+	err := q.await(ctx, done, &g)
 	return g.item, err
 }
 
@@ -54,67 +55,72 @@ type grant[T comparable] struct {
 	ready    int64 // when it became ready
 	taken    int64 // when it was taken
 	failures int   // in a row, before this run
+	index    uint32
 	turn     uint16
 	woken    bool // its consumer had to wait for it
 }
 
-// first takes an item for a worker of a [Reconciler].
-func (q *Queue[T]) first(ctx context.Context) (grant[T], error) {
+// first takes an item for a worker of a [Reconciler]. If there is an error, g is
+// as it was.
+func (q *Queue[T]) first(ctx context.Context, g *grant[T]) error {
 	done := ctx.Done()
 	if isDone(done) {
-		return grant[T]{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	now := q.now()
 	q.lock()
-	return q.grant(ctx, done, now)
+	return q.grant(ctx, done, now, g)
 }
 
 // exchange gives back one item and takes the next under one lock. It is what
 // the workers of a [Reconciler] do between two runs. The time is theirs.
-func (q *Queue[T]) exchange(ctx context.Context, item T, v verdict, w *Wait, now int64) (grant[T], error) {
-	hash := q.hash(item)
+func (q *Queue[T]) exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, now int64) error {
 	done := ctx.Done()
 	q.mu.Lock()
-	if v == verdictDone {
-		q.done(hash, item, now)
-	} else {
-		q.requeue(hash, item, w, now, v == verdictAbort)
+	switch i, r := q.held(g.index, g.item); {
+	case r == nil: // given back already, by somebody who did not have it
+	case v == verdictDone:
+		q.done(i, r, now)
+	default:
+		q.requeue(i, r, w, now, v == verdictAbort)
 	}
 	if isDone(done) {
 		q.unlock()
-		return grant[T]{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return q.grant(ctx, done, now)
+	return q.grant(ctx, done, now, g)
 }
 
 // grant is called with the lock held and gives it up.
-func (q *Queue[T]) grant(ctx context.Context, done <-chan struct{}, now int64) (grant[T], error) {
-	if r := q.next(now); r != nil {
-		g := q.take(r, now)
+func (q *Queue[T]) grant(ctx context.Context, done <-chan struct{}, now int64, g *grant[T]) error {
+	if i, r := q.next(now); r != nil {
+		q.handOut(i, r, now, g)
 		q.unlock()
-		return g, nil
+		return nil
 	}
-	return q.await(ctx, done)
+	return q.await(ctx, done, g)
 }
 
-// next takes the first record off the list of ready items; nil if there is none.
-func (q *Queue[T]) next(now int64) *record[T] {
+// next takes the first record off the list of ready items; 0 and nil if there is
+// none.
+func (q *Queue[T]) next(now int64) (uint32, *record[T]) {
 	if len(q.delays) > 0 {
 		q.promote(now)
 	}
-	if q.ready == 0 {
-		return nil
+	i := q.head.next
+	if i == 0 {
+		return 0, nil
 	}
-	r := q.records.at(q.head.next)
+	r := q.records.at(i)
 	q.unlist(r)
-	return r
+	return i, r
 }
 
 // await waits for an item. It is called with the lock held and gives it up.
-func (q *Queue[T]) await(ctx context.Context, done <-chan struct{}) (g grant[T], err error) {
+func (q *Queue[T]) await(ctx context.Context, done <-chan struct{}, g *grant[T]) error {
 	if q.drained() {
 		q.unlock()
-		return g, ErrClosed
+		return ErrClosed
 	}
 	c := q.consumers.push()
 	q.unlock()
@@ -138,36 +144,44 @@ func (q *Queue[T]) await(ctx context.Context, done <-chan struct{}) (g grant[T],
 		q.mu.Lock()
 		told = true
 	}
-	g, closed := c.grant, c.closed
-	q.consumers.recycle(c)
+	closed := c.closed
 	if told && !closed {
 		q.handed--
 		if ended {
-			q.putBack(g)
+			q.putBack(&c.grant)
+		} else {
+			*g = c.grant
+			g.woken = true
 		}
 	}
+	q.consumers.recycle(c)
 	q.unlock()
 	switch {
 	case ended:
-		return grant[T]{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	case closed:
-		return grant[T]{}, ErrClosed
+		return ErrClosed
 	}
-	g.woken = true
-	return g, nil
+	return nil
 }
 
 // take makes a ready record, already out of the list, one in flight.
-func (q *Queue[T]) take(r *record[T], now int64) grant[T] {
-	g := grant[T]{item: r.item, ready: r.since, taken: max(now, r.since), turn: takeTurn(q.takenSum)}
+func (q *Queue[T]) take(i uint32, r *record[T], now int64) {
+	r.running, r.run, r.turn = true, runNone, takeTurn(q.takenSum)
+	r.since = max(now, r.since)
+	q.last = i
+	q.inFlight++
+	q.takenSum++
+}
+
+// handOut is take, and tells all that a worker wants to know.
+func (q *Queue[T]) handOut(i uint32, r *record[T], now int64, g *grant[T]) {
+	*g = grant[T]{item: r.item, ready: r.since, index: i}
+	q.take(i, r, now)
+	g.taken, g.turn = r.since, r.turn
 	if r.failed != nil {
 		g.failures = r.failed.count
 	}
-	r.running, r.run, r.turn = true, runNone, g.turn
-	r.since = g.taken
-	q.inFlight++
-	q.takenSum++
-	return g
 }
 
 // takeTurn tells apart, and puts in order, those takes that may be undone at the
@@ -177,7 +191,7 @@ func takeTurn(n uint64) uint16 { return uint16(n)<<1 | 1 }
 // putBack undoes a take, as if it had never been: for a consumer whose context
 // ended before it could see its item. The item goes before all others, but for
 // those put back that were taken before it.
-func (q *Queue[T]) putBack(g grant[T]) {
+func (q *Queue[T]) putBack(g *grant[T]) {
 	i := q.records.find(q.hash(g.item), g.item)
 	if i == 0 {
 		return // given back by somebody who never had it
@@ -197,7 +211,7 @@ func (q *Queue[T]) putBack(g grant[T]) {
 	r.running, r.run = false, runReady
 	r.since = g.ready
 	if q.consumers.head != nil {
-		q.hand(r, g.taken)
+		q.hand(i, r, g.taken)
 		return
 	}
 	behind := uint32(0)
@@ -211,9 +225,9 @@ func (q *Queue[T]) putBack(g grant[T]) {
 }
 
 // hand gives a ready record, not in the list, to the consumer that waits longest.
-func (q *Queue[T]) hand(r *record[T], now int64) {
+func (q *Queue[T]) hand(i uint32, r *record[T], now int64) {
 	c := q.consumers.pop()
-	c.grant = q.take(r, now)
+	q.handOut(i, r, now, &c.grant)
 	q.handed++
 	q.wake(c)
 }

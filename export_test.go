@@ -110,7 +110,7 @@ func (q *Queue[T]) eachRecord(f func(uint32, *record[T]) error) error {
 			if slot == 0 {
 				continue
 			}
-			r := s.peek(slot)
+			r := s.peek(slot.index())
 			if r == nil || r.hash != slot.hash() {
 				continue // stale
 			}

@@ -27,8 +27,8 @@ type loop[T comparable] struct {
 
 // A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
 type source[T comparable] interface {
-	first(ctx context.Context) (grant[T], error)
-	exchange(ctx context.Context, item T, v verdict, w *Wait, now int64) (grant[T], error)
+	first(ctx context.Context, g *grant[T]) error
+	exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, now int64) error
 	now() int64
 }
 
@@ -218,20 +218,21 @@ type foreign[T comparable] struct {
 
 func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
 
-func (f *foreign[T]) first(ctx context.Context) (grant[T], error) {
+func (f *foreign[T]) first(ctx context.Context, g *grant[T]) error {
 	item, err := f.Dequeue(ctx)
 	if err != nil {
-		return grant[T]{}, err
+		return err
 	}
 	now := f.now()
-	return grant[T]{item: item, ready: now, taken: now, failures: f.State(item).Failures}, nil
+	*g = grant[T]{item: item, ready: now, taken: now, failures: f.State(item).Failures}
+	return nil
 }
 
-func (f *foreign[T]) exchange(ctx context.Context, item T, v verdict, w *Wait, _ int64) (grant[T], error) {
+func (f *foreign[T]) exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, _ int64) error {
 	if v == verdictDone {
-		f.Done(item)
+		f.Done(g.item)
 	} else {
-		f.Requeue(item, *w)
+		f.Requeue(g.item, *w)
 	}
-	return f.first(ctx)
+	return f.first(ctx, g)
 }

@@ -113,6 +113,7 @@ type Queue[T comparable] struct {
 	records   records[T]
 	head      *record[T] // record 0, where the list of ready items begins and ends
 	delays    delays[T]
+	last      uint32      // the record that was taken last, perhaps gone by now
 	seq       uint32      // of the last delay
 	timer     *time.Timer // nil until the first delay
 	armed     int64       // when the timer fires; math.MaxInt64 if it is not armed
@@ -256,9 +257,10 @@ func (q *Queue[T]) Remove(item T) bool {
 // is reset; a next run that it has already stands. Done does nothing for an
 // item that is not in flight. Done never blocks.
 func (q *Queue[T]) Done(item T) {
-	hash := q.hash(item)
-	q.mu.Lock()
-	q.done(hash, item, unread)
+	q.lock()
+	if i, r := q.held(q.last, item); r != nil {
+		q.done(i, r, unread)
+	}
 	q.unlock()
 }
 
@@ -268,9 +270,10 @@ func (q *Queue[T]) Done(item T) {
 // not in flight. After Close a run that is due later is dropped. Requeue never
 // blocks.
 func (q *Queue[T]) Requeue(item T, w Wait) {
-	hash := q.hash(item)
-	q.mu.Lock()
-	q.requeue(hash, item, &w, unread, false)
+	q.lock()
+	if i, r := q.held(q.last, item); r != nil {
+		q.requeue(i, r, &w, unread, false)
+	}
 	q.unlock()
 }
 
@@ -315,8 +318,8 @@ func (q *Queue[T]) mustBeMade() {
 	}
 }
 
-// hash is called before the lock is taken: it is the only step that can panic,
-// and it needs no shared data.
+// hash is called before the lock is taken, where it can be: it is the only step
+// that can panic, and it needs no shared data.
 func (q *Queue[T]) hash(item T) uint32 {
 	q.mustBeMade()
 	if q.nan && item != item { // true for a NaN

@@ -5,6 +5,7 @@ package reconcile_test
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -121,4 +122,93 @@ func TestStrayDoneAndCancellationLeaveTheItemToItsOwner(t *testing.T) {
 		synctest.Wait()
 		wantPhase(t, q, "a", reconcile.InFlight)
 	})
+}
+
+// An item that has no hash is refused by a panic, which leaves the queue as it
+// was, and usable.
+func TestItemWithoutHashIsRefused(t *testing.T) {
+	q := reconcile.NewQueue[any]()
+	q.Enqueue("a")
+	mustTakeAll(t, q, any("a"))
+	want := q.Stats()
+	for name, call := range map[string]func(item any){
+		"Enqueue": q.Enqueue,
+		"Offer":   q.Offer,
+		"Remove":  func(item any) { q.Remove(item) },
+		"Has":     func(item any) { q.Has(item) },
+		"State":   func(item any) { q.State(item) },
+		"Done":    q.Done,
+		"Requeue": func(item any) { q.Requeue(item, reconcile.Wait{}) },
+	} {
+		for _, item := range []any{[]string{"a"}, struct{ in any }{func() {}}, math.NaN()} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s(%v) did not panic", name, item)
+					}
+				}()
+				call(item)
+			}()
+			if got := q.Stats(); got != want {
+				t.Errorf("after %s(%v) Stats are %+v, want %+v", name, item, got, want)
+			}
+		}
+	}
+	q.Done("a")
+	if q.Has("a") {
+		t.Error("Done does nothing any more")
+	}
+}
+
+// Items are given back in any order, also where another one is by now where the
+// last one was taken, or nothing at all.
+func TestGiveBackInAnyOrder(t *testing.T) {
+	q := reconcile.NewQueue[int]()
+	check := func(when string) {
+		t.Helper()
+		if err := reconcile.Check(q); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	const many = 50_000 // enough for memory to be given back on the way
+	for _, order := range []string{"as taken", "the last one first"} {
+		for i := range many {
+			q.Enqueue(i)
+		}
+		for range many {
+			mustTake(t, q)
+		}
+		for i := range many {
+			if order == "the last one first" {
+				i = many - 1 - i
+			}
+			q.Done(i)
+			q.Done(i) // by somebody who does not have it
+			if i%10_000 == 0 {
+				check(order)
+			}
+		}
+		q.Done(0)
+		check(order)
+		if got := q.Stats(); got.InFlight != 0 || got.Ready != 0 {
+			t.Fatalf("%s: Stats are %+v, want nothing left", order, got)
+		}
+	}
+	// The record of the last take is that of an item at rest, and then that of
+	// another one in flight.
+	q.Enqueue(1)
+	mustTake(t, q)
+	q.Done(1)
+	q.Enqueue(2)
+	q.Done(2)
+	q.Done(1)
+	if got := q.State(2).Phase; got != reconcile.Ready {
+		t.Errorf("after a stray Done the item is %v, want ready", got)
+	}
+	mustTake(t, q)
+	q.Done(1)
+	if got := q.State(2).Phase; got != reconcile.InFlight {
+		t.Errorf("after the Done of another item the item is %v, want in flight", got)
+	}
+	check("at the end")
 }

@@ -102,37 +102,47 @@ func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
 // unread stands for the time where it is read only if it is needed.
 const unread = math.MinInt64
 
-// inFlightRecord returns the record of an item in flight, or 0 and nil.
-func (q *Queue[T]) inFlightRecord(hash uint32, item T) (uint32, *record[T]) {
-	if i := q.records.find(hash, item); i != 0 {
-		if r := q.records.at(i); r.running {
-			return i, r
-		}
+// held returns the record of an item in flight, or 0 and nil. It looks first
+// where the item was taken: that spares it the hash and, in a big queue, the
+// cache miss of finding it.
+func (q *Queue[T]) held(guess uint32, item T) (uint32, *record[T]) {
+	if r := q.records.peek(guess); r != nil && r.running && r.item == item {
+		return guess, r
+	}
+	i := q.records.find(q.hashLocked(item), item)
+	if r := q.records.at(i); r.running {
+		return i, r
 	}
 	return 0, nil
 }
 
+// hashLocked is hash with the lock held, which it gives up if it panics.
+func (q *Queue[T]) hashLocked(item T) uint32 {
+	hashed := false
+	defer func() {
+		if !hashed {
+			q.mu.Unlock()
+		}
+	}()
+	hash := q.hash(item)
+	hashed = true
+	return hash
+}
+
 // done gives back an item that needs no run but the one that it may have.
-func (q *Queue[T]) done(hash uint32, item T, now int64) {
-	i, r := q.inFlightRecord(hash, item)
-	switch {
-	case r == nil:
-	case r.run == runNone:
+func (q *Queue[T]) done(i uint32, r *record[T], now int64) {
+	if r.run == runNone {
 		q.inFlight--
 		q.records.remove(i)
-	default:
-		r.failed = nil
-		q.rest(i, r, q.settled(now))
+		return
 	}
+	r.failed = nil
+	q.rest(i, r, q.settled(now))
 }
 
 // requeue gives back an item that runs again as w says. An item whose run was
 // aborted keeps the count of its failures.
-func (q *Queue[T]) requeue(hash uint32, item T, w *Wait, now int64, aborted bool) {
-	i, r := q.inFlightRecord(hash, item)
-	if r == nil {
-		return
-	}
+func (q *Queue[T]) requeue(i uint32, r *record[T], w *Wait, now int64, aborted bool) {
 	q.requeued++
 	if !aborted {
 		r.fail(w.Err)
@@ -227,7 +237,7 @@ func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
 	r.since = since
 	r.run = runReady
 	if q.consumers.head != nil {
-		q.hand(r, now)
+		q.hand(i, r, now)
 		return
 	}
 	q.list(i, r, q.head.prev)

@@ -147,19 +147,19 @@ func (w *worker[T]) fail(err error) {
 // take gives back the last item, if there is one, and takes the next.
 func (w *worker[T]) take(ctx context.Context) {
 	source := w.loop.source
-	var g grant[T]
 	var err error
 	if w.some {
 		if w.stale {
 			w.now = source.now()
 		}
-		g, err = source.exchange(ctx, w.grant.item, w.verdict, &w.wait, w.now)
+		err = source.exchange(ctx, &w.grant, w.verdict, &w.wait, w.now)
 	} else {
-		g, err = source.first(ctx)
+		w.some = true
+		err = source.first(ctx, &w.grant)
 	}
-	w.some = true
-	w.task = task[T]{grant: g}
-	w.now, w.stale = g.taken, g.woken
+	w.now, w.stale = w.grant.taken, w.grant.woken
+	w.release, w.err = nil, nil
+	w.judged, w.broken, w.aborted = false, false, false
 	switch {
 	case err == nil:
 		w.stage = starting
@@ -252,6 +252,7 @@ func (w *worker[T]) judge(ctx context.Context) {
 		return
 	case w.aborted:
 		result.Outcome, w.verdict = Aborted, verdictAbort
+		w.wait = Wait{}
 		result.Failures = w.grant.failures
 		w.stage = reporting
 		return

@@ -40,10 +40,27 @@ type Config struct {
 	// Exact says that the clock stands still while anybody works, as that of a
 	// bubble does.
 	Exact bool
-	// Settle waits until nothing goes on any more. It may ask settled.
+	// Settle waits until nothing goes on any more. It may ask settled. [Settle]
+	// does for a clock that is no bubble's.
 	Settle func(settled func() bool)
 	// Wrap puts something between the queue and everybody else; it may be nil.
 	Wrap func(*reconcile.Queue[int]) Queue
+}
+
+// Settle asks again and again, for ten minutes at most: the referee complains of
+// what is still going on then.
+func Settle(settled func() bool) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	enough := time.NewTimer(10 * time.Minute)
+	defer enough.Stop()
+	for !settled() {
+		select {
+		case <-tick.C:
+		case <-enough.C:
+			return
+		}
+	}
 }
 
 // round is what the parts of a round share.
@@ -226,7 +243,7 @@ func (r *round) finish() {
 		r.queue.Enqueue(i)
 	}
 	r.queue.Close()
-	patience := time.AfterFunc(1000*r.Unit, func() {
+	patience := time.AfterFunc(max(1000*r.Unit, time.Minute), func() {
 		r.world.complain(Ended, "the queue is closed, and the group goes on: %+v", r.queue.Stats())
 		cancel()
 	})

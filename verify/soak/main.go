@@ -100,7 +100,7 @@ func soak(long, every time.Duration, seed uint64) (samples []sample, report chao
 			Seed: seed, Items: 10_000, Changes: math.MaxInt,
 			Enough: func() bool { return time.Since(begin) >= long },
 			Unit:   50 * time.Millisecond,
-			Settle: settle,
+			Settle: chaos.Settle,
 			Wrap: func(q *reconcile.Queue[int]) chaos.Queue {
 				made <- q
 				return q
@@ -119,19 +119,6 @@ func soak(long, every time.Duration, seed uint64) (samples []sample, report chao
 		case report = <-ended:
 			return samples, report
 		}
-	}
-}
-
-// settle waits until nothing is left to do; the referee complains if that takes
-// so long that something must be stuck.
-func settle(settled func() bool) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for range 3000 {
-		if settled() {
-			return
-		}
-		<-ticker.C
 	}
 }
 

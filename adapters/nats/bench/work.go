@@ -1,0 +1,259 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+)
+
+// work is what children can be told to do.
+var work = map[string]struct {
+	before string // what is done first, and not measured
+	do     func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error)
+}{
+	"fill": {"", fill},
+	"drain": {"fill", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+		return loop(ctx, js, j, start, false)
+	}},
+	"loop": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+		return loop(ctx, js, j, start, true)
+	}},
+	"latency": {"", latency},
+	"plain fill": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+		return plain(ctx, js, j, start, true, false)
+	}},
+	"plain drain": {"plain fill", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+		return plain(ctx, js, j, start, false, true)
+	}},
+	"plain loop": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+		return plain(ctx, js, j, start, true, true)
+	}},
+	"plain latency": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+		return plain(ctx, js, j, start, true, true)
+	}},
+}
+
+func child(j job) error {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	ctx := context.Background()
+	nc, err := nats.Connect(j.URL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReader(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
+	r, err := work[j.What].do(ctx, js, j, func() {
+		out.Encode(report{})
+		lines.ReadString('\n')
+	})
+	if err != nil {
+		return err
+	}
+	out.Encode(r)
+	lines.ReadString('\n') // until the others are done as well
+	return nil
+}
+
+func queue(ctx context.Context, js jetstream.JetStream, j job) (*natsadapter.Queue[string], error) {
+	return natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: j.Stream})
+}
+
+func name(j job, i int) string { return fmt.Sprintf("item-%d-%d", j.Process, i) }
+
+func fill(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+	q, err := queue(ctx, js, j)
+	if err != nil {
+		return report{}, err
+	}
+	start()
+	for i := range j.Items {
+		q.Enqueue(name(j, i))
+	}
+	return report{}, q.Close(ctx)
+}
+
+// over waits until a stream has no message on the subjects of filter, or none at
+// all if that is empty. It asks now and then.
+func over(ctx context.Context, js jetstream.JetStream, stream, filter string) error {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	for {
+		var left int
+		if filter == "" {
+			info, err := s.Info(ctx)
+			if err != nil {
+				return err
+			}
+			left = int(info.State.Msgs)
+		} else {
+			info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
+			if err != nil {
+				return err
+			}
+			left = len(info.State.Subjects)
+		}
+		if left == 0 {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// loop works until nothing is left in the queue.
+func loop(ctx context.Context, js jetstream.JetStream, j job, start func(), enqueue bool) (report, error) {
+	q, err := queue(ctx, js, j)
+	if err != nil {
+		return report{}, err
+	}
+	start()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var ran atomic.Int64
+	r := reconcile.Reconciler[string]{
+		Queue: q, Workers: j.Slots,
+		Reconcile: func(context.Context, string) error {
+			ran.Add(1)
+			return nil
+		},
+	}
+	var all sync.WaitGroup
+	all.Go(func() { r.Run(ctx) })
+	if enqueue {
+		for i := range j.Items {
+			q.Enqueue(name(j, i))
+		}
+		if err := q.Flush(ctx); err != nil {
+			return report{}, err
+		}
+	}
+	for q.Stats().Idle < j.Slots || q.Stats().InFlight > 0 || q.Stats().Outbox > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := over(ctx, js, j.Stream, j.Stream+".i.>"); err != nil {
+		return report{}, err
+	}
+	go func() { // is not measured
+		stop()
+		all.Wait()
+		q.Close(context.Background())
+	}()
+	return report{}, nil
+}
+
+// latency enqueues at a rate, and measures how long each item takes to its run.
+func latency(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+	q, err := queue(ctx, js, j)
+	if err != nil {
+		return report{}, err
+	}
+	var mu sync.Mutex
+	var rep report
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	r := reconcile.Reconciler[string]{
+		Queue: q, Workers: j.Slots,
+		Reconcile: func(_ context.Context, item string) error {
+			d := since(item)
+			mu.Lock()
+			rep.Latencies = append(rep.Latencies, d)
+			mu.Unlock()
+			return nil
+		},
+	}
+	var all sync.WaitGroup
+	all.Go(func() { r.Run(ctx) })
+	time.Sleep(200 * time.Millisecond) // to join
+	start()
+	pace(j, func(item string) { q.Enqueue(item) })
+	if err := over(ctx, js, j.Stream, j.Stream+".i.>"); err != nil {
+		return rep, err
+	}
+	stop()
+	all.Wait()
+	return rep, q.Close(context.Background())
+}
+
+// pace calls fn at the rate of the job with names that tell the time.
+func pace(j job, fn func(item string)) {
+	tick := time.NewTicker(time.Second / time.Duration(j.Rate))
+	defer tick.Stop()
+	for range j.Items {
+		<-tick.C
+		fn(fmt.Sprintf("%d-%d", time.Now().UnixNano(), j.Process))
+	}
+}
+
+func since(item string) time.Duration {
+	text, _, _ := strings.Cut(item, "-")
+	ns, _ := strconv.ParseInt(text, 10, 64)
+	return time.Since(time.Unix(0, ns))
+}
+
+// plain does the same with a work queue of JetStream, in the way that its client
+// recommends.
+func plain(ctx context.Context, js jetstream.JetStream, j job, start func(), publish, consume bool) (rep report, err error) {
+	if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: j.Stream, Subjects: []string{j.Stream + ".>"}, Retention: jetstream.WorkQueuePolicy,
+	}); err != nil {
+		return rep, err
+	}
+	cons, err := js.CreateOrUpdateConsumer(ctx, j.Stream, jetstream.ConsumerConfig{
+		Durable: "workers", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1,
+	})
+	if err != nil {
+		return rep, err
+	}
+	start()
+	if consume {
+		var mu sync.Mutex
+		cc, err := cons.Consume(func(m jetstream.Msg) {
+			if j.Rate > 0 {
+				mu.Lock()
+				rep.Latencies = append(rep.Latencies, since(string(m.Data())))
+				mu.Unlock()
+			}
+			m.Ack()
+		})
+		if err != nil {
+			return rep, err
+		}
+		defer cc.Stop()
+	}
+	send := func(item string) { js.PublishAsync(j.Stream+"."+item, []byte(item)) }
+	switch {
+	case j.Rate > 0:
+		pace(j, send)
+	case publish:
+		for i := range j.Items {
+			send(name(j, i))
+		}
+	}
+	<-js.PublishAsyncComplete()
+	if consume {
+		return rep, over(ctx, js, j.Stream, "")
+	}
+	return rep, nil
+}

@@ -1,0 +1,199 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conditions writes conditions, such as Ready, into the status of
+// objects, and only when they change: a reconcile function that reports how it
+// went does not wake itself for ever.
+package conditions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/object"
+)
+
+// A Writer writes conditions of objects of type O, which has a status
+// subresource with the list at status.conditions. Both fields are required.
+// Its methods may be called from many goroutines.
+type Writer[O metav1.Object] struct {
+	// Client returns the client for an object.
+	Client func(obj O) object.Client[O]
+
+	// Conditions returns those that an object has; see [Unstructured].
+	Conditions func(obj O) []metav1.Condition
+}
+
+// attempts is how often Write tries again what ended in a conflict.
+const attempts = 5
+
+// Write gives obj the conditions want, each in place of the one of the same
+// type; the other ones stay. It returns the object as it is then, and nil at
+// once, without a request, if nothing changes. obj itself is not changed.
+//
+// A condition changes if its status, reason, message or observed generation do.
+// So no part of them may be another one each time, such as a request's number
+// or the time of day. LastTransitionTime is set when the status changes, and
+// kept otherwise.
+//
+// The list is written together with the resource version that it was read in,
+// and a conflict is tried again with what the server has. If obj came from a
+// cache that lags, Write finds so that there is nothing to do. An object that is
+// gone is a NotFound error.
+func (w Writer[O]) Write(ctx context.Context, obj O, want ...metav1.Condition) (O, error) {
+	if err := w.check(obj, want); err != nil {
+		return obj, reconcile.Terminal(err)
+	}
+	client, name := w.Client(obj), obj.GetName()
+	for attempt := 1; ; attempt++ {
+		conditions := slices.Clone(w.Conditions(obj))
+		changed := false
+		for _, c := range want {
+			changed = meta.SetStatusCondition(&conditions, c) || changed
+		}
+		if !changed {
+			return obj, nil
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()},
+			"status":   map[string]any{"conditions": conditions},
+		})
+		if err != nil {
+			return obj, err
+		}
+		patched, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		if err == nil {
+			return patched, nil
+		}
+		if !apierrors.IsConflict(err) || attempt == attempts {
+			return obj, fmt.Errorf("write conditions of %s: %w", name, err)
+		}
+		fresh, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return obj, fmt.Errorf("read conditions of %s: %w", name, err)
+		}
+		if fresh.GetUID() != obj.GetUID() {
+			return obj, fmt.Errorf("write conditions of %s: %w", name,
+				apierrors.NewNotFound(schema.GroupResource{}, name))
+		}
+		obj = fresh
+	}
+}
+
+// Ready returns a reconcile function that calls f and writes the condition Ready,
+// as [Ready] says, for what f returned, with the object that f was given. It
+// returns f's error; an error of the writing comes with it, or in place of a
+// plan.
+//
+// A run that was cut short, so that ctx is done, writes nothing.
+func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx context.Context, obj O) error {
+	return func(ctx context.Context, obj O) error {
+		err := f(ctx, obj)
+		if ctx.Err() != nil {
+			return err
+		}
+		_, wrong := w.Write(ctx, obj, Ready(obj.GetGeneration(), err))
+		var planned reconcile.RequeueError
+		switch {
+		case wrong == nil || apierrors.IsNotFound(wrong):
+			return err
+		case err == nil || errors.As(err, &planned):
+			return wrong
+		}
+		return fmt.Errorf("%w; %w", err, wrong)
+	}
+}
+
+// Ready returns a condition of the type Ready for the outcome of a run that saw
+// an object in the given generation:
+//
+//	err                               status   reason
+//	nil                               True     Reconciled
+//	RequeueAfter, RequeueWithin       Unknown  Progressing
+//	Terminal                          False    Terminated
+//	any other                         False    Failed
+//
+// The message is err's, cut to what the server takes.
+func Ready(generation int64, err error) metav1.Condition {
+	c := metav1.Condition{Type: "Ready", ObservedGeneration: generation}
+	var planned reconcile.RequeueError
+	switch {
+	case err == nil:
+		c.Status, c.Reason = metav1.ConditionTrue, "Reconciled"
+		return c
+	case errors.As(err, &planned):
+		c.Status, c.Reason = metav1.ConditionUnknown, "Progressing"
+	case errors.Is(err, reconcile.ErrTerminal):
+		c.Status, c.Reason = metav1.ConditionFalse, "Terminated"
+	default:
+		c.Status, c.Reason = metav1.ConditionFalse, "Failed"
+	}
+	c.Message = cut(err.Error(), 32768)
+	return c
+}
+
+// Unstructured returns the conditions of an object of a dynamic client: it is
+// called with the object's content, and leaves out what is no condition.
+func Unstructured(content map[string]any) []metav1.Condition {
+	status, _ := content["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	var conditions []metav1.Condition
+	for _, entry := range list {
+		data, err := json.Marshal(entry)
+		if err != nil {
+			continue
+		}
+		var c metav1.Condition
+		if json.Unmarshal(data, &c) == nil && c.Type != "" {
+			conditions = append(conditions, c)
+		}
+	}
+	return conditions
+}
+
+func (w Writer[O]) check(obj O, want []metav1.Condition) error {
+	switch {
+	case w.Client == nil:
+		return errors.New("conditions: Writer.Client is required, and nil")
+	case w.Conditions == nil:
+		return errors.New("conditions: Writer.Conditions is required, and nil")
+	case any(obj) == nil || reflect.ValueOf(obj).IsNil():
+		return errors.New("conditions: Write needs an object, got nil")
+	}
+	for _, c := range want {
+		switch {
+		case c.Type == "":
+			return errors.New("conditions: a condition has no type")
+		case c.Reason == "":
+			return fmt.Errorf("conditions: the condition %s has no reason, and the server wants one", c.Type)
+		case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Status != metav1.ConditionUnknown:
+			return fmt.Errorf("conditions: the condition %s has the status %q, want True, False or Unknown", c.Type, c.Status)
+		}
+	}
+	return nil
+}
+
+// cut returns the beginning of s that has no more than n bytes.
+func cut(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	const more = "..."
+	for n -= len(more); !utf8.RuneStart(s[n]); n-- {
+	}
+	return s[:n] + more
+}

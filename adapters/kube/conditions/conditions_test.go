@@ -1,0 +1,335 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conditions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/conditions"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/object"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+type thing = *unstructured.Unstructured
+
+const definition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.conditions.example.com}
+spec:
+  group: conditions.example.com
+  names: {kind: Thing, plural: things}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+var things = schema.GroupVersionResource{Group: "conditions.example.com", Version: "v1", Resource: "things"}
+
+// define makes the kind Thing known, and one of it.
+func define(t *testing.T, s *kubetest.Server, config *rest.Config) (client object.Client[thing], watch dynamic.ResourceInterface) {
+	t.Helper()
+	s.KubectlInput(t, definition, "apply", "-f", "-")
+	s.Kubectl(t, "wait", "--for=condition=established", "crd/things.conditions.example.com")
+	ns := s.Namespace(t)
+	s.KubectlInput(t, "{apiVersion: conditions.example.com/v1, kind: Thing, metadata: {name: a, namespace: "+ns+"}, status: {size: 1}}", "create", "-f", "-")
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.Untyped[thing](c.Resource(things).Namespace(ns)), c.Resource(things).Namespace(ns)
+}
+
+func writer(client object.Client[thing]) conditions.Writer[thing] {
+	return conditions.Writer[thing]{
+		Client:     func(thing) object.Client[thing] { return client },
+		Conditions: func(obj thing) []metav1.Condition { return conditions.Unstructured(obj.Object) },
+	}
+}
+
+func get(t *testing.T, client object.Client[thing]) thing {
+	t.Helper()
+	obj, err := client.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+// brief returns conditions in one line.
+func brief(obj thing) string {
+	var parts []string
+	for _, c := range conditions.Unstructured(obj.Object) {
+		parts = append(parts, fmt.Sprintf("%s=%s %s %s %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration))
+	}
+	return strings.Join(parts, ", ")
+}
+
+var failed = metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Failed", Message: "no luck", ObservedGeneration: 1}
+
+// TestWrite writes on change alone, and leaves the conditions of others.
+func TestWrite(t *testing.T) {
+	s := kubetest.Shared(t)
+	var link kubetest.Link
+	client, _ := define(t, s, link.Config(s.Admin()))
+	w := writer(client)
+	patches := func() int { return link.Requests()["PATCH things/status"] }
+
+	obj, err := w.Write(t.Context(), get(t, client), metav1.Condition{Type: "Theirs", Status: "True", Reason: "Fine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj, err = w.Write(t.Context(), obj, failed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Theirs=True Fine  0, Ready=False Failed no luck 1"
+	if got := brief(obj); got != want || brief(get(t, client)) != want {
+		t.Errorf("got %q, and the server has %q, want %q", got, brief(get(t, client)), want)
+	}
+	before := patches()
+	same, err := w.Write(t.Context(), obj, failed)
+	if err != nil || same != obj || patches() != before {
+		t.Errorf("the same again: %v, %d requests, want none", err, patches()-before)
+	}
+	first := conditions.Unstructured(obj.Object)[1].LastTransitionTime
+	other := failed
+	other.Message = "still no luck"
+	obj, err = w.Write(t.Context(), obj, other)
+	if err != nil || patches() != before+1 {
+		t.Errorf("another message: %v, %d requests, want one", err, patches()-before)
+	}
+	if c := conditions.Unstructured(obj.Object)[1]; first.IsZero() || !c.LastTransitionTime.Equal(&first) {
+		t.Errorf("last transition %v, want %v, since the status is the same", c.LastTransitionTime, first)
+	}
+}
+
+// TestWriteWithStaleObject has another writer come first, as a cache that lags
+// makes it look: theirs stays, and what is there already is not written again.
+func TestWriteWithStaleObject(t *testing.T) {
+	s := kubetest.Shared(t)
+	var link kubetest.Link
+	client, _ := define(t, s, link.Config(s.Admin()))
+	w := writer(client)
+	stale := get(t, client)
+	if _, err := w.Write(t.Context(), stale, metav1.Condition{Type: "Theirs", Status: "True", Reason: "Fine"}); err != nil {
+		t.Fatal(err)
+	}
+	obj, err := w.Write(t.Context(), stale, failed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Theirs=True Fine  0, Ready=False Failed no luck 1"
+	if got := brief(get(t, client)); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	version := obj.GetResourceVersion()
+	if _, err := w.Write(t.Context(), stale, failed); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, client).GetResourceVersion(); got != version {
+		t.Errorf("resource version %s, want %s: the server had it already", got, version)
+	}
+	s.Kubectl(t, "delete", "things.conditions.example.com", "a", "-n", stale.GetNamespace())
+	if _, err := w.Write(t.Context(), stale, failed); !apierrors.IsNotFound(err) {
+		t.Errorf("write to one that is gone: %v, want NotFound", err)
+	}
+}
+
+// TestReadyDoesNotWakeItself runs a Reconciler that is fed by a watch: each
+// outcome is written once, and the event of that makes one more run, which
+// writes nothing.
+func TestReadyDoesNotWakeItself(t *testing.T) {
+	s := kubetest.Shared(t)
+	var link kubetest.Link
+	client, resource := define(t, s, link.Config(s.Admin()))
+	q := reconcile.NewQueue[string]()
+	watch, err := resource.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	runs := make(chan error, 10)
+	outcome := error(nil)
+	ready := writer(client).Ready(func(context.Context, thing) error { return outcome })
+	step := func() { // one event, one run
+		t.Helper()
+		event, ok := <-watch.ResultChan()
+		if !ok {
+			t.Fatal("the watch has ended")
+		}
+		q.Enqueue(event.Object.(thing).GetName())
+		if err := <-runs; !errors.Is(err, outcome) {
+			t.Errorf("run: %v, want %v", err, outcome)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- (&reconcile.Reconciler[string]{
+			Queue: q, Retry: reconcile.NoRetry, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Reconcile: func(ctx context.Context, name string) error {
+				obj, err := client.Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				return ready(ctx, obj)
+			},
+			OnResult: func(r reconcile.Result[string]) { runs <- r.Err },
+		}).Run(ctx)
+	}()
+	defer func() {
+		stop()
+		<-ended
+	}()
+	for i, out := range []error{nil, errors.New("no luck"), reconcile.Terminal(errors.New("never")), nil} {
+		outcome = out
+		if i > 0 {
+			s.Kubectl(t, "annotate", "--overwrite", "things.conditions.example.com", "a", "-n", get(t, client).GetNamespace(), fmt.Sprintf("step=%d", i))
+		}
+		step() // writes
+		step() // finds nothing to write
+		if got := link.Requests()["PATCH things/status"]; got != i+1 {
+			t.Errorf("step %d: %d writes, want %d", i, got, i+1)
+		}
+	}
+	select {
+	case event := <-watch.ResultChan():
+		t.Errorf("one more event: %v, want none", event)
+	default:
+	}
+	if got, want := brief(get(t, client)), "Ready=True Reconciled  1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestReadyErrors has the writing fail: it is an error, with that of the run.
+func TestReadyErrors(t *testing.T) {
+	s := kubetest.Shared(t)
+	client, _ := define(t, s, s.User("eve")) // may do nothing
+	w := writer(client)
+	obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a", "uid": "1"}}}
+	unlucky := errors.New("no luck")
+	for _, outcome := range []error{nil, unlucky, reconcile.RequeueAfter(1)} {
+		err := w.Ready(func(context.Context, thing) error { return outcome })(t.Context(), obj)
+		var planned reconcile.RequeueError
+		if !apierrors.IsForbidden(err) || errors.As(err, &planned) || errors.Is(outcome, unlucky) != errors.Is(err, unlucky) {
+			t.Errorf("run with %v: %v, want forbidden, and its own error but no plan", outcome, err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	err := w.Ready(func(context.Context, thing) error {
+		stop()
+		return unlucky
+	})(ctx, obj)
+	if err != unlucky {
+		t.Errorf("a run cut short: %v, want %v and no request", err, unlucky)
+	}
+}
+
+func TestReady(t *testing.T) {
+	for _, test := range []struct {
+		err                     error
+		status, reason, message string
+	}{
+		{nil, "True", "Reconciled", ""},
+		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(1)), "Unknown", "Progressing", "copying: requeue within 1ns"},
+		{reconcile.Terminal(errors.New("never")), "False", "Terminated", "never"},
+		{errors.New("no luck"), "False", "Failed", "no luck"},
+		{errors.New(strings.Repeat("ä", 20000)), "False", "Failed", strings.Repeat("ä", 16382) + "..."},
+	} {
+		want := metav1.Condition{Type: "Ready", Status: metav1.ConditionStatus(test.status), Reason: test.reason, Message: test.message, ObservedGeneration: 3}
+		if diff := cmp.Diff(want, conditions.Ready(3, test.err)); diff != "" {
+			t.Errorf("Ready(3, %.30v): (-want +got)\n%s", test.err, diff)
+		}
+	}
+}
+
+// TestTyped has a kind of Kubernetes itself, whose status has conditions of a
+// type of their own kind, which a func turns into the common one.
+func TestTyped(t *testing.T) {
+	s := kubetest.Shared(t)
+	client, err := typedcorev1.NewForConfig(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := client.Namespaces().Get(t.Context(), s.Namespace(t), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := conditions.Writer[*corev1.Namespace]{
+		Client: func(*corev1.Namespace) object.Client[*corev1.Namespace] { return client.Namespaces() },
+		Conditions: func(ns *corev1.Namespace) (list []metav1.Condition) {
+			for _, c := range ns.Status.Conditions {
+				list = append(list, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
+			}
+			return list
+		},
+	}
+	ready := failed
+	ready.ObservedGeneration = 0
+	ns, err = w.Write(t.Context(), ns, ready)
+	if err != nil || len(ns.Status.Conditions) != 1 {
+		t.Fatalf("Write: %v, %v", ns.Status, err)
+	}
+	version := ns.ResourceVersion
+	if ns, err = w.Write(t.Context(), ns, ready); err != nil || ns.ResourceVersion != version {
+		t.Errorf("the same again: %v, version %s, want %s", err, ns.ResourceVersion, version)
+	}
+}
+
+// TestBadInput sees an error for what is missing or wrong.
+func TestBadInput(t *testing.T) {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	good := writer(nil)
+	for want, write := range map[string]func() (thing, error){
+		"Writer.Client is required": func() (thing, error) {
+			return conditions.Writer[thing]{Conditions: good.Conditions}.Write(t.Context(), obj, failed)
+		},
+		"Writer.Conditions is required": func() (thing, error) {
+			return conditions.Writer[thing]{Client: good.Client}.Write(t.Context(), obj, failed)
+		},
+		"needs an object": func() (thing, error) { return good.Write(t.Context(), nil, failed) },
+		"has no type":     func() (thing, error) { return good.Write(t.Context(), obj, metav1.Condition{}) },
+		"has no reason": func() (thing, error) {
+			return good.Write(t.Context(), obj, metav1.Condition{Type: "Ready", Status: "True"})
+		},
+		`the status "Yes"`: func() (thing, error) {
+			return good.Write(t.Context(), obj, metav1.Condition{Type: "Ready", Status: "Yes", Reason: "X"})
+		},
+	} {
+		if _, err := write(); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("got %v, want a terminal error with %q in it", err, want)
+		}
+	}
+	for _, content := range []map[string]any{nil, {"status": 1}, {"status": map[string]any{"conditions": []any{1, map[string]any{}}}}} {
+		if got := conditions.Unstructured(content); len(got) > 0 {
+			t.Errorf("Unstructured(%v) = %v, want none", content, got)
+		}
+	}
+}

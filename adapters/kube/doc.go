@@ -1,0 +1,41 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubeadapter feeds queues from Kubernetes.
+//
+// A [Source] is what an informer sees. Its Feed is a [reconcile.Feeder], its
+// Synced is for [reconcile.After], its List for a [reconcile.Poller]:
+//
+//	factory := informers.NewSharedInformerFactory(client, 0)
+//	pods := kubeadapter.Source[types.NamespacedName]{
+//		Name:     "pods",
+//		Informer: factory.Core().V1().Pods().Informer(),
+//		Keys:     kubeadapter.Name,
+//	}
+//	queue := reconcile.NewQueue[types.NamespacedName]()
+//	group.Add("informer", kubeadapter.Run(pods.Informer))
+//	group.Add("pods", reconcile.Feed(queue, pods.Feed))
+//	group.Add("pods, the runs", reconcile.After(pods.Synced, reconciler))
+//
+// The informer may be of any kind: typed, dynamic, of metadata alone. Keys makes
+// items of any type of an object: its name with [Name], that of its owner with
+// [OwnedBy] or [Mark], or what a function of yours says.
+//
+// # Events and observations
+//
+// An object that comes, changes or goes is an event, and so is one that an
+// informer lists when it starts: [reconcile.Enqueuer.Enqueue]. An object that is
+// seen again with the same resource version, as resyncs do, is an observation:
+// [reconcile.Enqueuer.Offer], which leaves back-off and plans alone. Of an
+// update, the old and the new object are mapped, so that what leaves an owner
+// tells both.
+//
+// Source.Only says which objects matter and Source.Changed which changes. No
+// filter swallows that an object came, goes, went, or was replaced by another
+// of its name, nor a resync.
+//
+// # Packages beside this one
+//
+// This package imports client-go's tools/cache and no more. What needs a client
+// is in a package of its own: kinds that come and go at run time in kinds.
+package kubeadapter

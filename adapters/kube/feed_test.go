@@ -1,0 +1,355 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+)
+
+// TestFeed has kubectl create, change and delete an object, and each kind of
+// informer tell of it.
+func TestFeed(t *testing.T) {
+	s := kubetest.Shared(t)
+	for _, kind := range []struct {
+		name     string
+		informer func(*rest.Config, string) cache.SharedIndexInformer
+	}{
+		{"typed", func(c *rest.Config, ns string) cache.SharedIndexInformer { return typedInformer(t, c, ns, 0) }},
+		{"dynamic", func(c *rest.Config, ns string) cache.SharedIndexInformer { return dynamicInformer(t, c, ns, configMaps) }},
+		{"metadata", func(c *rest.Config, ns string) cache.SharedIndexInformer { return metadataInformer(t, c, ns, configMaps) }},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			ns := s.Namespace(t)
+			s.Kubectl(t, "create", "configmap", "before", "-n", ns)
+			source := names(kind.informer(s.Admin(), ns))
+			source.Now = true
+			h := feed(t, source)
+			h.wait(t, "enqueue "+ns+"/before")
+			for _, step := range []struct{ do, want string }{
+				{"create configmap a", "enqueue " + ns + "/a"},
+				{"label configmap a x=y", "enqueue " + ns + "/a"},
+				{"delete configmap a", "now " + ns + "/a"},
+			} {
+				s.Kubectl(t, append(strings.Fields(step.do), "-n", ns)...)
+				if got := h.wait(t, step.want); len(got) != 1 {
+					t.Errorf("kubectl %s: %q, want %q alone", step.do, got, step.want)
+				}
+			}
+		})
+	}
+}
+
+// TestKeysOfAnyType makes items of a type of its own, two of one object and none
+// of another.
+func TestKeysOfAnyType(t *testing.T) {
+	type port struct {
+		host   types.UID
+		number byte
+	}
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	client := typed(t, s.Admin())
+	source := &kubeadapter.Source[port]{
+		Informer: typedInformer(t, s.Admin(), ns, 0),
+		Keys: func(obj metav1.Object) iter.Seq[port] {
+			if obj.GetName() == "nothing" {
+				return nil
+			}
+			return slices.Values([]port{{"a", obj.(*corev1.ConfigMap).BinaryData["n"][0]}, {"b", 7}})
+		},
+	}
+	create(t, client, configMap(ns, "nothing"))
+	cm := configMap(ns, "two")
+	cm.BinaryData = map[string][]byte{"n": {5}}
+	create(t, client, cm)
+	h := feed(t, source)
+	if got, want := h.wait(t, "enqueue {b 7}"), []string{"enqueue {a 5}", "enqueue {b 7}"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestKey skips what the function cannot make an item of.
+func TestKey(t *testing.T) {
+	keys := kubeadapter.Key(func(obj metav1.Object) (int, bool) { return len(obj.GetName()), obj.GetName() != "" })
+	if got := slices.Collect(keys(configMap("", "abc"))); !slices.Equal(got, []int{3}) {
+		t.Errorf("of abc: %v, want 3", got)
+	}
+	if got := slices.Collect(keys(configMap("", ""))); got != nil {
+		t.Errorf("of nothing: %v, want none", got)
+	}
+}
+
+// TestUpdateMapsOldAndNew has an object go from one owner to another: both are
+// told, and of an update that both have in common only once.
+func TestUpdateMapsOldAndNew(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	source := &kubeadapter.Source[string]{
+		Informer: typedInformer(t, s.Admin(), ns, 0),
+		Keys: func(obj metav1.Object) iter.Seq[string] {
+			return slices.Values(strings.Split(obj.GetLabels()["owners"], "."))
+		},
+	}
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	s.Kubectl(t, "label", "configmap", "a", "owners=x.y", "-n", ns)
+	h := feed(t, source)
+	h.wait(t, "enqueue y")
+	s.Kubectl(t, "label", "configmap", "a", "owners=y.z", "--overwrite", "-n", ns)
+	s.Kubectl(t, "label", "configmap", "a", "owners=end", "--overwrite", "-n", ns)
+	got := h.wait(t, "enqueue end")
+	if want := []string{"enqueue y", "enqueue z", "enqueue x", "enqueue end"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestResyncIsOffered sees an object again that did not change.
+func TestResyncIsOffered(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	source := names(typedInformer(t, s.Admin(), ns, time.Second))
+	source.Changed = func(_, _ metav1.Object) bool { return false }
+	h := feed(t, source)
+	if got, want := h.wait(t, "offer "+ns+"/a"), []string{"enqueue " + ns + "/a", "offer " + ns + "/a"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestHandlerIsRemoved ends a feeder: nothing comes any more, while another one
+// of the same informer goes on.
+func TestHandlerIsRemoved(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	informer := typedInformer(t, s.Admin(), ns, 0)
+	goesOn := feed(t, names(informer))
+
+	var mu sync.Mutex // guards last
+	var last string   // object that Keys saw
+	source := &kubeadapter.Source[name]{Informer: informer, Keys: func(obj metav1.Object) iter.Seq[name] {
+		mu.Lock()
+		defer mu.Unlock()
+		last = obj.GetName()
+		return kubeadapter.Name(obj)
+	}}
+	h := newHeard[name]()
+	stop := run(t, reconcile.Feed(h, source.Feed))
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	h.wait(t, "enqueue "+ns+"/a")
+	stop()
+
+	s.Kubectl(t, "create", "configmap", "b", "-n", ns)
+	goesOn.wait(t, "enqueue "+ns+"/b")
+	// The informer tells all handlers of b before any of c.
+	s.Kubectl(t, "create", "configmap", "c", "-n", ns)
+	goesOn.wait(t, "enqueue "+ns+"/c")
+	mu.Lock()
+	if last != "a" {
+		t.Errorf("Keys was called for %s after Feed returned", last)
+	}
+	mu.Unlock()
+
+	// It can feed again, and begins with all there is.
+	run(t, reconcile.Feed(h, source.Feed))
+	h.wait(t, "enqueue "+ns+"/c")
+}
+
+// TestLateListIsAnEvent adds a feeder while an item is in flight whose run did
+// not see what the feeder knows. An Offer would be ignored, and the run after it
+// would never come.
+func TestLateListIsAnEvent(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	queue := reconcile.NewQueue[name]()
+	begun, goOn := make(chan struct{}, 10), make(chan struct{})
+	queue.Enqueue(name{Namespace: ns, Name: "a"})
+	run(t, &reconcile.Reconciler[name]{Queue: queue, Reconcile: func(context.Context, name) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	}})
+	<-begun
+	source := names(typedInformer(t, s.Admin(), ns, 0))
+	run(t, kubeadapter.Run(source.Informer))
+	run(t, reconcile.Feed(queue, source.Feed))
+	synced(t, source)
+	close(goOn)
+	select {
+	case <-begun:
+	case <-time.After(patience):
+		t.Error("the item was not run again")
+	}
+}
+
+// TestSynced starts a reconciler when all that is there was passed on. Before,
+// it says what it waits for.
+func TestSynced(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	for _, n := range []string{"a", "b", "c"} {
+		s.Kubectl(t, "create", "configmap", n, "-n", ns)
+	}
+	queue := reconcile.NewQueue[name]()
+	source := names(typedInformer(t, s.Admin(), ns, 0))
+	known := make(chan int, 10)
+	var group reconcile.Group
+	group.Add("runs", reconcile.After(kubeadapter.AllSynced(source), &reconcile.Reconciler[name]{
+		Queue: queue,
+		Reconcile: func(context.Context, name) error {
+			known <- queue.Stats().Ready + queue.Stats().InFlight
+			return nil
+		},
+	}))
+	group.Add("names", reconcile.Feed(queue, source.Feed))
+	group.Add("informer", kubeadapter.Run(source.Informer))
+	run(t, &group)
+	// The namespace has a ConfigMap of its own only if a controller makes it;
+	// this server has none.
+	if got := <-known; got != 3 {
+		t.Errorf("the first run saw %d items, want 3", got)
+	}
+
+	if err := kubeadapter.AllSynced()(t.Context()); err != nil {
+		t.Errorf("AllSynced of nothing: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if err := names(source.Informer).Synced(ctx); err == nil || err.Error() != "enough" {
+		t.Errorf("Synced with a ctx that is done: %v, want its cause", err)
+	}
+}
+
+// TestForbidden has a user who may not list; Synced says so in time. When a role
+// allows it, the same feeder goes on.
+func TestForbidden(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	source := names(typedInformer(t, s.User("mallory"), ns, 0))
+	source.SyncTimeout = time.Second
+	if err := source.Informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("the informer: %v, want forbidden", err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Synced(t.Context()); err == nil || !strings.Contains(err.Error(), "Feed is not running") {
+		t.Errorf("Synced without Feed: %v", err)
+	}
+	h := newHeard[name]()
+	run(t, kubeadapter.Run(source.Informer))
+	run(t, reconcile.Feed(h, source.Feed))
+	if err := source.Synced(t.Context()); err == nil || !strings.Contains(err.Error(), "names: not synced within 1s: the informer has no list") {
+		t.Errorf("Synced: %v", err)
+	}
+	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=list,watch", "--resource=configmaps")
+	s.Kubectl(t, "create", "rolebinding", "mallory", "-n", ns, "--role=reader", "--user=mallory")
+	h.wait(t, "enqueue "+ns+"/a")
+}
+
+// TestBadSource gives Feed what it cannot work with.
+func TestBadSource(t *testing.T) {
+	s := kubetest.Shared(t)
+	informer := typedInformer(t, s.Admin(), "default", 0)
+	h := newHeard[name]()
+	mapped := reconcile.Filter(h, func(name) bool { return true })
+	for _, test := range []struct {
+		source *kubeadapter.Source[name]
+		q      reconcile.Enqueuer[name]
+		want   string
+	}{
+		{&kubeadapter.Source[name]{Keys: kubeadapter.Name}, h, "Source.Informer is required, and nil"},
+		{&kubeadapter.Source[name]{Informer: informer}, h, "Source.Keys is required, and nil"},
+		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name}, nil, "needs a queue, got nil"},
+		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Pace: -1}, h, "Source.Pace is -1, want 0 or more"},
+		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, SyncTimeout: -1}, h, "Source.SyncTimeout is -1ns, want 0 or more"},
+		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Now: true}, mapped, "Source.Now needs a queue with EnqueueNow, got reconcile.filter"},
+		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Pace: 1}, mapped, "Source.Pace needs a queue with Len, got reconcile.filter"},
+	} {
+		err := test.source.Feed(t.Context(), test.q)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("Feed: %v, want a terminal error with %q", err, test.want)
+		}
+	}
+
+	source := names(informer)
+	run(t, reconcile.Feed(h, source.Feed))
+	run(t, kubeadapter.Run(informer))
+	synced(t, source)
+	if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
+		t.Errorf("Feed twice at once: %v", err)
+	}
+	if err := kubeadapter.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("Run twice: %v, want a terminal error", err)
+	}
+	if err := kubeadapter.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("Run of nil: %v, want a terminal error", err)
+	}
+}
+
+// TestStoppedInformer ends an informer under its feeder, and feeds from one that
+// has ended.
+func TestStoppedInformer(t *testing.T) {
+	s := kubetest.Shared(t)
+	source := names(typedInformer(t, s.Admin(), "default", 0))
+	stop := run(t, kubeadapter.Run(source.Informer))
+	ended := make(chan error, 1)
+	go func() { ended <- source.Feed(context.Background(), newHeard[name]()) }()
+	synced(t, source)
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the informer has stopped") {
+		t.Errorf("Feed: %v, want that the informer has stopped", err)
+	}
+	if err := source.Feed(t.Context(), newHeard[name]()); err == nil || !strings.Contains(err.Error(), "stopped already") {
+		t.Errorf("Feed after that: %v, want that the informer has stopped", err)
+	}
+	if err := source.Feed(t.Context(), newHeard[name]()); !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("Feed after that: %v, want a terminal error", err)
+	}
+}
+
+// TestPanicInKeys ends the feeder, not the process. Restarted, it loses nothing.
+func TestPanicInKeys(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	panicked := false
+	source := &kubeadapter.Source[name]{
+		Informer: typedInformer(t, s.Admin(), ns, 0),
+		Keys: func(obj metav1.Object) iter.Seq[name] {
+			if !panicked {
+				panicked = true
+				panic("of a user")
+			}
+			return kubeadapter.Name(obj)
+		},
+	}
+	run(t, kubeadapter.Run(source.Informer))
+	h := newHeard[name]()
+	var panicErr *reconcile.PanicError
+	if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != "of a user" {
+		t.Fatalf("Feed: %v, want a PanicError", err)
+	}
+	run(t, reconcile.Feed(h, source.Feed))
+	h.wait(t, "enqueue "+ns+"/a")
+}

@@ -1,0 +1,154 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A handler is what an informer tells of its objects. An informer calls it from
+// one goroutine.
+type handler[T comparable] struct {
+	source  *Source[T]
+	q       reconcile.Enqueuer[T]
+	now     func(T) // of an urgent event
+	backlog *backlog[T]
+	stopped atomic.Bool
+	failed  chan error // the first failure, which ends Feed
+}
+
+func (h *handler[T]) OnAdd(v any, initial bool) {
+	h.guard(func() error {
+		obj, err := Object(v)
+		if err != nil || !h.only(obj) {
+			return err
+		}
+		if initial && h.backlog != nil {
+			for item := range h.source.keys(obj) {
+				h.backlog.add(item, true)
+			}
+			return nil
+		}
+		h.event(h.q.Enqueue, obj)
+		return nil
+	})
+}
+
+func (h *handler[T]) OnUpdate(before, after any) {
+	h.guard(func() error {
+		old, err := Object(before)
+		if err != nil {
+			return err
+		}
+		obj, err := Object(after)
+		if err != nil {
+			return err
+		}
+		was, is := h.only(old), h.only(obj)
+		switch {
+		case was && is:
+			h.update(old, obj)
+		case is:
+			h.event(h.q.Enqueue, obj)
+		case was:
+			h.event(h.now, old)
+		}
+		return nil
+	})
+}
+
+// update tells of an update of an object that mattered and does.
+func (h *handler[T]) update(old, obj metav1.Object) {
+	replaced := old.GetUID() != obj.GetUID()
+	if !replaced && !VersionChanged(old, obj) {
+		for item := range h.source.keys(obj) {
+			if h.backlog != nil {
+				h.backlog.add(item, false)
+			} else {
+				h.q.Offer(item)
+			}
+		}
+		return
+	}
+	goes := obj.GetDeletionTimestamp() != nil
+	changed := h.source.Changed
+	if !replaced && !goes && changed != nil && !changed(old, obj) {
+		return
+	}
+	enqueue := h.q.Enqueue
+	if replaced || goes && old.GetDeletionTimestamp() == nil || old.GetGeneration() != obj.GetGeneration() {
+		enqueue = h.now
+	}
+	h.event(enqueue, obj, old)
+}
+
+func (h *handler[T]) OnDelete(v any) {
+	h.guard(func() error {
+		obj, err := Object(v)
+		if err != nil {
+			return err
+		}
+		// Of one that only its name is known of, nothing says that it did not matter.
+		if _, nameOnly := obj.(*gone); !nameOnly && !h.only(obj) {
+			return nil
+		}
+		h.event(h.now, obj)
+		return nil
+	})
+}
+
+func (h *handler[T]) only(obj metav1.Object) bool {
+	return h.source.Only == nil || h.source.Only(obj)
+}
+
+// event passes on the items of the objects, each once.
+func (h *handler[T]) event(enqueue func(T), objs ...metav1.Object) {
+	var told []T
+	for i, obj := range objs {
+		last := i == len(objs)-1
+		for item := range h.source.keys(obj) {
+			if len(objs) > 1 {
+				if slices.Contains(told, item) {
+					continue
+				}
+				if !last {
+					told = append(told, item)
+				}
+			}
+			if h.backlog != nil {
+				h.backlog.remove(item)
+			}
+			enqueue(item)
+		}
+	}
+}
+
+// guard calls f, unless Feed ends, and has a failure or a panic in it end Feed.
+// Without this, the panic would end the process: that is what informers do.
+func (h *handler[T]) guard(f func() error) {
+	if h.stopped.Load() {
+		return
+	}
+	var err error
+	defer func() {
+		if v := recover(); v != nil {
+			err = &reconcile.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		if err != nil {
+			h.stopped.Store(true)
+			select {
+			case h.failed <- fmt.Errorf("%s: %w", h.source.what(), err):
+			default: // not the first
+			}
+		}
+	}()
+	err = f()
+}

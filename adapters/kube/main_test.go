@@ -1,0 +1,188 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// patience bounds what never ends if something is broken. An informer whose
+// server went away tries again after up to a minute.
+const patience = 90 * time.Second
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+type name = types.NamespacedName
+
+// A heard is an Enqueuer that tells what it was called with.
+type heard[T comparable] struct {
+	mu    sync.Mutex // guards what follows
+	calls []string
+	more  chan struct{} // closed when there are more
+}
+
+func newHeard[T comparable]() *heard[T] { return &heard[T]{more: make(chan struct{})} }
+
+func (h *heard[T]) call(verb string, item T) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, fmt.Sprintf("%s %v", verb, item))
+	close(h.more)
+	h.more = make(chan struct{})
+}
+
+func (h *heard[T]) Enqueue(item T)                       { h.call("enqueue", item) }
+func (h *heard[T]) EnqueueNow(item T)                    { h.call("now", item) }
+func (h *heard[T]) Offer(item T)                         { h.call("offer", item) }
+func (h *heard[T]) EnqueueAfter(item T, _ time.Duration) { h.call("after", item) }
+
+// wait returns what it was called with up to the call that is wanted, and
+// forgets that.
+func (h *heard[T]) wait(t testing.TB, call string) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		h.mu.Lock()
+		more := h.more
+		if i := slices.Index(h.calls, call); i >= 0 {
+			before := slices.Clone(h.calls[:i+1])
+			h.calls = h.calls[i+1:]
+			h.mu.Unlock()
+			return before
+		}
+		got := slices.Clone(h.calls)
+		h.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Fatalf("got %q, want %q", got, call)
+		}
+	}
+}
+
+// run runs a Runner until the test ends, or until stop is called. It fails the
+// test if the Runner fails.
+func run(t testing.TB, r reconcile.Runner) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func typed(t testing.TB, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func typedInformer(t testing.TB, config *rest.Config, ns string, resync time.Duration) cache.SharedIndexInformer {
+	return informers.NewSharedInformerFactoryWithOptions(typed(t, config), resync, informers.WithNamespace(ns)).
+		Core().V1().ConfigMaps().Informer()
+}
+
+func dynamicClient(t testing.TB, config *rest.Config) dynamic.Interface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func dynamicInformer(t testing.TB, config *rest.Config, ns string, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
+	t.Helper()
+	return dynamicinformer.NewFilteredDynamicInformer(dynamicClient(t, config), gvr, ns, 0, cache.Indexers{}, nil).Informer()
+}
+
+func metadataInformer(t testing.TB, config *rest.Config, ns string, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
+	t.Helper()
+	c, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metadatainformer.NewFilteredMetadataInformer(c, gvr, ns, 0, cache.Indexers{}, nil).Informer()
+}
+
+// names is a Source of the names that an informer sees.
+func names(informer cache.SharedInformer) *kubeadapter.Source[name] {
+	return &kubeadapter.Source[name]{Name: "names", Informer: informer, Keys: kubeadapter.Name}
+}
+
+// feed runs an informer and a source of it, and returns what the source says
+// after it has synced.
+func feed[T comparable](t testing.TB, s *kubeadapter.Source[T]) *heard[T] {
+	t.Helper()
+	h := newHeard[T]()
+	run(t, kubeadapter.Run(s.Informer))
+	run(t, reconcile.Feed(h, s.Feed))
+	synced(t, s)
+	return h
+}
+
+func synced[T comparable](t testing.TB, s *kubeadapter.Source[T]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Synced(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configMap(ns, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+}
+
+func create(t testing.TB, c kubernetes.Interface, cm *corev1.ConfigMap) *corev1.ConfigMap {
+	t.Helper()
+	cm, err := c.CoreV1().ConfigMaps(cm.Namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cm
+}
+
+// start starts a process of the server again, if it does not run.
+func start(t testing.TB, p *kubetest.Process) {
+	t.Helper()
+	if err := p.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,344 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Source feeds a queue with what an informer sees.
+//
+// Informer and Keys are required; the zero value of every other field is a good
+// default. They are not to be changed while Feed goes on. Its methods may be
+// called from any goroutine.
+type Source[T comparable] struct {
+	// Informer is run by the caller, see [Run]. Many sources may share one.
+	Informer cache.SharedInformer
+
+	// Keys returns the items that an object is about: [Name] for the object
+	// itself, [OwnedBy.Keys] for its owner, many, or none. It is called by one
+	// goroutine at a time and holds up the events behind it. An item that both
+	// the old and the new object of an update have is passed on once.
+	Keys func(obj metav1.Object) iter.Seq[T]
+
+	// Only says which objects matter; nil means all. An update passes if the
+	// old or the new object does, so an object that no longer matters is
+	// told once more.
+	Only func(obj metav1.Object) bool
+
+	// Changed says which updates of an object that matters are events; nil
+	// means all. It is not asked about an object that came, went, is being
+	// deleted, began or ceased to matter, or was replaced by another of
+	// the same name, nor about a resync: these always pass.
+	Changed func(old, new metav1.Object) bool
+
+	// Now has deletions and new generations use EnqueueNow, so that they cut
+	// short holds ([reconcile.RequeueAfter], Reconciler.HoldRetries). The queue
+	// must have that method, as [reconcile.Queue] has.
+	Now bool
+
+	// Pace, if not 0, keeps the objects of the initial list and of resyncs back
+	// while that many items are ready, so that an event waits for no more than
+	// these and not for thousands. They are passed on as the queue gets shorter.
+	// The queue must have a method Len, as [reconcile.Queue] has.
+	Pace int
+
+	// SyncTimeout is how long Synced waits; 0 means until its ctx is done.
+	SyncTimeout time.Duration
+
+	Name string // for errors
+
+	mu      sync.Mutex    // guards the fields below
+	feeding bool          // Feed goes on
+	synced  chan struct{} // closed when Feed has passed on the initial list; see syncedLocked
+}
+
+// Run returns a Runner that runs an informer. An informer runs once, so a second
+// run is a [reconcile.Terminal] error.
+func Run(informer cache.SharedInformer) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		if informer == nil {
+			return reconcile.Terminal(errors.New("kubeadapter: Run needs an informer, got nil"))
+		}
+		informer.RunWithContext(ctx)
+		if ctx.Err() == nil {
+			return reconcile.Terminal(errors.New("kubeadapter: the informer has run before, and runs only once"))
+		}
+		return nil
+	})
+}
+
+// Feed passes on what the informer sees, from all that it knows on, until ctx is
+// done; it is a [reconcile.Feeder]. When it returns, its handler is no longer
+// part of the informer, and nothing comes any more. It does not wait for the
+// informer to start.
+//
+// It returns an error that names the field if one is missing or wrong, if it is
+// running already, and a second after the informer has stopped. A panic in Keys,
+// Only or Changed is returned as a [*reconcile.PanicError]. Fed again, a Source
+// begins with all that the informer knows, so nothing is lost in between.
+func (s *Source[T]) Feed(ctx context.Context, q reconcile.Enqueuer[T]) error {
+	h, err := s.handler(q)
+	if err != nil {
+		return reconcile.Terminal(err)
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.end()
+	if ctx.Err() != nil {
+		return nil
+	}
+
+	reg, err := s.Informer.AddEventHandler(h)
+	if err != nil {
+		return reconcile.Terminal(fmt.Errorf("%s: %w", s.what(), err))
+	}
+	defer s.remove(reg, h)
+
+	var stopped <-chan struct{}
+	if r, ok := reg.(interface{ ShutdownChan() <-chan struct{} }); ok {
+		stopped = r.ShutdownChan()
+	}
+	synced := reg.HasSyncedChecker().Done()
+	var quit, pause <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-h.failed:
+			return err
+		case <-synced:
+			s.markSynced()
+			synced = nil
+		case <-h.backlog.more():
+			pause = h.backlog.trickle(ctx)
+		case <-pause:
+			pause = h.backlog.trickle(ctx)
+		case <-stopped:
+			// One that ends at the same time as this feeder may end first.
+			stopped, quit = nil, time.After(time.Second)
+		case <-quit:
+			return reconcile.Terminal(fmt.Errorf("%s: the informer has stopped", s.what()))
+		}
+	}
+}
+
+// handler checks the fields.
+func (s *Source[T]) handler(q reconcile.Enqueuer[T]) (*handler[T], error) {
+	switch {
+	case q == nil:
+		return nil, fmt.Errorf("%s: Feed needs a queue, got nil", s.what())
+	case s.Informer == nil:
+		return nil, fmt.Errorf("%s: Source.Informer is required, and nil", s.what())
+	case s.Keys == nil:
+		return nil, fmt.Errorf("%s: Source.Keys is required, and nil", s.what())
+	case s.Pace < 0:
+		return nil, fmt.Errorf("%s: Source.Pace is %d, want 0 or more", s.what(), s.Pace)
+	case s.SyncTimeout < 0:
+		return nil, fmt.Errorf("%s: Source.SyncTimeout is %v, want 0 or more", s.what(), s.SyncTimeout)
+	}
+	h := &handler[T]{source: s, q: q, now: q.Enqueue, failed: make(chan error, 1)}
+	if s.Now {
+		n, ok := q.(interface{ EnqueueNow(T) })
+		if !ok {
+			return nil, fmt.Errorf("%s: Source.Now needs a queue with EnqueueNow, got %T", s.what(), q)
+		}
+		h.now = n.EnqueueNow
+	}
+	if s.Pace > 0 {
+		n, ok := q.(interface{ Len() int })
+		if !ok {
+			return nil, fmt.Errorf("%s: Source.Pace needs a queue with Len, got %T", s.what(), q)
+		}
+		h.backlog = newBacklog(q, n.Len, s.Pace)
+	}
+	return h, nil
+}
+
+func (s *Source[T]) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feeding {
+		return fmt.Errorf("%s: Source.Feed is running already; another queue needs another Source", s.what())
+	}
+	s.feeding = true
+	return nil
+}
+
+func (s *Source[T]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feeding = false
+	select {
+	case <-s.syncedLocked():
+		s.synced = nil
+	default: // somebody may be waiting on it for the next Feed
+	}
+}
+
+// remove takes the handler out of the informer, and waits for its last call.
+func (s *Source[T]) remove(reg cache.ResourceEventHandlerRegistration, h *handler[T]) {
+	h.stopped.Store(true)
+	// An error says that the registration is not one of this informer's: it
+	// wraps another one, and has nobody to wait for.
+	_ = cache.ShutDownEventHandler(s.Informer, reg)
+}
+
+// Synced waits until Feed has passed on all that the informer listed first. It
+// is for [reconcile.After]: a reconciler that starts then finds whole caches. It
+// returns the cause of ctx if that is done, and an error after SyncTimeout.
+func (s *Source[T]) Synced(ctx context.Context) error {
+	s.mu.Lock()
+	synced := s.syncedLocked()
+	s.mu.Unlock()
+	var timeout <-chan time.Time
+	if s.SyncTimeout > 0 {
+		timer := time.NewTimer(s.SyncTimeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-synced:
+		return nil
+	default:
+	}
+	select {
+	case <-synced:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timeout:
+		return fmt.Errorf("%s: not synced within %v: %s", s.what(), s.SyncTimeout, s.trouble())
+	}
+}
+
+// trouble says what a Source that does not sync waits for.
+func (s *Source[T]) trouble() string {
+	s.mu.Lock()
+	feeding := s.feeding
+	s.mu.Unlock()
+	switch {
+	case !feeding:
+		return "Feed is not running"
+	case !s.Informer.HasSynced():
+		return "the informer has no list; is it running, can it reach the API server, may it list and watch?"
+	default:
+		return "the initial list is being passed on"
+	}
+}
+
+// AllSynced returns a function that waits for each of the sources, for
+// [reconcile.After]; without any, it returns nil at once.
+func AllSynced(sources ...interface {
+	Synced(ctx context.Context) error
+},
+) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		for _, s := range sources {
+			if err := s.Synced(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (s *Source[T]) syncedLocked() chan struct{} {
+	if s.synced == nil {
+		s.synced = make(chan struct{})
+	}
+	return s.synced
+}
+
+func (s *Source[T]) markSynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.syncedLocked())
+}
+
+// List returns the items of all objects that the informer knows and that
+// matter, each once. It is for [reconcile.Poller].GetItems: a resync that asks
+// the API server nothing. It returns an error before the informer has synced.
+func (s *Source[T]) List(context.Context) ([]T, error) {
+	if s.Informer == nil || s.Keys == nil {
+		return nil, fmt.Errorf("%s: List needs Source.Informer and Source.Keys", s.what())
+	}
+	if !s.Informer.HasSynced() {
+		return nil, fmt.Errorf("%s: the informer has not synced yet", s.what())
+	}
+	var items []T
+	seen := make(map[T]struct{})
+	for _, v := range s.Informer.GetStore().List() {
+		obj, err := Object(v)
+		if err != nil {
+			return items, fmt.Errorf("%s: %w", s.what(), err)
+		}
+		if s.Only != nil && !s.Only(obj) {
+			continue
+		}
+		for item := range s.keys(obj) {
+			if _, ok := seen[item]; !ok {
+				seen[item] = struct{}{}
+				items = append(items, item)
+			}
+		}
+	}
+	return items, nil
+}
+
+// keys is Keys, but never nil.
+func (s *Source[T]) keys(obj metav1.Object) iter.Seq[T] {
+	if keys := s.Keys(obj); keys != nil {
+		return keys
+	}
+	return func(func(T) bool) {}
+}
+
+// Orphans returns a function for [reconcile.Poller].GetItems that lists the
+// items that children are about and that no owner is: those whose owner is gone.
+// It is an error until the informers of both have synced, because then
+// everything would look like an orphan.
+//
+// An owner may come back between the list and the run: the reconcile function
+// looks for it again before it removes anything.
+func Orphans[T comparable](children, owners *Source[T]) func(ctx context.Context) ([]T, error) {
+	return func(ctx context.Context) ([]T, error) {
+		// The children first: an owner is there before its children are.
+		items, err := children.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		owned, err := owners.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		known := make(map[T]struct{}, len(owned))
+		for _, item := range owned {
+			known[item] = struct{}{}
+		}
+		orphans := items[:0]
+		for _, item := range items {
+			if _, ok := known[item]; !ok {
+				orphans = append(orphans, item)
+			}
+		}
+		return orphans, nil
+	}
+}
+
+func (s *Source[T]) what() string {
+	return "kubeadapter: source " + cmp.Or(s.Name, "without a name")
+}

@@ -1,0 +1,167 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", parts)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q, want one with %q", err, part)
+		}
+	}
+}
+
+func TestQueueConfigErrors(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	for _, c := range []struct {
+		cfg   natsadapter.Config
+		parts []string
+	}{
+		{natsadapter.Config{}, []string{"Config.Name", "empty"}},
+		{natsadapter.Config{Name: "a.b"}, []string{"Config.Name", `"a.b"`, "letters"}},
+		{natsadapter.Config{Name: strings.Repeat("a", 101)}, []string{"Config.Name", "101", "100"}},
+		{natsadapter.Config{Name: "q", Lease: time.Millisecond}, []string{"Config.Lease", "1ms", "a second"}},
+		{natsadapter.Config{Name: "q", Lease: -time.Second}, []string{"Config.Lease", "-1s"}},
+		{natsadapter.Config{Name: "q", Replicas: 6}, []string{"Config.Replicas", "6", "1 to 5"}},
+		{natsadapter.Config{Name: "q", Replicas: -1}, []string{"Config.Replicas", "-1"}},
+		{natsadapter.Config{Name: "q", Replicas: 3}, []string{"stream q", "replicas"}}, // one server cannot
+	} {
+		_, err := natsadapter.NewQueue[string](t.Context(), js, c.cfg)
+		wantError(t, err, c.parts...)
+	}
+	_, err := natsadapter.NewQueue[string](t.Context(), nil, natsadapter.Config{Name: "q"})
+	wantError(t, err, "JetStream", "nil")
+	_, err = natsadapter.NewQueue[float64](t.Context(), js, natsadapter.Config{Name: "q"})
+	wantError(t, err, "NewQueue[float64]", "NewQueueFunc")
+	_, err = natsadapter.NewQueueFunc[float64](t.Context(), js, natsadapter.Config{Name: "q"}, nil, nil)
+	wantError(t, err, "nil")
+}
+
+// A stream of another purpose is left alone, and the error says what is wrong
+// with it.
+func TestQueueRefusesOtherStreams(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	good := func(name string) jetstream.StreamConfig {
+		return jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true}
+	}
+	for name, c := range map[string]struct {
+		change func(*jetstream.StreamConfig)
+		parts  []string
+	}{
+		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = []string{"subjects.i.>"} }, []string{"Subjects is [subjects.i.>]", "want [subjects.>]"}},
+		"limit":    {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, []string{"MaxMsgsPerSubject is 2, want 1"}},
+		"age":      {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, []string{"MaxAge is 1h0m0s, want 0s"}},
+		"bytes":    {func(c *jetstream.StreamConfig) { c.MaxBytes = 1e6 }, []string{"MaxBytes"}},
+		"messages": {func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 }, []string{"MaxMsgs is 10"}},
+		"ttl":      {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false }, []string{"AllowMsgTTL", "is false, want true", "2.11"}},
+		"direct":   {func(c *jetstream.StreamConfig) { c.AllowDirect = true }, []string{"AllowDirect is true, want false"}},
+		"discard":  {func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, []string{"Discard"}},
+		"memory":   {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, []string{"Storage is Memory, want File"}},
+		"work":     {func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }, []string{"Retention is WorkQueue, want Limits"}},
+		"two":      {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs = time.Hour, 10 }, []string{"MaxAge", "MaxMsgs"}},
+		"deny":     {func(c *jetstream.StreamConfig) { c.DenyDelete = true }, []string{"DenyDelete is true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := good(name)
+			c.change(&cfg)
+			before, err := js.CreateStream(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: name})
+			wantError(t, err, append(c.parts, "stream "+name)...)
+			after, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := fmt.Sprintf("%+v", after.CachedInfo().Config), fmt.Sprintf("%+v", before.CachedInfo().Config); got != want {
+				t.Errorf("the stream is now %s, want %s", got, want)
+			}
+		})
+	}
+	t.Run("good", func(t *testing.T) {
+		if _, err := js.CreateStream(t.Context(), good("good")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "good"}); err != nil {
+				t.Error(err)
+			}
+		}
+		// All processes must agree about the lease.
+		_, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "good", Lease: time.Minute})
+		wantError(t, err, "consumer workers of stream good", "AckWait (which is Config.Lease) is 10s, want 1m0s")
+	})
+	t.Run("consumer", func(t *testing.T) {
+		if _, err := js.CreateStream(t.Context(), good("consumer")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateConsumer(t.Context(), "consumer", jetstream.ConsumerConfig{Durable: "workers", MaxDeliver: 3, AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "consumer"})
+		wantError(t, err, "MaxDeliver is 3, want -1", "FilterSubject")
+	})
+}
+
+// A server that is too old is refused before it can drop an option that it does
+// not know. This one says that it is old, and no more.
+func TestQueueRefusesOldServers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "INFO {\"server_id\":\"X\",\"version\":\"2.11.4\",\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n")
+		for lines := bufio.NewScanner(c); lines.Scan(); {
+			if lines.Text() == "PING" {
+				fmt.Fprintf(c, "PONG\r\n")
+			}
+		}
+	}()
+	nc, err := nats.Connect("nats://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_, err = natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
+	wantError(t, err, "nats-server 2.11.4", "2.12.0 or later")
+}
+
+func TestNewQueueWithoutAnswer(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	s.Front().Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: "q"})
+	wantError(t, err, "stream q", "deadline")
+}

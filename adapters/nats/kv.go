@@ -156,22 +156,23 @@ type entry struct {
 }
 
 func newEntry(bucket, key string, msg jetstream.Msg, meta *jetstream.MsgMetadata) *entry {
-	e := &entry{bucket: bucket, key: key, msg: msg, meta: meta, op: jetstream.KeyValuePut}
-	header := msg.Headers()
-	switch header.Get("KV-Operation") {
+	return &entry{bucket: bucket, key: key, msg: msg, meta: meta, op: operation(msg.Headers())}
+}
+
+func operation(h nats.Header) jetstream.KeyValueOp {
+	switch h.Get("KV-Operation") {
 	case "DEL":
-		e.op = jetstream.KeyValueDelete
+		return jetstream.KeyValueDelete
 	case "PURGE":
-		e.op = jetstream.KeyValuePurge
-	case "":
-		switch header.Get(jetstream.MarkerReasonHeader) { // of the server's own markers
-		case "MaxAge", "Purge":
-			e.op = jetstream.KeyValuePurge
-		case "Remove":
-			e.op = jetstream.KeyValueDelete
-		}
+		return jetstream.KeyValuePurge
 	}
-	return e
+	switch h.Get(jetstream.MarkerReasonHeader) { // of the server's own markers
+	case "MaxAge", "Purge":
+		return jetstream.KeyValuePurge
+	case "Remove":
+		return jetstream.KeyValueDelete
+	}
+	return jetstream.KeyValuePut
 }
 
 func (e *entry) Bucket() string                  { return e.bucket }

@@ -268,7 +268,9 @@ func (s *Server) end(sig syscall.Signal) error {
 	}
 	slow := time.AfterFunc(patience, func() { s.process.Process.Kill() })
 	s.process.Wait() // its error is the signal
-	killed := !slow.Stop()
+	slow.Stop()
+	status, ok := s.process.ProcessState.Sys().(syscall.WaitStatus)
+	killed := sig != syscall.SIGKILL && ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 	s.stdin.Close()
 	s.front.setTarget("")
 	if s.routes != nil {

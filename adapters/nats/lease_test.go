@@ -1,0 +1,623 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// A referee sees who leads. When one begins, the context of each that led before
+// must say that it is over: at that moment, however late the goroutines are.
+type referee struct {
+	t      *testing.T
+	leads  chan string // a name for each term that begins
+	ended  chan string // and for each that ends
+	lost   chan string // and for each that ends because the lease is lost
+	mu     sync.Mutex
+	terms  map[context.Context]string
+	fences []uint64
+}
+
+func newReferee(t *testing.T) *referee {
+	return &referee{
+		t: t, terms: make(map[context.Context]string),
+		leads: make(chan string, 1000), ended: make(chan string, 1000), lost: make(chan string, 1000),
+	}
+}
+
+// runner returns what leads under a name, until its context is done.
+func (r *referee) runner(name string) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		r.mu.Lock()
+		for other, who := range r.terms {
+			if other.Err() == nil {
+				r.t.Errorf("%s begins to lead while %s does", name, who)
+			}
+		}
+		r.terms[ctx] = name
+		if fence := natsadapter.Fence(ctx); len(r.fences) > 0 && fence <= r.fences[len(r.fences)-1] {
+			r.t.Errorf("the fencing number is %d after %v", fence, r.fences)
+		}
+		r.fences = append(r.fences, natsadapter.Fence(ctx))
+		r.mu.Unlock()
+		r.leads <- name
+		<-ctx.Done()
+		r.mu.Lock()
+		delete(r.terms, ctx)
+		r.mu.Unlock()
+		if errors.Is(context.Cause(ctx), reconcile.ErrLeaseLost) {
+			r.lost <- name
+		}
+		r.ended <- name
+		return nil
+	})
+}
+
+func next(t *testing.T, ch <-chan string) string {
+	t.Helper()
+	select {
+	case s := <-ch:
+		return s
+	case <-time.After(within):
+		t.Fatal("nothing happens")
+		return ""
+	}
+}
+
+// elect starts a candidate, and returns how to stop it in order.
+func elect(t *testing.T, kv jetstream.KeyValue, r reconcile.Runner) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- natsadapter.Elect(kv, "leader", r).Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("a candidate whose ctx is done returns %v, want nil", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func leases(t *testing.T, js jetstream.JetStream, ttl time.Duration) jetstream.KeyValue {
+	t.Helper()
+	return createKV(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: ttl})
+}
+
+// TestElectHandsOver stops one leader after the other in order. The TTL is far
+// longer than the test waits, so that it is the handing over that works.
+func TestElectHandsOver(t *testing.T) {
+	t.Parallel()
+	s := natstest.New(t)
+	kv := leases(t, s.JetStream(t), time.Hour)
+	r := newReferee(t)
+	stops := make(map[string]func())
+	for _, name := range []string{"a", "b", "c"} {
+		own, err := s.JetStream(t).KeyValue(t.Context(), "leases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops[name] = elect(t, own, r.runner(name))
+	}
+	for range 3 {
+		name := next(t, r.leads)
+		e, err := kv.Get(t.Context(), "leader")
+		if host, _ := os.Hostname(); err != nil || !strings.HasPrefix(string(e.Value()), fmt.Sprintf("%s/%d/", host, os.Getpid())) {
+			t.Errorf("the lease says %v, %v; want the host and process", e, err)
+		}
+		stops[name]()
+		if ended := next(t, r.ended); ended != name {
+			t.Errorf("%s ended, want %s", ended, name)
+		}
+	}
+	if _, err := kv.Get(t.Context(), "leader"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the last leader left its lease: %v", err)
+	}
+	if len(r.lost) > 0 {
+		t.Error("a lease was lost")
+	}
+}
+
+// TestElectKeepsTheLeaseWhileItEnds has a leader that takes its time to stop,
+// for longer than the TTL. The next one leads only then.
+func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
+	t.Parallel()
+	js := natstest.New(t).JetStream(t)
+	kv := leases(t, js, time.Second)
+	var expired sync.WaitGroup // of a key beside, which is not renewed
+	expired.Add(1)
+	began := make(chan struct{})
+	ended := false
+	stop := elect(t, kv, reconcile.RunFunc(func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		expired.Wait()
+		ended = true
+		return nil
+	}))
+	<-began
+	next := make(chan struct{})
+	elect(t, kv, reconcile.RunFunc(func(ctx context.Context) error {
+		if !ended {
+			t.Error("the next one leads before the last one has ended")
+		}
+		close(next)
+		<-ctx.Done()
+		return nil
+	}))
+	put(t, kv, "beside", "")
+	go stop()
+	go func() {
+		eventually(t, func(ctx context.Context) error {
+			if _, err := kv.Get(ctx, "beside"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		expired.Done()
+	}()
+	select {
+	case <-next:
+	case <-time.After(within):
+		t.Fatal("no one leads")
+	}
+}
+
+// TestElectEnds has what runs under the lease end by itself: the lease is given
+// back, and what it returned is returned.
+func TestElectEnds(t *testing.T) {
+	t.Parallel()
+	js := natstest.New(t).JetStream(t)
+	kv := leases(t, js, time.Hour)
+	failure := errors.New("failure")
+	for _, c := range []struct {
+		name string
+		run  func() error
+		ok   func(error) bool
+	}{
+		{"nil", func() error { return nil }, func(err error) bool { return err == nil }},
+		{"error", func() error { return failure }, func(err error) bool { return errors.Is(err, failure) }},
+		{"panic", func() error { panic(failure) }, func(err error) bool {
+			p := new(reconcile.PanicError)
+			return errors.As(err, &p) && errors.Is(err, failure) && len(p.Stack) > 0
+		}},
+		{"goexit", func() error { runtime.Goexit(); return nil }, func(err error) bool { return err != nil }},
+	} {
+		err := natsadapter.Elect(kv, "leader", reconcile.RunFunc(func(context.Context) error { return c.run() })).Run(t.Context())
+		if !c.ok(err) {
+			t.Errorf("%s: Run returns %v", c.name, err)
+		}
+		if _, err := kv.Get(t.Context(), "leader"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("%s: the lease is not given back: %v", c.name, err)
+		}
+	}
+}
+
+// TestElectLostConnection takes the network of the leader away, in both ways.
+// Another one leads, once the first has given up; and then the first again.
+func TestElectLostConnection(t *testing.T) {
+	t.Parallel()
+	s := natstest.New(t)
+	leases(t, s.JetStream(t), time.Second)
+	r := newReferee(t)
+	proxies := make(map[string]*natstest.Proxy)
+	for _, name := range []string{"a", "b"} {
+		p := natstest.NewClientProxy(t, s)
+		proxies[name] = p
+		kv, err := natstest.JetStream(t, natstest.Connect(t, p.URL())).KeyValue(t.Context(), "leases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		elect(t, kv, r.runner(name))
+	}
+	leader := next(t, r.leads)
+	for _, lose := range []func(*natstest.Proxy){(*natstest.Proxy).Hang, (*natstest.Proxy).Cut, (*natstest.Proxy).Hang} {
+		lose(proxies[leader])
+		for last := leader; leader == last; { // it may win again, if it lost the lease just before
+			leader = next(t, r.leads)
+		}
+		for _, p := range proxies {
+			p.Heal()
+		}
+	}
+	if len(r.lost) < 3 {
+		t.Errorf("%d leases were lost, want 3 or more", len(r.lost))
+	}
+}
+
+// TestElectRestarts kills and restarts the server under three candidates.
+func TestElectRestarts(t *testing.T) {
+	t.Parallel()
+	s := natstest.New(t)
+	leases(t, s.JetStream(t), time.Second)
+	r := newReferee(t)
+	stops := make(map[string]func())
+	for _, name := range []string{"a", "b", "c", "d"} {
+		kv, err := s.JetStream(t).KeyValue(t.Context(), "leases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stops[name] = elect(t, kv, r.runner(name))
+	}
+	for _, end := range []func(){s.Kill, s.Stop, s.Kill} {
+		leader := next(t, r.leads)
+		end()
+		s.Start()
+		stops[leader]() // whether or not it leads still
+		delete(stops, leader)
+		for drained := false; !drained; { // terms that began before this
+			select {
+			case leader = <-r.leads:
+				if _, ok := stops[leader]; ok {
+					r.leads <- leader
+					drained = true
+				}
+			case <-time.After(within):
+				t.Fatal("no one leads after a restart")
+			}
+		}
+	}
+}
+
+// TestElectCluster kills the one of three servers that keeps the bucket. Whoever
+// leads then stops in order, and another one follows.
+func TestElectCluster(t *testing.T) {
+	t.Parallel()
+	c := natstest.NewCluster(t, 3)
+	js := c.JetStream(t)
+	createKV(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: time.Second, Replicas: 3})
+	r := newReferee(t)
+	stops := make(map[string]func())
+	for _, name := range []string{"a", "b", "c"} {
+		var kv jetstream.KeyValue
+		eventually(t, func(ctx context.Context) (err error) {
+			kv, err = c.JetStream(t).KeyValue(ctx, "leases")
+			return err
+		})
+		stops[name] = elect(t, kv, r.runner(name))
+	}
+	next(t, r.leads)
+	var keeper string
+	eventually(t, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, "KV_leases")
+		if err != nil {
+			return err
+		}
+		keeper = stream.CachedInfo().Cluster.Leader
+		return nil
+	})
+	for _, s := range c.Servers {
+		if s.Name() == keeper {
+			s.Kill()
+		}
+	}
+	var leader string
+	eventually(t, func(context.Context) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for ctx, name := range r.terms {
+			if ctx.Err() == nil {
+				leader = name
+				return nil
+			}
+		}
+		return errors.New("no one leads")
+	})
+	for len(r.leads) > 0 {
+		<-r.leads
+	}
+	stops[leader]()
+	for next(t, r.leads) == leader {
+	}
+}
+
+// TestElectDeleted deletes the lease, then the bucket, behind the leader's back.
+func TestElectDeleted(t *testing.T) {
+	t.Parallel()
+	js := natstest.New(t).JetStream(t)
+	kv := leases(t, js, 2*time.Second)
+	r := newReferee(t)
+	elect(t, kv, r.runner("a"))
+	next(t, r.leads)
+	if err := kv.Delete(t.Context(), "leader"); err != nil {
+		t.Fatal(err)
+	}
+	next(t, r.lost)
+	next(t, r.leads)
+	if err := js.DeleteKeyValue(t.Context(), "leases"); err != nil {
+		t.Fatal(err)
+	}
+	next(t, r.lost)
+	r.mu.Lock()
+	r.fences = nil // a new bucket counts anew
+	r.mu.Unlock()
+	leases(t, js, 2*time.Second)
+	next(t, r.leads)
+}
+
+// A mute bucket does what it is told, and then says that it did not.
+type mute struct {
+	jetstream.KeyValue
+	mu   sync.Mutex
+	left int // answers to keep back
+}
+
+var errMute = errors.New("no answer")
+
+func (m *mute) answer(revision uint64, err error) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && m.left > 0 {
+		m.left--
+		return 0, errMute
+	}
+	return revision, err
+}
+
+func (m *mute) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+	return m.answer(m.KeyValue.Create(ctx, key, value, opts...))
+}
+
+func (m *mute) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return m.answer(m.KeyValue.Update(ctx, key, value, revision))
+}
+
+// TestElectUnanswered loses answers: a lease that is ours is found again, and
+// given back at the end.
+func TestElectUnanswered(t *testing.T) {
+	t.Parallel()
+	js := natstest.New(t).JetStream(t)
+	// The TTL is long enough that a lease cannot be won by its end.
+	kv := &mute{KeyValue: leases(t, js, time.Hour), left: 2}
+	r := newReferee(t)
+	stop := elect(t, kv, r.runner("a"))
+	next(t, r.leads)
+	stop()
+	next(t, r.ended)
+	if _, err := kv.Get(t.Context(), "leader"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the lease is not given back: %v", err)
+	}
+
+	// A renewal that is not answered, followed by some that are.
+	r = newReferee(t)
+	kv = &mute{KeyValue: createKV(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: time.Hour, History: 5})}
+	short := &hasty{mute: kv}
+	stop = elect(t, short, r.runner("b"))
+	next(t, r.leads)
+	kv.mu.Lock()
+	kv.left = 1
+	kv.mu.Unlock()
+	eventually(t, func(ctx context.Context) error {
+		kv.mu.Lock()
+		defer kv.mu.Unlock()
+		if kv.left > 0 {
+			return errors.New("no renewal yet")
+		}
+		return nil
+	})
+	revision := uint64(0)
+	eventually(t, func(ctx context.Context) error { // renewed twice more
+		e, err := kv.Get(ctx, "leader")
+		if err != nil {
+			return err
+		}
+		if revision == 0 {
+			revision = e.Revision()
+		}
+		if e.Revision() < revision+2 {
+			return errors.New("not renewed yet")
+		}
+		return nil
+	})
+	stop()
+	if len(r.lost) > 0 {
+		t.Error("the lease was lost, though its renewals were heard")
+	}
+	if _, err := kv.Get(t.Context(), "leader"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the lease is not given back: %v", err)
+	}
+}
+
+// A hasty bucket keeps its entries for an hour and says that they last for 4 s,
+// so that they are renewed often, and a slow machine loses none.
+type hasty struct{ *mute }
+
+type hastyStatus struct{ jetstream.KeyValueStatus }
+
+func (hastyStatus) TTL() time.Duration { return 4 * time.Second }
+
+func (h *hasty) Status(ctx context.Context) (jetstream.KeyValueStatus, error) {
+	s, err := h.mute.Status(ctx)
+	return hastyStatus{s}, err
+}
+
+// TestElectChild is not a test: it is a process that leads, or wants to. It
+// answers each line on its input with whether it leads, by its context.
+func TestElectChild(t *testing.T) {
+	url := os.Getenv("RECONCILE_ELECT_URL")
+	if url == "" {
+		return
+	}
+	kv, err := natstest.JetStream(t, natstest.Connect(t, url)).KeyValue(t.Context(), "leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var term context.Context
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			mu.Lock()
+			fmt.Println("child: leads", term != nil && term.Err() == nil)
+			mu.Unlock()
+		}
+		os.Exit(0) // the parent is gone
+	}()
+	err = natsadapter.Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
+		mu.Lock()
+		term = ctx
+		mu.Unlock()
+		fmt.Println("child: begins")
+		<-ctx.Done()
+		fmt.Println("child: ends,", context.Cause(ctx))
+		return nil
+	})).Run(t.Context())
+	fmt.Println("child: returns", err)
+}
+
+type child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines chan string
+}
+
+func startChild(t *testing.T, url string) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^TestElectChild$"), lines: make(chan string, 1000)}
+	c.cmd.Env = append(os.Environ(), "RECONCILE_ELECT_URL="+url)
+	c.cmd.Stderr = os.Stderr
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if line, ok := strings.CutPrefix(lines.Text(), "child: "); ok {
+				c.lines <- line
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		c.cmd.Process.Kill()
+		<-read
+		c.cmd.Wait()
+	})
+	return c
+}
+
+func (c *child) signal(sig syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *child) ask() {
+	c.t.Helper()
+	if _, err := io.WriteString(c.stdin, "?\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *child) want(line string) {
+	c.t.Helper()
+	if got := next(c.t, c.lines); got != line {
+		c.t.Fatalf("the child says %q, want %q", got, line)
+	}
+}
+
+// TestElectKill kills the process that leads.
+func TestElectKill(t *testing.T) {
+	t.Parallel()
+	s := natstest.New(t)
+	kv := leases(t, s.JetStream(t), time.Second)
+	c := startChild(t, s.URL())
+	c.want("begins")
+	r := newReferee(t)
+	elect(t, kv, r.runner("heir"))
+	c.signal(syscall.SIGKILL)
+	next(t, r.leads)
+}
+
+// TestElectFrozen stops the process that leads by SIGSTOP until another one
+// leads. The first thing it does when it goes on is to look whether it leads
+// still: it must not, though no timer of its own can have fired.
+func TestElectFrozen(t *testing.T) {
+	t.Parallel()
+	s := natstest.New(t)
+	kv := leases(t, s.JetStream(t), time.Second)
+	for range 2 {
+		r := newReferee(t)
+		c := startChild(t, s.URL())
+		c.want("begins")
+		c.ask()
+		if got := next(t, c.lines); got != "leads true" {
+			t.Logf("the child says %q before it is stopped: a slow machine", got)
+		}
+		stop := elect(t, kv, r.runner("heir"))
+		c.signal(syscall.SIGSTOP)
+		next(t, r.leads)
+		c.ask()
+		c.signal(syscall.SIGCONT)
+		for line := ""; line != "leads false"; {
+			if line = next(t, c.lines); line == "leads true" {
+				t.Error("the child leads after another one began to")
+			}
+		}
+		// It stands for election again, and wins when the heir stops.
+		stop()
+		for next(t, c.lines) != "begins" {
+		}
+		c.signal(syscall.SIGKILL)
+	}
+}
+
+func TestElectMisuse(t *testing.T) {
+	t.Parallel()
+	js := natstest.New(t).JetStream(t)
+	good := leases(t, js, time.Second)
+	forever := createKV(t, js, jetstream.KeyValueConfig{Bucket: "forever"})
+	short := createKV(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: 500 * time.Millisecond})
+	nothing := reconcile.RunFunc(func(context.Context) error { return nil })
+	for _, c := range []struct {
+		kv   jetstream.KeyValue
+		name string
+		r    reconcile.Runner
+		want string
+	}{
+		{nil, "a", nothing, "needs a KeyValue bucket, got nil"},
+		{good, "", nothing, `the lease is named "", want letters, digits`},
+		{good, "a b", nothing, `the lease is named "a b", want letters, digits`},
+		{good, "a..b", nothing, `the lease is named "a..b", want letters, digits`},
+		{good, "a", nil, "lease a needs a Runner, got nil"},
+		{forever, "a", nothing, "bucket forever has a TTL of 0s, want 1s or more"},
+		{short, "a", nothing, "bucket short has a TTL of 500ms, want 1s or more"},
+	} {
+		err := natsadapter.Elect(c.kv, c.name, c.r).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Elect(%q): %v, want %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Where a secondary says who owns it: in the headers of its message, or in a
+// field of its value, if that is a JSON object.
+const (
+	OwnerKindHeader = "Reconcile-Owner-Kind"
+	OwnerKeyHeader  = "Reconcile-Owner-Key"
+	OwnerField      = "reconcileOwner"
+)
+
+type ownerField struct {
+	Kind string `json:"kind"`
+	Key  string `json:"key"`
+}
+
+// SetOwner writes the kind and key of the owner of a secondary into the headers
+// of its message, in the place of those that are there. It returns an error if
+// one of them is empty, or has a line break or a space at an end, which headers
+// do not keep; or if h is nil.
+func SetOwner(h nats.Header, kind, key string) error {
+	if h == nil {
+		return errors.New("natsadapter: SetOwner needs a header, got nil")
+	}
+	for _, s := range []string{kind, key} {
+		if s == "" || strings.TrimSpace(s) != s || strings.ContainsAny(s, "\r\n") {
+			return fmt.Errorf("natsadapter: the owner is %q of kind %q, want text without line breaks and without space at its ends", key, kind)
+		}
+	}
+	h.Set(OwnerKindHeader, kind)
+	h.Set(OwnerKeyHeader, key)
+	return nil
+}
+
+// SetOwnerInValue returns the value of a secondary, a JSON object, with the kind
+// and key of its owner in it, in the place of those that are there: for values
+// that are written without headers.
+func SetOwnerInValue(value []byte, kind, key string) ([]byte, error) {
+	if kind == "" || key == "" {
+		return nil, fmt.Errorf("natsadapter: the owner is %q of kind %q, want neither empty", key, kind)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(value, &object); err != nil || object == nil {
+		return nil, fmt.Errorf("natsadapter: the value is %.40q, want a JSON object to write its owner into", value)
+	}
+	owner, err := json.Marshal(ownerField{kind, key})
+	if err != nil {
+		return nil, err
+	}
+	object[OwnerField] = owner
+	return json.Marshal(object)
+}
+
+// OwnerKey returns the key of the owner of a secondary, as its headers say or,
+// if they say nothing, its value. It returns false if there is no owner, or one
+// of another kind. An empty kind means any. It reads what [SetOwner] and
+// [SetOwnerInValue] write; header or value may be nil.
+func OwnerKey(kind string, header nats.Header, value []byte) (key string, ok bool) {
+	owner := ownerField{header.Get(OwnerKindHeader), header.Get(OwnerKeyHeader)}
+	if owner.Key == "" {
+		var object struct {
+			Owner ownerField `json:"reconcileOwner"`
+		}
+		if json.Unmarshal(value, &object) != nil {
+			return "", false
+		}
+		owner = object.Owner
+	}
+	if owner.Key == "" || kind != "" && owner.Kind != kind {
+		return "", false
+	}
+	return owner.Key, true
+}
+
+func entryOwner(kind string, e jetstream.KeyValueEntry) (string, bool) {
+	var header nats.Header
+	if h, ok := e.(interface{ Headers() nats.Header }); ok {
+		header = h.Headers()
+	}
+	return OwnerKey(kind, header, e.Value())
+}
+
+// ErrOwned says that a key is taken by something that is not this owner's.
+var ErrOwned = errors.New("natsadapter: the key is not this owner's")
+
+// Secondaries are the entries of a KeyValue bucket that primaries of one kind
+// own. JS, Bucket and Kind are required, and not to be changed once a method was
+// called.
+//
+//	mounts := &natsadapter.Secondaries{JS: js, Bucket: "mounts", Kind: "disk"}
+//	group.Add("mounts", reconcile.Feed(q, mounts.Feed)) // q has the keys of disks
+//
+// A deleted entry says nothing of its owner, so Feed remembers the owner of each
+// entry that it has seen. The methods may be called from any goroutine.
+type Secondaries struct {
+	JS     jetstream.JetStream
+	Bucket string
+	Kind   string // of the primaries
+
+	mu     sync.Mutex // guards owners
+	owners map[string]ownership
+}
+
+type ownership struct {
+	owner   string
+	created time.Time // of the entry that says so
+}
+
+// A handover is the item of an entry on its way to its owner, of now and of
+// before, if that is another one.
+type handover struct{ now, before string }
+
+func (h handover) owners() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if h.before != "" && !yield(h.before) {
+			return
+		}
+		if h.now != "" && h.now != h.before {
+			yield(h.now)
+		}
+	}
+}
+
+// Feed is a Feeder of the keys of the owners: an item for each change of a
+// secondary, as [KeyValue] has them, and two if it went from one owner to
+// another. The deletion of a secondary that Feed has never seen feeds nothing;
+// the owner finds it missing when it runs for another reason.
+func (s *Secondaries) Feed(ctx context.Context, q reconcile.Enqueuer[string]) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return KeyValue(s.JS, s.Bucket, s.handover)(ctx, reconcile.Map(q, handover.owners))
+}
+
+func (s *Secondaries) handover(e jetstream.KeyValueEntry) (handover, bool) {
+	var h handover
+	if e.Operation() == jetstream.KeyValuePut {
+		h.now, _ = entryOwner(s.Kind, e)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.before = s.owners[e.Key()].owner
+	if h.now == "" {
+		delete(s.owners, e.Key())
+	} else {
+		if s.owners == nil {
+			s.owners = make(map[string]ownership)
+		}
+		s.owners[e.Key()] = ownership{h.now, e.Created()}
+	}
+	return h, h != handover{}
+}
+
+// Owners lists the keys of the owners of all secondaries there are, each once:
+// the GetItems of a [reconcile.Poller] that finds secondaries whose owner is
+// gone, because the reconcile function runs for it, sees no primary and deletes
+// what [Secondaries.Of] lists. Besides, it lists the owners of those that Feed
+// has seen and that are gone without a trace.
+func (s *Secondaries) Owners(ctx context.Context) ([]string, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	missing := make(map[string]ownership, len(s.owners))
+	for key, o := range s.owners {
+		missing[key] = o
+	}
+	s.mu.Unlock()
+
+	var owners []string
+	seen := make(map[string]bool)
+	add := func(owner string) {
+		if !seen[owner] {
+			seen[owner] = true
+			owners = append(owners, owner)
+		}
+	}
+	_, err := KeyValueItems(s.JS, s.Bucket, func(e jetstream.KeyValueEntry) (string, bool) {
+		delete(missing, e.Key())
+		if owner, ok := entryOwner(s.Kind, e); ok {
+			add(owner)
+		}
+		return "", false
+	})(ctx)
+	if err != nil {
+		return owners, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, o := range missing {
+		if s.owners[key] == o { // and not seen anew since the list began
+			delete(s.owners, key)
+			add(o.owner)
+		}
+	}
+	return owners, nil
+}
+
+// Of lists the secondaries of one owner as they are now. It reads the whole
+// bucket.
+func (s *Secondaries) Of(ctx context.Context, owner string) ([]jetstream.KeyValueEntry, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	var entries []jetstream.KeyValueEntry
+	_, err := KeyValueItems(s.JS, s.Bucket, func(e jetstream.KeyValueEntry) (string, bool) {
+		if o, ok := entryOwner(s.Kind, e); ok && o == owner {
+			entries = append(entries, e)
+		}
+		return "", false
+	})(ctx)
+	return entries, err
+}
+
+// Put writes a secondary with its owner in the headers, and returns its
+// revision. It writes only what is new or the owner's already: if the key is
+// taken by another owner, or has none, it returns an error that wraps
+// [ErrOwned], for which a reconcile function may return
+// [reconcile.Terminal]. It fails if the key changes meanwhile.
+func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner string) (revision uint64, err error) {
+	if err := s.check(); err != nil {
+		return 0, err
+	}
+	if !leaseName.MatchString(key) || !validTokens(key) {
+		return 0, fmt.Errorf("natsadapter: the key is %q, want letters, digits and -/_=, with dots between", key)
+	}
+	fail := func(err error) (uint64, error) {
+		return 0, fmt.Errorf("natsadapter: put %s into bucket %s: %w", key, s.Bucket, err)
+	}
+	msg := nats.NewMsg("$KV." + s.Bucket + "." + key)
+	msg.Data = value
+	if err := SetOwner(msg.Header, s.Kind, owner); err != nil {
+		return 0, err
+	}
+	stream, err := s.JS.Stream(ctx, "KV_"+s.Bucket)
+	if err != nil {
+		return fail(err)
+	}
+	last, err := stream.GetLastMsgForSubject(ctx, msg.Subject)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		last = &jetstream.RawStreamMsg{}
+	case err != nil:
+		return fail(err)
+	case operation(last.Header) == jetstream.KeyValuePut:
+		if o, ok := OwnerKey(s.Kind, last.Header, last.Data); !ok || o != owner {
+			return fail(fmt.Errorf("%w: %s %s", ErrOwned, s.Kind, owner))
+		}
+	}
+	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last.Sequence, 10))
+	ack, err := s.JS.PublishMsg(ctx, msg)
+	if err != nil {
+		return fail(err)
+	}
+	return ack.Sequence, nil
+}
+
+func (s *Secondaries) check() error {
+	if s.Kind == "" {
+		return errors.New("natsadapter: Secondaries.Kind is empty, want the kind of the primaries")
+	}
+	return checkBucket("Secondaries", s.JS, s.Bucket, false)
+}

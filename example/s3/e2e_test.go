@@ -401,7 +401,7 @@ func TestOwnGateway(t *testing.T) {
 	var url string
 	var pid int
 	line := p.line("versitygw at")
-	if _, err := fmt.Sscanf(line, "versitygw at %s process %d,", &url, &pid); err != nil {
+	if _, err := fmt.Sscanf(line, "versitygw at %s (process %d)", &url, &pid); err != nil {
 		t.Fatalf("%v in %q", err, line)
 	}
 	p.line("full in sync", "bare in sync")
@@ -415,7 +415,7 @@ func TestOwnGateway(t *testing.T) {
 	p.line("full create")
 	p.line("full in sync")
 	p.interrupt()
-	p.wantEnd(0, "2 of 2 buckets in sync")
+	p.wantEnd(0, "of 2 buckets in sync")
 
 	// What it stored is there the next time.
 	out := execute(t, nil, "-wishes", file, "-state", dir).wantEnd(0, "2 of 2 buckets in sync")

@@ -66,7 +66,7 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 			return 1, err
 		}
 		defer stop()
-		fmt.Fprintf(stdout, "versitygw at %s, process %d, over %s\n", gateway.URL, gateway.PID(), gateway.Buckets)
+		fmt.Fprintf(stdout, "versitygw at %s (process %d) over %s\n", gateway.URL, gateway.PID(), gateway.Buckets)
 		o.endpoint = gateway.URL
 		keys = credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
 	} else if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" || value.SecretAccessKey == "" {

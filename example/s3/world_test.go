@@ -187,9 +187,16 @@ func (w *world) keys() []string {
 // without those of the tester's own account.
 func execute(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return executeIn(t, "", env, args...)
+}
+
+// executeIn does so in a folder; "" is that of the test.
+func executeIn(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, os.Args[0], args...), lines: make(chan string, 100_000)}
 	tmp := t.TempDir()
+	p.cmd.Dir = dir
 	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") }),
 		append(env, asProgram+"=yes", "TMPDIR="+tmp, "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(tmp, "none"))...)
 	p.cmd.Stderr = &p.errs

@@ -264,7 +264,7 @@ func verdict(err error) error {
 	var answer minio.ErrorResponse
 	switch {
 	case errors.As(err, &throttled):
-		return fmt.Errorf("%w, %w: %w", Busy, err, reconcile.RequeueAfter(throttled.After))
+		return fmt.Errorf("%w: %w: %w", Busy, throttled, reconcile.RequeueAfter(throttled.After))
 	case !errors.As(err, &answer):
 		return err
 	case BadCredentials(err):

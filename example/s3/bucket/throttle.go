@@ -18,7 +18,7 @@ type Throttled struct {
 }
 
 func (t *Throttled) Error() string {
-	return fmt.Sprintf("the store is busy (%s) and asks to come back in %v", t.Status, t.After)
+	return fmt.Sprintf("the store asks to come back in %v (%s)", t.After, t.Status)
 }
 
 // throttle turns answers with a Retry-After into errors: minio-go does not tell

@@ -1,0 +1,199 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/reconkernel/reconcile"
+)
+
+func TestWishes(t *testing.T) {
+	var w Wishes
+	set := func(all map[string]Wish, want ...string) {
+		t.Helper()
+		if got := w.Set(all); !slices.Equal(got, want) {
+			t.Errorf("Set(%v) says that %q changed, want %q", all, got, want)
+		}
+	}
+	set(map[string]Wish{"a": {}, "b": {Versioning: true}}, "a", "b")
+	set(map[string]Wish{"a": {}, "b": {Versioning: true}})
+	set(map[string]Wish{"a": {Tags: map[string]string{"x": "y"}}, "c": {}}, "a", "b", "c")
+	w.Put("d", Wish{Policy: "{}"})
+	w.Drop("a")
+	if names, err := w.Names(t.Context()); err != nil || !slices.Equal(names, []string{"c", "d"}) {
+		t.Errorf("there are the names %q, %v, want c and d", names, err)
+	}
+	if wish, ok := w.Get("d"); !ok || wish.Policy != "{}" {
+		t.Errorf("the wish for d is %v, %v", wish, ok)
+	}
+	if _, ok := w.Get("a"); ok {
+		t.Error("there is a wish for a, which was dropped")
+	}
+	var empty Wishes
+	empty.Put("a", Wish{})
+	if _, ok := empty.Get("a"); !ok {
+		t.Error("there is no wish for a in what was empty")
+	}
+}
+
+func TestSamePolicy(t *testing.T) {
+	const policy = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":["b","a"],"Resource":"r"}]}`
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{"", "", true},
+		{"", policy, false},
+		{policy, "", false},
+		{policy, policy, true},
+		{policy, `{"Statement": {"Action":["a","b"],"Effect":"Allow","Principal":{"AWS":["*"]},"Resource":["r"]}, "Version":"2012-10-17"}`, true},
+		{policy, `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":["b","a"],"Resource":"r"}]}`, false},
+		{policy, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"me"},"Action":["b","a"],"Resource":"r"}]}`, false},
+		{policy, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":["b","a","c"],"Resource":"r"}]}`, false},
+		{policy, `no JSON`, false},
+		{`{"Statement":[{"Sid":"1"},{"Sid":"2"}]}`, `{"Statement":[{"Sid":"2"},{"Sid":"1"}]}`, false},
+	} {
+		if got := samePolicy(test.a, test.b); got != test.want {
+			t.Errorf("samePolicy(%s, %s) = %v, want %v", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		header string
+		want   time.Duration
+		ok     bool
+	}{
+		{"", 0, false},
+		{"soon", 0, false},
+		{"-1", 0, false},
+		{"0", 0, true},
+		{"7", 7 * time.Second, true},
+		{"99999999999", time.Hour, true},
+		{now.Add(time.Minute).Format(http.TimeFormat), time.Minute, true},
+		{now.Add(-time.Minute).Format(http.TimeFormat), 0, true},
+		{now.Add(100 * time.Hour).Format(http.TimeFormat), time.Hour, true},
+	} {
+		if got, ok := retryAfter(test.header, now); got != test.want || ok != test.ok {
+			t.Errorf("retryAfter(%q) = %v, %v, want %v, %v", test.header, got, ok, test.want, test.ok)
+		}
+	}
+}
+
+// What follows each answer of the store.
+func TestVerdict(t *testing.T) {
+	answer := func(status int, code string) error {
+		return fmt.Errorf("reading the tags: %w", minio.ErrorResponse{StatusCode: status, Code: code})
+	}
+	const retry, terminal, planned = "retry", "terminal", "planned"
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("no connection"), retry},
+		{&Throttled{After: time.Minute}, planned},
+		{answer(500, "InternalError"), retry},
+		{answer(503, "SlowDown"), retry},
+		{answer(400, "InvalidTag"), terminal},
+		{answer(400, "RequestTimeout"), retry},
+		{answer(400, "ExpiredToken"), retry},
+		{answer(403, "AccessDenied"), terminal},
+		{answer(403, "SignatureDoesNotMatch"), retry},
+		{answer(404, "NoSuchBucket"), retry},
+		{answer(405, "MethodNotAllowed"), terminal},
+		{answer(409, "BucketAlreadyExists"), terminal},
+		{answer(409, "BucketAlreadyOwnedByYou"), retry},
+		{answer(409, "BucketNotEmpty"), retry},
+		{answer(409, "OperationAborted"), retry},
+		{answer(412, "PreconditionFailed"), retry},
+		{answer(501, "NotImplemented"), terminal},
+	} {
+		err := verdict(test.err)
+		got := retry
+		var plan reconcile.RequeueError
+		switch {
+		case errors.As(err, &plan):
+			got = planned
+			if plan.Delay != time.Minute || !plan.Hold {
+				t.Errorf("%v is planned as %+v, want a hold of a minute", test.err, plan)
+			}
+		case errors.Is(err, reconcile.ErrTerminal):
+			got = terminal
+		}
+		if got != test.want || !errors.Is(err, test.err) && got != planned {
+			t.Errorf("the verdict on %v is %s (%v), want %s", test.err, got, err, test.want)
+		}
+	}
+}
+
+// The file is looked at once a second, and only what changes is enqueued.
+func TestFileFeed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wishes.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan string, 10)
+		wishes := &Wishes{}
+		f := &File{Path: path, Wishes: wishes, Told: func(changed int, err error) {
+			told <- fmt.Sprint(changed, " ", err != nil)
+		}}
+		write("buckets: [{name: one}, {name: two}]")
+		if changed, err := f.Load(); err != nil || !slices.Equal(changed, []string{"one", "two"}) {
+			t.Fatalf("Load returns %q, %v", changed, err)
+		}
+		q := reconcile.NewQueue[string]()
+		go func() { _ = f.Feed(t.Context(), q) }()
+		for _, test := range []struct {
+			text   string
+			queued []string
+			told   string // "" for nothing
+		}{
+			{"buckets: [{name: one}, {name: two}]", nil, ""},
+			{"buckets: [{name: two}, {name: one}] # the same", nil, ""},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", []string{"one"}, "1 false"},
+			{"buckets: [{name: ", nil, "0 true"},
+			{"buckets: [{name: ", nil, ""},
+			{"buckets: [{name: ONE}]", nil, "0 true"},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, "0 false"},
+			{"buckets: [{name: two}, {name: three-3}]", []string{"one", "three-3"}, "2 false"},
+		} {
+			write(test.text)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			var queued []string
+			for name := range q.All() {
+				queued = append(queued, name)
+			}
+			for _, name := range queued {
+				q.Remove(name)
+			}
+			got := ""
+			for len(told) > 0 {
+				got += <-told
+			}
+			if !slices.Equal(queued, test.queued) || got != test.told {
+				t.Errorf("after %q there is %q in the queue and it told %q; want %q and %q", test.text, queued, got, test.queued, test.told)
+			}
+		}
+		if names, _ := wishes.Names(t.Context()); !slices.Equal(names, []string{"three-3", "two"}) {
+			t.Errorf("in the end there are wishes for %q", names)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The gateway that the program starts does not outlive it, however it ends.
+func TestOwnGatewayEndsToo(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
+		p := execute(t, nil, "-wishes", wish(t, everything), "-state", filepath.Join(t.TempDir(), "state"), "-watch")
+		var url string
+		if _, err := fmt.Sscanf(p.line("versitygw at"), "versitygw at %s (process", &url); err != nil {
+			t.Fatal(err)
+		}
+		p.line("full in sync", "bare in sync")
+		// A connection that is never used ends with the gateway.
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		p.signal(signal)
+		p.end()
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Errorf("after %v the gateway is still there: %v", signal, err)
+		}
+	}
+}

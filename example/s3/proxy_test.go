@@ -1,0 +1,228 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A proxy stands between the program and the gateway. It calls hand for each
+// request; if that returns true, it has answered. The signatures stay good, as
+// the proxy passes on the host that was asked for.
+func (w *world) proxy(hand func(rw http.ResponseWriter, r *http.Request, pass http.Handler) bool) string {
+	w.t.Helper()
+	target, err := url.Parse(w.gateway.URL)
+	w.must(err)
+	pass := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !hand(rw, r, pass) {
+			pass.ServeHTTP(rw, r)
+		}
+	}))
+	w.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// creates reports whether a request creates a bucket.
+func creates(r *http.Request) bool {
+	return r.Method == http.MethodPut && r.URL.RawQuery == "" && strings.Count(strings.Trim(r.URL.Path, "/"), "/") == 0
+}
+
+// A store that says when to come back is asked again then and not before, not
+// even for an event. The other buckets go on.
+func TestThrottled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mu sync.Mutex
+	var asked []time.Time // for the bucket "busy"
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if !strings.HasPrefix(r.URL.Path, "/busy") {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, time.Now())
+		if len(asked) > 2 {
+			return false
+		}
+		rw.Header().Set("Retry-After", "2")
+		rw.WriteHeader(map[int]int{1: http.StatusServiceUnavailable, 2: http.StatusTooManyRequests}[len(asked)])
+		return true
+	})
+	file := wish(t, "buckets: [{name: busy}, {name: idle}]")
+	p := w.runAt(url, "-wishes", file, "-watch", "-poll", "100ms")
+	p.line("busy busy: the store asks to come back in 2s (503 Service Unavailable)", "idle in sync")
+	rewrite(t, file, "buckets: [{name: busy, versioning: true}, {name: idle}]")
+	p.line(file + " is in force, 1 bucket changed")
+	p.line("busy busy: the store asks to come back in 2s (429 Too Many Requests)")
+	p.line("busy in sync")
+	p.interrupt()
+	p.wantEnd(0, "2 of 2 buckets in sync")
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range 2 {
+		if pause := asked[i+1].Sub(asked[i]); pause < 2*time.Second {
+			t.Errorf("the store was asked again after %v, want 2s or more", pause)
+		}
+	}
+}
+
+// The bucket was made, and the answer got lost: the next run finds it, and it is
+// ours.
+func TestAnswerLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var once sync.Once
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) (lost bool) {
+		if creates(r) {
+			once.Do(func() {
+				pass.ServeHTTP(httptest.NewRecorder(), r)
+				lost = true
+			})
+		}
+		if lost {
+			panic(http.ErrAbortHandler) // breaks the connection
+		}
+		return false
+	})
+	w.runAt(url, "-wishes", wish(t, everything)).wantEnd(0, "2 of 2 buckets in sync", "retrying: create")
+	w.wantLook("full", full)
+	w.wantLook("bare", bare)
+}
+
+// The store died in the middle of a creation and left a bucket without tags. It
+// is ours, unless something is in it.
+func TestCreationCutShort(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		inside string
+		code   int
+		want   string
+	}{
+		{"", 0, "bare                     mark as ours, its creation was cut short"},
+		{"data", 1, "bare: it exists and is not ours"},
+	} {
+		w := newWorld(t)
+		var once sync.Once
+		url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) (lost bool) {
+			if creates(r) {
+				once.Do(func() {
+					if err := os.Mkdir(w.path("bare"), 0o755); err != nil {
+						t.Error(err)
+					}
+					if test.inside != "" {
+						w.put("bare", test.inside, "theirs")
+					}
+					lost = true
+				})
+			}
+			if lost {
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		})
+		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).wantEnd(test.code, test.want)
+		want := bare
+		if test.inside != "" {
+			want = look{Objects: map[string]string{"data": "theirs"}}
+		}
+		w.wantLook("bare", want)
+	}
+}
+
+// Another hand changes a marker between our look and our step. The store
+// refuses the step, because of its ETag, and the next run mends what is there
+// then.
+func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, there := range []bool{false, true} {
+		w := newWorld(t)
+		file := wish(t, everything)
+		if there {
+			w.run("-wishes", file).wantEnd(0)
+			w.put("full", marker("README"), "drift")
+		}
+		var once sync.Once
+		var between string // what there was when we were refused
+		url := w.proxy(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) (answered bool) {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, marker("README")) {
+				once.Do(func() {
+					w.put("full", marker("README"), "another hand")
+					pass.ServeHTTP(rw, r)
+					between = w.look("full").Objects[marker("README")]
+					answered = true
+				})
+			}
+			return answered
+		})
+		w.runAt(url, "-wishes", file).wantEnd(0, "2 of 2 buckets in sync", "full                     retrying: another hand has changed it meanwhile: write marker README")
+		if between != "another hand" {
+			t.Errorf("there was %q after our step, which ought to have been refused", between)
+		}
+		w.wantLook("full", full)
+	}
+}
+
+// What the store refuses for good is said at once, and not tried again and again.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mu sync.Mutex
+	tries := 0
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.Method == http.MethodPut && r.URL.Query().Has("policy") {
+			mu.Lock()
+			defer mu.Unlock()
+			tries++
+		}
+		return false
+	})
+	file := wish(t, `
+buckets:
+- name: bare
+- name: refused
+  policy: {Version: "2012-10-17", Statement: [{Effect: Perhaps, Principal: "*", Action: "s3:GetObject", Resource: "arn:aws:s3:::refused/*"}]}
+`)
+	w.runAt(url, "-wishes", file).wantEnd(1, "1 of 2 buckets in sync", "refused: set the policy: ", "(MalformedPolicy)")
+	mu.Lock()
+	defer mu.Unlock()
+	if tries != 1 {
+		t.Errorf("the policy was tried %d times, want once", tries)
+	}
+}
+
+// A store that forgets what it was told does not make the program turn in
+// circles.
+func TestForgetfulStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		return r.Method == http.MethodPut && r.URL.Query().Has("versioning") // 200
+	})
+	w.runAt(url, "-wishes", wish(t, everything), "-retries", "2").wantEnd(1, "1 of 2 buckets in sync",
+		"full: after turn versioning on there is still to do: turn versioning on")
+}
+
+// A store that knows nothing of tags at the creation has them all the same.
+func TestNoTagsAtCreation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if !creates(r) {
+			return false
+		}
+		w.make(strings.Trim(r.URL.Path, "/"))
+		return true
+	})
+	w.runAt(url, "-wishes", wish(t, everything)).wantEnd(0, "2 of 2 buckets in sync")
+	w.wantLook("full", full)
+}

@@ -1,0 +1,464 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kinds"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// patience bounds what never ends if something is broken. An informer that
+// fails tries again after up to a minute.
+const patience = 90 * time.Second
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+// An item of a queue that several kinds share.
+type item struct{ kind, name string }
+
+func of(kind string) *kubeadapter.Source[item] {
+	return &kubeadapter.Source[item]{Name: kind, Keys: func(obj metav1.Object) iter.Seq[item] {
+		return slices.Values([]item{{kind, obj.GetName()}})
+	}}
+}
+
+// want takes items until the one that is wanted, and returns those before it.
+func want(t *testing.T, q *reconcile.Queue[item], wanted item) (before []item) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("no %v", wanted))
+	defer cancel()
+	for {
+		got, err := q.Dequeue(ctx)
+		if err != nil {
+			t.Fatalf("%v; before it came %v", err, before)
+		}
+		q.Done(got)
+		if got == wanted {
+			return before
+		}
+		before = append(before, got)
+	}
+}
+
+func client(t *testing.T, config *rest.Config) dynamic.Interface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// run runs k until the test ends, or until stop is called.
+func run(t *testing.T, k *kinds.Kinds) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func serve(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[item], s *kubeadapter.Source[item]) (stop func()) {
+	t.Helper()
+	stop, err := kinds.Serve(k, gvr, q, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stop
+}
+
+func synced(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := k.Synced(ctx, gvr); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crd is a kind that is namespaced and has a status.
+func crd(plural, kind string) string {
+	return fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.kinds.example.com}
+spec:
+  group: kinds.example.com
+  scope: Namespaced
+  names: {plural: %[1]s, singular: %[3]s, kind: %[2]s}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, plural, kind, strings.ToLower(kind))
+}
+
+// object is an object of such a kind.
+func object(kind, name string) string {
+	return fmt.Sprintf("{apiVersion: kinds.example.com/v1, kind: %s, metadata: {name: %s}}", kind, name)
+}
+
+// TestServe serves a kind while running, a second one beside it, and stops the
+// first: the second is not disturbed.
+func TestServe(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	var link kubetest.Link
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
+	run(t, k)
+	q := reconcile.NewQueue[item]()
+
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	stop := serve(t, k, configMaps, q, of("configmaps"))
+	want(t, q, item{"configmaps", "a"})
+
+	serve(t, k, secrets, q, of("secrets"))
+	synced(t, k, secrets)
+	s.Kubectl(t, "create", "secret", "generic", "b", "-n", ns)
+	want(t, q, item{"secrets", "b"})
+	watches := link.Requests()["WATCH secrets"]
+
+	stop()
+	stop()
+	if got := k.Served(); len(got) != 1 || got[secrets] != 1 {
+		t.Errorf("served: %v, want secrets alone", got)
+	}
+	if err := k.Synced(t.Context(), configMaps); err == nil || err.Error() != "kinds: configmaps.v1 is not served" {
+		t.Errorf("Synced of what was stopped: %v", err)
+	}
+	s.Kubectl(t, "create", "configmap", "late", "-n", ns)
+	s.Kubectl(t, "create", "secret", "generic", "c", "-n", ns)
+	if before := want(t, q, item{"secrets", "c"}); len(before) > 0 {
+		t.Errorf("got %v of a kind that was stopped", before)
+	}
+	if got := link.Requests()["WATCH secrets"]; got != watches {
+		t.Errorf("the secrets were watched again: %d watches, want %d", got, watches)
+	}
+}
+
+// TestSharedWatch serves two queues with one watch, which ends with the second,
+// and begins anew for a third.
+func TestSharedWatch(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	var link kubetest.Link
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
+	run(t, k)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+
+	q1, q2, q3 := reconcile.NewQueue[item](), reconcile.NewQueue[item](), reconcile.NewQueue[item]()
+	stop1 := serve(t, k, configMaps, q1, of("x"))
+	want(t, q1, item{"x", "a"})
+	requests := link.Requests()
+	stop2 := serve(t, k, configMaps, q2, of("y"))
+	if got := k.Served()[configMaps]; got != 2 {
+		t.Errorf("%d are served, want 2", got)
+	}
+	want(t, q2, item{"y", "a"}) // all there are
+	stop1()
+	s.Kubectl(t, "create", "configmap", "b", "-n", ns)
+	want(t, q2, item{"y", "b"})
+	if got := link.Requests(); got["WATCH configmaps"] != requests["WATCH configmaps"] || got["LIST configmaps"] != requests["LIST configmaps"] {
+		t.Errorf("requests: %v, want %v: one watch for both", got, requests)
+	}
+	if q1.Len() != 0 {
+		t.Error("a queue that is no longer served got an item")
+	}
+	stop2()
+	if got := k.Served(); len(got) != 0 {
+		t.Errorf("served: %v, want none", got)
+	}
+	serve(t, k, configMaps, q3, of("z"))
+	want(t, q3, item{"z", "b"})
+	if got := link.Requests()["WATCH configmaps"]; got <= requests["WATCH configmaps"] {
+		t.Error("no watch for the third")
+	}
+}
+
+// TestReplace replaces who is served: the new one has all objects again, and the
+// watch goes on.
+func TestReplace(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	var link kubetest.Link
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
+	run(t, k)
+	for _, n := range []string{"a", "b", "c"} {
+		s.Kubectl(t, "create", "configmap", n, "-n", ns)
+	}
+	q := reconcile.NewQueue[item]()
+	stop := serve(t, k, configMaps, q, of("old"))
+	synced(t, k, configMaps)
+	for range 3 {
+		got, err := q.Dequeue(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Done(got)
+	}
+	requests := link.Requests()
+	renewed := of("new")
+	serve(t, k, configMaps, q, renewed)
+	stop()
+	synced(t, k, configMaps)
+	var got []string
+	for i := range q.All() {
+		got = append(got, i.kind+" "+i.name)
+	}
+	slices.Sort(got)
+	if want := []string{"new a", "new b", "new c"}; !slices.Equal(got, want) {
+		t.Errorf("ready: %q, want %q", got, want)
+	}
+	if now := link.Requests(); now["WATCH configmaps"] != requests["WATCH configmaps"] {
+		t.Errorf("%d watches, want %d", now["WATCH configmaps"], requests["WATCH configmaps"])
+	}
+	items, err := renewed.List(t.Context())
+	if err != nil || len(items) != 3 {
+		t.Errorf("List: %v, %v, want 3 items", items, err)
+	}
+}
+
+// TestMissingKind serves a kind before its CRD is there: a clear error in time,
+// service when it comes, also when it went and came again.
+func TestMissingKind(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	lates := schema.GroupVersionResource{Group: "kinds.example.com", Version: "v1", Resource: "lates"}
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.Admin()), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	run(t, k)
+	q := reconcile.NewQueue[item]()
+	serve(t, k, lates, q, of("lates"))
+	other := serve(t, k, configMaps, q, of("configmaps"))
+	defer other()
+
+	err := k.Synced(t.Context(), lates)
+	if err == nil || !strings.HasPrefix(err.Error(), "kinds: lates.v1.kinds.example.com: not synced within 1s: the API server has no such kind; is its CRD installed?") {
+		t.Errorf("Synced: %v, want that there is no such kind", err)
+	}
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	want(t, q, item{"configmaps", "a"})
+
+	s.KubectlInput(t, crd("lates", "Late"), "apply", "-f", "-")
+	s.Kubectl(t, "wait", "--for=condition=Established", "crd/lates.kinds.example.com", "--timeout=60s")
+	kubetest.Eventually(t, func() error { // its endpoints come a moment after the condition
+		_, err := client(t, s.Admin()).Resource(lates).Namespace(ns).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	s.KubectlInput(t, object("Late", "one"), "apply", "-n", ns, "-f", "-")
+	want(t, q, item{"lates", "one"})
+
+	// With its CRD, all objects of a kind go.
+	s.Kubectl(t, "delete", "crd", "lates.kinds.example.com", "--timeout=60s")
+	want(t, q, item{"lates", "one"})
+}
+
+// TestForbiddenKind serves a kind that the client may not watch.
+func TestForbiddenKind(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.User("nobody")), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	run(t, k)
+	serve(t, k, secrets, reconcile.NewQueue[item](), of("secrets"))
+	if err := k.Synced(t.Context(), secrets); err == nil || !strings.Contains(err.Error(), "this client may not list and watch it") {
+		t.Errorf("Synced: %v, want that it may not", err)
+	}
+}
+
+// TestSlowKind serves a kind whose list does not come. Meanwhile another one is
+// served, synced and stopped, and the slow one can be stopped too.
+func TestSlowKind(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	var link kubetest.Link
+	release := make(chan struct{})
+	held := kubetest.Held(release)
+	asked := make(chan struct{}, 100)
+	link.Fail(func(req *http.Request) (*http.Response, error) {
+		if !strings.HasSuffix(req.URL.Path, "/secrets") {
+			return nil, nil
+		}
+		asked <- struct{}{}
+		return held(req)
+	})
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
+	run(t, k)
+	q := reconcile.NewQueue[item]()
+	stopSlow := serve(t, k, secrets, q, of("secrets"))
+	slow := of("slow")
+	serve(t, k, secrets, q, slow)
+	<-asked
+
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	stop := serve(t, k, configMaps, q, of("configmaps"))
+	synced(t, k, configMaps)
+	want(t, q, item{"configmaps", "a"})
+	stop()
+	stopSlow()
+
+	s.Kubectl(t, "create", "secret", "generic", "b", "-n", ns)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("no patience"))
+	if err := k.Synced(ctx, secrets); err == nil || !strings.Contains(err.Error(), "no patience") {
+		t.Errorf("Synced of a slow kind: %v, want the cause of ctx", err)
+	}
+	close(release)
+	want(t, q, item{"slow", "b"})
+}
+
+// TestPanicOfOneKind has the function of one kind panic; the others go on, and
+// it is fed again.
+func TestPanicOfOneKind(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.Admin()), ns, 0)}
+	run(t, k)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	q := reconcile.NewQueue[item]()
+	first := true
+	serve(t, k, configMaps, q, &kubeadapter.Source[item]{Keys: func(obj metav1.Object) iter.Seq[item] {
+		if first {
+			first = false
+			panic("of a user")
+		}
+		return slices.Values([]item{{"again", obj.GetName()}})
+	}})
+	serve(t, k, secrets, q, of("secrets"))
+	want(t, q, item{"again", "a"})
+	s.Kubectl(t, "create", "secret", "generic", "b", "-n", ns)
+	want(t, q, item{"secrets", "b"})
+}
+
+// TestMetadata serves metadata alone.
+func TestMetadata(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	c, err := metadata.NewForConfig(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kinds.Kinds{Informer: kinds.Metadata(c, ns, 0)}
+	run(t, k)
+	q := reconcile.NewQueue[types.NamespacedName]()
+	s.Kubectl(t, "create", "configmap", "a", "--from-literal=big=text", "-n", ns)
+	source := &kubeadapter.Source[types.NamespacedName]{Keys: kubeadapter.Name}
+	if _, err := kinds.Serve(k, configMaps, q, source); err != nil {
+		t.Fatal(err)
+	}
+	synced(t, k, configMaps)
+	for _, obj := range source.Informer.GetStore().List() {
+		if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
+			t.Errorf("the store has a %T, want metadata", obj)
+		}
+	}
+	if q.Len() != 1 {
+		t.Errorf("%d items, want 1", q.Len())
+	}
+}
+
+// TestManyAtOnce serves and stops kinds from many goroutines.
+func TestManyAtOnce(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.Admin()), ns, 0)}
+	stop := run(t, k)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	s.Kubectl(t, "create", "secret", "generic", "a", "-n", ns)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			gvr := []schema.GroupVersionResource{configMaps, secrets}[i%2]
+			for range 10 {
+				q := reconcile.NewQueue[item]()
+				stop, err := kinds.Serve(k, gvr, q, of("x"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				if _, err := q.Dequeue(ctx); err != nil {
+					t.Error(err)
+				}
+				cancel()
+				stop()
+			}
+		})
+	}
+	wg.Wait()
+	if got := k.Served(); len(got) != 0 {
+		t.Errorf("served: %v, want none", got)
+	}
+	stop()
+	if _, err := kinds.Serve(k, secrets, reconcile.NewQueue[item](), of("x")); err == nil || !strings.Contains(err.Error(), "Kinds.Run has ended") {
+		t.Errorf("Serve after Run: %v", err)
+	}
+}
+
+// TestBadInput gives Serve and Run what they cannot work with.
+func TestBadInput(t *testing.T) {
+	s := kubetest.Shared(t)
+	inner := kinds.Dynamic(client(t, s.Admin()), "", 0)
+	k := &kinds.Kinds{Informer: inner}
+	q := reconcile.NewQueue[item]()
+	used := of("x")
+	used.Informer = inner(configMaps)
+	for _, test := range []struct {
+		k    *kinds.Kinds
+		gvr  schema.GroupVersionResource
+		q    reconcile.Enqueuer[item]
+		s    *kubeadapter.Source[item]
+		want string
+	}{
+		{nil, configMaps, q, of("x"), "needs Kinds with an Informer"},
+		{&kinds.Kinds{}, configMaps, q, of("x"), "needs Kinds with an Informer"},
+		{k, schema.GroupVersionResource{Resource: "pods"}, q, of("x"), `needs a version and a resource, got "" and "pods"`},
+		{k, configMaps, nil, of("x"), "needs a queue, got nil"},
+		{k, configMaps, q, nil, "needs a Source with Keys"},
+		{k, configMaps, q, &kubeadapter.Source[item]{}, "needs a Source with Keys"},
+		{k, configMaps, q, used, "has an informer already"},
+		{&kinds.Kinds{Informer: func(schema.GroupVersionResource) cache.SharedIndexInformer { return nil }}, configMaps, q, of("x"), "Kinds.Informer returned nil"},
+	} {
+		if _, err := kinds.Serve(test.k, test.gvr, test.q, test.s); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Serve: %v, want %q", err, test.want)
+		}
+	}
+	if err := new(kinds.Kinds).Run(t.Context()); err == nil || !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("Run without Informer: %v, want a terminal error", err)
+	}
+}

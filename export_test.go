@@ -265,7 +265,7 @@ func (s *records[T]) checkDirectory() error {
 		slots += used
 		n += span
 	}
-	if slots != s.count+s.stale || s.stale < 0 || s.stale > s.count+slack+len(s.directory) {
+	if slots != s.count+s.stale || s.stale < 0 || s.stale > stalePerItem*s.count+slack+len(s.directory) {
 		return fmt.Errorf("%d slots in use for %d records and %d stale ones", slots, s.count, s.stale)
 	}
 	if deepest != s.deepest {

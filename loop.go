@@ -162,7 +162,7 @@ type run[T comparable] struct {
 	start    int64
 	warnAt   int64       // belongs to watch
 	ended    atomic.Bool // its context ended while it went on
-	failures int32       // a run costs this one allocation: 64 bytes if items are strings
+	failures int32       // 64 bytes in all if items are strings
 }
 
 func (r *run[T]) Value(key any) any {

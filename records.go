@@ -56,10 +56,11 @@ const (
 	chunkLen   = 1 << chunkBits
 	manyChunks = 64 // from so many on, an emptied store starts anew
 
-	tableLen = 128
-	fullAt   = tableLen * 3 / 4
-	mergeAt  = tableLen / 4
-	slack    = 2 * tableLen // stale slots that are put up with in any case
+	tableLen     = 128
+	fullAt       = tableLen * 3 / 4
+	mergeAt      = tableLen / 4
+	slack        = 2 * tableLen // stale slots that are put up with in any case,
+	stalePerItem = 4            // and for each item: the more, the fewer tables are swept
 )
 
 // A chunk holds chunkLen records. Each chunk is full, open (it has room, and is
@@ -195,7 +196,7 @@ func (s *records[T]) remove(i uint32) {
 		first := s.chunks[0]
 		first.prev, first.next = 0, 0
 		*s = newRecords(first)
-	case s.stale > s.count+slack:
+	case s.stale > stalePerItem*s.count+slack:
 		s.sweep()
 	}
 }

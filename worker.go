@@ -42,10 +42,15 @@ const (
 	verdictAbort           // ready again, as if it had not run: its failures are kept
 )
 
+// runsAtOnce is how many runs are allocated together. Each has memory of its own,
+// as code of the user may keep its context.
+const runsAtOnce = 16
+
 type worker[T comparable] struct {
 	loop    *loop[T]
 	stop    context.CancelCauseFunc // ends the loop
 	current atomic.Pointer[run[T]]  // what watch looks at
+	fresh   []run[T]                // for the next runs
 	stage   stage
 	now     int64 // the latest reading of the clock
 	stale   bool  // time has passed since that reading
@@ -195,7 +200,12 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 	if l.Timeout > 0 {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
-	r := &run[T]{Context: ctx, loop: l, item: w.grant.item, failures: int32(w.grant.failures), start: w.start}
+	if len(w.fresh) == 0 {
+		w.fresh = make([]run[T], runsAtOnce)
+	}
+	r := &w.fresh[0]
+	w.fresh = w.fresh[1:]
+	r.Context, r.loop, r.item, r.failures, r.start = ctx, l, w.grant.item, int32(w.grant.failures), w.start
 	w.current.Store(r)
 	if l.Timeout > 0 || l.leaser != nil {
 		w.release = l.alert(r, w.release)

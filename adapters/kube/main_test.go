@@ -87,6 +87,34 @@ func (h *heard[T]) wait(t testing.TB, call string) []string {
 	}
 }
 
+// seen waits for a call, and forgets nothing.
+func (h *heard[T]) seen(t testing.TB, call string) {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		h.mu.Lock()
+		got, more := slices.Clone(h.calls), h.more
+		h.mu.Unlock()
+		if slices.Contains(got, call) {
+			return
+		}
+		select {
+		case <-more:
+		case <-timeout:
+			t.Fatalf("got %q, want %q among them", got, call)
+		}
+	}
+}
+
+// drain returns what it was called with, and forgets it.
+func (h *heard[T]) drain() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	calls := h.calls
+	h.calls = nil
+	return calls
+}
+
 // run runs a Runner until the test ends, or until stop is called. It fails the
 // test if the Runner fails.
 func run(t testing.TB, r reconcile.Runner) (stop func()) {

@@ -15,7 +15,8 @@ import (
 )
 
 // TestInterleavings builds the instrumented queue with the tests that have the
-// build tag, and runs them, in two processes at a time.
+// build tag, and runs them, in two processes at a time. With -short it leaves
+// most of the schedules out.
 func TestInterleavings(t *testing.T) {
 	dir := t.TempDir()
 	overlay, rewritten, err := Overlay(dir, filepath.Join("..", ".."), "ancestor")
@@ -33,13 +34,19 @@ func TestInterleavings(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
-	for name, tests := range map[string]string{
+	skipped := "^$"
+	parts := map[string]string{
 		"chosen":    "^(TestPrograms|TestLargerPrograms|TestFaultsAreFound)$",
 		"generated": "^(TestAllPairs|TestWithAConsumer|TestWithACancellation|TestAsTimePasses)$",
-	} {
+	}
+	if testing.Short() {
+		parts = map[string]string{"short": "^(TestPrograms|TestFaultsAreFound)$"}
+		skipped = "/^cancellation$"
+	}
+	for name, tests := range parts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := exec.Command(binary, "-test.v=true", "-test.run", tests)
+			run := exec.Command(binary, "-test.v=true", "-test.run", tests, "-test.skip", skipped)
 			run.Env = append(os.Environ(), "GOMAXPROCS=1") // one step at a time needs no more
 			out, err := run.CombinedOutput()
 			t.Logf("\n%s", out)

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Copyright 2026 The reconcile Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Mutation testing of the kernel: each small change that no test fails for is
+# printed, and is an error unless mutate/accepted.txt gives a reason. It takes about half an hour on one processor.
+#
+#   verify/mutate.sh                     everything
+#   verify/mutate.sh -file dequeue.go    one file
+#   verify/mutate.sh -jobs 2             two mutants at a time
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+export GOWORK=off
+exec go run ./mutate "$@"

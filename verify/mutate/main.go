@@ -1,0 +1,274 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Mutate changes the kernel in one small way after the other, and runs its tests
+// for each: a change that no test fails for is a survivor. It fails if there is
+// one that accepted.txt does not explain.
+//
+//	go run ./mutate                     everything
+//	go run ./mutate -file dequeue.go    one file
+//	go run ./mutate -list               what there is, without any test
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	root     = flag.String("root", "..", "the package")
+	file     = flag.String("file", "", "only mutants in files whose name contains this")
+	list     = flag.Bool("list", false, "only list the mutants")
+	jobs     = flag.Int("jobs", 1, "how many at a time")
+	limit    = flag.Duration("limit", 0, "how long the tests of one mutant may take; 0 means four times what they take without one, and 5 s at least")
+	accepted = flag.String("accepted", "mutate/accepted.txt", "the survivors that have a reason")
+	verbose  = flag.Bool("v", false, "say what killed each mutant")
+)
+
+// Most mutants die of the quick tests. Those left out read the sources, which
+// are not changed.
+const (
+	aside = "^(TestVendor|TestDocs.*|TestAPI|TestReadme.*)$"
+	slow  = "^(TestQueueAgreesWithItsModel|TestMemory.*|TestHotItemsAmongManyDoNotGrowTheDirectory|TestRecordsDoWhatAMapDoes)$"
+)
+
+// first are the tests that most mutants of a file die of, and at once. Others
+// may hang before they fail.
+var first = map[string]string{
+	"dequeue.go": ofQueue,
+	"delays.go":  ofQueue,
+	"group.go":   "^Test(Group|Restart|After)",
+	"listmap.go": "^Test(ListMap|Refs)",
+	"poller.go":  "^Test(Poller|Trigger)",
+	"queue.go":   ofQueue,
+	"records.go": ofQueue,
+	"requeue.go": "^Test(Backoff|Limit|Terminal|Requeue)",
+	"rules.go":   ofQueue,
+	"state.go":   ofQueue,
+}
+
+const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestRecordsDoWhatAMapDoes)$"
+
+func main() {
+	log.SetFlags(0)
+	flag.Parse()
+	if err := run(); err != nil {
+		log.Fatal("mutate: ", err)
+	}
+}
+
+func run() error {
+	files, mutants, err := plant(*root)
+	if err != nil {
+		return err
+	}
+	if *list {
+		for i, m := range mutants {
+			fmt.Printf("%4d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name())
+		}
+		return nil
+	}
+	reasons, err := readAccepted(*accepted)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	binary, err := build(dir, files)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if out, err := test(binary, 0, "", 10*time.Minute); err != nil {
+		return fmt.Errorf("the tests fail without a mutant: %v\n%s", err, out)
+	}
+	if *limit == 0 {
+		*limit = max(5*time.Second, 4*time.Since(begin))
+	}
+	fmt.Printf("%d mutants; the tests take %v without one\n", len(mutants), time.Since(begin).Round(100*time.Millisecond))
+
+	var (
+		mu                         sync.Mutex
+		tried, killed, unexplained int
+		late                       int
+		known                      = map[string]bool{}
+		free                       = make(chan struct{}, *jobs)
+		running                    sync.WaitGroup
+	)
+	for i, m := range mutants {
+		if !strings.Contains(m.file, *file) {
+			continue
+		}
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			out, err := test(binary, i+1, first[m.file], *limit)
+			mu.Lock()
+			defer mu.Unlock()
+			tried++
+			reason, ok := reasons[m.name()]
+			switch {
+			case err != nil:
+				killed++
+				if errors.Is(err, errLate) {
+					late++
+				}
+				if *verbose {
+					fmt.Printf("killed   %s:%d %s by %s\n", m.file, m.pos.Line, m.name(), killer(out, err))
+				}
+			case ok:
+				known[m.name()] = true
+				fmt.Printf("accepted %s:%d %s: %s\n", m.file, m.pos.Line, m.name(), reason)
+			default:
+				unexplained++
+				fmt.Printf("SURVIVED %d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name())
+			}
+		})
+	}
+	running.Wait()
+	fmt.Printf("%d mutants tried in %v: %d killed, %d of them by the time limit; %d survived that have a reason, %d that have none\n",
+		tried, time.Since(begin).Round(time.Second), killed, late, tried-killed-unexplained, unexplained)
+	for name := range reasons {
+		if !known[name] && *file == "" {
+			fmt.Printf("not needed in %s any more: %s\n", *accepted, name)
+		}
+	}
+	if unexplained > 0 {
+		return errors.New("there are survivors without a reason")
+	}
+	return nil
+}
+
+// build compiles the tests with the planted files laid over the real ones.
+func build(dir string, files map[string][]byte) (binary string, err error) {
+	abs, err := filepath.Abs(*root)
+	if err != nil {
+		return "", err
+	}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o666); err != nil {
+			return "", err
+		}
+		overlay.Replace[filepath.Join(abs, name)] = path
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		return "", err
+	}
+	binary = filepath.Join(dir, "mutants.test")
+	c := exec.Command("go", "test", "-c", "-vet=off", "-overlay", path, "-o", binary, ".")
+	c.Dir = *root
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %v\n%s", c, err, out)
+	}
+	return binary, nil
+}
+
+// test runs the tests with one mutant alive: those that come first, then the
+// other quick ones, then the rest.
+func test(binary string, n int, first string, limit time.Duration) (out []byte, err error) {
+	for _, args := range [][]string{
+		{"-test.run", cmp.Or(first, "^$")},
+		{"-test.skip", aside + "|" + slow},
+		{"-test.run", slow},
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.short")...)
+		c.Dir = *root
+		c.Env = append(os.Environ(), fmt.Sprintf("MUTANT=%d", n))
+		c.WaitDelay = time.Second
+		go watch(ctx, cancel, limit)
+		out, err = c.CombinedOutput()
+		if err != nil && ctx.Err() != nil {
+			err = errLate
+		}
+		cancel()
+		if err != nil {
+			return out, err
+		}
+	}
+	return nil, nil
+}
+
+var errLate = errors.New("the time limit")
+
+// watch cancels after a time, which does not go on while this process is stopped.
+func watch(ctx context.Context, cancel context.CancelFunc, limit time.Duration) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range limit / (100 * time.Millisecond) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	cancel()
+}
+
+// killer is the test that failed.
+func killer(out []byte, err error) string {
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: "); ok {
+			return strings.Fields(name)[0]
+		}
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return err.Error()
+}
+
+// readAccepted reads the reasons: in each line that is not indented the name of
+// a mutant, and in the indented ones below it why it changes nothing.
+func readAccepted(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	reasons := map[string]string{}
+	var names []string // that the next reason is for
+	lines := bufio.NewScanner(f)
+	reading := false
+	for lines.Scan() {
+		line := lines.Text()
+		switch text := strings.TrimSpace(line); {
+		case text == "" || strings.HasPrefix(text, "#"):
+		case line == text:
+			if reading {
+				names, reading = nil, false
+			}
+			names = append(names, text)
+		default:
+			reading = true
+			for _, name := range names {
+				reasons[name] = strings.TrimSpace(reasons[name] + " " + text)
+			}
+		}
+	}
+	return reasons, lines.Err()
+}

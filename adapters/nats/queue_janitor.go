@@ -19,6 +19,7 @@ type others struct {
 	born    time.Time
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
+	soon    chan struct{}        // told when the janitor is to look at all records soon; room for one
 }
 
 // A seenMember is a member as it was last seen.
@@ -32,6 +33,16 @@ func (o *others) init() {
 	o.born = time.Now()
 	o.members = make(map[string]*seenMember)
 	o.dead = make(map[string]time.Time)
+	o.soon = make(chan struct{}, 1)
+}
+
+// hurry has the janitor look at all records soon: the server may have started
+// anew, see lookAround.
+func (o *others) hurry() {
+	select {
+	case o.soon <- struct{}{}:
+	default:
+	}
 }
 
 // keepOrder reads the signs of life of all members again and again. If this
@@ -64,7 +75,7 @@ func (q *Queue[T]) keepOrder() {
 				began := time.Now()
 				if err := q.lookAround(q.life); err == nil {
 					look = began
-					due = began.Add(30 * q.cfg.Lease) // in case that something was missed
+					due = time.Now().Add(max(3*q.cfg.Lease, 10*time.Second, 20*time.Since(began)))
 					for id, g := range graves {
 						if began.Sub(g.since) >= q.cfg.Lease {
 							q.wire.remove(q.life, g.seq)
@@ -82,6 +93,9 @@ func (q *Queue[T]) keepOrder() {
 		select {
 		case <-q.life.Done():
 			return
+		case <-q.others.soon:
+			// The members have to show first what they know of.
+			due = earlier(due, time.Now().Add(q.cfg.Lease/2))
 		case <-tick.C:
 		}
 	}
@@ -248,24 +262,40 @@ func (q *Queue[T]) post(item T, o op, s seen) {
 // lookAround looks at all records once: it makes ready what is in flight with
 // nobody, gives a timer to what waits, and has delivered again what the consumer
 // thinks is done with, but is ready.
+//
+// Such records are not only of processes that are gone. A server that was killed
+// may remember an item as it stood before: of a message that was replaced by
+// another with its subject, its file store keeps no trace but the later one, and
+// that may be deleted. So an item that was done with may stand again as it did
+// before its last run, or in it. That does no harm but for one more run, if
+// somebody notices.
 func (q *Queue[T]) lookAround(ctx context.Context) error {
 	c, err := q.js.Consumer(ctx, q.cfg.Name, consumerName)
 	if err != nil {
 		return err
 	}
-	floor := c.CachedInfo().AckFloor.Stream
-	return q.scan(ctx, func(item T, s seen, _ time.Time) {
+	floor, delivered := c.CachedInfo().AckFloor.Stream, c.CachedInfo().Delivered.Stream
+	long := time.Now().Add(-2 * q.cfg.Lease)
+	return q.scan(ctx, func(item T, s seen, stored time.Time) {
 		switch {
 		case s.running:
-			if !q.alive(item, s) {
+			if q.disowned(item, s) || !q.alive(item, s) {
 				q.reclaim(item, s)
 			}
 		case s.waiting():
 			q.schedule(item, s)
-		case s.ready() && s.seq <= floor:
+		case s.ready() && (s.seq <= floor || s.seq <= delivered && stored.Before(long)):
 			q.post(item, op{verb: verbTouch, at: time.Now().UnixNano()}, s)
 		}
 	})
+}
+
+// disowned reports whether the owner of a run shows that it knows nothing of it.
+func (q *Queue[T]) disowned(item T, s seen) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := q.others.members[s.owner]
+	return m != nil && m.Gone == "" && m.disowns(shorten(q.codec.encode(item)), s)
 }
 
 // scan calls fn for all records, in the order of the stream.
@@ -284,7 +314,9 @@ func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time
 	}
 	defer q.js.DeleteConsumer(context.WithoutCancel(ctx), q.cfg.Name, c.CachedInfo().Name)
 	for left := c.CachedInfo().NumPending; left > 0; {
-		msgs, err := c.FetchNoWait(500)
+		// A server that dies meanwhile forgets this consumer: then there are no
+		// heartbeats, and that is an error.
+		msgs, err := c.Fetch(int(min(500, left)), jetstream.FetchMaxWait(2*time.Second), jetstream.FetchHeartbeat(500*time.Millisecond))
 		if err != nil {
 			return err
 		}

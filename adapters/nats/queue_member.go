@@ -38,9 +38,35 @@ type beat struct {
 	Owner string `json:"owner"`          // see Config
 	Since string `json:"since"`          // when it became a member
 	Seen  string `json:"seen"`           // when this was written, by its own clock
-	Held  int    `json:"held"`           // items in flight there
+	Prev  uint64 `json:"prev,omitempty"` // the sequence of the beat before, stored when this was written
+	Held  []run  `json:"held,omitempty"` // items in flight there
 	Gone  string `json:"gone,omitempty"` // who has declared it gone
 	Write string `json:"write"`
+}
+
+// A run is an item in flight as a beat tells of it.
+type run struct {
+	Item  string `json:"item"`            // its tokens, as in the subject
+	Fence uint64 `json:"fence,omitempty"` // 0 while it is being claimed
+}
+
+// maxRuns is how many runs a beat tells of. Of a process that has more in
+// flight, those that it does not have cannot be told apart.
+const maxRuns = 5000
+
+// disowns reports whether a run of this member, as a record tells of it, is none
+// in truth. The beat before was stored after the record was, and this one was
+// written after that; so if the member knew of the run it would say so.
+func (b *beat) disowns(tokens string, s seen) bool {
+	if b.Prev <= s.seq || len(b.Held) >= maxRuns {
+		return false
+	}
+	for _, r := range b.Held {
+		if r.Item == tokens && (r.Fence == s.fence || r.Fence == 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // validLocked reports whether this process holds its lease. A machine that
@@ -70,6 +96,7 @@ func (q *Queue[T]) keepLease() {
 			return
 		case <-connected:
 			q.missPulls(true)
+			q.others.hurry()
 		case <-tick.C:
 			if err := errClosedConn(q.wire.nc); err != nil {
 				q.fail(err)
@@ -93,7 +120,17 @@ func (q *Queue[T]) renew() bool {
 	if m.id == "" {
 		m.id = newID()
 	}
-	b := beat{Owner: q.cfg.Owner, Held: len(q.held)}
+	b := beat{Owner: q.cfg.Owner, Prev: m.seq}
+	for item, h := range q.held {
+		if len(b.Held) < maxRuns {
+			b.Held = append(b.Held, run{shorten(q.codec.encode(item)), h.fence})
+		}
+	}
+	for item := range q.intake.claims {
+		if len(b.Held) < maxRuns {
+			b.Held = append(b.Held, run{Item: shorten(q.codec.encode(item))})
+		}
+	}
 	q.mu.Unlock()
 
 	b.Write = q.newWrite()

@@ -165,3 +165,14 @@ func TestNewQueueWithoutAnswer(t *testing.T) {
 	_, err := natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: "q"})
 	wantError(t, err, "stream q", "deadline")
 }
+
+// The server of the Linux distribution drops options that it does not know, so
+// that the stream looks well.
+func TestQueueRefusesTheOldServer(t *testing.T) {
+	js := oldServer(t).JetStream(t)
+	_, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q"})
+	wantError(t, err, "nats-server 2.", "2.12.0 or later")
+	if _, err := js.Stream(t.Context(), "q"); err != jetstream.ErrStreamNotFound {
+		t.Errorf("looking for the stream: %v, want %v", err, jetstream.ErrStreamNotFound)
+	}
+}

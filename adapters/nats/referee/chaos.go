@@ -106,6 +106,11 @@ func (s scenario) play(d time.Duration, verbose bool) (o outcome, err error) {
 		return o, err
 	}
 	defer st.monitor.close()
+	c, err := dial(st.monitor.listener.Addr().String(), 0)
+	if err != nil {
+		return o, err
+	}
+	go c.watch()
 	var url string
 	if s.Servers > 1 {
 		c, err := natstest.OpenCluster(dir, s.Servers)
@@ -196,6 +201,13 @@ func (st *stage) left(url string) (int, error) {
 		if err == nil && len(all) == 0 || time.Since(since) > 30*time.Second {
 			if len(all) > 0 {
 				fmt.Printf("  left: %+v\n", all[:min(3, len(all))])
+				if s, err := js.Stream(ctx, j.Queue); err == nil {
+					fmt.Printf("  stream: %+v\n", s.CachedInfo().State)
+				}
+				if c, err := js.Consumer(ctx, j.Queue, "workers"); err == nil {
+					fmt.Printf("  consumer: %+v\n", c.CachedInfo())
+				}
+				fmt.Println(st.servers[0].Log())
 			}
 			return len(all), err
 		}

@@ -55,8 +55,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "referee: usage: referee [-short] [-time d] [-run regexp] [-rounds n] [-v]", err)
 		os.Exit(2)
 	}
-	fmt.Printf("%-34s %8s %9s %9s %8s %8s %6s %6s %5s %9s %9s %9s\n", "scenario", "seconds",
-		"events", "runs", "overlaps", "stopped", "lost", "fences", "left", "p50", "p99", "max")
+	fmt.Printf("%-34s %8s %9s %9s %8s %8s %6s %6s %5s %9s %9s %9s %6s\n", "scenario", "seconds",
+		"events", "runs", "overlaps", "stopped", "lost", "fences", "left", "p50", "p99", "max", "gap")
 	broken := false
 	for range *rounds {
 		for _, s := range scenarios {
@@ -76,8 +76,8 @@ func main() {
 				broken = true
 				continue
 			}
-			fmt.Printf("%-34s %8.0f %9d %9d %8d %8d %6d %6d %5d %9s %9s %9s\n", s.Name, o.seconds, o.Events, o.Runs,
-				o.Overlaps, o.WhileStopped, o.Lost, o.Fences, o.left, o.quantile(0.5), o.quantile(0.99), o.quantile(1))
+			fmt.Printf("%-34s %8.0f %9d %9d %8d %8d %6d %6d %5d %9s %9s %9s %6.1f\n", s.Name, o.seconds, o.Events, o.Runs,
+				o.Overlaps, o.WhileStopped, o.Lost, o.Fences, o.left, o.quantile(0.5), o.quantile(0.99), o.quantile(1), o.Gap.Seconds())
 			switch caught := o.Overlaps + o.Lost; {
 			case s.Naive != "" && caught == 0:
 				fmt.Println("  the monitor did not catch the control")

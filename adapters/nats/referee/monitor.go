@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -15,11 +16,12 @@ import (
 
 // A call is what a worker or a feeder tells the monitor. Each is answered.
 type call struct {
-	Op      string // enter, leave, issue, accept
+	Op      string // enter, leave, issue, accept, gap
 	Key     string
 	Fence   uint64 // of enter, and of what a run itself asks for
 	Process int    // who calls
 	Version uint64 // of accept
+	Gap     time.Duration
 }
 
 // A reply answers a call.
@@ -62,7 +64,8 @@ type score struct {
 	WhileStopped int // of runs in processes that were
 	Fences       int // runs whose number was not greater than that of the one before
 	Lost         int
-	Refused      int // what a run asked for after another had begun
+	Refused      int           // what a run asked for after another had begun
+	Gap          time.Duration // the longest that a process stood still which we did not stop
 	Example      string
 }
 
@@ -108,6 +111,12 @@ func (m *monitor) serve(c net.Conn) {
 func (m *monitor) note(c net.Conn, a call) reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if a.Op == "gap" {
+		if time.Since(m.stopped[a.Process]) > a.Gap {
+			m.Gap = max(m.Gap, a.Gap)
+		}
+		return reply{}
+	}
 	k := m.keys[a.Key]
 	if k == nil {
 		k = new(key)
@@ -230,15 +239,30 @@ func dial(addr string, process int) (*client, error) {
 	return &client{c, json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c), process}, nil
 }
 
-// tell panics if the monitor is gone: then nothing here makes sense any more.
+// watch tells of the times when this process stood still, because the machine
+// had no time for it or somebody stopped it: then no lease is kept.
+func (c *client) watch() {
+	last := time.Now()
+	for {
+		time.Sleep(50 * time.Millisecond)
+		gap := time.Since(last)
+		last = time.Now()
+		if gap > lease/4 {
+			c.tell(call{Op: "gap", Gap: gap})
+		}
+	}
+}
+
+// tell ends the process if the monitor is gone: then nothing here makes sense any
+// more.
 func (c *client) tell(a call) uint64 {
 	a.Process = c.process
 	var r reply
 	if err := c.out.Encode(a); err != nil {
-		panic(err)
+		os.Exit(1) // the monitor is gone
 	}
 	if err := c.in.Decode(&r); err != nil {
-		panic(err)
+		os.Exit(1) // the monitor is gone
 	}
 	return r.Version
 }

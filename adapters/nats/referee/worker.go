@@ -63,6 +63,11 @@ func child(j job) error {
 	if err != nil {
 		return err
 	}
+	c, err := dial(j.Monitor, j.Process)
+	if err != nil {
+		return err
+	}
+	go c.watch()
 	if j.Naive != "" {
 		return naive(ctx, js, j)
 	}

@@ -20,25 +20,20 @@ import (
 
 // control puts all parts together and runs them until ctx is done or, unless it
 // is to watch, nothing is left to do. It returns the exit code.
-func control(ctx context.Context, o options, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
+func control(ctx context.Context, o options, file *bucket.File, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
 	began := time.Now()
 	out := &lines{w: stdout}
 	slog.SetDefault(newLogger(o, stderr)) // all parts log there
 
-	wishes := &bucket.Wishes{}
-	file := &bucket.File{Path: o.wishes, Wishes: wishes}
-	wanted, err := file.Load()
-	if err != nil {
-		return 1, err
-	}
+	wishes := file.Wishes
 	if err := greet(ctx, o, store); err != nil {
 		return 1, err
 	}
 	c := &bucket.Controller{
-		Store: store, Wishes: wishes, Owner: o.owner, Recheck: o.recheck, Purge: o.purge,
+		Store: store, Wish: wishes.Get, Owner: o.owner, Recheck: o.recheck, Purge: o.purge,
 	}
 	if o.plan {
-		return plan(ctx, o, c, out)
+		return plan(ctx, o, c, wishes, out)
 	}
 
 	queue := reconcile.NewQueue[string]()
@@ -66,7 +61,8 @@ func control(ctx context.Context, o options, store *bucket.Store, stdout, stderr
 		}
 		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, count(changed, "bucket", "buckets")))
 	}
-	for _, name := range wanted {
+	wished, _ := wishes.Names(ctx)
+	for _, name := range wished {
 		p.Enqueue(name)
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -135,8 +131,8 @@ func greet(ctx context.Context, o options, store *bucket.Store) error {
 // plan prints what there is to do for each bucket, in the order of their names.
 // The same queue and the same loop serve for it: a queue that is closed ends the
 // loop when it is empty.
-func plan(ctx context.Context, o options, c *bucket.Controller, out *lines) (int, error) {
-	wished, _ := c.Wishes.Names(ctx)
+func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.Wishes, out *lines) (int, error) {
+	wished, _ := wishes.Names(ctx)
 	there, err := c.Store.List(ctx)
 	if err != nil {
 		return 1, err

@@ -57,8 +57,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// start opens the store, and starts it before if there is none.
+// start reads the file, opens the store, and starts it before if there is none.
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
+	file := &bucket.File{Path: o.wishes, Wishes: &bucket.Wishes{}}
+	if _, err := file.Load(); err != nil {
+		return 1, err
+	}
 	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})
 	if o.endpoint == "" {
 		gateway, stop, err := startGateway(ctx, o, stderr)
@@ -79,7 +83,7 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 	if err != nil {
 		return 1, err
 	}
-	return control(ctx, o, store, stdout, stderr)
+	return control(ctx, o, file, store, stdout, stderr)
 }
 
 // startGateway starts versitygw, and again whenever it dies. It builds it first

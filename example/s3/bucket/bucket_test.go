@@ -4,6 +4,7 @@
 package bucket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,21 +30,26 @@ func TestWishes(t *testing.T) {
 	set(map[string]Wish{"a": {}, "b": {Versioning: true}}, "a", "b")
 	set(map[string]Wish{"a": {}, "b": {Versioning: true}})
 	set(map[string]Wish{"a": {Tags: map[string]string{"x": "y"}}, "c": {}}, "a", "b", "c")
-	w.Put("d", Wish{Policy: "{}"})
-	w.Drop("a")
-	if names, err := w.Names(t.Context()); err != nil || !slices.Equal(names, []string{"c", "d"}) {
-		t.Errorf("there are the names %q, %v, want c and d", names, err)
+	if names, err := w.Names(t.Context()); err != nil || !slices.Equal(names, []string{"a", "c"}) {
+		t.Errorf("there are the names %q, %v, want a and c", names, err)
 	}
-	if wish, ok := w.Get("d"); !ok || wish.Policy != "{}" {
-		t.Errorf("the wish for d is %v, %v", wish, ok)
+	if wish, ok, err := w.Get(t.Context(), "a"); !ok || err != nil || wish.Tags["x"] != "y" {
+		t.Errorf("the wish for a is %v, %v, %v", wish, ok, err)
 	}
-	if _, ok := w.Get("a"); ok {
-		t.Error("there is a wish for a, which was dropped")
+	if _, ok, _ := w.Get(t.Context(), "b"); ok {
+		t.Error("there is a wish for b, which has left")
 	}
-	var empty Wishes
-	empty.Put("a", Wish{})
-	if _, ok := empty.Get("a"); !ok {
-		t.Error("there is no wish for a in what was empty")
+}
+
+// What is not known is not taken for not wished: nothing is asked of the store.
+func TestWishUnknown(t *testing.T) {
+	unknown := errors.New("no answer")
+	c := &Controller{Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, unknown }}
+	if err := c.Reconcile(t.Context(), "abc"); !errors.Is(err, unknown) {
+		t.Errorf("Reconcile returns %v", err)
+	}
+	if _, err := c.Plan(t.Context(), "abc"); !errors.Is(err, unknown) {
+		t.Errorf("Plan returns %v", err)
 	}
 }
 

@@ -38,10 +38,14 @@ const (
 // bear its owner's tag, or that it creates itself.
 type Controller struct {
 	Store   *Store        // required
-	Wishes  *Wishes       // required
 	Owner   string        // required: the value of OwnerTag
 	Recheck time.Duration // required: how often to look at a bucket that is in sync
 	Purge   bool          // also remove buckets that are not empty, with all that is in them
+
+	// Wish says what is wished for a bucket now, and whether it is at all.
+	// Required; called by many goroutines. After an error nothing is done: what
+	// is not known is not taken for not wished.
+	Wish func(ctx context.Context, name string) (wish Wish, wanted bool, err error)
 
 	Did func(name, what string) // told of each step that was done; may be nil
 
@@ -59,7 +63,11 @@ type step struct {
 // never what has happened: so it does the right thing after a lost event, an
 // answer that never came, or a kill -9.
 func (c *Controller) Reconcile(ctx context.Context, name string) error {
-	steps, err := c.steps(ctx, name)
+	wish, wanted, err := c.Wish(ctx, name)
+	if err != nil {
+		return fmt.Errorf("asking what is wished: %w", err)
+	}
+	steps, err := c.steps(ctx, name, wish, wanted)
 	if err != nil {
 		return verdict(err)
 	}
@@ -76,7 +84,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 	// it was set is tried again with back-off: another hand is at work, or the
 	// store keeps something else than it was told.
 	if len(steps) > 0 {
-		again, err := c.steps(ctx, name)
+		again, err := c.steps(ctx, name, wish, wanted)
 		switch {
 		case err != nil:
 			return verdict(err)
@@ -84,7 +92,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 			return fmt.Errorf("after %s there is still to do: %s", texts(steps), texts(again))
 		}
 	}
-	if _, wanted := c.Wishes.Get(name); !wanted {
+	if !wanted {
 		return nil // gone: forget it
 	}
 	// An event brings it back sooner.
@@ -93,7 +101,11 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 
 // Plan says what Reconcile would do to one bucket, and does nothing.
 func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
-	steps, err := c.steps(ctx, name)
+	wish, wanted, err := c.Wish(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("asking what is wished: %w", err)
+	}
+	steps, err := c.steps(ctx, name, wish, wanted)
 	plan := make([]string, len(steps))
 	for i, s := range steps {
 		plan[i] = s.text
@@ -104,8 +116,7 @@ func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
 // steps looks at a bucket, and returns what is to be done about it. It changes
 // nothing itself. The error may be a plan: there is nothing to do now, but
 // perhaps later.
-func (c *Controller) steps(ctx context.Context, name string) ([]step, error) {
-	wish, wanted := c.Wishes.Get(name)
+func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted bool) ([]step, error) {
 	owner, tags, err := c.Store.owner(ctx, name)
 	switch {
 	case errors.Is(err, ErrNotFound) && wanted:

@@ -5,8 +5,8 @@
 // somebody wishes them to be.
 //
 // [Controller] is the part to copy from. What feeds it is another's affair: a
-// file, a key-value store, objects of a cluster. Whatever it is, it puts its
-// wishes into a [Wishes] and enqueues the names of what has changed.
+// file, a key-value store, objects of a cluster. Whatever it is, it enqueues the
+// names of what has changed, and says when asked what is wished for now.
 package bucket
 
 import (
@@ -31,8 +31,8 @@ func (w Wish) Equal(other Wish) bool {
 		samePolicy(w.Policy, other.Policy) && maps.Equal(w.Markers, other.Markers)
 }
 
-// Wishes hold what is wished for now, by the name of the bucket. The zero Wishes
-// are empty and ready. All methods may be called from any goroutine, and none
+// Wishes hold what a [File] wishes for now, by the name of the bucket. The zero
+// Wishes are empty and ready. All methods may be called from any goroutine, and none
 // blocks.
 type Wishes struct {
 	mu  sync.Mutex // guards the field below
@@ -59,29 +59,13 @@ func (w *Wishes) Set(all map[string]Wish) (changed []string) {
 	return changed
 }
 
-// Put puts one wish in force, for sources that tell of each alone.
-func (w *Wishes) Put(name string, wish Wish) {
+// Get returns the wish for a bucket, if there is one. It is what a Controller
+// asks; there is never an error.
+func (w *Wishes) Get(_ context.Context, name string) (wish Wish, wanted bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[string]Wish{}
-	}
-	w.all[name] = wish
-}
-
-// Drop takes one wish back.
-func (w *Wishes) Drop(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.all, name)
-}
-
-// Get returns the wish for a bucket, if there is one.
-func (w *Wishes) Get(name string) (Wish, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	wish, ok := w.all[name]
-	return wish, ok
+	wish, wanted = w.all[name]
+	return wish, wanted, nil
 }
 
 // Names lists all buckets that are wished for, sorted. It is what a Poller asks.

@@ -1,0 +1,136 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command nats keeps the buckets of an S3 store as the entries of a NATS
+// KeyValue bucket say:
+//
+//	go run .                    # starts a NATS server and an S3 gateway of its own
+//	nats kv put wishes invoices '{"versioning": true, "tags": {"team": "finance"}}'
+//	nats kv del wishes invoices # and it is removed, if it is empty
+//
+// It is the controller of example/s3, fed by another source: control.go is all
+// that is new.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/local"
+)
+
+type options struct {
+	nats, endpoint, region, owner string
+	poll, recheck                 time.Duration
+	did                           func(name, what string)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	o := options{did: func(name, what string) { fmt.Printf("%-24s %s\n", name, what) }}
+	flag.StringVar(&o.nats, "nats", "", "use the NATS server with JetStream at `URL`; without it, one is started")
+	flag.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`, with the keys from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, a gateway is started")
+	flag.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
+	flag.StringVar(&o.owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
+	flag.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
+	flag.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "argument %q is not understood; there are only flags; -h explains them\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run starts what there is not yet, and works until ctx is done.
+func run(ctx context.Context, o options, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "reconcile-s3-nats-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	// What is started here ends after the runs in flight, which need it.
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	var servers reconcile.Group
+	ended := make(chan error, 1)
+	defer func() {
+		end()
+		<-ended
+	}()
+
+	keys := credentials.NewEnvAWS()
+	if o.endpoint == "" {
+		gateway, err := local.New(filepath.Join(dir, "s3"), "127.0.0.1:0")
+		if err != nil {
+			ended <- nil
+			return err
+		}
+		servers.Add("gateway", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway))
+		o.endpoint, keys = gateway.URL, credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
+		go func() { ended <- servers.Run(alive) }()
+		if err := gateway.Ready(ctx); err != nil {
+			return err
+		}
+	} else {
+		ended <- nil
+	}
+	if o.nats == "" {
+		s, err := startNATS(filepath.Join(dir, "nats"))
+		if err != nil {
+			return err
+		}
+		defer func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}()
+		o.nats = s.ClientURL()
+	}
+	store, err := bucket.Open(o.endpoint, o.region, keys, nil)
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect(o.nats, nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.nats, err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.endpoint, o.nats, o.nats)
+	return control(ctx, js, store, o, nil)
+}
+
+// startNATS starts a server with JetStream on loopback over a folder.
+func startNATS(dir string) (*server.Server, error) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+	if err != nil {
+		return nil, err
+	}
+	s.Start()
+	if !s.ReadyForConnections(30 * time.Second) {
+		s.Shutdown()
+		return nil, errors.New("the NATS server does not begin to answer")
+	}
+	return s, nil
+}

@@ -71,3 +71,20 @@ func one[T any](item T) iter.Seq[T] {
 }
 
 func none[T any](func(T) bool) {}
+
+// Get looks an object up in the store of an informer; ok reports whether it is
+// there. It is an error if it is there and no O. The object belongs to all: it
+// is not to be changed, only a deep copy of it.
+func Get[O any](informer cache.SharedInformer, name types.NamespacedName) (obj O, ok bool, err error) {
+	// Not String of the name, which has a slash also without a namespace.
+	key := cache.ObjectName{Namespace: name.Namespace, Name: name.Name}.String()
+	v, ok, err := informer.GetStore().GetByKey(key)
+	if err != nil || !ok {
+		return obj, false, err
+	}
+	obj, ok = v.(O)
+	if !ok {
+		return obj, false, fmt.Errorf("kubeadapter: %s is a %T, want a %T", key, v, obj)
+	}
+	return obj, true, nil
+}

@@ -45,8 +45,9 @@ type Source[T comparable] struct {
 	Changed func(old, new metav1.Object) bool
 
 	// Now has deletions and new generations use EnqueueNow, so that they cut
-	// short holds ([reconcile.RequeueAfter], Reconciler.HoldRetries). The queue
-	// must have that method, as [reconcile.Queue] has.
+	// short holds ([reconcile.RequeueAfter], Reconciler.HoldRetries). An object
+	// that ceases to matter counts as deleted. The queue must have that method,
+	// as [reconcile.Queue] has.
 	Now bool
 
 	// Pace, if not 0, keeps the objects of the initial list and of resyncs back

@@ -92,16 +92,22 @@ func Start(ctx context.Context, flags ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "kubetest-")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{bin: bin, dir: dir}
-	if err := s.start(ctx, flags); err != nil {
+	for attempt := 1; ; attempt++ {
+		dir, err := os.MkdirTemp("", "kubetest-")
+		if err != nil {
+			return nil, err
+		}
+		s := &Server{bin: bin, dir: dir}
+		err = s.start(ctx, flags)
+		if err == nil {
+			return s, nil
+		}
 		s.Close()
-		return nil, fmt.Errorf("kubetest: %w", err)
+		// Nobody can reserve a port for a child.
+		if attempt == 3 || !strings.Contains(err.Error(), "address already in use") {
+			return nil, fmt.Errorf("kubetest: %w", err)
+		}
 	}
-	return s, nil
 }
 
 func (s *Server) start(ctx context.Context, flags []string) (err error) {

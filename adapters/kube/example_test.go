@@ -1,0 +1,92 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+)
+
+// Each ConfigMap is wanted somewhere outside.
+func ExampleSource() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	api := fcache.NewFakeControllerSource() // in place of an API server
+	api.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}, Data: map[string]string{"apple": "2"}})
+	informer := cache.NewSharedInformer(api, &corev1.ConfigMap{}, 0)
+
+	queue := reconcile.NewQueue[types.NamespacedName]()
+	configs := &kubeadapter.Source[types.NamespacedName]{
+		Name:     "configs",
+		Informer: informer,
+		Keys:     kubeadapter.Name,
+		Changed: func(old, new metav1.Object) bool {
+			return kubeadapter.GenerationChanged(old, new) || kubeadapter.AnnotationsChanged(old, new, "example.com/suspend")
+		},
+	}
+	reconciler := &reconcile.Reconciler[types.NamespacedName]{
+		Queue: queue,
+		Reconcile: func(ctx context.Context, name types.NamespacedName) error {
+			config, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, name)
+			if err != nil {
+				return err
+			}
+			fmt.Println(name, ok, config.Data)
+			cancel()
+			return nil
+		},
+	}
+
+	var group reconcile.Group
+	group.Add("informer", kubeadapter.Run(informer))
+	group.Add("configs", reconcile.Feed(queue, configs.Feed))
+	group.Add("runs", reconcile.After(configs.Synced, reconciler))
+	if err := group.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: shop/prices true map[apple:2]
+}
+
+// A ConfigMap is owned by a Deployment: by a reference that names it, which Keys
+// follows back.
+func ExampleOwnedBy() {
+	byDeployment := kubeadapter.OwnedBy{APIVersion: "apps/v1", Kind: "Deployment"}
+	deployment := &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "8d0a"}
+
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-config"}}
+	if err := byDeployment.Set(config, deployment); err != nil {
+		fmt.Println(err)
+	}
+	for owner := range byDeployment.Keys(config) {
+		fmt.Println(owner)
+	}
+	// Output: shop/web
+}
+
+// A Secret belongs to a bucket, which is not in Kubernetes.
+func ExampleMark() {
+	byBucket := kubeadapter.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Bucket"}
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket-key"}}
+	if err := byBucket.Set(secret, "eu-west-1/pictures"); err != nil {
+		fmt.Println(err)
+	}
+	for owner := range byBucket.Keys(secret) {
+		fmt.Println(owner)
+	}
+	selector, err := byBucket.Selector("")
+	fmt.Println(selector, err)
+	// Output:
+	// eu-west-1/pictures
+	// example.com/owner,example.com/owner-kind=Bucket <nil>
+}

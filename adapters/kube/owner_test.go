@@ -1,0 +1,315 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+)
+
+// TestOwnerKeys maps owner references to names: of the kind and group meant,
+// in any version, the controller or all, each once.
+func TestOwnerKeys(t *testing.T) {
+	yes, no := true, false
+	ref := func(apiVersion, kind, name string, controller *bool) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: controller}
+	}
+	set := kubeadapter.OwnedBy{APIVersion: "apps/v1", Kind: "ReplicaSet"}
+	all, cluster, core := set, set, kubeadapter.OwnedBy{APIVersion: "v1", Kind: "Node", Cluster: true, All: true}
+	all.All, cluster.Cluster = true, true
+	for _, test := range []struct {
+		what string
+		by   kubeadapter.OwnedBy
+		refs []metav1.OwnerReference
+		want []string
+	}{
+		{"no owner", set, nil, nil},
+		{"the controller", set, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, []string{"n/a"}},
+		{"of another version", set, []metav1.OwnerReference{ref("apps/v2beta1", "ReplicaSet", "a", &yes)}, []string{"n/a"}},
+		{"of another group", set, []metav1.OwnerReference{ref("example.com/v1", "ReplicaSet", "a", &yes)}, nil},
+		{"of another kind", set, []metav1.OwnerReference{ref("apps/v1", "StatefulSet", "a", &yes)}, nil},
+		{"not controllers", set, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v1", "ReplicaSet", "b", &no)}, nil},
+		{"all", all, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v1", "ReplicaSet", "b", &yes), ref("apps/v1", "Other", "c", nil)}, []string{"n/a", "n/b"}},
+		{"twice", all, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v2", "ReplicaSet", "a", nil)}, []string{"n/a"}},
+		{"in no namespace", cluster, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, []string{"/a"}},
+		{"of the core group", core, []metav1.OwnerReference{ref("v1", "Node", "a", nil), ref("x/v1", "Node", "b", nil)}, []string{"/a"}},
+		{"the zero value", kubeadapter.OwnedBy{}, []metav1.OwnerReference{ref("", "", "a", &yes)}, nil},
+	} {
+		cm := configMap("n", "child")
+		cm.OwnerReferences = test.refs
+		var got []string
+		for n := range test.by.Keys(cm) {
+			got = append(got, n.String())
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+// TestOwnerSet has the API server accept what Set writes, for an owner in the
+// namespace and one in none, and a source of the children tell of the owners.
+func TestOwnerSet(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	client := typed(t, s.Admin())
+	byMap := kubeadapter.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
+	byNamespace := kubeadapter.OwnedBy{APIVersion: "v1", Kind: "Namespace", Cluster: true, All: true}
+	owner := create(t, client, configMap(ns, "owner"))
+	space, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	informer := typedInformer(t, s.Admin(), ns, 0)
+	// Of objects themselves, mapped further on.
+	source := &kubeadapter.Source[metav1.Object]{Informer: informer, Keys: kubeadapter.Self}
+	owners := newHeard[name]()
+	run(t, kubeadapter.Run(informer))
+	run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
+	spaces := newHeard[name]()
+	run(t, reconcile.Feed(spaces, (&kubeadapter.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
+	synced(t, source)
+
+	child := configMap(ns, "child")
+	if err := byMap.Set(child, owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := byNamespace.Set(child, space); err != nil {
+		t.Fatal(err)
+	}
+	if err := byMap.Set(child, owner); err != nil || len(child.OwnerReferences) != 2 {
+		t.Errorf("set again: %v, %d references, want 2", err, len(child.OwnerReferences))
+	}
+	child = create(t, client, child)
+	if c := metav1.GetControllerOf(child); c == nil || c.UID != owner.UID || c.BlockOwnerDeletion == nil {
+		t.Errorf("the controller of child is %v, want %s", c, owner.UID)
+	}
+	owners.wait(t, "enqueue "+ns+"/owner")
+	spaces.wait(t, "enqueue /"+ns)
+	s.Kubectl(t, "delete", "configmap", "child", "-n", ns)
+	if got := owners.wait(t, "enqueue "+ns+"/owner"); len(got) != 1 {
+		t.Errorf("got %q, want the owner once", got)
+	}
+}
+
+// TestOwnerSetErrors asks for references that would not be valid; the object
+// stays as it was.
+func TestOwnerSetErrors(t *testing.T) {
+	by := kubeadapter.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
+	cluster := by
+	cluster.Cluster = true
+	owner := configMap("n", "owner")
+	owner.UID = "1"
+	elsewhere := configMap("m", "owner")
+	elsewhere.UID = "2"
+	nowhere := configMap("", "owner")
+	nowhere.UID = "3"
+	taken := configMap("n", "taken")
+	if err := by.Set(taken, owner); err != nil {
+		t.Fatal(err)
+	}
+	second := configMap("n", "second")
+	second.UID = "4"
+	for _, test := range []struct {
+		by         kubeadapter.OwnedBy
+		obj, owner metav1.Object
+		want       string
+	}{
+		{kubeadapter.OwnedBy{Kind: "ConfigMap"}, configMap("n", "a"), owner, `OwnedBy.APIVersion and OwnedBy.Kind are required, and "" and "ConfigMap"`},
+		{by, configMap("n", "a"), configMap("n", "b"), "no UID"},
+		{by, configMap("n", "a"), elsewhere, "in another namespace"},
+		{by, configMap("n", "a"), nowhere, "OwnedBy.Cluster is not set"},
+		{cluster, configMap("n", "a"), owner, "OwnedBy.Cluster is set"},
+		{by, taken, second, "ConfigMap n/second cannot own n/taken: it has another owner: ConfigMap owner"},
+	} {
+		before := fmt.Sprint(test.obj.GetOwnerReferences())
+		err := test.by.Set(test.obj, test.owner)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Set: %v, want %q", err, test.want)
+		}
+		if errors.Is(err, kubeadapter.ErrOwned) != (test.obj == metav1.Object(taken)) {
+			t.Errorf("Set: %v: is it ErrOwned?", err)
+		}
+		if after := fmt.Sprint(test.obj.GetOwnerReferences()); after != before {
+			t.Errorf("Set changed the object to %s", after)
+		}
+	}
+	all := by
+	all.All = true
+	if err := all.Set(taken, second); err != nil || len(taken.OwnerReferences) != 2 {
+		t.Errorf("a second owner that does not claim control: %v", err)
+	}
+}
+
+// TestMark has kubectl and the API server take what Set writes, and a source
+// tell of the owner, who is not in Kubernetes.
+func TestMark(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	client := typed(t, s.Admin())
+	mark := kubeadapter.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
+	source := &kubeadapter.Source[string]{Informer: typedInformer(t, s.Admin(), ns, 0), Keys: mark.Keys}
+	h := feed(t, source)
+
+	const long = "arn:of/a zone that has a long name, and letters that no label has: ÄÖÜ"
+	for i, owner := range []string{"plain", long, "ns/name"} {
+		cm := configMap(ns, fmt.Sprintf("child%d", i))
+		if err := mark.Set(cm, owner); err != nil {
+			t.Fatal(err)
+		}
+		if err := mark.Set(cm, owner); err != nil {
+			t.Errorf("set again: %v", err)
+		}
+		create(t, client, cm)
+		h.wait(t, "enqueue "+owner)
+		selector, err := mark.Selector(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name", "-l", selector), "configmap/"+cm.Name+"\n"; got != want {
+			t.Errorf("kubectl get -l %s: %q, want %q", selector, got, want)
+		}
+	}
+	s.Kubectl(t, "create", "configmap", "other", "-n", ns)
+	selector, err := mark.Selector("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name", "-l", selector); strings.Count(got, "\n") != 3 {
+		t.Errorf("kubectl get -l %s: %q, want 3", selector, got)
+	}
+
+	// Marked by somebody else, by labels or annotations alone.
+	s.Kubectl(t, "label", "configmap", "other", "example.com/owner=hand", "example.com/owner-kind=Zone", "-n", ns)
+	h.wait(t, "enqueue hand")
+	s.Kubectl(t, "label", "configmap", "other", "example.com/owner-kind=Else", "--overwrite", "-n", ns)
+	h.wait(t, "enqueue hand") // it left
+	s.Kubectl(t, "annotate", "configmap", "other", "example.com/owner=noted", "example.com/owner-kind=Zone", "-n", ns)
+	h.wait(t, "enqueue noted")
+}
+
+func TestMarkNames(t *testing.T) {
+	mark := kubeadapter.Mark{Key: "owner"}
+	for owner, want := range map[string][]name{
+		"a": {{Name: "a"}}, "n/a": {{Namespace: "n", Name: "a"}}, "n/a/b": nil, "/a": nil, "n/": nil, "": nil,
+	} {
+		cm := configMap("n", "child")
+		cm.Annotations = map[string]string{"owner": owner}
+		if got := slices.Collect(mark.Names(cm)); !slices.Equal(got, want) {
+			t.Errorf("Names of %q: %v, want %v", owner, got, want)
+		}
+	}
+}
+
+func TestMarkErrors(t *testing.T) {
+	zone := kubeadapter.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
+	host := zone
+	host.Kind = "Host"
+	for _, test := range []struct {
+		mark  kubeadapter.Mark
+		owner string
+		want  string
+	}{
+		{kubeadapter.Mark{}, "x", `Mark.Key "" is no name of a label`},
+		{kubeadapter.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
+		{kubeadapter.Mark{Key: "a", KindName: "ä", Kind: "Zone"}, "x", `Mark.KindName "ä" is no name of a label`},
+		{kubeadapter.Mark{Key: "a", KindName: "b"}, "x", "needs a Mark.Kind"},
+		{kubeadapter.Mark{Key: "a", KindName: "a", Kind: "Zone"}, "x", "another name than Mark.Key"},
+		{kubeadapter.Mark{Key: "a", Kind: "Zone"}, "x", "needs Mark.KindName"},
+		{zone, "", "needs an owner"},
+	} {
+		if err := test.mark.Set(configMap("n", "a"), test.owner); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Set: %v, want %q", err, test.want)
+		}
+		if test.owner != "" {
+			if _, err := test.mark.Selector("x"); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Selector: %v, want %q", err, test.want)
+			}
+		}
+	}
+	cm := configMap("n", "a")
+	if err := zone.Set(cm, "ours"); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []struct {
+		mark  kubeadapter.Mark
+		owner string
+	}{{zone, "theirs"}, {host, "ours"}} {
+		if err := other.mark.Set(cm, other.owner); !errors.Is(err, kubeadapter.ErrOwned) || zone.Owner(cm) != "ours" {
+			t.Errorf("Set over another owner: %v, want ErrOwned", err)
+		}
+	}
+	byLabel := configMap("n", "a")
+	byLabel.Labels = map[string]string{"owner": "theirs", "kind": "Zone"}
+	if err := zone.Set(byLabel, "ours"); !errors.Is(err, kubeadapter.ErrOwned) {
+		t.Errorf("Set over a label of another owner: %v, want ErrOwned", err)
+	}
+}
+
+// TestOrphans sweeps what has lost its owner: a Poller finds it in the caches,
+// and not before both have synced.
+func TestOrphans(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	mark := kubeadapter.Mark{Key: "owner"}
+	owners := names(dynamicInformer(t, s.Admin(), ns, configMaps))
+	owners.Only = func(obj metav1.Object) bool { return obj.GetLabels()["owner"] == "" }
+	children := &kubeadapter.Source[name]{
+		Name: "children", Informer: typedInformer(t, s.Admin(), ns, 0),
+		Keys: func(obj metav1.Object) iter.Seq[name] {
+			return func(yield func(name) bool) {
+				for owner := range mark.Keys(obj) {
+					yield(name{Namespace: obj.GetNamespace(), Name: owner})
+				}
+			}
+		},
+	}
+	s.Kubectl(t, "create", "configmap", "owner", "-n", ns)
+	for i, owner := range []string{"owner", "gone", "gone"} {
+		child := fmt.Sprintf("child%d", i)
+		s.Kubectl(t, "create", "configmap", child, "-n", ns)
+		s.Kubectl(t, "label", "configmap", child, "owner="+owner, "-n", ns)
+	}
+	orphans := kubeadapter.Orphans(children, owners)
+	if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "children: the informer has not synced yet") {
+		t.Errorf("before the children have synced: %v, %v", got, err)
+	}
+	feed(t, children)
+	if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "names: the informer has not synced yet") {
+		t.Errorf("before the owners have synced: %v, %v", got, err)
+	}
+	h := feed(t, owners)
+	if got, err := orphans(t.Context()); err != nil || !slices.Equal(got, []name{{Namespace: ns, Name: "gone"}}) {
+		t.Errorf("orphans: %v, %v, want gone, once", got, err)
+	}
+
+	swept := newHeard[name]()
+	poller := &reconcile.Poller[name]{Queue: swept, GetItems: orphans, Period: time.Hour}
+	run(t, poller)
+	swept.wait(t, "offer "+ns+"/gone")
+	s.Kubectl(t, "delete", "configmap", "owner", "-n", ns)
+	for n := 0; n < 2; { // once when it came, once when it went
+		n += len(h.wait(t, "enqueue "+ns+"/owner"))
+	}
+	poller.Trigger()
+	swept.wait(t, "offer "+ns+"/owner")
+
+	if _, err := new(kubeadapter.Source[name]).List(context.Background()); err == nil {
+		t.Error("List of a source without an informer: no error")
+	}
+}

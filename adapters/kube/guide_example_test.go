@@ -1,0 +1,76 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter_test
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/elect"
+)
+
+// A controller of deployments as docs/guides/from-controller-runtime.md has it.
+func Example_guideDeployments() {
+	var client kubernetes.Interface // such as kubernetes.NewForConfig returns
+	var fn func(ctx context.Context, name types.NamespacedName) error
+
+	_ = func(ctx context.Context) error {
+		factory := informers.NewSharedInformerFactory(client, 0)
+		deployments := &kubeadapter.Source[types.NamespacedName]{
+			Name:     "deployments",
+			Informer: factory.Apps().V1().Deployments().Informer(),
+			Keys:     kubeadapter.Name, // For
+			Changed:  kubeadapter.GenerationChanged,
+		}
+		replicas := &kubeadapter.Source[types.NamespacedName]{
+			Name:     "replica sets",
+			Informer: factory.Apps().V1().ReplicaSets().Informer(),
+			Keys:     kubeadapter.OwnedBy{APIVersion: "apps/v1", Kind: "Deployment"}.Keys, // Owns
+		}
+
+		queue := reconcile.NewQueue[types.NamespacedName]()
+		var group reconcile.Group
+		for _, s := range []*kubeadapter.Source[types.NamespacedName]{deployments, replicas} {
+			group.Add(s.Name+", the informer", kubeadapter.Run(s.Informer))
+			group.Add(s.Name, reconcile.Feed(queue, s.Feed))
+		}
+		group.Add("runs", reconcile.After(kubeadapter.AllSynced(deployments, replicas), &reconcile.Reconciler[types.NamespacedName]{
+			Queue:     queue,
+			Reconcile: fn,
+			Workers:   4,
+		}))
+		return group.Run(ctx)
+	}
+}
+
+// One of many processes does the work, as docs/guides/leaders-and-shards.md has
+// it.
+func Example_guideElect() {
+	var client kubernetes.Interface
+	var feed reconcile.Feeder[string]
+	var makeVM func(ctx context.Context, vm string) error
+
+	_ = func(ctx context.Context) error {
+		queue := reconcile.NewQueue[string]()
+		var group reconcile.Group
+		group.Add("wishes", reconcile.Feed(queue, feed))
+		group.Add("vms", elect.Elect(elect.Config{
+			Client:    client.CoordinationV1(),
+			Namespace: "default",
+			Name:      "vms",
+			Duration:  15 * time.Second, // how long the others wait for a leader that died
+		}, &reconcile.Reconciler[string]{
+			Queue:     elect.Held(queue), // runs end when the lease is lost, whatever the grace
+			Reconcile: makeVM,
+			Grace:     10 * time.Second,
+		}))
+		return group.Run(ctx)
+	}
+}

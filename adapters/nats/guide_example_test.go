@@ -1,0 +1,64 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+)
+
+// One of many processes does the work, as docs/guides/leaders-and-shards.md has
+// it.
+func Example_guideElect() {
+	var js jetstream.JetStream // of a connection to a server
+	var makeVM func(ctx context.Context, vm string) error
+
+	_ = func(ctx context.Context) error {
+		leases, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: "leases",
+			TTL:    15 * time.Second, // how long the others wait for a leader that died
+		})
+		if err != nil {
+			return err
+		}
+		queue := reconcile.NewQueue[string]()
+		var group reconcile.Group
+		group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
+		group.Add("vms", natsadapter.Elect(leases, "vms", &reconcile.Reconciler[string]{
+			Queue:     queue,
+			Reconcile: makeVM,
+		}))
+		return group.Run(ctx)
+	}
+}
+
+// All of many processes do the work, as docs/guides/many-processes.md has it.
+func Example_guideQueue() {
+	var js jetstream.JetStream
+	var makeVM func(ctx context.Context, vm string) error
+
+	_ = func(ctx context.Context) error {
+		queue, err := natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: "vms"}) // was: reconcile.NewQueue[string]()
+		if err != nil {
+			return err
+		}
+		var group reconcile.Group
+		group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, "wishes", natsadapter.EntryKey)))
+		group.Add("vms", &reconcile.Reconciler[string]{
+			Queue:     queue,
+			Reconcile: makeVM,
+			Workers:   8, // in each process
+		})
+		err = group.Run(ctx)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return errors.Join(err, queue.Close(closing)) // gives back what it holds
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The programs of back-off.md.
+
+func TestBackOffByError(t *testing.T) {
+	errQuota := errors.New("quota exceeded")
+	usual := reconcile.Backoff(time.Second, time.Minute).Limit(5)
+	retry := func(err error, failures int) (time.Duration, bool) {
+		if errors.Is(err, errQuota) {
+			return time.Hour, true // nobody raises a quota within a second
+		}
+		return usual(err, failures)
+	}
+
+	if d, again := retry(fmt.Errorf("make vm: %w", errQuota), 99); d != time.Hour || !again {
+		t.Errorf("after a quota: %v, %v, want 1h0m0s, true", d, again)
+	}
+	for failures, most := range []time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 16} {
+		if failures == 0 {
+			continue
+		}
+		most *= time.Second
+		if d, again := retry(errors.New("no answer"), failures); d <= most/2 || d > most || !again {
+			t.Errorf("after failure %d: %v, %v, want more than %v and up to %v, true", failures, d, again, most/2, most)
+		}
+	}
+	if _, again := retry(errors.New("no answer"), 6); again {
+		t.Error("after failure 6 it is tried again, want it given up")
+	}
+}
+
+func TestBackOffAndEvents(t *testing.T) {
+	loop := func(t *testing.T, hold bool, want string) {
+		synctest.Test(t, func(t *testing.T) {
+			happened := newDiary()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("vm")
+			time.AfterFunc(10*time.Second, func() { q.Offer("vm") })
+			time.AfterFunc(20*time.Second, func() { q.Enqueue("vm") })
+			time.AfterFunc(30*time.Second, func() { q.EnqueueNow("vm") })
+			run(t, &reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(_ context.Context, vm string) error {
+					happened.note("%s fails", vm)
+					return errors.New("no answer")
+				},
+				Retry:       each(time.Minute),
+				HoldRetries: hold,
+				Logger:      quiet,
+			}, 2*time.Minute)
+			happened.check(t, want)
+		})
+	}
+	t.Run("ceiling", func(t *testing.T) {
+		loop(t, false, `
+0s      vm fails
+20s     vm fails
+30s     vm fails
+1m30s   vm fails
+`)
+	})
+	t.Run("floor", func(t *testing.T) {
+		loop(t, true, `
+0s      vm fails
+30s     vm fails
+1m30s   vm fails
+`)
+	})
+}
+
+// A tooMany is the answer 429 of a service, with its Retry-After.
+type tooMany struct{ after time.Duration }
+
+func (e *tooMany) Error() string { return "429 Too Many Requests" }
+
+// A gate is shut while a service wants to be left alone.
+type gate struct {
+	mu    sync.Mutex // guards until
+	until time.Time
+}
+
+func (g *gate) shut(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until := time.Now().Add(d); until.After(g.until) {
+		g.until = until
+	}
+}
+
+// left returns how long the gate stays shut: nothing, or less, if it is open.
+func (g *gate) left() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Until(g.until)
+}
+
+// A pace keeps calls apart: one in each period, whoever calls.
+type pace struct {
+	period time.Duration
+
+	mu   sync.Mutex // guards next
+	next time.Time
+}
+
+// wait blocks until it is the caller's turn, or ctx is done.
+func (p *pace) wait(ctx context.Context) error {
+	p.mu.Lock()
+	turn := time.Now()
+	if p.next.After(turn) {
+		turn = p.next
+	}
+	p.next = turn.Add(p.period)
+	p.mu.Unlock()
+	select {
+	case <-time.After(time.Until(turn)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func TestBackOffTooManyRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		busyUntil := time.Now().Add(30 * time.Second)
+		ask := func(_ context.Context, vm string) error {
+			if d := time.Until(busyUntil); d > 0 {
+				happened.note("%s: 429", vm)
+				return &tooMany{after: d}
+			}
+			happened.note("%s is made", vm)
+			return nil
+		}
+		var gate gate
+		pace := pace{period: time.Second}
+
+		makeVM := func(ctx context.Context, vm string) error {
+			if d := gate.left(); d > 0 {
+				return fmt.Errorf("the service wants a pause: %w", reconcile.RequeueAfter(d))
+			}
+			if err := pace.wait(ctx); err != nil {
+				return err
+			}
+			err := ask(ctx, vm)
+			if busy := (*tooMany)(nil); errors.As(err, &busy) {
+				gate.shut(busy.after)
+				return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(busy.after))
+			}
+			return err
+		}
+
+		q := reconcile.NewQueue[string]()
+		for _, vm := range []string{"a", "b", "c"} {
+			q.Enqueue(vm)
+		}
+		run(t, &reconcile.Reconciler[string]{Queue: q, Reconcile: makeVM, Logger: quiet}, time.Hour)
+		happened.check(t, `
+0s      a: 429
+30s     a is made
+31s     b is made
+32s     c is made
+`)
+	})
+}

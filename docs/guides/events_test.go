@@ -1,0 +1,209 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The programs of events-and-observations.md and floors-and-ceilings.md.
+
+func TestEventInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("told")
+		q.Enqueue("seen")
+		r := &reconcile.Reconciler[string]{
+			Queue:   q,
+			Workers: 2,
+			Reconcile: func(_ context.Context, vm string) error {
+				time.Sleep(10 * time.Second)
+				happened.note("%s is done", vm)
+				return nil
+			},
+		}
+		time.AfterFunc(5*time.Second, func() { // while both are being worked on
+			q.Enqueue("told")
+			q.Offer("seen")
+		})
+		time.AfterFunc(11*time.Second, func() {
+			if q.State("told").Phase != reconcile.InFlight || q.Has("seen") {
+				t.Errorf("after 11s: told is %v, seen is %v", q.State("told").Phase, q.State("seen").Phase)
+			}
+		})
+		run(t, r, time.Minute)
+		if n := len(happened.lines); n != 3 {
+			t.Errorf("%d runs, want 3: %q", n, happened.lines)
+		}
+	})
+}
+
+func TestStormIsOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		q := reconcile.NewQueue[string]()
+		r := &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, vm string) error {
+				happened.note("%s begins", vm)
+				time.Sleep(10 * time.Second)
+				return nil
+			},
+		}
+		time.AfterFunc(time.Second, func() {
+			for range 1000 {
+				q.Enqueue("vm")
+			}
+		})
+		time.AfterFunc(5*time.Second, func() {
+			for range 1000 {
+				q.Enqueue("vm")
+			}
+		})
+		run(t, r, time.Minute)
+		happened.check(t, `
+1s      vm begins
+11s     vm begins
+`)
+		stats := q.Stats()
+		if stats.Enqueued != 2 || stats.Coalesced != 1998 {
+			t.Errorf("%d enqueued, %d coalesced, want 2, 1998", stats.Enqueued, stats.Coalesced)
+		}
+	})
+}
+
+func TestEventsAndPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		hooks := make(chan string)
+		time.AfterFunc(90*time.Second, func() { hooks <- "vm" })
+
+		q := reconcile.NewQueue[string]()
+		var group reconcile.Group
+		group.Add("hooks", reconcile.Feed(q, reconcile.FromChan(hooks))) // events
+		group.Add("list", &reconcile.Poller[string]{                     // observations
+			Queue:    q,
+			Period:   time.Minute,
+			GetItems: func(context.Context) ([]string, error) { return []string{"vm"}, nil },
+		})
+		group.Add("vms", &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, vm string) error {
+				happened.note("look at %s", vm)
+				return fmt.Errorf("in order: %w", reconcile.RequeueWithin(time.Hour))
+			},
+		})
+		run(t, &group, 2*time.Hour)
+		happened.check(t, `
+0s      look at vm
+1m30s   look at vm
+1h1m30s look at vm
+`)
+	})
+}
+
+func TestFloorsAndCeilings(t *testing.T) {
+	ask := func(t *testing.T, plan error, want string) {
+		synctest.Test(t, func(t *testing.T) {
+			happened := newDiary()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("vm")
+			time.AfterFunc(10*time.Minute, func() { q.Offer("vm") })
+			time.AfterFunc(20*time.Minute, func() { q.Enqueue("vm") })
+			time.AfterFunc(30*time.Minute, func() { q.EnqueueNow("vm") })
+			run(t, &reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(context.Context, string) error {
+					happened.note("run")
+					return plan
+				},
+			}, 99*time.Minute)
+			happened.check(t, want)
+		})
+	}
+	t.Run("floor", func(t *testing.T) {
+		ask(t, reconcile.RequeueAfter(time.Hour), `
+0s      run
+30m0s   run
+1h30m0s run
+`)
+	})
+	t.Run("ceiling", func(t *testing.T) {
+		ask(t, reconcile.RequeueWithin(time.Hour), `
+0s      run
+20m0s   run
+30m0s   run
+1h30m0s run
+`)
+	})
+}
+
+func TestFloorMeetsCeiling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		due := func(item string) string {
+			s := q.State(item)
+			switch {
+			case s.Phase != reconcile.Waiting:
+				return s.Phase.String()
+			case s.Hold:
+				return "not before " + time.Until(s.Due).String()
+			}
+			return "within " + time.Until(s.Due).String()
+		}
+
+		q.EnqueueWithin("a", 2*time.Hour) // a ceiling …
+		q.EnqueueAfter("a", time.Hour)    // … and a floor that is sooner: the floor
+
+		q.EnqueueWithin("b", time.Hour)  // a ceiling …
+		q.EnqueueAfter("b", 2*time.Hour) // … and a floor that is later: it was promised sooner
+
+		q.EnqueueAfter("c", time.Hour)     // a floor …
+		q.EnqueueWithin("c", time.Minute)  // … is not broken by a ceiling,
+		q.Enqueue("c")                     // nor by an event,
+		q.EnqueueAfter("c", 3*time.Minute) // nor by another floor
+
+		q.EnqueueAfter("d", time.Hour) // a floor …
+		q.EnqueueNow("d")              // … gives way to this
+
+		for item, want := range map[string]string{
+			"a": "not before 1h0m0s",
+			"b": "within 1h0m0s",
+			"c": "not before 1h0m0s",
+			"d": "ready",
+		} {
+			if got := due(item); got != want {
+				t.Errorf("%s is %s, want %s", item, got, want)
+			}
+		}
+	})
+}
+
+func TestFloorBeforeTheFirstRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		q := reconcile.NewQueue[string]()
+		saved := func(file string) { q.EnqueueAfter(file, 2*time.Second) }
+		for i := range 10 {
+			time.AfterFunc(time.Duration(i)*100*time.Millisecond, func() { saved("main.go") })
+		}
+		run(t, &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, file string) error {
+				happened.note("build %s", file)
+				return nil
+			},
+		}, time.Minute)
+		happened.check(t, `
+2s      build main.go
+`)
+	})
+}

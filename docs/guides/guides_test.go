@@ -1,0 +1,123 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guides_test has the programs of the guides. Each runs in a bubble of
+// testing/synctest, where hours take no time, and what the guide says that it
+// prints is compared with what it did, instant by instant.
+package guides_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A diary notes what happened, and how long after the start.
+type diary struct {
+	start time.Time
+
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+func newDiary() *diary { return &diary{start: time.Now()} }
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf("%-7v ", time.Since(d.start))+fmt.Sprintf(format, args...))
+}
+
+// check compares with a text of one line for each note.
+func (d *diary) check(t *testing.T, want string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if got := strings.Join(d.lines, "\n"); got != strings.TrimSpace(want) {
+		t.Errorf("what happened:\n%s\nwant:\n%s", got, strings.TrimSpace(want))
+	}
+}
+
+// run runs r for d, then ends it.
+func run(t *testing.T, r reconcile.Runner, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// each waits for the same time after every failure.
+func each(d time.Duration) reconcile.RetryPolicy {
+	return func(error, int) (time.Duration, bool) { return d, true }
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// TestGuidesOutput checks that what a guide shows as output, a block marked
+// text, is what a test in this folder compares with.
+func TestGuidesOutput(t *testing.T) {
+	sources, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guides, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, guide := range guides {
+		for i, part := range strings.Split(read(t, guide), "\n```") {
+			block, ok := strings.CutPrefix(part, "text\n")
+			if !ok {
+				continue
+			}
+			shown++
+			if !slices.ContainsFunc(sources, func(path string) bool {
+				return strings.Contains(read(t, path), "`\n"+block+"\n`")
+			}) {
+				t.Errorf("%s, fence %d: no test compares with this:\n%s", guide, i, block)
+			}
+		}
+	}
+	if shown == 0 {
+		t.Error("the guides show no output at all")
+	}
+}
+
+// TestGuidesAreShort checks that a guide can be read in a few minutes, and that
+// the index names each.
+func TestGuidesAreShort(t *testing.T) {
+	index := read(t, "README.md")
+	guides, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guide := range guides {
+		if lines := strings.Count(read(t, guide), "\n"); lines > 140 {
+			t.Errorf("%s has %d lines, want 140 at most", guide, lines)
+		}
+		if guide != "README.md" && !strings.Contains(index, "("+guide+")") {
+			t.Errorf("README.md does not link to %s", guide)
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

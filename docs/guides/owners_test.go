@@ -1,0 +1,188 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The programs of owners.md.
+
+// A disk is what an event about a disk tells, also that it is gone.
+type disk struct{ Name, Owner string }
+
+func TestOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		var mu sync.Mutex // guards what follows: the world
+		wanted := map[string]bool{"web": true}
+		ownerOf := map[string]string{"disk-of-old": "old", "disk-of-another": ""} // the tags
+
+		vms := reconcile.NewQueue[string]()
+
+		// An event about a disk concerns its owner.
+		disks := reconcile.Map(vms, func(d disk) iter.Seq[string] {
+			if d.Owner == "" {
+				return nil // not ours
+			}
+			return slices.Values([]string{d.Owner})
+		})
+
+		// What is wanted, and the owners of what is there.
+		list := func(context.Context) ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			owners := slices.Sorted(maps.Keys(wanted))
+			for _, owner := range ownerOf {
+				if owner != "" {
+					owners = append(owners, owner)
+				}
+			}
+			return owners, nil // twice the same owner is one item
+		}
+
+		reconcileVM := func(_ context.Context, vm string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			name := "disk-of-" + vm
+			_, there := ownerOf[name]
+			switch {
+			case wanted[vm] && !there:
+				happened.note("make %s", name)
+				ownerOf[name] = vm // the tag is set as the disk is made, not later
+			case !wanted[vm] && there:
+				happened.note("remove %s", name)
+				delete(ownerOf, name)
+			}
+			return nil
+		}
+
+		time.AfterFunc(time.Minute, func() { // another hand, and we are told
+			mu.Lock()
+			delete(ownerOf, "disk-of-web")
+			mu.Unlock()
+			disks.Enqueue(disk{Name: "disk-of-web", Owner: "web"})
+		})
+		time.AfterFunc(2*time.Minute, func() { // no longer wanted, and nobody tells
+			mu.Lock()
+			delete(wanted, "web")
+			mu.Unlock()
+		})
+
+		var group reconcile.Group
+		group.Add("list", &reconcile.Poller[string]{Queue: vms, GetItems: list, Period: 10 * time.Minute})
+		group.Add("vms", &reconcile.Reconciler[string]{Queue: vms, Reconcile: reconcileVM})
+		run(t, &group, time.Hour)
+		happened.check(t, `
+0s      make disk-of-web
+0s      remove disk-of-old
+1m0s    make disk-of-web
+10m0s   remove disk-of-web
+`)
+		if _, there := ownerOf["disk-of-another"]; !there {
+			t.Error("a disk that is not ours was removed")
+		}
+	})
+}
+
+func TestOwnersDependencies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		var there sync.Map // keys
+		keyOf := map[string]string{"logs": "key-1", "media": "key-1", "tmp": "key-2"}
+		there.Store("key-2", true)
+
+		var refs reconcile.Refs[string, string] // keys, buckets
+		buckets := reconcile.NewQueue[string]()
+		keys := reconcile.Map(buckets, refs.Of) // an event about a key runs the buckets that need it
+
+		reconcileBucket := func(_ context.Context, bucket string) error {
+			key := keyOf[bucket]
+			refs.Set(bucket, key) // before the look: or a key that comes in between is missed
+			if _, ok := there.Load(key); !ok {
+				happened.note("%s waits for %s", bucket, key)
+				return fmt.Errorf("%s is not there: %w", key, reconcile.RequeueWithin(time.Hour))
+			}
+			happened.note("%s uses %s", bucket, key)
+			return nil
+		}
+
+		for _, bucket := range []string{"logs", "tmp"} {
+			buckets.Enqueue(bucket)
+		}
+		time.AfterFunc(3*time.Minute, func() {
+			there.Store("key-1", true)
+			keys.Enqueue("key-1")
+		})
+		run(t, &reconcile.Reconciler[string]{Queue: buckets, Reconcile: reconcileBucket}, 2*time.Hour)
+		happened.check(t, `
+0s      logs waits for key-1
+0s      tmp uses key-2
+3m0s    logs uses key-1
+`)
+	})
+}
+
+func TestOwnersVanished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		var mu sync.Mutex // guards users
+		users := []string{"alice", "bob"}
+		var down error
+
+		q := reconcile.NewQueue[string]()
+		var group reconcile.Group
+		group.Add("users", &reconcile.Poller[string]{
+			Queue: q,
+			GetItems: func(context.Context) ([]string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if down != nil {
+					return nil, down // nobody has vanished for that
+				}
+				return slices.Clone(users), nil
+			},
+			Period:   time.Minute,
+			Vanished: true,
+			Logger:   quiet,
+		})
+		group.Add("rooms", &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, user string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Contains(users, user) {
+					happened.note("%s is gone", user)
+				}
+				return nil
+			},
+		})
+		set := func(left []string, err error) func() {
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				users, down = left, err
+			}
+		}
+		time.AfterFunc(90*time.Second, set([]string{"alice", "bob"}, context.DeadlineExceeded))
+		time.AfterFunc(10*time.Minute, set([]string{"alice"}, nil))
+		run(t, &group, time.Hour)
+
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(happened.lines); n != 1 {
+			t.Errorf("%d goodbyes, want 1: %q", n, happened.lines)
+		}
+	})
+}

@@ -1,0 +1,53 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finalizer_test
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
+	"github.com/reconkernel/reconcile/adapters/kube/object"
+)
+
+// A Guard reads objects from an informer's cache and writes with a client.
+func ExampleGuard() {
+	var (
+		client typedcorev1.ConfigMapsGetter // of a kubernetes.Interface
+		lister listers.ConfigMapLister      // of an informer
+		queue  = reconcile.NewQueue[types.NamespacedName]()
+		put    = func(ctx context.Context, cm *corev1.ConfigMap) error { return nil } // idempotent
+		remove = func(ctx context.Context, cm *corev1.ConfigMap) error { return nil } // so is this
+	)
+	guard := &finalizer.Guard[types.NamespacedName, *corev1.ConfigMap]{
+		Name: finalizer.NameOf("example.com", "", "ConfigMap"),
+		Get: func(_ context.Context, n types.NamespacedName) (*corev1.ConfigMap, error) {
+			return lister.ConfigMaps(n.Namespace).Get(n.Name)
+		},
+		Client: func(n types.NamespacedName) object.Client[*corev1.ConfigMap] {
+			return client.ConfigMaps(n.Namespace)
+		},
+		Ensure: put,
+		Clean:  remove,
+	}
+	workers := &reconcile.Reconciler[types.NamespacedName]{Queue: queue, Reconcile: guard.Reconcile}
+	_ = workers // a member of a Group
+}
+
+// Separate functions for an object that is new, known, changed, going.
+func ExampleGuard_cases() {
+	var create, look, change, remove func(ctx context.Context, cm *corev1.ConfigMap) error
+	guard := &finalizer.Guard[types.NamespacedName, *corev1.ConfigMap]{
+		New:     create, // until it has succeeded once
+		Known:   look,   // seen for the first time since the start, or nothing new
+		Changed: change, // another version than the one handled last
+		Clean:   remove, // being deleted
+	}
+	_ = guard // Name, Get and Client as above
+}

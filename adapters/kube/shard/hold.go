@@ -1,0 +1,143 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// This file is what a member owns: how it gets more, and gives it up.
+
+// keepLocked gives up what is not in t. Runs of it go on for Grace.
+func (s *Shards[T]) keepLocked(t *table) {
+	if s.owned != nil {
+		kept := *s.owned
+		for slot := range kept {
+			kept[slot] = kept[slot] && t[slot]
+		}
+		s.owned = &kept
+	}
+	var ends []context.CancelCauseFunc
+	for _, f := range s.flights {
+		if f.lost || s.owned != nil && s.owned[f.slot] {
+			continue
+		}
+		f.lost = true
+		if f.end != nil {
+			ends = append(ends, f.end)
+		}
+	}
+	end := func() {
+		for _, end := range ends {
+			end(reconcile.ErrLeaseLost)
+		}
+	}
+	if s.Grace > 0 {
+		time.AfterFunc(s.Grace, end)
+	} else {
+		end()
+	}
+}
+
+// gain takes what the list gives us: all members follow it.
+func (m *member[T]) gain() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fenced || time.Since(m.renewed) >= m.deadline {
+		return
+	}
+	more := false
+	for slot, ours := range m.table {
+		if ours && (m.owned == nil || !m.owned[slot]) {
+			m.gained[slot] = m.gains + 1
+			more = true
+		}
+	}
+	m.owned, m.table = m.table, nil
+	if more {
+		m.gains++
+		close(m.newsLocked())
+		m.news = nil
+	}
+}
+
+// check is called when the Lease may have been without a renewal for too long.
+func (m *member[T]) check() {
+	m.mu.Lock()
+	left := time.Until(m.renewed.Add(m.deadline))
+	m.mu.Unlock()
+	if left > 0 {
+		m.fence.Reset(left)
+		return
+	}
+	m.lose()
+}
+
+// lose gives up everything at once, because the Lease is lost. What has not ended
+// when it runs out, ends the process.
+func (m *member[T]) lose() {
+	m.mu.Lock()
+	if m.fenced {
+		m.mu.Unlock()
+		return
+	}
+	m.fenced, m.owned, m.members = true, nil, nil
+	var ends []context.CancelCauseFunc
+	left := maps.Clone(m.flights)
+	for _, f := range left {
+		f.lost = true
+		if f.end != nil {
+			ends = append(ends, f.end)
+		}
+	}
+	over := m.renewed.Add(m.duration - m.duration/15)
+	close(m.lost)
+	m.mu.Unlock()
+	for _, end := range ends {
+		end(reconcile.ErrLeaseLost)
+	}
+	if len(left) == 0 {
+		return
+	}
+	time.AfterFunc(time.Until(over), func() {
+		m.mu.Lock()
+		n := 0
+		for key, f := range left {
+			if m.flights[key] == f {
+				n++
+			}
+		}
+		m.mu.Unlock()
+		if n > 0 {
+			m.exit(fmt.Errorf("%w, and %d runs have not returned", errLost, n))
+		}
+	})
+}
+
+// flying reports whether a run goes on of what we gave up.
+func (s *Shards[T]) flying() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.flights {
+		if f.lost {
+			return true
+		}
+	}
+	return false
+}
+
+// landing is closed when the next run has returned.
+func (s *Shards[T]) landing() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.landed == nil {
+		s.landed = make(chan struct{})
+	}
+	return s.landed
+}

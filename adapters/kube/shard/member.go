@@ -1,0 +1,391 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// This file is what a member does: it renews its Lease, looks at those of the
+// others, follows the list of members, and changes it if it is not right.
+
+const (
+	setLabel      = "reconcile-shard-set"     // on all Leases: the name of the set
+	membersKey    = "reconcile-shard-members" // on the set's: who is a member
+	followsKey    = "reconcile-shard-follows" // on a member's: the number of the list that it follows
+	wakeUpsPerTry = 4                         // in a Period, while items change hands
+)
+
+var errLost = fmt.Errorf("shard: %w", reconcile.ErrLeaseLost)
+
+// A member is one incarnation of a process in a set. Its fields are for the
+// goroutine of Run alone.
+type member[T comparable] struct {
+	*Shards[T]
+	settings
+	leases typedv1.LeaseInterface
+	self   string                // the name of our Lease
+	lease  *coordinationv1.Lease // as the server has it; nil before it is made
+	seen   map[string]sighting
+
+	joined  bool   // we were in a list
+	heeds   *list  // the newest list; nil before there is one
+	follows int32  // number of the list that no run of ours is against
+	table   *table // what heeds gives us; nil once we have it
+	odd     int    // how often in a row the list was not right
+	lost    chan struct{}
+	fence   *time.Timer
+}
+
+// A sighting is when a Lease was last seen to be renewed.
+type sighting struct {
+	version string
+	at      time.Time
+}
+
+// A list is who the members are. Each change has a higher number.
+type list struct {
+	number  int32
+	members []string
+	lease   *coordinationv1.Lease // nil if it is not there yet
+}
+
+// Run takes part in the set until ctx is done. It then gives up what it owns,
+// waits for the runs of it, and leaves. A field that is missing or wrong is an
+// error. In a Group it ends before the Reconcilers are told to, so these go on
+// to run what it owns until it has given that up.
+//
+// If its Lease is lost, it takes part again as a new member. Run may be called
+// again, but not twice at a time.
+func (s *Shards[T]) Run(ctx context.Context) error {
+	c, err := s.settings()
+	if err != nil {
+		return reconcile.Terminal(err)
+	}
+	s.mu.Lock()
+	running := s.running
+	s.running = true
+	s.mu.Unlock()
+	if running {
+		return errors.New("shard: Run is running already; a process that takes part twice needs two Shards")
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running = false
+	}()
+	for ctx.Err() == nil {
+		m := &member[T]{
+			Shards: s, settings: c,
+			leases: s.Client.Leases(s.Namespace),
+			self:   s.Name + "-" + incarnation(c.identity),
+			seen:   make(map[string]sighting),
+			lost:   make(chan struct{}),
+		}
+		if err := m.run(ctx); err != nil {
+			c.logger.Error("no longer a member; joins again", "set", s.Name, "member", m.self, "err", err)
+		}
+	}
+	return nil
+}
+
+// run takes part until ctx is done, and returns nil, or until the Lease is lost.
+func (m *member[T]) run(ctx context.Context) error {
+	m.mu.Lock()
+	m.fenced, m.renewed = false, time.Time{}
+	m.mu.Unlock()
+	m.fence = time.AfterFunc(m.duration, m.check)
+	m.fence.Stop()
+	defer m.fence.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for ctx.Err() == nil {
+		var landing <-chan struct{}
+		if m.flying() {
+			landing = m.landing()
+		}
+		select {
+		case <-ctx.Done():
+			continue
+		case <-m.lost:
+			return errLost
+		case <-next.C:
+		case <-landing:
+		}
+		again, err := m.turn(ctx)
+		switch {
+		case errors.Is(err, reconcile.ErrLeaseLost):
+			m.lose()
+			return err
+		case err != nil && ctx.Err() == nil:
+			m.logger.Warn("shards: no contact with the API server", "set", m.Name, "err", err)
+			next.Reset(m.period)
+		case again:
+			next.Reset(0)
+		case m.table != nil:
+			next.Reset(m.period / wakeUpsPerTry)
+		default:
+			next.Reset(m.period)
+		}
+	}
+	return m.leave()
+}
+
+// turn is one look at everything. It reports whether to look again at once.
+func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.deadline)
+	defer cancel()
+	if err := m.renew(ctx, m.self); err != nil {
+		return false, err
+	}
+	// All that is decided is decided on one list of the server: it has the
+	// members and what they follow as they were at one moment.
+	found, err := m.leases.List(ctx, metav1.ListOptions{LabelSelector: setLabel + "=" + m.Name})
+	if err != nil {
+		return false, err
+	}
+	l := m.listOf(found)
+	live := m.live(found, l)
+	if !slices.Contains(live, m.self) {
+		return false, fmt.Errorf("%w: somebody has removed it", errLost)
+	}
+
+	if !slices.Equal(live, l.members) {
+		m.odd++
+		if slices.Index(live, m.self) < m.odd { // the first one writes it, if it can
+			m.odd = 0
+			return true, m.write(ctx, l, live)
+		}
+	} else {
+		m.odd = 0
+		if live[0] == m.self {
+			m.tidy(ctx, found, l)
+		}
+	}
+	if m.heeds == nil || l.number != m.heeds.number {
+		if err := m.heed(l); err != nil {
+			return false, err
+		}
+	}
+	if m.table == nil {
+		return false, nil
+	}
+	if m.follows != m.heeds.number && !m.flying() {
+		m.follows = m.heeds.number
+		return true, nil // to write it down
+	}
+	for i := range found.Items {
+		lease := &found.Items[i]
+		if slices.Contains(l.members, lease.Name) && lease.Annotations[followsKey] != fmt.Sprint(l.number) {
+			return false, nil
+		}
+	}
+	for _, name := range l.members {
+		if !slices.ContainsFunc(found.Items, func(lease coordinationv1.Lease) bool { return lease.Name == name }) {
+			return false, nil
+		}
+	}
+	m.gain()
+	return false, nil
+}
+
+// renew writes our Lease, with holder as who holds it.
+func (m *member[T]) renew(ctx context.Context, holder string) error {
+	begin := time.Now()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.self, Namespace: m.Namespace}}
+	if m.lease != nil {
+		lease = m.lease.DeepCopy()
+	}
+	seconds, now := int32(m.duration/time.Second), metav1.NewMicroTime(begin)
+	lease.Labels = map[string]string{setLabel: m.Name}
+	lease.Annotations = map[string]string{followsKey: fmt.Sprint(m.follows)}
+	lease.Spec.HolderIdentity = &holder
+	lease.Spec.LeaseDurationSeconds = &seconds
+	lease.Spec.RenewTime = &now
+	var err error
+	if m.lease == nil {
+		lease, err = m.leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		lease, err = m.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		// The answer to an earlier try was lost: the next one will do.
+		if lease, err = m.leases.Get(ctx, m.self, metav1.GetOptions{}); err == nil {
+			m.lease = lease
+			return errors.New("shard: the Lease was written, and no answer came")
+		}
+	}
+	if m.lease != nil && apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: somebody has removed it", errLost)
+	}
+	if err != nil {
+		return err
+	}
+	m.lease = lease
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fenced {
+		return errLost
+	}
+	m.renewed = begin
+	m.fence.Reset(time.Until(begin.Add(m.deadline)))
+	return nil
+}
+
+// listOf finds the list of members.
+func (m *member[T]) listOf(found *coordinationv1.LeaseList) *list {
+	for i := range found.Items {
+		if lease := &found.Items[i]; lease.Name == m.Name {
+			l := &list{lease: lease, members: strings.Fields(lease.Annotations[membersKey])}
+			if lease.Spec.LeaseTransitions != nil {
+				l.number = *lease.Spec.LeaseTransitions
+			}
+			return l
+		}
+	}
+	return new(list)
+}
+
+// live returns who is alive, in order. A Lease that was given up says that its
+// member is not; one that is gone says nothing.
+func (m *member[T]) live(found *coordinationv1.LeaseList, l *list) []string {
+	now := time.Now()
+	seen := make(map[string]sighting)
+	var live []string
+	look := func(name, version string, duration time.Duration) {
+		s, known := m.seen[name]
+		if !known || version != "" && s.version != version {
+			s = sighting{version, now}
+		}
+		seen[name] = s
+		if now.Sub(s.at) < duration {
+			live = append(live, name)
+		}
+	}
+	given := make(map[string]bool)
+	for i := range found.Items {
+		lease := &found.Items[i]
+		switch {
+		case lease.Name == m.Name:
+		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "":
+			given[lease.Name] = true
+		default:
+			duration := m.duration
+			if s := lease.Spec.LeaseDurationSeconds; s != nil {
+				duration = time.Duration(*s) * time.Second
+			}
+			look(lease.Name, lease.ResourceVersion, duration)
+		}
+	}
+	for _, name := range l.members {
+		if _, looked := seen[name]; !looked && !given[name] {
+			look(name, "", m.duration)
+		}
+	}
+	m.seen = seen
+	slices.Sort(live)
+	return live
+}
+
+// write makes members the list, unless somebody else has changed it.
+func (m *member[T]) write(ctx context.Context, l *list, members []string) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}}
+	if l.lease != nil {
+		lease = l.lease.DeepCopy()
+	}
+	number, now := l.number+1, metav1.NowMicro()
+	lease.Labels = map[string]string{setLabel: m.Name}
+	lease.Annotations = map[string]string{membersKey: strings.Join(members, " ")}
+	lease.Spec.HolderIdentity = &m.self
+	lease.Spec.LeaseTransitions = &number
+	lease.Spec.RenewTime = &now
+	var err error
+	if l.lease == nil {
+		_, err = m.leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		_, err = m.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// tidy removes the Leases of members that are no more.
+func (m *member[T]) tidy(ctx context.Context, found *coordinationv1.LeaseList, l *list) {
+	for i := range found.Items {
+		lease := &found.Items[i]
+		if lease.Name == m.Name || slices.Contains(l.members, lease.Name) {
+			continue
+		}
+		err := m.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &lease.ResourceVersion}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			m.logger.Warn("Lease of a former member not removed", "lease", lease.Name, "err", err)
+		}
+	}
+}
+
+// heed gives up what a new list gives to others.
+func (m *member[T]) heed(l *list) error {
+	if !slices.Contains(l.members, m.self) {
+		if m.joined {
+			return fmt.Errorf("%w: the others have left us out of the list", errLost)
+		}
+		return nil
+	}
+	m.joined, m.heeds = true, l
+	m.table = tableOf(m.self, l.members)
+	m.logger.Info("shards: another list of members", "set", m.Name, "number", l.number, "members", len(l.members))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = l.members
+	m.keepLocked(m.table)
+	return nil
+}
+
+// leave gives up everything, waits for the runs, and gives up the Lease.
+func (m *member[T]) leave() error {
+	m.mu.Lock()
+	m.keepLocked(new(table))
+	m.mu.Unlock()
+	next := time.NewTimer(m.period)
+	defer next.Stop()
+	renew := func(holder string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), m.deadline)
+		defer cancel()
+		return m.renew(ctx, holder)
+	}
+	for m.flying() {
+		select {
+		case <-m.landing():
+		case <-m.lost:
+			return errLost
+		case <-next.C:
+			if err := renew(m.self); err != nil {
+				m.logger.Warn("shards: Lease not renewed", "lease", m.self, "err", err)
+			}
+			next.Reset(m.period)
+		}
+	}
+	if m.lease == nil {
+		return nil
+	}
+	// It stays, for the others to see that nobody holds it; they remove it.
+	if err := renew(""); err != nil {
+		m.logger.Warn("shards: Lease not given up; the others wait until it has run out", "lease", m.self, "err", err)
+	}
+	return nil
+}

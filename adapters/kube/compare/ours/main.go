@@ -1,0 +1,98 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Ours keeps a file for each ConfigMap of a namespace, with this library.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/reconkernel/reconcile"
+	kube "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
+	"github.com/reconkernel/reconcile/adapters/kube/object"
+)
+
+type files struct{ dir string }
+
+func (f files) path(cm *corev1.ConfigMap) string { return filepath.Join(f.dir, cm.Name) }
+
+func (f files) ensure(_ context.Context, cm *corev1.ConfigMap) error {
+	old, _ := os.ReadFile(f.path(cm))
+	if text := cm.Data["text"]; len(old) < len(text) || string(old[:len(text)]) != text {
+		return os.WriteFile(f.path(cm), fmt.Appendf(nil, "%s\n%d", text, time.Now().UnixNano()), 0o644)
+	}
+	return nil
+}
+
+func (f files) clean(_ context.Context, cm *corev1.ConfigMap) error {
+	if err := os.Remove(f.path(cm)); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+func main() {
+	namespace, f := os.Getenv("NAMESPACE"), files{os.Getenv("DIR")}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lw := cache.NewListWatchFromClient(client.RESTClient(), "configmaps", namespace, fields.Everything())
+	informer := cache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	_ = informer.SetTransform(func(v any) (any, error) { // fails only once it runs
+		if cm, ok := v.(*corev1.ConfigMap); ok {
+			cm.ManagedFields = nil
+		}
+		return v, nil
+	})
+	lister := listers.NewConfigMapLister(informer.GetIndexer())
+	guard := &finalizer.Guard[types.NamespacedName, *corev1.ConfigMap]{
+		Name: "example.com/file",
+		Get: func(_ context.Context, n types.NamespacedName) (*corev1.ConfigMap, error) {
+			return lister.ConfigMaps(n.Namespace).Get(n.Name)
+		},
+		Client: func(n types.NamespacedName) object.Client[*corev1.ConfigMap] { return client.ConfigMaps(n.Namespace) },
+		Ensure: f.ensure,
+		Clean:  f.clean,
+	}
+	source := &kube.Source[types.NamespacedName]{Name: "configmaps", Informer: informer, Keys: kube.Name}
+	queue := reconcile.NewQueue[types.NamespacedName]()
+	var runs atomic.Int64
+	workers := &reconcile.Reconciler[types.NamespacedName]{
+		Name: "files", Queue: queue, Reconcile: guard.Reconcile, Workers: 4,
+		OnResult: func(reconcile.Result[types.NamespacedName]) { runs.Add(1) },
+	}
+	var group reconcile.Group
+	group.Add("informer", kube.Run(informer))
+	group.Add("feed", reconcile.Feed(queue, source.Feed))
+	group.Add("workers", reconcile.After(source.Synced, workers))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := group.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("runs", runs.Load())
+}

@@ -1,0 +1,403 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+)
+
+// A load is what a controller has to do in a run.
+type load struct {
+	objects int           // ConfigMaps that are there when it starts
+	updates int           // of one object each, at an even pace
+	pace    time.Duration // between two of them
+	storm   int           // updates of each of 20 objects, as fast as they go
+	faulty  int           // updates after the API server was killed
+}
+
+var (
+	full  = load{objects: 5000, updates: 1500, pace: 20 * time.Millisecond, storm: 50, faulty: 200}
+	short = load{objects: 60, updates: 20, pace: time.Millisecond, storm: 3, faulty: 10}
+)
+
+// events is how many changes of objects the load makes, besides those that the
+// controller makes itself: each object comes and is deleted.
+func (l load) events() int { return 2*l.objects + l.updates + 20*l.storm + l.faulty }
+
+// A result is what one run of one controller took.
+type result struct {
+	sync, clean, recover time.Duration
+	rss, peak            float64 // MiB: with all objects known, and at most
+	cpu                  time.Duration
+	late                 []time.Duration // from before an update was sent to the file
+	runs, requests       int
+	sent                 map[string]int // requests, by verb and resource
+}
+
+// run has the program do what the load is, with the server, and measures it.
+func run(ctx context.Context, s *kubetest.Server, program string, l load) (r result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	e, err := newEnv(ctx, s, program)
+	if err != nil {
+		return r, err
+	}
+	defer e.close()
+
+	// What is there before it starts.
+	version := make([]int, l.objects)
+	if err := e.each(l.objects, func(i int) error {
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name(i)},
+			Data:       map[string]string{"text": text(i, 0), "more": strings.Repeat("x", 500)},
+		}
+		_, err := e.maps.Create(ctx, cm, metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return r, err
+	}
+	update := func(i int) (time.Time, error) {
+		version[i]++
+		patch := fmt.Appendf(nil, `{"data":{"text":%q}}`, text(i, version[i]))
+		begin := time.Now()
+		_, err := e.maps.Patch(ctx, name(i), types.MergePatchType, patch, metav1.PatchOptions{})
+		return begin, err
+	}
+	all := func(i int) string { return text(i, version[i]) }
+
+	// The start.
+	begin := time.Now()
+	if err := e.start(); err != nil {
+		return r, err
+	}
+	if err := e.wait(ctx, l.objects, all); err != nil {
+		return r, fmt.Errorf("sync: %w", err)
+	}
+	r.sync = time.Since(begin)
+	if err := pause(ctx, 3*time.Second); err != nil { // the events of its own patches
+		return r, err
+	}
+	if r.rss, err = e.memory("VmRSS"); err != nil {
+		return r, err
+	}
+
+	// One update after the other.
+	sent := make(map[int]time.Time)
+	for _, i := range rand.Perm(l.objects)[:l.updates] {
+		if sent[i], err = update(i); err != nil {
+			return r, err
+		}
+		if err := pause(ctx, l.pace); err != nil {
+			return r, err
+		}
+	}
+	if err := e.wait(ctx, l.objects, all); err != nil {
+		return r, fmt.Errorf("updates: %w", err)
+	}
+	for i, at := range sent {
+		written, err := e.written(i)
+		if err != nil {
+			return r, err
+		}
+		r.late = append(r.late, written.Sub(at))
+	}
+	slices.Sort(r.late)
+
+	// A storm on a few.
+	if err := e.each(20, func(i int) error {
+		for range l.storm {
+			if _, err := update(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return r, err
+	}
+	if err := e.wait(ctx, l.objects, all); err != nil {
+		return r, fmt.Errorf("storm: %w", err)
+	}
+
+	// The watch is cut, the server killed and started again, and throttles.
+	e.link.Cut()
+	s.API.Kill()
+	if err := s.API.Start(ctx); err != nil {
+		return r, err
+	}
+	begin = time.Now()
+	e.link.Fail(throttled())
+	for i := range l.faulty {
+		if _, err := update(i); err != nil {
+			return r, err
+		}
+	}
+	if err := e.wait(ctx, l.objects, all); err != nil {
+		return r, fmt.Errorf("after the restart: %w", err)
+	}
+	r.recover = time.Since(begin)
+	e.link.Fail(nil)
+
+	// The end.
+	begin = time.Now()
+	if err := e.each(l.objects, func(i int) error { return e.maps.Delete(ctx, name(i), metav1.DeleteOptions{}) }); err != nil {
+		return r, err
+	}
+	if err := e.wait(ctx, 0, all); err != nil {
+		return r, fmt.Errorf("deletion: %w", err)
+	}
+	r.clean = time.Since(begin)
+	if err := e.gone(ctx); err != nil {
+		return r, err
+	}
+	if r.peak, err = e.memory("VmHWM"); err != nil {
+		return r, err
+	}
+	if r.runs, r.cpu, err = e.stop(); err != nil {
+		return r, err
+	}
+	r.sent = e.link.Requests()
+	for _, n := range r.sent {
+		r.requests += n
+	}
+	return r, nil
+}
+
+// throttled refuses each tenth request.
+func throttled() kubetest.Fault {
+	var mu sync.Mutex
+	n := 0
+	refuse := kubetest.TooManyRequests(1)
+	return func(req *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n%10 == 0 {
+			return refuse(req)
+		}
+		return nil, nil
+	}
+}
+
+func name(i int) string          { return fmt.Sprintf("map-%d", i) }
+func text(i, version int) string { return fmt.Sprintf("%d at %d;", i, version) }
+
+// An env is what a program runs in.
+type env struct {
+	dir, files string
+	link       kubetest.Link
+	proxy      *httptest.Server
+	maps       typedcorev1.ConfigMapInterface
+	cmd        *exec.Cmd
+	out        bytes.Buffer
+}
+
+func newEnv(ctx context.Context, s *kubetest.Server, program string) (e *env, err error) {
+	e = new(env)
+	if e.dir, err = os.MkdirTemp("", "compare-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	e.files = filepath.Join(e.dir, "files")
+	if err = os.Mkdir(e.files, 0o755); err != nil {
+		return nil, err
+	}
+	client, err := typedcorev1.NewForConfig(s.Admin())
+	if err != nil {
+		return nil, err
+	}
+	ns, err := client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "compare-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	e.maps = client.ConfigMaps(ns.Name)
+
+	// The program reaches the server through a proxy that counts and fails.
+	config := e.link.Config(s.Admin())
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	e.proxy = httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ErrorLog:      nil,
+	})
+	kubeconfig := filepath.Join(e.dir, "kubeconfig")
+	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, users: [],
+clusters: [{name: x, cluster: {server: %q}}], contexts: [{name: x, context: {cluster: x}}]}`, e.proxy.URL)
+	if err = os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		return nil, err
+	}
+	e.cmd = exec.Command(program)
+	e.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "NAMESPACE="+ns.Name, "DIR="+e.files)
+	e.cmd.Stdout = &e.out
+	return e, nil
+}
+
+func (e *env) start() error { return e.cmd.Start() }
+
+// stop ends the program, and returns how many runs it says it had.
+func (e *env) stop() (runs int, cpu time.Duration, err error) {
+	if err := e.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return 0, 0, err
+	}
+	if err := e.cmd.Wait(); err != nil {
+		return 0, 0, err
+	}
+	said, ok := strings.CutPrefix(strings.TrimSpace(e.out.String()), "runs ")
+	if !ok {
+		return 0, 0, fmt.Errorf("the program said %q, want its runs", e.out.String())
+	}
+	runs, err = strconv.Atoi(said)
+	return runs, e.cmd.ProcessState.UserTime() + e.cmd.ProcessState.SystemTime(), err
+}
+
+func (e *env) close() {
+	if e.cmd != nil && e.cmd.Process != nil && e.cmd.ProcessState == nil {
+		_ = e.cmd.Process.Kill() // it failed: whether it still runs is no matter
+		_ = e.cmd.Wait()
+	}
+	if e.proxy != nil {
+		e.link.Cut()
+		e.proxy.Close()
+	}
+	_ = os.RemoveAll(e.dir) // a temporary folder: at worst it stays
+}
+
+// each calls f for 0 to n-1, a few at a time.
+func (e *env) each(n int, f func(i int) error) error {
+	var wg sync.WaitGroup
+	const workers = 8
+	errs := make([]error, workers)
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = f(i)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// wait waits until there are n files, each with the text wanted of it.
+func (e *env) wait(ctx context.Context, n int, want func(i int) string) error {
+	right := 0 // up to here they were right at some time
+	for {
+		entries, err := os.ReadDir(e.files)
+		if err != nil {
+			return err
+		}
+		for right < n {
+			data, err := os.ReadFile(filepath.Join(e.files, name(right)))
+			if err != nil || !strings.HasPrefix(string(data), want(right)+"\n") {
+				break
+			}
+			right++
+		}
+		if right == n && len(entries) == n {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("%d files, want %d; %d are right: %w", len(entries), n, right, err)
+		}
+	}
+}
+
+// gone waits until the server has no object left.
+func (e *env) gone(ctx context.Context) error {
+	for {
+		list, err := e.maps.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("%d objects are left: %w", len(list.Items), err)
+		}
+	}
+}
+
+// written returns when the program wrote the file of an object.
+func (e *env) written(i int) (time.Time, error) {
+	data, err := os.ReadFile(filepath.Join(e.files, name(i)))
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, at, _ := strings.Cut(string(data), "\n")
+	nanos, err := strconv.ParseInt(at, 10, 64)
+	return time.Unix(0, nanos), err
+}
+
+// memory returns what the system says of the program, in MiB.
+func (e *env) memory(field string) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if kb, ok := strings.CutPrefix(line, field+":"); ok {
+			n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 64)
+			return n / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("the system does not say %s", field)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// verbs returns the requests in one line.
+func (r result) verbs() string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(r.sent)) {
+		parts = append(parts, fmt.Sprintf("%s %d", what, r.sent[what]))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,5 +1,67 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package natsadapter connects the kernel with NATS.
+// Package natsadapter connects the kernel with NATS: feeders for what changes
+// there, a lease that has one of many processes work, and a queue that many
+// processes share.
+//
+// # Feeders
+//
+//	what changes                    events           list, for a Poller
+//	a KeyValue bucket               [KeyValue]       [KeyValueItems]
+//	an object store                 [Objects]        [ObjectItems]
+//	a JetStream stream              [Consumer]
+//	a core subject                  [Subject]        (see [OnReconnect])
+//	secondaries, to their owners    [Secondaries]    [Secondaries.Owners]
+//
+// Each feeder runs until its context is done. What goes wrong in between is its
+// own business: lost connections, a server that is killed or restarted, a bucket
+// or stream that is not there yet, is deleted, or is another one of the same
+// name. It logs to [log/slog.Default] when it cannot read and when it can again.
+//
+// A feeder has no use for Offer. Initial values of a watch are events too,
+// because nobody knows what changed before it began, perhaps while an item was
+// in flight. Observations come from a Poller over the same bucket: the resync.
+//
+// # One of many
+//
+// [Elect] runs a Runner on the process that holds a lease.
+//
+// # Secondaries
+//
+// What a reconcile function makes in NATS says who owns it, in the headers of
+// its message or in its value: [SetOwner], [SetOwnerInValue], [OwnerKey].
+// [Secondaries] writes and lists such entries of a bucket, and feeds the keys of
+// their owners. Entries of other buckets that a reconcile function only looks
+// at reach the items that did by [reconcile.Refs] and [reconcile.Map].
+//
+// # A queue for many machines
+//
+// A [Queue] serves the reconcilers of many processes.
+//
+// # What the package promises
+//
+// Each promise names a test that shows it, against a real server.
+//
+//  1. A put, delete, purge or announced expiry that a bucket keeps is enqueued,
+//     in order, whatever happens to server and connection
+//     (TestKeyValueEvents, TestKeyValueSurvivesRestarts,
+//     TestKeyValueLostConnection).
+//  2. A watch that went stale is noticed (TestKeyValueStaleWatch), and a bucket
+//     that is new, or was put back to an older state, is read from its beginning
+//     (TestKeyValueNewBucket, TestKeyValueLostRevisions).
+//  3. A list is complete, or there is an error (TestKeyValueItems).
+//  4. A message of a stream is acknowledged only when the queue has its item
+//     (TestConsumerAcknowledgesWhatIsTaken), and handed back at once by a feeder
+//     that ends (TestConsumerHandsBack).
+//  5. When a leader begins, the context of each one before it has ended: also of
+//     one that was frozen (TestElectFrozen), cut off (TestElectLostConnection),
+//     or lives through restarts of the server (TestElectRestarts).
+//  6. An orderly stop hands over at once (TestElectHandsOver), and only when
+//     what ran has ended (TestElectKeepsTheLeaseWhileItEnds).
+//  7. The deletion of a secondary reaches its owner (TestSecondaries).
+//
+// The module needs nats-server only for its tests and its programs; importing
+// the package does not (TestDependencies). Feeders and lease work with servers
+// from 2.9 on (TestOldServer).
 package natsadapter

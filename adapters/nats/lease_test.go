@@ -4,17 +4,13 @@
 package natsadapter_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,88 +20,6 @@ import (
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
-
-// A referee sees who leads. When one begins, the context of each that led before
-// must say that it is over: at that moment, however late the goroutines are.
-type referee struct {
-	t      *testing.T
-	leads  chan string // a name for each term that begins
-	ended  chan string // and for each that ends
-	lost   chan string // and for each that ends because the lease is lost
-	mu     sync.Mutex
-	terms  map[context.Context]string
-	fences []uint64
-}
-
-func newReferee(t *testing.T) *referee {
-	return &referee{
-		t: t, terms: make(map[context.Context]string),
-		leads: make(chan string, 1000), ended: make(chan string, 1000), lost: make(chan string, 1000),
-	}
-}
-
-// runner returns what leads under a name, until its context is done.
-func (r *referee) runner(name string) reconcile.Runner {
-	return reconcile.RunFunc(func(ctx context.Context) error {
-		r.mu.Lock()
-		for other, who := range r.terms {
-			if other.Err() == nil {
-				r.t.Errorf("%s begins to lead while %s does", name, who)
-			}
-		}
-		r.terms[ctx] = name
-		if fence := natsadapter.Fence(ctx); len(r.fences) > 0 && fence <= r.fences[len(r.fences)-1] {
-			r.t.Errorf("the fencing number is %d after %v", fence, r.fences)
-		}
-		r.fences = append(r.fences, natsadapter.Fence(ctx))
-		r.mu.Unlock()
-		r.leads <- name
-		<-ctx.Done()
-		r.mu.Lock()
-		delete(r.terms, ctx)
-		r.mu.Unlock()
-		if errors.Is(context.Cause(ctx), reconcile.ErrLeaseLost) {
-			r.lost <- name
-		}
-		r.ended <- name
-		return nil
-	})
-}
-
-func next(t *testing.T, ch <-chan string) string {
-	t.Helper()
-	select {
-	case s := <-ch:
-		return s
-	case <-time.After(within):
-		t.Fatal("nothing happens")
-		return ""
-	}
-}
-
-// elect starts a candidate, and returns how to stop it in order.
-func elect(t *testing.T, kv jetstream.KeyValue, r reconcile.Runner) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- natsadapter.Elect(kv, "leader", r).Run(ctx) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("a candidate whose ctx is done returns %v, want nil", err)
-			}
-		})
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
-func leases(t *testing.T, js jetstream.JetStream, ttl time.Duration) jetstream.KeyValue {
-	t.Helper()
-	return createKV(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: ttl})
-}
 
 // TestElectHandsOver stops one leader after the other in order. The TTL is far
 // longer than the test waits, so that it is the handing over that works.
@@ -452,146 +366,6 @@ func (hastyStatus) TTL() time.Duration { return 4 * time.Second }
 func (h *hasty) Status(ctx context.Context) (jetstream.KeyValueStatus, error) {
 	s, err := h.mute.Status(ctx)
 	return hastyStatus{s}, err
-}
-
-// TestElectChild is not a test: it is a process that leads, or wants to. It
-// answers each line on its input with whether it leads, by its context.
-func TestElectChild(t *testing.T) {
-	url := os.Getenv("RECONCILE_ELECT_URL")
-	if url == "" {
-		return
-	}
-	kv, err := natstest.JetStream(t, natstest.Connect(t, url)).KeyValue(t.Context(), "leases")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	var term context.Context
-	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			mu.Lock()
-			fmt.Println("child: leads", term != nil && term.Err() == nil)
-			mu.Unlock()
-		}
-		os.Exit(0) // the parent is gone
-	}()
-	err = natsadapter.Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
-		mu.Lock()
-		term = ctx
-		mu.Unlock()
-		fmt.Println("child: begins")
-		<-ctx.Done()
-		fmt.Println("child: ends,", context.Cause(ctx))
-		return nil
-	})).Run(t.Context())
-	fmt.Println("child: returns", err)
-}
-
-type child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	lines chan string
-}
-
-func startChild(t *testing.T, url string) *child {
-	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^TestElectChild$"), lines: make(chan string, 1000)}
-	c.cmd.Env = append(os.Environ(), "RECONCILE_ELECT_URL="+url)
-	c.cmd.Stderr = os.Stderr
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			if line, ok := strings.CutPrefix(lines.Text(), "child: "); ok {
-				c.lines <- line
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		c.cmd.Process.Kill()
-		<-read
-		c.cmd.Wait()
-	})
-	return c
-}
-
-func (c *child) signal(sig syscall.Signal) {
-	c.t.Helper()
-	if err := c.cmd.Process.Signal(sig); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *child) ask() {
-	c.t.Helper()
-	if _, err := io.WriteString(c.stdin, "?\n"); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *child) want(line string) {
-	c.t.Helper()
-	if got := next(c.t, c.lines); got != line {
-		c.t.Fatalf("the child says %q, want %q", got, line)
-	}
-}
-
-// TestElectKill kills the process that leads.
-func TestElectKill(t *testing.T) {
-	t.Parallel()
-	s := natstest.New(t)
-	kv := leases(t, s.JetStream(t), time.Second)
-	c := startChild(t, s.URL())
-	c.want("begins")
-	r := newReferee(t)
-	elect(t, kv, r.runner("heir"))
-	c.signal(syscall.SIGKILL)
-	next(t, r.leads)
-}
-
-// TestElectFrozen stops the process that leads by SIGSTOP until another one
-// leads. The first thing it does when it goes on is to look whether it leads
-// still: it must not, though no timer of its own can have fired.
-func TestElectFrozen(t *testing.T) {
-	t.Parallel()
-	s := natstest.New(t)
-	kv := leases(t, s.JetStream(t), time.Second)
-	for range 2 {
-		r := newReferee(t)
-		c := startChild(t, s.URL())
-		c.want("begins")
-		c.ask()
-		if got := next(t, c.lines); got != "leads true" {
-			t.Logf("the child says %q before it is stopped: a slow machine", got)
-		}
-		stop := elect(t, kv, r.runner("heir"))
-		c.signal(syscall.SIGSTOP)
-		next(t, r.leads)
-		c.ask()
-		c.signal(syscall.SIGCONT)
-		for line := ""; line != "leads false"; {
-			if line = next(t, c.lines); line == "leads true" {
-				t.Error("the child leads after another one began to")
-			}
-		}
-		// It stands for election again, and wins when the heir stops.
-		stop()
-		for next(t, c.lines) != "begins" {
-		}
-		c.signal(syscall.SIGKILL)
-	}
 }
 
 func TestElectMisuse(t *testing.T) {

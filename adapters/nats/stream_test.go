@@ -187,9 +187,17 @@ func TestConsumerHandsBack(t *testing.T) {
 	config := jetstream.ConsumerConfig{Durable: "c", AckWait: time.Hour}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	unbuffered := make(chan string)
-	go func() { ended <- natsadapter.Consumer(js, "S", config, body)(ctx, recorder{unbuffered}) }()
-	eventually(t, func(ctx context.Context) error { // the first waits to be enqueued, the others behind it
+	began, release := make(chan string, 3), make(chan struct{})
+	q := durable{take: func(item string) error {
+		began <- item
+		<-release
+		return nil
+	}}
+	go func() { ended <- natsadapter.Consumer(js, "S", config, body)(ctx, q) }()
+	if got := next(t, began); got != "1" {
+		t.Errorf("the first item is %q", got)
+	}
+	eventually(t, func(ctx context.Context) error { // the others are fetched, and wait behind it
 		c, err := stream.Consumer(ctx, "c")
 		if err == nil && c.CachedInfo().NumAckPending < 3 {
 			err = errors.New("not fetched yet")
@@ -197,9 +205,7 @@ func TestConsumerHandsBack(t *testing.T) {
 		return err
 	})
 	cancel()
-	if got := <-unbuffered; got != "1" {
-		t.Errorf("the first item is %q", got)
-	}
+	close(release)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

@@ -123,11 +123,14 @@ func (t *tail) consumer(ctx context.Context) (jetstream.Consumer, error) {
 		config.OptStartSeq = t.last
 	}
 	consumer, err := t.js.CreateConsumer(ctx, t.stream, config)
-	if err == nil && len(consumer.CachedInfo().Config.FilterSubjects) != len(config.FilterSubjects) {
-		return nil, errors.New("the server knows one filter at most, want version 2.10 or later")
+	if api := (*jetstream.APIError)(nil); len(t.filters) > 1 && errors.As(err, &api) && api.ErrorCode == noFilter {
+		return nil, fmt.Errorf("the server knows one filter at most, want version 2.10 or later: %w", err)
 	}
 	return consumer, err
 }
+
+// noFilter is the error of a server that saw none of several filters.
+const noFilter jetstream.ErrorCode = 10094
 
 func (t *tail) close(consumer jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)

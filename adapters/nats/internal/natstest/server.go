@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -118,6 +119,7 @@ func serve(text string) error {
 // from any goroutine.
 type Server struct {
 	set    settings
+	binary string // another server; empty for ours
 	saved  string // by Snapshot
 	front  *Proxy // of clients
 	routes *Proxy // of other servers; nil outside of a cluster
@@ -135,6 +137,21 @@ func Open(dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.start(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// OpenBinary does what [Open] does with another program: a nats-server of
+// another version. It is not ended if this process is killed.
+func OpenBinary(path, dir string) (*Server, error) {
+	s, err := newServer(settings{Name: "binary", Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	s.binary = path
 	if err := s.start(); err != nil {
 		s.Close()
 		return nil, err
@@ -213,17 +230,14 @@ func (s *Server) start() error {
 	if s.process != nil {
 		return nil
 	}
-	text, err := json.Marshal(s.set)
+	launch := s.launchSelf
+	if s.binary != "" {
+		launch = s.launchBinary
+	}
+	cmd, err := launch()
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), environment+"="+string(text))
-	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -236,25 +250,71 @@ func (s *Server) start() error {
 		return err
 	}
 	slow := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	slow.Stop()
-	if err != nil {
+	client, route, err := addresses(stdout)
+	if slow.Stop(); err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
 		return fmt.Errorf("server %s did not start: %w\n%s", s.set.Name, err, s.Log())
 	}
-	addrs := strings.Split(strings.TrimSuffix(line, "\n"), " ")
-	if len(addrs) != 3 || addrs[0] != "ready" {
-		cmd.Process.Kill()
-		cmd.Wait()
-		return fmt.Errorf("server %s says %q", s.set.Name, line)
-	}
-	s.process, s.stdin, s.direct = cmd, stdin, addrs[1]
-	s.front.setTarget(addrs[1])
+	s.process, s.stdin, s.direct = cmd, stdin, client
+	s.front.setTarget(client)
 	if s.routes != nil {
-		s.routes.setTarget(addrs[2])
+		s.routes.setTarget(route)
 	}
 	return nil
+}
+
+// launchSelf returns this program as a server.
+func (s *Server) launchSelf() (*exec.Cmd, error) {
+	text, err := json.Marshal(s.set)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), environment+"="+string(text))
+	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+// launchBinary returns another server. It prints its log.
+func (s *Server) launchBinary() (*exec.Cmd, error) {
+	// The shell makes one stream of both, as it is not said which has the log.
+	return exec.Command("sh", "-c", `exec "$0" -a 127.0.0.1 -p -1 -js -sd "$1" 2>&1`, s.binary, s.set.Dir), nil
+}
+
+var (
+	ownLine   = regexp.MustCompile(`^ready (\S+) (\S*)$`)
+	othersLog = regexp.MustCompile(`Listening for client connections on (\S+)`)
+)
+
+// addresses reads what a server prints until it is ready, and has someone read
+// on.
+func addresses(stdout io.Reader) (client, route string, err error) {
+	var seen []string
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		line := lines.Text()
+		seen = append(seen, line)
+		if m := ownLine.FindStringSubmatch(line); m != nil {
+			client, route = m[1], m[2]
+			break
+		}
+		if m := othersLog.FindStringSubmatch(line); m != nil {
+			client = m[1]
+		}
+		if client != "" && strings.Contains(line, "Server is ready") {
+			break
+		}
+	}
+	if client == "" {
+		return "", "", fmt.Errorf("it says %q", seen)
+	}
+	go io.Copy(io.Discard, stdout) // until the process ends
+	return client, route, nil
 }
 
 func (s *Server) end(sig syscall.Signal) error {

@@ -1,0 +1,26 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestDependencies checks that who imports the package does not build a server.
+func TestDependencies(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "github.com/nats-io/nats.go/jetstream") {
+		t.Errorf("go list has no jetstream:\n%s", out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "nats-server") {
+			t.Errorf("the package depends on %s", line)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+)
+
+// within bounds what a test waits for: far more than it ever takes.
+const within = time.Minute
+
+// A feed is a Feeder at work, and what it has enqueued.
+type feed struct {
+	t      *testing.T
+	items  chan string
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func run(t *testing.T, f reconcile.Feeder[string]) *feed {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &feed{t: t, items: make(chan string, 10000), cancel: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- f(ctx, recorder{r.items}) }()
+	t.Cleanup(func() { cancel(); <-r.ended })
+	return r
+}
+
+// stop ends the Feeder in order.
+func (f *feed) stop() {
+	f.t.Helper()
+	f.cancel()
+	err := <-f.ended
+	f.ended <- err
+	if err != nil {
+		f.t.Errorf("a Feeder whose ctx is done returns %v, want nil", err)
+	}
+}
+
+// want waits for exactly these items, in this order.
+func (f *feed) want(items ...string) {
+	f.t.Helper()
+	deadline := time.After(within)
+	for i, want := range items {
+		select {
+		case got := <-f.items:
+			if got != want {
+				f.t.Fatalf("item %d is %q, want %q (of %q)", i, got, want, items)
+			}
+		case err := <-f.ended:
+			f.ended <- err
+			f.t.Fatalf("the Feeder ended with %v, without %q", err, items[i:])
+		case <-deadline:
+			f.t.Fatalf("still without %q", items[i:])
+		}
+	}
+}
+
+// wantAll waits for these items in any order, each perhaps several times, and
+// for none else.
+func (f *feed) wantAll(items ...string) {
+	f.t.Helper()
+	deadline := time.After(within)
+	missing := slices.Clone(items)
+	for len(missing) > 0 {
+		select {
+		case got := <-f.items:
+			if !slices.Contains(items, got) {
+				f.t.Fatalf("item %q, want one of %q", got, items)
+			}
+			missing = slices.DeleteFunc(missing, func(s string) bool { return s == got })
+		case err := <-f.ended:
+			f.ended <- err
+			f.t.Fatalf("the Feeder ended with %v, without %q", err, missing)
+		case <-deadline:
+			f.t.Fatalf("still without %q", missing)
+		}
+	}
+}
+
+// none checks that nothing is left that was enqueued.
+func (f *feed) none() {
+	f.t.Helper()
+	select {
+	case got := <-f.items:
+		f.t.Errorf("item %q, want none", got)
+	default:
+	}
+}
+
+// A recorder notes what is enqueued; an Offer or an EnqueueAfter is noted as
+// such, as no Feeder here is to use them.
+type recorder struct{ items chan string }
+
+func (r recorder) Enqueue(item string)                       { r.items <- item }
+func (r recorder) Offer(item string)                         { r.items <- "offered " + item }
+func (r recorder) EnqueueAfter(item string, d time.Duration) { r.items <- "after " + item }
+func name(e jetstream.KeyValueEntry) string                  { return e.Key() + " " + op(e) + string(e.Value()) }
+func named(e jetstream.KeyValueEntry) (string, bool)         { return name(e), true }
+func entries(js jetstream.JetStream, bucket string, filters ...string) reconcile.Feeder[string] {
+	return natsadapter.KeyValue(js, bucket, named, filters...)
+}
+
+func op(e jetstream.KeyValueEntry) string {
+	switch e.Operation() {
+	case jetstream.KeyValuePut:
+		return "="
+	case jetstream.KeyValueDelete:
+		return "deleted"
+	case jetstream.KeyValuePurge:
+		return "purged"
+	}
+	return "?"
+}
+
+// eventually calls f until it succeeds: a server that starts refuses calls.
+func eventually(t *testing.T, f func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, within/2)
+		err := f(try)
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatal(err)
+		}
+	}
+}
+
+func createKV(t *testing.T, js jetstream.JetStream, config jetstream.KeyValueConfig) jetstream.KeyValue {
+	t.Helper()
+	var kv jetstream.KeyValue
+	eventually(t, func(ctx context.Context) (err error) {
+		kv, err = js.CreateKeyValue(ctx, config)
+		return err
+	})
+	return kv
+}
+
+func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		_, err := kv.PutString(ctx, key, value)
+		return err
+	})
+}
+
+func chanSeq[T any](ch <-chan T) func(yield func(T) bool) {
+	return func(yield func(T) bool) {
+		for v := range ch {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}

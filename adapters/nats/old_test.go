@@ -1,0 +1,90 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// oldServer starts the nats-server of the Linux distribution, several versions
+// behind. Ci.sh installs it.
+func oldServer(t *testing.T) *natstest.Server {
+	t.Helper()
+	path, err := exec.LookPath("nats-server")
+	if err != nil {
+		t.Fatalf("%v (ci.sh installs it)", err)
+	}
+	s, err := natstest.OpenBinary(path, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	t.Logf("nats-server %s", s.Connect(t).ConnectedServerVersion())
+	return s
+}
+
+// TestOldServer has all feeders and the lease work with an old server, through a
+// kill -9 of it.
+func TestOldServer(t *testing.T) {
+	s := oldServer(t)
+	js := s.JetStream(t)
+	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "a", "0")
+	put(t, kv, "x.y", "0")
+	watch, some := run(t, entries(js, "b")), run(t, entries(js, "b", "x.>"))
+	watch.want("a =0", "x.y =0")
+	some.want("x.y =0")
+	store := createStore(t, js)
+	objects := run(t, natsadapter.Objects(js, "b", object))
+	createStream(t, js, "S")
+	messages := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	subjects := run(t, natsadapter.Subject(s.Connect(t), "core", "", text))
+	mounts := &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "disk"}
+	owners := run(t, mounts.Feed)
+	r := newReferee(t)
+	stop := elect(t, leases(t, js, 2*time.Second), r.runner("a"))
+	next(t, r.leads)
+
+	for _, end := range []func(){s.Kill, s.Stop} {
+		put(t, kv, "a", "1")
+		watch.want("a =1")
+		end()
+		s.Start()
+		put(t, kv, "a", "2")
+		put(t, kv, "x.y", "2")
+		watch.want("a =2", "x.y =2")
+		some.want("x.y =2")
+		eventually(t, func(ctx context.Context) error { return kv.Delete(ctx, "x.y") })
+		watch.want("x.y deleted")
+		some.want("x.y deleted")
+		putObject(t, store, "o", "1")
+		objects.want("o 1 false false")
+		publish(t, js, "S.a", "1")
+		messages.want("1")
+		subjects.heard(s.Connect(t), "core", "1")
+		mustPut(t, mounts, "m", "", "d1")
+		owners.want("d1")
+		watch.want("m =")
+	}
+	items, err := natsadapter.KeyValueItems(js, "b", named)(t.Context())
+	if want := []string{"a =2", "m ="}; err != nil || !slices.Equal(items, want) {
+		t.Errorf("KeyValueItems returns %q, %v; want %q", items, err, want)
+	}
+	stop()
+
+	// Two filters are more than this server knows.
+	if _, err := natsadapter.KeyValueItems(js, "b", named, "a", "x.>")(t.Context()); err == nil || !strings.Contains(err.Error(), "one filter at most, want version 2.10") {
+		t.Errorf("two filters: %v, want an error that says that there may be one", err)
+	}
+}

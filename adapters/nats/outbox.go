@@ -22,6 +22,7 @@ type outbox[T comparable] struct {
 	slots   map[T]*slot
 	line    []T // items whose slot has a batch and is not busy
 	senders int
+	most    int // slots since the map was made
 }
 
 type slot struct {
@@ -52,6 +53,7 @@ func (q *Queue[T]) postLocked(item T, o op, told func(before record)) *batch {
 	if s == nil {
 		s = new(slot)
 		q.outbox.slots[item] = s
+		q.outbox.most = max(q.outbox.most, len(q.outbox.slots))
 	}
 	if s.batch == nil {
 		s.batch = &batch{done: make(chan struct{})}
@@ -118,12 +120,15 @@ func (q *Queue[T]) send() {
 			o.line = append(o.line, item)
 		default:
 			delete(o.slots, item)
+			if len(o.slots) == 0 && o.most > 1000 { // the memory of a burst goes back
+				o.slots, o.most = make(map[T]*slot), 0
+			}
 			q.checkEmptyLocked()
 		}
 	}
 	o.senders--
 	if len(o.line) == 0 {
-		o.line = nil // so that the memory of a burst goes back
+		o.line = nil
 	}
 }
 

@@ -54,34 +54,35 @@ func (q *Queue[T]) keepOrder() {
 		janitor bool
 		look    time.Time // when the last look at all records began
 		due     = time.Now()
+		adopt   = true // what waits may have no timer anywhere
 	)
 	for {
 		graves, ok := q.readMembers()
 		was := janitor
 		janitor = ok && q.isJanitor()
 		if janitor && !was {
-			due = time.Now() // whoever had it before may have left work
+			due, adopt = time.Now(), true // whoever had it before may have left work
 		}
 		if janitor {
 			if q.declareSilent() {
-				due = time.Now()
+				due, adopt = time.Now(), true
 			}
 			for _, g := range graves {
 				if g.since.After(look) {
-					due = earlier(due, g.since)
+					due, adopt = earlier(due, g.since), true
 				}
 			}
 			if !time.Now().Before(due) {
 				began := time.Now()
-				if err := q.lookAround(q.life); err == nil {
-					look = began
+				if err := q.lookAround(q.life, adopt); err == nil {
+					look, adopt = began, false
 					due = time.Now().Add(max(3*q.cfg.Lease, 10*time.Second, 20*time.Since(began)))
 					for id, g := range graves {
 						if began.Sub(g.since) >= q.cfg.Lease {
 							q.wire.remove(q.life, g.seq)
 							q.bury(id)
 						} else {
-							due = earlier(due, g.since.Add(q.cfg.Lease))
+							due, adopt = earlier(due, g.since.Add(q.cfg.Lease)), true
 						}
 					}
 				} else {
@@ -95,7 +96,7 @@ func (q *Queue[T]) keepOrder() {
 			return
 		case <-q.others.soon:
 			// The members have to show first what they know of.
-			due = earlier(due, time.Now().Add(q.cfg.Lease/2))
+			due, adopt = earlier(due, time.Now().Add(q.cfg.Lease/2)), true
 		case <-tick.C:
 		}
 	}
@@ -260,8 +261,8 @@ func (q *Queue[T]) post(item T, o op, s seen) {
 }
 
 // lookAround looks at all records once: it makes ready what is in flight with
-// nobody, gives a timer to what waits, and has delivered again what the consumer
-// thinks is done with, but is ready.
+// nobody or overdue, has delivered again what the consumer thinks is done with,
+// but is ready, and gives a timer to all that waits if it is to adopt them.
 //
 // Such records are not only of processes that are gone. A server that was killed
 // may remember an item as it stood before: of a message that was replaced by
@@ -269,7 +270,7 @@ func (q *Queue[T]) post(item T, o op, s seen) {
 // that may be deleted. So an item that was done with may stand again as it did
 // before its last run, or in it. That does no harm but for one more run, if
 // somebody notices.
-func (q *Queue[T]) lookAround(ctx context.Context) error {
+func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 	c, err := q.js.Consumer(ctx, q.cfg.Name, consumerName)
 	if err != nil {
 		return err
@@ -282,7 +283,7 @@ func (q *Queue[T]) lookAround(ctx context.Context) error {
 			if q.disowned(item, s) || !q.alive(item, s) {
 				q.reclaim(item, s)
 			}
-		case s.waiting():
+		case s.waiting() && (adopt || s.due < time.Now().Add(-q.cfg.Lease).UnixNano()):
 			q.schedule(item, s)
 		case s.ready() && (s.seq <= floor || s.seq <= delivered && stored.Before(long)):
 			q.post(item, op{verb: verbTouch, at: time.Now().UnixNano()}, s)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +41,7 @@ type beat struct {
 	Seen  string `json:"seen"`           // when this was written, by its own clock
 	Prev  uint64 `json:"prev,omitempty"` // the sequence of the beat before, stored when this was written
 	Held  []run  `json:"held,omitempty"` // items in flight there
+	More  bool   `json:"more,omitempty"` // and more, for which there was no room
 	Gone  string `json:"gone,omitempty"` // who has declared it gone
 	Write string `json:"write"`
 }
@@ -50,15 +52,15 @@ type run struct {
 	Fence uint64 `json:"fence,omitempty"` // 0 while it is being claimed
 }
 
-// maxRuns is how many runs a beat tells of. Of a process that has more in
-// flight, those that it does not have cannot be told apart.
-const maxRuns = 5000
+// maxBeat is how many bytes a beat tells of runs. If a process has more in
+// flight, its runs cannot be told from those that it knows nothing of.
+const maxBeat = 200_000
 
 // disowns reports whether a run of this member, as a record tells of it, is none
 // in truth. The beat before was stored after the record was, and this one was
 // written after that; so if the member knew of the run it would say so.
 func (b *beat) disowns(tokens string, s seen) bool {
-	if b.Prev <= s.seq || len(b.Held) >= maxRuns {
+	if b.Prev <= s.seq || b.More {
 		return false
 	}
 	for _, r := range b.Held {
@@ -67,6 +69,34 @@ func (b *beat) disowns(tokens string, s seen) bool {
 		}
 	}
 	return true
+}
+
+// beatLocked returns a beat that tells of all runs here, also of those that are
+// being claimed or given back.
+func (q *Queue[T]) beatLocked() beat {
+	b := beat{
+		Owner: q.cfg.Owner,
+		Since: formatTime(q.others.born.UnixNano()),
+		Seen:  formatTime(time.Now().UnixNano()),
+		Prev:  q.member.seq,
+		Write: q.newWrite(),
+	}
+	size := 0
+	add := func(item T, fence uint64) {
+		r := run{shorten(q.codec.encode(item)), fence}
+		if size += len(r.Item) + 40; size > maxBeat {
+			b.More = true
+			return
+		}
+		b.Held = append(b.Held, r)
+	}
+	for item, h := range q.held {
+		add(item, h.fence)
+	}
+	for item := range q.intake.claims {
+		add(item, 0)
+	}
+	return b
 }
 
 // validLocked reports whether this process holds its lease. A machine that
@@ -120,23 +150,10 @@ func (q *Queue[T]) renew() bool {
 	if m.id == "" {
 		m.id = newID()
 	}
-	b := beat{Owner: q.cfg.Owner, Prev: m.seq}
-	for item, h := range q.held {
-		if len(b.Held) < maxRuns {
-			b.Held = append(b.Held, run{shorten(q.codec.encode(item)), h.fence})
-		}
-	}
-	for item := range q.intake.claims {
-		if len(b.Held) < maxRuns {
-			b.Held = append(b.Held, run{Item: shorten(q.codec.encode(item))})
-		}
-	}
+	b := q.beatLocked()
 	q.mu.Unlock()
 
-	b.Write = q.newWrite()
-	b.Since = formatTime(q.others.born.UnixNano())
 	sent := time.Now()
-	b.Seen = formatTime(sent.UnixNano())
 	subject := q.cfg.Name + ".m." + m.id
 	ctx, cancel := context.WithTimeout(q.life, q.cfg.Lease/4)
 	defer cancel()
@@ -145,19 +162,25 @@ func (q *Queue[T]) renew() bool {
 		q.troubled(err, "renewing the lease")
 		// It may be stored all the same; if so, it counts from when it was sent.
 		last, readErr := q.wire.last(ctx, subject)
+		found := decodeBeat(last.data)
 		switch {
-		case errors.Is(readErr, errNoRecord) && m.seq == 0:
+		case readErr != nil && !errors.Is(readErr, errNoRecord):
 			return false
-		case readErr == nil && decodeBeat(last.data).Write == b.Write:
-			seq, err = last.seq, nil
-		case readErr == nil && last.seq == m.seq && !errors.Is(err, errConflict):
-			return false // it is as it was
-		case readErr == nil || errors.Is(readErr, errNoRecord):
+		case readErr == nil && found.Write == b.Write:
+			seq = last.seq
+		case readErr == nil && found.Gone == "" && strings.HasPrefix(found.Write, q.prefix+"-"):
+			// One of our own, perhaps of an attempt that we had given up. The next
+			// attempt writes over it.
 			q.mu.Lock()
-			q.loseLeaseLocked() // somebody has declared us gone
+			if q.member.id == m.id {
+				q.member.seq = last.seq
+			}
 			q.mu.Unlock()
 			return false
-		default:
+		default: // somebody has declared us gone
+			q.mu.Lock()
+			q.loseLeaseLocked()
+			q.mu.Unlock()
 			return false
 		}
 	}

@@ -24,7 +24,7 @@ func ExampleWriter_Ready() {
 	)
 	writer := conditions.Writer[*unstructured.Unstructured]{
 		Client: func(b *unstructured.Unstructured) object.Client[*unstructured.Unstructured] {
-			return object.Untyped[*unstructured.Unstructured](client.Resource(buckets).Namespace(b.GetNamespace()))
+			return object.Untyped(client.Resource(buckets).Namespace(b.GetNamespace()))
 		},
 		Conditions: func(b *unstructured.Unstructured) []metav1.Condition { return conditions.Unstructured(b.Object) },
 	}

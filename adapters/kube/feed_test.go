@@ -34,8 +34,12 @@ func TestFeed(t *testing.T) {
 		informer func(*rest.Config, string) cache.SharedIndexInformer
 	}{
 		{"typed", func(c *rest.Config, ns string) cache.SharedIndexInformer { return typedInformer(t, c, ns, 0) }},
-		{"dynamic", func(c *rest.Config, ns string) cache.SharedIndexInformer { return dynamicInformer(t, c, ns, configMaps) }},
-		{"metadata", func(c *rest.Config, ns string) cache.SharedIndexInformer { return metadataInformer(t, c, ns, configMaps) }},
+		{"dynamic", func(c *rest.Config, ns string) cache.SharedIndexInformer {
+			return dynamicInformer(t, c, ns, configMaps)
+		}},
+		{"metadata", func(c *rest.Config, ns string) cache.SharedIndexInformer {
+			return metadataInformer(t, c, ns, configMaps)
+		}},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			ns := s.Namespace(t)
@@ -154,7 +158,13 @@ func TestHandlerIsRemoved(t *testing.T) {
 	stop := run(t, reconcile.Feed(h, source.Feed))
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	h.wait(t, "enqueue "+ns+"/a")
+	synced(t, source)
 	stop()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := source.Synced(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Synced after Feed returned: %v, want that it waits for the next", err)
+	}
 
 	s.Kubectl(t, "create", "configmap", "b", "-n", ns)
 	goesOn.wait(t, "enqueue "+ns+"/b")

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -81,7 +80,6 @@ type stage struct {
 	servers []*natstest.Server
 	verbose bool
 
-	mu       sync.Mutex
 	children int
 	workers  []*process
 	feeders  []*process
@@ -201,13 +199,6 @@ func (st *stage) left(url string) (int, error) {
 		if err == nil && len(all) == 0 || time.Since(since) > 30*time.Second {
 			if len(all) > 0 {
 				fmt.Printf("  left: %+v\n", all[:min(3, len(all))])
-				if s, err := js.Stream(ctx, j.Queue); err == nil {
-					fmt.Printf("  stream: %+v\n", s.CachedInfo().State)
-				}
-				if c, err := js.Consumer(ctx, j.Queue, "workers"); err == nil {
-					fmt.Printf("  consumer: %+v\n", c.CachedInfo())
-				}
-				fmt.Println(st.servers[0].Log())
 			}
 			return len(all), err
 		}

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,16 +167,30 @@ func TestNoAnswer(t *testing.T) {
 func TestGatewayKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.run("-wishes", wish(t, many(150)), "-retries", "100")
-	for _, last := range []int{10, 30} {
-		for range last {
-			p.line("bucket-")
-		}
+	file := wish(t, many(150))
+	p := w.run("-wishes", file, "-watch", "-recheck", "1s")
+	for _, steps := range []int{10, 50} {
+		p.read(steps, "create")
 		w.kill()
-		p.line("bucket-") // it goes on, with errors
+		p.read(1, "connection refused")
 		w.start()
 	}
-	p.wantEnd(0, "150 of 150 buckets in sync", "retrying: ", "connection refused")
+	inSync := map[string]bool{}
+	note := func(line string) {
+		fields := strings.Fields(line)
+		if delete(inSync, fields[0]); strings.Join(fields[1:], " ") == "in sync" {
+			inSync[fields[0]] = true
+		}
+	}
+	for line := range strings.Lines(p.out.String()) {
+		note(line)
+	}
+	for len(inSync) < 150 {
+		note(p.line("bucket-"))
+	}
+	p.interrupt()
+	p.wantEnd(0, "of 150 buckets in sync")
+	w.run("-wishes", file).wantEnd(0, "150 of 150 buckets in sync")
 	w.wantMany(150)
 }
 
@@ -217,10 +232,8 @@ func TestControllerKilled(t *testing.T) {
 	w := newWorld(t)
 	file := wish(t, many(120))
 	for _, seen := range []int{1, 10, 40, 80} {
-		p := w.run("-wishes", file)
-		for range seen {
-			p.line("bucket-")
-		}
+		p := w.run("-wishes", file, "-watch")
+		p.read(seen, "bucket-")
 		p.signal(syscall.SIGKILL)
 		if code, _ := p.end(); code != -1 {
 			t.Fatalf("the killed program has exit code %d:\n%s", code, p.text())
@@ -428,8 +441,14 @@ func TestOwnGateway(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.run("-wishes", wish(t, many(1000)), "-workers", "1")
-	p.line("bucket-")
+	url := w.proxy(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if strings.HasPrefix(r.URL.Path, "/never") {
+			<-r.Context().Done() // it is never answered
+		}
+		return false
+	})
+	p := w.runAt(url, "-wishes", wish(t, "buckets: [{name: soon}, {name: never}]"))
+	p.line("soon in sync")
 	p.interrupt()
-	p.wantEnd(1, "interrupted", "of 1000 buckets in sync")
+	p.wantEnd(1, "interrupted", "1 of 2 buckets in sync")
 }

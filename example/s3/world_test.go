@@ -33,7 +33,7 @@ import (
 // gateway that is another one, started with a folder of the test.
 
 // patience bounds the wait for anything that a process is to do.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // asProgram in the environment makes the test binary the program itself.
 const asProgram = "RECONCILE_S3_TEST_AS_PROGRAM"
@@ -41,10 +41,6 @@ const asProgram = "RECONCILE_S3_TEST_AS_PROGRAM"
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
-	}
-	if _, err := local.Binary(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -187,6 +183,9 @@ func (w *world) keys() []string {
 // without those of the tester's own account.
 func execute(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	if _, err := local.Binary(); err != nil {
+		t.Fatal(err) // the program would build it, which is nothing for a test
+	}
 	return executeIn(t, "", env, args...)
 }
 
@@ -242,6 +241,21 @@ func (p *process) line(begin ...string) (last string) {
 	}
 	p.t.Fatalf("the program has ended without the lines %q; it printed\n%s", missing, p.text())
 	return ""
+}
+
+// read waits for n lines with that text.
+func (p *process) read(n int, text string) {
+	p.t.Helper()
+	for line := range p.lines {
+		fmt.Fprintln(&p.out, line)
+		if strings.Contains(line, text) {
+			n--
+		}
+		if n == 0 {
+			return
+		}
+	}
+	p.t.Fatalf("the program has ended, and %d lines with %q are missing; it printed\n%s", n, text, p.text())
 }
 
 // end waits for the end, and returns the exit code and the lines that came since

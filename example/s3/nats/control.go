@@ -30,7 +30,7 @@ func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o
 	if err != nil {
 		return err
 	}
-	c := &bucket.Controller{Store: store, Owner: o.owner, Recheck: o.recheck, Wish: wishFrom(kv), Did: o.did}
+	c := &bucket.Controller{Store: store, Owner: o.owner, Recheck: o.recheck, Wish: wishFrom(kv)}
 	queue := reconcile.NewQueue[string]()
 	var group reconcile.Group
 	group.Add("buckets", &reconcile.Reconciler[string]{

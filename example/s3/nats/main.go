@@ -37,13 +37,12 @@ import (
 type options struct {
 	nats, endpoint, region, owner string
 	poll, recheck                 time.Duration
-	did                           func(name, what string)
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	o := options{did: func(name, what string) { fmt.Printf("%-24s %s\n", name, what) }}
+	var o options
 	flag.StringVar(&o.nats, "nats", "", "use the NATS server with JetStream at `URL`; without it, one is started")
 	flag.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`, with the keys from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, a gateway is started")
 	flag.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
@@ -117,8 +116,23 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := first(ctx, js); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.endpoint, o.nats, o.nats)
 	return control(ctx, js, store, o, nil)
+}
+
+// first puts a first wish into a bucket that is new.
+func first(ctx context.Context, js jetstream.JetStream) error {
+	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket})
+	if errors.Is(err, jetstream.ErrBucketExists) {
+		return nil
+	}
+	if err == nil {
+		_, err = kv.PutString(ctx, "payroll", `{"tags": {"team": "finance"}}`)
+	}
+	return err
 }
 
 // startNATS starts a server with JetStream on loopback over a folder.

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds the wait for anything that is to happen.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A world is a gateway, a NATS server, and a controller between the two.
 type world struct {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of this module, and its referee for half a minute. They need an old nats-server, to see that the
-# feeders work with it: the one that Debian has in the package nats-server. If it
-# is missing, this installs it.
+# Runs the tests of this module, and its referee for half a minute. They need an
+# old nats-server, to see that the feeders work with it, and that the queue
+# refuses it: the one that Debian has in the package nats-server. If it is
+# missing, this installs it.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

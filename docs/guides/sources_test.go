@@ -123,39 +123,53 @@ func TestSourcesRestart(t *testing.T) {
 }
 
 func TestSourcesSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		happened := newDiary()
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("vm")
-		loaded := make(chan struct{})
+	load := func(t *testing.T, takes time.Duration, want string) {
+		synctest.Test(t, func(t *testing.T) {
+			happened := newDiary()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("vm")
+			loaded := make(chan struct{})
 
-		var group reconcile.Group
-		group.Add("cache", reconcile.RunFunc(func(ctx context.Context) error {
-			time.Sleep(20 * time.Second) // a big list
-			close(loaded)
-			<-ctx.Done()
-			return nil
-		}))
-		ready := func(ctx context.Context) error {
-			select {
-			case <-loaded:
+			var group reconcile.Group
+			group.Add("cache", reconcile.RunFunc(func(ctx context.Context) error {
+				time.Sleep(takes) // a big list
+				close(loaded)
+				<-ctx.Done()
 				return nil
-			case <-time.After(time.Minute):
-				return errors.New("the cache has not loaded in a minute")
-			case <-ctx.Done():
-				return nil
+			}))
+			ready := func(ctx context.Context) error {
+				select {
+				case <-loaded:
+					return nil
+				case <-time.After(time.Minute):
+					return errors.New("the cache has not loaded in a minute")
+				case <-ctx.Done():
+					return nil
+				}
 			}
-		}
-		group.Add("vms", reconcile.After(ready, &reconcile.Reconciler[string]{
-			Queue: q,
-			Reconcile: func(_ context.Context, vm string) error {
-				happened.note("look at %s", vm)
-				return nil
-			},
-		}))
-		run(t, &group, time.Hour)
-		happened.check(t, `
+			group.Add("vms", reconcile.After(ready, &reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(_ context.Context, vm string) error {
+					happened.note("look at %s", vm)
+					return nil
+				},
+			}))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := group.Run(ctx); err != nil {
+				happened.note("%v", err)
+			}
+			happened.check(t, want)
+		})
+	}
+	t.Run("in time", func(t *testing.T) {
+		load(t, 20*time.Second, `
 20s     look at vm
+`)
+	})
+	t.Run("late", func(t *testing.T) {
+		load(t, 61*time.Second, `
+1m1s    vms: not ready: the cache has not loaded in a minute
 `)
 	})
 }

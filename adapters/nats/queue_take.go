@@ -319,9 +319,11 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 			pause(q.life, tries)
 			continue
 		}
-		if tries == 0 {
+		if tries == 0 && q.cfg.Replicas == 1 {
 			return seen{}, false // there was but one attempt, and it failed
 		}
+		// Several servers refuse a write also while another that depends on the
+		// same record is on its way, though that may change nothing.
 		now, err := q.read(q.life, subject)
 		switch {
 		case err != nil:
@@ -333,6 +335,7 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 			// all the same if the record says so.
 			return now, now.running && now.owner == owner && q.notHeld(item, now.fence)
 		}
+		pause(q.life, -1)
 	}
 	return seen{}, false
 }

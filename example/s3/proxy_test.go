@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -224,4 +225,42 @@ func TestNoTagsAtCreation(t *testing.T) {
 	})
 	w.runAt(url, "-wishes", wish(t, everything)).wantEnd(0, "2 of 2 buckets in sync")
 	w.wantLook("full", full)
+}
+
+// Buckets of the account that are in another region, or that may not be looked
+// at, are nobody's business here, unless somebody wishes for one.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"moved", "signed", "denied"} {
+		w.make(name)
+	}
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		status, code := 0, ""
+		switch name, _, _ := strings.Cut(r.URL.Path[1:], "/"); name {
+		case "moved":
+			status, code = http.StatusMovedPermanently, "PermanentRedirect"
+		case "signed":
+			status, code = http.StatusBadRequest, "AuthorizationHeaderMalformed"
+		case "denied":
+			status, code = http.StatusForbidden, "AccessDenied"
+		default:
+			return false
+		}
+		rw.WriteHeader(status)
+		fmt.Fprintf(rw, "<Error><Code>%s</Code><Message>no</Message></Error>", code)
+		return true
+	})
+	file := wish(t, "buckets: [{name: bare}]")
+	for _, args := range [][]string{{"-plan"}, {}, {"-purge"}} {
+		out := w.runAt(url, append(args, "-wishes", file)...).wantEnd(0)
+		for _, name := range []string{"moved", "signed", "denied"} {
+			if strings.Contains(out, name) {
+				t.Errorf("it tells of %s:\n%s", name, out)
+			}
+		}
+	}
+	rewrite(t, file, "buckets: [{name: bare}, {name: moved}, {name: denied}]")
+	w.runAt(url, "-wishes", file).wantEnd(1, "1 of 3 buckets in sync",
+		"moved: reading the tags: no (PermanentRedirect)", "denied: reading the tags: no (AccessDenied)")
 }

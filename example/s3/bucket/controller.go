@@ -123,7 +123,7 @@ func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted b
 		return c.create(name, wish), nil
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
-	case code(err) == minio.AccessDenied && !wanted, err == nil && owner != c.Owner && !wanted:
+	case !wanted && (unreachable(err) || err == nil && owner != c.Owner):
 		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RequeueWithin(c.Recheck))
 	case err != nil:
 		return nil, err
@@ -299,12 +299,20 @@ func BadCredentials(err error) bool {
 	return false
 }
 
+// unreachable reports whether a bucket cannot be looked at from here: it is
+// somebody else's, or in another region.
+func unreachable(err error) bool {
+	var answer minio.ErrorResponse
+	return errors.As(err, &answer) && (answer.Code == minio.AccessDenied || answer.Code == "AuthorizationHeaderMalformed" ||
+		answer.StatusCode == http.StatusMovedPermanently || answer.StatusCode == http.StatusTemporaryRedirect)
+}
+
 // final reports whether an answer would be the same the next time.
 func final(answer minio.ErrorResponse) bool {
 	switch answer.StatusCode {
 	case http.StatusBadRequest:
 		return answer.Code != "RequestTimeout" && answer.Code != "IncompleteBody"
-	case http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+	case http.StatusMovedPermanently, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return true
 	case http.StatusConflict:
 		return answer.Code == minio.BucketAlreadyExists

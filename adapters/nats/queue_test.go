@@ -130,11 +130,17 @@ func TestQueueDelays(t *testing.T) {
 	enqueue(t, b, "floor", "ceiling")
 	mustTake(t, b, "ceiling")
 	b.Requeue("ceiling", reconcile.Wait{Delay: d})
-	mustTake(t, b, "floor")
-	if early := d - time.Since(began); early > 0 {
-		t.Errorf("the floor of %v came %v too soon", d, early)
+	came := make(map[string]bool)
+	for range 2 {
+		item := take(t, b)
+		came[item] = true
+		if early := d - time.Since(began); early > 0 {
+			t.Errorf("%s of %v came %v too soon", item, d, early)
+		}
 	}
-	mustTake(t, b, "ceiling")
+	if !came["floor"] || !came["ceiling"] {
+		t.Errorf("came %v, want both", came)
+	}
 }
 
 // A worker that cannot reach the server is told that its lease is lost before
@@ -192,10 +198,11 @@ func TestQueueLongRun(t *testing.T) {
 	run := a.Lease(t.Context(), "x")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*cfg.Lease)
 	defer cancel()
-	if item, err := b.Dequeue(ctx); err == nil {
+	item, err := b.Dequeue(ctx)
+	if err == nil && run.Err() == nil {
 		t.Errorf("Dequeue: %q, while it is in flight", item)
 	}
-	if run.Err() != nil && a.Stats().LeasesLost == 0 {
+	if run.Err() != nil && a.Stats().LeasesLost == 0 { // a machine may be too busy to keep a lease
 		t.Errorf("the run ended: %v", context.Cause(run))
 	}
 }
@@ -407,7 +414,7 @@ func TestQueueServerKilled(t *testing.T) {
 // remember it, is found and made ready.
 func TestQueueDisownedRun(t *testing.T) {
 	s := natstest.New(t)
-	cfg := natsadapter.Config{Name: "q", Lease: time.Second}
+	cfg := natsadapter.Config{Name: "q", Lease: 3 * time.Second}
 	cable := natstest.NewClientProxy(t, s)
 	q := newQueue[string](t, cable, cfg)
 	enqueue(t, q, "mine")

@@ -264,3 +264,31 @@ func TestElsewhere(t *testing.T) {
 	w.runAt(url, "-wishes", file).wantEnd(1, "1 of 3 buckets in sync",
 		"moved: reading the tags: no (PermanentRedirect)", "denied: reading the tags: no (AccessDenied)")
 }
+
+// A bucket that another hand removes is missed by the poll of what is there, long
+// before the next look into it.
+func TestVanished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	listed := make(chan struct{}, 1000) // told of each list that was answered
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) bool {
+		if r.URL.Path != "/" {
+			return false
+		}
+		pass.ServeHTTP(rw, r)
+		listed <- struct{}{}
+		return true
+	})
+	p := w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]"), "-watch", "-poll", "3s", "-recheck", "1h")
+	p.line("bare in sync")
+	for len(listed) > 0 {
+		<-listed
+	}
+	<-listed // it may have begun before
+	<-listed // this one has the bucket in it
+	w.must(w.hand.RemoveBucket(t.Context(), "bare"))
+	p.line("bare create")
+	p.line("bare in sync")
+	p.interrupt()
+	p.wantEnd(0, "1 of 1 bucket in sync")
+}

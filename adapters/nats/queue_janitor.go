@@ -96,7 +96,7 @@ func (q *Queue[T]) keepOrder() {
 			return
 		case <-q.others.soon:
 			// The members have to show first what they know of.
-			due, adopt = earlier(due, time.Now().Add(q.cfg.Lease/2)), true
+			due, adopt = earlier(due, time.Now().Add(q.cfg.Lease*3/4)), true
 		case <-tick.C:
 		}
 	}

@@ -411,27 +411,28 @@ func TestQueueServerKilled(t *testing.T) {
 }
 
 // A record of a run that its owner knows nothing of, as a killed server may
-// remember it, is found and made ready.
+// remember it, is found and made ready, though the owner is alive.
 func TestQueueDisownedRun(t *testing.T) {
 	s := natstest.New(t)
 	cfg := natsadapter.Config{Name: "q", Lease: 3 * time.Second}
 	cable := natstest.NewClientProxy(t, s)
-	q := newQueue[string](t, cable, cfg)
-	enqueue(t, q, "mine")
-	mustTake(t, q, "mine")
-	members, err := q.Members(t.Context())
-	if err != nil || len(members) != 1 {
-		t.Fatalf("members: %+v, %v", members, err)
+	janitor, owner := newQueue[string](t, cable, cfg), newQueue[string](t, s, cfg)
+	enqueue(t, janitor, "first")
+	mustTake(t, janitor, "first") // so it is the older of the two
+	enqueue(t, janitor, "second")
+	mustTake(t, owner, "second")
+	all, err := janitor.All(t.Context())
+	if err != nil || len(all) != 2 || all[0].Member == all[1].Member {
+		t.Fatalf("in flight are %+v, %v, want two, each with a member of its own", all, err)
 	}
-	js := s.JetStream(t)
-	record := fmt.Sprintf(`{"phase":"in flight","since":"2026-01-02T03:04:05Z","owner":%q,"write":"w"}`, members[0].ID)
-	if _, err := js.Publish(t.Context(), "q.i.ghost", []byte(record)); err != nil {
+	record := fmt.Sprintf(`{"phase":"in flight","since":"2026-01-02T03:04:05Z","owner":%q,"write":"w"}`, all[1].Member)
+	if _, err := s.JetStream(t).Publish(t.Context(), "q.i.ghost", []byte(record)); err != nil {
 		t.Fatal(err)
 	}
 	cable.Cut() // as when the server is killed
 	cable.Heal()
-	mustTake(t, q, "ghost")
-	if s := q.State("mine"); s.Phase != reconcile.InFlight {
+	mustTake(t, janitor, "ghost")
+	if s := owner.State("second"); s.Phase != reconcile.InFlight {
 		t.Errorf("the run that is one: %+v", s)
 	}
 }

@@ -256,6 +256,27 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
+// TestDeletionBegins tells a source of an object of a kind without generations
+// that is to be deleted and waits for a finalizer.
+func TestDeletionBegins(t *testing.T) {
+	old := configMap("", "a")
+	old.ResourceVersion = "1"
+	going := old.DeepCopy()
+	going.ResourceVersion, going.DeletionTimestamp = "2", &metav1.Time{Time: time.Now()}
+	waits := going.DeepCopy()
+	waits.ResourceVersion = "3"
+	informer := newStub()
+	source := names(informer)
+	source.Now = true
+	source.Changed = func(_, _ metav1.Object) bool { return false }
+	h, handler := informer.feed(t, source)
+	handler.OnUpdate(old, going)
+	handler.OnUpdate(going, waits)
+	if got, want := h.drain(), []string{"now /a", "enqueue /a"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestTombstones tells a source of deletions that the informer did not see: of
 // which it has the object, or only the name.
 func TestTombstones(t *testing.T) {

@@ -36,6 +36,9 @@
 //
 // # Packages beside this one
 //
-// This package imports client-go's tools/cache and no more. What needs a client
-// is in a package of its own: kinds that come and go at run time in kinds.
+// This package imports client-go's tools/cache and no more. What needs more, or
+// is something else, is in a package of its own: kinds that come and go at run
+// time in kinds, finalizers in finalizer, status conditions in conditions,
+// leader election in elect, items shared out among processes in shard, events
+// about runs in events.
 package kubeadapter

@@ -25,6 +25,7 @@ func TestKeyValueSurvivesRestarts(t *testing.T) {
 	p := natstest.NewClientProxy(t, s)
 	watched := natstest.JetStream(t, natstest.Connect(t, p.URL()))
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b", History: 5})
+	put(t, kv, "a", "older") // is history when the Feeder begins
 	put(t, kv, "a", "0")
 	put(t, kv, "b", "0")
 	f := run(t, entries(watched, "b"))
@@ -124,13 +125,18 @@ func TestKeyValueNewBucket(t *testing.T) {
 		value := fmt.Sprint(round)
 		put(t, kv, "a", value)
 		put(t, kv, "b", value)
+		last := value
+		if round == 2 { // so that nothing has the revision that was seen last
+			last = "again"
+			put(t, kv, "b", last)
+		}
 		if round == 3 { // more than before, so that the last revision says nothing
 			for i := range 100 {
 				put(t, kv, fmt.Sprint("c", i), value)
 			}
 		}
 		p.Heal()
-		f.want("a ="+value, "b ="+value)
+		f.want("a ="+value, "b ="+last)
 	}
 }
 

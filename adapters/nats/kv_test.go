@@ -170,6 +170,39 @@ func TestKeyValueItems(t *testing.T) {
 	want("a =1", "d =1")
 }
 
+// TestKeyValueItemsBroken loses the connection in the middle of a list, in both
+// ways: the list is an error, though it has most keys.
+func TestKeyValueItemsBroken(t *testing.T) {
+	s := natstest.New(t)
+	p := natstest.NewClientProxy(t, s)
+	listed := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	const keys = 300
+	for i := range keys {
+		put(t, kv, fmt.Sprint("k", i), "")
+	}
+	for _, lose := range []func(){p.Cut, p.Hang} {
+		n := 0
+		items, err := natsadapter.KeyValueItems(listed, "b", func(e jetstream.KeyValueEntry) (string, bool) {
+			if n++; n == 1 {
+				lose()
+			}
+			return e.Key(), true
+		})(t.Context())
+		if err == nil {
+			t.Errorf("a list that broke has %d of %d items and no error", len(items), keys)
+		}
+		p.Heal()
+	}
+	eventually(t, func(ctx context.Context) error {
+		items, err := natsadapter.KeyValueItems(listed, "b", natsadapter.EntryKey)(ctx)
+		if err == nil && len(items) != keys {
+			t.Errorf("%d items, want %d", len(items), keys)
+		}
+		return err
+	})
+}
+
 // TestKeyValuePoller finds a key that is gone without a trace.
 func TestKeyValuePoller(t *testing.T) {
 	js := natstest.New(t).JetStream(t)

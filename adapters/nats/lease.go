@@ -35,8 +35,9 @@ import (
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than
 // once, such as a [reconcile.Reconciler] or a RunFunc that makes a
-// [reconcile.Group] and runs it. If r returns by itself, or panics, the lease is
-// given back and the Runner returns what r did.
+// [reconcile.Group] and runs it. Feeders and queue belong into r as well: a
+// process that does not lead has no use for them. If r returns by itself, or
+// panics, the lease is given back and the Runner returns what r did.
 //
 // The context of r says that it is over as soon as the time is up, also if this
 // process was stopped meanwhile and its timers are late: Err looks at the clock.

@@ -185,7 +185,7 @@ func (t *tail) list(ctx context.Context) error {
 	ended := false
 	for !ended {
 		before := delivered
-		patience, cancel := context.WithTimeout(ctx, firstTimeout)
+		patience, cancel := context.WithTimeout(ctx, lastTimeout)
 		err := r.fetchOnce(patience, consumer, int(min(batchSize, left)), func(msg jetstream.Msg) error {
 			meta, err := msg.Metadata()
 			if err != nil {

@@ -114,36 +114,54 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 }
 
 // An item that is put back, because its consumer was canceled before it could
-// see it, has been ready since it was, and is not ready anew.
-func TestItemPutBackHasBeenReadySinceItWas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue[string]()
-		due := time.Now().Add(time.Second)
-		q.EnqueueAfter("due", time.Second)
-		q.mu.Lock()
-		q.timer.Stop()
-		q.mu.Unlock()
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error)
-		go func() {
-			item, err := q.Dequeue(ctx)
-			if err == nil {
-				t.Errorf("Dequeue() = %q, want an error", item)
-			}
-			ended <- err
-		}()
-		time.Sleep(2 * time.Second)
-		synctest.Wait() // until the consumer waits
-		q.mu.Lock()
-		cancel()
-		q.promote(q.now()) // and hands it over, a second late
-		if q.handed != 1 {
-			t.Errorf("handed = %d, want 1", q.handed)
-		}
-		q.unlock()
-		<-ended
-		if s := q.State("due"); s.Phase != Ready || !s.Since.Equal(due) {
-			t.Errorf("State() = %+v, want ready since %v", s, due)
-		}
-	})
+// see it, is as if never taken: it has been ready since it was, and what was
+// asked for meanwhile has no trace.
+func TestItemPutBackIsAsIfNeverTaken(t *testing.T) {
+	for name, meanwhile := range map[string]nextRun{
+		"nothing":       runNone,
+		"Enqueue":       runReady,
+		"EnqueueNow":    runNow,
+		"EnqueueWithin": runWithin,
+		"EnqueueAfter":  runHeld,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := NewQueue[string]()
+				due := time.Now().Add(time.Second)
+				q.EnqueueAfter("due", time.Second)
+				q.mu.Lock()
+				q.timer.Stop()
+				q.mu.Unlock()
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error)
+				go func() {
+					_, err := q.Dequeue(ctx)
+					ended <- err
+				}()
+				time.Sleep(2 * time.Second)
+				synctest.Wait() // until the consumer waits
+				q.mu.Lock()
+				cancel()
+				q.promote(q.now()) // and hands it over, a second late
+				if q.handed != 1 {
+					t.Errorf("handed = %d, want 1", q.handed)
+				}
+				i := q.records.find(q.hash("due"), "due")
+				q.meet(i, q.records.at(i), meanwhile, time.Hour)
+				q.unlock()
+				if err := <-ended; err != context.Canceled {
+					t.Errorf("Dequeue() = %v, want %v", err, context.Canceled)
+				}
+				if err := Check(q); err != nil {
+					t.Error(err)
+				}
+				if s := q.State("due"); s.Phase != Ready || !s.Since.Equal(due) {
+					t.Errorf("State() = %+v, want ready since %v", s, due)
+				}
+				if s := q.Stats(); s.Ready != 1 || s.Waiting != 0 || s.InFlight != 0 || s.Taken != 0 {
+					t.Errorf("Stats() = %+v, want 1 ready and nothing else", s)
+				}
+			})
+		})
+	}
 }

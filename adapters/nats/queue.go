@@ -381,7 +381,7 @@ func (q *Queue[T]) finish(cause error) error {
 }
 
 func (q *Queue[T]) checkEmptyLocked() {
-	if q.closed && len(q.outbox.slots) == 0 && len(q.held) == 0 {
+	if q.closed && len(q.outbox.slots) == 0 && len(q.held) == 0 && q.intake.claiming == 0 {
 		select {
 		case <-q.empty:
 		default:

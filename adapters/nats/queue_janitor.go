@@ -253,10 +253,14 @@ func (q *Queue[T]) reclaim(item T, s seen) {
 	q.post(item, op{verb: verbReclaim, at: time.Now().UnixNano(), owner: s.owner, fence: s.fence}, s)
 }
 
-// post hands an op of the queue's own to the outbox, also after Close has begun.
+// post hands an op of the queue's own to the outbox. After Close has begun that
+// is the business of others.
 func (q *Queue[T]) post(item T, o op, s seen) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
 	q.hintLocked(item, q.postLocked(item, o, nil), s)
 }
 

@@ -296,6 +296,7 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 			q.counted.taken++
 		}
 	}
+	q.checkEmptyLocked()
 	q.mu.Unlock()
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -184,8 +185,8 @@ func TestSlowAPI(t *testing.T) {
 	run(t, kubeadapter.Run(source.Informer))
 	run(t, reconcile.Feed(h, source.Feed))
 	<-asked
-	if err := source.Synced(t.Context()); err == nil {
-		t.Error("Synced before there was an answer")
+	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "not synced within 50ms") {
+		t.Errorf("Synced before there was an answer: %v", err)
 	}
 	close(release)
 	h.wait(t, "enqueue "+ns+"/a")

@@ -263,13 +263,13 @@ func TestForbidden(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := source.Synced(t.Context()); err == nil || !strings.Contains(err.Error(), "Feed is not running") {
+	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "Feed is not running") {
 		t.Errorf("Synced without Feed: %v", err)
 	}
 	h := newHeard[name]()
 	run(t, kubeadapter.Run(source.Informer))
 	run(t, reconcile.Feed(h, source.Feed))
-	if err := source.Synced(t.Context()); err == nil || !strings.Contains(err.Error(), "names: not synced within 1s: the informer has no list") {
+	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "names: not synced within 1s: the informer has no list") {
 		t.Errorf("Synced: %v", err)
 	}
 	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=list,watch", "--resource=configmaps")
@@ -327,8 +327,13 @@ func TestStoppedInformer(t *testing.T) {
 	go func() { ended <- source.Feed(context.Background(), newHeard[name]()) }()
 	synced(t, source)
 	stop()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the informer has stopped") {
-		t.Errorf("Feed: %v, want that the informer has stopped", err)
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "the informer has stopped") {
+			t.Errorf("Feed: %v, want that the informer has stopped", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Feed goes on without its informer")
 	}
 	if err := source.Feed(t.Context(), newHeard[name]()); err == nil || !strings.Contains(err.Error(), "stopped already") {
 		t.Errorf("Feed after that: %v, want that the informer has stopped", err)

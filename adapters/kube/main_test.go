@@ -194,6 +194,13 @@ func synced[T comparable](t testing.TB, s *kubeadapter.Source[T]) {
 	}
 }
 
+// bounded returns a context for what is to return by itself.
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func configMap(ns, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 }

@@ -22,7 +22,7 @@ import (
 
 // readyWithin is how long a process may take until it is ready. It only bounds
 // a test that hangs.
-const readyWithin = 2 * time.Minute
+const readyWithin = 5 * time.Minute
 
 // A Process is a server that can be killed and started again. Its methods may
 // be called from any goroutine.

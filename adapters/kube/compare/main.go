@@ -30,11 +30,15 @@ var sides = []string{"ours", "theirs"}
 func main() {
 	rounds := flag.Int("rounds", 3, "how often each is run, in turns; the table has the medians")
 	small := flag.Bool("short", false, "a load of seconds, to see that it works")
+	objects := flag.Int("objects", full.objects, "how many there are when the program starts")
 	write := flag.String("write", "", "a document with the two lines that the table stands between")
 	flag.Parse()
 	l := full
-	if *small {
+	if l.objects = *objects; *small {
 		l = short
+	}
+	if least := max(l.updates, l.faulty, 20); l.objects < least {
+		log.Fatalf("compare: -objects is %d, want at least %d", l.objects, least)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -79,7 +83,8 @@ func compare(ctx context.Context, l load, rounds int) (string, error) {
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", side, err)
 			}
-			log.Printf("round %d, %s: %d runs; %s", round+1, side, r.runs, r.verbs())
+			log.Printf("round %d, %s: %d runs; there after %v, again after %v, clean after %v; %s", round+1, side, r.runs,
+				r.sync.Round(time.Millisecond), r.recover.Round(time.Millisecond), r.clean.Round(time.Millisecond), r.verbs())
 			results[side] = append(results[side], r)
 		}
 	}

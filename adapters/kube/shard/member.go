@@ -158,6 +158,9 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	l := m.listOf(found)
+	if m.joined && !slices.Contains(l.members, m.self) {
+		return false, fmt.Errorf("%w: it is no longer in the list", errLost)
+	}
 	live := m.live(found, l)
 	if !slices.Contains(live, m.self) {
 		return false, fmt.Errorf("%w: somebody has removed it", errLost)
@@ -176,9 +179,7 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 		}
 	}
 	if m.heeds == nil || l.number != m.heeds.number {
-		if err := m.heed(l); err != nil {
-			return false, err
-		}
+		m.heed(l)
 	}
 	if m.table == nil {
 		return false, nil
@@ -186,6 +187,9 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 	if m.follows != m.heeds.number && !m.flying() {
 		m.follows = m.heeds.number
 		return true, nil // to write it down
+	}
+	if m.odd > 0 {
+		return false, nil // who is alive and not in the list has not agreed to it
 	}
 	for i := range found.Items {
 		lease := &found.Items[i]
@@ -339,12 +343,9 @@ func (m *member[T]) tidy(ctx context.Context, found *coordinationv1.LeaseList, l
 }
 
 // heed gives up what a new list gives to others.
-func (m *member[T]) heed(l *list) error {
+func (m *member[T]) heed(l *list) {
 	if !slices.Contains(l.members, m.self) {
-		if m.joined {
-			return fmt.Errorf("%w: the others have left us out of the list", errLost)
-		}
-		return nil
+		return
 	}
 	m.joined, m.heeds = true, l
 	m.table = tableOf(m.self, l.members)
@@ -353,7 +354,6 @@ func (m *member[T]) heed(l *list) error {
 	defer m.mu.Unlock()
 	m.members = l.members
 	m.keepLocked(m.table)
-	return nil
 }
 
 // leave gives up everything, waits for the runs, and gives up the Lease.

@@ -210,9 +210,20 @@ func TestHandOver(t *testing.T) {
 		}
 		a.mu.Unlock()
 
+		theirs := 0
+		for i := range items {
+			if q.shards.Owns(i) {
+				theirs++
+			}
+		}
+		a.forget()
 		q.stop()
 		time.Sleep(10 * time.Second) // less than a Lease is good for: it was given up
 		a.shared(p, r)
+		time.Sleep(time.Minute)
+		if len(a.last) != theirs || theirs == 0 {
+			t.Errorf("%d items had a run after q has left, want the %d that it had", len(a.last), theirs)
+		}
 		p.stop()
 		r.stop()
 		list, err := a.client().Leases("default").List(t.Context(), metav1.ListOptions{})
@@ -379,6 +390,172 @@ func TestRemovedLease(t *testing.T) {
 		a.shared(p, q)
 		p.stop()
 		q.stop()
+	})
+}
+
+// TestRemovedList has somebody remove the list: its members give up what they
+// have, and join again.
+func TestRemovedList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t)
+		p := a.start("p", a.client(), nil)
+		q := a.start("q", a.client(), nil)
+		time.Sleep(time.Minute)
+		before := fmt.Sprint(p.shards.Members())
+		if err := a.client().Leases("default").Delete(t.Context(), "set", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		a.shared(p, q)
+		if after := fmt.Sprint(p.shards.Members()); after == before {
+			t.Errorf("members %v, want that they have joined again, as others", after)
+		}
+		p.stop()
+		q.stop()
+	})
+}
+
+// TestWrongList has somebody take two members that are alive off the list: the
+// one that is left does not get what they have.
+func TestWrongList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t)
+		often := func(s *shard.Shards[int]) { s.Period = 100 * time.Millisecond }
+		p := a.start("p", a.client(), nil)
+		q := a.start("q", a.client(), nil)
+		r := a.start("r", a.client(), nil, often)
+		time.Sleep(time.Minute + 10*time.Millisecond) // p and q have just looked
+		a.shared(p, q, r)
+		leases := a.client().Leases("default")
+		lease, err := leases.Get(t.Context(), "set", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range p.shards.Members() {
+			if strings.HasPrefix(name, "set-r-") {
+				lease.Annotations["reconcile-shard-members"] = name
+			}
+		}
+		*lease.Spec.LeaseTransitions++
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for range 500 {
+			time.Sleep(10 * time.Millisecond)
+			for item := range items {
+				if r.shards.Owns(item) && (p.shards.Owns(item) || q.shards.Owns(item)) {
+					t.Fatalf("at %v r owns %d, and so does another one", time.Since(a.begin), item)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		a.shared(p, q, r)
+		p.stop()
+		q.stop()
+		r.stop()
+	})
+}
+
+// TestSuspended has a process stand still, in the middle of becoming the owner,
+// for so long that another one has taken all: it must not go on as if nothing
+// had been.
+func TestSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t)
+		client := a.client()
+		lists := 0
+		client.After = func(_ context.Context, verb string) error {
+			if verb == "list" {
+				if lists++; lists == 3 { // on which it would take what it is given
+					time.Sleep(time.Minute)
+				}
+			}
+			return nil
+		}
+		p := a.start("p", client, nil)
+		time.Sleep(time.Second)
+		q := a.start("q", a.client(), nil)
+		time.Sleep(58 * time.Second)
+		a.shared(q)
+		time.Sleep(time.Second + time.Millisecond)
+		for item := range items {
+			if p.shards.Owns(item) {
+				t.Fatalf("p owns %d after it stood still, and so does q", item)
+			}
+		}
+		p.stop()
+		q.stop()
+	})
+}
+
+// TestComesBack has a process reach the server again at about the time when
+// another one finds that it is dead: at no instant do both own an item.
+func TestComesBack(t *testing.T) {
+	for at := 33 * time.Second; at < 41*time.Second; at += 250 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			a := newArena(t)
+			away, slow := a.client(), a.client()
+			away.Before = func(context.Context, string) error {
+				if now := time.Since(a.begin); now > 21*time.Second && now < at {
+					return errBroken
+				}
+				return nil
+			}
+			slow.After = func(_ context.Context, verb string) error {
+				if now := time.Since(a.begin); verb == "list" && now > 33*time.Second && now < time.Minute {
+					time.Sleep(3 * time.Second)
+				}
+				return nil
+			}
+			often := func(s *shard.Shards[int]) { s.Period = 500 * time.Millisecond }
+			p := a.start("p", away, nil, often)
+			q := a.start("q", slow, nil)
+			for time.Since(a.begin) < 90*time.Second {
+				time.Sleep(50 * time.Millisecond)
+				for item := range items {
+					if p.shards.Owns(item) && q.shards.Owns(item) {
+						t.Fatalf("back at %v: at %v both own %d", at, time.Since(a.begin), item)
+					}
+				}
+			}
+			a.shared(p, q)
+			p.stop()
+			q.stop()
+		})
+	}
+}
+
+// TestHandedOverBeforeItRuns has an item change hands after it was taken and
+// before its run begins.
+func TestHandedOverBeforeItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t)
+		s := &shard.Shards[int]{Client: a.client(), Namespace: "default", Name: "set", Logger: quiet}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(time.Second)
+		inner := reconcile.NewQueue[int]()
+		q := s.Queue(inner)
+		inner.Enqueue(1)
+		if _, err := q.Dequeue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		synctest.Wait()
+		run := q.(reconcile.Leaser[int]).Lease(t.Context(), 1)
+		if !errors.Is(context.Cause(run), reconcile.ErrLeaseLost) {
+			t.Errorf("the context of the run: %v, want that the lease is lost", context.Cause(run))
+		}
+		select {
+		case <-ended:
+			t.Error("it has left, though the item was not given back")
+		default:
+		}
+		q.Done(1)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ package guides_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,6 +186,44 @@ func TestFloorMeetsCeiling(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestVerdictHasTheLastWord(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		during  func(q *reconcile.Queue[string])
+		verdict error
+		second  time.Duration // when the second run begins
+	}{
+		{"floor", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, reconcile.RequeueAfter(time.Hour), time.Hour + 10*time.Second},
+		{"ceiling", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, reconcile.RequeueWithin(time.Hour), 10 * time.Second},
+		{"nil", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, nil, 10 * time.Second},
+		{"now", func(q *reconcile.Queue[string]) { q.EnqueueNow("vm") }, reconcile.RequeueAfter(time.Hour), 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var begun []time.Duration
+				q := reconcile.NewQueue[string]()
+				q.Enqueue("vm")
+				time.AfterFunc(5*time.Second, func() { c.during(q) })
+				run(t, &reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(context.Context, string) error {
+						begun = append(begun, time.Since(start))
+						if len(begun) > 1 {
+							return nil
+						}
+						time.Sleep(10 * time.Second)
+						return c.verdict
+					},
+				}, 2*time.Hour)
+				if want := []time.Duration{0, c.second}; !slices.Equal(begun, want) {
+					t.Errorf("runs began at %v, want %v", begun, want)
+				}
+			})
+		})
+	}
 }
 
 func TestFloorBeforeTheFirstRun(t *testing.T) {

@@ -139,6 +139,7 @@ func TestElectFrozen(t *testing.T) {
 		r := newReferee(t)
 		c := startChild(t, s.URL())
 		c.want("begins")
+		renewed(t, kv)
 		c.ask()
 		if got := next(t, c.lines); got != "leads true" {
 			t.Logf("the child says %q before it is stopped: a slow machine", got)

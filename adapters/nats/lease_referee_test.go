@@ -97,3 +97,23 @@ func leases(t *testing.T, js jetstream.JetStream, ttl time.Duration) jetstream.K
 	t.Helper()
 	return createKV(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: ttl})
 }
+
+// renewed waits until the lease was renewed, so that it lasts as long as a
+// renewal makes it last.
+func renewed(t *testing.T, kv jetstream.KeyValue) {
+	t.Helper()
+	var first uint64
+	eventually(t, func(ctx context.Context) error {
+		e, err := kv.Get(ctx, "leader")
+		if err != nil {
+			return err
+		}
+		if first == 0 {
+			first = e.Revision()
+		}
+		if e.Revision() == first {
+			return errors.New("not renewed yet")
+		}
+		return nil
+	})
+}

@@ -135,7 +135,7 @@ func TestElectEnds(t *testing.T) {
 func TestElectLostConnection(t *testing.T) {
 	t.Parallel()
 	s := natstest.New(t)
-	leases(t, s.JetStream(t), time.Second)
+	kv := leases(t, s.JetStream(t), time.Second)
 	r := newReferee(t)
 	proxies := make(map[string]*natstest.Proxy)
 	for _, name := range []string{"a", "b"} {
@@ -149,6 +149,7 @@ func TestElectLostConnection(t *testing.T) {
 	}
 	leader := next(t, r.leads)
 	for _, lose := range []func(*natstest.Proxy){(*natstest.Proxy).Hang, (*natstest.Proxy).Cut, (*natstest.Proxy).Hang} {
+		renewed(t, kv)
 		lose(proxies[leader])
 		for last := leader; leader == last; { // it may win again, if it lost the lease just before
 			leader = next(t, r.leads)

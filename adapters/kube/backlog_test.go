@@ -84,6 +84,15 @@ func TestPace(t *testing.T) {
 		if got := fmt.Sprint(queue.State(item("seen")).Phase); got != "waiting" {
 			t.Errorf("an object that was seen again is %s, want waiting", got)
 		}
+		// One that was listed stays an event though it is seen again.
+		queue.Enqueue(item("x"))
+		queue.EnqueueWithin(item("both"), time.Hour)
+		handler.OnAdd(configMap("", "both"), true)
+		handler.OnUpdate(configMap("", "both"), configMap("", "both"))
+		wantReady("listedx")
+		take("listed")
+		time.Sleep(2 * time.Millisecond)
+		wantReady("xboth")
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -216,6 +216,33 @@ func TestMarkNames(t *testing.T) {
 	}
 }
 
+// TestMarkOwner reads marks from labels and annotations, of the kind meant.
+func TestMarkOwner(t *testing.T) {
+	zone := kubeadapter.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
+	type set = map[string]string
+	for _, test := range []struct {
+		mark                kubeadapter.Mark
+		labels, annotations set
+		want                string
+	}{
+		{zone, set{"owner": "a", "kind": "Zone"}, nil, "a"},
+		{zone, nil, set{"owner": "a", "kind": "Zone"}, "a"},
+		{zone, set{"owner": "a", "kind": "Zone"}, set{"owner": "b"}, "b"},
+		{zone, set{"owner": "a", "kind": "Host"}, nil, ""},
+		{zone, set{"owner": "a", "kind": "Zone"}, set{"kind": "Host"}, ""},
+		{zone, set{"owner": "a"}, nil, ""},
+		{zone, set{"kind": "Zone"}, nil, ""},
+		{zone, set{"owner": "sha256-00", "kind": "Zone"}, nil, ""},
+		{kubeadapter.Mark{Key: "owner"}, set{"owner": "a", "kind": "Host"}, nil, "a"},
+	} {
+		cm := configMap("n", "a")
+		cm.Labels, cm.Annotations = test.labels, test.annotations
+		if got := test.mark.Owner(cm); got != test.want {
+			t.Errorf("owner of labels %v, annotations %v: %q, want %q", test.labels, test.annotations, got, test.want)
+		}
+	}
+}
+
 func TestMarkErrors(t *testing.T) {
 	zone := kubeadapter.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
 	host := zone

@@ -187,7 +187,8 @@ func TestSharedWatch(t *testing.T) {
 	stop1 := serve(t, k, configMaps, q1, of("x"))
 	want(t, q1, item{"x", "a"})
 	requests := link.Requests()
-	stop2 := serve(t, k, configMaps, q2, of("y"))
+	second := of("y")
+	stop2 := serve(t, k, configMaps, q2, second)
 	if got := k.Served()[configMaps]; got != 2 {
 		t.Errorf("%d are served, want 2", got)
 	}
@@ -201,9 +202,12 @@ func TestSharedWatch(t *testing.T) {
 	if q1.Len() != 0 {
 		t.Error("a queue that is no longer served got an item")
 	}
+	if second.Informer.IsStopped() {
+		t.Error("the watch ended with the first")
+	}
 	stop2()
-	if got := k.Served(); len(got) != 0 {
-		t.Errorf("served: %v, want none", got)
+	if got := k.Served(); len(got) != 0 || !second.Informer.IsStopped() {
+		t.Errorf("served: %v, want none, and the watch ended", got)
 	}
 	serve(t, k, configMaps, q3, of("z"))
 	want(t, q3, item{"z", "b"})

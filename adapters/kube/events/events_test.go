@@ -257,6 +257,7 @@ func TestServerTrouble(t *testing.T) {
 		}
 		r.Record("c", made)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if tries != 1 {
 			t.Errorf("%d tries of what was refused, want 1", tries)
 		}

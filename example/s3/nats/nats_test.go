@@ -35,7 +35,9 @@ type world struct {
 	results chan reconcile.Result[string]
 }
 
-func newWorld(t *testing.T) (w *world, restart func()) {
+// newWorld starts a world that lists and looks so often. The function that it
+// returns restarts NATS.
+func newWorld(t *testing.T, poll, recheck time.Duration) (w *world, restart func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -63,7 +65,7 @@ func newWorld(t *testing.T) (w *world, restart func()) {
 	w.kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket})
 	w.must(err)
 	w.background(func(ctx context.Context) error {
-		o := options{owner: "example", poll: 500 * time.Millisecond, recheck: 100 * time.Millisecond}
+		o := options{owner: "example", poll: poll, recheck: recheck}
 		return control(ctx, js, store, o, func(r reconcile.Result[string]) { w.results <- r })
 	})
 	return w, func() {
@@ -146,7 +148,7 @@ func (w *world) put(name, wish string) {
 }
 
 func TestWishesInNATS(t *testing.T) {
-	w, restart := newWorld(t)
+	w, restart := newWorld(t, 500*time.Millisecond, 100*time.Millisecond)
 	w.put("first", "{}")
 	w.put("second", "versioning: true\nmarkers: {README: hello}\n")
 	w.untilBuckets("first", "second")
@@ -188,4 +190,19 @@ func TestWishesInNATS(t *testing.T) {
 	w.untilBuckets("first", "third")
 	w.must(w.kv.Purge(w.ctx, "first"))
 	w.untilBuckets("third")
+}
+
+// Entries are events: none of them waits for a poll or for the next look.
+func TestEventsAlone(t *testing.T) {
+	w, _ := newWorld(t, time.Hour, time.Hour)
+	w.put("first", "{}")
+	w.untilBuckets("first")
+	w.put("first", "versioning: true")
+	w.until("versioning is on", func(reconcile.Result[string]) bool {
+		v, err := w.hand.GetBucketVersioning(w.ctx, "first")
+		w.must(err)
+		return v.Enabled()
+	})
+	w.must(w.kv.Delete(w.ctx, "first"))
+	w.untilBuckets()
 }

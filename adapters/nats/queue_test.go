@@ -171,7 +171,7 @@ func TestQueueLeaseIsLost(t *testing.T) {
 	cable.Heal()
 	a.Done("x") // too late: it is not a's any more
 	flush(t, a)
-	if s := b.State("x"); s.Phase != reconcile.InFlight {
+	if s := a.State("x"); s.Phase != reconcile.InFlight { // as the server has it
 		t.Errorf("the run of b after a late Done of a: %+v", s)
 	}
 	b.Done("x")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,11 @@ type loop[T comparable] struct {
 	workers []*worker[T]
 	running sync.WaitGroup // workers, and what alert starts
 	alarm   chan struct{}  // told when the context of a run ended before the run
+
+	// runsAtOnce is how many runs a worker allocates together. Each has memory of
+	// its own, as code of the user may keep its context; but who keeps one keeps
+	// all of them, and so does an idle worker.
+	runsAtOnce int
 }
 
 // A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
@@ -40,6 +46,10 @@ func (l *loop[T]) run(ctx context.Context) error {
 		c, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		runs, endRuns = c, end
 		defer end(nil)
+	}
+	l.runsAtOnce = 1
+	if l.leaser == nil && l.Timeout == 0 && reflect.TypeFor[run[T]]().Size() <= 128 {
+		l.runsAtOnce = 16 // which keep little: their contexts are one
 	}
 	for range l.Workers {
 		l.workers = append(l.workers, &worker[T]{loop: l, stop: stop})

@@ -76,9 +76,9 @@ type Wait struct {
 //
 // Make one with [NewQueue]; the methods of a zero Queue panic. They do so too,
 // and leave the queue as it was, for an item that could never be found again: a
-// NaN, or an interface that holds what cannot be compared. All methods may be called from any goroutine, and
-// none but Dequeue blocks. A queue runs no goroutine of its own, and one timer
-// while an item waits.
+// NaN, or an interface that holds what cannot be compared. All methods may be
+// called from any goroutine, and none but Dequeue blocks. A queue runs no
+// goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
 	base time.Time // of the clock, see now
 	seed maphash.Seed
@@ -105,9 +105,10 @@ type Queue[T comparable] struct {
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
 	//
-	// Unexported methods are called with mu held, but for hash and now, and
-	// those that take it: lock, add, first, exchange, snapshot and fire. Those
-	// named grant and await give it up.
+	// Unexported methods are called with mu held, but for hash and now, which do
+	// not need it, and those that take it: lock, add, first, exchange, snapshot
+	// and fire. Those named grant and await give it up, and so does hashLocked
+	// when it panics.
 	mu        sync.Mutex
 	closed    bool
 	records   records[T]
@@ -125,9 +126,10 @@ type Queue[T comparable] struct {
 	enqueued, coalesced, takenSum, requeued uint64
 }
 
-// NewQueue returns an empty queue. It panics if T is a pointer or a channel
-// type, because equal items would not be found equal: use a key, such as a name
-// or a struct of names, and look up the rest when the item runs.
+// NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
+// function type, because equal items would not be found equal: use a key, such
+// as a name or a struct of names, and look up the rest when the item runs. The
+// same holds for what is inside of T, where it is not checked.
 func NewQueue[T comparable]() *Queue[T] {
 	t := reflect.TypeFor[T]()
 	switch t.Kind() {
@@ -165,8 +167,9 @@ func mayBeNaN(t reflect.Type) bool {
 }
 
 // Enqueue reports that something happened to the item. It runs as soon as its
-// turn comes, or after the run in flight, or, if it is held, when its time
-// comes. Enqueue never blocks; on a closed queue it does nothing.
+// turn comes, also if it was promised for later, or after the run in flight, or,
+// if it is held, when its time comes. Enqueue never blocks; on a closed queue it
+// does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
 
 // EnqueueAfter asks for a run of the item in d, and not before: until then an

@@ -67,7 +67,7 @@ type Result[T comparable] struct {
 	Item     T
 	Outcome  Outcome
 	Err      error         // what Reconcile returned, a *PanicError, or nil
-	Failures int           // in a row, this one included
+	Failures int           // in a row: with this run if it failed, up to it if it was aborted, else 0
 	Next     time.Duration // to the next run, if one is planned
 	Waited   time.Duration // ready in the queue before this run; 0 if the Queue is not a *Queue
 	Duration time.Duration

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/reconkernel/reconcile"
 )
 
@@ -221,6 +223,43 @@ func TestRestartDoesNotRestartAGroup(t *testing.T) {
 		err := reconcile.Restart(nil, &g).Run(ctx)
 		if !errors.Is(err, reconcile.ErrTerminal) || time.Since(begin) > time.Second {
 			t.Errorf("Run: %v after %v, want a terminal error after one pause", err, time.Since(begin))
+		}
+	})
+}
+
+// What a slow Retry takes is its own item's time, and nobody else's.
+func TestSlowRetryDelaysNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		start, began := time.Now(), make(map[string][]time.Duration)
+		r := &reconcile.Reconciler[string]{
+			Queue:  q,
+			Logger: slog.New(slog.DiscardHandler),
+			Reconcile: func(_ context.Context, item string) error {
+				began[item] = append(began[item], time.Since(start))
+				if item == "slow" && len(began[item]) == 1 {
+					return errors.New("no")
+				}
+				return nil
+			},
+			Retry: func(error, int) (time.Duration, bool) {
+				time.Sleep(10 * time.Second)
+				return 5 * time.Minute, true
+			},
+		}
+		q.Enqueue("slow")
+		q.EnqueueAfter("other", 5*time.Minute+5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := r.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string][]time.Duration{
+			"slow":  {0, 5*time.Minute + 10*time.Second},
+			"other": {5*time.Minute + 5*time.Second},
+		}
+		if diff := cmp.Diff(want, began); diff != "" {
+			t.Errorf("runs began (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -7,8 +7,8 @@ package reconcile
 // of the kernel's own that finds it. A map from items to records would be
 // plainer. The table is here because
 //
-//   - the hash is computed before the lock is taken, which keeps the lock short
-//     and any panic of an item that has no hash out of it;
+//   - the hash is computed before the lock is taken, but for an item given back
+//     that is not where it is looked for first, which keeps the lock short;
 //   - the lists of the queue run through the records by 32-bit index, and so
 //     need no memory of their own;
 //   - it grows and shrinks by small tables, so no call pays for all items, and

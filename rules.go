@@ -102,9 +102,10 @@ func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
 // unread stands for the time where it is read only if it is needed.
 const unread = math.MinInt64
 
-// held returns the record of an item in flight, or 0 and nil. It looks first
-// where the item was taken: that spares it the hash and, in a big queue, the
-// cache miss of finding it.
+// held returns the record of an item in flight, or 0 and nil. It looks at the
+// guess first, which for a worker is where its item was taken, and for others
+// where the last item was: that spares it the hash and, in a big queue, the cache
+// miss of finding it. A wrong guess costs the hash with the lock held.
 func (q *Queue[T]) held(guess uint32, item T) (uint32, *record[T]) {
 	if r := q.records.peek(guess); r != nil && r.running && r.item == item {
 		return guess, r

@@ -42,10 +42,6 @@ const (
 	verdictAbort           // ready again, as if it had not run: its failures are kept
 )
 
-// runsAtOnce is how many runs are allocated together. Each has memory of its own,
-// as code of the user may keep its context.
-const runsAtOnce = 16
-
 type worker[T comparable] struct {
 	loop    *loop[T]
 	stop    context.CancelCauseFunc // ends the loop
@@ -201,7 +197,7 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
 	if len(w.fresh) == 0 {
-		w.fresh = make([]run[T], runsAtOnce)
+		w.fresh = make([]run[T], l.runsAtOnce)
 	}
 	r := &w.fresh[0]
 	w.fresh = w.fresh[1:]
@@ -231,11 +227,12 @@ func (w *worker[T]) judge(ctx context.Context) {
 			Waited:   time.Duration(w.grant.taken - w.grant.ready),
 			Duration: time.Duration(w.now - w.start),
 		}
+		w.wait = Wait{}
+		if w.release != nil {
+			defer w.release() // after the look at the cause, even if that panics
+		}
 		if r := w.current.Swap(nil); r != nil && w.err != nil {
 			w.aborted = ctx.Err() != nil || errors.Is(context.Cause(r), ErrLeaseLost)
-		}
-		if w.release != nil {
-			w.release()
 		}
 	}
 	if w.err == nil {
@@ -244,6 +241,7 @@ func (w *worker[T]) judge(ctx context.Context) {
 		return
 	}
 
+	w.stale = true // what follows is code of the user
 	var planned RequeueError
 	_, panicked := w.err.(*PanicError)
 	retry := l.Retry
@@ -262,7 +260,6 @@ func (w *worker[T]) judge(ctx context.Context) {
 		return
 	case w.aborted:
 		result.Outcome, w.verdict = Aborted, verdictAbort
-		w.wait = Wait{}
 		result.Failures = w.grant.failures
 		w.stage = reporting
 		return

@@ -209,9 +209,9 @@ func TestItemJSON(t *testing.T) {
 		w.queue.Enqueue("a")
 		sleep(3 * time.Hour)
 		w.returns("a", 200*time.Millisecond, nil)
+		w.returns("b", 300*time.Millisecond, nil)
 		w.queue.Enqueue("b") // just before a, so that a waits
 		w.queue.Enqueue("a")
-		w.returns("b", 300*time.Millisecond, nil)
 		sleep(time.Second)
 
 		var got item

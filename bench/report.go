@@ -159,7 +159,7 @@ func (r *results) targetTable() string {
 			if w.metric == "cpu" {
 				wall, _ = r.ratio(w.workload, w.x, "wall", nameOurs, w.peer(), false)
 			}
-			fmt.Fprintf(&b, " %s | %s | %s |", ratioText(v.median), ratioText(v.best), ratioText(wall))
+			fmt.Fprintf(&b, " %s | %s | %s |", v.text(), ratioText(v.best), ratioText(wall))
 		}
 		fmt.Fprintf(&b, " %s | %s |\n", v.target, v.mark())
 	}
@@ -175,6 +175,15 @@ func (v verdict) mark() string {
 	default:
 		return "**not met**"
 	}
+}
+
+// text is the median ratio; with one more digit if it is a near miss.
+func (v verdict) text() string {
+	text := ratioText(v.median)
+	if v.judged && !v.met && strings.HasSuffix(v.target, text) {
+		text = fmt.Sprintf("%.3f", v.median)
+	}
+	return text
 }
 
 func ratioText(v float64) string {
@@ -299,9 +308,15 @@ func (r *results) wrongList() string {
 // missed lists the rows whose targets are not met.
 func (r *results) missed() []string {
 	var list []string
+	label := ""
 	for _, w := range rows {
+		if detail, more := strings.CutPrefix(w.label, "… "); more {
+			w.label = label + ", " + detail
+		} else {
+			label = w.label
+		}
 		if v := r.judge(w); v.judged && !v.met {
-			got := ratioText(v.median)
+			got := v.text()
 			if w.absolute {
 				got = w.unit(v.median)
 			}

@@ -100,16 +100,17 @@ func TestAnswerLost(t *testing.T) {
 }
 
 // The store died in the middle of a creation and left a bucket without tags. It
-// is ours, unless something is in it.
+// is ours, unless something is in it or somebody has tagged it since.
 func TestCreationCutShort(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		inside string
-		code   int
-		want   string
+		inside, team string
+		code         int
+		want         string
 	}{
-		{"", 0, "bare                     mark as ours, its creation was cut short"},
-		{"data", 1, "bare: it exists and is not ours"},
+		{"", "", 0, "bare                     mark as ours, its creation was cut short"},
+		{"data", "", 1, "bare: it exists and is not ours"},
+		{"", "product", 1, "bare: it exists and is not ours"},
 	} {
 		w := newWorld(t)
 		var once sync.Once
@@ -122,6 +123,9 @@ func TestCreationCutShort(t *testing.T) {
 					if test.inside != "" {
 						w.put("bare", test.inside, "theirs")
 					}
+					if test.team != "" {
+						w.tag("bare", "team", test.team)
+					}
 					lost = true
 				})
 			}
@@ -132,10 +136,65 @@ func TestCreationCutShort(t *testing.T) {
 		})
 		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).wantEnd(test.code, test.want)
 		want := bare
-		if test.inside != "" {
-			want = look{Objects: map[string]string{"data": "theirs"}}
+		switch {
+		case test.inside != "":
+			want = look{Objects: map[string]string{test.inside: "theirs"}}
+		case test.team != "":
+			want = look{Tags: map[string]string{"team": test.team}}
 		}
 		w.wantLook("bare", want)
+	}
+}
+
+// Some stores answer 200 to the creation of a bucket that exists. If another
+// hand made it a moment before, it is not ours, and nothing of it is touched,
+// also when that owner forgets its tag.
+func TestMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		want  string
+		there look
+	}{
+		{
+			`it exists and is not ours: its tag reconcile-owner is "them"`,
+			look{Tags: map[string]string{"reconcile-owner": "them", "team": "product"}},
+		},
+		{
+			"it exists and is not ours: it bears no tag reconcile-owner",
+			look{Objects: map[string]string{"data": "theirs"}},
+		},
+		{
+			"it exists and is not ours: it bears no tag reconcile-owner",
+			look{Tags: map[string]string{"team": "product"}},
+		},
+	} {
+		w := newWorld(t)
+		url := w.proxy(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			if !creates(r) {
+				return false
+			}
+			w.make("full")
+			var pairs []string
+			for key, value := range test.there.Tags {
+				pairs = append(pairs, key, value)
+			}
+			if pairs != nil {
+				w.tag("full", pairs...)
+			}
+			for key, text := range test.there.Objects {
+				w.put("full", key, text)
+			}
+			return true // 200
+		})
+		file := wish(t, everything[:strings.Index(everything, "  - name: bare")])
+		p := w.runAt(url, "-wishes", file, "-watch", "-poll", "200ms")
+		p.line("full refused: create with tags keep=10 years team=finance: " + test.want)
+		w.wantLook("full", test.there)
+		w.must(w.hand.RemoveBucketTagging(t.Context(), "full"))
+		p.read(1, "full                     refused: it exists and is not ours: it bears no tag reconcile-owner")
+		p.interrupt()
+		p.wantEnd(0, "0 of 1 bucket in sync")
+		w.wantLook("full", look{Objects: test.there.Objects})
 	}
 }
 

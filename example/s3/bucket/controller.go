@@ -127,7 +127,7 @@ func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted b
 		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RequeueWithin(c.Recheck))
 	case err != nil:
 		return nil, err
-	case owner == "" && wanted && c.hasBegun(name):
+	case owner == "" && len(tags) == 0 && wanted && c.hasBegun(name):
 		return c.adopt(ctx, name, wish)
 	case owner != c.Owner:
 		return nil, c.refuse(owner)
@@ -157,6 +157,10 @@ func (c *Controller) create(name string, wish Wish) []step {
 	create := func(ctx context.Context) error {
 		c.begin(name)
 		err := c.Store.create(ctx, name, c.Owner, wish.Tags)
+		if taken := new(takenError); errors.As(err, &taken) {
+			c.end(name) // it was another who has made it
+			return c.refuse(taken.owner)
+		}
 		if answered := new(minio.ErrorResponse); err == nil || errors.As(err, answered) && answered.StatusCode < 500 {
 			c.end(name)
 		}

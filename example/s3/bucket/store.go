@@ -170,7 +170,8 @@ func (s *Store) marker(ctx context.Context, bucket, name string) (marker, error)
 
 // create makes a bucket that bears its tags from the first moment on, so that
 // there is none of which nobody knows whose it is, whenever we are killed.
-// minio-go has no call for that.
+// minio-go has no call for that. The error is a takenError if the store says
+// that it has made it and it is somebody else's.
 func (s *Store) create(ctx context.Context, bucket, owner string, set map[string]string) error {
 	type tag struct{ Key, Value string }
 	var body struct {
@@ -213,15 +214,33 @@ func (s *Store) create(ctx context.Context, bucket, owner string, set map[string
 		refusal.StatusCode = resp.StatusCode
 		return refusal
 	}
-	// A store that knows nothing of tags here has left them out. The bucket is
-	// ours all the same, as we have just made it.
-	switch got, _, err := s.owner(ctx, bucket); {
+	// Some stores say so too if the bucket was there already, and one that knows
+	// nothing of tags here has left them out. So only the tags tell whose it is,
+	// or, if there are none, that nobody has put anything into it.
+	switch got, more, err := s.owner(ctx, bucket); {
 	case err != nil:
 		return err
-	case got == "":
-		return s.setTags(ctx, bucket, owner, set)
+	case got == owner:
+		return nil
+	case got != "" || len(more) > 0:
+		return &takenError{got}
 	}
-	return nil
+	switch key, err := s.foreign(ctx, bucket); {
+	case err != nil:
+		return err
+	case key != "":
+		return &takenError{}
+	}
+	return s.setTags(ctx, bucket, owner, set)
+}
+
+// A takenError says that a bucket was there before its creation.
+type takenError struct {
+	owner string // "" if it has none
+}
+
+func (t *takenError) Error() string {
+	return fmt.Sprintf("it was there already; its tag %s is %q", OwnerTag, t.owner)
 }
 
 func withOwner(set map[string]string, owner string) map[string]string {

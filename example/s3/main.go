@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // start reads the file, opens the store, and starts it before if there is none.
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
 	file := &bucket.File{Path: o.wishes, Wishes: &bucket.Wishes{}}
-	if _, err := file.Load(); err != nil {
+	if _, err := file.Load(ctx); err != nil {
 		return 1, err
 	}
 	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})

@@ -145,12 +145,18 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// The file is looked at once a second, and only what changes is enqueued.
+// The file is looked at once a second, what two looks have found is used, and
+// only what changes is enqueued.
 func TestFileFeed(t *testing.T) {
+	const gone = "gone" // no such file
 	path := filepath.Join(t.TempDir(), "wishes.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		err := os.WriteFile(path, []byte(text), 0o666)
+		if text == gone {
+			err = os.Remove(path)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,24 +166,46 @@ func TestFileFeed(t *testing.T) {
 		f := &File{Path: path, Wishes: wishes, Told: func(changed int, err error) {
 			told <- fmt.Sprint(changed, " ", err != nil)
 		}}
-		write("buckets: [{name: one}, {name: two}]")
-		if changed, err := f.Load(); err != nil || !slices.Equal(changed, []string{"one", "two"}) {
+		const start = "buckets: [{name: one}, {name: two}]"
+		write(start)
+		if changed, err := f.Load(t.Context()); err != nil || !slices.Equal(changed, []string{"one", "two"}) {
 			t.Fatalf("Load returns %q, %v", changed, err)
 		}
 		q := reconcile.NewQueue[string]()
 		go func() { _ = f.Feed(t.Context(), q) }()
-		for _, test := range []struct {
+		for i, test := range []struct { // a look each
 			text   string
 			queued []string
 			told   string // "" for nothing
 		}{
-			{"buckets: [{name: one}, {name: two}]", nil, ""},
+			{start, nil, ""},
 			{"buckets: [{name: two}, {name: one}] # the same", nil, ""},
+			{"buckets: [{name: two}, {name: one}] # the same", nil, ""},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
 			{"buckets: [{name: one, versioning: true}, {name: two}]", []string{"one"}, "1 false"},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
+			// Half of a file may be a good one.
+			{"buckets:\n- {name: one, versioning: true}\n", nil, ""},
+			{"buckets:\n- {name: one, versioning: true}\n- {name: two}\n", nil, ""},
+			{"buckets:\n- {name: one, versioning: true}\n- {name: two}\n- {name: four}\n", nil, ""},
+			{"buckets:\n- {name: one, versioning: true}\n- {name: two}\n- {name: four}\n", []string{"four"}, "1 false"},
+			// And it may be a bad one, or none at all.
+			{"buckets: [{name: ", nil, ""},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", []string{"four"}, "1 false"},
+			{"buckets: [{name: ", nil, ""},
 			{"buckets: [{name: ", nil, "0 true"},
 			{"buckets: [{name: ", nil, ""},
+			{"buckets: [{name: ONE}]", nil, ""},
 			{"buckets: [{name: ONE}]", nil, "0 true"},
+			{"", nil, ""},
+			{"", nil, "0 true"},
+			{gone, nil, "0 true"},
+			{"", nil, ""},
+			{"", nil, "0 true"},
+			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
 			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, "0 false"},
+			{"buckets: [{name: two}, {name: three-3}]", nil, ""},
 			{"buckets: [{name: two}, {name: three-3}]", []string{"one", "three-3"}, "2 false"},
 		} {
 			write(test.text)
@@ -195,11 +223,64 @@ func TestFileFeed(t *testing.T) {
 				got += <-told
 			}
 			if !slices.Equal(queued, test.queued) || got != test.told {
-				t.Errorf("after %q there is %q in the queue and it told %q; want %q and %q", test.text, queued, got, test.queued, test.told)
+				t.Errorf("look %d, at %q: there is %q in the queue and it told %q; want %q and %q", i+1, test.text, queued, got, test.queued, test.told)
 			}
 		}
 		if names, _ := wishes.Names(t.Context()); !slices.Equal(names, []string{"three-3", "two"}) {
 			t.Errorf("in the end there are wishes for %q", names)
+		}
+	})
+}
+
+// A file that has just been changed is looked at until it stays as it is; any
+// other is used at once.
+func TestFileLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wishes.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		write := func(text string, age time.Duration) {
+			t.Helper()
+			then := time.Now().Add(-age)
+			if err := errors.Join(os.WriteFile(path, []byte(text), 0o666), os.Chtimes(path, then, then)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		load := func(took time.Duration, want ...string) {
+			t.Helper()
+			wishes, began := &Wishes{}, time.Now()
+			f := &File{Path: path, Wishes: wishes}
+			if _, err := f.Load(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := time.Since(began); got != took {
+				t.Errorf("Load returns after %v, want %v", got, took)
+			}
+			if names, _ := wishes.Names(t.Context()); !slices.Equal(names, want) {
+				t.Errorf("there are wishes for %q, want %q", names, want)
+			}
+		}
+		const half, whole = "buckets:\n- name: one\n", "buckets:\n- name: one\n- name: two\n"
+		write(whole, time.Second)
+		load(0, "one", "two")
+		write(whole, 999*time.Millisecond)
+		load(time.Second, "one", "two")
+		write(half, 0)
+		time.AfterFunc(500*time.Millisecond, func() { write(whole, 0) })
+		load(2*time.Second, "one", "two")
+		write(half, -time.Hour) // by a clock that is ahead
+		load(time.Second, "one")
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stopped := errors.New("stopped")
+		cancel(stopped)
+		write(half, 0)
+		if _, err := (&File{Path: path, Wishes: &Wishes{}}).Load(ctx); !errors.Is(err, stopped) {
+			t.Errorf("Load with a context that is done returns %v, want its cause", err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&File{Path: path, Wishes: &Wishes{}}).Load(t.Context()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("Load of a file that is not there returns %v", err)
 		}
 	})
 }

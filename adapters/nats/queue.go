@@ -329,8 +329,9 @@ func (q *Queue[T]) Flush(ctx context.Context) error {
 // back and all is stored, lets the others know that this process is gone, and
 // returns nil. When ctx is done before, it stops waiting, ends the contexts of
 // the runs, and returns an error that says how many items are not stored, and
-// names some. What other processes do, and what is ready or waiting, goes on.
-// Closing again waits again.
+// names some. If runs go on then, the lease ends by itself and not at once, so
+// that nobody else starts their items before. What other processes do, and what
+// is ready or waiting, goes on. Closing again waits again.
 func (q *Queue[T]) Close(ctx context.Context) error {
 	q.mu.Lock()
 	if !q.closed {
@@ -371,7 +372,9 @@ func (q *Queue[T]) finish(cause error) error {
 	q.end()
 	q.mu.Unlock()
 	q.running.Wait()
-	q.leave()
+	if runs == 0 {
+		q.leave()
+	} // else the items are ours until the lease ends by itself
 	if len(left) == 0 && runs == 0 {
 		return nil
 	}

@@ -280,9 +280,14 @@ func (q *Queue[T]) count(b *batch, r record) {
 	}
 }
 
-// troubled logs that the server did not do what it was asked.
+// troubled logs that the server did not do what it was asked. If it never will,
+// it ends all that waits for it.
 func (q *Queue[T]) troubled(err error, what string, args ...any) {
 	if q.life.Err() != nil {
+		return
+	}
+	if err := errClosedConn(q.wire.nc); err != nil {
+		q.fail(err)
 		return
 	}
 	q.cfg.Logger.Debug("server does not answer as it should; to be tried again",

@@ -128,7 +128,7 @@ type Queue[T comparable] struct {
 	codec  codec[T]
 	byWord bool // finish a run by deleting its record, which this server does in one step
 
-	life     context.Context // of all goroutines; Close ends it
+	life     context.Context // of all goroutines; Close ends it, and fail
 	end      context.CancelFunc
 	running  sync.WaitGroup
 	prefix   string        // of the names of this queue's writes
@@ -145,7 +145,7 @@ type Queue[T comparable] struct {
 	// Names that end in Locked are called with it held.
 	mu      sync.Mutex
 	closed  bool
-	failed  error         // why Dequeue cannot go on
+	failed  error         // why nothing can go on; life has ended then
 	empty   chan struct{} // closed when closed and nothing is held or to be stored
 	outbox  outbox[T]
 	held    map[T]*holding
@@ -265,7 +265,9 @@ func after(now int64, d time.Duration) int64 {
 
 // EnqueueContext is Enqueue that waits: it returns nil once the event is stored.
 // If ctx is done before, it returns the cause, and the event may still be
-// stored. On a closed queue it returns [reconcile.ErrClosed].
+// stored. On a closed queue it returns [reconcile.ErrClosed], and once the
+// connection is closed for good [nats.ErrConnectionClosed], wrapped; so do
+// Remove and Flush.
 func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -285,8 +287,15 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-q.life.Done():
-		return reconcile.ErrClosed
 	}
+	select {
+	case <-b.done:
+		return nil
+	default:
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return cmp.Or(q.failed, reconcile.ErrClosed)
 }
 
 // Remove cancels the item's next run, never a run in flight, and reports
@@ -329,7 +338,7 @@ func (q *Queue[T]) Flush(ctx context.Context) error {
 // back and all is stored, lets the others know that this process is gone, and
 // returns nil. When ctx is done before, it stops waiting, ends the contexts of
 // the runs, and returns an error that says how many items are not stored, and
-// names some. If runs go on then, the lease ends by itself and not at once, so
+// names some; so also once the connection is closed for good. If runs go on then, the lease ends by itself and not at once, so
 // that nobody else starts their items before. What other processes do, and what
 // is ready or waiting, goes on. Closing again waits again.
 func (q *Queue[T]) Close(ctx context.Context) error {
@@ -370,6 +379,7 @@ func (q *Queue[T]) finish(cause error) error {
 		h.lose()
 	}
 	q.end()
+	cause = cmp.Or(cause, q.failed, reconcile.ErrClosed)
 	q.mu.Unlock()
 	q.running.Wait()
 	if runs == 0 {
@@ -380,7 +390,7 @@ func (q *Queue[T]) finish(cause error) error {
 	}
 	const some = 10
 	return fmt.Errorf("natsadapter: queue %s closed with %d items not stored %v and %d runs in flight: %w",
-		q.cfg.Name, len(left), left[:min(some, len(left))], runs, cmp.Or(cause, reconcile.ErrClosed))
+		q.cfg.Name, len(left), left[:min(some, len(left))], runs, cause)
 }
 
 func (q *Queue[T]) checkEmptyLocked() {
@@ -393,13 +403,19 @@ func (q *Queue[T]) checkEmptyLocked() {
 	}
 }
 
-// fail has every Dequeue return an error: the connection is closed for good.
+// fail ends all that waits with an error: the connection is closed for good.
+// What the outbox holds stays there, for Close to name.
 func (q *Queue[T]) fail(err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.failed == nil {
+	first := q.failed == nil
+	if first {
 		q.failed = err
+		q.end()
 		q.endWaitersLocked()
+	}
+	q.mu.Unlock()
+	if first {
+		q.cfg.Logger.Error("the queue can store nothing any more", "queue", q.cfg.Name, "err", err)
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
@@ -41,5 +44,81 @@ func TestQueueCloseDuringRun(t *testing.T) {
 	wantError(t, a.Close(now), "1 items not stored")
 	if n := members(t, viewer); n != 0 {
 		t.Errorf("%d members after the run, want none", n)
+	}
+}
+
+// Once the connection is closed for good, nothing waits for it any more.
+func TestQueueWaitsForNoClosedConnection(t *testing.T) {
+	s := natstest.New(t)
+	for _, c := range []struct {
+		verb string
+		do   func(ctx context.Context, q *natsadapter.Queue[string]) error
+	}{
+		{"EnqueueContext", func(ctx context.Context, q *natsadapter.Queue[string]) error {
+			return q.EnqueueContext(ctx, "x")
+		}},
+		{"Remove", func(ctx context.Context, q *natsadapter.Queue[string]) error {
+			_, err := q.Remove(ctx, "x")
+			return err
+		}},
+		{"Flush", func(ctx context.Context, q *natsadapter.Queue[string]) error {
+			q.Enqueue("x")
+			return q.Flush(ctx)
+		}},
+		{"Close", func(ctx context.Context, q *natsadapter.Queue[string]) error {
+			q.Enqueue("x")
+			return q.Close(ctx)
+		}},
+	} {
+		t.Run(c.verb, func(t *testing.T) {
+			nc := s.Connect(t)
+			q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			nc.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := c.do(ctx, q); !errors.Is(err, nats.ErrConnectionClosed) {
+				t.Errorf("%v, want one that wraps %v", err, nats.ErrConnectionClosed)
+			}
+			if _, err := q.Dequeue(ctx); err == nil || ctx.Err() != nil {
+				t.Errorf("Dequeue: %v", err)
+			}
+			if c.verb != "Close" {
+				wantError(t, q.Close(ctx), "queue q", "1 items not stored", "x", "connection closed")
+			}
+		})
+	}
+}
+
+// It is so as well for what waits when the connection is closed, and while a
+// run goes on.
+func TestQueueConnectionClosedDuringRun(t *testing.T) {
+	s := natstest.New(t)
+	nc := s.Connect(t)
+	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, q, "x")
+	mustTake(t, q, "x")
+	run := q.Lease(t.Context(), "x")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s.Front().Hang()
+	waiting := make(chan error, 2)
+	go func() { waiting <- q.EnqueueContext(ctx, "y") }()
+	go func() { waiting <- q.Close(ctx) }()
+	nc.Close()
+	for range 2 { // EnqueueContext may come after Close
+		if err := <-waiting; !errors.Is(err, nats.ErrConnectionClosed) && err != reconcile.ErrClosed {
+			t.Errorf("%v, want one that wraps %v", err, nats.ErrConnectionClosed)
+		}
+	}
+	select {
+	case <-run.Done():
+	case <-ctx.Done():
+		t.Error("the run goes on")
 	}
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,9 +27,9 @@ const wishBucket = "wishes"
 // events come from, and where it looks up a wish: in the bucket itself, when it
 // runs. So there is no copy here that could be out of date.
 func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o options, told func(reconcile.Result[string])) error {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket})
+	kv, err := js.KeyValue(ctx, wishBucket)
 	if err != nil {
-		return err
+		return fmt.Errorf("the KeyValue bucket %s: %w", wishBucket, err)
 	}
 	c := &bucket.Controller{Store: store, Owner: o.owner, Recheck: o.recheck, Wish: wishFrom(kv)}
 	queue := reconcile.NewQueue[string]()

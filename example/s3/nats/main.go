@@ -123,15 +123,17 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return control(ctx, js, store, o, nil)
 }
 
-// first puts a first wish into a bucket that is new.
+// first creates the KeyValue bucket with a first wish, if it is not there. If it
+// is, it stays as it is.
 func first(ctx context.Context, js jetstream.JetStream) error {
+	if _, err := js.KeyValue(ctx, wishBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return err
+	}
 	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket})
-	if errors.Is(err, jetstream.ErrBucketExists) {
-		return nil
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = kv.PutString(ctx, "payroll", `{"tags": {"team": "finance"}}`)
-	}
+	_, err = kv.PutString(ctx, "payroll", `{"tags": {"team": "finance"}}`)
 	return err
 }
 

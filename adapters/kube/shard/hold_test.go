@@ -1,0 +1,147 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/shard"
+)
+
+// TestHandOver has members come and go: the others keep what they have, and get
+// what is free, when its last run has ended.
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t)
+		slow := func(ctx context.Context, _ int) error {
+			time.Sleep(time.Second) // though its context ends
+			return ctx.Err()
+		}
+		p := a.start("p", a.client(), slow)
+		time.Sleep(time.Minute) // 200 runs of a second, 4 at a time
+		a.shared(p)
+		if _, n := a.ran(); n != items {
+			t.Errorf("%d runs, want %d", n, items)
+		}
+		a.forget()
+		q := a.start("q", a.client(), slow)
+		for i := range items {
+			p.queue.Enqueue(i) // runs go on when the items are handed over
+		}
+		time.Sleep(time.Minute)
+		a.shared(p, q)
+		if n, _ := a.ran(); n != items {
+			t.Errorf("%d items had a run, want %d", n, items)
+		}
+		if n := len(p.shards.Members()); n != 2 {
+			t.Errorf("%d members, want 2", n)
+		}
+
+		a.forget()
+		before := make(map[int]bool)
+		for i := range items {
+			before[i] = p.shards.Owns(i)
+		}
+		r := a.start("r", a.client(), slow)
+		time.Sleep(time.Minute)
+		a.shared(p, q, r)
+		for i := range items {
+			if p.shards.Owns(i) && !before[i] {
+				t.Errorf("p got %d, though only r came", i)
+			}
+		}
+		a.mu.Lock()
+		for i, who := range a.last {
+			if who != "r" {
+				t.Errorf("%s ran %d again, though only r came", who, i)
+			}
+		}
+		a.mu.Unlock()
+
+		theirs := 0
+		for i := range items {
+			if q.shards.Owns(i) {
+				theirs++
+			}
+		}
+		a.forget()
+		q.stop()
+		time.Sleep(10 * time.Second) // less than a Lease is good for: it was given up
+		a.shared(p, r)
+		time.Sleep(time.Minute)
+		if n, _ := a.ran(); n != theirs || theirs == 0 {
+			t.Errorf("%d items had a run after q has left, want the %d that it had", n, theirs)
+		}
+		p.stop()
+		r.stop()
+		list, err := a.client().Leases("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) > 3 {
+			t.Errorf("%d Leases are left, want that of the set and of the last two: %v", len(list.Items), err)
+		}
+		for _, lease := range list.Items {
+			if lease.Name != "set" && *lease.Spec.HolderIdentity != "" {
+				t.Errorf("%s is held after all have left", lease.Name)
+			}
+		}
+	})
+}
+
+// TestGrace lets runs go on for a while when their item is handed over.
+func TestGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t)
+		var mu sync.Mutex
+		aborted := 0
+		grace := func(s *shard.Shards[int]) { s.Grace = 30 * time.Second }
+		p := a.start("p", a.client(), func(ctx context.Context, item int) error {
+			select {
+			case <-time.After(time.Duration(item) * time.Second / 2):
+				return nil
+			case <-ctx.Done():
+				mu.Lock()
+				defer mu.Unlock()
+				aborted++
+				if !errors.Is(context.Cause(ctx), reconcile.ErrLeaseLost) {
+					t.Errorf("the context of %d ended: %v, want that the lease is lost", item, context.Cause(ctx))
+				}
+				return ctx.Err()
+			}
+		}, grace)
+		time.Sleep(time.Hour + 30*time.Minute)
+		// What runs now ends at 90 s, or is aborted.
+		for _, item := range []int{196, 197, 198, 199} {
+			p.queue.Enqueue(item)
+		}
+		synctest.Wait()
+		q := a.start("q", a.client(), nil)
+		time.Sleep(25 * time.Second)
+		for i := range items {
+			if q.shards.Owns(i) {
+				t.Fatalf("q owns %d while p has its grace", i)
+			}
+		}
+		time.Sleep(15 * time.Second)
+		a.shared(p, q)
+		moved := 0
+		for _, item := range []int{196, 197, 198, 199} {
+			if q.shards.Owns(item) {
+				moved++
+			}
+		}
+		synctest.Wait()
+		if aborted != moved || moved == 0 {
+			t.Errorf("%d runs were aborted, want %d: those whose items went to q", aborted, moved)
+		}
+		p.stop()
+		q.stop()
+	})
+}

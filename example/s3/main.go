@@ -22,14 +22,10 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
@@ -65,7 +61,7 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 	}
 	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})
 	if o.endpoint == "" {
-		gateway, stop, err := startGateway(ctx, o, stderr)
+		gateway, stop, err := local.Start(ctx, o.state, stderr)
 		if err != nil {
 			return 1, err
 		}
@@ -84,63 +80,4 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 		return 1, err
 	}
 	return control(ctx, o, file, store, stdout, stderr)
-}
-
-// startGateway starts versitygw, and again whenever it dies. It builds it first
-// if that has not been done yet.
-func startGateway(ctx context.Context, o options, stderr io.Writer) (*local.Gateway, func(), error) {
-	if err := build(ctx, stderr); err != nil {
-		return nil, nil, err
-	}
-	dir := o.state
-	clear := func() {}
-	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "reconcile-s3-"); err != nil {
-			return nil, nil, err
-		}
-		clear = func() { os.RemoveAll(dir) }
-	}
-	gateway, err := local.New(dir, "127.0.0.1:0")
-	if err != nil {
-		clear()
-		return nil, nil, err
-	}
-	// It outlives ctx: the runs in flight need it to come to their end.
-	alive, end := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	stop := func() {
-		end()
-		<-ended
-		clear()
-	}
-	go func() {
-		defer close(ended)
-		_ = reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway).Run(alive)
-	}()
-	if err := gateway.Ready(ctx); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return gateway, stop, nil
-}
-
-// build runs gateway/build.sh if the gateway is not there yet.
-func build(ctx context.Context, stderr io.Writer) error {
-	_, missing := local.Binary()
-	if missing == nil {
-		return nil
-	}
-	for _, script := range []string{"gateway/build.sh", "example/s3/gateway/build.sh"} {
-		if _, err := os.Stat(filepath.FromSlash(script)); err != nil {
-			continue
-		}
-		cmd := exec.CommandContext(ctx, "bash", script)
-		cmd.Stderr = stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s: %w", script, err)
-		}
-		return nil
-	}
-	return missing
 }

@@ -20,7 +20,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -29,7 +28,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
@@ -54,46 +52,30 @@ func main() {
 		fmt.Fprintf(os.Stderr, "argument %q is not understood; there are only flags; -h explains them\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	if err := run(ctx, o, os.Stdout); err != nil {
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // run starts what there is not yet, and works until ctx is done.
-func run(ctx context.Context, o options, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "reconcile-s3-nats-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	// What is started here ends after the runs in flight, which need it.
-	alive, end := context.WithCancel(context.WithoutCancel(ctx))
-	var servers reconcile.Group
-	ended := make(chan error, 1)
-	defer func() {
-		end()
-		<-ended
-	}()
-
+func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	keys := credentials.NewEnvAWS()
 	if o.endpoint == "" {
-		gateway, err := local.New(filepath.Join(dir, "s3"), "127.0.0.1:0")
+		gateway, stop, err := local.Start(ctx, "", stderr)
 		if err != nil {
-			ended <- nil
 			return err
 		}
-		servers.Add("gateway", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway))
+		defer stop() // after the runs in flight, which need it
 		o.endpoint, keys = gateway.URL, credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
-		go func() { ended <- servers.Run(alive) }()
-		if err := gateway.Ready(ctx); err != nil {
-			return err
-		}
-	} else {
-		ended <- nil
 	}
 	if o.nats == "" {
-		s, err := startNATS(filepath.Join(dir, "nats"))
+		dir, err := os.MkdirTemp("", "reconcile-s3-nats-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		s, err := startNATS(dir)
 		if err != nil {
 			return err
 		}
@@ -119,7 +101,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := first(ctx, js); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.endpoint, o.nats, o.nats)
+	fmt.Fprintf(stdout, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.endpoint, o.nats, o.nats)
 	return control(ctx, js, store, o, nil)
 }
 

@@ -153,6 +153,7 @@ type Queue[T comparable] struct {
 	waiters []*waiter[T]
 	intake  intake[T]
 	member  member
+	joining member // what member is to be while it is none; its id stays until then
 	others  others
 	timers  timers[T]
 	counted counters

@@ -87,7 +87,7 @@ func (q *Queue[T]) startTakingLocked() error {
 func (q *Queue[T]) pull() {
 	q.mu.Lock()
 	n := q.missingLocked()
-	if n <= 0 {
+	if n <= 0 || !q.wire.nc.IsConnected() { // keepLease pulls when it is back
 		q.mu.Unlock()
 		return
 	}

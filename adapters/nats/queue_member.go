@@ -4,6 +4,7 @@
 package natsadapter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,11 +148,16 @@ func (q *Queue[T]) renew() bool {
 		q.loseLeaseLocked()
 	}
 	m := q.member
-	if m.id == "" {
-		m.id = newID()
+	joins := m.id == ""
+	if joins {
+		q.joining.id = cmp.Or(q.joining.id, newID())
+		m = q.joining
 	}
 	b := q.beatLocked()
 	q.mu.Unlock()
+	if !q.wire.nc.IsConnected() {
+		return false // what is sent now would arrive with all else when it is back
+	}
 
 	sent := time.Now()
 	subject := q.cfg.Name + ".m." + m.id
@@ -172,14 +178,19 @@ func (q *Queue[T]) renew() bool {
 			// One of our own, perhaps of an attempt that we had given up. The next
 			// attempt writes over it.
 			q.mu.Lock()
-			if q.member.id == m.id {
-				q.member.seq = last.seq
+			for _, p := range []*member{&q.member, &q.joining} {
+				if p.id == m.id {
+					p.seq = last.seq
+				}
 			}
 			q.mu.Unlock()
+			return false
+		case m.seq == 0 && readErr != nil: // it may come yet
 			return false
 		default: // somebody has declared us gone
 			q.mu.Lock()
 			q.loseLeaseLocked()
+			q.joining = member{}
 			q.mu.Unlock()
 			return false
 		}
@@ -189,10 +200,10 @@ func (q *Queue[T]) renew() bool {
 	if q.life.Err() != nil {
 		return false
 	}
-	joined := m.seq == 0
-	if !joined && q.member.id != m.id {
+	if !joins && q.member.id != m.id {
 		return false // it ended meanwhile
 	}
+	q.joining = member{}
 	m.seq, m.sent = seq, sent
 	m.until = sent.Add(q.cfg.Lease * 3 / 4)
 	if m.timer == nil {
@@ -206,7 +217,7 @@ func (q *Queue[T]) renew() bool {
 		q.loseLeaseLocked()
 		return false
 	}
-	if joined {
+	if joins {
 		q.cfg.Logger.Debug("joined the queue", "queue", q.cfg.Name, "member", m.id)
 	}
 	return true

@@ -1,0 +1,98 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// Signs of life that a process could not send, or that got no answer, arrive
+// together when the connection is back. They are all of one member, and not of
+// several that seem to live for a lease, the oldest of which would be the
+// janitor.
+func TestOutageMakesNoMembers(t *testing.T) {
+	for _, outage := range []struct {
+		name  string
+		begin func(*natstest.Proxy)
+	}{
+		{"cut", (*natstest.Proxy).Cut},
+		{"hung", (*natstest.Proxy).Hang},
+	} {
+		t.Run(outage.name, func(t *testing.T) {
+			s := natstest.New(t)
+			cable := natstest.NewClientProxy(t, s)
+			nc := natstest.Connect(t, cable.URL(), nats.PingInterval(time.Hour))
+			lost, back := nc.StatusChanged(nats.RECONNECTING), nc.StatusChanged(nats.CONNECTED)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			wait := func(status <-chan nats.Status) {
+				t.Helper()
+				select {
+				case <-status:
+				case <-ctx.Done():
+					t.Fatal("the connection does not change")
+				}
+			}
+			q, err := NewQueue[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q", Lease: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			outage.begin(cable)
+			if outage.name == "cut" {
+				wait(lost)
+			}
+			for range 3 {
+				if q.renew() {
+					t.Fatal("renewed, without a connection")
+				}
+			}
+			cable.Heal()
+			if outage.name == "cut" {
+				wait(back)
+			}
+			for !q.renew() {
+				if ctx.Err() != nil {
+					t.Fatal("not renewed, with a connection")
+				}
+			}
+			if members, err := q.Members(ctx); err != nil || len(members) != 1 {
+				t.Errorf("%d members, %v, want 1: %+v", len(members), err, members)
+			}
+			q.end()
+		})
+	}
+}
+
+// What was asked for without a connection would be asked for twice when it is
+// back.
+func TestOutageAsksForNothing(t *testing.T) {
+	s := natstest.New(t)
+	nc := s.Connect(t)
+	lost := nc.StatusChanged(nats.RECONNECTING)
+	q, err := NewQueue[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q", Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.end()
+	if !q.renew() {
+		t.Fatal("not a member")
+	}
+	s.Front().Cut()
+	select {
+	case <-lost:
+	case <-time.After(time.Minute):
+		t.Fatal("the connection does not change")
+	}
+	q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
+	q.pull()
+	if n := len(q.intake.pulls); n != 0 {
+		t.Errorf("%d requests for messages, want none", n)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,10 +45,6 @@ func (l *loop[T]) run(ctx context.Context) error {
 		c, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		runs, endRuns = c, end
 		defer end(nil)
-	}
-	l.runsAtOnce = 1
-	if l.leaser == nil && l.Timeout == 0 && reflect.TypeFor[run[T]]().Size() <= 128 {
-		l.runsAtOnce = 16 // which keep little: their contexts are one
 	}
 	for range l.Workers {
 		l.workers = append(l.workers, &worker[T]{loop: l, stop: stop})

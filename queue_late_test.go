@@ -165,3 +165,23 @@ func TestItemPutBackIsAsIfNeverTaken(t *testing.T) {
 		})
 	}
 }
+
+// The timer does not run for nothing: it stops with the last item that waits.
+func TestTimerStopsWithTheLastDelay(t *testing.T) {
+	for name, end := range map[string]func(*Queue[string]){
+		"Remove":     func(q *Queue[string]) { q.Remove("a") },
+		"EnqueueNow": func(q *Queue[string]) { q.EnqueueNow("a") },
+		"Close":      func(q *Queue[string]) { q.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := NewQueue[string]()
+				q.EnqueueAfter("a", time.Hour)
+				end(q)
+				if q.timer.Stop() {
+					t.Error("the timer still runs")
+				}
+			})
+		})
+	}
+}

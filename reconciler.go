@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 )
 
@@ -138,6 +139,10 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 	l.Retry = l.Retry.orDefault()
 	if l.Logger == nil {
 		l.Logger = slog.Default()
+	}
+	l.runsAtOnce = 1
+	if l.leaser == nil && l.Timeout == 0 && reflect.TypeFor[run[T]]().Size() <= 128 {
+		l.runsAtOnce = 16 // which keep little: their contexts are one
 	}
 	return l, nil
 }

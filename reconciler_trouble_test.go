@@ -48,6 +48,30 @@ func TestLeaseThatReturnsNilIsAFailureOfThatItemAlone(t *testing.T) {
 	})
 }
 
+// The context of a lease is user code too: its Done is called before the run.
+func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				q.Enqueue("a")
+				q.Close()
+				var results resultBook[string]
+				r := reconcile.Reconciler[string]{
+					Queue:     leased{q, func(ctx context.Context) context.Context { return rudeContext{ctx, end} }},
+					Reconcile: nothing, Retry: reconcile.NoRetry, OnResult: results.add, Logger: unlogged(),
+				}
+				if err := r.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if r := results.last(t); r.Outcome != reconcile.GaveUp {
+					t.Errorf("result = %+v, want it to give up", r)
+				}
+			})
+		})
+	}
+}
+
 // countWarnings counts the warnings of stuck runs; a line that says that a run
 // starts takes it a while.
 type countWarnings struct {

@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -47,6 +49,11 @@ func newArena(t *testing.T) *arena {
 	return &arena{t: t, begin: time.Now(), runs: make(map[int]string), last: make(map[int]string)}
 }
 
+// bubble runs f in a bubble, with an arena.
+func bubble(t *testing.T, f func(t *testing.T, a *arena)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newArena(t)) })
+}
+
 func (a *arena) enter(who string, item int) (leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,19 +82,41 @@ type process struct {
 	name   string
 	shards *shard.Shards[int]
 	queue  *reconcile.Queue[int]
-	stop   func() // and waits
+	stop   func() // and waits; the end of the test does as well
 }
 
-// start starts a process that reconciles with f.
-func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx context.Context, item int) error, set ...func(*shard.Shards[int])) *process {
-	p := &process{name: name, queue: reconcile.NewQueue[int]()}
-	p.shards = &shard.Shards[int]{
+// take returns a part in the set.
+func (a *arena) take(name string, client typedv1.LeasesGetter, set ...func(*shard.Shards[int])) *shard.Shards[int] {
+	s := &shard.Shards[int]{
 		Client: client, Namespace: "default", Name: "set", Identity: name, Logger: quiet,
 		Exit: func(err error) { a.t.Errorf("at %v %s: %v", time.Since(a.begin), name, err) },
 	}
 	for _, set := range set {
-		set(p.shards)
+		set(s)
 	}
+	return s
+}
+
+// begun runs s, and returns a func that ends it and waits.
+func (a *arena) begun(s reconcile.Runner, name string) (stop func()) {
+	ctx, cancel := context.WithCancel(a.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			a.t.Errorf("%s: %v", name, err)
+		}
+	})
+	stop = func() {
+		cancel()
+		wg.Wait()
+	}
+	a.t.Cleanup(stop)
+	return stop
+}
+
+// start starts a process that reconciles with f.
+func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx context.Context, item int) error, set ...func(*shard.Shards[int])) *process {
+	p := &process{name: name, queue: reconcile.NewQueue[int](), shards: a.take(name, client, set...)}
 	every := func(context.Context) ([]int, error) {
 		list := make([]int, items)
 		for i := range list {
@@ -109,17 +138,7 @@ func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx conte
 			return f(ctx, item)
 		},
 	})
-	ctx, cancel := context.WithCancel(a.t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := g.Run(ctx); err != nil {
-			a.t.Errorf("%s: %v", name, err)
-		}
-	})
-	p.stop = func() {
-		cancel()
-		wg.Wait()
-	}
+	p.stop = a.begun(&g, name)
 	return p
 }
 
@@ -160,4 +179,47 @@ func (a *arena) shared(processes ...*process) {
 	}
 }
 
+// idle checks that a process owns nothing.
+func (a *arena) idle(p *process, why string) {
+	a.t.Helper()
+	for item := range items {
+		if p.shards.Owns(item) {
+			a.t.Fatalf("at %v %s owns %d, %s", time.Since(a.begin), p.name, item, why)
+		}
+	}
+}
+
+// apart checks again and again, for a while, that no item has two owners: of a
+// tenth of all items, which are spread over the slots like all of them.
+func (a *arena) apart(while, step time.Duration, processes ...*process) {
+	a.t.Helper()
+	for end := time.Now().Add(while); time.Now().Before(end); {
+		time.Sleep(step)
+		for item := range items / 10 {
+			owner := ""
+			for _, p := range processes {
+				if !p.shards.Owns(item) {
+					continue
+				}
+				if owner != "" {
+					a.t.Fatalf("at %v %s and %s own %d", time.Since(a.begin), owner, p.name, item)
+				}
+				owner = p.name
+			}
+		}
+	}
+}
+
 func (a *arena) client() *leasetest.Client { return &leasetest.Client{Store: &a.store} }
+
+// broken returns a client whose requests fail while broken is set.
+func (a *arena) broken(broken *atomic.Bool) *leasetest.Client {
+	client := a.client()
+	client.Before = func(context.Context, string) error {
+		if broken.Load() {
+			return errBroken
+		}
+		return nil
+	}
+	return client
+}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
@@ -23,13 +22,12 @@ import (
 func TestChaos(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { chaos(t, seed) })
+			bubble(t, func(t *testing.T, a *arena) { chaos(t, a, seed) })
 		})
 	}
 }
 
-func chaos(t *testing.T, seed uint64) {
-	a := newArena(t)
+func chaos(t *testing.T, a *arena, seed uint64) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 1))
 	chance := func(percent int) bool {
@@ -123,8 +121,5 @@ func chaos(t *testing.T, seed uint64) {
 	a.shared(processes...)
 	if n, _ := a.ran(); n != items {
 		t.Errorf("%d items had a run after all was well, want %d", n, items)
-	}
-	for _, p := range processes {
-		p.stop()
 	}
 }

@@ -20,8 +20,7 @@ import (
 // TestHandOver has members come and go: the others keep what they have, and get
 // what is free, when its last run has ended.
 func TestHandOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
+	bubble(t, func(t *testing.T, a *arena) {
 		slow := func(ctx context.Context, _ int) error {
 			time.Sleep(time.Second) // though its context ends
 			return ctx.Err()
@@ -97,8 +96,7 @@ func TestHandOver(t *testing.T) {
 
 // TestGrace lets runs go on for a while when their item is handed over.
 func TestGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
+	bubble(t, func(t *testing.T, a *arena) {
 		var mu sync.Mutex
 		aborted := 0
 		grace := func(s *shard.Shards[int]) { s.Grace = 30 * time.Second }
@@ -124,11 +122,7 @@ func TestGrace(t *testing.T) {
 		synctest.Wait()
 		q := a.start("q", a.client(), nil)
 		time.Sleep(25 * time.Second)
-		for i := range items {
-			if q.shards.Owns(i) {
-				t.Fatalf("q owns %d while p has its grace", i)
-			}
-		}
+		a.idle(q, "while p has its grace")
 		time.Sleep(15 * time.Second)
 		a.shared(p, q)
 		moved := 0
@@ -141,7 +135,5 @@ func TestGrace(t *testing.T) {
 		if aborted != moved || moved == 0 {
 			t.Errorf("%d runs were aborted, want %d: those whose items went to q", aborted, moved)
 		}
-		p.stop()
-		q.stop()
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,8 +25,7 @@ import (
 func TestDeadMember(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hang %v", hang), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newArena(t)
+			bubble(t, func(t *testing.T, a *arena) {
 				var dead atomic.Bool
 				client := a.client()
 				client.Before = func(ctx context.Context, _ string) error {
@@ -49,19 +49,13 @@ func TestDeadMember(t *testing.T) {
 				dead.Store(true)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				for i := range items {
-					if p.shards.Owns(i) {
-						t.Fatalf("p owns %d, 10 s after it reached the server for the last time", i)
-					}
-				}
+				a.idle(p, "10 s after it reached the server for the last time")
 				time.Sleep(20 * time.Second)
 				a.shared(q)
 				a.forget()
 				dead.Store(false)
 				time.Sleep(time.Minute)
 				a.shared(p, q)
-				p.stop()
-				q.stop()
 			})
 		})
 	}
@@ -69,19 +63,11 @@ func TestDeadMember(t *testing.T) {
 
 // TestExit has a run that does not end when the Lease is lost.
 func TestExit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
-		client := a.client()
+	bubble(t, func(t *testing.T, a *arena) {
 		var dead atomic.Bool
-		client.Before = func(context.Context, string) error {
-			if dead.Load() {
-				return errBroken
-			}
-			return nil
-		}
 		var exits []time.Duration
 		stuck := make(chan struct{})
-		p := a.start("p", client, func(context.Context, int) error {
+		a.start("p", a.broken(&dead), func(context.Context, int) error {
 			<-stuck
 			return nil
 		}, func(s *shard.Shards[int]) {
@@ -100,58 +86,43 @@ func TestExit(t *testing.T) {
 			t.Errorf("exits at %v, want one at 34s", exits)
 		}
 		close(stuck)
-		p.stop()
 	})
 }
 
-// TestRemovedLease has somebody remove a member's Lease: it joins again.
-func TestRemovedLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
-		p := a.start("p", a.client(), nil)
-		q := a.start("q", a.client(), nil)
-		time.Sleep(time.Minute)
-		for _, name := range p.shards.Members() {
-			if strings.HasPrefix(name, "set-p-") {
+// TestRemoved has somebody remove a Lease: the member that it was of joins again.
+// If it had the list, all members give up what they have, and do.
+func TestRemoved(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		t.Run(fmt.Sprint("list ", list), func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *arena) {
+				p := a.start("p", a.client(), nil)
+				q := a.start("q", a.client(), nil)
+				time.Sleep(time.Minute)
+				before := p.shards.Members()
+				name := "set"
+				if !list {
+					name = before[slices.IndexFunc(before, func(m string) bool { return strings.HasPrefix(m, "set-p-") })]
+				}
 				if err := a.client().Leases("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
-			}
-		}
-		time.Sleep(time.Minute)
-		a.shared(p, q)
-		p.stop()
-		q.stop()
-	})
-}
-
-// TestRemovedList has somebody remove the list: its members give up what they
-// have, and join again.
-func TestRemovedList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
-		p := a.start("p", a.client(), nil)
-		q := a.start("q", a.client(), nil)
-		time.Sleep(time.Minute)
-		before := fmt.Sprint(p.shards.Members())
-		if err := a.client().Leases("default").Delete(t.Context(), "set", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		a.shared(p, q)
-		if after := fmt.Sprint(p.shards.Members()); after == before {
-			t.Errorf("members %v, want that they have joined again, as others", after)
-		}
-		p.stop()
-		q.stop()
-	})
+				time.Sleep(time.Minute)
+				a.shared(p, q)
+				after := p.shards.Members()
+				for _, member := range before {
+					if slices.Contains(after, member) == (list || member == name) {
+						t.Errorf("members %q, before %s was removed %q, want that who was removed has joined again, as another", after, name, before)
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestWrongList has somebody take two members that are alive off the list: the
 // one that is left does not get what they have.
 func TestWrongList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
+	bubble(t, func(t *testing.T, a *arena) {
 		often := func(s *shard.Shards[int]) { s.Period = 100 * time.Millisecond }
 		p := a.start("p", a.client(), nil)
 		q := a.start("q", a.client(), nil)
@@ -172,19 +143,9 @@ func TestWrongList(t *testing.T) {
 		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for range 500 {
-			time.Sleep(10 * time.Millisecond)
-			for item := range items {
-				if r.shards.Owns(item) && (p.shards.Owns(item) || q.shards.Owns(item)) {
-					t.Fatalf("at %v r owns %d, and so does another one", time.Since(a.begin), item)
-				}
-			}
-		}
+		a.apart(5*time.Second, 10*time.Millisecond, p, q, r)
 		time.Sleep(time.Minute)
 		a.shared(p, q, r)
-		p.stop()
-		q.stop()
-		r.stop()
 	})
 }
 
@@ -192,8 +153,7 @@ func TestWrongList(t *testing.T) {
 // for so long that another one has taken all: it must not go on as if nothing
 // had been.
 func TestSuspended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
+	bubble(t, func(t *testing.T, a *arena) {
 		client := a.client()
 		lists := 0
 		client.After = func(_ context.Context, verb string) error {
@@ -210,13 +170,7 @@ func TestSuspended(t *testing.T) {
 		time.Sleep(58 * time.Second)
 		a.shared(q)
 		time.Sleep(time.Second + time.Millisecond)
-		for item := range items {
-			if p.shards.Owns(item) {
-				t.Fatalf("p owns %d after it stood still, and so does q", item)
-			}
-		}
-		p.stop()
-		q.stop()
+		a.idle(p, "after it stood still, and so does q")
 	})
 }
 
@@ -224,35 +178,27 @@ func TestSuspended(t *testing.T) {
 // another one finds that it is dead: at no instant do both own an item.
 func TestComesBack(t *testing.T) {
 	for at := 33 * time.Second; at < 41*time.Second; at += 500 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
-			a := newArena(t)
-			away, slow := a.client(), a.client()
-			away.Before = func(context.Context, string) error {
-				if now := time.Since(a.begin); now > 21*time.Second && now < at {
-					return errBroken
-				}
-				return nil
-			}
-			slow.After = func(_ context.Context, verb string) error {
-				if now := time.Since(a.begin); verb == "list" && now > 33*time.Second && now < time.Minute {
-					time.Sleep(3 * time.Second)
-				}
-				return nil
-			}
-			often := func(s *shard.Shards[int]) { s.Period = 500 * time.Millisecond }
-			p := a.start("p", away, nil, often)
-			q := a.start("q", slow, nil)
-			for time.Since(a.begin) < 90*time.Second {
-				time.Sleep(50 * time.Millisecond)
-				for item := range 20 {
-					if p.shards.Owns(item) && q.shards.Owns(item) {
-						t.Fatalf("back at %v: at %v both own %d", at, time.Since(a.begin), item)
+		t.Run(fmt.Sprint("back at ", at), func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *arena) {
+				away, slow := a.client(), a.client()
+				away.Before = func(context.Context, string) error {
+					if now := time.Since(a.begin); now > 21*time.Second && now < at {
+						return errBroken
 					}
+					return nil
 				}
-			}
-			a.shared(p, q)
-			p.stop()
-			q.stop()
+				slow.After = func(_ context.Context, verb string) error {
+					if now := time.Since(a.begin); verb == "list" && now > 33*time.Second && now < time.Minute {
+						time.Sleep(3 * time.Second)
+					}
+					return nil
+				}
+				often := func(s *shard.Shards[int]) { s.Period = 500 * time.Millisecond }
+				p := a.start("p", away, nil, often)
+				q := a.start("q", slow, nil)
+				a.apart(90*time.Second, 50*time.Millisecond, p, q)
+				a.shared(p, q)
+			})
 		})
 	}
 }

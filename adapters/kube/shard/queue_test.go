@@ -11,18 +11,14 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
 // TestHandedOverBeforeItRuns has an item change hands after it was taken and
 // before its run begins.
 func TestHandedOverBeforeItRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
-		s := &shard.Shards[int]{Client: a.client(), Namespace: "default", Name: "set", Logger: quiet}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Run(ctx) }()
+	bubble(t, func(t *testing.T, a *arena) {
+		s := a.take("p", a.client())
+		stop := a.begun(s, "p")
 		time.Sleep(time.Second)
 		inner := reconcile.NewQueue[int]()
 		q := s.Queue(inner)
@@ -30,20 +26,22 @@ func TestHandedOverBeforeItRuns(t *testing.T) {
 		if _, err := q.Dequeue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		stop()
+		left := make(chan struct{})
+		go func() {
+			stop()
+			close(left)
+		}()
 		synctest.Wait()
 		run := q.(reconcile.Leaser[int]).Lease(t.Context(), 1)
 		if !errors.Is(context.Cause(run), reconcile.ErrLeaseLost) {
 			t.Errorf("the context of the run: %v, want that the lease is lost", context.Cause(run))
 		}
 		select {
-		case <-ended:
+		case <-left:
 			t.Error("it has left, though the item was not given back")
 		default:
 		}
 		q.Done(1)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		<-left
 	})
 }

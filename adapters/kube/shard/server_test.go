@@ -56,10 +56,7 @@ func TestOnServer(t *testing.T) {
 		})
 	}
 	p, q := start("p", s.Admin()), start("q", s.Admin())
-	defer p.stop()
-	defer q.stop()
 	eve := start("eve", s.User("eve"))
-	defer eve.stop()
 	settled(p, q)
 
 	s.API.Pause()

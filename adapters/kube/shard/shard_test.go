@@ -8,7 +8,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -47,24 +46,18 @@ func TestBadFields(t *testing.T) {
 // TestRunTwice takes part twice at a time, which is an error, and again, which is
 // none.
 func TestRunTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
-		s := &shard.Shards[int]{Client: a.client(), Namespace: "default", Name: "set", Logger: quiet}
+	bubble(t, func(t *testing.T, a *arena) {
+		s := a.take("p", a.client())
 		for range 2 {
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- s.Run(ctx) }()
+			stop := a.begun(s, "p")
 			time.Sleep(time.Second)
 			if !s.Owns(1) {
 				t.Error("the only member does not own an item after a second")
 			}
-			if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), "running already") {
+			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
 				t.Errorf("the second Run: %v, want an error", err)
 			}
 			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
 			if s.Owns(1) {
 				t.Error("one that has left owns an item")
 			}
@@ -74,18 +67,13 @@ func TestRunTwice(t *testing.T) {
 
 // TestGainedFails passes on what the list has, and its error.
 func TestGainedFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newArena(t)
-		s := &shard.Shards[int]{Client: a.client(), Namespace: "default", Name: "set", Logger: quiet}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Run(ctx) }()
+	bubble(t, func(t *testing.T, a *arena) {
+		s := a.take("p", a.client())
+		a.begun(s, "p")
 		q := reconcile.NewQueue[int]()
-		err := s.Gained(func(context.Context) ([]int, error) { return []int{1, 2}, errBroken })(ctx, q)
+		err := s.Gained(func(context.Context) ([]int, error) { return []int{1, 2}, errBroken })(t.Context(), q)
 		if !errors.Is(err, errBroken) || q.Len() != 2 {
 			t.Errorf("%v and %d items, want %v and 2", err, q.Len(), errBroken)
 		}
-		stop()
-		<-ended
 	})
 }

@@ -20,8 +20,8 @@ import (
 // ending while somebody looks.
 func TestProcessPage(t *testing.T) {
 	p := execute(t, "example", "-http", "127.0.0.1:0", "-build", "50ms")
-	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+$`).FindString(p.line("live page at"))
-	p.line("in sync 14/14")
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+$`).FindString(p.Line("live page at"))
+	p.Line("in sync 14/14")
 
 	resp, err := http.Get(url + "/status.json")
 	if err != nil {
@@ -58,11 +58,11 @@ func TestProcessPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Body.Close()
-	p.signal(os.Interrupt)
+	p.Signal(os.Interrupt)
 	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
 		t.Errorf("the stream ends with %v", err)
 	}
-	p.wantEnd(0, "14 of 14 assets in sync")
+	p.WantEnd(0, "14 of 14 assets in sync")
 }
 
 func TestProcessPageAddressInUse(t *testing.T) {
@@ -71,7 +71,7 @@ func TestProcessPageAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	execute(t, "example", "-http", listener.Addr().String()).wantEnd(1, "-http: listen tcp", "address already in use")
+	execute(t, "example", "-http", listener.Addr().String()).WantEnd(1, "-http: listen tcp", "address already in use")
 }
 
 func TestPageURL(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // The program closes all its connections to a cloud that goes on.
@@ -28,7 +29,7 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx, counted) }()
 
-	var out buffer
+	var out programtest.Buffer
 	if code := run(t.Context(), []string{"-cloud", "http://" + l.Addr().String()}, &out, &out); code != 0 {
 		t.Errorf("exit code %d; it printed\n%s", code, out.String())
 	}

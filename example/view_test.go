@@ -14,6 +14,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // told tells a board of a run, as the Reconciler does: before the item is
@@ -130,7 +131,7 @@ func TestTableColours(t *testing.T) {
 func TestScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := scene(t)
-		var out buffer
+		var out programtest.Buffer
 		v.out = &out
 		v.screen = func() (int, int) { return 100, 24 }
 		stop := v.start(t.Context())
@@ -153,7 +154,7 @@ func TestScreen(t *testing.T) {
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := scene(t)
-		var out, errs buffer
+		var out, errs programtest.Buffer
 		v.out, v.errs = &out, &errs
 		for _, r := range v.board.Rows(100) {
 			v.moved(r)
@@ -226,7 +227,7 @@ func TestReport(t *testing.T) {
 			{true, 0, "1 of 8 assets in sync after 2.0s\n"},
 			{false, 1, "interrupted\n1 of 8 assets in sync after 2.0s\n"},
 		} {
-			var out buffer
+			var out programtest.Buffer
 			code := report(&out, v.board, 2*time.Second, test.watch)
 			got := out.String()
 			if code != test.code || !strings.HasPrefix(got, test.first) {

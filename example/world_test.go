@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // A world is a cloud in a bubble: its clock is the one of the bubble, and its
@@ -225,7 +225,7 @@ func (w *world) wantExactly(want assets) {
 
 // A play is a run of the program's control in a bubble.
 type play struct {
-	out, errs buffer
+	out, errs programtest.Buffer
 	cancel    context.CancelFunc
 	ended     chan struct{}
 	code      int
@@ -272,14 +272,8 @@ func (p *play) wait(t *testing.T) int {
 	return p.code
 }
 
-// text returns what was printed, without the middle if that is much.
-func (p *play) text() string {
-	text := p.errs.String() + p.out.String()
-	if lines := strings.SplitAfter(text, "\n"); len(lines) > 200 {
-		text = strings.Join(lines[:100], "") + "...\n" + strings.Join(lines[len(lines)-100:], "")
-	}
-	return text
-}
+// text returns what was printed.
+func (p *play) text() string { return programtest.Shorten(p.errs.String() + p.out.String()) }
 
 // settle lets some time of the bubble pass, for a program that watches.
 func settle(d time.Duration) {
@@ -300,31 +294,6 @@ func (p *play) wantEnd(t *testing.T, code int, out ...string) {
 			t.Errorf("the output lacks %q; it is\n%s", s, text)
 		}
 	}
-}
-
-// A buffer can be read while it is written.
-type buffer struct {
-	mu      sync.Mutex
-	b       bytes.Buffer
-	written chan struct{} // told after each write; nil if nobody waits
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.written != nil {
-		select {
-		case b.written <- struct{}{}:
-		default:
-		}
-	}
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // A memListener is a network of pipes.

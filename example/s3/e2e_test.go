@@ -43,26 +43,26 @@ func TestConverges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file := wish(t, everything)
-	w.run("-wishes", file).wantEnd(0, "2 of 2 buckets in sync")
+	w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync")
 	w.wantBuckets("bare", "full")
 	w.wantLook("full", full)
 	w.wantLook("bare", bare)
 
 	// And from there on there is nothing to do.
-	out := w.run("-wishes", file).wantEnd(0, "2 of 2 buckets in sync", "2 runs")
+	out := w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync", "2 runs")
 	for _, step := range []string{"create", "set", "turn", "write", "remove"} {
 		if strings.Contains(out, step) {
 			t.Errorf("the second time there is something to %s:\n%s", step, out)
 		}
 	}
-	w.run("-wishes", file, "-plan").wantEnd(0, "2 buckets wished for, 0 with something to say")
+	w.run("-wishes", file, "-plan").WantEnd(0, "2 buckets wished for, 0 with something to say")
 }
 
 func TestConvergesFromJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file := wish(t, "{\n\t\"buckets\": [\n\t\t{\"name\": \"bare\"},\n\t\t{\"name\": \"second\", \"versioning\": false, \"tags\": {}}\n\t]\n}\n")
-	w.run("-wishes", file).wantEnd(0, "2 of 2 buckets in sync")
+	w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync")
 	w.wantBuckets("bare", "second")
 }
 
@@ -94,7 +94,7 @@ func TestDriftByAnotherClient(t *testing.T) {
 	p.line("bare in sync")
 
 	p.interrupt()
-	p.wantEnd(0, "2 of 2 buckets in sync")
+	p.WantEnd(0, "2 of 2 buckets in sync")
 	with := full
 	with.Objects = map[string]string{"data/1": "theirs"}
 	for key, text := range full.Objects {
@@ -125,7 +125,7 @@ func TestDriftInTheFolder(t *testing.T) {
 	p.line("full write marker format")
 	p.line("full in sync")
 	p.interrupt()
-	p.wantEnd(0, "2 of 2 buckets in sync")
+	p.WantEnd(0, "2 of 2 buckets in sync")
 	w.wantLook("full", full)
 }
 
@@ -147,7 +147,7 @@ func TestWrongKeys(t *testing.T) {
 	} {
 		for _, args := range [][]string{nil, {"-watch"}, {"-plan"}} {
 			p := execute(t, test.env, append([]string{"-wishes", file, "-endpoint", w.gateway.URL}, args...)...)
-			p.wantEnd(1, test.want...)
+			p.WantEnd(1, test.want...)
 		}
 	}
 	w.wantBuckets()
@@ -159,8 +159,8 @@ func TestNoAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
 	file := wish(t, "buckets: [{name: bare}]")
-	w.run("-wishes", file, "-retries", "1").wantEnd(1, "0 of 1 bucket in sync", "bare: ", "connection refused", "what is there besides is not known")
-	w.run("-wishes", file, "-plan").wantEnd(1, "listing the buckets: ", "connection refused")
+	w.run("-wishes", file, "-retries", "1").WantEnd(1, "0 of 1 bucket in sync", "bare: ", "connection refused", "what is there besides is not known")
+	w.run("-wishes", file, "-plan").WantEnd(1, "listing the buckets: ", "connection refused")
 }
 
 // The gateway is killed with -9 as it works, and comes back.
@@ -182,15 +182,15 @@ func TestGatewayKilled(t *testing.T) {
 			inSync[fields[0]] = true
 		}
 	}
-	for line := range strings.Lines(p.out.String()) {
+	for line := range strings.Lines(p.Printed()) {
 		note(line)
 	}
 	for len(inSync) < 150 {
 		note(p.line("bucket-"))
 	}
 	p.interrupt()
-	p.wantEnd(0, "of 150 buckets in sync")
-	w.run("-wishes", file).wantEnd(0, "150 of 150 buckets in sync")
+	p.WantEnd(0, "of 150 buckets in sync")
+	w.run("-wishes", file).WantEnd(0, "150 of 150 buckets in sync")
 	w.wantMany(150)
 }
 
@@ -210,13 +210,13 @@ func TestThousandBuckets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file := wish(t, many(1000))
-	w.run("-wishes", file).wantEnd(0, "1000 of 1000 buckets in sync")
+	w.run("-wishes", file).WantEnd(0, "1000 of 1000 buckets in sync")
 	if n := len(w.buckets()); n != 1000 {
 		t.Errorf("there are %d buckets, want 1000", n)
 	}
 	// One less: nothing is done to the others.
 	rewrite(t, file, many(999))
-	out := w.run("-wishes", file).wantEnd(0, "999 of 999 buckets in sync")
+	out := w.run("-wishes", file).WantEnd(0, "999 of 999 buckets in sync")
 	if n := strings.Count(out, " remove\n"); n != 1 || strings.Contains(out, "create") {
 		t.Errorf("%d buckets were removed, want one alone:\n%s", n, out)
 	}
@@ -234,12 +234,12 @@ func TestControllerKilled(t *testing.T) {
 	for _, seen := range []int{1, 10, 40, 80} {
 		p := w.run("-wishes", file, "-watch")
 		p.read(seen, "bucket-")
-		p.signal(syscall.SIGKILL)
-		if code, _ := p.end(); code != -1 {
-			t.Fatalf("the killed program has exit code %d:\n%s", code, p.text())
+		p.Signal(syscall.SIGKILL)
+		if code, _ := p.End(); code != -1 {
+			t.Fatalf("the killed program has exit code %d:\n%s", code, p.Text())
 		}
 	}
-	w.run("-wishes", file).wantEnd(0, "120 of 120 buckets in sync")
+	w.run("-wishes", file).WantEnd(0, "120 of 120 buckets in sync")
 	w.wantMany(120)
 }
 
@@ -258,7 +258,7 @@ func TestNotOurs(t *testing.T) {
 	file := wish(t, `buckets: [{name: wished, markers: {README: ours}}, {name: claimed, versioning: true}]`)
 	for _, args := range [][]string{{"-plan"}, nil, {"-purge"}} {
 		p := w.run(append([]string{"-wishes", file, "-retries", "1"}, args...)...)
-		p.wantEnd(1,
+		p.WantEnd(1,
 			`it exists and is not ours: it bears no tag reconcile-owner; to hand it over, set that tag to "example"`,
 			`it exists and is not ours: its tag reconcile-owner is "them"`)
 	}
@@ -267,7 +267,7 @@ func TestNotOurs(t *testing.T) {
 	// Handed over, it is ours.
 	w.tag("wished", "reconcile-owner", "example")
 	rewrite(t, file, `buckets: [{name: wished, markers: {README: ours}}]`)
-	w.run("-wishes", file).wantEnd(0, "1 of 1 bucket in sync")
+	w.run("-wishes", file).WantEnd(0, "1 of 1 bucket in sync")
 	w.wantLook("wished", look{
 		Tags:    map[string]string{"reconcile-owner": "example"},
 		Objects: map[string]string{marker("README"): "ours"},
@@ -297,13 +297,13 @@ buckets:
 	rewrite(t, file, "buckets: [{name: stays}]")
 	p.line("vacant remove", "marked remove", "used kept", "history kept")
 	p.interrupt()
-	p.wantEnd(0, "1 of 1 bucket in sync", "kept, as they are not empty: history, used")
+	p.WantEnd(0, "1 of 1 bucket in sync", "kept, as they are not empty: history, used")
 	w.wantBuckets("history", "stays", "used")
 
-	w.run("-wishes", file, "-plan").wantEnd(0, "used                     nothing: kept, it is not empty, there is data")
-	w.run("-wishes", file, "-plan", "-purge").wantEnd(0, "used                     remove with all that is in it")
+	w.run("-wishes", file, "-plan").WantEnd(0, "used                     nothing: kept, it is not empty, there is data")
+	w.run("-wishes", file, "-plan", "-purge").WantEnd(0, "used                     remove with all that is in it")
 	w.wantBuckets("history", "stays", "used")
-	w.run("-wishes", file, "-purge").wantEnd(0, "1 of 1 bucket in sync")
+	w.run("-wishes", file, "-purge").WantEnd(0, "1 of 1 bucket in sync")
 	w.wantBuckets("stays")
 }
 
@@ -352,14 +352,14 @@ func (w *world) wantSnapshot(want map[string]string) {
 func TestPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.run("-wishes", wish(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).wantEnd(0)
+	w.run("-wishes", wish(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).WantEnd(0)
 	w.must(w.hand.SuspendVersioning(t.Context(), "full"))
 	w.put("full", marker("README"), "?")
 	w.tag("drifted", "reconcile-owner", "example")
 	w.make("theirs")
 	before := w.snapshot()
 	p := w.run("-plan", "-wishes", wish(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
-	_, out := p.end()
+	_, out := p.End()
 	want := `drifted                  set tags a=b
 full                     turn versioning on, write marker README
 new                      create, turn versioning on
@@ -367,7 +367,7 @@ old                      remove
 4 buckets wished for, 4 with something to say; nothing was done
 `
 	if out != want {
-		t.Errorf("the plan is\n%s\nwant\n%s", p.text(), want)
+		t.Errorf("the plan is\n%s\nwant\n%s", p.Text(), want)
 	}
 	w.wantSnapshot(before)
 }
@@ -381,16 +381,16 @@ func TestFile(t *testing.T) {
 	p.line("full in sync", "bare in sync")
 
 	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
-	p.errs.await(t, 1, file+`:5: bucket "full": unknown field "colour"; there are name, versioning, tags, policy, markers`)
-	p.errs.await(t, 1, "is not used, the last good version stays in force")
+	p.Error(file + `:5: bucket "full": unknown field "colour"; there are name, versioning, tags, policy, markers`)
+	p.Error("is not used, the last good version stays in force")
 	w.must(os.Remove(file))
-	p.errs.await(t, 1, "no such file")
+	p.Error("no such file")
 	rewrite(t, file, strings.Replace(everything, "team: finance", "team: product", 1))
 	p.line(file + " is in force, 1 bucket changed")
 	p.line("full set tags keep=10 years team=product")
 	p.line("full in sync")
 	p.interrupt()
-	if out := p.wantEnd(0, "2 of 2 buckets in sync"); strings.Contains(out, "remove") {
+	if out := p.WantEnd(0, "2 of 2 buckets in sync"); strings.Contains(out, "remove") {
 		t.Errorf("a broken file has removed something:\n%s", out)
 	}
 }
@@ -399,8 +399,8 @@ func TestBadFileAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file := wish(t, "buckets:\n- name: Bad\n- name: bare\n- name: bare\n")
-	w.run("-wishes", file).wantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
-	w.run("-wishes", file+".none").wantEnd(1, "no such file")
+	w.run("-wishes", file).WantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
+	w.run("-wishes", file+".none").WantEnd(1, "no such file")
 	w.wantBuckets()
 }
 
@@ -421,21 +421,21 @@ func TestOwnGateway(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.errs.await(t, 1, "versitygw has ended: signal: killed")
+	p.Error("versitygw has ended: signal: killed")
 	if err := os.RemoveAll(filepath.Join(dir, "buckets", "full")); err != nil {
 		t.Fatal(err)
 	}
 	p.line("full create")
 	p.line("full in sync")
 	p.interrupt()
-	p.wantEnd(0, "of 2 buckets in sync")
+	p.WantEnd(0, "of 2 buckets in sync")
 
 	// What it stored is there the next time.
-	out := execute(t, nil, "-wishes", file, "-state", dir).wantEnd(0, "2 of 2 buckets in sync")
+	out := execute(t, nil, "-wishes", file, "-state", dir).WantEnd(0, "2 of 2 buckets in sync")
 	if strings.Contains(out, "create") {
 		t.Errorf("it began anew:\n%s", out)
 	}
-	execute(t, nil, "-wishes", file).wantEnd(0, "2 of 2 buckets in sync")
+	execute(t, nil, "-wishes", file).WantEnd(0, "2 of 2 buckets in sync")
 }
 
 func TestInterrupt(t *testing.T) {
@@ -450,5 +450,5 @@ func TestInterrupt(t *testing.T) {
 	p := w.runAt(url, "-wishes", wish(t, "buckets: [{name: soon}, {name: never}]"))
 	p.line("soon in sync")
 	p.interrupt()
-	p.wantEnd(1, "interrupted", "1 of 2 buckets in sync")
+	p.WantEnd(1, "interrupted", "1 of 2 buckets in sync")
 }

@@ -34,7 +34,7 @@ func TestFlags(t *testing.T) {
 		{"-endpoint http://127.0.0.1:1/path", 1, "want a URL"},
 		{"-endpoint ftp://127.0.0.1", 1, "want a URL"},
 	} {
-		execute(t, []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}, strings.Fields(test.args)...).wantEnd(test.code, test.want)
+		execute(t, []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}, strings.Fields(test.args)...).WantEnd(test.code, test.want)
 	}
 }
 
@@ -42,5 +42,5 @@ func TestFlags(t *testing.T) {
 func TestGatewayMissing(t *testing.T) {
 	t.Parallel()
 	p := executeIn(t, t.TempDir(), []string{"XDG_CACHE_HOME=" + t.TempDir(), "HOME=" + t.TempDir()}, "-wishes", wish(t, everything))
-	p.wantEnd(1, "versitygw "+local.Version+" is not built yet; run example/s3/gateway/build.sh")
+	p.WantEnd(1, "versitygw "+local.Version+" is not built yet; run example/s3/gateway/build.sh")
 }

@@ -30,8 +30,8 @@ func TestOwnGatewayEndsToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		p.signal(signal)
-		p.end()
+		p.Signal(signal)
+		p.End()
 		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}

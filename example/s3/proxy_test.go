@@ -66,7 +66,7 @@ func TestThrottled(t *testing.T) {
 	p.line(file+" is in force, 1 bucket changed", "busy busy: the store asks to come back in 2s (429 Too Many Requests)")
 	p.line("busy in sync")
 	p.interrupt()
-	p.wantEnd(0, "2 of 2 buckets in sync")
+	p.WantEnd(0, "2 of 2 buckets in sync")
 	mu.Lock()
 	defer mu.Unlock()
 	for i := range 2 {
@@ -94,7 +94,7 @@ func TestAnswerLost(t *testing.T) {
 		}
 		return false
 	})
-	w.runAt(url, "-wishes", wish(t, everything)).wantEnd(0, "2 of 2 buckets in sync", "retrying: create")
+	w.runAt(url, "-wishes", wish(t, everything)).WantEnd(0, "2 of 2 buckets in sync", "retrying: create")
 	w.wantLook("full", full)
 	w.wantLook("bare", bare)
 }
@@ -134,7 +134,7 @@ func TestCreationCutShort(t *testing.T) {
 			}
 			return false
 		})
-		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).wantEnd(test.code, test.want)
+		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).WantEnd(test.code, test.want)
 		want := bare
 		switch {
 		case test.inside != "":
@@ -193,7 +193,7 @@ func TestMadeMeanwhile(t *testing.T) {
 		w.must(w.hand.RemoveBucketTagging(t.Context(), "full"))
 		p.read(1, "full                     refused: it exists and is not ours: it bears no tag reconcile-owner")
 		p.interrupt()
-		p.wantEnd(0, "0 of 1 bucket in sync")
+		p.WantEnd(0, "0 of 1 bucket in sync")
 		w.wantLook("full", look{Objects: test.there.Objects})
 	}
 }
@@ -207,7 +207,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		w := newWorld(t)
 		file := wish(t, everything)
 		if there {
-			w.run("-wishes", file).wantEnd(0)
+			w.run("-wishes", file).WantEnd(0)
 			w.put("full", marker("README"), "drift")
 		}
 		var once sync.Once
@@ -223,7 +223,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			}
 			return answered
 		})
-		w.runAt(url, "-wishes", file).wantEnd(0, "2 of 2 buckets in sync", "full                     retrying: another hand has changed it meanwhile: write marker README")
+		w.runAt(url, "-wishes", file).WantEnd(0, "2 of 2 buckets in sync", "full                     retrying: another hand has changed it meanwhile: write marker README")
 		if between != "another hand" {
 			t.Errorf("there was %q after our step, which ought to have been refused", between)
 		}
@@ -251,7 +251,7 @@ buckets:
 - name: refused
   policy: {Version: "2012-10-17", Statement: [{Effect: Perhaps, Principal: "*", Action: "s3:GetObject", Resource: "arn:aws:s3:::refused/*"}]}
 `)
-	w.runAt(url, "-wishes", file).wantEnd(1, "1 of 2 buckets in sync", "refused: set the policy: ", "(MalformedPolicy)")
+	w.runAt(url, "-wishes", file).WantEnd(1, "1 of 2 buckets in sync", "refused: set the policy: ", "(MalformedPolicy)")
 	mu.Lock()
 	defer mu.Unlock()
 	if tries != 1 {
@@ -267,7 +267,7 @@ func TestForgetfulStore(t *testing.T) {
 	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		return r.Method == http.MethodPut && r.URL.Query().Has("versioning") // 200
 	})
-	w.runAt(url, "-wishes", wish(t, everything), "-retries", "2").wantEnd(1, "1 of 2 buckets in sync",
+	w.runAt(url, "-wishes", wish(t, everything), "-retries", "2").WantEnd(1, "1 of 2 buckets in sync",
 		"full: after turn versioning on there is still to do: turn versioning on")
 }
 
@@ -282,7 +282,7 @@ func TestNoTagsAtCreation(t *testing.T) {
 		w.make(strings.Trim(r.URL.Path, "/"))
 		return true
 	})
-	w.runAt(url, "-wishes", wish(t, everything)).wantEnd(0, "2 of 2 buckets in sync")
+	w.runAt(url, "-wishes", wish(t, everything)).WantEnd(0, "2 of 2 buckets in sync")
 	w.wantLook("full", full)
 }
 
@@ -312,7 +312,7 @@ func TestElsewhere(t *testing.T) {
 	})
 	file := wish(t, "buckets: [{name: bare}]")
 	for _, args := range [][]string{{"-plan"}, {}, {"-purge"}} {
-		out := w.runAt(url, append(args, "-wishes", file)...).wantEnd(0)
+		out := w.runAt(url, append(args, "-wishes", file)...).WantEnd(0)
 		for _, name := range []string{"moved", "signed", "denied"} {
 			if strings.Contains(out, name) {
 				t.Errorf("it tells of %s:\n%s", name, out)
@@ -320,7 +320,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	rewrite(t, file, "buckets: [{name: bare}, {name: moved}, {name: denied}]")
-	w.runAt(url, "-wishes", file).wantEnd(1, "1 of 3 buckets in sync",
+	w.runAt(url, "-wishes", file).WantEnd(1, "1 of 3 buckets in sync",
 		"moved: reading the tags: no (PermanentRedirect)", "denied: reading the tags: no (AccessDenied)")
 }
 
@@ -349,5 +349,5 @@ func TestVanished(t *testing.T) {
 	p.line("bare create")
 	p.line("bare in sync")
 	p.interrupt()
-	p.wantEnd(0, "1 of 1 bucket in sync")
+	p.WantEnd(0, "1 of 1 bucket in sync")
 }

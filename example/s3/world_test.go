@@ -4,10 +4,7 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -25,6 +22,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/tags"
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
@@ -154,13 +152,10 @@ func many(n int) string {
 	return b.String()
 }
 
-// A process is the program at work. Its lines come through the channel.
+// A process is the program at work.
 type process struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines chan string // of standard output, closed at its end
-	out   bytes.Buffer
-	errs  buffer
+	*programtest.Program
+	t *testing.T
 }
 
 // run starts the program on the gateway of the world.
@@ -192,166 +187,40 @@ func execute(t *testing.T, env []string, args ...string) *process {
 // executeIn does so in a folder; "" is that of the test.
 func executeIn(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	p := &process{t: t, cmd: exec.CommandContext(ctx, os.Args[0], args...), lines: make(chan string, 100_000)}
-	tmp := t.TempDir()
-	p.cmd.Dir = dir
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") }),
-		append(env, asProgram+"=yes", "TMPDIR="+tmp, "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(tmp, "none"))...)
-	p.cmd.Stderr = &p.errs
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		defer close(p.lines)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.lines <- lines.Text()
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-read
-		_ = p.cmd.Wait() // if the test has not
-		left, err := os.ReadDir(tmp)
-		if err != nil || p.cmd.ProcessState.Exited() && len(left) > 0 { // else it was killed
-			t.Errorf("the program leaves %v behind, %v", left, err)
-		}
-	})
-	return p
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Dir = dir
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") }),
+		append(env, asProgram+"=yes", "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(t.TempDir(), "none"))...)
+	return &process{programtest.Start(t, patience, cmd), t}
 }
 
 // line waits for lines that begin so, in any order. Spaces count as one.
 func (p *process) line(begin ...string) (last string) {
 	p.t.Helper()
 	missing := slices.Clone(begin)
-	for line := range p.lines {
-		fmt.Fprintln(&p.out, line)
-		text := strings.Join(strings.Fields(line), " ")
-		missing = slices.DeleteFunc(missing, func(begin string) bool { return strings.HasPrefix(text, begin) })
-		if len(missing) == 0 {
-			return text
-		}
-	}
-	p.t.Fatalf("the program has ended without the lines %q; it printed\n%s", missing, p.text())
-	return ""
+	p.Until(fmt.Sprintf("lines that begin with %q", begin), func(line string) bool {
+		last = strings.Join(strings.Fields(line), " ")
+		missing = slices.DeleteFunc(missing, func(begin string) bool { return strings.HasPrefix(last, begin) })
+		return len(missing) == 0
+	})
+	return last
 }
 
 // read waits for n lines with that text.
 func (p *process) read(n int, text string) {
 	p.t.Helper()
-	for line := range p.lines {
-		fmt.Fprintln(&p.out, line)
+	p.Until(fmt.Sprintf("%d lines with %q", n, text), func(line string) bool {
 		if strings.Contains(line, text) {
 			n--
 		}
-		if n == 0 {
-			return
-		}
-	}
-	p.t.Fatalf("the program has ended, and %d lines with %q are missing; it printed\n%s", n, text, p.text())
-}
-
-// end waits for the end, and returns the exit code and the lines that came since
-// the last call of line. A process that was killed has the code -1.
-func (p *process) end() (code int, rest string) {
-	p.t.Helper()
-	var b strings.Builder
-	for line := range p.lines {
-		fmt.Fprintln(io.MultiWriter(&b, &p.out), line)
-	}
-	err := p.cmd.Wait()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		p.t.Fatal(err)
-	}
-	return p.cmd.ProcessState.ExitCode(), b.String()
-}
-
-// wantEnd waits for the end and checks the exit code and what was printed.
-func (p *process) wantEnd(code int, texts ...string) string {
-	p.t.Helper()
-	got, _ := p.end()
-	if got != code {
-		p.t.Errorf("exit code %d, want %d; it printed\n%s", got, code, p.text())
-	}
-	for _, text := range texts {
-		if !strings.Contains(p.text(), text) {
-			p.t.Errorf("the output lacks %q; it is\n%s", text, p.text())
-		}
-	}
-	return p.text()
+		return n == 0
+	})
 }
 
 // interrupt presses Ctrl-C.
 func (p *process) interrupt() {
 	p.t.Helper()
-	p.signal(os.Interrupt)
-}
-
-func (p *process) signal(s os.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// text returns what was printed, without the middle if that is much.
-func (p *process) text() string {
-	text := p.errs.String() + p.out.String()
-	if lines := strings.SplitAfter(text, "\n"); len(lines) > 200 {
-		text = strings.Join(lines[:100], "") + "...\n" + strings.Join(lines[len(lines)-100:], "")
-	}
-	return text
-}
-
-// A buffer can be read while it is written.
-type buffer struct {
-	mu      sync.Mutex
-	b       bytes.Buffer
-	written chan struct{} // closed by the next write; nil if nobody waits
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.written != nil {
-		close(b.written)
-		b.written = nil
-	}
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// await waits until a text was written, n times.
-func (b *buffer) await(t *testing.T, n int, text string) {
-	t.Helper()
-	for {
-		b.mu.Lock()
-		if b.written == nil {
-			b.written = make(chan struct{})
-		}
-		written, found := b.written, strings.Count(b.b.String(), text) >= n
-		b.mu.Unlock()
-		if found {
-			return
-		}
-		select {
-		case <-written:
-		case <-time.After(patience):
-			t.Fatalf("%q is not written; there is\n%s", text, b.String())
-		}
-	}
+	p.Signal(os.Interrupt)
 }
 
 // A look is all that there is of a bucket.

@@ -16,7 +16,7 @@ import (
 // A codec turns an item into the last tokens of its subject, and back. Equal
 // items have equal tokens, and unequal ones unequal tokens.
 type codec[T comparable] struct {
-	encode func(T) string // into one or more tokens
+	encode func(T) (string, error) // into one or more tokens
 	decode func(string) (T, error)
 }
 
@@ -34,8 +34,8 @@ func newCodec[T comparable]() (codec[T], error) {
 			"NewQueueFunc takes any other with functions that encode and decode it", t, err)
 	}
 	return codec[T]{
-		encode: func(item T) string {
-			return string(appendTokens(nil, reflect.ValueOf(&item).Elem()))
+		encode: func(item T) (string, error) {
+			return string(appendTokens(nil, reflect.ValueOf(&item).Elem())), nil
 		},
 		decode: func(s string) (item T, err error) {
 			rest, err := setTokens(strings.Split(s, "."), reflect.ValueOf(&item).Elem())
@@ -47,14 +47,27 @@ func newCodec[T comparable]() (codec[T], error) {
 	}, nil
 }
 
-// funcCodec returns a codec of one token by functions of the user.
+// funcCodec returns a codec of one token by functions of the user. A panic in
+// them is an error.
 func funcCodec[T comparable](encode func(T) string, decode func(string) (T, error)) codec[T] {
 	return codec[T]{
-		encode: func(item T) string { return string(appendToken(nil, encode(item))) },
+		encode: func(item T) (tokens string, err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("natsadapter: the function to encode items panicked for %#v: %v", item, p)
+				}
+			}()
+			return string(appendToken(nil, encode(item))), nil
+		},
 		decode: func(s string) (item T, err error) {
 			if s, err = unescape(s); err != nil {
 				return item, err
 			}
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("natsadapter: the function to decode items panicked for %q: %v", s, p)
+				}
+			}()
 			return decode(s)
 		},
 	}

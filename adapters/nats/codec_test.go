@@ -51,7 +51,10 @@ func encodeWith[T comparable](item T) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := c.encode(item)
+	s, err := c.encode(item)
+	if err != nil {
+		return "", err
+	}
 	back, err := c.decode(s)
 	if err == nil && back != item {
 		err = errors.New("decoded to another item")
@@ -128,7 +131,10 @@ func TestCodecFunc(t *testing.T) {
 	c := funcCodec(func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) },
 		func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
 	for _, f := range []float64{0, -1.5, 1e300} {
-		s := c.encode(f)
+		s, err := c.encode(f)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got, err := c.decode(s); err != nil || got != f || strings.Contains(s, ".") {
 			t.Errorf("%v: %q, %v, %v", f, s, got, err)
 		}

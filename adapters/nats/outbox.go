@@ -26,8 +26,9 @@ type outbox[T comparable] struct {
 }
 
 type slot struct {
-	busy  *batch // on its way; nil if none
-	batch *batch // the next; nil if none
+	tokens string // of the item
+	busy   *batch // on its way; nil if none
+	batch  *batch // the next; nil if none
 }
 
 // A batch is a list of ops on one item that are stored together.
@@ -42,16 +43,17 @@ type batch struct {
 // A seen is a record, and the sequence of its message; 0 if there is none.
 type seen struct {
 	record
-	seq   uint64
-	write string
-	read  bool // it was read or written, and is not a guess
+	seq    uint64
+	tokens string // of the item, if the record was delivered
+	write  string
+	read   bool // it was read or written, and is not a guess
 }
 
 // postLocked puts an op into the item's slot.
-func (q *Queue[T]) postLocked(item T, o op, told func(before record)) *batch {
+func (q *Queue[T]) postLocked(item T, tokens string, o op, told func(before record)) *batch {
 	s := q.outbox.slots[item]
 	if s == nil {
-		s = new(slot)
+		s = &slot{tokens: tokens}
 		q.outbox.slots[item] = s
 		q.outbox.most = max(q.outbox.most, len(q.outbox.slots))
 	}
@@ -104,7 +106,7 @@ func (q *Queue[T]) send() {
 		}
 		b := s.busy
 		q.mu.Unlock()
-		after, err := q.store(q.life, item, b)
+		after, err := q.store(q.life, item, s.tokens, b)
 		q.mu.Lock()
 		s.busy = nil
 		if err != nil { // life has ended
@@ -156,8 +158,7 @@ func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
 // store carries a batch out on the record of the item, and returns what that is
 // then. It tries again until it knows that all is stored. Its only error is that
 // ctx is done.
-func (q *Queue[T]) store(ctx context.Context, item T, b *batch) (seen, error) {
-	tokens := q.codec.encode(item)
+func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (seen, error) {
 	subject := q.subject(tokens)
 	write := q.newWrite()
 	now := seen{}
@@ -230,7 +231,7 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 	if err != nil { // somebody else wrote it: it is written over
 		q.cfg.Logger.Error("unreadable record is replaced", "queue", q.cfg.Name, "err", err)
 	}
-	return seen{r, m.seq, text.Write, true}, nil
+	return seen{record: r, seq: m.seq, write: text.Write, read: true}, nil
 }
 
 // forget ends the record of an item that the queue need not know any more. On

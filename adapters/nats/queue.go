@@ -179,7 +179,11 @@ func NewQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 
 // NewQueueFunc is [NewQueue] for items of any type. Encode must return equal
 // strings for equal items and unequal strings for others, and decode must undo
-// it.
+// it. Both are called from several goroutines at once, may call methods of the
+// queue, and have to return soon. A panic in encode is an error of
+// [Queue.EnqueueContext] and [Queue.Remove]; the other verbs log it, and ignore
+// the item. After a panic or an error in decode, which is logged, the record of
+// that item is left alone.
 func NewQueueFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config,
 	encode func(T) string, decode func(string) (T, error),
 ) (*Queue[T], error) {
@@ -221,32 +225,43 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 
 // Enqueue reports that something happened to the item: see
 // [reconcile.Queue.Enqueue]. It never blocks.
-func (q *Queue[T]) Enqueue(item T) { q.add(item, verbEnqueue, 0) }
+func (q *Queue[T]) Enqueue(item T) { q.tell(item, verbEnqueue, 0) }
 
 // EnqueueAfter asks for a run in d, and not before: see
 // [reconcile.Queue.EnqueueAfter]. It never blocks.
-func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, verbAfter, d) }
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.tell(item, verbAfter, d) }
 
 // EnqueueWithin asks for a run in d at the latest: see
 // [reconcile.Queue.EnqueueWithin]. It never blocks.
-func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, verbWithin, d) }
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.tell(item, verbWithin, d) }
 
 // EnqueueNow is an Enqueue that overrides a hold: see
 // [reconcile.Queue.EnqueueNow]. It never blocks.
-func (q *Queue[T]) EnqueueNow(item T) { q.add(item, verbNow, 0) }
+func (q *Queue[T]) EnqueueNow(item T) { q.tell(item, verbNow, 0) }
 
 // Offer reports that the item was seen, and is ignored if the queue knows it:
 // see [reconcile.Queue.Offer]. It never blocks.
-func (q *Queue[T]) Offer(item T) { q.add(item, verbOffer, 0) }
+func (q *Queue[T]) Offer(item T) { q.tell(item, verbOffer, 0) }
 
-func (q *Queue[T]) add(item T, v verb, d time.Duration) *batch {
+// tell is add for those who are not told of an error.
+func (q *Queue[T]) tell(item T, v verb, d time.Duration) {
+	if _, err := q.add(item, v, d); err != nil && err != reconcile.ErrClosed {
+		q.cfg.Logger.Error("an item is ignored", "queue", q.cfg.Name, "err", err)
+	}
+}
+
+func (q *Queue[T]) add(item T, v verb, d time.Duration) (*batch, error) {
+	tokens, err := q.codec.encode(item)
+	if err != nil {
+		return nil, err
+	}
 	o := newVerb(v, d)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return nil
+		return nil, reconcile.ErrClosed
 	}
-	return q.postLocked(item, o, nil)
+	return q.postLocked(item, tokens, o, nil), nil
 }
 
 // newVerb returns the op of a verb. A delay that is over is none.
@@ -273,9 +288,9 @@ func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	b := q.add(item, verbEnqueue, 0)
-	if b == nil {
-		return reconcile.ErrClosed
+	b, err := q.add(item, verbEnqueue, 0)
+	if err != nil {
+		return err
 	}
 	return q.await(ctx, b)
 }
@@ -303,11 +318,15 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 // whether there was one. It waits until that is stored, or ctx is done. Unlike
 // the other verbs it works after Close has begun.
 func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
+	tokens, err := q.codec.encode(item)
+	if err != nil {
+		return false, err
+	}
 	found := false
 	q.mu.Lock()
-	b := q.postLocked(item, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) { found = before.next != nextNone })
+	b := q.postLocked(item, tokens, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) { found = before.next != nextNone })
 	q.mu.Unlock()
-	err := q.await(ctx, b)
+	err = q.await(ctx, b)
 	return err == nil && found, err
 }
 

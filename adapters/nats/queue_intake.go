@@ -23,11 +23,11 @@ type intake[T comparable] struct {
 	inbox    string
 	pulls    []pullRequest // oldest first
 	lastPull uint64
-	heard    time.Time    // when the consumer last said anything
-	handling int          // messages that are being looked at
-	claims   map[T]string // items that are being claimed, and for which owner
-	claiming int          // how many they are
-	suspect  bool         // the consumer may be gone
+	heard    time.Time   // when the consumer last said anything
+	handling int         // messages that are being looked at
+	claims   map[T]claim // items that are being claimed
+	claiming int         // how many they are
+	suspect  bool        // the consumer may be gone
 }
 
 // A pullRequest asks for messages. A message that comes does not say which
@@ -38,12 +38,18 @@ type pullRequest struct {
 	sent time.Time
 }
 
+// A claim is on its way.
+type claim struct {
+	owner  string
+	tokens string // of the item
+}
+
 const (
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = time.Second
 )
 
-func (i *intake[T]) init() { i.claims = make(map[T]string) }
+func (i *intake[T]) init() { i.claims = make(map[T]claim) }
 
 // answered counts n messages less, for the request with that id if there is one.
 func (i *intake[T]) answered(id uint64, n int) {

@@ -221,7 +221,7 @@ func (q *Queue[T]) alive(item T, s seen) bool {
 	_, known := q.others.members[s.owner]
 	own := s.owner == q.member.id
 	h := q.held[item]
-	claiming := q.intake.claims[item] == s.owner
+	claiming := q.intake.claims[item].owner == s.owner
 	q.mu.Unlock()
 	switch {
 	case h != nil && h.owner == s.owner, claiming:
@@ -261,7 +261,7 @@ func (q *Queue[T]) post(item T, o op, s seen) {
 	if q.closed {
 		return
 	}
-	q.hintLocked(item, q.postLocked(item, o, nil), s)
+	q.hintLocked(item, q.postLocked(item, s.tokens, o, nil), s)
 }
 
 // lookAround looks at all records once: it makes ready what is in flight with
@@ -284,7 +284,7 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 	return q.scan(ctx, func(item T, s seen, stored time.Time) {
 		switch {
 		case s.running:
-			if q.disowned(item, s) || !q.alive(item, s) {
+			if q.disowned(s) || !q.alive(item, s) {
 				q.reclaim(item, s)
 			}
 		case s.waiting() && (adopt || s.due < time.Now().Add(-q.cfg.Lease).UnixNano()):
@@ -296,11 +296,11 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 }
 
 // disowned reports whether the owner of a run shows that it knows nothing of it.
-func (q *Queue[T]) disowned(item T, s seen) bool {
+func (q *Queue[T]) disowned(s seen) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m := q.others.members[s.owner]
-	return m != nil && m.Gone == "" && m.disowns(shorten(q.codec.encode(item)), s)
+	return m != nil && m.Gone == "" && m.disowns(shorten(s.tokens), s)
 }
 
 // scan calls fn for all records, in the order of the stream.

@@ -83,19 +83,19 @@ func (q *Queue[T]) beatLocked() beat {
 		Write: q.newWrite(),
 	}
 	size := 0
-	add := func(item T, fence uint64) {
-		r := run{shorten(q.codec.encode(item)), fence}
+	add := func(tokens string, fence uint64) {
+		r := run{shorten(tokens), fence}
 		if size += len(r.Item) + 40; size > maxBeat {
 			b.More = true
 			return
 		}
 		b.Held = append(b.Held, r)
 	}
-	for item, h := range q.held {
-		add(item, h.fence)
+	for _, h := range q.held {
+		add(h.tokens, h.fence)
 	}
-	for item := range q.intake.claims {
-		add(item, 0)
+	for _, c := range q.intake.claims {
+		add(c.tokens, 0)
 	}
 	return b
 }

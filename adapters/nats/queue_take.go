@@ -21,6 +21,7 @@ import (
 type holding struct {
 	record
 	seq    uint64 // of the message of record, as far as we know
+	tokens string // of the item
 	giving bool   // Done or Requeue was called
 	lost   bool   // the lease is
 	ends   []context.CancelCauseFunc
@@ -181,7 +182,7 @@ func (q *Queue[T]) giveLocked(item T, h *holding, o op) {
 	o.at, o.owner, o.fence = time.Now().UnixNano(), h.owner, h.fence
 	h.giving = true
 	q.giving++
-	q.postLocked(item, o, nil)
+	q.postLocked(item, h.tokens, o, nil)
 }
 
 // State returns what the queue knows of the item. Of one in flight here it
@@ -196,9 +197,13 @@ func (q *Queue[T]) State(item T) reconcile.State {
 		return s
 	}
 	q.mu.Unlock()
+	tokens, err := q.codec.encode(item)
+	if err != nil { // there is no such item
+		return reconcile.State{}
+	}
 	ctx, cancel := context.WithTimeout(q.life, 3*q.wire.timeout)
 	defer cancel()
-	subject := q.subject(q.codec.encode(item))
+	subject := q.subject(tokens)
 	for ctx.Err() == nil {
 		if s, err := q.read(ctx, subject); err == nil {
 			return s.settle(time.Now().UnixNano()).state()
@@ -242,11 +247,11 @@ func (q *Queue[T]) decode(m stored) (item T, s seen, err error) {
 	tokens := strings.TrimPrefix(m.subject, q.cfg.Name+".i.")
 	if shortened(tokens) {
 		if tokens = text.Item; tokens == "" && r == (record{}) {
-			return item, seen{r, m.seq, text.Write, true}, nil
+			return item, seen{record: r, seq: m.seq, write: text.Write, read: true}, nil
 		}
 	}
 	item, err = q.codec.decode(tokens)
-	return item, seen{r, m.seq, text.Write, true}, err
+	return item, seen{r, m.seq, tokens, text.Write, true}, err
 }
 
 // answer tells the consumer what became of a delivery. If that gets lost the
@@ -263,7 +268,7 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	h := q.held[item]
 	owner := q.member.id
 	switch {
-	case h != nil && !h.giving, q.intake.claims[item] != "":
+	case h != nil && !h.giving, q.intake.claims[item] != claim{}:
 		// A run whose lease was lost goes on. Nobody is to run it here twice.
 		q.mu.Unlock()
 		q.answer(m, `-NAK {"delay": 1000000000}`)
@@ -274,7 +279,7 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 		return
 	}
 	q.intake.claiming++
-	q.intake.claims[item] = owner
+	q.intake.claims[item] = claim{owner, s.tokens}
 	q.mu.Unlock()
 
 	after, ok := q.writeClaim(item, s, owner, now)
@@ -283,7 +288,7 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	q.intake.claiming--
 	delete(q.intake.claims, item)
 	if ok {
-		h := &holding{record: after.record, seq: after.seq}
+		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens}
 		q.held[item] = h
 		switch {
 		case q.member.id != owner || !q.member.validLocked() || q.closed || len(q.waiters) == 0:
@@ -304,15 +309,14 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 // whether that is stored.
 func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bool) {
 	after := s.record.claim(owner, now)
-	tokens := q.codec.encode(item)
-	subject := q.subject(tokens)
+	subject := q.subject(s.tokens)
 	write := q.newWrite()
-	data := encodeRecord(&after, tokens, write)
+	data := encodeRecord(&after, s.tokens, write)
 	for tries := 0; q.life.Err() == nil; tries++ {
 		seq, err := q.wire.publish(q.life, subject, s.seq, data)
 		if err == nil {
 			after.fence = seq
-			return seen{after, seq, write, true}, true
+			return seen{record: after, seq: seq, write: write, read: true}, true
 		}
 		if !errors.Is(err, errConflict) {
 			q.troubled(err, "claiming", "item", item)

@@ -76,7 +76,7 @@ func (q *Queue[T]) ring() {
 	for len(t.heap) > 0 && t.heap[0].due <= now {
 		a := heap.Pop(&t.heap).(*alarm[T])
 		delete(t.known, a.item)
-		q.hintLocked(a.item, q.postLocked(a.item, op{verb: verbDue, at: now}, nil), a.seen)
+		q.hintLocked(a.item, q.postLocked(a.item, a.tokens, op{verb: verbDue, at: now}, nil), a.seen)
 	}
 	if len(t.heap) == 0 {
 		t.known = make(map[T]*alarm[T]) // so that the memory of a burst goes back

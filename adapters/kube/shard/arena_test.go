@@ -35,9 +35,10 @@ const items = 200
 // An arena is where the processes of a test run items. It fails the test if an
 // item is in two runs at once.
 type arena struct {
-	t     *testing.T
-	store leasetest.Store
-	begin time.Time
+	t       *testing.T
+	store   leasetest.Store
+	begin   time.Time
+	workers int // of each process
 
 	mu   sync.Mutex // guards what follows
 	runs map[int]string
@@ -46,7 +47,7 @@ type arena struct {
 }
 
 func newArena(t *testing.T) *arena {
-	return &arena{t: t, begin: time.Now(), runs: make(map[int]string), last: make(map[int]string)}
+	return &arena{t: t, begin: time.Now(), workers: 4, runs: make(map[int]string), last: make(map[int]string)}
 }
 
 // bubble runs f in a bubble, with an arena.
@@ -129,7 +130,7 @@ func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx conte
 	g.Add("shards", p.shards)
 	g.Add("gained", reconcile.Feed(p.queue, p.shards.Gained(every)))
 	g.Add("workers", &reconcile.Reconciler[int]{
-		Queue: p.shards.Queue(p.queue), Logger: quiet, Workers: 4,
+		Queue: p.shards.Queue(p.queue), Logger: quiet, Workers: a.workers,
 		Reconcile: func(ctx context.Context, item int) error {
 			defer a.enter(name, item)()
 			if f == nil {

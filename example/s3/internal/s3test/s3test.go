@@ -1,0 +1,124 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package s3test is a world for tests of the controller fed by something else
+// than a file: a gateway, another hand that reaches it, and what the controller
+// tells of its runs.
+package s3test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/local"
+)
+
+// Patience bounds the wait for anything that is to happen.
+const Patience = 3 * time.Minute
+
+// A World is a gateway and those around it. Its methods are for the goroutine of
+// the test, except Told.
+type World struct {
+	Ctx   context.Context // ends with the test, or after Patience
+	Hand  *minio.Client   // another client of the gateway
+	Store *bucket.Store   // for the controller
+
+	t       *testing.T
+	results chan reconcile.Result[string]
+}
+
+// New starts a gateway.
+func New(t *testing.T) *World {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	t.Cleanup(cancel)
+	w := &World{Ctx: ctx, t: t, results: make(chan reconcile.Result[string], 100_000)}
+	gateway, err := local.New(t.TempDir(), "127.0.0.1:0")
+	w.Must(err)
+	w.Background(gateway.Run)
+	w.Must(gateway.Ready(ctx))
+	keys := credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
+	w.Hand, err = minio.New(strings.TrimPrefix(gateway.URL, "http://"), &minio.Options{Creds: keys, Region: "us-east-1"})
+	w.Must(err)
+	w.Store, err = bucket.Open(gateway.URL, "us-east-1", keys, nil)
+	w.Must(err)
+	return w
+}
+
+// Background runs something until the end of the test.
+func (w *World) Background(run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// Must ends the test if there is an error.
+func (w *World) Must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Told is told of each run of the controller.
+func (w *World) Told(r reconcile.Result[string]) { w.results <- r }
+
+// Until waits until it is so, asking after each run of the controller.
+func (w *World) Until(what string, so func(reconcile.Result[string]) bool) {
+	w.t.Helper()
+	for {
+		select {
+		case r := <-w.results:
+			if so(r) {
+				return
+			}
+		case <-w.Ctx.Done():
+			w.t.Fatalf("it does not come to pass that %s; there are the buckets %q", what, w.Buckets())
+		}
+	}
+}
+
+// Buckets lists them, sorted.
+func (w *World) Buckets() []string {
+	w.t.Helper()
+	all, err := w.Hand.ListBuckets(context.Background())
+	w.Must(err)
+	var names []string
+	for _, b := range all {
+		names = append(names, b.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// UntilBuckets waits until there are these buckets and no other.
+func (w *World) UntilBuckets(want ...string) {
+	w.t.Helper()
+	w.Until("there are the buckets "+strings.Join(want, ", "), func(reconcile.Result[string]) bool {
+		return slices.Equal(w.Buckets(), want)
+	})
+}
+
+// Marker returns the ETag of a marker, "" if there is none.
+func (w *World) Marker(name, marker string) string {
+	w.t.Helper()
+	o, err := w.Hand.StatObject(w.Ctx, name, bucket.MarkerPrefix+marker, minio.StatObjectOptions{})
+	if err != nil {
+		return ""
+	}
+	return o.ETag
+}

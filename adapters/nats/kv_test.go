@@ -203,6 +203,63 @@ func TestKeyValueItemsBroken(t *testing.T) {
 	})
 }
 
+// TestKeyValueItemsWhileKeysChange replaces keys while a list is read: one that
+// was listed already, and then ones that were not yet. What is there is listed.
+func TestKeyValueItemsWhileKeysChange(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	var keys []string
+	for i := range 200 {
+		keys = append(keys, fmt.Sprintf("k%03d", i))
+		put(t, kv, keys[i], "")
+	}
+	first := true
+	items, err := natsadapter.KeyValueItems(js, "b", func(e jetstream.KeyValueEntry) (string, bool) {
+		if first {
+			first = false
+			for _, key := range []string{"k000", "k150", "k001", "k199", "k180"} {
+				put(t, kv, key, "again")
+			}
+		}
+		return e.Key(), true
+	})(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if !slices.Contains(items, key) {
+			t.Errorf("the list of %d items has no %s", len(items), key)
+		}
+	}
+}
+
+// TestKeyValueItemsWhileKeysGo purges the last keys without a trace while a list
+// is read: it ends all the same, with those that stay.
+func TestKeyValueItemsWhileKeysGo(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	stream, err := js.Stream(t.Context(), "KV_b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		put(t, kv, fmt.Sprintf("%s.%03d", []string{"stays", "goes"}[i/100], i), "")
+	}
+	first := true
+	items, err := natsadapter.KeyValueItems(js, "b", func(e jetstream.KeyValueEntry) (string, bool) {
+		if first {
+			first = false
+			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.goes.>")); err != nil {
+				t.Error(err)
+			}
+		}
+		return e.Key(), true
+	})(t.Context())
+	if err != nil || len(items) < 100 || items[99] != "stays.099" {
+		t.Errorf("the list has %d items, %v", len(items), err)
+	}
+}
+
 // TestKeyValuePoller finds a key that is gone without a trace.
 func TestKeyValuePoller(t *testing.T) {
 	js := natstest.New(t).JetStream(t)

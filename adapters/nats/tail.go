@@ -165,8 +165,12 @@ func (t *tail) read(ctx context.Context, r *reader, consumer jetstream.Consumer)
 	})
 }
 
+// errEnd ends a list.
+var errEnd = errors.New("all is listed")
+
 // list calls handle for the last message of each subject, and returns nil if it
-// has seen them all.
+// has seen them all. A subject that is written meanwhile moves to the end, so
+// the list ends where nothing follows, and not after as many as there were.
 func (t *tail) list(ctx context.Context) error {
 	nc := t.js.Conn()
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -176,17 +180,14 @@ func (t *tail) list(ctx context.Context) error {
 		return fmt.Errorf("natsadapter: %s: %w", t.what, err)
 	}
 	defer t.close(consumer)
-	left := consumer.CachedInfo().NumPending
-	if left == 0 {
+	if consumer.CachedInfo().NumPending == 0 {
 		return nil
 	}
 	r := &reader{status: status}
 	var delivered uint64
-	ended := false
-	for !ended {
-		before := delivered
+	for {
 		patience, cancel := context.WithTimeout(ctx, lastTimeout)
-		err := r.fetchOnce(patience, consumer, int(min(batchSize, left)), func(msg jetstream.Msg) error {
+		err := r.fetchOnce(patience, consumer, batchSize, func(msg jetstream.Msg) error {
 			meta, err := msg.Metadata()
 			if err != nil {
 				return err
@@ -196,26 +197,29 @@ func (t *tail) list(ctx context.Context) error {
 				return errGap
 			}
 			t.handle(msg, meta)
-			left--
-			ended = left == 0 || meta.NumPending == 0
+			if meta.NumPending == 0 {
+				return errEnd
+			}
 			return nil
 		})
-		cancel()
-		if err == nil && ctx.Err() == nil && delivered == before {
-			// Some that were there when the list began may be gone.
+		if err == nil && patience.Err() != nil && ctx.Err() == nil {
+			// What followed when the last message was sent may be gone.
 			var info *jetstream.ConsumerInfo
-			if info, err = consumer.Info(ctx); err == nil {
-				ended = info.NumPending == 0 && info.Delivered.Consumer == delivered
+			if info, err = consumer.Info(ctx); err == nil && info.NumPending == 0 && info.Delivered.Consumer == delivered {
+				err = errEnd
 			}
 		}
-		if err == nil && !ended {
+		cancel()
+		switch {
+		case err == errEnd:
+			return nil
+		case err == nil:
 			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("natsadapter: %s: %w", t.what, err)
 		}
 	}
-	return nil
 }
 
 // A reader is one attempt of stay.

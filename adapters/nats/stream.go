@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
@@ -36,7 +37,9 @@ import (
 // a consumer that is deleted and created again, or that does not exist yet. A
 // message may come more than once. When ctx is done it hands back at once what
 // it has not enqueued, and returns nil; it returns an error if the connection is
-// closed, an argument is wrong, or the consumer is of another kind.
+// closed, an argument is wrong, or the consumer is of another kind. If
+// EnqueueContext returns [reconcile.ErrClosed] or [nats.ErrConnectionClosed],
+// wrapped or not, the Feeder hands back and returns that too.
 func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		if err := checkConsumer(js, stream, config, key == nil); err != nil {
@@ -56,6 +59,10 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 			}
 			if ok {
 				if err := take(ctx, item); err != nil {
+					if errors.Is(err, reconcile.ErrClosed) || errors.Is(err, nats.ErrConnectionClosed) {
+						msg.Nak()
+						return permanent{err} // it will never take one
+					}
 					if ctx.Err() == nil {
 						slog.Warn("natsadapter: the queue did not take an item", "from", what, "item", item, "err", err)
 					}

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
@@ -174,6 +176,32 @@ func TestConsumerAcknowledgesWhatIsTaken(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestConsumerClosedQueue ends a Feeder whose queue is closed, or can store
+// nothing any more. It does not ask again and again, and another one has the
+// message at once, long before AckWait.
+func TestConsumerClosedQueue(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	createStream(t, js, "S")
+	publish(t, js, "S.a", "1")
+	config := jetstream.ConsumerConfig{Durable: "c", AckWait: time.Hour}
+	for _, over := range []error{reconcile.ErrClosed, nats.ErrConnectionClosed} {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		calls := 0
+		q := durable{take: func(string) error {
+			if calls++; calls == 10 {
+				cancel()
+			}
+			return fmt.Errorf("queue q: %w", over)
+		}}
+		err := natsadapter.Consumer(js, "S", config, body)(ctx, q)
+		if !errors.Is(err, over) || !strings.Contains(err.Error(), "consumer c of stream S: ") || calls != 1 {
+			t.Errorf("the Feeder asks %d times and returns %v, want once, and an error that wraps %v", calls, err, over)
+		}
+	}
+	run(t, natsadapter.Consumer(js, "S", config, body)).want("1")
 }
 
 // TestConsumerHandsBack stops a Feeder that has fetched messages and enqueued

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
@@ -209,6 +210,16 @@ func (a *arena) apart(while, step time.Duration, processes ...*process) {
 			}
 		}
 	}
+}
+
+// number returns that of the list of members.
+func (a *arena) number() int32 {
+	a.t.Helper()
+	lease, err := a.client().Leases("default").Get(a.t.Context(), "set", metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return *lease.Spec.LeaseTransitions
 }
 
 func (a *arena) client() *leasetest.Client { return &leasetest.Client{Store: &a.store} }

@@ -153,6 +153,7 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 	}
 	// All that is decided is decided on one list of the server: it has the
 	// members and what they follow as they were at one moment.
+	asked := time.Now()
 	found, err := m.leases.List(ctx, metav1.ListOptions{LabelSelector: setLabel + "=" + m.Name})
 	if err != nil {
 		return false, err
@@ -161,7 +162,7 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 	if m.joined && !slices.Contains(l.members, m.self) {
 		return false, fmt.Errorf("%w: it is no longer in the list", errLost)
 	}
-	live := m.live(found, l)
+	live := m.live(found, l, asked)
 	if !slices.Contains(live, m.self) {
 		return false, fmt.Errorf("%w: somebody has removed it", errLost)
 	}
@@ -263,9 +264,10 @@ func (m *member[T]) listOf(found *coordinationv1.LeaseList) *list {
 	return new(list)
 }
 
-// live returns who is alive, in order. A Lease that was given up says that its
-// member is not; one that is gone says nothing.
-func (m *member[T]) live(found *coordinationv1.LeaseList, l *list) []string {
+// live returns who was alive, in order, when the Leases were asked for: how long
+// the answer took says nothing about who renewed what meanwhile. A Lease that was
+// given up says that its member is not; one that is gone says nothing.
+func (m *member[T]) live(found *coordinationv1.LeaseList, l *list, asked time.Time) []string {
 	now := time.Now()
 	seen := make(map[string]sighting)
 	var live []string
@@ -275,7 +277,7 @@ func (m *member[T]) live(found *coordinationv1.LeaseList, l *list) []string {
 			s = sighting{version, now}
 		}
 		seen[name] = s
-		if now.Sub(s.at) < duration {
+		if asked.Sub(s.at) < duration {
 			live = append(live, name)
 		}
 	}

@@ -172,6 +172,40 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
+// TestLateListing has a listing of the Leases answered so late that a Lease in
+// it looks as if it had run out, though its member has renewed it meanwhile.
+func TestLateListing(t *testing.T) {
+	every := func(period time.Duration) func(*shard.Shards[int]) {
+		return func(s *shard.Shards[int]) { s.Period = period }
+	}
+	for n := range 10 { // in one of these comes a renewal
+		t.Run(fmt.Sprint("listing ", n), func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *arena) {
+				late := a.client()
+				lists := 0
+				late.After = func(_ context.Context, verb string) error {
+					if verb == "list" && time.Since(a.begin) > time.Minute {
+						if lists++; lists == n+1 {
+							time.Sleep(8 * time.Second) // less than the 10 after which q's own is lost
+						}
+					}
+					return nil
+				}
+				p := a.start("p", a.client(), nil, every(9500*time.Millisecond))
+				q := a.start("q", late, nil, every(time.Second))
+				time.Sleep(time.Minute)
+				a.shared(p, q)
+				before := a.number()
+				a.apart(2*time.Minute, 50*time.Millisecond, p, q)
+				a.shared(p, q)
+				if after := a.number(); after != before {
+					t.Errorf("the list has the number %d, before that %d, want that nobody changed it: both are well", after, before)
+				}
+			})
+		})
+	}
+}
+
 // TestComesBack has a process reach the server again at about the time when
 // another one finds that it is dead: at no instant do both own an item.
 func TestComesBack(t *testing.T) {

@@ -158,6 +158,48 @@ func TestShutdownGraceEndsContextsExactlyThen(t *testing.T) {
 	}
 }
 
+// A lateContext tells those derived from it a second later that it has ended.
+type lateContext struct{ context.Context }
+
+func (c lateContext) Value(any) any { return nil } // not to be known as what it wraps
+
+func (c lateContext) AfterFunc(f func()) func() bool {
+	return context.AfterFunc(c.Context, func() {
+		time.Sleep(time.Second)
+		f()
+	})
+}
+
+// The context that workers wait under is derived from that of Run, and so ends
+// later than that of the runs.
+func TestAbortedItemIsNotTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		var results resultBook[string]
+		r := &reconcile.Reconciler[string]{
+			Queue: q, OnResult: results.add, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, _ string) error {
+				if len(results.all()) > 0 {
+					t.Error("the item is taken again")
+					time.Sleep(time.Hour)
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		}
+		time.AfterFunc(time.Minute, cancel)
+		if err := r.Run(lateContext{ctx}); err != nil {
+			t.Fatal(err)
+		}
+		if r := results.only(t); r.Outcome != reconcile.Aborted {
+			t.Errorf("result = %+v, want it aborted", r)
+		}
+		time.Sleep(time.Hour) // until all have been told
+	})
+}
+
 // The failures of an item do not count anew because the service was restarted
 // in the middle of a run.
 func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {

@@ -98,7 +98,7 @@ func (w *worker[T]) steps(ctx contexts) {
 	for w.stage != finished {
 		switch w.stage {
 		case taking:
-			w.take(ctx.taking)
+			w.take(ctx)
 		case starting:
 			w.begin(ctx.runs)
 		case running:
@@ -146,8 +146,12 @@ func (w *worker[T]) fail(err error) {
 }
 
 // take gives back the last item, if there is one, and takes the next.
-func (w *worker[T]) take(ctx context.Context) {
+func (w *worker[T]) take(of contexts) {
 	source := w.loop.source
+	ctx := of.taking
+	if w.aborted && of.all.Err() != nil {
+		ctx = of.all // which ends a moment before: enough to take the item again
+	}
 	var err error
 	if w.some {
 		if w.stale {

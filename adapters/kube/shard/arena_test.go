@@ -45,6 +45,7 @@ type arena struct {
 	runs map[int]string
 	last map[int]string // who had the last run
 	n    int
+	gone map[int]bool // items whose objects are not there any more
 }
 
 func newArena(t *testing.T) *arena {
@@ -119,10 +120,13 @@ func (a *arena) begun(s reconcile.Runner, name string) (stop func()) {
 // start starts a process that reconciles with f.
 func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx context.Context, item int) error, set ...func(*shard.Shards[int])) *process {
 	p := &process{name: name, queue: reconcile.NewQueue[int](), shards: a.take(name, client, set...)}
-	every := func(context.Context) ([]int, error) {
-		list := make([]int, items)
-		for i := range list {
-			list[i] = i
+	every := func(context.Context) (list []int, err error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for item := range items {
+			if !a.gone[item] {
+				list = append(list, item)
+			}
 		}
 		return list, nil
 	}

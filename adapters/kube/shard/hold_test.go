@@ -6,6 +6,8 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -133,4 +135,66 @@ func TestGrace(t *testing.T) {
 			t.Errorf("%d runs were aborted, want %d: those whose items went to q", n, moved)
 		}
 	})
+}
+
+// TestDeletedWhileHandedOver has objects deleted while their items have no owner:
+// nobody is told. An object with a finalizer is still there, and comes with
+// Gained; what a Poller of the outside finds is found after the hand-over too.
+func TestDeletedWhileHandedOver(t *testing.T) {
+	for _, test := range []struct {
+		name                  string
+		finalizer, poll, told bool
+	}{
+		{name: "neither"},
+		{name: "finalizer", finalizer: true, told: true},
+		{name: "poller", poll: true, told: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *arena) {
+				a.workers = items
+				p := a.start("p", a.client(), func(ctx context.Context, _ int) error {
+					<-ctx.Done()
+					time.Sleep(10 * time.Second)
+					return nil
+				})
+				time.Sleep(time.Minute)
+				q := a.start("q", a.client(), nil)
+				time.Sleep(5 * time.Second)
+				a.mu.Lock()
+				deleted := make(map[int]bool)
+				for item := range items {
+					if !p.shards.Owns(item) {
+						deleted[item] = true
+					}
+				}
+				if !test.finalizer {
+					a.gone = deleted
+				}
+				a.mu.Unlock()
+				a.idle(q, "though p has not ended its runs")
+				a.forget()
+				for _, process := range []*process{p, q} {
+					feed := reconcile.Filter(process.queue, process.shards.Owns)
+					for item := range deleted {
+						feed.Enqueue(item)
+					}
+					if test.poll {
+						a.begun(&reconcile.Poller[int]{
+							Queue: feed, Period: time.Minute, Logger: quiet,
+							GetItems: func(context.Context) ([]int, error) { return slices.Collect(maps.Keys(deleted)), nil },
+						}, "poller")
+					}
+				}
+				time.Sleep(2 * time.Minute)
+				a.shared(p, q)
+				want := 0
+				if test.told {
+					want = len(deleted)
+				}
+				if got, _ := a.ran(); got != want || len(deleted) == 0 {
+					t.Errorf("%d of %d deleted items had a run after that, want %d", got, len(deleted), want)
+				}
+			})
+		})
+	}
 }

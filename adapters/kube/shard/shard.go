@@ -7,6 +7,16 @@
 // The members of a set find each other by Leases. [Shards.Owns] is a predicate
 // for [reconcile.Filter], [Shards.Queue] a queue that knows what is being handed
 // over, and [Shards.Gained] a feeder for what a process became the owner of.
+//
+// # Deletions
+//
+// While an item changes hands it has no owner, and events about it go nowhere:
+// Gained makes up for that with what is there afterwards. An object that was
+// deleted meanwhile is not. So either have a finalizer on the objects, as with
+// package finalizer, which keeps an object until its owner has cleaned up; or add
+// a [reconcile.Poller] that lists what there is outside, in front of the same
+// Filter, such as with kubeadapter.Orphans. Poller.Vanished is not enough: what
+// vanishes while it has no owner is filtered out as well.
 package shard
 
 import (

@@ -87,6 +87,26 @@ func (f *feed) wantAll(items ...string) {
 	}
 }
 
+// wantAmong waits for these items in this order, whatever comes between: a
+// Feeder that cannot be sure begins anew.
+func (f *feed) wantAmong(items ...string) {
+	f.t.Helper()
+	deadline := time.After(within)
+	for len(items) > 0 {
+		select {
+		case got := <-f.items:
+			if got == items[0] {
+				items = items[1:]
+			}
+		case err := <-f.ended:
+			f.ended <- err
+			f.t.Fatalf("the Feeder ended with %v, without %q", err, items)
+		case <-deadline:
+			f.t.Fatalf("still without %q", items)
+		}
+	}
+}
+
 // none checks that nothing is left that was enqueued.
 func (f *feed) none() {
 	f.t.Helper()

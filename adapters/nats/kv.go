@@ -35,7 +35,7 @@ import (
 // that is deleted and created again, or that does not exist yet. It notices
 // within two seconds that a watch went stale, and tries again at least twice a
 // second, at once when the connection is back. It then goes on after the last
-// revision that it has seen; if the bucket is another one, or has lost
+// revision that it has seen; if the bucket is another one, or may have lost
 // revisions, it starts from the beginning. It logs to [slog.Default] when a
 // watch is lost and when it is back. It returns nil when ctx is done, and an
 // error if the connection is closed or an argument is wrong.

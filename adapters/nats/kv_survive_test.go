@@ -172,6 +172,75 @@ func TestKeyValueLostRevisions(t *testing.T) {
 	}
 }
 
+// TestKeyValueLostRevisionsUnseen does the same, and what has the last revision
+// that was seen is gone as well when the Feeder is back: replaced, or purged. It
+// cannot be sure then that nothing was lost, and finds that a is as it was.
+func TestKeyValueLostRevisionsUnseen(t *testing.T) {
+	for name, meanwhile := range map[string]struct {
+		change func(*testing.T, jetstream.KeyValue, jetstream.Stream)
+		want   []string
+	}{
+		"replaced": {func(t *testing.T, kv jetstream.KeyValue, _ jetstream.Stream) { put(t, kv, "b", "2") }, []string{"a =1", "b =2"}},
+		"purged": {func(t *testing.T, _ jetstream.KeyValue, stream jetstream.Stream) {
+			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.b")); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"a =1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := natstest.New(t)
+			p := natstest.NewClientProxy(t, s)
+			watched := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+			js := s.JetStream(t)
+			kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			f := run(t, entries(watched, "b"))
+			put(t, kv, "a", "1")
+			f.want("a =1")
+			s.Stop()
+			s.Snapshot(t)
+			s.Start()
+			put(t, kv, "a", "2")
+			f.want("a =2")
+			p.Cut()
+			s.Kill()
+			s.Restore(t)
+			s.Start()
+			put(t, kv, "b", "1") // has the revision of a =2
+			var stream jetstream.Stream
+			eventually(t, func(ctx context.Context) (err error) {
+				stream, err = js.Stream(ctx, "KV_b")
+				return err
+			})
+			meanwhile.change(t, kv, stream)
+			p.Heal()
+			f.want(meanwhile.want...)
+			f.stop()
+			f.none()
+		})
+	}
+}
+
+// TestKeyValueGoesOn loses the connection alone, and with it the one revision
+// that was seen last: as the server was up all the time, nothing else is
+// enqueued again.
+func TestKeyValueGoesOn(t *testing.T) {
+	s := natstest.New(t)
+	p := natstest.NewClientProxy(t, s)
+	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	f := run(t, entries(natstest.JetStream(t, natstest.Connect(t, p.URL())), "b"))
+	put(t, kv, "calm", "1")
+	put(t, kv, "busy", "1")
+	f.want("calm =1", "busy =1")
+	for _, value := range []string{"2", "3"} {
+		p.Cut()
+		put(t, kv, "busy", value)
+		p.Heal()
+		f.want("busy =" + value)
+	}
+	f.stop()
+	f.none()
+}
+
 // TestKeyValueClosedConnection ends a Feeder that cannot go on.
 func TestKeyValueClosedConnection(t *testing.T) {
 	nc := natstest.New(t).Connect(t)

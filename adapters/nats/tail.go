@@ -37,13 +37,15 @@ const (
 var (
 	errReconnect = errors.New("the connection changed")
 	errGap       = errors.New("messages are missing")
-	errOther     = errors.New("the stream is another one, or lost messages")
+	errOther     = errors.New("the stream may be another one, or have lost messages")
 )
 
 // A tail reads the last message of each subject of a stream, and then all that
 // come, until its context is done. It starts again by itself when the
 // connection, the server, the consumer or the stream is lost: after the last
-// message that it has seen if the stream is the same, else from the beginning.
+// message that it has seen, if it is sure that the stream has lost nothing since,
+// else from the beginning. It is sure if that message is still there, or if the
+// server has not ended since it was read.
 //
 // It pulls from a consumer of its own that the server may forget at any time.
 // What matters is kept here: the sequence of the last message.
@@ -57,54 +59,73 @@ type tail struct {
 	created  time.Time // of the stream that last belongs to
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
 	lastTime time.Time // of that message
+
+	consumer jetstream.Consumer // that reads, or did before the attempt
+	sure     bool               // that the stream had last when consumer was made
 }
 
 // run returns nil when ctx is done, and an error when the connection is closed
 // for good.
 func (t *tail) run(ctx context.Context) error {
 	return stay(ctx, t.js.Conn(), t.what, func(r *reader) error {
-		consumer, err := t.open(ctx, r)
+		err := t.open(ctx, r)
+		if errors.Is(err, errOther) {
+			t.last = 0
+		}
 		if err != nil {
 			return err
 		}
 		r.works()
-		err = t.read(ctx, r, consumer)
+		err = t.read(ctx, r)
+		if errors.Is(err, errOther) {
+			t.last = 0
+		}
 		if ctx.Err() != nil {
-			t.close(consumer)
+			t.close(t.consumer)
 		}
 		return err
 	})
 }
 
 // open makes a consumer that begins where this tail has to go on.
-func (t *tail) open(ctx context.Context, r *reader) (jetstream.Consumer, error) {
+func (t *tail) open(ctx context.Context, r *reader) error {
 	ctx, done := r.call(ctx)
 	defer done()
-	consumer, err := t.consumer(ctx)
+	consumer, err := t.create(ctx)
 	if err != nil {
-		return nil, because(ctx, err)
+		return because(ctx, err)
 	}
 	// Only now is it certain which stream the consumer reads at most: a stream
 	// that was replaced after this has taken the consumer with it.
 	stream, err := t.js.Stream(ctx, t.stream)
 	if err != nil {
-		return nil, because(ctx, err)
+		return because(ctx, err)
 	}
 	info := stream.CachedInfo()
+	before := t.consumer
+	t.consumer = consumer
 	switch {
 	case info.Config.Mirror != nil:
-		return nil, fmt.Errorf("it is a mirror of stream %s, want that one", info.Config.Mirror.Name)
+		return fmt.Errorf("it is a mirror of stream %s, want that one", info.Config.Mirror.Name)
 	case t.last == 0:
-		t.created = info.Created
+		t.created, t.sure = info.Created, true
+		return nil
 	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
-		t.last = 0
-		return nil, errOther
+		return errOther
 	}
-	return consumer, nil
+	if t.sure {
+		// The one server that has the stream keeps its consumers in memory.
+		_, err = before.Info(ctx)
+		t.sure = err == nil && info.Config.Replicas == 1
+	}
+	if !t.sure && consumer.CachedInfo().NumPending == 0 {
+		return errOther // the last one is gone
+	}
+	return nil
 }
 
-// consumer makes one that begins where this tail has to go on.
-func (t *tail) consumer(ctx context.Context) (jetstream.Consumer, error) {
+// create makes a consumer that begins where this tail has to go on.
+func (t *tail) create(ctx context.Context) (jetstream.Consumer, error) {
 	config := jetstream.ConsumerConfig{
 		AckPolicy:         jetstream.AckNonePolicy,
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
@@ -141,9 +162,9 @@ func (t *tail) close(consumer jetstream.Consumer) {
 }
 
 // read handles messages until something is wrong or ctx is done.
-func (t *tail) read(ctx context.Context, r *reader, consumer jetstream.Consumer) error {
+func (t *tail) read(ctx context.Context, r *reader) error {
 	var delivered uint64
-	return r.fetch(ctx, consumer, batchSize, func(msg jetstream.Msg) error {
+	return r.fetch(ctx, t.consumer, batchSize, func(msg jetstream.Msg) error {
 		meta, err := msg.Metadata()
 		if err != nil {
 			return err
@@ -152,12 +173,13 @@ func (t *tail) read(ctx context.Context, r *reader, consumer jetstream.Consumer)
 		if meta.Sequence.Consumer != delivered {
 			return errGap
 		}
-		if meta.Sequence.Stream == t.last {
-			if meta.Timestamp.Equal(t.lastTime) {
-				return nil // seen before
-			}
-			t.last = 0 // the server lost what we saw, and used the number again
-			return errOther
+		seen := meta.Sequence.Stream == t.last && meta.Timestamp.Equal(t.lastTime)
+		if meta.Sequence.Stream == t.last && !seen || !seen && !t.sure {
+			return errOther // the server may have lost what we saw, and used its number again
+		}
+		t.sure = true
+		if seen {
+			return nil
 		}
 		t.handle(msg, meta)
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
@@ -175,7 +197,7 @@ func (t *tail) list(ctx context.Context) error {
 	nc := t.js.Conn()
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
-	consumer, err := t.consumer(ctx)
+	consumer, err := t.create(ctx)
 	if err != nil {
 		return fmt.Errorf("natsadapter: %s: %w", t.what, err)
 	}

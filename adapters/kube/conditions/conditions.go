@@ -126,7 +126,8 @@ func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx cont
 //	Terminal                          False    Terminated
 //	any other                         False    Failed
 //
-// The message is err's, cut to what the server takes.
+// The message is err's, cut to what the server takes, with "requeued" in place of
+// a plan and its delay, which may be another one each time.
 func Ready(generation int64, err error) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", ObservedGeneration: generation}
 	var planned reconcile.RequeueError
@@ -141,8 +142,23 @@ func Ready(generation int64, err error) metav1.Condition {
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, "Failed"
 	}
-	c.Message = cut(err.Error(), 32768)
+	c.Message = cut(undelayed(err.Error(), err), 32768)
 	return c
+}
+
+// undelayed returns text without the delays of the plans in the tree of err.
+func undelayed(text string, err error) string {
+	switch e := err.(type) {
+	case reconcile.RequeueError:
+		return strings.ReplaceAll(text, e.Error(), "requeued")
+	case interface{ Unwrap() error }:
+		return undelayed(text, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			text = undelayed(text, err)
+		}
+	}
+	return text
 }
 
 // Unstructured returns the conditions of an object of a dynamic client: it is

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -175,8 +176,12 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 	}
 	defer watch.Stop()
 	runs := make(chan error, 10)
-	outcome := error(nil)
-	ready := writer(client).Ready(func(context.Context, thing) error { return outcome })
+	var outcome error
+	var next func() error
+	ready := writer(client).Ready(func(context.Context, thing) error {
+		outcome = next()
+		return outcome
+	})
 	step := func() { // one event, one run
 		t.Helper()
 		event, ok := <-watch.ResultChan()
@@ -207,8 +212,16 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 		stop()
 		<-ended
 	}()
-	for i, out := range []error{nil, errors.New("no luck"), reconcile.Terminal(errors.New("never")), nil} {
-		outcome = out
+	always := func(err error) func() error { return func() error { return err } }
+	delay := time.Hour
+	longer := func() error {
+		delay++
+		return fmt.Errorf("copying: %w", reconcile.RequeueWithin(delay))
+	}
+	for i, f := range []func() error{
+		always(nil), always(errors.New("no luck")), longer, always(reconcile.Terminal(errors.New("never"))), always(nil),
+	} {
+		next = f
 		if i > 0 {
 			s.Kubectl(t, "annotate", "--overwrite", "things.conditions.example.com", "a", "-n", get(t, client).GetNamespace(), fmt.Sprintf("step=%d", i))
 		}
@@ -258,7 +271,9 @@ func TestReady(t *testing.T) {
 		status, reason, message string
 	}{
 		{nil, "True", "Reconciled", ""},
-		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(1)), "Unknown", "Progressing", "copying: requeue within 1ns"},
+		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(1)), "Unknown", "Progressing", "copying: requeued"},
+		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(time.Hour)), "Unknown", "Progressing", "copying: requeued"},
+		{errors.Join(reconcile.RequeueAfter(time.Minute), fmt.Errorf("%w (b)", reconcile.RequeueWithin(2*time.Minute))), "Unknown", "Progressing", "requeued\nrequeued (b)"},
 		{reconcile.Terminal(errors.New("never")), "False", "Terminated", "never"},
 		{errors.New("no luck"), "False", "Failed", "no luck"},
 		{errors.New(strings.Repeat("ä", 20000)), "False", "Failed", strings.Repeat("ä", 16382) + "..."},

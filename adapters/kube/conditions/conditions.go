@@ -98,20 +98,24 @@ func (w Writer[O]) Write(ctx context.Context, obj O, want ...metav1.Condition) (
 // returns f's error; an error of the writing comes with it, or in place of a
 // plan.
 //
-// A run that was cut short, so that ctx is done, writes nothing.
+// A run that was cut short, so that ctx is done, writes nothing. If f returned nil
+// or a plan all the same, the cause of ctx is returned in its place: another run
+// has to write what is so.
 func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx context.Context, obj O) error {
 	return func(ctx context.Context, obj O) error {
 		err := f(ctx, obj)
-		if ctx.Err() != nil {
-			return err
+		wrong := context.Cause(ctx)
+		if wrong == nil {
+			_, wrong = w.Write(ctx, obj, Ready(obj.GetGeneration(), err))
 		}
-		_, wrong := w.Write(ctx, obj, Ready(obj.GetGeneration(), err))
 		var planned reconcile.RequeueError
 		switch {
 		case wrong == nil || apierrors.IsNotFound(wrong):
 			return err
 		case err == nil || errors.As(err, &planned):
 			return wrong
+		case ctx.Err() != nil:
+			return err
 		}
 		return fmt.Errorf("%w; %w", err, wrong)
 	}

@@ -241,6 +241,27 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 	}
 }
 
+// TestReadyOverran has a run end well, or as planned, though its context is done:
+// Ready is not written, so it is an error, and the next run writes it. Any other
+// error stays what it is.
+func TestReadyOverran(t *testing.T) {
+	unlucky := errors.New("no luck")
+	for _, test := range []struct{ err, want error }{
+		{nil, reconcile.ErrTimeout},
+		{reconcile.RequeueAfter(time.Hour), reconcile.ErrTimeout},
+		{unlucky, unlucky},
+	} {
+		ctx, stop := context.WithCancelCause(t.Context())
+		err := writer(nil).Ready(func(context.Context, thing) error {
+			stop(reconcile.ErrTimeout)
+			return test.err
+		})(ctx, new(unstructured.Unstructured))
+		if err != test.want {
+			t.Errorf("a run that overran its timeout and returned %v: %v, want %v", test.err, err, test.want)
+		}
+	}
+}
+
 // TestReadyErrors has the writing fail: it is an error, with that of the run.
 func TestReadyErrors(t *testing.T) {
 	s := kubetest.Shared(t)
@@ -254,14 +275,6 @@ func TestReadyErrors(t *testing.T) {
 		if !apierrors.IsForbidden(err) || errors.As(err, &planned) || errors.Is(outcome, unlucky) != errors.Is(err, unlucky) {
 			t.Errorf("run with %v: %v, want forbidden, and its own error but no plan", outcome, err)
 		}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	err := w.Ready(func(context.Context, thing) error {
-		stop()
-		return unlucky
-	})(ctx, obj)
-	if err != unlucky {
-		t.Errorf("a run cut short: %v, want %v and no request", err, unlucky)
 	}
 }
 

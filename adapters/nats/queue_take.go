@@ -303,6 +303,9 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	}
 	q.checkEmptyLocked()
 	q.mu.Unlock()
+	if !ok { // it is gone by then, or can be claimed
+		q.answer(m, `-NAK {"delay": 20000000}`)
+	}
 }
 
 // writeClaim writes the record of a run over that of a ready item. It reports
@@ -336,20 +339,13 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 		case now.write == write:
 			return now, true
 		case now.seq != s.seq:
-			// If it was ours it was changed since, as by an event: the run is ours
-			// all the same if the record says so.
-			return now, now.running && now.owner == owner && q.notHeld(item, now.fence)
+			// If our claim was stored, something has happened to the run since, as
+			// an event: it began when we said. Else the item is another's, or the
+			// server that answers is behind the one that handed it out, and knows
+			// of a run that is over.
+			return now, now.running && now.owner == owner && now.since == after.since
 		}
 		pause(q.life, -1)
 	}
 	return seen{}, false
-}
-
-// notHeld reports whether the run with a fence is none that was handed out
-// here.
-func (q *Queue[T]) notHeld(item T, fence uint64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	h := q.held[item]
-	return h == nil || h.fence != fence
 }

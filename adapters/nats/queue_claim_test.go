@@ -1,0 +1,91 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// TestClaim claims an item on what several servers may say: the one that hands
+// out a record may be ahead of the one that answers.
+func TestClaim(t *testing.T) {
+	const item = "x"
+	setUp := func(t *testing.T) (*Queue[string], seen) {
+		t.Helper()
+		q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t), Config{Name: "q", Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(q.end)
+		q.cfg.Replicas = 3 // look again after a conflict, as with three servers
+		if !q.renew() {
+			t.Fatal("not a member")
+		}
+		if err := q.EnqueueContext(t.Context(), item); err != nil {
+			t.Fatal(err)
+		}
+		m, err := q.wire.last(t.Context(), q.subject(item))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ready, err := q.decode(m)
+		if err != nil || !ready.ready() {
+			t.Fatalf("%+v, %v, want a ready record", ready, err)
+		}
+		return q, ready
+	}
+
+	// The server still has the run that ended here a moment ago. It is no new
+	// one, though nothing here holds it any more.
+	t.Run("a run that is over", func(t *testing.T) {
+		q, ready := setUp(t)
+		if _, ok := q.writeClaim(item, ready, q.member.id, 1000); !ok {
+			t.Fatal("not claimed")
+		}
+		if again, ok := q.writeClaim(item, ready, q.member.id, 2000); ok {
+			t.Errorf("the same run is claimed twice: %+v", again)
+		}
+	})
+
+	// The claim was stored, though nobody was told, and then there was an event.
+	t.Run("a claim that was changed", func(t *testing.T) {
+		q, ready := setUp(t)
+		claimed := ready.claim(q.member.id, 1000)
+		fence, err := q.wire.publish(t.Context(), q.subject(item), ready.seq, encodeRecord(&claimed, item, q.newWrite()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.EnqueueContext(t.Context(), item); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := q.writeClaim(item, ready, q.member.id, 1000)
+		if !ok || got.fence != fence || got.next != nextReady {
+			t.Errorf("%+v, %t, want the run %d with another to follow", got, ok, fence)
+		}
+	})
+
+	// What could not be claimed is handed back, in case it can be later.
+	t.Run("handed back", func(t *testing.T) {
+		q, ready := setUp(t)
+		if _, ok := q.writeClaim(item, ready, "another", 1000); !ok {
+			t.Fatal("not claimed")
+		}
+		answers, err := q.wire.nc.SubscribeSync("answers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
+		q.claim(item, ready, &nats.Msg{Reply: "answers"}, 2000)
+		m, err := answers.NextMsg(time.Minute)
+		if err != nil || !strings.HasPrefix(string(m.Data), "-NAK") {
+			t.Errorf("answer %+v, %v, want a NAK", m, err)
+		}
+	})
+}

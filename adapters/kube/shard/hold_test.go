@@ -198,3 +198,57 @@ func TestDeletedWhileHandedOver(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaves has a member leave that loses a request, or the answer to one: the
+// others need not wait until its Lease has run out.
+func TestLeaves(t *testing.T) {
+	lost := func(context.Context) error { return errBroken }
+	hangs := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for name, test := range map[string]struct {
+		before, after func(ctx context.Context) error // of the first update since it began to leave
+		flight        bool                            // that update is on its way when it begins to leave
+	}{
+		"well":                            {},
+		"request lost":                    {before: lost},
+		"request hangs":                   {before: hangs},
+		"answer lost":                     {after: lost},
+		"answer hangs":                    {after: hangs},
+		"renewal on its way, not written": {before: hangs, flight: true},
+		"renewal on its way, written":     {after: hangs, flight: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *arena) {
+				var armed atomic.Bool // the next update is the one
+				flying := make(chan struct{})
+				client := a.client()
+				fault := func(f func(context.Context) error) func(context.Context, string) error {
+					return func(ctx context.Context, verb string) error {
+						if f == nil || verb != "update" || !armed.CompareAndSwap(true, false) {
+							return nil
+						}
+						close(flying)
+						return f(ctx)
+					}
+				}
+				client.Before, client.After = fault(test.before), fault(test.after)
+				p := a.start("p", client, nil)
+				q := a.start("q", a.client(), nil)
+				time.Sleep(time.Minute)
+				armed.Store(true)
+				if test.flight {
+					<-flying
+				}
+				begin := time.Now()
+				p.stop()
+				time.Sleep(time.Until(begin.Add(8 * time.Second)))
+				a.shared(q)
+				if n := len(q.shards.Members()); n != 1 {
+					t.Errorf("%d members, want the one that is left", n)
+				}
+			})
+		})
+	}
+}

@@ -286,7 +286,7 @@ func (m *member[T]) live(found *coordinationv1.LeaseList, l *list, asked time.Ti
 		lease := &found.Items[i]
 		switch {
 		case lease.Name == m.Name:
-		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "":
+		case !held(lease):
 			given[lease.Name] = true
 		default:
 			duration := m.duration
@@ -304,6 +304,11 @@ func (m *member[T]) live(found *coordinationv1.LeaseList, l *list, asked time.Ti
 	m.seen = seen
 	slices.Sort(live)
 	return live
+}
+
+func held(lease *coordinationv1.Lease) bool {
+	holder := lease.Spec.HolderIdentity
+	return holder != nil && *holder != ""
 }
 
 // write makes members the list, unless somebody else has changed it.
@@ -365,8 +370,8 @@ func (m *member[T]) leave() error {
 	m.mu.Unlock()
 	next := time.NewTimer(m.period)
 	defer next.Stop()
-	renew := func(holder string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), m.deadline)
+	renew := func(holder string, limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		return m.renew(ctx, holder)
 	}
@@ -376,7 +381,7 @@ func (m *member[T]) leave() error {
 		case <-m.lost:
 			return errLost
 		case <-next.C:
-			if err := renew(m.self); err != nil {
+			if err := renew(m.self, m.deadline); err != nil {
 				m.logger.Warn("shards: Lease not renewed", "lease", m.self, "err", err)
 			}
 			next.Reset(m.period)
@@ -385,8 +390,13 @@ func (m *member[T]) leave() error {
 	if m.lease == nil {
 		return nil
 	}
-	// It stays, for the others to see that nobody holds it; they remove it.
-	if err := renew(""); err != nil {
+	// It stays, for the others to see that nobody holds it; they remove it. The
+	// first try may find that the answer to an earlier request was lost.
+	err := renew("", m.deadline/2)
+	if err != nil {
+		err = renew("", m.deadline/2)
+	}
+	if err != nil && held(m.lease) {
 		m.logger.Warn("shards: Lease not given up; the others wait until it has run out", "lease", m.self, "err", err)
 	}
 	return nil

@@ -85,7 +85,7 @@ func (s *Shards[T]) Run(ctx context.Context) error {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.running = false
+		s.running, s.members = false, nil
 	}()
 	for ctx.Err() == nil {
 		m := &member[T]{

@@ -61,6 +61,9 @@ func TestRunTwice(t *testing.T) {
 			if s.Owns(1) {
 				t.Error("one that has left owns an item")
 			}
+			if got := s.Members(); len(got) > 0 {
+				t.Errorf("one that has left knows the members %q, want none", got)
+			}
 		}
 	})
 }

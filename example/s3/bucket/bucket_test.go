@@ -53,6 +53,17 @@ func TestWishUnknown(t *testing.T) {
 	}
 }
 
+// A name that no bucket can have is forgotten when nobody wishes for it any more,
+// and nothing is asked of the store.
+func TestImpossibleName(t *testing.T) {
+	c := &Controller{Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, nil }}
+	for _, name := range []string{"a", "UPPER", "127.0.0.1"} {
+		if err := c.Reconcile(t.Context(), name); err != nil {
+			t.Errorf("Reconcile(%q) returns %v", name, err)
+		}
+	}
+}
+
 func TestSamePolicy(t *testing.T) {
 	const policy = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":["b","a"],"Resource":"r"}]}`
 	for _, test := range []struct {

@@ -17,7 +17,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -61,8 +63,12 @@ type Config struct {
 	// promise. Nil means to log the error and to exit with status 1.
 	Exit func(err error)
 
-	OnLeader func(identity string) // called with each leader that is seen; may be nil
-	Logger   *slog.Logger          // nil means slog.Default()
+	// OnLeader is called with each leader that is seen, in a goroutine of its
+	// own; it may be nil. A panic in it ends the runner, as the end of ctx does,
+	// and Run returns it as a [*reconcile.PanicError].
+	OnLeader func(identity string)
+
+	Logger *slog.Logger // nil means slog.Default()
 }
 
 // Elect returns a Runner that runs r while this process holds the lease: no two
@@ -104,6 +110,36 @@ func (e *elected) Run(ctx context.Context) error {
 	if e.runner == nil {
 		return reconcile.Terminal(errors.New("elect: Elect needs a Runner, got nil"))
 	}
+	if c.OnLeader == nil {
+		return e.stand(ctx, c)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var panicked atomic.Pointer[reconcile.PanicError]
+	onLeader := c.OnLeader
+	c.OnLeader = func(identity string) {
+		defer func() {
+			if v := recover(); v != nil {
+				p := &reconcile.PanicError{Value: v, Stack: debug.Stack()}
+				panicked.Store(p)
+				end(p)
+			}
+		}()
+		onLeader(identity)
+	}
+	err = e.stand(ctx, c)
+	p := panicked.Load()
+	switch {
+	case p == nil:
+		return err
+	case err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, p):
+		return fmt.Errorf("elect: OnLeader: %w", p)
+	}
+	return fmt.Errorf("elect: OnLeader: %w; then: %w", p, err)
+}
+
+// stand stands for the lease, and runs the runner once it has it.
+func (e *elected) stand(ctx context.Context, c Config) error {
 	// The elector must outlive ctx: it renews the lease until the runner has ended.
 	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()

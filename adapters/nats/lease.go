@@ -39,6 +39,9 @@ import (
 // process that does not lead has no use for them. If r returns by itself, or
 // panics, the lease is given back and the Runner returns what r did.
 //
+// In a Group, r has its place: a Reconciler is ended after what feeds it. It is
+// not known as one within a RunFunc.
+//
 // The context of r says that it is over as soon as the time is up, also if this
 // process was stopped meanwhile and its timers are late: Err looks at the clock.
 // A context made from it does not. So a process that was frozen in the middle of
@@ -49,29 +52,47 @@ import (
 // reach the server. It returns an error if an argument is wrong or the bucket
 // has no fitting TTL.
 func Elect(kv jetstream.KeyValue, name string, r reconcile.Runner) reconcile.Runner {
-	return reconcile.RunFunc(func(ctx context.Context) error {
-		switch {
-		case kv == nil:
-			return errors.New("natsadapter: Elect needs a KeyValue bucket, got nil")
-		case !leaseName.MatchString(name) || !validTokens(name):
-			return fmt.Errorf("natsadapter: Elect: the lease is named %q, want letters, digits and -/_=, with dots between", name)
-		case r == nil:
-			return fmt.Errorf("natsadapter: Elect: lease %s needs a Runner, got nil", name)
+	e := &elected{kv: kv, name: name, runner: r, Group: new(reconcile.Group)}
+	if r != nil {
+		e.Group.Add(name, r)
+	}
+	return e
+}
+
+// An elected runs a Runner under a lease.
+type elected struct {
+	kv     jetstream.KeyValue
+	name   string
+	runner reconcile.Runner
+
+	// A Group asks its members whether they reconcile, so as to end them last,
+	// by a method that is not exported. A Group has it, and answers for its own
+	// members. This one is never run.
+	*reconcile.Group
+}
+
+func (e *elected) Run(ctx context.Context) error {
+	switch {
+	case e.kv == nil:
+		return errors.New("natsadapter: Elect needs a KeyValue bucket, got nil")
+	case !leaseName.MatchString(e.name) || !validTokens(e.name):
+		return fmt.Errorf("natsadapter: Elect: the lease is named %q, want letters, digits and -/_=, with dots between", e.name)
+	case e.runner == nil:
+		return fmt.Errorf("natsadapter: Elect: lease %s needs a Runner, got nil", e.name)
+	}
+	host, _ := os.Hostname()
+	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())}
+	defer c.release()
+	for {
+		t, err := c.win(ctx)
+		if err != nil || t == nil {
+			return err
 		}
-		host, _ := os.Hostname()
-		c := &candidate{kv: kv, name: name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())}
-		defer c.release()
-		for {
-			t, err := c.win(ctx)
-			if err != nil || t == nil {
-				return err
-			}
-			again, err := c.lead(ctx, t, r)
-			if !again {
-				return err
-			}
+		again, err := c.lead(ctx, t, e.runner)
+		if !again {
+			return err
 		}
-	})
+	}
 }
 
 var leaseName = regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)

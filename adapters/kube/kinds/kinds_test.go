@@ -112,6 +112,20 @@ func synced(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource) {
 	}
 }
 
+// unsynced waits until Synced says why there is nothing of a kind. What it says
+// before the first answer of the server is of no interest.
+func unsynced(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource, why string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	kubetest.Eventually(t, func() error {
+		if err := k.Synced(ctx, gvr); err == nil || !strings.Contains(err.Error(), why) {
+			return fmt.Errorf("Synced: %v, want %q", err, why)
+		}
+		return nil
+	})
+}
+
 // crd is a kind that is namespaced and has a status.
 func crd(plural, kind string) string {
 	return fmt.Sprintf(`
@@ -272,10 +286,7 @@ func TestMissingKind(t *testing.T) {
 	other := serve(t, k, configMaps, q, of("configmaps"))
 	defer other()
 
-	err := k.Synced(t.Context(), lates)
-	if err == nil || !strings.HasPrefix(err.Error(), "kinds: lates.v1.kinds.example.com: not synced within 1s: the API server has no such kind; is its CRD installed?") {
-		t.Errorf("Synced: %v, want that there is no such kind", err)
-	}
+	unsynced(t, k, lates, "kinds: lates.v1.kinds.example.com: not synced within 1s: the API server has no such kind; is its CRD installed?")
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	want(t, q, item{"configmaps", "a"})
 
@@ -300,9 +311,7 @@ func TestForbiddenKind(t *testing.T) {
 	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.User("nobody")), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 	run(t, k)
 	serve(t, k, secrets, reconcile.NewQueue[item](), of("secrets"))
-	if err := k.Synced(t.Context(), secrets); err == nil || !strings.Contains(err.Error(), "this client may not list and watch it") {
-		t.Errorf("Synced: %v, want that it may not", err)
-	}
+	unsynced(t, k, secrets, "this client may not list and watch it")
 }
 
 // TestSlowKind serves a kind whose list does not come. Meanwhile another one is

@@ -1,0 +1,111 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kube keeps the buckets of an S3 store as the ConfigMaps of a
+// Kubernetes namespace say:
+//
+//	go run .                      # on the cluster that kubectl uses; starts an S3 gateway of its own
+//	kubectl apply -f wish.yaml    # wishes for the bucket payroll
+//	kubectl describe cm payroll   # tells what is wrong with it, if anything is
+//	kubectl delete cm payroll     # and it is removed, if it is empty
+//
+// It is the controller of example/s3, fed by another source: control.go is all
+// that is new.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/local"
+)
+
+type options struct {
+	kubeconfig, namespace, endpoint, region, owner string
+	poll, recheck                                  time.Duration
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	var o options
+	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says where the cluster is; without it, as kubectl does, or the cluster it runs in")
+	flag.StringVar(&o.namespace, "namespace", "", "the `NAME` of the namespace with the wishes; without it, that of kubectl")
+	flag.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`, with the keys from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, a gateway is started")
+	flag.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
+	flag.StringVar(&o.owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
+	flag.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
+	flag.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "argument %q is not understood; there are only flags; -h explains them\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run starts what there is not yet, and works until ctx is done.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	client, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	keys := credentials.NewEnvAWS()
+	if o.endpoint == "" {
+		gateway, stop, err := local.Start(ctx, "", stderr)
+		if err != nil {
+			return err
+		}
+		defer stop() // after the runs in flight, which need it
+		o.endpoint, keys = gateway.URL, credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
+	}
+	store, err := bucket.Open(o.endpoint, o.region, keys, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "S3 at %s, wishes in the namespace %s; try\n  kubectl apply -n %s -f wish.yaml\n", o.endpoint, o.namespace, o.namespace)
+	return control(ctx, client, store, o, func(reconcile.Result[string]) {})
+}
+
+// connect asks the cluster for the wishes once, and says what to do if it does
+// not answer as it ought to. It sets the namespace if none was given.
+func (o *options) connect(ctx context.Context) (kubernetes.Interface, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no cluster: give -kubeconfig, or have kubectl reach one: %w", err)
+	}
+	if o.namespace == "" {
+		if o.namespace, _, err = loader.Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := client.CoreV1().ConfigMaps(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1}); err != nil {
+		return nil, fmt.Errorf("listing the wishes at %s, which rbac.yaml allows: %w", config.Host, err)
+	}
+	return client, nil
+}

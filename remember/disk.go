@@ -1,0 +1,61 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remember
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// A disk is what a File needs of a file system. Tests have one that fails, loses
+// power, and is killed between any two calls.
+type disk interface {
+	read(path string) ([]byte, error) // nil if it is not there
+	append(path string) (file, error) // which is there
+	create(path string) (file, error) // or makes it empty
+	rename(from, to string) error
+	syncDir(path string) error // the folder that path is in
+	lock(path string) (io.Closer, error)
+}
+
+type file interface {
+	io.WriteCloser
+	Sync() error
+	Truncate(size int64) error
+}
+
+type osDisk struct{}
+
+func (osDisk) read(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func (osDisk) append(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+}
+
+func (osDisk) create(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+func (osDisk) rename(from, to string) error { return os.Rename(from, to) }
+
+func (osDisk) syncDir(path string) error {
+	if runtime.GOOS == "windows" { // which has no such thing
+		return nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,113 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remember
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const childEnv = "REMEMBER_TEST_CHILD" // path, seed and NoSync
+
+func TestMain(m *testing.M) {
+	if args, ok := os.LookupEnv(childEnv); ok {
+		if err := child(strings.Fields(args)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child makes random calls until it is killed, and says after each how many
+// returned.
+func child(args []string) error {
+	seed, err := strconv.ParseUint(args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	f := &File[string, int]{Path: args[0], NoSync: args[2] == "true", slack: 30}
+	if err := f.Open(); err != nil {
+		return err
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for n := 1; ; n++ {
+		if err := randomCall(rnd).on(f); err != nil {
+			return err
+		}
+		if _, err := fmt.Println(n); err != nil {
+			return err
+		}
+	}
+}
+
+// A process is killed by SIGKILL in the midst of its calls, again and again on the
+// same file. Everything that had returned is there.
+func TestFileSurvivesKill9(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	state := model{}
+	total := 0
+	for seed := range uint64(12) {
+		noSync := seed%2 == 0
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %t", childEnv, path, seed, noSync))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		enough := 20 + rand.IntN(100)
+		returned := 0
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break // it is dead; a line without its end does not count
+			}
+			if returned, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+				t.Fatal(err)
+			}
+			if returned == enough {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Fatalf("the process ended with %v, want killed", err)
+		}
+		total += returned
+
+		calls := rand.New(rand.NewPCG(seed, 0))
+		for range returned {
+			state = state.after(randomCall(calls))
+		}
+		states := []model{state, state.after(randomCall(calls))} // which may not have returned
+		f := &File[string, int]{Path: path}
+		if err := f.Open(); err != nil {
+			t.Fatal(err)
+		}
+		n := oneOf(f, states)
+		if n < 0 {
+			t.Fatalf("seed %d, killed after %d calls: remembered %v, want one of %v", seed, returned, maps.Collect(f.All()), states)
+		}
+		state = states[n]
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d calls returned in 12 processes", total)
+}

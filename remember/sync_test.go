@@ -1,0 +1,137 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remember
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func openOn(t *testing.T, d *testDisk, noSync bool) *File[string, int] {
+	t.Helper()
+	f := &File[string, int]{Path: path, disk: d, NoSync: noSync}
+	if err := f.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Only a Begin that changes something waits for the disk.
+func TestFileSyncsOnceForABegin(t *testing.T) {
+	for _, noSync := range []bool{false, true} {
+		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+		f := openOn(t, d, noSync)
+		opened := d.syncs
+		err := errors.Join(
+			f.Done("a", 1), f.Begin("a"), f.Begin("a"), f.Done("a", 2), f.Begin("b"), f.Done("c", 1), f.Begin("b"), f.Forget("b"),
+		)
+		want := 2
+		if noSync {
+			want = 0
+		}
+		if got := d.syncs - opened; err != nil || got != want {
+			t.Errorf("NoSync %t: %d times synced, error %v, want %d, nil", noSync, got, err, want)
+		}
+		// What the process before wrote, the disk may not have.
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		closed := d.syncs
+		f = openOn(t, d, noSync)
+		if err := f.Begin("a"); err != nil || d.syncs != closed+1+want/2 {
+			t.Errorf("NoSync %t: %d times synced by Open and Begin, error %v, want %d, nil", noSync, d.syncs-closed, err, 1+want/2)
+		}
+	}
+}
+
+// What was written while the disk was busy takes one sync, however many calls it was.
+func TestFileSyncsOnceForManyCalls(t *testing.T) {
+	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+	f := openOn(t, d, false)
+	before := d.syncs
+	var calls []uint64
+	for i := range 10 { // each as far as Begin gets before it waits
+		item := fmt.Sprint(i)
+		r, err := f.encode(item, began, entry[int]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		upTo, _, err := f.noteLocked(item, began, entry[int]{}, r)
+		f.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, upTo)
+	}
+	var workers sync.WaitGroup
+	for _, upTo := range calls {
+		workers.Go(func() {
+			if err := f.flush(upTo); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	workers.Wait()
+	if got := d.syncs - before; got != 1 {
+		t.Errorf("%d times synced for 10 calls, want once", got)
+	}
+}
+
+// After an fsync that failed, nobody knows what the disk has. The File says so until
+// it is opened anew.
+func TestFileStopsAfterASyncThatFailed(t *testing.T) {
+	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+	f := openOn(t, d, false)
+	if err := f.Done("a", 1); err != nil {
+		t.Fatal(err)
+	}
+	d.failAt = d.steps + 2 // the write, and then the sync
+	if err := f.Begin("b"); !errors.Is(err, errFull) {
+		t.Errorf("Begin = %v, want %v", err, errFull)
+	}
+	for i, err := range []error{f.Begin("b"), f.Begin("c"), f.Done("b", 2), f.Forget("a")} {
+		if !errors.Is(err, errFull) {
+			t.Errorf("call %d after that = %v, want %v", i, err, errFull)
+		}
+	}
+	if err := f.Close(); !errors.Is(err, errFull) {
+		t.Errorf("Close = %v, want %v", err, errFull)
+	}
+	f = openOn(t, d, false)
+	if err := f.Begin("c"); err != nil {
+		t.Errorf("Begin = %v after it was opened anew, want nil", err)
+	}
+}
+
+// A write that failed, and cannot be cut off, leaves a file that must not be written
+// to: what comes behind would be lost.
+func TestFileStopsWhenAFailedWriteCannotBeCutOff(t *testing.T) {
+	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+	f := openOn(t, d, false)
+	d.killAt = d.steps + 1
+	if err := f.Done("a", 1); !errors.Is(err, errKilled) {
+		t.Errorf("Done = %v, want %v", err, errKilled)
+	}
+	d.killAt = 0 // it works again, too late
+	if err := f.Done("a", 1); err == nil || !strings.Contains(err.Error(), "after a write that failed") {
+		t.Errorf("Done = %v, want an error that tells of the write", err)
+	}
+	if err := f.Close(); err == nil {
+		t.Error("Close = nil, want the error")
+	}
+	f = openOn(t, d, false)
+	if err := errors.Join(f.Done("b", 2), f.Close()); err != nil {
+		t.Error(err)
+	}
+	f = openOn(t, d, false)
+	if got := maps.Collect(f.All()); got["b"] != 2 {
+		t.Errorf("remembered %v, want b at 2", got)
+	}
+}

@@ -21,12 +21,17 @@ func newQueue[T comparable](t testing.TB, s interface{ URL() string }, cfg natsa
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAtEnd(t, q)
+	return q
+}
+
+// closeAtEnd closes a handle when the test ends.
+func closeAtEnd[T comparable](t testing.TB, q *natsadapter.Queue[T]) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		q.Close(ctx)
 	})
-	return q
 }
 
 func TestQueueFromEnqueueToDone(t *testing.T) {

@@ -49,11 +49,7 @@ func codecQueue(t *testing.T, s *natstest.Server, lease time.Duration, log *jour
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		q.Close(ctx)
-	})
+	closeAtEnd(t, q)
 	return q
 }
 

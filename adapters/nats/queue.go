@@ -356,11 +356,12 @@ func (q *Queue[T]) Flush(ctx context.Context) error {
 // and Dequeue returns [reconcile.ErrClosed]; so a [reconcile.Reconciler] ends
 // when its runs have. Close then waits until the items in flight here are given
 // back and all is stored, lets the others know that this process is gone, and
-// returns nil. When ctx is done before, it stops waiting, ends the contexts of
-// the runs, and returns an error that says how many items are not stored, and
-// names some; so also once the connection is closed for good. If runs go on then, the lease ends by itself and not at once, so
-// that nobody else starts their items before. What other processes do, and what
-// is ready or waiting, goes on. Closing again waits again.
+// returns nil. When ctx is done before, or the connection is closed for good, it
+// stops waiting, ends the contexts of the runs, and returns an error that says
+// how many items are not stored, and names some. If runs go on then, the lease
+// ends by itself and not at once, so that nobody else starts their items before.
+// What other processes do, and what is ready or waiting, goes on. Closing again
+// waits again.
 func (q *Queue[T]) Close(ctx context.Context) error {
 	q.mu.Lock()
 	if !q.closed {

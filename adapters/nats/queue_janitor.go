@@ -253,12 +253,12 @@ func (q *Queue[T]) reclaim(item T, s seen) {
 	q.post(item, op{verb: verbReclaim, at: time.Now().UnixNano(), owner: s.owner, fence: s.fence}, s)
 }
 
-// post hands an op of the queue's own to the outbox. After Close has begun that
-// is the business of others.
+// post hands an op of the queue's own to the outbox. After Close has begun, or
+// without a connection, that is the business of others.
 func (q *Queue[T]) post(item T, o op, s seen) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	if q.overLocked() != nil {
 		return
 	}
 	q.hintLocked(item, q.postLocked(item, s.tokens, o, nil), s)

@@ -68,7 +68,7 @@ func (q *Queue[T]) setTimerLocked() {
 func (q *Queue[T]) ring() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	if q.overLocked() != nil {
 		return
 	}
 	now := time.Now().UnixNano()

@@ -61,7 +61,7 @@ func (m *mirror) run(t *testing.T, informer cache.SharedIndexInformer) {
 			return nil
 		},
 	}))
-	run(t, &group)
+	kubetest.Run(t, &group)
 }
 
 // want waits until the world is as it is wanted.
@@ -182,8 +182,8 @@ func TestSlowAPI(t *testing.T) {
 	source := names(typedInformer(t, link.Config(s.Admin()), ns, 0))
 	source.SyncTimeout = 50 * time.Millisecond
 	h := newHeard[name]()
-	run(t, kubeadapter.Run(source.Informer))
-	run(t, reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	<-asked
 	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "not synced within 50ms") {
 		t.Errorf("Synced before there was an answer: %v", err)
@@ -303,17 +303,17 @@ func TestFlood(t *testing.T) {
 		}
 		return nil
 	}}
-	run(t, kubeadapter.Run(source.Informer))
-	run(t, reconcile.Feed(queue, source.Feed))
+	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	synced(t, source)
-	run(t, reconciler)
+	kubetest.Run(t, reconciler)
 	<-first
 	// A second source of the same queue brings the event, so that its way
 	// through the informer is over when the runs go on.
 	other := names(metadataInformer(t, s.Admin(), ns, configMaps))
 	other.Only = func(obj metav1.Object) bool { return obj.GetName() == "event" }
-	run(t, kubeadapter.Run(other.Informer))
-	run(t, reconcile.Feed(queue, other.Feed))
+	kubetest.Run(t, kubeadapter.Run(other.Informer))
+	kubetest.Run(t, reconcile.Feed(queue, other.Feed))
 	create(t, client, configMap(ns, "event"))
 	kubetest.Eventually(t, func() error {
 		if !queue.Has(name{Namespace: ns, Name: "event"}) {

@@ -155,7 +155,7 @@ func TestHandlerIsRemoved(t *testing.T) {
 		return kubeadapter.Name(obj)
 	}}
 	h := newHeard[name]()
-	stop := run(t, reconcile.Feed(h, source.Feed))
+	stop := kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	h.wait(t, "enqueue "+ns+"/a")
 	synced(t, source)
@@ -178,7 +178,7 @@ func TestHandlerIsRemoved(t *testing.T) {
 	mu.Unlock()
 
 	// It can feed again, and begins with all there is.
-	run(t, reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	h.wait(t, "enqueue "+ns+"/c")
 }
 
@@ -192,15 +192,15 @@ func TestLateListIsAnEvent(t *testing.T) {
 	queue := reconcile.NewQueue[name]()
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
 	queue.Enqueue(name{Namespace: ns, Name: "a"})
-	run(t, &reconcile.Reconciler[name]{Queue: queue, Reconcile: func(context.Context, name) error {
+	kubetest.Run(t, &reconcile.Reconciler[name]{Queue: queue, Reconcile: func(context.Context, name) error {
 		begun <- struct{}{}
 		<-goOn
 		return nil
 	}})
 	<-begun
 	source := names(typedInformer(t, s.Admin(), ns, 0))
-	run(t, kubeadapter.Run(source.Informer))
-	run(t, reconcile.Feed(queue, source.Feed))
+	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	synced(t, source)
 	close(goOn)
 	select {
@@ -231,7 +231,7 @@ func TestSynced(t *testing.T) {
 	}))
 	group.Add("names", reconcile.Feed(queue, source.Feed))
 	group.Add("informer", kubeadapter.Run(source.Informer))
-	run(t, &group)
+	kubetest.Run(t, &group)
 	// The namespace has a ConfigMap of its own only if a controller makes it;
 	// this server has none.
 	if got := <-known; got != 3 {
@@ -267,8 +267,8 @@ func TestForbidden(t *testing.T) {
 		t.Errorf("Synced without Feed: %v", err)
 	}
 	h := newHeard[name]()
-	run(t, kubeadapter.Run(source.Informer))
-	run(t, reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "names: not synced within 1s: the informer has no list") {
 		t.Errorf("Synced: %v", err)
 	}
@@ -303,8 +303,8 @@ func TestBadSource(t *testing.T) {
 	}
 
 	source := names(informer)
-	run(t, reconcile.Feed(h, source.Feed))
-	run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, kubeadapter.Run(informer))
 	synced(t, source)
 	if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("Feed twice at once: %v", err)
@@ -322,7 +322,7 @@ func TestBadSource(t *testing.T) {
 func TestStoppedInformer(t *testing.T) {
 	s := kubetest.Shared(t)
 	source := names(typedInformer(t, s.Admin(), "default", 0))
-	stop := run(t, kubeadapter.Run(source.Informer))
+	stop := kubetest.Run(t, kubeadapter.Run(source.Informer))
 	ended := make(chan error, 1)
 	go func() { ended <- source.Feed(context.Background(), newHeard[name]()) }()
 	synced(t, source)
@@ -359,12 +359,12 @@ func TestPanicInKeys(t *testing.T) {
 			return kubeadapter.Name(obj)
 		},
 	}
-	run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, kubeadapter.Run(source.Informer))
 	h := newHeard[name]()
 	var panicErr *reconcile.PanicError
 	if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != "of a user" {
 		t.Fatalf("Feed: %v, want a PanicError", err)
 	}
-	run(t, reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	h.wait(t, "enqueue "+ns+"/a")
 }

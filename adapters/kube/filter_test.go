@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -20,42 +19,13 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
 
-var things = schema.GroupVersionResource{Group: "feed.example.com", Version: "v1", Resource: "things"}
-
-const thingCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: things.feed.example.com}
-spec:
-  group: feed.example.com
-  scope: Namespaced
-  names: {plural: things, singular: thing, kind: Thing}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
-// serveThings adds the kind of the tests to the server.
-func serveThings(t *testing.T, s *kubetest.Server) {
-	t.Helper()
-	s.KubectlInput(t, thingCRD, "apply", "-f", "-")
-	s.Kubectl(t, "wait", "--for=condition=Established", "crd/things.feed.example.com", "--timeout=60s")
-	kubetest.Eventually(t, func() error { // its endpoints come a moment after the condition
-		_, err := dynamicClient(t, s.Admin()).Resource(things).List(t.Context(), metav1.ListOptions{})
-		return err
-	})
-}
-
 // TestGenerationFilter lets no status and no label through, but the spec, an
 // annotation to suspend, deletions that wait for a finalizer and those that do
 // not.
 func TestGenerationFilter(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	serveThings(t, s)
+	things := s.Define(t, "Namespaced", "feed.example.com", "Thing")
 	source := names(dynamicInformer(t, s.Admin(), ns, things))
 	source.Now = true
 	source.Changed = func(old, new metav1.Object) bool {
@@ -380,6 +350,6 @@ func (done) Done() <-chan struct{} {
 func (s *stub) feed(t *testing.T, source *kubeadapter.Source[name]) (*heard[name], cache.ResourceEventHandler) {
 	t.Helper()
 	h := newHeard[name]()
-	run(t, reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	return h, <-s.handlers
 }

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -115,23 +114,6 @@ func (h *heard[T]) drain() []string {
 	return calls
 }
 
-// run runs a Runner until the test ends, or until stop is called. It fails the
-// test if the Runner fails.
-func run(t testing.TB, r reconcile.Runner) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
 func typed(t testing.TB, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(config)
@@ -146,18 +128,9 @@ func typedInformer(t testing.TB, config *rest.Config, ns string, resync time.Dur
 		Core().V1().ConfigMaps().Informer()
 }
 
-func dynamicClient(t testing.TB, config *rest.Config) dynamic.Interface {
-	t.Helper()
-	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 func dynamicInformer(t testing.TB, config *rest.Config, ns string, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
 	t.Helper()
-	return dynamicinformer.NewFilteredDynamicInformer(dynamicClient(t, config), gvr, ns, 0, cache.Indexers{}, nil).Informer()
+	return dynamicinformer.NewFilteredDynamicInformer(kubetest.Dynamic(t, config), gvr, ns, 0, cache.Indexers{}, nil).Informer()
 }
 
 func metadataInformer(t testing.TB, config *rest.Config, ns string, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
@@ -179,8 +152,8 @@ func names(informer cache.SharedInformer) *kubeadapter.Source[name] {
 func feed[T comparable](t testing.TB, s *kubeadapter.Source[T]) *heard[T] {
 	t.Helper()
 	h := newHeard[T]()
-	run(t, kubeadapter.Run(s.Informer))
-	run(t, reconcile.Feed(h, s.Feed))
+	kubetest.Run(t, kubeadapter.Run(s.Informer))
+	kubetest.Run(t, reconcile.Feed(h, s.Feed))
 	synced(t, s)
 	return h
 }

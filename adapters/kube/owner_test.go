@@ -79,10 +79,10 @@ func TestOwnerSet(t *testing.T) {
 	// Of objects themselves, mapped further on.
 	source := &kubeadapter.Source[metav1.Object]{Informer: informer, Keys: kubeadapter.Self}
 	owners := newHeard[name]()
-	run(t, kubeadapter.Run(informer))
-	run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
+	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
 	spaces := newHeard[name]()
-	run(t, reconcile.Feed(spaces, (&kubeadapter.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
+	kubetest.Run(t, reconcile.Feed(spaces, (&kubeadapter.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
 	synced(t, source)
 
 	child := configMap(ns, "child")
@@ -327,7 +327,7 @@ func TestOrphans(t *testing.T) {
 
 	swept := newHeard[name]()
 	poller := &reconcile.Poller[name]{Queue: swept, GetItems: orphans, Period: time.Hour}
-	run(t, poller)
+	kubetest.Run(t, poller)
 	swept.wait(t, "offer "+ns+"/gone")
 	s.Kubectl(t, "delete", "configmap", "owner", "-n", ns)
 	for n := 0; n < 2; { // once when it came, once when it went

@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -34,36 +33,14 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 type thing = *unstructured.Unstructured
 
-const definition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: things.conditions.example.com}
-spec:
-  group: conditions.example.com
-  names: {kind: Thing, plural: things}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
-var things = schema.GroupVersionResource{Group: "conditions.example.com", Version: "v1", Resource: "things"}
-
 // define makes the kind Thing known, and one of it.
 func define(t *testing.T, s *kubetest.Server, config *rest.Config) (client object.Client[thing], watch dynamic.ResourceInterface) {
 	t.Helper()
-	s.KubectlInput(t, definition, "apply", "-f", "-")
-	s.Kubectl(t, "wait", "--for=condition=established", "crd/things.conditions.example.com")
+	things := s.Define(t, "Namespaced", "conditions.example.com", "Thing")
 	ns := s.Namespace(t)
 	s.KubectlInput(t, "{apiVersion: conditions.example.com/v1, kind: Thing, metadata: {name: a, namespace: "+ns+"}, status: {size: 1}}", "create", "-f", "-")
-	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return object.Untyped[thing](c.Resource(things).Namespace(ns)), c.Resource(things).Namespace(ns)
+	watch = kubetest.Dynamic(t, config).Resource(things).Namespace(ns)
+	return object.Untyped[thing](watch), watch
 }
 
 func writer(client object.Client[thing]) conditions.Writer[thing] {

@@ -19,8 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
 	"github.com/reconkernel/reconcile"
@@ -216,33 +214,12 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-const widgets = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.finalizer.example.com}
-spec:
-  group: finalizer.example.com
-  names: {kind: Widget, plural: widgets}
-  scope: Cluster
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
 // TestUntyped has objects with a generation, without a namespace, and clients
 // that know no type: a change of the status is not one of the object.
 func TestUntyped(t *testing.T) {
 	s := kubetest.Shared(t)
-	s.KubectlInput(t, widgets, "apply", "-f", "-")
-	s.Kubectl(t, "wait", "--for=condition=established", "crd/widgets.finalizer.example.com")
-	gvr := schema.GroupVersionResource{Group: "finalizer.example.com", Version: "v1", Resource: "widgets"}
-	client, err := dynamic.NewForConfig(s.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	gvr := s.Define(t, "Cluster", "finalizer.example.com", "Widget")
+	client := kubetest.Dynamic(t, s.Admin())
 	meta, err := metadata.NewForConfig(s.Admin())
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
@@ -69,31 +67,6 @@ func want(t *testing.T, q *reconcile.Queue[item], wanted item) (before []item) {
 	}
 }
 
-func client(t *testing.T, config *rest.Config) dynamic.Interface {
-	t.Helper()
-	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// run runs k until the test ends, or until stop is called.
-func run(t *testing.T, k *kinds.Kinds) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
 func serve(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[item], s *kubeadapter.Source[item]) (stop func()) {
 	t.Helper()
 	stop, err := kinds.Serve(k, gvr, q, s)
@@ -126,25 +99,7 @@ func unsynced(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource, why
 	})
 }
 
-// crd is a kind that is namespaced and has a status.
-func crd(plural, kind string) string {
-	return fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]s.kinds.example.com}
-spec:
-  group: kinds.example.com
-  scope: Namespaced
-  names: {plural: %[1]s, singular: %[3]s, kind: %[2]s}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, plural, kind, strings.ToLower(kind))
-}
-
-// object is an object of such a kind.
+// object is an object of a kind of the tests.
 func object(kind, name string) string {
 	return fmt.Sprintf("{apiVersion: kinds.example.com/v1, kind: %s, metadata: {name: %s}}", kind, name)
 }
@@ -155,8 +110,8 @@ func TestServe(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	var link kubetest.Link
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
+	kubetest.Run(t, k)
 	q := reconcile.NewQueue[item]()
 
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
@@ -193,8 +148,8 @@ func TestSharedWatch(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	var link kubetest.Link
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
+	kubetest.Run(t, k)
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 
 	q1, q2, q3 := reconcile.NewQueue[item](), reconcile.NewQueue[item](), reconcile.NewQueue[item]()
@@ -236,8 +191,8 @@ func TestReplace(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	var link kubetest.Link
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
+	kubetest.Run(t, k)
 	for _, n := range []string{"a", "b", "c"} {
 		s.Kubectl(t, "create", "configmap", n, "-n", ns)
 	}
@@ -279,8 +234,8 @@ func TestMissingKind(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	lates := schema.GroupVersionResource{Group: "kinds.example.com", Version: "v1", Resource: "lates"}
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.Admin()), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	kubetest.Run(t, k)
 	q := reconcile.NewQueue[item]()
 	serve(t, k, lates, q, of("lates"))
 	other := serve(t, k, configMaps, q, of("configmaps"))
@@ -290,12 +245,7 @@ func TestMissingKind(t *testing.T) {
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	want(t, q, item{"configmaps", "a"})
 
-	s.KubectlInput(t, crd("lates", "Late"), "apply", "-f", "-")
-	s.Kubectl(t, "wait", "--for=condition=Established", "crd/lates.kinds.example.com", "--timeout=60s")
-	kubetest.Eventually(t, func() error { // its endpoints come a moment after the condition
-		_, err := client(t, s.Admin()).Resource(lates).Namespace(ns).List(t.Context(), metav1.ListOptions{})
-		return err
-	})
+	s.Define(t, "Namespaced", lates.Group, "Late")
 	s.KubectlInput(t, object("Late", "one"), "apply", "-n", ns, "-f", "-")
 	want(t, q, item{"lates", "one"})
 
@@ -308,8 +258,8 @@ func TestMissingKind(t *testing.T) {
 func TestForbiddenKind(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.User("nobody")), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.User("nobody")), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	kubetest.Run(t, k)
 	serve(t, k, secrets, reconcile.NewQueue[item](), of("secrets"))
 	unsynced(t, k, secrets, "this client may not list and watch it")
 }
@@ -330,8 +280,8 @@ func TestSlowKind(t *testing.T) {
 		asked <- struct{}{}
 		return held(req)
 	})
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, link.Config(s.Admin())), ns, 0)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
+	kubetest.Run(t, k)
 	q := reconcile.NewQueue[item]()
 	stopSlow := serve(t, k, secrets, q, of("secrets"))
 	slow := of("slow")
@@ -360,8 +310,8 @@ func TestSlowKind(t *testing.T) {
 func TestPanicOfOneKind(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.Admin()), ns, 0)}
-	run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0)}
+	kubetest.Run(t, k)
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	q := reconcile.NewQueue[item]()
 	first := true
@@ -387,7 +337,7 @@ func TestMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &kinds.Kinds{Informer: kinds.Metadata(c, ns, 0)}
-	run(t, k)
+	kubetest.Run(t, k)
 	q := reconcile.NewQueue[types.NamespacedName]()
 	s.Kubectl(t, "create", "configmap", "a", "--from-literal=big=text", "-n", ns)
 	source := &kubeadapter.Source[types.NamespacedName]{Keys: kubeadapter.Name}
@@ -409,8 +359,8 @@ func TestMetadata(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	k := &kinds.Kinds{Informer: kinds.Dynamic(client(t, s.Admin()), ns, 0)}
-	stop := run(t, k)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0)}
+	stop := kubetest.Run(t, k)
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	s.Kubectl(t, "create", "secret", "generic", "a", "-n", ns)
 	var wg sync.WaitGroup
@@ -446,7 +396,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestBadInput gives Serve and Run what they cannot work with.
 func TestBadInput(t *testing.T) {
 	s := kubetest.Shared(t)
-	inner := kinds.Dynamic(client(t, s.Admin()), "", 0)
+	inner := kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), "", 0)
 	k := &kinds.Kinds{Informer: inner}
 	q := reconcile.NewQueue[item]()
 	used := of("x")

@@ -100,23 +100,6 @@ func (a *arena) take(name string, client typedv1.LeasesGetter, set ...func(*shar
 	return s
 }
 
-// begun runs s, and returns a func that ends it and waits.
-func (a *arena) begun(s reconcile.Runner, name string) (stop func()) {
-	ctx, cancel := context.WithCancel(a.t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			a.t.Errorf("%s: %v", name, err)
-		}
-	})
-	stop = func() {
-		cancel()
-		wg.Wait()
-	}
-	a.t.Cleanup(stop)
-	return stop
-}
-
 // start starts a process that reconciles with f.
 func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx context.Context, item int) error, set ...func(*shard.Shards[int])) *process {
 	p := &process{name: name, queue: reconcile.NewQueue[int](), shards: a.take(name, client, set...)}
@@ -144,7 +127,7 @@ func (a *arena) start(name string, client typedv1.LeasesGetter, f func(ctx conte
 			return f(ctx, item)
 		},
 	})
-	p.stop = a.begun(&g, name)
+	p.stop = kubetest.Run(a.t, &g)
 	return p
 }
 

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
@@ -179,10 +180,10 @@ func TestDeletedWhileHandedOver(t *testing.T) {
 						feed.Enqueue(item)
 					}
 					if test.poll {
-						a.begun(&reconcile.Poller[int]{
+						kubetest.Run(t, &reconcile.Poller[int]{
 							Queue: feed, Period: time.Minute, Logger: quiet,
 							GetItems: func(context.Context) ([]int, error) { return slices.Collect(maps.Keys(deleted)), nil },
-						}, "poller")
+						})
 					}
 				}
 				time.Sleep(2 * time.Minute)

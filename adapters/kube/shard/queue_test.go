@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
 
 // TestHandedOverBeforeItRuns has an item change hands after it was taken and
@@ -18,7 +19,7 @@ import (
 func TestHandedOverBeforeItRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		s := a.take("p", a.client())
-		stop := a.begun(s, "p")
+		stop := kubetest.Run(t, s)
 		time.Sleep(time.Second)
 		inner := reconcile.NewQueue[int]()
 		q := s.Queue(inner)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
@@ -49,7 +50,7 @@ func TestRunTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		s := a.take("p", a.client())
 		for range 2 {
-			stop := a.begun(s, "p")
+			stop := kubetest.Run(t, s)
 			time.Sleep(time.Second)
 			if !s.Owns(1) {
 				t.Error("the only member does not own an item after a second")
@@ -72,7 +73,7 @@ func TestRunTwice(t *testing.T) {
 func TestGainedFails(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		s := a.take("p", a.client())
-		a.begun(s, "p")
+		kubetest.Run(t, s)
 		q := reconcile.NewQueue[int]()
 		err := s.Gained(func(context.Context) ([]int, error) { return []int{1, 2}, errBroken })(t.Context(), q)
 		if !errors.Is(err, errBroken) || q.Len() != 2 {

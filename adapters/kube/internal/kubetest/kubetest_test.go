@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
@@ -23,20 +21,11 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func client(t *testing.T, config *rest.Config) dynamic.Interface {
-	t.Helper()
-	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // TestKillAndRestart kills either process and finds what was written before.
 func TestKillAndRestart(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	admin := client(t, s.Admin())
+	admin := kubetest.Dynamic(t, s.Admin())
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 
 	s.Etcd.Kill()
@@ -62,7 +51,7 @@ func TestKillAndRestart(t *testing.T) {
 func TestUser(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	eve := client(t, s.User("eve")).Resource(configMaps).Namespace(ns)
+	eve := kubetest.Dynamic(t, s.User("eve")).Resource(configMaps).Namespace(ns)
 	if _, err := eve.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list by a user without a role: %v, want forbidden", err)
 	}
@@ -82,7 +71,7 @@ func TestLink(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	var link kubetest.Link
-	maps := client(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns)
+	maps := kubetest.Dynamic(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns)
 
 	watch, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -92,7 +81,7 @@ func TestLink(t *testing.T) {
 	for range watch.ResultChan() { // until it ends
 	}
 	link.Fail(kubetest.TooManyRequests(0))
-	err = client(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns).Delete(t.Context(), "x", metav1.DeleteOptions{})
+	err = kubetest.Dynamic(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns).Delete(t.Context(), "x", metav1.DeleteOptions{})
 	if !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a throttled request: %v, want 429", err)
 	}

@@ -270,13 +270,15 @@ func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 					}
 					return true
 				})
-				polls(t, &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4}, time.Second/3, func(n int) ([]string, error) {
+				book := newLogBook()
+				polls(t, &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Logger: book.logger()}, time.Second/3, func(n int) ([]string, error) {
 					if n == 1 {
 						return []string{"a", "bad"}, nil
 					}
 					return []string{"b"}, nil
 				})
 				q.mustBe(t, "0s offer a", "250ms offer b")
+				book.onlyLine(t, slog.LevelWarn) // that the poll failed
 			})
 		})
 	}

@@ -144,3 +144,70 @@ func (h warnOnly) Enabled(_ context.Context, l slog.Level) bool { return l >= sl
 func (h warnOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return warnOnly{h.Handler.WithAttrs(attrs)}
 }
+
+// A retry and a plan say when; what ended well has no next.
+func TestLogOfARunTellsTheNext(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		next string
+	}{
+		"succeeded": {nil, "<nil>"},
+		"plan":      {reconcile.RequeueAfter(time.Hour), "1h0m0s"},
+		"retry":     {errBoom, "1m0s"},
+		"gave up":   {reconcile.Terminal(errBoom), "<nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				book := newLogBook()
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue:     q,
+					Reconcile: func(context.Context, string) error { return c.err },
+					Retry:     minutes,
+					Logger:    book.logger(),
+				})
+				q.Enqueue("a")
+				synctest.Wait()
+				lines := book.from(slog.LevelDebug)
+				last := lines[len(lines)-1]
+				if next := last.Attrs["next"].String(); next != c.next {
+					t.Errorf("%s: next is %s, want %s", last, next, c.next)
+				}
+				run.end()
+			})
+		})
+	}
+}
+
+// A slowHandler takes a second for each line of a run that ended.
+type slowHandler struct{ slog.Handler }
+
+func (slowHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (slowHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "run succeeded" {
+		time.Sleep(time.Second)
+	}
+	return nil
+}
+
+// The next item waits as long as the log takes.
+func TestTimeThatTheLogTakesIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		q.Enqueue("b")
+		q.Close()
+		var results resultBook[string]
+		r := &reconcile.Reconciler[string]{
+			Queue: q, Reconcile: nothing, OnResult: results.add,
+			Logger: slog.New(slowHandler{slog.DiscardHandler}),
+		}
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := results.last(t); r.Item != "b" || r.Waited != time.Second {
+			t.Errorf("result = %+v, want b to have waited for 1s", r)
+		}
+	})
+}

@@ -253,6 +253,37 @@ func TestPanicInOnResultLosesNeitherItemNorWorker(t *testing.T) {
 	}
 }
 
+// Reconcile panics, and so does the policy that is asked about that.
+func TestPanicInRetryPolicyAfterAPanic(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				asked := 0
+				var results resultBook[string]
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue:     q,
+					Reconcile: func(context.Context, string) error { panicsHere(end); return nil },
+					Retry: func(error, int) (time.Duration, bool) {
+						if asked++; asked == 1 { // or for ever
+							panicsHere(end)
+						}
+						return 0, false
+					},
+					OnResult: results.add,
+					Logger:   unlogged(),
+				})
+				q.Enqueue("bad")
+				synctest.Wait()
+				if r := results.only(t); r.Outcome != reconcile.Retrying || asked != 1 {
+					t.Errorf("result = %+v, the policy was asked %d times, want a retry by another, and once", r, asked)
+				}
+				run.end()
+			})
+		})
+	}
+}
+
 func TestPanicInRetryPolicyLosesNeitherItemNorWorker(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		t.Run(name, func(t *testing.T) {

@@ -56,11 +56,22 @@ func TestWishUnknown(t *testing.T) {
 // A name that no bucket can have is forgotten when nobody wishes for it any more,
 // and nothing is asked of the store.
 func TestImpossibleName(t *testing.T) {
-	c := &Controller{Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, nil }}
+	c := &Controller{Owner: "us", Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, nil }}
 	for _, name := range []string{"a", "UPPER", "127.0.0.1"} {
 		if err := c.Reconcile(t.Context(), name); err != nil {
 			t.Errorf("Reconcile(%q) returns %v", name, err)
 		}
+	}
+}
+
+// Without an owner, all buckets without a tag would be ours.
+func TestNoOwner(t *testing.T) {
+	c := &Controller{Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, nil }}
+	if err := c.Reconcile(t.Context(), "abc"); !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("Reconcile returns %v, want an error that is final", err)
+	}
+	if _, err := c.Plan(t.Context(), "abc"); !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("Plan returns %v, want an error that is final", err)
 	}
 }
 

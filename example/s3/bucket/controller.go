@@ -117,6 +117,9 @@ func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
 // nothing itself. The error may be a plan: there is nothing to do now, but
 // perhaps later.
 func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted bool) ([]step, error) {
+	if c.Owner == "" {
+		return nil, reconcile.Terminal(errors.New("Controller.Owner is empty; all buckets without an owner would be ours"))
+	}
 	if !wanted && checkName(name) != nil {
 		return nil, nil // no bucket of ours has such a name, and some clients refuse to ask for it
 	}

@@ -42,6 +42,25 @@ type field struct {
 
 func newField(t *testing.T) *field { return &field{t: t, begin: time.Now()} }
 
+// bubble runs f in a bubble, with a field.
+func bubble(t *testing.T, f func(t *testing.T, f *field)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newField(t)) })
+}
+
+// run runs r until stop is called, which waits for it and returns what it did, or
+// until the test ends.
+func (f *field) run(r reconcile.Runner) (stop func() error) {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	returned := make(chan error, 1)
+	go func() { returned <- r.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-returned
+	})
+	f.t.Cleanup(func() { _ = stop() }) // whoever wants to know has called it
+	return stop
+}
+
 func (f *field) note(who, what string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,26 +120,18 @@ func broken(from time.Duration, hang bool) *leasetest.Client {
 // TestElect has a leader end as it likes: the lease is renewed until then, and
 // passed on at once.
 func TestElect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newField(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := f.candidate("a", new(leasetest.Client), time.Minute).Run(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("a: %v, want what its runner returned", err)
-			}
-		})
+	bubble(t, func(t *testing.T, f *field) {
+		stop := f.run(f.candidate("a", new(leasetest.Client), time.Minute))
 		time.Sleep(time.Second)
-		ctx2, stop2 := context.WithCancel(t.Context())
-		wg.Go(func() { _ = f.candidate("b", new(leasetest.Client), 0).Run(ctx2) })
+		f.run(f.candidate("b", new(leasetest.Client), 0))
 		time.Sleep(time.Minute)
-		stop()
-		time.Sleep(time.Minute + 5*time.Second)
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("a: %v, want what its runner returned", err)
+		}
+		time.Sleep(5 * time.Second)
 		if got, want := f.took(), "a leads 0s, a ends 2m1s, b leads "; !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		stop2()
-		wg.Wait()
 	})
 }
 
@@ -129,24 +140,18 @@ func TestElect(t *testing.T) {
 func TestLostLease(t *testing.T) {
 	for name, hang := range map[string]bool{"fail": false, "hang": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newField(t)
-				var wg sync.WaitGroup
+			bubble(t, func(t *testing.T, f *field) {
 				// It renews each 2 s, the last time at 20 s.
-				wg.Go(func() {
-					if err := f.candidate("a", broken(21*time.Second, hang), 3*time.Second).Run(t.Context()); !errors.Is(err, reconcile.ErrLeaseLost) {
-						t.Errorf("a: %v, want %v", err, reconcile.ErrLeaseLost)
-					}
-				})
+				stop := f.run(f.candidate("a", broken(21*time.Second, hang), 3*time.Second))
 				time.Sleep(time.Second)
-				ctx, stop := context.WithCancel(t.Context())
-				wg.Go(func() { _ = f.candidate("b", new(leasetest.Client), 0).Run(ctx) })
+				f.run(f.candidate("b", new(leasetest.Client), 0))
 				time.Sleep(time.Minute)
+				if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) {
+					t.Errorf("a: %v, want %v", err, reconcile.ErrLeaseLost)
+				}
 				if got, want := f.took(), "a leads 0s, a ends 33s, b leads 3"; !strings.HasPrefix(got, want) {
 					t.Errorf("got %q, want %q", got, want)
 				}
-				stop()
-				wg.Wait()
 			})
 		})
 	}
@@ -155,15 +160,12 @@ func TestLostLease(t *testing.T) {
 // TestExit has a runner that does not end: the process is ended before the lease
 // passes on.
 func TestExit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newField(t)
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = f.candidate("a", broken(21*time.Second, false), 5*time.Minute).Run(t.Context()) })
+	bubble(t, func(t *testing.T, f *field) {
+		f.run(f.candidate("a", broken(21*time.Second, false), 5*time.Minute))
 		time.Sleep(34*time.Second + time.Nanosecond) // 14 s after the last renewal
 		if got, want := f.took(), "a leads 0s, a exits 34s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		wg.Wait()
 	})
 }
 
@@ -176,8 +178,7 @@ func TestRunnerEnds(t *testing.T) {
 		"panic": func() error { panic(errBroken) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newField(t)
+			bubble(t, func(t *testing.T, f *field) {
 				var g reconcile.Group
 				g.Add("a", elect.Elect(f.config("a", new(leasetest.Client)), reconcile.RunFunc(func(context.Context) error {
 					time.Sleep(3 * time.Second)
@@ -186,16 +187,12 @@ func TestRunnerEnds(t *testing.T) {
 				if err := g.Run(t.Context()); errors.Is(err, errBroken) != (name != "nil") {
 					t.Errorf("Run: %v", err)
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				wg.Go(func() { _ = f.candidate("b", new(leasetest.Client), 0).Run(ctx) })
+				f.run(f.candidate("b", new(leasetest.Client), 0))
 				time.Sleep(2 * time.Second) // a lease of 1 s is what a released one has left
 				time.Sleep(time.Second)
 				if !strings.HasPrefix(f.took(), "b leads ") {
 					t.Errorf("got %q, want that b leads, soon after a gave up", f.took())
 				}
-				stop()
-				wg.Wait()
 			})
 		})
 	}
@@ -209,14 +206,9 @@ func TestPanicInOnLeader(t *testing.T) {
 		"b": "b leads 0s",
 	} {
 		t.Run(other, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newField(t)
-				ctx, stop := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				defer wg.Wait()
-				defer stop()
+			bubble(t, func(t *testing.T, f *field) {
 				if other != "" {
-					wg.Go(func() { _ = f.candidate(other, new(leasetest.Client), 0).Run(ctx) })
+					f.run(f.candidate(other, new(leasetest.Client), 0))
 					synctest.Wait()
 				}
 				c := f.config("a", new(leasetest.Client))
@@ -245,14 +237,8 @@ func TestPanicInOnLeader(t *testing.T) {
 
 // TestStolenLease has somebody write another holder into the lease.
 func TestStolenLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newField(t)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := f.candidate("a", new(leasetest.Client), 0).Run(t.Context()); !errors.Is(err, reconcile.ErrLeaseLost) || !strings.Contains(err.Error(), `"thief"`) {
-				t.Errorf("a: %v, want that thief has it", err)
-			}
-		})
+	bubble(t, func(t *testing.T, f *field) {
+		stop := f.run(f.candidate("a", new(leasetest.Client), 0))
 		time.Sleep(5 * time.Second)
 		leases := (&leasetest.Client{Store: &f.store}).Leases("default")
 		lease, err := leases.Get(t.Context(), "lease", getOptions)
@@ -263,7 +249,10 @@ func TestStolenLease(t *testing.T) {
 		if _, err := leases.Update(t.Context(), lease, updateOptions); err != nil {
 			t.Fatal(err)
 		}
-		wg.Wait()
+		time.Sleep(5 * time.Second)
+		if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) || !strings.Contains(err.Error(), `"thief"`) {
+			t.Errorf("a: %v, want that thief has it", err)
+		}
 		if got, want := f.took(), "a leads 0s, a ends 6s"; got != want { // when it was to renew it
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -272,8 +261,7 @@ func TestStolenLease(t *testing.T) {
 
 // TestStandsAgain restarts a candidate that lost its lease.
 func TestStandsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newField(t)
+	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
 		client := &leasetest.Client{Before: func(context.Context, string) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
@@ -281,50 +269,36 @@ func TestStandsAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_ = reconcile.Restart(reconcile.Backoff(time.Second, time.Second), f.candidate("a", client, 0)).Run(ctx)
-		})
+		f.run(reconcile.Restart(reconcile.Backoff(time.Second, time.Second), f.candidate("a", client, 0)))
 		time.Sleep(2 * time.Minute)
 		if got, want := f.took(), "a leads 0s, a ends 30s, a leads 1m"; !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		stop()
-		wg.Wait()
 	})
 }
 
 // TestNotElected is ended while it waits: the runner is not run, and the lease
 // is as it was.
 func TestNotElected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newField(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = f.candidate("a", new(leasetest.Client), 0).Run(ctx) })
+	bubble(t, func(t *testing.T, f *field) {
+		f.run(f.candidate("a", new(leasetest.Client), 0))
 		synctest.Wait()
-		ctx2, stop2 := context.WithTimeout(t.Context(), time.Minute)
-		defer stop2()
-		if err := f.candidate("b", new(leasetest.Client), 0).Run(ctx2); err != nil {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := f.candidate("b", new(leasetest.Client), 0).Run(ctx); err != nil {
 			t.Errorf("b: %v, want nil", err)
 		}
 		if got, want := f.took(), "a leads 0s"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		stop()
-		wg.Wait()
 	})
 }
 
 // TestWarmUp has a feeder fill the queue before the workers may begin, and ends
 // before them.
 func TestWarmUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newField(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = f.candidate("a", new(leasetest.Client), 0).Run(ctx) })
+	bubble(t, func(t *testing.T, f *field) {
+		stop := f.run(f.candidate("a", new(leasetest.Client), 0))
 		synctest.Wait()
 
 		q := reconcile.NewQueue[string]()
@@ -349,93 +323,18 @@ func TestWarmUp(t *testing.T) {
 			return nil
 		}))
 		g.Add("workers", elect.Elect(f.config("b", new(leasetest.Client)), workers))
-		ctx2, stop2 := context.WithCancel(t.Context())
-		wg.Go(func() {
-			if err := g.Run(ctx2); err != nil {
-				t.Error(err)
-			}
-		})
+		stopGroup := f.run(&g)
 		time.Sleep(time.Minute)
 		if got, want := f.took(), "a leads 0s"; got != want || q.Len() != 1 {
 			t.Errorf("got %q and %d items, want %q and one item that waits", got, q.Len(), want)
 		}
-		stop()
+		_ = stop() // its context's error
 		time.Sleep(5 * time.Second)
 		if got, want := f.took(), "a leads 0s, a ends 1m0s, worker x 1m"; !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		stop2()
-		wg.Wait()
-	})
-}
-
-// TestHeld has a run with an hour of grace end when the lease is lost, and when
-// it is not, take it.
-func TestHeld(t *testing.T) {
-	for name, test := range map[string]struct {
-		client *leasetest.Client
-		want   string
-	}{
-		"lost":    {nil, "run begins 0s, run ends 30s"}, // the last renewal at 20 s
-		"stopped": {new(leasetest.Client), "run begins 0s, run ends 1h0m25s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newField(t)
-				if test.client == nil {
-					test.client = broken(21*time.Second, false)
-				}
-				q := reconcile.NewQueue[string]()
-				q.Enqueue("x")
-				var results []reconcile.Result[string]
-				workers := &reconcile.Reconciler[string]{
-					Queue: elect.Held(q), Logger: quiet, Grace: time.Hour,
-					Reconcile: func(ctx context.Context, item string) error {
-						f.note("run", "begins")
-						<-ctx.Done()
-						f.note("run", "ends")
-						return context.Cause(ctx)
-					},
-					OnResult: func(r reconcile.Result[string]) { results = append(results, r) },
-				}
-				ctx, stop := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				wg.Go(func() { _ = elect.Elect(f.config("a", test.client), workers).Run(ctx) })
-				time.Sleep(25 * time.Second)
-				if name == "stopped" {
-					stop()
-				}
-				wg.Wait()
-				stop()
-				if got := f.took(); got != test.want {
-					t.Errorf("got %q, want %q", got, test.want)
-				}
-				if len(results) != 1 || results[0].Outcome != reconcile.Aborted {
-					t.Errorf("results: %v, want one that is aborted", results)
-				}
-				if s := q.State("x"); s.Phase != reconcile.Ready || s.Failures != 0 {
-					t.Errorf("state: %+v, want ready, without failures", s)
-				}
-			})
-		})
-	}
-}
-
-// TestHeldElsewhere uses such a queue without an election.
-func TestHeldElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("x")
-		ctx, stop := context.WithCancel(t.Context())
-		workers := &reconcile.Reconciler[string]{Queue: elect.Held(q), Logger: quiet, Reconcile: func(context.Context, string) error {
-			stop()
-			return nil
-		}}
-		if err := workers.Run(ctx); err != nil {
+		if err := stopGroup(); err != nil {
 			t.Error(err)
-		}
-		if q.Has("x") {
-			t.Error("x is still there, want that it was done")
 		}
 	})
 }

@@ -1,0 +1,82 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package elect_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+)
+
+// TestHeld has a run with an hour of grace end when the lease is lost, and when
+// it is not, take it.
+func TestHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		client *leasetest.Client
+		want   string
+	}{
+		"lost":    {nil, "run begins 0s, run ends 30s"}, // the last renewal at 20 s
+		"stopped": {new(leasetest.Client), "run begins 0s, run ends 1h0m25s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *field) {
+				if test.client == nil {
+					test.client = broken(21*time.Second, false)
+				}
+				q := reconcile.NewQueue[string]()
+				q.Enqueue("x")
+				var results []reconcile.Result[string]
+				workers := &reconcile.Reconciler[string]{
+					Queue: elect.Held(q), Logger: quiet, Grace: time.Hour,
+					Reconcile: func(ctx context.Context, item string) error {
+						f.note("run", "begins")
+						<-ctx.Done()
+						f.note("run", "ends")
+						return context.Cause(ctx)
+					},
+					OnResult: func(r reconcile.Result[string]) { results = append(results, r) },
+				}
+				stop := f.run(elect.Elect(f.config("a", test.client), workers))
+				time.Sleep(25 * time.Second)
+				if name == "lost" {
+					time.Sleep(time.Minute)
+				}
+				_ = stop() // after the lease is lost, an error
+				if got := f.took(); got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+				if len(results) != 1 || results[0].Outcome != reconcile.Aborted {
+					t.Errorf("results: %v, want one that is aborted", results)
+				}
+				if s := q.State("x"); s.Phase != reconcile.Ready || s.Failures != 0 {
+					t.Errorf("state: %+v, want ready, without failures", s)
+				}
+			})
+		})
+	}
+}
+
+// TestHeldElsewhere uses such a queue without an election.
+func TestHeldElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("x")
+		ctx, stop := context.WithCancel(t.Context())
+		workers := &reconcile.Reconciler[string]{Queue: elect.Held(q), Logger: quiet, Reconcile: func(context.Context, string) error {
+			stop()
+			return nil
+		}}
+		if err := workers.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if q.Has("x") {
+			t.Error("x is still there, want that it was done")
+		}
+	})
+}

@@ -1,0 +1,255 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reconciletest runs a reconciler in a bubble of [testing/synctest],
+// against a world that the test scripts: an hour takes no time, each instant is
+// exact, and a test of what happens when is a few lines.
+package reconciletest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Kit is what a test has in hand: a queue, the time, and a journal of what
+// happened. [Run] makes one. Fail and Call may be called from any goroutine, the
+// other methods from that of the test.
+//
+// The journal has a line for each run when it has ended, and for each call of the
+// world, with the time since the start:
+//
+//	0s call attach disk-1: busy
+//	0s disk-1 retrying in 1s: busy
+//	1s call attach disk-1
+//	1s disk-1 succeeded
+//
+// What several workers do at one instant may stand there in any order.
+type Kit[T comparable] struct {
+	// Queue is new, and belongs to the reconcilers that are started.
+	Queue *reconcile.Queue[T]
+
+	errorf func(format string, args ...any) // reports a failure of the test
+	helper func()
+	log    *slog.Logger
+	ctx    context.Context // of the bubble; ends after play
+	begun  time.Time
+	work   sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	lines  []string   // that no Want has seen
+	wanted bool       // there was a Want
+	calls  map[string]int
+	faults map[fault]error
+}
+
+// A fault is a call that fails.
+type fault struct {
+	op  string
+	nth int
+}
+
+// Run runs play in a bubble, with the t of that bubble. When play returns, everything that it started is ended
+// and waited for. If play called [Kit.Want] at all, lines of the journal that no
+// Want has seen fail the test.
+func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit[T](t)
+		ctx, cancel := context.WithCancel(t.Context())
+		k.ctx = ctx
+		defer k.end(cancel)
+		play(t, k)
+	})
+}
+
+func newKit[T comparable](t *testing.T) *Kit[T] {
+	return &Kit[T]{
+		Queue:  reconcile.NewQueue[T](),
+		errorf: t.Errorf,
+		helper: t.Helper,
+		log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		begun:  time.Now(),
+		calls:  make(map[string]int),
+		faults: make(map[fault]error),
+	}
+}
+
+// end looks at the rest of the journal and ends what was started, which is no part
+// of it.
+func (k *Kit[T]) end(cancel func()) {
+	k.helper()
+	synctest.Wait()
+	k.mu.Lock()
+	rest := k.lines
+	if !k.wanted {
+		rest = nil
+	}
+	k.mu.Unlock()
+	if len(rest) > 0 {
+		k.errorf("this happened too, and no Want asked for it:\n%s", indent(rest))
+	}
+	cancel()
+	k.work.Wait()
+}
+
+// Start starts r on the queue of the kit, until the end of the test. It sets Queue,
+// and what is nil: Retry to a back-off that doubles from a second to five minutes,
+// without chance, and Logger to one that writes to the output of the test. Its
+// OnResult is called after the journal was written.
+func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
+	k.helper()
+	r.Queue = k.Queue
+	if r.Retry == nil {
+		r.Retry = retry
+	}
+	if r.Logger == nil {
+		r.Logger = k.log
+	}
+	then := r.OnResult
+	r.OnResult = func(result reconcile.Result[T]) {
+		k.note("%s", resultText(result))
+		if then != nil {
+			then(result)
+		}
+	}
+	k.Go(r)
+}
+
+// Go runs anything else until the end of the test: a poller, a feeder, a group. An
+// error that it returns fails the test.
+func (k *Kit[T]) Go(r reconcile.Runner) {
+	k.work.Go(func() {
+		if err := r.Run(k.ctx); err != nil {
+			k.errorf("%T: Run = %v, want nil", r, err)
+		}
+	})
+}
+
+// Advance lets d pass, and returns when everything that is to happen by then has
+// happened.
+func (k *Kit[T]) Advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// Want compares what happened since the last Want, or the start, with these lines
+// of the journal.
+func (k *Kit[T]) Want(lines ...string) {
+	k.helper()
+	synctest.Wait()
+	k.mu.Lock()
+	got := k.lines
+	k.lines, k.wanted = nil, true
+	k.mu.Unlock()
+	if !slices.Equal(got, lines) {
+		k.errorf("this happened:\n%swant:\n%s", indent(got), indent(lines))
+	}
+}
+
+// WantQueue compares what the queue knows with these lines, in any order:
+//
+//	disk-1 ready
+//	disk-2 in flight
+//	disk-3 in flight, again
+//	disk-4 waiting until 1m30s
+//	disk-5 held until 1m30s
+//	disk-6 waiting until 2m0s, failures 3: busy
+//
+// The times are since the start. Without lines, the queue has to be empty.
+func (k *Kit[T]) WantQueue(lines ...string) {
+	k.helper()
+	synctest.Wait()
+	var got []string
+	for item, state := range k.Queue.All() {
+		got = append(got, k.stateText(item, state))
+	}
+	slices.Sort(got)
+	want := slices.Sorted(slices.Values(lines))
+	if !slices.Equal(got, want) {
+		k.errorf("the queue has:\n%swant:\n%s", indent(got), indent(want))
+	}
+}
+
+// Call is for what stands in for the world: it writes a call of op to the journal,
+// and returns the error that [Kit.Fail] planned for it, or nil. The op says what is
+// done and to what, such as "attach disk-1".
+func (k *Kit[T]) Call(op string) error {
+	k.mu.Lock()
+	k.calls[op]++
+	err := k.faults[fault{op, k.calls[op]}]
+	k.mu.Unlock()
+	if err != nil {
+		k.note("call %s: %v", op, err)
+	} else {
+		k.note("call %s", op)
+	}
+	return err
+}
+
+// Fail plans that the nth call of op, from now on, returns err. The next one is the
+// first.
+func (k *Kit[T]) Fail(op string, nth int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if nth < 1 || err == nil {
+		panic(fmt.Sprintf("reconciletest: Fail(%q, %d, %v): want a number from 1 and an error", op, nth, err))
+	}
+	k.faults[fault{op, k.calls[op] + nth}] = err
+}
+
+func (k *Kit[T]) note(format string, args ...any) {
+	line := fmt.Sprintf("%v ", time.Since(k.begun)) + fmt.Sprintf(format, args...)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lines = append(k.lines, line)
+}
+
+// retry is DefaultRetry without chance.
+func retry(_ error, failures int) (time.Duration, bool) {
+	return min(time.Second<<min(failures-1, 10), 5*time.Minute), true
+}
+
+func resultText[T comparable](r reconcile.Result[T]) string {
+	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
+	switch r.Outcome {
+	case reconcile.Requeued, reconcile.Retrying:
+		text += fmt.Sprintf(" in %v", r.Next)
+	}
+	switch r.Outcome {
+	case reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted:
+		text += fmt.Sprintf(": %v", r.Err)
+	}
+	return text
+}
+
+func (k *Kit[T]) stateText(item T, s reconcile.State) string {
+	text := fmt.Sprintf("%v %v", item, s.Phase)
+	switch {
+	case s.Hold:
+		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(k.begun))
+	case s.Phase == reconcile.Waiting:
+		text += fmt.Sprintf(" until %v", s.Due.Sub(k.begun))
+	case s.Again:
+		text += ", again"
+	}
+	if s.Failures > 0 {
+		text += fmt.Sprintf(", failures %d: %v", s.Failures, s.Err)
+	}
+	return text
+}
+
+func indent(lines []string) string {
+	if len(lines) == 0 {
+		return "\tnothing\n"
+	}
+	return "\t" + strings.Join(lines, "\n\t") + "\n"
+}

@@ -1,0 +1,53 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/reconciletest"
+)
+
+var errBusy = errors.New("busy")
+
+// A diskCloud stands in for the cloud. A disk can be attached when it is ready.
+type diskCloud struct {
+	kit     *reconciletest.Kit[string]
+	readyAt time.Time
+}
+
+// attach is the reconcile function.
+func (c *diskCloud) attach(_ context.Context, disk string) error {
+	if time.Now().Before(c.readyAt) {
+		return reconcile.RequeueAfter(10 * time.Second)
+	}
+	return c.kit.Call("attach " + disk)
+}
+
+func TestAttachWaitsForTheDiskAndTriesAgain(t *testing.T) {
+	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[string]) {
+		cloud := &diskCloud{kit: k, readyAt: time.Now().Add(15 * time.Second)}
+		k.Fail("attach disk-1", 1, errBusy)
+		k.Start(&reconcile.Reconciler[string]{Reconcile: cloud.attach})
+
+		k.Queue.Enqueue("disk-1")
+		k.Advance(5 * time.Second)
+		k.Want("0s disk-1 requeued in 10s")
+		k.WantQueue("disk-1 held until 10s")
+
+		k.Advance(time.Hour)
+		k.Want(
+			"10s disk-1 requeued in 10s",
+			"20s call attach disk-1: busy",
+			"20s disk-1 retrying in 1s: busy",
+			"21s call attach disk-1",
+			"21s disk-1 succeeded",
+		)
+		k.WantQueue()
+	})
+}

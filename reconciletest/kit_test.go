@@ -1,0 +1,202 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+var errBoom = errors.New("boom")
+
+// failures runs play with a kit that keeps what it would fail the test with.
+func failures(t *testing.T, play func(k *Kit[string])) []string {
+	t.Helper()
+	var failed []string
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.errorf = func(format string, args ...any) { failed = append(failed, fmt.Sprintf(format, args...)) }
+		play(k)
+	})
+	return failed
+}
+
+func mustFail(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d failures %q, want %d", len(got), got, len(want))
+	}
+	for i, text := range want {
+		if got[i] != text {
+			t.Errorf("failure:\n%s\nwant:\n%s", got[i], text)
+		}
+	}
+}
+
+func TestEachOutcomeIsALine(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Start(&reconcile.Reconciler[string]{
+			Timeout: time.Minute,
+			Reconcile: func(ctx context.Context, item string) error {
+				switch item {
+				case "after":
+					return reconcile.RequeueAfter(time.Hour)
+				case "within":
+					return fmt.Errorf("soon: %w", reconcile.RequeueWithin(time.Hour))
+				case "terminal":
+					return reconcile.Terminal(errBoom)
+				case "panic":
+					panic("no disk")
+				case "slow":
+					<-ctx.Done()
+					return context.Cause(ctx)
+				}
+				return nil
+			},
+			Retry: func(_ error, failures int) (time.Duration, bool) { return time.Minute, failures < 2 },
+		})
+		for _, item := range []string{"well", "after", "within", "terminal", "panic", "slow"} {
+			k.Queue.Enqueue(item)
+		}
+		k.Advance(59 * time.Second)
+		k.WantQueue(
+			"after held until 1h0m0s",
+			"panic waiting until 1m0s, failures 1: panic: no disk",
+			"slow in flight",
+			"within waiting until 1h0m0s",
+		)
+		k.Queue.Enqueue("slow")
+		k.Queue.Enqueue("well")
+		k.WantQueue(
+			"after held until 1h0m0s",
+			"panic waiting until 1m0s, failures 1: panic: no disk",
+			"slow in flight, again",
+			"well ready",
+			"within waiting until 1h0m0s",
+		)
+		k.Queue.Remove("slow")
+		k.Advance(time.Second)
+		k.Want(
+			"0s well succeeded",
+			"0s after requeued in 1h0m0s",
+			"0s within requeued in 1h0m0s",
+			"0s terminal terminated: boom",
+			"0s panic retrying in 1m0s: panic: no disk",
+			"1m0s slow retrying in 1m0s: reconcile: run took longer than its timeout",
+			"1m0s well succeeded",
+			"1m0s panic gave up: panic: no disk",
+		)
+	})
+}
+
+func TestRetryDoublesWithoutChance(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return errBoom }})
+		k.Queue.Enqueue("a")
+		k.Advance(3 * time.Second)
+		k.Want("0s a retrying in 1s: boom", "1s a retrying in 2s: boom", "3s a retrying in 4s: boom")
+		k.WantQueue("a waiting until 7s, failures 3: boom")
+		k.Queue.Remove("a")
+	})
+	for failures, want := range map[int]time.Duration{1: time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1000: 5 * time.Minute} {
+		if got, again := retry(nil, failures); got != want || !again {
+			t.Errorf("retry after %d failures = %v, %t, want %v, true", failures, got, again, want)
+		}
+	}
+}
+
+func TestFailCountsFromNowOn(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Call("put a")
+		k.Fail("put a", 2, errBoom)
+		k.Fail("put b", 1, errBoom)
+		for _, op := range []string{"put a", "put a", "put a", "put b", "put b"} {
+			k.Call(op)
+		}
+		k.Want("0s call put a", "0s call put a", "0s call put a: boom", "0s call put a", "0s call put b: boom", "0s call put b")
+	})
+}
+
+func TestFailSaysWhatIsWrong(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		defer func() {
+			if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "reconciletest: Fail(") {
+				t.Errorf("Fail panics with %q", text)
+			}
+		}()
+		k.Fail("put a", 0, errBoom)
+	})
+}
+
+func TestWantSaysWhatHappened(t *testing.T) {
+	got := failures(t, func(k *Kit[string]) {
+		k.Call("put a")
+		k.Want("0s call put b", "0s call put c")
+		k.Want()
+		k.Want("more")
+	})
+	mustFail(t, got,
+		"this happened:\n\t0s call put a\nwant:\n\t0s call put b\n\t0s call put c\n",
+		"this happened:\n\tnothing\nwant:\n\tmore\n")
+}
+
+func TestWantQueueSaysWhatThereIs(t *testing.T) {
+	got := failures(t, func(k *Kit[string]) {
+		k.Queue.EnqueueAfter("b", time.Second)
+		k.Queue.Enqueue("a")
+		k.WantQueue("b held until 1s", "a ready") // in any order
+		k.WantQueue("a ready")
+	})
+	mustFail(t, got, "the queue has:\n\ta ready\n\tb held until 1s\nwant:\n\ta ready\n")
+}
+
+func TestWhatNoWantAskedForFails(t *testing.T) {
+	got := failures(t, func(k *Kit[string]) {
+		k.Want()
+		k.Call("put a")
+	})
+	mustFail(t, got, "this happened too, and no Want asked for it:\n\t0s call put a\n")
+	mustFail(t, failures(t, func(k *Kit[string]) { k.Call("put a") })) // there was no Want
+}
+
+// What ends because the test does is no part of the journal; what fails is told.
+func TestEverythingEndsWithThePlay(t *testing.T) {
+	ended := false
+	got := failures(t, func(k *Kit[string]) {
+		k.Start(&reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			ended = true
+			return ctx.Err()
+		}})
+		k.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
+		k.Queue.Enqueue("a")
+		k.Advance(time.Second)
+		k.Want()
+	})
+	mustFail(t, got, "reconcile.RunFunc: Run = boom, want nil")
+	if !ended {
+		t.Error("a run goes on after the play")
+	}
+}
+
+func TestStartKeepsWhatIsSet(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		var told []reconcile.Outcome
+		k.Start(&reconcile.Reconciler[string]{
+			Reconcile: func(context.Context, string) error { return errBoom },
+			Retry:     reconcile.NoRetry,
+			OnResult:  func(r reconcile.Result[string]) { told = append(told, r.Outcome) },
+		})
+		k.Queue.Enqueue("a")
+		k.Want("0s a gave up: boom")
+		if len(told) != 1 || told[0] != reconcile.GaveUp {
+			t.Errorf("OnResult was told %q", told)
+		}
+	})
+}

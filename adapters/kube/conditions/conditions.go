@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
 
@@ -146,7 +146,7 @@ func Ready(generation int64, err error) metav1.Condition {
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, "Failed"
 	}
-	c.Message = cut(undelayed(err.Error(), err), 32768)
+	c.Message = text.Cut(undelayed(err.Error(), err), 32768)
 	return c
 }
 
@@ -204,16 +204,4 @@ func (w Writer[O]) check(obj O, want []metav1.Condition) error {
 		}
 	}
 	return nil
-}
-
-// cut returns the beginning of s that has no more than n bytes.
-func cut(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= n {
-		return s
-	}
-	const more = "..."
-	for n -= len(more); !utf8.RuneStart(s[n]); n-- {
-	}
-	return s[:n] + more
 }

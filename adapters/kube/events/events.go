@@ -26,6 +26,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/role"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 )
 
 // An Event says what happened to an object.
@@ -180,7 +181,7 @@ func (r *Recorder[T]) add(key seriesKey, note string) bool {
 		if r.series == nil {
 			r.series = make(map[seriesKey]*series)
 		}
-		s = &series{name: r.nameLocked(key), note: cut(note, 1024), first: now}
+		s = &series{name: r.nameLocked(key), note: text.Cut(note, 1024), first: now}
 		r.series[key] = s
 	}
 	s.last = now

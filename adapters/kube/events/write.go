@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 )
 
 // This file is the reconcile function of a Recorder: it writes events.
@@ -118,7 +118,7 @@ func (r *Recorder[T]) event(key seriesKey, s *series, namespace string) *eventsv
 	instance := r.Instance
 	if instance == "" {
 		instance, _ = os.Hostname()
-		instance = cmp.Or(cut(instance, 128), "unknown")
+		instance = cmp.Or(text.Cut(instance, 128), "unknown")
 	}
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: s.name, Namespace: namespace},
@@ -147,16 +147,4 @@ func objectName(ref corev1.ObjectReference) string {
 		return ref.Name
 	}
 	return ref.Namespace + "/" + ref.Name
-}
-
-// cut returns the beginning of s that has no more than n bytes.
-func cut(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= n {
-		return s
-	}
-	const more = "..."
-	for n -= len(more); !utf8.RuneStart(s[n]); n-- {
-	}
-	return s[:n] + more
 }

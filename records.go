@@ -193,9 +193,7 @@ func (s *records[T]) remove(i uint32) {
 	s.stale++
 	switch {
 	case s.count == 0 && len(s.chunks) > manyChunks:
-		first := s.chunks[0]
-		first.prev, first.next = 0, 0
-		*s = newRecords(first)
+		*s = newRecords(s.chunks[0])
 	case s.stale > stalePerItem*s.count+slack:
 		s.sweep()
 	}
@@ -211,7 +209,7 @@ func (s *records[T]) sweep() {
 		s.purge(t, true)
 	}
 	for t.used <= mergeAt/2 && s.merge(t, hash) {
-		t = s.table(hash)
+		continue // t is what they are made one in
 	}
 }
 
@@ -306,7 +304,7 @@ func (s *records[T]) merge(t *table, hash uint32) bool {
 	}
 	t.depth--
 	s.direct(prefix>>1, t)
-	for s.deepest == 0 && s.depth > 0 {
+	for s.deepest == 0 {
 		s.halve()
 	}
 	return true
@@ -418,5 +416,4 @@ func (s *records[T]) unlink(n uint32) {
 	c := &s.chunks[n]
 	s.chunks[c.prev].next = c.next
 	s.chunks[c.next].prev = c.prev
-	c.prev, c.next = 0, 0
 }

@@ -85,3 +85,99 @@ func TestHotItemsAmongManyDoNotGrowTheDirectory(t *testing.T) {
 		}
 	}
 }
+
+// An item that leaves its slot behind in many full chunks does not grow the
+// directory either, and neither do many such items.
+func TestSlotsLeftInFullChunksAreCleared(t *testing.T) {
+	for _, items := range []int{1, 10_000} {
+		const many = 100 * chunkLen
+		s := newRecords(chunk[int]{})
+		hash := func(item int) uint32 { return max(1, uint32(item)*0x9e3779b9) }
+		fill := func(item int) { s.insert(hash(-item), -item) }
+		for item := range many {
+			fill(item)
+		}
+		for round := range 20_000 {
+			item := 1 + round%items
+			i, _ := s.insert(hash(item), item)
+			s.remove(i)
+			fill(many + round) // where the item was
+			victim := uint32(1 + round*7919%many)
+			if r := s.at(victim); r.hash != 0 {
+				s.remove(victim)
+			}
+		}
+		if err := s.checkDirectory(); err != nil {
+			t.Errorf("%d items: %v", items, err)
+		}
+	}
+}
+
+// A queue of few items stays within one chunk, wherever they came and went.
+func TestFewItemsNeedOneChunk(t *testing.T) {
+	q := NewQueue[int]()
+	for round := range 1000 {
+		q.Enqueue(round)
+		if round >= 100 {
+			q.Remove(round - 100)
+		}
+	}
+	if n := len(q.records.chunks); n != 1 {
+		t.Errorf("%d chunks, want 1", n)
+	}
+}
+
+// As a queue of many items empties, the record of the last one is gone with all
+// but one of the chunks.
+func TestStrayDoneAfterTheStoreStartedAnew(t *testing.T) {
+	const many, last = manyChunks*chunkLen + 1, manyChunks * chunkLen
+	q := NewQueue[int]()
+	for i := range many {
+		q.Enqueue(i)
+	}
+	for range many {
+		item, err := q.Dequeue(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if item == last { // of the last chunk, to be the last that is taken
+			q.Done(item)
+		} else if item == 2*chunkLen {
+			q.Requeue(item, Wait{})
+		} else {
+			q.Done(item)
+		}
+	}
+	if err := q.check(); err != nil {
+		t.Fatal(err)
+	}
+	item, err := q.Dequeue(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Done(item)
+	for index := range uint32(3 * chunkLen) {
+		q.last = index
+		q.Done(last)
+	}
+	if err := q.check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The counts of chunks hold through floods and ebbs.
+func TestChunksOfFloodsAndEbbs(t *testing.T) {
+	q := NewQueue[int]()
+	for _, items := range []int{20_000, 12_000, 20_000, 9_000, 16_000, 8_000, 12_000, 2_000, 7_000, 1, 500, 0, 300, 0} {
+		for item := range 20_000 {
+			if item < items {
+				q.Enqueue(item)
+			} else {
+				q.Remove(item)
+			}
+		}
+		if err := q.check(); err != nil {
+			t.Fatalf("%d items: %v", items, err)
+		}
+	}
+}

@@ -11,9 +11,9 @@ import (
 )
 
 // Held returns q as a queue whose runs end at once when the lease is lost, also
-// those of a Reconciler with a Grace: what they return then is not a failure. It
-// is for the Queue of a Reconciler inside of [Elect]; elsewhere it changes
-// nothing. Held panics if q is nil.
+// those of a Reconciler with a Grace: what they return then is not a failure.
+// Nothing is taken from it after that. It is for the Queue of a Reconciler inside
+// of [Elect]; elsewhere it changes nothing. Held panics if q is nil.
 func Held[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
 	if q == nil {
 		panic("elect: Held needs a queue, got nil")
@@ -26,6 +26,16 @@ type held[T comparable] struct {
 
 	mu      sync.Mutex   // guards what follows
 	release map[T]func() // of the contexts of the runs
+}
+
+// Dequeue waits for an item. Once the lease is lost it waits for the end of ctx
+// alone: that may come later, and the items that are given back meanwhile would
+// be taken again and again.
+func (h *held[T]) Dequeue(ctx context.Context) (T, error) {
+	if t, ok := ctx.Value(termKey{}).(*term); ok && t.lost.Err() != nil {
+		<-ctx.Done()
+	}
+	return h.Dequeuer.Dequeue(ctx)
 }
 
 // Lease returns a context for a run of item that ends when the lease is lost.

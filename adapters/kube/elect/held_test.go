@@ -5,6 +5,7 @@ package elect_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,42 @@ func TestHeld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHeldTakesNothing has workers that are told to end only when a feeder has:
+// once the lease is lost, they take nothing, not even what they have just given
+// back.
+func TestHeldTakesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, f *field) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("x")
+		runs := 0
+		var g reconcile.Group
+		g.Logger = quiet
+		g.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
+			<-ctx.Done()
+			time.Sleep(2 * time.Second)
+			return nil
+		}))
+		g.Add("workers", &reconcile.Reconciler[string]{
+			Queue: elect.Held(q), Logger: quiet,
+			Reconcile: func(ctx context.Context, _ string) error {
+				if runs++; runs > 1 {
+					time.Sleep(time.Second)
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			},
+		})
+		stop := f.run(elect.Elect(f.config("a", broken(21*time.Second, false)), &g))
+		time.Sleep(time.Minute)
+		if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) {
+			t.Errorf("Run: %v, want %v", err, reconcile.ErrLeaseLost)
+		}
+		if runs != 1 || !q.Has("x") {
+			t.Errorf("%d runs, and x is there: %v; want one, and that it is", runs, q.Has("x"))
+		}
+	})
 }
 
 // TestHeldElsewhere uses such a queue without an election.

@@ -71,6 +71,32 @@ func TestClaim(t *testing.T) {
 		}
 	})
 
+	// The server that answers does not know the record yet that was handed out.
+	t.Run("a server that is behind", func(t *testing.T) {
+		q, ready := setUp(t)
+		attempts, err := q.wire.nc.SubscribeSync(q.subject(item))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahead := ready
+		ahead.seq++ // as the next message will have
+		claimed := make(chan bool)
+		go func() {
+			_, ok := q.writeClaim(item, ahead, q.member.id, 1000)
+			claimed <- ok
+		}()
+		if _, err := attempts.NextMsg(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		seq, err := q.wire.publish(t.Context(), q.subject(item), ready.seq, encodeRecord(&ready.record, item, q.newWrite()))
+		if err != nil || seq != ahead.seq {
+			t.Fatalf("stored as %d, %v, want %d", seq, err, ahead.seq)
+		}
+		if !<-claimed {
+			t.Error("not claimed")
+		}
+	})
+
 	// What could not be claimed is handed back, in case it can be later.
 	t.Run("handed back", func(t *testing.T) {
 		q, ready := setUp(t)

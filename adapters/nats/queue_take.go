@@ -315,6 +315,7 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 	subject := q.subject(s.tokens)
 	write := q.newWrite()
 	data := encodeRecord(&after, s.tokens, write)
+	behind := 0
 	for tries := 0; q.life.Err() == nil; tries++ {
 		seq, err := q.wire.publish(q.life, subject, s.seq, data)
 		if err == nil {
@@ -338,11 +339,17 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 			continue
 		case now.write == write:
 			return now, true
+		case now.seq < s.seq && behind < 6:
+			// A server that is behind the one that handed the record out, or the
+			// item is done with. If our claim was stored and we did not wait to
+			// see it, the item would be in flight with nobody.
+			pause(q.life, behind)
+			behind++
+			continue
 		case now.seq != s.seq:
 			// If our claim was stored, something has happened to the run since, as
-			// an event: it began when we said. Else the item is another's, or the
-			// server that answers is behind the one that handed it out, and knows
-			// of a run that is over.
+			// an event: it began when we said. Else the item is another's, or
+			// this is a run of ours that is over.
 			return now, now.running && now.owner == owner && now.since == after.since
 		}
 		pause(q.life, -1)

@@ -44,7 +44,7 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 		Keys:     kubeadapter.Key(func(cm metav1.Object) (string, bool) { return cm.GetName(), true }),
 	}
 	recorder := &events.Recorder[string]{Client: client.EventsV1(), Controller: "example.com/s3", Regarding: o.regarding(informer)}
-	c := &bucket.Controller{Store: store, Owner: o.owner, Recheck: o.recheck, Wish: o.wishFrom(informer)}
+	c := &bucket.Controller{Store: store, Owner: o.Owner, Recheck: o.Recheck, Wish: o.wishFrom(informer)}
 	queue := reconcile.NewQueue[string]()
 	var group reconcile.Group
 	// A cache that is not whole would let buckets look as if nobody wished for them.
@@ -64,10 +64,10 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 	group.Add("informer", kubeadapter.Run(informer))
 	group.Add("wishes", reconcile.Feed(queue, wishes.Feed))
 	group.Add("wished", reconcile.After(wishes.Synced, &reconcile.Poller[string]{
-		Name: "wished", Queue: queue, Period: o.poll, Jitter: 0.1, GetItems: wishes.List,
+		Name: "wished", Queue: queue, Period: o.Poll, Jitter: 0.1, GetItems: wishes.List,
 	}))
 	group.Add("existing", &reconcile.Poller[string]{
-		Name: "existing", Queue: queue, Period: o.poll, Jitter: 0.1, Vanished: true, GetItems: store.List,
+		Name: "existing", Queue: queue, Period: o.Poll, Jitter: 0.1, Vanished: true, GetItems: store.List,
 	})
 	return group.Run(ctx)
 }

@@ -9,7 +9,6 @@ replace (
 )
 
 require (
-	github.com/minio/minio-go/v7 v7.4.1
 	github.com/reconkernel/reconcile v0.0.0-00010101000000-000000000000
 	github.com/reconkernel/reconcile/adapters/kube v0.0.0-00010101000000-000000000000
 	github.com/reconkernel/reconcile/example/s3 v0.0.0-00010101000000-000000000000
@@ -47,6 +46,7 @@ require (
 	github.com/klauspost/crc32 v1.3.0 // indirect
 	github.com/minio/crc64nvme v1.1.1 // indirect
 	github.com/minio/md5-simd v1.1.2 // indirect
+	github.com/minio/minio-go/v7 v7.4.1 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect

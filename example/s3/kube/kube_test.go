@@ -17,9 +17,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 )
 
@@ -55,7 +59,7 @@ type world struct {
 func newWorld(t *testing.T, poll, recheck time.Duration) *world {
 	t.Helper()
 	w := &world{World: s3test.New(t), server: kubetest.Shared(t)}
-	w.o = options{namespace: w.server.Namespace(t), owner: "example", poll: poll, recheck: recheck}
+	w.o = options{Options: fed.Options{Owner: "example", Poll: poll, Recheck: recheck}, namespace: w.server.Namespace(t)}
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.server.Admin())
 	w.Must(err)
@@ -188,4 +192,43 @@ func TestEventsAlone(t *testing.T) {
 	})
 	w.delete("payroll")
 	w.UntilBuckets()
+}
+
+// The program finds its cluster and namespace as kubectl does, and says what is
+// missing if it may not list the wishes.
+func TestConnect(t *testing.T) {
+	server := kubetest.Shared(t)
+	namespace := server.Namespace(t)
+	kubeconfig := func(user *rest.Config) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "config")
+		err := clientcmd.WriteToFile(clientcmdapi.Config{
+			Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: user.Host, CertificateAuthorityData: user.CAData}},
+			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: user.CertData, ClientKeyData: user.KeyData}},
+			Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u", Namespace: namespace}},
+			CurrentContext: "x",
+		}, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	admin := kubeconfig(server.Admin())
+	o := options{kubeconfig: admin}
+	if _, err := o.connect(t.Context()); err != nil || o.namespace != namespace {
+		t.Errorf("connect returns %v, and the namespace is %q, want %q", err, o.namespace, namespace)
+	}
+	o = options{kubeconfig: admin, namespace: "another"}
+	if _, err := o.connect(t.Context()); err != nil || o.namespace != "another" {
+		t.Errorf("connect returns %v, and the namespace is %q, want the one that was given", err, o.namespace)
+	}
+	for _, test := range []struct{ file, want string }{
+		{kubeconfig(server.User("nobody")), "rbac.yaml"},
+		{admin + ".none", "no cluster: give -kubeconfig"},
+	} {
+		o := options{kubeconfig: test.file}
+		if _, err := o.connect(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("connect returns %v, want an error with %q", err, test.want)
+		}
+	}
 }

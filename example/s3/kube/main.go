@@ -19,45 +19,29 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/s3/bucket"
-	"github.com/reconkernel/reconcile/example/s3/local"
+	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 )
 
 type options struct {
-	kubeconfig, namespace, endpoint, region, owner string
-	poll, recheck                                  time.Duration
+	fed.Options
+	kubeconfig, namespace string
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	var o options
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says where the cluster is; without it, as kubectl does, or the cluster it runs in")
 	flag.StringVar(&o.namespace, "namespace", "", "the `NAME` of the namespace with the wishes; without it, that of kubectl")
-	flag.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`, with the keys from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, a gateway is started")
-	flag.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
-	flag.StringVar(&o.owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
-	flag.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
-	flag.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "argument %q is not understood; there are only flags; -h explains them\n", flag.Arg(0))
-		os.Exit(2)
-	}
-	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	o.Flags(flag.CommandLine)
+	os.Exit(o.Main(flag.CommandLine, os.Args[1:], os.Stderr, func(ctx context.Context) error {
+		return run(ctx, o, os.Stdout, os.Stderr)
+	}))
 }
 
 // run starts what there is not yet, and works until ctx is done.
@@ -66,20 +50,12 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	keys := credentials.NewEnvAWS()
-	if o.endpoint == "" {
-		gateway, stop, err := local.Start(ctx, "", stderr)
-		if err != nil {
-			return err
-		}
-		defer stop() // after the runs in flight, which need it
-		o.endpoint, keys = gateway.URL, credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
-	}
-	store, err := bucket.Open(o.endpoint, o.region, keys, nil)
+	store, end, err := o.Open(ctx, stderr)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "S3 at %s, wishes in the namespace %s; try\n  kubectl apply -n %s -f wish.yaml\n", o.endpoint, o.namespace, o.namespace)
+	defer end()
+	fmt.Fprintf(stdout, "S3 at %s, wishes in the namespace %s; try\n  kubectl apply -n %s -f wish.yaml\n", o.Endpoint, o.namespace, o.namespace)
 	return control(ctx, client, store, o, func(reconcile.Result[string]) {})
 }
 

@@ -31,7 +31,7 @@ func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o
 	if err != nil {
 		return fmt.Errorf("the KeyValue bucket %s: %w", wishBucket, err)
 	}
-	c := &bucket.Controller{Store: store, Owner: o.owner, Recheck: o.recheck, Wish: wishFrom(kv)}
+	c := &bucket.Controller{Store: store, Owner: o.Owner, Recheck: o.Recheck, Wish: wishFrom(kv)}
 	queue := reconcile.NewQueue[string]()
 	var group reconcile.Group
 	group.Add("buckets", &reconcile.Reconciler[string]{
@@ -46,11 +46,11 @@ func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o
 	})
 	group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, wishBucket, natsadapter.EntryKey)))
 	group.Add("wished", &reconcile.Poller[string]{
-		Name: "wished", Queue: queue, Period: o.poll, Jitter: 0.1, Vanished: true,
+		Name: "wished", Queue: queue, Period: o.Poll, Jitter: 0.1, Vanished: true,
 		GetItems: natsadapter.KeyValueItems(js, wishBucket, natsadapter.EntryKey),
 	})
 	group.Add("existing", &reconcile.Poller[string]{
-		Name: "existing", Queue: queue, Period: o.poll, Jitter: 0.1, Vanished: true, GetItems: store.List,
+		Name: "existing", Queue: queue, Period: o.Poll, Jitter: 0.1, Vanished: true, GetItems: store.List,
 	})
 	return group.Run(ctx)
 }

@@ -19,56 +19,36 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/reconkernel/reconcile/example/s3/bucket"
-	"github.com/reconkernel/reconcile/example/s3/local"
+	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 )
 
 type options struct {
-	nats, endpoint, region, owner string
-	poll, recheck                 time.Duration
+	fed.Options
+	nats string
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	var o options
 	flag.StringVar(&o.nats, "nats", "", "use the NATS server with JetStream at `URL`; without it, one is started")
-	flag.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`, with the keys from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, a gateway is started")
-	flag.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
-	flag.StringVar(&o.owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
-	flag.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
-	flag.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "argument %q is not understood; there are only flags; -h explains them\n", flag.Arg(0))
-		os.Exit(2)
-	}
-	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	o.Flags(flag.CommandLine)
+	os.Exit(o.Main(flag.CommandLine, os.Args[1:], os.Stderr, func(ctx context.Context) error {
+		return run(ctx, o, os.Stdout, os.Stderr)
+	}))
 }
 
 // run starts what there is not yet, and works until ctx is done.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	keys := credentials.NewEnvAWS()
-	if o.endpoint == "" {
-		gateway, stop, err := local.Start(ctx, "", stderr)
-		if err != nil {
-			return err
-		}
-		defer stop() // after the runs in flight, which need it
-		o.endpoint, keys = gateway.URL, credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
+	store, end, err := o.Open(ctx, stderr)
+	if err != nil {
+		return err
 	}
+	defer end()
 	if o.nats == "" {
 		dir, err := os.MkdirTemp("", "reconcile-s3-nats-")
 		if err != nil {
@@ -85,10 +65,6 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		}()
 		o.nats = s.ClientURL()
 	}
-	store, err := bucket.Open(o.endpoint, o.region, keys, nil)
-	if err != nil {
-		return err
-	}
 	nc, err := nats.Connect(o.nats, nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond))
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.nats, err)
@@ -101,7 +77,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err := first(ctx, js); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.endpoint, o.nats, o.nats)
+	fmt.Fprintf(stdout, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.Endpoint, o.nats, o.nats)
 	return control(ctx, js, store, o, nil)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 )
 
@@ -44,7 +45,7 @@ func newWorld(t *testing.T, poll, recheck time.Duration) (w *world, restart func
 	w.kv, err = js.CreateKeyValue(w.Ctx, jetstream.KeyValueConfig{Bucket: wishBucket, History: 5})
 	w.Must(err)
 	w.Background(func(ctx context.Context) error {
-		o := options{owner: "example", poll: poll, recheck: recheck}
+		o := options{Options: fed.Options{Owner: "example", Poll: poll, Recheck: recheck}}
 		return control(ctx, js, w.Store, o, w.Told)
 	})
 	return w, func() {

@@ -1,0 +1,94 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+func TestDebounceVerbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTray[string]()
+		e := reconcile.Debounce[string](q, 10*time.Second)
+		tellAll(e, "a")
+		e.EnqueueAfter("b", time.Second)
+		q.mustBe(t, "0s enqueue a after 10s", "0s enqueue a after 1m0s", "0s offer a", "0s enqueue b after 10s")
+	})
+}
+
+// Events come each second for a minute, then no more. Each run takes as long as the
+// name of the test says.
+func TestDebounceMakesOneRunOfABurst(t *testing.T) {
+	for takes, want := range map[time.Duration][]string{
+		0:                {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
+		4 * time.Second:  {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
+		15 * time.Second: {"9.5s run", "24.5s run", "39.5s run", "54.5s run", "1m9.5s run"},
+	} {
+		t.Run(fmt.Sprint(takes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				e := reconcile.Debounce(q, 9500*time.Millisecond)
+				d := newJournal()
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(context.Context, string) error {
+						d.note("run")
+						time.Sleep(takes)
+						return nil
+					},
+					Logger: unlogged(),
+				})
+				for range 60 {
+					e.Enqueue("a")
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				time.Sleep(time.Hour)
+				run.end()
+				d.mustBe(t, want...)
+			})
+		})
+	}
+}
+
+func TestDebounceByNothingIsNone(t *testing.T) {
+	for _, d := range []time.Duration{0, -time.Second} {
+		q := reconcile.NewQueue[string]()
+		reconcile.Debounce(q, d).Enqueue("a")
+		if q.Len() != 1 {
+			t.Errorf("Debounce by %v: %d items ready after Enqueue, want 1", d, q.Len())
+		}
+	}
+}
+
+func TestDebounceOfNilPanicsAtOnce(t *testing.T) {
+	defer func() {
+		if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "reconcile: the queue of Debounce") {
+			t.Errorf("Debounce(nil) panics with %q", text)
+		}
+	}()
+	reconcile.Debounce[string](nil, time.Second)
+}
+
+// Of a burst of events, one run is made, a moment after the first of them.
+func ExampleDebounce() {
+	queue := reconcile.NewQueue[string]()
+	events := reconcile.Debounce(queue, 50*time.Millisecond)
+	for range 100 {
+		events.Enqueue("photos")
+	}
+	fmt.Println(queue.Len(), queue.State("photos").Phase)
+	bucket, _ := queue.Dequeue(context.Background())
+	fmt.Println(bucket, queue.Stats().Coalesced)
+	// Output:
+	// 0 waiting
+	// photos 99
+}

@@ -40,10 +40,12 @@ func TestOutageMakesNoMembers(t *testing.T) {
 					t.Fatal("the connection does not change")
 				}
 			}
-			q, err := NewQueue[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q", Lease: time.Second})
+			q, err := NewQueue[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q", Lease: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
+			patience := q.wire.timeout
+			q.wire.timeout = 50 * time.Millisecond // nothing comes
 			outage.begin(cable)
 			if outage.name == "cut" {
 				wait(lost)
@@ -53,6 +55,7 @@ func TestOutageMakesNoMembers(t *testing.T) {
 					t.Fatal("renewed, without a connection")
 				}
 			}
+			q.wire.timeout = patience
 			cable.Heal()
 			if outage.name == "cut" {
 				wait(back)

@@ -120,6 +120,45 @@ func (m *member[T]) lose() {
 	})
 }
 
+// leave gives up everything, waits for the runs, and gives up the Lease.
+func (m *member[T]) leave() error {
+	m.mu.Lock()
+	m.keepLocked(new(table))
+	m.mu.Unlock()
+	next := time.NewTimer(m.period)
+	defer next.Stop()
+	renew := func(holder string, limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		return m.renew(ctx, holder)
+	}
+	for m.flying() {
+		select {
+		case <-m.landing():
+		case <-m.lost:
+			return errLost
+		case <-next.C:
+			if err := renew(m.self, m.deadline); err != nil {
+				m.logger.Warn("shards: Lease not renewed", "lease", m.self, "err", err)
+			}
+			next.Reset(m.period)
+		}
+	}
+	if m.lease == nil {
+		return nil
+	}
+	// It stays, for the others to see that nobody holds it; they remove it. The
+	// first try may find that the answer to an earlier request was lost.
+	err := renew("", m.deadline/2)
+	if err != nil {
+		err = renew("", m.deadline/2)
+	}
+	if err != nil && held(m.lease) {
+		m.logger.Warn("shards: Lease not given up; the others wait until it has run out", "lease", m.self, "err", err)
+	}
+	return nil
+}
+
 // flying reports whether a run goes on of what we gave up.
 func (s *Shards[T]) flying() bool {
 	s.mu.Lock()

@@ -102,22 +102,24 @@ func (t *tail) open(ctx context.Context, r *reader) error {
 		return because(ctx, err)
 	}
 	info := stream.CachedInfo()
-	before := t.consumer
-	t.consumer = consumer
 	switch {
 	case info.Config.Mirror != nil:
 		return fmt.Errorf("it is a mirror of stream %s, want that one", info.Config.Mirror.Name)
 	case t.last == 0:
-		t.created, t.sure = info.Created, true
+		t.created, t.sure, t.consumer = info.Created, true, consumer
 		return nil
 	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
 		return errOther
 	}
 	if t.sure {
 		// The one server that has the stream keeps its consumers in memory.
-		_, err = before.Info(ctx)
+		_, err = t.consumer.Info(ctx)
+		if errors.Is(err, context.DeadlineExceeded) && r.timeout < lastTimeout {
+			return because(ctx, err) // ask again, with more patience
+		}
 		t.sure = err == nil && info.Config.Replicas == 1
 	}
+	t.consumer = consumer
 	if !t.sure && consumer.CachedInfo().NumPending == 0 {
 		return errOther // the last one is gone
 	}

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ var (
 	file     = flag.String("file", "", "only mutants in files whose name contains this")
 	from     = flag.Int("from", 1, "only mutants from this number on")
 	list     = flag.Bool("list", false, "only list the mutants")
+	names    = flag.String("names", "", "only mutants that this file names, as -list does, one in a line")
 	jobs     = flag.Int("jobs", 1, "how many at a time")
 	limit    = flag.Duration("limit", 10*time.Second, "how much of the processor the tests of one mutant may take, at each of three steps")
 	accepted = flag.String("accepted", "mutate/accepted.txt", "the survivors that have a reason")
@@ -86,6 +88,15 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	named := func(string) bool { return true }
+	if *names != "" {
+		text, err := os.ReadFile(*names)
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(text), "\n")
+		named = func(name string) bool { return slices.Contains(lines, name) }
+	}
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
@@ -110,7 +121,7 @@ func run() error {
 		running                    sync.WaitGroup
 	)
 	for i, m := range mutants {
-		if !strings.Contains(m.file, *file) || i+1 < *from {
+		if !strings.Contains(m.file, *file) || i+1 < *from || !named(m.name()) {
 			continue
 		}
 		free <- struct{}{}
@@ -143,7 +154,7 @@ func run() error {
 	fmt.Printf("%d mutants tried in %v: %d killed, %d of them by the time limit; %d survived that have a reason, %d that have none\n",
 		tried, time.Since(begin).Round(time.Second), killed, late, tried-killed-unexplained, unexplained)
 	for name := range reasons {
-		if !known[name] && *file == "" && *from == 1 {
+		if !known[name] && *file == "" && *from == 1 && named(name) {
 			fmt.Printf("not needed in %s any more: %s\n", *accepted, name)
 		}
 	}

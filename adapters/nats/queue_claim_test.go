@@ -115,3 +115,25 @@ func TestClaim(t *testing.T) {
 		}
 	})
 }
+
+// The janitor looks at an item while an event changes its record: the race
+// detector sees whether both hold the lock.
+func TestAliveWhileItsRecordChanges(t *testing.T) {
+	h := &holding{record: record{running: true, owner: "me"}}
+	q := &Queue[string]{held: map[string]*holding{"x": h}}
+	changed := make(chan struct{})
+	go func() {
+		defer close(changed)
+		for range 1000 {
+			q.mu.Lock()
+			h.record = record{running: true, owner: "me"}
+			q.mu.Unlock()
+		}
+	}()
+	for range 1000 {
+		if !q.alive("x", seen{record: record{running: true, owner: "me"}}) {
+			t.Fatal("a run that goes on here is not alive")
+		}
+	}
+	<-changed
+}

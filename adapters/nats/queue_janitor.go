@@ -221,10 +221,10 @@ func (q *Queue[T]) alive(item T, s seen) bool {
 	_, known := q.others.members[s.owner]
 	own := s.owner == q.member.id
 	h := q.held[item]
-	claiming := q.intake.claims[item].owner == s.owner
+	here := h != nil && h.owner == s.owner || q.intake.claims[item].owner == s.owner
 	q.mu.Unlock()
 	switch {
-	case h != nil && h.owner == s.owner, claiming:
+	case here:
 		return true // even if the lease is lost: it will be given back
 	case own:
 		return false // a claim that came to be without our knowing

@@ -45,7 +45,6 @@ func (f *File[T, V]) rewrite() error {
 	switch {
 	case renamed == nil:
 		f.size, f.records = size, len(f.entries)
-		f.synced = f.written
 		f.allow()
 		// Until the disk has the folder, a loss of power may bring back the old
 		// log, without what is appended to the new one.
@@ -53,6 +52,7 @@ func (f *File[T, V]) rewrite() error {
 			f.err = err
 			return err
 		}
+		f.synced = f.written
 	case f.file == nil: // there is no old one
 		return renamed
 	}

@@ -124,6 +124,34 @@ func TestFileSurvivesACrashInEachStep(t *testing.T) {
 	}
 }
 
+// A process is killed in each step, the next one goes on, and then the power is lost.
+// What the second one began is remembered, wherever the first one was killed.
+func TestFileSurvivesAKillAndThenALossOfPower(t *testing.T) {
+	for seed := range uint64(6) {
+		for kill := 1; ; kill++ {
+			d := newTestDisk(rand.New(rand.NewPCG(seed, uint64(kill))))
+			d.killAt = kill
+			calls := rand.New(rand.NewPCG(seed, 0))
+			f := &File[string, int]{Path: path, disk: d, slack: 6}
+			err := f.Open()
+			for i := 0; err == nil && i < 60; i++ {
+				err = randomCall(calls).on(f)
+			}
+			if err == nil {
+				break
+			}
+			d = d.afterKill()
+			if err := reopen(t, d).Begin("second"); err != nil {
+				t.Fatal(err)
+			}
+			f = reopen(t, d.afterPowerLoss())
+			if got, known := maps.Collect(f.All())["second"]; !known || got != 0 {
+				t.Fatalf("seed %d, kill at %d: remembered %v, want second in it, begun", seed, kill, maps.Collect(f.All()))
+			}
+		}
+	}
+}
+
 // A step on the disk fails, each one once, and the process goes on. What it says is
 // remembered is what the next process finds.
 func TestFileAfterAFailureInEachStep(t *testing.T) {

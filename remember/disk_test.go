@@ -27,6 +27,8 @@ type testDisk struct {
 	killAt int // the step in which the process is killed; 0 means never
 	failAt int // the step that fails; 0 means none
 	locked bool
+
+	failDir bool // syncDir fails
 }
 
 type content struct {
@@ -119,6 +121,9 @@ func (d *testDisk) rename(from, to string) error {
 func (d *testDisk) syncDir(string) error {
 	if err := d.step(); err != nil {
 		return err
+	}
+	if d.failDir {
+		return errFull
 	}
 	d.safe = maps.Clone(d.files)
 	return nil

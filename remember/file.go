@@ -125,6 +125,9 @@ func (f *File[T, V]) load() error {
 	if err == nil { // what was written before, the disk may not have
 		err = f.file.Sync()
 	}
+	if err == nil { // nor the name, if that process ended in rewrite
+		err = f.disk.syncDir(f.Path)
+	}
 	if err != nil {
 		f.file.Close()
 		return err

@@ -84,6 +84,31 @@ func TestFileSyncsOnceForManyCalls(t *testing.T) {
 	}
 }
 
+// A call waits for the disk while the file is written anew, and the folder of that is
+// not synced: a loss of power may bring back the old file, without the call.
+func TestFileDoesNotTrustAFolderThatWasNotSynced(t *testing.T) {
+	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+	f := openOn(t, d, false)
+	r, err := f.encode("a", began, entry[int]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	upTo, _, err := f.noteLocked("a", began, entry[int]{}, r)
+	f.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.allowed = 0
+	d.failDir = true
+	if err := f.compact(); !errors.Is(err, errFull) {
+		t.Errorf("compact = %v, want %v", err, errFull)
+	}
+	if err := f.flush(upTo); !errors.Is(err, errFull) {
+		t.Errorf("the call that waited returns %v, want %v", err, errFull)
+	}
+}
+
 // After an fsync that failed, nobody knows what the disk has. The File says so until
 // it is opened anew.
 func TestFileStopsAfterASyncThatFailed(t *testing.T) {

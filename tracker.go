@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -227,9 +228,7 @@ func (t *Tracker[T, V]) sweep(q Enqueuer[T]) error {
 	}
 	if n := len(t.entries); t.peak > 1024 && n < t.peak/4 { // maps never shrink
 		entries := make(map[T]tracked[V], n)
-		for item, e := range t.entries {
-			entries[item] = e
-		}
+		maps.Copy(entries, t.entries)
 		t.entries, t.peak = entries, n
 	}
 	return failed

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -102,9 +103,7 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 			}
 			model := &slowTracker{resync: rnd.IntN(4), known: known, begun: begun}
 			recalled := make(map[int]int)
-			for item, version := range known {
-				recalled[item] = version
-			}
+			maps.Copy(recalled, known)
 			q := new(teller)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

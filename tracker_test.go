@@ -28,7 +28,7 @@ type (
 // "~" lets a second pass, "#" panics.
 func listed(text string) sequence {
 	return func(yield func(reconcile.Seen[string, int], error) bool) {
-		for _, word := range strings.Fields(text) {
+		for word := range strings.FieldsSeq(text) {
 			var seen reconcile.Seen[string, int]
 			var err error
 			switch word {

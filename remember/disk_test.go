@@ -46,7 +46,11 @@ func (d *testDisk) afterKill() *testDisk {
 	return next
 }
 
-// afterPowerLoss keeps what was synced, and of the rest what chance decides.
+// page is how much of a file a disk writes at once; which page comes first, it decides.
+const page = 20
+
+// afterPowerLoss keeps what was synced, and of the rest what chance decides: not to its
+// end, and with holes.
 func (d *testDisk) afterPowerLoss() *testDisk {
 	next := newTestDisk(d.rnd)
 	names := d.safe
@@ -59,6 +63,13 @@ func (d *testDisk) afterPowerLoss() *testDisk {
 			data = c.data[:len(c.safe)+d.rnd.IntN(n+1)]
 		}
 		data = append([]byte(nil), data...)
+		if d.rnd.IntN(2) == 0 {
+			for i := len(c.safe); i < len(data); i += page {
+				if d.rnd.IntN(3) == 0 {
+					clear(data[i:min(i+page, len(data))])
+				}
+			}
+		}
 		next.files[name] = &content{data: data, safe: data}
 	}
 	next.safe = maps.Clone(next.files)

@@ -52,7 +52,7 @@ func (f *File[T, V]) rewrite() error {
 			f.err = err
 			return err
 		}
-		f.synced = f.written
+		f.safe, f.synced = size, f.written
 	case f.file == nil: // there is no old one
 		return renamed
 	}

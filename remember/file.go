@@ -44,6 +44,7 @@ type File[T, V comparable] struct {
 	lock    io.Closer
 	err     error  // why nothing can be written any more
 	size    int64  // of the file
+	safe    int64  // how much of it the disk has
 	records int    // in the file
 	allowed int    // records, before it is written anew
 	written uint64 // calls that were written, since Open
@@ -62,10 +63,10 @@ var errNotOpen = errors.New("not open")
 // maxRecord is how long an item and its version may be, as they are kept.
 const maxRecord = 1 << 20
 
-// Open reads the file, or makes it if it is not there; its folder must be. A last
-// record that was not written to its end is cut off. It returns an error, and
-// leaves the file as it is, if it is damaged otherwise, is no such file, or is
-// open already, in this process or in another one of this machine.
+// Open reads the file, or makes it if it is not there; its folder must be. What the
+// end of a process or a loss of power left half written is cut off. It returns an
+// error, and leaves the file as it is, if it is damaged otherwise, is no such file,
+// or is open already, in this process or in another one of this machine.
 func (f *File[T, V]) Open() error {
 	f.syncing.Lock()
 	defer f.syncing.Unlock()
@@ -132,7 +133,7 @@ func (f *File[T, V]) load() error {
 		f.file.Close()
 		return err
 	}
-	f.synced = f.written
+	f.safe, f.synced = f.size, f.written
 	f.allow()
 	return nil
 }
@@ -256,7 +257,7 @@ func (f *File[T, V]) note(call string, item T, v verb, e entry[V]) error {
 
 // noteLocked returns the call that has to be on the disk, and whether the file
 // is to be written anew.
-func (f *File[T, V]) noteLocked(item T, v verb, e entry[V], r []byte) (upTo uint64, full bool, err error) {
+func (f *File[T, V]) noteLocked(item T, v verb, e entry[V], r record) (upTo uint64, full bool, err error) {
 	switch {
 	case f.file == nil:
 		return 0, false, errNotOpen
@@ -270,14 +271,16 @@ func (f *File[T, V]) noteLocked(item T, v verb, e entry[V], r []byte) (upTo uint
 	case v == did && known && old == e, v == forgot && !known:
 		return 0, false, nil
 	}
-	if _, err := f.file.Write(r); err != nil {
+	r.loose = uint64(f.size - f.safe)
+	text := r.append(nil)
+	if _, err := f.file.Write(text); err != nil {
 		// What came before this call is whole, and is to stay so.
 		if cut := f.file.Truncate(f.size); cut != nil {
 			f.err = fmt.Errorf("after a write that failed (%w): %w", err, cut)
 		}
 		return 0, false, err
 	}
-	f.size += int64(len(r))
+	f.size += int64(len(text))
 	f.records++
 	f.written++
 	switch v {
@@ -292,27 +295,26 @@ func (f *File[T, V]) noteLocked(item T, v verb, e entry[V], r []byte) (upTo uint
 }
 
 // encode returns the record of a call.
-func (f *File[T, V]) encode(item T, v verb, e entry[V]) ([]byte, error) {
+func (f *File[T, V]) encode(item T, v verb, e entry[V]) (r record, err error) {
 	f.mu.Lock()
 	open := f.file != nil
 	f.mu.Unlock()
 	if !open {
-		return nil, errNotOpen
+		return r, errNotOpen
 	}
-	r := record{verb: v}
-	var err error
+	r.verb = v
 	if r.item, err = f.item.encode(item); err != nil {
-		return nil, fmt.Errorf("the item: %w", err)
+		return r, fmt.Errorf("the item: %w", err)
 	}
 	if v == did {
 		if r.version, err = f.ver.encode(e.version); err != nil {
-			return nil, fmt.Errorf("the version %v: %w", e.version, err)
+			return r, fmt.Errorf("the version %v: %w", e.version, err)
 		}
 	}
 	if n := len(r.item) + len(r.version); n > maxRecord {
-		return nil, fmt.Errorf("item and version have %d bytes, want %d at most", n, maxRecord)
+		return r, fmt.Errorf("item and version have %d bytes, want %d at most", n, maxRecord)
 	}
-	return r.append(nil), nil
+	return r, nil
 }
 
 // flush returns when the disk has a call, and all before it. Of those that wait,
@@ -321,7 +323,7 @@ func (f *File[T, V]) flush(upTo uint64) error {
 	f.syncing.Lock()
 	defer f.syncing.Unlock()
 	f.mu.Lock()
-	file, written, err := f.file, f.written, f.err
+	file, written, size, err := f.file, f.written, f.size, f.err
 	have := f.synced >= upTo
 	f.mu.Unlock()
 	switch {
@@ -341,7 +343,7 @@ func (f *File[T, V]) flush(upTo uint64) error {
 		f.err = err
 		return err
 	}
-	f.synced = written
+	f.safe, f.synced = size, written
 	return nil
 }
 

@@ -16,7 +16,8 @@ import (
 //	4 bytes  length of what follows the checksum
 //	4 bytes  checksum (CRC-32C) of the length and of what follows
 //	1 byte   verb
-//	1 to 3   length of the item, as a varint
+//	varint   how many of the bytes before this record may not be on the disk
+//	varint   length of the item
 //	         the item
 //	         the version, if the verb is did
 //
@@ -39,6 +40,7 @@ const (
 type record struct {
 	verb          verb
 	item, version []byte
+	loose         uint64 // bytes before it that were not synced when it was written
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -48,6 +50,7 @@ func (r record) append(b []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, prefix)...)
 	b = append(b, byte(r.verb))
+	b = binary.AppendUvarint(b, r.loose)
 	b = binary.AppendUvarint(b, uint64(len(r.item)))
 	b = append(b, r.item...)
 	b = append(b, r.version...)
@@ -76,12 +79,17 @@ func parse(b []byte) (r record, n int) {
 		return r, 0
 	}
 	rest := text[prefix+1:]
+	loose, used := binary.Uvarint(rest)
+	if used <= 0 {
+		return r, 0
+	}
+	rest = rest[used:]
 	size, used := binary.Uvarint(rest)
 	if used <= 0 || size > uint64(len(rest)-used) {
 		return r, 0
 	}
 	rest = rest[used:]
-	r = record{verb: verb(text[prefix]), item: rest[:size], version: rest[size:]}
+	r = record{verb: verb(text[prefix]), item: rest[:size], version: rest[size:], loose: loose}
 	switch r.verb {
 	case did:
 	case began, forgot:
@@ -96,7 +104,8 @@ func parse(b []byte) (r record, n int) {
 
 // scan calls apply for each record, and returns how much of the data is whole.
 // What the end of a process leaves is a record that is not, with nothing behind it;
-// a record behind it shows that the file was damaged.
+// a loss of power also leaves whole ones behind it, as a disk writes in any order.
+// But if one of these was written when the disk had the bad one, that was damaged.
 func scan(data []byte, apply func(record) error) (whole int, err error) {
 	if !strings.HasPrefix(string(data[:min(len(data), len(magic))]), magic) {
 		return 0, fmt.Errorf("this is no file of package remember: it does not begin with %q", magic)
@@ -112,8 +121,9 @@ func scan(data []byte, apply func(record) error) (whole int, err error) {
 		}
 		at += n
 	}
-	for next := at + 1; next < len(data); next++ {
-		if _, n := parse(data[next:]); n > 0 {
+	for next, n := at+1, 0; next < len(data); next += max(n, 1) {
+		var r record
+		if r, n = parse(data[next:]); n > 0 && r.loose < uint64(next-at) {
 			return 0, fmt.Errorf("damaged at byte %d, with whole records behind it; what is before it can be kept by cutting the file off there", at)
 		}
 	}

@@ -23,12 +23,12 @@ func newCodec[T comparable]() (codec[T], error) {
 	return codec[T]{text: t.Kind() == reflect.String}, nil
 }
 
-func (c codec[T]) encode(v T) ([]byte, error) {
+func (c codec[T]) encode(v T) (b []byte, err error) {
 	if c.text {
 		return []byte(reflect.ValueOf(v).String()), nil
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
+	defer refuse(&err)
+	if b, err = json.Marshal(v); err != nil {
 		return nil, err
 	}
 	if back, err := c.decode(b); err != nil {
@@ -44,6 +44,20 @@ func (c codec[T]) decode(b []byte) (v T, err error) {
 		reflect.ValueOf(&v).Elem().SetString(string(b))
 		return v, nil
 	}
-	err = json.Unmarshal(b, &v)
-	return v, err
+	defer refuse(&err)
+	if err := json.Unmarshal(b, &v); err != nil {
+		return v, err
+	}
+	if v != v { // panics if it has something in an interface that cannot be compared
+		return v, fmt.Errorf("it is not equal to itself: %v", v)
+	}
+	return v, nil
+}
+
+// refuse makes an error of a panic, of a method of T or of a comparison. One that went
+// on through Open would keep the lock of the file.
+func refuse(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("panic: %v", v)
+	}
 }

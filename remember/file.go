@@ -18,9 +18,11 @@ import (
 // Items and versions that are strings are kept as they are, others as JSON. What
 // does not come back from that equal to what it was is refused with an error: a
 // struct with fields that are not exported, a time that is not in UTC. An item and
-// its version together may have a megabyte.
+// its version together may have a megabyte. Methods that make JSON of them, or read
+// it, must not call the File.
 //
-// Everything that is remembered is in memory too.
+// Everything that is remembered is in memory too. When most of the file is out of
+// date, the call that finds it so writes it anew, and all others wait.
 type File[T, V comparable] struct {
 	// Path is where the file is. Beside it there is a lock, Path with .lock, and
 	// at times the next file, Path with .new.

@@ -36,12 +36,16 @@ func (f *File[T, V]) rewrite() error {
 	next := f.Path + ".new"
 	size, err := f.writeAll(next)
 	if err != nil {
+		f.disk.remove(next) // it takes space, which may be what is short
 		return err
 	}
 	if f.file != nil {
 		f.file.Close() // as some systems do not rename to what is open
 	}
 	renamed := f.disk.rename(next, f.Path)
+	if renamed != nil {
+		f.disk.remove(next)
+	}
 	switch {
 	case renamed == nil:
 		f.size, f.records = size, len(f.entries)

@@ -19,6 +19,7 @@ type disk interface {
 	append(path string) (file, error) // which is there
 	create(path string) (file, error) // or makes it empty
 	rename(from, to string) error
+	remove(path string)
 	syncDir(path string) error // the folder that path is in
 	lock(path string) (io.Closer, error)
 }
@@ -48,6 +49,8 @@ func (osDisk) create(path string) (file, error) {
 }
 
 func (osDisk) rename(from, to string) error { return os.Rename(from, to) }
+
+func (osDisk) remove(path string) { _ = os.Remove(path) } // it is of no use, and no harm
 
 func (osDisk) syncDir(path string) error {
 	if runtime.GOOS == "windows" { // which has no such thing

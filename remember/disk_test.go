@@ -129,6 +129,12 @@ func (d *testDisk) rename(from, to string) error {
 	return nil
 }
 
+func (d *testDisk) remove(path string) {
+	if d.step() == nil {
+		delete(d.files, path)
+	}
+}
+
 func (d *testDisk) syncDir(string) error {
 	if err := d.step(); err != nil {
 		return err

@@ -109,6 +109,28 @@ func TestFileDoesNotTrustAFolderThatWasNotSynced(t *testing.T) {
 	}
 }
 
+// A new file that could not be finished does not keep the space that is short.
+func TestFileGivesBackTheSpaceOfANewFileThatFailed(t *testing.T) {
+	for step := 2; step <= 4; step++ { // after create: write, sync, rename
+		d := newTestDisk(rand.New(rand.NewPCG(1, uint64(step))))
+		f := openOn(t, d, false)
+		if err := errors.Join(f.Begin("a"), f.Done("b", 1)); err != nil {
+			t.Fatal(err)
+		}
+		f.allowed = 0
+		d.failAt = d.steps + step
+		if err := f.compact(); err != nil {
+			t.Errorf("step %d: compact = %v, want nil: the old file goes on", step, err)
+		}
+		if left := d.files[path+".new"]; left != nil {
+			t.Errorf("step %d: %d bytes are left of the new file", step, len(left.data))
+		}
+		if err := f.Begin("c"); err != nil {
+			t.Errorf("step %d: Begin = %v", step, err)
+		}
+	}
+}
+
 // After an fsync that failed, nobody knows what the disk has. The File says so until
 // it is opened anew.
 func TestFileStopsAfterASyncThatFailed(t *testing.T) {

@@ -79,7 +79,7 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 				return err
 			}
 			r.works()
-			return r.fetch(ctx, consumer, batchSize, handle)
+			return r.consume(ctx, js.Conn(), consumer, handle)
 		})
 	}
 }
@@ -120,4 +120,47 @@ func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream
 		return nil, permanent{fmt.Errorf("its AckPolicy is %v, want AckExplicitPolicy", policy)}
 	}
 	return consumer, nil
+}
+
+// consume hands the messages of a consumer to handle, one by one, until handle
+// returns an error, something is wrong, or ctx is done; it then returns nil.
+// Messages that are on their way then are given back at once, unless there is no
+// connection.
+func (r *reader) consume(ctx context.Context, nc *nats.Conn, consumer jetstream.Consumer, handle func(jetstream.Msg) error) error {
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(batchSize), jetstream.PullHeartbeat(heartbeat))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !nc.IsConnected() {
+			messages.Stop()
+			return
+		}
+		messages.Drain() // of what the server sent before it heard of that
+		for {
+			msg, err := messages.Next(jetstream.NextMaxWait(lastPause))
+			if err != nil {
+				messages.Stop()
+				return
+			}
+			msg.Nak()
+		}
+	}()
+	watching, done := r.watch(ctx)
+	defer done()
+	for {
+		msg, err := messages.Next(jetstream.NextContext(watching))
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				msg.Nak()
+			}
+			return nil
+		case err != nil:
+			return because(watching, err)
+		}
+		if err := handle(msg); err != nil {
+			return err
+		}
+	}
 }

@@ -256,8 +256,17 @@ type reader struct {
 // call returns a context for a call to the server. It ends when the connection
 // changes, as the answer may be lost then.
 func (r *reader) call(ctx context.Context) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, unwatch := r.watch(ctx)
 	ctx, stop := context.WithTimeout(ctx, r.timeout)
+	return ctx, func() {
+		stop()
+		unwatch()
+	}
+}
+
+// watch returns a context that ends when the connection changes.
+func (r *reader) watch(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
@@ -267,7 +276,6 @@ func (r *reader) call(ctx context.Context) (_ context.Context, done func()) {
 		}
 	})
 	return ctx, func() {
-		stop()
 		cancel(nil)
 		watch.Wait()
 	}
@@ -350,9 +358,9 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(*reader)
 }
 
 // fetch hands the messages of a consumer to handle, one by one, until handle
-// returns an error, something is wrong, or ctx is done; it then returns nil.
-// Messages that were fetched and not handled are given back at once, if the
-// consumer wants to know.
+// returns an error, something is wrong, or ctx is done; it then returns nil. It is
+// for a consumer that wants no acknowledgements: what was fetched and not handled
+// is dropped.
 func (r *reader) fetch(ctx context.Context, consumer jetstream.Consumer, size int, handle func(jetstream.Msg) error) error {
 	for ctx.Err() == nil {
 		if err := r.fetchOnce(ctx, consumer, size, handle); err != nil {
@@ -363,23 +371,14 @@ func (r *reader) fetch(ctx context.Context, consumer jetstream.Consumer, size in
 }
 
 func (r *reader) fetchOnce(ctx context.Context, consumer jetstream.Consumer, size int, handle func(jetstream.Msg) error) error {
-	acks := consumer.CachedInfo().Config.AckPolicy != jetstream.AckNonePolicy
 	// Without the deadline of ctx, which the fetch would take for its own.
 	fetching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	batch, err := consumer.Fetch(size, jetstream.FetchContext(fetching), jetstream.FetchHeartbeat(heartbeat))
 	if err != nil {
-		cancel()
 		return err
 	}
 	messages := batch.Messages()
-	defer func() {
-		cancel()
-		for msg := range messages { // it is closed soon, as the fetch is cancelled
-			if acks {
-				msg.Nak()
-			}
-		}
-	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -389,9 +388,6 @@ func (r *reader) fetchOnce(ctx context.Context, consumer jetstream.Consumer, siz
 		case msg, more := <-messages:
 			switch {
 			case ctx.Err() != nil:
-				if more && acks {
-					msg.Nak()
-				}
 				return nil
 			case !more:
 				return batch.Error()

@@ -33,7 +33,7 @@ func (f *File[T, V]) compact() error {
 // and opens it. If it returns an error, and does not set err, the old one goes on.
 // Both locks are held.
 func (f *File[T, V]) rewrite() error {
-	next := f.Path + ".new"
+	next := f.path + ".new"
 	size, err := f.writeAll(next)
 	if err != nil {
 		f.disk.remove(next) // it takes space, which may be what is short
@@ -42,7 +42,7 @@ func (f *File[T, V]) rewrite() error {
 	if f.file != nil {
 		f.file.Close() // as some systems do not rename to what is open
 	}
-	renamed := f.disk.rename(next, f.Path)
+	renamed := f.disk.rename(next, f.path)
 	if renamed != nil {
 		f.disk.remove(next)
 	}
@@ -52,7 +52,7 @@ func (f *File[T, V]) rewrite() error {
 		f.allow()
 		// Until the disk has the folder, a loss of power may bring back the old
 		// log, without what is appended to the new one.
-		if err := f.disk.syncDir(f.Path); err != nil {
+		if err := f.disk.syncDir(f.path); err != nil {
 			f.err = err
 			return err
 		}
@@ -60,7 +60,7 @@ func (f *File[T, V]) rewrite() error {
 	case f.file == nil: // there is no old one
 		return renamed
 	}
-	file, err := f.disk.append(f.Path)
+	file, err := f.disk.append(f.path)
 	if err != nil {
 		f.err = err
 		return err

@@ -15,6 +15,7 @@ import (
 // A disk is what a File needs of a file system. Tests have one that fails, loses
 // power, and is killed between any two calls.
 type disk interface {
+	resolve(path string) (string, error)
 	read(path string) ([]byte, error) // nil if it is not there
 	append(path string) (file, error) // which is there
 	create(path string) (file, error) // or makes it empty
@@ -31,6 +32,19 @@ type file interface {
 }
 
 type osDisk struct{}
+
+// resolve follows symbolic links: one that was renamed to would be a file from then on,
+// in another place; and by two names two processes would have two locks.
+func (osDisk) resolve(path string) (string, error) {
+	to, err := filepath.EvalSymlinks(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return to, err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", errors.New("it is a symbolic link to nothing")
+	}
+	return path, nil
+}
 
 func (osDisk) read(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)

@@ -87,6 +87,8 @@ func (d *testDisk) step() error {
 	return nil
 }
 
+func (d *testDisk) resolve(path string) (string, error) { return path, nil }
+
 func (d *testDisk) read(path string) ([]byte, error) {
 	if err := d.step(); err != nil {
 		return nil, err

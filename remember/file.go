@@ -24,8 +24,8 @@ import (
 // Everything that is remembered is in memory too. When most of the file is out of
 // date, the call that finds it so writes it anew, and all others wait.
 type File[T, V comparable] struct {
-	// Path is where the file is. Beside it there is a lock, Path with .lock, and
-	// at times the next file, Path with .new.
+	// Path is where the file is, or a symbolic link to it. Beside the file there
+	// is a lock, its name with .lock, and at times the next file, with .new.
 	Path string
 
 	// NoSync makes Begin not wait until the disk has it. What was remembered then
@@ -41,6 +41,7 @@ type File[T, V comparable] struct {
 	syncing sync.Mutex // held for an fsync, and to change file; before mu
 
 	mu      sync.Mutex // guards the fields below
+	path    string     // with no symbolic link
 	entries map[T]entry[V]
 	file    file // nil if it is not open
 	lock    io.Closer
@@ -83,7 +84,11 @@ func (f *File[T, V]) Open() error {
 	if f.disk == nil {
 		f.disk = osDisk{}
 	}
-	lock, err := f.disk.lock(f.Path + ".lock")
+	var err error
+	if f.path, err = f.disk.resolve(f.Path); err != nil {
+		return f.wrap("open", err)
+	}
+	lock, err := f.disk.lock(f.path + ".lock")
 	if err != nil {
 		return f.wrap("open", err)
 	}
@@ -107,7 +112,7 @@ func (f *File[T, V]) load() error {
 	}
 	f.entries = make(map[T]entry[V])
 	f.records, f.written, f.synced = 0, 1, 0 // the first call stands for what is there
-	data, err := f.disk.read(f.Path)
+	data, err := f.disk.read(f.path)
 	if err != nil {
 		return err
 	}
@@ -119,7 +124,7 @@ func (f *File[T, V]) load() error {
 		return err
 	}
 	f.size = int64(size)
-	if f.file, err = f.disk.append(f.Path); err != nil {
+	if f.file, err = f.disk.append(f.path); err != nil {
 		return err
 	}
 	if size < len(data) {
@@ -129,7 +134,7 @@ func (f *File[T, V]) load() error {
 		err = f.file.Sync()
 	}
 	if err == nil { // nor the name, if that process ended in rewrite
-		err = f.disk.syncDir(f.Path)
+		err = f.disk.syncDir(f.path)
 	}
 	if err != nil {
 		f.file.Close()

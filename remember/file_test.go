@@ -237,3 +237,24 @@ func TestFileForManyWorkers(t *testing.T) {
 	must(t, f.Close(), f.Open())
 	mustHold(t, f, want)
 }
+
+// A link to the file stays one, and what it points to is the file.
+func TestFileBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "m"), filepath.Join(dir, "link")
+	must(t, os.Symlink("m", link))
+	f := &remember.File[string, int]{Path: link, NoSync: true}
+	if err := f.Open(); err == nil || !strings.Contains(err.Error(), "link to nothing") {
+		t.Fatalf("Open of a link to nothing = %v, want an error that says so", err)
+	}
+	other := open[string, int](t, path)
+	if err := f.Open(); err == nil || !strings.Contains(err.Error(), "open already") {
+		t.Fatalf("Open of a link to a file that is open = %v, want an error that says so", err)
+	}
+	must(t, other.Close(), f.Open())
+	for i := range 3_000 { // so it is written anew
+		must(t, f.Done("a", i))
+	}
+	must(t, f.Close(), other.Open())
+	mustHold(t, other, map[string]int{"a": 2_999})
+}

@@ -69,7 +69,8 @@ const maxRecord = 1 << 20
 // Open reads the file, or makes it if it is not there; its folder must be. What the
 // end of a process or a loss of power left half written is cut off. It returns an
 // error, and leaves the file as it is, if it is damaged otherwise, is no such file,
-// or is open already, in this process or in another one of this machine.
+// or is open already, in this process or in another one of this machine; on
+// Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
 	f.syncing.Lock()
 	defer f.syncing.Unlock()
@@ -198,7 +199,8 @@ func (f *File[T, V]) Version(item T) (V, bool) {
 }
 
 // All returns a snapshot of all items, made when the loop begins, in no order. An
-// item that has begun and is not done has the zero version.
+// item that has begun and is not done has the zero version. Before Open and after
+// Close there are none, so a Tracker is to be fed in between.
 func (f *File[T, V]) All() iter.Seq2[T, V] {
 	return func(yield func(T, V) bool) {
 		f.mu.Lock()

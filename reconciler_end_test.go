@@ -5,6 +5,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -197,6 +198,53 @@ func TestAbortedItemIsNotTakenAgain(t *testing.T) {
 			t.Errorf("result = %+v, want it aborted", r)
 		}
 		time.Sleep(time.Hour) // until all have been told
+	})
+}
+
+// A breaking queue hands out one item, whose lease is lost, and fails for the
+// consumer that waits longest a minute later.
+type breaking struct {
+	*reconcile.Queue[string]
+	item, broken chan struct{}
+}
+
+func (q breaking) Dequeue(ctx context.Context) (string, error) {
+	select {
+	case <-q.item:
+		return "a", nil
+	default:
+	}
+	select {
+	case <-q.broken:
+		return "", errBoom
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (breaking) Lease(ctx context.Context, _ string) context.Context {
+	ctx, lose := context.WithCancelCause(ctx)
+	lose(reconcile.ErrLeaseLost)
+	return ctx
+}
+
+// A worker whose last run was aborted is woken like any other when the queue
+// fails.
+func TestQueueFailsAfterALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := breaking{reconcile.NewQueue[string](), make(chan struct{}, 1), make(chan struct{})}
+		q.item <- struct{}{}
+		r := &reconcile.Reconciler[string]{
+			Queue: q, Workers: 2, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, _ string) error {
+				time.Sleep(time.Second) // so that the other one waits already
+				return ctx.Err()
+			},
+		}
+		time.AfterFunc(time.Minute, func() { q.broken <- struct{}{} })
+		if err := r.Run(t.Context()); !errors.Is(err, errBoom) {
+			t.Errorf("Run() = %v, want %v", err, errBoom)
+		}
 	})
 }
 

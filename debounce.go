@@ -7,7 +7,7 @@ import "time"
 
 // Debounce returns an Enqueuer that makes one run of a burst of events: an Enqueue
 // of an item that is at rest becomes a run in d, and what comes until then is folded
-// into it. So events start no more than one run of an item in d, and each is followed
+// into it; the time does not begin anew with each event. So events start no more than one run of an item in d, and each is followed
 // by one that starts d after it at the latest, if a worker is free and the item is
 // neither held longer nor still in flight. The price is that a single event waits for
 // d too.

@@ -59,6 +59,22 @@ func TestDebounceMakesOneRunOfABurst(t *testing.T) {
 	}
 }
 
+// A retry that is further off is brought forward, but not if it is held.
+func TestDebounceOfARetry(t *testing.T) {
+	for hold, want := range map[bool]time.Duration{false: 10 * time.Second, true: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			item, _ := q.Dequeue(t.Context())
+			q.Requeue(item, reconcile.Wait{Delay: time.Hour, Hold: hold, Err: errBoom})
+			reconcile.Debounce(q, 10*time.Second).Enqueue("a")
+			if got := time.Until(q.State("a").Due); got != want {
+				t.Errorf("a retry with Hold %t comes in %v after an event, want %v", hold, got, want)
+			}
+		})
+	}
+}
+
 func TestDebounceByNothingIsNone(t *testing.T) {
 	for _, d := range []time.Duration{0, -time.Second} {
 		q := reconcile.NewQueue[string]()

@@ -57,9 +57,9 @@ type fault struct {
 	nth int
 }
 
-// Run runs play in a bubble, with the t of that bubble. When play returns, everything that it started is ended
-// and waited for. If play called [Kit.Want] at all, lines of the journal that no
-// Want has seen fail the test.
+// Run runs play in a bubble, with the t of that bubble. When play returns,
+// everything that it started is ended and waited for. If play called [Kit.Want] at
+// all, lines of the journal that no Want has seen fail the test.
 func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

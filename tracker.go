@@ -11,6 +11,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"reflect"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -18,7 +19,8 @@ import (
 
 // A Tracker makes a watch of a listing: it lists items together with a version
 // of each, remembers them, and enqueues what is new, changed or gone. It is the
-// source for what has no watch, but an ETag, a hash or a time of modification.
+// source for what has no watch, but an ETag, a hash or a time of modification. A
+// version is found the same by ==, so it is no pointer.
 //
 // List and Period are required; the zero value of every other field is a good
 // default. They are not to be changed while Feed goes on. A Tracker takes memory
@@ -163,7 +165,10 @@ func (t *Tracker[T, V]) list(ctx context.Context, q Enqueuer[T]) error {
 		}
 		if err == nil {
 			var again bool
-			if again, err = t.see(q, seen, resync); !again {
+			if p := caught(func() { again, err = t.see(q, seen, resync) }); p != nil {
+				err = p
+			}
+			if !again {
 				found++
 			}
 		}
@@ -202,9 +207,7 @@ func (t *Tracker[T, V]) see(q Enqueuer[T], seen Seen[T, V], resync bool) (again 
 	case old.begun || old.version != seen.Version:
 		err = t.tell(q, Change[T, V]{Kind: Altered, Item: seen.Item, Old: old.version, New: seen.Version})
 	case resync:
-		if p := caught(func() { q.Offer(seen.Item) }); p != nil {
-			err = p
-		}
+		q.Offer(seen.Item)
 	}
 	if err != nil { // to be told again
 		return again, err
@@ -273,6 +276,10 @@ func (t *Tracker[T, V]) check(q Enqueuer[T]) error {
 		return fmt.Errorf("reconcile: Tracker.Jitter is %v, want 0 to 1", t.Jitter)
 	case t.Resync < 0:
 		return fmt.Errorf("reconcile: Tracker.Resync is %d, want 0 or more", t.Resync)
+	}
+	switch v := reflect.TypeFor[V](); v.Kind() {
+	case reflect.Pointer, reflect.UnsafePointer, reflect.Chan:
+		return fmt.Errorf("reconcile: Tracker has versions of type %v, and equal ones would not be found equal; want the version itself, such as a string", v)
 	}
 	return nil
 }

@@ -44,6 +44,37 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	})
 }
 
+// An AWS SDK, for one, answers an ETag as a *string: each listing would be told as
+// altered.
+func TestTrackerRefusesVersionsThatAreNeverEqual(t *testing.T) {
+	list := func(context.Context) iter.Seq2[reconcile.Seen[string, *string], error] { return nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := (&reconcile.Tracker[string, *string]{List: list, Period: time.Second}).Feed(ctx, newTray[string]())
+	if err == nil || !strings.Contains(err.Error(), "*string") || !strings.Contains(err.Error(), "the version itself") {
+		t.Errorf("Feed with versions that are pointers = %v, want an error that names them", err)
+	}
+}
+
+// One item that can be no key does not hide those after it.
+func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTray[any]()
+		tr := &reconcile.Tracker[any, int]{Period: time.Minute, Logger: unlogged()}
+		tr.List = func(context.Context) iter.Seq2[reconcile.Seen[any, int], error] {
+			return func(yield func(reconcile.Seen[any, int], error) bool) {
+				_ = yield(reconcile.Seen[any, int]{Item: "a"}, nil) &&
+					yield(reconcile.Seen[any, int]{Item: []string{"b"}}, nil) &&
+					yield(reconcile.Seen[any, int]{Item: "c"}, nil)
+			}
+		}
+		run := launch(t, reconcile.Feed(q, tr.Feed))
+		synctest.Wait()
+		run.end()
+		q.mustBe(t, "0s enqueue a", "0s enqueue c")
+	})
+}
+
 func TestTrackerSaysThatAListIsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
@@ -71,6 +102,8 @@ func TestTrackerGivesBackItsMemory(t *testing.T) {
 				}
 			}
 		}
+		told := 0
+		tr.OnChange = func(reconcile.Change[int, int]) { told++ }
 		drop := reconcile.Filter(reconcile.NewQueue[int](), func(int) bool { return false })
 		before := heap()
 		run := launch(t, reconcile.Feed(drop, tr.Feed))
@@ -81,6 +114,11 @@ func TestTrackerGivesBackItsMemory(t *testing.T) {
 		synctest.Wait()
 		if kept := heap() - before; kept > full/10 {
 			t.Errorf("%d bytes are kept of %d after all but 10 of %d items vanished", kept, full, n)
+		}
+		tr.Trigger() // what is left is still known
+		synctest.Wait()
+		if want := n + n - 10; told != want {
+			t.Errorf("told of %d changes, want %d", told, want)
 		}
 		run.end()
 	})

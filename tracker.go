@@ -158,18 +158,13 @@ func (t *Tracker[T, V]) list(ctx context.Context, q Enqueuer[T]) error {
 		return errors.New("reconcile: Tracker.List returned nil, want a sequence")
 	}
 	var failed error // why it is not complete
-	found := 0       // different items
 	for seen, err := range seq {
 		if ctx.Err() != nil {
 			break
 		}
 		if err == nil {
-			var again bool
-			if p := caught(func() { again, err = t.see(q, seen, resync) }); p != nil {
+			if p := caught(func() { err = t.see(q, seen, resync) }); p != nil {
 				err = p
-			}
-			if !again {
-				found++
 			}
 		}
 		if failed == nil {
@@ -187,20 +182,16 @@ func (t *Tracker[T, V]) list(ctx context.Context, q Enqueuer[T]) error {
 	if resync {
 		t.quiet = 0
 	}
-	if found < len(t.entries) {
-		return t.sweep(q)
-	}
-	return nil
+	return t.sweep(q)
 }
 
-// see takes in one item of a listing. It reports whether this listing had it
-// before.
-func (t *Tracker[T, V]) see(q Enqueuer[T], seen Seen[T, V], resync bool) (again bool, err error) {
+// see takes in one item of a listing.
+func (t *Tracker[T, V]) see(q Enqueuer[T], seen Seen[T, V], resync bool) error {
 	if seen.Item != seen.Item { // true for a NaN
-		return false, fmt.Errorf("reconcile: listed item %v is not equal to itself", seen.Item)
+		return fmt.Errorf("reconcile: listed item %v is not equal to itself", seen.Item)
 	}
+	var err error
 	old, known := t.entries[seen.Item]
-	again = known && old.listing == t.listing
 	switch {
 	case !known:
 		err = t.tell(q, Change[T, V]{Kind: Appeared, Item: seen.Item, New: seen.Version})
@@ -209,11 +200,10 @@ func (t *Tracker[T, V]) see(q Enqueuer[T], seen Seen[T, V], resync bool) (again 
 	case resync:
 		q.Offer(seen.Item)
 	}
-	if err != nil { // to be told again
-		return again, err
+	if err == nil { // or it is told again
+		t.entries[seen.Item] = tracked[V]{version: seen.Version, listing: t.listing}
 	}
-	t.entries[seen.Item] = tracked[V]{version: seen.Version, listing: t.listing}
-	return again, nil
+	return err
 }
 
 // sweep tells of the items that a complete listing lacks.

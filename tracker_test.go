@@ -233,6 +233,8 @@ func (q refusal) Enqueue(item string) {
 	q.tray.Enqueue(item)
 }
 
+func (q refusal) Offer(item string) { q.Enqueue(item) }
+
 func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := refusal{newTray[string]()}
@@ -261,6 +263,26 @@ func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 			t.Errorf("told %q, want %q: x again, as it was not enqueued", told, want)
 		}
 	})
+}
+
+// What the queue refuses is a failure of the listing, whatever it is.
+func TestTrackerLogsWhatTheQueueRefuses(t *testing.T) {
+	for name, listing := range map[string]string{"an item that is offered": "x1", "an item that vanished": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				book := newLogBook()
+				tr := &tracker{
+					Period: time.Minute, Jitter: 1, Resync: 1, Logger: book.logger(),
+					Known: maps.All(map[string]int{"x": 1}),
+					List:  func(context.Context) sequence { return listed(listing) },
+				}
+				run := launch(t, reconcile.Feed(refusal{newTray[string]()}, tr.Feed))
+				synctest.Wait()
+				book.onlyLine(t, 0).mustSay(t, 8, nil, "poll failed")
+				run.end()
+			})
+		})
+	}
 }
 
 func TestTrackerLogsWhatFails(t *testing.T) {

@@ -195,7 +195,21 @@ func (s *Server) Stop() { must(s.end(syscall.SIGTERM)) }
 func (s *Server) Kill() { must(s.end(syscall.SIGKILL)) }
 
 // Freeze stops the process by SIGSTOP: connections stay, nothing answers.
-func (s *Server) Freeze() { must(s.signal(syscall.SIGSTOP)) }
+func (s *Server) Freeze() {
+	must(s.signal(syscall.SIGSTOP))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The signal is heard some time after it was sent.
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(s.process.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		must(err)
+		return
+	}
+}
 
 // Thaw undoes Freeze.
 func (s *Server) Thaw() { must(s.signal(syscall.SIGCONT)) }

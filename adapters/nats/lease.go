@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -82,6 +83,7 @@ func (e *elected) Run(ctx context.Context) error {
 	}
 	host, _ := os.Hostname()
 	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())}
+	defer c.watches.Wait()
 	defer c.release()
 	for {
 		t, err := c.win(ctx)
@@ -116,6 +118,8 @@ type candidate struct {
 	// was not answered, so that there may be an entry of ours.
 	revision uint64
 	unsure   bool
+
+	watches sync.WaitGroup // that are being stopped
 }
 
 // A term is the time in which a process leads.
@@ -128,7 +132,7 @@ type term struct {
 // win waits until the lease is ours. It returns nil if ctx is done first, and an
 // error if the bucket is not fit for leases.
 func (c *candidate) win(ctx context.Context) (*term, error) {
-	var watch watch
+	watch := watch{stopping: &c.watches}
 	defer watch.stop()
 	var trouble error
 	timer := time.NewTimer(0)
@@ -222,6 +226,10 @@ func (c *candidate) own(ctx context.Context) (uint64, error) {
 // lead runs r for a term. It reports whether to stand for election again, or
 // what r returned.
 func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (again bool, err error) {
+	if t.over() { // by the time that it took to get here
+		c.release()
+		return ctx.Err() == nil, nil
+	}
 	slog.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
 	go func() { ended <- runGuarded(t.lease, r) }()

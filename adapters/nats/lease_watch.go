@@ -5,6 +5,7 @@ package natsadapter
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,6 +17,8 @@ type watch struct {
 	watcher jetstream.KeyWatcher
 	cancel  context.CancelFunc
 	quiet   int // waits in a row without a word, though a leader renews
+
+	stopping *sync.WaitGroup
 }
 
 func (w *watch) start(ctx context.Context, kv jetstream.KeyValue, name string) {
@@ -33,14 +36,19 @@ func (w *watch) start(ctx context.Context, kv jetstream.KeyValue, name string) {
 	w.watcher, w.quiet = watcher, 0
 }
 
+// stop does not wait for the server, as Stop does: who has won a lease has it for
+// a short time only.
 func (w *watch) stop() {
-	if w.watcher != nil {
-		slow := time.AfterFunc(firstTimeout, w.cancel) // Stop waits for the server
-		w.watcher.Stop()
-		slow.Stop()
-		w.cancel()
-		w.watcher = nil
+	if w.watcher == nil {
+		return
 	}
+	watcher, cancel := w.watcher, w.cancel
+	w.watcher = nil
+	w.stopping.Go(func() {
+		defer cancel()
+		defer time.AfterFunc(firstTimeout, cancel).Stop()
+		watcher.Stop()
+	})
 }
 
 // wait returns when the key was deleted, the timer fires or ctx is done.

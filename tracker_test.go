@@ -267,19 +267,31 @@ func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 
 // What the queue refuses is a failure of the listing, whatever it is.
 func TestTrackerLogsWhatTheQueueRefuses(t *testing.T) {
-	for name, listing := range map[string]string{"an item that is offered": "x1", "an item that vanished": ""} {
+	for name, c := range map[string]struct {
+		listing string
+		told    int
+	}{
+		"an item that is offered": {"x1", 0},
+		"an item that vanished":   {"", 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				book := newLogBook()
+				told := 0
 				tr := &tracker{
 					Period: time.Minute, Jitter: 1, Resync: 1, Logger: book.logger(),
 					Known: maps.All(map[string]int{"x": 1}),
-					List:  func(context.Context) sequence { return listed(listing) },
+					List:  func(context.Context) sequence { return listed(c.listing) },
+
+					OnChange: func(reconcile.Change[string, int]) { told++ },
 				}
 				run := launch(t, reconcile.Feed(refusal{newTray[string]()}, tr.Feed))
 				synctest.Wait()
-				book.onlyLine(t, 0).mustSay(t, 8, nil, "poll failed")
 				run.end()
+				book.onlyLine(t, 0).mustSay(t, 8, nil, "poll failed")
+				if told != c.told {
+					t.Errorf("told of %d changes, want %d", told, c.told)
+				}
 			})
 		})
 	}

@@ -7,10 +7,10 @@ import "time"
 
 // Debounce returns an Enqueuer that makes one run of a burst of events: an Enqueue
 // of an item that is at rest becomes a run in d, and what comes until then is folded
-// into it; the time does not begin anew with each event. So events start no more than one run of an item in d, and each is followed
-// by one that starts d after it at the latest, if a worker is free and the item is
-// neither held longer nor still in flight. The price is that a single event waits for
-// d too.
+// into it; the time does not begin anew with each event. So events start no more
+// than one run of an item in d, and each is followed by one that starts d after it
+// at the latest, if a worker is free and the item is neither held longer nor still
+// in flight. The price is that a single event waits for d too.
 //
 // An EnqueueAfter is held for d at least. An Offer is passed on as it is: it is
 // ignored if the item is known. With a d of zero or less all verbs are those of q.

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Mutation testing of the kernel: each small change that no test fails for is
-# printed, and is an error unless mutate/accepted.txt gives a reason. It takes about half an hour on one processor.
+# printed, and is an error unless mutate/accepted.txt gives a reason. It takes
+# about half an hour of a processor that has nothing else to do.
 #
 #   verify/mutate.sh                     everything
 #   verify/mutate.sh -file dequeue.go    one file
+#   verify/mutate.sh -names FILE         those that a file names
 #   verify/mutate.sh -jobs 2             two mutants at a time
 
 set -euo pipefail

@@ -58,6 +58,7 @@ type grant[T comparable] struct {
 	index    uint32
 	turn     uint16
 	woken    bool // its consumer had to wait for it
+	offered  bool // from the background
 }
 
 // first takes an item for a worker of a [Reconciler]. If there is an error, g is
@@ -101,19 +102,31 @@ func (q *Queue[T]) grant(ctx context.Context, done <-chan struct{}, now int64, g
 	return q.await(ctx, done, g)
 }
 
-// next takes the first record off the list of ready items; 0 and nil if there is
-// none.
+// next takes the record whose turn it is off the list of ready items that it is
+// in; 0 and nil if none is ready.
 func (q *Queue[T]) next(now int64) (uint32, *record[T]) {
 	if len(q.delays) > 0 {
 		q.promote(now)
 	}
-	i := q.head.next
-	if i == 0 {
+	i := q.front.next
+	if q.offered > 0 {
+		i, q.inRow = q.choose(i, q.back.next, q.inRow)
+	}
+	if i == front {
 		return 0, nil
 	}
 	r := q.records.at(i)
 	q.unlist(r)
 	return i, r
+}
+
+// choose returns whose turn it is, the first of the front or of the back, while
+// the back has any, and how many of the front have then been taken in a row.
+func (q *Queue[T]) choose(ofFront, ofBack uint32, inRow int) (uint32, int) {
+	if ofFront == front || inRow >= q.Background-1 {
+		return ofBack, 0
+	}
+	return ofFront, inRow + 1
 }
 
 // await waits for an item. It is called with the lock held and gives it up.
@@ -176,7 +189,7 @@ func (q *Queue[T]) take(i uint32, r *record[T], now int64) {
 
 // handOut is take, and tells all that a worker wants to know.
 func (q *Queue[T]) handOut(i uint32, r *record[T], now int64, g *grant[T]) {
-	*g = grant[T]{item: r.item, ready: r.since, index: i}
+	*g = grant[T]{item: r.item, ready: r.since, index: i, offered: r.run == runOffered}
 	q.take(i, r, now)
 	g.taken, g.turn = r.since, r.turn
 	if r.failed != nil {
@@ -189,8 +202,8 @@ func (q *Queue[T]) handOut(i uint32, r *record[T], now int64, g *grant[T]) {
 func takeTurn(n uint64) uint16 { return uint16(n)<<1 | 1 }
 
 // putBack undoes a take, as if it had never been: for a consumer whose context
-// ended before it could see its item. The item goes before all others, but for
-// those put back that were taken before it.
+// ended before it could see its item. The item goes before all others of its
+// list, but for those put back that were taken before it.
 func (q *Queue[T]) putBack(g *grant[T]) {
 	i := q.records.find(q.hash(g.item), g.item)
 	if i == 0 {
@@ -209,13 +222,17 @@ func (q *Queue[T]) putBack(g *grant[T]) {
 		q.again--
 	}
 	r.running, r.run = false, runReady
+	head := uint32(front)
+	if g.offered {
+		r.run, head = runOffered, back
+	}
 	r.since = g.ready
 	if q.consumers.head != nil {
 		q.hand(i, r, g.taken)
 		return
 	}
-	behind := uint32(0)
-	for n := q.head.next; n != 0; n = q.records.at(n).next {
+	behind := head
+	for n := q.records.at(head).next; n != head; n = q.records.at(n).next {
 		if turn := q.records.at(n).turn; turn == 0 || int16(turn-g.turn) > 0 {
 			break
 		}

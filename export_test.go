@@ -20,19 +20,31 @@ func Check[T comparable](q *Queue[T]) error {
 
 func (q *Queue[T]) check() error {
 	s := &q.records
-	ready, prev := 0, uint32(0)
-	for i := q.head.next; i != 0; i = s.at(i).next {
-		r := s.at(i)
-		if r.running || r.run != runReady || r.prev != prev {
-			return fmt.Errorf("record %d (%v) is in the ready list with running=%v run=%d prev=%d, want prev=%d", i, r.item, r.running, r.run, r.prev, prev)
+	ready, offered := 0, 0
+	for head, want := range []nextRun{front: runReady, back: runOffered} {
+		head, prev := uint32(head), uint32(head)
+		for i := s.at(head).next; i != head; i = s.at(i).next {
+			r := s.at(i)
+			if r.running || r.run != want || r.prev != prev {
+				return fmt.Errorf("record %d (%v) is in ready list %d with running=%v run=%d prev=%d, want prev=%d", i, r.item, head, r.running, r.run, r.prev, prev)
+			}
+			prev = i
+			if ready++; ready > s.count {
+				return fmt.Errorf("the ready lists are longer than the %d records", s.count)
+			}
+			if head == back {
+				offered++
+			}
 		}
-		prev = i
-		if ready++; ready > s.count {
-			return fmt.Errorf("the ready list is longer than the %d records", s.count)
+		if s.at(head).prev != prev {
+			return fmt.Errorf("ready list %d ends at %d, its head says %d", head, prev, s.at(head).prev)
 		}
 	}
-	if q.head.prev != prev || ready != q.ready {
-		return fmt.Errorf("the ready list ends at %d with %d items, the head says %d with %d", prev, ready, q.head.prev, q.ready)
+	if ready != q.ready || offered != q.offered {
+		return fmt.Errorf("%d items are ready, %d of them offered; the counts say %d and %d", ready, offered, q.ready, q.offered)
+	}
+	if offered > 0 && (q.inRow < 0 || q.inRow >= max(1, q.Background)) {
+		return fmt.Errorf("%d in a row while %d are offered, and Background is %d", q.inRow, offered, q.Background)
 	}
 
 	for p, d := range q.delays {
@@ -56,7 +68,10 @@ func (q *Queue[T]) check() error {
 			if r.run == runReady || r.run == runNow {
 				again++
 			}
-		case r.run == runReady:
+			if r.run == runOffered {
+				return fmt.Errorf("record %d (%v) is in flight, and offered", i, r.item)
+			}
+		case r.run == runReady, r.run == runOffered:
 			restReady++
 		case r.run.delayed():
 			waiting++
@@ -127,7 +142,7 @@ func (q *Queue[T]) checkRecords() error {
 	s := &q.records
 	count := 0
 	live := make([]uint32, len(s.chunks))
-	live[0] = 1
+	live[0] = heads
 	err := q.eachRecord(func(i uint32, r *record[T]) error {
 		if count++; count > s.count {
 			return fmt.Errorf("more records than the count of %d", s.count)

@@ -61,7 +61,8 @@ type Wait struct {
 }
 
 // A Queue holds items that need a run, each of them once. It hands out every
-// item to one worker at a time, in the order in which the items became ready.
+// item to one worker at a time, in the order in which the items became ready; see
+// also Background.
 //
 // An item is an identity, never a payload: what it needs is looked up when it
 // runs. For each item the queue keeps one entry, which says whether the item is
@@ -80,6 +81,17 @@ type Wait struct {
 // called from any goroutine, and none but Dequeue blocks. A queue runs no
 // goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
+	// Background, if it is more than 0, has observations wait behind events: an
+	// item that is not known joins the background when it is offered, and leaves
+	// it for the tail of the others at an Enqueue or EnqueueNow. The others are
+	// taken first, but of each Background items taken at least one is from the
+	// background, as long as it has any. So an event does not wait for all that a
+	// resync offers, and what was offered is not starved by events. 8 is a good
+	// start; 1 has the background go first. With 0 there is none, and an item
+	// that is offered joins the tail of all. It is set before the first use of
+	// the queue, and not changed.
+	Background int
+
 	base time.Time // of the clock, see now
 	seed maphash.Seed
 	made bool // by NewQueue
@@ -92,8 +104,10 @@ type Queue[T comparable] struct {
 	// mu guards the fields below. These always hold (see check in the tests):
 	//
 	//   - A resting record has a next run; runNow occurs only in flight.
-	//   - The ring from record 0 holds just the resting ready records, ready of
-	//     them, in the order in which they will be taken.
+	//   - The rings from records front and back hold just the resting ready
+	//     records, ready of them, each in the order in which they will be taken.
+	//     The offered ones in the second have run runOffered. While there are
+	//     any, inRow were taken from the first since one was from the second.
 	//   - The heap holds just the records whose next run is delayed. Of these,
 	//     waiting are at rest.
 	//   - inFlight records are in flight; again of them have a next run that
@@ -112,7 +126,8 @@ type Queue[T comparable] struct {
 	mu        sync.Mutex
 	closed    bool
 	records   records[T]
-	head      *record[T] // record 0, where the list of ready items begins and ends
+	front     *record[T] // where the list of ready items begins and ends
+	back      *record[T] // and that of those that were offered
 	delays    delays[T]
 	last      uint32      // the record that was taken last, perhaps gone by now
 	seq       uint32      // of the last delay
@@ -122,7 +137,8 @@ type Queue[T comparable] struct {
 	woken     *consumer[T] // the first of those that unlock tells
 	wokenLast *consumer[T]
 
-	ready, waiting, inFlight, again, handed int
+	ready, offered, inRow                   int
+	waiting, inFlight, again, handed        int
 	enqueued, coalesced, takenSum, requeued uint64
 }
 
@@ -145,7 +161,8 @@ func NewQueue[T comparable]() *Queue[T] {
 		records: newRecords(chunk[T]{}),
 		armed:   math.MaxInt64,
 	}
-	q.head = q.records.at(0)
+	q.front, q.back = q.records.at(front), q.records.at(back)
+	q.back.prev, q.back.next = back, back
 	return q
 }
 
@@ -201,7 +218,8 @@ func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) {
 func (q *Queue[T]) EnqueueNow(item T) { q.add(item, runNow, 0) }
 
 // Offer reports that the item was seen. It is ignored if the item is known at
-// all: ready, waiting or in flight. Offer never blocks.
+// all: ready, waiting or in flight. Otherwise the item runs as soon as its turn
+// comes, see Background. Offer never blocks.
 func (q *Queue[T]) Offer(item T) { q.add(item, runNone, 0) }
 
 // add applies a verb: ask is the next run that it asks for, runNone for Offer.

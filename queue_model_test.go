@@ -15,8 +15,9 @@ import (
 	"github.com/reconkernel/reconcile/internal/model"
 )
 
-// A program is operations on a queue, two bytes each, so that a fuzzer can
-// write one: the verb and the item, then what the verb needs.
+// A program is a byte for the Background of a queue, then operations on it, two
+// bytes each, so that a fuzzer can write one: the verb and the item, then what
+// the verb needs.
 type program []byte
 
 var errModel = errors.New("the run failed")
@@ -43,7 +44,7 @@ var fuzzVerbs = [32]model.Verb{
 // ops reads the program. Verbs take the low five bits of the first byte, the
 // item what remains of it.
 func (p program) ops() (ops []model.Op[string]) {
-	for ; len(p) >= 2; p = p[2:] {
+	for p = p[min(1, len(p)):]; len(p) >= 2; p = p[2:] {
 		o := model.Op[string]{Verb: fuzzVerbs[p[0]%32], Item: fuzzItems[int(p[0]/32)%len(fuzzItems)], Nth: int(p[1])}
 		switch o.Verb {
 		case model.EnqueueAfter, model.EnqueueWithin, model.Requeue:
@@ -66,11 +67,20 @@ func (p program) ops() (ops []model.Op[string]) {
 	return ops
 }
 
+// background is none for a half of all programs, and small for the others.
+func (p program) background() int {
+	if len(p) == 0 {
+		return 0
+	}
+	return max(0, int(p[0]%8)-3)
+}
+
 // run carries the program out on a queue and on its model, which must agree
 // on everything that can be seen after every step.
 func (p program) run(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := lockstep.New(fuzzItems...)
+		pair.SetBackground(p.background())
 		pair.Check = func() error { return reconcile.Check(pair.Queue) }
 		waiters := 0
 		for _, o := range p.ops() {
@@ -90,7 +100,7 @@ func (p program) run(t *testing.T) {
 
 func randomProgram(seed uint64) program {
 	r := rand.New(rand.NewPCG(seed, 0))
-	p := make(program, 2*(20+r.IntN(400)))
+	p := make(program, 1+2*(20+r.IntN(400)))
 	for i := range p {
 		p[i] = byte(r.Uint32())
 	}
@@ -108,12 +118,13 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 
 // The comparison finds what it is there to find.
 func TestModelWithAFaultDisagrees(t *testing.T) {
-	for _, fault := range []model.Fault{model.DropInFlight, model.BreakHold, model.LIFO} {
+	for _, fault := range []model.Fault{model.DropInFlight, model.BreakHold, model.LIFO, model.Starve} {
 		found := false
 		for seed := range uint64(20) {
 			synctest.Test(t, func(t *testing.T) {
 				pair := lockstep.New(fuzzItems...)
 				pair.Model.Fault = fault
+				pair.SetBackground(randomProgram(seed).background())
 				for _, o := range randomProgram(seed).ops() {
 					if o.Verb == model.Dequeue && pair.Model.Waiters >= 4 {
 						continue
@@ -134,7 +145,7 @@ func TestModelWithAFaultDisagrees(t *testing.T) {
 
 func FuzzQueue(f *testing.F) {
 	for seed := range uint64(8) {
-		f.Add([]byte(randomProgram(seed)[:40]))
+		f.Add([]byte(randomProgram(seed)[:41]))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		program(p[:min(len(p), 1000)]).run(t)

@@ -22,7 +22,7 @@ type record[T comparable] struct {
 	since  int64    // when it entered its phase, in nanoseconds of Queue.now
 	failed *failure // nil unless the last run failed
 
-	// Neighbours in the list of ready items, while the record is in it. While
+	// Neighbours in the list of ready items that it is in, if it is. While
 	// its next run is delayed, prev is its place in the heap. While it is free,
 	// next is the next free record of its chunk.
 	prev, next uint32
@@ -42,16 +42,21 @@ type failure struct {
 type nextRun uint8
 
 const (
-	runNone   nextRun = iota // only in flight
-	runReady                 // now, unless the verdict of the run in flight delays it
-	runNow                   // only in flight: now, whatever the verdict
-	runWithin                // no later than its due time
-	runHeld                  // not before its due time
+	runNone    nextRun = iota // only in flight
+	runReady                  // now, unless the verdict of the run in flight delays it
+	runOffered                // only at rest: now, but behind events, see Background
+	runNow                    // only in flight: now, whatever the verdict
+	runWithin                 // no later than its due time
+	runHeld                   // not before its due time
 )
 
 func (n nextRun) delayed() bool { return n >= runWithin }
 
 const (
+	front = 0 // the record where the list of ready items begins and ends
+	back  = 1 // that of those that were offered, if the queue has a Background
+	heads = 2 // how many such records there are
+
 	chunkBits  = 8
 	chunkLen   = 1 << chunkBits
 	manyChunks = 64 // from so many on, an emptied store starts anew
@@ -66,7 +71,7 @@ const (
 // A chunk holds chunkLen records. Each chunk is full, open (it has room, and is
 // in the ring of open chunks), spare (it has no live record) or vacant (its
 // memory is given back, only its number is kept). Chunk 0 is the head of that
-// ring and, because of record 0, never spare or vacant; so 0 ends every list.
+// ring and, because of the heads, never spare or vacant; so 0 ends every list.
 type chunk[T comparable] struct {
 	records    *[chunkLen]record[T] // nil if vacant
 	free       uint32               // first of the records used before, 0 if none
@@ -98,7 +103,7 @@ func (s slot) index() uint32      { return uint32(s) }
 // choose a table by way of the directory, the last bits a slot of it. A full
 // table is split in two, and two that are almost empty are made one.
 //
-// Record 0 is no item: it is the head of the queue's list of ready items.
+// The first records are no items, but the heads of the lists of ready items.
 type records[T comparable] struct {
 	chunks []chunk[T]
 	count  int // items
@@ -115,7 +120,7 @@ type records[T comparable] struct {
 
 func newRecords[T comparable](first chunk[T]) records[T] {
 	if first.records == nil {
-		first = chunk[T]{records: new([chunkLen]record[T]), fresh: 1, live: 1}
+		first = chunk[T]{records: new([chunkLen]record[T]), fresh: heads, live: heads}
 	}
 	return records[T]{
 		chunks:    []chunk[T]{first},
@@ -125,7 +130,7 @@ func newRecords[T comparable](first chunk[T]) records[T] {
 	}
 }
 
-// at returns a live record, or record 0.
+// at returns a live record, or a head.
 func (s *records[T]) at(i uint32) *record[T] {
 	return &s.chunks[i>>chunkBits].records[i%chunkLen]
 }

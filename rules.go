@@ -13,7 +13,7 @@ import (
 // flight follows the same rules as one at rest.
 //
 //	              none          ready    within 2h   held 2h    in flight, and next none / ready / within 2h / held 2h
-//	Offer         ready         –        –           –          –        –      –          –
+//	Offer         ready (*)     –        –           –          –        –      –          –
 //	Enqueue       ready         –        ready       –          ready    –      ready      –
 //	EnqueueAfter  held 1h       –        held 1h     –          held 1h  –      held 1h    –
 //	EnqueueWithin within 1h     –        within 1h   –          within   –      within 1h  –
@@ -24,7 +24,9 @@ import (
 //	Requeue 3h                                                  within   ready  within 2h  held 2h   ready
 //	Requeue 3h, Hold                                            held 3h  held   held 3h    held 3h   ready
 //
-// A dash changes nothing. All functions here are called with the lock held.
+// A dash changes nothing. (*) If the queue has a Background: ready there, out of
+// which Enqueue and EnqueueNow take it to the other ready items; for all else it
+// is ready. All functions here are called with the lock held.
 
 // admit takes in an item that has no record.
 func (q *Queue[T]) admit(hash uint32, item T, ask nextRun, d time.Duration) {
@@ -40,16 +42,21 @@ func (q *Queue[T]) admit(hash uint32, item T, ask nextRun, d time.Duration) {
 	if len(q.delays) > 0 {
 		q.promote(now)
 	}
-	q.makeReady(i, r, now, now)
+	if ask == runNone && q.Background > 0 {
+		q.lineUp(i, r, runOffered, now, now)
+	} else {
+		q.lineUp(i, r, runReady, now, now)
+	}
 }
 
 // meet applies a verb to an item that has a record.
 func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
 	hastens := r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow
+	leaves := r.run == runOffered && (ask == runReady || ask == runNow)
 	var now int64
-	if hastens || r.run == runNone && ask.delayed() {
+	if hastens || leaves && len(q.delays) > 0 || r.run == runNone && ask.delayed() {
 		now = q.now()
-		q.promote(now) // it may be due, and even taken
+		q.promote(now) // it may be due, and even taken; others go before it
 	}
 	switch {
 	case r.run == runNone && ask != runNone: // in flight
@@ -63,6 +70,11 @@ func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
 	case r.run.delayed() && hastens:
 		q.coalesced++
 		q.hasten(i, r, ask, later(now, d), now)
+	case leaves: // the background
+		q.coalesced++
+		q.unlist(r)
+		r.run, r.turn = runReady, 0
+		q.list(i, r, q.front.prev)
 	default:
 		q.coalesced++
 		if ask == runNow && r.running {
@@ -232,20 +244,35 @@ func (r *record[T]) fail(err error) {
 	}
 }
 
-// makeReady makes an item at rest ready since that time: it goes to the
-// consumer that waits longest, or to the tail.
+// makeReady makes an item at rest ready since that time.
 func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
-	r.since = since
-	r.run = runReady
-	if q.consumers.head != nil {
-		q.hand(i, r, now)
-		return
-	}
-	q.list(i, r, q.head.prev)
+	q.lineUp(i, r, runReady, since, now)
 }
 
-// list puts a record into the list of ready items, behind the one given.
+// lineUp makes an item at rest ready since that time: it goes to the consumer
+// that waits longest, or to the tail of the list for such a run.
+func (q *Queue[T]) lineUp(i uint32, r *record[T], run nextRun, since, now int64) {
+	r.since = since
+	r.run = run
+	switch {
+	case q.consumers.head != nil:
+		q.hand(i, r, now)
+	case run == runOffered:
+		q.list(i, r, q.back.prev)
+	default:
+		q.list(i, r, q.front.prev)
+	}
+}
+
+// list puts a record into the list of ready items that its run belongs to,
+// behind the one given.
 func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
+	if r.run == runOffered {
+		if q.offered == 0 {
+			q.inRow = 0
+		}
+		q.offered++
+	}
 	b := q.records.at(behind)
 	r.prev, r.next = behind, b.next
 	q.records.at(b.next).prev = i
@@ -253,8 +280,11 @@ func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
 	q.ready++
 }
 
-// unlist takes a record out of the list of ready items.
+// unlist takes a record out of the list of ready items that it is in.
 func (q *Queue[T]) unlist(r *record[T]) {
+	if r.run == runOffered {
+		q.offered--
+	}
 	q.records.at(r.prev).next = r.next
 	q.records.at(r.next).prev = r.prev
 	q.ready--

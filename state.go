@@ -121,8 +121,19 @@ func (q *Queue[T]) snapshot() []entry[T] {
 			}
 		}
 	}
-	for i := q.head.next; i != 0; i = q.records.at(i).next {
-		add(q.records.at(i))
+	ofFront, ofBack, inRow := q.front.next, q.back.next, q.inRow
+	for ofFront != front || ofBack != back {
+		i := ofFront
+		if ofBack != back {
+			i, inRow = q.choose(ofFront, ofBack, inRow)
+		}
+		r := q.records.at(i)
+		add(r)
+		if i == ofFront {
+			ofFront = r.next
+		} else {
+			ofBack = r.next
+		}
 	}
 	due := slices.Clone(q.delays)
 	slices.SortFunc(due, func(a, b delay) int {

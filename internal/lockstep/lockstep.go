@@ -55,6 +55,9 @@ func New[T comparable](items ...T) *Pair[T] {
 	}
 }
 
+// SetBackground has both set observations behind events, before the first step.
+func (p *Pair[T]) SetBackground(n int) { p.Queue.Background, p.Model.Background = n, n }
+
 var errCanceled = errors.New("lockstep: canceled")
 
 // Step carries o out on both and compares all that can be seen of them.

@@ -19,11 +19,12 @@ import (
 type Kind uint8
 
 const (
-	None   Kind = iota // there is no next run
-	Ready              // at once
-	Sticky             // at once, whatever the verdict of the run in flight: EnqueueNow
-	Within             // at Due, sooner if an event asks for it
-	Held               // at Due and not before
+	None    Kind = iota // there is no next run
+	Ready               // at once
+	Offered             // at once, but behind events: see Queue.Background
+	Sticky              // at once, whatever the verdict of the run in flight: EnqueueNow
+	Within              // at Due, sooner if an event asks for it
+	Held                // at Due and not before
 )
 
 // Next is the next run of an item.
@@ -54,17 +55,23 @@ const (
 	DropInFlight       // an Enqueue of an item in flight is lost
 	BreakHold          // an Enqueue cuts a hold short
 	LIFO               // the item that became ready last is taken first
+	Starve             // what was offered waits until there is nothing else
 )
 
 // Queue is the model. The zero Queue is empty, open and ready for use, at
 // time zero. It has one owner: nothing in it is safe for two goroutines.
 type Queue[T comparable] struct {
-	Fault Fault
+	// Background is how many items are taken for one of those that were offered
+	// and not enqueued since, at least; if it is 0, Offered is Ready.
+	Background int
+	Fault      Fault
 
 	now     time.Duration
 	closed  bool
 	entries []Entry[T] // one per known item, in no particular order
-	line    []T        // the resting items that are ready, next one first
+	line    []T        // the resting items that are Ready, next one first
+	offered []T        // those that are Offered
+	inRow   int        // taken from line while some were offered, since one of these was
 	order   uint64     // counts schedulings
 	back    []untaken[T]
 	stats   Stats // the counters; the phases are counted when asked for
@@ -75,6 +82,7 @@ func (q *Queue[T]) Clone() *Queue[T] {
 	c := *q
 	c.entries = slices.Clone(q.entries)
 	c.line = slices.Clone(q.line)
+	c.offered = slices.Clone(q.offered)
 	c.back = slices.Clone(q.back)
 	return &c
 }
@@ -119,8 +127,11 @@ func (q *Queue[T]) NextDue() (due time.Duration, ok bool) {
 // Offer: an item that is known at all stays as it is.
 func (q *Queue[T]) Offer(item T) {
 	q.change(item, func(e *Entry[T], n Next) Next {
-		if e.InFlight || n.Kind != None {
+		switch {
+		case e.InFlight || n.Kind != None:
 			return n
+		case q.Background > 0:
+			return Next{Kind: Offered}
 		}
 		return Next{Kind: Ready}
 	})
@@ -135,7 +146,7 @@ func (q *Queue[T]) Enqueue(item T) {
 				return n
 			}
 			return Next{Kind: Ready}
-		case Within:
+		case Within, Offered:
 			return Next{Kind: Ready}
 		case Held:
 			if q.Fault == BreakHold {
@@ -216,10 +227,25 @@ func (q *Queue[T]) change(item T, to func(*Entry[T], Next) Next) {
 	} else {
 		q.stats.Coalesced++
 	}
-	if !e.InFlight && was.Kind != Ready && e.Next.Kind == Ready {
+	switch {
+	case e.InFlight || e.Next.Kind == was.Kind:
+	case was.Kind == Offered: // and ready since then
+		q.leave(item)
+		q.line = append(q.line, item)
+	case e.Next.Kind == Ready:
 		e.Since = q.now
 		q.line = append(q.line, item)
+	case e.Next.Kind == Offered:
+		q.offer(item, len(q.offered))
 	}
+}
+
+// offer puts an item among those that are Offered.
+func (q *Queue[T]) offer(item T, at int) {
+	if len(q.offered) == 0 {
+		q.inRow = 0
+	}
+	q.offered = slices.Insert(q.offered, at, item)
 }
 
 // Remove cancels the next run and reports whether there was one.
@@ -245,19 +271,28 @@ const (
 	Over                // nothing, and nothing to come: Dequeue returns ErrClosed
 )
 
-// TryDequeue takes the item that became ready first.
+// TryDequeue takes the item that became ready first: of those that were offered,
+// if it is their turn, else of the others.
 func (q *Queue[T]) TryDequeue() (item T, a Answer) {
-	if len(q.line) == 0 {
+	if len(q.line)+len(q.offered) == 0 {
 		if !q.closed || slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return e.Next.Kind != None }) {
 			return item, Empty
 		}
 		return item, Over
 	}
+	line := q.line
+	switch {
+	case len(q.offered) == 0:
+	case len(line) == 0, q.inRow+1 >= q.Background && q.Fault != Starve:
+		line, q.inRow = q.offered, 0
+	default:
+		q.inRow++
+	}
 	i := 0
 	if q.Fault == LIFO {
-		i = len(q.line) - 1
+		i = len(line) - 1
 	}
-	item = q.line[i]
+	item = line[i]
 	q.leave(item)
 	e := q.find(item)
 	e.InFlight, e.Next, e.Since = true, Next{}, q.now
@@ -273,26 +308,35 @@ type untaken[T comparable] struct {
 
 // Untake gives an item back to the head of the queue, as if TryDequeue had
 // never handed it out: its consumer was canceled before it could see the item.
-// It has been ready since then. Of several such items those go first that were
-// taken first: that is their turn.
-func (q *Queue[T]) Untake(item T, since time.Duration, turn int) {
-	e := q.find(item)
+// was is its entry before. Of several such items those go first that were taken
+// first: that is their turn.
+func (q *Queue[T]) Untake(was Entry[T], turn int) {
+	e := q.find(was.Item)
 	if e == nil || !e.InFlight {
 		return
 	}
-	e.InFlight, e.Next, e.Since = false, Next{Kind: Ready}, since
+	e.InFlight, e.Next, e.Since = false, was.Next, was.Since
 	q.stats.Taken--
+	line := q.line
+	if was.Next.Kind == Offered {
+		line = q.offered
+	}
 	at := 0
-	for at < len(q.line) && slices.ContainsFunc(q.back, func(b untaken[T]) bool { return b.item == q.line[at] && b.turn < turn }) {
+	for at < len(line) && slices.ContainsFunc(q.back, func(b untaken[T]) bool { return b.item == line[at] && b.turn < turn }) {
 		at++
 	}
-	q.line = slices.Insert(q.line, at, item)
-	q.back = append(q.back, untaken[T]{item, turn})
+	if was.Next.Kind == Offered {
+		q.offer(was.Item, at)
+	} else {
+		q.line = slices.Insert(q.line, at, was.Item)
+	}
+	q.back = append(q.back, untaken[T]{was.Item, turn})
 }
 
-// leave is called for an item that leaves the line.
+// leave is called for an item that leaves its line.
 func (q *Queue[T]) leave(item T) {
 	q.line = slices.DeleteFunc(q.line, func(t T) bool { return t == item })
+	q.offered = slices.DeleteFunc(q.offered, func(t T) bool { return t == item })
 	q.back = slices.DeleteFunc(q.back, func(b untaken[T]) bool { return b.item == item })
 }
 

@@ -21,6 +21,8 @@ func describe(q *model.Queue[string]) string {
 	switch e.Next.Kind {
 	case model.Ready:
 		next = "ready"
+	case model.Offered:
+		next = "offered"
 	case model.Sticky:
 		next = "now"
 	case model.Within, model.Held:
@@ -41,12 +43,12 @@ func describe(q *model.Queue[string]) string {
 
 func TestTable(t *testing.T) {
 	cells := model.Cells()
-	if want := 27*9 + 15*5; len(cells) != want {
+	if want := 27*10 + 15*5; len(cells) != want {
 		t.Errorf("the tables have %d cells, want %d", len(cells), want)
 	}
 	for _, c := range cells {
 		t.Run(c.Name(), func(t *testing.T) {
-			var q model.Attended[string]
+			q := model.Attended[string]{Queue: model.Queue[string]{Background: 8}}
 			for _, o := range c.Setup {
 				q.Do(o)
 			}
@@ -87,10 +89,11 @@ func TestTakenInOrderOfReadiness(t *testing.T) {
 // A fault that changes no answer would prove nothing.
 func TestFaultsShow(t *testing.T) {
 	for f, want := range map[model.Fault][]string{
-		model.NoFault:      {"in flight, ready next", "held 1h", "a"},
-		model.DropInFlight: {"in flight", "held 1h", "a"},
-		model.BreakHold:    {"in flight, ready next", "ready", "a"},
-		model.LIFO:         {"in flight, ready next", "held 1h", "b"},
+		model.NoFault:      {"in flight, ready next", "held 1h", "a", "offered"},
+		model.DropInFlight: {"in flight", "held 1h", "a", "offered"},
+		model.BreakHold:    {"in flight, ready next", "ready", "a", "offered"},
+		model.LIFO:         {"in flight, ready next", "held 1h", "b", "offered"},
+		model.Starve:       {"in flight, ready next", "held 1h", "a", "b"},
 	} {
 		var got []string
 		a := &model.Queue[string]{Fault: f}
@@ -108,6 +111,14 @@ func TestFaultsShow(t *testing.T) {
 		c.Enqueue("a")
 		c.Enqueue("b")
 		first, _ := c.TryDequeue()
+		got = append(got, first)
+
+		d := &model.Queue[string]{Fault: f, Background: 2}
+		d.Offer("offered")
+		d.Enqueue("a")
+		d.TryDequeue()
+		d.Enqueue("b")
+		first, _ = d.TryDequeue()
 		got = append(got, first)
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("fault %d: got %q, want %q", f, got, want)
@@ -140,11 +151,14 @@ func TestUntakeRestoresTheOrder(t *testing.T) {
 		}
 		q.Enqueue("d")
 		stats := q.Stats()
-		for range items {
+		var was []model.Entry[string]
+		for _, item := range items {
+			e, _ := q.Entry(item)
+			was = append(was, e)
 			q.TryDequeue()
 		}
 		for _, i := range order {
-			q.Untake(items[i], 0, i)
+			q.Untake(was[i], i)
 		}
 		if got := q.Stats(); got != stats {
 			t.Errorf("Stats: %+v, want %+v", got, stats)

@@ -86,7 +86,11 @@ func (q *Queue[T]) All() []ItemState[T] {
 			later = append(later, e)
 		}
 	}
-	for _, item := range q.line {
+	for c := q.Clone(); ; {
+		item, a := c.TryDequeue()
+		if a != Taken {
+			break
+		}
 		all = append(all, ItemState[T]{item, q.State(item)})
 	}
 	slices.SortFunc(later, byDue)
@@ -97,7 +101,7 @@ func (q *Queue[T]) All() []ItemState[T] {
 }
 
 // Len is the number of ready items.
-func (q *Queue[T]) Len() int { return len(q.line) }
+func (q *Queue[T]) Len() int { return len(q.line) + len(q.offered) }
 
 // Has reports whether item is known at all.
 func (q *Queue[T]) Has(item T) bool { return q.find(item) != nil }
@@ -173,6 +177,9 @@ func (q *Queue[T]) appendKey(b []byte) []byte {
 	b = strconv.AppendBool(append(b, "closed "...), q.closed)
 	for _, item := range q.line {
 		b = fmt.Append(b, ", ", item)
+	}
+	if len(q.offered) > 0 {
+		b = fmt.Append(b, " offered ", q.offered, " after ", q.inRow)
 	}
 	if len(q.back) > 0 {
 		b = fmt.Append(b, " back ", q.back)

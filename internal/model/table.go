@@ -31,7 +31,8 @@ func (c Cell) Name() string {
 }
 
 // Cells reads the state table. Each cell is about the item "x" of a queue that
-// holds nothing else. A table that it cannot read is a panic.
+// holds nothing else, and has a Background. A table that it cannot read is a
+// panic.
 func Cells() []Cell {
 	var cells []Cell
 	var columns []string
@@ -83,6 +84,8 @@ func setup(entry string) (ops []Op[string]) {
 	case "", "none":
 	case "ready":
 		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"})
+	case "offered":
+		ops = append(ops, Op[string]{Verb: Offer, Item: "x"})
 	case "now":
 		ops = append(ops, Op[string]{Verb: EnqueueNow, Item: "x"})
 	case "within":

@@ -28,13 +28,17 @@ import (
 // last; without one the verb is left out. Times are in seconds. A number after
 // Dequeue and Cancel names a context.
 type program struct {
-	before  string // done first, by one goroutine alone
-	threads []string
-	ticks   int // how many seconds may pass
+	before     string // done first, by one goroutine alone
+	threads    []string
+	ticks      int // how many seconds may pass
+	background int // of the queue
 }
 
 func (p program) String() string {
 	s := strings.Join(p.threads, " | ")
+	if p.background > 0 {
+		s += fmt.Sprintf(" with Background %d", p.background)
+	}
 	if p.before != "" {
 		s = p.before + " before " + s
 	}
@@ -278,7 +282,11 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 		e := sched.Explorer{Preemptions: preemptions}
 		for e.Next() {
 			start := time.Now()
-			history, trace, err := p.once(newQueue(), &e)
+			q := newQueue()
+			if q, ok := q.(*reconcile.Queue[string]); ok {
+				q.Background = p.background
+			}
+			history, trace, err := p.once(q, &e)
 			if err != nil {
 				res.err = fmt.Errorf("%v: %w\n%s", p, err, trace())
 				break
@@ -295,7 +303,7 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 		if res.err != nil {
 			break
 		}
-		if !porcupine.CheckOperations(spec.Model(h.start, model.NoFault, true), h.history) {
+		if !porcupine.CheckOperations(spec.Model(h.start, p.background, model.NoFault, true), h.history) {
 			res.err = fmt.Errorf("%v: no order explains\n%s\nschedule:\n%s", p, describe(h.history), h.trace())
 		}
 	}

@@ -45,6 +45,16 @@ var programs = map[string][]program{
 		{before: "Enqueue a; Dequeue; EnqueueNow a", threads: []string{"Close; Dequeue", "Requeue a 1 hold", "Dequeue"}},
 		{before: "Enqueue a; Dequeue", threads: []string{"Close; Dequeue", "Requeue a 0", "Enqueue a; Dequeue"}},
 	},
+	"background": {
+		{threads: []string{"Offer a; Enqueue b", "Dequeue; Done ?; Dequeue"}, background: 2},
+		{threads: []string{"Offer a; Enqueue a", "Enqueue b", "Dequeue; Done ?"}, background: 2},
+		{before: "Offer a; Enqueue b", threads: []string{"Enqueue c", "Dequeue; Dequeue", "EnqueueNow a"}, background: 2},
+		{before: "Offer a; Enqueue b", threads: []string{"Enqueue c; Remove a", "Dequeue; Dequeue"}, background: 2},
+		{before: "Offer a; Offer b; Enqueue c; Enqueue d", threads: []string{"Dequeue; Dequeue", "Dequeue; Dequeue"}, background: 3},
+		{threads: []string{"Dequeue 1", "Offer a; Cancel 1", "Enqueue b; Dequeue"}, background: 2},
+		{threads: []string{"Dequeue 1", "Offer a; Cancel 1", "Offer b; Dequeue"}, background: 2},
+		{threads: []string{"Offer a; Enqueue b; Close", "Dequeue; Done ?; Dequeue; Done ?; Dequeue"}, background: 2},
+	},
 	"cancellation": {
 		{threads: []string{"Dequeue 1", "Cancel 1", "Enqueue a"}},
 		{threads: []string{"Dequeue 1; Done ?", "Enqueue a; Cancel 1", "Enqueue b; Len"}},

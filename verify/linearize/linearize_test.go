@@ -127,6 +127,7 @@ func TestWhole(t *testing.T) {
 	for name, l := range map[string]Load{
 		"plain":    {Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true},
 		"closed":   {Goroutines: 8, Consumers: 4, Items: 3, Calls: 3, Phases: 2, Stats: true, Close: true},
+		"offered":  {Goroutines: 8, Consumers: 3, Items: 6, Calls: 3, Phases: 4, Stats: true, Background: 2},
 		"canceled": {Goroutines: 7, Consumers: 4, Items: 2, Calls: 3, Phases: 2, Stats: true, Cancel: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestWhole(t *testing.T) {
 			for s := range uint64(2000 * *rounds) {
 				history, start := record(t, l, *seed+s)
 				n.add(history)
-				if checkCanceled(t, "whole-"+name, *seed+s, spec.Model(start, model.NoFault, true), history) {
+				if checkCanceled(t, "whole-"+name, *seed+s, spec.Model(start, l.Background, model.NoFault, true), history) {
 					n.shows++
 				}
 			}
@@ -155,7 +156,7 @@ func TestByItem(t *testing.T) {
 			for s := range uint64(200 * *rounds) {
 				history, start := record(t, l, *seed+s)
 				n.add(history)
-				m := spec.Model(start, model.NoFault, false)
+				m := spec.Model(start, l.Background, model.NoFault, false)
 				m.Partition = spec.ByItem
 				check(t, "items-"+name, *seed+s, m, history)
 			}
@@ -171,13 +172,17 @@ func TestFaultsAreFound(t *testing.T) {
 		model.DropInFlight: "Enqueue dropped in flight",
 		model.BreakHold:    "a hold that an Enqueue breaks",
 		model.LIFO:         "last in, first out",
+		model.Starve:       "a background that starves",
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := Load{Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true}
+			if fault == model.Starve {
+				l.Items, l.Background = 6, 2
+			}
 			found := 0
 			for s := range uint64(20) {
 				history, start := record(t, l, *seed+s)
-				m := spec.Model(start, fault, true)
+				m := spec.Model(start, l.Background, fault, true)
 				result, info := porcupine.CheckOperationsVerbose(m, history, patience)
 				if result != porcupine.Illegal {
 					continue

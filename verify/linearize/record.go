@@ -36,6 +36,7 @@ type Load struct {
 	Cancel     bool
 	Stats      bool // also ask for Len and Stats, which are about all items at once
 	Close      bool // at the end, as the others work
+	Background int  // of the queue; if it has one, Offers are frequent
 }
 
 var errRun = errors.New("linearize: the run failed")
@@ -53,6 +54,7 @@ type recorder struct {
 // what becomes of them is the scheduler's.
 func (l Load) Record(seed uint64) (history []porcupine.Operation, start time.Time) {
 	r := &recorder{Load: l, q: reconcile.NewQueue[string](), history: make([][]porcupine.Operation, l.Goroutines+1)}
+	r.q.Background = l.Background
 	start = time.Now()
 	ctx, end := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -129,6 +131,10 @@ func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 		default: // somebody else's
 			c.Verb = model.Done
 		}
+		return c
+	}
+	if r.Background > 0 && rnd.IntN(3) == 0 {
+		c.Verb = model.Offer
 		return c
 	}
 	switch n := rnd.IntN(24); {

@@ -24,7 +24,9 @@ type World struct {
 	Delays    []time.Duration // more than zero
 	Tick      time.Duration   // by which the clock moves
 	Failures  int             // in a row, at most
-	Fault     model.Fault
+
+	Background int // of the queue
+	Fault      model.Fault
 }
 
 // Err is what runs fail with.
@@ -50,7 +52,7 @@ func (n *Node) Path() []Op {
 // States returns every state that can be reached, nearest first. The search
 // ends where no operation leads to a state not seen before.
 func (w World) States() []*Node {
-	root := &Node{Model: &model.Attended[string]{Queue: model.Queue[string]{Fault: w.Fault}}}
+	root := &Node{Model: &model.Attended[string]{Queue: model.Queue[string]{Background: w.Background, Fault: w.Fault}}}
 	nodes := []*Node{root}
 	seen := map[string]bool{root.Model.Key(): true}
 	for i := 0; i < len(nodes); i++ {

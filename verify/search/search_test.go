@@ -26,6 +26,12 @@ var worlds = map[string]World{
 	"three items": {
 		Items: []string{"a", "b", "c"}, Consumers: 2, Delays: []time.Duration{hour}, Tick: hour, Failures: 0,
 	},
+	"every second from the background": {
+		Items: []string{"a", "b"}, Consumers: 2, Delays: []time.Duration{hour}, Tick: hour, Failures: 1, Background: 2,
+	},
+	"every third of three items from the background": {
+		Items: []string{"a", "b", "c"}, Consumers: 1, Delays: []time.Duration{hour}, Tick: hour, Failures: 0, Background: 3,
+	},
 }
 
 // TestEveryState takes the queue to each state that the model can reach, does
@@ -91,6 +97,7 @@ func (w World) explore(t *testing.T, n *Node, edges *atomic.Int64) (ops int64) {
 func (w World) try(path []Op, o Op) error {
 	pair := lockstep.New(w.Items...)
 	pair.Model.Fault = w.Fault
+	pair.SetBackground(w.Background)
 	defer pair.Stop()
 	if err := pair.Walk(path...); err != nil {
 		return err
@@ -104,9 +111,10 @@ func TestFaultsAreFound(t *testing.T) {
 		model.DropInFlight: "Enqueue dropped in flight",
 		model.BreakHold:    "a hold that an Enqueue breaks",
 		model.LIFO:         "last in, first out",
+		model.Starve:       "a background that starves",
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := worlds["two items"]
+			w := worlds["every second from the background"]
 			w.Fault = fault
 			synctest.Test(t, func(t *testing.T) {
 				for _, n := range w.States() {

@@ -107,10 +107,9 @@ type state struct {
 }
 
 type taken struct { // nothing, unless ok
-	item  string
-	ok    bool
-	since time.Duration // since when it had been ready
-	turn  int
+	was  model.Entry[string]
+	ok   bool
+	turn int
 }
 
 // next is the state that follows s.
@@ -133,13 +132,13 @@ const maxID = 63
 
 var seed = maphash.MakeSeed()
 
-// Model returns the specification of a queue that was made at start. The fault
-// is NoFault, but for negative controls. Stats can be checked with counters;
+// Model returns the specification of a queue that was made at start and has that
+// Background. The fault is NoFault, but for negative controls. Stats can be checked with counters;
 // without, more states are the same, and the check is faster.
-func Model(start time.Time, fault model.Fault, counters bool) porcupine.Model {
+func Model(start time.Time, background int, fault model.Fault, counters bool) porcupine.Model {
 	nondeterministic := porcupine.NondeterministicModel{
 		Init: func() []any {
-			return []any{newState(&model.Queue[string]{Fault: fault}, nil, 0, counters)}
+			return []any{newState(&model.Queue[string]{Background: background, Fault: fault}, nil, 0, counters)}
 		},
 		Step: func(s, in, out any) []any {
 			var next []any
@@ -199,8 +198,8 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 			something := maps.Clone(nothing)
 			h := taken{ok: true, turn: s.turns}
 			before := q.Clone()
-			h.item, _ = q.TryDequeue()
-			h.since = before.State(h.item).Since
+			item, _ := q.TryDequeue()
+			h.was, _ = before.Entry(item)
 			something[c.ID] = h
 			states = append(states, s.next(q, something, s.turns+1))
 		}
@@ -211,7 +210,7 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 			return nil
 		}
 		if h.ok {
-			q.Untake(h.item, h.since, h.turn)
+			q.Untake(h.was, h.turn)
 		}
 		rest := maps.Clone(s.held)
 		delete(rest, c.ID)

@@ -58,7 +58,7 @@ type grant[T comparable] struct {
 	index    uint32
 	turn     uint16
 	woken    bool // its consumer had to wait for it
-	offered  bool // from the background
+	offered  bool // handed to a consumer that waited, not enqueued
 }
 
 // first takes an item for a worker of a [Reconciler]. If there is an error, g is
@@ -110,7 +110,9 @@ func (q *Queue[T]) next(now int64) (uint32, *record[T]) {
 	}
 	i := q.front.next
 	if q.offered > 0 {
-		i, q.inRow = q.choose(i, q.back.next, q.inRow)
+		if i, q.inRow = q.choose(i, q.back.next, q.inRow); i == q.back.next {
+			q.offered--
+		}
 	}
 	if i == front {
 		return 0, nil
@@ -189,7 +191,7 @@ func (q *Queue[T]) take(i uint32, r *record[T], now int64) {
 
 // handOut is take, and tells all that a worker wants to know.
 func (q *Queue[T]) handOut(i uint32, r *record[T], now int64, g *grant[T]) {
-	*g = grant[T]{item: r.item, ready: r.since, index: i, offered: r.run == runOffered}
+	*g = grant[T]{item: r.item, ready: r.since, index: i}
 	q.take(i, r, now)
 	g.taken, g.turn = r.since, r.turn
 	if r.failed != nil {
@@ -222,9 +224,10 @@ func (q *Queue[T]) putBack(g *grant[T]) {
 		q.again--
 	}
 	r.running, r.run = false, runReady
-	head := uint32(front)
+	head, list := uint32(front), q.list
 	if g.offered {
-		r.run, head = runOffered, back
+		r.run = runOffered
+		head, list = back, q.listOffered
 	}
 	r.since = g.ready
 	if q.consumers.head != nil {
@@ -238,13 +241,15 @@ func (q *Queue[T]) putBack(g *grant[T]) {
 		}
 		behind = n
 	}
-	q.list(i, r, behind)
+	list(i, r, behind)
 }
 
 // hand gives a ready record, not in the list, to the consumer that waits longest.
 func (q *Queue[T]) hand(i uint32, r *record[T], now int64) {
 	c := q.consumers.pop()
+	offered := r.run == runOffered
 	q.handOut(i, r, now, &c.grant)
+	c.grant.offered = offered
 	q.handed++
 	q.wake(c)
 }

@@ -127,7 +127,6 @@ type Queue[T comparable] struct {
 	closed    bool
 	records   records[T]
 	front     *record[T] // where the list of ready items begins and ends
-	back      *record[T] // and that of those that were offered
 	delays    delays[T]
 	last      uint32      // the record that was taken last, perhaps gone by now
 	seq       uint32      // of the last delay
@@ -137,9 +136,11 @@ type Queue[T comparable] struct {
 	woken     *consumer[T] // the first of those that unlock tells
 	wokenLast *consumer[T]
 
-	ready, offered, inRow                   int
-	waiting, inFlight, again, handed        int
+	ready, waiting, inFlight, again, handed int
 	enqueued, coalesced, takenSum, requeued uint64
+
+	back           *record[T] // as front, of those that were offered
+	offered, inRow int
 }
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
@@ -265,6 +266,9 @@ func (q *Queue[T]) Remove(item T) bool {
 		q.again--
 	default:
 		q.unlist(r)
+		if r.run == runOffered {
+			q.offered--
+		}
 	}
 	if r.running {
 		r.run = runNone

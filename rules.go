@@ -43,9 +43,9 @@ func (q *Queue[T]) admit(hash uint32, item T, ask nextRun, d time.Duration) {
 		q.promote(now)
 	}
 	if ask == runNone && q.Background > 0 {
-		q.lineUp(i, r, runOffered, now, now)
+		q.background(i, r, now)
 	} else {
-		q.lineUp(i, r, runReady, now, now)
+		q.makeReady(i, r, now, now)
 	}
 }
 
@@ -73,6 +73,7 @@ func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
 	case leaves: // the background
 		q.coalesced++
 		q.unlist(r)
+		q.offered--
 		r.run, r.turn = runReady, 0
 		q.list(i, r, q.front.prev)
 	default:
@@ -244,35 +245,40 @@ func (r *record[T]) fail(err error) {
 	}
 }
 
-// makeReady makes an item at rest ready since that time.
+// makeReady makes an item at rest ready since that time: it goes to the
+// consumer that waits longest, or to the tail.
 func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
-	q.lineUp(i, r, runReady, since, now)
-}
-
-// lineUp makes an item at rest ready since that time: it goes to the consumer
-// that waits longest, or to the tail of the list for such a run.
-func (q *Queue[T]) lineUp(i uint32, r *record[T], run nextRun, since, now int64) {
 	r.since = since
-	r.run = run
-	switch {
-	case q.consumers.head != nil:
+	r.run = runReady
+	if q.consumers.head != nil {
 		q.hand(i, r, now)
-	case run == runOffered:
-		q.list(i, r, q.back.prev)
-	default:
-		q.list(i, r, q.front.prev)
+		return
 	}
+	q.list(i, r, q.front.prev)
 }
 
-// list puts a record into the list of ready items that its run belongs to,
-// behind the one given.
-func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
-	if r.run == runOffered {
-		if q.offered == 0 {
-			q.inRow = 0
-		}
-		q.offered++
+// background is makeReady for an item that was offered.
+func (q *Queue[T]) background(i uint32, r *record[T], now int64) {
+	r.since = now
+	r.run = runOffered
+	if q.consumers.head != nil {
+		q.hand(i, r, now)
+		return
 	}
+	q.listOffered(i, r, q.back.prev)
+}
+
+// listOffered is list for an item that was offered.
+func (q *Queue[T]) listOffered(i uint32, r *record[T], behind uint32) {
+	if q.offered == 0 {
+		q.inRow = 0
+	}
+	q.offered++
+	q.list(i, r, behind)
+}
+
+// list puts a record into a list of ready items, behind the one given.
+func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
 	b := q.records.at(behind)
 	r.prev, r.next = behind, b.next
 	q.records.at(b.next).prev = i
@@ -282,9 +288,6 @@ func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
 
 // unlist takes a record out of the list of ready items that it is in.
 func (q *Queue[T]) unlist(r *record[T]) {
-	if r.run == runOffered {
-		q.offered--
-	}
 	q.records.at(r.prev).next = r.next
 	q.records.at(r.next).prev = r.prev
 	q.ready--

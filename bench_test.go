@@ -80,6 +80,30 @@ func BenchmarkCycle(b *testing.B) {
 	})
 }
 
+// BenchmarkBackground is BenchmarkCycle while a hundred thousand items wait in
+// the background: every eighth item taken is one of these, and offered anew.
+func BenchmarkBackground(b *testing.B) {
+	q, next := reconcile.NewQueue[string](), round()
+	q.Background = 8
+	for i := range 100_000 {
+		q.Offer(fmt.Sprintf("seen-%08d", i))
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Enqueue(next())
+		item, err := q.Dequeue(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		q.Done(item)
+		if item[0] == 's' {
+			q.Offer(item)
+		}
+	}
+}
+
 func BenchmarkEnqueueQueued(b *testing.B) {
 	b.Run("Queue", func(b *testing.B) {
 		q, next := reconcile.NewQueue[string](), round()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -71,4 +72,32 @@ func ExampleQueue_Offer() {
 	// Output:
 	// new is ready after 0 failures
 	// failing is waiting after 1 failures
+}
+
+// After a start the queue holds all that there is, but a user who changes one
+// item does not wait for that.
+func ExampleQueue_background() {
+	queue := reconcile.NewQueue[string]()
+	queue.Background = 2 // every second item taken, at least, is one that was only seen
+
+	for _, seen := range []string{"vm-1", "vm-2", "vm-3", "vm-4"} {
+		queue.Offer(seen)
+	}
+	queue.Enqueue("vm-3") // changed: it leaves the background
+	queue.Enqueue("vm-9") // new
+
+	for queue.Len() > 0 {
+		item, err := queue.Dequeue(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(item)
+		queue.Done(item)
+	}
+	// Output:
+	// vm-3
+	// vm-1
+	// vm-9
+	// vm-2
+	// vm-4
 }

@@ -148,7 +148,7 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 }
 
 // checkQueue returns an error if q, which is an Enqueuer or a Dequeuer, is
-// missing or is a Queue that cannot be used.
+// missing or is a Queue that cannot be used as it is.
 func checkQueue[T comparable](what string, q any) error {
 	switch q := q.(type) {
 	case nil:
@@ -156,6 +156,9 @@ func checkQueue[T comparable](what string, q any) error {
 	case *Queue[T]:
 		if q == nil || !q.made {
 			return fmt.Errorf("reconcile: %s is required, and a Queue that was not made by NewQueue", what)
+		}
+		if q.Background < 0 {
+			return fmt.Errorf("reconcile: %s has a Background of %d, want 0 (which means none) or more", what, q.Background)
 		}
 	}
 	return nil

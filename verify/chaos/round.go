@@ -84,6 +84,7 @@ type round struct {
 // been enough changes; then one more that does the rest in peace.
 func Run(c Config) Report {
 	q := reconcile.NewQueue[int]()
+	q.Background = int(c.Seed % 4)
 	r := &round{
 		// A Reconciler does not know when an item of a queue that is not of the
 		// kernel became ready.

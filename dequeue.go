@@ -217,18 +217,18 @@ func (q *Queue[T]) putBack(g *grant[T]) {
 	}
 	q.takenSum--
 	q.inFlight--
+	run, head, list := runReady, uint32(front), q.list
 	switch {
 	case r.run.delayed():
 		q.undelay(r)
 	case r.run != runNone:
 		q.again--
+		g.offered = false // an event came since
 	}
-	r.running, r.run = false, runReady
-	head, list := uint32(front), q.list
 	if g.offered {
-		r.run = runOffered
-		head, list = back, q.listOffered
+		run, head, list = runOffered, back, q.listOffered
 	}
+	r.running, r.run = false, run
 	r.since = g.ready
 	if q.consumers.head != nil {
 		q.hand(i, r, g.taken)

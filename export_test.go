@@ -23,10 +23,14 @@ func (q *Queue[T]) check() error {
 	ready, offered := 0, 0
 	for head, want := range []nextRun{front: runReady, back: runOffered} {
 		head, prev := uint32(head), uint32(head)
+		turns := true // those that were put back come first
 		for i := s.at(head).next; i != head; i = s.at(i).next {
 			r := s.at(i)
 			if r.running || r.run != want || r.prev != prev {
 				return fmt.Errorf("record %d (%v) is in ready list %d with running=%v run=%d prev=%d, want prev=%d", i, r.item, head, r.running, r.run, r.prev, prev)
+			}
+			if turns = turns && r.turn != 0; !turns && r.turn != 0 {
+				return fmt.Errorf("record %d (%v), of turn %d, is behind others in ready list %d", i, r.item, r.turn, head)
 			}
 			prev = i
 			if ready++; ready > s.count {

@@ -207,8 +207,36 @@ func TestHandedBackToTheBackground(t *testing.T) {
 		if err := reconcile.Check(q); err != nil {
 			t.Error(err)
 		}
-		mustTakeAll(t, q, "e", "o1", "o2", "o3")
+		q.Enqueue("o2") // is not one that was put back any more
+		if err := reconcile.Check(q); err != nil {
+			t.Error(err)
+		}
+		mustTakeAll(t, q, "e", "o2", "o1", "o3")
 	})
+}
+
+// If there is an event meanwhile, it is not handed back to the background.
+func TestHandedBackAfterAnEvent(t *testing.T) {
+	for name, event := range map[string]func(q *reconcile.Queue[string]){
+		"Enqueue":    func(q *reconcile.Queue[string]) { q.Enqueue("o1") },
+		"EnqueueNow": func(q *reconcile.Queue[string]) { q.EnqueueNow("o1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
+				ctx, cancel := context.WithCancel(t.Context())
+				waiting := startDequeue(ctx, q)
+				mustWait(t, waiting)
+				q.Offer("o1")
+				q.Enqueue("e")
+				event(q)
+				cancel() // before it has run
+				if d := mustReturn(t, waiting); d.err != context.Canceled {
+					t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
+				}
+				mustTakeAll(t, q, "o1", "e")
+			})
+		})
+	}
 }
 
 func TestCloseLetsTheBackgroundBeTaken(t *testing.T) {

@@ -308,12 +308,16 @@ type untaken[T comparable] struct {
 
 // Untake gives an item back to the head of the queue, as if TryDequeue had
 // never handed it out: its consumer was canceled before it could see the item.
-// was is its entry before. Of several such items those go first that were taken
-// first: that is their turn.
+// was is its entry before; if there was an event since, it is not Offered any
+// more. Of several such items those go first that were taken first: that is their
+// turn.
 func (q *Queue[T]) Untake(was Entry[T], turn int) {
 	e := q.find(was.Item)
 	if e == nil || !e.InFlight {
 		return
+	}
+	if e.Next.Kind == Ready || e.Next.Kind == Sticky {
+		was.Next.Kind = Ready
 	}
 	e.InFlight, e.Next, e.Since = false, was.Next, was.Since
 	q.stats.Taken--

@@ -125,10 +125,11 @@ func (n tally) String() string {
 // the end of a closed queue, canceled consumers.
 func TestWhole(t *testing.T) {
 	for name, l := range map[string]Load{
-		"plain":    {Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true},
-		"closed":   {Goroutines: 8, Consumers: 4, Items: 3, Calls: 3, Phases: 2, Stats: true, Close: true},
-		"offered":  {Goroutines: 8, Consumers: 3, Items: 6, Calls: 3, Phases: 4, Stats: true, Background: 2},
-		"canceled": {Goroutines: 7, Consumers: 4, Items: 2, Calls: 3, Phases: 2, Stats: true, Cancel: true},
+		"plain":                {Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true},
+		"closed":               {Goroutines: 8, Consumers: 4, Items: 3, Calls: 3, Phases: 2, Stats: true, Close: true},
+		"offered":              {Goroutines: 8, Consumers: 3, Items: 6, Calls: 3, Phases: 4, Stats: true, Background: 2},
+		"offered and canceled": {Goroutines: 7, Consumers: 4, Items: 3, Calls: 3, Phases: 2, Stats: true, Cancel: true, Background: 2},
+		"canceled":             {Goroutines: 7, Consumers: 4, Items: 2, Calls: 3, Phases: 2, Stats: true, Cancel: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n tally

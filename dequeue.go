@@ -78,6 +78,23 @@ func (q *Queue[T]) first(ctx context.Context, g *grant[T]) error {
 func (q *Queue[T]) exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, now int64) error {
 	done := ctx.Done()
 	q.mu.Lock()
+	q.accept(g, v, w, now)
+	if isDone(done) {
+		q.unlock()
+		return context.Cause(ctx)
+	}
+	return q.grant(ctx, done, now, g)
+}
+
+// giveBack is the first half of exchange.
+func (q *Queue[T]) giveBack(g *grant[T], v verdict, w *Wait, now int64) {
+	q.mu.Lock()
+	q.accept(g, v, w, now)
+	q.unlock()
+}
+
+// accept is called with the lock held.
+func (q *Queue[T]) accept(g *grant[T], v verdict, w *Wait, now int64) {
 	switch i, r := q.held(g.index, g.item); {
 	case r == nil: // given back already, by somebody who did not have it
 	case v == verdictDone:
@@ -85,11 +102,17 @@ func (q *Queue[T]) exchange(ctx context.Context, g *grant[T], v verdict, w *Wait
 	default:
 		q.requeue(i, r, w, now, v == verdictAbort)
 	}
-	if isDone(done) {
-		q.unlock()
-		return context.Cause(ctx)
+}
+
+// over returns a channel that is closed when the queue is closed and empty: for a
+// worker that waits for something else.
+func (q *Queue[T]) over() <-chan struct{} {
+	q.mu.Lock()
+	defer q.unlock()
+	if q.ended == nil {
+		q.ended = make(chan struct{})
 	}
-	return q.grant(ctx, done, now, g)
+	return q.ended
 }
 
 // grant is called with the lock held and gives it up.

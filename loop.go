@@ -20,6 +20,7 @@ type loop[T comparable] struct {
 	Reconciler[T]
 	source  source[T]
 	leaser  Leaser[T] // nil if the queue is none
+	door    *door     // nil if there is no Gate
 	workers []*worker[T]
 	running sync.WaitGroup // workers, and what alert starts
 	alarm   chan struct{}  // told when the context of a run ended before the run
@@ -34,6 +35,8 @@ type loop[T comparable] struct {
 type source[T comparable] interface {
 	first(ctx context.Context, g *grant[T]) error
 	exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, now int64) error
+	giveBack(g *grant[T], v verdict, w *Wait, now int64)
+	over() <-chan struct{} // closed when the queue is closed and empty; nil if it does not tell
 	now() int64
 }
 
@@ -233,11 +236,17 @@ func (f *foreign[T]) first(ctx context.Context, g *grant[T]) error {
 	return nil
 }
 
-func (f *foreign[T]) exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, _ int64) error {
+func (f *foreign[T]) exchange(ctx context.Context, g *grant[T], v verdict, w *Wait, now int64) error {
+	f.giveBack(g, v, w, now)
+	return f.first(ctx, g)
+}
+
+func (f *foreign[T]) giveBack(g *grant[T], v verdict, w *Wait, _ int64) {
 	if v == verdictDone {
 		f.Done(g.item)
 	} else {
 		f.Requeue(g.item, *w)
 	}
-	return f.first(ctx, g)
 }
+
+func (f *foreign[T]) over() <-chan struct{} { return nil }

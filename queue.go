@@ -120,8 +120,8 @@ type Queue[T comparable] struct {
 	//     first delay.
 	//
 	// Unexported methods are called with mu held, but for hash and now, which do
-	// not need it, and those that take it: lock, add, first, exchange, snapshot
-	// and fire. Those named grant and await give it up, and so does hashLocked
+	// not need it, and those that take it: lock, add, first, exchange, giveBack,
+	// over, snapshot and fire. Those named grant and await give it up, and so does hashLocked
 	// when it panics.
 	mu        sync.Mutex
 	closed    bool
@@ -135,6 +135,7 @@ type Queue[T comparable] struct {
 	consumers consumers[T]
 	woken     *consumer[T] // the first of those that unlock tells
 	wokenLast *consumer[T]
+	ended     chan struct{} // see over; nil until somebody asks
 
 	ready, waiting, inFlight, again, handed int
 	enqueued, coalesced, takenSum, requeued uint64
@@ -372,10 +373,14 @@ func (q *Queue[T]) drained() bool { return q.closed && q.again == 0 && q.handed 
 // unlock ends every method that changed the queue: consumers that were handed
 // something are told after the lock is given up.
 func (q *Queue[T]) unlock() {
-	if q.drained() && q.consumers.head != nil {
+	if q.drained() && q.ready == 0 {
 		for c := q.consumers.pop(); c != nil; c = q.consumers.pop() {
 			c.closed = true
 			q.wake(c)
+		}
+		if q.ended != nil {
+			close(q.ended)
+			q.ended = nil // it may have to be told again, of an item that was requeued
 		}
 	}
 	c := q.woken

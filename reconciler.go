@@ -60,6 +60,10 @@ type Reconciler[T comparable] struct {
 	// given back: so results of one item come in order. It may be nil.
 	OnResult func(Result[T])
 
+	// Gate holds back the runs: to a budget, and to a limit of runs at once that
+	// may adapt. Reconcilers may share one; nil means none.
+	Gate *Gate
+
 	Logger *slog.Logger // nil means slog.Default()
 }
 
@@ -70,7 +74,7 @@ type Result[T comparable] struct {
 	Err      error         // what Reconcile returned, a *PanicError, or nil
 	Failures int           // in a row: with this run if it failed, up to it if it was aborted, else 0
 	Next     time.Duration // to the next run, if one is planned
-	Waited   time.Duration // ready in the queue before this run; 0 if the Queue is not a *Queue
+	Waited   time.Duration // ready before this run, in the queue (0 if that is not a *Queue) and in hand at the Gate
 	Duration time.Duration
 }
 
@@ -119,10 +123,11 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
 		return nil, err
 	}
+	base := time.Now()
 	if q, ok := r.Queue.(*Queue[T]); ok {
-		l.source = q
+		l.source, base = q, q.base
 	} else {
-		l.source = &foreign[T]{Dequeuer: r.Queue, base: time.Now()}
+		l.source = &foreign[T]{Dequeuer: r.Queue, base: base}
 	}
 	l.leaser, _ = r.Queue.(Leaser[T])
 	switch {
@@ -134,6 +139,12 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
 	case r.Grace < 0:
 		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	}
+	if r.Gate != nil {
+		var err error
+		if l.door, err = newDoor(r.Gate, base); err != nil {
+			return nil, err
+		}
 	}
 	l.Workers = max(1, l.Workers)
 	l.Retry = l.Retry.orDefault()

@@ -28,6 +28,7 @@ const (
 	starting               // logs the start
 	running                // calls Reconcile
 	judging                // decides what becomes of the item
+	leaving                // tells the gate, if there is one
 	reporting              // logs the outcome
 	notifying              // calls OnResult
 	finished               // for good
@@ -58,6 +59,8 @@ type worker[T comparable] struct {
 // A task is what a worker knows of one item.
 type task[T comparable] struct {
 	grant   grant[T]
+	pass    pass            // of the gate, if there is one
+	lease   context.Context // of an item that had to wait in hand; may be nil
 	start   int64
 	release func() // ends the context of the run; may be nil
 	err     error  // what Reconcile returned
@@ -105,6 +108,11 @@ func (w *worker[T]) steps(ctx contexts) {
 			w.reconcile(ctx.runs)
 		case judging:
 			w.judge(ctx.all)
+			if w.loop.door != nil && w.stage == reporting {
+				w.stage = leaving
+			}
+		case leaving:
+			w.leave()
 		case reporting:
 			w.report(ctx.runs)
 		case notifying:
@@ -126,6 +134,10 @@ func (w *worker[T]) thrown(p *PanicError) {
 	case judging:
 		w.broken = true
 		w.complain("Retry, or a method of the error, panicked; DefaultRetry is used instead", p)
+	case leaving:
+		w.loop.Gate.leave(w.pass, foundNothing)
+		w.stage = reporting
+		w.complain("Gate.Slow panicked", p)
 	case reporting:
 		w.stage = notifying
 	case notifying:
@@ -153,7 +165,9 @@ func (w *worker[T]) take(of contexts) {
 		ctx = of.all // which ends a moment before: enough to take the item again
 	}
 	var err error
-	if w.some {
+	if w.loop.door != nil {
+		err = w.takeThrough(ctx, of)
+	} else if w.some {
 		if w.stale {
 			w.now = source.now()
 		}
@@ -193,7 +207,9 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 	}
 	w.start = w.now
 	if l.leaser != nil {
-		if ctx = l.leaser.Lease(ctx, w.grant.item); ctx == nil {
+		if w.lease != nil {
+			ctx, w.lease = w.lease, nil
+		} else if ctx = l.leaser.Lease(ctx, w.grant.item); ctx == nil {
 			panic("reconcile: Lease returned nil, want a context")
 		}
 	}

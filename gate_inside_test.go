@@ -1,0 +1,197 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// CheckGate returns an error if the gate breaks one of the rules that stand at
+// its mutex.
+func CheckGate(g *Gate) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	limit, now, waiting := g.most(), g.now(), len(g.hands)+len(g.doors)
+	at := int64(0)
+	if waiting > 0 && g.place() {
+		at = g.due()
+	}
+	switch {
+	case g.running < 0, g.shut != (limit > 0 && g.running >= limit):
+		return fmt.Errorf("%d runs of %d, and shut is %v", g.running, limit, g.shut)
+	case g.moved && (limit < max(1, g.Min) || g.Max > 0 && limit > g.Max):
+		return fmt.Errorf("the limit is %d, not from %d to %d", limit, g.Min, g.Max)
+	case waiting > 0 && g.open(now):
+		return fmt.Errorf("%d wait, though the gate is open", waiting)
+	case g.armed != at:
+		return fmt.Errorf("%d wait at %d, and the timer is armed for %d, want %d", waiting, now, g.armed, at)
+	case g.woken != nil:
+		return fmt.Errorf("a turn was left untold")
+	}
+	for _, t := range append(g.hands[:len(g.hands):len(g.hands)], g.doors...) {
+		if !t.waiting || len(t.wake) > 0 {
+			return fmt.Errorf("a turn in a list says waiting=%v, told=%v", t.waiting, len(t.wake) > 0)
+		}
+	}
+	return nil
+}
+
+// Each step is a letter and a number: + lets in so many runs, in order; so many
+// of the first end well by w, fail by f, or were aborted by a; the first is slow
+// by s; = sets the limit. The number behind a colon is the limit then.
+func TestGateLimitAdapts(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		low, high int
+		steps     string
+	}{
+		{"nothing moves it without a slow result", 0, 0, "+8:0 w8:0 +8:0 f8:0"},
+		{"half of those in flight", 0, 0, "+8:0 s1:4"},
+		{"half of an odd number", 0, 0, "+7:0 s1:3"},
+		{"half of one", 0, 0, "+1:0 s1:1"},
+		{"half, but not below Min", 3, 0, "+4:0 s1:3"},
+		{"half of those in flight, not of the limit", 0, 40, "+8:40 s1:4"},
+		{"half, but it does not rise", 0, 0, "+10:0 =2:2 s1:2"},
+		{"half, but it does not rise at all", 0, 40, "+10:40 =5:5 s1:5"},
+		{"only once for those in flight", 0, 0, "+9:0 s1:4 s1:4 s1:4 w6:4 +4:4 s1:2"},
+		{"those in flight say nothing good either", 0, 0, "+8:0 s1:4 w7:4 +4:4 w4:4 +4:4 w4:4 +4:4 w4:4 +4:4 w3:4 w1:5"},
+		{"each limit's worth adds one", 0, 0, "+8:0 =2:2 w8:2 +2:2 w1:2 +1:2 w1:2 +1:2 w1:3 +2:3 w1:3 +1:3 w1:3 +1:3 w1:3 +1:3 w1:4"},
+		{"but not if it is not in the way", 0, 0, "=4:4 +3:4 w3:4 +3:4 w3:4 +3:4 w3:4 +3:4 w3:4"},
+		{"only those count that took the last place", 0, 0, "=3:3 +3:3 w3:3 +3:3 w3:3 +3:3 w2:3 w1:4"},
+		{"failures and aborted runs do not count", 0, 0, "=1:1 +1:1 f1:1 +1:1 a1:1 +1:1 f1:1 +1:1 w1:2"},
+		{"a slow result starts the count anew", 0, 0, "=2:2 +2:2 w1:2 +1:2 w1:2 +1:2 s1:1 w1:1 +1:1 w1:2"},
+		{"SetLimit starts the count anew", 0, 0, "=2:2 +2:2 w2:2 =2:2 +2:2 w2:2 +2:2 w2:3"},
+		{"up to Max and no further", 0, 2, "=1:1 +1:1 w1:2 +2:2 w2:2 +2:2 w2:2 +2:2 w2:2 s0:2"},
+		{"down and up again", 0, 3, "+3:3 s1:1 w2:1 +1:1 w1:2 +2:2 w1:2 +1:2 w1:2 +1:2 w1:3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := &Gate{Min: c.low, Max: c.high}
+			if err := g.begin(); err != nil {
+				t.Fatal(err)
+			}
+			var runs []pass
+			halved := uint64(0)
+			for step := range strings.FieldsSeq(c.steps) {
+				var verb byte
+				var n, want int
+				if _, err := fmt.Sscanf(step, "%c%d:%d", &verb, &n, &want); err != nil {
+					t.Fatal(step, err)
+				}
+				if verb == '=' {
+					g.SetLimit(n)
+					n = 0
+				}
+				for range n {
+					var one turn
+					switch verb {
+					case '+':
+						if !g.try(&one) {
+							t.Fatalf("%s: a run is not let in: %+v", step, g.Stats())
+						}
+						runs = append(runs, one.pass)
+						continue
+					case 'w':
+						g.leave(runs[0], foundWell)
+					case 's':
+						fresh := runs[0].number > g.epoch
+						g.leave(runs[0], foundSlow)
+						if fresh {
+							halved++
+						}
+					default:
+						g.leave(runs[0], foundNothing)
+					}
+					runs = runs[1:]
+				}
+				if s := g.Stats(); s.Limit != want || s.InFlight != len(runs) || s.Halved != halved {
+					t.Fatalf("%s: Stats = %+v, want %d in flight and %d halved", step, s, len(runs), halved)
+				}
+				if err := CheckGate(g); err != nil {
+					t.Fatal(step, err)
+				}
+			}
+		})
+	}
+}
+
+// A run is let in later than it could, because a timer or a goroutine is late.
+// Its token is that of the instant when it could, so the next is not late too.
+func TestGateBudgetDoesNotDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{Every: time.Second}
+		if err := g.begin(); err != nil {
+			t.Fatal(err)
+		}
+		late := 300 * time.Millisecond
+		begin := time.Now()
+		for i := range 10 {
+			time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second)))
+			if i > 0 {
+				time.Sleep(late)
+			}
+			if !g.try(new(turn)) { // which waits since the beginning
+				t.Fatalf("%v after the beginning there is no token", time.Since(begin))
+			}
+			if g.try(new(turn)) {
+				t.Fatalf("%v after the beginning there are two", time.Since(begin))
+			}
+		}
+	})
+}
+
+// While nobody waits, no timer runs.
+func TestGateTimerStopsWithTheLastThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{Every: time.Hour, Max: 2}
+		if err := g.begin(); err != nil {
+			t.Fatal(err)
+		}
+		first := new(turn)
+		g.try(first)
+		armed := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			if err := CheckGate(g); err != nil {
+				t.Error(err)
+			}
+			if g.timer == nil && !want {
+				return
+			}
+			if got := g.timer.Stop(); got != want { // and is not set again
+				t.Errorf("a timer runs: %v, want %v", got, want)
+			}
+			if want {
+				g.timer.Reset(time.Duration(g.armed - g.now()))
+			}
+		}
+		armed(false)
+		wait := func(list *[]*turn) (end func()) {
+			done, ended := make(chan struct{}), make(chan struct{})
+			one := &turn{wake: make(chan struct{}, 1)}
+			go func() {
+				defer close(ended)
+				if g.wait(list, one, done, nil) {
+					t.Error("let in, though there is no token")
+				}
+			}()
+			synctest.Wait()
+			return func() { close(done); <-ended }
+		}
+		endDoor, endHand := wait(&g.doors), wait(&g.hands)
+		armed(true)
+		endDoor()
+		armed(true)
+		g.SetLimit(1) // it is in the way now
+		armed(false)
+		g.SetLimit(2)
+		armed(true)
+		endHand()
+		armed(false)
+		g.leave(first.pass, foundNothing)
+	})
+}

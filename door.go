@@ -36,8 +36,9 @@ func newDoor(g *Gate, base time.Time) (*door, error) {
 	}, nil
 }
 
-// takeThrough is what take does at a gate. It takes under ctx.
-func (w *worker[T]) takeThrough(ctx context.Context, of contexts) error {
+// takeThrough is what take does at a gate. It takes under ctx, or under the context
+// that it returns.
+func (w *worker[T]) takeThrough(ctx context.Context, of contexts) (context.Context, error) {
 	if w.some {
 		w.some = false
 		if w.stale {
@@ -49,7 +50,7 @@ func (w *worker[T]) takeThrough(ctx context.Context, of contexts) error {
 		in, err := w.knock(ctx, of.runs)
 		if in || err != nil {
 			w.some = in
-			return err
+			return ctx, err
 		}
 		if of.all.Err() != nil {
 			ctx = of.all // as in take

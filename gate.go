@@ -17,9 +17,10 @@ import (
 // into it, and not in a worker.
 //
 // Reconcilers that call the same far side may share a Gate. Then at most one item
-// of each waits in hand, and these are let in by turns: while several have items
-// ready and a worker free, each of them runs one before any of them runs two more.
-// So tenants get fair turns if each has a Queue and a Reconciler of its own.
+// of each waits in hand, and these are let in first come, first served: of those that
+// have items ready and a worker free, none starts a third run before each of the
+// others has started one. So tenants get fair turns if each has a Queue and a
+// Reconciler of its own.
 //
 // A limit is not a number of workers: [Reconciler.Workers] is the most that one
 // Reconciler has, and the limit how many of all may run. To change how many work

@@ -125,63 +125,63 @@ func TestGateFieldsAreChecked(t *testing.T) {
 func TestGateBudget(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		gate    reconcile.Gate
+		gate    *reconcile.Gate
 		workers int
 		items   string
 		later   map[time.Duration]string
 		want    string
 	}{
 		{
-			"none", reconcile.Gate{Burst: 3}, 1, "a b c", nil,
+			"none", &reconcile.Gate{Burst: 3}, 1, "a b c", nil,
 			"0s a, 0s b, 0s c",
 		},
 		{
-			"one by one", reconcile.Gate{Every: time.Second}, 1, "a b c d", nil,
+			"one by one", &reconcile.Gate{Every: time.Second}, 1, "a b c d", nil,
 			"0s a, 1s b, 2s c, 3s d",
 		},
 		{
-			"workers do not help", reconcile.Gate{Every: time.Second}, 4, "a@9s b@9s c@9s d@9s", nil,
+			"workers do not help", &reconcile.Gate{Every: time.Second}, 4, "a@9s b@9s c@9s d@9s", nil,
 			"0s a@9s, 1s b@9s, 2s c@9s, 3s d@9s",
 		},
 		{
-			"burst", reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c d e", nil,
+			"burst", &reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c d e", nil,
 			"0s a, 0s b, 0s c, 1s d, 2s e",
 		},
 		{
-			"a pause is made up for by a burst, and no more", reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c d",
+			"a pause is made up for by a burst, and no more", &reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c d",
 			map[time.Duration]string{time.Hour + time.Second/2: "e f g h i"},
 			"0s a, 0s b, 0s c, 1s d, 1h0m0.5s e, 1h0m0.5s f, 1h0m0.5s g, 1h0m1.5s h, 1h0m2.5s i",
 		},
 		{
-			"a short pause is made up for by so much", reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c",
+			"a short pause is made up for by so much", &reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c",
 			map[time.Duration]string{2500 * time.Millisecond: "d e f g"},
 			"0s a, 0s b, 0s c, 2.5s d, 2.5s e, 3s f, 4s g",
 		},
 		{
-			"without a burst a pause is not made up for", reconcile.Gate{Every: time.Second}, 1, "a",
+			"without a burst a pause is not made up for", &reconcile.Gate{Every: time.Second}, 1, "a",
 			map[time.Duration]string{1900 * time.Millisecond: "b c d"},
 			"0s a, 1.9s b, 2.9s c, 3.9s d",
 		},
 		{
-			"nor is a long run", reconcile.Gate{Every: time.Second}, 1, "a@2500ms b c d", nil,
+			"nor is a long run", &reconcile.Gate{Every: time.Second}, 1, "a@2500ms b c d", nil,
 			"0s a@2500ms, 2.5s b, 3.5s c, 4.5s d",
 		},
 		{
-			"nor a place that was missing", reconcile.Gate{Every: time.Second, Max: 1}, 3, "a@2500ms b c d", nil,
+			"nor a place that was missing", &reconcile.Gate{Every: time.Second, Max: 1}, 3, "a@2500ms b c d", nil,
 			"0s a@2500ms, 2.5s b, 3.5s c, 4.5s d",
 		},
 		{
-			"a burst that overflows", reconcile.Gate{Every: time.Hour, Burst: 1 << 40}, 1, "a b c", nil,
+			"a burst that overflows", &reconcile.Gate{Every: time.Hour, Burst: 1 << 40}, 1, "a b c", nil,
 			"0s a, 0s b, 0s c",
 		},
 		{
-			"a budget for ever", reconcile.Gate{Every: 1<<63 - 1}, 1, "a b", nil,
+			"a budget for ever", &reconcile.Gate{Every: 1<<63 - 1}, 1, "a b", nil,
 			"0s a",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := launchGated(t, reconcile.Reconciler[string]{Gate: &c.gate, Workers: c.workers}, strings.Fields(c.items)...)
+				l := launchGated(t, reconcile.Reconciler[string]{Gate: c.gate, Workers: c.workers}, strings.Fields(c.items)...)
 				for after, items := range c.later {
 					time.AfterFunc(after, func() {
 						for item := range strings.FieldsSeq(items) {
@@ -192,7 +192,7 @@ func TestGateBudget(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				l.mustBe(t, strings.Split(c.want, ", ")...)
 				l.end()
-				mustBeIdle(t, &c.gate)
+				mustBeIdle(t, c.gate)
 			})
 		})
 	}

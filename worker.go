@@ -166,7 +166,7 @@ func (w *worker[T]) take(of contexts) {
 	}
 	var err error
 	if w.loop.door != nil {
-		err = w.takeThrough(ctx, of)
+		ctx, err = w.takeThrough(ctx, of)
 	} else if w.some {
 		if w.stale {
 			w.now = source.now()

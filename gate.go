@@ -109,16 +109,13 @@ func (g *Gate) SetLimit(n int) {
 func (g *Gate) Stats() GateStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := GateStats{
+	return GateStats{
 		Limit:    g.most(),
 		InFlight: g.running,
 		Waiting:  len(g.hands) + len(g.doors),
 		Halved:   g.halved,
+		Next:     time.Duration(max(0, g.due()-g.now())),
 	}
-	if g.Every > 0 {
-		s.Next = time.Duration(max(0, g.due()-g.now()))
-	}
-	return s
 }
 
 // begin checks the fields, and makes the gate ready for a loop.
@@ -184,7 +181,7 @@ func (g *Gate) place() bool {
 // Burst tokens; all that has to be kept of it is when it will be full again.
 func (g *Gate) due() int64 {
 	spare := int64(max(1, g.Burst) - 1)
-	if spare > math.MaxInt64/max(1, int64(g.Every)) {
+	if g.Every == 0 || spare > math.MaxInt64/int64(g.Every) {
 		return 0
 	}
 	return g.full - spare*int64(g.Every)
@@ -231,7 +228,6 @@ func (g *Gate) unlock() {
 		for _, t := range g.doors {
 			g.tell(t)
 		}
-		clear(g.doors)
 		g.doors = g.doors[:0]
 	}
 	g.arm(now)
@@ -286,7 +282,7 @@ func (g *Gate) fire() {
 // A turn is what one worker of a loop waits for, the one at the door.
 type turn struct {
 	wake    chan struct{} // told once when it is no longer waiting; room for one
-	waiting bool          // in a list of its gate
+	waiting bool          // in a list, and not told
 	since   int64         // since when a run has all that it needs, but the gate
 	pass    pass          // of the run, once it was let in
 	next    *turn         // in Gate.woken
@@ -331,7 +327,6 @@ func (g *Gate) wait(list *[]*turn, t *turn, done, end <-chan struct{}) bool {
 		<-t.wake
 		return true
 	}
-	t.waiting = false
 	i := slices.Index(*list, t)
 	*list = slices.Delete(*list, i, i+1)
 	g.unlock()

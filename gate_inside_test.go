@@ -144,6 +144,64 @@ func TestGateBudgetDoesNotDrift(t *testing.T) {
 	})
 }
 
+// The instant at which a run could start is that at which the limit let it, if
+// that was in the way, and else the limit does not matter.
+func TestGateBudgetHeedsTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{Every: time.Second}
+		if err := g.begin(); err != nil {
+			t.Fatal(err)
+		}
+		g.SetLimit(2)
+		begin := time.Now()
+		at := func(d time.Duration, want bool) pass {
+			t.Helper()
+			time.Sleep(time.Until(begin.Add(d)))
+			one := new(turn)
+			if got := g.try(one); got != want {
+				t.Errorf("at %v, try = %v, want %v", d, got, want)
+			}
+			return one.pass
+		}
+		first := at(0, true)
+		time.Sleep(1200 * time.Millisecond)
+		g.leave(first, foundNothing) // there was another place
+		at(1300*time.Millisecond, true)
+		at(1999*time.Millisecond, false)
+		second := at(2*time.Second, true) // and not 2.3s
+		time.Sleep(1500 * time.Millisecond)
+		g.leave(second, foundNothing) // the limit was in the way until 3.5s
+		at(3700*time.Millisecond, true)
+		g.SetLimit(9)
+		at(4499*time.Millisecond, false)
+		at(4500*time.Millisecond, true)
+	})
+}
+
+// The turn of an item in hand comes as it is given up. Nothing of it stays.
+func TestGateTurnComesTooLate(t *testing.T) {
+	g := &Gate{Every: time.Hour, Max: 1}
+	if err := g.begin(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	close(over)
+	one := &turn{wake: make(chan struct{}, 1)}
+	for range 50 { // as the two ends of a select are chosen from by chance
+		for _, c := range []struct{ done, lost chan struct{} }{{over, nil}, {nil, over}} {
+			if g.enter(one, c.done, c.lost) {
+				t.Fatal("the turn was taken")
+			}
+			if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Next != 0 || len(one.wake) != 0 {
+				t.Fatalf("after a turn that was given up, Stats = %+v, and the next was told: %v", s, len(one.wake) != 0)
+			}
+			if err := CheckGate(g); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // While nobody waits, no timer runs.
 func TestGateTimerStopsWithTheLastThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

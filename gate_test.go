@@ -326,6 +326,24 @@ func TestGateLimitMeetsNewBounds(t *testing.T) {
 	}
 }
 
+// The fields may change between two Runs.
+func TestGateWithoutItsBudgetAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Every: time.Hour}
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
+		synctest.Wait()
+		l.end()
+		g.Every = 0
+		l = launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
+		l.mustBe(t, "0s a", "0s b")
+		if next := g.Stats().Next; next != 0 {
+			t.Errorf("the next turn is in %v, want at once", next)
+		}
+		l.end()
+		mustBeIdle(t, g)
+	})
+}
+
 // A worker waits for an item when the limit falls. It takes the next, and runs it
 // when there is a place again.
 func TestGateLimitFallsWhileAWorkerWaits(t *testing.T) {

@@ -88,50 +88,25 @@ type tooMany struct{ after time.Duration }
 
 func (e *tooMany) Error() string { return "429 Too Many Requests" }
 
-// A gate is shut while a service wants to be left alone.
-type gate struct {
+// A pause lasts while a service wants to be left alone.
+type pause struct {
 	mu    sync.Mutex // guards until
 	until time.Time
 }
 
-func (g *gate) shut(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if until := time.Now().Add(d); until.After(g.until) {
-		g.until = until
-	}
-}
-
-// left returns how long the gate stays shut: nothing, or less, if it is open.
-func (g *gate) left() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return time.Until(g.until)
-}
-
-// A pace keeps calls apart: one in each period, whoever calls.
-type pace struct {
-	period time.Duration
-
-	mu   sync.Mutex // guards next
-	next time.Time
-}
-
-// wait blocks until it is the caller's turn, or ctx is done.
-func (p *pace) wait(ctx context.Context) error {
+func (p *pause) begin(d time.Duration) {
 	p.mu.Lock()
-	turn := time.Now()
-	if p.next.After(turn) {
-		turn = p.next
+	defer p.mu.Unlock()
+	if until := time.Now().Add(d); until.After(p.until) {
+		p.until = until
 	}
-	p.next = turn.Add(p.period)
-	p.mu.Unlock()
-	select {
-	case <-time.After(time.Until(turn)):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+}
+
+// left returns how long the pause goes on: nothing, or less, if there is none.
+func (p *pause) left() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.until)
 }
 
 func TestBackOffTooManyRequests(t *testing.T) {
@@ -146,19 +121,15 @@ func TestBackOffTooManyRequests(t *testing.T) {
 			happened.note("%s is made", vm)
 			return nil
 		}
-		var gate gate
-		pace := pace{period: time.Second}
+		var pause pause
 
 		makeVM := func(ctx context.Context, vm string) error {
-			if d := gate.left(); d > 0 {
+			if d := pause.left(); d > 0 {
 				return fmt.Errorf("the service wants a pause: %w", reconcile.RequeueAfter(d))
-			}
-			if err := pace.wait(ctx); err != nil {
-				return err
 			}
 			err := ask(ctx, vm)
 			if busy := (*tooMany)(nil); errors.As(err, &busy) {
-				gate.shut(busy.after)
+				pause.begin(busy.after)
 				return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(busy.after))
 			}
 			return err
@@ -168,7 +139,12 @@ func TestBackOffTooManyRequests(t *testing.T) {
 		for _, vm := range []string{"a", "b", "c"} {
 			q.Enqueue(vm)
 		}
-		run(t, &reconcile.Reconciler[string]{Queue: q, Reconcile: makeVM, Logger: quiet}, time.Hour)
+		run(t, &reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: makeVM,
+			Gate:      &reconcile.Gate{Every: time.Second},
+			Logger:    quiet,
+		}, time.Hour)
 		happened.check(t, `
 0s      a: 429
 30s     a is made

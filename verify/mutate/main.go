@@ -53,6 +53,8 @@ const (
 var first = map[string]string{
 	"dequeue.go": ofQueue,
 	"delays.go":  ofQueue,
+	"door.go":    "^TestGate",
+	"gate.go":    "^TestGate",
 	"group.go":   "^Test(Group|Restart|After)",
 	"listmap.go": "^Test(ListMap|Refs)",
 	"poller.go":  "^Test(Poller|Trigger)",

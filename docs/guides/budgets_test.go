@@ -1,0 +1,176 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The programs of budgets.md.
+
+func TestBudgetsOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		look := func(_ context.Context, vm string) error {
+			happened.note("%s", vm)
+			return nil
+		}
+		q := reconcile.NewQueue[string]()
+		for _, vm := range []string{"a", "b", "c", "d"} {
+			q.Enqueue(vm)
+		}
+		time.AfterFunc(1500*time.Millisecond, func() { q.Enqueue("d") })
+		time.AfterFunc(time.Minute, func() {
+			for _, vm := range []string{"e", "f", "g", "h"} {
+				q.Enqueue(vm)
+			}
+		})
+
+		r := &reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: look,
+			Gate:      &reconcile.Gate{Every: time.Second, Burst: 2},
+			Logger:    quiet,
+		}
+
+		run(t, r, time.Hour)
+		happened.check(t, `
+0s      a
+0s      b
+1s      c
+2s      d
+1m0s    e
+1m0s    f
+1m1s    g
+1m2s    h
+`)
+	})
+}
+
+func TestBudgetsOfAService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		errTooMany := errors.New("429 Too Many Requests")
+		places := make(chan bool, 4) // what the service can do at once
+		ask := func(_ context.Context, vm int) error {
+			select {
+			case places <- true:
+				time.Sleep(time.Second)
+				<-places
+				return reconcile.RequeueAfter(0)
+			default:
+				time.Sleep(130 * time.Millisecond)
+				return fmt.Errorf("look at vm %d: %w", vm, errTooMany)
+			}
+		}
+		q := reconcile.NewQueue[int]()
+		for vm := range 100 {
+			q.Enqueue(vm)
+		}
+
+		gate := &reconcile.Gate{
+			Max: 8,
+			Slow: func(err error, took time.Duration) bool {
+				return errors.Is(err, errTooMany) || took > 10*time.Second
+			},
+		}
+		r := &reconcile.Reconciler[int]{Queue: q, Reconcile: ask, Workers: 16, Gate: gate, Logger: quiet}
+
+		var mu sync.Mutex // guards limits
+		limits := make(map[int]bool)
+		r.OnResult = func(reconcile.Result[int]) { // after the gate was told
+			mu.Lock()
+			defer mu.Unlock()
+			limits[gate.Stats().Limit] = true
+		}
+		run(t, r, time.Hour)
+		happened.start = time.Now()
+		happened.note("limits seen in an hour: %v", slices.Sorted(maps.Keys(limits)))
+		happened.check(t, `
+0s      limits seen in an hour: [2 3 4 5]
+`)
+	})
+}
+
+func TestBudgetsOfTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		items := map[string]int{"small": 5, "big": 1000, "huge": 100000}
+		runs := make(map[string]int)
+		var mu sync.Mutex
+		look := func(tenant string) {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[tenant]++
+		}
+
+		gate := &reconcile.Gate{Every: time.Second}
+		var group reconcile.Group
+		for tenant, n := range items {
+			q := reconcile.NewQueue[int]()
+			time.AfterFunc(time.Second, func() {
+				for vm := range n {
+					q.Enqueue(vm)
+				}
+			})
+			group.Add(tenant, &reconcile.Reconciler[int]{
+				Queue:     q,
+				Reconcile: func(context.Context, int) error { look(tenant); return nil },
+				Name:      tenant,
+				Gate:      gate, // one for all
+				Logger:    quiet,
+			})
+		}
+
+		run(t, &group, 65500*time.Millisecond)
+		happened.note("runs: big %d, huge %d, small %d", runs["big"], runs["huge"], runs["small"])
+		happened.check(t, `
+1m5.5s  runs: big 30, huge 30, small 5
+`)
+	})
+}
+
+func TestBudgetsByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		q := reconcile.NewQueue[int]()
+		for i := range 20 {
+			q.Enqueue(i)
+		}
+		gate := new(reconcile.Gate)
+		gate.SetLimit(1)
+		r := &reconcile.Reconciler[int]{
+			Queue:     q,
+			Reconcile: func(context.Context, int) error { time.Sleep(time.Minute); return nil },
+			Workers:   50, // the most there will ever be
+			Gate:      gate,
+			Logger:    quiet,
+		}
+		time.AfterFunc(90*time.Second, func() { gate.SetLimit(9) })
+		time.AfterFunc(130*time.Second, func() { gate.SetLimit(3) })
+		for _, at := range []int{60, 100, 140, 160} {
+			time.AfterFunc(time.Duration(at)*time.Second+time.Millisecond, func() {
+				s := gate.Stats()
+				happened.note("%d of %d", s.InFlight, s.Limit)
+			})
+		}
+		run(t, r, time.Hour)
+		happened.check(t, `
+1m0.001s 1 of 1
+1m40.001s 9 of 9
+2m20.001s 9 of 3
+2m40.001s 3 of 3
+`)
+	})
+}

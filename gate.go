@@ -44,7 +44,7 @@ type Gate struct {
 	Every time.Duration
 
 	// Burst is how many runs may start at once after a pause, of however long;
-	// 0 means 1.
+	// 0 means 1. A budget of many a second needs more, as no timer is that exact.
 	Burst int
 
 	// Min and Max are bounds of the limit; 0 means 1 for Min, and none for Max.
@@ -195,15 +195,20 @@ type pass struct {
 	last   bool // it took the last place: the limit was in the way
 }
 
-// admit lets in a run that could have started then, but for the gate. So its
-// token is spent when the gate opened for it, however late a timer or a
-// goroutine was, and the pace does not drift.
-func (g *Gate) admit(then int64) pass {
+// admit lets in a run that could have started then, but for the gate. Its token
+// counts as spent when the gate opened for it, and not when a timer or a goroutine
+// had come around to that, so the pace does not drift. But who comes later by a
+// whole Every was paused, and that is not made up for.
+func (g *Gate) admit(then, now int64) pass {
 	g.running++
 	g.started++
 	g.shut = !g.place()
 	if g.Every > 0 {
-		g.full = later(max(g.full, g.placed, then), g.Every)
+		at := max(g.full, g.placed, then)
+		if now-at >= int64(g.Every) {
+			at = now
+		}
+		g.full = later(at, g.Every)
 	}
 	return pass{g.started, g.shut}
 }
@@ -221,7 +226,7 @@ func (g *Gate) unlock() {
 	for len(g.hands) > 0 && g.open(now) {
 		t := g.hands[0]
 		g.hands = slices.Delete(g.hands, 0, 1)
-		t.pass = g.admit(t.since)
+		t.pass = g.admit(t.since, now)
 		g.tell(t)
 	}
 	if g.open(now) { // and nobody has an item in hand
@@ -299,10 +304,11 @@ func (g *Gate) see() bool {
 func (g *Gate) try(t *turn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.hands) > 0 || !g.open(g.now()) {
+	now := g.now()
+	if len(g.hands) > 0 || !g.open(now) {
 		return false
 	}
-	t.pass = g.admit(t.since)
+	t.pass = g.admit(t.since, now)
 	return true
 }
 

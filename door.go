@@ -40,7 +40,6 @@ func newDoor(g *Gate, base time.Time) (*door, error) {
 // that it returns.
 func (w *worker[T]) takeThrough(ctx context.Context, of contexts) (context.Context, error) {
 	if w.some {
-		w.some = false
 		if w.stale {
 			w.now = w.loop.source.now()
 		}

@@ -574,6 +574,7 @@ func TestGateItemInHandIsNotTakenAgain(t *testing.T) {
 		g.SetLimit(1)
 		q.q.Enqueue("a")
 		time.Sleep(time.Minute)
+		time.AfterFunc(time.Second/2, func() { g.SetLimit(2) }) // while that context goes on
 		cancel()
 		if err := run.wait(); err != nil {
 			t.Error(err)
@@ -625,8 +626,12 @@ func TestGateSlowPanics(t *testing.T) {
 func TestGateSlowTakesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Minute); return false }}
-		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a@1s", "b@1s")
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a@1s=plan", "b@1s")
+		begin := time.Now()
 		time.Sleep(time.Hour)
+		if due := l.q.State("a@1s=plan").Due.Sub(begin); due != time.Hour+61*time.Second {
+			t.Errorf("a was given back to run again %v after the beginning, want 1h1m1s", due)
+		}
 		for _, r := range l.results.all() {
 			if r.Duration != time.Second {
 				t.Errorf("%s took %v, want 1s", r.Item, r.Duration)

@@ -326,6 +326,33 @@ func TestGateLimitMeetsNewBounds(t *testing.T) {
 	}
 }
 
+// A gate has a clock of its own, and so has each queue; they begin at any time.
+func TestGateServesQueuesOfAnyAge(t *testing.T) {
+	for _, d := range dequeuers {
+		t.Run(d.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old := reconcile.NewQueue[string]()
+				time.Sleep(time.Hour)
+				g := &reconcile.Gate{Every: time.Second}
+				for range 2 {
+					for _, q := range []*reconcile.Queue[string]{old, reconcile.NewQueue[string]()} {
+						l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g})
+						for _, item := range []string{"a", "b", "c"} {
+							q.Enqueue(item)
+						}
+						time.Sleep(3900 * time.Millisecond)
+						q.Enqueue("d")
+						q.Enqueue("e")
+						time.Sleep(time.Hour)
+						l.end()
+						l.mustBe(t, "0s a", "1s b", "2s c", "3.9s d", "4.9s e")
+					}
+				}
+			})
+		})
+	}
+}
+
 // The fields may change between two Runs.
 func TestGateWithoutItsBudgetAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -125,8 +125,9 @@ func (q *Queue[T]) promote(now int64) {
 		if r.running {
 			r.run = runReady
 			q.again++
+			q.changed(d.index)
 		} else {
-			q.waiting--
+			q.waitsNoMore(r)
 			q.makeReady(d.index, r, d.due, now)
 		}
 	}

@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 )
 
@@ -64,7 +65,7 @@ func (q *Queue[T]) check() error {
 		return fmt.Errorf("the timer is armed for %d, the first delay due at %d", q.armed, q.delays[0].due)
 	}
 
-	var restReady, delayed, waiting, inFlight, again int
+	var restReady, delayed, waiting, retrying, inFlight, again int
 	err := q.eachRecord(func(i uint32, r *record[T]) error {
 		switch {
 		case r.running:
@@ -79,6 +80,9 @@ func (q *Queue[T]) check() error {
 			restReady++
 		case r.run.delayed():
 			waiting++
+			if r.failed != nil {
+				retrying++
+			}
 		default:
 			return fmt.Errorf("record %d (%v) is at rest with run=%d", i, r.item, r.run)
 		}
@@ -93,9 +97,9 @@ func (q *Queue[T]) check() error {
 	if err != nil {
 		return err
 	}
-	got := [...]int{q.ready, q.waiting, q.inFlight, q.again, len(q.delays)}
-	if want := [...]int{restReady, waiting, inFlight, again, delayed}; got != want {
-		return fmt.Errorf("counts of ready, waiting, in flight, again, delays are %v, want %v", got, want)
+	got := [...]int{q.ready, q.waiting, q.retrying, q.inFlight, q.again, len(q.delays)}
+	if want := [...]int{restReady, waiting, retrying, inFlight, again, delayed}; got != want {
+		return fmt.Errorf("counts of ready, waiting, to be retried, in flight, again, delays are %v, want %v", got, want)
 	}
 
 	if q.consumers.head != nil && q.ready > 0 {
@@ -107,10 +111,42 @@ func (q *Queue[T]) check() error {
 	if q.woken != nil {
 		return fmt.Errorf("a consumer was left untold")
 	}
+	if err := q.checkWatchers(); err != nil {
+		return err
+	}
 	for c := q.consumers.idle; c != nil; c = c.next {
 		var none grant[T]
 		if c.grant != none || c.closed || c.waiting {
 			return fmt.Errorf("an idle consumer remembers %+v", c)
+		}
+	}
+	return nil
+}
+
+// checkWatchers checks who watches, and that nobody was left untold.
+func (q *Queue[T]) checkWatchers() error {
+	if q.told != nil {
+		return fmt.Errorf("a watcher was left untold")
+	}
+	if q.watchers != nil && len(q.watchers) == 0 {
+		return fmt.Errorf("a map of watchers is kept, though nobody watches")
+	}
+	for i, w := range q.watchers {
+		r := q.records.peek(i)
+		if w == nil || w.prev != nil || r == nil || i != 0 && r.hash == 0 {
+			return fmt.Errorf("watcher %+v of record %d", w, i)
+		}
+		for ; w != nil; w = w.next {
+			switch {
+			case !w.watching || w.index != i || w.next != nil && w.next.prev != w:
+				return fmt.Errorf("record %d has the watcher %+v", i, w)
+			case w.of == ofRun && (!r.running || r.run == runReady || r.run == runNow):
+				return fmt.Errorf("a run is watched at record %d (%v) with running=%v run=%d", i, r.item, r.running, r.run)
+			case w.of == ofRest && i != 0 && !r.running && r.run.delayed() && r.failed == nil:
+				return fmt.Errorf("record %d (%v) has settled, and is waited for", i, r.item)
+			case w.of == ofRest && i == 0 && q.ready+q.inFlight+q.retrying == 0:
+				return fmt.Errorf("the queue is idle, and that is waited for")
+			}
 		}
 	}
 	return nil
@@ -291,4 +327,33 @@ func (s *records[T]) checkDirectory() error {
 		return fmt.Errorf("%d tables of depth %d, count says %d", deepest, s.depth, s.deepest)
 	}
 	return nil
+}
+
+// UntilChangedOf is UntilChanged in a run of an item that was taken by Dequeue.
+func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (context.Context, context.CancelFunc) {
+	w := &worker[T]{loop: &loop[T]{source: q}}
+	hash := q.hash(item)
+	q.mu.Lock()
+	w.grant.item, w.grant.index = item, q.records.find(hash, item)
+	w.grant.turn = q.records.at(w.grant.index).turn
+	q.mu.Unlock()
+	r := &run[T]{Context: ctx, worker: w, item: item}
+	w.current.Store(r)
+	return UntilChanged(r)
+}
+
+// Watchers returns how many watch the queue and its items; 0 only if not even
+// the map of them is kept.
+func Watchers[T comparable](q *Queue[T]) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.watchers {
+		for ; w != nil; w = w.next {
+			n++
+		}
+	}
+	if n == 0 && q.watchers != nil {
+		return -1
+	}
+	return n
 }

@@ -123,7 +123,7 @@ func (l *loop[T]) warn(over bool) time.Duration {
 	next := int64(math.MaxInt64)
 	for _, w := range l.workers {
 		r := w.current.Load()
-		if r == nil || !over && !r.ended.Load() {
+		if r == nil || !over && r.marks.Load()&markEnded == 0 {
 			continue
 		}
 		age := now - r.start
@@ -165,23 +165,30 @@ func logGuarded(logger *slog.Logger, level slog.Level, msg string, args ...any) 
 // A run is the context of one call of Reconcile.
 type run[T comparable] struct {
 	context.Context
-	loop     *loop[T]
+	worker   *worker[T]
 	item     T
 	start    int64
-	warnAt   int64       // belongs to watch
-	ended    atomic.Bool // its context ended while it went on
-	failures int32       // 64 bytes in all if items are strings
+	warnAt   int64 // belongs to watch
+	marks    atomic.Uint32
+	failures int32 // 64 bytes in all if items are strings
 }
 
+// The marks of a run.
+const (
+	markEnded   = 1 << iota // its context ended while it went on
+	markChanged             // a context of UntilChanged ended with ErrChanged
+)
+
 func (r *run[T]) Value(key any) any {
-	if key == (loggerKey{}) {
+	if key == (runKey{}) {
 		return r
 	}
 	return r.Context.Value(key)
 }
 
 func (r *run[T]) logger() *slog.Logger {
-	return r.loop.Logger.With("reconciler", r.loop.Name, "item", r.item, "failures", r.failures)
+	l := r.worker.loop
+	return l.Logger.With("reconciler", l.Name, "item", r.item, "failures", r.failures)
 }
 
 // alert has watch look after the run if its context ends before it. It returns
@@ -211,7 +218,7 @@ func (l *loop[T]) alert(r *run[T], release func()) func() {
 
 // sound has watch look after a run whose context has ended.
 func (l *loop[T]) sound(r *run[T]) {
-	r.ended.Store(true)
+	r.marks.Or(markEnded)
 	select {
 	case l.alarm <- struct{}{}:
 	default: // it will look anyway

@@ -78,8 +78,8 @@ type Wait struct {
 // Make one with [NewQueue]; the methods of a zero Queue panic. They do so too,
 // and leave the queue as it was, for an item that could never be found again: a
 // NaN, or an interface that holds what cannot be compared. All methods may be
-// called from any goroutine, and none but Dequeue blocks. A queue runs no
-// goroutine of its own, and one timer while an item waits.
+// called from any goroutine, and none blocks but Dequeue, WaitIdle and WaitItem.
+// A queue runs no goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
 	// Background, if it is more than 0, has observations wait behind events: an
 	// item that is not known joins the background when it is offered, and leaves
@@ -109,12 +109,15 @@ type Queue[T comparable] struct {
 	//     The offered ones in the second have run runOffered. While there are
 	//     any, inRow were taken from the first since one was from the second.
 	//   - The heap holds just the records whose next run is delayed. Of these,
-	//     waiting are at rest.
+	//     waiting are at rest, and retrying of them have failed.
 	//   - inFlight records are in flight; again of them have a next run that
 	//     is not delayed.
 	//   - While a consumer waits, no record is ready.
 	//   - Once closed, the heap is empty, and a consumer waits only while more
 	//     may become ready, see drained.
+	//   - A watcher of a run is at a record in flight without a next run that is
+	//     ready; one that waits for an item, or the queue, to settle is at one
+	//     that has not.
 	//   - handed consumers were given an item, and have not seen it yet.
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
@@ -135,10 +138,12 @@ type Queue[T comparable] struct {
 	consumers consumers[T]
 	woken     *consumer[T] // the first of those that unlock tells
 	wokenLast *consumer[T]
-	ended     chan struct{} // see over; nil until somebody asks
+	ended     chan struct{}       // see over; nil until somebody asks
+	watchers  map[uint32]*watcher // by record, and of the queue at 0; nil if there is none
+	told      *watcher            // the first of those that unlock tells
 
-	ready, waiting, inFlight, again, handed int
-	enqueued, coalesced, takenSum, requeued uint64
+	ready, waiting, retrying, inFlight, again, handed int
+	enqueued, coalesced, takenSum, requeued           uint64
 
 	back           *record[T] // as front, of those that were offered
 	offered, inRow int
@@ -261,7 +266,7 @@ func (q *Queue[T]) Remove(item T) bool {
 	case r.run.delayed():
 		q.undelay(r)
 		if !r.running {
-			q.waiting--
+			q.waitsNoMore(r)
 		}
 	case r.running:
 		q.again--
@@ -274,6 +279,7 @@ func (q *Queue[T]) Remove(item T) bool {
 	if r.running {
 		r.run = runNone
 	} else {
+		q.goes(i)
 		q.records.remove(i)
 	}
 	return true
@@ -324,11 +330,12 @@ func (q *Queue[T]) Close() {
 		if r := q.records.at(d.index); r.running {
 			r.run = runNone
 		} else {
+			q.goes(d.index)
 			q.records.remove(d.index)
 		}
 	}
 	q.delays = nil
-	q.waiting = 0
+	q.waiting, q.retrying = 0, 0
 	q.disarm()
 }
 
@@ -371,7 +378,7 @@ func later(now int64, d time.Duration) int64 {
 func (q *Queue[T]) drained() bool { return q.closed && q.again == 0 && q.handed == 0 }
 
 // unlock ends every method that changed the queue: consumers that were handed
-// something are told after the lock is given up.
+// something, and watchers, are told after the lock is given up.
 func (q *Queue[T]) unlock() {
 	if q.drained() && q.ready == 0 {
 		for c := q.consumers.pop(); c != nil; c = q.consumers.pop() {
@@ -383,6 +390,10 @@ func (q *Queue[T]) unlock() {
 			q.ended = nil // it may have to be told again, of an item that was requeued
 		}
 	}
+	var told *watcher
+	if q.watchers != nil {
+		told = q.news()
+	}
 	c := q.woken
 	q.woken = nil
 	q.mu.Unlock()
@@ -390,5 +401,8 @@ func (q *Queue[T]) unlock() {
 		next := c.next // c is no longer ours once it is told
 		c.wake <- struct{}{}
 		c = next
+	}
+	if told != nil {
+		tellAll(told)
 	}
 }

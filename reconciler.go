@@ -84,7 +84,7 @@ type Outcome string
 // The outcomes of a run.
 const (
 	Succeeded  Outcome = "succeeded"  // nil was returned
-	Requeued   Outcome = "requeued"   // RequeueAfter or RequeueWithin: planned
+	Requeued   Outcome = "requeued"   // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
 	Retrying   Outcome = "retrying"   // failed, to be tried again
 	GaveUp     Outcome = "gave up"    // failed, and Retry said that it is enough
 	Terminated Outcome = "terminated" // Terminal: failed for good
@@ -175,13 +175,19 @@ func checkQueue[T comparable](what string, q any) error {
 	return nil
 }
 
-type loggerKey struct{}
+// A runContext is what the context of a run has for runKey.
+type runContext interface {
+	logger() *slog.Logger
+	untilChanged(ctx context.Context) (context.Context, context.CancelFunc)
+}
+
+type runKey struct{}
 
 // Logger returns the logger of the run that ctx belongs to: the logger of its
 // Reconciler, with the reconciler's name, the item, and its failures in a row
 // before this run. Elsewhere it returns [slog.Default].
 func Logger(ctx context.Context) *slog.Logger {
-	if r, ok := ctx.Value(loggerKey{}).(interface{ logger() *slog.Logger }); ok {
+	if r, ok := ctx.Value(runKey{}).(runContext); ok {
 		return r.logger()
 	}
 	return slog.Default()

@@ -35,7 +35,7 @@ func (q *Queue[T]) admit(hash uint32, item T, ask nextRun, d time.Duration) {
 	i, r := q.records.insert(hash, item)
 	if ask.delayed() {
 		r.since = now
-		q.waiting++
+		q.waits(r)
 		q.delay(i, r, ask, later(now, d), now)
 		return
 	}
@@ -66,6 +66,7 @@ func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
 		} else {
 			r.run = ask
 			q.again++
+			q.changed(i)
 		}
 	case r.run.delayed() && hastens:
 		q.coalesced++
@@ -93,8 +94,9 @@ func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
 		if r.running {
 			r.run = ask
 			q.again++
+			q.changed(i)
 		} else {
-			q.waiting--
+			q.waitsNoMore(r)
 			q.makeReady(i, r, now, now)
 		}
 	case runHeld: // on runWithin, whose time was promised first
@@ -146,6 +148,7 @@ func (q *Queue[T]) hashLocked(item T) uint32 {
 // done gives back an item that needs no run but the one that it may have.
 func (q *Queue[T]) done(i uint32, r *record[T], now int64) {
 	if r.run == runNone {
+		q.goes(i)
 		q.inFlight--
 		q.records.remove(i)
 		return
@@ -184,12 +187,16 @@ func (q *Queue[T]) settled(now int64) int64 {
 func (q *Queue[T]) rest(i uint32, r *record[T], now int64) {
 	r.running, r.turn = false, 0
 	q.inFlight--
+	if q.watchers != nil {
+		q.rests(i, r)
+	}
 	switch {
 	case r.run == runNone: // dropped, because the queue is closed
+		q.goes(i)
 		q.records.remove(i)
 	case r.run.delayed():
 		r.since = now
-		q.waiting++
+		q.waits(r)
 	default:
 		q.again--
 		q.makeReady(i, r, now, now)
@@ -229,6 +236,21 @@ func (q *Queue[T]) decide(i uint32, r *record[T], w *Wait, now int64) {
 		q.delay(i, r, runHeld, due, now)
 	} else {
 		q.delay(i, r, runWithin, due, now)
+	}
+}
+
+// waits counts an item that begins to wait for its next run.
+func (q *Queue[T]) waits(r *record[T]) {
+	q.waiting++
+	if r.failed != nil {
+		q.retrying++
+	}
+}
+
+func (q *Queue[T]) waitsNoMore(r *record[T]) {
+	q.waiting--
+	if r.failed != nil {
+		q.retrying--
 	}
 }
 

@@ -67,6 +67,7 @@ type task[T comparable] struct {
 	judged  bool
 	broken  bool // the code that was to judge panicked
 	aborted bool
+	changed bool // it ended early, because its item was enqueued again
 	result  Result[T]
 	verdict verdict
 	wait    Wait
@@ -221,7 +222,7 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 	}
 	r := &w.fresh[0]
 	w.fresh = w.fresh[1:]
-	r.Context, r.loop, r.item, r.failures, r.start = ctx, l, w.grant.item, int32(w.grant.failures), w.start
+	r.Context, r.worker, r.item, r.failures, r.start = ctx, w, w.grant.item, int32(w.grant.failures), w.start
 	w.current.Store(r)
 	if l.Timeout > 0 || l.leaser != nil {
 		w.release = l.alert(r, w.release)
@@ -251,8 +252,10 @@ func (w *worker[T]) judge(ctx context.Context) {
 		if w.release != nil {
 			defer w.release() // after the look at the cause, even if that panics
 		}
+		w.changed = false
 		if r := w.current.Swap(nil); r != nil && w.err != nil {
 			w.aborted = ctx.Err() != nil || errors.Is(context.Cause(r), ErrLeaseLost)
+			w.changed = r.outdated()
 		}
 	}
 	if w.err == nil {
@@ -270,9 +273,10 @@ func (w *worker[T]) judge(ctx context.Context) {
 		if w.broken {
 			retry = DefaultRetry
 		}
-	case w.broken && !w.aborted:
+	case w.broken && !w.aborted && !w.changed:
 		retry = DefaultRetry
 	case !w.broken && errors.As(w.err, &planned):
+		w.changed = false // it says itself what follows
 		result.Outcome, w.verdict = Requeued, verdictRequeue
 		result.Next = max(0, planned.Delay)
 		w.wait = Wait{Delay: planned.Delay, Hold: planned.Hold}
@@ -281,6 +285,10 @@ func (w *worker[T]) judge(ctx context.Context) {
 	case w.aborted:
 		result.Outcome, w.verdict = Aborted, verdictAbort
 		result.Failures = w.grant.failures
+		w.stage = reporting
+		return
+	case w.changed:
+		result.Outcome, w.verdict = Requeued, verdictRequeue
 		w.stage = reporting
 		return
 	case errors.Is(w.err, ErrTerminal):
@@ -308,6 +316,9 @@ func (w *worker[T]) report(ctx context.Context) {
 		switch w.result.Outcome {
 		case Requeued:
 			msg = "run planned the next"
+			if w.changed {
+				msg = "run ended early, its item was enqueued again"
+			}
 		case Retrying:
 			level, msg = slog.LevelWarn, "run failed, to be retried"
 		case GaveUp:

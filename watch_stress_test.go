@@ -1,0 +1,257 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Producers, runs that watch, and those that wait for them, all at once. A run
+// whose context ended was asked for again, and an event that came after the
+// call of UntilChanged never leaves its context open.
+func TestWatchersUnderLoad(t *testing.T) {
+	const items, producers, verbs = 6, 4, 1500
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		type counts struct {
+			asked      atomic.Int64 // verbs that began
+			begun, now atomic.Int64 // EnqueueNows that began, and that returned
+			changed    atomic.Int64 // runs that were ended early
+		}
+		all := make(map[string]*counts)
+		names := make([]string, items)
+		for i := range items {
+			names[i] = fmt.Sprint("item ", i)
+			all[names[i]] = new(counts)
+		}
+		ended := func(c context.Context) bool {
+			select {
+			case <-c.Done():
+				return true
+			case <-time.After(time.Hour):
+				return false
+			}
+		}
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Workers: 3, Logger: unlogged(), Timeout: 24 * time.Hour, Retry: minutes,
+			Reconcile: func(ctx context.Context, item string) error {
+				n := all[item]
+				changed, stop := reconcile.UntilChanged(ctx)
+				if rand.N(4) > 0 {
+					defer stop()
+				}
+				before := n.begun.Load()
+				if rand.N(8) == 0 {
+					n.asked.Add(1)
+					go func() {
+						other, stop := reconcile.UntilChanged(ctx) // perhaps after the run
+						q.Enqueue(item)
+						defer stop()
+						time.Sleep(time.Microsecond)
+						if context.Cause(other) == nil && q.State(item).Phase != reconcile.InFlight {
+							t.Errorf("%s: a context outlives its run", item)
+						}
+					}()
+				}
+				time.Sleep(rand.N(20 * time.Microsecond))
+				if n.now.Load() > before && !ended(changed) {
+					t.Errorf("%s: an EnqueueNow after UntilChanged did not end its context", item)
+				}
+				if context.Cause(changed) == reconcile.ErrChanged {
+					n.changed.Add(1)
+					return changed.Err()
+				}
+				switch rand.N(4) {
+				case 0:
+					return errBoom
+				case 1:
+					return reconcile.RequeueAfter(time.Microsecond)
+				}
+				return nil
+			},
+		})
+		var work sync.WaitGroup
+		for range producers {
+			work.Go(func() {
+				for range verbs {
+					item := names[rand.N(items)]
+					n := all[item]
+					n.asked.Add(1)
+					switch rand.N(8) {
+					case 0, 1:
+						n.begun.Add(1)
+						q.EnqueueNow(item)
+						n.now.Add(1)
+					case 2, 3:
+						q.Enqueue(item)
+					case 4:
+						q.EnqueueWithin(item, rand.N(10*time.Microsecond))
+					case 5:
+						q.EnqueueAfter(item, rand.N(10*time.Microsecond))
+					case 6:
+						q.Offer(item)
+					case 7:
+						q.Remove(item)
+					}
+					if rand.N(3) == 0 {
+						time.Sleep(rand.N(5 * time.Microsecond))
+					}
+				}
+			})
+		}
+		for i := range 4 {
+			work.Go(func() {
+				for range 200 {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(50*time.Microsecond))
+					if i%2 == 0 {
+						q.WaitIdle(ctx)
+					} else {
+						q.WaitItem(ctx, names[rand.N(items)])
+					}
+					cancel()
+				}
+			})
+		}
+		work.Wait()
+		if err := q.WaitIdle(t.Context()); err != nil {
+			t.Errorf("WaitIdle: %v", err)
+		}
+		for _, item := range names {
+			if err := q.WaitItem(t.Context(), item); err != nil {
+				t.Errorf("WaitItem: %v", err)
+			}
+		}
+		run.end()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		early := int64(0)
+		for item, n := range all {
+			early += n.changed.Load()
+			// Beside the verbs, an item is brought back by its own runs.
+			if n.changed.Load() > n.asked.Load() {
+				t.Errorf("%s: %d runs were ended early, and %d verbs called", item, n.changed.Load(), n.asked.Load())
+			}
+		}
+		if early == 0 {
+			t.Error("no run was ended early")
+		}
+		if n := reconcile.Watchers(q); n != 0 {
+			t.Errorf("%d watchers are left", n)
+		}
+	})
+}
+
+// Without an event, no context ends before its run: not by those of other items,
+// nor by the same item's earlier runs.
+func TestUntilChangedEndsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[int]()
+		run := launch(t, &reconcile.Reconciler[int]{
+			Queue: q, Workers: 8, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item int) error {
+				changed, stop := reconcile.UntilChanged(ctx)
+				if item%3 > 0 {
+					defer stop()
+				}
+				time.Sleep(rand.N(20 * time.Microsecond))
+				if cause := context.Cause(changed); cause != nil {
+					t.Errorf("%d: ended by %v", item, cause)
+				}
+				if rand.N(2) == 0 {
+					return reconcile.RequeueAfter(rand.N(50 * time.Microsecond))
+				}
+				return nil
+			},
+		})
+		for item := range 2000 {
+			q.Enqueue(item)
+			time.Sleep(rand.N(5 * time.Microsecond))
+		}
+		if err := q.WaitIdle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		run.end()
+	})
+}
+
+// A thing is found gone once nothing leads to it.
+type thing struct{ _ [1024]byte }
+
+type thingKey struct{}
+
+// with returns a context that leads to a thing, and what tells of it.
+func with(ctx context.Context) (context.Context, weak.Pointer[thing]) {
+	p := new(thing)
+	return context.WithValue(ctx, thingKey{}, p), weak.Make(p)
+}
+
+// Nothing of a watcher stays reachable once it was told, has given up, or its
+// run is over: not by the queue, the loop, or the context of the loop.
+func TestWatchersLeaveNothingBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		things := make(map[string]weak.Pointer[thing])
+		var kept context.CancelFunc
+		watch := func(ctx context.Context, name string) context.CancelFunc {
+			ctx, things[name] = with(ctx)
+			_, stop := reconcile.UntilChanged(ctx)
+			return stop
+		}
+		wait := func(name string, f func(context.Context) error) context.CancelFunc {
+			ctx, cancel := context.WithCancel(t.Context())
+			ctx, things[name] = with(ctx)
+			go f(ctx)
+			synctest.Wait()
+			return cancel
+		}
+		idle := func(ctx context.Context) error { return q.WaitIdle(ctx) }
+		item := func(ctx context.Context) error { return q.WaitItem(ctx, "x") }
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				if item == "x" {
+					kept = watch(ctx, "told, its stop is kept")
+					watch(ctx, "told")
+					q.Enqueue("x")
+					q.Remove("x")
+					watch(ctx, "not stopped")
+					watch(ctx, "stopped")()
+				}
+				time.Sleep(time.Minute)
+				return nil
+			},
+		})
+		q.Enqueue("busy")
+		q.Enqueue("x")
+		cancel := []context.CancelFunc{wait("WaitIdle", idle), wait("WaitItem", item)}
+		wait("WaitIdle, canceled", idle)()
+		wait("WaitItem, canceled", item)()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for name, p := range things {
+			for n := 0; p.Value() != nil && name != "told, its stop is kept"; n++ {
+				if runtime.GC(); n == 10 {
+					t.Errorf("%s: its context is still reachable", name)
+					break
+				}
+			}
+		}
+		if n := reconcile.Watchers(q); n != 0 {
+			t.Errorf("%d watchers are left", n)
+		}
+		for _, c := range append(cancel, kept) {
+			c()
+		}
+		run.end()
+	})
+}

@@ -4,7 +4,9 @@
 package reconcile_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -81,11 +83,21 @@ func (p program) run(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := lockstep.New(fuzzItems...)
 		pair.SetBackground(p.background())
-		pair.Check = func() error { return reconcile.Check(pair.Queue) }
+		runs := watchedRuns{}
+		defer runs.stop()
+		pair.Check = func() error {
+			if err := reconcile.Check(pair.Queue); err != nil {
+				return err
+			}
+			return runs.compare(pair)
+		}
 		waiters := 0
 		for _, o := range p.ops() {
 			if o.Verb == model.Dequeue && waiters >= 4 {
 				continue
+			}
+			if o.Verb == model.Advance && o.Nth == 1 {
+				runs.race()
 			}
 			if err := pair.Step(o); err != nil {
 				t.Fatal(err)
@@ -96,6 +108,61 @@ func (p program) run(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// watchedRuns has a context of UntilChanged for each item in flight.
+type watchedRuns map[string]*modelRun
+
+type modelRun struct {
+	take  int
+	ctx   context.Context
+	stop  context.CancelFunc
+	ended bool // as the model says
+	raced bool // the queue may have seen a next run fall due, or not
+}
+
+func (runs watchedRuns) race() {
+	for _, r := range runs {
+		r.raced = true
+	}
+}
+
+// compare wants those contexts to have ended whose item has had a next run that
+// is ready, and those whose item was given back.
+func (runs watchedRuns) compare(pair *lockstep.Pair[string]) error {
+	for _, item := range fuzzItems {
+		e, _ := pair.Model.Entry(item)
+		ready := e.Next.Kind == model.Ready || e.Next.Kind == model.Sticky
+		r := runs[item]
+		if r != nil && (!e.InFlight || e.Take != r.take) {
+			if cause := context.Cause(r.ctx); cause == nil || !r.raced && (cause == reconcile.ErrChanged) != r.ended {
+				return fmt.Errorf("by UntilChanged(%s), after the run: %v, want one that ended for a change: %t", item, cause, r.ended)
+			}
+			r.stop()
+			delete(runs, item)
+			r = nil
+		}
+		if !e.InFlight {
+			continue
+		}
+		if r == nil {
+			r = &modelRun{take: e.Take}
+			r.ctx, r.stop = reconcile.UntilChangedOf(context.Background(), pair.Queue, item)
+			runs[item] = r
+		}
+		r.ended = r.ended || ready
+		cause := context.Cause(r.ctx)
+		if cause != nil && cause != reconcile.ErrChanged || (cause != nil) != r.ended && (!r.raced || ready) {
+			return fmt.Errorf("by UntilChanged(%s): %v, want one that has ended: %t", item, cause, r.ended)
+		}
+	}
+	return nil
+}
+
+func (runs watchedRuns) stop() {
+	for _, r := range runs {
+		r.stop()
+	}
 }
 
 func randomProgram(seed uint64) program {

@@ -31,6 +31,14 @@ type Pair[T comparable] struct {
 	waiters []waiter // oldest first
 	born    int      // counts waiters
 	back    chan returned[T]
+	settles []settle // those that wait for an item to settle, or, the last, for the queue
+	raced   bool     // with the timer, by the last step
+}
+
+// A settle is a WaitItem or WaitIdle.
+type settle struct {
+	cancel   context.CancelCauseFunc // nil if none waits
+	returned chan error
 }
 
 type waiter struct {
@@ -47,11 +55,12 @@ type returned[T comparable] struct {
 // New returns a pair, both empty. After each step it asks about items.
 func New[T comparable](items ...T) *Pair[T] {
 	return &Pair[T]{
-		Queue: reconcile.NewQueue[T](),
-		Model: &model.Attended[T]{},
-		items: items,
-		start: time.Now(),
-		back:  make(chan returned[T], 16),
+		Queue:   reconcile.NewQueue[T](),
+		Model:   &model.Attended[T]{},
+		items:   items,
+		start:   time.Now(),
+		back:    make(chan returned[T], 16),
+		settles: make([]settle, len(items)+1),
 	}
 }
 
@@ -63,6 +72,9 @@ var errCanceled = errors.New("lockstep: canceled")
 // Step carries o out on both and compares all that can be seen of them.
 // No more than 16 Dequeues may wait at a time.
 func (p *Pair[T]) Step(o model.Op[T]) error {
+	if !p.raced {
+		p.settle()
+	}
 	raced, err := p.step(o)
 	if err == nil && !raced {
 		err = p.compare()
@@ -92,12 +104,14 @@ func (p *Pair[T]) step(o model.Op[T]) (raced bool, err error) {
 		return false, nil
 	}
 	p.Log = append(p.Log, o)
+	p.raced = false
 	want := p.Model.Do(o)
 	got, err := p.do(o, want)
 	if err != nil {
 		return false, err
 	}
 	if o.Verb == model.Advance && o.Nth == 1 && len(p.waiters) == 0 {
+		p.raced = true
 		return true, nil // to wait, or to look, would give the timer time to fire
 	}
 	synctest.Wait()
@@ -107,7 +121,7 @@ func (p *Pair[T]) step(o model.Op[T]) (raced bool, err error) {
 	return false, same(got, want)
 }
 
-// End cancels the Dequeues that wait, and compares for the last time.
+// End cancels all that wait, and compares for the last time.
 func (p *Pair[T]) End() error {
 	if err := p.Step(model.Op[T]{Verb: model.Advance}); err != nil {
 		return err
@@ -117,15 +131,90 @@ func (p *Pair[T]) End() error {
 			return err
 		}
 	}
+	p.Stop()
 	return nil
 }
 
-// Stop cancels the Dequeues that wait and looks at nothing any more.
+// Stop cancels all that wait and looks at nothing any more.
 func (p *Pair[T]) Stop() {
 	for _, w := range p.waiters {
 		w.cancel(errCanceled)
 	}
+	for _, s := range p.settles {
+		if s.cancel != nil {
+			s.cancel(errCanceled)
+		}
+	}
 }
+
+// settle lets somebody wait for each item that has not settled, and for the queue.
+func (p *Pair[T]) settle() {
+	started := false
+	for i := range p.settles {
+		s := &p.settles[i]
+		if s.cancel != nil || p.settled(i) {
+			continue
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		s.cancel, s.returned = cancel, make(chan error, 1)
+		started = true
+		go func(returned chan<- error) { returned <- p.wait(ctx, i) }(s.returned)
+	}
+	if started {
+		synctest.Wait()
+	}
+}
+
+// settled and wait ask the model and the queue about item i, or all of them.
+
+func (p *Pair[T]) settled(i int) bool {
+	if i == len(p.items) {
+		return p.Model.Idle()
+	}
+	return p.Model.Settled(p.items[i])
+}
+
+func (p *Pair[T]) wait(ctx context.Context, i int) error {
+	if i == len(p.items) {
+		return p.Queue.WaitIdle(ctx)
+	}
+	return p.Queue.WaitItem(ctx, p.items[i])
+}
+
+// compareSettled looks whether those that wait have returned just if the model
+// says so, and asks once more.
+func (p *Pair[T]) compareSettled() error {
+	for i := range p.settles {
+		s := &p.settles[i]
+		want := p.settled(i)
+		if got := p.wait(canceled, i); (got == nil) != want || got != nil && !errors.Is(got, errCanceled) {
+			return fmt.Errorf("by WaitItem or WaitIdle, number %d: %v, want nil: %t", i, got, want)
+		}
+		if s.cancel == nil {
+			continue
+		}
+		select {
+		case err := <-s.returned:
+			if err != nil || !want {
+				return fmt.Errorf("a WaitItem or WaitIdle, number %d: returned %v, want nil: %t", i, err, want)
+			}
+			s.cancel(nil)
+			s.cancel = nil
+		default:
+			if want {
+				return fmt.Errorf("a WaitItem or WaitIdle, number %d: waits, want it to return", i)
+			}
+		}
+	}
+	return nil
+}
+
+// canceled is a context that has ended.
+var canceled = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errCanceled)
+	return ctx
+}()
 
 func (p *Pair[T]) history() string {
 	var b strings.Builder
@@ -254,6 +343,9 @@ func (p *Pair[T]) compare() error {
 		return fmt.Errorf("by Stats:\n got %+v\nwant %+v", got, want)
 	}
 	if err := p.compareAll(); err != nil {
+		return err
+	}
+	if err := p.compareSettled(); err != nil {
 		return err
 	}
 	if p.Check != nil {

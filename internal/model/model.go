@@ -41,6 +41,7 @@ func (n Next) Later() bool { return n.Kind == Within || n.Kind == Held }
 type Entry[T comparable] struct {
 	Item     T
 	InFlight bool
+	Take     int // which take it was, of all
 	Next     Next
 	Since    time.Duration // when it entered its phase
 	Failures int
@@ -74,6 +75,7 @@ type Queue[T comparable] struct {
 	inRow   int        // taken from line while some were offered, since one of these was
 	order   uint64     // counts schedulings
 	back    []untaken[T]
+	takes   int
 	stats   Stats // the counters; the phases are counted when asked for
 }
 
@@ -296,6 +298,8 @@ func (q *Queue[T]) TryDequeue() (item T, a Answer) {
 	q.leave(item)
 	e := q.find(item)
 	e.InFlight, e.Next, e.Since = true, Next{}, q.now
+	q.takes++
+	e.Take = q.takes
 	q.stats.Taken++
 	return item, Taken
 }

@@ -72,6 +72,27 @@ func (q *Queue[T]) Entry(item T) (e Entry[T], ok bool) {
 	return e, false
 }
 
+// Settled reports whether the queue does not know item, or it waits for a run
+// that was planned: no retry.
+func (q *Queue[T]) Settled(item T) bool {
+	e := q.find(item)
+	return e == nil || e.settled()
+}
+
+func (e *Entry[T]) settled() bool {
+	return !e.InFlight && e.Next.Later() && e.Failures == 0
+}
+
+// Idle reports whether all items have settled.
+func (q *Queue[T]) Idle() bool {
+	for i := range q.entries {
+		if !q.entries[i].settled() {
+			return false
+		}
+	}
+	return true
+}
+
 // All lists what is in flight (in any order), then what is ready in the order
 // in which it will be taken, then what waits, in the order in which it will
 // become ready.

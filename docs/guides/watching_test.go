@@ -1,0 +1,86 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The programs about UntilChanged, in events-and-observations.md, and about
+// WaitIdle, in testing.md.
+
+// sleep stands for work that takes long and obeys its context.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func TestOutdatedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		q := reconcile.NewQueue[string]()
+		image := "debian-12"
+		copyTo := func(ctx context.Context, disk, image string) error { return sleep(ctx, time.Hour) }
+		r := &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(ctx context.Context, disk string) error {
+				ctx, stop := reconcile.UntilChanged(ctx)
+				defer stop()
+				happened.note("copy of %s begins", image)
+				return copyTo(ctx, disk, image)
+			},
+			OnResult: func(r reconcile.Result[string]) { happened.note("%s: %v", r.Outcome, r.Err) },
+			Logger:   quiet,
+		}
+		time.AfterFunc(10*time.Minute, func() {
+			image = "debian-13"
+			q.Enqueue("disk")
+		})
+		q.Enqueue("disk")
+		run(t, r, 2*time.Hour)
+		happened.check(t, `
+0s      copy of debian-12 begins
+10m0s   requeued: reconcile: item was enqueued again
+10m0s   copy of debian-13 begins
+1h10m0s succeeded: <nil>
+`)
+	})
+}
+
+func TestOneShot(t *testing.T) {
+	l := &lab{ready: map[string]time.Time{"a": {}, "b": {}}}
+	q := reconcile.NewQueue[string]()
+	r := reconcile.Reconciler[string]{Queue: q, Reconcile: l.start, Logger: quiet}
+	run := func(ctx context.Context) error {
+		ctx, end := context.WithCancel(ctx)
+		var group reconcile.Group
+		group.Add("vms", &r)
+		group.Add("all of it", reconcile.RunFunc(func(ctx context.Context) error {
+			defer end()
+			q.Enqueue("a")
+			q.Enqueue("b")
+			if err := q.WaitIdle(ctx); err != nil {
+				return fmt.Errorf("not all is done: %w", err)
+			}
+			return nil
+		}))
+		return group.Run(ctx)
+	}
+	if err := run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := q.Stats().Taken; n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}

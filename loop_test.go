@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -38,4 +39,11 @@ func runsAtOnce[T comparable](t *testing.T, r Reconciler[T]) int {
 		t.Fatal(err)
 	}
 	return l.runsAtOnce
+}
+
+// Items are strings in most programs, and each run allocates one of these.
+func TestRunIsOneCacheLine(t *testing.T) {
+	if size := reflect.TypeFor[run[string]]().Size(); size > 64 {
+		t.Errorf("a run of a string is %d bytes, want 64", size)
+	}
 }

@@ -9,8 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -72,6 +74,13 @@ func calls(text string) (calls []spec.Call) {
 			c.Look = spec.Len
 		case "Stats":
 			c.Look = spec.Stats
+		case "WaitIdle":
+			c.Look = spec.Idle
+			c.Nth, _ = strconv.Atoi(c.Item)
+			c.Item = ""
+		case "WaitItem":
+			c.Look = spec.Settled
+			c.Nth, _ = strconv.Atoi(arg(2))
 		case "Dequeue", "Cancel":
 			c.Nth, _ = strconv.Atoi(c.Item)
 			c.Item = ""
@@ -92,6 +101,9 @@ func calls(text string) (calls []spec.Call) {
 	return calls
 }
 
+// canceled matches a call that waits under a context that may end.
+var canceled = regexp.MustCompile(`(Dequeue|WaitIdle|WaitItem \w) [12]`)
+
 // subject is what all queues under test can do.
 type subject interface {
 	Enqueue(item string)
@@ -111,8 +123,34 @@ type run struct {
 	waiting  atomic.Int32
 	ended    atomic.Int32
 	ids      atomic.Int32
+	settling sync.Map // by goroutine: the WaitIdle or WaitItem that it is in
 	closed   atomic.Bool
 	over     atomic.Bool
+}
+
+// wait reports whether a WaitIdle or WaitItem returned nil.
+func (r *run) wait(client int, q *reconcile.Queue[string], c spec.Call) bool {
+	ctx := r.contexts[c.Nth]
+	r.settling.Store(client, c)
+	defer r.settling.Delete(client)
+	if c.Look == spec.Idle {
+		return q.WaitIdle(ctx) == nil
+	}
+	return q.WaitItem(ctx, c.Item) == nil
+}
+
+// overslept returns an error if somebody waits for what has come about.
+func (r *run) overslept(q *reconcile.Queue[string]) (err error) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	r.settling.Range(func(_, c any) bool {
+		switch c := c.(spec.Call); {
+		case c.Look == spec.Idle && q.WaitIdle(over) == nil, c.Look == spec.Settled && q.WaitItem(over, c.Item) == nil:
+			err = fmt.Errorf("%v sleeps, though it is so", c)
+		}
+		return true
+	})
+	return err
 }
 
 func (r *run) do(client int, c spec.Call, took *string) {
@@ -140,6 +178,10 @@ func (r *run) do(client int, c spec.Call, took *string) {
 		ret.Len = r.q.Len()
 	case spec.Stats:
 		ret.Stats = q.Stats()
+	case spec.Idle, spec.Settled:
+		if !r.wait(client, q, c) {
+			return // its context ended: it says nothing
+		}
 	}
 	if c.Look != spec.NoLook {
 		add(c)
@@ -212,7 +254,7 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 	}
 	for i, text := range p.threads {
 		took := took
-		cancelable := strings.Contains(text, "Dequeue 1") || strings.Contains(text, "Dequeue 2")
+		cancelable := canceled.MatchString(text)
 		s.Go(text, !cancelable, cancelable || p.ticks > 0, func() {
 			for _, c := range calls(text) {
 				if !r.over.Load() {
@@ -239,6 +281,9 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 		more := false
 		for _, s := range q.All() {
 			more = more || s.Phase != reconcile.InFlight || s.Again
+		}
+		if err == nil {
+			err = r.overslept(q)
 		}
 		if err == nil && r.closed.Load() && waiting > 0 && !more {
 			err = fmt.Errorf("%d consumers sleep though the queue is closed and empty", waiting)

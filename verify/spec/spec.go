@@ -39,6 +39,8 @@ const (
 	Has
 	Len
 	Stats
+	Idle    // a WaitIdle that returned nil
+	Settled // a WaitItem that did
 )
 
 // Return is what came back.
@@ -62,6 +64,10 @@ func (c Call) String() string {
 		return "Len()"
 	case Stats:
 		return "Stats()"
+	case Idle:
+		return "WaitIdle()"
+	case Settled:
+		return fmt.Sprintf("WaitItem(%s)", c.Item)
 	}
 	switch c.Verb {
 	case model.Cancel:
@@ -83,6 +89,8 @@ func Describe(c Call, r Return) string {
 		return fmt.Sprintf("%v: %d", c, r.Len)
 	case Stats:
 		return fmt.Sprintf("%v: %+v", c, r.Stats)
+	case Idle, Settled:
+		return c.String()
 	}
 	switch c.Verb {
 	case model.Dequeue:
@@ -171,6 +179,10 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 		return is(r.Len == s.q.Len())
 	case Stats:
 		return is(r.Stats == reconcile.Stats(s.q.Stats()))
+	case Idle:
+		return is(s.q.Idle())
+	case Settled:
+		return is(s.q.Settled(c.Item))
 	}
 
 	q := s.q.Clone()

@@ -48,18 +48,25 @@ type Kit[T comparable] struct {
 	lines  []string   // that no Want has seen
 	wanted bool       // there was a Want
 	calls  map[string]int
-	faults map[fault]error
+	faults map[call]fault // that did not happen yet
 }
 
-// A fault is a call that fails.
-type fault struct {
+// A call is the nth one of op since the start.
+type call struct {
 	op  string
 	nth int
 }
 
+// A fault was planned by Fail when op had been called so often.
+type fault struct {
+	err   error
+	after int
+}
+
 // Run runs play in a bubble, with the t of that bubble. When play returns,
-// everything that it started is ended and waited for. If play called [Kit.Want] at
-// all, lines of the journal that no Want has seen fail the test.
+// everything that it started is ended and waited for. The test fails if there are
+// lines of the journal that no Want has seen, and play called [Kit.Want] at all; and
+// if a call that was to fail by [Kit.Fail] never came.
 func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,12 +86,12 @@ func newKit[T comparable](t *testing.T) *Kit[T] {
 		log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		begun:  time.Now(),
 		calls:  make(map[string]int),
-		faults: make(map[fault]error),
+		faults: make(map[call]fault),
 	}
 }
 
-// end looks at the rest of the journal and ends what was started, which is no part
-// of it.
+// end looks at the rest of the journal and of the plans, and ends what was started,
+// which is no part of them.
 func (k *Kit[T]) end(cancel func()) {
 	k.helper()
 	synctest.Wait()
@@ -93,9 +100,18 @@ func (k *Kit[T]) end(cancel func()) {
 	if !k.wanted {
 		rest = nil
 	}
+	var missed []string
+	for c, f := range k.faults {
+		missed = append(missed, fmt.Sprintf("Fail(%q, %d, %v): the call never came, there were %d of %q",
+			c.op, c.nth-f.after, f.err, k.calls[c.op]-f.after, c.op))
+	}
 	k.mu.Unlock()
 	if len(rest) > 0 {
 		k.errorf("this happened too, and no Want asked for it:\n%s", indent(rest))
+	}
+	slices.Sort(missed)
+	for _, text := range missed {
+		k.errorf("%s", text)
 	}
 	cancel()
 	k.work.Wait()
@@ -185,7 +201,9 @@ func (k *Kit[T]) WantQueue(lines ...string) {
 func (k *Kit[T]) Call(op string) error {
 	k.mu.Lock()
 	k.calls[op]++
-	err := k.faults[fault{op, k.calls[op]}]
+	c := call{op, k.calls[op]}
+	err := k.faults[c].err
+	delete(k.faults, c)
 	k.mu.Unlock()
 	if err != nil {
 		k.note("call %s: %v", op, err)
@@ -196,14 +214,14 @@ func (k *Kit[T]) Call(op string) error {
 }
 
 // Fail plans that the nth call of op, from now on, returns err. The next one is the
-// first.
+// first. It panics if nth is less than 1 or err is nil.
 func (k *Kit[T]) Fail(op string, nth int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if nth < 1 || err == nil {
 		panic(fmt.Sprintf("reconciletest: Fail(%q, %d, %v): want a number from 1 and an error", op, nth, err))
 	}
-	k.faults[fault{op, k.calls[op] + nth}] = err
+	k.faults[call{op, k.calls[op] + nth}] = fault{err, k.calls[op]}
 }
 
 func (k *Kit[T]) note(format string, args ...any) {

@@ -123,6 +123,20 @@ func TestFailCountsFromNowOn(t *testing.T) {
 	})
 }
 
+func TestFailWhoseCallNeverCameFails(t *testing.T) {
+	got := failures(t, func(k *Kit[string]) {
+		k.Call("put a")
+		k.Fail("put a", 3, errBoom)
+		k.Fail("put a", 1, errBoom)
+		k.Fail("get a", 1, errBoom)
+		k.Call("put a")
+		k.Call("put a")
+	})
+	mustFail(t, got,
+		`Fail("get a", 1, boom): the call never came, there were 0 of "get a"`,
+		`Fail("put a", 3, boom): the call never came, there were 2 of "put a"`)
+}
+
 func TestFailSaysWhatIsWrong(t *testing.T) {
 	Run(t, func(t *testing.T, k *Kit[string]) {
 		defer func() {

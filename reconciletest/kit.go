@@ -21,11 +21,11 @@ import (
 )
 
 // A Kit is what a test has in hand: a queue, the time, and a journal of what
-// happened. [Run] makes one. Fail and Call may be called from any goroutine, the
-// other methods from that of the test.
+// happened. [Run] makes one. Fail, Call and Note may be called from any goroutine,
+// the other methods from that of the test.
 //
-// The journal has a line for each run when it has ended, and for each call of the
-// world, with the time since the start:
+// The journal has a line for each run when it has ended, for each call of the
+// world, and for what the test notes, with the time since the start:
 //
 //	0s call attach disk-1: busy
 //	0s disk-1 retrying in 1s: busy
@@ -212,6 +212,10 @@ func (k *Kit[T]) Call(op string) error {
 	}
 	return err
 }
+
+// Note writes a line of the test's own to the journal: what its world has told, or
+// was told.
+func (k *Kit[T]) Note(text string) { k.note("%s", text) }
 
 // Fail plans that the nth call of op, from now on, returns err. The next one is the
 // first. It panics if nth is less than 1 or err is nil.

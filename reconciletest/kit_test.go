@@ -137,6 +137,14 @@ func TestFailWhoseCallNeverCameFails(t *testing.T) {
 		`Fail("put a", 3, boom): the call never came, there were 2 of "put a"`)
 }
 
+func TestNoteIsALine(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Advance(time.Second)
+		k.Note("100% of the disk is used")
+		k.Want("1s 100% of the disk is used")
+	})
+}
+
 func TestFailSaysWhatIsWrong(t *testing.T) {
 	Run(t, func(t *testing.T, k *Kit[string]) {
 		defer func() {

@@ -6,24 +6,22 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
 
 func TestFromNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(bad)
 		w.play().wantEnd(t, 0, "14 of 14 assets in sync")
 		w.close()
@@ -32,8 +30,7 @@ func TestFromNothing(t *testing.T) {
 }
 
 func TestFromHalfBuilt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		want := mustParse(t, string(shipped))
 		w.open(slow)
 		w.other("example", func(ctx context.Context, c *cloud.Client) error {
@@ -53,8 +50,7 @@ func TestFromHalfBuilt(t *testing.T) {
 }
 
 func TestFromDrifted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		want := mustParse(t, string(shipped))
 		drifted := assets{specs: maps.Clone(want.specs), order: slices.Clone(want.order)}
 		drifted.specs[key("finance")] = cloud.Spec{Region: "eu-west", Labels: map[string]string{"team": "other"}}
@@ -78,8 +74,7 @@ func TestFromDrifted(t *testing.T) {
 }
 
 func TestManyAssets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		config := bad
 		config.Faults = 0.1
 		w.open(config)
@@ -91,22 +86,22 @@ func TestManyAssets(t *testing.T) {
 }
 
 const (
-	oneKey     = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": []}`
-	keyAndTwo  = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}, {"name": "b", "region": "eu-west"}]}`
-	keyAndOne  = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "size": "large"}]}`
-	brokenFile = "{\n\"keys\": [],\n\"buckets\": [{\"name\": \"a\", \"region\": \"us-east\", \"colour\": \"red\"}]\n}"
+	oneKey       = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": []}`
+	keyAndBucket = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}]}`
+	keyAndTwo    = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}, {"name": "b", "region": "eu-west"}]}`
+	keyAndOne    = `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "size": "large"}]}`
+	brokenFile   = "{\n\"keys\": [],\n\"buckets\": [{\"name\": \"a\", \"region\": \"us-east\", \"colour\": \"red\"}]\n}"
 )
 
 // The file changes while the first version is still being built: what is there
 // in the end is the second.
 func TestFileChangesOnTheWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(slow)
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-assets", file)
-		settle(5 * time.Second)
+		w.Advance(5 * time.Second)
 		wish(t, file, keyAndOne)
 		p.wantEnd(t, 0, "2 of 2 assets in sync", "is in force, 2 assets changed")
 		w.close()
@@ -115,16 +110,15 @@ func TestFileChangesOnTheWay(t *testing.T) {
 }
 
 func TestBrokenFileWhileWatching(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(bad)
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-watch", "-assets", file)
-		settle(time.Minute)
+		w.Advance(time.Minute)
 		for _, text := range []string{brokenFile, brokenFile + "\n", "{"} {
 			wish(t, file, text)
-			settle(time.Minute)
+			w.Advance(time.Minute)
 		}
 		got := p.errs.String()
 		for _, want := range []string{
@@ -140,10 +134,10 @@ func TestBrokenFileWhileWatching(t *testing.T) {
 			t.Errorf("the same problem was told %d times, want 1", n)
 		}
 		w.other("example", func(ctx context.Context, c *cloud.Client) error { return c.Delete(ctx, bucket("b")) })
-		settle(time.Minute) // it is mended by the last good version
+		w.Advance(time.Minute) // it is mended by the last good version
 
 		wish(t, file, oneKey)
-		settle(time.Minute)
+		w.Advance(time.Minute)
 		p.cancel()
 		p.wantEnd(t, 0, "1 of 1 asset in sync", "drift mended 1", "removed 2", "is in force, 2 assets changed")
 		w.close()
@@ -153,22 +147,21 @@ func TestBrokenFileWhileWatching(t *testing.T) {
 
 // A file that is gone for a while is a problem for as long.
 func TestFileComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(quick)
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-watch", "-assets", file)
-		settle(time.Minute)
+		w.Advance(time.Minute)
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		settle(time.Minute)
+		w.Advance(time.Minute)
 		if got := p.errs.String(); !strings.Contains(got, "no such file") {
 			t.Errorf("without the file, standard error is\n%s", got)
 		}
 		wish(t, file, keyAndTwo)
-		settle(time.Minute)
+		w.Advance(time.Minute)
 		p.cancel()
 		p.wantEnd(t, 0, "is in force, 0 assets changed", "3 of 3 assets in sync")
 		w.close()
@@ -179,8 +172,7 @@ func TestFileComesBack(t *testing.T) {
 // What cannot be is named with its reason, the rest comes to be, and the exit
 // code is 1.
 func TestWhatCannotBe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.arrange("example", func(ctx context.Context, c *cloud.Client) error {
 			return build(ctx, c, bucket("moved"), cloud.Spec{Region: "us-east", Size: "small"})
 		})
@@ -214,8 +206,7 @@ func TestWhatCannotBe(t *testing.T) {
 
 // With -watch, what was refused is tried again with each poll.
 func TestRefusedComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.arrange("rival", func(ctx context.Context, c *cloud.Client) error {
 			return build(ctx, c, key("k"), cloud.Spec{Region: "us-east"})
 		})
@@ -223,14 +214,14 @@ func TestRefusedComesBack(t *testing.T) {
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-watch", "-assets", file)
-		settle(time.Minute)
+		w.Advance(time.Minute)
 		if out := p.out.String(); !strings.Contains(out, "refused") || strings.Contains(out, "bucket/a               in sync") {
 			t.Errorf("with the key taken, the output is\n%s", out)
 		}
 		w.close()
 		w.arrange("rival", func(ctx context.Context, c *cloud.Client) error { return c.Delete(ctx, key("k")) })
 		w.open(bad)
-		settle(5 * time.Minute)
+		w.Advance(5 * time.Minute)
 		p.cancel()
 		p.wantEnd(t, 0, "3 of 3 assets in sync")
 		w.close()
@@ -240,20 +231,19 @@ func TestRefusedComesBack(t *testing.T) {
 
 // Changes by another hand are mended at once, because the events tell of them.
 func TestDriftIsMendedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(quick)
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-watch", "-assets", file)
-		settle(3 * time.Second)
+		w.Advance(3 * time.Second)
 		began := time.Now()
 		w.other("example", func(ctx context.Context, c *cloud.Client) error {
 			a, err := c.Get(ctx, bucket("b"))
 			a.Labels = map[string]string{"by": "another"}
 			return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
 		})
-		settle(0)
+		w.Advance(0)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the other hand took %v, want no time", took)
 		}
@@ -276,29 +266,28 @@ func TestDriftIsMendedWithoutEvents(t *testing.T) {
 		{"recheck", []string{"-poll", "24h", "-recheck", "10m"}, 7 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				w.open(quick)
-				w.answer(func(r *http.Request) (*http.Response, error) {
+				w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 					if r.URL.Path == "/v1/events" {
 						return nil, errors.New("no events in this test")
 					}
-					return nil, nil
+					return pass.RoundTrip(r)
 				})
 				file := wishPath(t)
 				wish(t, file, keyAndTwo)
 				p := w.play(append(test.args, "-watch", "-assets", file)...)
-				settle(time.Minute)
+				w.Advance(time.Minute)
 				w.other("example", func(ctx context.Context, c *cloud.Client) error {
 					a, err := c.Get(ctx, bucket("b"))
 					a.Labels = map[string]string{"by": "another"}
 					return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
 				})
-				settle(test.after)
+				w.Advance(test.after)
 				if out := p.out.String(); strings.Contains(out, "drift mended 1") || strings.Contains(out, "drift mended 2") {
 					t.Errorf("after %v something was mended already:\n%s", test.after, out)
 				}
-				settle(test.after)
+				w.Advance(test.after)
 				p.cancel()
 				p.wantEnd(t, 0, "3 of 3 assets in sync", "drift mended 2")
 				w.close()
@@ -311,22 +300,21 @@ func TestDriftIsMendedWithoutEvents(t *testing.T) {
 // What happened while there was no stream of events is found as soon as there is
 // one again, long before the next poll.
 func TestDriftIsFoundAfterReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(quick)
 		began := time.Now()
-		w.answer(func(r *http.Request) (*http.Response, error) {
+		w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 			if r.URL.Path == "/v1/events" && time.Since(began) < 20*time.Second {
 				return nil, errors.New("no events yet")
 			}
-			return nil, nil
+			return pass.RoundTrip(r)
 		})
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-watch", "-assets", file, "-poll", "1h", "-recheck", "1h")
-		settle(10 * time.Second)
+		w.Advance(10 * time.Second)
 		w.other("example", func(ctx context.Context, c *cloud.Client) error { return c.Delete(ctx, bucket("a")) })
-		settle(20 * time.Second) // the back-off is 5s at most
+		w.Advance(20 * time.Second) // the back-off is 5s at most
 		p.cancel()
 		p.wantEnd(t, 0, "3 of 3 assets in sync after 30.0s", "drift mended 1")
 		w.close()
@@ -337,41 +325,23 @@ func TestDriftIsFoundAfterReconnect(t *testing.T) {
 // After a 429 nothing is asked about the asset before Retry-After is over, even
 // if there is an event about it.
 func TestRetryAfterIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.arrange("example", func(ctx context.Context, c *cloud.Client) error {
 			return build(ctx, c, key("k"), cloud.Spec{Region: "us-east"})
 		})
 		w.open(quick)
-		began := time.Now()
-		var mu sync.Mutex // guards asked
-		var asked []time.Duration
-		w.answer(func(r *http.Request) (*http.Response, error) {
-			other := time.Since(began) == time.Second // the hand below
-			if r.URL.Path != "/v1/keys/k" || r.Method != "GET" || other {
-				return nil, nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			asked = append(asked, time.Since(began))
-			if len(asked) > 1 {
-				return nil, nil
-			}
-			header := http.Header{"Retry-After": {"7"}}
-			return &http.Response{StatusCode: 429, Header: header, Body: io.NopCloser(strings.NewReader(`{"message": "slowly"}`))}, nil
-		})
+		w.note("GET /v1/keys/k")
+		w.Fail("GET /v1/keys/k", 1, &cloud.Error{Status: 429, RetryAfter: 7 * time.Second, Message: "slowly"})
 		file := wishPath(t)
 		wish(t, file, oneKey)
 		p := w.play("-assets", file)
-		settle(time.Second)
+		w.Advance(time.Second)
 		w.other("example", func(ctx context.Context, c *cloud.Client) error {
 			a, err := c.Get(ctx, key("k"))
 			return errors.Join(err, c.Update(ctx, key("k"), a.Spec, a.Version))
 		})
 		p.wantEnd(t, 0, "throttled", "1 of 1 asset in sync after 7.0s")
-		if want := []time.Duration{0, 7 * time.Second}; !slices.Equal(asked, want) {
-			t.Errorf("the key was asked about after %v, want %v", asked, want)
-		}
+		w.Want("0s call GET /v1/keys/k: 429: slowly", "7s call GET /v1/keys/k")
 		w.close()
 	})
 }
@@ -379,38 +349,33 @@ func TestRetryAfterIsKept(t *testing.T) {
 // A bucket waits for its key and goes on at once when that is ready; a key that
 // is not wanted waits for its bucket.
 func TestOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(quick)
-		var seen []string
 		client, done := w.client("example")
-		go func() {
-			for event, err := range client.Events(context.Background()) {
-				if err != nil {
-					return
+		defer done()
+		w.Go(reconcile.RunFunc(func(ctx context.Context) error {
+			for event, err := range client.Events(ctx) {
+				if err == nil {
+					w.Note(event.What + " " + event.Asset.String())
 				}
-				seen = append(seen, strings.TrimPrefix(event.What+" "+event.Asset.String(), "hello "))
 			}
-		}()
-		synctest.Wait()
+			return nil
+		}))
+		w.Want("0s hello /")
 		file := wishPath(t)
-		wish(t, file, `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}]}`)
+		wish(t, file, keyAndBucket)
 		w.play("-assets", file).wantEnd(t, 0)
+		w.Want("0s ready key/k", "0s ready bucket/a")
 		wish(t, file, `{}`)
-		w.answer(func(r *http.Request) (*http.Response, error) {
+		w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 			if r.Method == "DELETE" && r.URL.Path == "/v1/buckets/a" {
 				time.Sleep(100 * time.Millisecond) // the key has to wait for it
 			}
-			return nil, nil
+			return pass.RoundTrip(r)
 		})
 		w.play("-assets", file).wantEnd(t, 0, "0 of 0 assets in sync after 0.1s", "removed 2")
+		w.Want("100ms deleted bucket/a", "100ms deleted key/k")
 		w.close()
-		synctest.Wait()
-		done()
-		want := []string{"/", "ready key/k", "ready bucket/a", "deleted bucket/a", "deleted key/k"}
-		if !slices.Equal(seen, want) {
-			t.Errorf("the cloud told of %q, want %q", seen, want)
-		}
 	})
 }
 
@@ -418,47 +383,32 @@ func TestOrder(t *testing.T) {
 // the answer that it is not is still under way, and the bucket does not wait for
 // its patience to end.
 func TestNoEventIsMissedOnTheWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.open(fakecloud.Config{Seed: 1, Build: 2 * time.Second})
-		direct := &http.Transport{DialContext: w.dial}
-		began := time.Now()
-		var mu sync.Mutex // guards asked
-		var asked []time.Duration
-		w.answer(func(r *http.Request) (*http.Response, error) {
-			if r.Method != "POST" || r.URL.Path != "/v1/buckets" {
-				return nil, nil
+		w.note("POST /v1/buckets")
+		var asked atomic.Bool
+		w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
+			resp, err := pass.RoundTrip(r)
+			if r.Method == "POST" && r.URL.Path == "/v1/buckets" && !asked.Swap(true) {
+				time.Sleep(5 * time.Second)
 			}
-			mu.Lock()
-			asked = append(asked, time.Since(began))
-			first := len(asked) == 1
-			mu.Unlock()
-			if !first {
-				return nil, nil
-			}
-			resp, err := direct.RoundTrip(r)
-			time.Sleep(5 * time.Second)
 			return resp, err
 		})
 		file := wishPath(t)
-		wish(t, file, `{"keys": [{"name": "k", "region": "us-east"}], "buckets": [{"name": "a", "region": "us-east", "key": "k"}]}`)
+		wish(t, file, keyAndBucket)
 		w.play("-assets", file).wantEnd(t, 0, "2 of 2 assets in sync")
-		if want := []time.Duration{0, 5 * time.Second}; !slices.Equal(asked, want) {
-			t.Errorf("the bucket was asked for after %v, want %v", asked, want)
-		}
-		direct.CloseIdleConnections()
+		w.Want("0s call POST /v1/buckets", "5s call POST /v1/buckets")
 		w.close()
 	})
 }
 
 func TestChaos(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		config := bad
 		config.Chaos = 700 * time.Millisecond
 		w.open(config)
 		p := w.play("-watch")
-		settle(10 * time.Minute)
+		w.Advance(10 * time.Minute)
 		p.cancel()
 		p.wait(t)
 		w.close()
@@ -475,15 +425,14 @@ func TestChaos(t *testing.T) {
 
 // The cloud goes away in the middle and comes back.
 func TestCloudRestarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		config := bad
 		config.Build = 10 * time.Second
 		w.open(config)
 		p := w.play()
-		settle(12 * time.Second)
+		w.Advance(12 * time.Second)
 		w.close()
-		settle(20 * time.Second)
+		w.Advance(20 * time.Second)
 		w.open(config)
 		p.wantEnd(t, 0, "14 of 14 assets in sync")
 		w.close()
@@ -493,8 +442,7 @@ func TestCloudRestarts(t *testing.T) {
 
 // If the cloud never comes, the program gives up and says why.
 func TestNoCloud(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		file := wishPath(t)
 		wish(t, file, oneKey)
 		w.play("-assets", file, "-retries", "3").wantEnd(t, 1,
@@ -514,13 +462,12 @@ func TestInterrupt(t *testing.T) {
 		{"watching", []string{"-watch"}, 0, "ending in order"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				config := slow
 				config.Latency = time.Minute // runs are stuck in their requests
 				w.open(config)
 				p := w.play(test.args...)
-				settle(5 * time.Second)
+				w.Advance(5 * time.Second)
 				began := time.Now()
 				p.cancel()
 				p.wantEnd(t, test.code, test.out, "0 of 14 assets in sync")

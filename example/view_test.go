@@ -135,7 +135,8 @@ func TestScreen(t *testing.T) {
 		v.out = &out
 		v.screen = func() (int, int) { return 100, 24 }
 		stop := v.start(t.Context())
-		settle(time.Second)
+		time.Sleep(time.Second)
+		synctest.Wait()
 		if n := strings.Count(out.String(), home); n != 6 {
 			t.Errorf("the table was drawn %d times in a second, want 6", n)
 		}

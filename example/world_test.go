@@ -11,41 +11,52 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 	"github.com/reconkernel/reconcile/example/internal/programtest"
+	"github.com/reconkernel/reconcile/reconciletest"
 )
 
-// A world is a cloud in a bubble: its clock is the one of the bubble, and its
-// network is memory. A goroutine that is left over fails the test, because
-// synctest.Test waits for all of them.
+// A world is a cloud in the bubble of a kit: its clock is the one of the bubble,
+// and its network is memory. A goroutine that is left over fails the test, because
+// the bubble waits for all of them.
+//
+// The kit has the journal of what the program asks of the cloud, as far as the test
+// calls [world.note], and makes it fail. Its queue is not used: the program has its
+// own.
 type world struct {
+	*reconciletest.Kit[cloud.ID]
 	t   *testing.T
 	dir string
 
 	mu     sync.Mutex   // guards the fields below
 	listen *memListener // nil while no cloud is there
 	stop   func()
-	before func(*http.Request) (*http.Response, error) // may answer in place of the cloud
+	noted  []string // the requests that are calls of the kit
+	hand   func(r *http.Request, pass http.RoundTripper) (*http.Response, error)
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, dir: t.TempDir()}
-	t.Cleanup(func() {
-		w.mu.Lock()
-		there := w.listen != nil
-		w.mu.Unlock()
-		if there { // the test failed before its end
-			w.close()
-		}
+// inWorld lets a test play in a world of its own.
+func inWorld(t *testing.T, play func(t *testing.T, w *world)) {
+	t.Helper()
+	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[cloud.ID]) {
+		w := &world{Kit: k, t: t, dir: t.TempDir()}
+		t.Cleanup(func() {
+			w.mu.Lock()
+			there := w.listen != nil
+			w.mu.Unlock()
+			if there { // the test failed before its end
+				w.close()
+			}
+		})
+		play(t, w)
 	})
-	return w
 }
 
 // Kinds of clouds: one without delays and faults, one that is slow only, and one
@@ -98,39 +109,50 @@ func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return l.dial(ctx)
 }
 
-// answer puts a hand between the client and the cloud; it passes a request on by
-// returning nil and nil.
-func (w *world) answer(before func(*http.Request) (*http.Response, error)) {
+// note makes requests of the program, such as "GET /v1/keys/k", calls of the kit:
+// lines of its journal, which fail as Fail says.
+func (w *world) note(requests ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.before = before
+	w.noted = requests
 }
 
-// RoundTrip implements http.RoundTripper for the clients of the world.
-type roundTripper struct {
-	w *world
-	http.Transport
+// answer puts a hand between the program and the cloud, to which it may pass on what
+// is asked.
+func (w *world) answer(hand func(r *http.Request, pass http.RoundTripper) (*http.Response, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hand = hand
 }
 
-func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	r.w.mu.Lock()
-	before := r.w.before
-	r.w.mu.Unlock()
-	if before != nil {
-		if resp, err := before(req); resp != nil || err != nil {
-			return resp, err
+// A gate is where the requests of the program go through.
+type gate struct {
+	w    *world
+	pass http.RoundTripper // to the cloud
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	request := r.Method + " " + r.URL.Path
+	g.w.mu.Lock()
+	noted, hand := slices.Contains(g.w.noted, request), g.w.hand
+	g.w.mu.Unlock()
+	if noted {
+		if err := g.w.Call(request); err != nil {
+			return nil, err
 		}
 	}
-	return r.Transport.RoundTrip(req)
+	if hand != nil {
+		return hand(r, g.pass)
+	}
+	return g.pass.RoundTrip(r)
 }
 
 // client returns a client for the tenant, and what to call when it is not needed
 // any more.
 func (w *world) client(tenant string) (*cloud.Client, func()) {
-	rt := &roundTripper{w: w}
-	rt.DialContext = w.dial
-	rt.MaxIdleConnsPerHost = 100
-	return &cloud.Client{URL: "http://cloud", Tenant: tenant, HTTP: &http.Client{Transport: rt}}, rt.CloseIdleConnections
+	there := &http.Transport{DialContext: w.dial, MaxIdleConnsPerHost: 100}
+	return &cloud.Client{URL: "http://cloud", Tenant: tenant, HTTP: &http.Client{Transport: there}}, there.CloseIdleConnections
 }
 
 // arrange lets hand do something to the world, in a cloud without faults.
@@ -249,6 +271,7 @@ func (w *world) play(args ...string) *play {
 		defer close(p.ended)
 		client, done := w.client(o.tenant)
 		defer done()
+		client.HTTP.Transport = gate{w, client.HTTP.Transport}
 		var err error
 		if p.code, err = control(ctx, o, client, &p.out, &p.errs); err != nil {
 			w.t.Errorf("control: %v", err)
@@ -274,12 +297,6 @@ func (p *play) wait(t *testing.T) int {
 
 // text returns what was printed.
 func (p *play) text() string { return programtest.Shorten(p.errs.String() + p.out.String()) }
-
-// settle lets some time of the bubble pass, for a program that watches.
-func settle(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
 
 // wantEnd checks the exit code and what was printed.
 func (p *play) wantEnd(t *testing.T, code int, out ...string) {

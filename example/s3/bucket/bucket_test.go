@@ -17,6 +17,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/reconciletest"
 )
 
 func TestWishes(t *testing.T) {
@@ -182,72 +183,58 @@ func TestFileFeed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		told := make(chan string, 10)
+	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[string]) {
 		wishes := &Wishes{}
 		f := &File{Path: path, Wishes: wishes, Told: func(changed int, err error) {
-			told <- fmt.Sprint(changed, " ", err != nil)
+			k.Note(fmt.Sprintf("told, changes: %d, bad: %v", changed, err != nil))
 		}}
 		const start = "buckets: [{name: one}, {name: two}]"
 		write(start)
 		if changed, err := f.Load(t.Context()); err != nil || !slices.Equal(changed, []string{"one", "two"}) {
 			t.Fatalf("Load returns %q, %v", changed, err)
 		}
-		q := reconcile.NewQueue[string]()
-		go func() { _ = f.Feed(t.Context(), q) }()
-		for i, test := range []struct { // a look each
-			text   string
-			queued []string
-			told   string // "" for nothing
-		}{
-			{start, nil, ""},
-			{"buckets: [{name: two}, {name: one}] # the same", nil, ""},
-			{"buckets: [{name: two}, {name: one}] # the same", nil, ""},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", []string{"one"}, "1 false"},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
-			// Half of a file may be a good one.
-			{"buckets:\n- {name: one, versioning: true}\n", nil, ""},
-			{"buckets:\n- {name: one, versioning: true}\n- {name: two}\n", nil, ""},
-			{"buckets:\n- {name: one, versioning: true}\n- {name: two}\n- {name: four}\n", nil, ""},
-			{"buckets:\n- {name: one, versioning: true}\n- {name: two}\n- {name: four}\n", []string{"four"}, "1 false"},
-			// And it may be a bad one, or none at all.
-			{"buckets: [{name: ", nil, ""},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", []string{"four"}, "1 false"},
-			{"buckets: [{name: ", nil, ""},
-			{"buckets: [{name: ", nil, "0 true"},
-			{"buckets: [{name: ", nil, ""},
-			{"buckets: [{name: ONE}]", nil, ""},
-			{"buckets: [{name: ONE}]", nil, "0 true"},
-			{"", nil, ""},
-			{"", nil, "0 true"},
-			{gone, nil, "0 true"},
-			{"", nil, ""},
-			{"", nil, "0 true"},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, ""},
-			{"buckets: [{name: one, versioning: true}, {name: two}]", nil, "0 false"},
-			{"buckets: [{name: two}, {name: three-3}]", nil, ""},
-			{"buckets: [{name: two}, {name: three-3}]", []string{"one", "three-3"}, "2 false"},
-		} {
-			write(test.text)
-			time.Sleep(time.Second)
-			synctest.Wait()
-			var queued []string
-			for name := range q.All() {
-				queued = append(queued, name)
-			}
-			for _, name := range queued {
-				q.Remove(name)
-			}
-			got := ""
-			for len(told) > 0 {
-				got += <-told
-			}
-			if !slices.Equal(queued, test.queued) || got != test.told {
-				t.Errorf("look %d, at %q: there is %q in the queue and it told %q; want %q and %q", i+1, test.text, queued, got, test.queued, test.told)
-			}
+		noted := reconcile.Filter(k.Queue, func(name string) bool {
+			k.Note("enqueue " + name)
+			return false
+		})
+		k.Go(reconcile.Feed(noted, f.Feed))
+		look := func(text string, want ...string) { // Load took the first second, each look takes one
+			t.Helper()
+			write(text)
+			k.Advance(time.Second)
+			k.Want(want...)
 		}
+		look(start)
+		look("buckets: [{name: two}, {name: one}] # the same")
+		look("buckets: [{name: two}, {name: one}] # the same")
+		const versioning = "buckets: [{name: one, versioning: true}, {name: two}]"
+		look(versioning)
+		look(versioning, "6s enqueue one", "6s told, changes: 1, bad: false")
+		look(versioning)
+		// Half of a file may be a good one.
+		look("buckets:\n- {name: one, versioning: true}\n")
+		look("buckets:\n- {name: one, versioning: true}\n- {name: two}\n")
+		const four = "buckets:\n- {name: one, versioning: true}\n- {name: two}\n- {name: four}\n"
+		look(four)
+		look(four, "11s enqueue four", "11s told, changes: 1, bad: false")
+		// And it may be a bad one, or none at all.
+		look("buckets: [{name: ")
+		look(versioning)
+		look(versioning, "14s enqueue four", "14s told, changes: 1, bad: false")
+		look("buckets: [{name: ")
+		look("buckets: [{name: ", "16s told, changes: 0, bad: true")
+		look("buckets: [{name: ")
+		look("buckets: [{name: ONE}]")
+		look("buckets: [{name: ONE}]", "19s told, changes: 0, bad: true")
+		look("")
+		look("", "21s told, changes: 0, bad: true")
+		look(gone, "22s told, changes: 0, bad: true")
+		look("")
+		look("", "24s told, changes: 0, bad: true")
+		look(versioning)
+		look(versioning, "26s told, changes: 0, bad: false")
+		look("buckets: [{name: two}, {name: three-3}]")
+		look("buckets: [{name: two}, {name: three-3}]", "28s enqueue one", "28s enqueue three-3", "28s told, changes: 2, bad: false")
 		if names, _ := wishes.Names(t.Context()); !slices.Equal(names, []string{"three-3", "two"}) {
 			t.Errorf("in the end there are wishes for %q", names)
 		}

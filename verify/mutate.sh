@@ -2,12 +2,14 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Mutation testing of the kernel: each small change that no test fails for is
-# printed, and is an error unless mutate/accepted.txt gives a reason. It takes
-# about half an hour of a processor that has nothing else to do.
+# Mutation testing of the kernel, or of another package: each small change that no
+# test fails for is printed, and is an error unless mutate/accepted.txt gives a
+# reason. For the kernel it takes about half an hour of a processor that has nothing
+# else to do.
 #
 #   verify/mutate.sh                     everything
 #   verify/mutate.sh -file dequeue.go    one file
+#   verify/mutate.sh -dir remember       another package
 #   verify/mutate.sh -names FILE         those that a file names
 #   verify/mutate.sh -jobs 2             two mutants at a time
 

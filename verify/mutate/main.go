@@ -1,12 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Mutate changes the kernel in one small way after the other, and runs its tests
-// for each: a change that no test fails for is a survivor. It fails if there is
-// one that accepted.txt does not explain.
+// Mutate changes a package, the kernel if no other is named, in one small way after
+// the other, and runs its tests for each: a change that no test fails for is a
+// survivor. It fails if there is one that accepted.txt does not explain.
 //
 //	go run ./mutate                     everything
 //	go run ./mutate -file dequeue.go    one file
+//	go run ./mutate -dir remember       another package
 //	go run ./mutate -list               what there is, without any test
 package main
 
@@ -22,6 +23,7 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +32,8 @@ import (
 )
 
 var (
-	root     = flag.String("root", "..", "the package")
+	root     = flag.String("root", "..", "the module")
+	dir      = flag.String("dir", ".", "the package: its folder below root")
 	file     = flag.String("file", "", "only mutants in files whose name contains this")
 	from     = flag.Int("from", 1, "only mutants from this number on")
 	list     = flag.Bool("list", false, "only list the mutants")
@@ -76,7 +79,7 @@ func main() {
 }
 
 func run() error {
-	files, mutants, err := plant(*root)
+	files, mutants, err := plant(*root, *dir)
 	if err != nil {
 		return err
 	}
@@ -99,12 +102,12 @@ func run() error {
 		lines := strings.Split(string(text), "\n")
 		named = func(name string) bool { return slices.Contains(lines, name) }
 	}
-	dir, err := os.MkdirTemp("", "mutate")
+	scratch, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	binary, err := build(dir, files)
+	defer os.RemoveAll(scratch)
+	binary, err := compile(scratch, files)
 	if err != nil {
 		return err
 	}
@@ -156,6 +159,9 @@ func run() error {
 	fmt.Printf("%d mutants tried in %v: %d killed, %d of them by the time limit; %d survived that have a reason, %d that have none\n",
 		tried, time.Since(begin).Round(time.Second), killed, late, tried-killed-unexplained, unexplained)
 	for name := range reasons {
+		if file, _, _ := strings.Cut(name, " "); path.Dir(file) != path.Clean(*dir) {
+			continue // of another package
+		}
 		if !known[name] && *file == "" && *from == 1 && named(name) {
 			fmt.Printf("not needed in %s any more: %s\n", *accepted, name)
 		}
@@ -166,15 +172,15 @@ func run() error {
 	return nil
 }
 
-// build compiles the tests with the planted files laid over the real ones.
-func build(dir string, files map[string][]byte) (binary string, err error) {
-	abs, err := filepath.Abs(*root)
+// compile builds the tests with the planted files laid over the real ones.
+func compile(scratch string, files map[string][]byte) (binary string, err error) {
+	abs, err := filepath.Abs(filepath.Join(*root, *dir))
 	if err != nil {
 		return "", err
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for name, text := range files {
-		path := filepath.Join(dir, name)
+		path := filepath.Join(scratch, name)
 		if err := os.WriteFile(path, text, 0o666); err != nil {
 			return "", err
 		}
@@ -184,13 +190,13 @@ func build(dir string, files map[string][]byte) (binary string, err error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "overlay.json")
+	path := filepath.Join(scratch, "overlay.json")
 	if err := os.WriteFile(path, text, 0o666); err != nil {
 		return "", err
 	}
-	binary = filepath.Join(dir, "mutants.test")
+	binary = filepath.Join(scratch, "mutants.test")
 	c := exec.Command("go", "test", "-c", "-vet=off", "-overlay", path, "-o", binary, ".")
-	c.Dir = *root
+	c.Dir = filepath.Join(*root, *dir)
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v: %v\n%s", c, err, out)
 	}
@@ -207,7 +213,7 @@ func test(binary string, n int, first string, limit time.Duration) (out []byte, 
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.short")...)
-		c.Dir = *root
+		c.Dir = filepath.Join(*root, *dir)
 		c.Env = append(os.Environ(), fmt.Sprintf("MUTANT=%d", n))
 		c.WaitDelay = time.Second
 		var b bytes.Buffer

@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +22,7 @@ import (
 // A mutant is one change to the code. All of them are planted at once, and an
 // environment variable says which one is alive: so the tests are compiled once.
 type mutant struct {
-	file, in string // in which file and function
+	file, in string // in which file, with the folder of the package, and function
 	what     string // what is changed
 	code     string // the line
 	pos      token.Position
@@ -36,6 +38,8 @@ type planter struct {
 	fset    *token.FileSet
 	info    *types.Info
 	mutants []mutant
+
+	dir string // of the package, from the root
 
 	// of the file at work
 	src           []byte
@@ -64,14 +68,15 @@ func mutantSelect[V any](mutant bool, a, b V) V {
 }
 `
 
-// plant returns the planted files of the package in dir.
-func plant(dir string) (files map[string][]byte, mutants []mutant, err error) {
+// plant returns the planted files of the package in a folder below root.
+func plant(root, dir string) (files map[string][]byte, mutants []mutant, err error) {
 	p := &planter{
 		fset: token.NewFileSet(),
 		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}},
 		bare: map[ast.Expr]bool{},
+		dir:  dir,
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,6 +85,12 @@ func plant(dir string) (files map[string][]byte, mutants []mutant, err error) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
+		if ok, err := build.Default.MatchFile(filepath.Split(name)); err != nil || !ok {
+			if err != nil {
+				return nil, nil, err
+			}
+			continue // of another system
+		}
 		f, err := parser.ParseFile(p.fset, name, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, nil, err
@@ -87,7 +98,7 @@ func plant(dir string) (files map[string][]byte, mutants []mutant, err error) {
 		parsed = append(parsed, f)
 	}
 	if len(parsed) == 0 {
-		return nil, nil, fmt.Errorf("no Go files in %s", dir)
+		return nil, nil, fmt.Errorf("no Go files in %s", filepath.Join(root, dir))
 	}
 	pkg := parsed[0].Name.Name
 	config := types.Config{Importer: importer.ForCompiler(p.fset, "source", nil)}
@@ -96,11 +107,11 @@ func plant(dir string) (files map[string][]byte, mutants []mutant, err error) {
 	}
 	files = map[string][]byte{"mutant_switches.go": fmt.Appendf(nil, switches, pkg)}
 	for _, f := range parsed {
-		path := p.fset.Position(f.Pos()).Filename
-		if p.src, err = os.ReadFile(path); err != nil {
+		name := p.fset.Position(f.Pos()).Filename
+		if p.src, err = os.ReadFile(name); err != nil {
 			return nil, nil, err
 		}
-		p.name = filepath.Base(path)
+		p.name = filepath.Base(name)
 		p.before, p.after = map[int][]string{}, map[int][]string{}
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
@@ -141,7 +152,7 @@ func (p *planter) around(n ast.Node, what, before, after string) {
 	pos := p.fset.Position(n.Pos())
 	start := bytes.LastIndexByte(p.src[:pos.Offset], '\n') + 1
 	end := pos.Offset + bytes.IndexByte(p.src[pos.Offset:], '\n')
-	p.mutants = append(p.mutants, mutant{p.name, p.in, what, strings.TrimSpace(string(p.src[start:end])), pos})
+	p.mutants = append(p.mutants, mutant{path.Join(p.dir, p.name), p.in, what, strings.TrimSpace(string(p.src[start:end])), pos})
 	number := fmt.Sprintf("mutant(%d)", len(p.mutants))
 	i, j := p.offset(n.Pos()), p.offset(n.End())
 	p.before[i] = append(p.before[i], strings.ReplaceAll(before, "MUTANT", number))

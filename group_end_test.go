@@ -354,8 +354,12 @@ func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 					Grace:   time.Second,
 					Logger:  unlogged(),
 				})
-				g.Add("cause", reconcile.RunFunc(func(context.Context) error {
-					<-ending
+				g.Add("cause", reconcile.RunFunc(func(ctx context.Context) error {
+					select {
+					case <-ending:
+					case <-ctx.Done(): // the test failed
+						return nil
+					}
 					switch how {
 					case "panic", "Goexit":
 						return panicsHere(failuresOfUserCode[how])

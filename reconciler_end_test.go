@@ -191,13 +191,13 @@ func TestAbortedItemIsNotTakenAgain(t *testing.T) {
 			},
 		}
 		time.AfterFunc(time.Minute, cancel)
+		defer time.Sleep(time.Hour) // until all have been told
 		if err := r.Run(lateContext{ctx}); err != nil {
 			t.Fatal(err)
 		}
 		if r := results.only(t); r.Outcome != reconcile.Aborted {
 			t.Errorf("result = %+v, want it aborted", r)
 		}
-		time.Sleep(time.Hour) // until all have been told
 	})
 }
 

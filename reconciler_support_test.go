@@ -27,7 +27,9 @@ var (
 	errEnd  = errors.New("the test ends")
 )
 
-// A running is a Runner in a goroutine of its own.
+// A running is a Runner in a goroutine of its own. It ends before the test does,
+// even if that fails first: the clock of a bubble stands still once the test is over,
+// and so would the Run.
 type running struct {
 	t      *testing.T
 	cancel context.CancelCauseFunc
@@ -49,6 +51,14 @@ func launchUnder(ctx context.Context, t *testing.T, r reconcile.Runner) *running
 		run.err = errors.New("Run did not return")
 		run.err = r.Run(ctx)
 	}()
+	t.Cleanup(func() {
+		cancel(errEnd)
+		select {
+		case <-run.done:
+		case <-time.After(24 * time.Hour):
+			t.Error("Run goes on for more than a day after the test")
+		}
+	})
 	return run
 }
 

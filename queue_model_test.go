@@ -82,6 +82,7 @@ func (p program) background() int {
 func (p program) run(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pair := lockstep.New(fuzzItems...)
+		defer pair.Stop() // the consumers that wait when a step fails
 		pair.SetBackground(p.background())
 		runs := watchedRuns{}
 		defer runs.stop()
@@ -190,6 +191,7 @@ func TestModelWithAFaultDisagrees(t *testing.T) {
 		for seed := range uint64(20) {
 			synctest.Test(t, func(t *testing.T) {
 				pair := lockstep.New(fuzzItems...)
+				defer pair.Stop()
 				pair.Model.Fault = fault
 				pair.SetBackground(randomProgram(seed).background())
 				for _, o := range randomProgram(seed).ops() {
@@ -201,7 +203,6 @@ func TestModelWithAFaultDisagrees(t *testing.T) {
 						break
 					}
 				}
-				pair.Stop()
 			})
 		}
 		if !found {

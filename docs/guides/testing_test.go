@@ -88,8 +88,9 @@ func TestEventInTheMiddle(t *testing.T) {
 			},
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go r.Run(ctx)
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		defer func() { stop(); <-ended }() // also when the test fails before its end
 
 		time.Sleep(5 * time.Second)
 		synctest.Wait() // until all that is to happen at this instant has

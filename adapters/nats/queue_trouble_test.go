@@ -1,0 +1,278 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+)
+
+// A worker that cannot reach the server is told that its lease is lost before
+// anybody else has the item.
+func TestQueueLeaseIsLost(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q", Lease: time.Second}
+	cable := natstest.NewClientProxy(t, s)
+	a, b := newQueue[string](t, cable, cfg), newQueue[string](t, s, cfg)
+	enqueue(t, a, "x")
+	mustTake(t, a, "x")
+	run := a.Lease(t.Context(), "x")
+	if run.Err() != nil {
+		t.Fatal("the lease is lost at once")
+	}
+	cable.Hang()
+	mustTake(t, b, "x")
+	if run.Err() == nil || context.Cause(run) != reconcile.ErrLeaseLost {
+		t.Errorf("while another has the item, the context of the run has the cause %v, want %v", context.Cause(run), reconcile.ErrLeaseLost)
+	}
+	if later := a.Lease(t.Context(), "x"); context.Cause(later) != reconcile.ErrLeaseLost {
+		t.Errorf("a lease of a lost item: %v, want %v", context.Cause(later), reconcile.ErrLeaseLost)
+	}
+	fence := natsadapter.Fence(b.Lease(t.Context(), "x"))
+	if old := natsadapter.Fence(run); old >= fence {
+		t.Errorf("Fence: %d, then %d", old, fence)
+	}
+	cable.Heal()
+	a.Done("x") // too late: it is not a's any more
+	flush(t, a)
+	if s := a.State("x"); s.Phase != reconcile.InFlight { // as the server has it
+		t.Errorf("the run of b after a late Done of a: %+v", s)
+	}
+	b.Done("x")
+	flush(t, b)
+	if s := a.State("x"); s != (reconcile.State{}) {
+		t.Errorf("after Done of b: %+v", s)
+	}
+	enqueue(t, b, "y")
+	if item := take(t, a); item != "y" { // it is a member again
+		t.Errorf("Dequeue: %q", item)
+	}
+	if n := a.Stats().LeasesLost; n == 0 {
+		t.Error("Stats knows of no lost lease")
+	}
+}
+
+// While the server is down Enqueue returns at once, and the outbox keeps a slot
+// for each item until it is up again.
+func TestQueueOutbox(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q", Lease: time.Second}
+	a := newQueue[int](t, s, cfg)
+	s.Kill()
+	for i := range 1000 {
+		a.Enqueue(i % 10)
+		a.EnqueueAfter(10+i%5, time.Hour)
+		a.EnqueueWithin(10+i%5, time.Hour)
+		a.Offer(i % 15)
+	}
+	if got := a.Stats().Outbox; got != 15 {
+		t.Errorf("the outbox holds %d items, want 15", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := a.EnqueueContext(ctx, 99); err != context.DeadlineExceeded {
+		t.Errorf("EnqueueContext without a server: %v, want %v", err, context.DeadlineExceeded)
+	}
+	s.Start()
+	flush(t, a)
+	b := newQueue[int](t, s, cfg)
+	all, err := b.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases := make(map[reconcile.Phase]int)
+	for _, e := range all {
+		phases[e.State.Phase]++
+	}
+	if len(all) != 16 || phases[reconcile.Ready] != 11 || phases[reconcile.Waiting] != 5 {
+		t.Errorf("stored are %v", all)
+	}
+	if got := a.Stats(); got.Outbox != 0 || got.Enqueued != 16 || got.Enqueued+got.Coalesced != 4001 {
+		t.Errorf("Stats: %+v", got)
+	}
+}
+
+// What waits for its time survives the server's death, and so does what is in
+// flight and what is ready.
+func TestQueueServerKilled(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q", Lease: time.Second}
+	a, b := newQueue[string](t, s, cfg), newQueue[string](t, s, cfg)
+	for i := range 200 { // records that come and go
+		enqueue(t, a, fmt.Sprint(i))
+		b.Done(take(t, b))
+	}
+	flush(t, b)
+	enqueue(t, a, "in flight")
+	mustTake(t, a, "in flight")
+	a.EnqueueAfter("waiting", 10*time.Millisecond)
+	flush(t, a)
+	enqueue(t, a, "ready")
+	s.Kill()
+	s.Start()
+	a.Done("in flight")
+	found := make(map[string]bool)
+	for !found["waiting"] || !found["ready"] {
+		item := take(t, b) // perhaps some that ran before
+		found[item] = true
+		b.Done(item)
+	}
+	// In the end the queue knows nothing, though the server may remember records
+	// that were deleted.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() {
+		for {
+			item, err := b.Dequeue(ctx)
+			if err != nil {
+				return
+			}
+			b.Done(item)
+		}
+	}()
+	tick := time.NewTicker(20 * time.Millisecond) // the server tells no one
+	defer tick.Stop()
+	for {
+		all, err := a.All(ctx)
+		if err != nil && ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		if err == nil && len(all) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the queue still knows %+v", all)
+		}
+	}
+}
+
+// A record of a run that its owner knows nothing of, as a killed server may
+// remember it, is found and made ready, though the owner is alive.
+func TestQueueDisownedRun(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q", Lease: 3 * time.Second}
+	cable := natstest.NewClientProxy(t, s)
+	janitor, owner := newQueue[string](t, cable, cfg), newQueue[string](t, s, cfg)
+	enqueue(t, janitor, "first")
+	mustTake(t, janitor, "first") // so it is the older of the two
+	enqueue(t, janitor, "second")
+	mustTake(t, owner, "second")
+	all, err := janitor.All(t.Context())
+	if err != nil || len(all) != 2 || all[0].Member == all[1].Member {
+		t.Fatalf("in flight are %+v, %v, want two, each with a member of its own", all, err)
+	}
+	record := fmt.Sprintf(`{"phase":"in flight","since":"2026-01-02T03:04:05Z","owner":%q,"write":"w"}`, all[1].Member)
+	if _, err := s.JetStream(t).Publish(t.Context(), "q.i.ghost", []byte(record)); err != nil {
+		t.Fatal(err)
+	}
+	cable.Cut() // as when the server is killed
+	cable.Heal()
+	mustTake(t, janitor, "ghost")
+	if s := owner.State("second"); s.Phase != reconcile.InFlight {
+		t.Errorf("the run that is one: %+v", s)
+	}
+}
+
+func TestQueueConsumerDeleted(t *testing.T) {
+	s := natstest.New(t)
+	q := newQueue[string](t, s, natsadapter.Config{Name: "q"})
+	enqueue(t, q, "x")
+	mustTake(t, q, "x")
+	q.Done("x")
+	flush(t, q)
+	taken := make(chan string)
+	go func() { taken <- take(t, q) }()
+	js := s.JetStream(t)
+	if err := js.DeleteConsumer(t.Context(), "q", "workers"); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, q, "y")
+	if item := <-taken; item != "y" {
+		t.Errorf("Dequeue: %q", item)
+	}
+}
+
+func TestQueueConnectionClosed(t *testing.T) {
+	s := natstest.New(t)
+	nc := s.Connect(t)
+	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	go func() {
+		_, err := q.Dequeue(t.Context())
+		waiting <- err
+	}()
+	enqueue(t, q, "x")
+	if err := <-waiting; err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := q.Dequeue(t.Context())
+		waiting <- err
+	}()
+	nc.Close()
+	wantError(t, <-waiting, "connection closed")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	wantError(t, q.Close(ctx), "1 runs in flight")
+}
+
+// Three servers keep the queue, and one of them is killed.
+func TestQueueOfThreeServers(t *testing.T) {
+	c := natstest.NewCluster(t, 3)
+	cfg := natsadapter.Config{Name: "q", Replicas: 3, Lease: 2 * time.Second}
+	a, b := newQueue[int](t, c, cfg), newQueue[int](t, c, cfg)
+	const items = 100
+	ran := make(chan int)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for _, q := range []*natsadapter.Queue[int]{a, b} {
+		r := reconcile.Reconciler[int]{Queue: q, Workers: 4, Reconcile: func(_ context.Context, item int) error {
+			ran <- item
+			return nil
+		}}
+		go func() { ended <- r.Run(ctx) }()
+	}
+	for i := range items {
+		a.Enqueue(i)
+	}
+	seen := make(map[int]bool)
+	for len(seen) < items/2 {
+		seen[<-ran] = true
+	}
+	c.Servers[1].Kill()
+	for i := range items { // events for items before, in and after their runs
+		b.Enqueue(i)
+	}
+	again := make(map[int]bool)
+	for len(seen) < items || len(again) < items {
+		item := <-ran
+		seen[item] = true
+		again[item] = true
+	}
+	cancel()
+	for range 2 {
+		for running := true; running; {
+			select {
+			case <-ran:
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+				running = false
+			}
+		}
+	}
+	c.Servers[1].Start()
+}

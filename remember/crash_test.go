@@ -186,6 +186,9 @@ func TestFileAfterAFailureInEachStep(t *testing.T) {
 				}
 			}
 			f.Close()
+			if d.opened != 0 {
+				t.Fatalf("seed %d, fail at %d: %d files are still open", seed, fail, d.opened)
+			}
 			over := d.steps < fail
 			d.failAt = 0
 			f = reopen(t, d)
@@ -196,6 +199,32 @@ func TestFileAfterAFailureInEachStep(t *testing.T) {
 			if over {
 				break
 			}
+		}
+	}
+}
+
+// A step of Open fails, each one once. The File is as it was before, and can be opened.
+func TestFileAfterAFailureInEachStepOfOpen(t *testing.T) {
+	data, states, _ := aLog(t)
+	for fail := 1; ; fail++ {
+		d := diskWith(append(data[:len(data):len(data)], "torn"...))
+		d.failAt = fail
+		f := &File[string, int]{Path: path, disk: d}
+		err := f.Open()
+		if err == nil {
+			if fail <= 5 { // read, open, cut off, sync, sync the folder
+				t.Errorf("Open takes %d steps, want 5", fail-1)
+			}
+			return
+		}
+		if got := maps.Collect(f.All()); !errors.Is(err, errFull) || len(got) != 0 || d.opened != 0 {
+			t.Fatalf("fail at %d: Open = %v, remembered %v, %d files are open; want %v and nothing", fail, err, got, d.opened, errFull)
+		}
+		if err := f.Open(); err != nil {
+			t.Fatalf("fail at %d: second Open = %v", fail, err)
+		}
+		if got := model(maps.Collect(f.All())); !maps.Equal(got, states[len(states)-1]) {
+			t.Fatalf("fail at %d: remembered %v, want %v", fail, got, states[len(states)-1])
 		}
 	}
 }

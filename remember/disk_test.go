@@ -24,11 +24,14 @@ type testDisk struct {
 	safe   map[string]*content // what a loss of power leaves of files
 	steps  int
 	syncs  int // of files
+	opened int // files that are not closed
+	made   int // files that were created
 	killAt int // the step in which the process is killed; 0 means never
 	failAt int // the step that fails; 0 means none
 	locked bool
 
-	failDir bool // syncDir fails
+	failDir   bool // syncDir fails
+	failClose bool // files say that they could not be closed well, and are closed
 }
 
 type content struct {
@@ -104,7 +107,7 @@ func (d *testDisk) append(path string) (file, error) {
 		return nil, err
 	}
 	if c := d.files[path]; c != nil {
-		return &testFile{disk: d, c: c}, nil
+		return d.open(c), nil
 	}
 	return nil, fs.ErrNotExist
 }
@@ -119,7 +122,13 @@ func (d *testDisk) create(path string) (file, error) {
 		d.files[path] = c
 	}
 	c.data = nil
-	return &testFile{disk: d, c: c}, nil
+	d.made++
+	return d.open(c), nil
+}
+
+func (d *testDisk) open(c *content) *testFile {
+	d.opened++
+	return &testFile{disk: d, c: c}
 }
 
 func (d *testDisk) rename(from, to string) error {
@@ -201,6 +210,10 @@ func (f *testFile) Close() error {
 		return fs.ErrClosed
 	}
 	f.closed = true
+	f.disk.opened--
+	if f.disk.failClose {
+		return errFull
+	}
 	return nil
 }
 

@@ -58,7 +58,7 @@ func TestFileRemembersAcrossProcesses(t *testing.T) {
 		f.Forget("never seen"),
 	)
 	want := map[string]int{"done": 1, "begun": 0, "changing": 0, "changed": 2}
-	for range 3 {
+	for i := range 4 {
 		mustHold(t, f, want)
 		for item, version := range want {
 			if got, ok := f.Version(item); got != version || ok != (version > 0) {
@@ -68,7 +68,28 @@ func TestFileRemembersAcrossProcesses(t *testing.T) {
 		if _, ok := f.Version("gone"); ok {
 			t.Error("Version knows what is gone")
 		}
-		must(t, f.Close(), f.Close(), f.Open())
+		must(t, f.Close(), f.Close())
+		if i%2 == 0 {
+			f = &remember.File[string, int]{Path: path}
+		}
+		must(t, f.Open())
+	}
+	must(t, f.Close())
+}
+
+// The zero version is one like others, but for what a Tracker makes of it.
+func TestFileRemembersTheZeroVersion(t *testing.T) {
+	f := open[string, int](t, filepath.Join(t.TempDir(), "m"))
+	must(t, f.Done("done", 0), f.Done("begun", 0), f.Begin("begun"), f.Done("gone", 0), f.Forget("gone"))
+	for range 2 {
+		mustHold(t, f, map[string]int{"done": 0, "begun": 0})
+		if _, ok := f.Version("done"); !ok {
+			t.Error("done is not done")
+		}
+		if _, ok := f.Version("begun"); ok {
+			t.Error("begun is done")
+		}
+		must(t, f.Close(), f.Open())
 	}
 }
 
@@ -90,7 +111,7 @@ func TestFileWritesNothingThatItKnows(t *testing.T) {
 
 func TestFileKeepsAnyString(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
-	want := map[string]string{"": "empty", "\xff\x00": "\xfe\xff", "a\nb": "", "<é>": "<é>", strings.Repeat("x", 1<<19): "y"}
+	want := map[string]string{"": "empty", "\xff\x00": "\xfe\xff", "a\nb": "", "<é>": "<é>", strings.Repeat("x", 1<<19): "y", "most": strings.Repeat("x", 1<<20-4)}
 	f := open[string, string](t, path)
 	for item, version := range want {
 		must(t, f.Begin(item), f.Done(item, version))

@@ -38,14 +38,19 @@ func TestFileSyncsOnceForABegin(t *testing.T) {
 		if got := d.syncs - opened; err != nil || got != want {
 			t.Errorf("NoSync %t: %d times synced, error %v, want %d, nil", noSync, got, err, want)
 		}
-		// What the process before wrote, the disk may not have.
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
+		before := d.syncs
+		if err := f.Close(); err != nil || d.syncs != before+want/2 {
+			t.Errorf("NoSync %t: %d times synced by Close, error %v, want %d, nil", noSync, d.syncs-before, err, want/2)
 		}
-		closed := d.syncs
+		// What the process before wrote, the disk may not have.
+		before = d.syncs
 		f = openOn(t, d, noSync)
-		if err := f.Begin("a"); err != nil || d.syncs != closed+1+want/2 {
-			t.Errorf("NoSync %t: %d times synced by Open and Begin, error %v, want %d, nil", noSync, d.syncs-closed, err, 1+want/2)
+		if d.syncs != before+1 {
+			t.Errorf("NoSync %t: %d times synced by Open, want once", noSync, d.syncs-before)
+		}
+		before = d.syncs
+		if err := f.Begin("a"); err != nil || d.syncs != before+want/2 {
+			t.Errorf("NoSync %t: %d times synced by Begin, error %v, want %d, nil", noSync, d.syncs-before, err, want/2)
 		}
 	}
 }
@@ -81,6 +86,29 @@ func TestFileSyncsOnceForManyCalls(t *testing.T) {
 	workers.Wait()
 	if got := d.syncs - before; got != 1 {
 		t.Errorf("%d times synced for 10 calls, want once", got)
+	}
+}
+
+// What the disk has at Open, and what is written anew, it has: a call that waits for
+// it needs no more, and the next record says so.
+func TestFileKnowsWhatTheDiskHas(t *testing.T) {
+	for name, make := range map[string]func(f *File[string, int]) error{
+		"Open":          func(f *File[string, int]) error { return errors.Join(f.Close(), f.Open()) },
+		"written anew":  func(f *File[string, int]) error { f.allowed = 0; return f.compact() },
+		"one after two": func(f *File[string, int]) error { return f.Begin("c") },
+	} {
+		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+		f := openOn(t, d, false)
+		if err := errors.Join(f.Begin("a"), f.Done("b", 1), make(f)); err != nil {
+			t.Fatal(err)
+		}
+		before, at := d.syncs, len(d.files[path].data)
+		if err := errors.Join(f.Begin("a"), f.Done("b", 2)); err != nil || d.syncs != before {
+			t.Errorf("%s: a Begin that is known and a Done sync %d times, error %v, want never, nil", name, d.syncs-before, err)
+		}
+		if r, n := parse(d.files[path].data[at:]); n == 0 || r.loose != 0 {
+			t.Errorf("%s: the next record says that the disk may not have %d bytes, want 0", name, r.loose)
+		}
 	}
 }
 

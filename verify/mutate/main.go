@@ -194,6 +194,9 @@ func compile(scratch string, files map[string][]byte) (binary string, err error)
 	if err := os.WriteFile(path, text, 0o666); err != nil {
 		return "", err
 	}
+	if err := os.Symlink(filepath.Join(abs, "testdata"), filepath.Join(scratch, "testdata")); err != nil {
+		return "", err
+	}
 	binary = filepath.Join(scratch, "mutants.test")
 	c := exec.Command("go", "test", "-c", "-vet=off", "-overlay", path, "-o", binary, ".")
 	c.Dir = filepath.Join(*root, *dir)
@@ -213,7 +216,7 @@ func test(binary string, n int, first string, limit time.Duration) (out []byte, 
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.short")...)
-		c.Dir = filepath.Join(*root, *dir)
+		c.Dir = filepath.Dir(binary) // a mutant may write where it is not to
 		c.Env = append(os.Environ(), fmt.Sprintf("MUTANT=%d", n))
 		c.WaitDelay = time.Second
 		var b bytes.Buffer

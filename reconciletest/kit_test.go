@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +187,36 @@ func TestWhatNoWantAskedForFails(t *testing.T) {
 	})
 	mustFail(t, got, "this happened too, and no Want asked for it:\n\t0s call put a\n")
 	mustFail(t, failures(t, func(k *Kit[string]) { k.Call("put a") })) // there was no Want
+
+	got = failures(t, func(k *Kit[string]) {
+		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
+		k.Want()
+		k.Queue.Enqueue("a") // and the play returns
+	})
+	mustFail(t, got, "this happened too, and no Want asked for it:\n\t0s a succeeded\n")
+}
+
+// Each of them looks when all that is to happen at this instant has.
+func TestNothingIsLookedAtTooSoon(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		slowly := func(context.Context, string) error {
+			for range 1000 {
+				runtime.Gosched()
+			}
+			return nil
+		}
+		k.Start(&reconcile.Reconciler[string]{Reconcile: slowly})
+		k.Queue.Enqueue("a")
+		k.WantQueue()
+		k.Queue.Enqueue("b")
+		k.Want("0s a succeeded", "0s b succeeded")
+		k.Queue.EnqueueAfter("c", time.Second)
+		k.Advance(time.Second)
+		if k.Queue.Has("c") {
+			t.Error("Advance returns before the run has ended")
+		}
+		k.Want("1s c succeeded")
+	})
 }
 
 // What ends because the test does is no part of the journal; what fails is told.
@@ -207,18 +239,48 @@ func TestEverythingEndsWithThePlay(t *testing.T) {
 	}
 }
 
+// What takes time to end has it.
+func TestEndWaits(t *testing.T) {
+	ended := time.Duration(0)
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Start(&reconcile.Reconciler[string]{Grace: time.Hour, Reconcile: func(context.Context, string) error {
+			begun := time.Now()
+			time.Sleep(time.Minute)
+			ended = time.Since(begun)
+			return nil
+		}})
+		k.Queue.Enqueue("a")
+		k.Advance(time.Second)
+	})
+	if ended != time.Minute {
+		t.Errorf("the run has ended after %v, want 1m0s", ended)
+	}
+}
+
 func TestStartKeepsWhatIsSet(t *testing.T) {
 	Run(t, func(t *testing.T, k *Kit[string]) {
+		plain := &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}
+		k.Start(plain)
+		if plain.Logger != k.log {
+			t.Error("the log does not go to the output of the test")
+		}
+	})
+	Run(t, func(t *testing.T, k *Kit[string]) {
 		var told []reconcile.Outcome
+		var log strings.Builder
 		k.Start(&reconcile.Reconciler[string]{
 			Reconcile: func(context.Context, string) error { return errBoom },
 			Retry:     reconcile.NoRetry,
 			OnResult:  func(r reconcile.Result[string]) { told = append(told, r.Outcome) },
+			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		k.Queue.Enqueue("a")
 		k.Want("0s a gave up: boom")
 		if len(told) != 1 || told[0] != reconcile.GaveUp {
 			t.Errorf("OnResult was told %q", told)
+		}
+		if !strings.Contains(log.String(), "boom") {
+			t.Errorf("the log is %q", log.String())
 		}
 	})
 }

@@ -200,6 +200,9 @@ func (p *planter) statements(list []ast.Stmt) {
 			case token.DEFINE:
 				continue
 			case token.ADD_ASSIGN:
+				if b, ok := p.info.Types[s.Rhs[0]].Type.Underlying().(*types.Basic); ok && b.Info()&types.IsString != 0 {
+					break
+				}
 				opposite = p.source(s.Lhs[0]) + " -= " + p.source(s.Rhs[0])
 			case token.SUB_ASSIGN:
 				opposite = p.source(s.Lhs[0]) + " += " + p.source(s.Rhs[0])

@@ -63,7 +63,13 @@ func TestGroup(t *testing.T) {
 		}
 
 		group.Add("reconciler", reconcile.RunFunc(untilDone))
-		group.Add("once", reconcile.RunFunc(func(context.Context) error { time.Sleep(time.Second); return nil }))
+		group.Add("once", reconcile.RunFunc(func(ctx context.Context) error {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done(): // the test failed
+			}
+			return nil
+		}))
 		stream := group.Watch("stream", reconcile.RunFunc(func(ctx context.Context) error {
 			select {
 			case <-time.After(10 * time.Second):

@@ -5,19 +5,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
-	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
 
 func TestFromNothing(t *testing.T) {
@@ -226,179 +221,6 @@ func TestRefusedComesBack(t *testing.T) {
 		p.wantEnd(t, 0, "3 of 3 assets in sync")
 		w.close()
 		w.wantExactly(mustParse(t, keyAndTwo))
-	})
-}
-
-// Changes by another hand are mended at once, because the events tell of them.
-func TestDriftIsMendedAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.open(quick)
-		file := wishPath(t)
-		wish(t, file, keyAndTwo)
-		p := w.play("-watch", "-assets", file)
-		w.Advance(3 * time.Second)
-		began := time.Now()
-		w.other("example", func(ctx context.Context, c *cloud.Client) error {
-			a, err := c.Get(ctx, bucket("b"))
-			a.Labels = map[string]string{"by": "another"}
-			return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
-		})
-		w.Advance(0)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the other hand took %v, want no time", took)
-		}
-		p.cancel()
-		p.wantEnd(t, 0, "3 of 3 assets in sync", "drift mended 2")
-		w.close()
-		w.wantExactly(mustParse(t, keyAndTwo))
-	})
-}
-
-// Without the events, what was deleted or altered is found by the poll, and
-// without that by the recheck.
-func TestDriftIsMendedWithoutEvents(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		args  []string
-		after time.Duration // not yet then, but twice as late
-	}{
-		{"poll", []string{"-poll", "10m", "-recheck", "24h"}, 7 * time.Minute},
-		{"recheck", []string{"-poll", "24h", "-recheck", "10m"}, 7 * time.Minute},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				w.open(quick)
-				w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
-					if r.URL.Path == "/v1/events" {
-						return nil, errors.New("no events in this test")
-					}
-					return pass.RoundTrip(r)
-				})
-				file := wishPath(t)
-				wish(t, file, keyAndTwo)
-				p := w.play(append(test.args, "-watch", "-assets", file)...)
-				w.Advance(time.Minute)
-				w.other("example", func(ctx context.Context, c *cloud.Client) error {
-					a, err := c.Get(ctx, bucket("b"))
-					a.Labels = map[string]string{"by": "another"}
-					return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
-				})
-				w.Advance(test.after)
-				if out := p.out.String(); strings.Contains(out, "drift mended 1") || strings.Contains(out, "drift mended 2") {
-					t.Errorf("after %v something was mended already:\n%s", test.after, out)
-				}
-				w.Advance(test.after)
-				p.cancel()
-				p.wantEnd(t, 0, "3 of 3 assets in sync", "drift mended 2")
-				w.close()
-				w.wantExactly(mustParse(t, keyAndTwo))
-			})
-		})
-	}
-}
-
-// What happened while there was no stream of events is found as soon as there is
-// one again, long before the next poll.
-func TestDriftIsFoundAfterReconnect(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.open(quick)
-		began := time.Now()
-		w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
-			if r.URL.Path == "/v1/events" && time.Since(began) < 20*time.Second {
-				return nil, errors.New("no events yet")
-			}
-			return pass.RoundTrip(r)
-		})
-		file := wishPath(t)
-		wish(t, file, keyAndTwo)
-		p := w.play("-watch", "-assets", file, "-poll", "1h", "-recheck", "1h")
-		w.Advance(10 * time.Second)
-		w.other("example", func(ctx context.Context, c *cloud.Client) error { return c.Delete(ctx, bucket("a")) })
-		w.Advance(20 * time.Second) // the back-off is 5s at most
-		p.cancel()
-		p.wantEnd(t, 0, "3 of 3 assets in sync after 30.0s", "drift mended 1")
-		w.close()
-		w.wantExactly(mustParse(t, keyAndTwo))
-	})
-}
-
-// After a 429 nothing is asked about the asset before Retry-After is over, even
-// if there is an event about it.
-func TestRetryAfterIsKept(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.arrange("example", func(ctx context.Context, c *cloud.Client) error {
-			return build(ctx, c, key("k"), cloud.Spec{Region: "us-east"})
-		})
-		w.open(quick)
-		w.note("GET /v1/keys/k")
-		w.Fail("GET /v1/keys/k", 1, &cloud.Error{Status: 429, RetryAfter: 7 * time.Second, Message: "slowly"})
-		file := wishPath(t)
-		wish(t, file, oneKey)
-		p := w.play("-assets", file)
-		w.Advance(time.Second)
-		w.other("example", func(ctx context.Context, c *cloud.Client) error {
-			a, err := c.Get(ctx, key("k"))
-			return errors.Join(err, c.Update(ctx, key("k"), a.Spec, a.Version))
-		})
-		p.wantEnd(t, 0, "throttled", "1 of 1 asset in sync after 7.0s")
-		w.Want("0s call GET /v1/keys/k: 429: slowly", "7s call GET /v1/keys/k")
-		w.close()
-	})
-}
-
-// A bucket waits for its key and goes on at once when that is ready; a key that
-// is not wanted waits for its bucket.
-func TestOrder(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.open(quick)
-		client, done := w.client("example")
-		defer done()
-		w.Go(reconcile.RunFunc(func(ctx context.Context) error {
-			for event, err := range client.Events(ctx) {
-				if err == nil {
-					w.Note(event.What + " " + event.Asset.String())
-				}
-			}
-			return nil
-		}))
-		w.Want("0s hello /")
-		file := wishPath(t)
-		wish(t, file, keyAndBucket)
-		w.play("-assets", file).wantEnd(t, 0)
-		w.Want("0s ready key/k", "0s ready bucket/a")
-		wish(t, file, `{}`)
-		w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
-			if r.Method == "DELETE" && r.URL.Path == "/v1/buckets/a" {
-				time.Sleep(100 * time.Millisecond) // the key has to wait for it
-			}
-			return pass.RoundTrip(r)
-		})
-		w.play("-assets", file).wantEnd(t, 0, "0 of 0 assets in sync after 0.1s", "removed 2")
-		w.Want("100ms deleted bucket/a", "100ms deleted key/k")
-		w.close()
-	})
-}
-
-// What a run depends on is known before it looks: here the key gets ready while
-// the answer that it is not is still under way, and the bucket does not wait for
-// its patience to end.
-func TestNoEventIsMissedOnTheWay(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.open(fakecloud.Config{Seed: 1, Build: 2 * time.Second})
-		w.note("POST /v1/buckets")
-		var asked atomic.Bool
-		w.answer(func(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
-			resp, err := pass.RoundTrip(r)
-			if r.Method == "POST" && r.URL.Path == "/v1/buckets" && !asked.Swap(true) {
-				time.Sleep(5 * time.Second)
-			}
-			return resp, err
-		})
-		file := wishPath(t)
-		wish(t, file, keyAndBucket)
-		w.play("-assets", file).wantEnd(t, 0, "2 of 2 assets in sync")
-		w.Want("0s call POST /v1/buckets", "5s call POST /v1/buckets")
-		w.close()
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
@@ -28,10 +29,55 @@ func TestBothPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", side, err)
 		}
-		if size == 0 || r.runs < short.objects || r.requests == 0 || r.rss == 0 || len(r.late) != short.updates {
+		if size == 0 || r.runs < short.objects || r.requests == 0 || r.rss == 0 || r.cleanCPU == 0 {
 			t.Errorf("%s: %+v, want figures", side, r)
 		}
+		// Two writes of each object, whichever verb: our finalizer comes and goes.
+		if got, want := r.sent["PATCH configmaps"]+r.sent["PUT configmaps"], 2*short.objects; got != want {
+			t.Errorf("%s wrote %d times (%s), want %d", side, got, r.verbs(), want)
+		}
+		// No read of an object: there is a cache.
+		if got := r.sent["GET configmaps"]; got != 0 {
+			t.Errorf("%s read %d objects (%s), want 0", side, got, r.verbs())
+		}
 		t.Logf("%s: %d runs for %d events; %s", side, r.runs, short.events(), r.verbs())
+	}
+}
+
+// TestBeside has both programs run at the same time: there is a delay for each
+// update, and the part after the answer is shorter than the whole.
+func TestBeside(t *testing.T) {
+	var programs []string
+	dir := t.TempDir()
+	for _, side := range sides {
+		if _, err := build(t.Context(), side, dir); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, filepath.Join(dir, side))
+	}
+	delays, err := beside(t.Context(), kubetest.Shared(t), programs, short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, side := range sides {
+		if got := len(delays[i]); got != short.paced {
+			t.Errorf("%s: %d delays, want %d", side, got, short.paced)
+		}
+		for _, d := range delays[i] {
+			if d.sent <= 0 || d.answered >= d.sent {
+				t.Errorf("%s: %v after the update was sent, %v after the answer; want more than 0, and less than that", side, d.sent, d.answered)
+			}
+		}
+	}
+}
+
+// TestQuantile takes values from the order of their size.
+func TestQuantile(t *testing.T) {
+	delays := []delay{{sent: 3 * time.Millisecond}, {sent: time.Millisecond}, {sent: 2 * time.Millisecond}}
+	for part, want := range map[float64]float64{0: 1, 0.5: 2, 1: 3} {
+		if got := quantile(delays, part, func(d delay) time.Duration { return d.sent }); got != want {
+			t.Errorf("quantile %v is %v, want %v", part, got, want)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -36,27 +35,32 @@ import (
 // A load is what a controller has to do in a run.
 type load struct {
 	objects int           // ConfigMaps that are there when it starts
-	updates int           // of one object each, at an even pace
-	pace    time.Duration // between two of them
+	updates int           // of one object each, as fast as they go
 	storm   int           // updates of each of 20 objects, as fast as they go
 	faulty  int           // updates after the API server was killed
+	paced   int           // updates of one object each, at an even pace; see beside
+	pace    time.Duration // between two of them
+
+	// settle is a pause for the last events of what a program did itself: nobody tells
+	// when it has seen them.
+	settle time.Duration
 }
 
 var (
-	full  = load{objects: 5000, updates: 1500, pace: 20 * time.Millisecond, storm: 50, faulty: 200}
-	short = load{objects: 60, updates: 20, pace: time.Millisecond, storm: 3, faulty: 10}
+	full  = load{objects: 5000, updates: 1500, storm: 50, faulty: 200, paced: 1000, pace: 20 * time.Millisecond, settle: 3 * time.Second}
+	short = load{objects: 60, updates: 20, storm: 3, faulty: 10, paced: 20, pace: time.Millisecond, settle: 100 * time.Millisecond}
 )
 
-// events is how many changes of objects the load makes, besides those that the
-// controller makes itself: each object comes and is deleted.
+// events is how many changes of objects the load of a run makes, besides those
+// that the controller makes itself: each object comes and is deleted.
 func (l load) events() int { return 2*l.objects + l.updates + 20*l.storm + l.faulty }
 
 // A result is what one run of one controller took.
 type result struct {
 	sync, clean, recover time.Duration
-	rss, peak            float64 // MiB: with all objects known, and at most
-	cpu                  time.Duration
-	late                 []time.Duration // from before an update was sent to the file
+	rss, peak            float64       // MiB: with all objects known, and at most
+	cpu                  time.Duration // of the program
+	cleanCPU             time.Duration // of all that takes part, while it cleans up
 	runs, requests       int
 	sent                 map[string]int // requests, by verb and resource
 }
@@ -71,69 +75,38 @@ func run(ctx context.Context, s *kubetest.Server, program string, l load) (r res
 	}
 	defer e.close()
 
-	// What is there before it starts.
-	version := make([]int, l.objects)
-	if err := e.each(l.objects, func(i int) error {
-		cm := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name(i)},
-			Data:       map[string]string{"text": text(i, 0), "more": strings.Repeat("x", 500)},
-		}
-		_, err := e.maps.Create(ctx, cm, metav1.CreateOptions{})
-		return err
-	}); err != nil {
+	if err := e.create(ctx, l.objects); err != nil {
 		return r, err
 	}
-	update := func(i int) (time.Time, error) {
-		version[i]++
-		patch := fmt.Appendf(nil, `{"data":{"text":%q}}`, text(i, version[i]))
-		begin := time.Now()
-		_, err := e.maps.Patch(ctx, name(i), types.MergePatchType, patch, metav1.PatchOptions{})
-		return begin, err
-	}
-	all := func(i int) string { return text(i, version[i]) }
 
 	// The start.
 	begin := time.Now()
 	if err := e.start(); err != nil {
 		return r, err
 	}
-	if err := e.wait(ctx, l.objects, all); err != nil {
+	if err := e.wait(ctx); err != nil {
 		return r, fmt.Errorf("sync: %w", err)
 	}
 	r.sync = time.Since(begin)
-	if err := pause(ctx, 3*time.Second); err != nil { // the events of its own patches
+	if err := pause(ctx, l.settle); err != nil {
 		return r, err
 	}
 	if r.rss, err = e.memory("VmRSS"); err != nil {
 		return r, err
 	}
 
-	// One update after the other.
-	sent := make(map[int]time.Time)
-	for _, i := range rand.Perm(l.objects)[:l.updates] {
-		if sent[i], err = update(i); err != nil {
-			return r, err
-		}
-		if err := pause(ctx, l.pace); err != nil {
-			return r, err
-		}
+	// Updates of many.
+	if err := e.each(l.updates, func(i int) error { return e.update(ctx, i) }); err != nil {
+		return r, err
 	}
-	if err := e.wait(ctx, l.objects, all); err != nil {
+	if err := e.wait(ctx); err != nil {
 		return r, fmt.Errorf("updates: %w", err)
 	}
-	for i, at := range sent {
-		written, err := e.written(i)
-		if err != nil {
-			return r, err
-		}
-		r.late = append(r.late, written.Sub(at))
-	}
-	slices.Sort(r.late)
 
 	// A storm on a few.
 	if err := e.each(20, func(i int) error {
 		for range l.storm {
-			if _, err := update(i); err != nil {
+			if err := e.update(ctx, i); err != nil {
 				return err
 			}
 		}
@@ -141,7 +114,7 @@ func run(ctx context.Context, s *kubetest.Server, program string, l load) (r res
 	}); err != nil {
 		return r, err
 	}
-	if err := e.wait(ctx, l.objects, all); err != nil {
+	if err := e.wait(ctx); err != nil {
 		return r, fmt.Errorf("storm: %w", err)
 	}
 
@@ -154,11 +127,11 @@ func run(ctx context.Context, s *kubetest.Server, program string, l load) (r res
 	begin = time.Now()
 	e.link.Fail(throttled())
 	for i := range l.faulty {
-		if _, err := update(i); err != nil {
+		if err := e.update(ctx, i); err != nil {
 			return r, err
 		}
 	}
-	if err := e.wait(ctx, l.objects, all); err != nil {
+	if err := e.wait(ctx); err != nil {
 		return r, fmt.Errorf("after the restart: %w", err)
 	}
 	r.recover = time.Since(begin)
@@ -166,16 +139,30 @@ func run(ctx context.Context, s *kubetest.Server, program string, l load) (r res
 
 	// The end.
 	begin = time.Now()
+	spent, err := processors()
+	if err != nil {
+		return r, err
+	}
 	if err := e.each(l.objects, func(i int) error { return e.maps.Delete(ctx, name(i), metav1.DeleteOptions{}) }); err != nil {
 		return r, err
 	}
-	if err := e.wait(ctx, 0, all); err != nil {
+	e.version = nil
+	if err := e.wait(ctx); err != nil {
 		return r, fmt.Errorf("deletion: %w", err)
 	}
 	r.clean = time.Since(begin)
 	if err := e.gone(ctx); err != nil {
 		return r, err
 	}
+	// A program that is told to end drops the events that it has not come to.
+	if err := pause(ctx, l.settle); err != nil {
+		return r, err
+	}
+	now, err := processors()
+	if err != nil {
+		return r, err
+	}
+	r.cleanCPU = now - spent
 	if r.peak, err = e.memory("VmHWM"); err != nil {
 		return r, err
 	}
@@ -215,6 +202,7 @@ type env struct {
 	maps       typedcorev1.ConfigMapInterface
 	cmd        *exec.Cmd
 	out        bytes.Buffer
+	version    []int // of each object that there is
 }
 
 func newEnv(ctx context.Context, s *kubetest.Server, program string) (e *env, err error) {
@@ -270,6 +258,27 @@ clusters: [{name: x, cluster: {server: %q}}], contexts: [{name: x, context: {clu
 	return e, nil
 }
 
+// create makes objects in the version 0.
+func (e *env) create(ctx context.Context, n int) error {
+	e.version = make([]int, n)
+	return e.each(n, func(i int) error {
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name(i)},
+			Data:       map[string]string{"text": text(i, 0), "more": strings.Repeat("x", 500)},
+		}
+		_, err := e.maps.Create(ctx, cm, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// update brings an object to its next version.
+func (e *env) update(ctx context.Context, i int) error {
+	e.version[i]++
+	patch := fmt.Appendf(nil, `{"data":{"text":%q}}`, text(i, e.version[i]))
+	_, err := e.maps.Patch(ctx, name(i), types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
 func (e *env) start() error { return e.cmd.Start() }
 
 // stop ends the program, and returns how many runs it says it had.
@@ -316,9 +325,9 @@ func (e *env) each(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// wait waits until there are n files, each with the text wanted of it.
-func (e *env) wait(ctx context.Context, n int, want func(i int) string) error {
-	right := 0 // up to here they were right at some time
+// wait waits until there is a file for each object, with the text of its version.
+func (e *env) wait(ctx context.Context) error {
+	n, right := len(e.version), 0 // up to right they were as wanted at some time
 	for {
 		entries, err := os.ReadDir(e.files)
 		if err != nil {
@@ -326,7 +335,7 @@ func (e *env) wait(ctx context.Context, n int, want func(i int) string) error {
 		}
 		for right < n {
 			data, err := os.ReadFile(filepath.Join(e.files, name(right)))
-			if err != nil || !strings.HasPrefix(string(data), want(right)+"\n") {
+			if err != nil || !strings.HasPrefix(string(data), text(right, e.version[right])+"\n") {
 				break
 			}
 			right++
@@ -380,6 +389,42 @@ func (e *env) memory(field string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("the system does not say %s", field)
+}
+
+// processors returns the processor time of this process and its children: those
+// that have ended, and those that run.
+func processors() (time.Duration, error) {
+	var all float64
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	me := strconv.Itoa(os.Getpid())
+	for _, path := range stats {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// 12 (name) state parent …: the name may have anything in it.
+		stat := string(data)
+		fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+		mine := strings.HasPrefix(stat, me+" ")
+		if len(fields) < 15 || !mine && fields[1] != me {
+			continue
+		}
+		times := fields[11:13] // in user mode, in the system
+		if mine {
+			times = fields[11:15] // and those of children that have ended
+		}
+		for _, ticks := range times {
+			n, err := strconv.ParseFloat(ticks, 64)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", path, err)
+			}
+			all += n / 100 // a tick is a hundredth of a second on every Linux
+		}
+	}
+	return time.Duration(all * float64(time.Second)), nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -49,6 +49,12 @@ func (f *files) clean(cm *corev1.ConfigMap) error {
 	return nil
 }
 
+// patchFrom returns what writes the changes made from here on, unless somebody
+// else has written the object.
+func patchFrom(cm *corev1.ConfigMap) client.Patch {
+	return client.MergeFromWithOptions(cm.DeepCopy(), client.MergeFromWithOptimisticLock{})
+}
+
 func (f *files) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	f.runs.Add(1)
 	var cm corev1.ConfigMap
@@ -62,11 +68,14 @@ func (f *files) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		if err := f.clean(&cm); err != nil {
 			return ctrl.Result{}, err
 		}
+		patch := patchFrom(&cm)
 		controllerutil.RemoveFinalizer(&cm, finalizer)
-		return ctrl.Result{}, client.IgnoreNotFound(f.Update(ctx, &cm))
+		return ctrl.Result{}, client.IgnoreNotFound(f.Patch(ctx, &cm, patch))
 	}
-	if controllerutil.AddFinalizer(&cm, finalizer) {
-		if err := f.Update(ctx, &cm); err != nil {
+	if !controllerutil.ContainsFinalizer(&cm, finalizer) {
+		patch := patchFrom(&cm)
+		controllerutil.AddFinalizer(&cm, finalizer)
+		if err := f.Patch(ctx, &cm, patch); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -136,7 +136,7 @@ func (g *Gate) begin() error {
 	if g.base.IsZero() {
 		g.base = time.Now()
 	}
-	if g.moved { // within other bounds, perhaps
+	if g.moved && g.limit != g.within(g.limit) { // the bounds are other ones
 		g.setLimit(g.limit)
 	}
 	g.unlock()
@@ -164,11 +164,16 @@ func (g *Gate) most() int {
 }
 
 func (g *Gate) setLimit(n int) {
+	g.limit, g.moved, g.good = g.within(n), true, 0
+}
+
+// within brings a limit within its bounds.
+func (g *Gate) within(n int) int {
 	n = max(n, g.Min, 1)
 	if g.Max > 0 {
 		n = min(n, g.Max)
 	}
-	g.limit, g.moved, g.good = n, true, 0
+	return n
 }
 
 // place reports whether the limit lets one more run start.

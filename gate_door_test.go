@@ -644,6 +644,30 @@ func TestGateSlowTakesTime(t *testing.T) {
 	})
 }
 
+// The event that came while an item was in flight makes it ready when it is given
+// back, which is after Slow.
+func TestGateSlowTakesTimeBeforeTheItemIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		q.Enqueue("b")
+		begin := time.Now()
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(), // and no OnResult, which takes time too
+			Gate:      &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Minute); return false }},
+			Reconcile: func(context.Context, string) error { time.Sleep(time.Second); return nil },
+		})
+		synctest.Wait()
+		q.Enqueue("a")
+		time.Sleep(90 * time.Second)
+		if s := q.State("a"); s.Phase != reconcile.Ready || s.Since.Sub(begin) != 61*time.Second {
+			t.Errorf("State(a) = %+v, want it ready since %v", s, begin.Add(61*time.Second))
+		}
+		time.Sleep(time.Hour)
+		run.end()
+	})
+}
+
 // Loops that share a gate come and go; the limit moves, by hand and by itself;
 // queues are closed, runs are aborted, and user code ends badly.
 func TestGateUnderStress(t *testing.T) {

@@ -454,6 +454,33 @@ func TestGateSlowIsToldOfEachRunButAborted(t *testing.T) {
 	})
 }
 
+// Which results add to the limit, and which halve it.
+func TestGateLimitAfterEachOutcome(t *testing.T) {
+	for item, want := range map[string]int{
+		"a": 6, "a=plan": 6, "a=fail": 5, "a=refuse": 5, "a=panic": 5, "a@1h": 5, "a=busy": 1,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &reconcile.Gate{Slow: busy}
+			g.SetLimit(5)
+			others := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 4}, "1@9h", "2@9h", "3@9h", "4@9h")
+			synctest.Wait()
+			for range 5 { // alone in taking the last place
+				if item == "a=busy" {
+					others.end()
+				}
+				l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, item)
+				synctest.Wait()
+				l.end()
+			}
+			if got := g.Stats().Limit; got != want {
+				t.Errorf("the limit is %d after five of %s, want %d", got, item, want)
+			}
+			others.end()
+			mustBeIdle(t, g)
+		})
+	}
+}
+
 // A far side can do so many at once, and answers 429 to the others.
 func TestGateLimitSettlesOnWhatTheFarSideCanDo(t *testing.T) {
 	for _, c := range []struct{ capacity, low, high, from, to int }{

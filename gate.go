@@ -32,7 +32,7 @@ import (
 // then do not count any more. Each limit's worth of other runs that went well, with nil
 // or a plan, adds one; but only those count that took the last place, so that a limit
 // that is not in the way does not grow (the idea of RFC 7661). Other failures,
-// and aborted runs, count neither way.
+// and runs that were aborted or outdated, count neither way.
 //
 // The zero Gate lets everything through. Its fields may not change while Run goes
 // on; the methods may be called from any goroutine, at any time, and none blocks.

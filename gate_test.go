@@ -481,6 +481,38 @@ func TestGateLimitAfterEachOutcome(t *testing.T) {
 	}
 }
 
+// A run that ends early because its item was enqueued again says nothing of the
+// far side.
+func TestGateLimitAfterAnOutdatedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Slow: busy}
+		g.SetLimit(1)
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		var limits []int
+		runs := 0
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Gate: g, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				if runs++; runs > 3 {
+					return nil
+				}
+				ctx, stop := reconcile.UntilChanged(ctx)
+				defer stop()
+				q.Enqueue(item)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			},
+			OnResult: func(reconcile.Result[string]) { limits = append(limits, g.Stats().Limit) },
+		})
+		synctest.Wait()
+		run.end()
+		if got := fmt.Sprint(limits); got != "[1 1 1 2]" {
+			t.Errorf("limits after three outdated runs and a good one: %v, want [1 1 1 2]", got)
+		}
+	})
+}
+
 // A far side can do so many at once, and answers 429 to the others.
 func TestGateLimitSettlesOnWhatTheFarSideCanDo(t *testing.T) {
 	for _, c := range []struct{ capacity, low, high, from, to int }{

@@ -5,9 +5,7 @@ package reconcile_test
 
 import (
 	"context"
-	"log/slog"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,110 +190,6 @@ func TestUntilChangedAndShutdown(t *testing.T) {
 	}
 }
 
-// A leasedQueue is a Dequeuer and a Leaser whose lease is lost after a minute.
-type leasedQueue struct{ plainQueue[string] }
-
-func (leasedQueue) Lease(ctx context.Context, _ string) context.Context {
-	ctx, lose := context.WithCancelCause(ctx)
-	time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
-	return ctx
-}
-
-// Of a Dequeuer that is not a Queue it is not known when its items change.
-func TestUntilChangedOfAForeignQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		wantOutcome(t, oneRun(t, q, reconcile.Reconciler[string]{Queue: plainly(q)}, func(ctx context.Context) error {
-			changed, stop := reconcile.UntilChanged(ctx)
-			q.Enqueue("x")
-			wantCause(t, changed, nil)
-			stop()
-			wantCause(t, changed, context.Canceled)
-			return errBoom
-		}), reconcile.Retrying)
-	})
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		r := reconcile.Reconciler[string]{Queue: leasedQueue{plainly(q)}}
-		wantOutcome(t, oneRun(t, q, r, func(ctx context.Context) error {
-			changed, stop := reconcile.UntilChanged(ctx)
-			defer stop()
-			q.Enqueue("x")
-			<-changed.Done()
-			wantCause(t, changed, reconcile.ErrLeaseLost)
-			return errBoom
-		}), reconcile.Aborted)
-	})
-}
-
-func TestUntilChangedOutsideOfARun(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	changed, stop := reconcile.UntilChanged(ctx)
-	defer stop()
-	if err := changed.Err(); err != nil {
-		t.Errorf("ended: %v", err)
-	}
-	cancel(errEnd)
-	if cause := context.Cause(changed); cause != errEnd {
-		t.Errorf("cause %v, want that of ctx", cause)
-	}
-	changed, stop = reconcile.UntilChanged(context.Background())
-	stop()
-	stop()
-	if cause := context.Cause(changed); cause != context.Canceled {
-		t.Errorf("cause %v after stop, want %v", cause, context.Canceled)
-	}
-}
-
-// Whatever context of the run it is called with, it finds the run; and the run
-// may call it as often as it likes, wherever.
-func TestUntilChangedManyTimesInARun(t *testing.T) {
-	type key struct{}
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		wantOutcome(t, oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
-			valued := context.WithValue(ctx, key{}, "v")
-			timed, cancel := context.WithTimeout(valued, time.Hour)
-			defer cancel()
-			contexts := []context.Context{ctx, valued, timed, context.WithoutCancel(timed)}
-			inner, stop := reconcile.UntilChanged(ctx)
-			defer stop()
-			contexts = append(contexts, inner)
-			var mu sync.Mutex
-			var all []context.Context
-			var calls sync.WaitGroup
-			for _, ctx := range contexts {
-				for range 3 {
-					calls.Go(func() {
-						changed, stop := reconcile.UntilChanged(ctx)
-						context.AfterFunc(changed, stop)
-						mu.Lock()
-						defer mu.Unlock()
-						all = append(all, changed)
-					})
-				}
-			}
-			calls.Wait()
-			if n := reconcile.Watchers(q); n != 16 {
-				t.Errorf("%d watchers, want 16", n)
-			}
-			mustAgree(t, q)
-			for _, i := range []int{0, 7, 14} { // some give up
-				_, stop := reconcile.UntilChanged(all[i])
-				stop()
-			}
-			if all[0].Value(key{}) == nil && all[14].Value(key{}) == nil && all[7].Value(key{}) == nil {
-				t.Error("the values of a context are lost")
-			}
-			q.Enqueue("x")
-			for _, changed := range all {
-				wantCause(t, changed, reconcile.ErrChanged)
-			}
-			if n := reconcile.Watchers(q); n != 0 {
-				t.Errorf("%d watchers are left", n)
-			}
-			return errBoom
-		}), reconcile.Requeued)
-	})
-}
-
 // However a run ends, its contexts end with it, and not by what comes later.
 func TestUntilChangedEndsWithItsRun(t *testing.T) {
 	for name, end := range map[string]func() error{
@@ -378,11 +272,13 @@ func TestUntilChangedOfAnItemGivenBackBySomebodyElse(t *testing.T) {
 				var stop context.CancelFunc
 				changed[n], stop = reconcile.UntilChanged(ctx)
 				defer stop()
-				time.Sleep(time.Duration(2-n) * time.Hour)
-				if n == 0 {
-					late, stop := reconcile.UntilChanged(ctx)
-					defer stop()
-					wantCause(t, late, context.Canceled)
+				for range 2 - n {
+					time.Sleep(time.Hour)
+					if n == 0 { // the second run is in flight, and then it is over
+						late, stop := reconcile.UntilChanged(ctx)
+						wantCause(t, late, context.Canceled)
+						stop()
+					}
 				}
 				return errBoom
 			},
@@ -391,9 +287,11 @@ func TestUntilChangedOfAnItemGivenBackBySomebodyElse(t *testing.T) {
 		synctest.Wait()
 		q.Done("x")
 		wantCause(t, changed[0], context.Canceled)
+		time.Sleep(30 * time.Minute)
 		q.Enqueue("x")
 		synctest.Wait()
 		wantCause(t, changed[1], nil)
+		time.Sleep(45 * time.Minute)
 		q.Enqueue("x")
 		wantCause(t, changed[0], context.Canceled)
 		wantCause(t, changed[1], reconcile.ErrChanged)
@@ -406,6 +304,28 @@ func TestUntilChangedOfAnItemGivenBackBySomebodyElse(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
+	})
+}
+
+// The record of an item that was given back by somebody else may be that of
+// another one by now, and the count of takes is a short one.
+func TestUntilChangedOfAnotherItemInTheSamePlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
+			q.Done("x")
+			for range 1<<15 - 1 {
+				q.Enqueue("y")
+				mustTake(t, q)
+				q.Done("y")
+			}
+			q.Enqueue("y")
+			mustTake(t, q)
+			changed, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			wantCause(t, changed, context.Canceled)
+			q.Done("y")
+			return nil
+		})
 	})
 }
 
@@ -433,6 +353,23 @@ func TestRunThatEndedEarlyForAnItemThatWasRemoved(t *testing.T) {
 					return context.Cause(changed)
 				}), c.outcome)
 			})
+		})
+	}
+}
+
+// A next run that is due is there, also if the timer is late.
+func TestRunThatEndedEarlyAndIsDue(t *testing.T) {
+	for range 50 {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			wantOutcome(t, oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
+				changed, stop := reconcile.UntilChanged(ctx)
+				defer stop()
+				q.Enqueue("x")
+				q.Remove("x")
+				q.EnqueueAfter("x", time.Minute)
+				time.Sleep(time.Minute)
+				return context.Cause(changed)
+			}), reconcile.Requeued)
 		})
 	}
 }
@@ -469,57 +406,6 @@ func TestUntilChangedWithTheEventAsTheRunEnds(t *testing.T) {
 				t.Errorf("the run %s, and its context ended with %v", all[0].Outcome, cause)
 			}
 			run.end()
-		})
-	}
-}
-
-// A badContext is user code that panics when a context derived from it ends.
-type badContext struct {
-	context.Context
-	done chan struct{}
-	end  func()
-}
-
-func (b badContext) Done() <-chan struct{} { return b.done }
-
-func (b badContext) AfterFunc(func()) func() bool {
-	return func() bool { b.end(); return true }
-}
-
-// A context of a run that panics as it ends harms nobody but that run.
-func TestUntilChangedOfAContextThatPanics(t *testing.T) {
-	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				book := newLogBook()
-				var changed []context.Context
-				hour := func() { time.Sleep(time.Hour) }
-				run := launch(t, &reconcile.Reconciler[string]{
-					Queue: q, Name: "disks", Logger: book.logger(),
-					Reconcile: func(ctx context.Context, _ string) error {
-						if len(changed) > 0 {
-							return nil
-						}
-						for _, ctx := range []context.Context{ctx, badContext{ctx, make(chan struct{}), end}, ctx} {
-							c, _ := reconcile.UntilChanged(ctx)
-							changed = append(changed, c)
-						}
-						hour()
-						return errBoom
-					},
-				})
-				q.Enqueue("x")
-				synctest.Wait()
-				book.clear()
-				q.Enqueue("x") // does not panic
-				for _, c := range changed {
-					wantCause(t, c, reconcile.ErrChanged)
-				}
-				book.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
-				time.Sleep(2 * time.Hour)
-				wantPhase(t, q, "x", reconcile.Idle)
-				run.end()
-			})
 		})
 	}
 }

@@ -175,8 +175,8 @@ func TestWaitLooksFirst(t *testing.T) {
 					name, says string
 					err        error
 				}{
-					{"WaitIdle", idle, q.WaitIdle(done())},
 					{"WaitItem", item, q.WaitItem(done(), "x")},
+					{"WaitIdle", idle, q.WaitIdle(done())},
 					{"WaitItem of another", "", q.WaitItem(done(), "y")},
 				} {
 					switch {
@@ -355,6 +355,22 @@ func TestWaitThatWasToldReturnsNil(t *testing.T) {
 
 // The timer may be late: what is due is not settled, though no timer has fired.
 func TestWaitIdleCountsWhatIsDue(t *testing.T) {
+	for range 50 { // in some of them
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			q.EnqueueAfter("x", time.Hour)
+			time.Sleep(time.Hour)
+			if err := q.WaitItem(done(), "x"); err == nil {
+				t.Error("WaitItem of an item that is due: nil")
+			}
+		})
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			q.EnqueueAfter("x", time.Hour)
+			time.Sleep(time.Hour)
+			if err := q.WaitIdle(done()); err == nil {
+				t.Error("WaitIdle with an item that is due: nil")
+			}
+		})
+	}
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		q.Enqueue("x")
 		mustTake(t, q)

@@ -66,6 +66,7 @@ var first = map[string]string{
 	"requeue.go": "^Test(Backoff|Limit|Terminal|Requeue)",
 	"rules.go":   ofQueue,
 	"state.go":   ofQueue,
+	"watch.go":   "^Test(UntilChanged|RunThatEnded|Wait|Watchers)",
 }
 
 const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestRecordsDoWhatAMapDoes)$"

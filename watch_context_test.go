@@ -207,3 +207,22 @@ func TestWatchersCallNoContextUnderTheLock(t *testing.T) {
 		}
 	})
 }
+
+// A gate changes nothing about what a run is told, and when.
+func TestUntilChangedBehindAGate(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		r := reconcile.Reconciler[string]{Gate: &reconcile.Gate{Max: 1}}
+		var changed context.Context
+		wantOutcome(t, oneRun(t, q, r, func(ctx context.Context) error {
+			changed, _ = reconcile.UntilChanged(ctx)
+			time.AfterFunc(time.Minute, func() { q.Enqueue("x") })
+			began := time.Now()
+			<-changed.Done()
+			if d := time.Since(began); d != time.Minute {
+				t.Errorf("ended after %v, want %v", d, time.Minute)
+			}
+			return errBoom
+		}), reconcile.Requeued)
+		wantCause(t, changed, reconcile.ErrChanged)
+	})
+}

@@ -32,6 +32,19 @@
 // [Queue.EnqueueNow] brings an item back before the end of a [RequeueAfter]; an
 // event does before that of a [RequeueWithin].
 //
+// # When that is not enough
+//
+// What is not used costs nothing:
+//
+//   - A burst of events is to be one run: [Debounce].
+//   - Events are not to wait for what a resync offers: [Queue.Background].
+//   - The far side takes so many calls a second, or at once, or says when it has
+//     too much to do: [Gate].
+//   - A long run is to end early when something happens to its item:
+//     [UntilChanged].
+//   - A test, or a job that runs once, is to wait for the end of the work:
+//     [Queue.WaitIdle], [Queue.WaitItem].
+//
 // # What the package promises
 //
 // Each promise names a test that shows it.

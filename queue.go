@@ -380,6 +380,14 @@ func (q *Queue[T]) drained() bool { return q.closed && q.again == 0 && q.handed 
 // unlock ends every method that changed the queue: consumers that were handed
 // something, and watchers, are told after the lock is given up.
 func (q *Queue[T]) unlock() {
+	if q.woken != nil || q.watchers != nil || q.closed {
+		q.unlockAndTell()
+		return
+	}
+	q.mu.Unlock()
+}
+
+func (q *Queue[T]) unlockAndTell() {
 	if q.drained() && q.ready == 0 {
 		for c := q.consumers.pop(); c != nil; c = q.consumers.pop() {
 			c.closed = true

@@ -6,6 +6,8 @@ package promadapter
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"reflect"
 	"sync"
 	"unicode/utf8"
@@ -38,6 +40,7 @@ type Collector struct {
 	mu     sync.Mutex
 	queues map[string]Statser
 	runs   map[string]*runs
+	gates  map[string]*reconcile.Gate
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -52,8 +55,31 @@ func (c *Collector) AddQueue(name string, q Statser) error {
 	return c.add(name, q, nil)
 }
 
-// Remove forgets the queue and the reconciler of that name, for one that has
-// ended; the name may then be used again. It reports whether there was one.
+// AddGate adds the counts of a gate: once, also if reconcilers share it. The name
+// becomes the label name; a queue or a reconciler may have the same. AddGate
+// returns an error if the name is empty, not UTF-8 or that of another gate, or if
+// g is nil.
+func (c *Collector) AddGate(name string, g *reconcile.Gate) error {
+	if g == nil {
+		return fmt.Errorf("promadapter: gate %q is nil", name)
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gates[name] != nil {
+		return fmt.Errorf("promadapter: there is a gate %q already; each needs a name of its own", name)
+	}
+	if c.gates == nil {
+		c.gates = make(map[string]*reconcile.Gate)
+	}
+	c.gates[name] = g
+	return nil
+}
+
+// Remove forgets the queue, the reconciler and the gate of that name, for one that
+// has ended; the name may then be used again. It reports whether there was one.
 func (c *Collector) Remove(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,16 +87,15 @@ func (c *Collector) Remove(name string) bool {
 	_, runs := c.runs[name]
 	delete(c.queues, name)
 	delete(c.runs, name)
-	return queue || runs
+	_, gate := c.gates[name]
+	delete(c.gates, name)
+	return queue || runs || gate
 }
 
 // add adds a queue, or runs, or both, but not one alone of the two.
 func (c *Collector) add(name string, q Statser, r *runs) error {
-	switch {
-	case name == "":
-		return errors.New("promadapter: the name is empty; it tells the series apart")
-	case !utf8.ValidString(name):
-		return fmt.Errorf("promadapter: the name %q is not UTF-8, as Prometheus wants it", name)
+	if err := checkName(name); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,6 +113,16 @@ func (c *Collector) add(name string, q Statser, r *runs) error {
 	}
 	if r != nil {
 		c.runs[name] = r
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("promadapter: the name is empty; it tells the series apart")
+	case !utf8.ValidString(name):
+		return fmt.Errorf("promadapter: the name %q is not UTF-8, as Prometheus wants it", name)
 	}
 	return nil
 }
@@ -112,10 +147,14 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, r := range c.runs {
 		all = append(all, r)
 	}
+	gates := maps.Clone(c.gates)
 	c.mu.Unlock()
 
 	for name, q := range queues {
 		collectQueue(ch, name, q.Stats())
+	}
+	for name, g := range gates {
+		collectGate(ch, name, g.Stats())
 	}
 	for _, r := range all {
 		r.collect(ch)
@@ -130,6 +169,17 @@ func collectQueue(ch chan<- prometheus.Metric, name string, s reconcile.Stats) {
 	gauge(ch, inFlightDesc, float64(s.InFlight), name, name)
 	counter(ch, takenDesc, s.Taken, name, name)
 	counter(ch, coalescedDesc, s.Coalesced, name, name)
+}
+
+func collectGate(ch chan<- prometheus.Metric, name string, s reconcile.GateStats) {
+	limit := float64(s.Limit)
+	if s.Limit == 0 {
+		limit = math.Inf(1)
+	}
+	gauge(ch, gateLimitDesc, limit, name)
+	gauge(ch, gateInFlightDesc, float64(s.InFlight), name)
+	gauge(ch, gateWaitingDesc, float64(s.Waiting), name)
+	counter(ch, gateHalvedDesc, s.Halved, name)
 }
 
 func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {

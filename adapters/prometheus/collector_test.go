@@ -5,8 +5,12 @@ package promadapter_test
 
 import (
 	"context"
+	"log/slog"
+	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
@@ -42,6 +46,55 @@ func TestAddQueue(t *testing.T) {
 	if n := len(values(t, &c)); n != len(want)+1 { // and those in flight
 		t.Errorf("%d series, want %d", n, len(want)+1)
 	}
+}
+
+// TestAddGate has a gate with two runs in, and one that is held back.
+func TestAddGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Slow: func(error, time.Duration) bool { return true }}
+		var c promadapter.Collector
+		for range 2 {
+			if err := c.AddGate("far", g); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.AddGate("far", g); err == nil {
+				t.Error("a name was given to two gates")
+			}
+			wantValues(t, &c, map[string]float64{`reconcile_gate_limit{name="far"}`: math.Inf(1)})
+			if !c.Remove("far") || c.Remove("far") {
+				t.Error("Remove does not report whether there was a gate")
+			}
+		}
+		if c.AddGate("", g) == nil || c.AddGate("\xff", g) == nil || c.AddGate("nil", nil) == nil {
+			t.Error("bad arguments were taken")
+		}
+		if err := c.AddGate("far", g); err != nil {
+			t.Fatal(err)
+		}
+		q := reconcile.NewQueue[time.Duration]()
+		for _, takes := range []time.Duration{1, 2, 3, 4, 5, 6} {
+			q.Enqueue(takes * time.Minute)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &reconcile.Reconciler[time.Duration]{
+			Queue: q, Gate: g, Workers: 5, Logger: slog.New(slog.DiscardHandler),
+			Reconcile: func(_ context.Context, takes time.Duration) error { time.Sleep(takes); return nil },
+		}
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(61 * time.Second) // one of five is slow, and four go on
+		synctest.Wait()
+		wantValues(t, &c, map[string]float64{
+			`reconcile_gate_limit{name="far"}`:        2,
+			`reconcile_gate_in_flight{name="far"}`:    4,
+			`reconcile_gate_waiting{name="far"}`:      1,
+			`reconcile_gate_halved_total{name="far"}`: 1,
+		})
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestRemove checks that a name can be used again, and that what is removed is

@@ -31,6 +31,9 @@ func TestDocsNames(t *testing.T) {
 	if err := promadapter.Instrument(&c, r); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.AddGate("x", new(reconcile.Gate)); err != nil {
+		t.Fatal(err)
+	}
 	var rows []string
 	for _, f := range gather(t, &c) {
 		var labels []string

@@ -43,6 +43,15 @@ var (
 	heldDesc      = desc("reconcile_held_total", "Runs after which the item was held: no event brings it back before its time.", workerLabels...)
 )
 
+// The series of gates, which several reconcilers may share.
+var (
+	gateLabels       = []string{"name"}
+	gateLimitDesc    = desc("reconcile_gate_limit", "Runs that the gate lets go on at once; +Inf if it has no limit.", gateLabels...)
+	gateInFlightDesc = desc("reconcile_gate_in_flight", "Runs that the gate has let in and that have not ended.", gateLabels...)
+	gateWaitingDesc  = desc("reconcile_gate_waiting", "Reconcilers that the gate holds back.", gateLabels...)
+	gateHalvedDesc   = desc("reconcile_gate_halved_total", "Slow results that halved the limit of the gate, or found it at its least.", gateLabels...)
+)
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }

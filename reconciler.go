@@ -38,7 +38,7 @@ type Reconciler[T comparable] struct {
 	Reconcile func(ctx context.Context, item T) error
 
 	Name    string // for logs and metrics
-	Workers int    // how many runs go on at once; 0 means 1
+	Workers int    // how many runs go on at once, if the Gate lets them; 0 means 1
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
 	// its cause; 0 means none. A run that does not return all the same is

@@ -117,8 +117,7 @@ func (w *worker[T]) leave() {
 		switch {
 		case g.Slow(w.err, w.result.Duration):
 			f = foundSlow
-		case w.changed: // and cut short: it says nothing
-		case w.result.Outcome == Succeeded, w.result.Outcome == Requeued:
+		case w.result.Outcome == Succeeded, w.result.Outcome == Requeued && !w.changed: // not cut short
 			f = foundWell
 		}
 	}

@@ -133,10 +133,10 @@ func (r *run[T]) outdated() bool {
 	return rec != nil && rec.readyNext()
 }
 
-// taken returns the record of an item that was taken, or 0 and nil if somebody
-// gave it back.
+// taken returns the record of an item that was taken for a run, or 0 and nil if
+// somebody gave it back: a record at rest has the turn of no run.
 func (q *Queue[T]) taken(g *grant[T]) (uint32, *record[T]) {
-	if r := q.records.peek(g.index); r != nil && r.running && r.turn == g.turn && r.item == g.item {
+	if r := q.records.peek(g.index); r != nil && r.turn == g.turn && r.item == g.item {
 		return g.index, r
 	}
 	return 0, nil

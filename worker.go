@@ -252,6 +252,7 @@ func (w *worker[T]) judge(ctx context.Context) {
 		if w.release != nil {
 			defer w.release() // after the look at the cause, even if that panics
 		}
+		w.changed = false
 		if r := w.current.Swap(nil); r != nil && w.err != nil {
 			w.aborted = ctx.Err() != nil || errors.Is(context.Cause(r), ErrLeaseLost)
 			w.changed = r.outdated()

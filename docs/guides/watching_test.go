@@ -6,6 +6,7 @@ package guides_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,13 +31,17 @@ func TestOutdatedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
 		q := reconcile.NewQueue[string]()
-		image := "debian-12"
+		var image atomic.Pointer[string]
+		want := func(s string) { image.Store(&s) }
+		wanted := func(string) string { return *image.Load() }
+		want("debian-12")
 		copyTo := func(ctx context.Context, disk, image string) error { return sleep(ctx, time.Hour) }
 		r := &reconcile.Reconciler[string]{
 			Queue: q,
 			Reconcile: func(ctx context.Context, disk string) error {
 				ctx, stop := reconcile.UntilChanged(ctx)
 				defer stop()
+				image := wanted(disk) // looked up after UntilChanged
 				happened.note("copy of %s begins", image)
 				return copyTo(ctx, disk, image)
 			},
@@ -44,7 +49,7 @@ func TestOutdatedRun(t *testing.T) {
 			Logger:   quiet,
 		}
 		time.AfterFunc(10*time.Minute, func() {
-			image = "debian-13"
+			want("debian-13")
 			q.Enqueue("disk")
 		})
 		q.Enqueue("disk")

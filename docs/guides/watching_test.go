@@ -35,14 +35,16 @@ func TestOutdatedRun(t *testing.T) {
 		want := func(s string) { image.Store(&s) }
 		wanted := func(string) string { return *image.Load() }
 		want("debian-12")
-		copyTo := func(ctx context.Context, disk, image string) error { return sleep(ctx, time.Hour) }
+		copyTo := func(ctx context.Context, disk, image string) error {
+			happened.note("copy of %s begins", image)
+			return sleep(ctx, time.Hour)
+		}
 		r := &reconcile.Reconciler[string]{
 			Queue: q,
 			Reconcile: func(ctx context.Context, disk string) error {
 				ctx, stop := reconcile.UntilChanged(ctx)
 				defer stop()
 				image := wanted(disk) // looked up after UntilChanged
-				happened.note("copy of %s begins", image)
 				return copyTo(ctx, disk, image)
 			},
 			OnResult: func(r reconcile.Result[string]) { happened.note("%s: %v", r.Outcome, r.Err) },

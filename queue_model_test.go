@@ -131,6 +131,7 @@ func (runs watchedRuns) race() {
 // compare wants those contexts to have ended whose item has had a next run that
 // is ready, and those whose item was given back.
 func (runs watchedRuns) compare(pair *lockstep.Pair[string]) error {
+	synctest.Wait() // the timer tells them after it has given up the lock
 	for _, item := range fuzzItems {
 		e, _ := pair.Model.Entry(item)
 		ready := e.Next.Kind == model.Ready || e.Next.Kind == model.Sticky

@@ -288,7 +288,7 @@ func (q *Queue[T]) TryDequeue() (item T, a Answer) {
 	case len(line) == 0, q.inRow+1 >= q.Background && q.Fault != Starve:
 		line, q.inRow = q.offered, 0
 	default:
-		q.inRow++
+		q.inRow = min(q.inRow+1, q.Background) // which is only reached with Starve
 	}
 	i := 0
 	if q.Fault == LIFO {

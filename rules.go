@@ -54,7 +54,7 @@ func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
 	hastens := r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow
 	leaves := r.run == runOffered && (ask == runReady || ask == runNow)
 	var now int64
-	if hastens || leaves && len(q.delays) > 0 || r.run == runNone && ask.delayed() {
+	if hastens || leaves || r.run == runNone && ask.delayed() {
 		now = q.now()
 		q.promote(now) // it may be due, and even taken; others go before it
 	}

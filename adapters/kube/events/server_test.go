@@ -6,12 +6,14 @@ package events_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
@@ -63,6 +65,9 @@ func TestOnServer(t *testing.T) {
 						t.Error(err)
 					}
 				case 10:
+					if err := counted(ctx, client.Events(ns), 9); err != nil {
+						t.Error(err)
+					}
 					stop()
 				}
 				return errors.New(strings.Repeat(long, 5))
@@ -88,4 +93,19 @@ func TestOnServer(t *testing.T) {
 	if out := s.Kubectl(t, "describe", "configmap", "a", "-n", ns); !strings.Contains(out, "Failed") {
 		t.Errorf("kubectl describe does not show it:\n%s", out)
 	}
+}
+
+// counted waits until the server has an event that came so often.
+func counted(ctx context.Context, events typedeventsv1.EventInterface, n int32) error {
+	w, err := events.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for change := range w.ResultChan() { // beginning with what is there
+		if e, ok := change.Object.(*eventsv1.Event); ok && e.Series != nil && e.Series.Count == n {
+			return nil
+		}
+	}
+	return fmt.Errorf("the watch ended before there was an event that came %d times", n)
 }

@@ -185,11 +185,17 @@ func (g *Gate) place() bool {
 // due returns when the budget lets the next run start. The budget is a bucket of
 // Burst tokens; all that has to be kept of it is when it will be full again.
 func (g *Gate) due() int64 {
-	spare := int64(max(1, g.Burst) - 1)
-	if g.Every == 0 || spare > math.MaxInt64/int64(g.Every) {
+	if g.Every == 0 {
 		return 0
 	}
-	return g.full - spare*int64(g.Every)
+	return g.full - int64(max(1, g.Burst)-1)*g.every()
+}
+
+// every returns Every, or as much less that an empty bucket is full again within
+// half of all the time that there is. So no reckoning with it overflows, and nobody
+// sees the difference: half of it is 146 years.
+func (g *Gate) every() int64 {
+	return min(int64(g.Every), math.MaxInt64/2/int64(max(1, g.Burst)))
 }
 
 func (g *Gate) open(now int64) bool { return g.place() && g.due() <= now }
@@ -210,10 +216,11 @@ func (g *Gate) admit(then, now int64) pass {
 	g.shut = !g.place()
 	if g.Every > 0 {
 		at := max(g.full, g.placed, then)
-		if now-at >= int64(g.Every) {
+		every := g.every()
+		if now-at >= every {
 			at = now
 		}
-		g.full = later(at, g.Every)
+		g.full = at + every
 	}
 	return pass{g.started, g.shut}
 }
@@ -355,7 +362,7 @@ func (g *Gate) enter(t *turn, done, lost <-chan struct{}) bool {
 	}
 	g.mu.Lock() // it came at the same moment, and is given back
 	g.running--
-	g.full -= int64(g.Every)
+	g.full -= g.every()
 	g.unlock()
 	return false
 }

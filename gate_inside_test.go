@@ -43,7 +43,8 @@ func CheckGate(g *Gate) error {
 
 // Each step is a letter and a number: + lets in so many runs, in order; so many
 // of the first end well by w, fail by f, or were aborted by a; the first is slow
-// by s; = sets the limit. The number behind a colon is the limit then.
+// by s; = sets the limit; b0 is another Run that begins. The number behind a colon
+// is the limit then.
 func TestGateLimitAdapts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -66,6 +67,7 @@ func TestGateLimitAdapts(t *testing.T) {
 		{"failures and aborted runs do not count", 0, 0, "=1:1 +1:1 f1:1 +1:1 a1:1 +1:1 f1:1 +1:1 w1:2"},
 		{"a slow result starts the count anew", 0, 0, "=2:2 +2:2 w1:2 +1:2 w1:2 +1:2 s1:1 w1:1 +1:1 w1:2"},
 		{"SetLimit starts the count anew", 0, 0, "=2:2 +2:2 w2:2 =2:2 +2:2 w2:2 +2:2 w2:3"},
+		{"a Run that begins does not", 0, 0, "=2:2 +2:2 b0:2 w1:2 +1:2 b0:2 w1:2 +1:2 b0:2 w1:3 b0:3"},
 		{"up to Max and no further", 0, 2, "=1:1 +1:1 w1:2 +2:2 w2:2 +2:2 w2:2 +2:2 w2:2 s0:2"},
 		{"down and up again", 0, 3, "+3:3 s1:1 w2:1 +1:1 w1:2 +2:2 w1:2 +1:2 w1:2 +1:2 w1:3"},
 	} {
@@ -85,6 +87,11 @@ func TestGateLimitAdapts(t *testing.T) {
 				if verb == '=' {
 					g.SetLimit(n)
 					n = 0
+				}
+				if verb == 'b' {
+					if err := g.begin(); err != nil {
+						t.Fatal(err)
+					}
 				}
 				for range n {
 					var one turn

@@ -58,7 +58,7 @@
 //  3. Items are taken in the order in which they became ready, and become ready
 //     in the order in which they are due (TestQueueIsFIFO,
 //     TestDueOrder). With a [Queue.Background] that holds for events and for
-//     observations, each among themselves, and neither starves
+//     observations, each among themselves, and with 2 or more neither starves
 //     (TestBackgroundStarvesNobody).
 //  4. No run starts inside a hold, unless EnqueueNow asks for it, and an item
 //     is ready by the end of a ceiling (TestHoldIsAFloorAndCeilingACeiling).

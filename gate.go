@@ -16,28 +16,31 @@ import (
 // can take. What it holds back waits in the queue, where events are still folded
 // into it, and not in a worker.
 //
-// Reconcilers that call the same far side may share a Gate. Then at most one item
-// of each waits in hand, and these are let in first come, first served: of those that
-// have items ready and a worker free, none starts a third run before each of the
-// others has started one. So tenants get fair turns if each has a Queue and a
+// Reconcilers that call the same far side may share a Gate. An item that a worker
+// has taken, when others were quicker to use up what the Gate allows, waits in hand:
+// one at most for each Run, first come, first served. While it waits, every other Run
+// is let in once at most. So tenants get fair turns if each has a Queue and a
 // Reconciler of its own.
 //
 // A limit is not a number of workers: [Reconciler.Workers] is the most that one
 // Reconciler has, and the limit how many of all may run. To change how many work
 // while Run goes on, give it enough Workers, and call [Gate.SetLimit].
 //
-// The limit begins at Max. A slow result halves the number of runs that were in
-// flight, and makes that the limit, as TCP does with the data in flight (RFC
-// 5681); but it never raises it, and the results of runs that had started before
-// then do not count any more. Each limit's worth of other runs that went well, with nil
-// or a plan, adds one; but only those count that took the last place, so that a limit
-// that is not in the way does not grow (the idea of RFC 7661). Other failures,
-// and runs that were aborted or outdated, count neither way.
+// The limit begins at Max, and adapts if there is a Slow:
+//
+//   - A slow result makes the limit half of the number of runs in flight, as TCP
+//     does with the data in flight (RFC 5681), if that is less than it was. What the
+//     other runs say that had started by then does not count any more.
+//   - As many runs as the limit says, if they went well, with nil or a plan, raise
+//     it by one. Only those count that took the last place: a limit that is not in
+//     the way does not grow (the idea of RFC 7661).
+//   - Other failures, aborted runs, and those that ended early by [UntilChanged]
+//     count neither way.
 //
 // The zero Gate lets everything through. Its fields may not change while Run goes
 // on; the methods may be called from any goroutine, at any time, and none blocks.
 // A Gate must not be copied. It has no goroutine of its own, and a timer only
-// while an item waits for the budget.
+// while a worker waits for the budget.
 type Gate struct {
 	// Every is the budget: one run may start in each such time, by the
 	// monotonic clock; 0 means no budget.
@@ -86,19 +89,19 @@ type Gate struct {
 	wokenLast *turn
 }
 
-// A GateStats is what a [Gate] counts.
+// GateStats is what [Gate.Stats] returns.
 type GateStats struct {
 	Limit    int           // of runs at once; 0 means that there is none
 	InFlight int           // runs that were let in and are not judged yet
-	Waiting  int           // calls of Run that it holds back
+	Waiting  int           // calls of Run that it holds back, also those whose queue is empty
 	Halved   uint64        // slow results that halved the limit, or found it at Min
 	Next     time.Duration // until the budget allows a run; 0 if it does now
 }
 
-// SetLimit sets the limit of runs at once; n is brought within Min, or 1, and
-// Max. If it rises, those that wait are let in at once. If it falls, the runs in
-// flight go on, and none starts before so many have ended. With Slow, the limit
-// adapts from there.
+// SetLimit sets the limit of runs at once. An n below Min, or 1, means that, and one
+// above Max means Max. If the limit rises, those that wait are let in at once, as far
+// as the budget allows. If it falls, the runs in flight go on, and none starts until
+// fewer than n are left. With Slow, the limit adapts from there.
 func (g *Gate) SetLimit(n int) {
 	g.mu.Lock()
 	g.setLimit(n)

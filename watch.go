@@ -22,11 +22,11 @@ import (
 // was enqueued again.
 var ErrChanged = errors.New("reconcile: item was enqueued again")
 
-// UntilChanged is for runs that take long, and whose work is outdated if
-// something happens to the item meanwhile. It returns a context derived from
-// ctx, that of a run or one derived from it, which ends with [ErrChanged] as its
-// cause as soon as the item has a next run that is ready; if it has one already,
-// at once.
+// UntilChanged returns a context that ends, with [ErrChanged] as its cause, as
+// soon as the item of the run has a next run that is ready; if it has one
+// already, at once. It is for runs that take long, and whose work is outdated if
+// something happens to the item meanwhile. The context is derived from ctx, which
+// is that of the run or one derived from it.
 //
 //	Enqueue, EnqueueNow                          ends it
 //	a later next run becomes due                 ends it
@@ -42,7 +42,8 @@ var ErrChanged = errors.New("reconcile: item was enqueued again")
 // What a run returns after such a context ended with ErrChanged:
 //
 //	nil                             as ever: the item runs again
-//	RequeueAfter, RequeueWithin     as ever: they say when it runs again
+//	RequeueAfter                    as ever: holds the next run, but for EnqueueNow
+//	RequeueWithin                   as ever: the item runs again at once
 //	any error, after the end of     as ever: aborted
 //	Reconciler.Run or of the lease
 //	a panic                         as ever: a failure
@@ -171,9 +172,10 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 
 // WaitItem is WaitIdle for one item. It blocks until the queue does not know the
 // item, or the item waits and its last run did not fail. So it returns after a
-// run that went well, was the last, or planned the next one. If ctx is done
-// first, it returns an error that wraps the [context.Cause] of ctx and says what
-// became of the item so far. What the last run failed with is in [Queue.State].
+// run that went well, was the last, or planned the next one, unless an event had
+// asked for another by then. If ctx is done first, it returns an error that wraps
+// the [context.Cause] of ctx and says what became of the item so far. What the
+// last run failed with is in [Queue.State].
 func (q *Queue[T]) WaitItem(ctx context.Context, item T) error {
 	done := ctx.Done()
 	hash := q.hash(item)

@@ -194,9 +194,8 @@ func (g *Gate) due() int64 {
 	return g.full - int64(max(1, g.Burst)-1)*g.every()
 }
 
-// every returns Every, or as much less that an empty bucket is full again within
-// half of all the time that there is. So no reckoning with it overflows, and nobody
-// sees the difference: half of it is 146 years.
+// every returns Every, or so much less that an empty bucket is full again in 146
+// years, half of what an int64 holds: then no reckoning with it overflows.
 func (g *Gate) every() int64 {
 	return min(int64(g.Every), math.MaxInt64/2/int64(max(1, g.Burst)))
 }
@@ -248,7 +247,7 @@ func (g *Gate) unlock() {
 		for _, t := range g.doors {
 			g.tell(t)
 		}
-		g.doors = g.doors[:0]
+		g.doors = slices.Delete(g.doors, 0, len(g.doors)) // and keeps none of them
 	}
 	g.arm(now)
 	t := g.woken

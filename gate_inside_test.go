@@ -274,3 +274,28 @@ func TestGateTimerStopsWithTheLastThatWaits(t *testing.T) {
 		g.leave(first.pass, foundNothing)
 	})
 }
+
+// A gate that many loops used keeps nothing of those that have ended.
+func TestGateForgetsWhoWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{Max: 1}
+		if err := g.begin(); err != nil {
+			t.Fatal(err)
+		}
+		var first turn
+		if !g.try(&first) {
+			t.Fatal("the first run is not let in")
+		}
+		for range 5 {
+			go g.wait(&g.doors, &turn{wake: make(chan struct{}, 1)}, nil, nil)
+		}
+		synctest.Wait()
+		g.leave(first.pass, foundNothing)
+		synctest.Wait()
+		for i, kept := range g.doors[:cap(g.doors)] {
+			if kept != nil {
+				t.Errorf("the place of door %d still holds a turn", i)
+			}
+		}
+	})
+}

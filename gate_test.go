@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -427,58 +426,6 @@ func TestGateStatsTellTheNextTurn(t *testing.T) {
 		time.Sleep(time.Minute)
 		next(0)
 		l.end()
-	})
-}
-
-// A budget that is not whole again before the end of time is a budget still.
-func TestGateBudgetWithoutEnd(t *testing.T) {
-	for _, g := range []*reconcile.Gate{
-		{Every: math.MaxInt64},
-		{Every: math.MaxInt64, Burst: 2},
-		{Every: math.MaxInt64, Burst: 5},
-		{Every: 100 * 365 * 24 * time.Hour, Burst: 4},
-	} {
-		t.Run(fmt.Sprintf("Every %v, Burst %d", g.Every, g.Burst), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a")
-				time.Sleep(time.Hour)
-				if next, want := g.Stats().Next, time.Duration(0); g.Burst > 1 && next != want {
-					t.Errorf("after one run of a burst of %d, the next is in %v, want %v", g.Burst, next, want)
-				}
-				for i := range 9 {
-					l.q.Enqueue(strconv.Itoa(i))
-				}
-				time.Sleep(365 * 24 * time.Hour)
-				synctest.Wait()
-				if got, want := len(l.results.all()), max(1, g.Burst); got != want {
-					t.Errorf("%d runs in %v, want the burst of %d", got, time.Since(begin), want)
-				}
-				if next := g.Stats().Next; next <= 0 {
-					t.Errorf("after the burst, the next run is in %v", next)
-				}
-				if err := reconcile.CheckGate(g); err != nil {
-					t.Error(err)
-				}
-				l.end()
-				mustBeIdle(t, g)
-			})
-		})
-	}
-}
-
-// A burst that no program will ever use up is no budget.
-func TestGateBurstWithoutEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &reconcile.Gate{Every: math.MaxInt64, Burst: math.MaxInt}
-		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b", "c")
-		time.Sleep(time.Second)
-		l.mustBe(t, "0s a", "0s b", "0s c")
-		if next := g.Stats().Next; next != 0 {
-			t.Errorf("the next turn is in %v, want now", next)
-		}
-		l.end()
-		mustBeIdle(t, g)
 	})
 }
 

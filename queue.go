@@ -34,8 +34,9 @@ type Enqueuer[T comparable] interface {
 // the methods of any Dequeuer do. An error of Dequeue that wraps neither the
 // cause of ctx nor [ErrClosed] says that it cannot go on, and ends
 // [Reconciler.Run]. Of State, a Reconciler reads Failures. It gives back an item
-// whose run was aborted by Requeue with the zero Wait, which for a Dequeuer
-// other than Queue resets that count.
+// whose run was aborted, or that its [Gate] did not let in before the end, by
+// Requeue with the zero Wait, which for a Dequeuer other than Queue resets that
+// count.
 type Dequeuer[T comparable] interface {
 	Dequeue(ctx context.Context) (item T, err error)
 	Done(item T)

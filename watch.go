@@ -154,7 +154,8 @@ func (r *record[T]) readyNext() bool { return r.run == runReady || r.run == runN
 // It returns nil only if there was such a moment after the call: at once if it
 // is now, also if ctx is done. If ctx is done first, it returns an error that
 // wraps the [context.Cause] of ctx and says how much was left to do. Under a
-// load that never pauses it may wait for ever.
+// load that never pauses it may wait for ever, and in a run of this queue it waits
+// for that run too.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	done := ctx.Done()
 	q.lock()

@@ -409,3 +409,30 @@ func TestWaitRefusesWhatCannotBeFound(t *testing.T) {
 		}
 	}
 }
+
+// In a run, a queue is not idle, and its item has not settled.
+func TestWaitInARun(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				for name, wait := range map[string]func(context.Context) error{
+					"WaitIdle": q.WaitIdle,
+					"WaitItem": func(ctx context.Context) error { return q.WaitItem(ctx, item) },
+				} {
+					ctx, cancel := context.WithTimeout(ctx, time.Minute)
+					if err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%s in a run: %v, want %v", name, err, context.DeadlineExceeded)
+					}
+					cancel()
+				}
+				return nil
+			},
+		})
+		q.Enqueue("x")
+		if err := q.WaitIdle(t.Context()); err != nil {
+			t.Errorf("WaitIdle: %v", err)
+		}
+		run.end()
+	})
+}

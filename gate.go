@@ -166,9 +166,7 @@ func (g *Gate) most() int {
 	return g.Max
 }
 
-func (g *Gate) setLimit(n int) {
-	g.limit, g.moved, g.good = g.within(n), true, 0
-}
+func (g *Gate) setLimit(n int) { g.limit, g.moved, g.good = g.within(n), true, 0 }
 
 // within brings a limit within its bounds.
 func (g *Gate) within(n int) int {

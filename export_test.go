@@ -123,6 +123,22 @@ func (q *Queue[T]) check() error {
 	return nil
 }
 
+// InOneHold calls f with the lock held, so that nobody who is handed an item meanwhile
+// sees it before f returns. The verbs that f calls are Offer, Enqueue and EnqueueNow.
+func InOneHold[T comparable](q *Queue[T], f func(add func(verb string, item T))) {
+	q.mu.Lock()
+	defer q.unlock()
+	verbs := map[string]nextRun{"Offer": runNone, "Enqueue": runReady, "EnqueueNow": runNow}
+	f(func(verb string, item T) {
+		hash := q.hash(item)
+		if i := q.records.find(hash, item); i == 0 {
+			q.admit(hash, item, verbs[verb], 0)
+		} else {
+			q.meet(i, q.records.at(i), verbs[verb], 0)
+		}
+	})
+}
+
 // checkWatchers checks who watches, and that nobody was left untold.
 func (q *Queue[T]) checkWatchers() error {
 	if q.told != nil {

@@ -192,11 +192,13 @@ func TestHandedBackToTheBackground(t *testing.T) {
 		mustWait(t, first)
 		mustWait(t, second)
 		start := time.Now()
-		q.Offer("o1")
-		q.Offer("o2")
-		q.Offer("o3")
-		q.Enqueue("e")
-		cancel() // before they have run
+		reconcile.InOneHold(q, func(add func(verb, item string)) {
+			add("Offer", "o1")
+			add("Offer", "o2")
+			add("Offer", "o3")
+			add("Enqueue", "e")
+			cancel()
+		})
 		synctest.Wait()
 		for _, c := range []<-chan dequeued[string]{first, second} {
 			if d := mustReturn(t, c); d.err != context.Canceled {
@@ -217,19 +219,18 @@ func TestHandedBackToTheBackground(t *testing.T) {
 
 // If there is an event meanwhile, it is not handed back to the background.
 func TestHandedBackAfterAnEvent(t *testing.T) {
-	for name, event := range map[string]func(q *reconcile.Queue[string]){
-		"Enqueue":    func(q *reconcile.Queue[string]) { q.Enqueue("o1") },
-		"EnqueueNow": func(q *reconcile.Queue[string]) { q.EnqueueNow("o1") },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, event := range []string{"Enqueue", "EnqueueNow"} {
+		t.Run(event, func(t *testing.T) {
 			inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
 				ctx, cancel := context.WithCancel(t.Context())
 				waiting := startDequeue(ctx, q)
 				mustWait(t, waiting)
-				q.Offer("o1")
-				q.Enqueue("e")
-				event(q)
-				cancel() // before it has run
+				reconcile.InOneHold(q, func(add func(verb, item string)) {
+					add("Offer", "o1")
+					add("Enqueue", "e")
+					add(event, "o1")
+					cancel()
+				})
 				if d := mustReturn(t, waiting); d.err != context.Canceled {
 					t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
 				}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,8 +61,12 @@ func TestQueueTable(t *testing.T) {
 	}
 	deviating := 0
 	for _, c := range cells {
-		t.Run(c.Name(), func(t *testing.T) {
-			want, deviates := deviations[c.Name()]
+		name := c.Name()
+		// This queue has no Background, and what is offered is ready.
+		c.Entry = strings.ReplaceAll(c.Entry, "offered", "ready")
+		c.Want = strings.ReplaceAll(c.Want, "offered", "ready")
+		t.Run(name, func(t *testing.T) {
+			want, deviates := deviations[name]
 			if deviates {
 				deviating++
 				if want == c.Want {

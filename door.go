@@ -46,7 +46,7 @@ func (w *worker[T]) takeThrough(ctx context.Context, of contexts) (context.Conte
 		w.loop.source.giveBack(&w.grant, w.verdict, &w.wait, w.now)
 	}
 	for {
-		in, err := w.knock(ctx, of.runs)
+		in, err := w.knock(ctx, of)
 		if in || err != nil {
 			w.some = in
 			return ctx, err
@@ -59,7 +59,7 @@ func (w *worker[T]) takeThrough(ctx context.Context, of contexts) (context.Conte
 
 // knock takes one item through the gate. It returns false and no error if the
 // item had to be given back before it was let in.
-func (w *worker[T]) knock(ctx, runs context.Context) (in bool, err error) {
+func (w *worker[T]) knock(ctx context.Context, of contexts) (in bool, err error) {
 	source, d := w.loop.source, w.loop.door
 	t, done := &d.turn, ctx.Done()
 	since := d.now()
@@ -77,15 +77,19 @@ func (w *worker[T]) knock(ctx, runs context.Context) (in bool, err error) {
 		return false, err
 	}
 	t.since = max(since, w.grant.ready+d.ahead)
-	if !d.try(t) {
-		lease, lost := w.borrow(runs)
-		in := d.enter(t, done, lost)
+	// The end of Run's context may let others leave the gate a moment before ctx,
+	// which is derived from it, has ended too.
+	in = of.all.Err() == nil
+	if in && !d.try(t) {
+		lease, lost := w.borrow(of.runs)
+		in = d.enter(t, done, lost, of.all.Done())
 		w.grant.taken, w.grant.woken = source.now(), false
-		if !in {
-			source.giveBack(&w.grant, verdictAbort, &Wait{}, w.grant.taken)
-			return false, nil
-		}
 		w.lease = lease
+	}
+	if !in {
+		w.lease = nil
+		source.giveBack(&w.grant, verdictAbort, &Wait{}, w.grant.taken)
+		return false, nil
 	}
 	w.pass = t.pass
 	return true, nil

@@ -352,12 +352,12 @@ func (g *Gate) wait(list *[]*turn, t *turn, done, end <-chan struct{}) bool {
 }
 
 // enter waits for the turn of a run whose item is in hand. It reports whether it
-// came before done and lost.
-func (g *Gate) enter(t *turn, done, lost <-chan struct{}) bool {
+// came before done, lost and all.
+func (g *Gate) enter(t *turn, done, lost, all <-chan struct{}) bool {
 	if !g.wait(&g.hands, t, done, lost) {
 		return false
 	}
-	if !isDone(done) && !isDone(lost) {
+	if !isDone(done) && !isDone(lost) && !isDone(all) {
 		return true
 	}
 	g.mu.Lock() // it came at the same moment, and is given back

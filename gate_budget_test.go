@@ -41,7 +41,7 @@ func TestGateSetLimitHeedsTheBudget(t *testing.T) {
 		time.Sleep(time.Minute)
 		g.SetLimit(9)
 		time.Sleep(time.Minute)
-		l.mustBe(t, "0s a@1h", "1m0s b@1h", "1m0s c@1h", "1m10s d@1h")
+		l.mustHold(t, "0s a@1h", "1m0s b@1h", "1m0s c@1h", "1m10s d@1h")
 		l.end()
 		mustBeIdle(t, g)
 	})

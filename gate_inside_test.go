@@ -210,7 +210,7 @@ func TestGateTurnComesTooLate(t *testing.T) {
 	one := &turn{wake: make(chan struct{}, 1)}
 	for range 50 { // as the two ends of a select are chosen from by chance
 		for _, c := range []struct{ done, lost chan struct{} }{{over, nil}, {nil, over}} {
-			if g.enter(one, c.done, c.lost) {
+			if g.enter(one, c.done, c.lost, nil) {
 				t.Fatal("the turn was taken")
 			}
 			if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Next != 0 || len(one.wake) != 0 {

@@ -516,11 +516,13 @@ func TestGateLimitAfterAnOutdatedRun(t *testing.T) {
 // A far side can do so many at once, and answers 429 to the others.
 func TestGateLimitSettlesOnWhatTheFarSideCanDo(t *testing.T) {
 	for _, c := range []struct{ capacity, low, high, from, to int }{
-		{8, 0, 0, 4, 9},
+		// By itself it goes between 4 and 9. But who ends in the same instant as
+		// a refusal, and has left by then, is up to the scheduler.
+		{8, 0, 0, 2, 16},
 		{8, 0, 6, 6, 6}, // never in the way of the far side
-		{8, 6, 0, 6, 9},
+		{8, 6, 0, 6, 16},
 		{1, 0, 0, 1, 2},
-		{20, 0, 0, 10, 17}, // as many as there are workers, and one more
+		{20, 0, 0, 5, 17}, // as many as there are workers, and one more
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -125,7 +125,9 @@ func stress(t *testing.T, items, producers, workers, events int) {
 		})
 	}
 	busy.Wait()
-	for q.Stats().Waiting+q.Stats().Ready+q.Stats().InFlight > 0 { // requeues go on for a while
+	// Requeues go on for a while. All counts are of one moment: between two calls
+	// an item may move to where the first call has looked.
+	for s := q.Stats(); s.Waiting+s.Ready+s.InFlight > 0; s = q.Stats() {
 		time.Sleep(time.Second)
 		synctest.Wait()
 	}

@@ -225,7 +225,8 @@ func TestSynced(t *testing.T) {
 	group.Add("runs", reconcile.After(kubeadapter.AllSynced(source), &reconcile.Reconciler[name]{
 		Queue: queue,
 		Reconcile: func(context.Context, name) error {
-			known <- queue.Stats().Ready + queue.Stats().InFlight
+			s := queue.Stats()
+			known <- s.Ready + s.InFlight
 			return nil
 		},
 	}))

@@ -149,7 +149,7 @@ func loop(ctx context.Context, js jetstream.JetStream, j job, start func(), enqu
 			return report{}, err
 		}
 	}
-	for q.Stats().Idle < j.Slots || q.Stats().InFlight > 0 || q.Stats().Outbox > 0 {
+	for s := q.Stats(); s.Idle < j.Slots || s.InFlight > 0 || s.Outbox > 0; s = q.Stats() {
 		time.Sleep(time.Millisecond)
 	}
 	if err := over(ctx, js, j.Stream, j.Stream+".i.>"); err != nil {

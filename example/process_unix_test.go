@@ -51,10 +51,13 @@ func execute(t *testing.T, program string, args ...string) *programtest.Program 
 }
 
 // stateOf returns what the cloud in a folder holds for the tenant.
-func stateOf(t *testing.T, dir string) map[cloud.ID]cloud.Asset {
+func stateOf(t *testing.T, dir string) (all map[cloud.ID]cloud.Asset) {
 	t.Helper()
-	w := &world{t: t, dir: dir}
-	return w.there("example")
+	inWorld(t, func(t *testing.T, w *world) {
+		w.dir = dir
+		all = w.there("example")
+	})
+	return all
 }
 
 func TestProcess(t *testing.T) {

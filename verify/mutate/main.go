@@ -54,6 +54,7 @@ const (
 // first are the tests that most mutants of a file die of, and at once. Others
 // may hang before they fail.
 var first = map[string]string{
+	"chunks.go":  ofQueue,
 	"dequeue.go": ofQueue,
 	"delays.go":  ofQueue,
 	"door.go":    "^TestGate",

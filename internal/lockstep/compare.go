@@ -1,0 +1,131 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lockstep
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// compareSettled looks whether those that wait have returned just if the model
+// says so, and asks once more.
+func (p *Pair[T]) compareSettled() error {
+	for i := range p.settles {
+		s := &p.settles[i]
+		want := p.settled(i)
+		if got := p.wait(canceled, i); (got == nil) != want || got != nil && !errors.Is(got, errCanceled) {
+			return fmt.Errorf("by WaitItem or WaitIdle, number %d: %v, want nil: %t", i, got, want)
+		}
+		if s.cancel == nil {
+			continue
+		}
+		select {
+		case err := <-s.returned:
+			if err != nil || !want {
+				return fmt.Errorf("a WaitItem or WaitIdle, number %d: returned %v, want nil: %t", i, err, want)
+			}
+			s.cancel(nil)
+			s.cancel = nil
+		default:
+			if want {
+				return fmt.Errorf("a WaitItem or WaitIdle, number %d: waits, want it to return", i)
+			}
+		}
+	}
+	return nil
+}
+
+func same[T comparable](got, want model.Result[T]) error {
+	if got.Removed != want.Removed {
+		return fmt.Errorf("from Remove %t, want %t", got.Removed, want.Removed)
+	}
+	left := slices.Clone(want.Taken)
+	for _, item := range got.Taken {
+		if i := slices.Index(left, item); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+	}
+	if len(left) > 0 || len(got.Taken) != len(want.Taken) || got.Over != want.Over {
+		return fmt.Errorf("from Dequeue: took %v and ended %d, want %v and %d", got.Taken, got.Over, want.Taken, want.Over)
+	}
+	return nil
+}
+
+func (p *Pair[T]) compare() error {
+	q, m := p.Queue, p.Model
+	for _, item := range p.items {
+		if got, want := plain(q.State(item)), p.state(m.State(item)); got != want {
+			return fmt.Errorf("by State(%v):\n got %+v\nwant %+v", item, got, want)
+		}
+		if got, want := q.Has(item), m.Has(item); got != want {
+			return fmt.Errorf("by Has(%v): %t, want %t", item, got, want)
+		}
+	}
+	if got, want := q.Len(), m.Len(); got != want {
+		return fmt.Errorf("by Len: %d, want %d", got, want)
+	}
+	if got, want := q.Stats(), reconcile.Stats(m.Stats()); got != want {
+		return fmt.Errorf("by Stats:\n got %+v\nwant %+v", got, want)
+	}
+	if err := p.compareAll(); err != nil {
+		return err
+	}
+	if err := p.compareSettled(); err != nil {
+		return err
+	}
+	if p.Check != nil {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("check: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *Pair[T]) compareAll() error {
+	want := p.Model.All()
+	flying := 0 // those in flight come first, in any order
+	for flying < len(want) && want[flying].State.Phase == model.Running {
+		flying++
+	}
+	n := 0
+	for item, got := range p.Queue.All() {
+		at := n
+		if n < flying {
+			at = slices.IndexFunc(want[:flying], func(s model.ItemState[T]) bool { return s.Item == item })
+		}
+		if at < 0 || at >= len(want) || want[at].Item != item || p.state(want[at].State) != plain(got) {
+			return fmt.Errorf("by All: at %d got %v %+v, want %+v", n, item, got, want)
+		}
+		n++
+	}
+	if n != len(want) {
+		return fmt.Errorf("by All: %d items, want %+v", n, want)
+	}
+	return nil
+}
+
+// state is s in the queue's own terms.
+func (p *Pair[T]) state(s model.State) reconcile.State {
+	if s.Phase == model.Idle {
+		return reconcile.State{}
+	}
+	r := reconcile.State{
+		Phase: reconcile.Phase(s.Phase), Since: p.start.Add(s.Since),
+		Hold: s.Hold, Again: s.Again, Failures: s.Failures, Err: s.Err,
+	}
+	if s.Phase == model.Waiting {
+		r.Due = p.start.Add(s.Due)
+	}
+	return plain(r)
+}
+
+// plain strips the monotonic readings, so that == compares instants.
+func plain(s reconcile.State) reconcile.State {
+	s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
+	return s
+}

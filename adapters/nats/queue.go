@@ -7,15 +7,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/reconkernel/reconcile"
 )
@@ -50,58 +46,6 @@ import (
 //
 // Clocks are compared only where the contract is about times of day: when a
 // waiting item is due. Leases are measured by the clocks of one process each.
-
-// A Config sets up a [Queue]. Name is required; the zero value of every other
-// field is a good default. All processes that share a queue use the same Name,
-// Replicas and Lease.
-type Config struct {
-	// Name is the name of the queue, of its stream, and the first token of its
-	// subjects: letters, digits, "_" and "-".
-	Name string
-
-	// Replicas is how many servers keep the stream; 0 means 1.
-	Replicas int
-
-	// Lease is how long a process that shows no sign of life keeps its items;
-	// 0 means 10 seconds, and one second is the least. A run is told
-	// that it lost its lease a quarter of that before another may start.
-	Lease time.Duration
-
-	// Owner says who this process is, for those who look at the queue; it need
-	// not be unique. Empty means the name of the host and the process id.
-	Owner string
-
-	Logger *slog.Logger // nil means slog.Default()
-}
-
-// check returns the config with its defaults, or an error that names a field.
-func (c Config) check() (Config, error) {
-	c.Lease = cmp.Or(c.Lease, 10*time.Second)
-	c.Replicas = cmp.Or(c.Replicas, 1)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		c.Owner = host + ":" + strconv.Itoa(os.Getpid())
-	}
-	switch {
-	case c.Name == "":
-		return c, errors.New("natsadapter: Config.Name is required, and empty")
-	case c.Name != string(appendToken(nil, c.Name)):
-		return c, fmt.Errorf("natsadapter: Config.Name is %q, want letters, digits, %q and %q", c.Name, "_", "-")
-	case len(c.Name) > 100:
-		return c, fmt.Errorf("natsadapter: Config.Name is %d characters long, want 100 at most", len(c.Name))
-	case c.Lease < time.Second:
-		return c, fmt.Errorf("natsadapter: Config.Lease is %v, want a second or more, or 0 (which means 10s)", c.Lease)
-	case c.Replicas < 1 || c.Replicas > 5:
-		return c, fmt.Errorf("natsadapter: Config.Replicas is %d, want 1 to 5, or 0 (which means 1)", c.Replicas)
-	}
-	return c, nil
-}
 
 // A Queue is a queue of items that many processes share, kept by NATS
 // JetStream. It is a [reconcile.Enqueuer], a [reconcile.Dequeuer] and a
@@ -352,97 +296,6 @@ func (q *Queue[T]) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends this process's part in the queue. At once its verbs are ignored,
-// and Dequeue returns [reconcile.ErrClosed]; so a [reconcile.Reconciler] ends
-// when its runs have. Close then waits until the items in flight here are given
-// back and all is stored, lets the others know that this process is gone, and
-// returns nil. When ctx is done before, or the connection is closed for good, it
-// stops waiting, ends the contexts of the runs, and returns an error that says
-// how many items are not stored, and names some. If runs go on then, the lease
-// ends by itself and not at once, so that nobody else starts their items before.
-// What other processes do, and what is ready or waiting, goes on. Closing again
-// waits again.
-func (q *Queue[T]) Close(ctx context.Context) error {
-	q.mu.Lock()
-	if !q.closed {
-		q.closed = true
-		q.endWaitersLocked()
-	}
-	q.checkEmptyLocked()
-	sub := q.intake.sub
-	q.mu.Unlock()
-	if sub != nil {
-		sub.Unsubscribe()
-	}
-
-	var cause error
-	select {
-	case <-q.empty:
-	case <-q.life.Done():
-	case <-ctx.Done():
-		cause = context.Cause(ctx)
-	}
-	return q.finish(cause)
-}
-
-// finish ends all goroutines and says what was not stored.
-func (q *Queue[T]) finish(cause error) error {
-	q.mu.Lock()
-	var left []T
-	for item := range q.outbox.slots {
-		left = append(left, item)
-	}
-	runs := 0
-	for _, h := range q.held {
-		if !h.giving {
-			runs++
-		}
-		h.lose()
-	}
-	q.end()
-	if t := q.timers.timer; t != nil {
-		t.Stop()
-	}
-	cause = cmp.Or(cause, q.failed, reconcile.ErrClosed)
-	q.mu.Unlock()
-	q.running.Wait()
-	if runs == 0 {
-		q.leave()
-	} // else the items are ours until the lease ends by itself
-	if len(left) == 0 && runs == 0 {
-		return nil
-	}
-	const some = 10
-	return fmt.Errorf("natsadapter: queue %s closed with %d items not stored %v and %d runs in flight: %w",
-		q.cfg.Name, len(left), left[:min(some, len(left))], runs, cause)
-}
-
-func (q *Queue[T]) checkEmptyLocked() {
-	if q.closed && len(q.outbox.slots) == 0 && len(q.held) == 0 && q.intake.claiming == 0 {
-		select {
-		case <-q.empty:
-		default:
-			close(q.empty)
-		}
-	}
-}
-
-// fail ends all that waits with an error: the connection is closed for good.
-// What the outbox holds stays there, for Close to name.
-func (q *Queue[T]) fail(err error) {
-	q.mu.Lock()
-	first := q.failed == nil
-	if first {
-		q.failed = err
-		q.end()
-		q.endWaitersLocked()
-	}
-	q.mu.Unlock()
-	if first {
-		q.cfg.Logger.Error("the queue can store nothing any more", "queue", q.cfg.Name, "err", err)
-	}
-}
-
 // subject returns the subject of an item's record.
 func (q *Queue[T]) subject(tokens string) string { return q.cfg.Name + ".i." + shorten(tokens) }
 
@@ -456,11 +309,3 @@ var _ interface {
 	reconcile.Dequeuer[string]
 	reconcile.Leaser[string]
 } = (*Queue[string])(nil)
-
-// errClosedConn says that the connection will not come back.
-func errClosedConn(nc *nats.Conn) error {
-	if nc.IsClosed() {
-		return fmt.Errorf("natsadapter: %w", nats.ErrConnectionClosed)
-	}
-	return nil
-}

@@ -1,0 +1,66 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+)
+
+// A Config sets up a [Queue]. Name is required; the zero value of every other
+// field is a good default. All processes that share a queue use the same Name,
+// Replicas and Lease.
+type Config struct {
+	// Name is the name of the queue, of its stream, and the first token of its
+	// subjects: letters, digits, "_" and "-".
+	Name string
+
+	// Replicas is how many servers keep the stream; 0 means 1.
+	Replicas int
+
+	// Lease is how long a process that shows no sign of life keeps its items;
+	// 0 means 10 seconds, and one second is the least. A run is told
+	// that it lost its lease a quarter of that before another may start.
+	Lease time.Duration
+
+	// Owner says who this process is, for those who look at the queue; it need
+	// not be unique. Empty means the name of the host and the process id.
+	Owner string
+
+	Logger *slog.Logger // nil means slog.Default()
+}
+
+// check returns the config with its defaults, or an error that names a field.
+func (c Config) check() (Config, error) {
+	c.Lease = cmp.Or(c.Lease, 10*time.Second)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Owner = host + ":" + strconv.Itoa(os.Getpid())
+	}
+	switch {
+	case c.Name == "":
+		return c, errors.New("natsadapter: Config.Name is required, and empty")
+	case c.Name != string(appendToken(nil, c.Name)):
+		return c, fmt.Errorf("natsadapter: Config.Name is %q, want letters, digits, %q and %q", c.Name, "_", "-")
+	case len(c.Name) > 100:
+		return c, fmt.Errorf("natsadapter: Config.Name is %d characters long, want 100 at most", len(c.Name))
+	case c.Lease < time.Second:
+		return c, fmt.Errorf("natsadapter: Config.Lease is %v, want a second or more, or 0 (which means 10s)", c.Lease)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return c, fmt.Errorf("natsadapter: Config.Replicas is %d, want 1 to 5, or 0 (which means 1)", c.Replicas)
+	}
+	return c, nil
+}

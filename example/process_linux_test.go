@@ -34,6 +34,11 @@ func terminal(t *testing.T, width, height uint16) (user, program *os.File) {
 	control(syscall.TIOCGPTN, unsafe.Pointer(&number))
 	size := [4]uint16{height, width}
 	control(syscall.TIOCSWINSZ, unsafe.Pointer(&size))
+	// Or Ctrl-C would be shown in the midst of a frame, and throw away the rest.
+	var mode syscall.Termios
+	control(syscall.TCGETS, unsafe.Pointer(&mode))
+	mode.Lflag = mode.Lflag&^syscall.ECHO | syscall.NOFLSH
+	control(syscall.TCSETS, unsafe.Pointer(&mode))
 	program, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)

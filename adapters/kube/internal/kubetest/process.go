@@ -82,7 +82,11 @@ func (p *Process) Start(ctx context.Context) error {
 		_ = reader.Close()
 		return err
 	}
-	go p.read(reader, listening)
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		p.read(reader, listening)
+	}()
 
 	select {
 	case <-listening:
@@ -107,13 +111,14 @@ func (p *Process) Start(ctx context.Context) error {
 	}
 	if err != nil {
 		p.endLocked(syscall.SIGKILL)
+		<-printed // it may say why it ended
 		return fmt.Errorf("%s: %w; it printed:\n%s", name, err, p.output.String())
 	}
 	return nil
 }
 
-// read keeps the last of what the process prints, and closes listening after
-// the line that says so.
+// read keeps the last of what the process prints, until it has ended, and closes
+// listening after the line that says so.
 func (p *Process) read(from io.ReadCloser, listening chan struct{}) {
 	defer from.Close()
 	lines := bufio.NewReader(from)

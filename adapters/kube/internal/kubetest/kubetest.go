@@ -122,9 +122,7 @@ func (s *Server) start(ctx context.Context, flags []string) (err error) {
 	}
 	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
 	s.url = "https://127.0.0.1:" + ports[2]
-	admin := s.Admin()
-	admin.Timeout = 5 * time.Second
-	if s.probe, err = rest.HTTPClientFor(admin); err != nil {
+	if s.probe, err = rest.HTTPClientFor(s.Admin()); err != nil {
 		return err
 	}
 
@@ -188,7 +186,10 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 }
 
+// get asks for something, with little patience: whoever calls it asks again.
 func (s *Server) get(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
 		return err
@@ -231,7 +232,9 @@ func (s *Server) Namespace(t testing.TB) string {
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
 	name = fmt.Sprintf("%s-%d", name[:min(len(name), 40)], s.names.Add(1))
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/namespaces", strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/namespaces", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

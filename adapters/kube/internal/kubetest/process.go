@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// readyWithin is how long a process may take until it is ready. It only bounds
-// a test that hangs.
+// readyWithin is how long a process may take until it is ready, and to answer
+// then. It only bounds a test that hangs.
 const readyWithin = 5 * time.Minute
 
 // A Process is a server that can be killed and started again. Its methods may

@@ -73,8 +73,7 @@ func left(scenario func() []trace) (what []string) {
 }
 
 // reached counts the objects that can still be reached. That may be a few in any
-// case: the runtime forgets a timer that was stopped only when its processor
-// next looks at its timers.
+// case, if a timer was stopped after heap looked.
 func reached(traces []trace) (n int) {
 	for _, reachable := range traces {
 		if reachable() {
@@ -84,8 +83,14 @@ func reached(traces []trace) (n int) {
 	return n
 }
 
-// heap is its size after all that is garbage has gone.
+// heap is its size after all that is garbage has gone. The runtime forgets a timer
+// that was stopped only when its processor next looks at its timers, and one that
+// is idle may not: of many processors, several would keep a whole queue each. A
+// processor that is taken away hands over its timers, without those.
 func heap() uint64 {
+	all := runtime.GOMAXPROCS(1)
+	runtime.Gosched() // the one that is left looks at its timers
+	runtime.GOMAXPROCS(all)
 	var m runtime.MemStats
 	for range 3 { // what a cleanup or a pool lets go of takes another round
 		runtime.GC()

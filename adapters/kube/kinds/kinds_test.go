@@ -151,6 +151,8 @@ func TestSharedWatch(t *testing.T) {
 	q1, q2, q3 := reconcile.NewQueue[item](), reconcile.NewQueue[item](), reconcile.NewQueue[item]()
 	stop1 := serve(t, k, configMaps, q1, of("x"))
 	want(t, q1, item{"x", "a"})
+	s.Kubectl(t, "create", "configmap", "seen", "-n", ns)
+	want(t, q1, item{"x", "seen"}) // the watch has begun, also if there was a list before it
 	requests := link.Requests()
 	second := of("y")
 	stop2 := serve(t, k, configMaps, q2, second)
@@ -176,6 +178,8 @@ func TestSharedWatch(t *testing.T) {
 	}
 	serve(t, k, configMaps, q3, of("z"))
 	want(t, q3, item{"z", "b"})
+	s.Kubectl(t, "create", "configmap", "c", "-n", ns)
+	want(t, q3, item{"z", "c"}) // by the watch
 	if got := link.Requests()["WATCH configmaps"]; got <= requests["WATCH configmaps"] {
 		t.Error("no watch for the third")
 	}
@@ -202,6 +206,8 @@ func TestReplace(t *testing.T) {
 		}
 		q.Done(got)
 	}
+	s.Kubectl(t, "create", "configmap", "d", "-n", ns)
+	want(t, q, item{"old", "d"}) // the watch has begun, also if there was a list before it
 	requests := link.Requests()
 	renewed := of("new")
 	serve(t, k, configMaps, q, renewed)
@@ -212,15 +218,15 @@ func TestReplace(t *testing.T) {
 		got = append(got, i.kind+" "+i.name)
 	}
 	slices.Sort(got)
-	if want := []string{"new a", "new b", "new c"}; !slices.Equal(got, want) {
+	if want := []string{"new a", "new b", "new c", "new d"}; !slices.Equal(got, want) {
 		t.Errorf("ready: %q, want %q", got, want)
 	}
 	if now := link.Requests(); now["WATCH configmaps"] != requests["WATCH configmaps"] {
 		t.Errorf("%d watches, want %d", now["WATCH configmaps"], requests["WATCH configmaps"])
 	}
 	items, err := renewed.List(t.Context())
-	if err != nil || len(items) != 3 {
-		t.Errorf("List: %v, %v, want 3 items", items, err)
+	if err != nil || len(items) != 4 {
+		t.Errorf("List: %v, %v, want 4 items", items, err)
 	}
 }
 

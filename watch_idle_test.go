@@ -387,6 +387,26 @@ func TestWaitIdleCountsWhatIsDue(t *testing.T) {
 	})
 }
 
+// What is left to do is told as it is, also of an item that falls due in the
+// instant in which the wait is given up.
+func TestWaitTellsWhatIsDue(t *testing.T) {
+	for range 50 { // in some of them the timer of the queue is the later one
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			fail(t, q, time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			idle := startWait(func() error { return q.WaitIdle(ctx) })
+			item := startWait(func() error { return q.WaitItem(ctx, "x") })
+			time.Sleep(time.Minute)
+			for want, w := range map[string]<-chan waitResult{"1 ready, 0 in flight, 0 to be retried": idle, "x is ready": item} {
+				if r := mustHaveReturned(t, w); !strings.Contains(r.err.Error(), want) {
+					t.Errorf("returned %v, want an error that says %q", r.err, want)
+				}
+			}
+		})
+	}
+}
+
 func TestWaitRefusesWhatCannotBeFound(t *testing.T) {
 	floats := reconcile.NewQueue[float64]()
 	if msg := panics(func() { floats.WaitItem(t.Context(), math.NaN()) }); !strings.HasPrefix(msg, "reconcile: ") {

@@ -34,7 +34,7 @@
 //
 // # When that is not enough
 //
-// What is not used costs nothing:
+// What is not used costs a branch or two:
 //
 //   - A burst of events is to be one run: [Debounce].
 //   - Events are not to wait for what a resync offers: [Queue.Background].

@@ -124,10 +124,11 @@ type Queue[T comparable] struct {
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
 	//
-	// Unexported methods are called with mu held, but for hash and now, which do
-	// not need it, and those that take it: lock, add, first, exchange, giveBack,
-	// over, snapshot and fire. Those named grant and await give it up, and so does hashLocked
-	// when it panics.
+	// Unexported methods are called with mu held, but for hash, now and mustBeMade,
+	// which do not need it, and those that take it: lock, add, first, exchange,
+	// giveBack, over, untilChanged, snapshot and fire. Those named grant, await,
+	// settles, unlock and unlockAndTell give it up, and so does hashLocked when it
+	// panics.
 	mu        sync.Mutex
 	closed    bool
 	records   records[T]

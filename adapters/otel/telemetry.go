@@ -81,7 +81,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	}
 	queue, _ := r.Queue.(statser)
 	if q, ok := r.Queue.(*reconcile.Queue[T]); ok {
-		m.waits = true // of another queue, Result.Waited is 0
+		m.waits = true // of another queue, Result.Waited is the time at a Gate alone
 		if q == nil {
 			queue = nil // Run will say so
 		}

@@ -40,7 +40,7 @@ func Instrument[T comparable](c *Collector, r *reconcile.Reconciler[T]) error {
 	m := newRuns(r.Name, r.Workers)
 	m.holdRetries = r.HoldRetries
 	if _, ok := r.Queue.(*reconcile.Queue[T]); ok {
-		m.waited = newWaited(r.Name) // of another queue, Result.Waited is 0
+		m.waited = newWaited(r.Name) // of another queue, Result.Waited is the time at a Gate alone
 	}
 	if err := c.add(r.Name, queue, m); err != nil {
 		return err

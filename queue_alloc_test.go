@@ -6,6 +6,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -56,6 +57,17 @@ func TestQueueAllocatesNothing(t *testing.T) {
 		"Enqueue in flight, Done, Dequeue": {
 			func(q *reconcile.Queue[string]) { taken(q, "x") },
 			func(q *reconcile.Queue[string]) { q.Enqueue("x"); q.Done("x"); q.Dequeue(ctx) },
+		},
+		"in the background and out of it": {
+			func(q *reconcile.Queue[string]) { q.Background = 2; q.Offer("seen"); q.Offer("wanted") },
+			func(q *reconcile.Queue[string]) {
+				q.Enqueue("wanted")
+				for range 2 {
+					item, _ := q.Dequeue(ctx)
+					q.Done(item)
+					q.Offer(item)
+				}
+			},
 		},
 		"EnqueueAfter, due": {
 			func(q *reconcile.Queue[string]) { q.EnqueueAfter("other", time.Hour) },
@@ -139,6 +151,37 @@ func TestHandOffAllocatesNothing(t *testing.T) {
 	})
 	cancel()
 	<-ended
+}
+
+// A gate adds no allocation to a run, whether the run waits for it or not.
+func TestGateAllocatesNothing(t *testing.T) {
+	const items = 2000
+	allocs := func(g *reconcile.Gate) float64 {
+		return testing.AllocsPerRun(1, func() {
+			q := reconcile.NewQueue[int]()
+			for i := range items {
+				q.Enqueue(i)
+			}
+			q.Close()
+			r := &reconcile.Reconciler[int]{
+				Queue: q, Gate: g, Workers: 4, Logger: unlogged(),
+				Reconcile: func(context.Context, int) error { runtime.Gosched(); return nil }, // and others come to wait
+			}
+			if err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	without := allocs(nil)
+	for name, g := range map[string]*reconcile.Gate{
+		"open":   {},
+		"limit":  {Max: 1, Slow: func(error, time.Duration) bool { return false }},
+		"budget": {Every: time.Microsecond, Burst: 2},
+	} {
+		if got := allocs(g) - without; got > items/10 { // some are those of a Run, and the runtime's own
+			t.Errorf("%s: %v allocations more in %d runs, want none", name, got, items)
+		}
+	}
 }
 
 // wantNoAllocs counts over many cycles in one go: an average would hide what

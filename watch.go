@@ -52,7 +52,8 @@ var ErrChanged = errors.New("reconcile: item was enqueued again")
 // In the last row the outcome is [Requeued], the item runs again at once, also
 // with HoldRetries, and the count of its failures starts anew, since they were
 // those of an outdated wish. If the next run has been cancelled by Remove, that
-// row does not apply.
+// row does not apply. A run that enqueues its own item, and then ends by that row,
+// begins again at once, for as long as it does so.
 //
 // It may be called several times in a run, and from any goroutine. For the
 // context of a run that has returned, it returns one that has ended. Outside of

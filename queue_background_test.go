@@ -206,13 +206,9 @@ func TestHandedBackToTheBackground(t *testing.T) {
 			}
 		}
 		wantState(t, q, "o1", reconcile.State{Phase: reconcile.Ready, Since: start})
-		if err := reconcile.Check(q); err != nil {
-			t.Error(err)
-		}
+		mustAgree(t, q)
 		q.Enqueue("o2") // is not one that was put back any more
-		if err := reconcile.Check(q); err != nil {
-			t.Error(err)
-		}
+		mustAgree(t, q)
 		mustTakeAll(t, q, "e", "o2", "o1", "o3")
 	})
 }
@@ -261,37 +257,11 @@ func TestNegativeBackground(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	q.Background = -1
 	const want = "reconcile: Reconciler.Queue has a Background of -1, want 0 (which means none) or more"
-	r := &reconcile.Reconciler[string]{Queue: q, Reconcile: func(context.Context, string) error { return nil }}
+	r := &reconcile.Reconciler[string]{Queue: q, Reconcile: nothing}
 	if err := r.Run(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("Run: %v, want %s", err, want)
 	}
 	q.Offer("o") // as with none
 	q.Enqueue("e")
 	mustTakeAll(t, q, "o", "e")
-}
-
-// A burst that was offered gives its memory back as one that was enqueued.
-func TestBackgroundOfMany(t *testing.T) {
-	q := reconcile.NewQueue[int]()
-	q.Background = 4
-	for round := range 3 {
-		const n = 50_000
-		for i := range n {
-			q.Offer(i)
-		}
-		for i := range n {
-			if i%5 == round {
-				q.Enqueue(i)
-			}
-		}
-		for range n {
-			q.Done(mustTake(t, q))
-		}
-		if err := reconcile.Check(q); err != nil {
-			t.Fatal(err)
-		}
-		if s := q.Stats(); s.Ready+s.InFlight != 0 {
-			t.Errorf("Stats: %+v, want nothing left", s)
-		}
-	}
 }

@@ -48,6 +48,26 @@ func TestMemoryIsKeptAfterABurst(t *testing.T) {
 			}
 			run(t, q)
 		},
+		"offered, a few enqueued then, three times": func(t *testing.T, q *reconcile.Queue[int]) {
+			q.Background = 4
+			for round := range 3 {
+				for i := range n {
+					q.Offer(i)
+				}
+				for i := range n {
+					if i%5 == round {
+						q.Enqueue(i)
+					}
+				}
+				for range n {
+					q.Done(mustTake(t, q))
+				}
+				mustAgree(t, q)
+				if s := q.Stats(); s.Ready+s.InFlight != 0 {
+					t.Errorf("Stats: %+v, want nothing left", s)
+				}
+			}
+		},
 		"in flight all at once": func(t *testing.T, q *reconcile.Queue[int]) {
 			for i := range n {
 				q.Enqueue(i)
@@ -142,9 +162,7 @@ func TestMemoryIsKeptAfterABurst(t *testing.T) {
 			if kept := heap() - before; kept > allowed {
 				t.Errorf("%d bytes are kept after the burst, want at most %d", kept, allowed)
 			}
-			if err := reconcile.Check(q); err != nil {
-				t.Errorf("check: %v", err)
-			}
+			mustAgree(t, q)
 			runtime.KeepAlive(q)
 		})
 	}

@@ -143,9 +143,7 @@ func stress(t *testing.T, items, producers, workers, events int) {
 	if all := uint64(producers * events); s.Enqueued+s.Coalesced < all || s.Taken < uint64(min(items, int(all))) {
 		t.Errorf("Stats: %+v, want all of %d events counted", s, all)
 	}
-	if err := reconcile.Check(q); err != nil {
-		t.Errorf("check: %v", err)
-	}
+	mustAgree(t, q)
 	q.Close()
 	working.Wait()
 }

@@ -25,10 +25,16 @@ func inBubble(t *testing.T, f func(t *testing.T, q *reconcile.Queue[string])) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		f(t, q)
-		if err := reconcile.Check(q); err != nil {
-			t.Errorf("check: %v", err)
-		}
+		mustAgree(t, q)
 	})
+}
+
+// mustAgree checks that the queue keeps its own rules.
+func mustAgree[T comparable](t *testing.T, q *reconcile.Queue[T]) {
+	t.Helper()
+	if err := reconcile.Check(q); err != nil {
+		t.Errorf("check: %v", err)
+	}
 }
 
 // mustTake dequeues an item that is ready.
@@ -227,9 +233,7 @@ func TestQueueRefusesNaN(t *testing.T) {
 		}
 		q.Enqueue(1)
 		mustTakeAll(t, q, 1)
-		if err := reconcile.Check(q); err != nil {
-			t.Errorf("check: %v", err)
-		}
+		mustAgree(t, q)
 	})
 }
 
@@ -260,9 +264,7 @@ func TestQueueSurvivesUncomparableItem(t *testing.T) {
 		}
 		q.Enqueue("after")
 		mustTakeAll[any](t, q, "before", "after")
-		if err := reconcile.Check(q); err != nil {
-			t.Errorf("check: %v", err)
-		}
+		mustAgree(t, q)
 	})
 }
 

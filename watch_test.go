@@ -133,14 +133,6 @@ func TestUntilChangedEndsWithAReadyNextRun(t *testing.T) {
 	}
 }
 
-// mustAgree checks the invariants in the middle of a test.
-func mustAgree(t *testing.T, q *reconcile.Queue[string]) {
-	t.Helper()
-	if err := reconcile.Check(q); err != nil {
-		t.Errorf("check: %v", err)
-	}
-}
-
 // What happened before the call counts, if it left a next run that is ready.
 func TestUntilChangedKnowsWhatWasBefore(t *testing.T) {
 	for _, e := range events {

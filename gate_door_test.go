@@ -389,11 +389,7 @@ func TestGateOfSeveralRunsAtOnce(t *testing.T) {
 }
 
 func TestGateOfAQueueThatFails(t *testing.T) {
-	ends := map[string]func() error{"error": func() error { return errBoom }}
-	for name := range failuresOfUserCode {
-		ends[name] = failuresAs(name)
-	}
-	for name, end := range ends {
+	for name, end := range endsOfAQueue() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := new(reconcile.Gate)
@@ -401,9 +397,7 @@ func TestGateOfAQueueThatFails(t *testing.T) {
 				err := launch(t, &reconcile.Reconciler[string]{
 					Queue: q, Gate: g, Reconcile: mixed, Retry: reconcile.NoRetry, Logger: unlogged(),
 				}).wait()
-				if name == "error" && !errors.Is(err, errBoom) || name != "error" && !isPanic(err) {
-					t.Errorf("Run = %v, want how Dequeue ended", err)
-				}
+				mustTellTheEnd(t, name, err)
 				q.mustBe(t, "0s take good", "0s done good", "0s take bad", "0s done bad", "0s no more")
 				mustBeIdle(t, g)
 
@@ -412,9 +406,7 @@ func TestGateOfAQueueThatFails(t *testing.T) {
 				err = launch(t, &reconcile.Reconciler[string]{
 					Queue: q, Gate: g, Workers: 5, Reconcile: mixed, Logger: unlogged(),
 				}).wait()
-				if name == "error" && !errors.Is(err, errBoom) || name != "error" && !isPanic(err) {
-					t.Errorf("Run of many workers = %v, want how Dequeue ended", err)
-				}
+				mustTellTheEnd(t, name, err)
 				mustBeIdle(t, g)
 			})
 		})
@@ -530,7 +522,7 @@ func TestGateLeaseIsLostAtItsTurn(t *testing.T) {
 // Lease ends badly for an item in hand: that is a failure of its run.
 func TestGateLeaseEndsBadlyInHand(t *testing.T) {
 	ends := map[string]func(context.Context, int) context.Context{
-		"nil": func(context.Context, int) context.Context { return nil },
+		"nil returned": func(context.Context, int) context.Context { return nil },
 	}
 	for name, end := range failuresOfUserCode {
 		ends[name] = func(context.Context, int) context.Context { panicsHere(end); return nil }

@@ -169,12 +169,25 @@ func (q *ledger) Done(item string)                      { q.note("done %s", item
 func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
 func (q *ledger) State(string) (state reconcile.State)  { return reconcile.State{} }
 
-func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
-	ends := map[string]func() error{"error": func() error { return errBoom }}
+// endsOfAQueue are the ways in which the Dequeue of a queue can fail.
+func endsOfAQueue() map[string]func() error {
+	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
 	for name := range failuresOfUserCode {
 		ends[name] = failuresAs(name)
 	}
-	for name, end := range ends {
+	return ends
+}
+
+// mustTellTheEnd checks what Run returned of a queue that failed in one of these ways.
+func mustTellTheEnd(t *testing.T, name string, err error) {
+	t.Helper()
+	if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
+		t.Errorf("Run = %v, want how Dequeue ended", err)
+	}
+}
+
+func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
+	for name, end := range endsOfAQueue() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := &ledger{newJournal(), strings.Fields("good bad"), end}
@@ -184,9 +197,7 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 					Retry:     reconcile.NoRetry,
 					Logger:    unlogged(),
 				}).wait()
-				if name == "error" && !errors.Is(err, errBoom) || name != "error" && !isPanic(err) {
-					t.Errorf("Run = %v, want how Dequeue ended", err)
-				}
+				mustTellTheEnd(t, name, err)
 				q.mustBe(t, "0s take good", "0s done good", "0s take bad", "0s done bad", "0s no more")
 			})
 		})

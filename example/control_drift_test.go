@@ -14,6 +14,13 @@ import (
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
 
+// meddle alters a bucket and deletes another.
+func meddle(ctx context.Context, c *cloud.Client) error {
+	a, err := c.Get(ctx, bucket("b"))
+	a.Labels = map[string]string{"by": "another"}
+	return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
+}
+
 // Changes by another hand are mended at once, because the events tell of them.
 func TestDriftIsMendedAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -23,11 +30,7 @@ func TestDriftIsMendedAtOnce(t *testing.T) {
 		p := w.play("-watch", "-assets", file)
 		w.Advance(3 * time.Second)
 		began := time.Now()
-		w.other("example", func(ctx context.Context, c *cloud.Client) error {
-			a, err := c.Get(ctx, bucket("b"))
-			a.Labels = map[string]string{"by": "another"}
-			return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
-		})
+		w.other("example", meddle)
 		w.Advance(0)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the other hand took %v, want no time", took)
@@ -63,11 +66,7 @@ func TestDriftIsMendedWithoutEvents(t *testing.T) {
 				wish(t, file, keyAndTwo)
 				p := w.play(append(test.args, "-watch", "-assets", file)...)
 				w.Advance(time.Minute)
-				w.other("example", func(ctx context.Context, c *cloud.Client) error {
-					a, err := c.Get(ctx, bucket("b"))
-					a.Labels = map[string]string{"by": "another"}
-					return errors.Join(err, c.Update(ctx, bucket("b"), a.Spec, a.Version), c.Delete(ctx, bucket("a")))
-				})
+				w.other("example", meddle)
 				w.Advance(test.after)
 				if out := p.out.String(); strings.Contains(out, "drift mended 1") || strings.Contains(out, "drift mended 2") {
 					t.Errorf("after %v something was mended already:\n%s", test.after, out)

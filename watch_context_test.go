@@ -119,7 +119,8 @@ func TestUntilChangedManyTimesInARun(t *testing.T) {
 	})
 }
 
-// A badContext is user code that panics when a context derived from it ends.
+// A badContext is user code that panics, or takes long, when a context derived from
+// it ends.
 type badContext struct {
 	context.Context
 	done chan struct{}
@@ -168,6 +169,38 @@ func TestUntilChangedOfAContextThatPanics(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run may return as soon as its context has ended, while whoever ended it is not
+// through with that yet. It is known by then why.
+func TestUntilChangedTakesTimeToEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		judged := make(chan struct{})
+		var results resultBook[string]
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, _ string) error {
+				if len(results.all()) > 0 {
+					return nil
+				}
+				slow := badContext{ctx, make(chan struct{}), func() { <-judged }}
+				changed, stop := reconcile.UntilChanged(slow)
+				defer stop()
+				<-changed.Done()
+				return errBoom
+			},
+			OnResult: func(r reconcile.Result[string]) {
+				if results.add(r); len(results.all()) == 1 {
+					close(judged)
+				}
+			},
+		})
+		q.Enqueue("x")
+		synctest.Wait()
+		q.Enqueue("x") // ends the context
+		run.end()
+		wantOutcome(t, results.all()[0], reconcile.Requeued)
+	})
 }
 
 // A nosyContext asks the queue in each of its methods, as it may: none of them

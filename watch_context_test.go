@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,6 +171,57 @@ func TestUntilChangedOfAContextThatPanics(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A trapContext panics once when it is asked for its error.
+type trapContext struct {
+	context.Context
+	set *atomic.Bool
+}
+
+func (c trapContext) Err() error {
+	if c.set.Swap(false) {
+		panic("no disk")
+	}
+	return c.Context.Err()
+}
+
+// That an earlier run was outdated says nothing of one whose end is not looked at,
+// because the context of Run panics.
+func TestRunAfterOneThatEndedEarly(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		var results resultBook[string]
+		set := new(atomic.Bool)
+		run := launch(t, reconcile.RunFunc(func(ctx context.Context) error {
+			return (&reconcile.Reconciler[string]{
+				Queue: q, OnResult: results.add, Logger: unlogged(),
+				Reconcile: func(ctx context.Context, item string) error {
+					switch len(results.all()) {
+					case 0:
+						_, stop := reconcile.UntilChanged(ctx)
+						defer stop()
+						q.Enqueue(item)
+						return errBoom
+					case 1:
+						set.Store(true)
+						return errBoom
+					}
+					return nil
+				},
+			}).Run(trapContext{ctx, set})
+		}))
+		q.Enqueue("x")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var outcomes []reconcile.Outcome
+		for _, r := range results.all() {
+			outcomes = append(outcomes, r.Outcome)
+		}
+		if want := []reconcile.Outcome{reconcile.Requeued, reconcile.Retrying, reconcile.Succeeded}; !slices.Equal(outcomes, want) {
+			t.Errorf("outcomes %q, want %q", outcomes, want)
+		}
+		run.end()
+	})
 }
 
 // A run may return as soon as its context has ended, while whoever ended it is not

@@ -17,15 +17,6 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A leasedQueue is a Dequeuer and a Leaser whose lease is lost after a minute.
-type leasedQueue struct{ plainQueue[string] }
-
-func (leasedQueue) Lease(ctx context.Context, _ string) context.Context {
-	ctx, lose := context.WithCancelCause(ctx)
-	time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
-	return ctx
-}
-
 // Of a Dequeuer that is not a Queue it is not known when its items change.
 func TestUntilChangedOfAForeignQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -39,7 +30,11 @@ func TestUntilChangedOfAForeignQueue(t *testing.T) {
 		}), reconcile.Retrying)
 	})
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		r := reconcile.Reconciler[string]{Queue: leasedQueue{plainly(q)}}
+		r := reconcile.Reconciler[string]{Queue: leased{q, func(ctx context.Context) context.Context {
+			ctx, lose := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
+			return ctx
+		}}}
 		wantOutcome(t, oneRun(t, q, r, func(ctx context.Context) error {
 			changed, stop := reconcile.UntilChanged(ctx)
 			defer stop()

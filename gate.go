@@ -82,11 +82,10 @@ type Gate struct {
 	halved  uint64
 	hands   []*turn // those with an item in hand, first come, first served
 	doors   []*turn // those that wait for an open gate, before they take an item
-	woken   *turn   // the first of those that unlock tells
 	timer   *time.Timer
 	armed   int64 // when the timer fires; 0 if it is not armed
 
-	wokenLast *turn
+	woken, wokenLast *turn // those that unlock tells
 }
 
 // GateStats is what [Gate.Stats] returns.

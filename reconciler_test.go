@@ -154,12 +154,18 @@ func busiest(t *testing.T, r *reconcile.Reconciler[int], n int) (most int) {
 		q.Enqueue(i)
 	}
 	q.Close()
-	var now, peak atomic.Int64
+	var mu sync.Mutex // guards now and most
+	now := 0
 	r.Queue = q
 	r.Reconcile = func(context.Context, int) error {
-		peak.Store(max(peak.Load(), now.Add(1)))
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
 		time.Sleep(time.Second)
-		now.Add(-1)
+		mu.Lock()
+		now--
+		mu.Unlock()
 		return nil
 	}
 	began := time.Now()
@@ -170,7 +176,7 @@ func busiest(t *testing.T, r *reconcile.Reconciler[int], n int) (most int) {
 	if took, want := time.Since(began), time.Duration((n+workers-1)/workers)*time.Second; took != want {
 		t.Errorf("%d items with Workers %d took %v, want %v", n, r.Workers, took, want)
 	}
-	return int(peak.Load())
+	return most
 }
 
 func TestReconcilerWorkersBoundWhatRunsAtOnce(t *testing.T) {

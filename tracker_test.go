@@ -349,16 +349,18 @@ func TestTrackerTriggerListsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		tr := &tracker{Period: 10 * time.Second, Resync: 1}
-		tr.List = func(context.Context) sequence { return listed("a1") }
+		tr.List = func(context.Context) sequence { return listed("a1 ~") }
 		tr.Trigger() // before Feed: it begins with a listing anyway
 		run := launch(t, reconcile.Feed(q, tr.Feed))
 		time.Sleep(3 * time.Second)
-		tr.Trigger()
+		tr.Trigger() // between two listings: at once
+		time.Sleep(500 * time.Millisecond)
+		tr.Trigger() // while one goes on: as one, right after it
 		tr.Trigger()
 		time.Sleep(11 * time.Second)
 		run.end()
 		tr.Trigger()
-		q.mustBe(t, "0s enqueue a", "3s offer a", "13s offer a")
+		q.mustBe(t, "0s enqueue a", "3s offer a", "4s offer a", "14s offer a")
 	})
 }
 

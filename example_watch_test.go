@@ -80,13 +80,13 @@ func ExampleQueue_WaitIdle() {
 		Retry:  reconcile.Backoff(time.Millisecond, time.Second),
 		Logger: slog.New(slog.DiscardHandler),
 	}
+	for _, bucket := range []string{"photos", "logs"} {
+		queue.Enqueue(bucket)
+	}
 	ctx, end := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
 
-	for _, bucket := range []string{"photos", "logs"} {
-		queue.Enqueue(bucket)
-	}
 	err := queue.WaitIdle(context.Background())
 	end()
 	running.Wait()

@@ -59,6 +59,27 @@ func TestDebounceMakesOneRunOfABurst(t *testing.T) {
 	}
 }
 
+// A burst in one instant is one item that waits, and that is held.
+func TestDebounceHoldsABurst(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		start, d := time.Now(), 50*time.Millisecond
+		events := reconcile.Debounce(q, d)
+		for range 100 {
+			events.Enqueue("photos")
+		}
+		if q.Len() != 0 {
+			t.Errorf("%d items are ready after the burst, want 0", q.Len())
+		}
+		wantState(t, q, "photos", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(d), Hold: true})
+		if bucket, err := q.Dequeue(t.Context()); bucket != "photos" || err != nil || time.Since(start) != d {
+			t.Errorf("Dequeue = %q, %v after %v, want photos after %v", bucket, err, time.Since(start), d)
+		}
+		if got, want := q.Stats(), (reconcile.Stats{InFlight: 1, Enqueued: 1, Coalesced: 99, Taken: 1}); got != want {
+			t.Errorf("Stats = %+v, want %+v", got, want)
+		}
+	})
+}
+
 // A retry that is further off is brought forward, but not if it is held.
 func TestDebounceOfARetry(t *testing.T) {
 	for hold, want := range map[bool]time.Duration{false: 10 * time.Second, true: time.Hour} {
@@ -101,10 +122,9 @@ func ExampleDebounce() {
 	for range 100 {
 		events.Enqueue("photos")
 	}
-	fmt.Println(queue.Len(), queue.State("photos").Phase)
-	bucket, _ := queue.Dequeue(context.Background())
-	fmt.Println(bucket, queue.Stats().Coalesced)
+	bucket, _ := queue.Dequeue(context.Background()) // 50ms after the first of them
+	stats := queue.Stats()
+	fmt.Println(bucket, stats.Enqueued, stats.Coalesced)
 	// Output:
-	// 0 waiting
-	// photos 99
+	// photos 1 99
 }

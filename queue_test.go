@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -392,11 +393,15 @@ func TestDequeueWaitsForWhateverMakesReady(t *testing.T) {
 	}
 }
 
-// goroutinesOfQueues counts those that run, or were started by, a queue.
+// goroutinesOfQueues counts those of this bubble that run, or were started by, a
+// queue: a timer of a test before may fire now.
 func goroutinesOfQueues() (n int) {
 	buf := make([]byte, 1<<20)
-	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(stack, "reconcile.(*Queue[") {
+	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+	bubble := regexp.MustCompile(`synctest bubble \d+`).FindString(stacks[0]) // of the caller
+	for _, stack := range stacks {
+		head, calls, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, bubble+"]") && strings.Contains(calls, "reconcile.(*Queue[") {
 			n++
 		}
 	}

@@ -88,7 +88,8 @@ func bucket(name string) cloud.ID { return cloud.ID{Kind: cloud.Bucket, Name: na
 
 var plain = cloud.Spec{Region: "us-east"}
 
-// create creates an asset and waits until it is ready.
+// create creates an asset and waits until it is ready, which takes no time in a cloud
+// without delays, but for the second after it.
 func create(t *testing.T, c *cloud.Client, id cloud.ID, spec cloud.Spec) {
 	t.Helper()
 	op, err := c.Create(t.Context(), id, spec)
@@ -96,6 +97,7 @@ func create(t *testing.T, c *cloud.Client, id cloud.ID, spec cloud.Spec) {
 		if err != nil {
 			t.Fatalf("create %s: %v", id, err)
 		}
+		synctest.Wait() // the cloud builds beside its answers, and its chaos goes on
 		var o cloud.Operation
 		o, err = c.Operation(t.Context(), op)
 		done = o.Done

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -198,15 +199,28 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *na
 // back, or the test ends.
 func (tab *table) close(t *testing.T, q *natsadapter.Queue[string]) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- q.Close(ctx) }()
+	begun, ended := make(chan struct{}), make(chan error)
+	go func() { ended <- q.Close(waited{ctx, sync.OnceFunc(func() { close(begun) })}) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
+	<-begun // else Dequeue could be first, and take what is ready
 	if item, err := q.Dequeue(t.Context()); err != reconcile.ErrClosed {
 		t.Fatalf("Dequeue after Close: %q, %v, want %v", item, err, reconcile.ErrClosed)
 	}
+}
+
+// A waited is a context that tells when somebody waits for its end: Close does
+// once it has begun.
+type waited struct {
+	context.Context
+	tell func()
+}
+
+func (w waited) Done() <-chan struct{} {
+	w.tell()
+	return w.Context.Done()
 }
 
 // dequeue takes what is ready. It does not wait: an item that is enqueued now is

@@ -160,8 +160,8 @@ func TestElectLostConnection(t *testing.T) {
 			p.Heal()
 		}
 	}
-	if len(r.lost) < 3 {
-		t.Errorf("%d leases were lost, want 3 or more", len(r.lost))
+	for range 3 { // the context of each ended in time, its goroutine may be late
+		next(t, r.lost)
 	}
 }
 

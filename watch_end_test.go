@@ -13,49 +13,6 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// wantCause checks that a context has ended, and why; nil means that it has not.
-func wantCause(t *testing.T, ctx context.Context, want error) {
-	t.Helper()
-	if got := context.Cause(ctx); got != want {
-		t.Errorf("cause of the end of the context: %v, want %v", got, want)
-	}
-}
-
-// oneRun runs f as the one run of "x" whose end is looked at, and returns the
-// result.
-func oneRun(t *testing.T, q *reconcile.Queue[string], r reconcile.Reconciler[string], f func(context.Context) error) reconcile.Result[string] {
-	t.Helper()
-	first := true
-	var results resultBook[string]
-	r.OnResult, r.Logger, r.Retry = results.add, unlogged(), minutes
-	if r.Queue == nil {
-		r.Queue = q
-	}
-	r.Reconcile = func(ctx context.Context, item string) error {
-		if item != "x" || !first {
-			return nil
-		}
-		first = false
-		return f(ctx)
-	}
-	run := launch(t, &r)
-	q.Enqueue("x")
-	time.Sleep(2 * time.Hour)
-	synctest.Wait()
-	run.end()
-	if n := reconcile.Watchers(q); n != 0 {
-		t.Errorf("%d watchers are left", n)
-	}
-	return results.all()[0]
-}
-
-func wantOutcome(t *testing.T, got reconcile.Result[string], want reconcile.Outcome) {
-	t.Helper()
-	if got.Outcome != want {
-		t.Errorf("outcome %q, want %q: %+v", got.Outcome, want, got)
-	}
-}
-
 func TestUntilChangedStop(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		wantOutcome(t, oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {

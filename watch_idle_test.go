@@ -15,52 +15,6 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A waitResult is what a WaitIdle or WaitItem in a goroutine of its own
-// returned, and when.
-type waitResult struct {
-	err error
-	at  time.Time
-}
-
-func startWait(wait func() error) <-chan waitResult {
-	c := make(chan waitResult, 1)
-	go func() {
-		err := wait()
-		c <- waitResult{err, time.Now()}
-	}()
-	synctest.Wait()
-	return c
-}
-
-// mustWaitOn and mustHaveReturned look at startWait's channel.
-func mustWaitOn(t *testing.T, c <-chan waitResult) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case r := <-c:
-		t.Fatalf("returned %v, want it to wait", r.err)
-	default:
-	}
-}
-
-func mustHaveReturned(t *testing.T, c <-chan waitResult) waitResult {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case r := <-c:
-		return r
-	default:
-	}
-	t.Fatal("waits, want it to return")
-	return waitResult{}
-}
-
-func done() context.Context {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(errEnd)
-	return ctx
-}
-
 // settledStates are ways in which "x" can stand, and whether it has settled then.
 var settledStates = []struct {
 	name    string
@@ -155,13 +109,6 @@ var settledStates = []struct {
 			q.Requeue("x", reconcile.Wait{}) // the consumer had it before
 		}
 	}, false, "1 ready, 0 in flight, 0 to be retried|x is ready, after 0 failures"},
-}
-
-// fail takes "x" and has its run fail.
-func fail(t *testing.T, q *reconcile.Queue[string], retry time.Duration) {
-	q.Enqueue("x")
-	mustTake(t, q)
-	q.Requeue("x", reconcile.Wait{Delay: retry, Err: errBoom})
 }
 
 // With a context that is done, both look once.
@@ -259,50 +206,6 @@ func TestWaitReturnsAsItSettles(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestWaitIdleWithAReconciler(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		runs := map[string]int{}
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Retry: minutes, Logger: unlogged(),
-			Reconcile: func(_ context.Context, item string) error {
-				time.Sleep(time.Second)
-				runs[item]++
-				switch {
-				case item == "b" && runs[item] < 3:
-					return errBoom // again after 1 and 2 minutes
-				case item == "c":
-					return reconcile.RequeueAfter(time.Hour)
-				}
-				return nil
-			},
-		})
-		start := time.Now()
-		for _, item := range []string{"a", "b", "c"} {
-			q.Enqueue(item)
-		}
-		q.EnqueueAfter("d", 24*time.Hour)
-		all := startWait(func() error { return q.WaitIdle(t.Context()) })
-		a := startWait(func() error { return q.WaitItem(t.Context(), "a") })
-		b := startWait(func() error { return q.WaitItem(t.Context(), "b") })
-		c := startWait(func() error { return q.WaitItem(t.Context(), "c") })
-		time.Sleep(10 * time.Minute)
-		for name, w := range map[string]struct {
-			c    <-chan waitResult
-			want time.Duration
-		}{
-			"WaitItem a": {a, time.Second},
-			"WaitItem b": {b, 2*time.Second + time.Minute + time.Second + 2*time.Minute + time.Second},
-			"WaitItem c": {c, 3 * time.Second},
-			"WaitIdle":   {all, 2*time.Second + time.Minute + time.Second + 2*time.Minute + time.Second},
-		} {
-			if r := mustHaveReturned(t, w.c); r.err != nil || r.at.Sub(start) != w.want {
-				t.Errorf("%s: %v after %v, want nil after %v", name, r.err, r.at.Sub(start), w.want)
-			}
-		}
-		run.end()
-	})
 }
 
 // A wait that ends in the very instant in which all is done returns one or the
@@ -428,31 +331,4 @@ func TestWaitRefusesWhatCannotBeFound(t *testing.T) {
 			t.Errorf("%s of a zero Queue: panic %q, want one that names NewQueue", name, msg)
 		}
 	}
-}
-
-// In a run, a queue is not idle, and its item has not settled.
-func TestWaitInARun(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Logger: unlogged(),
-			Reconcile: func(ctx context.Context, item string) error {
-				for name, wait := range map[string]func(context.Context) error{
-					"WaitIdle": q.WaitIdle,
-					"WaitItem": func(ctx context.Context) error { return q.WaitItem(ctx, item) },
-				} {
-					ctx, cancel := context.WithTimeout(ctx, time.Minute)
-					if err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("%s in a run: %v, want %v", name, err, context.DeadlineExceeded)
-					}
-					cancel()
-				}
-				return nil
-			},
-		})
-		q.Enqueue("x")
-		if err := q.WaitIdle(t.Context()); err != nil {
-			t.Errorf("WaitIdle: %v", err)
-		}
-		run.end()
-	})
 }

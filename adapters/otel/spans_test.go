@@ -103,13 +103,6 @@ type kind string
 func (k kind) Error() string     { return "of kind " + string(k) }
 func (k kind) ErrorType() string { return string(k) }
 
-// A bomb is an error, and an item, that panics when it is looked at.
-type bomb struct{}
-
-func (bomb) Error() string     { panic("boom") }
-func (bomb) String() string    { panic("boom") }
-func (bomb) ErrorType() string { panic("boom") }
-
 // TestSpan has a run end in every way that there is, and compares its span.
 func TestSpan(t *testing.T) {
 	const always = "messaging.destination.name=disks messaging.operation.name=reconcile messaging.operation.type=process messaging.system=reconcile "
@@ -338,24 +331,6 @@ func TestSpanTree(t *testing.T) {
 	})
 }
 
-// TestSpanOfBomb has an item that panics when it is printed.
-func TestSpanOfBomb(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[bomb]()
-		ran := 0
-		s := start(t, &reconcile.Reconciler[bomb]{
-			Name: "bombs", Queue: q,
-			Reconcile: func(context.Context, bomb) error { ran++; return nil },
-		})
-		q.Enqueue(bomb{})
-		synctest.Wait()
-		s.end()
-		if runs := s.runs(); ran != 1 || len(runs) != 1 || !strings.Contains(text(runs[0].Attributes), "reconcile.item=%!v(PANIC=") {
-			t.Errorf("%d runs, spans %v", ran, runs)
-		}
-	})
-}
-
 // TestSpanNotSampled has a sampler that wants nothing.
 func TestSpanNotSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -374,49 +349,6 @@ func TestSpanNotSampled(t *testing.T) {
 		s.end()
 		if runs := s.runs(); ran != 3 || len(runs) != 0 {
 			t.Errorf("%d runs and %d spans, want 3 and none", ran, len(runs))
-		}
-	})
-}
-
-// A hangingExporter takes for ever.
-type hangingExporter struct{ release chan struct{} }
-
-func (e hangingExporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
-	<-e.release
-	return nil
-}
-func (e hangingExporter) Shutdown(context.Context) error { return nil }
-
-// TestHangingBackEnd has a back end that does not answer, behind the batches that
-// programs use: no worker may wait for it.
-func TestHangingBackEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(hangingExporter{release}))
-		q := reconcile.NewQueue[int]()
-		const items = 10_000 // more than a batch processor keeps
-		ran := 0
-		r := &reconcile.Reconciler[int]{
-			Name: "disks", Queue: q, Logger: quiet,
-			Reconcile: func(context.Context, int) error { ran++; return nil },
-		}
-		telemetry := &oteladapter.Telemetry[int]{TracerProvider: provider}
-		if err := telemetry.Instrument(r); err != nil {
-			t.Fatal(err)
-		}
-		for i := range items {
-			q.Enqueue(i)
-		}
-		began := time.Now()
-		end := background(t, r.Run)
-		synctest.Wait()
-		if ran != items || time.Since(began) != 0 {
-			t.Errorf("%d runs in %v, want %d at once", ran, time.Since(began), items)
-		}
-		end()
-		close(release)
-		if err := provider.Shutdown(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }

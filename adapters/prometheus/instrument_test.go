@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 )
@@ -230,78 +228,6 @@ func TestInstrumentCallsOnResult(t *testing.T) {
 			t.Errorf("%v runs counted, want 2", n)
 		}
 	})
-}
-
-// TestScrapeBlocksNobody stops a scrape at every metric that it hands on, and
-// has items run meanwhile.
-func TestScrapeBlocksNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		runs := 0
-		r := &reconcile.Reconciler[string]{
-			Name: "x", Queue: q,
-			Reconcile: func(context.Context, string) error { runs++; return nil },
-		}
-		var c promadapter.Collector
-		end := instrumented(t, &c, r)
-
-		ch := make(chan prometheus.Metric) // nobody reads it but below
-		collected := make(chan struct{})
-		go func() {
-			defer close(collected)
-			c.Collect(ch)
-		}()
-		metrics := 0
-		for open := true; open; {
-			synctest.Wait() // the scrape stands still
-			q.Enqueue("item")
-			synctest.Wait()
-			if runs != metrics+1 {
-				t.Fatalf("while a scrape hands on its metric %d there were %d runs, want %d", metrics, runs, metrics+1)
-			}
-			select {
-			case <-ch:
-				metrics++
-			case <-collected:
-				open = false
-			}
-		}
-		end()
-		if metrics < 25 {
-			t.Errorf("the scrape had %d metrics, want all", metrics)
-		}
-	})
-}
-
-// TestScrapeKeepsNoLock has queues come and go while a scrape stands still. It is
-// not in a bubble, which would wait for ever for what waits for a lock.
-func TestScrapeKeepsNoLock(t *testing.T) {
-	var c promadapter.Collector
-	if err := c.AddQueue("x", reconcile.NewQueue[string]()); err != nil {
-		t.Fatal(err)
-	}
-	ch := make(chan prometheus.Metric)
-	go func() {
-		defer close(ch)
-		c.Collect(ch)
-	}()
-	<-ch // and now it stands still
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Remove("x")
-		if err := c.AddQueue("x", reconcile.NewQueue[string]()); err != nil {
-			t.Error(err)
-		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Error("a scrape that stands still keeps queues from coming and going")
-	}
-	for range ch {
-	}
-	<-done
 }
 
 // TestCountersGrow scrapes while runs of all kinds go on: no counter may ever

@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,102 +18,6 @@ import (
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
-
-// A pipes is a listener in memory.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "memory"} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case p.conns <- there:
-		return here, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// start runs a cloud until stop is called or the test ends, and returns a client
-// for the tenant "me".
-func start(t *testing.T, config fakecloud.Config) (c *cloud.Client, stop func()) {
-	t.Helper()
-	if config.Seed == 0 {
-		config.Seed = 1
-	}
-	s, err := fakecloud.Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := s.Run(ctx, p); err != nil {
-			t.Errorf("the cloud ended with %v", err)
-		}
-	}()
-	transport := &http.Transport{DialContext: p.dial}
-	stop = func() {
-		transport.CloseIdleConnections()
-		cancel()
-		<-ended
-	}
-	t.Cleanup(stop)
-	return &cloud.Client{URL: "http://cloud", Tenant: "me", HTTP: &http.Client{Transport: transport}}, stop
-}
-
-func key(name string) cloud.ID    { return cloud.ID{Kind: cloud.Key, Name: name} }
-func bucket(name string) cloud.ID { return cloud.ID{Kind: cloud.Bucket, Name: name} }
-
-var plain = cloud.Spec{Region: "us-east"}
-
-// create creates an asset and waits until it is ready, which takes no time in a cloud
-// without delays, but for the second after it.
-func create(t *testing.T, c *cloud.Client, id cloud.ID, spec cloud.Spec) {
-	t.Helper()
-	op, err := c.Create(t.Context(), id, spec)
-	for done := false; !done; time.Sleep(time.Second) {
-		if err != nil {
-			t.Fatalf("create %s: %v", id, err)
-		}
-		synctest.Wait() // the cloud builds beside its answers, and its chaos goes on
-		var o cloud.Operation
-		o, err = c.Operation(t.Context(), op)
-		done = o.Done
-	}
-}
-
-func wantStatus(t *testing.T, what string, err error, status int) {
-	t.Helper()
-	got := 200
-	if answer := new(cloud.Error); errors.As(err, &answer) {
-		got = answer.Status
-	} else if err != nil {
-		t.Errorf("%s: %v", what, err)
-		return
-	}
-	if got != status {
-		t.Errorf("%s: status %d (%v), want %d", what, got, err, status)
-	}
-}
 
 // An asset from its creation, which takes a while, to its end.
 func TestLife(t *testing.T) {
@@ -411,101 +312,6 @@ func TestChaos(t *testing.T) {
 			if !slices.Contains(what, w) {
 				t.Errorf("nothing of the kind %q has happened: %q", w, what)
 			}
-		}
-	})
-}
-
-// What was answered is there after a restart, whatever was half written.
-func TestRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		c, stop := start(t, fakecloud.Config{Dir: dir, Build: time.Minute})
-		create(t, c, key("old"), plain)
-		create(t, c, key("gone"), plain)
-		if err := c.Delete(t.Context(), key("gone")); err != nil {
-			t.Fatal(err)
-		}
-		op, err := c.Create(t.Context(), bucket("new"), cloud.Spec{Region: "us-west", Key: "old", Size: "large", Labels: map[string]string{"a": "b"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, err := c.Get(t.Context(), bucket("new"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop()
-		journal := filepath.Join(dir, "cloud.jsonl")
-		data, err := os.ReadFile(journal)
-		if err != nil {
-			t.Fatal(err)
-		}
-		torn := append(slices.Clone(data), `{"id": "bucket/torn", "spec": {"reg`...)
-		for name, text := range map[string][]byte{"as it was": data, "with half a line": torn} {
-			if err := os.WriteFile(journal, text, 0o666); err != nil {
-				t.Fatal(err)
-			}
-			c, stop = start(t, fakecloud.Config{Dir: dir, Build: time.Minute})
-			after, err := c.Get(t.Context(), bucket("new"))
-			if err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
-				t.Errorf("%s: there is %+v, %v; want %+v", name, after, err, before)
-			}
-			time.Sleep(2 * time.Minute)
-			if o, err := c.Operation(t.Context(), op); err != nil || !o.Done {
-				t.Errorf("%s: two minutes later the operation is %+v, %v; want it done", name, o, err)
-			}
-			for id, want := range map[cloud.ID]int{key("old"): 200, key("gone"): 404, bucket("torn"): 404} {
-				_, err := c.Get(t.Context(), id)
-				wantStatus(t, name+": get "+id.String(), err, want)
-			}
-			next, err := c.Create(t.Context(), key("next"), plain)
-			if err != nil || next == op {
-				t.Errorf("%s: the next operation is %s, %v", name, next, err)
-			}
-			stop()
-		}
-	})
-}
-
-func TestBadState(t *testing.T) {
-	dir := t.TempDir()
-	journal := filepath.Join(dir, "cloud.jsonl")
-	if err := os.WriteFile(journal, []byte("{}\n{\"id\": 12}\n{}\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	_, err := fakecloud.Open(fakecloud.Config{Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), "cloud.jsonl:2: ") {
-		t.Errorf("a bad journal gives %v, want an error with the line", err)
-	}
-	_, err = fakecloud.Open(fakecloud.Config{Dir: journal})
-	if err == nil {
-		t.Error("a file for a folder gives no error")
-	}
-}
-
-// The journal does not grow for ever.
-func TestJournalIsRewritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		c, _ := start(t, fakecloud.Config{Dir: dir})
-		create(t, c, key("k"), plain)
-		for range 3000 {
-			a, err := c.Get(t.Context(), key("k"))
-			if err == nil {
-				err = c.Update(t.Context(), key("k"), plain, a.Version)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		info, err := os.Stat(filepath.Join(dir, "cloud.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if size := info.Size(); size > 200_000 {
-			t.Errorf("after 3000 updates of one key the journal has %d bytes, want fewer than 200000", size)
-		}
-		if a, err := c.Get(t.Context(), key("k")); err != nil || a.Version < 3000 {
-			t.Errorf("in the end there is %+v, %v", a, err)
 		}
 	})
 }

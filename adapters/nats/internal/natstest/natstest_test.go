@@ -14,8 +14,8 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
-// put tries until a server that starts, or a new leader, has it.
-func put(t *testing.T, kv jetstream.KeyValue, key string) {
+// eventually tries until a server that starts, or a new leader, does it.
+func eventually(t *testing.T, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -23,7 +23,7 @@ func put(t *testing.T, kv jetstream.KeyValue, key string) {
 	defer again.Stop()
 	for {
 		try, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := kv.Put(try, key, []byte(key))
+		err := f(try)
 		cancel()
 		if err == nil {
 			return
@@ -31,16 +31,40 @@ func put(t *testing.T, kv jetstream.KeyValue, key string) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			t.Fatalf("put %s: %v", key, err)
+			t.Fatal(err)
 		}
 	}
 }
 
+func put(t *testing.T, kv jetstream.KeyValue, key string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		_, err := kv.Put(ctx, key, []byte(key))
+		return err
+	})
+}
+
+// wantKeys watches for keys. A Get may be answered by a server of the cluster
+// that is a moment behind.
 func wantKeys(t *testing.T, kv jetstream.KeyValue, want ...string) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for _, key := range want {
-		if _, err := kv.Get(t.Context(), key); err != nil {
-			t.Errorf("get %s: %v", key, err)
+		watch, err := kv.Watch(ctx, key)
+		if err != nil {
+			t.Fatalf("watch %s: %v", key, err)
+		}
+		for found := false; !found; {
+			select {
+			case e := <-watch.Updates():
+				found = e != nil // else that was all, so far
+			case <-ctx.Done():
+				t.Fatalf("there is no %s", key)
+			}
+		}
+		if err := watch.Stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -101,10 +125,11 @@ func TestProxy(t *testing.T) {
 func TestCluster(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	js := c.JetStream(t)
-	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var kv jetstream.KeyValue
+	eventually(t, func(ctx context.Context) (err error) { // the leader of the cluster may change once more
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
+		return err
+	})
 	put(t, kv, "a")
 	c.Servers[0].Kill()
 	put(t, kv, "b")

@@ -232,6 +232,14 @@ func TestQueueConnectionClosed(t *testing.T) {
 func TestQueueOfThreeServers(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	cfg := natsadapter.Config{Name: "q", Replicas: 3, Lease: 2 * time.Second}
+	js := c.JetStream(t)
+	eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
+		q, err := natsadapter.NewQueue[int](ctx, js, cfg)
+		if err == nil {
+			closeAtEnd(t, q)
+		}
+		return err
+	})
 	a, b := newQueue[int](t, c, cfg), newQueue[int](t, c, cfg)
 	const items = 100
 	ran := make(chan int)

@@ -186,6 +186,25 @@ func (w *world) other(tenant string, hand func(context.Context, *cloud.Client) e
 	}
 }
 
+// deletes is a hand that deletes an asset once. If the answer to that is lost, what is
+// there when it tries again may be the next one, which the program made.
+func deletes(id cloud.ID) func(context.Context, *cloud.Client) error {
+	operation := "" // that made the one to be deleted
+	return func(ctx context.Context, c *cloud.Client) error {
+		a, err := c.Get(ctx, id)
+		switch {
+		case operation == "" && err == nil:
+			operation = a.Operation
+		case operation != "" && (errors.Is(err, cloud.ErrNotFound) || err == nil && a.Operation != operation):
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return c.Delete(ctx, id)
+	}
+}
+
 // build creates an asset and waits until it is ready, which takes no time in a cloud
 // without delays.
 func build(ctx context.Context, c *cloud.Client, id cloud.ID, spec cloud.Spec) error {

@@ -70,7 +70,7 @@ func TestProcessKill9(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	args := []string{"-n", "60", "-state", dir, "-build", "200ms"}
 	for _, seen := range []int{0, 1, 10, 20} {
-		p := execute(t, "example", args...)
+		p := execute(t, "example", append(args, "-watch")...) // so it has not ended before it is killed
 		p.Line("cloud at")
 		for range seen {
 			p.Line("in sync")

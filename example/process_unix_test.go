@@ -177,7 +177,7 @@ func TestProcessOwnCloud(t *testing.T) {
 		return file
 	}
 	first := execute(t, "example", "-cloud", url, "-watch", "-poll", "1s", "-assets", wishes("a"))
-	first.Line("bucket/shared          in sync")
+	lines(first, "bucket/shared          in sync", "bucket/a               in sync")
 	execute(t, "example", "-cloud", url, "-tenant", "you", "-assets", wishes("b")).
 		WantEnd(1, `  bucket/shared: 409: the name "shared" is taken by another tenant`)
 

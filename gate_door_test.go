@@ -362,6 +362,35 @@ func TestGateTurnsAreFirstComeFirstServed(t *testing.T) {
 	})
 }
 
+// While somebody waits with an item in hand, nobody else takes one: it stays in its
+// queue, where events are folded into it.
+func TestGateDoorWaitsForThoseInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := new(reconcile.Gate)
+		first := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a@10s")
+		inHand := launchGated(t, reconcile.Reconciler[string]{Gate: g})
+		synctest.Wait()
+		g.SetLimit(1)
+		inHand.q.Enqueue("b@10s")
+		synctest.Wait()
+		behind := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "c")
+		for _, until := range []time.Duration{5 * time.Second, 15 * time.Second} { // a runs, and then b
+			time.Sleep(time.Until(first.begun.Add(until)))
+			if s := behind.q.State("c"); s.Phase != reconcile.Ready {
+				t.Errorf("State(c) = %+v after %v, want it ready", s, until)
+			}
+		}
+		time.Sleep(time.Minute)
+		first.mustBe(t, "0s a@10s")
+		inHand.mustBe(t, "10s b@10s")
+		behind.mustBe(t, "20s c")
+		for _, l := range []*gated{first, inHand, behind} {
+			l.end()
+		}
+		mustBeIdle(t, g)
+	})
+}
+
 // One Reconciler, run several times at once: each Run has a door of its own.
 func TestGateOfSeveralRunsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -161,6 +162,70 @@ func TestGateBudgetDoesNotDrift(t *testing.T) {
 					t.Fatalf("%v after the beginning, late by %v, the next token is due in %v, want %v", time.Since(begin), late, due, want)
 				}
 			}
+		})
+	}
+}
+
+// lateSource is a Queue whose workers come to run some time after they took an item.
+type lateSource struct {
+	*Queue[int]
+	late time.Duration
+}
+
+func (s lateSource) first(ctx context.Context, g *grant[int]) error {
+	defer time.Sleep(s.late)
+	return s.Queue.first(ctx, g)
+}
+
+// At the door it is so as well: each run is late, and none later than the first.
+func TestGateBudgetDoesNotDriftAtTheDoor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue[int]()
+		for i := range 5 {
+			q.Enqueue(i)
+		}
+		q.Close()
+		begin := time.Now()
+		var starts []time.Duration
+		l, err := newLoop(&Reconciler[int]{
+			Queue: q, Gate: &Gate{Every: time.Second},
+			Reconcile: func(context.Context, int) error { starts = append(starts, time.Since(begin)); return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.source = lateSource{q, 300 * time.Millisecond}
+		if err := l.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, at := range starts {
+			if want := time.Duration(i)*time.Second + 300*time.Millisecond; at != want {
+				t.Errorf("run %d starts at %v, want %v", i, at, want)
+			}
+		}
+		if len(starts) != 5 {
+			t.Errorf("%d runs, want 5", len(starts))
+		}
+	})
+}
+
+// Who comes as the token of another one is due, whose timer is late, does not pass
+// the line.
+func TestGateLineIsNotPassed(t *testing.T) {
+	for range 50 { // in some of them the timer is late
+		synctest.Test(t, func(t *testing.T) {
+			g := &Gate{Every: time.Second}
+			if err := g.begin(); err != nil {
+				t.Fatal(err)
+			}
+			g.try(new(turn))
+			first := &turn{wake: make(chan struct{}, 1)}
+			go g.wait(&g.hands, first, nil, nil)
+			time.Sleep(time.Second)
+			if g.see() || g.try(new(turn)) {
+				t.Error("let in before the one that waits with an item in hand")
+			}
+			time.Sleep(time.Minute) // until that one is let in
 		})
 	}
 }

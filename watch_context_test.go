@@ -251,6 +251,38 @@ func TestUntilChangedTakesTimeToEnd(t *testing.T) {
 	})
 }
 
+// A context that takes long to end keeps nobody waiting who was handed an item at the
+// same time.
+func TestConsumersAreToldBeforeWatchers(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		release := make(chan struct{})
+		end := sync.OnceFunc(func() { close(release) })
+		defer end() // also when the test fails before its end
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, _ string) error {
+				_, stop := reconcile.UntilChanged(badContext{ctx, make(chan struct{}), func() { <-release }})
+				defer stop()
+				<-release
+				return nil
+			},
+		})
+		q.Enqueue("x")
+		synctest.Wait()
+		other := startDequeue(t.Context(), q)
+		mustWait(t, other)
+		q.EnqueueAfter("x", time.Minute)
+		q.EnqueueAfter("y", time.Minute)
+		time.Sleep(time.Minute)
+		if d := mustReturn(t, other); d.item != "y" || d.err != nil {
+			t.Errorf("Dequeue: %q, %v, want y", d.item, d.err)
+		}
+		q.Remove("x")
+		end()
+		run.end()
+	})
+}
+
 // A nosyContext asks the queue in each of its methods, as it may: none of them
 // is called with the lock held.
 type nosyContext struct {

@@ -607,6 +607,31 @@ func TestGateItemInHandIsNotTakenAgain(t *testing.T) {
 	})
 }
 
+// A slowLog takes a minute for the line of a run that went well.
+type slowLog struct{ slog.Handler }
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (slowLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "run succeeded" {
+		time.Sleep(time.Minute)
+	}
+	return nil
+}
+
+// A run gives back its place before its outcome is logged.
+func TestGateDoesNotWaitForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Max: 1}
+		log := slog.New(slowLog{slog.DiscardHandler})
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 2, Logger: log}, "a", "b")
+		time.Sleep(time.Hour)
+		l.mustBe(t, "0s a", "0s b")
+		l.end()
+		mustBeIdle(t, g)
+	})
+}
+
 func TestGateSlowPanics(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		t.Run(name, func(t *testing.T) {

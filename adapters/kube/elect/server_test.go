@@ -79,8 +79,9 @@ func TestElectOnServer(t *testing.T) {
 		}
 		runner := elect.Elect(elect.Config{
 			Client: client, Namespace: ns, Name: "lease", Identity: name,
-			Duration: 3 * time.Second, Logger: quiet,
-			Exit: func(err error) { t.Log(err) }, // a machine that stood still
+			Duration: 6 * time.Second, // also how slow a server may be at the end
+			Logger:   quiet,
+			Exit:     func(err error) { t.Log(err) }, // a machine that stood still
 		}, reconcile.RunFunc(func(ctx context.Context) error { return s.Run(ctx, name) }))
 		wg.Go(func() { _ = reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 0), runner).Run(ctx) })
 	}

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,16 +28,29 @@ type world struct {
 	kv jetstream.KeyValue
 }
 
+// latest is the server that runs, or the one that ran last. It is reached
+// without a port: one that is given up cannot be had again for sure.
+type latest struct{ atomic.Pointer[server.Server] }
+
+func (l *latest) InProcessConn() (net.Conn, error) { return l.Load().InProcessConn() }
+
 // newWorld starts a world that lists and looks so often. The function that it
 // returns restarts NATS.
 func newWorld(t *testing.T, poll, recheck time.Duration) (w *world, restart func()) {
 	t.Helper()
 	w = &world{World: s3test.New(t)}
 	dir := t.TempDir()
-	s, err := startNATS(dir)
-	w.Must(err)
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	var s latest
+	start := func() {
+		t.Helper()
+		started, err := startNATS(dir)
+		w.Must(err)
+		s.Store(started)
+	}
+	stop := func() { s.Load().Shutdown(); s.Load().WaitForShutdown() }
+	start()
+	t.Cleanup(stop)
+	nc, err := nats.Connect("", nats.InProcessServer(&s), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	w.Must(err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Second))
@@ -50,19 +63,11 @@ func newWorld(t *testing.T, poll, recheck time.Duration) (w *world, restart func
 	})
 	return w, func() {
 		t.Helper()
-		port := s.Addr().(*net.TCPAddr).Port
-		s.Shutdown()
-		s.WaitForShutdown()
+		stop()
 		w.Until("the controller notices that NATS is away", func(r reconcile.Result[string]) bool {
 			return r.Outcome == reconcile.Retrying && strings.Contains(r.Err.Error(), "asking what is wished")
 		})
-		var err error
-		s, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
-		w.Must(err)
-		s.Start()
-		if !s.ReadyForConnections(s3test.Patience) {
-			t.Fatal("NATS is not back on port " + strconv.Itoa(port))
-		}
+		start()
 	}
 }
 

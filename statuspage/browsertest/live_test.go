@@ -6,10 +6,10 @@ package browsertest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -125,28 +125,30 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestReconnect has the server go away and come back at the same address.
+// TestReconnect has the server go away and come back at the same address. It keeps
+// the port meanwhile, which could be another's afterwards: who asks is cut off.
 func TestReconnect(t *testing.T) {
 	w := newWorld(t)
 	w.run(t, "a")
-	first := httptest.NewServer(w.page)
-	address := first.Listener.Addr().String()
+	var away atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		w.page.ServeHTTP(out, r)
+	}))
+	t.Cleanup(func() { // after the tab, which would complain
+		server.CloseClientConnections()
+		server.Close()
+	})
 	tb := newTab(t, http.NotFoundHandler())
-	tb.load(first.URL + "/")
+	tb.load(server.URL + "/")
 	tb.waitNames("a")
-	first.Listener.Close()
-	first.CloseClientConnections()
-	first.Close()
+	away.Store(true)
+	server.CloseClientConnections()
 	tb.wait(`document.getElementById('live').innerText === 'Reconnecting'`)
 
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := &httptest.Server{Listener: listener, Config: &http.Server{Handler: w.page}}
-	second.Start()
-	defer second.Close()
-	defer second.CloseClientConnections()
+	away.Store(false)
 	w.run(t, "b")
 	tb.waitNames("a b")
 	tb.wait(`document.getElementById('live').innerText === 'Live'`)

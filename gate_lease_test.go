@@ -153,6 +153,8 @@ func TestGateLeaseEndsBadlyInHand(t *testing.T) {
 func TestGateItemInHandIsNotTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
+		defer time.Sleep(time.Minute) // until all have been told
+		defer cancel()
 		g := &reconcile.Gate{Max: 2}
 		other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1h")
 		q := &lender{plainQueue: plainly(reconcile.NewQueue[string]()), journal: newJournal()}

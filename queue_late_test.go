@@ -132,8 +132,8 @@ func TestItemPutBackIsAsIfNeverTaken(t *testing.T) {
 				q.mu.Lock()
 				q.timer.Stop()
 				q.mu.Unlock()
-				ctx, cancel := context.WithCancel(context.Background())
-				ended := make(chan error)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
 				go func() {
 					_, err := q.Dequeue(ctx)
 					ended <- err
@@ -143,12 +143,13 @@ func TestItemPutBackIsAsIfNeverTaken(t *testing.T) {
 				q.mu.Lock()
 				cancel()
 				q.promote(q.now()) // and hands it over, a second late
-				if q.handed != 1 {
-					t.Errorf("handed = %d, want 1", q.handed)
-				}
+				handed := q.handed
 				i := q.records.find(q.hash("due"), "due")
 				q.meet(i, q.records.at(i), meanwhile, time.Hour)
 				q.unlock()
+				if handed != 1 {
+					t.Errorf("handed = %d, want 1", handed)
+				}
 				if err := <-ended; err != context.Canceled {
 					t.Errorf("Dequeue() = %v, want %v", err, context.Canceled)
 				}

@@ -127,6 +127,10 @@ func stress(t *testing.T, items, producers, workers, events int) {
 			}
 		})
 	}
+	defer func() {
+		q.Close()
+		working.Wait()
+	}()
 	busy.Wait()
 	// Requeues go on for a while. All counts are of one moment: between two calls
 	// an item may move to where the first call has looked.
@@ -144,8 +148,6 @@ func stress(t *testing.T, items, producers, workers, events int) {
 		t.Errorf("Stats: %+v, want all of %d events counted", s, all)
 	}
 	mustAgree(t, q)
-	q.Close()
-	working.Wait()
 }
 
 // A hold is not broken, whoever asks at once for the item.

@@ -82,6 +82,12 @@ func TestAddGate(t *testing.T) {
 		}
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
 		time.Sleep(61 * time.Second) // one of five is slow, and four go on
 		synctest.Wait()
 		wantValues(t, &c, map[string]float64{
@@ -90,10 +96,6 @@ func TestAddGate(t *testing.T) {
 			`reconcile_gate_waiting{name="far"}`:      1,
 			`reconcile_gate_halved_total{name="far"}`: 1,
 		})
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -38,11 +38,13 @@ func instrumented(t *testing.T, c *promadapter.Collector, r *reconcile.Reconcile
 			t.Error(err)
 		}
 	}()
-	synctest.Wait()
-	return func() {
+	end = func() {
 		cancel()
 		<-ended
 	}
+	t.Cleanup(end)
+	synctest.Wait()
+	return end
 }
 
 // TestInstrument runs items that end in every way there is, one after the

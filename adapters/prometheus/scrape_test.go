@@ -29,10 +29,13 @@ func TestScrapeBlocksNobody(t *testing.T) {
 		end := instrumented(t, &c, r)
 
 		ch := make(chan prometheus.Metric) // nobody reads it but below
-		collected := make(chan struct{})
 		go func() {
-			defer close(collected)
+			defer close(ch)
 			c.Collect(ch)
+		}()
+		defer func() { // also when the test fails before the end of the scrape
+			for range ch {
+			}
 		}()
 		metrics := 0
 		for open := true; open; {
@@ -42,11 +45,8 @@ func TestScrapeBlocksNobody(t *testing.T) {
 			if runs != metrics+1 {
 				t.Fatalf("while a scrape hands on its metric %d there were %d runs, want %d", metrics, runs, metrics+1)
 			}
-			select {
-			case <-ch:
+			if _, open = <-ch; open {
 				metrics++
-			case <-collected:
-				open = false
 			}
 		}
 		end()

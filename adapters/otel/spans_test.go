@@ -54,7 +54,8 @@ func start[T comparable](t *testing.T, r *reconcile.Reconciler[T], options ...sd
 	return s
 }
 
-// background runs something. The function that it returns ends it and waits.
+// background runs something until the test ends, or the function that it returns,
+// which waits for the end, is called.
 func background(t *testing.T, run func(context.Context) error) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -64,10 +65,12 @@ func background(t *testing.T, run func(context.Context) error) (end func()) {
 			t.Error(err)
 		}
 	}()
-	return func() {
+	end = func() {
 		cancel()
 		<-ended
 	}
+	t.Cleanup(end)
+	return end
 }
 
 // event returns a context in a span of a feeder.

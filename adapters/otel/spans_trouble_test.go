@@ -59,6 +59,12 @@ func TestHangingBackEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(hangingExporter{release}))
+		defer func() {
+			close(release)
+			if err := provider.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 		q := reconcile.NewQueue[int]()
 		const items = 10_000 // more than a batch processor keeps
 		ran := 0
@@ -80,9 +86,5 @@ func TestHangingBackEnd(t *testing.T) {
 			t.Errorf("%d runs in %v, want %d at once", ran, time.Since(began), items)
 		}
 		end()
-		close(release)
-		if err := provider.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -275,6 +275,11 @@ func TestSilentStream(t *testing.T) {
 		})}
 		ended := make(chan error)
 		go func() { ended <- server.Serve(p) }()
+		defer func() {
+			close(release)
+			server.Close()
+			<-ended
+		}()
 		c := &cloud.Client{URL: "http://cloud", Tenant: "me", HTTP: &http.Client{Transport: &http.Transport{DialContext: p.dial}}}
 		began := time.Now()
 		var last error
@@ -284,9 +289,6 @@ func TestSilentStream(t *testing.T) {
 		if took := time.Since(began); took != 30*time.Second || last == nil || !strings.Contains(last.Error(), "nothing came for 30s") {
 			t.Errorf("after %v the stream ended with %v, want 30s and the silence", took, last)
 		}
-		close(release)
-		server.Close()
-		<-ended
 	})
 }
 

@@ -22,166 +22,188 @@ import (
 // whose context ended was asked for again, and an event that came after the
 // call of UntilChanged never leaves its context open.
 func TestWatchersUnderLoad(t *testing.T) {
-	const items, producers, verbs = 6, 4, 1500
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		type counts struct {
-			asked      atomic.Int64 // verbs that began
-			begun, now atomic.Int64 // EnqueueNows that began, and that returned
-			changed    atomic.Int64 // runs that were ended early
+	for seed := range uint64(3) {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) { loadWatchers(t, q, seed) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
 		}
-		all := make(map[string]*counts)
-		names := make([]string, items)
-		for i := range items {
-			names[i] = fmt.Sprint("item ", i)
-			all[names[i]] = new(counts)
+	}
+}
+
+func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
+	const items, producers, verbs = 6, 4, 500
+	type counts struct {
+		asked      atomic.Int64 // verbs that began
+		begun, now atomic.Int64 // EnqueueNows that began, and that returned
+		changed    atomic.Int64 // runs that were ended early
+		random     *rand.Rand   // of its runs, of which there is one at a time
+	}
+	all := make(map[string]*counts)
+	names := make([]string, items)
+	for i := range items {
+		names[i] = fmt.Sprint("item ", i)
+		all[names[i]] = &counts{random: rand.New(rand.NewPCG(seed, uint64(i)))}
+	}
+	ended := func(c context.Context) bool {
+		select {
+		case <-c.Done():
+			return true
+		case <-time.After(time.Hour):
+			return false
 		}
-		ended := func(c context.Context) bool {
-			select {
-			case <-c.Done():
-				return true
-			case <-time.After(time.Hour):
-				return false
+	}
+	run := launch(t, &reconcile.Reconciler[string]{
+		Queue: q, Workers: 3, Logger: unlogged(), Timeout: 24 * time.Hour, Retry: minutes,
+		Reconcile: func(ctx context.Context, item string) error {
+			n := all[item]
+			changed, stop := reconcile.UntilChanged(ctx)
+			if n.random.IntN(4) > 0 {
+				defer stop()
 			}
-		}
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Workers: 3, Logger: unlogged(), Timeout: 24 * time.Hour, Retry: minutes,
-			Reconcile: func(ctx context.Context, item string) error {
-				n := all[item]
-				changed, stop := reconcile.UntilChanged(ctx)
-				if rand.N(4) > 0 {
+			before := n.begun.Load()
+			if n.random.IntN(8) == 0 {
+				n.asked.Add(1)
+				go func() {
+					other, stop := reconcile.UntilChanged(ctx) // perhaps after the run
+					q.Enqueue(item)
 					defer stop()
-				}
-				before := n.begun.Load()
-				if rand.N(8) == 0 {
-					n.asked.Add(1)
-					go func() {
-						other, stop := reconcile.UntilChanged(ctx) // perhaps after the run
-						q.Enqueue(item)
-						defer stop()
-						time.Sleep(time.Microsecond)
-						if q.State(item).Phase == reconcile.InFlight {
-							return
-						}
-						select { // it is ended right after the item is given back, which takes no time
-						case <-other.Done():
-						case <-time.After(1):
-							t.Errorf("%s: a context outlives its run", item)
-						}
-					}()
-				}
-				time.Sleep(rand.N(20 * time.Microsecond))
-				if n.now.Load() > before && !ended(changed) {
-					t.Errorf("%s: an EnqueueNow after UntilChanged did not end its context", item)
-				}
-				if context.Cause(changed) == reconcile.ErrChanged {
-					n.changed.Add(1)
-					return changed.Err()
-				}
-				switch rand.N(4) {
-				case 0:
-					return errBoom
-				case 1:
-					return reconcile.RequeueAfter(time.Microsecond)
-				}
-				return nil
-			},
-		})
-		var work sync.WaitGroup
-		for range producers {
-			work.Go(func() {
-				for range verbs {
-					item := names[rand.N(items)]
-					n := all[item]
-					n.asked.Add(1)
-					switch rand.N(8) {
-					case 0, 1:
-						n.begun.Add(1)
-						q.EnqueueNow(item)
-						n.now.Add(1)
-					case 2, 3:
-						q.Enqueue(item)
-					case 4:
-						q.EnqueueWithin(item, rand.N(10*time.Microsecond))
-					case 5:
-						q.EnqueueAfter(item, rand.N(10*time.Microsecond))
-					case 6:
-						q.Offer(item)
-					case 7:
-						q.Remove(item)
+					time.Sleep(time.Microsecond)
+					if q.State(item).Phase == reconcile.InFlight {
+						return
 					}
-					if rand.N(3) == 0 {
-						time.Sleep(rand.N(5 * time.Microsecond))
+					select { // it is ended right after the item is given back, which takes no time
+					case <-other.Done():
+					case <-time.After(1):
+						t.Errorf("%s: a context outlives its run", item)
 					}
-				}
-			})
-		}
-		for i := range 4 {
-			work.Go(func() {
-				for range 200 {
-					ctx, cancel := context.WithTimeout(t.Context(), rand.N(50*time.Microsecond))
-					if i%2 == 0 {
-						q.WaitIdle(ctx)
-					} else {
-						q.WaitItem(ctx, names[rand.N(items)])
-					}
-					cancel()
-				}
-			})
-		}
-		work.Wait()
-		if err := q.WaitIdle(t.Context()); err != nil {
-			t.Errorf("WaitIdle: %v", err)
-		}
-		for _, item := range names {
-			if err := q.WaitItem(t.Context(), item); err != nil {
-				t.Errorf("WaitItem: %v", err)
+				}()
 			}
-		}
-		run.end()
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		early := int64(0)
-		for item, n := range all {
-			early += n.changed.Load()
-			// Beside the verbs, an item is brought back by its own runs.
-			if n.changed.Load() > n.asked.Load() {
-				t.Errorf("%s: %d runs were ended early, and %d verbs called", item, n.changed.Load(), n.asked.Load())
+			time.Sleep(upTo(n.random, 20*time.Microsecond))
+			if n.now.Load() > before && !ended(changed) {
+				t.Errorf("%s: an EnqueueNow after UntilChanged did not end its context", item)
 			}
-		}
-		if early == 0 {
-			t.Error("no run was ended early")
-		}
-		if n := reconcile.Watchers(q); n != 0 {
-			t.Errorf("%d watchers are left", n)
-		}
+			if context.Cause(changed) == reconcile.ErrChanged {
+				n.changed.Add(1)
+				return changed.Err()
+			}
+			switch n.random.IntN(4) {
+			case 0:
+				return errBoom
+			case 1:
+				return reconcile.RequeueAfter(time.Microsecond)
+			}
+			return nil
+		},
 	})
+	var work sync.WaitGroup
+	for p := range producers {
+		work.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(items+p)))
+			for range verbs {
+				item := names[r.IntN(items)]
+				n := all[item]
+				n.asked.Add(1)
+				switch r.IntN(8) {
+				case 0, 1:
+					n.begun.Add(1)
+					q.EnqueueNow(item)
+					n.now.Add(1)
+				case 2, 3:
+					q.Enqueue(item)
+				case 4:
+					q.EnqueueWithin(item, upTo(r, 10*time.Microsecond))
+				case 5:
+					q.EnqueueAfter(item, upTo(r, 10*time.Microsecond))
+				case 6:
+					q.Offer(item)
+				case 7:
+					q.Remove(item)
+				}
+				if r.IntN(3) == 0 {
+					time.Sleep(upTo(r, 5*time.Microsecond))
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		work.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(items+producers+i)))
+			for range 70 {
+				ctx, cancel := context.WithTimeout(t.Context(), upTo(r, 50*time.Microsecond))
+				if i%2 == 0 {
+					q.WaitIdle(ctx)
+				} else {
+					q.WaitItem(ctx, names[r.IntN(items)])
+				}
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	if err := q.WaitIdle(t.Context()); err != nil {
+		t.Errorf("WaitIdle: %v", err)
+	}
+	for _, item := range names {
+		if err := q.WaitItem(t.Context(), item); err != nil {
+			t.Errorf("WaitItem: %v", err)
+		}
+	}
+	run.end()
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	early := int64(0)
+	for item, n := range all {
+		early += n.changed.Load()
+		// Beside the verbs, an item is brought back by its own runs.
+		if n.changed.Load() > n.asked.Load() {
+			t.Errorf("%s: %d runs were ended early, and %d verbs called", item, n.changed.Load(), n.asked.Load())
+		}
+	}
+	if early == 0 {
+		t.Error("no run was ended early")
+	}
+	if n := reconcile.Watchers(q); n != 0 {
+		t.Errorf("%d watchers are left", n)
+	}
+}
+
+// upTo draws a duration that is less than d.
+func upTo(r *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(d)))
 }
 
 // Without an event, no context ends before its run: not by those of other items,
 // nor by the same item's earlier runs.
 func TestUntilChangedEndsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const items, seed = 2000, 1
 		q := reconcile.NewQueue[int]()
+		var randoms [items]*rand.Rand // of the runs of each item
+		for item := range items {
+			randoms[item] = rand.New(rand.NewPCG(seed, uint64(item)))
+		}
 		run := launch(t, &reconcile.Reconciler[int]{
 			Queue: q, Workers: 8, Logger: unlogged(),
 			Reconcile: func(ctx context.Context, item int) error {
+				r := randoms[item]
 				changed, stop := reconcile.UntilChanged(ctx)
 				if item%3 > 0 {
 					defer stop()
 				}
-				time.Sleep(rand.N(20 * time.Microsecond))
+				time.Sleep(upTo(r, 20*time.Microsecond))
 				if cause := context.Cause(changed); cause != nil {
 					t.Errorf("%d: ended by %v", item, cause)
 				}
-				if rand.N(2) == 0 {
-					return reconcile.RequeueAfter(rand.N(50 * time.Microsecond))
+				if r.IntN(2) == 0 {
+					return reconcile.RequeueAfter(upTo(r, 50*time.Microsecond))
 				}
 				return nil
 			},
 		})
-		for item := range 2000 {
+		r := rand.New(rand.NewPCG(seed, items))
+		for item := range items {
 			q.Enqueue(item)
-			time.Sleep(rand.N(5 * time.Microsecond))
+			time.Sleep(upTo(r, 5*time.Microsecond))
 		}
 		if err := q.WaitIdle(t.Context()); err != nil {
 			t.Error(err)

@@ -19,8 +19,10 @@ import (
 // Loops that share a gate come and go; the limit moves, by hand and by itself;
 // queues are closed, runs are aborted, and user code ends badly.
 func TestGateUnderStress(t *testing.T) {
+	var seed uint64
+	defer tellSeed(t, &seed)
 	for _, every := range []time.Duration{0, time.Millisecond} {
-		for seed := range uint64(5) {
+		for seed = range 5 {
 			synctest.Test(t, func(t *testing.T) { stressGate(t, every, seed) })
 		}
 	}
@@ -44,6 +46,10 @@ func stressGate(t *testing.T, every time.Duration, seed uint64) {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(seed, uint64(n)))
 			q := reconcile.NewQueue[int]()
+			var randoms [items]*rand.Rand // of an item's runs
+			for i := range items {
+				randoms[i] = rand.New(rand.NewPCG(seed, uint64(1000*(n+1)+i)))
+			}
 			var done sync.Map
 			rec := &reconcile.Reconciler[int]{
 				Queue: q, Gate: g, Workers: 1 + r.IntN(8), Logger: unlogged(),
@@ -57,14 +63,14 @@ func stressGate(t *testing.T, every time.Duration, seed uint64) {
 					if most := int64(time.Since(begin)/max(1, every)) + 5; every > 0 && started > most {
 						t.Errorf("%d runs have started after %v, want %d at most", started, time.Since(begin), most)
 					}
-					if n := rand.IntN(3); n > 0 { // timers without a delay: see stress
+					if n := randoms[i].IntN(3); n > 0 { // timers without a delay: see stress
 						select {
 						case <-time.After(time.Duration(n) * time.Millisecond): // of the bubble
 						case <-ctx.Done():
 							return ctx.Err()
 						}
 					}
-					switch rand.IntN(10) {
+					switch randoms[i].IntN(10) {
 					case 0:
 						return errBusy
 					case 1:

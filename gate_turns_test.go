@@ -96,7 +96,9 @@ func TestGateSharedBudgetIsTakenByTurns(t *testing.T) {
 }
 
 func TestGateSharedLimitIsTakenByTurns(t *testing.T) {
-	for seed := range uint64(20) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for seed = range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			g := &reconcile.Gate{Max: 3}
 			r, mu := rand.New(rand.NewPCG(seed, 1)), sync.Mutex{}

@@ -177,11 +177,10 @@ func randomProgram(seed uint64) program {
 }
 
 func TestQueueAgreesWithItsModel(t *testing.T) {
-	for seed := range uint64(2000) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for seed = range 2000 {
 		randomProgram(seed).run(t)
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
 	}
 }
 

@@ -322,5 +322,13 @@ func panicsHere(end func()) error {
 	return nil
 }
 
+// tellSeed is deferred: it tells with which seed a test has failed, which a bubble
+// that fails ends.
+func tellSeed(t *testing.T, seed *uint64) {
+	if t.Failed() {
+		t.Logf("seed %d", *seed)
+	}
+}
+
 // within reports whether low < d ≤ high.
 func within(d, low, high time.Duration) bool { return low < d && d <= high }

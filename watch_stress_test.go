@@ -22,11 +22,10 @@ import (
 // whose context ended was asked for again, and an event that came after the
 // call of UntilChanged never leaves its context open.
 func TestWatchersUnderLoad(t *testing.T) {
-	for seed := range uint64(3) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for seed = range 3 {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) { loadWatchers(t, q, seed) })
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
 	}
 }
 
@@ -36,7 +35,7 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 		asked      atomic.Int64 // verbs that began
 		begun, now atomic.Int64 // EnqueueNows that began, and that returned
 		changed    atomic.Int64 // runs that were ended early
-		random     *rand.Rand   // of its runs, of which there is one at a time
+		random     *rand.Rand   // of its runs
 	}
 	all := make(map[string]*counts)
 	names := make([]string, items)
@@ -178,7 +177,7 @@ func TestUntilChangedEndsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const items, seed = 2000, 1
 		q := reconcile.NewQueue[int]()
-		var randoms [items]*rand.Rand // of the runs of each item
+		var randoms [items]*rand.Rand // of an item's runs
 		for item := range items {
 			randoms[item] = rand.New(rand.NewPCG(seed, uint64(item)))
 		}

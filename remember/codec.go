@@ -34,7 +34,7 @@ func (c codec[T]) encode(v T) (b []byte, err error) {
 	if back, err := c.decode(b); err != nil {
 		return nil, err
 	} else if back != v {
-		return nil, fmt.Errorf("it comes back from JSON, %s, as %v", b, back)
+		return nil, fmt.Errorf("it comes back from JSON, %s, as %s", brief(string(b)), brief(back))
 	}
 	return b, nil
 }

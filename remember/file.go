@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"sync"
 )
 
@@ -247,7 +248,7 @@ func (f *File[T, V]) Close() error {
 func (f *File[T, V]) note(call string, item T, v verb, e entry[V]) error {
 	r, err := f.encode(item, v, e)
 	if err != nil {
-		return fmt.Errorf("remember: %s %v: %w", call, item, err)
+		return fmt.Errorf("remember: %s %s: %w", call, brief(item), err)
 	}
 	f.mu.Lock()
 	upTo, full, err := f.noteLocked(item, v, e, r)
@@ -259,7 +260,7 @@ func (f *File[T, V]) note(call string, item T, v verb, e entry[V]) error {
 		err = f.compact()
 	}
 	if err != nil {
-		return fmt.Errorf("remember: %s %v: %s: %w", call, item, f.Path, err)
+		return fmt.Errorf("remember: %s %s: %s: %w", call, brief(item), f.Path, err)
 	}
 	return nil
 }
@@ -317,7 +318,7 @@ func (f *File[T, V]) encode(item T, v verb, e entry[V]) (r record, err error) {
 	}
 	if v == did {
 		if r.version, err = f.ver.encode(e.version); err != nil {
-			return r, fmt.Errorf("the version %v: %w", e.version, err)
+			return r, fmt.Errorf("the version %s: %w", brief(e.version), err)
 		}
 	}
 	if n := len(r.item) + len(r.version); n > maxRecord {
@@ -358,4 +359,14 @@ func (f *File[T, V]) flush(upTo uint64) error {
 
 func (f *File[T, V]) wrap(what string, err error) error {
 	return fmt.Errorf("remember: %s %s: %w", what, f.Path, err)
+}
+
+// brief returns what an error says of v, which may be a megabyte.
+func brief(v any) string {
+	const most = 200
+	s := fmt.Sprint(v)
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }

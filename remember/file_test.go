@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -257,6 +258,32 @@ func TestFileForManyWorkers(t *testing.T) {
 	mustHold(t, f, want)
 	must(t, f.Close(), f.Open())
 	mustHold(t, f, want)
+}
+
+// An error fits a line of a log, however long is what it is about.
+func TestErrorsAreShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	long := strings.Repeat("é", 1<<19+1)
+	f := open[string, string](t, path)
+	closed := open[string, string](t, path+"1")
+	must(t, closed.Close())
+	for name, err := range map[string]error{
+		"long item":    f.Begin(long),
+		"long version": f.Done("a", long),
+		"not open":     closed.Begin(long),
+		"bad item":     open[key, int](t, path+"2").Begin(key{long + "\xff", 1}),
+		"bad version":  open[string, key](t, path+"3").Done("a", key{long + "\xff", 1}),
+	} {
+		switch {
+		case err == nil:
+			t.Errorf("%s: no error", name)
+		case len(err.Error()) > 1000 || !utf8.ValidString(err.Error()):
+			t.Errorf("%s: an error of %d bytes, valid %t: %.100v", name, len(err.Error()), utf8.ValidString(err.Error()), err)
+		default:
+			t.Logf("%s: %v", name, err)
+		}
+	}
+	mustHold(t, f, map[string]string{})
 }
 
 // A link to the file stays one, and what it points to is the file.

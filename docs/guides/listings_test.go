@@ -1,0 +1,106 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/remember"
+)
+
+// The program of listings.md.
+
+// A store has things, each with an ETag.
+type store struct {
+	mu    sync.Mutex // guards etags
+	etags map[string]string
+}
+
+func (s *store) get(name string) (etag string, there bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	etag, there = s.etags[name]
+	return etag, there
+}
+
+func (s *store) set(etags map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.etags = etags
+}
+
+func (s *store) list(context.Context) iter.Seq2[reconcile.Seen[string, string], error] {
+	s.mu.Lock()
+	etags := maps.Clone(s.etags)
+	s.mu.Unlock()
+	return func(yield func(reconcile.Seen[string, string], error) bool) {
+		for _, name := range slices.Sorted(maps.Keys(etags)) {
+			if !yield(reconcile.Seen[string, string]{Item: name, Version: etags[name]}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestListings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "memory")
+		happened := newDiary()
+		s := &store{etags: map[string]string{"a": "e1", "b": "e1"}}
+		serve := func(d time.Duration) {
+			memory := &remember.File[string, string]{Path: path}
+			if err := memory.Open(); err != nil {
+				t.Fatal(err)
+			}
+			defer memory.Close()
+			queue := reconcile.NewQueue[string]()
+			var group reconcile.Group
+			tracker := &reconcile.Tracker[string, string]{
+				List:   s.list,
+				Period: time.Minute,
+				Known:  memory.All(),
+			}
+			group.Add("list", reconcile.Feed(queue, tracker.Feed))
+			group.Add("things", &reconcile.Reconciler[string]{
+				Queue: queue,
+				Reconcile: func(_ context.Context, name string) error {
+					if err := memory.Begin(name); err != nil {
+						return err
+					}
+					etag, there := s.get(name)
+					if !there {
+						happened.note("remove what was made for %s", name)
+						return memory.Forget(name)
+					}
+					happened.note("make %s as in %s", name, etag)
+					return memory.Done(name, etag)
+				},
+				Logger: quiet,
+			})
+			run(t, &group, d)
+		}
+		time.AfterFunc(90*time.Second, func() { s.set(map[string]string{"a": "e1", "b": "e2", "c": "e1"}) })
+		serve(3*time.Minute + 30*time.Second)
+		time.Sleep(time.Hour) // nobody serves
+		s.set(map[string]string{"a": "e2", "b": "e2"})
+		serve(time.Minute + 30*time.Second)
+		happened.check(t, `
+0s      make a as in e1
+0s      make b as in e1
+2m0s    make b as in e2
+2m0s    make c as in e1
+1h3m30s make a as in e2
+1h3m30s remove what was made for c
+`)
+	})
+}

@@ -12,6 +12,10 @@ import "time"
 // at the latest, if a worker is free and the item is neither held longer nor still
 // in flight. The price is that a single event waits for d too.
 //
+// Meanwhile the item waits as one that is held: [Queue.WaitIdle] and [Queue.WaitItem]
+// do not wait for its run. An event of an item that is ready is folded into the run
+// that comes; if it is in the [Queue.Background], it stays there.
+//
 // An EnqueueAfter is held for d at least. An Offer is passed on as it is: it is
 // ignored if the item is known. With a d of zero or less all verbs are those of q.
 // Debounce panics if q is nil.

@@ -80,6 +80,34 @@ func TestDebounceHoldsABurst(t *testing.T) {
 	})
 }
 
+// What Debounce holds is planned: who waits for the end of the work does not wait for it.
+func TestWaitDoesNotWaitForDebounce(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		start := time.Now()
+		reconcile.Debounce(q, time.Minute).Enqueue("a")
+		for name, err := range map[string]error{"WaitIdle": q.WaitIdle(t.Context()), "WaitItem": q.WaitItem(t.Context(), "a")} {
+			if err != nil || time.Since(start) != 0 {
+				t.Errorf("%s = %v after %v, want nil at once", name, err, time.Since(start))
+			}
+		}
+		wantPhase(t, q, "a", reconcile.Waiting)
+	})
+}
+
+// An item that was offered stays where it is, and one that Debounce held is an event.
+func TestDebounceAndTheBackground(t *testing.T) {
+	inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
+		e := reconcile.Debounce(q, time.Minute)
+		for _, o := range []string{"o1", "o2", "o3"} {
+			e.Offer(o)
+		}
+		e.Enqueue("o2")
+		e.Enqueue("e")
+		time.Sleep(time.Minute)
+		mustTakeAll(t, q, "e", "o1", "o2", "o3")
+	})
+}
+
 // A retry that is further off is brought forward, but not if it is held.
 func TestDebounceOfARetry(t *testing.T) {
 	for hold, want := range map[bool]time.Duration{false: 10 * time.Second, true: time.Hour} {

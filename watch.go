@@ -149,8 +149,9 @@ func (r *record[T]) readyNext() bool { return r.run == runReady || r.run == runN
 
 // WaitIdle blocks until there is nothing left to do for now: no item is ready,
 // in flight, or waiting to be retried. An item that waits for a run that was
-// planned does not count. A queue that is closed is idle by the same rule: what
-// is ready in it is still to be done.
+// planned does not count, be it by a run, by EnqueueAfter or by [Debounce]; nor does
+// what a source has not told yet. A queue that is closed is idle by the same rule:
+// what is ready in it is still to be done.
 //
 // It returns nil only if there was such a moment after the call: at once if it
 // is now, also if ctx is done. If ctx is done first, it returns an error that
@@ -173,7 +174,7 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 }
 
 // WaitItem is WaitIdle for one item. It blocks until the queue does not know the
-// item, or the item waits and its last run did not fail. So it returns after a
+// item, or the item waits and its last run, if there was one, did not fail. So it returns after a
 // run that went well, was the last, or planned the next one, unless an event had
 // asked for another by then. If ctx is done first, it returns an error that wraps
 // the [context.Cause] of ctx and says what became of the item so far. What the

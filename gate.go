@@ -48,6 +48,7 @@ type Gate struct {
 
 	// Burst is how many runs may start at once after a pause, of however long;
 	// 0 means 1. A budget of many a second needs more, as no timer is that exact.
+	// Without Every it means nothing.
 	Burst int
 
 	// Min and Max are bounds of the limit; 0 means 1 for Min, and none for Max.

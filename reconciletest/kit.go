@@ -218,14 +218,18 @@ func (k *Kit[T]) Call(op string) error {
 func (k *Kit[T]) Note(text string) { k.note("%s", text) }
 
 // Fail plans that the nth call of op, from now on, returns err. The next one is the
-// first. It panics if nth is less than 1 or err is nil.
+// first. It panics if nth is less than 1, err is nil, or that call is to fail already.
 func (k *Kit[T]) Fail(op string, nth int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if nth < 1 || err == nil {
 		panic(fmt.Sprintf("reconciletest: Fail(%q, %d, %v): want a number from 1 and an error", op, nth, err))
 	}
-	k.faults[call{op, k.calls[op] + nth}] = fault{err, k.calls[op]}
+	c := call{op, k.calls[op] + nth}
+	if f, ok := k.faults[c]; ok {
+		panic(fmt.Sprintf("reconciletest: Fail(%q, %d, %v): that call is to fail already, with %v", op, nth, err, f.err))
+	}
+	k.faults[c] = fault{err, k.calls[op]}
 }
 
 func (k *Kit[T]) note(format string, args ...any) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -156,6 +157,27 @@ func TestFailSaysWhatIsWrong(t *testing.T) {
 		}()
 		k.Fail("put a", 0, errBoom)
 	})
+}
+
+// A plan that took the place of another one would hide that the first never came.
+func TestFailPlansACallOnce(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Call("put a")
+		k.Fail("put a", 2, errBoom)
+		k.Call("put a")
+		if text := panicOf(func() { k.Fail("put a", 1, io.EOF) }); !strings.HasPrefix(text, `reconciletest: Fail("put a", 1, EOF): that call is to fail already, with boom`) {
+			t.Errorf("Fail of a call that is to fail panics with %q", text)
+		}
+		if err := k.Call("put a"); err != errBoom {
+			t.Errorf("the call returns %v, want what was planned first", err)
+		}
+	})
+}
+
+func panicOf(f func()) (text string) {
+	defer func() { text = fmt.Sprint(recover()) }()
+	f()
+	return ""
 }
 
 func TestWantSaysWhatHappened(t *testing.T) {

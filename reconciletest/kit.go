@@ -120,9 +120,12 @@ func (k *Kit[T]) end(cancel func()) {
 // Start starts r on the queue of the kit, until the end of the test. It sets Queue,
 // and what is nil: Retry to a back-off that doubles from a second to five minutes,
 // without chance, and Logger to one that writes to the output of the test. Its
-// OnResult is called after the journal was written.
+// OnResult is called after the journal was written. Start panics if r is nil.
 func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 	k.helper()
+	if r == nil {
+		panic("reconciletest: Start needs a Reconciler, got nil")
+	}
 	r.Queue = k.Queue
 	if r.Retry == nil {
 		r.Retry = retry
@@ -141,8 +144,11 @@ func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 }
 
 // Go runs anything else until the end of the test: a poller, a feeder, a group. An
-// error that it returns fails the test.
+// error that it returns fails the test. Go panics if r is nil.
 func (k *Kit[T]) Go(r reconcile.Runner) {
+	if r == nil {
+		panic("reconciletest: Go needs a Runner, got nil")
+	}
 	k.work.Go(func() {
 		if err := r.Run(k.ctx); err != nil {
 			k.errorf("%T: Run = %v, want nil", r, err)

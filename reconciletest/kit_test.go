@@ -174,6 +174,19 @@ func TestFailPlansACallOnce(t *testing.T) {
 	})
 }
 
+func TestNilIsRefused(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		for want, f := range map[string]func(){
+			"reconciletest: Start needs a Reconciler, got nil": func() { k.Start(nil) },
+			"reconciletest: Go needs a Runner, got nil":        func() { k.Go(nil) },
+		} {
+			if text := panicOf(f); text != want {
+				t.Errorf("it panics with %q, want %q", text, want)
+			}
+		}
+	})
+}
+
 func panicOf(f func()) (text string) {
 	defer func() { text = fmt.Sprint(recover()) }()
 	f()

@@ -174,11 +174,11 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 }
 
 // WaitItem is WaitIdle for one item. It blocks until the queue does not know the
-// item, or the item waits and its last run, if there was one, did not fail. So it returns after a
-// run that went well, was the last, or planned the next one, unless an event had
-// asked for another by then. If ctx is done first, it returns an error that wraps
-// the [context.Cause] of ctx and says what became of the item so far. What the
-// last run failed with is in [Queue.State].
+// item, or the item waits and its last run, if there was one, did not fail. So it
+// returns after a run that went well, was the last, or planned the next one, unless
+// an event had asked for another by then. If ctx is done first, it returns an error
+// that wraps the [context.Cause] of ctx and says what became of the item so far.
+// What the last run failed with is in [Queue.State].
 func (q *Queue[T]) WaitItem(ctx context.Context, item T) error {
 	done := ctx.Done()
 	hash := q.hash(item)

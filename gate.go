@@ -18,9 +18,9 @@ import (
 //
 // Reconcilers that call the same far side may share a Gate. An item that a worker
 // has taken, when others were quicker to use up what the Gate allows, waits in hand:
-// one at most for each Run, first come, first served. While it waits, every other Run
-// is let in once at most. So tenants get fair turns if each has a Queue and a
-// Reconciler of its own.
+// one at most for each Run, first come, first served. It is in flight then: an event
+// has another run follow its own. While it waits, every other Run is let in once at
+// most. So tenants get fair turns if each has a Queue and a Reconciler of its own.
 //
 // A limit is not a number of workers: [Reconciler.Workers] is the most that one
 // Reconciler has, and the limit how many of all may run. To change how many work
@@ -46,9 +46,8 @@ type Gate struct {
 	// monotonic clock; 0 means no budget.
 	Every time.Duration
 
-	// Burst is how many runs may start at once after a pause, of however long;
-	// 0 means 1. A budget of many a second needs more, as no timer is that exact.
-	// Without Every it means nothing.
+	// Burst is how many runs of the budget may start at once after a pause, of
+	// however long; 0 means 1. Many a second need more, as no timer is that exact.
 	Burst int
 
 	// Min and Max are bounds of the limit; 0 means 1 for Min, and none for Max.

@@ -4,6 +4,7 @@
 package reconcile_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,6 +209,37 @@ func TestGateItemInHandKeepsItsFailures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An item in hand is in flight: an event has a run of its own, and so ends the first
+// one early if that asks for it.
+func TestGateEventForAnItemInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, g, q := newJournal(), &reconcile.Gate{Max: 2}, reconcile.NewQueue[string]()
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Gate: g, Workers: 2, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				c, stop := reconcile.UntilChanged(ctx)
+				defer stop()
+				d.note("%s: %v", item, context.Cause(c))
+				time.Sleep(time.Minute)
+				return nil
+			},
+		})
+		q.Enqueue("a")
+		synctest.Wait()
+		g.SetLimit(1)
+		q.Enqueue("b")
+		time.Sleep(time.Second)
+		q.Enqueue("b")
+		if s := q.State("b"); s.Phase != reconcile.InFlight || !s.Again {
+			t.Errorf("State(b) = %+v, want it in hand, and to run again", s)
+		}
+		time.Sleep(time.Hour)
+		run.end()
+		d.mustBe(t, "0s a: <nil>", "1m0s b: "+reconcile.ErrChanged.Error(), "2m0s b: <nil>")
+		mustBeIdle(t, g)
+	})
 }
 
 func TestGateOfAQueueThatFails(t *testing.T) {

@@ -169,8 +169,10 @@ func TestProcessCannotBe(t *testing.T) {
 // Two programs share a cloud that is a third, and outlive its sudden end.
 func TestProcessOwnCloud(t *testing.T) {
 	dir := t.TempDir()
-	c := execute(t, "cloud", "-addr", "127.0.0.1:0", "-state", dir, "-build", "50ms", "-faults", "0")
-	url := c.Line("http://")
+	address := programtest.Address(t)
+	url := "http://" + address
+	c := execute(t, "cloud", "-addr", address, "-state", dir, "-build", "50ms", "-faults", "0")
+	c.Line(url)
 	wishes := func(name string) string {
 		file := wishPath(t)
 		wish(t, file, fmt.Sprintf(`{"buckets": [{"name": "%s", "region": "us-east"}, {"name": "shared", "region": "us-east"}]}`, name))
@@ -184,8 +186,8 @@ func TestProcessOwnCloud(t *testing.T) {
 	c.Signal(syscall.SIGKILL)
 	c.End()
 	first.Error("connection refused")
-	c = execute(t, "cloud", "-addr", strings.TrimPrefix(url, "http://"), "-state", dir, "-build", "50ms", "-faults", "0")
-	c.Line("http://")
+	c = execute(t, "cloud", "-addr", address, "-state", dir, "-build", "50ms", "-faults", "0")
+	c.Line(url)
 	other := &cloud.Client{URL: url, Tenant: "example"}
 	if err := other.Delete(t.Context(), bucket("a")); err != nil {
 		t.Fatal(err)

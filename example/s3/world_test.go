@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	var err error
-	if w.gateway, err = local.New(w.dir, "127.0.0.1:0"); err != nil {
+	if w.gateway, err = local.New(w.dir, programtest.Address(t)); err != nil {
 		t.Fatal(err)
 	}
 	w.hand = handAt(t, w.gateway.URL, w.gateway.AccessKey, w.gateway.SecretKey)

@@ -17,6 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
@@ -41,7 +42,7 @@ func New(t *testing.T) *World {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	w := &World{Ctx: ctx, t: t, results: make(chan reconcile.Result[string], 100_000)}
-	gateway, err := local.New(t.TempDir(), "127.0.0.1:0")
+	gateway, err := local.New(t.TempDir(), programtest.Address(t))
 	w.Must(err)
 	w.Background(gateway.Run)
 	w.Must(gateway.Ready(ctx))

@@ -67,6 +67,7 @@ func TestExit(t *testing.T) {
 		var dead atomic.Bool
 		var exits []time.Duration
 		stuck := make(chan struct{})
+		defer close(stuck)
 		a.start("p", a.broken(&dead), func(context.Context, int) error {
 			<-stuck
 			return nil
@@ -85,7 +86,6 @@ func TestExit(t *testing.T) {
 		if len(exits) != 1 || exits[0] != 34*time.Second {
 			t.Errorf("exits at %v, want one at 34s", exits)
 		}
-		close(stuck)
 	})
 }
 

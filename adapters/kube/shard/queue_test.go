@@ -6,6 +6,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,8 @@ func TestHandedOverBeforeItRuns(t *testing.T) {
 		if _, err := q.Dequeue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		done := sync.OnceFunc(func() { q.Done(1) })
+		defer done() // also when the test fails before its end
 		left := make(chan struct{})
 		go func() {
 			stop()
@@ -42,7 +45,7 @@ func TestHandedOverBeforeItRuns(t *testing.T) {
 			t.Error("it has left, though the item was not given back")
 		default:
 		}
-		q.Done(1)
+		done()
 		<-left
 	})
 }

@@ -234,6 +234,12 @@ func photographs(t *testing.T) (coming, stuck picture) {
 			startTheirs(t, theirs[0]+suffix, true),
 			startTheirs(t, theirs[1]+suffix, false),
 		}
+		defer func() {
+			for _, s := range all {
+				close(s.world.release)
+				s.end()
+			}
+		}()
 		synctest.Wait()
 		for _, item := range []string{"well", "terminal", "failing", "faulty", "later", "slow", "again"} {
 			for _, s := range all {
@@ -259,11 +265,6 @@ func photographs(t *testing.T) (coming, stuck picture) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		stuck = photograph(t, registry, suffix)
-
-		for _, s := range all {
-			close(s.world.release)
-			s.end()
-		}
 	})
 	return coming, stuck
 }

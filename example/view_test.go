@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,7 +135,8 @@ func TestScreen(t *testing.T) {
 		var out programtest.Buffer
 		v.out = &out
 		v.screen = func() (int, int) { return 100, 24 }
-		stop := v.start(t.Context())
+		stop := sync.OnceFunc(v.start(t.Context()))
+		defer stop() // also when the test fails before its end
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := strings.Count(out.String(), home); n != 6 {

@@ -46,10 +46,7 @@ func stressGate(t *testing.T, every time.Duration, seed uint64) {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(seed, uint64(n)))
 			q := reconcile.NewQueue[int]()
-			var randoms [items]*rand.Rand // of an item's runs
-			for i := range items {
-				randoms[i] = rand.New(rand.NewPCG(seed, uint64(1000*(n+1)+i)))
-			}
+			drawn := randoms(seed, uint64(1000*(n+1)), items)
 			var done sync.Map
 			rec := &reconcile.Reconciler[int]{
 				Queue: q, Gate: g, Workers: 1 + r.IntN(8), Logger: unlogged(),
@@ -63,14 +60,14 @@ func stressGate(t *testing.T, every time.Duration, seed uint64) {
 					if most := int64(time.Since(begin)/max(1, every)) + 5; every > 0 && started > most {
 						t.Errorf("%d runs have started after %v, want %d at most", started, time.Since(begin), most)
 					}
-					if n := randoms[i].IntN(3); n > 0 { // timers without a delay: see stress
+					if n := drawn[i].IntN(3); n > 0 { // timers without a delay: see stress
 						select {
 						case <-time.After(time.Duration(n) * time.Millisecond): // of the bubble
 						case <-ctx.Done():
 							return ctx.Err()
 						}
 					}
-					switch randoms[i].IntN(10) {
+					switch drawn[i].IntN(10) {
 					case 0:
 						return errBusy
 					case 1:

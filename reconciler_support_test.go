@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -328,6 +329,16 @@ func tellSeed(t *testing.T, seed *uint64) {
 	if t.Failed() {
 		t.Logf("seed %d", *seed)
 	}
+}
+
+// randoms returns n sources of random numbers, one for the runs of each item: what
+// an item draws does not depend on whose turn it is.
+func randoms(seed, first uint64, n int) []*rand.Rand {
+	all := make([]*rand.Rand, n)
+	for i := range all {
+		all[i] = rand.New(rand.NewPCG(seed, first+uint64(i)))
+	}
+	return all
 }
 
 // within reports whether low < d ≤ high.

@@ -198,10 +198,7 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 		var running [items]atomic.Int32
 		var lastEvent, lastRun [items]atomic.Int64 // by a clock of events
 		var clock atomic.Int64
-		var randoms [items]*rand.Rand // of an item's runs
-		for i := range items {
-			randoms[i] = rand.New(rand.NewPCG(seed, uint64(100+i)))
-		}
+		drawn := randoms(seed, 100, items)
 		r := &reconcile.Reconciler[int]{
 			Queue: q,
 			Reconcile: func(_ context.Context, i int) error {
@@ -209,9 +206,9 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 					t.Errorf("item %d runs twice at once", i)
 				}
 				lastRun[i].Store(clock.Add(1))
-				time.Sleep(time.Duration(randoms[i].IntN(5)) * time.Millisecond)
+				time.Sleep(time.Duration(drawn[i].IntN(5)) * time.Millisecond)
 				running[i].Add(-1)
-				switch randoms[i].IntN(6) {
+				switch drawn[i].IntN(6) {
 				case 0:
 					return errBoom
 				case 1:

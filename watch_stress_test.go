@@ -39,9 +39,9 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 	}
 	all := make(map[string]*counts)
 	names := make([]string, items)
-	for i := range items {
+	for i, random := range randoms(seed, 0, items) {
 		names[i] = fmt.Sprint("item ", i)
-		all[names[i]] = &counts{random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		all[names[i]] = &counts{random: random}
 	}
 	ended := func(c context.Context) bool {
 		select {
@@ -177,14 +177,11 @@ func TestUntilChangedEndsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const items, seed = 2000, 1
 		q := reconcile.NewQueue[int]()
-		var randoms [items]*rand.Rand // of an item's runs
-		for item := range items {
-			randoms[item] = rand.New(rand.NewPCG(seed, uint64(item)))
-		}
+		drawn := randoms(seed, 0, items)
 		run := launch(t, &reconcile.Reconciler[int]{
 			Queue: q, Workers: 8, Logger: unlogged(),
 			Reconcile: func(ctx context.Context, item int) error {
-				r := randoms[item]
+				r := drawn[item]
 				changed, stop := reconcile.UntilChanged(ctx)
 				if item%3 > 0 {
 					defer stop()

@@ -150,12 +150,9 @@ func TestNoteIsALine(t *testing.T) {
 
 func TestFailSaysWhatIsWrong(t *testing.T) {
 	Run(t, func(t *testing.T, k *Kit[string]) {
-		defer func() {
-			if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "reconciletest: Fail(") {
-				t.Errorf("Fail panics with %q", text)
-			}
-		}()
-		k.Fail("put a", 0, errBoom)
+		if text := panicOf(func() { k.Fail("put a", 0, errBoom) }); !strings.HasPrefix(text, "reconciletest: Fail(") {
+			t.Errorf("Fail panics with %q", text)
+		}
 	})
 }
 
@@ -165,7 +162,8 @@ func TestFailPlansACallOnce(t *testing.T) {
 		k.Call("put a")
 		k.Fail("put a", 2, errBoom)
 		k.Call("put a")
-		if text := panicOf(func() { k.Fail("put a", 1, io.EOF) }); !strings.HasPrefix(text, `reconciletest: Fail("put a", 1, EOF): that call is to fail already, with boom`) {
+		want := `reconciletest: Fail("put a", 1, EOF): that call is to fail already, with boom`
+		if text := panicOf(func() { k.Fail("put a", 1, io.EOF) }); text != want {
 			t.Errorf("Fail of a call that is to fail panics with %q", text)
 		}
 		if err := k.Call("put a"); err != errBoom {

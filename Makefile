@@ -22,11 +22,11 @@ fuzz: ## every fuzz target for a while; FUZZTIME=10m for longer
 	.ci/run fuzz
 
 api: ## the exported names against api.txt and the last release
-	go test -run '^TestAPI$$' .
+	go test -run '^TestAPI$$' ./internal/repocheck
 	.ci/run api
 
 docs: ## the claims of README.md and docs: programs, tests, links
-	go test -run '^TestDocs' .
+	go test -run '^TestDocs' ./internal/repocheck
 
 modules: ## the other modules: bench, verify, adapters
 	.ci/run modules

@@ -171,6 +171,46 @@ func TestRecipeKinds(t *testing.T) {
 	})
 }
 
+// What several groups need is a member of one of them. The others wait until it
+// is ready.
+func TestRecipeOneRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		loaded := make(chan struct{})
+		ready := func(ctx context.Context) error {
+			select {
+			case <-loaded:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		uses := func(name string) reconcile.Runner {
+			return reconcile.After(ready, reconcile.RunFunc(func(ctx context.Context) error {
+				happened.note("%s begins", name)
+				<-ctx.Done()
+				return nil
+			}))
+		}
+
+		var all, vms, disks reconcile.Group
+		vms.Add("reconciler", uses("vms"))
+		disks.Add("reconciler", uses("disks"))
+		all.Add("cache", reconcile.RunFunc(func(ctx context.Context) error {
+			time.Sleep(20 * time.Second)
+			close(loaded)
+			<-ctx.Done()
+			return nil
+		}))
+		all.Add("vms", &vms)
+		all.Add("disks", &disks)
+		run(t, &all, time.Hour)
+
+		happened.sort() // the two come in no order
+		happened.check(t, "20s disks begins", "20s vms begins")
+	})
+}
+
 // A handler that is replaced takes effect with the next run; Trigger asks for
 // one of everything.
 func TestRecipeReplace(t *testing.T) {

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile_test
+package repocheck_test
 
 import (
 	"bytes"
@@ -17,12 +17,12 @@ import (
 	"testing"
 )
 
-var writeAPI = flag.Bool("write-api", false, "write what the package exports to api.txt")
+var writeAPI = flag.Bool("write-api", false, "write what the kernel exports to api.txt")
 
-// TestAPI compares what the package exports with api.txt, so that no name is
-// added, changed or lost by accident. A change that is meant is written by
+// TestAPI compares what the kernel exports with api.txt, so that no name is
+// added, changed or lost by accident. An intended change is written by
 //
-//	go test -run TestAPI -write-api .
+//	go test -run TestAPI ./internal/repocheck -write-api
 func TestAPI(t *testing.T) {
 	got := exported(t)
 	if *writeAPI {
@@ -43,7 +43,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// exported returns the exported declarations of the package, one a line,
+// exported returns the exported declarations of the kernel, one a line,
 // sorted, without comments and without what is unexported in them.
 func exported(t *testing.T) []string {
 	t.Helper()

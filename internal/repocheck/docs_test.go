@@ -1,14 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile_test
+package repocheck_test
 
 import (
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -92,17 +91,33 @@ func contains(have, want []string) bool {
 
 var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*`)
 
+// homes are the packages whose tests a document names, besides those of the
+// kernel and of this package. The key is how its path begins; "/..." stands for
+// all packages below a folder. The tests of other packages are named with their
+// folder, as in "adapters/kube: TestFeed".
+var homes = map[string][]string{
+	"docs/design/background-lane.md": {"verify/..."},
+	"docs/design/memory.md":          {"remember"},
+	"docs/design/testkit.md":         {"reconciletest"},
+	"docs/guides/":                   {"docs/guides/..."},
+	"docs/kube":                      {"adapters/kube/..."},
+	"docs/metrics.md":                {"adapters/prometheus/...", "adapters/otel"},
+	"docs/nats":                      {"adapters/nats"},
+	"docs/verification.md":           {"internal/...", "verify/...", "remember", "reconciletest"},
+}
+
 // TestDocsTests checks that every test, fuzz target, benchmark or example that
-// a document or a package comment names exists.
+// a document or the kernel's package comment names is in the package that it
+// names.
 func TestDocsTests(t *testing.T) {
-	exist := testNames(t)
+	tests := testsByFolder(t)
 	named := 0
 	for _, path := range append(repoFiles(t, ".md"), "doc.go") {
 		for i, line := range strings.Split(readFile(t, path), "\n") {
-			for _, name := range testName.FindAllString(line, -1) {
+			for _, m := range mentions(line, tests) {
 				named++
-				if !exist[name] {
-					t.Errorf("%s:%d names %s, which no test file has", path, i+1, name)
+				if !exists(m, path, tests) {
+					t.Errorf("%s:%d names %s, which its package does not have; it is in %q", path, i+1, m.test, foldersOf(m.test, tests))
 				}
 			}
 		}
@@ -112,23 +127,88 @@ func TestDocsTests(t *testing.T) {
 	}
 }
 
-// testNames returns the names of all tests, fuzz targets, benchmarks and
-// examples of this repository.
-func testNames(t *testing.T) map[string]bool {
+// A mention is a test that a line names, and the folder if it names that too.
+type mention struct{ test, folder string }
+
+var (
+	clause = regexp.MustCompile(`[^;|]+`)
+	prefix = regexp.MustCompile(`(?:^|[\s(])([\w/-]+): `)
+)
+
+// mentions returns the tests that a line names. A folder with a colon holds
+// until the next semicolon or the end of the cell.
+func mentions(line string, tests map[string]map[string]bool) []mention {
+	var found []mention
+	for _, part := range clause.FindAllString(line, -1) {
+		folder := ""
+		if match := prefix.FindStringSubmatch(part); match != nil && tests[match[1]] != nil {
+			folder = match[1]
+		}
+		for _, name := range testName.FindAllString(part, -1) {
+			found = append(found, mention{name, folder})
+		}
+	}
+	return found
+}
+
+// exists reports whether the test that a document mentions is where the
+// document says that it is.
+func exists(m mention, doc string, tests map[string]map[string]bool) bool {
+	if m.folder != "" {
+		return tests[m.folder][m.test]
+	}
+	if tests["."][m.test] || tests["internal/repocheck"][m.test] {
+		return true
+	}
+	for begin, folders := range homes {
+		if !strings.HasPrefix(doc, begin) {
+			continue
+		}
+		for _, home := range folders {
+			for _, folder := range foldersOf(m.test, tests) {
+				above, all := strings.CutSuffix(home, "/...")
+				if folder == above || all && strings.HasPrefix(folder, above+"/") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// foldersOf returns the folders that have a test of this name, sorted.
+func foldersOf(test string, tests map[string]map[string]bool) []string {
+	var folders []string
+	for folder, names := range tests {
+		if names[test] {
+			folders = append(folders, folder)
+		}
+	}
+	slices.Sort(folders)
+	return folders
+}
+
+// testsByFolder returns the names of all tests, fuzz targets, benchmarks and
+// examples of this repository, by the folder of their package.
+func testsByFolder(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	names := make(map[string]bool)
+	tests := make(map[string]map[string]bool)
 	for _, path := range repoFiles(t, "_test.go") {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
+		folder := filepath.ToSlash(filepath.Dir(path))
+		if tests[folder] == nil {
+			tests[folder] = make(map[string]bool)
+		}
 		for _, decl := range file.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && testName.MatchString(fn.Name.Name) {
-				names[fn.Name.Name] = true
+				tests[folder][fn.Name.Name] = true
 			}
 		}
 	}
-	return names
+	return tests
 }
 
 var (
@@ -183,12 +263,12 @@ var seeds = map[string]int{
 }
 
 // TestDocsSeeds checks that docs/from-the-seeds.md has one row for each
-// capability, and that its last column names a test or a recipe.
+// capability, and that its last column names a test. TestDocsTests checks that
+// the test exists.
 func TestDocsSeeds(t *testing.T) {
 	const path = "docs/from-the-seeds.md"
-	exist := testNames(t)
+	tests := testsByFolder(t)
 	row := regexp.MustCompile(`^\| ([A-Z]{2}\d\d) \|`)
-	shown := regexp.MustCompile(`\[recipe\]\(#[\w-]+\)`)
 	got := make(map[string]int)
 	for i, line := range strings.Split(readFile(t, path), "\n") {
 		match := row.FindStringSubmatch(line)
@@ -201,11 +281,7 @@ func TestDocsSeeds(t *testing.T) {
 			t.Errorf("%s:%d: %s has %d columns, want 4", path, i+1, match[1], len(cells))
 			continue
 		}
-		proof := shown.MatchString(cells[3])
-		for _, name := range testName.FindAllString(cells[3], -1) {
-			proof = proof || exist[name]
-		}
-		if !proof {
+		if len(mentions(cells[3], tests)) == 0 {
 			t.Errorf("%s:%d: %s is shown by nothing: %q", path, i+1, match[1], cells[3])
 		}
 	}
@@ -221,37 +297,4 @@ func TestDocsSeeds(t *testing.T) {
 	for _, id := range slices.Sorted(maps.Keys(got)) {
 		t.Errorf("%s: %s is no capability of the list", path, id)
 	}
-}
-
-// repoFiles returns the files of this repository with the given suffix,
-// without testdata and what tools keep in hidden folders.
-func repoFiles(t *testing.T, suffix string) []string {
-	t.Helper()
-	var files []string
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() && (name == "testdata" || len(name) > 1 && strings.HasPrefix(name, ".")) {
-			return fs.SkipDir
-		}
-		if !entry.IsDir() && strings.HasSuffix(name, suffix) {
-			files = append(files, path)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile_test
+package repocheck_test
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 
 const modulePath = "github.com/reconkernel/reconcile"
 
-// TestVendor builds and runs the package example in a module of its own, in each
+// TestVendor builds and runs the kernel's package example in a module of its own, in each
 // of the ways of vendoring that the README names, with no network and an empty
 // module cache.
 func TestVendor(t *testing.T) {
@@ -57,7 +57,7 @@ func TestVendor(t *testing.T) {
 	})
 }
 
-// copyPackage copies the package and its licence, without its tests.
+// copyPackage copies the kernel and its licence, without its tests.
 func copyPackage(t *testing.T, to string) {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

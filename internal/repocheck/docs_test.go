@@ -141,8 +141,10 @@ func mentions(line string, tests map[string]map[string]bool) []mention {
 	var found []mention
 	for _, part := range clause.FindAllString(line, -1) {
 		folder := ""
-		if match := prefix.FindStringSubmatch(part); match != nil && tests[match[1]] != nil {
-			folder = match[1]
+		for _, match := range prefix.FindAllStringSubmatch(part, -1) {
+			if tests[match[1]] != nil {
+				folder = match[1]
+			}
 		}
 		for _, name := range testName.FindAllString(part, -1) {
 			found = append(found, mention{name, folder})
@@ -262,11 +264,11 @@ var seeds = map[string]int{
 	"SC": 20,
 }
 
-// TestDocsSeeds checks that docs/from-the-seeds.md has one row for each
+// TestDocsSeeds checks that docs/design/from-the-seeds.md has one row for each
 // capability, and that its last column names a test. TestDocsTests checks that
 // the test exists.
 func TestDocsSeeds(t *testing.T) {
-	const path = "docs/from-the-seeds.md"
+	const path = "docs/design/from-the-seeds.md"
 	tests := testsByFolder(t)
 	row := regexp.MustCompile(`^\| ([A-Z]{2}\d\d) \|`)
 	got := make(map[string]int)

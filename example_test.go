@@ -4,14 +4,21 @@
 package reconcile_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"log"
+	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -58,4 +65,641 @@ func Example() {
 	// Unordered output:
 	// hello.txt succeeded
 	// news.txt succeeded
+}
+
+// A queue without a Reconciler: take an item, work on it, give it back.
+func ExampleQueue() {
+	ctx := context.Background()
+	q := reconcile.NewQueue[string]()
+	q.Enqueue("bucket/logs")
+	q.Enqueue("bucket/media")
+	q.Enqueue("bucket/logs") // known already
+
+	item, _ := q.Dequeue(ctx)
+	fmt.Println("taken:", item)
+	q.Enqueue(item) // something happened as it was being worked on
+	q.Done(item)    // so it comes once more
+
+	q.Close() // what is ready can still be taken
+	for {
+		item, err := q.Dequeue(ctx)
+		if err == reconcile.ErrClosed {
+			break
+		}
+		fmt.Println("taken:", item)
+		q.Done(item)
+	}
+	// Output:
+	// taken: bucket/logs
+	// taken: bucket/media
+	// taken: bucket/logs
+}
+
+// Polls see the same items again and again; Offer adds only those not known.
+func ExampleQueue_Offer() {
+	q := reconcile.NewQueue[string]()
+	q.Enqueue("failing")
+	item, _ := q.Dequeue(context.Background())
+	q.Requeue(item, reconcile.Wait{Delay: time.Minute, Err: errors.New("no quota")})
+
+	q.Offer("failing") // seen: that does not cut its back-off short
+	q.Offer("new")
+	for item, s := range q.All() {
+		fmt.Println(item, "is", s.Phase, "after", s.Failures, "failures")
+	}
+	// Output:
+	// new is ready after 0 failures
+	// failing is waiting after 1 failures
+}
+
+// An event brings a run forward, unless it is held.
+func ExampleQueue_EnqueueWithin() {
+	q := reconcile.NewQueue[string]()
+	q.EnqueueWithin("polled", time.Hour)   // in an hour at the latest
+	q.EnqueueAfter("throttled", time.Hour) // in an hour and not before
+	q.Enqueue("polled")
+	q.Enqueue("throttled")
+	fmt.Println(q.State("polled").Phase, q.State("throttled").Phase)
+
+	q.EnqueueNow("throttled") // an operator insists
+	fmt.Println(q.State("polled").Phase, q.State("throttled").Phase)
+	// Output:
+	// ready waiting
+	// ready ready
+}
+
+// After a start the queue holds all that there is, but a user who changes one
+// item does not wait for that.
+func ExampleQueue_background() {
+	queue := reconcile.NewQueue[string]()
+	queue.Background = 2 // every second item taken, at least, is one that was only seen
+
+	for _, seen := range []string{"vm-1", "vm-2", "vm-3", "vm-4"} {
+		queue.Offer(seen)
+	}
+	queue.Enqueue("vm-3") // changed: it leaves the background
+	queue.Enqueue("vm-9") // new
+
+	for queue.Len() > 0 {
+		item, err := queue.Dequeue(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(item)
+		queue.Done(item)
+	}
+	// Output:
+	// vm-3
+	// vm-1
+	// vm-9
+	// vm-2
+	// vm-4
+}
+
+// A job that runs once: it enqueues all there is, waits until that is done, with
+// all retries, and ends.
+func ExampleQueue_WaitIdle() {
+	queue := reconcile.NewQueue[string]()
+	failed := false
+	r := reconcile.Reconciler[string]{
+		Queue: queue,
+		Reconcile: func(_ context.Context, bucket string) error {
+			if bucket == "photos" && !failed {
+				failed = true
+				return fmt.Errorf("server is busy")
+			}
+			fmt.Println("tidied up", bucket)
+			return nil
+		},
+		Retry:  reconcile.Backoff(time.Millisecond, time.Second),
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, bucket := range []string{"photos", "logs"} {
+		queue.Enqueue(bucket)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+
+	err := queue.WaitIdle(context.Background())
+	end()
+	running.Wait()
+	fmt.Println(err)
+	// Output:
+	// tidied up logs
+	// tidied up photos
+	// <nil>
+}
+
+// A copy that takes hours is given up as soon as somebody wants another one. No
+// failure is counted, and the next run begins at once.
+func ExampleUntilChanged() {
+	var wish struct { // what is wanted of the disk
+		sync.Mutex
+		image string
+	}
+	wish.image = "debian-12"
+	queue := reconcile.NewQueue[string]()
+	copying := make(chan bool)
+
+	// image makes the disk a copy of an image. The first takes hours.
+	copyImage := func(ctx context.Context, image string) error {
+		if image == "debian-13" {
+			return nil
+		}
+		copying <- true
+		<-ctx.Done()
+		return fmt.Errorf("copy of %s: %w", image, context.Cause(ctx))
+	}
+	r := reconcile.Reconciler[string]{
+		Queue: queue,
+		Reconcile: func(ctx context.Context, disk string) error {
+			ctx, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			wish.Lock()
+			image := wish.image
+			wish.Unlock()
+			return copyImage(ctx, image)
+		},
+		OnResult: func(r reconcile.Result[string]) { fmt.Printf("%s, %d failures: %v\n", r.Outcome, r.Failures, r.Err) },
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+
+	queue.Enqueue("disk-1")
+	go func() {
+		<-copying
+		wish.Lock()
+		wish.image = "debian-13"
+		wish.Unlock()
+		queue.Enqueue("disk-1")
+		queue.Close()
+	}()
+	r.Run(context.Background())
+	// Output:
+	// requeued, 0 failures: copy of debian-12: reconcile: item was enqueued again
+	// succeeded, 0 failures: <nil>
+}
+
+// A Reconciler works until its context is done, or as here until its queue is
+// closed and empty.
+func ExampleReconciler() {
+	queue := reconcile.NewQueue[string]()
+	for _, bucket := range []string{"logs", "photos", "logs"} {
+		queue.Enqueue(bucket) // twice is once
+	}
+	queue.Close()
+
+	r := reconcile.Reconciler[string]{
+		Queue: queue,
+		Reconcile: func(_ context.Context, bucket string) error {
+			fmt.Println("looking at", bucket)
+			return nil
+		},
+	}
+	err := r.Run(context.Background())
+	fmt.Println(err)
+	// Output:
+	// looking at logs
+	// looking at photos
+	// <nil>
+}
+
+// Results are for metrics and for whoever shows the state of things.
+func ExampleResult() {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("logs")
+	queue.Close()
+	r := reconcile.Reconciler[string]{
+		Queue:     queue,
+		Reconcile: func(context.Context, string) error { return errors.New("no route to host") },
+		Retry:     reconcile.NoRetry,
+		OnResult: func(r reconcile.Result[string]) {
+			fmt.Printf("%s: %s after %d failure: %v\n", r.Item, r.Outcome, r.Failures, r.Err)
+			fmt.Println(r.Waited < time.Minute, r.Duration < time.Minute)
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	r.Run(context.Background())
+	// Output:
+	// logs: gave up after 1 failure: no route to host
+	// true true
+}
+
+func ExampleOutcome() {
+	queue := reconcile.NewQueue[int]()
+	for i := range 10 {
+		queue.Enqueue(i)
+	}
+	queue.Close()
+	count := make(map[reconcile.Outcome]int)
+	r := reconcile.Reconciler[int]{
+		Queue: queue,
+		Reconcile: func(_ context.Context, i int) error {
+			if i%4 == 0 {
+				return reconcile.Terminal(errors.New("divisible by four"))
+			}
+			return nil
+		},
+		OnResult: func(r reconcile.Result[int]) { count[r.Outcome]++ },
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+	r.Run(context.Background())
+	fmt.Println(count)
+	// Output:
+	// map[succeeded:7 terminated:3]
+}
+
+// Inside Reconcile, the Logger knows what it is about.
+func ExampleLogger() {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("logs")
+	queue.Close()
+	r := reconcile.Reconciler[string]{
+		Queue: queue,
+		Reconcile: func(ctx context.Context, bucket string) error {
+			reconcile.Logger(ctx).Info("made", "region", "eu-1")
+			return nil
+		},
+		Name: "buckets",
+		Logger: slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{} // for the sake of the example
+				}
+				return a
+			},
+		})),
+	}
+	r.Run(context.Background())
+	// Output:
+	// level=INFO msg=made reconciler=buckets item=logs failures=0 region=eu-1
+}
+
+func ExamplePanicError() {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("disk-1")
+	queue.Close()
+	r := reconcile.Reconciler[string]{
+		Queue:     queue,
+		Reconcile: func(context.Context, string) error { panic("no such zone") },
+		OnResult: func(r reconcile.Result[string]) {
+			if p := (*reconcile.PanicError)(nil); errors.As(r.Err, &p) {
+				fmt.Printf("%s panicked with %q, stack: %v\n", r.Item, p.Value, len(p.Stack) > 0)
+			}
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	r.Run(context.Background())
+	// Output:
+	// disk-1 panicked with "no such zone", stack: true
+}
+
+// answer runs a Reconciler once, and prints what becomes of its item.
+func answer(err error) {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("disk-1")
+	queue.Close()
+	r := reconcile.Reconciler[string]{
+		Queue:     queue,
+		Reconcile: func(context.Context, string) error { return err },
+		OnResult: func(r reconcile.Result[string]) {
+			fmt.Printf("%s: %v, next in %v\n", r.Outcome, r.Err, r.Next)
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if err := r.Run(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// An operation is running. It is asked about in a while, or as soon as an event
+// says that it is done.
+func ExampleRequeueWithin() {
+	answer(fmt.Errorf("being made: %w", reconcile.RequeueWithin(15*time.Second)))
+	// Output:
+	// requeued: being made: requeue within 15s, next in 15s
+}
+
+// Somebody else owns the name. Trying again does not help.
+func ExampleTerminal() {
+	taken := errors.New("name is taken")
+	err := reconcile.Terminal(taken)
+	answer(err)
+	fmt.Println(errors.Is(err, reconcile.ErrTerminal), errors.Is(err, taken))
+	// Output:
+	// terminated: name is taken, next in 0s
+	// true true
+}
+
+func ExampleRequeueError() {
+	err := fmt.Errorf("being made: %w", reconcile.RequeueWithin(time.Minute))
+	if plan := (reconcile.RequeueError{}); errors.As(err, &plan) {
+		fmt.Println(plan.Delay, plan.Hold)
+	}
+	// Output:
+	// 1m0s false
+}
+
+// A policy of one's own, for one kind of error.
+func ExampleRetryPolicy() {
+	errQuota := errors.New("quota exceeded")
+	usual := reconcile.Backoff(time.Second, time.Minute).Limit(3)
+	policy := reconcile.RetryPolicy(func(err error, failures int) (time.Duration, bool) {
+		if errors.Is(err, errQuota) {
+			return time.Hour, true
+		}
+		return usual(err, failures)
+	})
+
+	fmt.Println(policy(errQuota, 20))
+	_, retry := policy(errors.New("timeout"), 3)
+	fmt.Println(retry)
+	_, retry = policy(errors.New("timeout"), 4)
+	fmt.Println(retry)
+	// Output:
+	// 1h0m0s true
+	// true
+	// false
+}
+
+// The limit of runs at once is halved when the far side has too much to do: half
+// of one run is one still. Each limit's worth of good runs adds one, if the limit
+// is in the way.
+func ExampleGate() {
+	errTooMany := errors.New("429 Too Many Requests")
+	gate := &reconcile.Gate{
+		Max:  8,
+		Slow: func(err error, _ time.Duration) bool { return errors.Is(err, errTooMany) },
+	}
+	queue := reconcile.NewQueue[string]()
+	for _, bucket := range []string{"logs", "photos", "music", "books"} {
+		queue.Enqueue(bucket)
+	}
+	queue.Close()
+
+	busy := true
+	r := reconcile.Reconciler[string]{
+		Queue: queue,
+		Gate:  gate,
+		Reconcile: func(context.Context, string) error {
+			if busy {
+				busy = false
+				return errTooMany
+			}
+			return nil
+		},
+		Retry:    reconcile.NoRetry,
+		OnResult: func(r reconcile.Result[string]) { fmt.Println(r.Item, r.Outcome, gate.Stats().Limit) },
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+	fmt.Println("limit", gate.Stats().Limit)
+	if err := r.Run(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// limit 8
+	// logs gave up 1
+	// photos succeeded 2
+	// music succeeded 2
+	// books succeeded 2
+}
+
+func ExamplePoller() {
+	ctx, cancel := context.WithCancel(context.Background())
+	queue := reconcile.NewQueue[string]()
+	poller := &reconcile.Poller[string]{
+		Queue: queue,
+		GetItems: func(context.Context) ([]string, error) {
+			return []string{"logs", "photos"}, nil // from a file, a database, a server
+		},
+		Period: time.Minute,
+	}
+	ended := make(chan error)
+	go func() { ended <- poller.Run(ctx) }()
+
+	for range 2 { // a Reconciler does this
+		bucket, _ := queue.Dequeue(ctx)
+		fmt.Println(bucket)
+		queue.Done(bucket)
+	}
+	poller.Trigger() // the file has changed
+	bucket, _ := queue.Dequeue(ctx)
+	fmt.Println(bucket)
+
+	cancel()
+	fmt.Println(<-ended)
+	// Output:
+	// logs
+	// photos
+	// logs
+	// <nil>
+}
+
+// A Feeder reads events from anywhere until there are no more.
+func ExampleFeeder() {
+	events := strings.NewReader("put logs\nput photos\ndelete logs\n")
+	feeder := reconcile.Feeder[string](func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+		lines := bufio.NewScanner(events)
+		for ctx.Err() == nil && lines.Scan() {
+			_, bucket, _ := strings.Cut(lines.Text(), " ")
+			q.Enqueue(bucket) // what happened does not matter, only to what
+		}
+		return lines.Err()
+	})
+
+	queue := reconcile.NewQueue[string]()
+	fmt.Println(feeder(context.Background(), queue))
+	fmt.Println(queue.Len(), "to look at")
+	// Output:
+	// <nil>
+	// 2 to look at
+}
+
+func ExampleFromChan() {
+	hooks := make(chan string, 2)
+	hooks <- "logs"
+	hooks <- "photos"
+	close(hooks)
+
+	queue := reconcile.NewQueue[string]()
+	err := reconcile.Feed(queue, reconcile.FromChan(hooks)).Run(context.Background())
+	fmt.Println(queue.Len(), err)
+	// Output:
+	// 2 <nil>
+}
+
+// Each of three processes serves its share of the items.
+func ExampleFilter() {
+	queue := reconcile.NewQueue[int]()
+	mine := reconcile.Filter(queue, func(id int) bool { return id%3 == 1 })
+	for id := range 10 {
+		mine.Enqueue(id)
+	}
+	fmt.Println(queue.Has(4), queue.Has(5), queue.Len())
+	// Output:
+	// true false 3
+}
+
+// An event of a pod runs the deployment that owns it.
+func ExampleMap() {
+	queue := reconcile.NewQueue[string]()
+	pods := reconcile.Map(queue, func(pod string) iter.Seq[string] {
+		owner, _, ok := strings.Cut(pod, "/")
+		if !ok {
+			return nil // it has none
+		}
+		return slices.Values([]string{owner})
+	})
+	for _, pod := range []string{"web/1", "web/2", "db/1", "debug"} {
+		pods.Enqueue(pod)
+	}
+	fmt.Println(queue.Has("web"), queue.Has("db"), queue.Len())
+	// Output:
+	// true true 2
+}
+
+// If a member fails, the others are ended and waited for.
+func ExampleGroup() {
+	var group reconcile.Group
+	group.Add("server", reconcile.RunFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		fmt.Println("server ends")
+		return nil
+	}))
+	group.Add("watch", reconcile.RunFunc(func(context.Context) error {
+		return errors.New("connection refused")
+	}))
+	fmt.Println(group.Run(context.Background()))
+	// Output:
+	// server ends
+	// watch: connection refused
+}
+
+// Stop ends one member, while the others go on.
+func ExampleGroup_Add() {
+	var group reconcile.Group
+	begun := make(chan bool)
+	stop := group.Add("watch", reconcile.RunFunc(func(ctx context.Context) error {
+		begun <- true
+		<-ctx.Done()
+		fmt.Println("watch ends")
+		return nil
+	}))
+	group.Add("settings", reconcile.RunFunc(func(context.Context) error {
+		<-begun
+		stop() // waits for it
+		fmt.Println("watch has ended")
+		return nil
+	}))
+	fmt.Println(group.Run(context.Background()))
+	// Output:
+	// watch ends
+	// watch has ended
+	// <nil>
+}
+
+// A web server as a member of a Group.
+func ExampleRunFunc() {
+	server := &http.Server{Addr: "127.0.0.1:0", ReadHeaderTimeout: time.Second}
+	serve := reconcile.RunFunc(func(ctx context.Context) error {
+		context.AfterFunc(ctx, func() { server.Close() })
+		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+
+	var group reconcile.Group
+	group.Add("status page", serve)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	fmt.Println(group.Run(ctx))
+	// Output:
+	// <nil>
+}
+
+// The work begins once what it looks at is complete.
+func ExampleAfter() {
+	synced := make(chan struct{})
+	var group reconcile.Group
+	group.Add("cache", reconcile.RunFunc(func(context.Context) error {
+		fmt.Println("cache is synced")
+		close(synced)
+		return nil
+	}))
+	ready := func(ctx context.Context) error {
+		select {
+		case <-synced:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	group.Add("work", reconcile.After(ready, reconcile.RunFunc(func(context.Context) error {
+		fmt.Println("work begins")
+		return nil
+	})))
+	fmt.Println(group.Run(context.Background()))
+	// Output:
+	// cache is synced
+	// work begins
+	// <nil>
+}
+
+// A watch is begun again when its connection breaks.
+func ExampleRestart() {
+	connections := 0
+	watch := reconcile.RunFunc(func(context.Context) error {
+		connections++
+		fmt.Println("connection", connections)
+		switch connections {
+		case 1:
+			return errors.New("connection reset")
+		case 2:
+			panic("bad message")
+		}
+		return reconcile.Terminal(errors.New("no access"))
+	})
+	err := reconcile.Restart(reconcile.Backoff(time.Millisecond, time.Second), watch).Run(context.Background())
+	fmt.Println(err)
+	// Output:
+	// connection 1
+	// connection 2
+	// connection 3
+	// no access
+}
+
+func ExampleListMap() {
+	watchers := reconcile.NewListMap[string]()
+	watchers.AddItem("pods", "log", "metrics", "audit")
+	watchers.AddItem("nodes", "log")
+
+	for i, name := range watchers.Range("pods") {
+		fmt.Println(i, name)
+		watchers.RemoveItem("pods", func(other string) bool { return other == name }) // inside the loop
+	}
+	fmt.Println(watchers.Keys(), watchers.Size())
+	// Output:
+	// 0 log
+	// 1 metrics
+	// 2 audit
+	// [nodes] 1
+}
+
+// An event of a key runs the buckets that said that they depend on it.
+func ExampleRefs() {
+	queue := reconcile.NewQueue[string]()
+	var refs reconcile.Refs[string, string] // keys, buckets
+	refs.Set("logs", "key-1")               // as Reconcile looks at them
+	refs.Set("photos", "key-1", "key-2")
+	refs.Set("tmp", "key-1")
+	refs.Set("tmp") // is gone
+
+	keys := reconcile.Map(queue, refs.Of)
+	keys.Enqueue("key-1")
+	fmt.Println(queue.Has("logs"), queue.Has("photos"), queue.Len())
+	fmt.Println(slices.Collect(refs.Of("key-2")))
+	// Output:
+	// true true 2
+	// [photos]
 }

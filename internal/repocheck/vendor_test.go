@@ -4,9 +4,13 @@
 package repocheck_test
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +22,7 @@ const modulePath = "github.com/reconkernel/reconcile"
 // of the ways of vendoring that the README names, with no network and an empty
 // module cache.
 func TestVendor(t *testing.T) {
-	program := strings.NewReplacer(
-		"package reconcile_test", "package main",
-		"func Example() {", "func main() {",
-	).Replace(readFile(t, "example_test.go"))
+	program := exampleProgram(t)
 
 	t.Run("copy of the files", func(t *testing.T) {
 		app := t.TempDir()
@@ -57,6 +58,31 @@ func TestVendor(t *testing.T) {
 	})
 }
 
+// exampleProgram returns the kernel's package example as a program: the function
+// and those imports of its file that it needs.
+func exampleProgram(t *testing.T) string {
+	t.Helper()
+	const file = "example_test.go"
+	source := readFile(t, file)
+	_, body, ok := strings.Cut(source, "\nfunc Example() {\n")
+	body, _, ends := strings.Cut(body, "\n}\n")
+	if !ok || !ends {
+		t.Fatalf("%s has no package example", file)
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var imports strings.Builder
+	for _, spec := range parsed.Imports {
+		name := path.Base(strings.Trim(spec.Path.Value, `"`))
+		if regexp.MustCompile(`\b` + name + `\.`).MatchString(body) {
+			imports.WriteString("import " + spec.Path.Value + "\n")
+		}
+	}
+	return "package main\n\n" + imports.String() + "\nfunc main() {\n" + body + "\n}\n"
+}
+
 // copyPackage copies the kernel and its licence, without its tests.
 func copyPackage(t *testing.T, to string) {
 	t.Helper()
@@ -64,9 +90,9 @@ func copyPackage(t *testing.T, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(paths, "LICENSE") {
-		if !strings.HasSuffix(path, "_test.go") {
-			writeFile(t, filepath.Join(to, path), readFile(t, path))
+	for _, name := range append(paths, "LICENSE") {
+		if !strings.HasSuffix(name, "_test.go") {
+			writeFile(t, filepath.Join(to, name), readFile(t, name))
 		}
 	}
 }
@@ -109,12 +135,12 @@ func runGo(t *testing.T, dir, flags string, args ...string) string {
 	return string(out)
 }
 
-func writeFile(t *testing.T, path, text string) {
+func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

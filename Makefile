@@ -40,7 +40,7 @@ bench-check: ## allocations and ratios against the figures kept in the repo
 verify: ## search, schedules, linearizability: what the promises rest on
 	bash verify/run.sh
 
-ci: ## everything, as on a clean machine
+ci: ## everything
 	.ci/run
 
 picture: ## draw the README's picture of the example again

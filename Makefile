@@ -49,4 +49,4 @@ picture: ## draw the README's picture of the example again
 	rm .picture
 
 tools: ## the pinned tools into bin/
-	go build -modfile=tools.mod -o bin/ tool
+	go build -modfile=.ci/tools.mod -o bin/ tool

@@ -1,6 +1,6 @@
 // The tools behind the checks, pinned here so that go.mod stays clean.
-// Run one:     go tool -modfile=tools.mod NAME
-// Update one:  go get -modfile=tools.mod -tool PACKAGE@VERSION
+// Run one:     go tool -modfile=.ci/tools.mod NAME
+// Update one:  go get -modfile=.ci/tools.mod -tool PACKAGE@VERSION
 module github.com/reconkernel/reconcile
 
 go 1.26.0

@@ -2,7 +2,7 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds etcd, kube-apiserver and kubectl of the versions in go.mod, once, into
+# Builds etcd, kube-apiserver and kubectl of the versions in tools.mod, once, into
 # the user's cache folder, where the tests look for them. The first time takes
 # some 400 seconds of processor time and 2 GB of Go's build cache; after that,
 # nothing.
@@ -18,11 +18,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOWORK=off
 
 version() { # module
-	sed -n "s|^\(require\)\{0,1\}[[:space:]]*$1 \(v[^ ]*\).*|\2|p" go.mod
+	sed -n "s|^\(require\)\{0,1\}[[:space:]]*$1 \(v[^ ]*\).*|\2|p" tools.mod
 }
 kube=$(version k8s.io/kubernetes)
 etcd=$(version go.etcd.io/etcd/server/v3)
-[ "$kube" ] && [ "$etcd" ] # or go.mod no longer names them
+[ "$kube" ] && [ "$etcd" ] # or tools.mod no longer names them
 
 # os.UserCacheDir of Go.
 case $(uname -s) in
@@ -39,7 +39,7 @@ build() { # name, package, linker flags
 	echo "building $1" >&2
 	# Into its place only when whole: another run may be looking.
 	tmp=$(mktemp -d "$dir/.build.XXXXXX")
-	nice -n 10 go build -p "${BUILD_P:-2}" -buildvcs=false -ldflags "-s -w ${3:-}" -o "$tmp/$1" "$2"
+	nice -n 10 go build -modfile=tools.mod -p "${BUILD_P:-2}" -buildvcs=false -ldflags "-s -w ${3:-}" -o "$tmp/$1" "$2"
 	mv -f "$tmp/$1" "$dir/$1"
 	rmdir "$tmp"
 	tmp=

@@ -4,16 +4,16 @@
 #
 # Builds versitygw, a real S3 gateway over a folder, and prints where it is.
 #
-# The version is that of go.mod; go.sum says what its source has to be. It comes
-# from the Go module proxy. The program is kept in the cache folder of the user,
+# The version is that of tools.mod; tools.sum says what its source has to be. It
+# comes from the Go module proxy. The program is kept in the cache folder of the user,
 # under its version, so that this takes a moment from the second time on.
 
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-version=$(sed -n 's/^.*github\.com\/versity\/versitygw \(v[^ ]*\).*$/\1/p' go.mod)
-[ -n "$version" ] || { echo "gateway/go.mod does not name a version of versitygw" >&2; exit 1; }
+version=$(sed -n 's/^.*github\.com\/versity\/versitygw \(v[^ ]*\).*$/\1/p' tools.mod)
+[ -n "$version" ] || { echo "gateway/tools.mod does not name a version of versitygw" >&2; exit 1; }
 
 case "$(uname -s)" in
 Darwin) cache=$HOME/Library/Caches ;;
@@ -27,7 +27,7 @@ if [ ! -x "$binary" ]; then
 	mkdir -p "$dir"
 	temporary=$(mktemp "$dir/build-XXXXXX")
 	trap 'rm -f "$temporary"' EXIT
-	GOWORK=off GOFLAGS=-mod=readonly go build -buildvcs=false -trimpath -ldflags='-s -w' -o "$temporary" github.com/versity/versitygw/cmd/versitygw
+	GOWORK=off GOFLAGS=-mod=readonly go build -modfile=tools.mod -buildvcs=false -trimpath -ldflags='-s -w' -o "$temporary" github.com/versity/versitygw/cmd/versitygw
 	chmod 755 "$temporary"
 	mv "$temporary" "$binary" # whole or not at all
 fi

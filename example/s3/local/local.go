@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Version is the version of versitygw, the same as in gateway/go.mod.
+// Version is the version of versitygw, the same as in gateway/tools.mod.
 const Version = "v1.8.0"
 
 // Binary returns where gateway/build.sh keeps the program. The error says what

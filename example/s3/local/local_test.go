@@ -14,12 +14,12 @@ import (
 
 // The version here, which names the program, is the one that is built.
 func TestVersion(t *testing.T) {
-	mod, err := os.ReadFile(filepath.Join("..", "gateway", "go.mod"))
+	mod, err := os.ReadFile(filepath.Join("..", "gateway", "tools.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(mod), "\tgithub.com/versity/versitygw "+Version+" ") {
-		t.Errorf("gateway/go.mod does not require versitygw %s", Version)
+		t.Errorf("gateway/tools.mod does not require versitygw %s", Version)
 	}
 }
 

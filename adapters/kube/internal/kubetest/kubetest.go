@@ -293,14 +293,14 @@ func binaries() (string, error) {
 	path := filepath.Join(folder, script)
 	bin := os.Getenv("KUBETEST_BIN")
 	if bin == "" {
-		pins, err := os.ReadFile(filepath.Join(filepath.Dir(path), "go.mod"))
+		pins, err := os.ReadFile(filepath.Join(filepath.Dir(path), "tools.mod"))
 		if err != nil {
 			return "", err
 		}
 		kube := pinnedKube.FindSubmatch(pins)
 		etcd := pinnedEtcd.FindSubmatch(pins)
 		if kube == nil || etcd == nil {
-			return "", fmt.Errorf("kubetest: the go.mod beside %s requires no Kubernetes or no etcd", path)
+			return "", fmt.Errorf("kubetest: the tools.mod beside %s requires no Kubernetes or no etcd", path)
 		}
 		cache, err := os.UserCacheDir()
 		if err != nil {

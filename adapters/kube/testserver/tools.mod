@@ -1,6 +1,6 @@
-// The servers that the tests of this module run against, pinned here so that no
-// other go.mod has them. build.sh builds them.
-module github.com/reconkernel/reconcile/adapters/kube/testserver
+// The servers that the tests of this module run against, pinned here so that
+// go.mod stays clean. build.sh builds them.
+module github.com/reconkernel/reconcile/adapters/kube
 
 go 1.26.0
 

@@ -1,4 +1,6 @@
-module github.com/reconkernel/reconcile/example/s3/gateway
+// The gateway that the example and its tests start, pinned here so that go.mod
+// stays clean. build.sh builds it.
+module github.com/reconkernel/reconcile/example/s3
 
 go 1.25.0
 

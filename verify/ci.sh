@@ -16,6 +16,8 @@ say() {
 
 # These take one step at a time: there is nothing for the race detector to see.
 say go test -short ./search ./interleave
+# The pages of statuspage in a real browser.
+say bash browser/ci.sh
 # All the rest, with the million of changes in chaos.
-mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave)(/|$)')
+mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave|browser)(/|$)')
 say env CGO_ENABLED=1 go test -race "${others[@]}"

@@ -2,7 +2,7 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests of this module. They need Chromium, which Debian has in the
+# Runs the tests of this package. They need Chromium, which Debian has in the
 # package chromium; if it is missing, this installs it.
 
 set -euo pipefail
@@ -14,4 +14,4 @@ if ! command -v chromium >/dev/null; then
 	$sudo apt-get update -q
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core
 fi
-go test ./...
+go test .

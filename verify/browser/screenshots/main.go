@@ -6,7 +6,7 @@
 //
 //	cp example/assets.json wanted.json
 //	go run ./example -http 127.0.0.1:8080 -assets wanted.json -chaos -faults 0.35 -lines &
-//	cd statuspage/browsertest && go run ./screenshots -out ../../docs/img
+//	cd verify && go run ./browser/screenshots -out ../docs/img
 //
 // It waits until some items fail: those of which wanted.json changes the region,
 // which the cloud refuses. The charts are full after 15 minutes.
@@ -24,7 +24,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/reconkernel/reconcile/statuspage/browsertest"
+	"github.com/reconkernel/reconcile/verify/browser"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func main() {
 }
 
 func run(url, out string, failing int, patience time.Duration) error {
-	browser, stop, err := browsertest.Start(context.Background())
+	chromium, stop, err := browser.Start(context.Background())
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func run(url, out string, failing int, patience time.Duration) error {
 		{"status-phone.png", "light", 390, 844, 2, false},
 		{"status-item.png", "light", 1280, 700, 1.5, true},
 	} {
-		tab, closeTab := chromedp.NewContext(browser)
+		tab, closeTab := chromedp.NewContext(chromium)
 		if err := chromedp.Do(tab, chromedp.EmulateViewport(shot.width, shot.height, chromedp.EmulateScale(shot.scale))); err != nil {
 			return err
 		}

@@ -1,8 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package browsertest looks at the pages of package statuspage in Chromium.
-package browsertest
+// Package browser looks at the pages of package statuspage in Chromium.
+package browser
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 func Start(ctx context.Context) (browser context.Context, stop func(), err error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		return nil, nil, fmt.Errorf("these tests need Chromium (ci.sh installs it): %w", err)
+		return nil, nil, fmt.Errorf("these tests need Chromium (browser/ci.sh installs it): %w", err)
 	}
 	// The defaults are headless, without sync, and with a new folder for the
 	// profile.

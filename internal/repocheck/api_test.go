@@ -24,6 +24,7 @@ var writeAPI = flag.Bool("write-api", false, "write what the kernel exports to a
 //
 //	go test -run TestAPI ./internal/repocheck -write-api
 func TestAPI(t *testing.T) {
+	inRoot(t)
 	got := exported(t)
 	if *writeAPI {
 		if err := os.WriteFile("api.txt", []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {

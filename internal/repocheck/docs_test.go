@@ -24,6 +24,7 @@ import (
 // TestDocsPrograms checks that every Go block of a document is text of a Go
 // file of this repository, so that it compiles and, in a test file, runs.
 func TestDocsPrograms(t *testing.T) {
+	inRoot(t)
 	sources := make(map[string][]string)
 	for _, path := range repoFiles(t, ".go") {
 		sources[path] = strings.Split(readFile(t, path), "\n")
@@ -110,6 +111,7 @@ var homes = map[string][]string{
 // a document or the kernel's package comment names is in the package that it
 // names.
 func TestDocsTests(t *testing.T) {
+	inRoot(t)
 	tests := testsByFolder(t)
 	named := 0
 	for _, path := range append(repoFiles(t, ".md"), "doc.go") {
@@ -222,6 +224,7 @@ var (
 // TestDocsLinks checks that links to files and headings of this repository
 // lead somewhere.
 func TestDocsLinks(t *testing.T) {
+	inRoot(t)
 	for _, path := range repoFiles(t, ".md") {
 		for _, match := range mdLink.FindAllStringSubmatch(readFile(t, path), -1) {
 			if strings.Contains(match[1], "://") {
@@ -268,6 +271,7 @@ var seeds = map[string]int{
 // capability, and that its last column names a test. TestDocsTests checks that
 // the test exists.
 func TestDocsSeeds(t *testing.T) {
+	inRoot(t)
 	const path = "docs/design/from-the-seeds.md"
 	tests := testsByFolder(t)
 	row := regexp.MustCompile(`^\| ([A-Z]{2}\d\d) \|`)

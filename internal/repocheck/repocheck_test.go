@@ -7,7 +7,6 @@
 package repocheck_test
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,14 +14,12 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests in the root folder, so that all paths are those of
-// the repository.
-func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+// inRoot makes the root folder that of the test, so that all paths are those of
+// the repository. A TestMain that did so would hide from the test cache which
+// files the tests read.
+func inRoot(t *testing.T) {
+	t.Helper()
+	t.Chdir("../..")
 }
 
 // repoFiles returns the files of this repository with the given suffix,

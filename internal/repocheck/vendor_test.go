@@ -22,6 +22,7 @@ const modulePath = "github.com/reconkernel/reconcile"
 // of the ways of vendoring that the README names, with no network and an empty
 // module cache.
 func TestVendor(t *testing.T) {
+	inRoot(t)
 	program := exampleProgram(t)
 
 	t.Run("copy of the files", func(t *testing.T) {

@@ -101,8 +101,8 @@ var homes = map[string][]string{
 	"docs/design/memory.md":          {"remember"},
 	"docs/design/testkit.md":         {"reconciletest"},
 	"docs/guides/":                   {"docs/guides/..."},
-	"docs/kube":                      {"adapters/kube/..."},
-	"docs/metrics.md":                {"adapters/prometheus/...", "adapters/otel"},
+	"docs/kube":                      {"adapters/kube/...", "bench/kube"},
+	"docs/metrics.md":                {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
 	"docs/nats":                      {"adapters/nats"},
 	"docs/verification.md":           {"internal/...", "verify/...", "remember", "reconciletest"},
 }

@@ -2,20 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubetest lets the other modules of this repository test against a real
-// kube-apiserver and etcd, which testserver/build.sh builds. A test finds it from
-// the folder that it runs in: it has to be one of the module adapters/kube.
+// kube-apiserver and etcd, which testserver/build.sh builds.
 //
-//	func TestMain(m *testing.M) {
-//		if err := os.Chdir("../adapters/kube"); err != nil {
-//			log.Fatal(err)
-//		}
-//		os.Exit(kubetest.Main(m))
-//	}
+//	func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 //
 // It serves tests alone, and is no part of what the adapter promises.
 package kubetest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
@@ -24,6 +19,20 @@ import (
 // A Server is a kube-apiserver with its etcd. Either can be killed and started
 // again. Its methods may be called from any goroutine.
 type Server = kubetest.Server
+
+// A Link is what the requests of a client go through. It counts them, and can be
+// slow, broken, throttled or cut. The zero Link is a good one.
+type Link = kubetest.Link
+
+// A Fault is asked before each request of a Link, and may answer it in the
+// server's place.
+type Fault = kubetest.Fault
+
+// TooManyRequests answers with 429, and how many seconds to wait.
+func TooManyRequests(seconds int) Fault { return kubetest.TooManyRequests(seconds) }
+
+// Start starts a server, which the caller closes.
+func Start(ctx context.Context) (*Server, error) { return kubetest.Start(ctx) }
 
 // Main runs the tests and then ends the shared server, if a test wanted it. It
 // returns the exit code.

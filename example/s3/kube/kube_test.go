@@ -39,9 +39,6 @@ func TestMain(m *testing.M) {
 		}
 		*text = string(data)
 	}
-	if err := os.Chdir(filepath.Join("..", "..", "..", "adapters", "kube")); err != nil {
-		log.Fatal(err)
-	}
 	os.Exit(kubetest.Main(m))
 }
 

@@ -273,10 +273,11 @@ func (s *Server) KubectlInput(t testing.TB, stdin string, args ...string) string
 }
 
 // binaries returns the folder with etcd, kube-apiserver and kubectl, where
-// testserver/build.sh puts them.
+// testserver/build.sh puts them. It looks for that script in the folders above,
+// which have to be those of the repository.
 func binaries() (string, error) {
-	const script = "testserver/build.sh"
-	folder, err := os.Getwd() // of the package under test
+	const script = "adapters/kube/testserver/build.sh"
+	folder, err := os.Getwd() // of the package under test, if that is what runs
 	if err != nil {
 		return "", err
 	}
@@ -286,7 +287,7 @@ func binaries() (string, error) {
 		}
 		up := filepath.Dir(folder)
 		if up == folder {
-			return "", fmt.Errorf("kubetest: no folder above this test has %s", script)
+			return "", fmt.Errorf("kubetest: no folder above this one has %s", script)
 		}
 		folder = up
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // A delay is how long after an update its file was written.

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package compare_test
+package prometheus_test
 
 import (
 	"encoding/json"
@@ -175,7 +175,7 @@ func match(series []labels.Labels, s *parser.VectorSelector) (found []labels.Lab
 
 func dashboardQueries(t *testing.T) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile("../dashboard.json")
+	text, err := os.ReadFile("../../adapters/prometheus/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func dashboardQueries(t *testing.T) (all []string) {
 
 func alertQueries(t *testing.T) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile("../alerts.yml")
+	text, err := os.ReadFile("../../adapters/prometheus/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}

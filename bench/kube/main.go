@@ -1,14 +1,14 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Compare runs the same controller, written with this library and with
+// Kube runs the same controller, written with this library and with
 // controller-runtime, against a real API server: the same load, the same faults.
 // Both run at the same time where delays of milliseconds are measured, and
 // otherwise one after the other, in turns.
 // It prints a table, or writes it into a document.
 //
-//	bash ../testserver/build.sh
-//	go run . -write ../../../docs/kube.md
+//	bash ../../adapters/kube/testserver/build.sh
+//	go run . -write ../../docs/kube.md
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 var sides = []string{"ours", "theirs"}

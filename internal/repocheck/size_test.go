@@ -1,0 +1,87 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package repocheck_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// How much there may be at most. A number is raised only with a reason in the
+// commit.
+const (
+	maxRootEntries = 113 // files and folders in the root folder
+	maxModules     = 9
+	maxSources     = 22 // source files of the kernel
+	maxTests       = 71 // its test files
+	maxTestsApart  = 55 // those of its test files that are not beside a source file
+)
+
+// testsApart are the test files of the kernel that belong to no one source file.
+var testsApart = []string{"bench_test.go", "example_test.go", "export_test.go", "model_test.go", "support_test.go"}
+
+// TestSize counts what somebody sees who opens the repository: the entries of
+// the root folder, the modules, and the kernel's source files, each with one
+// test file beside it.
+func TestSize(t *testing.T) {
+	inRoot(t)
+	var sources, tests, apart int
+	entries := rootEntries(t)
+	for _, name := range entries {
+		base, isTest := strings.CutSuffix(name, "_test.go")
+		switch {
+		case isTest:
+			tests++
+			if !slices.Contains(testsApart, name) && !slices.Contains(entries, base+".go") {
+				apart++
+			}
+		case strings.HasSuffix(name, ".go"):
+			sources++
+		}
+	}
+	modules := 0
+	for _, path := range repoFiles(t, "go.mod") {
+		if filepath.Base(path) == "go.mod" {
+			modules++
+		}
+	}
+
+	for _, c := range []struct {
+		what      string
+		got, most int
+	}{
+		{"entries in the root folder", len(entries), maxRootEntries},
+		{"modules", modules, maxModules},
+		{"source files of the kernel", sources, maxSources},
+		{"test files of the kernel", tests, maxTests},
+		{"test files of the kernel that are beside no source file", apart, maxTestsApart},
+	} {
+		if c.got > c.most {
+			t.Errorf("%d %s, want %d at most", c.got, c.what, c.most)
+		}
+	}
+}
+
+// rootEntries returns what is in the root folder, without what git does not see.
+func rootEntries(t *testing.T) []string {
+	t.Helper()
+	ignored := append(strings.Fields(readFile(t, ".gitignore")), ".git")
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if !slices.ContainsFunc(ignored, func(pattern string) bool {
+			match, err := filepath.Match(strings.Trim(pattern, "/"), entry.Name())
+			return err == nil && match
+		}) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}

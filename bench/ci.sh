@@ -10,4 +10,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 bash ../adapters/kube/testserver/build.sh
-go test ./...
+# Some of them build programs with a good part of Kubernetes in them.
+go test -timeout 30m ./...

@@ -33,6 +33,10 @@ import (
 //	1s disk-1 succeeded
 //
 // What several workers do at one instant may stand there in any order.
+//
+// What the test did before Advance happens before the runs, polls and calls that
+// follow it, and what these did happens before Advance returns: the test may change
+// a fake without a lock between two of them.
 type Kit[T comparable] struct {
 	// Queue is new, and belongs to the reconcilers that are started.
 	Queue *reconcile.Queue[T]
@@ -133,14 +137,20 @@ func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 	if r.Logger == nil {
 		r.Logger = k.log
 	}
-	then := r.OnResult
-	r.OnResult = func(result reconcile.Result[T]) {
-		k.note("%s", resultText(result))
-		if then != nil {
-			then(result)
+	watched := *r // so that r can be started again
+	if run := r.Reconcile; run != nil {
+		watched.Reconcile = func(ctx context.Context, item T) error {
+			k.synchronize()
+			return run(ctx, item)
 		}
 	}
-	k.Go(r)
+	watched.OnResult = func(result reconcile.Result[T]) {
+		k.note("%s", resultText(result))
+		if r.OnResult != nil {
+			r.OnResult(result)
+		}
+	}
+	k.Go(&watched)
 }
 
 // Go runs anything else until the end of the test: a poller, a feeder, a group. An
@@ -148,6 +158,13 @@ func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 func (k *Kit[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
+	}
+	if p, ok := r.(*reconcile.Poller[T]); ok && p != nil && p.GetItems != nil {
+		list := p.GetItems
+		p.GetItems = func(ctx context.Context) ([]T, error) {
+			k.synchronize()
+			return list(ctx)
+		}
 	}
 	k.work.Go(func() {
 		if err := r.Run(k.ctx); err != nil {
@@ -159,8 +176,17 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 // Advance lets d pass, and returns when everything that is to happen by then has
 // happened.
 func (k *Kit[T]) Advance(d time.Duration) {
+	k.synchronize()
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// synchronize makes what comes before one call of it happen before what follows the
+// next one. A bubble does so for what goroutines did before Wait returns, but not for
+// what they do after a timer woke them.
+func (k *Kit[T]) synchronize() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 }
 
 // Want compares what happened since the last Want, or the start, with these lines

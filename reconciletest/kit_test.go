@@ -290,6 +290,42 @@ func TestEndWaits(t *testing.T) {
 	}
 }
 
+// A fake without a lock is enough: what the test changes between two Advance is seen
+// by the runs and polls after that. This fails under the race detector alone.
+func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		world, seen := 0, [3]int{}
+		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error {
+			seen[0] = world
+			return reconcile.RequeueAfter(time.Minute)
+		}})
+		k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: time.Minute, GetItems: func(context.Context) ([]string, error) {
+			seen[1] = world
+			return nil, nil
+		}})
+		k.Go(reconcile.RunFunc(func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				if k.Call("look") == nil {
+					seen[2] = world
+				}
+				select {
+				case <-time.After(time.Minute):
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		}))
+		k.Queue.Enqueue("a")
+		for range 3 {
+			k.Advance(time.Minute)
+			if want := [3]int{world, world, world}; seen != want {
+				t.Errorf("a run, a poll and a call saw %v, want %v", seen, want)
+			}
+			world++
+		}
+	})
+}
+
 func TestStartKeepsWhatIsSet(t *testing.T) {
 	Run(t, func(t *testing.T, k *Kit[string]) {
 		plain := &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}

@@ -21,8 +21,9 @@ import (
 )
 
 // A Kit is what a test has in hand: a queue, the time, and a journal of what
-// happened. [Run] makes one. Fail, Call and Note may be called from any goroutine,
-// the other methods from that of the test.
+// happened. [Run] makes one, and [Explore] one for each process that it starts.
+// Call, Do, Event, Fail, Note and [Read] may be called from any goroutine, the other
+// methods from that of the test.
 //
 // The journal has a line for each run when it has ended, for each call of the
 // world, and for what the test notes, with the time since the start:
@@ -41,12 +42,17 @@ type Kit[T comparable] struct {
 	// Queue is new, and belongs to the reconcilers that are started.
 	Queue *reconcile.Queue[T]
 
-	errorf func(format string, args ...any) // reports a failure of the test
-	helper func()
-	log    *slog.Logger
-	ctx    context.Context // of the bubble; ends after play
-	begun  time.Time
-	work   sync.WaitGroup
+	// Events is what Event tells; nil means Queue. Set it before the first event,
+	// if an event concerns other items too, or not all are let in.
+	Events reconcile.Enqueuer[T]
+
+	errorf  func(format string, args ...any) // reports a failure of the test
+	helper  func()
+	log     *slog.Logger
+	ctx     context.Context // of the bubble; ends after play
+	begun   time.Time
+	work    *sync.WaitGroup
+	process *process[T] // in a plan of Explore; nil in Run
 
 	mu     sync.Mutex // guards the fields below
 	lines  []string   // that no Want has seen
@@ -74,7 +80,8 @@ type fault struct {
 func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKit[T](t)
+		k := newKit[T](t.Errorf, slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		k.helper = t.Helper
 		ctx, cancel := context.WithCancel(t.Context())
 		k.ctx = ctx
 		defer k.end(cancel)
@@ -82,13 +89,14 @@ func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
 	})
 }
 
-func newKit[T comparable](t *testing.T) *Kit[T] {
+func newKit[T comparable](errorf func(string, ...any), log slog.Handler) *Kit[T] {
 	return &Kit[T]{
 		Queue:  reconcile.NewQueue[T](),
-		errorf: t.Errorf,
-		helper: t.Helper,
-		log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		errorf: errorf,
+		helper: func() {},
+		log:    slog.New(log),
 		begun:  time.Now(),
+		work:   new(sync.WaitGroup),
 		calls:  make(map[string]int),
 		faults: make(map[call]fault),
 	}
@@ -141,11 +149,18 @@ func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 	if run := r.Reconcile; run != nil {
 		watched.Reconcile = func(ctx context.Context, item T) error {
 			k.synchronize()
+			if k.process != nil && !k.process.begin(item) {
+				return nil
+			}
 			return run(ctx, item)
 		}
 	}
 	watched.OnResult = func(result reconcile.Result[T]) {
-		k.note("%s", resultText(result))
+		if k.process == nil {
+			k.note("%s", resultText(result))
+		} else if !k.process.result(result) {
+			return
+		}
 		if r.OnResult != nil {
 			r.OnResult(result)
 		}
@@ -161,15 +176,29 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 	}
 	if p, ok := r.(*reconcile.Poller[T]); ok && p != nil && p.GetItems != nil {
 		list := p.GetItems
+		if k.process != nil {
+			list = k.process.evenly(p.Period, list)
+			p.Jitter = 0
+		}
+		if p.Logger == nil {
+			p.Logger = k.log
+		}
 		p.GetItems = func(ctx context.Context) ([]T, error) {
 			k.synchronize()
 			return list(ctx)
 		}
 	}
 	k.work.Go(func() {
-		if err := r.Run(k.ctx); err != nil {
-			k.errorf("%T: Run = %v, want nil", r, err)
+		run := func() {
+			if err := r.Run(k.ctx); err != nil {
+				k.errorf("%T: Run = %v, want nil", r, err)
+			}
 		}
+		if k.process == nil {
+			run()
+			return
+		}
+		k.process.play.protect(k.process, fmt.Sprintf("%T", r), run)
 	})
 }
 
@@ -229,20 +258,118 @@ func (k *Kit[T]) WantQueue(lines ...string) {
 
 // Call is for what stands in for the world: it writes a call of op to the journal,
 // and returns the error that [Kit.Fail] planned for it, or nil. The op says what is
-// done and to what, such as "attach disk-1".
+// done and to what, such as "attach disk-1". What the call does comes after it, so a
+// plan of [Explore] cannot lose its answer; see [Kit.Do] for one that can.
 func (k *Kit[T]) Call(op string) error {
+	return k.ask(&request{ctx: context.Background(), op: op, kind: bare, effect: func() error { return nil }})
+}
+
+// Do is a call that changes the world: it runs effect and returns its error. The
+// journal has a line of it, and it fails as [Kit.Fail] says, or, in a plan of
+// [Explore], as that does: then effect may not run, or its answer be lost. When ctx
+// is done already, effect does not run, and the error is the cause of ctx.
+//
+// In a plan, effects run one at a time; so the world needs no lock. An effect may
+// block for a time of the bubble, which lets others run meanwhile. It calls neither
+// Do nor Read.
+func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
+	if ctx == nil || effect == nil {
+		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
+	}
+	return k.ask(&request{ctx: ctx, op: op, kind: write, effect: effect, revert: func(any) {}})
+}
+
+// Read is a call that looks at the world and changes nothing: it returns what read
+// does, or fails as [Kit.Do] does. In a plan of [Explore] the answer may be stale: one
+// that the same op gave before. So what read returns is not changed later: it is a
+// copy of what the world holds.
+func Read[V any, T comparable](ctx context.Context, k *Kit[T], op string, read func() (V, error)) (V, error) {
+	if ctx == nil || k == nil || read == nil {
+		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, a Kit and a function, got nil", op))
+	}
+	var got V
+	err := k.ask(&request{
+		ctx: ctx, op: op, kind: look,
+		effect: func() (err error) { got, err = read(); return err },
+		answer: func() any { return got },
+		revert: func(old any) { got, _ = old.(V) },
+	})
+	return got, err
+}
+
+// A request is one call of the world.
+type request struct {
+	ctx    context.Context
+	op     string
+	kind   kind
+	effect func() error
+
+	answer func() any    // of a look: what effect found
+	revert func(old any) // of a look: returns that instead, or nothing if nil
+
+	// In a plan, for play.
+	turn  chan struct{} // closed when the call may go on
+	point int           // the last one then
+	lasts time.Duration // if it is slow
+	injection
+}
+
+// ask makes a call.
+func (k *Kit[T]) ask(r *request) error {
+	effect := r.effect
+	r.effect = func() error {
+		if err := k.planned(r.op); err != nil {
+			return err
+		}
+		return effect()
+	}
+	if k.process != nil {
+		return k.process.ask(r)
+	}
+	err := context.Cause(r.ctx)
+	if err == nil {
+		err = r.effect()
+	}
+	k.note("call %s%s", r.op, suffix(err))
+	return err
+}
+
+// suffix is what follows a call in the journal.
+func suffix(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+// planned counts a call, and returns the error that Fail planned for it.
+func (k *Kit[T]) planned(op string) error {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.calls[op]++
 	c := call{op, k.calls[op]}
 	err := k.faults[c].err
 	delete(k.faults, c)
-	k.mu.Unlock()
-	if err != nil {
-		k.note("call %s: %v", op, err)
-	} else {
-		k.note("call %s", op)
-	}
 	return err
+}
+
+// Event tells the loop that something happened to an item, and writes a line to the
+// journal. In a plan of [Explore] the event may be lost, or come twice or late.
+// It never blocks.
+func (k *Kit[T]) Event(item T) {
+	if k.process != nil {
+		k.process.play.tell(k.process, item)
+		return
+	}
+	k.note("event %v", item)
+	k.events().Enqueue(item)
+}
+
+func (k *Kit[T]) events() reconcile.Enqueuer[T] {
+	if k.Events != nil {
+		return k.Events
+	}
+	return k.Queue
 }
 
 // Note writes a line of the test's own to the journal: what its world has told, or
@@ -265,6 +392,10 @@ func (k *Kit[T]) Fail(op string, nth int, err error) {
 }
 
 func (k *Kit[T]) note(format string, args ...any) {
+	if k.process != nil {
+		k.process.note(format, args...)
+		return
+	}
 	line := fmt.Sprintf("%v ", time.Since(k.begun)) + fmt.Sprintf(format, args...)
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,0 +1,736 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// The gallery has small controllers with one classic fault each, and their mended
+// twins: the first must be found by the plan that it says, the second by none.
+
+// A shop is the world of the gallery: what is wished for, and what is there, both by
+// name. What follows # in a name or value is generated, and of no interest.
+type shop struct {
+	wants  map[string]string
+	things map[string]string
+	made   int          // so many names were generated
+	told   func(string) // if not nil, of changes, by the item
+	wrong  error        // what never may be
+}
+
+func (w *shop) want(item, what string) { w.wants[item] = what }
+func (w *shop) state() (text string) {
+	for _, name := range slices.Sorted(maps.Keys(w.things)) {
+		name, _, _ = strings.Cut(name, "#")
+		value, _, _ := strings.Cut(w.things[name], "#")
+		text += name + " = " + value + "\n"
+	}
+	return text
+}
+
+// A client is how a process reaches the shop.
+type client struct {
+	*Kit[string]
+	shop *shop
+}
+
+var errNone = errors.New("there is none")
+
+// wanted reads what is wished for.
+func (c client) wanted(ctx context.Context, item string) (string, error) {
+	return Read(ctx, c.Kit, "want "+item, func() (string, error) { return found(c.shop.wants, item) })
+}
+
+func (c client) get(ctx context.Context, name string) (string, error) {
+	return Read(ctx, c.Kit, "get "+name, func() (string, error) { return found(c.shop.things, name) })
+}
+
+func found(in map[string]string, name string) (string, error) {
+	value, ok := in[name]
+	if !ok {
+		return "", errNone
+	}
+	return value, nil
+}
+
+func (c client) put(ctx context.Context, name, value string) error {
+	return c.Do(ctx, "put "+name, func() error {
+		c.shop.things[name] = value
+		if _, item, _ := strings.Cut(name, " "); c.shop.told != nil {
+			c.shop.told(item)
+		}
+		return nil
+	})
+}
+
+// add makes a thing of a name that the shop generates.
+func (c client) add(ctx context.Context, name string) (string, error) {
+	made := ""
+	err := c.Do(ctx, "add "+name, func() error {
+		c.shop.made++
+		made = fmt.Sprintf("%s#%d", name, c.shop.made)
+		c.shop.things[made] = ""
+		return nil
+	})
+	return made, err
+}
+
+func (c client) remove(ctx context.Context, name string) error {
+	return c.Do(ctx, "remove "+name, func() error {
+		_, item, _ := strings.Cut(name, " ")
+		if _, ok := c.shop.wants[item]; ok {
+			c.shop.wrong = fmt.Errorf("%s is removed, though wanted", name)
+		}
+		delete(c.shop.things, name)
+		return nil
+	})
+}
+
+func (c client) undo(ctx context.Context, name string) error {
+	return c.Do(ctx, "undo "+name, func() error { delete(c.shop.things, name); return nil })
+}
+
+// items lists those that are wished for or there, but not what is far.
+func (w *shop) items() []string {
+	items := slices.Collect(maps.Keys(w.wants))
+	for name := range w.things {
+		kind, item, _ := strings.Cut(name, " ")
+		if kind == "far" {
+			continue
+		}
+		item, _, _ = strings.Cut(item, "#")
+		items = append(items, item)
+	}
+	slices.Sort(items)
+	return slices.Compact(items)
+}
+
+type work = func(ctx context.Context, item string) error
+
+type exhibit struct {
+	name    string
+	faulty  func(client) work
+	mended  func(client) work
+	play    func(*Stage[string], *shop)
+	alone   bool // nothing lists what there is, but at the start
+	watches bool // what is put is an event
+	without []Fault
+	plans   int    // 0 means 200
+	plan    string // that it takes; faults are separated by "; "
+	fails   string // so the failure begins
+}
+
+// The plays of the gallery.
+func comes(s *Stage[string], w *shop) {
+	w.want("a", "1")
+	s.Event("a")
+	s.Advance(time.Minute)
+}
+
+func grows(s *Stage[string], w *shop) {
+	comes(s, w)
+	w.want("a", "3")
+	s.Event("a")
+	s.Advance(time.Minute)
+	s.Event("a") // for another reason
+	s.Advance(time.Minute)
+}
+
+func goes(s *Stage[string], w *shop) {
+	comes(s, w)
+	delete(w.wants, "a")
+	s.Event("a")
+	s.Advance(time.Minute)
+}
+
+const differs = "the world is not what it is without faults"
+
+var gallery = []exhibit{{
+	name: "half-made pair after a crash",
+	play: comes,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			if _, err := c.get(ctx, "disk "+a); !errors.Is(err, errNone) {
+				return err // it is there, and so is its record
+			}
+			err := c.put(ctx, "disk "+a, "")
+			if err == nil {
+				err = c.put(ctx, "record "+a, "")
+			}
+			if err != nil { // undo it; only a crash comes between
+				err = errors.Join(err, c.undo(context.WithoutCancel(ctx), "disk "+a))
+			}
+			return err
+		}
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			for _, name := range []string{"disk " + a, "record " + a} {
+				if _, err := c.get(ctx, name); err == nil {
+					continue
+				} else if !errors.Is(err, errNone) {
+					return err
+				}
+				if err := c.put(ctx, name, ""); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	},
+	plan:  "call put disk a #1: dies after",
+	fails: differs,
+}, {
+	name: "create without looking",
+	play: comes,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			if _, err := c.get(ctx, "status "+a); !errors.Is(err, errNone) {
+				return err
+			}
+			disk, err := c.add(ctx, "disk "+a)
+			if err != nil {
+				return err
+			}
+			return c.put(ctx, "status "+a, "#"+disk)
+		}
+	},
+	mended: func(c client) work { // a name of ours: the second time is the first one
+		return func(ctx context.Context, a string) error {
+			if _, err := c.get(ctx, "status "+a); !errors.Is(err, errNone) {
+				return err
+			}
+			if err := c.put(ctx, "disk "+a, ""); err != nil {
+				return err
+			}
+			return c.put(ctx, "status "+a, "")
+		}
+	},
+	plan:  "call add disk a #1: answer lost",
+	fails: differs,
+}, {
+	name: "generated name, kept in memory until it is used",
+	play: comes,
+	faulty: func(c client) work {
+		names := map[string]string{}
+		return func(ctx context.Context, a string) error {
+			if _, err := c.get(ctx, "status "+a); !errors.Is(err, errNone) {
+				return err
+			}
+			if names[a] == "" {
+				names[a] = fmt.Sprintf("disk %s#%v", a, time.Since(c.begun))
+			}
+			if err := c.put(ctx, names[a], ""); err != nil {
+				return err
+			}
+			return c.put(ctx, "status "+a, "#"+names[a])
+		}
+	},
+	mended: func(c client) work { // the name is written down first
+		return func(ctx context.Context, a string) error {
+			name, err := c.get(ctx, "status "+a)
+			if errors.Is(err, errNone) {
+				name = fmt.Sprintf("#disk %s#%v", a, time.Since(c.begun))
+				err = c.put(ctx, "status "+a, name)
+			}
+			if err != nil {
+				return err
+			}
+			return c.put(ctx, name[1:], "")
+		}
+	},
+	without: []Fault{Stale}, // of the status, which it would write again
+	plan:    "call put disk a#0s #1: dies after",
+	fails:   differs,
+}, {
+	name: "memory of what was done",
+	play: grows,
+	faulty: func(c client) work {
+		done := map[string]string{}
+		return func(ctx context.Context, a string) error {
+			want, err := c.wanted(ctx, a)
+			if err != nil || done[a] == want {
+				return err
+			}
+			done[a] = want
+			return c.put(ctx, "disk "+a, want)
+		}
+	},
+	mended: asWanted,
+	plan:   "call put disk a #2: fails",
+	fails:  differs,
+}, {
+	name: "remove by a stale list",
+	play: func(s *Stage[string], w *shop) {
+		comes(s, w)
+		w.want("b", "1")
+		s.Event("b")
+		s.Advance(time.Minute)
+		s.Event("a")
+	},
+	faulty: func(c client) work { return sweeping(c, func(string) error { return nil }) },
+	mended: func(c client) work { // the shop refuses it: a precondition
+		return sweeping(c, func(item string) error {
+			if _, wanted := c.shop.wants[item]; wanted {
+				return errors.New("conflict: it was changed since")
+			}
+			return nil
+		})
+	},
+	plan:  "call list wants #2: stale",
+	fails: "Check: disk b is removed, though wanted",
+}, {
+	name:   "finalizer taken off too early",
+	play:   goes,
+	faulty: func(c client) work { return finalizing(c, "finalizer ", "far ") },
+	mended: func(c client) work { return finalizing(c, "far ", "finalizer ") },
+	plan:   "call remove finalizer a #1: answer lost",
+	fails:  differs,
+}, {
+	name: "owner mark set in a second call",
+	play: comes,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			owner, err := c.get(ctx, "disk "+a)
+			switch {
+			case errors.Is(err, errNone):
+				if err := c.put(ctx, "disk "+a, ""); err != nil {
+					return err
+				}
+				return c.put(ctx, "disk "+a, "ours")
+			case err == nil && owner != "ours":
+				return reconcile.Terminal(errors.New("it is not ours"))
+			}
+			return err
+		}
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			owner, err := c.get(ctx, "disk "+a)
+			switch {
+			case errors.Is(err, errNone):
+				return c.put(ctx, "disk "+a, "ours")
+			case err == nil && owner != "ours":
+				return reconcile.Terminal(errors.New("it is not ours"))
+			}
+			return err
+		}
+	},
+	plan:  "call put disk a #1: answer lost",
+	fails: differs,
+}, {
+	name:   "error of a removal ignored",
+	play:   goes,
+	faulty: func(c client) work { return removing(c, func(remove func() error) error { _ = remove(); return nil }) },
+	mended: func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
+	plan:   "call remove far a #1: fails",
+	fails:  differs,
+}, {
+	name: "removal given up after two tries",
+	play: goes,
+	faulty: func(c client) work {
+		return removing(c, func(remove func() error) error {
+			if remove() != nil {
+				_ = remove()
+			}
+			return nil
+		})
+	},
+	mended:  func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
+	without: []Fault{Slow}, // which takes both tries at once
+	plans:   700,
+	plan:    "call remove far a #1: fails; call remove far a #2: fails",
+	fails:   differs,
+}, {
+	name:   "status written before the work",
+	play:   comes,
+	faulty: func(c client) work { return inOrder(c, "status ", "disk ") },
+	mended: func(c client) work { return inOrder(c, "disk ", "status ") },
+	plan:   "call put status a #1: answer lost",
+	fails:  differs,
+}, {
+	name:    "hot loop on its own change",
+	play:    comes,
+	watches: true,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			return c.put(ctx, "status "+a, "#"+time.Now().String())
+		}
+	},
+	mended: asWanted,
+	fails:  "it does not come to rest",
+}, {
+	name:   "event lost without a resync",
+	play:   comes,
+	alone:  true,
+	faulty: asWanted,
+	mended: func(c client) work {
+		c.Go(resync(c))
+		return asWanted(c)
+	},
+	plan:  "event a #1: lost",
+	fails: differs,
+}, {
+	name: "scale that is not idempotent",
+	play: grows,
+	faulty: func(c client) work {
+		return scaling(c, func(ctx context.Context, a string, is, want int) error {
+			return c.Do(ctx, "grow disk "+a, func() error {
+				var now int
+				fmt.Sscan(c.shop.things["disk "+a], &now)
+				c.shop.things["disk "+a] = fmt.Sprint(now + want - is)
+				return nil
+			})
+		})
+	},
+	mended: func(c client) work {
+		return scaling(c, func(ctx context.Context, a string, is, want int) error {
+			return c.put(ctx, "disk "+a, fmt.Sprint(want))
+		})
+	},
+	plan:  "call get disk a #2: stale",
+	fails: differs,
+}, {
+	name:  "event taken for a command",
+	play:  grows,
+	alone: true,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			_, err := c.add(ctx, "disk "+a)
+			return err
+		}
+	},
+	mended:  asWanted,
+	without: []Fault{Lost, Stale}, // there is no resync
+	plan:    "event a #1: twice",
+	fails:   differs,
+}, {
+	name:  "one event expected before the other",
+	alone: true,
+	play: func(s *Stage[string], w *shop) {
+		w.want("net", "1")
+		s.Event("net")
+		s.Advance(time.Second)
+		w.want("vm", "1")
+		s.Event("vm")
+		s.Advance(time.Second)
+	},
+	faulty: func(c client) work {
+		seen := map[string]bool{}
+		return func(ctx context.Context, item string) error {
+			if seen[item] = true; !seen["net"] {
+				return nil
+			}
+			return asWanted(c)(ctx, item)
+		}
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, item string) error {
+			if _, err := c.wanted(ctx, "net"); err != nil {
+				return err
+			}
+			return asWanted(c)(ctx, item)
+		}
+	},
+	without: []Fault{Lost, Stale},
+	plan:    "event net #1: late",
+	fails:   differs,
+}, {
+	name: "goroutine left when its context ends",
+	play: comes,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error { return inBackground(ctx, make(chan error), asWanted(c), a) }
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			return inBackground(ctx, make(chan error, 1), asWanted(c), a)
+		}
+	},
+	plan:  "call want a #1: dies before",
+	fails: "goroutines are left",
+}, {
+	name: "a loop that does not see its context end",
+	play: comes,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			for c.put(ctx, "disk "+a, "") != nil {
+			}
+			return nil
+		}
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			for ctx.Err() == nil && c.put(ctx, "disk "+a, "") != nil {
+			}
+			return ctx.Err()
+		}
+	},
+	plan:  "call put disk a #1: slow",
+	fails: "it does not come to rest",
+}, {
+	name: "a look that failed taken for nothing there",
+	play: comes,
+	faulty: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			if _, err := c.wanted(ctx, a); err != nil {
+				return c.remove(ctx, "disk "+a)
+			}
+			return c.put(ctx, "disk "+a, "")
+		}
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			switch _, err := c.wanted(ctx, a); {
+			case errors.Is(err, errNone):
+				return c.remove(ctx, "disk "+a)
+			case err != nil:
+				return err
+			}
+			return c.put(ctx, "disk "+a, "")
+		}
+	},
+	plan:  "call want a #1: fails",
+	fails: "Check: disk a is removed, though wanted",
+}, {
+	name: "a breaker that never closes",
+	play: comes,
+	faulty: func(c client) work {
+		var broken error
+		return func(ctx context.Context, a string) error {
+			if broken == nil {
+				broken = asWanted(c)(ctx, a)
+			}
+			return broken
+		}
+	},
+	mended: asWanted,
+	plan:   "call want a #1: fails",
+	fails:  "it does not converge",
+}, {
+	name: "a haste that never ends",
+	play: comes,
+	faulty: func(c client) work {
+		pause := 30 * time.Minute
+		return func(ctx context.Context, a string) error {
+			if asWanted(c)(ctx, a) != nil {
+				pause = 10 * time.Second
+			}
+			return reconcile.RequeueWithin(pause)
+		}
+	},
+	mended: func(c client) work {
+		return func(ctx context.Context, a string) error {
+			if err := asWanted(c)(ctx, a); err != nil {
+				return err
+			}
+			return reconcile.RequeueWithin(30 * time.Minute)
+		}
+	},
+	plan:  "call want a #1: fails",
+	fails: "it does not stay at rest",
+}}
+
+// asWanted makes a disk what is wished for, and looks at both each time.
+func asWanted(c client) work {
+	return func(ctx context.Context, a string) error {
+		want, err := c.wanted(ctx, a)
+		if err != nil {
+			return err
+		}
+		switch is, err := c.get(ctx, "disk "+a); {
+		case err != nil && !errors.Is(err, errNone):
+			return err
+		case err == nil && is == want:
+			return nil
+		}
+		return c.put(ctx, "disk "+a, want)
+	}
+}
+
+// sweeping makes a disk, and removes those that nobody wants.
+func sweeping(c client, check func(item string) error) work {
+	return func(ctx context.Context, a string) error {
+		if err := asWanted(c)(ctx, a); err != nil {
+			return err
+		}
+		wants, err := Read(ctx, c.Kit, "list wants", func() (string, error) {
+			return strings.Join(slices.Sorted(maps.Keys(c.shop.wants)), " "), nil
+		})
+		if err != nil {
+			return err
+		}
+		for name := range maps.Clone(c.shop.things) {
+			_, item, _ := strings.Cut(name, " ")
+			if strings.Contains(wants, item) {
+				continue
+			}
+			if err := check(item); err != nil {
+				return err
+			}
+			if err := c.remove(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// finalizing makes a disk that has a finalizer, and removes both, in that order. The
+// finalizer is what tells that there is something to remove.
+func finalizing(c client, first, second string) work {
+	return func(ctx context.Context, a string) error {
+		switch _, err := c.wanted(ctx, a); {
+		case err == nil:
+			if err := c.put(ctx, "finalizer "+a, ""); err != nil {
+				return err
+			}
+			return c.put(ctx, "far "+a, "")
+		case !errors.Is(err, errNone):
+			return err
+		}
+		if _, err := c.get(ctx, "finalizer "+a); errors.Is(err, errNone) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := c.remove(ctx, first+a); err != nil {
+			return err
+		}
+		return c.remove(ctx, second+a)
+	}
+}
+
+// removing makes something far away, with a finalizer, and removes both by attempt.
+func removing(c client, attempt func(remove func() error) error) work {
+	return func(ctx context.Context, a string) error {
+		switch _, err := c.wanted(ctx, a); {
+		case err == nil:
+			return errors.Join(c.put(ctx, "finalizer "+a, ""), c.put(ctx, "far "+a, ""))
+		case !errors.Is(err, errNone):
+			return err
+		}
+		if _, err := c.get(ctx, "finalizer "+a); errors.Is(err, errNone) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := attempt(func() error { return c.remove(ctx, "far "+a) }); err != nil {
+			return err
+		}
+		return c.remove(ctx, "finalizer "+a)
+	}
+}
+
+// inOrder makes a disk and a status that says so.
+func inOrder(c client, first, second string) work {
+	return func(ctx context.Context, a string) error {
+		if _, err := c.get(ctx, "status "+a); !errors.Is(err, errNone) {
+			return err
+		}
+		if err := c.put(ctx, first+a, ""); err != nil {
+			return err
+		}
+		return c.put(ctx, second+a, "")
+	}
+}
+
+func scaling(c client, scale func(ctx context.Context, a string, is, want int) error) work {
+	return func(ctx context.Context, a string) error {
+		var is, want int
+		text, err := c.wanted(ctx, a)
+		if err != nil {
+			return err
+		}
+		fmt.Sscan(text, &want)
+		text, err = c.get(ctx, "disk "+a)
+		if err != nil && !errors.Is(err, errNone) {
+			return err
+		}
+		fmt.Sscan(text, &is)
+		if is >= want {
+			return nil
+		}
+		return scale(ctx, a, is, want)
+	}
+}
+
+func inBackground(ctx context.Context, done chan error, do work, a string) error {
+	go func() { done <- do(ctx, a) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func resync(c client) reconcile.Runner {
+	return &reconcile.Poller[string]{
+		Queue: c.Queue, Period: 10 * time.Minute,
+		GetItems: func(context.Context) ([]string, error) { return c.shop.items(), nil },
+	}
+}
+
+func (e exhibit) scenario(controller func(client) work) Scenario[string, *shop] {
+	return Scenario[string, *shop]{
+		World: func() *shop { return &shop{wants: map[string]string{}, things: map[string]string{}} },
+		Start: func(k *Kit[string], w *shop) {
+			c := client{k, w}
+			if e.watches {
+				w.told = k.Event
+			}
+			k.Start(&reconcile.Reconciler[string]{Reconcile: controller(c), Timeout: 10 * time.Second})
+			for _, item := range w.items() {
+				k.Queue.Enqueue(item)
+			}
+			if !e.alone {
+				k.Go(resync(c))
+			}
+		},
+		Play:    e.play,
+		State:   (*shop).state,
+		Check:   func(w *shop) error { return w.wrong },
+		Without: e.without,
+		Plans:   cmp.Or(e.plans, 200),
+	}
+}
+
+func TestGallery(t *testing.T) {
+	for _, e := range gallery {
+		t.Run(strings.ReplaceAll(e.name, " ", "-"), func(t *testing.T) {
+			x, err := newExplorer(t, e.scenario(e.faulty))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch f := x.explore(); {
+			case f == nil:
+				t.Errorf("exploring the fault finds nothing, want %q: %s", e.plan, x.summary())
+			case f.plan.String() != e.plan || !strings.HasPrefix(f.outcome.failure, e.fails) || f.flaky:
+				t.Errorf("exploring the fault finds %q, want %q, and %q:\n%s", f.plan, e.plan, e.fails, f.story())
+			}
+			if e.mended == nil {
+				return
+			}
+			x, err = newExplorer(t, e.scenario(e.mended))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := x.explore(); f != nil {
+				t.Errorf("exploring the mended twin finds something:\n%s", f.story())
+			}
+			t.Log(x.summary())
+		})
+	}
+}

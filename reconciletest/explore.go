@@ -201,40 +201,43 @@ type single struct {
 var injected = regexp.MustCompile(`(?s)^(.+) #(\d{1,9}): (.+)$`)
 
 func newExplorer[T comparable, W any](t *testing.T, s Scenario[T, W]) (*explorer[T], error) {
-	var err error
+	wrong := ""
 	switch {
 	case s.World == nil:
-		err = errors.New("World is required, and nil; want a function that makes the world")
+		wrong = "World is required, and nil; want a function that makes the world"
 	case s.Start == nil:
-		err = errors.New("Start is required, and nil; want a function that starts the controller")
+		wrong = "Start is required, and nil; want a function that starts the controller"
 	case s.Play == nil:
-		err = errors.New("Play is required, and nil; want a function that says what happens")
+		wrong = "Play is required, and nil; want a function that says what happens"
 	case s.State == nil && s.Final == nil:
-		err = errors.New("State and Final are nil; want one of them at least")
+		wrong = "State and Final are nil; want one of them at least"
 	case s.Within != 0 && s.Within < time.Minute:
-		err = fmt.Errorf("Within is %v, want 0 (which means an hour) or a minute at least", s.Within)
+		wrong = fmt.Sprintf("Within is %v, want 0 (which means an hour) or a minute at least", s.Within)
 	case s.Plans < 0:
-		err = fmt.Errorf("Plans is %d, want 0 (which means no limit) or more", s.Plans)
+		wrong = fmt.Sprintf("Plans is %d, want 0 (which means no limit) or more", s.Plans)
 	case s.Budget < 0:
-		err = fmt.Errorf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
+		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
 	}
 	for _, f := range s.Without {
 		if !slices.Contains(allFaults, f) {
-			err = fmt.Errorf("Without has %q, want one of %q", f, allFaults)
+			wrong = fmt.Sprintf("Without has %q, want one of %q", f, allFaults)
 		}
 	}
-	x := &explorer[T]{t: t, begun: time.Now(), without: s.Without, plans: s.Plans, budget: s.Budget, seed: s.Seed, random: rand.New(rand.NewPCG(s.Seed, 0))}
+	x := &explorer[T]{
+		t: t, without: s.Without, plans: s.Plans, budget: s.Budget, seed: s.Seed,
+		begun: time.Now(), random: rand.New(rand.NewPCG(s.Seed, 0)),
+	}
 	for _, text := range s.Replay {
 		m := injected.FindStringSubmatch(text)
 		if m == nil || !slices.Contains(allFaults, Fault(m[3])) {
-			err = fmt.Errorf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
+			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
 			break
 		}
 		nth, _ := strconv.Atoi(m[2])
 		x.replay = append(x.replay, injection{place{m[1], nth}, Fault(m[3])})
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reconciletest: Scenario.%w", err)
+	if wrong != "" {
+		return nil, fmt.Errorf("reconciletest: Scenario.%s", wrong)
 	}
 	if x.plans == 0 && x.budget == 0 {
 		x.budget = time.Second
@@ -299,10 +302,10 @@ type finding struct {
 // explore plays all plans, or those until one fails.
 func (x *explorer[T]) explore() *finding {
 	clean := x.perform(plan{}.decide, false)
-	again := x.perform(plan{}.decide, false)
-	switch {
-	case clean.failure != "":
+	if clean.failure != "" {
 		return x.find(nil, clean)
+	}
+	switch again := x.perform(plan{}.decide, false); {
 	case again.state != clean.state: // it would be taken for the work of a fault
 		clean.failure = "the world is once so and once so, without any fault:\n" + difference(clean.state, again.state)
 	case len(clean.points) == 0:

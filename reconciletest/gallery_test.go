@@ -127,7 +127,7 @@ type exhibit struct {
 	alone   bool // nothing lists what there is, but at the start
 	watches bool // what is put is an event
 	without []Fault
-	plans   int    // 0 means 200
+	plans   int    // 0 means 120
 	plan    string // that it takes; faults are separated by "; "
 	fails   string // so the failure begins
 }
@@ -703,7 +703,7 @@ func (e exhibit) scenario(controller func(client) work) Scenario[string, *shop] 
 		State:   (*shop).state,
 		Check:   func(w *shop) error { return w.wrong },
 		Without: e.without,
-		Plans:   cmp.Or(e.plans, 200),
+		Plans:   cmp.Or(e.plans, 120),
 	}
 }
 

@@ -269,9 +269,9 @@ func (k *Kit[T]) Call(op string) error {
 // [Explore], as that does: then effect may not run, or its answer be lost. When ctx
 // is done already, effect does not run, and the error is the cause of ctx.
 //
-// In a plan, effects run one at a time; so the world needs no lock. An effect may
-// block for a time of the bubble, which lets others run meanwhile. It calls neither
-// Do nor Read.
+// In a plan, one effect runs at a time, unless it blocks for a time of the bubble or
+// makes a call itself: so a world needs no lock. In a test with [Run] it needs one, if
+// there are several workers.
 func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))

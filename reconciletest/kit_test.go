@@ -140,6 +140,65 @@ func TestFailWhoseCallNeverCameFails(t *testing.T) {
 		`Fail("put a", 3, boom): the call never came, there were 2 of "put a"`)
 }
 
+// Do and Read are calls with an effect: what fails by Fail has none.
+func TestDoAndRead(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		world := "old"
+		put := func(ctx context.Context, value string) error {
+			return k.Do(ctx, "put", func() error { world = value; return nil })
+		}
+		get := func(ctx context.Context) (string, error) {
+			return Read(ctx, k, "get", func() (string, error) {
+				if world == "" {
+					return "nothing", io.EOF
+				}
+				return world, nil
+			})
+		}
+		k.Fail("put", 2, errBoom)
+		k.Fail("get", 2, errBoom)
+		ended, cancel := context.WithCancelCause(t.Context())
+		cancel(errBoom)
+		for _, step := range []struct {
+			ctx   context.Context
+			put   string
+			err   error
+			world string
+			got   string
+			read  error
+		}{
+			{t.Context(), "new", nil, "new", "new", nil},
+			{t.Context(), "newer", errBoom, "new", "", errBoom},
+			{t.Context(), "", nil, "", "nothing", io.EOF},
+			{ended, "last", errBoom, "", "", errBoom},
+		} {
+			if err := put(step.ctx, step.put); err != step.err || world != step.world {
+				t.Errorf("put %q returns %v and the world is %q, want %v and %q", step.put, err, world, step.err, step.world)
+			}
+			if got, err := get(step.ctx); got != step.got || err != step.read {
+				t.Errorf("get returns %q, %v, want %q, %v", got, err, step.got, step.read)
+			}
+		}
+		k.Want(
+			"0s call put", "0s call get",
+			"0s call put: boom", "0s call get: boom",
+			"0s call put", "0s call get: EOF",
+			"0s call put: boom", "0s call get: boom",
+		)
+	})
+}
+
+func TestEventIsALine(t *testing.T) {
+	Run(t, func(t *testing.T, k *Kit[string]) {
+		k.Event("a")
+		k.Events = reconcile.Filter(k.Queue, func(item string) bool { return item != "b" })
+		k.Event("b")
+		k.Event("c")
+		k.WantQueue("a ready", "c ready")
+		k.Want("0s event a", "0s event b", "0s event c")
+	})
+}
+
 func TestNoteIsALine(t *testing.T) {
 	Run(t, func(t *testing.T, k *Kit[string]) {
 		k.Advance(time.Second)
@@ -173,10 +232,15 @@ func TestFailPlansACallOnce(t *testing.T) {
 }
 
 func TestNilIsRefused(t *testing.T) {
+	var none context.Context
 	Run(t, func(t *testing.T, k *Kit[string]) {
 		for want, f := range map[string]func(){
-			"reconciletest: Start needs a Reconciler, got nil": func() { k.Start(nil) },
-			"reconciletest: Go needs a Runner, got nil":        func() { k.Go(nil) },
+			"reconciletest: Start needs a Reconciler, got nil":                        func() { k.Start(nil) },
+			"reconciletest: Go needs a Runner, got nil":                               func() { k.Go(nil) },
+			`reconciletest: Do("put") needs a context and an effect, got nil`:         func() { _ = k.Do(none, "put", func() error { return nil }) },
+			`reconciletest: Do("get") needs a context and an effect, got nil`:         func() { _ = k.Do(t.Context(), "get", nil) },
+			`reconciletest: Read("a") needs a context, a Kit and a function, got nil`: func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
+			`reconciletest: Read("b") needs a context, a Kit and a function, got nil`: func() { _, _ = Read[int](t.Context(), k, "b", nil) },
 		} {
 			if text := panicOf(f); text != want {
 				t.Errorf("it panics with %q, want %q", text, want)

@@ -31,9 +31,9 @@ const (
 	slowness  = time.Minute               // of a slow call whose context has no end
 	endingMax = time.Hour                 // until all goroutines have ended
 
-	atOnceMax = 10_000  // runs and calls at one instant
-	idleMax   = 100_000 // runs and calls while nothing changes
-	vainMax   = 100     // calls of a process that is dead
+	atOnceMax = 5_000  // runs and calls at one instant
+	idleMax   = 10_000 // runs and calls while nothing changes
+	vainMax   = 100    // calls of a process that is dead
 )
 
 // mark stands before a fault in the journal.
@@ -435,8 +435,10 @@ func (p *play[T]) finish() {
 func (p *play[T]) tell(s *process[T], item T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.events = append(p.events, delivery[T]{item, cmp.Or(s, p.process), time.Now(), false})
-	p.knockLocked()
+	if s == nil || !s.dead {
+		p.events = append(p.events, delivery[T]{item, cmp.Or(s, p.process), time.Now(), false})
+		p.knockLocked()
+	}
 }
 
 func (p *play[T]) knockLocked() {
@@ -645,24 +647,34 @@ func (s *process[T]) answered(r *request, err error) error {
 	return err
 }
 
-// evenly takes the chance out of the back-off of a Poller: after a failed poll, the
-// next one waits for as long as the longest pause would be.
+// evenly takes the chance out of the pauses of a Poller: a poll after a failed one
+// waits for as long as the longest pause would be, and so do those after it.
 func (s *process[T]) evenly(period time.Duration, list func(context.Context) ([]T, error)) func(context.Context) ([]T, error) {
 	var due time.Time
-	pause := time.Duration(0)
+	var pause, most time.Duration // of the wait; a poll that comes sooner was triggered
 	return func(context.Context) (items []T, err error) {
-		select {
-		case <-time.After(time.Until(due)):
-		case <-s.kit.ctx.Done():
+		if wait := time.Until(due); wait > most {
+			most = 0
+		} else {
+			select {
+			case <-time.After(wait):
+			case <-s.kit.ctx.Done():
+			}
 		}
+		begun := time.Now()
 		ctx, cancel := context.WithTimeout(s.kit.ctx, period)
 		defer cancel()
 		err = errDied // unless it returns
 		s.play.protect(s, "GetItems", func() { items, err = list(ctx) })
+		due = begun.Add(period)
+		if now := time.Now(); !now.Before(due) {
+			due = now.Add(period)
+		}
 		if pause = min(max(time.Second, 2*pause), period); err == nil {
 			pause = 0
+		} else {
+			due, most = earlier(due, time.Now().Add(pause)), max(most, pause)
 		}
-		due = time.Now().Add(pause)
 		return items, err
 	}
 }

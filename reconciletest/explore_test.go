@@ -1,0 +1,714 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// plain is a scenario in which nothing is wrong: a disk is wished for, made by three
+// calls, and listed only at the start.
+func plain() Scenario[string, *shop] {
+	return exhibit{play: comes, alone: true}.scenario(asWanted)
+}
+
+// with returns plain with other work.
+func plainWith(controller func(client) work) Scenario[string, *shop] {
+	return exhibit{play: comes, alone: true}.scenario(controller)
+}
+
+func explorerOf[W any](t *testing.T, s Scenario[string, W]) *explorer[string] {
+	t.Helper()
+	x, err := newExplorer(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// outcomeOf plays the plan of these faults.
+func outcomeOf[W any](t *testing.T, s Scenario[string, W], faults ...string) *outcome {
+	t.Helper()
+	s.Replay = faults
+	x := explorerOf(t, s)
+	x.clean = x.perform(plan{}.decide, false)
+	return x.perform(x.replay.decide, true)
+}
+
+// What each fault does, and what a good controller does about it.
+func TestFaults(t *testing.T) {
+	get := []string{"0s event a", "0s call want a", "0s call get disk a: there is none"}
+	again := []string{"1s call want a", "1s call get disk a: there is none", "1s call put disk a", "1s a succeeded"}
+	found := []string{"1s call want a", "1s call get disk a", "1s a succeeded"}
+	for _, test := range []struct {
+		fault string
+		want  []string
+	}{
+		{"", append(get, "0s call put disk a", "0s a succeeded")},
+		{"call put disk a #1: fails", slices.Concat(get, []string{
+			"0s call put disk a  <== fails", "0s a retrying in 1s: reconciletest: injected fault",
+		}, again)},
+		{"call put disk a #1: answer lost", slices.Concat(get, []string{
+			"0s call put disk a  <== answer lost", "0s a retrying in 1s: reconciletest: injected fault",
+		}, found)},
+		{"call put disk a #1: dies before", slices.Concat(get, []string{"0s call put disk a  <== dies before", "1s start"}, again)},
+		{"call put disk a #1: dies after", slices.Concat(get, []string{"0s call put disk a  <== dies after", "1s start"}, found)},
+		{"call put disk a #1: slow", slices.Concat(get, []string{
+			"0s call put disk a  <== slow",
+			"10s a retrying in 1s: reconcile: run took longer than its timeout",
+			"11s call want a", "11s call get disk a", "11s a succeeded",
+		})},
+		{"call want a #1: fails", slices.Concat([]string{
+			"0s event a", "0s call want a  <== fails", "0s a retrying in 1s: reconciletest: injected fault",
+		}, again)},
+		{"call want a #1: dies before", slices.Concat([]string{"0s event a", "0s call want a  <== dies before", "1s start"}, again)},
+		{"call want a #1: slow", []string{
+			"0s event a", "0s call want a  <== slow",
+			"10s a retrying in 1s: reconcile: run took longer than its timeout",
+			"11s call want a", "11s call get disk a: there is none", "11s call put disk a", "11s a succeeded",
+		}},
+		{"event a #1: lost", []string{"0s event a  <== lost"}},
+		{"event a #1: twice", slices.Concat([]string{"0s event a  <== twice"}, get[1:], []string{
+			"0s call put disk a", "0s a succeeded",
+			"1m1s event a", "1m1s call want a", "1m1s call get disk a", "1m1s a succeeded",
+		})},
+		{"event a #1: late", []string{
+			"0s event a  <== late",
+			"1m1s event a", "1m1s call want a", "1m1s call get disk a: there is none", "1m1s call put disk a", "1m1s a succeeded",
+		}},
+	} {
+		faults := []string{test.fault}
+		if test.fault == "" {
+			faults = nil
+		}
+		o := outcomeOf(t, plain(), faults...)
+		if !slices.Equal(o.journal, test.want) {
+			t.Errorf("%q: this happened:\n%swant:\n%s", test.fault, indent(o.journal), indent(test.want))
+		}
+		if failed := o.failure != ""; failed != (test.fault == "event a #1: lost") {
+			t.Errorf("%q: the plan fails with %q", test.fault, o.failure)
+		}
+	}
+}
+
+// A stale look gets the last answer that was another one, with its error.
+func TestStale(t *testing.T) {
+	s := plainWith(func(c client) work {
+		return func(ctx context.Context, a string) error {
+			is, err := c.get(ctx, "disk "+a)
+			c.Note(fmt.Sprintf("%q, %v", is, err))
+			return nil
+		}
+	})
+	s.Play = func(s *Stage[string], w *shop) {
+		for _, disk := range []string{"", "", "1", "2", "2"} {
+			if disk != "" {
+				w.things["disk a"] = disk
+			}
+			s.Event("a")
+			s.Advance(time.Second)
+		}
+	}
+	for fault, want := range map[string]string{
+		"call get disk a #2: stale": `1s "", there is none`, // there was no other
+		"call get disk a #3: stale": `2s "", there is none`,
+		"call get disk a #4: stale": `3s "1", <nil>`,
+		"call get disk a #5: stale": `4s "1", <nil>`,
+	} {
+		o := outcomeOf(t, s, fault)
+		if !slices.Contains(o.journal, want) {
+			t.Errorf("%q: want %q in the journal:\n%s", fault, want, indent(o.journal))
+		}
+		if happened := len(o.happened) == 1; happened != (fault != "call get disk a #2: stale") {
+			t.Errorf("%q happens: %t", fault, happened)
+		}
+	}
+	var offered []string
+	x := explorerOf(t, s)
+	for _, i := range x.faults(x.perform(plan{}.decide, false).points) {
+		if i.fault == Stale {
+			offered = append(offered, i.String())
+		}
+	}
+	want := []string{"call get disk a #3: stale", "call get disk a #4: stale", "call get disk a #5: stale"}
+	if !slices.Equal(offered, want) {
+		t.Errorf("these are tried: %q, want %q", offered, want)
+	}
+}
+
+// A slow call ends with its context; without an end, it takes a minute and answers.
+func TestSlowWithoutADeadline(t *testing.T) {
+	s := plainWith(func(c client) work {
+		return func(_ context.Context, a string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			defer cancel()
+			_, err := c.wanted(ctx, a)
+			c.Note(fmt.Sprint(err))
+			want, err := c.wanted(context.Background(), a)
+			c.Note(fmt.Sprint(want, " ", err))
+			return nil
+		}
+	})
+	o := outcomeOf(t, s, "call want a #1: slow", "call want a #2: slow")
+	want := []string{
+		"0s event a", "0s call want a  <== slow", "5m0s context deadline exceeded",
+		"5m0s call want a  <== slow", "6m0s 1 <nil>", "6m0s a succeeded",
+	}
+	if !slices.Equal(o.journal, want) {
+		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
+	}
+}
+
+// Call has no effect that could be lost, but Fail works in a plan as well.
+func TestCallInAPlan(t *testing.T) {
+	s := plainWith(func(c client) work {
+		c.Fail("go", 2, errBoom)
+		return func(ctx context.Context, a string) error {
+			return errors.Join(c.Call("go"), c.Call("go"))
+		}
+	})
+	x := explorerOf(t, s)
+	clean := x.perform(plan{}.decide, true)
+	want := []string{"0s event a", "0s call go", "0s call go: boom", "0s a retrying in 1s: boom", "1s call go", "1s call go", "1s a succeeded"}
+	if !slices.Equal(clean.journal, want) {
+		t.Errorf("this happened:\n%swant:\n%s", indent(clean.journal), indent(want))
+	}
+	got := plan(x.faults(clean.points[1:2])).String()
+	if want := "call go #1: fails; call go #1: dies before"; got != want {
+		t.Errorf("the faults of a Call are %q, want %q", got, want)
+	}
+}
+
+// What a dead process does has no effect, however long it goes on.
+func TestADeadProcessIsCutOff(t *testing.T) {
+	processes, calls := 0, 0
+	s := plainWith(func(c client) work {
+		processes++
+		if processes == 1 {
+			c.Go(reconcile.RunFunc(func(ctx context.Context) error {
+				<-ctx.Done()
+				c.Note("the dead speak")
+				c.Event("a")
+				for calls = 0; c.put(context.Background(), "disk b", "from the dead") != nil; calls++ {
+					time.Sleep(time.Second)
+				}
+				return errBoom
+			}))
+		}
+		return asWanted(c)
+	})
+	x := explorerOf(t, s)
+	o := x.perform(plan{{place{"call put disk a", 1}, DiesAfter}}.decide, true)
+	want := []string{
+		"0s event a", "0s call want a", "0s call get disk a: there is none", "0s call put disk a  <== dies after",
+		"1s start", "1s call want a", "1s call get disk a", "1s a succeeded",
+	}
+	if !slices.Equal(o.journal, want) || o.failure != "" || o.state != "disk a = 1\n" {
+		t.Errorf("this happened:\n%swant:\n%s, failure %q, state %q", indent(o.journal), indent(want), o.failure, o.state)
+	}
+	if calls != 100 {
+		t.Errorf("it makes %d calls in vain until it is ended, want 100", calls)
+	}
+}
+
+func TestAnEventToNobody(t *testing.T) {
+	s := plain()
+	s.Play = func(s *Stage[string], w *shop) {
+		comes(s, w)
+		s.Event("a")
+		s.Advance(500 * time.Millisecond)
+		s.Event("a")
+		s.Advance(time.Minute)
+	}
+	o := outcomeOf(t, s, "call want a #2: dies before")
+	if want := "1m0.5s event a: nobody is there"; !slices.Contains(o.journal, want) {
+		t.Errorf("want %q in the journal:\n%s", want, indent(o.journal))
+	}
+}
+
+// Each way in which a plan fails that the gallery does not show.
+func TestOracles(t *testing.T) {
+	idle := func(client) work { return func(context.Context, string) error { return nil } }
+	for name, test := range map[string]struct {
+		change func(*Scenario[string, *shop])
+		want   string // so the failure begins; "" for none
+	}{
+		"nothing": {func(*Scenario[string, *shop]) {}, ""},
+		"Final": {func(s *Scenario[string, *shop]) {
+			s.Final = func(w *shop) error { return fmt.Errorf("there is %q", w.state()) }
+		}, `Final: there is "disk a = 1\n"`},
+		"no State": {func(s *Scenario[string, *shop]) {
+			s.State, s.Final = nil, func(*shop) error { return nil }
+		}, ""},
+		"Check after a change by Play": {func(s *Scenario[string, *shop]) {
+			s.Play = func(s *Stage[string], w *shop) {
+				w.wrong = errBoom
+				s.Advance(time.Second)
+				w.wrong = nil
+			}
+		}, "Check: boom"},
+		"Check at the end": {func(s *Scenario[string, *shop]) {
+			s.Play = func(s *Stage[string], w *shop) { s.Event("a"); w.wrong = errBoom }
+		}, "Check: boom"},
+		"no rest": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(client) work {
+				return func(context.Context, string) error { return reconcile.RequeueWithin(10 * time.Millisecond) }
+			})
+		}, "it does not stay at rest: there are more than 10000 runs and calls in the 1h0m0s in which nothing changes"},
+		"no rest at an instant": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(client) work {
+				return func(context.Context, string) error { return reconcile.RequeueWithin(0) }
+			})
+		}, "it does not come to rest: there are more than 5000 runs and calls at one instant"},
+		"no end of changes": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error {
+					_ = c.put(ctx, "disk "+a, time.Since(c.begun).String())
+					return reconcile.RequeueWithin(10 * time.Minute)
+				}
+			})
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, the world changes"},
+		"a run that hangs": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error { <-c.ctx.Done(); return nil }
+			})
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a in flight"},
+		"a change that comes by itself": {func(s *Scenario[string, *shop]) {
+			var ready atomic.Bool // in a goroutine of the world's own
+			s.Play = func(s *Stage[string], w *shop) {
+				comes(s, w)
+				ready.Store(false)
+				time.AfterFunc(25*time.Minute, func() { ready.Store(true) })
+			}
+			s.State = func(w *shop) string { return fmt.Sprint(w.things, ready.Load()) }
+		}, ""},
+		"an event without a run": {func(s *Scenario[string, *shop]) {
+			start := startWith(idle)
+			s.Start = func(k *Kit[string], w *shop) {
+				k.Go(reconcile.RunFunc(func(ctx context.Context) error {
+					for ctx.Err() == nil {
+						k.Queue.Remove("b")
+						time.Sleep(time.Second)
+					}
+					return nil
+				}))
+				start(k, w)
+			}
+			s.Play = func(s *Stage[string], w *shop) {
+				s.Event("a")
+				s.Advance(time.Minute)
+				s.play.process.kit.Queue.EnqueueAfter("b", time.Hour) // so that the event is not run at once
+				s.Event("b")
+			}
+		}, "no run followed the event b of 1m0s"},
+		"an event of another queue": {func(s *Scenario[string, *shop]) {
+			start := s.Start
+			s.Start = func(k *Kit[string], w *shop) {
+				k.Events = reconcile.Filter(k.Queue, func(item string) bool { return item != "b" })
+				start(k, w)
+			}
+			s.Play = func(s *Stage[string], w *shop) { s.Event("b"); comes(s, w) }
+		}, ""},
+		"an error of a runner": {func(s *Scenario[string, *shop]) {
+			s.Start = func(k *Kit[string], w *shop) {
+				k.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
+			}
+		}, "reconcile.RunFunc: Run = boom, want nil"},
+		"a runner that stays": {func(s *Scenario[string, *shop]) {
+			start := s.Start
+			s.Start = func(k *Kit[string], w *shop) {
+				start(k, w)
+				k.Go(reconcile.RunFunc(func(context.Context) error { select {} }))
+			}
+		}, "goroutines are left 1h0m0s after the process was ended:\ngoroutine "},
+		"a goroutine that stays": {func(s *Scenario[string, *shop]) {
+			start := s.Start
+			s.Start = func(k *Kit[string], w *shop) {
+				start(k, w)
+				go func() {
+					for {
+						time.Sleep(time.Second)
+					}
+				}()
+			}
+		}, "goroutines are left that wait for ever (deadlock: main bubble goroutine has exited but blocked goroutines remain):\ngoroutine "},
+		"a Play that stays": {func(s *Scenario[string, *shop]) {
+			s.Play = func(*Stage[string], *shop) { select {} }
+		}, "goroutines are left that wait for ever (deadlock: all goroutines in bubble are blocked):\ngoroutine "},
+		"a call in a call": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error {
+					return c.Do(ctx, "do", func() error { return c.put(ctx, "disk "+a, "1") })
+				}
+			})
+		}, ""},
+		"nothing to disturb": {func(s *Scenario[string, *shop]) {
+			s.Start, s.Play = startWith(idle), func(*Stage[string], *shop) {}
+		}, "there is nothing to disturb: no call by Do, Read or Call, and no event"},
+		"not twice the same": {func(s *Scenario[string, *shop]) {
+			plays := 0
+			s.Play = func(s *Stage[string], w *shop) { plays++; w.things["far play"] = fmt.Sprint(plays) }
+		}, "the world is once so and once so, without any fault:\n- far play = 1  (without faults)\n+ far play = 2"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			s := plain()
+			s.Without, s.Plans = []Fault{Lost}, 1
+			test.change(&s)
+			f := explorerOf(t, s).explore()
+			switch {
+			case f == nil && test.want != "":
+				t.Errorf("exploring finds nothing, want %q", test.want)
+			case f != nil && (test.want == "" || !strings.HasPrefix(f.outcome.failure, test.want)):
+				t.Errorf("exploring finds something, want %q:\n%s", test.want, f.story())
+			}
+		})
+	}
+}
+
+// startWith is a Start that lists nothing, and has work.
+func startWith(controller func(client) work) func(k *Kit[string], w *shop) {
+	return func(k *Kit[string], w *shop) {
+		k.Start(&reconcile.Reconciler[string]{Reconcile: controller(client{k, w}), Timeout: 24 * time.Hour})
+		for _, item := range w.items() {
+			k.Queue.Enqueue(item)
+		}
+	}
+}
+
+// Nothing that the scenario does ends the test program.
+func TestPanics(t *testing.T) {
+	boom := func() { panic("boom") }
+	for want, change := range map[string]func(*Scenario[string, *shop]){
+		"the scenario panicked: boom\n": func(s *Scenario[string, *shop]) { s.World = func() *shop { panic("boom") } },
+		"Start panicked: boom\n":        func(s *Scenario[string, *shop]) { s.Start = func(*Kit[string], *shop) { boom() } },
+		"the scenario panicked: boom\ngo": func(s *Scenario[string, *shop]) {
+			s.Play = func(s *Stage[string], _ *shop) { s.Advance(time.Second); boom() }
+		},
+		"the scenario panicked: boom\ngor":  func(s *Scenario[string, *shop]) { s.State = func(*shop) string { panic("boom") } },
+		"the scenario panicked: boom\ngoro": func(s *Scenario[string, *shop]) { s.Check = func(*shop) error { panic("boom") } },
+		"the scenario panicked: boom\ngorou": func(s *Scenario[string, *shop]) {
+			s.Final = func(*shop) error { panic("boom") }
+		},
+		"Close panicked: boom\n": func(s *Scenario[string, *shop]) { s.Close = func(*shop) { boom() } },
+		"call fall panicked: boom\n": func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, _ string) error {
+					return c.Do(ctx, "fall", func() error { panic("boom") })
+				}
+			})
+		},
+		"the run of a panicked: boom\n": func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work { return func(context.Context, string) error { panic("boom") } })
+		},
+		"reconcile.RunFunc panicked: boom\n": func(s *Scenario[string, *shop]) {
+			s.Start = func(k *Kit[string], w *shop) {
+				k.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
+			}
+		},
+		"GetItems panicked: boom\n": func(s *Scenario[string, *shop]) {
+			s.Start = func(k *Kit[string], w *shop) {
+				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: time.Hour, GetItems: func(context.Context) ([]string, error) { panic("boom") }})
+			}
+		},
+		"the scenario called runtime.Goexit": func(s *Scenario[string, *shop]) {
+			s.Play = func(*Stage[string], *shop) { runtime.Goexit() }
+		},
+		"Start called runtime.Goexit": func(s *Scenario[string, *shop]) {
+			s.Start = func(*Kit[string], *shop) { runtime.Goexit() }
+		},
+		"call fall called runtime.Goexit": func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, _ string) error {
+					return c.Do(ctx, "fall", func() error { runtime.Goexit(); return nil })
+				}
+			})
+		},
+	} {
+		s := plain()
+		change(&s)
+		f := explorerOf(t, s).explore()
+		if f == nil || !strings.HasPrefix(f.outcome.failure, want) {
+			t.Errorf("exploring finds %v, want %q", f, want)
+		}
+	}
+}
+
+// A plan of many faults is shrunk to those that it takes.
+func TestShrink(t *testing.T) {
+	s := exhibit{play: goes, without: []Fault{Slow}, plans: 5000}.scenario(func(c client) work {
+		return removing(c, func(remove func() error) error {
+			for tries := 0; tries < 3 && remove() != nil; tries++ {
+			}
+			return nil
+		})
+	})
+	f := explorerOf(t, s).explore()
+	if f == nil {
+		t.Fatal("exploring finds nothing")
+	}
+	if want := "call remove far a #1: fails; call remove far a #2: fails; call remove far a #3: fails"; f.plan.String() != want {
+		t.Errorf("the plan is %q, want %q", f.plan, want)
+	}
+	if want := "it fails with 3 faults, but not if one of them is left out, found in plan "; !strings.HasPrefix(f.story(), want) {
+		t.Errorf("the story is\n%s\nwant it to begin so: %q", f.story(), want)
+	}
+}
+
+// The story, and the plan in it, which is played alone.
+func TestStoryAndReplay(t *testing.T) {
+	s := plain()
+	f := explorerOf(t, s).explore()
+	if f == nil {
+		t.Fatal("exploring finds nothing, want an event that is lost")
+	}
+	want := `it fails with one fault, found in plan 3:
+	event a #1: lost
+this happened:
+	0s event a  <== lost
+and then:
+	the world is not what it is without faults:
+	- disk a = 1  (without faults)
+to play this plan alone, set
+	Replay: []string{"event a #1: lost"},
+`
+	if got := f.story(); got != want {
+		t.Errorf("the story is\n%s\nwant\n%s", got, want)
+	}
+	for _, test := range []struct {
+		replay []string
+		want   string
+	}{
+		{[]string{"event a #1: lost"}, "the world is not"},
+		{[]string{"event a #1: late"}, ""},
+		{[]string{"event a #2: late"}, `a fault of Replay does not come any more: "event a #2: late"`},
+		{[]string{"call put disk a #1: fails", "call want a #2: dies before"}, ""},
+	} {
+		s.Replay = test.replay
+		x := explorerOf(t, s)
+		f := x.explore()
+		got := ""
+		if f != nil {
+			got = f.outcome.failure
+		}
+		if !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("playing %q again fails with %q, want %q", test.replay, got, test.want)
+		}
+		if x.played != 3 {
+			t.Errorf("playing %q again takes %d plans, want two without faults and it", test.replay, x.played)
+		}
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	o := &outcome{rest: 200}
+	for i := range 300 {
+		line := fmt.Sprint(i)
+		if i == 50 {
+			line += mark
+		}
+		o.journal = append(o.journal, line)
+	}
+	got := o.excerpt()
+	if want := "... 30 lines"; got[0] != want || got[1] != "30" {
+		t.Errorf("the excerpt begins with %q, want %q and then 30", got[:2], want)
+	}
+	if want := "... 94 lines, in which nothing changes"; got[len(got)-1] != want || got[len(got)-2] != "205" {
+		t.Errorf("the excerpt ends with %q, want 205 and then %q", got[len(got)-2:], want)
+	}
+	if len(got) != 121 {
+		t.Errorf("the excerpt has %d lines, want 121", len(got))
+	}
+}
+
+func TestDifference(t *testing.T) {
+	for _, test := range []struct{ want, got, text string }{
+		{"a\nb", "b\nc", "- a  (without faults)\n+ c"},
+		{"a\na", "a", "- a  (without faults)"},
+		{"a\nb", "b\na", "its lines are in another order:\nb\na"},
+	} {
+		if text := difference(test.want, test.got); text != test.text {
+			t.Errorf("difference(%q, %q) = %q, want %q", test.want, test.got, text, test.text)
+		}
+	}
+}
+
+// busy is a scenario with several workers, items and pollers, and faults in all.
+func busy() Scenario[string, *shop] {
+	return Scenario[string, *shop]{
+		World: func() *shop {
+			return &shop{wants: map[string]string{"a": "1", "b": "2"}, things: map[string]string{}}
+		},
+		Start: func(k *Kit[string], w *shop) {
+			c := client{k, w}
+			k.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
+			k.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
+			k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, Jitter: 0.5, Vanished: true, GetItems: func(ctx context.Context) ([]string, error) {
+				return Read(ctx, k, "list", func() ([]string, error) { return w.items(), nil })
+			}})
+			k.Go(reconcile.Feed(k.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+				q.Enqueue("b")
+				<-ctx.Done()
+				return nil
+			}))
+		},
+		Play: func(s *Stage[string], w *shop) {
+			for _, item := range []string{"a", "b"} {
+				s.Event(item)
+			}
+			s.Advance(time.Minute)
+			w.want("b", "4")
+			s.Event("b")
+		},
+		State:  (*shop).state,
+		Within: 20 * time.Minute,
+		Plans:  200,
+	}
+}
+
+// The same seed gives the same plans and journals.
+func TestSameSeedSamePlans(t *testing.T) {
+	journals := func(seed uint64) []string {
+		s := busy()
+		s.Seed = seed
+		x := explorerOf(t, s)
+		var plays []*play[string]
+		setup := x.setup
+		x.setup = func(p *play[string]) {
+			setup(p)
+			p.journal = true
+			plays = append(plays, p)
+		}
+		if f := x.explore(); f != nil {
+			t.Error(f.story())
+		}
+		var all []string
+		for _, p := range plays {
+			all = append(all, plan(p.outcome.happened).String()+"\n"+strings.Join(p.outcome.journal, "\n"))
+		}
+		return all
+	}
+	first, second, other := journals(1), journals(1), journals(2)
+	if len(first) != 200 {
+		t.Errorf("%d plans are played, want 200", len(first))
+	}
+	for i := range first {
+		if i < len(second) && first[i] != second[i] {
+			t.Fatalf("plan %d with the same seed is once\n%s\nand once\n%s", i, first[i], second[i])
+		}
+	}
+	if slices.Equal(first, other) {
+		t.Error("another seed gives the same plans")
+	}
+	if i := slices.IndexFunc(first[2:], func(text string) bool { return strings.Count(text, mark) == 0 }); i >= 0 {
+		t.Logf("plan %d has no fault", i+2)
+	}
+}
+
+// All single faults are played whatever the limits say, then pairs and more.
+func TestLimits(t *testing.T) {
+	for _, test := range []struct {
+		plans                int
+		budget               time.Duration
+		without              []Fault
+		singles, pairs, many int
+	}{
+		{1, 0, []Fault{Lost}, 13, 0, 0},
+		{0, 1, []Fault{Lost}, 13, 0, 0},
+		{15 + 40, 0, []Fault{Lost}, 13, 30, 10},
+		{15 + 40, time.Hour, []Fault{Lost}, 13, 30, 10},
+		{50, 0, allFaults[1:7], 5, 17, 26},
+		{0, 0, allFaults, 0, 0, 0},
+	} {
+		s := plain()
+		s.Plans, s.Budget, s.Without = test.plans, test.budget, test.without
+		x := explorerOf(t, s)
+		if f := x.explore(); f != nil {
+			t.Error(f.story())
+		}
+		if x.singles != test.singles || x.pairs != test.pairs || x.many != test.many || x.played != 2+x.singles+x.pairs+x.many {
+			t.Errorf("Plans %d, Budget %v, Without %q plays %s, want %d, %d, %d", test.plans, test.budget, test.without, x.summary(), test.singles, test.pairs, test.many)
+		}
+	}
+}
+
+// No pair is played twice, and all of them if there is time.
+func TestPairs(t *testing.T) {
+	s := plain()
+	s.Without, s.Plans = []Fault{Lost}, 1
+	x := explorerOf(t, s)
+	x.explore()
+	all, seen := 0, map[string]bool{}
+	for _, one := range x.first {
+		all += len(one.next)
+	}
+	for range 2 * all {
+		p := x.pair()
+		x.pairs++ // or it is the turn of one of more
+		if p != nil {
+			seen[p.String()] = true
+		}
+	}
+	if len(seen) != all || all < 100 {
+		t.Errorf("%d different pairs are played, want all %d of them", len(seen), all)
+	}
+}
+
+func TestScenarioIsChecked(t *testing.T) {
+	for want, change := range map[string]func(*Scenario[string, *shop]){
+		"World is required, and nil; want a function that makes the world":                                                        func(s *Scenario[string, *shop]) { s.World = nil },
+		"Start is required, and nil; want a function that starts the controller":                                                  func(s *Scenario[string, *shop]) { s.Start = nil },
+		"Play is required, and nil; want a function that says what happens":                                                       func(s *Scenario[string, *shop]) { s.Play = nil },
+		"State and Final are nil; want one of them at least":                                                                      func(s *Scenario[string, *shop]) { s.State = nil },
+		"Within is 59s, want 0 (which means an hour) or a minute at least":                                                        func(s *Scenario[string, *shop]) { s.Within = 59 * time.Second },
+		"Within is -1ns, want 0 (which means an hour) or a minute at least":                                                       func(s *Scenario[string, *shop]) { s.Within = -1 },
+		"Plans is -1, want 0 (which means no limit) or more":                                                                      func(s *Scenario[string, *shop]) { s.Plans = -1 },
+		"Budget is -1ns, want 0 (which means no limit, or a second if Plans is 0 too) or more":                                    func(s *Scenario[string, *shop]) { s.Budget = -1 },
+		`Without has "none", want one of ["fails" "answer lost" "dies before" "dies after" "slow" "stale" "lost" "twice" "late"]`: func(s *Scenario[string, *shop]) { s.Without = []Fault{"none"} },
+		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:                             func(s *Scenario[string, *shop]) { s.Replay = []string{"call a"} },
+		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:                 func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #0x1: fails"} },
+		`Replay has "call a #1: explodes", want a fault as a failure prints it, such as "call create a #1: fails"`:                func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #1: explodes"} },
+	} {
+		s := plain()
+		change(&s)
+		_, err := newExplorer(t, s)
+		if want := "reconciletest: Scenario." + want; err == nil || err.Error() != want {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+	s := plain()
+	s.Replay = []string{"call put #1: x\ny #12: dies after"}
+	x := explorerOf(t, s)
+	if want := (injection{place{"call put #1: x\ny", 12}, DiesAfter}); x.replay[0] != want {
+		t.Errorf("the fault is %q, want %q", x.replay[0], want)
+	}
+}
+
+// What does not fail again is told, and that it did not.
+func TestFlaky(t *testing.T) {
+	plays := 0
+	s := plain()
+	s.Without = []Fault{Lost}
+	s.Check = func(*shop) error {
+		if plays == 5 {
+			return errBoom
+		}
+		return nil
+	}
+	world := s.World
+	s.World = func() *shop { plays++; return world() }
+	f := explorerOf(t, s).explore()
+	if f == nil || !f.flaky || f.outcome.failure != "Check: boom" || !strings.Contains(f.story(), "something is left to chance") {
+		t.Errorf("exploring finds %+v, want what did not fail again", f)
+	}
+}

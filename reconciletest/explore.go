@@ -478,7 +478,7 @@ func (f *finding) story() string {
 // excerpt returns the journal without what comes long before the first fault, and long
 // after the last change.
 func (o *outcome) excerpt() []string {
-	const before, most, after = 20, 60, 6
+	const before, most, after = 20, 60, 2
 	lines := o.journal
 	if end := o.rest + after; end < len(lines) {
 		lines = append(lines[:end:end], fmt.Sprintf("... %d lines, in which nothing changes", len(lines)-end))

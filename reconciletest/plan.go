@@ -340,20 +340,18 @@ func (p *play[T]) changeLocked(what string) {
 	}
 }
 
-// countLocked counts a run or a call, and looks for loops.
+// countLocked counts a run or a call, and ends a loop.
 func (p *play[T]) countLocked() {
 	if now := time.Now(); now != p.instant {
 		p.instant, p.atOnce = now, 0
 	}
-	if p.atOnce++; p.atOnce > atOnceMax {
+	p.atOnce++
+	p.outcome.idle++
+	switch {
+	case p.atOnce > atOnceMax:
 		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", atOnceMax)
-	}
-	most, and := idleMax, ""
-	if p.clean != nil {
-		most, and = 2*p.clean.idle+20, fmt.Sprintf("; without faults there are %d", p.clean.idle)
-	}
-	if p.outcome.idle++; p.settling && p.outcome.idle > most {
-		p.failLocked("it does not stay at rest: there are more than %d runs and calls in the %v in which nothing changes%s", most, p.within, and)
+	case p.settling && p.outcome.idle > idleMax:
+		p.failLocked("it does not stay at rest: there are more than %d runs and calls while nothing changes", idleMax)
 	}
 }
 
@@ -367,17 +365,22 @@ func (p *play[T]) settle() {
 	p.mu.Unlock()
 	for !p.over(nil) {
 		p.mu.Lock()
-		now, end := time.Now(), later(p.restAt, p.faultAt).Add(p.within)
-		next := now.Add(max(time.Second, now.Sub(p.restAt)))
+		now, end := time.Now(), p.restAt.Add(p.within)
+		if now.Before(p.faultAt) {
+			end = p.faultAt
+		}
+		next := earlier(end, now.Add(max(time.Second, now.Sub(p.restAt))))
 		p.mu.Unlock()
 		if !now.Before(end) {
 			return
 		}
-		p.advance(earlier(next, end))
+		p.advance(next)
 		p.look()
 		p.mu.Lock()
 		if item := p.process.unsettled(); item != "" {
 			p.changeLocked(item)
+		} else if !p.faultAt.Before(time.Now()) {
+			p.unrestLocked()
 		}
 		p.mu.Unlock()
 	}
@@ -406,8 +409,14 @@ func (p *play[T]) judge(final error, compare bool) {
 	if final != nil {
 		p.failLocked("Final: %v", final)
 	}
-	if compare && p.clean != nil && p.outcome.state != p.clean.state {
+	if p.clean == nil {
+		return
+	}
+	if compare && p.outcome.state != p.clean.state {
 		p.failLocked("the world is not what it is without faults:\n%s", difference(p.clean.state, p.outcome.state))
+	}
+	if p.outcome.idle > 2*p.clean.idle+20 {
+		p.failLocked("it does not stay at rest: there are %d runs and calls in the %v in which nothing changes; without faults there are %d", p.outcome.idle, p.within, p.clean.idle)
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	bodyMax  = 64 << 10
 )
 
-// handler returns the whole API.
-func (s *Server) handler() http.Handler {
+// Handler returns the whole API. Run serves it; without Run nothing is built.
+func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "A small cloud. Look at /v1/buckets, /v1/keys and /v1/events.")

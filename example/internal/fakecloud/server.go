@@ -18,6 +18,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,7 +107,7 @@ func Open(config Config) (*Server, error) {
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
 
 	var running sync.WaitGroup
 	running.Go(func() { s.build(ctx) })
@@ -136,6 +137,20 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.journal.close()
+}
+
+// Assets returns what a tenant has, in the order of the last changes.
+func (s *Server) Assets(tenant string) []cloud.Asset {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all []cloud.Asset
+	for _, r := range s.records {
+		if r.Tenant == tenant {
+			all = append(all, r.Asset)
+		}
+	}
+	slices.SortFunc(all, func(a, b cloud.Asset) int { return cmp.Compare(a.Version, b.Version) })
+	return all
 }
 
 // build finishes creations when their time has come.

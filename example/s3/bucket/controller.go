@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -35,7 +34,8 @@ const (
 // the one to copy from: the rest of a service is its own affair.
 //
 // An item is the name of a bucket. The controller touches only buckets that
-// bear its owner's tag, or that it creates itself.
+// bear its owner's tag, or that it creates itself. One that is wished for, bears
+// no tags and is empty is taken for its own: see adopt.
 type Controller struct {
 	Store   *Store        // required
 	Owner   string        // required: the value of OwnerTag
@@ -48,9 +48,6 @@ type Controller struct {
 	Wish func(ctx context.Context, name string) (wish Wish, wanted bool, err error)
 
 	Did func(name, what string) // told of each step that was done; may be nil
-
-	mu    sync.Mutex      // guards the field below
-	begun map[string]bool // creations of which it is not known how they ended
 }
 
 // A step is one change to a bucket.
@@ -133,14 +130,13 @@ func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted b
 		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RequeueWithin(c.Recheck))
 	case err != nil:
 		return nil, err
-	case owner == "" && len(tags) == 0 && wanted && c.hasBegun(name):
+	case owner == "" && len(tags) == 0 && wanted:
 		return c.adopt(ctx, name, wish)
 	case owner != c.Owner:
 		return nil, c.refuse(owner)
 	case !wanted:
 		return c.remove(ctx, name)
 	}
-	c.end(name) // whatever has begun, it has worked
 	there, err := c.Store.look(ctx, name)
 	if err != nil {
 		return nil, err
@@ -161,14 +157,9 @@ func (c *Controller) refuse(owner string) error {
 // create makes a bucket with all that belongs to it.
 func (c *Controller) create(name string, wish Wish) []step {
 	create := func(ctx context.Context) error {
-		c.begin(name)
 		err := c.Store.create(ctx, name, c.Owner, wish.Tags)
-		if taken := new(takenError); errors.As(err, &taken) {
-			c.end(name) // it was another who has made it
+		if taken := new(takenError); errors.As(err, &taken) { // another one has made it
 			return c.refuse(taken.owner)
-		}
-		if answered := new(minio.ErrorResponse); err == nil || errors.As(err, answered) && answered.StatusCode < 500 {
-			c.end(name)
 		}
 		return err
 	}
@@ -176,45 +167,25 @@ func (c *Controller) create(name string, wish Wish) []step {
 	return append(steps, c.mend(name, wish, state{tags: wish.Tags})...)
 }
 
-// adopt takes over what a creation of ours has left when the store died in the
-// middle of it: a bucket without tags, where there was none before. If anything
-// is in it, somebody else was there.
+// adopt takes over what a creation of ours has left if it was cut short, by the death
+// of the store or by ours: a bucket with nothing in it, and no tags or anything else
+// set. Nobody remembers that it was us: who might, may be dead. If there is anything,
+// somebody else was there.
 func (c *Controller) adopt(ctx context.Context, name string, wish Wish) ([]step, error) {
+	there, err := c.Store.look(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	key, err := c.Store.foreign(ctx, name)
 	switch {
 	case err != nil:
 		return nil, err
-	case key != "":
+	case key != "" || there.versioning || there.policy != "" || len(there.markers) > 0:
 		return nil, c.refuse("")
 	}
-	return append([]step{{"mark as ours, its creation was cut short", func(ctx context.Context) error {
-		err := c.Store.setTags(ctx, name, c.Owner, wish.Tags)
-		if err == nil {
-			c.end(name)
-		}
-		return err
+	return append([]step{{"mark as ours, it is empty and bears no tags", func(ctx context.Context) error {
+		return c.Store.setTags(ctx, name, c.Owner, wish.Tags)
 	}}}, c.mend(name, wish, state{tags: wish.Tags})...), nil
-}
-
-func (c *Controller) hasBegun(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.begun[name]
-}
-
-func (c *Controller) begin(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.begun == nil {
-		c.begun = map[string]bool{}
-	}
-	c.begun[name] = true
-}
-
-func (c *Controller) end(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.begun, name)
 }
 
 // mend makes what is there what is wished.

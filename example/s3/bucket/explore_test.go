@@ -1,0 +1,250 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/reconciletest"
+)
+
+// TestExplore lets each request to a store fail, be lost, take long, or be the last
+// one of a process that is killed, and then several of them. The creation of a bucket
+// with tags is two steps of that store, between which it may die as well.
+func TestExplore(t *testing.T) {
+	reconciletest.Explore(t, reconciletest.Scenario[string, *fakeStore]{
+		World: func() *fakeStore {
+			return &fakeStore{wishes: &Wishes{}, buckets: map[string]*fakeBucket{
+				"theirs": {Tags: map[string]string{OwnerTag: "them"}},
+				"stray":  {},
+			}}
+		},
+		Start:  startOn,
+		Play:   playOn,
+		State:  (*fakeStore).String,
+		Check:  (*fakeStore).check,
+		Within: 10 * time.Minute,
+		Plans:  100, // all single faults, which are more
+	})
+}
+
+func startOn(k *reconciletest.Kit[string], s *fakeStore) {
+	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), route{k, s})
+	if err != nil {
+		panic(err)
+	}
+	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Wish: s.wishes.Get}
+	k.Start(&reconcile.Reconciler[string]{
+		Reconcile: c.Reconcile,
+		Workers:   2,
+		Timeout:   30 * time.Second,
+		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
+	})
+	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: s.wishes.Names})
+	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
+}
+
+func playOn(stage *reconciletest.Stage[string], s *fakeStore) {
+	wish := func(all map[string]Wish) {
+		for _, name := range s.wishes.Set(all) {
+			stage.Event(name)
+		}
+	}
+	data := Wish{Tags: map[string]string{"team": "finance"}, Versioning: true}
+	wish(map[string]Wish{"data": data, "logs": {Policy: `{"Version":"1"}`}})
+	stage.Advance(time.Minute)
+	stage.Note("another hand removes the one, and changes the other, if they are there")
+	delete(s.buckets, "logs")
+	if b := s.buckets["data"]; b != nil {
+		b.Versioning = "Suspended"
+	}
+	stage.Advance(time.Minute)
+	stage.Note("other wishes")
+	wish(map[string]Wish{"logs": {}, "backup": data})
+}
+
+// A fakeStore is an S3 store without objects. It survives the controller.
+type fakeStore struct {
+	wishes  *Wishes
+	buckets map[string]*fakeBucket
+}
+
+type fakeBucket struct {
+	Tags               map[string]string
+	Versioning, Policy string
+}
+
+// String leaves out a bare bucket that nobody wishes for: a creation that is cut short
+// leaves one if the wish is withdrawn before the next run, and nobody can tell whose it is.
+func (s *fakeStore) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.buckets)) {
+		there := *s.buckets[name]
+		if _, wanted, _ := s.wishes.Get(context.Background(), name); !wanted && len(there.Tags) == 0 {
+			continue
+		}
+		if there.Versioning == "Suspended" {
+			there.Versioning = "" // for us the same
+		}
+		fmt.Fprintf(&b, "%s %v\n", name, there)
+	}
+	return b.String()
+}
+
+// check says what of others was touched.
+func (s *fakeStore) check() error {
+	theirs, stray := s.buckets["theirs"], s.buckets["stray"]
+	if theirs == nil || theirs.Tags[OwnerTag] != "them" || stray == nil || len(stray.Tags) > 0 {
+		return fmt.Errorf("what is not ours was touched:\n%s", s)
+	}
+	return nil
+}
+
+// A route is the way of one process to the store.
+type route struct {
+	kit   *reconciletest.Kit[string]
+	store *fakeStore
+}
+
+// A reply is what can be read again later.
+type reply struct {
+	Status int
+	Body   string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w route) RoundTrip(r *http.Request) (*http.Response, error) {
+	name := strings.Trim(r.URL.Path, "/")
+	what := ""
+	for _, sub := range []string{"tagging", "versioning", "policy", "versions", "list-type"} {
+		if r.URL.Query().Has(sub) {
+			what = sub
+		}
+	}
+	op := strings.TrimSpace(fmt.Sprintf("%s /%s %s", r.Method, name, what))
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	var got reply
+	var err error
+	switch {
+	case r.Method == http.MethodGet:
+		got, err = reconciletest.Read(r.Context(), w.kit, op, func() (reply, error) { return w.store.get(name, what), nil })
+	case r.Method == http.MethodPut && what == "":
+		err = w.kit.Do(r.Context(), op, func() error { got = w.store.create(name); return nil })
+		if err == nil && w.store.buckets[name] != nil {
+			err = w.kit.Do(r.Context(), op+" its tags", func() error { w.store.change(name, "tagging", body); return nil })
+		}
+	default:
+		err = w.kit.Do(r.Context(), op, func() error {
+			if r.Method == http.MethodDelete {
+				body = nil
+			}
+			got = w.store.change(name, what, body)
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: got.Status, Header: http.Header{"Content-Type": {"application/xml"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(got.Body)), ContentLength: int64(len(got.Body)),
+	}, nil
+}
+
+func refusal(status int, code string) reply {
+	return reply{status, fmt.Sprintf("<Error><Code>%s</Code></Error>", code)}
+}
+
+func (s *fakeStore) get(name, what string) reply {
+	if name == "" {
+		text := ""
+		for _, b := range slices.Sorted(maps.Keys(s.buckets)) {
+			text += "<Bucket><Name>" + b + "</Name></Bucket>"
+		}
+		return reply{200, "<ListAllMyBucketsResult><Buckets>" + text + "</Buckets></ListAllMyBucketsResult>"}
+	}
+	b := s.buckets[name]
+	switch {
+	case b == nil:
+		return refusal(404, "NoSuchBucket")
+	case what == "tagging" && len(b.Tags) == 0:
+		return refusal(404, "NoSuchTagSet")
+	case what == "tagging":
+		text := ""
+		for _, key := range slices.Sorted(maps.Keys(b.Tags)) {
+			text += "<Tag><Key>" + key + "</Key><Value>" + b.Tags[key] + "</Value></Tag>"
+		}
+		return reply{200, "<Tagging><TagSet>" + text + "</TagSet></Tagging>"}
+	case what == "versioning":
+		return reply{200, "<VersioningConfiguration><Status>" + b.Versioning + "</Status></VersioningConfiguration>"}
+	case what == "policy" && b.Policy == "":
+		return refusal(404, "NoSuchBucketPolicy")
+	case what == "policy":
+		return reply{200, b.Policy}
+	case what == "versions":
+		return reply{200, "<ListVersionsResult></ListVersionsResult>"}
+	}
+	return reply{200, "<ListBucketResult></ListBucketResult>"}
+}
+
+// create answers as in us-east-1: that the bucket was there is no error.
+func (s *fakeStore) create(name string) reply {
+	if s.buckets[name] == nil {
+		s.buckets[name] = &fakeBucket{}
+	}
+	return reply{Status: 200}
+}
+
+// change sets something of a bucket, or without a body removes that or the bucket.
+func (s *fakeStore) change(name, what string, body []byte) reply {
+	b := s.buckets[name]
+	switch {
+	case b == nil:
+		return refusal(404, "NoSuchBucket")
+	case what == "" && body == nil:
+		delete(s.buckets, name)
+	case what == "policy":
+		b.Policy = string(body)
+	case what == "versioning":
+		b.Versioning = "Suspended"
+		if bytes.Contains(body, []byte("<Status>Enabled</Status>")) {
+			b.Versioning = "Enabled"
+		}
+	case what == "tagging":
+		var set struct {
+			Here  []fakeTag `xml:"TagSet>Tag"`
+			There []fakeTag `xml:"Tags>Tag"` // of a creation
+		}
+		if err := xml.Unmarshal(body, &set); err != nil {
+			return refusal(400, "MalformedXML")
+		}
+		b.Tags = map[string]string{}
+		for _, tag := range append(set.Here, set.There...) {
+			b.Tags[tag.Key] = tag.Value
+		}
+	default:
+		return refusal(501, "NotImplemented")
+	}
+	return reply{Status: 200}
+}
+
+type fakeTag struct{ Key, Value string }

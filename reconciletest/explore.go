@@ -38,13 +38,13 @@ const (
 	Late       Fault = "late"        // the event comes a minute later
 )
 
-// faultsOf lists what can happen to each kind. A process that dies after a look left
+// faultsOf lists what can happen to each kind. A process that dies after a read left
 // the same world as one that died before it.
 var faultsOf = [...][]Fault{
-	bare:  {Fails, DiesBefore},
-	write: {Fails, AnswerLost, DiesBefore, DiesAfter, Slow},
-	look:  {Fails, DiesBefore, Slow, Stale},
-	event: {Lost, Twice, Late},
+	onCall:  {Fails, DiesBefore},
+	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Slow},
+	onRead:  {Fails, DiesBefore, Slow, Stale},
+	onEvent: {Lost, Twice, Late},
 }
 
 var allFaults = []Fault{Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, Lost, Twice, Late}
@@ -118,7 +118,7 @@ type Stage[T comparable] struct{ play *play[T] }
 // Advance lets d pass, and returns when everything that is to happen by then has
 // happened. While Play does anything else, the controller stands still.
 func (s *Stage[T]) Advance(d time.Duration) {
-	s.play.advance(time.Now().Add(d))
+	s.play.advance(s.play.now() + d)
 }
 
 // Event tells the process that is there that something happened to an item, as
@@ -198,7 +198,7 @@ type single struct {
 }
 
 // injected is the text of an injection.
-var injected = regexp.MustCompile(`(?s)^(.+) #(\d{1,9}): (.+)$`)
+var injected = regexp.MustCompile(`(?s)^((call|event) .*) #(\d{1,9}): (.+)$`)
 
 func newExplorer[T comparable, W any](t *testing.T, s Scenario[T, W]) (*explorer[T], error) {
 	wrong := ""
@@ -229,12 +229,12 @@ func newExplorer[T comparable, W any](t *testing.T, s Scenario[T, W]) (*explorer
 	}
 	for _, text := range s.Replay {
 		m := injected.FindStringSubmatch(text)
-		if m == nil || !slices.Contains(allFaults, Fault(m[3])) {
+		if m == nil || !slices.Contains(allFaults, Fault(m[4])) || (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
 			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
 			break
 		}
-		nth, _ := strconv.Atoi(m[2])
-		x.replay = append(x.replay, injection{place{m[1], nth}, Fault(m[3])})
+		nth, _ := strconv.Atoi(m[3])
+		x.replay = append(x.replay, injection{place{m[1], nth}, Fault(m[4])})
 	}
 	if wrong != "" {
 		return nil, fmt.Errorf("reconciletest: Scenario.%s", wrong)
@@ -258,7 +258,7 @@ func newExplorer[T comparable, W any](t *testing.T, s Scenario[T, W]) (*explorer
 			p.close = func() { s.Close(w) }
 		}
 		p.launch()
-		p.advance(p.begun) // so that Start has returned, and nothing runs beside Play
+		p.advance(0) // so that Start has returned, and nothing runs beside Play
 		s.Play(&Stage[T]{p}, w)
 		p.settle()
 		var err error

@@ -421,6 +421,9 @@ func TestPanics(t *testing.T) {
 				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: time.Hour, GetItems: func(context.Context) ([]string, error) { panic("boom") }})
 			}
 		},
+		"Start panicked: reconciletest: Advance is called in a process of Explore; what happens is up to Play and its Stage\n": func(s *Scenario[string, *shop]) {
+			s.Start = func(k *Kit[string], _ *shop) { k.Advance(time.Second) }
+		},
 		"the scenario called runtime.Goexit": func(s *Scenario[string, *shop]) {
 			s.Play = func(*Stage[string], *shop) { runtime.Goexit() }
 		},
@@ -677,6 +680,8 @@ func TestScenarioIsChecked(t *testing.T) {
 		`Without has "none", want one of ["fails" "answer lost" "dies before" "dies after" "slow" "stale" "lost" "twice" "late"]`: func(s *Scenario[string, *shop]) { s.Without = []Fault{"none"} },
 		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:                             func(s *Scenario[string, *shop]) { s.Replay = []string{"call a"} },
 		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:                 func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #0x1: fails"} },
+		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:                    func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #1: lost"} },
+		`Replay has "event a #1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:                  func(s *Scenario[string, *shop]) { s.Replay = []string{"event a #1: fails"} },
 		`Replay has "call a #1: explodes", want a fault as a failure prints it, such as "call create a #1: fails"`:                func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #1: explodes"} },
 	} {
 		s := plain()

@@ -177,7 +177,7 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 	if p, ok := r.(*reconcile.Poller[T]); ok && p != nil && p.GetItems != nil {
 		list := p.GetItems
 		if k.process != nil {
-			list = k.process.evenly(p.Period, list)
+			list = k.process.evenly(p)
 			p.Jitter = 0
 		}
 		if p.Logger == nil {
@@ -207,22 +207,34 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 func (k *Kit[T]) Advance(d time.Duration) {
 	k.synchronize()
 	time.Sleep(d)
-	synctest.Wait()
+	k.rest("Advance")
 }
 
 // synchronize makes what comes before one call of it happen before what follows the
 // next one. A bubble does so for what goroutines did before Wait returns, but not for
 // what they do after a timer woke them.
 func (k *Kit[T]) synchronize() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	mu := &k.mu
+	if k.process != nil {
+		mu = &k.process.play.mu
+	}
+	mu.Lock()
+	defer mu.Unlock()
+}
+
+// rest returns when everything that is to happen at this instant has happened.
+func (k *Kit[T]) rest(what string) {
+	if k.process != nil {
+		panic("reconciletest: " + what + " is called in a process of Explore; what happens is up to Play and its Stage")
+	}
+	synctest.Wait()
 }
 
 // Want compares what happened since the last Want, or the start, with these lines
 // of the journal.
 func (k *Kit[T]) Want(lines ...string) {
 	k.helper()
-	synctest.Wait()
+	k.rest("Want")
 	k.mu.Lock()
 	got := k.lines
 	k.lines, k.wanted = nil, true
@@ -244,7 +256,7 @@ func (k *Kit[T]) Want(lines ...string) {
 // The times are since the start. Without lines, the queue has to be empty.
 func (k *Kit[T]) WantQueue(lines ...string) {
 	k.helper()
-	synctest.Wait()
+	k.rest("WantQueue")
 	var got []string
 	for item, state := range k.Queue.All() {
 		got = append(got, k.stateText(item, state))
@@ -261,7 +273,7 @@ func (k *Kit[T]) WantQueue(lines ...string) {
 // done and to what, such as "attach disk-1". What the call does comes after it, so a
 // plan of [Explore] cannot lose its answer; see [Kit.Do] for one that can.
 func (k *Kit[T]) Call(op string) error {
-	return k.ask(&request{ctx: context.Background(), op: op, kind: bare, effect: func() error { return nil }})
+	return k.ask(&request{ctx: context.Background(), op: op, kind: onCall, effect: func() error { return nil }})
 }
 
 // Do is a call that changes the world: it runs effect and returns its error. The
@@ -276,7 +288,7 @@ func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
 	}
-	return k.ask(&request{ctx: ctx, op: op, kind: write, effect: effect, revert: func(any) {}})
+	return k.ask(&request{ctx: ctx, op: op, kind: onDo, effect: effect})
 }
 
 // Read is a call that looks at the world and changes nothing: it returns what read
@@ -289,7 +301,7 @@ func Read[V any, T comparable](ctx context.Context, k *Kit[T], op string, read f
 	}
 	var got V
 	err := k.ask(&request{
-		ctx: ctx, op: op, kind: look,
+		ctx: ctx, op: op, kind: onRead,
 		effect: func() (err error) { got, err = read(); return err },
 		answer: func() any { return got },
 		revert: func(old any) { got, _ = old.(V) },
@@ -304,8 +316,8 @@ type request struct {
 	kind   kind
 	effect func() error
 
-	answer func() any    // of a look: what effect found
-	revert func(old any) // of a look: returns that instead, or nothing if nil
+	answer func() any    // of a read: what effect found
+	revert func(old any) // of a read: returns that instead, or nothing if nil
 
 	// In a plan, for play.
 	turn  chan struct{} // closed when the call may go on
@@ -316,6 +328,9 @@ type request struct {
 
 // ask makes a call.
 func (k *Kit[T]) ask(r *request) error {
+	if r.revert == nil {
+		r.revert = func(any) {}
+	}
 	effect := r.effect
 	r.effect = func() error {
 		if err := k.planned(r.op); err != nil {

@@ -43,10 +43,10 @@ const mark = "  <== "
 type kind uint8
 
 const (
-	bare  kind = iota // Call, whose effect comes after it
-	write             // Do
-	look              // Read
-	event
+	onCall kind = iota // Call, whose effect comes after it
+	onDo
+	onRead
+	onEvent
 )
 
 // A place is the nth "call create a" or "event a" of a plan.
@@ -59,7 +59,7 @@ type place struct {
 type point struct {
 	place
 	kind  kind
-	stale bool // a look that gave another answer before
+	stale bool // a Read that gave another answer before
 }
 
 // An injection is a fault at a place.
@@ -103,17 +103,17 @@ type play[T comparable] struct {
 
 	mu        sync.Mutex // guards the fields below
 	outcome   outcome
-	process   *process[T] // the last one
-	restartAt time.Time   // when the next one starts, if that is dead
-	settling  bool        // the scenario's Play is over
+	process   *process[T]   // the last one
+	restartAt time.Duration // when the next one starts, if that is dead
+	settling  bool          // the scenario's Play is over
 	callers   []*request
 	events    []delivery[T]
 	nth       map[string]int      // of each place
 	idleNth   map[string]int      // of each place since nothing changes
-	answers   map[string][]answer // of looks, by op; each is another than the one before
-	restAt    time.Time           // nothing changes since then
-	faultAt   time.Time           // when the last fault is over
-	instant   time.Time
+	answers   map[string][]answer // of reads, by op; each is another than the one before
+	restAt    time.Duration       // nothing changes since then
+	faultAt   time.Duration       // when the last fault is over
+	instant   time.Duration
 	atOnce    int // runs and calls at that instant
 	results   int // lines at the end of the journal that are results of this instant
 }
@@ -133,11 +133,11 @@ type process[T comparable] struct {
 type delivery[T comparable] struct {
 	item    T
 	process *process[T]
-	at      time.Time
+	at      time.Duration
 	decided bool // that it comes
 }
 
-// An answer is what a look found.
+// An answer is what a read found.
 type answer struct {
 	value any
 	err   error
@@ -154,7 +154,11 @@ var errDied = errors.New("reconciletest: the process has died")
 func (p *play[T]) perform(t *testing.T) (o *outcome) {
 	defer func() {
 		o = &p.outcome
-		if r := recover(); r != nil {
+		switch r := recover(); {
+		case r == nil:
+		case !strings.HasPrefix(fmt.Sprint(r), "deadlock"):
+			panic(r)
+		default:
 			p.failf("goroutines are left that wait for ever (%v):\n%s", r, p.stacks())
 		}
 	}()
@@ -186,8 +190,11 @@ func (p *play[T]) launch() {
 	p.work.Go(func() { p.protect(s, "Start", func() { p.start(s.kit) }) })
 }
 
+// now returns the time since the beginning, as all times of a plan are.
+func (p *play[T]) now() time.Duration { return time.Since(p.begun) }
+
 // advance lets the time pass until then, and all happen that is to happen by then.
-func (p *play[T]) advance(until time.Time) {
+func (p *play[T]) advance(until time.Duration) {
 	for {
 		synctest.Wait()
 		p.look()
@@ -222,31 +229,31 @@ func (p *play[T]) look() {
 
 // next returns what is to be done now; if that is nothing, the time until there may be
 // something, or until then.
-func (p *play[T]) next(until time.Time) (act func(), wait time.Duration) {
+func (p *play[T]) next(until time.Duration) (act func(), wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
+	now := p.now()
 	if p.outcome.failure != "" {
 		return nil, 0
 	}
 	if p.process.dead {
-		if !p.restartAt.After(now) {
+		if p.restartAt <= now {
 			return p.launch, 0
 		}
-		until = earlier(until, p.restartAt)
+		until = min(until, p.restartAt)
 	}
 	for i, d := range p.events {
-		if !d.at.After(now) {
+		if d.at <= now {
 			p.events = slices.Delete(p.events, i, i+1)
 			return p.deliverLocked(d), 0
 		}
-		until = earlier(until, d.at)
+		until = min(until, d.at)
 	}
 	if len(p.callers) > 0 {
 		return p.grantLocked(), 0
 	}
 	p.results = 0
-	return nil, until.Sub(now)
+	return nil, until - now
 }
 
 // deliverLocked decides about an event, and returns what delivers it.
@@ -258,7 +265,7 @@ func (p *play[T]) deliverLocked(d delivery[T]) func() {
 	}
 	var i injection
 	if !d.decided {
-		i = p.meetLocked(what, event)
+		i = p.meetLocked(what, onEvent)
 	}
 	switch i.fault {
 	case Lost:
@@ -266,7 +273,7 @@ func (p *play[T]) deliverLocked(d delivery[T]) func() {
 		return func() {}
 	case Late, Twice:
 		p.disturbLocked(i, lateness)
-		p.events = append(p.events, delivery[T]{d.item, s, d.at.Add(lateness), true})
+		p.events = append(p.events, delivery[T]{d.item, s, d.at + lateness, true})
 		if i.fault == Late {
 			return func() {}
 		}
@@ -274,7 +281,7 @@ func (p *play[T]) deliverLocked(d delivery[T]) func() {
 		p.noteLocked("%s", what)
 	}
 	if s.kit.Events == nil {
-		s.owed[d.item] = time.Since(p.begun)
+		s.owed[d.item] = p.now()
 	}
 	return func() { s.kit.events().Enqueue(d.item) }
 }
@@ -321,13 +328,13 @@ func (p *play[T]) disturbLocked(i injection, lasts time.Duration) {
 	p.noteLocked("%s%s%s", i.what, mark, i.fault)
 	p.outcome.happened = append(p.outcome.happened, i)
 	p.outcome.after = len(p.outcome.points)
-	p.faultAt = later(p.faultAt, time.Now().Add(lasts))
+	p.faultAt = max(p.faultAt, p.now()+lasts)
 	p.unrestLocked()
 }
 
 // unrestLocked notes that something changes.
 func (p *play[T]) unrestLocked() {
-	p.restAt = time.Now()
+	p.restAt = p.now()
 	p.outcome.idle, p.outcome.rest = 0, len(p.outcome.journal)
 	clear(p.idleNth)
 }
@@ -335,14 +342,14 @@ func (p *play[T]) unrestLocked() {
 // changeLocked notes that something changes, and fails if it should not any more.
 func (p *play[T]) changeLocked(what string) {
 	p.unrestLocked()
-	if p.settling && time.Since(p.faultAt) > p.within {
+	if p.settling && p.now() > p.faultAt+p.within {
 		p.failLocked("it does not converge: %v after the last fault, or the end of Play, %s", p.within, what)
 	}
 }
 
 // countLocked counts a run or a call, and ends a loop.
 func (p *play[T]) countLocked() {
-	if now := time.Now(); now != p.instant {
+	if now := p.now(); now != p.instant {
 		p.instant, p.atOnce = now, 0
 	}
 	p.atOnce++
@@ -359,30 +366,19 @@ func (p *play[T]) countLocked() {
 // for what changes without a call.
 func (p *play[T]) settle() {
 	p.mu.Lock()
-	p.settling = true
-	p.faultAt = later(p.faultAt, time.Now())
+	defer p.mu.Unlock()
+	p.settling, p.faultAt = true, max(p.faultAt, p.now())
 	p.unrestLocked()
-	p.mu.Unlock()
-	for !p.over(nil) {
-		p.mu.Lock()
-		now, end := time.Now(), p.restAt.Add(p.within)
-		if now.Before(p.faultAt) {
-			end = p.faultAt
-		}
-		next := earlier(end, now.Add(max(time.Second, now.Sub(p.restAt))))
+	for p.outcome.failure == "" && p.now() < p.restAt+p.within {
+		next := min(p.restAt+p.within, p.now()+max(time.Second, p.now()-p.restAt))
 		p.mu.Unlock()
-		if !now.Before(end) {
-			return
-		}
 		p.advance(next)
-		p.look()
 		p.mu.Lock()
 		if item := p.process.unsettled(); item != "" {
 			p.changeLocked(item)
-		} else if !p.faultAt.Before(time.Now()) {
+		} else if p.now() < p.faultAt {
 			p.unrestLocked()
 		}
-		p.mu.Unlock()
 	}
 }
 
@@ -445,7 +441,7 @@ func (p *play[T]) tell(s *process[T], item T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s == nil || !s.dead {
-		p.events = append(p.events, delivery[T]{item, cmp.Or(s, p.process), time.Now(), false})
+		p.events = append(p.events, delivery[T]{item, cmp.Or(s, p.process), p.now(), false})
 		p.knockLocked()
 	}
 }
@@ -500,7 +496,7 @@ func (p *play[T]) failLocked(format string, args ...any) {
 func (p *play[T]) noteLocked(format string, args ...any) {
 	p.results = 0
 	if p.journal {
-		p.outcome.journal = append(p.outcome.journal, fmt.Sprintf("%v ", time.Since(p.begun))+fmt.Sprintf(format, args...))
+		p.outcome.journal = append(p.outcome.journal, fmt.Sprintf("%v ", p.now())+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -541,7 +537,7 @@ func (s *process[T]) note(format string, args ...any) {
 func (s *process[T]) kill() {
 	s.play.mu.Lock()
 	s.dead = true
-	s.play.restartAt = time.Now().Add(downtime)
+	s.play.restartAt = s.play.now() + downtime
 	s.play.mu.Unlock()
 	s.end(errDied)
 }
@@ -610,6 +606,7 @@ func (s *process[T]) ask(r *request) error {
 	}
 	switch r.fault {
 	case AnswerLost:
+		r.revert(nil)
 		return ErrInjected
 	case DiesBefore, DiesAfter:
 		s.kill()
@@ -634,7 +631,7 @@ func (s *process[T]) answered(r *request, err error) error {
 	if p.overLocked(s) {
 		return errDied
 	}
-	if r.kind == look {
+	if r.kind == onRead {
 		all, now := p.answers[r.op], answer{r.answer(), err}
 		if n := len(all); n == 0 || !all[n-1].equal(now) {
 			all = append(all, now)
@@ -656,48 +653,26 @@ func (s *process[T]) answered(r *request, err error) error {
 	return err
 }
 
-// evenly takes the chance out of the pauses of a Poller: a poll after a failed one
-// waits for as long as the longest pause would be, and so do those after it.
-func (s *process[T]) evenly(period time.Duration, list func(context.Context) ([]T, error)) func(context.Context) ([]T, error) {
-	var due time.Time
-	var pause, most time.Duration // of the wait; a poll that comes sooner was triggered
+// evenly takes the chance out of the back-off of a Poller: it tries again by itself,
+// and a list that failed in part is offered.
+func (s *process[T]) evenly(p *reconcile.Poller[T]) func(context.Context) ([]T, error) {
+	list := p.GetItems
 	return func(context.Context) (items []T, err error) {
-		if wait := time.Until(due); wait > most {
-			most = 0
-		} else {
+		for pause := time.Second; ; pause = min(2*pause, p.Period) {
+			ctx, cancel := context.WithTimeout(s.kit.ctx, p.Period)
+			err = errDied // unless it returns
+			s.play.protect(s, "GetItems", func() { items, err = list(ctx) })
+			cancel()
+			if err == nil || s.kit.ctx.Err() != nil {
+				return items, err
+			}
+			for _, item := range items {
+				p.Queue.Offer(item)
+			}
 			select {
-			case <-time.After(wait):
+			case <-time.After(pause):
 			case <-s.kit.ctx.Done():
 			}
 		}
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(s.kit.ctx, period)
-		defer cancel()
-		err = errDied // unless it returns
-		s.play.protect(s, "GetItems", func() { items, err = list(ctx) })
-		due = begun.Add(period)
-		if now := time.Now(); !now.Before(due) {
-			due = now.Add(period)
-		}
-		if pause = min(max(time.Second, 2*pause), period); err == nil {
-			pause = 0
-		} else {
-			due, most = earlier(due, time.Now().Add(pause)), max(most, pause)
-		}
-		return items, err
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

@@ -153,17 +153,17 @@ func TestSlowWithoutADeadline(t *testing.T) {
 		return func(_ context.Context, a string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
-			_, err := c.wanted(ctx, a)
-			c.Note(fmt.Sprint(err))
-			want, err := c.wanted(context.Background(), a)
-			c.Note(fmt.Sprint(want, " ", err))
+			want, err := c.wanted(ctx, a)
+			c.Note(fmt.Sprintf("%q, %v", want, err))
+			want, err = c.wanted(context.Background(), a)
+			c.Note(fmt.Sprintf("%q, %v", want, err))
 			return nil
 		}
 	})
 	o := outcomeOf(t, s, "call want a #1: slow", "call want a #2: slow")
 	want := []string{
-		"0s event a", "0s call want a  <== slow", "5m0s context deadline exceeded",
-		"5m0s call want a  <== slow", "6m0s 1 <nil>", "6m0s a succeeded",
+		"0s event a", "0s call want a  <== slow", `5m0s "", context deadline exceeded`,
+		"5m0s call want a  <== slow", `6m0s "1", <nil>`, "6m0s a succeeded",
 	}
 	if !slices.Equal(o.journal, want) {
 		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))

@@ -1,0 +1,60 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/reconciletest"
+)
+
+// A rack stands in for a cloud: which disks are wished for, and which are attached.
+type rack struct{ wanted, attached map[string]bool }
+
+// A rackClient is how a process reaches the rack.
+type rackClient struct {
+	kit  *reconciletest.Kit[string]
+	rack *rack
+}
+
+func (c rackClient) reconcile(ctx context.Context, disk string) error {
+	attached, err := reconciletest.Read(ctx, c.kit, "look at "+disk, func() (bool, error) {
+		return c.rack.attached[disk], nil
+	})
+	if err != nil || attached == c.rack.wanted[disk] {
+		return err
+	}
+	if attached {
+		return c.kit.Do(ctx, "detach "+disk, func() error { delete(c.rack.attached, disk); return nil })
+	}
+	return c.kit.Do(ctx, "attach "+disk, func() error { c.rack.attached[disk] = true; return nil })
+}
+
+func TestDisksAreAttachedWhateverFails(t *testing.T) {
+	reconciletest.Explore(t, reconciletest.Scenario[string, *rack]{
+		World: func() *rack { return &rack{wanted: map[string]bool{}, attached: map[string]bool{}} },
+		Start: func(k *reconciletest.Kit[string], r *rack) {
+			c := rackClient{k, r}
+			k.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
+			k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
+				return slices.Sorted(maps.Keys(r.wanted)), nil
+			}})
+		},
+		Play: func(s *reconciletest.Stage[string], r *rack) {
+			r.wanted["disk-1"] = true
+			s.Event("disk-1")
+			s.Advance(time.Minute)
+			r.wanted["disk-1"] = false
+			s.Event("disk-1")
+		},
+		State:  func(r *rack) string { return fmt.Sprint(r.attached) },
+		Budget: 200 * time.Millisecond,
+	})
+}

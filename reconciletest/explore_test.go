@@ -4,6 +4,7 @@
 package reconciletest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -444,6 +445,90 @@ func TestPanics(t *testing.T) {
 		if f == nil || !strings.HasPrefix(f.outcome.failure, want) {
 			t.Errorf("exploring finds %v, want %q", f, want)
 		}
+	}
+}
+
+// Controllers and worlds in which nothing is wrong, though much goes on.
+func TestNoFalseAlarm(t *testing.T) {
+	many := func(s *Stage[string], w *shop) {
+		for _, item := range []string{"a", "b", "c", "d", "e", "f"} {
+			w.want(item, "1")
+			s.Event(item)
+		}
+		s.Advance(0)
+		s.Event("b")
+	}
+	for name, test := range map[string]struct {
+		play       func(*Stage[string], *shop)
+		controller func(client) work
+	}{
+		"many items": {many, asWanted},
+		"no time":    {func(s *Stage[string], w *shop) { w.want("a", "1"); s.Event("a") }, asWanted},
+		"a long time": {func(s *Stage[string], w *shop) {
+			comes(s, w)
+			s.Advance(10 * time.Hour)
+			grows(s, w)
+		}, asWanted},
+		"effects that take time": {comes, func(c client) work {
+			return func(ctx context.Context, a string) error {
+				err := c.Do(ctx, "wait "+a, func() error { time.Sleep(3 * time.Second); return nil })
+				return errors.Join(err, asWanted(c)(ctx, a))
+			}
+		}},
+		"runs that take time": {many, func(c client) work {
+			return func(ctx context.Context, a string) error {
+				select {
+				case <-time.After(7 * time.Second):
+				case <-ctx.Done():
+				}
+				return asWanted(c)(ctx, a)
+			}
+		}},
+		"calls within a run at once": {comes, func(c client) work {
+			return func(ctx context.Context, a string) error {
+				errs := make(chan error, 3)
+				for _, disk := range []string{"1", "2", "3"} {
+					go func() { errs <- c.put(ctx, "disk"+disk+" "+a, "") }()
+				}
+				return errors.Join(<-errs, <-errs, <-errs)
+			}
+		}},
+		"a plan beyond the end": {comes, func(c client) work {
+			return func(ctx context.Context, a string) error {
+				return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueAfter(5*time.Hour))
+			}
+		}},
+		"a run that waits for a change": {comes, func(c client) work {
+			return func(ctx context.Context, a string) error {
+				if err := asWanted(c)(ctx, a); err != nil {
+					return err
+				}
+				ctx, cancel := reconcile.UntilChanged(ctx)
+				defer cancel()
+				select {
+				case <-ctx.Done():
+				case <-time.After(5 * time.Second):
+				}
+				return nil
+			}
+		}},
+		"polls of a slow process": {grows, func(c client) work {
+			return func(ctx context.Context, a string) error {
+				if time.Since(c.begun)%time.Minute != 0 {
+					return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueWithin(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))))
+				}
+				return asWanted(c)(ctx, a)
+			}
+		}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			s := exhibit{play: test.play, plans: 60}.scenario(test.controller)
+			x := explorerOf(t, s)
+			if f := x.explore(); f != nil {
+				t.Errorf("exploring finds something:\n%s", f.story())
+			}
+			t.Log(x.summary())
+		})
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 	AnswerLost Fault = "answer lost" // Do: the call has its effect and returns ErrInjected
 	DiesBefore Fault = "dies before" // the process dies, and the call has no effect
 	DiesAfter  Fault = "dies after"  // Do: the call has its effect, and the process dies
-	Slow       Fault = "slow"        // Do, Read: the answer comes after the context's end, or else a minute
+	Slow       Fault = "slow"        // Do, Read: the call has its effect, and answers when its context has ended or a minute is over
 	Stale      Fault = "stale"       // Read: the last other answer comes, if there was one
 	Lost       Fault = "lost"        // the event does not come
 	Twice      Fault = "twice"       // the event comes, and again a minute later
@@ -53,9 +53,8 @@ var allFaults = []Fault{Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, L
 // type W. World, Start and Play are required, and so is State or Final; the zero value
 // of every other field is a good default.
 //
-// World, Start, Play and Close are called once or more for each plan, all functions
-// in a bubble of [testing/synctest], and State, Check, Final and Play while nothing
-// else runs.
+// Each plan has a bubble of [testing/synctest] and a world of its own. State, Check,
+// Final and Play are called while nothing else runs.
 type Scenario[T comparable, W any] struct {
 	// World makes the world: a fake, with what is wished for. It survives when the
 	// process dies.
@@ -89,8 +88,9 @@ type Scenario[T comparable, W any] struct {
 	// Close ends what World started, such as a server; it may be nil.
 	Close func(w W)
 
-	// Without lists the faults that this world does not have. Lost and Stale need a
-	// controller that looks again by itself, within the time of Within.
+	// Without lists the faults that this world does not have; nil means that it has
+	// all. After Lost and Stale no event tells the truth, so they need a controller
+	// that looks again by itself, within the time of Within.
 	Without []Fault
 
 	// Within is how long the controller may take to converge after the last fault,
@@ -153,8 +153,8 @@ func (s *Stage[T]) Note(text string) {
 // controller spoils that: a [reconcile.Poller] has its chance taken out, but not a
 // [reconcile.Backoff]; leave [reconcile.Reconciler.Retry] nil.
 //
-// Explore must not be called in a bubble. It blocks for as long as Budget says, and
-// as single faults take.
+// Explore must not be called in a bubble. It blocks for as long as Plans and Budget
+// say, or as all single faults take if that is longer.
 func Explore[T comparable, W any](t *testing.T, s Scenario[T, W]) {
 	t.Helper()
 	x, err := newExplorer(t, s)

@@ -3,7 +3,8 @@
 
 // Package reconciletest runs a reconciler in a bubble of [testing/synctest],
 // against a world that the test scripts: an hour takes no time, each instant is
-// exact, and a test of what happens when is a few lines.
+// exact, and a test of what happens when is a few lines. [Run] plays what the test
+// says; [Explore] plays it again and again, with a fault in each place.
 package reconciletest
 
 import (
@@ -169,7 +170,9 @@ func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 }
 
 // Go runs anything else until the end of the test: a poller, a feeder, a group. An
-// error that it returns fails the test. Go panics if r is nil.
+// error that it returns fails the test. The Logger of a [reconcile.Poller], if nil, is
+// set to one that writes to the output of the test; in a plan of [Explore] it polls
+// without Jitter, and its back-off has no chance. Go panics if r is nil.
 func (k *Kit[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")

@@ -252,6 +252,15 @@ func TestOracles(t *testing.T) {
 		"no State": {func(s *Scenario[string, *shop]) {
 			s.State, s.Final = nil, func(*shop) error { return nil }
 		}, ""},
+		"Final instead of the same State": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error {
+					_, err := c.add(ctx, "disk "+a)
+					return err
+				}
+			})
+			s.Final = func(*shop) error { return nil }
+		}, ""},
 		"Check after a change by Play": {func(s *Scenario[string, *shop]) {
 			s.Play = func(s *Stage[string], w *shop) {
 				w.wrong = errBoom

@@ -480,7 +480,7 @@ func (f *finding) story() string {
 func (o *outcome) excerpt() []string {
 	const before, most, after = 20, 60, 2
 	lines := o.journal
-	if end := o.rest + after; end < len(lines) {
+	if end := o.rest + after; end+1 < len(lines) {
 		lines = append(lines[:end:end], fmt.Sprintf("... %d lines, in which nothing changes", len(lines)-end))
 	}
 	first := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, mark) })

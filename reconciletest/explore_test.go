@@ -223,6 +223,30 @@ func TestADeadProcessIsCutOff(t *testing.T) {
 	}
 }
 
+// Results of one instant are sorted, those of several are not.
+func TestJournalIsInOrder(t *testing.T) {
+	s := plain()
+	s.Start = func(k *Kit[string], w *shop) {
+		k.Start(&reconcile.Reconciler[string]{Workers: 4, Reconcile: func(_ context.Context, item string) error {
+			if time.Since(k.begun) > 20*time.Second {
+				return nil
+			}
+			return reconcile.RequeueAfter(9 * time.Second)
+		}})
+	}
+	s.Play = func(s *Stage[string], w *shop) {
+		s.Event("b")
+		s.Event("a")
+	}
+	want := []string{
+		"0s event b", "0s b requeued in 9s", "0s event a", "0s a requeued in 9s",
+		"9s a requeued in 9s", "9s b requeued in 9s", "18s a requeued in 9s", "18s b requeued in 9s", "27s a succeeded", "27s b succeeded",
+	}
+	if o := outcomeOf(t, s); !slices.Equal(o.journal, want) {
+		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
+	}
+}
+
 func TestAnEventToNobody(t *testing.T) {
 	s := plain()
 	s.Play = func(s *Stage[string], w *shop) {
@@ -275,7 +299,14 @@ func TestOracles(t *testing.T) {
 			s.Start = startWith(func(client) work {
 				return func(context.Context, string) error { return reconcile.RequeueWithin(10 * time.Millisecond) }
 			})
-		}, "it does not stay at rest: there are more than 10000 runs and calls while nothing changes"},
+			s.Within = 2 * time.Minute
+		}, "it does not stay at rest: there are 5001 runs and calls in 50.01s in which nothing changes"},
+		"hardly any rest": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(client) work {
+				return func(context.Context, string) error { return reconcile.RequeueWithin(time.Second) }
+			})
+			s.Within, s.Without = 30*time.Minute, allFaults
+		}, ""},
 		"no rest at an instant": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(client) work {
 				return func(context.Context, string) error { return reconcile.RequeueWithin(0) }
@@ -354,7 +385,7 @@ func TestOracles(t *testing.T) {
 			}
 		}, "goroutines are left that wait for ever (deadlock: main bubble goroutine has exited but blocked goroutines remain):\ngoroutine "},
 		"a Play that stays": {func(s *Scenario[string, *shop]) {
-			s.Play = func(*Stage[string], *shop) { select {} }
+			s.Start, s.Play = func(*Kit[string], *shop) {}, func(*Stage[string], *shop) { select {} }
 		}, "goroutines are left that wait for ever (deadlock: all goroutines in bubble are blocked):\ngoroutine "},
 		"a call in a call": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {

@@ -31,9 +31,9 @@ const (
 	slowness  = time.Minute               // of a slow call whose context has no end
 	endingMax = time.Hour                 // until all goroutines have ended
 
-	atOnceMax = 5_000  // runs and calls at one instant
-	idleMax   = 10_000 // runs and calls while nothing changes
-	vainMax   = 100    // calls of a process that is dead
+	atOnceMax = 5_000   // runs and calls at one instant
+	idleMax   = 100_000 // runs and calls in an hour in which nothing changes
+	vainMax   = 100     // calls of a process that is dead
 )
 
 // mark stands before a fault in the journal.
@@ -114,8 +114,9 @@ type play[T comparable] struct {
 	restAt    time.Duration       // nothing changes since then
 	faultAt   time.Duration       // when the last fault is over
 	instant   time.Duration
-	atOnce    int // runs and calls at that instant
-	results   int // lines at the end of the journal that are results of this instant
+	atOnce    int           // runs and calls at that instant
+	results   int           // lines at the end of the journal that are results
+	resultsAt time.Duration // of this instant
 }
 
 // A process is the controller from one Start to the next.
@@ -252,7 +253,6 @@ func (p *play[T]) next(until time.Duration) (act func(), wait time.Duration) {
 	if len(p.callers) > 0 {
 		return p.grantLocked(), 0
 	}
-	p.results = 0
 	return nil, until - now
 }
 
@@ -357,8 +357,8 @@ func (p *play[T]) countLocked() {
 	switch {
 	case p.atOnce > atOnceMax:
 		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", atOnceMax)
-	case p.settling && p.outcome.idle > idleMax:
-		p.failLocked("it does not stay at rest: there are more than %d runs and calls while nothing changes", idleMax)
+	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within/time.Hour)):
+		p.failLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes", p.outcome.idle, p.now()-p.restAt)
 	}
 }
 
@@ -513,7 +513,8 @@ func stacks(all bool) string {
 // stacks returns those of the bubble, except for our own.
 func (p *play[T]) stacks() string {
 	return strings.Join(slices.DeleteFunc(strings.Split(stacks(true), "\n\n"), func(s string) bool {
-		return bubble.FindString(s) != p.bubble || strings.Contains(s, "perform") || strings.Contains(s, "testingSynctestTest")
+		waits := strings.Contains(s, "WaitGroup).Wait(") && strings.Contains(s, "reconciletest.(*play[")
+		return bubble.FindString(s) != p.bubble || waits || strings.Contains(s, "testingSynctestTest(")
 	}), "\n\n")
 }
 
@@ -563,10 +564,13 @@ func (s *process[T]) result(r reconcile.Result[T]) bool {
 		p.failLocked("the run of %v panicked: %v\n%s", r.Item, panicked.Value, panicked.Stack)
 	}
 	if p.journal {
-		n := p.results + 1
+		n := 1
+		if now := p.now(); now == p.resultsAt {
+			n += p.results
+		}
 		p.noteLocked("%s", resultText(r))
 		slices.Sort(p.outcome.journal[len(p.outcome.journal)-n:]) // several workers have no order
-		p.results = n
+		p.results, p.resultsAt = n, p.now()
 	}
 	return true
 }

@@ -11,23 +11,23 @@ import (
 )
 
 // A ListMap holds a list of values for each key. A key whose list becomes empty
-// is gone.
+// is removed.
 //
 // The zero ListMap is empty and ready. Its methods may be called from any
 // goroutine. A loop over it sees the list as it was when the loop began, and may
-// change the map inside. No function of the caller runs under a lock, so match
+// change the map. No function of the caller is called with a lock held, so match
 // may use the map as well.
 type ListMap[K comparable, V any] struct {
 	mu    sync.RWMutex
 	lists map[K][]listItem[V]
-	last  uint64 // the last number given to a value
+	last  uint64 // the number given last
 }
 
-// A listItem has a number, so that a value that was judged outside the lock can
-// be found again under it. Numbers grow along a list.
+// A listItem has a number of its own, by which a value that was judged without the
+// lock is found again with the lock held.
 //
-// A list may be appended to in place, because a loop does not look behind the
-// length that it knows. All other changes copy it.
+// A list is appended to in place: loops keep the length that it had. All other
+// changes copy it.
 type listItem[V any] struct {
 	value  V
 	number uint64
@@ -110,28 +110,28 @@ func (l *ListMap[K, V]) Size() int {
 	return len(l.lists)
 }
 
-// RemoveItem removes the first value of the key's list that match returns true
-// for, and reports whether there was one.
+// RemoveItem removes the first value of the key's list for which match returns
+// true, and reports whether there was one.
 func (l *ListMap[K, V]) RemoveItem(key K, match func(V) bool) bool {
 	return l.RemoveItems(key, match, 1) == 1
 }
 
-// RemoveItems removes those values of the key's list that match returns true
-// for, at most limit of them, from the first on; a limit below 1 means all. It
-// returns how many it removed. Match is called at most once for each value, and
-// not for values added meanwhile.
+// RemoveItems removes the values of the key's list for which match returns true,
+// from the first on, at most limit of them; a limit below 1 means all. It returns
+// how many it removed. Match is called at most once for each value, and not for
+// values that are added meanwhile.
 func (l *ListMap[K, V]) RemoveItems(key K, match func(V) bool, limit int) int {
 	removed := 0
 	rest := l.list(key)
 	for {
-		// Judge outside the lock, then remove what is still there. If others
-		// were faster with some of it, and there was a limit, judge on.
-		var chosen []uint64
+		// Judge without the lock, then remove what is still there. If somebody
+		// else removed some of it meanwhile, and there is a limit, judge on.
+		chosen := make(map[uint64]bool)
 		for len(rest) > 0 && (limit < 1 || removed+len(chosen) < limit) {
 			item := rest[0]
 			rest = rest[1:]
 			if match(item.value) {
-				chosen = append(chosen, item.number)
+				chosen[item.number] = true
 			}
 		}
 		if len(chosen) == 0 {
@@ -142,19 +142,11 @@ func (l *ListMap[K, V]) RemoveItems(key K, match func(V) bool, limit int) int {
 }
 
 // remove removes the values of these numbers, and returns how many there were.
-func (l *ListMap[K, V]) remove(key K, numbers []uint64) int {
+func (l *ListMap[K, V]) remove(key K, numbers map[uint64]bool) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.lists[key]
-	list := make([]listItem[V], 0, max(0, len(old)-len(numbers)))
-	for _, item := range old {
-		for len(numbers) > 0 && numbers[0] < item.number {
-			numbers = numbers[1:]
-		}
-		if len(numbers) == 0 || numbers[0] != item.number {
-			list = append(list, item)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(old), func(item listItem[V]) bool { return numbers[item.number] })
 	l.setLocked(key, list)
 	return len(old) - len(list)
 }
@@ -198,37 +190,31 @@ func (l *ListMap[K, V]) setLocked(key K, list []listItem[V]) {
 // goroutine.
 type Refs[D, T comparable] struct {
 	mu    sync.RWMutex
-	deps  map[T]map[D]struct{}
+	deps  map[T][]D
 	items map[D]map[T]struct{}
 }
 
 // Set replaces the dependencies of an item; without any it removes the item. A
-// reconcile function calls it with all that it looked at, each time that it has
-// looked.
+// reconcile function calls it, each time that it has looked, with all that it
+// looked at.
 func (r *Refs[D, T]) Set(item T, deps ...D) {
-	next := make(map[D]struct{}, len(deps))
-	for _, d := range deps {
-		next[d] = struct{}{}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for d := range r.deps[item] {
-		if _, ok := next[d]; !ok {
-			if delete(r.items[d], item); len(r.items[d]) == 0 {
-				delete(r.items, d)
-			}
+	for _, d := range r.deps[item] {
+		if delete(r.items[d], item); len(r.items[d]) == 0 {
+			delete(r.items, d)
 		}
 	}
-	if len(next) == 0 {
+	if len(deps) == 0 {
 		delete(r.deps, item)
 		return
 	}
 	if r.deps == nil {
-		r.deps = make(map[T]map[D]struct{})
+		r.deps = make(map[T][]D)
 		r.items = make(map[D]map[T]struct{})
 	}
-	r.deps[item] = next
-	for d := range next {
+	r.deps[item] = slices.Clone(deps)
+	for _, d := range deps {
 		if r.items[d] == nil {
 			r.items[d] = make(map[T]struct{})
 		}

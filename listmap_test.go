@@ -4,294 +4,148 @@
 package reconcile_test
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"maps"
+	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/reconkernel/reconcile"
 )
 
+type listMap = reconcile.ListMap[string, int]
+
 // listOf returns a map with one list under "k".
-func listOf(items ...int) *reconcile.ListMap[string, int] {
+func listOf(items ...int) *listMap {
 	l := reconcile.NewListMap[int]()
 	l.AddItem("k", items...)
 	return l
 }
 
-// wantList checks the list of a key by all methods that read it.
-func wantList[K comparable](t *testing.T, l *reconcile.ListMap[K, int], key K, want ...int) {
-	t.Helper()
-	var got []int
-	for i, v := range l.Range(key) {
-		if i != len(got) {
-			t.Errorf("Range(%v) gives index %d after %d values", key, i, len(got))
-		}
-		got = append(got, v)
+// values returns the list of a key.
+func values(l *listMap, key string) (list []int) {
+	for _, v := range l.Range(key) {
+		list = append(list, v)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("Range(%v) = %v, want %v", key, got, want)
-	}
-	if n := l.KeySize(key); n != len(want) {
-		t.Errorf("KeySize(%v) = %d, want %d", key, n, len(want))
-	}
-	for i, w := range want {
-		if v, ok := l.ItemAt(key, i); !ok || v != w {
-			t.Errorf("ItemAt(%v, %d) = %d, %v, want %d, true", key, i, v, ok, w)
-		}
-	}
-	for _, i := range []int{-1, len(want), len(want) + 1, 1 << 30} {
-		if v, ok := l.ItemAt(key, i); ok || v != 0 {
-			t.Errorf("ItemAt(%v, %d) = %d, %v, want 0, false", key, i, v, ok)
-		}
-	}
-	if has := slices.Contains(l.Keys(), key); has != (len(want) > 0) {
-		t.Errorf("Keys() = %v, has %v: %v, want %v", l.Keys(), key, has, !has)
-	}
+	return list
 }
 
-func is(want int) func(int) bool { return func(v int) bool { return v == want } }
-func even(v int) bool            { return v%2 == 0 }
-func always(int) bool            { return true }
-func never(int) bool             { return false }
+func equals(want int) func(int) bool { return func(v int) bool { return v == want } }
+func even(v int) bool                { return v%2 == 0 }
+func always(int) bool                { return true }
 
-func TestListMapZeroValueIsEmptyAndReady(t *testing.T) {
-	var l reconcile.ListMap[int, string]
-	if v, ok := l.ItemAt(1, 0); ok || v != "" {
-		t.Errorf("ItemAt = %q, %v", v, ok)
-	}
-	for range l.Range(1) {
-		t.Error("Range of a missing key gives something")
-	}
-	for range l.RangeAll() {
-		t.Error("RangeAll of an empty map gives something")
-	}
-	if l.Size() != 0 || l.KeySize(1) != 0 || len(l.Keys()) != 0 {
-		t.Errorf("Size %d, KeySize %d, Keys %v, want none", l.Size(), l.KeySize(1), l.Keys())
-	}
-	l.RemoveKey(1)
-	l.RemoveItemAt(1, 0)
-	if l.RemoveItem(1, func(string) bool { return true }) || l.RemoveItems(1, func(string) bool { return true }, 0) != 0 {
-		t.Error("something was removed from an empty map")
-	}
-	l.AddItem(1, "a")
-	if v, ok := l.ItemAt(1, 0); !ok || v != "a" {
-		t.Errorf("ItemAt = %q, %v, want a", v, ok)
-	}
-}
-
-func TestListMapAddsInOrder(t *testing.T) {
-	l := listOf(1, 2)
-	l.AddItem("k", 3)
-	l.AddItem("k") // nothing
-	l.AddItem("none")
-	l.AddItem("other", 7, 7)
-	wantList(t, l, "k", 1, 2, 3)
-	wantList(t, l, "other", 7, 7)
-	wantList(t, l, "none")
-	if l.Size() != 2 {
-		t.Errorf("Size() = %d, want 2 keys", l.Size())
-	}
-	keys := l.Keys()
-	slices.Sort(keys)
-	if !slices.Equal(keys, []string{"k", "other"}) {
-		t.Errorf("Keys() = %v", keys)
-	}
-	all := make(map[string][]int)
-	for k, v := range l.RangeAll() {
-		all[k] = append(all[k], v)
-	}
-	if want := map[string][]int{"k": {1, 2, 3}, "other": {7, 7}}; !maps.EqualFunc(all, want, slices.Equal) {
-		t.Errorf("RangeAll() gives %v, want %v", all, want)
+// Each row does one thing to a map with 1, 2, 3 and 4 under "k" and 5 under "other".
+func TestListMapTable(t *testing.T) {
+	for name, c := range map[string]struct {
+		do      func(l *listMap) any
+		returns any
+		want    []int // of "k"; its key is gone if there are none
+	}{
+		"AddItem":                       {func(l *listMap) any { l.AddItem("k", 3, 1); return nil }, nil, []int{1, 2, 3, 4, 3, 1}},
+		"AddItem of none":               {func(l *listMap) any { l.AddItem("new"); return l.KeySize("new") }, 0, []int{1, 2, 3, 4}},
+		"ItemAt":                        {func(l *listMap) any { v, ok := l.ItemAt("k", 3); return []any{v, ok} }, []any{4, true}, []int{1, 2, 3, 4}},
+		"ItemAt behind the end":         {func(l *listMap) any { v, ok := l.ItemAt("k", 4); return []any{v, ok} }, []any{0, false}, []int{1, 2, 3, 4}},
+		"ItemAt below zero":             {func(l *listMap) any { v, ok := l.ItemAt("k", -1); return []any{v, ok} }, []any{0, false}, []int{1, 2, 3, 4}},
+		"ItemAt of no key":              {func(l *listMap) any { v, ok := l.ItemAt("no", 0); return []any{v, ok} }, []any{0, false}, []int{1, 2, 3, 4}},
+		"Range of no key":               {func(l *listMap) any { return len(values(l, "no")) }, 0, []int{1, 2, 3, 4}},
+		"KeySize":                       {func(l *listMap) any { return []int{l.KeySize("k"), l.KeySize("no")} }, []int{4, 0}, []int{1, 2, 3, 4}},
+		"RemoveItem of the first match": {func(l *listMap) any { return l.RemoveItem("k", even) }, true, []int{1, 3, 4}},
+		"RemoveItem without match":      {func(l *listMap) any { return l.RemoveItem("k", equals(5)) }, false, []int{1, 2, 3, 4}},
+		"RemoveItem of no key":          {func(l *listMap) any { return l.RemoveItem("no", always) }, false, []int{1, 2, 3, 4}},
+		"RemoveItemAt the front":        {func(l *listMap) any { l.RemoveItemAt("k", 0); return nil }, nil, []int{2, 3, 4}},
+		"RemoveItemAt the middle":       {func(l *listMap) any { l.RemoveItemAt("k", 2); return nil }, nil, []int{1, 2, 4}},
+		"RemoveItemAt behind the end":   {func(l *listMap) any { l.RemoveItemAt("k", 4); return nil }, nil, []int{1, 2, 3, 4}},
+		"RemoveItemAt below zero":       {func(l *listMap) any { l.RemoveItemAt("k", -1); return nil }, nil, []int{1, 2, 3, 4}},
+		"RemoveItemAt the last one":     {func(l *listMap) any { l.RemoveKey("k"); l.AddItem("k", 1); l.RemoveItemAt("k", 0); return nil }, nil, nil},
+		"RemoveItems, no limit":         {func(l *listMap) any { return l.RemoveItems("k", even, 0) }, 2, []int{1, 3}},
+		"RemoveItems, limit below zero": {func(l *listMap) any { return l.RemoveItems("k", always, -7) }, 4, nil},
+		"RemoveItems, limit":            {func(l *listMap) any { return l.RemoveItems("k", always, 3) }, 3, []int{4}},
+		"RemoveItems, high limit":       {func(l *listMap) any { return l.RemoveItems("k", even, 9) }, 2, []int{1, 3}},
+		"RemoveItems of no key":         {func(l *listMap) any { return l.RemoveItems("no", always, 1) }, 0, []int{1, 2, 3, 4}},
+		"RemoveKey":                     {func(l *listMap) any { l.RemoveKey("k"); return nil }, nil, nil},
+		"RemoveKey of no key":           {func(l *listMap) any { l.RemoveKey("no"); return nil }, nil, []int{1, 2, 3, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listOf(1, 2, 3, 4)
+			l.AddItem("other", 5)
+			if got := c.do(l); !reflect.DeepEqual(got, c.returns) {
+				t.Errorf("it returns %v, want %v", got, c.returns)
+			}
+			if got := values(l, "k"); !slices.Equal(got, c.want) {
+				t.Errorf("Range(k) = %v, want %v", got, c.want)
+			}
+			keys := []string{"k", "other"}
+			if c.want == nil {
+				keys = keys[1:]
+			}
+			if got := slices.Sorted(slices.Values(l.Keys())); !slices.Equal(got, keys) || l.Size() != len(keys) || l.KeySize("other") != 1 {
+				t.Errorf("Keys = %v, Size = %d, KeySize(other) = %d, want %v and 1", got, l.Size(), l.KeySize("other"), keys)
+			}
+		})
 	}
 }
 
 func TestListMapKeepsNothingOfTheCallers(t *testing.T) {
 	l := reconcile.NewListMap[int]()
-	items := make([]int, 2, 10)
-	items[0], items[1] = 1, 2
+	items := append(make([]int, 0, 10), 1, 2)
 	l.AddItem("k", items...)
 	clear(items)
-	wantList(t, l, "k", 1, 2)
 	l.AddItem("k", 3)
 	if items = items[:3]; items[2] != 0 {
 		t.Errorf("AddItem wrote into the caller's slice: %v", items)
 	}
-	keys := l.Keys()
-	keys[0] = "changed"
-	wantList(t, l, "k", 1, 2, 3)
-}
-
-func TestListMapRemoveItemRemovesTheFirstMatch(t *testing.T) {
-	for _, c := range []struct {
-		from   []int
-		remove int
-		found  bool
-		want   []int
-	}{
-		{[]int{1, 2, 3}, 1, true, []int{2, 3}},
-		{[]int{1, 2, 3}, 2, true, []int{1, 3}},
-		{[]int{1, 2, 3}, 3, true, []int{1, 2}},
-		{[]int{1, 2, 3}, 4, false, []int{1, 2, 3}},
-		{[]int{1}, 1, true, nil},
-		{[]int{1, 2, 1, 2}, 2, true, []int{1, 1, 2}},
-		{nil, 1, false, nil},
-	} {
-		l := listOf(c.from...)
-		if got := l.RemoveItem("k", is(c.remove)); got != c.found {
-			t.Errorf("RemoveItem of %d from %v = %v, want %v", c.remove, c.from, got, c.found)
-		}
-		wantList(t, l, "k", c.want...)
-	}
-}
-
-func TestListMapRemoveItemAtKeepsTheOrder(t *testing.T) {
-	for _, c := range []struct {
-		from  []int
-		index int
-		want  []int
-	}{
-		{[]int{1, 2, 3}, 0, []int{2, 3}},
-		{[]int{1, 2, 3}, 1, []int{1, 3}},
-		{[]int{1, 2, 3}, 2, []int{1, 2}},
-		{[]int{1, 2, 3}, 3, []int{1, 2, 3}},
-		{[]int{1, 2, 3}, 1 << 30, []int{1, 2, 3}},
-		{[]int{1, 2, 3}, -1, []int{1, 2, 3}},
-		{[]int{1}, 0, nil},
-		{nil, 0, nil},
-	} {
-		l := listOf(c.from...)
-		l.RemoveItemAt("k", c.index)
-		wantList(t, l, "k", c.want...)
-	}
-}
-
-func TestListMapRemoveItemsUpToALimit(t *testing.T) {
-	for _, c := range []struct {
-		match   func(int) bool
-		limit   int
-		removed int
-		want    []int
-	}{
-		{even, 0, 3, []int{1, 3, 5}},
-		{even, -7, 3, []int{1, 3, 5}},
-		{even, 1, 1, []int{1, 3, 4, 5, 6}},
-		{even, 2, 2, []int{1, 3, 5, 6}},
-		{even, 3, 3, []int{1, 3, 5}},
-		{even, 4, 3, []int{1, 3, 5}},
-		{never, 0, 0, []int{1, 2, 3, 4, 5, 6}},
-		{always, 0, 6, nil},
-		{always, 5, 5, []int{6}},
-		{always, 100, 6, nil},
-	} {
-		l := listOf(1, 2, 3, 4, 5, 6)
-		if n := l.RemoveItems("k", c.match, c.limit); n != c.removed {
-			t.Errorf("RemoveItems with limit %d = %d, want %d", c.limit, n, c.removed)
-		}
-		wantList(t, l, "k", c.want...)
-		if n := l.RemoveItems("missing", always, c.limit); n != 0 {
-			t.Errorf("RemoveItems of a missing key = %d, want 0", n)
-		}
-	}
-}
-
-func TestListMapRemoveKeyRemovesItAlone(t *testing.T) {
-	l := listOf(1, 2)
-	l.AddItem("other", 3)
-	l.RemoveKey("missing")
-	l.RemoveKey("k")
-	wantList(t, l, "k")
-	wantList(t, l, "other", 3)
-	l.AddItem("k", 4)
-	wantList(t, l, "k", 4)
-}
-
-func TestListMapForgetsAKeyWhoseListBecomesEmpty(t *testing.T) {
-	for name, empty := range map[string]func(l *reconcile.ListMap[string, int]){
-		"RemoveItem":   func(l *reconcile.ListMap[string, int]) { l.RemoveItem("k", always) },
-		"RemoveItems":  func(l *reconcile.ListMap[string, int]) { l.RemoveItems("k", always, 0) },
-		"RemoveItemAt": func(l *reconcile.ListMap[string, int]) { l.RemoveItemAt("k", 0) },
-		"RemoveKey":    func(l *reconcile.ListMap[string, int]) { l.RemoveKey("k") },
-		"AddItem": func(l *reconcile.ListMap[string, int]) {
-			l.RemoveKey("k")
-			l.AddItem("k")
-		},
-	} {
-		l := listOf(1)
-		empty(l)
-		if l.Size() != 0 || len(l.Keys()) != 0 {
-			t.Errorf("after %s: Size() = %d, Keys() = %v, want none", name, l.Size(), l.Keys())
-		}
-	}
-}
-
-func TestListMapLoopsSeeTheListAsItWasWhenTheyBegan(t *testing.T) {
-	changes := map[string]func(l *reconcile.ListMap[string, int]){
-		"add":          func(l *reconcile.ListMap[string, int]) { l.AddItem("k", 9) },
-		"remove first": func(l *reconcile.ListMap[string, int]) { l.RemoveItemAt("k", 0) },
-		"remove last, add": func(l *reconcile.ListMap[string, int]) {
-			l.RemoveItemAt("k", l.KeySize("k")-1)
-			l.AddItem("k", 9)
-		},
-		"remove by match": func(l *reconcile.ListMap[string, int]) { l.RemoveItem("k", always) },
-		"remove many, add": func(l *reconcile.ListMap[string, int]) {
-			l.RemoveItems("k", even, 0)
-			l.AddItem("k", 9, 9)
-		},
-		"remove key, add": func(l *reconcile.ListMap[string, int]) {
-			l.RemoveKey("k")
-			l.AddItem("k", 9)
-		},
-		"add key":        func(l *reconcile.ListMap[string, int]) { l.AddItem("new", 9) },
-		"remove and add": func(l *reconcile.ListMap[string, int]) { l.RemoveItem("k", is(4)); l.AddItem("k", 9, 10) },
-	}
-	want := []int{1, 2, 3, 4}
-	for name, change := range changes {
-		l := listOf(want...)
-		var got []int
-		for _, v := range l.Range("k") {
-			change(l)
-			got = append(got, v)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s inside Range: saw %v, want %v", name, got, want)
-		}
-		l = listOf(want...)
-		got = nil
-		for k, v := range l.RangeAll() {
-			change(l)
-			if k != "k" {
-				t.Errorf("%s inside RangeAll: saw key %q", name, k)
-			}
-			got = append(got, v)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s inside RangeAll: saw %v, want %v", name, got, want)
-		}
+	l.Keys()[0] = "changed"
+	if got := values(l, "k"); !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("the list is %v, want what was added", got)
 	}
 }
 
 // A loop begins when it is ranged over, not when it is made.
-func TestListMapLoopsCanBeginAgain(t *testing.T) {
-	l := listOf(1)
-	seq, all := l.Range("k"), l.RangeAll()
-	l.AddItem("k", 2)
-	for range 2 {
+func TestListMapLoopsSeeTheListAsItWasWhenTheyBegan(t *testing.T) {
+	changes := map[string]func(l *listMap){
+		"add":              func(l *listMap) { l.AddItem("k", 9); l.AddItem("new", 9) },
+		"remove first":     func(l *listMap) { l.RemoveItemAt("k", 0) },
+		"remove last, add": func(l *listMap) { l.RemoveItemAt("k", l.KeySize("k")-1); l.AddItem("k", 9) },
+		"remove by match":  func(l *listMap) { l.RemoveItem("k", equals(4)); l.AddItem("k", 9, 10) },
+		"remove many, add": func(l *listMap) { l.RemoveItems("k", even, 0); l.AddItem("k", 9, 9) },
+		"remove key, add":  func(l *listMap) { l.RemoveKey("k"); l.AddItem("k", 9) },
+	}
+	want := []int{1, 2, 3, 4}
+	for name, change := range changes {
+		l, all := listOf(), listOf()
+		loop, loopAll := l.Range("k"), all.RangeAll()
+		l.AddItem("k", want...)
+		all.AddItem("k", want...)
 		var got, gotAll []int
-		for _, v := range seq {
+		for range loop {
+			break // leaving early is fine
+		}
+		for range loopAll {
+			break
+		}
+		for _, v := range loop {
+			change(l)
 			got = append(got, v)
 		}
-		for _, v := range all {
-			gotAll = append(gotAll, v)
+		for k, v := range loopAll {
+			change(all)
+			if k == "k" {
+				gotAll = append(gotAll, v)
+			} else {
+				t.Errorf("%s inside RangeAll: saw key %q", name, k)
+			}
 		}
-		if want := []int{1, 2}; !slices.Equal(got, want) || !slices.Equal(gotAll, want) {
-			t.Errorf("loops saw %v and %v, want %v", got, gotAll, want)
+		if !slices.Equal(got, want) || !slices.Equal(gotAll, want) {
+			t.Errorf("%s inside Range: saw %v, inside RangeAll: %v, want %v", name, got, gotAll, want)
 		}
-	}
-	for range seq { // leaving early is fine
-		break
-	}
-	for range all {
-		break
 	}
 }
 
@@ -301,50 +155,371 @@ func TestListMapMatchMayUseTheMap(t *testing.T) {
 	n := l.RemoveItems("k", func(v int) bool {
 		judged[v]++
 		l.AddItem("k", v+10) // not judged in this call
-		l.AddItem("other", v)
 		if v == 1 {
-			l.RemoveItem("k", is(3)) // gone before its turn, or judged once
+			l.RemoveItem("k", equals(3)) // which is judged all the same, and does not count
 		}
 		return v != 2
 	}, 0)
-	for v, times := range judged {
-		if times > 1 || v > 4 {
-			t.Errorf("%d was judged %d times, want the four of the beginning at most once", v, times)
-		}
+	if want := map[int]int{1: 1, 2: 1, 3: 1, 4: 1}; n != 2 || !maps.Equal(judged, want) {
+		t.Errorf("RemoveItems = %d, want 2; judged %v, want each once", n, judged)
 	}
-	if n != 2 { // 1 and 4; 3 was removed by somebody else
-		t.Errorf("RemoveItems = %d, want 2", n)
+	if got := values(l, "k"); !slices.Equal(got, []int{2, 11, 12, 13, 14}) {
+		t.Errorf("left are %v", got)
 	}
-	var rest []int
-	for _, v := range l.Range("k") {
-		if v < 10 {
-			rest = append(rest, v)
-		}
-	}
-	if !slices.Equal(rest, []int{2}) {
-		t.Errorf("left are %v, want 2", rest)
-	}
-	if l.KeySize("k") != 1+len(judged) || l.KeySize("other") != len(judged) {
-		t.Errorf("sizes %d and %d, want what was added meanwhile", l.KeySize("k"), l.KeySize("other"))
-	}
-}
 
-// With a limit the values that somebody else removed meanwhile do not count.
-func TestListMapRemoveItemsCountsOnlyItsOwn(t *testing.T) {
-	l := listOf(1, 2, 3, 4)
-	n := l.RemoveItems("k", func(v int) bool {
+	// With a limit, what somebody else removes meanwhile does not count either.
+	l = listOf(1, 2, 3, 4)
+	n = l.RemoveItems("k", func(v int) bool {
 		if v == 2 {
-			l.RemoveItem("k", is(1))
+			l.RemoveItem("k", equals(1))
 		}
 		return true
 	}, 2)
-	if n != 2 {
-		t.Errorf("RemoveItems = %d, want 2", n)
+	if got := values(l, "k"); n != 2 || !slices.Equal(got, []int{4}) {
+		t.Errorf("RemoveItems = %d, left are %v, want 2 and [4]", n, got)
 	}
-	wantList(t, l, "k", 4)
-
-	l = listOf(1, 2)
-	if l.RemoveItem("k", func(v int) bool { l.RemoveKey("k"); return v == 2 }) {
+	if l.RemoveItem("k", func(int) bool { l.RemoveKey("k"); return true }) {
 		t.Error("RemoveItem = true, though somebody else removed the key")
 	}
+}
+
+// Nothing is lost, and each value is removed by one of those that want it.
+func TestListMapLosesNothingUnderConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const writers, each = 8, 300
+		var l listMap
+		var removed atomic.Int64
+		var all sync.WaitGroup
+		for w := range writers {
+			own := fmt.Sprint(w)
+			all.Go(func() {
+				for i := range each {
+					l.AddItem("common", w*each+i)
+					l.AddItem("taken", i)
+					l.AddItem(own, i)
+				}
+			})
+			all.Go(func() {
+				for i := range each {
+					removed.Add(int64(l.RemoveItems("taken", even, w%3)))
+					if l.RemoveItem("taken", equals(i)) {
+						removed.Add(1)
+					}
+					for range l.RangeAll() {
+						break
+					}
+				}
+			})
+		}
+		all.Wait()
+		if left := l.KeySize("taken"); int(removed.Load())+left != writers*each {
+			t.Errorf("%d added, %d removed, %d left", writers*each, removed.Load(), left)
+		}
+		last := make(map[int]int) // by writer: its values come in its order
+		for _, v := range l.Range("common") {
+			w := v / each
+			if before, ok := last[w]; ok && v != before+1 {
+				t.Errorf("value %d after %d of one writer", v, before)
+			}
+			last[w] = v
+		}
+		if l.KeySize("common") != writers*each {
+			t.Errorf("%d values of all writers, want %d", l.KeySize("common"), writers*each)
+		}
+		for w := range writers {
+			if n := l.KeySize(fmt.Sprint(w)); n != each {
+				t.Errorf("writer %d has %d values, want %d", w, n, each)
+			}
+		}
+	})
+}
+
+// A slowListMap is a ListMap that anybody can read.
+type slowListMap map[int][]int
+
+func (l slowListMap) set(key int, list []int) {
+	if delete(l, key); len(list) > 0 {
+		l[key] = list
+	}
+}
+
+func (l slowListMap) remove(key int, match func(int) bool, limit int) (n int) {
+	var rest []int
+	for _, v := range l[key] {
+		if match(v) && (limit < 1 || n < limit) {
+			n++
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	l.set(key, rest)
+	return n
+}
+
+// An openLoop goes on while the map changes. Want is what it sees.
+type openLoop struct {
+	next func() (int, int, bool)
+	stop func()
+	want []int
+}
+
+// runListMap does to a ListMap and to its model what the bytes say, and compares
+// them after each step. Loops are left open across the steps.
+func runListMap(t *testing.T, ops []byte) {
+	var l reconcile.ListMap[int, int]
+	model := make(slowListMap)
+	var loops []openLoop
+	var did []string
+	values := 0
+	next := func() int {
+		if len(ops) == 0 {
+			return 0
+		}
+		op := ops[0]
+		ops = ops[1:]
+		return int(op)
+	}
+	for len(ops) > 0 {
+		op, key := next()%8, next()%3
+		switch op {
+		case 0, 1:
+			items := make([]int, next()%4)
+			for i := range items {
+				values++
+				items[i] = values
+			}
+			did = append(did, fmt.Sprintf("AddItem(%d, %v)", key, items))
+			l.AddItem(key, items...)
+			model.set(key, append(slices.Clone(model[key]), items...))
+		case 2:
+			i := next()%6 - 1
+			did = append(did, fmt.Sprintf("RemoveItemAt(%d, %d)", key, i))
+			l.RemoveItemAt(key, i)
+			if list := model[key]; i >= 0 && i < len(list) {
+				model.set(key, slices.Delete(slices.Clone(list), i, i+1))
+			}
+		case 3:
+			div := next()%3 + 1
+			match := func(v int) bool { return v%div == 0 }
+			did = append(did, fmt.Sprintf("RemoveItem(%d, v%%%d)", key, div))
+			if got, want := l.RemoveItem(key, match), model.remove(key, match, 1) == 1; got != want {
+				t.Fatalf("%s = %v, want %v", strings.Join(did, "\n"), got, want)
+			}
+		case 4:
+			div, limit := next()%3+1, next()%4-1
+			match := func(v int) bool { return v%div == 0 }
+			did = append(did, fmt.Sprintf("RemoveItems(%d, v%%%d, %d)", key, div, limit))
+			if got, want := l.RemoveItems(key, match, limit), model.remove(key, match, limit); got != want {
+				t.Fatalf("%s = %v, want %v", strings.Join(did, "\n"), got, want)
+			}
+		case 5:
+			did = append(did, fmt.Sprintf("RemoveKey(%d)", key))
+			l.RemoveKey(key)
+			delete(model, key)
+		case 6:
+			if len(model[key]) == 0 {
+				continue
+			}
+			pull, stop := iter.Pull2(l.Range(key))
+			loop := openLoop{pull, stop, slices.Clone(model[key])}
+			pull() // now it has begun
+			loops = append(loops, loop)
+			did = append(did, fmt.Sprintf("Range(%d) begins", key))
+		case 7:
+			did = append(did, "loops go on")
+			finishLoops(t, did, loops)
+			loops = nil
+		}
+		compareListMaps(t, did, &l, model)
+	}
+	finishLoops(t, did, loops)
+}
+
+func finishLoops(t *testing.T, did []string, loops []openLoop) {
+	t.Helper()
+	for _, loop := range loops {
+		got := loop.want[:1:1]
+		for {
+			_, v, ok := loop.next()
+			if !ok {
+				break
+			}
+			got = append(got, v)
+		}
+		loop.stop()
+		if !slices.Equal(got, loop.want) {
+			t.Fatalf("%s: a loop saw %v, want %v", strings.Join(did, "\n"), got, loop.want)
+		}
+	}
+}
+
+func compareListMaps(t *testing.T, did []string, l *reconcile.ListMap[int, int], model slowListMap) {
+	t.Helper()
+	got := make(slowListMap)
+	for k, v := range l.RangeAll() {
+		got[k] = append(got[k], v)
+	}
+	if !maps.EqualFunc(got, model, slices.Equal) {
+		t.Fatalf("%s: map has %v, want %v", strings.Join(did, "\n"), got, model)
+	}
+	keys := l.Keys()
+	slices.Sort(keys)
+	if want := slices.Sorted(maps.Keys(model)); !slices.Equal(keys, want) || l.Size() != len(want) {
+		t.Fatalf("%s: Keys() = %v, Size() = %d, want %v", strings.Join(did, "\n"), keys, l.Size(), want)
+	}
+	for key := range 3 {
+		if got, want := l.KeySize(key), len(model[key]); got != want {
+			t.Fatalf("%s: KeySize(%d) = %d, want %d", strings.Join(did, "\n"), key, got, want)
+		}
+		for i := -1; i <= len(model[key]); i++ {
+			v, ok := l.ItemAt(key, i)
+			if in := i >= 0 && i < len(model[key]); ok != in || in && v != model[key][i] {
+				t.Fatalf("%s: ItemAt(%d, %d) = %d, %v, want it of %v", strings.Join(did, "\n"), key, i, v, ok, model[key])
+			}
+		}
+	}
+}
+
+func TestListMapDoesWhatItsModelDoes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		ops := make([]byte, 200)
+		for i := range ops {
+			ops[i] = byte(random.Uint32())
+		}
+		runListMap(t, ops)
+	}
+}
+
+func FuzzListMap(f *testing.F) {
+	f.Add([]byte{0, 0, 3, 6, 0, 2, 0, 3, 0, 0, 2, 7, 0})
+	f.Add([]byte{0, 1, 3, 6, 1, 5, 1, 0, 1, 1, 7, 0, 4, 1, 0, 0})
+	f.Fuzz(runListMap)
+}
+
+// links counts the entries of the maps of a Refs.
+func links(r any) (n int) {
+	v := reflect.ValueOf(r).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Map {
+			n += f.Len()
+		}
+	}
+	return n
+}
+
+// Also if dependencies come twice, and nothing stays of an item without any.
+func TestRefsDoesWhatItsModelDoes(t *testing.T) {
+	var r reconcile.Refs[int, int]
+	model := make(map[int][]int) // dependencies by item
+	random := rand.New(rand.NewPCG(5, 6))
+	deps := make([]int, 0, 4)
+	for range 5000 {
+		item := random.IntN(6)
+		deps = deps[:random.IntN(4)] // the same slice: Refs keeps nothing of it
+		for i := range deps {
+			deps[i] = random.IntN(6)
+		}
+		r.Set(item, deps...)
+		model[item] = slices.Clone(deps)
+		for dep := range 6 {
+			var want []int
+			for item, deps := range model {
+				if slices.Contains(deps, dep) {
+					want = append(want, item)
+				}
+			}
+			slices.Sort(want)
+			if got := slices.Sorted(r.Of(dep)); !slices.Equal(got, want) {
+				t.Fatalf("Of(%d) = %v, want %v of %v", dep, got, want, model)
+			}
+		}
+	}
+	if links(&r) == 0 {
+		t.Fatal("the maps of a full Refs are not found")
+	}
+	for item := range model {
+		r.Set(item)
+	}
+	if n := links(&r); n != 0 {
+		t.Errorf("a Refs without items has %d entries", n)
+	}
+}
+
+func TestRefsOfSeesTheItemsOfWhenTheLoopBegan(t *testing.T) {
+	var r reconcile.Refs[string, int]
+	seq := r.Of("a")
+	for i := range 5 {
+		r.Set(i, "a")
+	}
+	for range seq {
+		break // leaving early is fine
+	}
+	var got []int
+	for item := range seq {
+		got = append(got, item)
+		r.Set(item, "b")
+		r.Set(100+item, "a")
+	}
+	slices.Sort(got)
+	if want := []int{0, 1, 2, 3, 4}; !slices.Equal(got, want) || len(slices.Collect(seq)) != 5 {
+		t.Errorf("the loop saw %v, want %v, and then those of the loop", got, want)
+	}
+}
+
+func TestRefsIsForManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reconcile.Refs[int, int]
+		var all sync.WaitGroup
+		for item := range 8 {
+			all.Go(func() {
+				for i := range 500 {
+					r.Set(item, i%3, i%5, item)
+					for range r.Of(i % 5) {
+					}
+				}
+				r.Set(item, 0, 10+item)
+			})
+		}
+		all.Wait()
+		for item := range 8 {
+			if got := slices.Sorted(r.Of(0)); len(got) != 8 || !slices.Equal(slices.Collect(r.Of(10+item)), []int{item}) {
+				t.Errorf("Of(0) = %v, want all; Of(%d) = %v, want %d alone", got, 10+item, slices.Collect(r.Of(10+item)), item)
+			}
+		}
+	})
+}
+
+// A bucket names its key as it is reconciled. A change of a key runs the buckets
+// that use it, and those alone: a key that a bucket does not use any more is none.
+func TestRefsWithMapRunsWhatDependsOnAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		var refs reconcile.Refs[string, string]
+		j := newJournal()
+		deps := map[string][]string{"b1": {"k1"}, "b2": {"k1", "k2"}, "b3": nil}
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, item string) error {
+				j.note("%s", item)
+				refs.Set(item, deps[item]...)
+				deps["b1"] = nil // for its next run
+				return nil
+			},
+		})
+		keys := reconcile.Map(q, refs.Of)
+		for _, b := range []string{"b1", "b2", "b3"} {
+			q.Enqueue(b)
+		}
+		for range 2 {
+			time.Sleep(time.Second)
+			keys.Enqueue("k1")
+		}
+		time.Sleep(time.Second)
+		keys.EnqueueAfter("k2", time.Minute)
+		keys.Enqueue("k3") // nobody needs it
+		time.Sleep(time.Hour)
+		j.mustHold(t, "0s b1", "0s b2", "0s b3", "1s b1", "1s b2", "2s b2", "1m3s b2")
+		run.end()
+	})
 }

@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,34 +44,34 @@ type Poller[T comparable] struct {
 	Name   string       // for logs
 	Logger *slog.Logger // nil means slog.Default()
 
-	mu   sync.Mutex    // guards wake
-	wake chan struct{} // told by Trigger; nil while Run does not go on
-
-	last map[T]struct{} // of the last complete poll, if Vanished; belongs to Run
+	wake atomic.Pointer[chan struct{}] // notified by Trigger; nil while Run does not go on
+	last map[T]struct{}                // of the last complete poll, if Vanished; belongs to Run
 }
 
 // Run polls at once and then every Period, until ctx is done; it then waits for
 // the poll in flight and returns nil. It returns an error at once if a field is
 // missing or out of its range, or if it is running already.
 //
-// A poll that fails or panics is logged and tried again with back-off, no later
-// than a Period after it began.
+// A poll that fails or panics is tried again with back-off, no later than a
+// Period after it began. The failure is logged; one that reads like those before
+// it is logged each time their number has doubled, and so is the end of them.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	wake, err := p.start()
-	if err != nil {
-		return err
+	wake := make(chan struct{}, 1)
+	if !p.wake.CompareAndSwap(nil, &wake) {
+		return errors.New("reconcile: Poller.Run is running already")
 	}
-	defer p.stop()
+	defer p.wake.Store(nil)
 
 	timer := idleTimer()
 	defer timer.Stop()
+	var log failureLog
 	failures := 0
 	for ctx.Err() == nil {
 		select {
-		case <-wake: // by what this poll answers
+		case <-wake: // answered by this poll
 		default:
 		}
 		start := time.Now()
@@ -81,13 +81,16 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 		}
 		took := time.Since(start)
 		pause := p.pause(took)
-		if err == nil {
-			failures = 0
-		} else {
+		name := nameAttr("poller", p.Name)
+		logger := cmp.Or(p.Logger, slog.Default())
+		if err != nil {
 			failures++
-			pause, _ = pollRetry(err, failures)
-			pause = min(pause, p.left(p.Period, took))
-			p.logFailure(err, pause)
+			delay, _ := pollRetry(err, failures)
+			pause = min(pause, delay, p.left(p.Period, took))
+			log.write(logger, slog.LevelError, "poll failed", err, append(name, "failures", failures, "next", pause)...)
+		} else if failures > 0 {
+			logGuarded(logger, slog.LevelInfo, "poll succeeded again", append(name, "failures", failures)...)
+			failures, log = 0, failureLog{}
 		}
 		timer.Reset(pause)
 		select {
@@ -136,7 +139,7 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 	})
 }
 
-// pause returns the time from the end of a poll that took so long to the next.
+// pause returns the time from the end of a poll, which took so long, to the next.
 func (p *Poller[T]) pause(took time.Duration) time.Duration {
 	period := p.Period
 	if f := float64(period) * (1 + p.Jitter*(2*rand.Float64()-1)); p.Jitter > 0 && f < math.MaxInt64 {
@@ -145,8 +148,8 @@ func (p *Poller[T]) pause(took time.Duration) time.Duration {
 	return p.left(period, took)
 }
 
-// left returns what is left of a period. A poll that took all of Period, as one
-// does whose GetItems is too slow, is followed by a whole one.
+// left returns what is left of a period. If a poll took all of Period, the next
+// one starts a Period after it ended.
 func (p *Poller[T]) left(period, took time.Duration) time.Duration {
 	if took >= p.Period {
 		return p.Period
@@ -154,23 +157,15 @@ func (p *Poller[T]) left(period, took time.Duration) time.Duration {
 	return max(0, period-took)
 }
 
-func (p *Poller[T]) logFailure(err error, pause time.Duration) {
-	args := []any{"poller", p.Name, "err", err, "next", pause}
-	if panicked, ok := err.(*PanicError); ok {
-		args = append(args, "stack", string(panicked.Stack))
-	}
-	logGuarded(cmp.Or(p.Logger, slog.Default()), slog.LevelError, "poll failed", args...)
-}
-
 // Trigger makes the poller poll soon: at once, or as soon as the poll in flight
 // has returned. All calls before the next poll begins count as one, also those
 // before Run. Trigger never blocks, and may be called from any goroutine.
 func (p *Poller[T]) Trigger() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default: // told already, or not running: Run begins with a poll
+	if wake := p.wake.Load(); wake != nil { // else Run begins with a poll
+		select {
+		case *wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -188,18 +183,35 @@ func (p *Poller[T]) check() error {
 	return nil
 }
 
-func (p *Poller[T]) start() (wake <-chan struct{}, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.wake != nil {
-		return nil, errors.New("reconcile: Poller.Run is running already")
-	}
-	p.wake = make(chan struct{}, 1)
-	return p.wake, nil
+// A failureLog logs a failure that repeats itself rarely: the first time, and
+// each time its number has doubled.
+type failureLog struct {
+	text  string
+	count int // failures in a row with that text
 }
 
-func (p *Poller[T]) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wake = nil
+func (l *failureLog) write(logger *slog.Logger, level slog.Level, msg string, err error, args ...any) {
+	_ = guard(func() error { // the handler and the methods of err are code of the user
+		if text := fmt.Sprint(err); text != l.text {
+			*l = failureLog{text: text}
+		}
+		if l.count++; l.count&(l.count-1) != 0 {
+			return nil
+		}
+		args = append(args, "err", err)
+		if p := (*PanicError)(nil); errors.As(err, &p) {
+			args = append(args, "stack", string(p.Stack))
+		}
+		logger.Log(context.Background(), level, msg, args...)
+		return nil
+	})
+}
+
+// nameAttr returns the attribute of a name for a log line, and none if the name
+// is empty.
+func nameAttr(key, name string) []any {
+	if name == "" {
+		return nil
+	}
+	return []any{key, name}
 }

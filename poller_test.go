@@ -6,11 +6,13 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +20,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A tray is an Enqueuer that notes what it is told.
+// A tray is an Enqueuer that notes its calls.
 type tray[T comparable] struct {
 	*journal
 }
@@ -39,7 +41,7 @@ func polls(t *testing.T, p *reconcile.Poller[string], d time.Duration, poll func
 		return poll(len(starts))
 	}
 	if p.Queue == nil {
-		p.Queue = reconcile.NewQueue[string]()
+		p.Queue = newTray[string]()
 	}
 	if p.Logger == nil {
 		p.Logger = unlogged()
@@ -57,24 +59,28 @@ func wantStarts(t *testing.T, got []time.Duration, want ...time.Duration) {
 	}
 }
 
-func none(int) ([]string, error) { return nil, nil }
+func empty(int) ([]string, error) { return nil, nil }
+
+func lastsFor(d time.Duration) func(int) ([]string, error) {
+	return func(int) ([]string, error) { time.Sleep(d); return nil, nil }
+}
 
 func TestPollerRunNamesTheFieldThatIsWrong(t *testing.T) {
 	get := func(context.Context) ([]string, error) { t.Error("it polls all the same"); return nil, nil }
 	q := reconcile.NewQueue[string]()
 	for name, p := range map[string]*reconcile.Poller[string]{
-		"Queue":                 {GetItems: get, Period: time.Second},
-		"GetItems":              {Queue: q, Period: time.Second},
-		"Period of zero":        {Queue: q, GetItems: get},
-		"Period below zero":     {Queue: q, GetItems: get, Period: -time.Second},
-		"Jitter below zero":     {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
-		"Jitter above one":      {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
-		"Jitter of no number":   {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
-		"Jitter without bounds": {Queue: q, GetItems: get, Period: time.Second, Jitter: math.Inf(1)},
+		"Queue":                  {GetItems: get, Period: time.Second},
+		"Queue without NewQueue": {Queue: new(reconcile.Queue[string]), GetItems: get, Period: time.Second},
+		"GetItems":               {Queue: q, Period: time.Second},
+		"Period of zero":         {Queue: q, GetItems: get},
+		"Period below zero":      {Queue: q, GetItems: get, Period: -time.Second},
+		"Jitter below zero":      {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
+		"Jitter above one":       {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
+		"Jitter of no number":    {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
 	} {
 		field, _, _ := strings.Cut(name, " ")
 		err := p.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), field) || !strings.HasPrefix(err.Error(), "reconcile: ") {
+		if err == nil || !strings.HasPrefix(err.Error(), "reconcile: Poller."+field) {
 			t.Errorf("Run with %s = %v, want an error of the package that names the field", name, err)
 		}
 	}
@@ -82,28 +88,20 @@ func TestPollerRunNamesTheFieldThatIsWrong(t *testing.T) {
 
 func TestPollerPollsAtOnceAndFromStartToStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second}, 45*time.Second, func(n int) ([]string, error) {
-			time.Sleep(time.Duration(n) * time.Second) // does not move the next start
-			return nil, nil
-		})
-		wantStarts(t, starts, 0, 10*time.Second, 20*time.Second, 30*time.Second, 40*time.Second)
-	})
-}
-
-func TestPollerOffersWhatItSees(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
-		polls(t, &reconcile.Poller[string]{Queue: q, Period: 10 * time.Second}, 15*time.Second, func(int) ([]string, error) {
-			return []string{"a", "b"}, nil
+		starts := polls(t, &reconcile.Poller[string]{Queue: q, Period: 10 * time.Second}, 35*time.Second, func(n int) ([]string, error) {
+			time.Sleep(time.Duration(n) * time.Second) // does not move the next start
+			return []string{"a", "b"}[:1+n%2], nil
 		})
-		q.mustBe(t, "0s offer a", "0s offer b", "10s offer a", "10s offer b")
+		wantStarts(t, starts, 0, 10*time.Second, 20*time.Second, 30*time.Second)
+		q.mustBe(t, "1s offer a", "1s offer b", "12s offer a", "23s offer a", "23s offer b", "34s offer a")
 	})
 }
 
 func TestPollerPollsNeverOverlapAndASlowOneLeavesAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := false
-		starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second}, 100*time.Second, func(n int) ([]string, error) {
+		starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second}, 70*time.Second, func(n int) ([]string, error) {
 			if busy {
 				t.Error("two polls at once")
 			}
@@ -114,55 +112,41 @@ func TestPollerPollsNeverOverlapAndASlowOneLeavesAPause(t *testing.T) {
 			}
 			return nil, nil
 		})
-		wantStarts(t, starts[:5], 0, 23*time.Second, 46*time.Second, 56*time.Second, 66*time.Second)
+		wantStarts(t, starts, 0, 23*time.Second, 46*time.Second, 56*time.Second, 66*time.Second)
 	})
 }
 
 func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ended, starts []time.Duration
+		var polled []context.Context
+		var starts, ends []time.Duration
 		began := time.Now()
 		run := launch(t, &reconcile.Poller[string]{
-			Queue: reconcile.NewQueue[string](),
+			Queue: newTray[string](),
 			GetItems: func(ctx context.Context) ([]string, error) {
-				start := time.Now()
-				starts = append(starts, start.Sub(began))
-				if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(start.Add(10*time.Second)) {
-					t.Errorf("deadline of a poll's context: %v, %v, want a Period from its start", deadline.Sub(start), ok)
+				polled = append(polled, ctx)
+				starts = append(starts, time.Since(began))
+				if len(polled) == 2 {
+					return nil, nil
 				}
 				<-ctx.Done()
-				ended = append(ended, time.Since(start))
+				ends = append(ends, time.Since(began))
 				return nil, ctx.Err()
 			},
 			Period: 10 * time.Second,
 			Logger: unlogged(),
 		})
-		time.Sleep(time.Minute)
-		run.end()
-		for i, d := range ended[:2] {
-			if d != 10*time.Second {
-				t.Errorf("context of a poll ended after %v, want 10s", d)
-			}
-			// It failed and took its whole Period. There is a pause all the same.
-			if pause := starts[i+1] - starts[i] - 10*time.Second; pause < 500*time.Millisecond || pause > 10*time.Second {
-				t.Errorf("pause of %v after a poll that ran out of time", pause)
-			}
-		}
-	})
-}
-
-// The context of a poll ends with the poll, and so does its timer.
-func TestPollerLeavesNothingBehindWhenAPollEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var of context.Context
-		run := launch(t, &reconcile.Poller[string]{
-			Queue:    reconcile.NewQueue[string](),
-			GetItems: func(ctx context.Context) ([]string, error) { of = ctx; return nil, nil },
-			Period:   time.Hour,
-		})
+		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if of.Err() != context.Canceled {
-			t.Errorf("context of a poll that has ended has error %v, want %v", of.Err(), context.Canceled)
+		if ends[0] != 10*time.Second {
+			t.Errorf("the context of a poll ended after %v, want 10s", ends[0])
+		}
+		// It failed and took its whole Period. There is a pause all the same.
+		if pause := starts[1] - 10*time.Second; pause < time.Second/2 || pause > time.Second {
+			t.Errorf("pause of %v after a poll that ran out of time, want a back-off", pause)
+		}
+		if err := polled[1].Err(); err != context.Canceled {
+			t.Errorf("the context of a poll that has returned has error %v, want %v: its timer is stopped", err, context.Canceled)
 		}
 		run.end()
 	})
@@ -174,9 +158,8 @@ func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 	for name, end := range fails {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				book := newLogBook()
 				const period = 30 * time.Second
-				starts := polls(t, &reconcile.Poller[string]{Period: period, Name: "wanted", Logger: book.logger()}, 6*time.Minute, func(n int) ([]string, error) {
+				starts := polls(t, &reconcile.Poller[string]{Period: period}, 6*time.Minute, func(n int) ([]string, error) {
 					if n <= 8 || n == 10 {
 						panicsHere(end)
 						return nil, errBoom
@@ -186,79 +169,116 @@ func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 				full := time.Second
 				for i := range 8 {
 					gap := starts[i+1] - starts[i]
-					low, high := min(full/2, period-1), min(full, period)
-					if !within(gap, low, high) {
+					if low, high := min(full/2, period-1), min(full, period); !within(gap, low, high) {
 						t.Errorf("try %d came after %v, want in (%v, %v]", i+2, gap, low, high)
 					}
 					full *= 2
 				}
-				if gap := starts[9] - starts[8]; gap != period {
-					t.Errorf("the poll after a good one came after %v, want %v", gap, period)
-				}
-				if gap := starts[10] - starts[9]; !within(gap, time.Second/2, time.Second) {
-					t.Errorf("after a good poll the back-off is %v, want it to begin anew", gap)
-				}
-				if gap := starts[11] - starts[10]; gap != period {
-					t.Errorf("the poll after a good one came after %v, want %v", gap, period)
-				}
-				lines := book.from(slog.LevelInfo)
-				if len(lines) != 9 {
-					t.Errorf("%d log lines for 9 failures: %v", len(lines), lines)
-				}
-				for _, l := range lines {
-					text := "panicsHere"
-					if name == "error" {
-						text = "boom"
+				for i, want := range []time.Duration{period, time.Second, period} { // a good one resets the back-off
+					if gap := starts[9+i] - starts[8+i]; !within(gap, want/2, want) || want == period && gap != want {
+						t.Errorf("poll %d came after %v, want %v", 10+i, gap, want)
 					}
-					l.mustSay(t, l.Level, nil, text, "wanted")
 				}
 			})
 		})
 	}
 }
 
-func TestPollerBackoffIsNeverLongerThanThePeriodFromStartToStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second}, 2*time.Minute, func(int) ([]string, error) {
-			time.Sleep(4 * time.Second)
-			return nil, errBoom
-		})
-		for i, start := range starts[1:] {
-			gap := start - starts[i]
-			if gap <= 4*time.Second || gap > 10*time.Second {
-				t.Errorf("polls that take 4s and fail begin %v apart, want a pause and at most the Period", gap)
+func TestPollerBackoffIsNoLongerThanThePeriodFromStartToStart(t *testing.T) {
+	for _, jitter := range []float64{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second, Jitter: jitter}, 10*time.Minute, func(int) ([]string, error) {
+				time.Sleep(4 * time.Second)
+				return nil, errBoom
+			})
+			for i, start := range starts[1:] {
+				gap := start - starts[i]
+				if gap < 4*time.Second || gap > 10*time.Second {
+					t.Errorf("Jitter %v: polls that take 4s and fail begin %v apart, want no more than the Period", jitter, gap)
+				}
+				if jitter == 0 && i >= 4 && gap != 10*time.Second {
+					t.Errorf("try %d began %v after the one before, want 10s", i+2, gap)
+				}
 			}
-			if i >= 4 && gap != 10*time.Second {
-				t.Errorf("try %d began %v after the one before, want 10s", i+2, gap)
-			}
-		}
-	})
-}
-
-func TestPollerWithAShortPeriodDoesNotWaitLongerBecauseAPollFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		starts := polls(t, &reconcile.Poller[string]{Period: 100 * time.Millisecond}, time.Second+1, func(int) ([]string, error) {
-			return nil, errBoom
 		})
-		if len(starts) != 11 {
-			t.Errorf("polls began at %v, want one each 100ms", starts)
-		}
-	})
+	}
 }
 
 func TestPollerOffersTheItemsOfAPollThatAlsoFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		book := newLogBook()
-		polls(t, &reconcile.Poller[string]{Queue: q, Period: 10 * time.Second, Name: "regions", Logger: book.logger()}, 1, func(int) ([]string, error) {
+		p := &reconcile.Poller[string]{Queue: q, Period: 10 * time.Second, Name: "regions", Logger: book.logger()}
+		polls(t, p, 1, func(int) ([]string, error) {
 			return []string{"a", "b"}, errors.New("region 4 did not answer")
 		})
 		q.mustBe(t, "0s offer a", "0s offer b")
-		line := book.onlyLine(t, slog.LevelWarn)
-		line.mustSay(t, line.Level, nil, "region 4 did not answer", "regions")
+		book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "region 4 did not answer")
 	})
 }
 
+// A panicky error is one whose text cannot be read.
+type panickyError struct{}
+
+func (panickyError) Error() string { panic("no text") }
+
+// A failure is logged, and one that reads the same when it has come twice as often.
+func TestPollerLogsTheSameFailureRarely(t *testing.T) {
+	boom, cold := errors.New("boom"), errors.New("cold")
+	replies := []error{boom, boom, boom, boom, cold, cold, boom, boom, nil, nil, boom, panickyError{}, panickyError{}}
+	book := newLogBook()
+	setDefaultLogger(t, book) // that is what a nil Logger means
+	synctest.Test(t, func(t *testing.T) {
+		run := launch(t, &reconcile.Poller[string]{
+			Queue: newTray[string](),
+			GetItems: func(ctx context.Context) ([]string, error) {
+				if len(replies) == 0 {
+					<-ctx.Done()
+					return nil, nil
+				}
+				err := replies[0]
+				replies = replies[1:]
+				return nil, err
+			},
+			Period: time.Minute,
+		})
+		time.Sleep(time.Hour)
+		var got []string
+		for _, line := range book.from(slog.LevelInfo) {
+			got = append(got, fmt.Sprintf("%v %s %v %v", line.Level, line.Message, line.Attrs["failures"], line.Attrs["err"].Any() != nil))
+			if _, ok := line.Attrs["poller"]; ok {
+				t.Errorf("line %q has an empty name, want none", line.Message)
+			}
+		}
+		want := []string{
+			"ERROR poll failed 1 true", "ERROR poll failed 2 true", "ERROR poll failed 4 true", // boom
+			"ERROR poll failed 5 true", "ERROR poll failed 6 true", // cold
+			"ERROR poll failed 7 true", "ERROR poll failed 8 true", // boom
+			"INFO poll succeeded again 8 false",
+			"ERROR poll failed 1 true",                             // boom
+			"ERROR poll failed 2 true", "ERROR poll failed 3 true", // the text that is none
+			"INFO poll succeeded again 3 false",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("log lines:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		run.end()
+	})
+}
+
+// The log has the stack of a panic as text, which JSON does not encode.
+func TestPollerLogsTheStackOfAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		p := &reconcile.Poller[string]{Period: time.Hour, Logger: slog.New(slog.NewJSONHandler(&text, nil))}
+		polls(t, p, 1, func(int) ([]string, error) { return nil, panicsHere(func() { panic("no disk") }) })
+		if !strings.Contains(text.String(), "panicsHere") || !strings.Contains(text.String(), `"panic: no disk"`) {
+			t.Errorf("log: %s\nwant the panic with its stack", text.String())
+		}
+	})
+}
+
+// One item that the queue panics on does not hide those after it.
 func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		t.Run(name, func(t *testing.T) {
@@ -272,34 +292,46 @@ func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 				})
 				book := newLogBook()
 				polls(t, &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Logger: book.logger()}, time.Second/3, func(n int) ([]string, error) {
-					if n == 1 {
-						return []string{"a", "bad"}, nil
-					}
-					return []string{"b"}, nil
+					return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
 				})
-				q.mustBe(t, "0s offer a", "250ms offer b")
+				q.mustBe(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
 				book.onlyLine(t, slog.LevelWarn) // that the poll failed
 			})
 		})
 	}
 }
 
+// A handler that panics costs no more than the line.
+func TestPollerOutlivesAPanicInItsLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &reconcile.Poller[string]{Period: time.Second / 4, Logger: slog.New(panickyHandler{newLogBook()})}
+		starts := polls(t, p, time.Second-1, func(n int) ([]string, error) { return nil, []error{errBoom, nil}[n%2] })
+		if len(starts) != 4 {
+			t.Errorf("polls began at %v, want 4", starts)
+		}
+	})
+}
+
+type panickyHandler struct{ slog.Handler }
+
+func (panickyHandler) Handle(context.Context, slog.Record) error { panic("no log") }
+
 func TestPollerVanishedComesFromCompletePollsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		kept := []string{"a", "b", "c", "c", ""}
-		p := &reconcile.Poller[string]{Queue: q, Period: time.Second, Vanished: true}
+		p := &reconcile.Poller[string]{Queue: q, Period: time.Second, Vanished: true, Logger: unlogged()}
 		replies := []struct {
 			items []string
 			err   error
 		}{
 			{kept, nil},
-			{[]string{"a", "new"}, errBoom},    // tells nothing about b and c
+			{[]string{"a", "new"}, errBoom},    // says nothing about b and c
 			{nil, errBoom},                     // neither
-			{[]string{"b", "c", "", "b"}, nil}, // a is gone; new was in no complete poll
-			{[]string{"b"}, nil},               // c is gone, once, and the zero item
+			{[]string{"b", "c", "", "b"}, nil}, // a has vanished; new was in no complete poll
+			{[]string{"b"}, nil},               // c has vanished, once, and the zero item
 			{[]string{"b"}, nil},
-			{nil, nil}, // all are gone
+			{nil, nil}, // all have vanished
 			{nil, nil},
 		}
 		n := 0
@@ -311,7 +343,6 @@ func TestPollerVanishedComesFromCompletePollsOnly(t *testing.T) {
 			}
 			return r.items, r.err
 		}
-		p.Logger = unlogged()
 		for range replies { // a Run each: what it saw is kept
 			run := launch(t, p)
 			synctest.Wait()
@@ -329,12 +360,202 @@ func TestPollerVanishedComesFromCompletePollsOnly(t *testing.T) {
 	})
 }
 
-func TestPollerWithoutVanishedDoesNotJudge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTray[string]()
-		polls(t, &reconcile.Poller[string]{Queue: q, Period: time.Second}, 1500*time.Millisecond, func(n int) ([]string, error) {
-			return []string{"a", "b"}[:2/n], nil // both, then a alone
+func TestTriggerPollsSoon(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		triggers []time.Duration // before Run if below zero
+		poll     func(n int) ([]string, error)
+		want     []time.Duration
+	}{
+		"before Run":          {[]time.Duration{-1, -1}, empty, []time.Duration{0, 10 * s, 20 * s, 30 * s}},
+		"between polls":       {[]time.Duration{14 * s}, empty, []time.Duration{0, 10 * s, 14 * s, 24 * s, 34 * s}},
+		"during a poll":       {[]time.Duration{11 * s, 12 * s, 12 * s}, lastsFor(3 * s), []time.Duration{0, 10 * s, 13 * s, 23 * s, 33 * s}},
+		"after a slow poll":   {[]time.Duration{17 * s}, lastsFor(15 * s), []time.Duration{0, 17 * s}},
+		"during the back-off": {[]time.Duration{s / 4}, func(n int) ([]string, error) { return nil, []error{0: errBoom, 4: nil}[n-1] }, []time.Duration{0, s / 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &reconcile.Poller[string]{Period: 10 * s}
+				for _, at := range c.triggers {
+					if at < 0 {
+						p.Trigger()
+					} else {
+						time.AfterFunc(at, p.Trigger)
+					}
+				}
+				starts := polls(t, p, 35*s, c.poll)
+				wantStarts(t, starts[:len(c.want)], c.want...)
+				if name == "before Run" {
+					p.Trigger() // after it, too, it does not block
+					wantStarts(t, polls(t, p, 15*s, empty), 0, 10*s)
+				}
+			})
 		})
-		q.mustBe(t, "0s offer a", "0s offer b", "1s offer a")
+	}
+}
+
+func TestTriggersBeforeTheNextPollCountAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &reconcile.Poller[string]{Period: 10 * time.Second}
+		starts := polls(t, p, 30*time.Second, func(n int) ([]string, error) {
+			if n == 2 {
+				var callers sync.WaitGroup
+				for range 50 {
+					callers.Go(p.Trigger)
+				}
+				callers.Wait()
+			}
+			time.Sleep(time.Second)
+			return nil, nil
+		})
+		wantStarts(t, starts, 0, 10*time.Second, 11*time.Second, 21*time.Second)
 	})
+}
+
+// An askedContext calls a function when it is asked whether it is done.
+type askedContext struct {
+	context.Context
+	asked func()
+}
+
+func (c askedContext) Err() error {
+	c.asked()
+	return c.Context.Err()
+}
+
+// A trigger in the moment before a poll is answered by that poll.
+func TestTriggerRightBeforeAPollAsksForNoMoreThanThatPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var starts []time.Duration
+		began := time.Now()
+		p := &reconcile.Poller[string]{
+			Queue: newTray[string](),
+			GetItems: func(context.Context) ([]string, error) {
+				starts = append(starts, time.Since(began))
+				return nil, nil
+			},
+			Period: 10 * time.Second,
+		}
+		var once sync.Once
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		if err := p.Run(askedContext{ctx, func() { once.Do(p.Trigger) }}); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		wantStarts(t, starts, 0, 10*time.Second)
+	})
+}
+
+// A poll that is shorter than the Period leaves Jitter its bounds.
+func TestPollerJitterKeepsStartsWithinItsBoundsAndApart(t *testing.T) {
+	const period = 10 * time.Second
+	for _, jitter := range []float64{0.1, 0.5, 1} {
+		for _, took := range []time.Duration{0, 4 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				starts := polls(t, &reconcile.Poller[string]{Period: period, Jitter: jitter}, time.Hour, lastsFor(took))
+				spread := time.Duration(jitter * float64(period))
+				var shorter, longer int
+				for i, start := range starts[1:] {
+					gap := start - starts[i]
+					if gap < max(took, period-spread) || gap > period+spread {
+						t.Errorf("Jitter %v: polls begin %v apart, want within %v of the Period", jitter, gap, spread)
+					}
+					if gap < period-spread/2 {
+						shorter++
+					}
+					if gap > period+spread/2 {
+						longer++
+					}
+				}
+				if n := len(starts); n < 250 || shorter < n/10 || longer < n/10 {
+					t.Errorf("Jitter %v: of %d polls %d came clearly sooner and %d clearly later, want a quarter each", jitter, n, shorter, longer)
+				}
+			})
+		}
+	}
+}
+
+// A Poller that polls only when it is triggered.
+func TestPollerTakesTheLongestPeriodThereIs(t *testing.T) {
+	for _, jitter := range []float64{1, 0.5, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &reconcile.Poller[string]{Period: math.MaxInt64, Jitter: jitter}
+			for i := range 20 {
+				time.AfterFunc(time.Duration(i+1)*time.Second, p.Trigger)
+			}
+			starts := polls(t, p, time.Hour, func(n int) ([]string, error) {
+				if n > 100 {
+					time.Sleep(time.Hour) // so that the test ends
+				}
+				return nil, nil
+			})
+			if len(starts) != 21 {
+				t.Errorf("Jitter %v: %d polls, want the first and 20 triggered", jitter, len(starts))
+			}
+		})
+	}
+}
+
+func TestPollerRunTwiceAtATimeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &reconcile.Poller[string]{
+			Queue:    newTray[string](),
+			GetItems: func(context.Context) ([]string, error) { return nil, nil },
+			Period:   time.Second,
+		}
+		first := launch(t, p)
+		synctest.Wait()
+		if err := launch(t, p).wait(); err == nil {
+			t.Error("second Run at a time = nil, want an error")
+		}
+		if first.returned() {
+			t.Error("the first Run was ended by the second")
+		}
+		first.end()
+		launch(t, p).end() // one after the other is fine
+	})
+}
+
+// Run waits for its poll, and nothing else.
+func TestPollerShutdownIsSilentAndPrompt(t *testing.T) {
+	for name, c := range map[string]struct {
+		poll func(ctx context.Context) ([]string, error)
+		took time.Duration
+	}{
+		"between polls":                  {func(context.Context) ([]string, error) { return nil, nil }, 0},
+		"during a pause after an error":  {func(context.Context) ([]string, error) { return nil, errBoom }, 0},
+		"during a poll that ignores ctx": {func(context.Context) ([]string, error) { time.Sleep(time.Minute); return nil, errBoom }, time.Minute - 1},
+		"during a poll that heeds ctx":   {func(ctx context.Context) ([]string, error) { <-ctx.Done(); return nil, context.Cause(ctx) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				book := newLogBook()
+				run := launch(t, &reconcile.Poller[string]{Queue: newTray[string](), GetItems: c.poll, Period: time.Hour, Logger: book.logger()})
+				time.Sleep(1)
+				synctest.Wait()
+				book.clear()
+				began := time.Now()
+				run.end()
+				if took := time.Since(began); took != c.took {
+					t.Errorf("Run returned %v after ctx was done, want %v", took, c.took)
+				}
+				if lines := book.from(slog.LevelInfo); len(lines) != 0 {
+					t.Errorf("shutdown was not silent: %v", lines)
+				}
+			})
+		})
+	}
+}
+
+func TestPollerDoesNotPollWhenCtxIsDone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := &reconcile.Poller[string]{
+		Queue:    newTray[string](),
+		GetItems: func(context.Context) ([]string, error) { t.Error("it polls"); return nil, nil },
+		Period:   time.Second,
+	}
+	if err := p.Run(ctx); err != nil {
+		t.Errorf("Run(done ctx) = %v, want nil", err)
+	}
 }

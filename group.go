@@ -11,13 +11,25 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// A Runner works until ctx is done, and returns when all of it has ended:
-// [Reconciler], [Poller], [Group], and what [Feed], [After] and [Restart]
-// return. It returns nil, or ctx's own error, if it ended well.
+// ErrStillRunning is matched by the error of a [Group] that returned before all
+// of its members had, because its ShutdownTimeout was over.
+var ErrStillRunning = errors.New("reconcile: members still running")
+
+// A Runner works until ctx is done, and returns when all that it started has
+// ended. [Reconciler], [Poller] and [Group] are Runners, and so is what [Feed],
+// [After] and [Restart] return. It returns nil, or ctx's own error, if it ended
+// well.
+//
+// A Runner that runs another one may also have a method
+//
+//	Unwrap() Runner
+//
+// that returns the other one, or nil. A [Group] calls it to find a Reconciler.
 type Runner interface {
 	Run(ctx context.Context) error
 }
@@ -29,37 +41,49 @@ type RunFunc func(ctx context.Context) error
 func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 
 // A Group runs its members together: if one fails, the others are ended. When
-// it ends, it first ends those that feed, and waits for them; only then it tells
-// the Reconcilers. So nothing enters a queue that nobody serves.
+// a Group ends, it first ends the members that feed, and waits for them; only
+// then it ends the Reconcilers. So nothing enters a queue that nobody serves.
 //
-// A Reconciler is known as such also within After, Restart and another Group,
-// but not within a RunFunc. The zero Group is ready. Its methods may be called
-// from any goroutine.
+// A member counts as a Reconciler if it is one, if it is a Group that has one, or
+// if its Unwrap method leads to one, as those of After and Restart do. A RunFunc
+// never does.
+//
+// The zero Group is ready. Its methods may be called from any goroutine. The
+// exported fields must not be changed while Run goes on.
 type Group struct {
-	Logger *slog.Logger // nil means slog.Default(); not to be changed while Run goes on
+	// Logger is what the Group and its members log to: the context of a member
+	// carries it, with the name of the member as the attribute "member", and
+	// [Logger] returns it. In a Group within a Group the names are joined by
+	// slashes. Nil means the Logger of the Group around this one, or else
+	// slog.Default().
+	Logger *slog.Logger
 
-	mu      sync.Mutex // guards the fields below
-	begun   bool
-	ending  bool           // nothing is started any more
-	start   func(*member)  // starts a member; nil unless Run goes on
-	members []*member      // those that have not ended
-	first   error          // of the member that failed first
-	running sync.WaitGroup // a goroutine for each member
-	changed chan struct{}  // told after members or first changed; room for one
+	// ShutdownTimeout is how long Run waits for its members once it has begun to
+	// end them; 0 means as long as it takes.
+	ShutdownTimeout time.Duration
+
+	mu       sync.Mutex    // guards the fields below
+	start    func(*member) // starts a member; nil before Run
+	members  []*member     // those that have not ended
+	first    error         // of the member that failed first
+	ending   bool          // no member is started any more
+	over     chan struct{} // closed when a member failed, or all have ended
+	returned bool
 }
 
 type member struct {
 	name   string
 	runner Runner
+	log    memberLog
 	cancel context.CancelCauseFunc // nil until it is started
-	ended  chan struct{}
+	ended  chan struct{}           // closed when it has returned
 }
 
 // Add adds a member, before Run or while it goes on. In a group that is ending,
 // or has ended, the member never runs.
 //
 // Stop ends that member alone and waits for it; before Run it takes it out of
-// the group. It may be called again, and from any goroutine but the member's.
+// the group. It may be called again, and from any goroutine except the member's.
 func (g *Group) Add(name string, r Runner) (stop func()) {
 	m := &member{name: name, runner: r, ended: make(chan struct{})}
 	g.mu.Lock()
@@ -78,7 +102,7 @@ func (g *Group) stop(m *member) {
 	g.mu.Lock()
 	started := m.cancel != nil
 	if !started {
-		g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
+		g.removeLocked(m)
 	}
 	g.mu.Unlock()
 	if started {
@@ -87,11 +111,21 @@ func (g *Group) stop(m *member) {
 	}
 }
 
+func (g *Group) removeLocked(m *member) {
+	g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
+}
+
 // Run runs the members until ctx is done, one of them fails, or all have ended;
-// so a group without members returns at once. It returns once every member has
-// returned: the error of the one that failed first, wrapped with its name, be it
-// before ctx was done or after, and nil if none failed. A panic is a failure,
-// with a [*PanicError]. What fails later is logged.
+// a group without members returns at once. It returns once every member has
+// returned: the error of the one that failed first, wrapped with its name,
+// whether that was before ctx was done or after, and nil if none failed. A panic
+// is a failure, with a [*PanicError]. What fails later is logged.
+//
+// If members have not returned when ShutdownTimeout is over, Run returns all the
+// same. Its error matches [ErrStillRunning], names those members, and is joined
+// with the error of the member that failed first, if one did. By then the
+// contexts of all members have ended, also those of Reconcilers that had to wait
+// for a member that feeds.
 //
 // The contexts of the members carry the values of ctx, but not its deadline,
 // because they end one after the other.
@@ -99,70 +133,83 @@ func (g *Group) stop(m *member) {
 // A Group runs once: another Run, at the same time or later, is a [Terminal]
 // error.
 func (g *Group) Run(ctx context.Context) error {
+	if g.ShutdownTimeout < 0 {
+		return fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout)
+	}
 	if err := g.begin(ctx); err != nil {
 		return err
 	}
-	for ctx.Err() == nil && g.healthy() {
-		select {
-		case <-ctx.Done():
-		case <-g.changed:
-		}
+	select {
+	case <-ctx.Done():
+	case <-g.over:
 	}
 
+	giveUp := make(chan struct{})
+	if g.ShutdownTimeout > 0 {
+		defer time.AfterFunc(g.ShutdownTimeout, func() { close(giveUp) }).Stop()
+	}
 	g.mu.Lock()
-	g.ending, g.start = true, nil
+	g.ending = true
 	cause := g.first
 	g.mu.Unlock()
 	if cause == nil {
 		cause = context.Cause(ctx)
 	}
-	g.end(cause, func(m *member) bool { return !reconciles(m.runner) })
-	g.end(cause, func(*member) bool { return true })
-	g.running.Wait()
-	return g.first
+	g.end(cause, giveUp, func(m *member) bool { return !reconciles(m.runner) })
+	g.end(cause, giveUp, func(*member) bool { return true })
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.returned = true
+	if len(g.members) == 0 {
+		return g.first
+	}
+	var names []string
+	for _, m := range g.members {
+		names = append(names, m.name)
+	}
+	return errors.Join(g.first, fmt.Errorf("%w after %v: %q", ErrStillRunning, g.ShutdownTimeout, names))
 }
 
 // begin starts the members added so far.
 func (g *Group) begin(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.begun {
+	if g.start != nil {
 		return Terminal(errors.New("reconcile: Group.Run was called before; a Group runs once"))
 	}
-	g.begun = true
-	g.changed = make(chan struct{}, 1)
-	// The members end one after the other, so not all of them when ctx does.
-	base := context.WithoutCancel(ctx)
+	around, _ := ctx.Value(memberKey{}).(memberLog)
 	g.start = func(m *member) {
-		own, cancel := context.WithCancelCause(base)
-		m.cancel = cancel
-		g.running.Go(func() {
-			defer cancel(nil)
-			g.ended(m, guard(func() error {
-				err := m.run(own)
-				if isOwn(ctx, err) { // the member knows ctx by another way
-					return nil
-				}
-				return err
-			}))
-		})
+		m.log.logger = cmp.Or(g.Logger, around.logger, slog.Default())
+		m.log.path = strings.Trim(around.path+"/"+m.name, "/")
+		// The members end one after the other, so not all of them when ctx does.
+		own := context.WithValue(context.WithoutCancel(ctx), memberKey{}, m.log)
+		own, m.cancel = context.WithCancelCause(own)
+		go func() {
+			g.ended(m, runGuarded(m.runner, own, ctx))
+		}()
 	}
 	for _, m := range g.members {
 		g.start(m)
 	}
+	g.over = make(chan struct{})
+	g.checkOverLocked()
 	return nil
 }
 
-// run returns nil if the member ended well.
-func (m *member) run(ctx context.Context) error {
-	if m.runner == nil {
-		return errors.New("reconcile: Group needs a Runner, got nil")
-	}
-	err := m.runner.Run(ctx)
-	if isOwn(ctx, err) {
-		return nil
-	}
-	return err
+// runGuarded runs r under ctx. It returns nil if r ended well, which is so also if
+// it returned the own error of ctx, or of around, after the end of that context.
+func runGuarded(r Runner, ctx, around context.Context) error {
+	return guard(func() error {
+		if r == nil {
+			return Terminal(errors.New("reconcile: Runner is required, and nil"))
+		}
+		err := r.Run(ctx)
+		if isOwn(ctx, err) || isOwn(around, err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // isOwn reports whether err says no more than that ctx is done.
@@ -170,69 +217,88 @@ func isOwn(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
 
-// ended takes note of a member that has returned.
+// ended records that a member has returned. It is the last that the goroutine of
+// the member does.
 func (g *Group) ended(m *member, err error) {
-	if err != nil {
-		err = fmt.Errorf("%s: %w", m.name, err)
-	}
+	m.cancel(nil)
 	g.mu.Lock()
-	g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
-	late := g.first != nil
-	if !late {
+	late := g.first != nil || g.returned
+	if err != nil && !late {
 		g.first = err
+		if m.name != "" {
+			g.first = fmt.Errorf("%s: %w", m.name, err)
+		}
 	}
 	g.mu.Unlock()
 	if err != nil && late {
-		g.log(slog.LevelError, "another member failed", "err", err)
+		m.log.write(slog.LevelError, "another member failed", "err", err)
 	}
-	close(m.ended)
-	select {
-	case g.changed <- struct{}{}:
-	default:
-	}
-}
-
-// healthy reports whether no member failed and some have not ended.
-func (g *Group) healthy() bool {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.first == nil && len(g.members) > 0
+	g.removeLocked(m)
+	g.checkOverLocked()
+	g.mu.Unlock()
+	close(m.ended)
 }
 
-// end ends the members that are among those meant, and waits for them.
-func (g *Group) end(cause error, meant func(*member) bool) {
+// checkOverLocked ends the group if a member failed or none is left.
+func (g *Group) checkOverLocked() {
+	if !g.ending && (g.first != nil || len(g.members) == 0) {
+		g.ending = true
+		close(g.over)
+	}
+}
+
+// end ends the members that are chosen, and waits for them until giveUp is closed.
+func (g *Group) end(cause error, giveUp <-chan struct{}, chosen func(*member) bool) {
 	g.mu.Lock()
 	members := slices.Clone(g.members)
 	g.mu.Unlock()
-	members = slices.DeleteFunc(members, func(m *member) bool { return !meant(m) })
+	members = slices.DeleteFunc(members, func(m *member) bool { return !chosen(m) })
 	for _, m := range members {
 		m.cancel(cause)
 	}
 	begin := time.Now()
-	patience := time.NewTimer(10 * time.Second)
-	defer patience.Stop()
-	for _, m := range members {
-		for waiting := true; waiting; {
-			select {
-			case <-m.ended:
-				waiting = false
-			case <-patience.C:
-				age := time.Since(begin)
-				g.log(slog.LevelWarn, "a member has not ended, though its context did", "member", m.name, "for", age)
-				patience.Reset(age)
-			}
+	remind := time.NewTimer(10 * time.Second)
+	defer remind.Stop()
+	for len(members) > 0 {
+		select {
+		case <-members[0].ended:
+			members = members[1:]
+		case <-giveUp:
+			return
+		case <-remind.C:
+			age := time.Since(begin)
+			members[0].log.write(slog.LevelWarn, "a member has not ended, though its context did", "for", age)
+			remind.Reset(age)
 		}
 	}
 }
 
-func (g *Group) log(level slog.Level, msg string, args ...any) {
-	logGuarded(cmp.Or(g.Logger, slog.Default()), level, msg, args...)
+// A memberLog is what the context of a member has for memberKey.
+type memberLog struct {
+	logger *slog.Logger
+	path   string // the member's name, after those of the Groups around its own
+}
+
+type memberKey struct{}
+
+func (l memberLog) write(level slog.Level, msg string, args ...any) {
+	logGuarded(l.logger, level, msg, append(args, nameAttr("member", l.path)...)...)
 }
 
 // reconciles reports whether r is a Reconciler, or runs one.
 func reconciles(r Runner) bool {
-	m, ok := r.(interface{ reconciles() bool })
-	return ok && m.reconciles()
+	for r != nil {
+		if m, ok := r.(interface{ reconciles() bool }); ok && m.reconciles() {
+			return true
+		}
+		w, ok := r.(interface{ Unwrap() Runner })
+		if !ok {
+			return false
+		}
+		r = w.Unwrap()
+	}
+	return false
 }
 
 func (g *Group) reconciles() bool {
@@ -266,14 +332,18 @@ func (a after) Run(ctx context.Context) error {
 	return a.Runner.Run(ctx)
 }
 
-func (a after) reconciles() bool { return reconciles(a.Runner) }
+func (a after) Unwrap() Runner { return a.Runner }
 
 // Restart returns a Runner that runs r again, as p says, when it fails or
-// panics; a nil p means [DefaultRetry]. It returns nil when r does, or when ctx
-// ends a pause, and r's error when p gives up, when the error is [Terminal], or
-// when ctx is done and r failed for another reason. A run of a
-// minute or more resets the count of failures. Each restart is logged to
-// [slog.Default].
+// panics; a nil p means [DefaultRetry]. A run of a minute or more resets the
+// count of failures. The Runner returns
+//
+//   - nil when r does, or when ctx ends a pause;
+//   - the error of r when p gives up, when the error is [Terminal], or when ctx is
+//     done and r failed for another reason.
+//
+// Failures are logged to the [Logger] of ctx: the first, and one that reads like
+// those before it each time their number has doubled since.
 func Restart(p RetryPolicy, r Runner) Runner { return restart{p, r} }
 
 type restart struct {
@@ -282,26 +352,23 @@ type restart struct {
 }
 
 func (s restart) Run(ctx context.Context) error {
-	if s.Runner == nil {
-		return errors.New("reconcile: Restart needs a Runner, got nil")
-	}
 	timer := idleTimer()
 	defer timer.Stop()
+	var log failureLog
 	for failures := 1; ; failures++ {
 		begin := time.Now()
-		err := guard(func() error { return s.Runner.Run(ctx) })
-		if err == nil || isOwn(ctx, err) {
+		err := runGuarded(s.Runner, ctx, ctx)
+		if err == nil {
 			return nil
 		}
 		if time.Since(begin) >= time.Minute {
-			failures = 1
+			failures, log = 1, failureLog{}
 		}
 		delay, again := s.policy.orDefault()(err, failures)
 		if ctx.Err() != nil || !again || errors.Is(err, ErrTerminal) {
 			return err
 		}
-		logGuarded(slog.Default(), slog.LevelWarn, "runner failed, to be restarted",
-			"err", err, "failures", failures, "next", delay)
+		log.write(Logger(ctx), slog.LevelWarn, "runner failed, to be restarted", err, "failures", failures, "next", delay)
 		timer.Reset(delay)
 		select {
 		case <-ctx.Done():
@@ -311,7 +378,7 @@ func (s restart) Run(ctx context.Context) error {
 	}
 }
 
-func (s restart) reconciles() bool { return reconciles(s.Runner) }
+func (s restart) Unwrap() Runner { return s.Runner }
 
 // guard calls f, and makes an error of a panic or a runtime.Goexit in it. It
 // uses a goroutine, because there is no other way to outlive a Goexit.
@@ -321,11 +388,7 @@ func guard(f func() error) (err error) {
 		returned := false
 		defer func() {
 			if !returned {
-				p := &PanicError{Value: recover(), Stack: debug.Stack()}
-				if p.Value == nil {
-					p.Value = errGoexit
-				}
-				err = p
+				err = &PanicError{Value: cmp.Or[any](recover(), errGoexit), Stack: debug.Stack()}
 			}
 		}()
 		err = f()

@@ -9,15 +9,18 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/reconkernel/reconcile"
 )
 
-// member is a Runner that notes when it begins and, after it was told to end,
+// member is a Runner that notes when it begins and, after its context has ended,
 // when it ends, which takes it some time.
 func member(j *journal, name string, lasts time.Duration, err error) reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
@@ -41,40 +44,88 @@ func after(d time.Duration, err error) reconcile.Runner {
 	})
 }
 
+// neverRuns is a Runner that must not run.
+func neverRuns(t *testing.T) reconcile.Runner {
+	return reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil })
+}
+
+// waiting is a Reconciler that has a run in flight until its context ends.
+func waiting(j *journal) reconcile.Runner {
+	q := reconcile.NewQueue[string]()
+	q.Enqueue("a")
+	return &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		j.note("run ends")
+		return nil
+	}}
+}
+
+func failuresAs(name string) func() error {
+	return func() error { return panicsHere(failuresOfUserCode[name]) }
+}
+
+func isPanic(err error) bool {
+	var p *reconcile.PanicError
+	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
+}
+
+type callerKey struct{}
+
 func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		var g reconcile.Group
+		var cause error
 		g.Add("a", member(j, "a", time.Second, nil))
 		g.Add("b", member(j, "b", 2*time.Second, context.Canceled))
 		g.Add("c", member(j, "c", 3*time.Second, fmt.Errorf("c: %w", errEnd))) // ctx's cause
-		run := launch(t, &g)
+		g.Add("d", reconcile.RunFunc(func(ctx context.Context) error {
+			if _, ok := ctx.Deadline(); ok || ctx.Value(callerKey{}) != "of the caller" {
+				t.Errorf("a member's context has a deadline: %v, and value %v, want the value alone", ok, ctx.Value(callerKey{}))
+			}
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return cause
+		}))
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), callerKey{}, "of the caller"), time.Hour)
+		defer cancel()
+		run := launchUnder(ctx, t, &g)
 		time.Sleep(time.Minute)
 		j.mustHold(t, "0s a begins", "0s b begins", "0s c begins")
 		run.end()
 		j.mustHold(t, "0s a begins", "0s b begins", "0s c begins", "1m1s a ends", "1m2s b ends", "1m3s c ends")
+		if cause != errEnd {
+			t.Errorf("cause of a member's context = %v, want that of Run's", cause)
+		}
 	})
 }
 
 func TestGroupReturnsNilWhenAllMembersEndedWell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g reconcile.Group
-		g.Add("short", after(time.Second, nil)) // its end does not end the others
-		g.Add("long", after(time.Hour, nil))
-		began := time.Now()
-		if err := g.Run(t.Context()); err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		if took := time.Since(began); took != time.Hour {
-			t.Errorf("Run took %v, want 1h0m0s: until every member has returned", took)
-		}
-	})
+	for name, members := range map[string][]time.Duration{"none": nil, "two": {time.Second, time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var g reconcile.Group
+				var last time.Duration
+				for _, d := range members { // the end of the first does not end the second
+					g.Add(d.String(), after(d, nil))
+					last = d
+				}
+				began := time.Now()
+				if err := launch(t, &g).wait(); err != nil || time.Since(began) != last {
+					t.Errorf("Run = %v after %v, want nil after %v: once every member has returned", err, time.Since(began), last)
+				}
+			})
+		})
+	}
 }
 
-func TestGroupWithoutMembersReturnsAtOnce(t *testing.T) {
+func TestGroupRunWithADoneCtxReturnsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
 		var g reconcile.Group
-		if err := launch(t, &g).wait(); err != nil {
+		g.Add("a", after(time.Hour, nil))
+		if err := g.Run(ctx); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
 	})
@@ -87,11 +138,7 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 	}{
 		"error": {
 			func() error { return errBoom },
-			func(err error) bool { return errors.Is(err, errBoom) },
-		},
-		"somebody else's context error": {
-			func() error { return context.DeadlineExceeded },
-			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) },
+			func(err error) bool { return err.Error() == "keys: boom" && errors.Is(err, errBoom) },
 		},
 		"context error too early": {
 			func() error { return context.Canceled },
@@ -115,12 +162,11 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 					return c.fail()
 				}))
 				g.Add("regions", member(j, "regions", 2*time.Second, nil))
-				began := time.Now()
 				err := launch(t, &g).wait()
-				if !c.is(err) || !strings.Contains(err.Error(), "keys") {
+				if !c.is(err) || !strings.HasPrefix(err.Error(), "keys: ") {
 					t.Errorf("Run = %v, want the error of the member keys, with its name", err)
 				}
-				if took := time.Since(began); took != 4*time.Second {
+				if took := time.Since(j.begun); took != 4*time.Second {
 					t.Errorf("Run returned after %v, want 4s: once every member has returned", took)
 				}
 				j.mustHold(t, "0s buckets begins", "0s regions begins", "3s regions ends", "4s buckets ends")
@@ -129,53 +175,35 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 	}
 }
 
-func failuresAs(name string) func() error {
-	return func() error { return panicsHere(failuresOfUserCode[name]) }
-}
-
-func isPanic(err error) bool {
-	var p *reconcile.PanicError
-	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
-}
-
-func TestGroupTellsMembersWhyTheyEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g reconcile.Group
-		var cause error
-		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
-			if got := ctx.Value(leaseKey{}); got != "of the caller" {
-				t.Errorf("a member's context has value %v, want that of Run's", got)
-			}
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			return cause
-		}))
-		run := launchUnder(context.WithValue(t.Context(), leaseKey{}, "of the caller"), t, &g)
-		synctest.Wait()
-		run.end()
-		if cause != errEnd {
-			t.Errorf("cause of a member's context = %v, want that of Run's", cause)
-		}
-	})
-}
-
-// A member that fails while the group is ending anyway did fail.
+// Once ctx is done, a member may still fail. But its own error, or that of ctx, is
+// no failure; a panic with that value is one.
 func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
-		g := reconcile.Group{Logger: unlogged()}
-		g.Add("good", member(j, "good", 0, nil))
-		g.Add("bad", member(j, "bad", time.Second, errBoom))
-		run := launch(t, &g)
-		synctest.Wait()
-		run.cancel(errEnd)
-		if err := run.wait(); !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "bad") {
-			t.Errorf("Run = %v, want the error of the member bad", err)
-		}
-	})
+	for name, c := range map[string]struct {
+		end  func(ctx context.Context) error
+		fail bool
+	}{
+		"error":       {func(context.Context) error { return errBoom }, true},
+		"own cause":   {func(ctx context.Context) error { return context.Cause(ctx) }, false},
+		"other error": {func(context.Context) error { return context.DeadlineExceeded }, true},
+		"panic":       {func(ctx context.Context) error { panic(ctx.Err()) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := reconcile.Group{Logger: unlogged()}
+				g.Add("good", member(newJournal(), "good", 0, nil))
+				g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
+				run := launch(t, &g)
+				synctest.Wait()
+				run.cancel(errEnd)
+				if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
+					t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
+				}
+			})
+		})
+	}
 }
 
-// Two members fail: Run waits for both, and the second failure is not hidden.
+// Two members fail: Run waits for both, and the second failure is logged.
 func TestGroupOutlivesASecondFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
@@ -188,12 +216,12 @@ func TestGroupOutlivesASecondFailure(t *testing.T) {
 			second = true
 			return errors.New("disk full")
 		}))
-		g.Add("third", member(newJournal(), "third", 2*time.Second, nil)) // ends well, and is not logged
+		g.Add("third", member(newJournal(), "third", time.Millisecond, nil)) // ends well, and is not logged
 		err := launch(t, &g).wait()
 		if !errors.Is(err, errBoom) || !second {
 			t.Errorf("Run = %v, second member returned: %v; want the first error once both have returned", err, second)
 		}
-		book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, nil, "second", "disk full")
+		book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "second"}, "disk full")
 	})
 }
 
@@ -208,15 +236,14 @@ func TestGroupRunsOnlyOnce(t *testing.T) {
 		}))
 		run := launch(t, &g)
 		synctest.Wait()
-		if err := g.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: ") {
-			t.Errorf("second Run at a time = %v, want an error of the package", err)
-		}
-		if run.returned() {
-			t.Error("the second Run ended the first")
-		}
-		run.end()
-		if err := g.Run(t.Context()); err == nil {
-			t.Error("Run after Run = nil, want an error")
+		for _, when := range []string{"at a time", "after it"} {
+			if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: ") {
+				t.Errorf("second Run %s = %v, want a terminal error of the package", when, err)
+			}
+			if when == "at a time" && run.returned() {
+				t.Error("the second Run ended the first")
+			}
+			run.end()
 		}
 		if n := runs.Load(); n != 1 {
 			t.Errorf("the member ran %d times, want once", n)
@@ -238,55 +265,45 @@ func TestGroupAddWhileItRunsStartsAtOnce(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		g.Add("b", member(j, "b", 0, nil))
 		j.mustBe(t, "1s of a begins", "2s b begins")
-		g.Add("c", after(time.Second, errBoom))
-		if err := run.wait(); !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "c") {
-			t.Errorf("Run = %v, want the error of c: a member added later counts like any other", err)
+		g.Add("c", after(time.Second, errBoom)) // a member that was added later counts like any other
+		if err := run.wait(); err == nil || err.Error() != "c: boom" {
+			t.Errorf("Run = %v, want the error of c", err)
 		}
-		if j.len() != 4 {
-			t.Errorf("journal %q, want all members ended", j.list)
-		}
+		j.mustHold(t, "1s of a begins", "2s b begins", "3s b ends", "3s of a ends")
 	})
 }
 
 func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g reconcile.Group
-		run := launch(t, &g)
-		run.end()
-		stop := g.Add("late", reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil }))
-		synctest.Wait()
-		stop()
-		stop()
-	})
-}
-
-func TestGroupAddWhileItEndsDoesNotRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g reconcile.Group
-		var stop func()
+		var stops []func()
+		add := func() { stops = append(stops, g.Add("late", neverRuns(t))) }
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
-			stop = g.Add("late", reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil }))
+			add() // while the group ends
 			time.Sleep(time.Second)
 			return nil
 		}))
 		run := launch(t, &g)
 		synctest.Wait()
 		run.end()
-		stop()
+		add()
+		synctest.Wait()
+		for _, stop := range stops {
+			stop()
+			stop()
+		}
 	})
 }
 
-func TestGroupRefusesANilRunner(t *testing.T) {
-	never := reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil })
+func TestGroupNamesWhatIsWrong(t *testing.T) {
 	ready := func(context.Context) error { return nil }
 	for name, r := range map[string]reconcile.Runner{
 		"nil":            nil,
-		"nil RunFunc":    reconcile.RunFunc(nil),
 		"After nil":      reconcile.After(ready, nil),
-		"After no ready": reconcile.After(nil, never),
-		"Restart nil":    reconcile.Restart(reconcile.NoRetry, nil),
+		"After no ready": reconcile.After(nil, neverRuns(t)),
+		"Restart nil":    reconcile.Restart(nil, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,39 +312,684 @@ func TestGroupRefusesANilRunner(t *testing.T) {
 				g.Add("bad", r)
 				began := time.Now()
 				err := launch(t, &g).wait()
-				if err == nil || !strings.Contains(err.Error(), "bad") || !strings.Contains(err.Error(), "nil") {
-					t.Errorf("Run = %v, want an error that names the member and says that it is nil", err)
+				if err == nil || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
+					t.Errorf("Run = %v after %v, want at once an error that names the member and says that it is nil", err, time.Since(began))
 				}
-				if p := (*reconcile.PanicError)(nil); name != "nil RunFunc" && errors.As(err, &p) {
+				if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
 					t.Errorf("Run panicked: %v, want an error that says what is missing", err)
 				}
-				if took := time.Since(began); took != 0 {
-					t.Errorf("Run returned after %v, want at once", took)
+			})
+		})
+	}
+	g := reconcile.Group{ShutdownTimeout: -1}
+	g.Add("a", neverRuns(t))
+	if err := g.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: Group.ShutdownTimeout ") {
+		t.Errorf("Run = %v, want an error that names the field", err)
+	}
+}
+
+// A wrapper is a Runner of another package that runs one and has an Unwrap method.
+type wrapper struct{ of reconcile.Runner }
+
+func (w wrapper) Run(ctx context.Context) error { return w.of.Run(ctx) }
+func (w wrapper) Unwrap() reconcile.Runner      { return w.of }
+
+func isReady(r reconcile.Runner) reconcile.Runner {
+	return reconcile.After(func(context.Context) error { return nil }, r)
+}
+
+func groupOf(members ...reconcile.Runner) *reconcile.Group {
+	g := &reconcile.Group{Logger: unlogged()}
+	for _, m := range members {
+		g.Add("member", m)
+	}
+	return g
+}
+
+// wrappings are the ways in which a Reconciler is a member.
+var wrappings = map[string]func(r reconcile.Runner) reconcile.Runner{
+	"itself":  func(r reconcile.Runner) reconcile.Runner { return r },
+	"After":   isReady,
+	"Restart": func(r reconcile.Runner) reconcile.Runner { return reconcile.Restart(reconcile.NoRetry, r) },
+	"Group":   func(r reconcile.Runner) reconcile.Runner { return groupOf(after(0, nil), r) },
+	"wrapper": func(r reconcile.Runner) reconcile.Runner { return wrapper{r} },
+	"all": func(r reconcile.Runner) reconcile.Runner {
+		return wrapper{groupOf(isReady(reconcile.Restart(nil, wrapper{isReady(r)})))}
+	},
+}
+
+// Feeders are ended first and waited for. What they enqueue to the last is still
+// served by a Reconciler whose context has not ended yet.
+func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	for name, wrap := range wrappings {
+		for how, err := range map[string]error{"ctx is done": nil, "a feeder fails": errBoom} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					j := newJournal()
+					q := reconcile.NewQueue[string]()
+					g := reconcile.Group{Logger: unlogged()}
+					reconciler := func() reconcile.Runner {
+						return wrap(&reconcile.Reconciler[string]{
+							Queue: q,
+							Reconcile: func(ctx context.Context, item string) error {
+								j.note("%s runs", item)
+								<-ctx.Done()
+								j.note("%s ends", item)
+								return nil
+							},
+						})
+					}
+					g.Add("reconciler", reconciler()) // first and last: the order of Add does not matter
+					g.Add("feeder", wrap(reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+						<-ctx.Done()
+						time.Sleep(time.Second)
+						q.Enqueue("late")
+						time.Sleep(2 * time.Second)
+						j.note("feeder ends")
+						return nil
+					})))
+					g.Add("poller", &reconcile.Poller[string]{
+						Queue: q,
+						GetItems: func(ctx context.Context) ([]string, error) {
+							<-ctx.Done()
+							time.Sleep(5 * time.Second)
+							j.note("poller ends")
+							return nil, nil
+						},
+						Period: time.Hour,
+					})
+					if err != nil {
+						g.Add("failing", after(10*time.Second, err))
+					}
+					g.Add("reconciler 2", reconciler())
+					run := launch(t, &g)
+					q.Enqueue("early")
+					time.Sleep(10 * time.Second)
+					if err == nil {
+						run.cancel(errEnd)
+					}
+					if got := run.wait(); !errors.Is(got, err) {
+						t.Errorf("Run = %v, want %v", got, err)
+					}
+					j.mustHold(t, "0s early runs", "11s late runs", "13s feeder ends", "15s poller ends",
+						"15s early ends", "15s late ends") // the Reconcilers once all others have ended
+				})
+			})
+		}
+	}
+}
+
+// Also when a Reconciler is what fails, and whatever Unwrap returns.
+func TestGroupEndsFeedersBeforeTheOtherReconcilers(t *testing.T) {
+	for name, bad := range map[string]reconcile.Runner{
+		"a Reconciler": &reconcile.Reconciler[string]{},
+		"a nil":        wrapper{reconcile.Runner(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal()
+				g := reconcile.Group{Logger: unlogged()}
+				g.Add("good", waiting(j))
+				g.Add("feeder", member(j, "feeder", 3*time.Second, nil))
+				run := launch(t, &g)
+				time.Sleep(time.Second)
+				g.Add("bad", bad)
+				if err := run.wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
+					t.Errorf("Run = %v, want the error of the member bad", err)
+				}
+				j.mustBe(t, "0s feeder begins", "4s feeder ends", "4s run ends")
+			})
+		})
+	}
+}
+
+func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		var g reconcile.Group
+		stop := g.Add("a", member(j, "a", 3*time.Second, context.Canceled))
+		stopLast := g.Add("b", member(j, "b", 0, nil))
+		run := launch(t, &g)
+		time.Sleep(time.Second)
+		var stops sync.WaitGroup
+		for range 3 { // each of them waits
+			stops.Go(func() {
+				stop()
+				j.note("stopped")
+			})
+		}
+		stops.Wait()
+		j.mustHold(t, "0s a begins", "0s b begins", "4s a ends", "4s stopped", "4s stopped", "4s stopped")
+		if run.returned() {
+			t.Fatal("Run returned because one member was stopped")
+		}
+		stop() // again
+		stopLast()
+		if err := run.wait(); err != nil {
+			t.Errorf("Run = %v, want nil: the last member was stopped, it did not fail", err)
+		}
+		stop() // and after Run returned
+	})
+}
+
+func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		var g reconcile.Group
+		stop := g.Add("a", neverRuns(t))
+		g.Add("b", member(j, "b", 0, nil))
+		stop()
+		stop()
+		run := launch(t, &g)
+		synctest.Wait()
+		stop()
+		run.end()
+		j.mustBe(t, "0s b begins", "0s b ends")
+	})
+}
+
+// A Group can be a member of a Group. The error has both names.
+func TestGroupInAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := new(reconcile.Group)
+		outer := reconcile.Group{Logger: unlogged()}
+		inner.Add("keys", after(time.Second, errBoom))
+		inner.Add("", after(time.Hour, nil))
+		outer.Add("cloud", inner)
+		outer.Add("rest", after(time.Hour, nil))
+		if err := launch(t, &outer).wait(); err == nil || err.Error() != "cloud: keys: boom" {
+			t.Errorf("Run = %v, want the error with both names", err)
+		}
+	})
+}
+
+func TestGroupWarnsOfAMemberThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := newLogBook()
+		j := newJournal()
+		g := reconcile.Group{Logger: book.logger()}
+		g.Add("quick", member(j, "quick", time.Second, nil))
+		g.Add("stuck", member(j, "stuck", time.Hour, nil))
+		run := launch(t, &g)
+		synctest.Wait()
+		run.end()
+		var after []string
+		for _, line := range book.from(slog.LevelInfo) {
+			line.mustSay(t, slog.LevelWarn, map[string]string{"member": "stuck"}, "has not ended")
+			after = append(after, line.Attrs["for"].Duration().String())
+		}
+		if diff := cmp.Diff([]string{"10s", "20s", "40s", "1m20s", "2m40s", "5m20s", "10m40s", "21m20s", "42m40s"}, after); diff != "" {
+			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Run returns when the time is over, though members have not, and names them. By
+// then the contexts of all of them have ended.
+func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		stuck, took time.Duration // what the feeder takes to end; what Run takes
+		fails       error         // of another member, which ends the group
+		late        error         // what the feeder returns
+		want        string        // the names of those that still run
+	}{
+		"in time":              {time.Minute, time.Minute, nil, nil, ""},
+		"in time, after error": {time.Minute, time.Minute, errBoom, nil, ""},
+		"stuck":                {time.Hour, 2 * time.Minute, nil, nil, `["feeder" "reconciler"]`},
+		"stuck, after error":   {time.Hour, 2 * time.Minute, errBoom, nil, `["feeder" "reconciler"]`},
+		"stuck, fails late":    {time.Hour, 2 * time.Minute, nil, errors.New("disk full"), `["feeder" "reconciler"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				book := newLogBook()
+				j := newJournal()
+				g := reconcile.Group{Logger: book.logger(), ShutdownTimeout: 2 * time.Minute}
+				g.Add("quick", member(newJournal(), "quick", time.Second, nil))
+				stop := g.Add("feeder", member(newJournal(), "feeder", c.stuck, c.late))
+				g.Add("reconciler", waiting(j))
+				if c.fails != nil {
+					g.Add("failing", after(time.Second, c.fails))
+				}
+				run := launch(t, &g)
+				time.Sleep(time.Second)
+				if c.fails == nil {
+					run.cancel(errEnd)
+				}
+				err := run.wait()
+				if took := time.Since(j.begun) - time.Second; took != c.took {
+					t.Errorf("Run returned after %v, want %v", took, c.took)
+				}
+				if c.fails != nil && !errors.Is(err, c.fails) {
+					t.Errorf("Run = %v, want the error of the member that failed in it", err)
+				}
+				if errors.Is(err, reconcile.ErrStillRunning) != (c.want != "") || c.want != "" && !strings.HasSuffix(err.Error(), c.want) {
+					t.Errorf("Run = %v, want an error that matches ErrStillRunning and names %s", err, c.want)
+				}
+				if c.fails == nil && c.want == "" && err != nil {
+					t.Errorf("Run = %v, want nil", err)
+				}
+				j.mustBe(t, fmt.Sprintf("%v run ends", c.took+time.Second))
+				book.clear()
+				stop() // waits for the one that is late
+				if took := time.Since(j.begun) - time.Second; took < c.stuck {
+					t.Errorf("stop returned after %v, want %v: when the member had", took, c.stuck)
+				}
+				synctest.Wait()
+				if c.late != nil {
+					book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "feeder"}, "disk full")
+				} else if lines := book.from(slog.LevelInfo); len(lines) > 0 {
+					t.Errorf("log lines %v, want none", lines)
 				}
 			})
 		})
 	}
 }
 
-func TestGroupRunWithADoneCtxReturnsNil(t *testing.T) {
+// The logger of a member's context is that of the group, with the member's name.
+func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
+	book, other := newLogBook(), newLogBook()
+	setDefaultLogger(t, book) // that is what a nil Logger means
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		var g reconcile.Group
-		g.Add("a", after(time.Hour, nil))
-		g.Add("b", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
-		if err := g.Run(ctx); err != nil {
-			t.Errorf("Run = %v, want nil", err)
+		says := func(text string) reconcile.Runner {
+			return reconcile.RunFunc(func(ctx context.Context) error {
+				reconcile.Logger(ctx).Info(text)
+				return nil
+			})
+		}
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		q.Close()
+		inner, ours, nameless, outer := new(reconcile.Group), &reconcile.Group{Logger: other.logger()}, new(reconcile.Group), new(reconcile.Group)
+		inner.Add("keys", says("in a group"))
+		ours.Add("keys", says("in a group with a logger"))
+		nameless.Add("", says("without any name"))
+		outer.Add("feeder", says("alone"))
+		outer.Add("", says("without a name"))
+		outer.Add("cloud", inner)
+		outer.Add("ours", ours)
+		outer.Add("", nameless)
+		outer.Add("reconciler", &reconcile.Reconciler[string]{Queue: q, Name: "buckets", Reconcile: func(ctx context.Context, _ string) error {
+			reconcile.Logger(ctx).Info("run")
+			return nil
+		}})
+		if err := launch(t, outer).wait(); err != nil {
+			t.Fatal(err)
+		}
+		reconcile.Logger(t.Context()).Info("elsewhere")
+	})
+	got := make(map[string]string)
+	for _, line := range append(book.from(slog.LevelInfo), other.from(slog.LevelInfo)...) {
+		member, ok := line.Attrs["member"]
+		got[line.Message] = fmt.Sprint(member, " ", ok, " ", line.Attrs["reconciler"])
+	}
+	want := map[string]string{
+		"alone":                    "feeder true <nil>",
+		"in a group":               "cloud/keys true <nil>",
+		"in a group with a logger": "ours/keys true <nil>",
+		"without a name":           "<nil> false <nil>",
+		"without any name":         "<nil> false <nil>",
+		"run":                      "<nil> false buckets",
+		"elsewhere":                "<nil> false <nil>",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("member, whether there is one, reconciler (-want +got):\n%s", diff)
+	}
+	if n := len(other.from(slog.LevelInfo)); n != 1 {
+		t.Errorf("%d lines to the logger of a group, want that of its member", n)
+	}
+}
+
+// When Run returns nothing runs any more, however it came about; and the bubble
+// would not end if a goroutine were left.
+func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	for _, how := range []string{"ctx", "error", "panic", "Goexit"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var busy atomic.Int32 // calls that go on
+				enter := func() (leave func()) { busy.Add(1); return func() { busy.Add(-1) } }
+				slow := func(ctx context.Context) error { // heeds ctx, but not at once
+					defer enter()()
+					<-ctx.Done()
+					time.Sleep(2 * time.Second)
+					return ctx.Err()
+				}
+				q := reconcile.NewQueue[string]()
+				g := reconcile.Group{Logger: unlogged()}
+				g.Add("poller", &reconcile.Poller[string]{
+					Queue:    q,
+					GetItems: func(ctx context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
+					Period:   time.Second,
+				})
+				g.Add("slow poller", &reconcile.Poller[string]{
+					Queue:    q,
+					GetItems: func(ctx context.Context) ([]string, error) { return nil, slow(ctx) },
+					Period:   time.Hour,
+				})
+				g.Add("channel", reconcile.Feed(q, reconcile.FromChan(make(chan string))))
+				g.Add("restarted", reconcile.Restart(nil, after(time.Second, errBoom)))
+				g.Add("waiting", reconcile.After(slow, after(0, errBoom)))
+				g.Add("reconciler", &reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(ctx context.Context, item string) error {
+						switch item {
+						case "a":
+							return slow(ctx)
+						case "b":
+							return failuresAs("Goexit")()
+						}
+						return errBoom
+					},
+					Workers: 3,
+					Grace:   time.Second,
+					Logger:  unlogged(),
+				})
+				run := launch(t, &g)
+				time.Sleep(25 * time.Second)
+				switch how {
+				case "ctx":
+					run.cancel(errEnd)
+				case "error":
+					g.Add("cause", after(0, errBoom))
+				default:
+					g.Add("cause", reconcile.RunFunc(func(context.Context) error { return failuresAs(how)() }))
+				}
+				if err := run.wait(); (err == nil) != (how == "ctx") {
+					t.Errorf("Run = %v", err)
+				}
+				if n := busy.Load(); n != 0 {
+					t.Errorf("%d calls go on after Run returned, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// A countedContext counts what waits for its end.
+type countedContext struct {
+	context.Context
+	waiting *atomic.Int64
+}
+
+// Value hides what is inside, so that all that derives from it has to ask it.
+func (c countedContext) Value(any) any { return nil }
+
+func (c countedContext) AfterFunc(f func()) (stop func() bool) {
+	c.waiting.Add(1)
+	inner := context.AfterFunc(c.Context, f)
+	return func() bool {
+		stopped := inner()
+		if stopped {
+			c.waiting.Add(-1)
+		}
+		return stopped
+	}
+}
+
+// A service may call Run with the same context again and again. What has ended
+// leaves nothing on it.
+func TestRunLeavesNothingOnItsContext(t *testing.T) {
+	reconciler := func() *reconcile.Reconciler[string] {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		q.Close()
+		return &reconcile.Reconciler[string]{Queue: q, Reconcile: func(context.Context, string) error { return nil }}
+	}
+	for name, runner := range map[string]func() reconcile.Runner{
+		"Reconciler": func() reconcile.Runner { return reconciler() },
+		"Reconciler, with Grace": func() reconcile.Runner {
+			r := reconciler()
+			r.Grace, r.Timeout = time.Hour, time.Hour
+			return r
+		},
+		"Feed": func() reconcile.Runner {
+			ch := make(chan string)
+			close(ch)
+			return reconcile.Feed(reconcile.NewQueue[string](), reconcile.FromChan(ch))
+		},
+		"After":          func() reconcile.Runner { return isReady(after(0, nil)) },
+		"Restart":        func() reconcile.Runner { return reconcile.Restart(reconcile.NoRetry, after(0, errBoom)) },
+		"Group":          func() reconcile.Runner { return groupOf(after(0, nil), after(time.Second, nil)) },
+		"Group, failing": func() reconcile.Runner { return groupOf(after(0, errBoom), after(time.Second, nil)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				counted := countedContext{ctx, new(atomic.Int64)}
+				_ = runner().Run(counted)
+				synctest.Wait()
+				if n := counted.waiting.Load(); n != 0 {
+					t.Errorf("%d functions wait for the end of the context after Run returned, want none", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		r := reconcile.After(func(ctx context.Context) error {
+			if ctx.Value(callerKey{}) != "of the caller" {
+				t.Error("ready is not called under the context of Run")
+			}
+			time.Sleep(5 * time.Second)
+			j.note("ready")
+			return nil
+		}, member(j, "it", time.Second, errBoom))
+		run := launchUnder(context.WithValue(t.Context(), callerKey{}, "of the caller"), t, r)
+		time.Sleep(10 * time.Second)
+		run.cancel(errEnd)
+		if err := run.wait(); err != errBoom {
+			t.Errorf("Run = %v, want what the Runner returned", err)
+		}
+		j.mustBe(t, "5s ready", "5s it begins", "11s it ends")
+	})
+}
+
+func TestAfterFailsWhenReadyFails(t *testing.T) {
+	for name, ready := range map[string]func() error{
+		"error": func() error { return errBoom },
+		"panic": failuresAs("error"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := reconcile.Group{Logger: unlogged()}
+				g.Add("cache", reconcile.After(func(context.Context) error { time.Sleep(time.Second); return ready() }, neverRuns(t)))
+				g.Add("rest", after(time.Hour, nil))
+				began := time.Now()
+				err := launch(t, &g).wait()
+				if took := time.Since(began); !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "cache: ") || took != time.Second {
+					t.Errorf("Run = %v after %v, want the error of ready after 1s, with the member's name", err, took)
+				}
+			})
+		})
+	}
+}
+
+func TestAfterEndsWellWhenCtxEndsWhileReadyWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready func(ctx context.Context) error
+		want  error
+	}{
+		"ready after all": {func(context.Context) error { return nil }, nil},
+		"its error":       {func(ctx context.Context) error { return fmt.Errorf("sync: %w", ctx.Err()) }, nil},
+		"its cause":       {context.Cause, nil},
+		"another error":   {func(context.Context) error { return errBoom }, errBoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run := launch(t, reconcile.After(func(ctx context.Context) error { <-ctx.Done(); return c.ready(ctx) }, neverRuns(t)))
+				time.Sleep(time.Second)
+				run.cancel(errEnd)
+				if err := run.wait(); !errors.Is(err, c.want) {
+					t.Errorf("Run = %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A try is one run of a Runner that is restarted.
+type try func(ctx context.Context) error
+
+// tries makes a Runner of what each run does, and notes when each begins.
+func tries(j *journal, runs ...try) reconcile.Runner {
+	n := 0
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		n++
+		j.note("run %d", n)
+		return runs[min(n, len(runs))-1](ctx)
+	})
+}
+
+func failing(context.Context) error { return errBoom }
+func ending(context.Context) error  { return nil }
+
+// failsAfter fails after some time.
+func failsAfter(d time.Duration) try {
+	return func(context.Context) error { time.Sleep(d); return errBoom }
+}
+
+// byMinutes is a policy that waits a minute for each failure.
+func byMinutes(_ error, failures int) (time.Duration, bool) {
+	return time.Duration(failures) * time.Minute, true
+}
+
+func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
+	terminal := fmt.Errorf("no access: %w", reconcile.Terminal(errBoom))
+	last := errors.New("third")
+	for name, c := range map[string]struct {
+		policy reconcile.RetryPolicy
+		runs   []try
+		want   error
+		starts []string
+	}{
+		"until it ends well": {
+			byMinutes,
+			[]try{
+				failing, func(context.Context) error { return failuresAs("panic")() },
+				func(context.Context) error { return failuresAs("Goexit")() }, ending,
+			},
+			nil,
+			[]string{"0s run 1", "1m0s run 2", "3m0s run 3", "6m0s run 4"},
+		},
+		"until the policy gives up": {
+			reconcile.RetryPolicy(byMinutes).Limit(2),
+			[]try{failing, failing, func(context.Context) error { return last }},
+			last,
+			[]string{"0s run 1", "1m0s run 2", "3m0s run 3"},
+		},
+		"until it is terminal": {
+			byMinutes, []try{failing, func(context.Context) error { return terminal }},
+			terminal,
+			[]string{"0s run 1", "1m0s run 2"},
+		},
+		"after a run of a minute as after the first": {
+			byMinutes,
+			[]try{failing, failing, failsAfter(time.Minute - 1), failsAfter(time.Minute), failing, ending},
+			nil,
+			[]string{
+				"0s run 1", "1m0s run 2", "3m0s run 3", "6m59.999999999s run 4", // 3 minutes after the end of the third
+				"8m59.999999999s run 5", "10m59.999999999s run 6",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setDefaultLogger(t, newLogBook())
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal()
+				if err := launch(t, reconcile.Restart(c.policy, tries(j, c.runs...))).wait(); err != c.want {
+					t.Errorf("Run = %v, want %v", err, c.want)
+				}
+				j.mustBe(t, c.starts...)
+			})
+		})
+	}
+}
+
+func TestRestartReturnsAPanicWhenItGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return failuresAs("panic")() }))
+		if err := launch(t, r).wait(); !isPanic(err) {
+			t.Errorf("Run = %v, want a *PanicError", err)
 		}
 	})
 }
 
-func TestRunFuncIsARunner(t *testing.T) {
-	var r reconcile.Runner = reconcile.RunFunc(func(ctx context.Context) error {
-		return fmt.Errorf("%v: %w", ctx.Value(leaseKey{}), errBoom)
+func TestRestartNilPolicyMeansDefaultRetry(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	synctest.Test(t, func(t *testing.T) {
+		var starts []time.Duration
+		began := time.Now()
+		run := launch(t, reconcile.Restart(nil, reconcile.RunFunc(func(context.Context) error {
+			starts = append(starts, time.Since(began))
+			return errBoom
+		})))
+		time.Sleep(time.Hour)
+		run.end()
+		full := time.Second
+		for i, start := range starts[1:] {
+			if gap := start - starts[i]; !within(gap, full/2, full) {
+				t.Errorf("restart %d after %v, want in (%v, %v]", i+1, gap, full/2, full)
+			}
+			full = min(2*full, 5*time.Minute)
+		}
+		if len(starts) < 15 {
+			t.Errorf("%d runs in an hour, want it never to give up", len(starts))
+		}
 	})
-	err := r.Run(context.WithValue(t.Context(), leaseKey{}, "value"))
-	if !errors.Is(err, errBoom) || err.Error() != "value: boom" {
-		t.Errorf("Run = %v, want what the function returns", err)
+}
+
+func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	for name, c := range map[string]struct {
+		run  try
+		want error
+	}{
+		"in a pause":                {failing, nil},
+		"while it runs":             {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, nil},
+		"while it runs, and failed": {func(ctx context.Context) error { <-ctx.Done(); return errBoom }, errBoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal()
+				run := launch(t, reconcile.Restart(byMinutes, tries(j, c.run)))
+				time.Sleep(10 * time.Second)
+				run.cancel(errEnd)
+				if err := run.wait(); err != c.want || time.Since(j.begun) != 10*time.Second {
+					t.Errorf("Run = %v after %v, want %v after 10s", err, time.Since(j.begun), c.want)
+				}
+				j.mustBe(t, "0s run 1")
+			})
+		})
 	}
+}
+
+// Restart logs the first failure, and the same one when it has come twice as often.
+func TestRestartLogsTheSameFailureRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := newLogBook()
+		panics := func(context.Context) error { return failuresAs("panic")() }
+		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), ending}
+		g := reconcile.Group{Logger: book.logger()}
+		g.Add("watch", reconcile.Restart(byMinutes, tries(newJournal(), runs...)))
+		if err := launch(t, &g).wait(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, line := range book.from(slog.LevelInfo) {
+			line.mustSay(t, slog.LevelWarn, map[string]string{"member": "watch"})
+			got = append(got, fmt.Sprintf("%v %v %v", line.Attrs["failures"], line.Attrs["err"], line.Attrs["next"]))
+			if stack := line.Attrs["stack"]; strings.Contains(stack.String(), "panicsHere") != strings.Contains(line.String(), "panic: ") {
+				t.Errorf("line %q, want a stack if it is a panic", line)
+			}
+		}
+		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("log lines (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -185,10 +185,15 @@ type runKey struct{}
 
 // Logger returns the logger of the run that ctx belongs to: the logger of its
 // Reconciler, with the reconciler's name, the item, and its failures in a row
-// before this run. Elsewhere it returns [slog.Default].
+// before this run. In the context of a member of a [Group], outside of a run, it
+// returns the logger of the Group with the member's name. Elsewhere it returns
+// [slog.Default].
 func Logger(ctx context.Context) *slog.Logger {
 	if r, ok := ctx.Value(runKey{}).(runContext); ok {
 		return r.logger()
+	}
+	if m, ok := ctx.Value(memberKey{}).(memberLog); ok {
+		return m.logger.With(nameAttr("member", m.path)...)
 	}
 	return slog.Default()
 }

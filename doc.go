@@ -36,7 +36,7 @@
 //
 // What is not used costs a branch or two:
 //
-//   - A burst of events is to be one run: [Debounce].
+//   - A burst of events is to be one run: [Coalesce].
 //   - Events are not to wait for what a resync offers: [Queue.Background].
 //   - The far side takes so many calls a second, or at once, or says when it has
 //     too much to do: [Gate].

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Feeder tells a queue of items that need a run: a watch, a subscription, a
-// channel. It returns when ctx is done; nil when no more will come; and an error
+// A Feeder feeds a queue with items that need a run: from a watch, a subscription,
+// a channel. It returns when ctx is done; nil when no more will come; and an error
 // when it cannot go on. [Restart] starts it again, [Feed] makes it a [Runner].
 type Feeder[T comparable] func(ctx context.Context, q Enqueuer[T]) error
 
@@ -28,9 +28,9 @@ func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 	})
 }
 
-// FromChan returns a Feeder that enqueues what comes through the channel, until
-// the channel is closed or ctx is done; it returns nil then. It takes nothing
-// from the channel that it does not enqueue.
+// FromChan returns a Feeder that enqueues what it receives from the channel, until
+// the channel is closed or ctx is done; it returns nil then. It receives nothing
+// that it does not enqueue.
 func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	return func(ctx context.Context, q Enqueuer[T]) error {
 		if ch == nil {
@@ -50,21 +50,15 @@ func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	}
 }
 
-// Filter returns an Enqueuer that passes on to q what keep returns true for: a
-// predicate, or a shard. Keep is called from any goroutine that enqueues. Filter
-// panics if q or keep is nil.
+// Filter returns an Enqueuer that passes on to q the items for which keep returns
+// true: a predicate, or a shard. Keep is called from any goroutine that enqueues.
+// Filter panics if q or keep is nil.
 func Filter[T comparable](q Enqueuer[T], keep func(T) bool) Enqueuer[T] {
 	mustQueue[T]("the queue of Filter", q)
 	if keep == nil {
 		panic("reconcile: Filter needs a function, got nil")
 	}
 	return filter[T]{q, keep}
-}
-
-func mustQueue[T comparable](what string, q any) {
-	if err := checkQueue[T](what, q); err != nil {
-		panic(err.Error())
-	}
 }
 
 type filter[T comparable] struct {
@@ -90,10 +84,10 @@ func (f filter[T]) Offer(item T) {
 	}
 }
 
-// Map returns an Enqueuer of another type of item: for each it passes on to q
-// what fn yields, which may be an owner, many dependants, or nothing; see
-// [Refs.Of]. Fn is called from any goroutine that enqueues; a nil sequence is an
-// empty one. Map panics if q or fn is nil.
+// Map returns an Enqueuer of another type of item. For each item it passes on to q
+// what fn yields: an owner, many dependants, or nothing; see [Refs.Of]. Fn is
+// called from any goroutine that enqueues; a nil sequence is an empty one. Map
+// panics if q or fn is nil.
 func Map[S, T comparable](q Enqueuer[T], fn func(S) iter.Seq[T]) Enqueuer[S] {
 	mustQueue[T]("the queue of Map", q)
 	if fn == nil {
@@ -120,4 +114,38 @@ func (m mapped[S, T]) Offer(s S)   { m.each(s, m.q.Offer) }
 
 func (m mapped[S, T]) EnqueueAfter(s S, d time.Duration) {
 	m.each(s, func(item T) { m.q.EnqueueAfter(item, d) })
+}
+
+// Coalesce returns an Enqueuer that makes one run of a burst of events: an Enqueue
+// of an item that is at rest becomes a run in d, and further events until then are
+// part of that run. They do not put it off. So events start no more than one run of
+// an item in d, and each event is followed by a run that starts d after it at the
+// latest, if a worker is free and the item is neither held longer nor in flight.
+// The price is that a single event waits for d as well.
+//
+// An event of an item that is ready is part of the run that comes; if the item is in
+// the [Queue.Background], it stays there. An EnqueueAfter is held for d at least. An
+// Offer is passed on as it is. With a d of zero or less every call is passed on as
+// it is. Coalesce panics if q is nil.
+func Coalesce[T comparable](q Enqueuer[T], d time.Duration) Enqueuer[T] {
+	mustQueue[T]("the queue of Coalesce", q)
+	return coalesced[T]{q, d}
+}
+
+type coalesced[T comparable] struct {
+	q Enqueuer[T]
+	d time.Duration
+}
+
+func (c coalesced[T]) Enqueue(item T) { c.q.EnqueueAfter(item, c.d) }
+func (c coalesced[T]) Offer(item T)   { c.q.Offer(item) }
+
+func (c coalesced[T]) EnqueueAfter(item T, d time.Duration) {
+	c.q.EnqueueAfter(item, max(d, c.d))
+}
+
+func mustQueue[T comparable](what string, q any) {
+	if err := checkQueue[T](what, q); err != nil {
+		panic(err.Error())
+	}
 }

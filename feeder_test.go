@@ -20,13 +20,13 @@ func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
 		q := newTray[string]()
 		for _, want := range []error{nil, errBoom} {
 			r := reconcile.Feed[string](q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
-				if ctx.Value(leaseKey{}) != "of the caller" {
+				if ctx.Value(callerKey{}) != "of the caller" {
 					t.Error("the feeder does not run under the context of Run")
 				}
 				q.Enqueue("a")
 				return want
 			})
-			if err := r.Run(context.WithValue(t.Context(), leaseKey{}, "of the caller")); err != want {
+			if err := r.Run(context.WithValue(t.Context(), callerKey{}, "of the caller")); err != want {
 				t.Errorf("Run = %v, want what the feeder returned, %v", err, want)
 			}
 		}
@@ -36,12 +36,14 @@ func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
 
 func TestFeedNamesWhatIsMissing(t *testing.T) {
 	idle := func(context.Context, reconcile.Enqueuer[string]) error { t.Error("it runs"); return nil }
+	q := reconcile.NewQueue[string]()
 	for what, r := range map[string]reconcile.Runner{
-		"queue":  reconcile.Feed[string](nil, idle),
-		"Feeder": reconcile.Feed(reconcile.NewQueue[string](), nil),
+		"the queue of Feed":        reconcile.Feed[string](nil, idle),
+		"Feed needs a Feeder":      reconcile.Feed(q, nil),
+		"FromChan needs a channel": reconcile.Feed(q, reconcile.FromChan[string](nil)),
 	} {
-		if err := r.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: ") || !strings.Contains(err.Error(), what) {
-			t.Errorf("Run of a Feed without its %s = %v, want an error that names it", what, err)
+		if err := r.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: "+what) {
+			t.Errorf("Run = %v, want an error that says %q", err, what)
 		}
 	}
 }
@@ -90,14 +92,7 @@ func TestFromChanEndsWhenCtxIsDoneAndTakesNoMore(t *testing.T) {
 	})
 }
 
-func TestFromChanOfANilChannelIsAnError(t *testing.T) {
-	err := reconcile.FromChan[string](nil)(t.Context(), newTray[string]())
-	if err == nil || !strings.HasPrefix(err.Error(), "reconcile: ") || !strings.Contains(err.Error(), "channel") {
-		t.Errorf("FromChan(nil) = %v, want an error that tells of the channel", err)
-	}
-}
-
-// tellAll says all that an Enqueuer can be told.
+// tellAll calls all methods of an Enqueuer.
 func tellAll[T comparable](q reconcile.Enqueuer[T], items ...T) {
 	for _, item := range items {
 		q.Enqueue(item)
@@ -169,21 +164,115 @@ func TestFilterAndMapCompose(t *testing.T) {
 	})
 }
 
-func TestFilterAndMapOfNilPanicAtOnce(t *testing.T) {
+// A wrapper around a queue is made where the program starts: what is missing is
+// found there.
+func TestEnqueuersOfNilPanicAtOnce(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	for name, f := range map[string]func(){
-		"Filter(q, nil)":    func() { reconcile.Filter[string](q, nil) },
-		"Map(q, nil)":       func() { reconcile.Map[int, string](q, nil) },
-		"Filter(nil, keep)": func() { reconcile.Filter(nil, func(string) bool { return true }) },
-		"Map(nil, fn)":      func() { reconcile.Map(nil, func(int) iter.Seq[string] { return nil }) },
+		"the queue of Filter":     func() { reconcile.Filter(nil, func(string) bool { return true }) },
+		"the queue of Map":        func() { reconcile.Map(nil, func(int) iter.Seq[string] { return nil }) },
+		"the queue of Coalesce":   func() { reconcile.Coalesce(new(reconcile.Queue[string]), time.Second) },
+		"Filter needs a function": func() { reconcile.Filter[string](q, nil) },
+		"Map needs a function":    func() { reconcile.Map[int, string](q, nil) },
 	} {
 		func() {
 			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "reconcile: ") {
-					t.Errorf("%s panics with %q, want a text that begins with the package", name, text)
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "reconcile: "+name) {
+					t.Errorf("panic %q, want one that says %q", text, name)
 				}
 			}()
 			f()
 		}()
+	}
+}
+
+func TestCoalesceVerbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTray[string]()
+		e := reconcile.Coalesce[string](q, 10*time.Second)
+		tellAll(e, "a")
+		e.EnqueueAfter("b", time.Second)
+		q.mustBe(t, "0s enqueue a after 10s", "0s enqueue a after 1m0s", "0s offer a", "0s enqueue b after 10s")
+	})
+}
+
+// Events come each second for a minute, then no more. Each run takes as long as the
+// name of the test says.
+func TestCoalesceMakesOneRunOfABurst(t *testing.T) {
+	for takes, want := range map[time.Duration][]string{
+		0:                {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
+		4 * time.Second:  {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
+		15 * time.Second: {"9.5s run", "24.5s run", "39.5s run", "54.5s run", "1m9.5s run"},
+	} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				e := reconcile.Coalesce(q, 9500*time.Millisecond)
+				j := newJournal()
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(context.Context, string) error {
+						j.note("run")
+						time.Sleep(takes)
+						return nil
+					},
+				})
+				for range 60 {
+					e.Enqueue("a")
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				time.Sleep(time.Hour)
+				run.end()
+				j.mustBe(t, want...)
+			})
+		})
+	}
+}
+
+// An event of an item that was offered leaves it where it is, and one that was
+// delayed is an event.
+func TestCoalesceAndTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Background = 8
+		e := reconcile.Coalesce(q, time.Minute)
+		for _, item := range []string{"o1", "o2", "o3"} {
+			e.Offer(item)
+		}
+		e.Enqueue("o2")
+		e.Enqueue("e")
+		time.Sleep(time.Minute)
+		for _, want := range []string{"e", "o1", "o2", "o3"} {
+			if got, err := q.Dequeue(t.Context()); got != want {
+				t.Errorf("Dequeue = %q, %v, want %q", got, err, want)
+			}
+		}
+	})
+}
+
+// A retry that is further off is brought forward, but not if it is held.
+func TestCoalesceOfARetry(t *testing.T) {
+	for hold, want := range map[bool]time.Duration{false: 10 * time.Second, true: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			item, _ := q.Dequeue(t.Context())
+			q.Requeue(item, reconcile.Wait{Delay: time.Hour, Hold: hold, Err: errBoom})
+			reconcile.Coalesce(q, 10*time.Second).Enqueue("a")
+			if got := time.Until(q.State("a").Due); got != want {
+				t.Errorf("a retry with Hold %t comes in %v after an event, want %v", hold, got, want)
+			}
+		})
+	}
+}
+
+func TestCoalesceByNothingPassesOnWhatComes(t *testing.T) {
+	for _, d := range []time.Duration{0, -time.Second} {
+		q := reconcile.NewQueue[string]()
+		reconcile.Coalesce(q, d).Enqueue("a")
+		if q.Len() != 1 {
+			t.Errorf("Coalesce by %v: %d items ready after Enqueue, want 1", d, q.Len())
+		}
 	}
 }

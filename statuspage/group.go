@@ -82,24 +82,18 @@ func (g *Group) watch(name string, r reconcile.Runner) (*watched, *member) {
 		}
 	}
 	g.members = append(g.members, m)
-	w := &watched{group: g, member: m, runner: r}
-	if r != nil {
-		w.Group.Add(name, r)
-	}
-	return w, m
+	return &watched{g, m, r}, m
 }
 
 // A watched is a Runner that notes what becomes of another.
-//
-// The Group in it is never run. It has that other Runner as its only member, and
-// so knows, and tells the Group that this is added to, whether it is a
-// Reconciler and has to be ended last.
 type watched struct {
-	reconcile.Group
 	group  *Group
 	member *member
 	runner reconcile.Runner
 }
+
+// Unwrap lets a Group know what runs in here.
+func (w *watched) Unwrap() reconcile.Runner { return w.runner }
 
 func (w *watched) Run(ctx context.Context) error {
 	if w.runner == nil {

@@ -53,11 +53,7 @@ import (
 // reach the server. It returns an error if an argument is wrong or the bucket
 // has no fitting TTL.
 func Elect(kv jetstream.KeyValue, name string, r reconcile.Runner) reconcile.Runner {
-	e := &elected{kv: kv, name: name, runner: r, Group: new(reconcile.Group)}
-	if r != nil {
-		e.Group.Add(name, r)
-	}
-	return e
+	return &elected{kv: kv, name: name, runner: r}
 }
 
 // An elected runs a Runner under a lease.
@@ -65,12 +61,10 @@ type elected struct {
 	kv     jetstream.KeyValue
 	name   string
 	runner reconcile.Runner
-
-	// A Group asks its members whether they reconcile, so as to end them last,
-	// by a method that is not exported. A Group has it, and answers for its own
-	// members. This one is never run.
-	*reconcile.Group
 }
+
+// Unwrap lets a Group know what runs in here.
+func (e *elected) Unwrap() reconcile.Runner { return e.runner }
 
 func (e *elected) Run(ctx context.Context) error {
 	switch {

@@ -31,7 +31,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/role"
 )
 
 // A Config says which Lease is stood for, and how. Client, Namespace and Name
@@ -92,14 +91,16 @@ type Config struct {
 // request that renewed the lease. A process that is stopped and continued, or
 // a machine that sleeps, finds out only when it goes on.
 func Elect(cfg Config, r reconcile.Runner) reconcile.Runner {
-	return &elected{Config: cfg, runner: r, Role: role.Of(r)}
+	return &elected{Config: cfg, runner: r}
 }
 
 type elected struct {
 	Config
 	runner reconcile.Runner
-	role.Role
 }
+
+// Unwrap lets a Group know what runs in here.
+func (e *elected) Unwrap() reconcile.Runner { return e.runner }
 
 // Run does what Elect says.
 func (e *elected) Run(ctx context.Context) error {

@@ -25,7 +25,6 @@ import (
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/role"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 )
 
@@ -219,15 +218,17 @@ func (r *Recorder[T]) Run(ctx context.Context) error {
 // Around returns a Runner that runs runner, and the Recorder until after runner
 // has returned, so that the last events are written too.
 func (r *Recorder[T]) Around(runner reconcile.Runner) reconcile.Runner {
-	return around{r.Run, r.check, runner, role.Of(runner)}
+	return around{r.Run, r.check, runner}
 }
 
 type around struct {
 	record reconcile.RunFunc
 	check  func() error
 	runner reconcile.Runner
-	role.Role
 }
+
+// Unwrap lets a Group know what runs in here.
+func (a around) Unwrap() reconcile.Runner { return a.runner }
 
 // Run does what Around says.
 func (a around) Run(ctx context.Context) error {

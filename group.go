@@ -128,7 +128,8 @@ func (g *Group) removeLocked(m *member) {
 // for a member that feeds.
 //
 // The contexts of the members carry the values of ctx, but not its deadline,
-// because they end one after the other.
+// because they end one after the other. Each has ended once its member has
+// returned.
 //
 // A Group runs once: another Run, at the same time or later, is a [Terminal]
 // error.
@@ -288,7 +289,7 @@ func (l memberLog) write(level slog.Level, msg string, args ...any) {
 
 // reconciles reports whether r is a Reconciler, or runs one.
 func reconciles(r Runner) bool {
-	for r != nil {
+	for {
 		if m, ok := r.(interface{ reconciles() bool }); ok && m.reconciles() {
 			return true
 		}
@@ -298,7 +299,6 @@ func reconciles(r Runner) bool {
 		}
 		r = w.Unwrap()
 	}
-	return false
 }
 
 func (g *Group) reconciles() bool {

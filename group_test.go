@@ -106,13 +106,22 @@ func TestGroupReturnsNilWhenAllMembersEndedWell(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var g reconcile.Group
 				var last time.Duration
+				var own []context.Context
 				for _, d := range members { // the end of the first does not end the second
-					g.Add(d.String(), after(d, nil))
+					g.Add(d.String(), reconcile.RunFunc(func(ctx context.Context) error {
+						own = append(own, ctx)
+						return after(d, nil).Run(ctx)
+					}))
 					last = d
 				}
 				began := time.Now()
 				if err := launch(t, &g).wait(); err != nil || time.Since(began) != last {
 					t.Errorf("Run = %v after %v, want nil after %v: once every member has returned", err, time.Since(began), last)
+				}
+				for _, ctx := range own {
+					if ctx.Err() == nil {
+						t.Error("the context of a member that has returned goes on")
+					}
 				}
 			})
 		})
@@ -489,13 +498,50 @@ func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 	})
 }
 
+// Many members fail at one instant: each of them ends the group.
+func TestGroupOutlivesFailuresAtOneInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := reconcile.Group{Logger: unlogged()}
+		for range 100 {
+			g.Add("", after(time.Second, errBoom))
+		}
+		if err := launch(t, &g).wait(); err != errBoom {
+			t.Errorf("Run = %v, want the error itself: the members have no names", err)
+		}
+	})
+}
+
+// A member may know ctx by another way. Its error is no failure then, even if the
+// member's own context has not ended yet.
+func TestGroupKnowsTheErrorOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var g reconcile.Group
+		g.Add("feeder", member(newJournal(), "feeder", time.Second, nil))
+		g.Add("last", outsider{wrapper{waiting(newJournal())}, ctx})
+		run := launchUnder(ctx, t, &g)
+		synctest.Wait()
+		cancel()
+		if err := run.wait(); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+// An outsider waits for the end of another context. It counts as what it wraps.
+type outsider struct {
+	wrapper
+	ctx context.Context
+}
+
+func (o outsider) Run(context.Context) error { <-o.ctx.Done(); return o.ctx.Err() }
+
 // A Group can be a member of a Group. The error has both names.
 func TestGroupInAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := new(reconcile.Group)
 		outer := reconcile.Group{Logger: unlogged()}
 		inner.Add("keys", after(time.Second, errBoom))
-		inner.Add("", after(time.Hour, nil))
 		outer.Add("cloud", inner)
 		outer.Add("rest", after(time.Hour, nil))
 		if err := launch(t, &outer).wait(); err == nil || err.Error() != "cloud: keys: boom" {
@@ -588,8 +634,8 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 
 // The logger of a member's context is that of the group, with the member's name.
 func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
-	book, other := newLogBook(), newLogBook()
-	setDefaultLogger(t, book) // that is what a nil Logger means
+	book, other, fallback := newLogBook(), newLogBook(), newLogBook()
+	setDefaultLogger(t, fallback)
 	synctest.Test(t, func(t *testing.T) {
 		says := func(text string) reconcile.Runner {
 			return reconcile.RunFunc(func(ctx context.Context) error {
@@ -600,7 +646,8 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("a")
 		q.Close()
-		inner, ours, nameless, outer := new(reconcile.Group), &reconcile.Group{Logger: other.logger()}, new(reconcile.Group), new(reconcile.Group)
+		inner, ours, nameless, lone := new(reconcile.Group), &reconcile.Group{Logger: other.logger()}, new(reconcile.Group), new(reconcile.Group)
+		outer := &reconcile.Group{Logger: book.logger()}
 		inner.Add("keys", says("in a group"))
 		ours.Add("keys", says("in a group with a logger"))
 		nameless.Add("", says("without any name"))
@@ -613,30 +660,33 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 			reconcile.Logger(ctx).Info("run")
 			return nil
 		}})
-		if err := launch(t, outer).wait(); err != nil {
-			t.Fatal(err)
+		lone.Add("feeder", says("without a logger"))
+		for _, g := range []*reconcile.Group{outer, lone} {
+			if err := launch(t, g).wait(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		reconcile.Logger(t.Context()).Info("elsewhere")
 	})
 	got := make(map[string]string)
-	for _, line := range append(book.from(slog.LevelInfo), other.from(slog.LevelInfo)...) {
-		member, ok := line.Attrs["member"]
-		got[line.Message] = fmt.Sprint(member, " ", ok, " ", line.Attrs["reconciler"])
+	for where, b := range map[string]*logBook{"book": book, "other": other, "fallback": fallback} {
+		for _, line := range b.from(slog.LevelInfo) {
+			member, ok := line.Attrs["member"]
+			got[line.Message] = fmt.Sprint(where, " ", ok, " ", member, " ", line.Attrs["reconciler"])
+		}
 	}
 	want := map[string]string{
-		"alone":                    "feeder true <nil>",
-		"in a group":               "cloud/keys true <nil>",
-		"in a group with a logger": "ours/keys true <nil>",
-		"without a name":           "<nil> false <nil>",
-		"without any name":         "<nil> false <nil>",
-		"run":                      "<nil> false buckets",
-		"elsewhere":                "<nil> false <nil>",
+		"alone":                    "book true feeder <nil>",
+		"in a group":               "book true cloud/keys <nil>",
+		"in a group with a logger": "other true ours/keys <nil>",
+		"without a name":           "book false <nil> <nil>",
+		"without any name":         "book false <nil> <nil>",
+		"run":                      "fallback false <nil> buckets",
+		"without a logger":         "fallback true feeder <nil>",
+		"elsewhere":                "fallback false <nil> <nil>",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("member, whether there is one, reconciler (-want +got):\n%s", diff)
-	}
-	if n := len(other.from(slog.LevelInfo)); n != 1 {
-		t.Errorf("%d lines to the logger of a group, want that of its member", n)
+		t.Errorf("logger, whether there is a member, member, reconciler (-want +got):\n%s", diff)
 	}
 }
 
@@ -973,7 +1023,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
 		panics := func(context.Context) error { return failuresAs("panic")() }
-		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), ending}
+		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
 		g := reconcile.Group{Logger: book.logger()}
 		g.Add("watch", reconcile.Restart(byMinutes, tries(newJournal(), runs...)))
 		if err := launch(t, &g).wait(); err != nil {
@@ -987,7 +1037,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 				t.Errorf("line %q, want a stack if it is a panic", line)
 			}
 		}
-		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s"}
+		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s", "2 boom 2m0s"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("log lines (-want +got):\n%s", diff)
 		}

@@ -10,8 +10,8 @@
 //	Poller ─┴──────────────> Queue ──Dequeue──> Reconciler
 //
 // A [Queue] knows each item once. It is fed by a [Poller], which lists items
-// again and again, by a [Tracker], which also remembers their versions and so
-// tells what changed, by [Feeder] functions, which pass on events, and by whoever
+// again and again, by a tracker, which also remembers their versions and so
+// finds what changed, by [Feeder] functions, which pass on events, and by whoever
 // calls [Queue.Enqueue]. A [Reconciler] takes the items and calls a function for
 // each. A [Group] runs all of these together.
 //

@@ -16,7 +16,7 @@
 //	return memory.Done(name, version) // or memory.Forget(name)
 //
 // The next process hands [File.All] to the Known field of a
-// [github.com/reconkernel/reconcile.Tracker]. What was begun and not done is then
+// [github.com/reconkernel/reconcile/tracker.Tracker]. What was begun and not done is then
 // run again, also if it is gone by now; so is what changed.
 //
 // A reconcile function has to bear a run too many, as always: if the process ends

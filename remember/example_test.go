@@ -16,6 +16,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/remember"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // A folder has what is wanted, each thing with a version. What is made for it is in
@@ -34,11 +35,12 @@ func serve(path string, runs int) {
 	defer memory.Close()
 
 	queue := reconcile.NewQueue[string]()
-	tracker := &reconcile.Tracker[string, string]{
-		List: func(context.Context) iter.Seq2[reconcile.Seen[string, string], error] {
-			return func(yield func(reconcile.Seen[string, string], error) bool) {
+	files := &tracker.Tracker[string, string]{
+		Queue: queue,
+		List: func(context.Context) iter.Seq2[tracker.Listed[string, string], error] {
+			return func(yield func(tracker.Listed[string, string], error) bool) {
 				for _, name := range slices.Sorted(maps.Keys(folder)) {
-					if !yield(reconcile.Seen[string, string]{Item: name, Version: folder[name]}, nil) {
+					if !yield(tracker.Listed[string, string]{Item: name, Version: folder[name]}, nil) {
 						return
 					}
 				}
@@ -46,7 +48,7 @@ func serve(path string, runs int) {
 		},
 		Period:   time.Hour,
 		Known:    memory.All(),
-		OnChange: func(c reconcile.Change[string, string]) { fmt.Println(c.Item, c.Kind) },
+		OnChange: func(c tracker.Change[string, string]) { fmt.Println(c.Item, c.Kind) },
 	}
 	reconciler := &reconcile.Reconciler[string]{
 		Queue: queue,
@@ -70,7 +72,7 @@ func serve(path string, runs int) {
 		}
 	}
 	var group reconcile.Group
-	group.Add("tracker", reconcile.Feed(queue, tracker.Feed))
+	group.Add("files", files)
 	group.Add("reconciler", reconciler)
 	if err := group.Run(ctx); err != nil {
 		log.Fatal(err)

@@ -5,10 +5,8 @@ package guides_test
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/remember"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // The program of listings.md.
@@ -39,17 +38,10 @@ func (s *store) set(etags map[string]string) {
 	s.etags = etags
 }
 
-func (s *store) list(context.Context) iter.Seq2[reconcile.Seen[string, string], error] {
+func (s *store) list(context.Context) (map[string]string, error) {
 	s.mu.Lock()
-	etags := maps.Clone(s.etags)
-	s.mu.Unlock()
-	return func(yield func(reconcile.Seen[string, string], error) bool) {
-		for _, name := range slices.Sorted(maps.Keys(etags)) {
-			if !yield(reconcile.Seen[string, string]{Item: name, Version: etags[name]}, nil) {
-				return
-			}
-		}
-	}
+	defer s.mu.Unlock()
+	return maps.Clone(s.etags), nil
 }
 
 func TestListings(t *testing.T) {
@@ -65,12 +57,12 @@ func TestListings(t *testing.T) {
 			defer memory.Close()
 			queue := reconcile.NewQueue[string]()
 			var group reconcile.Group
-			tracker := &reconcile.Tracker[string, string]{
-				List:   s.list,
+			group.Add("list", &tracker.Tracker[string, string]{
+				Queue:  queue,
+				List:   tracker.FromMap(s.list),
 				Period: time.Minute,
 				Known:  memory.All(),
-			}
-			group.Add("list", reconcile.Feed(queue, tracker.Feed))
+			})
 			group.Add("things", &reconcile.Reconciler[string]{
 				Queue: queue,
 				Reconcile: func(_ context.Context, name string) error {

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile_test
+package tracker_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // A bucketStore answers a listing page by page, with an ETag of each bucket.
@@ -33,34 +34,35 @@ func ExampleTracker() {
 		{"photos", "e2", "videos", "e1"},
 	}}
 	queue := reconcile.NewQueue[string]()
-	tracker := &reconcile.Tracker[string, string]{
-		List: func(ctx context.Context) iter.Seq2[reconcile.Seen[string, string], error] {
-			return func(yield func(reconcile.Seen[string, string], error) bool) {
+	buckets := &tracker.Tracker[string, string]{
+		Queue: queue,
+		List: func(ctx context.Context) iter.Seq2[tracker.Listed[string, string], error] {
+			return func(yield func(tracker.Listed[string, string], error) bool) {
 				for page, err := range store.Pages(ctx) {
 					if err != nil {
-						yield(reconcile.Seen[string, string]{}, err) // what is gone cannot be told
+						yield(tracker.Listed[string, string]{}, err) // what is gone is not known then
 						return
 					}
-					if !yield(reconcile.Seen[string, string]{Item: page[0], Version: page[1]}, nil) {
+					if !yield(tracker.Listed[string, string]{Item: page[0], Version: page[1]}, nil) {
 						return
 					}
 				}
 			}
 		},
 		Period: time.Minute,
-		OnChange: func(c reconcile.Change[string, string]) {
+		OnChange: func(c tracker.Change[string, string]) {
 			fmt.Printf("%s %s %q %q\n", c.Item, c.Kind, c.Old, c.New)
 		},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- reconcile.Feed(queue, tracker.Feed).Run(ctx) }()
+	go func() { ended <- buckets.Run(ctx) }()
 
 	for taken := range 5 { // a Reconciler does this
 		bucket, _ := queue.Dequeue(ctx)
 		queue.Done(bucket)
 		if taken == 1 {
-			tracker.Trigger() // somebody has changed a bucket
+			buckets.Trigger() // somebody has changed a bucket
 		}
 	}
 	cancel()
@@ -72,4 +74,16 @@ func ExampleTracker() {
 	// videos appeared "" "e1"
 	// logs vanished "e1" ""
 	// <nil>
+}
+
+// What most sources return is a map.
+func ExampleFromMap() {
+	list := tracker.FromMap(func(context.Context) (map[string]string, error) {
+		return map[string]string{"logs": "e1"}, nil // from a folder, a table, a server
+	})
+	for listed, err := range list(context.Background()) {
+		fmt.Println(listed.Item, listed.Version, err)
+	}
+	// Output:
+	// logs e1 <nil>
 }

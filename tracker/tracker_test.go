@@ -1,0 +1,688 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tracker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/tracker"
+)
+
+var errBoom = errors.New("boom")
+
+var quiet = slog.New(slog.DiscardHandler)
+
+type (
+	letters  = tracker.Tracker[string, int]
+	sequence = iter.Seq2[tracker.Listed[string, int], error]
+)
+
+var _ reconcile.Runner = (*letters)(nil)
+
+// A journal is an Enqueuer that notes its calls, with the time since it was made.
+type journal[T comparable] struct {
+	begun time.Time
+	lines []string
+}
+
+func newJournal[T comparable]() *journal[T] { return &journal[T]{begun: time.Now()} }
+
+func (j *journal[T]) note(format string, args ...any) {
+	j.lines = append(j.lines, fmt.Sprintf("%v ", time.Since(j.begun))+fmt.Sprintf(format, args...))
+}
+
+func (j *journal[T]) Enqueue(item T)                { j.note("enqueue %v", item) }
+func (j *journal[T]) Offer(item T)                  { j.note("offer %v", item) }
+func (j *journal[T]) EnqueueAfter(T, time.Duration) { panic("not called") }
+func (j *journal[T]) change(c tracker.Change[T, int]) {
+	j.note("%s %v %d %d", c.Kind, c.Item, c.Old, c.New)
+}
+
+func (j *journal[T]) mustBe(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(j.lines, want) {
+		t.Errorf("journal:\n%s\nwant:\n%s", strings.Join(j.lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// whats returns the lines without their times.
+func (j *journal[T]) whats() (whats []string) {
+	for _, line := range j.lines {
+		_, what, _ := strings.Cut(line, " ")
+		whats = append(whats, what)
+	}
+	return whats
+}
+
+// listed yields items given as "a1": item a with version 1. "!" yields an error,
+// "~" lets a second pass, "#" panics, "%" calls Goexit.
+func listed(text string) sequence {
+	return func(yield func(tracker.Listed[string, int], error) bool) {
+		for word := range strings.FieldsSeq(text) {
+			var item tracker.Listed[string, int]
+			var err error
+			switch word {
+			case "!":
+				item, err = tracker.Listed[string, int]{Item: "beside an error"}, errBoom
+			case "~":
+				time.Sleep(time.Second)
+				continue
+			case "#":
+				panic(errBoom)
+			case "%":
+				runtime.Goexit()
+			default:
+				item.Item, item.Version = word[:1], int(word[1]-'0')
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// track lets tr work through listings, one every 10 seconds, and returns what it
+// did to its queue and told OnChange.
+func track(t *testing.T, tr *letters, listings ...string) *journal[string] {
+	t.Helper()
+	j := newJournal[string]()
+	trackInto(t, tr, j, j.change, listings...)
+	return j
+}
+
+func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange func(tracker.Change[string, int]), listings ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tr.Queue, tr.OnChange, tr.Period = q, onChange, 10*time.Second
+	if tr.Logger == nil {
+		tr.Logger = quiet
+	}
+	n := 0
+	tr.List = func(context.Context) sequence {
+		if n == len(listings) {
+			cancel()
+			return listed("")
+		}
+		n++
+		return listed(listings[n-1])
+	}
+	if err := tr.Run(ctx); err != nil {
+		t.Errorf("Run = %v after ctx is done, want nil", err)
+	}
+}
+
+func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").mustBe(t,
+			"0s appeared a 0 1", "0s enqueue a", "0s appeared b 0 1", "0s enqueue b",
+			"20s altered b 1 2", "20s enqueue b", "20s appeared c 0 1", "20s enqueue c", "20s vanished a 1 0", "20s enqueue a",
+			"30s vanished b 2 0", "30s enqueue b",
+			"40s appeared a 0 1", "40s enqueue a",
+		)
+	})
+}
+
+func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		track(t, new(letters), "a1 ~ ~ b1 ~ c1").mustBe(t,
+			"0s appeared a 0 1", "0s enqueue a",
+			"2s appeared b 0 1", "2s enqueue b",
+			"3s appeared c 0 1", "3s enqueue c",
+		)
+	})
+}
+
+// An incomplete listing shows what is there, and nothing of what is not. What was
+// reported in it is not reported again.
+func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
+	cut := strings.Repeat("~ ", 11) // until after the context of the listing ended
+	for name, part := range map[string]string{
+		"error":            "a2 c1 !",
+		"error in between": "a2 ! c1",
+		"panic":            "a2 c1 #",
+		"Goexit":           "a2 c1 %",
+		"ends with ctx":    "a2 c1 " + cut,
+		"ignores ctx":      "a2 c1 " + cut + "d1 e1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := track(t, new(letters), "a1 b1", part, "a2 c1")
+				want := []string{
+					"appeared a 0 1", "enqueue a", "appeared b 0 1", "enqueue b",
+					"altered a 1 2", "enqueue a", "appeared c 0 1", "enqueue c",
+					"vanished b 1 0", "enqueue b", // by the complete one that follows
+				}
+				if got := j.whats(); !slices.Equal(got, want) {
+					t.Errorf("journal %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestTrackerOffersTheRestInEveryNthListing(t *testing.T) {
+	all := []string{"a1 b1", "a1 b1", "a1 b2", "a1 b2", "a1 b2", "a1 b2"}
+	first := []string{"0s enqueue a", "0s enqueue b"}
+	for resync, want := range map[int][]string{
+		0: append(first[:2:2], "20s enqueue b"),
+		1: append(first[:2:2], "10s offer a", "10s offer b", "20s offer a", "20s enqueue b",
+			"30s offer a", "30s offer b", "40s offer a", "40s offer b", "50s offer a", "50s offer b"),
+		3: append(first[:2:2], "20s offer a", "20s enqueue b", "50s offer a", "50s offer b"),
+	} {
+		t.Run(fmt.Sprint(resync), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal[string]()
+				trackInto(t, &letters{Resync: resync}, j, nil, all...)
+				j.mustBe(t, want...)
+			})
+		})
+	}
+}
+
+func TestTrackerReportsWhatChangedSinceTheLastProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := map[string]int{"k": 1, "c": 1, "g": 1, "u": 0, "x": 0}
+		got := track(t, &letters{Known: maps.All(before)}, "k1 c2 n1 u0 !", "k1 c2 n1 u0").whats()
+		slices.Sort(got[min(6, len(got)):]) // both that are gone, in any order
+		want := []string{
+			"altered c 1 2", "enqueue c", "appeared n 0 1", "enqueue n", "altered u 0 0", "enqueue u",
+			"enqueue g", "enqueue x", "vanished g 1 0", "vanished x 0 0",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("journal %q, want %q", got, want)
+		}
+	})
+}
+
+func TestTrackerRemembersBetweenRunsAndReadsKnownOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := 0
+		tr := &letters{Known: func(yield func(string, int) bool) { read++; yield("a", 1) }}
+		track(t, tr, "a1 b1").mustBe(t, "0s appeared b 0 1", "0s enqueue b")
+		track(t, tr, "a1 b2").mustBe(t, "0s altered b 1 2", "0s enqueue b")
+		if read != 1 {
+			t.Errorf("Known was read %d times, want once", read)
+		}
+	})
+}
+
+// A refusal is a queue that panics for x, as a Queue does for a NaN.
+type refusal struct{ *journal[string] }
+
+func (q refusal) Enqueue(item string) {
+	if item == "x" {
+		panic("no x")
+	}
+	q.journal.Enqueue(item)
+}
+
+func (q refusal) Offer(item string) { q.Enqueue(item) }
+
+// What the queue panics on hides nothing after it, and is reported again.
+func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		known    map[string]int
+		resync   int
+		listings []string
+		want     []string // sorted
+	}{
+		"appeared": {nil, 0, []string{"a1 x1 b1", "a1 x1 b1"}, []string{"appeared a 0 1", "appeared b 0 1", "appeared x 0 1", "appeared x 0 1", "enqueue a", "enqueue b"}},
+		"vanished": {map[string]int{"x": 1, "y": 1}, 0, []string{"a1", "a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue y", "vanished x 1 0", "vanished x 1 0", "vanished y 1 0"}},
+		"offered":  {map[string]int{"x": 1}, 1, []string{"x1 a1", "x1 a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var text bytes.Buffer
+				tr := &letters{Known: maps.All(c.known), Resync: c.resync, Logger: logTo(&text)}
+				q := refusal{newJournal[string]()}
+				trackInto(t, tr, q, q.change, c.listings...)
+				if got := slices.Sorted(slices.Values(q.whats())); !slices.Equal(got, c.want) {
+					t.Errorf("journal %q, want %q", got, c.want)
+				}
+				if !strings.Contains(text.String(), `"listing failed"`) || !strings.Contains(text.String(), "no x") {
+					t.Errorf("log %s, want that the listing failed", text.String())
+				}
+			})
+		})
+	}
+}
+
+// logTo returns a logger without what differs from run to run.
+func logTo(text *bytes.Buffer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case slog.TimeKey, "next":
+			return slog.Attr{}
+		case "stack":
+			a.Value = slog.StringValue(fmt.Sprint(strings.Contains(a.Value.String(), "tracker_test.go")))
+		}
+		return a
+	}}))
+}
+
+// A failure is logged, and one that reads the same when it has come twice as often;
+// so is a panic of OnChange, which keeps no item from the queue.
+func TestTrackerLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		j := newJournal[string]()
+		tr := &letters{Name: "disks", Logger: logTo(&text)}
+		listings := []string{"!", "!", "!", "!", "", "#", "a1 b1 c1", "a1 b1 c1 d1"}
+		trackInto(t, tr, j, func(tracker.Change[string, int]) { panic("no hook") }, listings...)
+		tr.Name = ""
+		trackInto(t, tr, j, nil, "!", "")
+		want := `level=ERROR msg="listing failed" failures=1 err=boom tracker=disks
+level=ERROR msg="listing failed" failures=2 err=boom tracker=disks
+level=ERROR msg="listing failed" failures=4 err=boom tracker=disks
+level=INFO msg="listing succeeded again" failures=4 tracker=disks
+level=ERROR msg="listing failed" failures=1 err="panic: boom" stack=true tracker=disks
+level=ERROR msg="OnChange panicked" item=a err="panic: no hook" panics=1 stack=true tracker=disks
+level=ERROR msg="OnChange panicked" item=b err="panic: no hook" panics=2 stack=true tracker=disks
+level=INFO msg="listing succeeded again" failures=1 tracker=disks
+level=ERROR msg="OnChange panicked" item=d err="panic: no hook" panics=4 stack=true tracker=disks
+level=ERROR msg="listing failed" failures=1 err=boom
+level=INFO msg="listing succeeded again" failures=1
+`
+		if got := text.String(); got != want {
+			t.Errorf("log:\n%s\nwant:\n%s", got, want)
+		}
+		if got := j.whats()[:4]; !slices.Equal(got, []string{"enqueue a", "enqueue b", "enqueue c", "enqueue d"}) {
+			t.Errorf("enqueued: %q, want all", got)
+		}
+	})
+}
+
+// Items that can be no key do not hide those after them.
+func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		j := newJournal[any]()
+		tr := &tracker.Tracker[any, int]{
+			Queue: j,
+			Known: func(yield func(any, int) bool) { yield(math.NaN(), 1) },
+			List: func(context.Context) iter.Seq2[tracker.Listed[any, int], error] {
+				return func(yield func(tracker.Listed[any, int], error) bool) {
+					for _, item := range []any{"a", []string{"b"}, math.NaN(), "c"} {
+						if !yield(tracker.Listed[any, int]{Item: item}, nil) {
+							return
+						}
+					}
+				}
+			},
+			Period: time.Minute,
+			Logger: logTo(&text),
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := tr.Run(ctx); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		j.mustBe(t, "0s enqueue a", "0s enqueue c")
+		if !strings.Contains(text.String(), "[]string") {
+			t.Errorf("log %s, want the first failure of the listing", text.String())
+		}
+	})
+}
+
+func TestTrackerTriggerListsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal[string]()
+		tr := &letters{Queue: j, Period: 10 * time.Second, Resync: 1}
+		tr.List = func(context.Context) sequence { return listed("a1 ~") }
+		tr.Trigger() // before Run: it begins with a listing anyway
+		ctx, cancel := context.WithTimeout(t.Context(), 14500*time.Millisecond)
+		defer cancel()
+		time.AfterFunc(3*time.Second, tr.Trigger)         // between two listings: at once
+		time.AfterFunc(3500*time.Millisecond, tr.Trigger) // while one goes on: right after it,
+		time.AfterFunc(3600*time.Millisecond, tr.Trigger) // as one
+		if err := tr.Run(ctx); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		tr.Trigger()
+		j.mustBe(t, "0s enqueue a", "3s offer a", "4s offer a", "14s offer a")
+	})
+}
+
+func TestTrackerNamesWhatIsWrong(t *testing.T) {
+	q := newJournal[string]()
+	list := func(context.Context) sequence { return listed("") }
+	for want, tr := range map[string]*letters{
+		"tracker: Tracker.Queue is required": {List: list, Period: 1},
+		"Queue that was not made":            {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
+		"tracker: Tracker.List is required":  {Queue: q, Period: 1},
+		"tracker: Tracker.Period is 0s":      {Queue: q, List: list},
+		"tracker: Tracker.Jitter is 2":       {Queue: q, List: list, Period: 1, Jitter: 2},
+		"tracker: Tracker.Jitter is NaN":     {Queue: q, List: list, Period: 1, Jitter: math.NaN()},
+		"tracker: Tracker.Resync is -1":      {Queue: q, List: list, Period: 1, Resync: -1},
+	} {
+		if err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run = %v, want an error that says %q", err, want)
+		}
+	}
+	// An AWS SDK, for one, answers an ETag as a *string: each listing would report it
+	// as altered.
+	pointers := &tracker.Tracker[string, *string]{Queue: q, Period: 1}
+	pointers.List = func(context.Context) iter.Seq2[tracker.Listed[string, *string], error] { return nil }
+	if err := pointers.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "*string") || !strings.Contains(err.Error(), "the version itself") {
+		t.Errorf("Run with versions that are pointers = %v, want an error that names them", err)
+	}
+	defer func() {
+		if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "tracker: FromMap ") {
+			t.Errorf("FromMap(nil) panics with %q", text)
+		}
+	}()
+	tracker.FromMap[string, int](nil)
+}
+
+func TestTrackerRunTwiceAtATimeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		tr := &letters{Queue: newJournal[string](), Period: time.Hour, Logger: logTo(&text)}
+		tr.List = func(context.Context) sequence { return nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- tr.Run(ctx) }()
+		synctest.Wait()
+		if err := tr.Run(ctx); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("second Run = %v, want an error", err)
+		}
+		if err := <-first; err != nil {
+			t.Errorf("first Run = %v, want nil", err)
+		}
+		if !strings.Contains(text.String(), "Tracker.List returned nil") {
+			t.Errorf("log %s, want that the list is nil", text.String())
+		}
+		if err := tr.Run(ctx); err != nil {
+			t.Errorf("Run after Run = %v, want nil", err)
+		}
+	})
+}
+
+// The items of a map that came with an error count, and the listing is incomplete.
+func TestFromMapYieldsTheItemsAndThenTheError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replies := []struct {
+			items map[string]int
+			err   error
+		}{{map[string]int{"a": 1, "b": 1}, nil}, {map[string]int{"c": 1}, errBoom}, {map[string]int{"c": 1}, nil}}
+		j := newJournal[string]()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		tr := &letters{Queue: j, Period: time.Minute, Logger: quiet}
+		tr.List = tracker.FromMap(func(ctx context.Context) (map[string]int, error) {
+			if _, ok := ctx.Deadline(); !ok {
+				t.Error("the context has no deadline, want that of the listing")
+			}
+			if len(replies) == 0 {
+				cancel() // which ends the loop over the items early
+				return map[string]int{"d": 1, "e": 1}, nil
+			}
+			r := replies[0]
+			replies = replies[1:]
+			return r.items, r.err
+		})
+		if err := tr.Run(ctx); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		got := j.whats()
+		slices.Sort(got[:2])
+		slices.Sort(got[3:])
+		if want := []string{"enqueue a", "enqueue b", "enqueue c", "enqueue a", "enqueue b"}; !slices.Equal(got, want) {
+			t.Errorf("enqueued %q, want %q", got, want)
+		}
+	})
+}
+
+// drop is a queue that keeps nothing.
+type drop[T comparable] struct{}
+
+func (drop[T]) Enqueue(T)                     {}
+func (drop[T]) EnqueueAfter(T, time.Duration) {}
+func (drop[T]) Offer(T)                       {}
+
+// heap returns how much memory is in use.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// What vanished takes no memory.
+func TestTrackerGivesBackItsMemory(t *testing.T) {
+	const n = 200_000
+	count, changes := n, 0
+	list := func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {
+		return func(yield func(tracker.Listed[int, int], error) bool) {
+			for i := range count {
+				if !yield(tracker.Listed[int, int]{Item: i}, nil) {
+					return
+				}
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tr := &tracker.Tracker[int, int]{Queue: drop[int]{}, List: list, Period: time.Hour}
+		tr.OnChange = func(tracker.Change[int, int]) { changes++ }
+		before := heap()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- tr.Run(ctx) }()
+		synctest.Wait()
+		full := heap() - before
+		count = 10
+		tr.Trigger()
+		synctest.Wait()
+		if kept := heap() - before; kept > full/10 {
+			t.Errorf("%d bytes are kept of %d after all but 10 of %d items vanished", kept, full, n)
+		}
+		tr.Trigger() // what is left is still known
+		synctest.Wait()
+		if want := n + n - 10; changes != want {
+			t.Errorf("%d changes, want %d", changes, want)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// A model is a Tracker that anybody can read. It answers what a listing makes of the
+// queue, sorted.
+type model struct {
+	resync     int
+	known      map[int]int
+	unfinished map[int]bool
+	complete   int
+}
+
+func (m *model) listing(listed []tracker.Listed[int, int], complete bool) []string {
+	var done []string
+	note := func(verb string, item int) { done = append(done, fmt.Sprint(verb, " ", item)) }
+	offers := m.resync > 0 && m.complete == m.resync-1
+	for _, l := range listed {
+		old, known := m.known[l.Item]
+		switch {
+		case !known:
+			note(fmt.Sprint("appeared 0 ", l.Version, " enqueue"), l.Item)
+		case old != l.Version || m.unfinished[l.Item]:
+			note(fmt.Sprint("altered ", old, " ", l.Version, " enqueue"), l.Item)
+		case offers:
+			note("offer", l.Item)
+		}
+		m.known[l.Item] = l.Version
+		delete(m.unfinished, l.Item)
+	}
+	if complete {
+		for item, old := range m.known {
+			if !slices.ContainsFunc(listed, func(l tracker.Listed[int, int]) bool { return l.Item == item }) {
+				note(fmt.Sprint("vanished ", old, " 0 enqueue"), item)
+				delete(m.known, item)
+				delete(m.unfinished, item)
+			}
+		}
+		if m.complete++; offers {
+			m.complete = 0
+		}
+	}
+	slices.Sort(done)
+	return done
+}
+
+// A teller is an Enqueuer that keeps its calls, with the change before each.
+type teller struct {
+	change string
+	calls  []string
+}
+
+func (q *teller) Enqueue(item int) {
+	q.calls = append(q.calls, fmt.Sprint(q.change, " enqueue ", item))
+	q.change = ""
+}
+func (q *teller) EnqueueAfter(int, time.Duration) { panic("not called") }
+func (q *teller) Offer(item int)                  { q.calls = append(q.calls, fmt.Sprint("offer ", item)) }
+func (q *teller) onChange(c tracker.Change[int, int]) {
+	q.change = fmt.Sprint(c.Kind, " ", c.Old, " ", c.New)
+}
+
+// Random listings, some of which fail in one way or another, do what the model
+// says, each exactly that.
+func TestTrackerAgreesWithItsModel(t *testing.T) {
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			m := &model{resync: rnd.IntN(4), known: make(map[int]int), unfinished: make(map[int]bool)}
+			for range rnd.IntN(6) {
+				item, version := rnd.IntN(8), rnd.IntN(3)
+				m.known[item] = version
+				m.unfinished[item] = version == 0
+			}
+			q := new(teller)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var want []string
+			steps := 0
+			tr := &tracker.Tracker[int, int]{
+				Queue:    q,
+				Period:   time.Minute,
+				Resync:   m.resync,
+				Known:    maps.All(maps.Clone(m.known)),
+				OnChange: q.onChange,
+				Logger:   quiet,
+			}
+			tr.List = func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {
+				if slices.Sort(q.calls); !slices.Equal(q.calls, want) {
+					t.Errorf("seed %d, listing %d did %q, want %q", seed, steps, q.calls, want)
+				}
+				if steps++; steps > 40 {
+					cancel()
+					return nil
+				}
+				var items []tracker.Listed[int, int]
+				for range rnd.IntN(10) {
+					items = append(items, tracker.Listed[int, int]{Item: rnd.IntN(8), Version: rnd.IntN(3)})
+				}
+				if rnd.IntN(3) == 0 { // as it was
+					items = items[:0]
+					for _, item := range slices.Sorted(maps.Keys(m.known)) {
+						items = append(items, tracker.Listed[int, int]{Item: item, Version: m.known[item]})
+					}
+				}
+				end := rnd.IntN(6)
+				q.calls, want = nil, m.listing(items, end > 2)
+				return func(yield func(tracker.Listed[int, int], error) bool) {
+					for i, item := range items {
+						if end == 0 && i == len(items)/2 && !yield(tracker.Listed[int, int]{Item: 99}, errBoom) {
+							return
+						}
+						if !yield(item, nil) {
+							return
+						}
+					}
+					switch end {
+					case 0, 1:
+						yield(tracker.Listed[int, int]{Item: 99}, errBoom)
+					case 2:
+						panic(errBoom)
+					}
+				}
+			}
+			if err := tr.Run(ctx); err != nil {
+				t.Errorf("Run = %v, want nil", err)
+			}
+		})
+	}
+}
+
+// BenchmarkTracker lists a million items with names and versions of their own,
+// as strings: the first listing, and those in which nothing has changed. It reports
+// the bytes that the tracker keeps for each item, strings not counted, as the
+// listing has them anyway.
+func BenchmarkTracker(b *testing.B) {
+	const n = 1_000_000
+	items := make([]tracker.Listed[string, string], n)
+	for i := range items {
+		items[i] = tracker.Listed[string, string]{Item: fmt.Sprintf("bucket-%d", i), Version: fmt.Sprintf("%032x", i)}
+	}
+	// run goes through so many listings, each right after the one before.
+	run := func(tr *tracker.Tracker[string, string], listings int) {
+		ctx, cancel := context.WithCancel(b.Context())
+		tr.List = func(context.Context) iter.Seq2[tracker.Listed[string, string], error] {
+			if listings == 0 {
+				cancel()
+			}
+			listings--
+			tr.Trigger()
+			return func(yield func(tracker.Listed[string, string], error) bool) {
+				for _, item := range items {
+					if !yield(item, nil) {
+						return
+					}
+				}
+			}
+		}
+		if err := tr.Run(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	newTracker := func() *tracker.Tracker[string, string] {
+		return &tracker.Tracker[string, string]{Queue: drop[string]{}, Period: time.Hour, Logger: quiet}
+	}
+	b.Run("First", func(b *testing.B) {
+		var kept int64
+		for b.Loop() {
+			before := heap()
+			tr := newTracker()
+			run(tr, 1)
+			kept = heap() - before
+			runtime.KeepAlive(tr)
+		}
+		b.ReportMetric(float64(kept)/n, "B/item")
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/item")
+	})
+	b.Run("Same", func(b *testing.B) {
+		tr := newTracker()
+		run(tr, 1)
+		for b.Loop() {
+			run(tr, 1)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/item")
+	})
+}

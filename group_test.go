@@ -933,7 +933,8 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			[]string{"0s run 1", "1m0s run 2", "3m0s run 3"},
 		},
 		"until it is terminal": {
-			byMinutes, []try{failing, func(context.Context) error { return terminal }},
+			byMinutes,
+			[]try{failing, func(context.Context) error { return terminal }},
 			terminal,
 			[]string{"0s run 1", "1m0s run 2"},
 		},

@@ -303,23 +303,26 @@ level=INFO msg="listing succeeded again" failures=1
 		if got := text.String(); got != want {
 			t.Errorf("log:\n%s\nwant:\n%s", got, want)
 		}
-		if got := j.whats()[:4]; !slices.Equal(got, []string{"enqueue a", "enqueue b", "enqueue c", "enqueue d"}) {
+		if got := j.whats(); len(got) < 4 || !slices.Equal(got[:4], []string{"enqueue a", "enqueue b", "enqueue c", "enqueue d"}) {
 			t.Errorf("enqueued: %q, want all", got)
 		}
 	})
 }
 
-// Items that can be no key do not hide those after them.
+// Items that can be no key do not hide those after them, and vanish in no listing.
 func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		j := newJournal[any]()
+		listings := [][]any{{"a", []string{"b"}, math.NaN(), "c"}, {"a", "c"}}
 		tr := &tracker.Tracker[any, int]{
 			Queue: j,
 			Known: func(yield func(any, int) bool) { yield(math.NaN(), 1) },
 			List: func(context.Context) iter.Seq2[tracker.Listed[any, int], error] {
+				items := listings[0]
+				listings = listings[1:]
 				return func(yield func(tracker.Listed[any, int], error) bool) {
-					for _, item := range []any{"a", []string{"b"}, math.NaN(), "c"} {
+					for _, item := range items {
 						if !yield(tracker.Listed[any, int]{Item: item}, nil) {
 							return
 						}
@@ -329,14 +332,31 @@ func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
 			Period: time.Minute,
 			Logger: logTo(&text),
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		if err := tr.Run(ctx); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		j.mustBe(t, "0s enqueue a", "0s enqueue c")
-		if !strings.Contains(text.String(), "[]string") {
-			t.Errorf("log %s, want the first failure of the listing", text.String())
+		if lines := strings.Split(text.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "[]string") {
+			t.Errorf("log %s, want the first failure of the first listing, and that the second was complete", text.String())
+		}
+	})
+}
+
+func TestTrackerListsWithJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		instants := make(map[time.Duration]bool) // of the listings, in the second in which they begin
+		tr := &letters{Queue: newJournal[string](), Period: 10 * time.Second, Jitter: 0.5}
+		begun := time.Now()
+		tr.List = func(context.Context) sequence {
+			instants[time.Since(begun)%time.Second] = true
+			return listed("")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := tr.Run(ctx); err != nil || len(instants) < 30 {
+			t.Errorf("Run = %v; listings began at %d instants of a second, want each at another", err, len(instants))
 		}
 	})
 }
@@ -558,6 +578,7 @@ func (q *teller) Enqueue(item int) {
 }
 func (q *teller) EnqueueAfter(int, time.Duration) { panic("not called") }
 func (q *teller) Offer(item int)                  { q.calls = append(q.calls, fmt.Sprint("offer ", item)) }
+
 func (q *teller) onChange(c tracker.Change[int, int]) {
 	q.change = fmt.Sprint(c.Kind, " ", c.Old, " ", c.New)
 }

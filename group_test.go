@@ -106,10 +106,10 @@ func TestGroupReturnsNilWhenAllMembersEndedWell(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var g reconcile.Group
 				var last time.Duration
-				var own []context.Context
-				for _, d := range members { // the end of the first does not end the second
+				own := make([]context.Context, len(members))
+				for i, d := range members { // the end of the first does not end the second
 					g.Add(d.String(), reconcile.RunFunc(func(ctx context.Context) error {
-						own = append(own, ctx)
+						own[i] = ctx
 						return after(d, nil).Run(ctx)
 					}))
 					last = d

@@ -5,23 +5,31 @@
 // run, and a loop that runs them one by one until what is there is what is
 // wanted.
 //
-//	Feeder ─┐                                       ┌─> Reconcile(ctx, item) error
-//	Feeder ─┤ Filter, Map: Enqueuer → Enqueuer      │
-//	Poller ─┴──────────────> Queue ──Dequeue──> Reconciler
+//	q := reconcile.NewQueue[string]()
+//	var g reconcile.Group
+//	g.Add("list", &reconcile.Poller[string]{Queue: q, GetItems: list, Period: time.Minute})
+//	g.Add("zones", &reconcile.Reconciler[string]{
+//		Queue: q,
+//		Reconcile: func(ctx context.Context, zone string) error {
+//			want, got := wanted(zone), lookUp(ctx, zone)
+//			if want == got {
+//				return reconcile.RecheckWithin(time.Hour) // in order
+//			}
+//			return create(ctx, zone, want) // an error is tried again
+//		},
+//	})
+//	err := g.Run(ctx)
 //
-// A [Queue] knows each item once. It is fed by a [Poller], which lists items
-// again and again, by a tracker, which also remembers their versions and so
-// finds what changed, by [Feeder] functions, which pass on events, and by whoever
-// calls [Queue.Enqueue]. A [Reconciler] takes the items and calls a function for
-// each. A [Group] runs all of these together.
+// An item is an identity, such as a name: never a payload. A [Queue] knows each
+// item once. It is fed by a [Poller], which lists items again and again, by
+// [Feeder] functions, which pass on events, and by whoever calls [Queue.Enqueue]. A
+// [Reconciler] takes the items and calls a function for each, which looks at the
+// world, compares what is wanted with what is there, and changes what differs.
+// What it returns says what follows: nil, [RecheckWithin], [RequeueWithin],
+// [RequeueAfter], [Terminal], or any other error, which is tried again as a
+// [RetryPolicy] says. A [Group] runs all of these together.
 //
-// An item is an identity, such as a name: never a payload. The function looks
-// at the world when it runs, compares what is wanted with what is there, and
-// mends the difference. What it returns says what follows: nil, [RequeueAfter],
-// [RequeueWithin], [Terminal], or any other error, which is tried again as a
-// [RetryPolicy] says.
-//
-// # Two distinctions
+// # Three distinctions
 //
 // An event says that something happened, an observation that an item was seen.
 // [Queue.Enqueue] takes an event: it is never lost, also not while the item is
@@ -32,18 +40,9 @@
 // [Queue.EnqueueNow] brings an item back before the end of a [RequeueAfter]; an
 // event does before that of a [RequeueWithin].
 //
-// # When that is not enough
-//
-// What is not used costs a branch or two:
-//
-//   - A burst of events is to be one run: [Coalesce].
-//   - Events are not to wait for what a resync offers: [Queue.Background].
-//   - The far side takes so many calls a second, or at once, or says when it has
-//     too much to do: [Gate].
-//   - A long run is to end early when something happens to its item:
-//     [UntilChanged].
-//   - A test, or a job that runs once, is to wait for the end of the work:
-//     [Queue.WaitIdle], [Queue.WaitItem].
+// Not there yet is not the same as in order. RequeueWithin says that the work goes
+// on, [RecheckWithin] that all is well and only to be looked at again: then the
+// item is settled. [Queue.EnqueueAndWait] and [Queue.WaitIdle] wait for that.
 //
 // # What the package promises
 //
@@ -56,20 +55,19 @@
 //     (TestReconcilerNeverRunsAnItemTwiceAtOnce). What a run did happens before
 //     the next run of that item.
 //  3. Items are taken in the order in which they became ready, and become ready
-//     in the order in which they are due (TestQueueIsFIFO,
-//     TestDueOrder). With a [Queue.Background] that holds for events and for
-//     observations, each among themselves, and with 2 or more neither starves
-//     (TestBackgroundStarvesNobody).
+//     in the order in which they are due (TestQueueIsFIFO, TestDueOrder). With a
+//     [Queue.Background] that holds for events and for observations, each among
+//     themselves, and with 2 or more neither starves (TestBackgroundStarvesNobody).
 //  4. No run starts inside a hold, unless EnqueueNow asks for it, and an item
 //     is ready by the end of a ceiling (TestHoldIsAFloorAndCeilingACeiling).
 //  5. No consumer sleeps while an item is ready
-//     (TestConsumerSleepsWhileAnItemIsQueued), and none is woken for an item
-//     that another one has.
+//     (TestConsumerSleepsWhileAnItemIsQueued).
 //  6. A panic or a call of [runtime.Goexit] in a reconcile function is a failure
 //     of that item alone (TestPanicInReconcileIsAFailureOfThatItemAlone).
 //  7. Cancellation swallows no item (TestCancellationSwallowsAnItem).
 //  8. Run returns when all that it started has ended
-//     (TestGroupLeavesNoGoroutineBehind). An idle queue has no goroutine and no
+//     (TestRunReturnsWhenAllThatItStartedHasEnded,
+//     TestGroupLeavesNoGoroutineBehind). An idle queue has no goroutine and no
 //     timer (TestQueueHasNoGoroutines).
 //  9. An item that is neither in flight nor has a next run costs nothing: there
 //     is nothing to forget, and the memory of a burst goes back

@@ -281,7 +281,7 @@ func ExampleResult() {
 	}
 	r.Run(context.Background())
 	// Output:
-	// logs: gave up after 1 failure: no route to host
+	// logs: gave_up after 1 failure: no route to host
 	// true true
 }
 
@@ -458,7 +458,7 @@ func ExampleGate() {
 	}
 	// Output:
 	// limit 8
-	// logs gave up 1
+	// logs gave_up 1
 	// photos succeeded 2
 	// music succeeded 2
 	// books succeeded 2
@@ -684,6 +684,19 @@ func ExampleListMap() {
 	// 1 metrics
 	// 2 audit
 	// [nodes] 1
+}
+
+// A burst of events becomes one run, a minute after the first of them.
+func ExampleCoalesce() {
+	queue := reconcile.NewQueue[string]()
+	events := reconcile.Coalesce(queue, time.Minute)
+	for range 100 {
+		events.Enqueue("photos")
+	}
+	stats := queue.Stats()
+	fmt.Println(stats.Ready, stats.Waiting, stats.Coalesced)
+	// Output:
+	// 0 1 99
 }
 
 // An event of a key runs the buckets that said that they depend on it.

@@ -13,14 +13,14 @@ import (
 
 // A Gate holds back the runs of one or more [Reconciler]s: to a budget of runs
 // per time, and to a limit of runs at once, which may adapt to what the far side
-// can take. What it holds back waits in the queue, where events are still folded
-// into it, and not in a worker.
+// can take.
 //
-// Reconcilers that call the same far side may share a Gate. An item that a worker
-// has taken, when others were quicker to use up what the Gate allows, waits in hand:
-// one at most for each Run, first come, first served. It is in flight then: an event
-// has another run follow its own. While it waits, every other Run is let in once at
-// most. So tenants get fair turns if each has a Queue and a Reconciler of its own.
+// One worker of each Run at a time is between its queue and the Gate: it takes an
+// item and waits until the Gate lets it in. So one item at most of each Run waits
+// in flight, where an event makes another run follow its own; the others wait in
+// the queue. Reconcilers that call the same far side may share a Gate. Their Runs
+// are let in first come, first served, so tenants get fair turns if each has a
+// Queue and a Reconciler of its own.
 //
 // A limit is not a number of workers: [Reconciler.Workers] is the most that one
 // Reconciler has, and the limit how many of all may run. To change how many work
@@ -64,35 +64,32 @@ type Gate struct {
 
 	// mu guards the fields below. These always hold (see check in the tests):
 	//
-	//   - Without a limit, or below it, there is a place; then shut is false.
-	//   - While a worker waits, there is no place, or no token yet and the timer
-	//     is armed for when there is one.
-	//   - While nobody waits, the timer is not armed.
-	mu      sync.Mutex
-	base    time.Time // of the clock, see now; set by begin
-	limit   int       // 0 if there is none
-	moved   bool      // the limit has been moved; until then it is Max
-	running int       // runs that have a place
-	shut    bool      // no place is left
-	placed  int64     // when there was a place again
-	full    int64     // when the budget is, or was, whole
-	started uint64    // runs that were let in
-	epoch   uint64    // how many of them had started when the limit was halved last
-	good    int       // runs since the limit moved that count for one more
-	halved  uint64
-	hands   []*turn // those with an item in hand, first come, first served
-	doors   []*turn // those that wait for an open gate, before they take an item
-	timer   *time.Timer
-	armed   int64 // when the timer fires; 0 if it is not armed
-
-	woken, wokenLast *turn // those that unlock tells
+	//   - Without a limit, or below it, there is room; then roomless is false.
+	//   - While a Run waits, there is no room, or no token yet and the timer is
+	//     armed for when there is one.
+	//   - While no Run waits, the timer is not armed.
+	mu        sync.Mutex
+	base      time.Time // of the clock, see now; set by begin
+	limit     int       // 0 if there is none
+	moved     bool      // the limit has been moved; until then it is Max
+	running   int       // runs that were let in and have not left
+	roomless  bool      // the limit is reached
+	roomSince int64     // when there was room again
+	fullAt    int64     // when the budget is, or was, whole
+	started   uint64    // runs that were let in
+	epoch     uint64    // how many of them had started when the limit was halved last
+	good      int       // runs since the limit moved that count for one more
+	halved    uint64
+	waiting   []*gatePlace // first come, first served
+	timer     *time.Timer
+	armed     int64 // when the timer fires; 0 if it is not armed
 }
 
 // GateStats is what [Gate.Stats] returns.
 type GateStats struct {
 	Limit    int           // of runs at once; 0 means that there is none
 	InFlight int           // runs that were let in and are not judged yet
-	Waiting  int           // calls of Run that it holds back, also those whose queue is empty
+	Waiting  int           // calls of Run that it holds back
 	Halved   uint64        // slow results that halved the limit, or found it at Min
 	Next     time.Duration // until the budget allows a run; 0 if it does now
 }
@@ -103,7 +100,7 @@ type GateStats struct {
 // fewer than n are left. With Slow, the limit adapts from there.
 func (g *Gate) SetLimit(n int) {
 	g.mu.Lock()
-	g.setLimit(n)
+	g.setLimitLocked(n)
 	g.unlock()
 }
 
@@ -112,11 +109,11 @@ func (g *Gate) Stats() GateStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return GateStats{
-		Limit:    g.most(),
+		Limit:    g.limitLocked(),
 		InFlight: g.running,
-		Waiting:  len(g.hands) + len(g.doors),
+		Waiting:  len(g.waiting),
 		Halved:   g.halved,
-		Next:     time.Duration(max(0, g.due()-g.now())),
+		Next:     time.Duration(max(0, g.dueLocked()-g.now())),
 	}
 }
 
@@ -138,8 +135,8 @@ func (g *Gate) begin() error {
 	if g.base.IsZero() {
 		g.base = time.Now()
 	}
-	if g.moved && g.limit != g.within(g.limit) { // the bounds are other ones
-		g.setLimit(g.limit)
+	if g.moved && g.limit != g.clampLimit(g.limit) { // the bounds are other ones
+		g.setLimitLocked(g.limit)
 	}
 	g.unlock()
 	return nil
@@ -154,21 +151,18 @@ func (g *Gate) now() int64 {
 	return int64(time.Since(g.base))
 }
 
-// The methods below are called with mu held, but for those that take it: fire,
-// see, try, wait, enter and leave. The one named unlock gives it up.
-
-// most returns the limit; 0 if there is none.
-func (g *Gate) most() int {
+// limitLocked returns the limit; 0 if there is none.
+func (g *Gate) limitLocked() int {
 	if g.moved {
 		return g.limit
 	}
 	return g.Max
 }
 
-func (g *Gate) setLimit(n int) { g.limit, g.moved, g.good = g.within(n), true, 0 }
+func (g *Gate) setLimitLocked(n int) { g.limit, g.moved, g.good = g.clampLimit(n), true, 0 }
 
-// within brings a limit within its bounds.
-func (g *Gate) within(n int) int {
+// clampLimit brings a limit within its bounds.
+func (g *Gate) clampLimit(n int) int {
 	n = max(n, g.Min, 1)
 	if g.Max > 0 {
 		n = min(n, g.Max)
@@ -176,104 +170,171 @@ func (g *Gate) within(n int) int {
 	return n
 }
 
-// place reports whether the limit lets one more run start.
-func (g *Gate) place() bool {
-	limit := g.most()
+// hasRoomLocked reports whether the limit lets one more run start.
+func (g *Gate) hasRoomLocked() bool {
+	limit := g.limitLocked()
 	return limit == 0 || g.running < limit
 }
 
-// due returns when the budget lets the next run start. The budget is a bucket of
-// Burst tokens; all that has to be kept of it is when it will be full again.
-func (g *Gate) due() int64 {
+// dueLocked returns when the budget lets the next run start. The budget is a
+// bucket of Burst tokens; all that has to be kept of it is when it is full again.
+func (g *Gate) dueLocked() int64 {
 	if g.Every == 0 {
 		return 0
 	}
-	return g.full - int64(max(1, g.Burst)-1)*g.every()
+	return g.fullAt - int64(max(1, g.Burst)-1)*g.every()
 }
 
 // every returns Every, or so much less that an empty bucket is full again in 146
-// years, half of what an int64 holds: then no reckoning with it overflows.
+// years, half of what an int64 holds: then no calculation with it overflows.
 func (g *Gate) every() int64 {
 	return min(int64(g.Every), math.MaxInt64/2/int64(max(1, g.Burst)))
 }
 
-func (g *Gate) open(now int64) bool { return g.place() && g.due() <= now }
+func (g *Gate) isOpenLocked(now int64) bool { return g.hasRoomLocked() && g.dueLocked() <= now }
 
-// A pass is what a run has that was let in.
-type pass struct {
+// A gatePass is what a run has that was let in.
+type gatePass struct {
 	number uint64
-	last   bool // it took the last place: the limit was in the way
+	last   bool // it took the last room: the limit was in the way
 }
 
-// admit lets in a run that could have started then, but for the gate. Its token
-// counts as spent when the gate opened for it, and not when a timer or a goroutine
-// had come around to that, so the pace does not drift. But who comes later by a
-// whole Every was paused, and that is not made up for.
-func (g *Gate) admit(then, now int64) pass {
+// A gatePlace is what a loop waits with.
+type gatePlace struct {
+	wake    chan struct{} // told when the run was let in; room for one
+	waiting bool          // in Gate.waiting
+	since   int64         // since when the run has all that it needs, except the gate
+	pass    gatePass      // once it was let in
+	next    *gatePlace    // of those that unlock wakes
+}
+
+// tryEnter lets a run in if the gate is open.
+func (g *Gate) tryEnter(p *gatePlace) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	if len(g.waiting) > 0 || !g.isOpenLocked(now) {
+		return false
+	}
+	g.startLocked(p, now)
+	return true
+}
+
+// enter waits until a run is let in. It reports whether that was so before done,
+// lost and parent; parent may end others, and so open the gate, before done.
+func (g *Gate) enter(p *gatePlace, done, lost, parent <-chan struct{}) bool {
+	g.mu.Lock()
+	p.waiting = true
+	g.waiting = append(g.waiting, p)
+	g.unlock()
+	notified := false
+	select {
+	case <-p.wake:
+		notified = true
+	case <-done:
+	case <-lost:
+	}
+	if notified && !isDone(done) && !isDone(lost) && !isDone(parent) {
+		return true
+	}
+	g.mu.Lock()
+	letIn := !p.waiting
+	if letIn { // at the same moment, and gives that back
+		g.running--
+		g.fullAt -= g.every()
+	} else {
+		p.waiting = false
+		i := slices.Index(g.waiting, p)
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	g.unlock()
+	if letIn && !notified {
+		<-p.wake // it is on its way
+	}
+	return false
+}
+
+// startLocked lets a run in. Its token is charged for the instant at which the
+// run could have started, so the pace does not drift with timers and goroutines
+// that are late. A run that is late by Every or more is charged for now: there
+// was a pause.
+func (g *Gate) startLocked(p *gatePlace, now int64) {
 	g.running++
 	g.started++
-	g.shut = !g.place()
+	g.roomless = !g.hasRoomLocked()
 	if g.Every > 0 {
-		at := max(g.full, g.placed, then)
-		every := g.every()
-		if now-at >= every {
+		at := max(g.fullAt, g.roomSince, p.since)
+		if now-at >= g.every() {
 			at = now
 		}
-		g.full = at + every
+		g.fullAt = at + g.every()
 	}
-	return pass{g.started, g.shut}
+	p.pass = gatePass{g.started, g.roomless}
 }
 
-// unlock ends every method that changed the gate: it lets in those whose turn
-// has come, arms the timer for others, and tells the first after the lock is
-// given up.
+// A finding is what the result of a run says of the far side.
+type finding uint8
+
+const (
+	foundNothing finding = iota
+	foundWell
+	foundSlow
+)
+
+// leave takes out a run.
+func (g *Gate) leave(p gatePass, f finding) {
+	g.mu.Lock()
+	limit := g.limitLocked()
+	switch {
+	case p.number <= g.epoch: // what it met is what the limit was halved for
+	case f == foundSlow:
+		half := g.running / 2
+		if limit > 0 {
+			half = min(half, limit)
+		}
+		g.setLimitLocked(half)
+		g.halved++
+		g.epoch = g.started
+	case f == foundWell && p.last && limit != g.Max:
+		if g.good++; g.good >= limit {
+			g.setLimitLocked(limit + 1)
+		}
+	}
+	g.running--
+	g.unlock()
+}
+
+// unlock ends every method that changed the gate. It lets in those that may, and
+// arms the timer for the others.
 func (g *Gate) unlock() {
 	now := g.now()
-	place := g.place()
-	if g.shut && place {
-		g.placed = now
+	if room := g.hasRoomLocked(); g.roomless == room {
+		g.roomless = !room
+		g.roomSince = now // read only if there is room
 	}
-	g.shut = !place
-	for len(g.hands) > 0 && g.open(now) {
-		t := g.hands[0]
-		g.hands = slices.Delete(g.hands, 0, 1)
-		t.pass = g.admit(t.since, now)
-		g.tell(t)
+	var first *gatePlace
+	for last := &first; len(g.waiting) > 0 && g.isOpenLocked(now); last = &(*last).next {
+		p := g.waiting[0]
+		g.waiting = slices.Delete(g.waiting, 0, 1)
+		g.startLocked(p, now)
+		p.waiting, p.next = false, nil
+		*last = p
 	}
-	if g.open(now) { // and nobody has an item in hand
-		for _, t := range g.doors {
-			g.tell(t)
-		}
-		g.doors = slices.Delete(g.doors, 0, len(g.doors)) // and keeps none of them
-	}
-	g.arm(now)
-	t := g.woken
-	g.woken, g.wokenLast = nil, nil
+	g.armLocked(now)
 	g.mu.Unlock()
-	for t != nil {
-		next := t.next // t is no longer ours once it is told
-		t.wake <- struct{}{}
-		t = next
+	for p := first; p != nil; {
+		next := p.next // p is no longer ours once it is woken
+		p.wake <- struct{}{}
+		p = next
 	}
 }
 
-// tell has unlock tell a turn that it is no longer waiting.
-func (g *Gate) tell(t *turn) {
-	t.waiting, t.next = false, nil
-	if g.woken == nil {
-		g.woken = t
-	} else {
-		g.wokenLast.next = t
-	}
-	g.wokenLast = t
-}
-
-// arm sees to it that the timer fires when the next token is there, if somebody
-// waits for that.
-func (g *Gate) arm(now int64) {
+// armLocked makes the timer fire when the next token is there, if a Run waits for
+// that.
+func (g *Gate) armLocked(now int64) {
 	at := int64(0)
-	if len(g.hands)+len(g.doors) > 0 && g.place() {
-		at = g.due()
+	if len(g.waiting) > 0 && g.hasRoomLocked() {
+		at = g.dueLocked()
 	}
 	if at == g.armed {
 		return
@@ -292,108 +353,5 @@ func (g *Gate) arm(now int64) {
 func (g *Gate) fire() {
 	g.mu.Lock()
 	g.armed = 0
-	g.unlock()
-}
-
-// A turn is what one worker of a loop waits for, the one at the door.
-type turn struct {
-	wake    chan struct{} // told once when it is no longer waiting; room for one
-	waiting bool          // in a list, and not told
-	since   int64         // since when a run has all that it needs, but the gate
-	pass    pass          // of the run, once it was let in
-	next    *turn         // in Gate.woken
-}
-
-// see reports whether the gate is open.
-func (g *Gate) see() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.hands) == 0 && g.open(g.now())
-}
-
-// try lets a run in if the gate is open.
-func (g *Gate) try(t *turn) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	if len(g.hands) > 0 || !g.open(now) {
-		return false
-	}
-	t.pass = g.admit(t.since, now)
-	return true
-}
-
-// wait waits in one of the lists: in doors until the gate is open, in hands until
-// the run is let in. It reports whether that was so before done and end.
-func (g *Gate) wait(list *[]*turn, t *turn, done, end <-chan struct{}) bool {
-	g.mu.Lock()
-	t.waiting = true
-	*list = append(*list, t)
-	g.unlock()
-
-	select {
-	case <-t.wake:
-		return true
-	case <-done:
-	case <-end:
-	}
-
-	g.mu.Lock()
-	if !t.waiting { // told meanwhile: the wake-up is on its way
-		g.mu.Unlock()
-		<-t.wake
-		return true
-	}
-	i := slices.Index(*list, t)
-	*list = slices.Delete(*list, i, i+1)
-	g.unlock()
-	return false
-}
-
-// enter waits for the turn of a run whose item is in hand. It reports whether it
-// came before done, lost and all.
-func (g *Gate) enter(t *turn, done, lost, all <-chan struct{}) bool {
-	if !g.wait(&g.hands, t, done, lost) {
-		return false
-	}
-	if !isDone(done) && !isDone(lost) && !isDone(all) {
-		return true
-	}
-	g.mu.Lock() // it came at the same moment, and is given back
-	g.running--
-	g.full -= g.every()
-	g.unlock()
-	return false
-}
-
-// A finding is what the result of a run says of the far side.
-type finding uint8
-
-const (
-	foundNothing finding = iota
-	foundWell
-	foundSlow
-)
-
-// leave gives back the place of a run.
-func (g *Gate) leave(p pass, f finding) {
-	g.mu.Lock()
-	limit := g.most()
-	switch {
-	case p.number <= g.epoch: // what it met is what the limit was halved for
-	case f == foundSlow:
-		half := g.running / 2
-		if limit > 0 {
-			half = min(half, limit)
-		}
-		g.setLimit(half)
-		g.halved++
-		g.epoch = g.started
-	case f == foundWell && p.last && limit != g.Max:
-		if g.good++; g.good >= limit {
-			g.setLimit(limit + 1)
-		}
-	}
-	g.running--
 	g.unlock()
 }

@@ -7,11 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -29,7 +38,7 @@ type gated struct {
 }
 
 // launchGated runs r, with the fields that it lacks. A run takes as long as its
-// item says behind an @, such as a@3s; then it ends as the item says behind an =,
+// item says after an @, such as a@3s; then it ends as the item says after an =,
 // such as b=busy.
 func launchGated(t *testing.T, r reconcile.Reconciler[string], items ...string) *gated {
 	t.Helper()
@@ -61,6 +70,16 @@ func launchGated(t *testing.T, r reconcile.Reconciler[string], items ...string) 
 			return errBoom
 		case "plan":
 			return reconcile.RequeueAfter(time.Hour)
+		case "recheck":
+			return reconcile.RecheckWithin(time.Hour)
+		case "changed": // by the run itself, the first time
+			if len(l.results.all()) == 0 {
+				ctx, stop := reconcile.UntilChanged(ctx)
+				defer stop()
+				l.q.Enqueue(item + "=changed")
+				<-ctx.Done()
+			}
+			return errBoom
 		case "refuse":
 			return reconcile.Terminal(errBoom)
 		case "panic":
@@ -79,48 +98,57 @@ func launchGated(t *testing.T, r reconcile.Reconciler[string], items ...string) 
 	return l
 }
 
-// mustBeIdle checks that no run has a place in the gate, and nobody waits.
-func mustBeIdle(t *testing.T, g *reconcile.Gate) {
+// checkGate checks the rules that stand at the gate's mutex.
+func checkGate(t *testing.T, g *reconcile.Gate) {
 	t.Helper()
-	synctest.Wait()
 	if err := reconcile.CheckGate(g); err != nil {
 		t.Error(err)
 	}
+}
+
+// mustBeIdle checks that no run is in the gate, and none waits.
+func mustBeIdle(t *testing.T, g *reconcile.Gate) {
+	t.Helper()
+	synctest.Wait()
+	checkGate(t, g)
 	if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 {
-		t.Errorf("after all, Stats = %+v, want none in flight and none waiting", s)
+		t.Errorf("Stats() = %+v after all runs, want none in flight and none waiting", s)
 	}
 }
 
+// split is strings.Split at commas, and nothing for nothing.
+func split(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ", ")
+}
+
 func TestGateFieldsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		gate *reconcile.Gate
-		says string
-	}{
-		{&reconcile.Gate{Every: -time.Second}, "Gate.Every is -1s, want 0"},
-		{&reconcile.Gate{Burst: -1}, "Gate.Burst is -1, want 0"},
-		{&reconcile.Gate{Min: -2}, "Gate.Min is -2, want 0"},
-		{&reconcile.Gate{Max: -3}, "Gate.Max is -3, want 0"},
-		{&reconcile.Gate{Min: 5, Max: 4}, "Gate.Min is 5, want no more than Max, which is 4"},
-		{&reconcile.Gate{Min: 5, Max: 5}, ""},
-		{&reconcile.Gate{Min: 5}, ""},
-		{&reconcile.Gate{Every: 1, Burst: 1, Min: 1, Max: 1}, ""},
-		{&reconcile.Gate{}, ""},
+	for gate, says := range map[*reconcile.Gate]string{
+		{Every: -time.Second}: "Gate.Every is -1s, want 0", {Burst: -1}: "Gate.Burst is -1, want 0",
+		{Min: -2}: "Gate.Min is -2, want 0", {Max: -3}: "Gate.Max is -3, want 0",
+		{Min: 5, Max: 4}: "Gate.Min is 5, want no more than Max, which is 4",
+		{Min: 5, Max: 5}: "", {Min: 5}: "", {Every: 1, Burst: 1, Min: 1, Max: 1}: "", {}: "",
 	} {
-		q := reconcile.NewQueue[string]()
-		q.Close()
-		r := reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Gate: c.gate}
-		switch err := r.Run(t.Context()); {
-		case c.says == "" && err != nil:
-			t.Errorf("Run = %v, want nil", err)
-		case c.says != "" && (err == nil || !strings.Contains(err.Error(), "reconcile: Reconciler."+c.says)):
-			t.Errorf("Run = %v, want an error that says %q", err, c.says)
+		if err := runEmpty(t, gate); says == "" && err != nil || says != "" && !strings.HasPrefix(fmt.Sprint(err), "reconcile: Reconciler."+says) {
+			t.Errorf("Run = %v, want %q", err, says)
 		}
 	}
 }
 
-// When runs start under a budget. All items but those fed later are there from
-// the beginning.
+// runEmpty runs a loop that has nothing to do.
+func runEmpty(t *testing.T, g *reconcile.Gate) error {
+	q := reconcile.NewQueue[string]()
+	q.Close()
+	none := func(context.Context, string) error { return nil }
+	return (&reconcile.Reconciler[string]{Queue: q, Gate: g, Reconcile: none}).Run(t.Context())
+}
+
+// When runs start under a budget. All items, except those fed later, are there
+// from the beginning.
 func TestGateBudget(t *testing.T) {
+	const second = time.Second
 	for _, c := range []struct {
 		name    string
 		gate    *reconcile.Gate
@@ -129,53 +157,36 @@ func TestGateBudget(t *testing.T) {
 		later   map[time.Duration]string
 		want    string
 	}{
+		{"none", &reconcile.Gate{Burst: 3}, 1, "a b c", nil, "0s a, 0s b, 0s c"},
+		{"one by one", &reconcile.Gate{Every: second}, 1, "a b c d", nil, "0s a, 1s b, 2s c, 3s d"},
 		{
-			"none", &reconcile.Gate{Burst: 3}, 1, "a b c", nil,
-			"0s a, 0s b, 0s c",
-		},
-		{
-			"one by one", &reconcile.Gate{Every: time.Second}, 1, "a b c d", nil,
-			"0s a, 1s b, 2s c, 3s d",
-		},
-		{
-			"workers do not help", &reconcile.Gate{Every: time.Second}, 4, "a@9s b@9s c@9s d@9s", nil,
+			"workers do not help", &reconcile.Gate{Every: second}, 4, "a@9s b@9s c@9s d@9s", nil,
 			"0s a@9s, 1s b@9s, 2s c@9s, 3s d@9s",
 		},
+		{"burst", &reconcile.Gate{Every: second, Burst: 3}, 1, "a b c d e", nil, "0s a, 0s b, 0s c, 1s d, 2s e"},
 		{
-			"burst", &reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c d e", nil,
-			"0s a, 0s b, 0s c, 1s d, 2s e",
-		},
-		{
-			"a pause is made up for by a burst, and no more", &reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c d",
-			map[time.Duration]string{time.Hour + time.Second/2: "e f g h i"},
+			"a pause is made up for by a burst, and no more", &reconcile.Gate{Every: second, Burst: 3}, 1, "a b c d",
+			map[time.Duration]string{time.Hour + second/2: "e f g h i"},
 			"0s a, 0s b, 0s c, 1s d, 1h0m0.5s e, 1h0m0.5s f, 1h0m0.5s g, 1h0m1.5s h, 1h0m2.5s i",
 		},
 		{
-			"a short pause is made up for by so much", &reconcile.Gate{Every: time.Second, Burst: 3}, 1, "a b c",
+			"a short pause is made up for by so much", &reconcile.Gate{Every: second, Burst: 3}, 1, "a b c",
 			map[time.Duration]string{2500 * time.Millisecond: "d e f g"},
 			"0s a, 0s b, 0s c, 2.5s d, 2.5s e, 3s f, 4s g",
 		},
 		{
-			"without a burst a pause is not made up for", &reconcile.Gate{Every: time.Second}, 1, "a",
+			"without a burst a pause is not made up for", &reconcile.Gate{Every: second}, 1, "a",
 			map[time.Duration]string{1900 * time.Millisecond: "b c d"},
 			"0s a, 1.9s b, 2.9s c, 3.9s d",
 		},
-		{
-			"nor is a long run", &reconcile.Gate{Every: time.Second}, 1, "a@2500ms b c d", nil,
-			"0s a@2500ms, 2.5s b, 3.5s c, 4.5s d",
-		},
-		{
-			"nor a place that was missing", &reconcile.Gate{Every: time.Second, Max: 1}, 3, "a@2500ms b c d", nil,
-			"0s a@2500ms, 2.5s b, 3.5s c, 4.5s d",
-		},
-		{
-			"a burst that overflows", &reconcile.Gate{Every: time.Hour, Burst: 1 << 40}, 1, "a b c", nil,
-			"0s a, 0s b, 0s c",
-		},
-		{
-			"a budget for ever", &reconcile.Gate{Every: 1<<63 - 1}, 1, "a b", nil,
-			"0s a",
-		},
+		{"nor is a long run", &reconcile.Gate{Every: second}, 1, "a@1700ms b c", nil, "0s a@1700ms, 1.7s b, 2.7s c"},
+		{"nor the limit", &reconcile.Gate{Every: second, Max: 1}, 3, "a@1700ms b c", nil, "0s a@1700ms, 1.7s b, 2.7s c"},
+		{"nor a longer one", &reconcile.Gate{Every: second, Max: 1}, 3, "a@2500ms b c", nil, "0s a@2500ms, 2.5s b, 3.5s c"},
+		{"a burst that overflows", &reconcile.Gate{Every: time.Hour, Burst: 1 << 40}, 1, "a b c", nil, "0s a, 0s b, 0s c"},
+		{"a burst without end", &reconcile.Gate{Every: math.MaxInt64, Burst: math.MaxInt}, 1, "a b c", nil, "0s a, 0s b, 0s c"},
+		{"a budget for ever", &reconcile.Gate{Every: math.MaxInt64}, 1, "a b", nil, "0s a"},
+		{"a burst of it", &reconcile.Gate{Every: math.MaxInt64, Burst: 2}, 1, "a b c", nil, "0s a, 0s b"},
+		{"a budget for long", &reconcile.Gate{Every: 1e6 * time.Hour, Burst: 4}, 1, "a b c d e", nil, "0s a, 0s b, 0s c, 0s d"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,7 +199,11 @@ func TestGateBudget(t *testing.T) {
 					})
 				}
 				time.Sleep(2 * time.Hour)
-				l.mustBe(t, strings.Split(c.want, ", ")...)
+				l.mustBe(t, split(c.want)...)
+				if next := c.gate.Stats().Next; (next > 0) != (l.q.Stats().InFlight > 0) {
+					t.Errorf("the budget allows a run in %v, and an item in hand: %v", next, l.q.Stats())
+				}
+				checkGate(t, c.gate)
 				l.end()
 				mustBeIdle(t, c.gate)
 			})
@@ -196,8 +211,87 @@ func TestGateBudget(t *testing.T) {
 	}
 }
 
-// What is over the budget waits in the queue, where events are folded into it,
-// and what was run is given back although nothing can be taken.
+// A lateQueue is a queue of ints whose Lease takes long, which makes an item that
+// waits come late to the gate.
+type lateQueue struct {
+	plainQueue[int]
+	until func(item int) time.Time
+}
+
+func (q lateQueue) Lease(ctx context.Context, item int) context.Context {
+	if d := time.Until(q.until(item)); d > 0 {
+		time.Sleep(d)
+	}
+	return ctx
+}
+
+// A run is let in later than it could be, because a timer or a goroutine is late.
+// Its token is that of the instant when it could, so the next is not late too. A
+// run that is late by Every or more is charged for now.
+func TestGateBudgetDoesNotDrift(t *testing.T) {
+	const second, ms = time.Second, time.Millisecond
+	random := rand.New(rand.NewPCG(1, 2))
+	late := []time.Duration{0}
+	for i := range time.Duration(60) {
+		late = append(late, (i+1)*second+time.Duration(random.IntN(1e9)))
+	}
+	for _, c := range []struct {
+		name     string
+		limit    int
+		first    time.Duration // how long the first run takes
+		reach    []time.Duration
+		want     []time.Duration
+		lastNext time.Duration
+	}{
+		{"late", 0, 0, []time.Duration{0, 1300 * ms}, []time.Duration{0, 1300 * ms, 2 * second, 3 * second}, second},
+		{"later", 0, 0, []time.Duration{0, 2*second - 1}, []time.Duration{0, 2*second - 1, 2 * second, 3 * second}, second},
+		{"a pause", 0, 0, []time.Duration{0, 2 * second}, []time.Duration{0, 2 * second, 3 * second, 4 * second}, second},
+		{"a long pause", 0, 0, []time.Duration{0, time.Hour}, []time.Duration{0, time.Hour, time.Hour + second}, second},
+		{"for a minute", 0, 0, late, late, 61*second - late[60]},
+		{"there was room", 2, 1200 * ms, []time.Duration{0, 1300 * ms}, []time.Duration{0, 1300 * ms, 2 * second}, second},
+		{"there was no room", 1, 1200 * ms, []time.Duration{0, 1300 * ms}, []time.Duration{0, 1300 * ms, 2200 * ms}, second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				q := lateQueue{plainly(reconcile.NewQueue[int]()), func(item int) time.Time {
+					if item >= len(c.reach) {
+						return begin
+					}
+					return begin.Add(c.reach[item])
+				}}
+				for i := range c.want {
+					q.q.Enqueue(i)
+				}
+				q.q.Close()
+				var got []time.Duration
+				g := &reconcile.Gate{Every: second, Max: c.limit}
+				run := launch(t, &reconcile.Reconciler[int]{
+					Queue: q, Gate: g, Workers: 2, Logger: unlogged(),
+					Reconcile: func(_ context.Context, item int) error {
+						if got = append(got, time.Since(begin)); item == 0 && c.first > 0 {
+							time.Sleep(c.first)
+						}
+						return nil
+					},
+				})
+				if err := run.wait(); err != nil {
+					t.Error(err)
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("runs start at\n %v, want\n %v", got, c.want)
+				}
+				if next := g.Stats().Next; next != c.lastNext {
+					t.Errorf("after all, the budget allows a run in %v, want %v", next, c.lastNext)
+				}
+				mustBeIdle(t, g)
+			})
+		})
+	}
+}
+
+// One item of a Run waits in hand. The others wait in the queue, where events are
+// folded into them; and what was run is given back at once.
 func TestGateLeavesItemsInTheQueue(t *testing.T) {
 	for _, d := range dequeuers {
 		t.Run(d.name, func(t *testing.T) {
@@ -205,6 +299,9 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 				g := &reconcile.Gate{Every: time.Minute}
 				q := reconcile.NewQueue[string]()
 				l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
+				if synctest.Wait(); g.Stats().Waiting != 0 {
+					t.Errorf("Stats() = %+v without an item, want that none waits", g.Stats())
+				}
 				for item := range strings.FieldsSeq("a b=plan c") {
 					q.Enqueue(item)
 				}
@@ -214,8 +311,11 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 					q.Enqueue("d")
 				}
 				synctest.Wait()
-				if s := q.Stats(); q.Has("a") || s.Ready != 3 || s.InFlight != 0 {
-					t.Errorf("Stats = %+v, a known: %v, want three items ready, and a done", s, q.Has("a"))
+				if s := q.Stats(); q.Has("a") || s.Ready != 2 || s.InFlight != 1 {
+					t.Errorf("Stats() = %+v, Has(a) = %v, want two items ready, one in hand, and a done", s, q.Has("a"))
+				}
+				if diff := cmp.Diff(reconcile.GateStats{Waiting: 1, Next: time.Second}, g.Stats()); diff != "" {
+					t.Errorf("Stats (-want +got):\n%s", diff)
 				}
 				q.Remove("d")
 				time.Sleep(time.Second)
@@ -223,8 +323,8 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 				if s := q.State("b=plan"); s.Phase != reconcile.Waiting {
 					t.Errorf("State(b) = %+v after its run, want it to wait for its next", s)
 				}
-				if r := l.results.last(t); d.name == "Queue" && r.Waited != time.Minute {
-					t.Errorf("b waited %v, want 1m0s", r.Waited)
+				if r := l.results.last(t); r.Waited != time.Minute || r.Duration != 0 {
+					t.Errorf("b waited %v and took %v, want 1m0s and 0s", r.Waited, r.Duration)
 				}
 				time.Sleep(time.Minute)
 				l.mustBe(t, "0s a", "1m0s b=plan", "2m0s c")
@@ -257,73 +357,917 @@ func TestGateServesQueuesOfAnyAge(t *testing.T) {
 						l.mustBe(t, "0s a", "1s b", "2s c", "3.9s d", "4.9s e")
 					}
 				}
+				g.Every = 0 // the fields may change between two Runs
+				l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
+				l.mustBe(t, "0s a", "0s b")
+				l.end()
+				mustBeIdle(t, g)
 			})
 		})
 	}
 }
 
-// The fields may change between two Runs.
-func TestGateWithoutItsBudgetAnyMore(t *testing.T) {
+// Each step is a letter and a number: + starts so many runs, each in a Run of its
+// own; so many of the first end well by w, fail by f, are aborted by a; the first
+// is slow by s; = sets the limit. The number behind a colon is the limit then.
+func TestGateLimitAdapts(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		low, high int
+		steps     string
+	}{
+		{"nothing moves it without a slow result", 0, 0, "+8:0 w8:0 +8:0 f8:0"},
+		{"half of those in flight", 0, 0, "+8:0 s1:4"},
+		{"half of an odd number", 0, 0, "+7:0 s1:3"},
+		{"half of one", 0, 0, "+1:0 s1:1"},
+		{"half, but not below Min", 3, 0, "+4:0 s1:3"},
+		{"half of those in flight, not of the limit", 0, 40, "+8:40 s1:4"},
+		{"half, but it does not rise", 0, 0, "+10:0 =2:2 s1:2"},
+		{"half, but it does not rise at all", 0, 40, "+10:40 =4:4 s1:4"},
+		{"only once for those in flight", 0, 0, "+9:0 s1:4 s1:4 s1:4 w6:4 +4:4 s1:2"},
+		{"those in flight say nothing good either", 0, 0, "+8:0 s1:4 w7:4 +4:4 w4:4 +4:4 w4:4 +4:4 w4:4 +4:4 w3:4 w1:5"},
+		{"each limit's worth adds one", 0, 0, "+8:0 =2:2 w8:2 +2:2 w1:2 +1:2 w1:2 +1:2 w1:3 +2:3 w1:3 +1:3 w1:3 +1:3 w1:3 +1:3 w1:4"},
+		{"but not if it is not in the way", 0, 0, "=4:4 +3:4 w3:4 +3:4 w3:4 +3:4 w3:4 +3:4 w3:4"},
+		{"only those count that took the last place", 0, 0, "=3:3 +3:3 w3:3 +3:3 w3:3 +3:3 w2:3 w1:4"},
+		{"failures and aborted runs do not count", 0, 0, "=1:1 +1:1 f1:1 +1:1 a1:1 +1:1 f1:1 +1:1 w1:2"},
+		{"a slow result starts the count anew", 0, 0, "=2:2 +2:2 w1:2 +1:2 w1:2 +1:2 s1:1 w1:1 +1:1 w1:2"},
+		{"SetLimit starts the count anew", 0, 0, "=2:2 +2:2 w2:2 =2:2 +2:2 w2:2 +2:2 w2:3"},
+		{"up to Max and no further", 0, 2, "=1:1 +1:1 w1:2 +2:2 w2:2 +2:2 w2:2 +2:2 w2:2 s0:2"},
+		{"down and up again", 0, 3, "+3:3 s1:1 w2:1 +1:1 w1:2 +2:2 w1:2 +1:2 w1:2 +1:2 w1:3"},
+		{"SetLimit within the bounds", 3, 5, "+0:5 =2:3 =-2:3 =4:4 =6:5"},
+		{"SetLimit below one", 0, 0, "+0:0 =0:1 =-5:1 =100:100"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &reconcile.Gate{Min: c.low, Max: c.high, Slow: busy}
+				type oneRun struct {
+					*running
+					ends chan error
+				}
+				var runs []oneRun
+				halved, epoch := uint64(0), 0 // runs that had started at the last halving are no longer asked
+				for step := range strings.FieldsSeq(c.steps) {
+					var verb byte
+					var n, want int
+					if _, err := fmt.Sscanf(step, "%c%d:%d", &verb, &n, &want); err != nil {
+						t.Fatal(step, err)
+					}
+					if verb == '=' {
+						g.SetLimit(n)
+						n = 0
+					}
+					for range n {
+						if verb == '+' {
+							ends := make(chan error)
+							q := reconcile.NewQueue[string]()
+							q.Enqueue("x")
+							q.Close()
+							runs = append(runs, oneRun{launch(t, &reconcile.Reconciler[string]{
+								Queue: q, Gate: g, Retry: reconcile.NoRetry, Logger: unlogged(),
+								Reconcile: func(ctx context.Context, _ string) error {
+									select {
+									case err := <-ends:
+										return err
+									case <-ctx.Done():
+										return ctx.Err()
+									}
+								},
+							}), ends})
+							synctest.Wait() // so that they are let in in order
+							continue
+						}
+						switch first := runs[0]; verb {
+						case 'w':
+							first.ends <- nil
+						case 'f':
+							first.ends <- errBoom
+						case 's':
+							if first.ends <- errBusy; epoch <= 0 {
+								halved, epoch = halved+1, len(runs)
+							}
+						case 'a':
+							first.end()
+						}
+						if err := runs[0].wait(); err != nil {
+							t.Error(err)
+						}
+						runs, epoch = runs[1:], epoch-1
+					}
+					synctest.Wait()
+					if s := g.Stats(); s.Limit != want || s.InFlight != len(runs) || s.Waiting != 0 || s.Halved != halved {
+						t.Fatalf("%s: Stats = %+v, want %d in flight and %d halved", step, s, len(runs), halved)
+					}
+					checkGate(t, g)
+				}
+			})
+		})
+	}
+}
+
+// Which results add to the limit, and which halve it.
+func TestGateLimitAfterEachOutcome(t *testing.T) {
+	for item, want := range map[string]int{
+		"a": 6, "a=plan": 6, "a=recheck": 6, "a=fail": 5, "a=refuse": 5, "a=panic": 5, "a@1h": 5, "a=changed": 5, "a=busy": 1,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &reconcile.Gate{Slow: busy}
+			g.SetLimit(5)
+			others := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 4}, "1@9h", "2@9h", "3@9h", "4@9h")
+			synctest.Wait()
+			for range 5 { // alone in taking the last place
+				if item == "a=busy" {
+					others.end()
+				}
+				l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, item)
+				synctest.Wait()
+				l.end()
+			}
+			if got := g.Stats().Limit; got != want {
+				t.Errorf("the limit is %d after five of %s, want %d", got, item, want)
+			}
+			others.end()
+			mustBeIdle(t, g)
+		})
+	}
+}
+
+// SetLimit is the number of workers, changed while they work and wait. It lets in
+// no more than the budget does.
+func TestGateSetLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &reconcile.Gate{Every: time.Hour}
-		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
-		synctest.Wait()
-		l.end()
-		g.Every = 0
-		l = launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
-		l.mustBe(t, "0s a", "0s b")
-		if next := g.Stats().Next; next != 0 {
-			t.Errorf("the next turn is in %v, want at once", next)
+		g := new(reconcile.Gate)
+		g.SetLimit(1)
+		var items []string
+		for i := range 9 {
+			items = append(items, strconv.Itoa(i)+"@10s")
 		}
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 6}, items...)
+		at := func(d time.Duration, want reconcile.GateStats) {
+			t.Helper()
+			time.Sleep(d)
+			g.SetLimit(want.Limit)
+			synctest.Wait()
+			if diff := cmp.Diff(want, g.Stats()); diff != "" {
+				t.Errorf("after SetLimit(%d), Stats (-want +got):\n%s", want.Limit, diff)
+			}
+			checkGate(t, g)
+		}
+		at(1*time.Second, reconcile.GateStats{Limit: 3, InFlight: 3, Waiting: 1}) // 1 and 2 start at once
+		at(1*time.Second, reconcile.GateStats{Limit: 1, InFlight: 3, Waiting: 1}) // they go on until 10s and 11s
+		at(7*time.Second, reconcile.GateStats{Limit: 2, InFlight: 3, Waiting: 1})
+		at(3*time.Second, reconcile.GateStats{Limit: 9, InFlight: 6}) // 12s: 3 and 4 since 11s
+		time.Sleep(20 * time.Second)
+		l.mustHold(t, "0s 0@10s", "1s 1@10s", "1s 2@10s", "11s 3@10s", "11s 4@10s",
+			"12s 5@10s", "12s 6@10s", "12s 7@10s", "12s 8@10s")
+		l.end()
+		mustBeIdle(t, g)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Every: 10 * time.Second, Burst: 2, Max: 9}
+		g.SetLimit(1)
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 9}, "a@1h", "b@1h", "c@1h", "d@1h")
+		time.Sleep(time.Minute)
+		g.SetLimit(9)
+		time.Sleep(time.Minute)
+		l.mustHold(t, "0s a@1h", "1m0s b@1h", "1m0s c@1h", "1m10s d@1h")
 		l.end()
 		mustBeIdle(t, g)
 	})
 }
 
-func TestGateStatsTellTheNextTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &reconcile.Gate{Every: 10 * time.Second, Burst: 2}
-		next := func(want time.Duration) {
-			t.Helper()
-			synctest.Wait()
-			if got := g.Stats().Next; got != want {
-				t.Errorf("the next turn is in %v, want %v", got, want)
-			}
+// The limit is kept for the next Run, but not beyond bounds that were changed.
+func TestGateLimitMeetsNewBounds(t *testing.T) {
+	g := new(reconcile.Gate)
+	g.SetLimit(9)
+	for _, c := range []struct{ low, high, want int }{{0, 0, 9}, {0, 8, 8}, {2, 9, 8}, {10, 20, 10}} {
+		g.Min, g.Max = c.low, c.high
+		if err := runEmpty(t, g); err != nil {
+			t.Fatal(err)
 		}
-		next(0)
-		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a")
-		next(0)
-		l.q.Enqueue("b")
-		next(10 * time.Second)
-		time.Sleep(3 * time.Second)
-		next(7 * time.Second)
-		time.Sleep(time.Minute)
-		next(0)
-		l.end()
-	})
+		if got := g.Stats().Limit; got != c.want {
+			t.Errorf("Min %d, Max %d: the limit is %d, want %d", c.low, c.high, got, c.want)
+		}
+	}
 }
 
-// What Slow is told, and after which runs.
-func TestGateSlowIsToldOfEachRunButAborted(t *testing.T) {
+// What Slow is called with, and after which runs.
+func TestGateSlowIsCalledAfterEachRunExceptAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := newJournal()
+		calls := newJournal()
 		g := &reconcile.Gate{Slow: func(err error, took time.Duration) bool {
 			var panicked *reconcile.PanicError
 			if errors.As(err, &panicked) {
 				err = fmt.Errorf("*PanicError of %v", panicked.Value)
 			}
-			told.note("%v took %v", err, took)
+			calls.note("%v took %v", err, took)
 			return false
 		}}
 		l := launchGated(t, reconcile.Reconciler[string]{Gate: g},
 			"a@1s", "b@2s=busy", "c=plan", "d=refuse", "e=panic", "f@1h")
 		time.Sleep(time.Minute)
 		l.end()
-		told.mustBe(t, "1s <nil> took 1s", "3s "+errBusy.Error()+" took 2s", "3s requeue after 1h0m0s took 0s",
+		calls.mustBe(t, "1s <nil> took 1s", "3s "+errBusy.Error()+" took 2s", "3s requeue after 1h0m0s took 0s",
 			"3s boom took 0s", "3s *PanicError of no disk took 0s")
 		if got := l.results.last(t); got.Outcome != reconcile.Aborted {
 			t.Errorf("the last result is %+v, want it aborted", got)
 		}
 		mustBeIdle(t, g)
 	})
+}
+
+func TestGateSlowPanics(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &reconcile.Gate{Every: time.Minute, Max: 1, Slow: func(error, time.Duration) bool { panicsHere(end); return true }}
+				book := newLogBook()
+				l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 2, Logger: book.logger()},
+					"a", "b=busy", "c=plan", "d=panic")
+				time.Sleep(30 * time.Minute)
+				l.mustBe(t, "0s a", "1m0s b=busy", "2m0s c=plan", "3m0s d=panic")
+				if s := l.q.Stats(); len(l.results.all()) != 0 || s.Waiting != 1 || s.InFlight != 0 {
+					t.Errorf("results %v, Stats() = %+v, want no further hooks, and that c waits", l.results.all(), s)
+				}
+				said := 0
+				for _, line := range book.from(slog.LevelError) {
+					if strings.Contains(line.Message, "Gate.Slow panicked") && strings.Contains(line.String(), "panicsHere") {
+						said++
+					}
+				}
+				if said != 4 {
+					t.Errorf("%d log lines name the panic, want 4", said)
+				}
+				if s := g.Stats(); s.Limit != 1 || s.Halved != 0 {
+					t.Errorf("Stats = %+v, want a result that counts neither way", s)
+				}
+				l.end()
+				mustBeIdle(t, g)
+			})
+		})
+	}
+}
+
+// What Slow takes is no part of the run, before the item is given back.
+func TestGateSlowTakesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Minute); return false }}
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a@1s=plan", "b@1s", "c@1s")
+		time.Sleep(62 * time.Second)
+		l.q.Enqueue("b@1s") // in flight
+		time.Sleep(70 * time.Second)
+		if s := l.q.State("b@1s"); s.Phase != reconcile.Ready || s.Since.Sub(l.begun) != 122*time.Second {
+			t.Errorf("State(b) = %+v, want it ready since %v", s, l.begun.Add(122*time.Second))
+		}
+		if due := l.q.State("a@1s=plan").Due.Sub(l.begun); due != time.Hour+61*time.Second {
+			t.Errorf("a runs again %v after the beginning, want 1h1m1s", due)
+		}
+		time.Sleep(time.Hour / 2)
+		for i, r := range l.results.all() {
+			if want := []time.Duration{0, 61 * time.Second, 122 * time.Second, 61 * time.Second}[i]; r.Duration != time.Second || r.Waited != want {
+				t.Errorf("%s waited %v and took %v, want %v and 1s", r.Item, r.Waited, r.Duration, want)
+			}
+		}
+		l.end()
+	})
+}
+
+// A slowLog takes a minute for the line of a run that went well.
+type slowLog struct{ slog.Handler }
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (slowLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "run succeeded" {
+		time.Sleep(time.Minute)
+	}
+	return nil
+}
+
+// A run leaves the gate before its outcome is logged.
+func TestGateDoesNotWaitForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Max: 1}
+		log := slog.New(slowLog{slog.DiscardHandler})
+		l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 2, Logger: log}, "a", "b")
+		time.Sleep(time.Hour)
+		l.mustBe(t, "0s a", "0s b")
+		l.end()
+		mustBeIdle(t, g)
+	})
+}
+
+// launchInts launches a loop for each name, which share a gate. Its journal has
+// the name of each run.
+func launchInts(t *testing.T, g *reconcile.Gate, workers int, takes func() time.Duration, names ...string) (*journal, map[string]*reconcile.Queue[int], func()) {
+	t.Helper()
+	d := newJournal()
+	queues := make(map[string]*reconcile.Queue[int])
+	var runs []*running
+	for _, name := range names {
+		queues[name] = reconcile.NewQueue[int]()
+		runs = append(runs, launch(t, &reconcile.Reconciler[int]{
+			Queue: queues[name], Gate: g, Workers: workers, Logger: unlogged(),
+			Reconcile: func(context.Context, int) error {
+				d.note("%s", name)
+				time.Sleep(takes())
+				return nil
+			},
+		}))
+	}
+	return d, queues, func() {
+		t.Helper()
+		for _, run := range runs {
+			run.end()
+		}
+		mustBeIdle(t, g)
+	}
+}
+
+func feedInts(q *reconcile.Queue[int], n int) {
+	for i := range n {
+		q.Enqueue(i)
+	}
+	synctest.Wait()
+}
+
+// Alone, a Run has all of a budget; those that share it take turns.
+func TestGateBudgetIsTakenByTurns(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			quick := func() time.Duration { return time.Millisecond }
+			d, queues, end := launchInts(t, &reconcile.Gate{Every: time.Second}, workers, quick, "crowd", "one", "two")
+			feedInts(queues["crowd"], 1000)
+			var want []string
+			for i := range 11 {
+				want = append(want, fmt.Sprintf("%ds crowd", i))
+			}
+			time.Sleep(10500 * time.Millisecond)
+			feedInts(queues["one"], 20)
+			feedInts(queues["two"], 20)
+			time.Sleep(45 * time.Second)
+			for i := range 45 {
+				want = append(want, fmt.Sprintf("%ds %s", 11+i, []string{"crowd", "one", "two"}[i%3]))
+			}
+			d.mustBe(t, want...)
+			end()
+		})
+	}
+}
+
+// While others wait, none starts a second run before each of them started one.
+func TestGateLimitIsTakenByTurns(t *testing.T) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for seed = range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			r, mu := rand.New(rand.NewPCG(seed, 1)), sync.Mutex{}
+			takes := func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(1 + r.IntN(1e9))
+			}
+			names := []string{"a", "b", "c", "d"}
+			d, queues, end := launchInts(t, &reconcile.Gate{Max: 3}, 5, takes, names...)
+			for _, name := range names {
+				feedInts(queues[name], 50)
+				queues[name].Close()
+			}
+			time.Sleep(time.Hour)
+			end()
+			if len(d.list) != 200 {
+				t.Fatalf("%d runs, want 200", len(d.list))
+			}
+			since := make(map[string]int)
+			for i, line := range d.list[3:160] { // all were fed by then
+				_, name, _ := strings.Cut(line, " ")
+				if before, ok := since[name]; ok && i-before != len(names) {
+					t.Fatalf("run %d is the next of %s after %d others, want 3: %v", i, name, i-before-1, d.list)
+				}
+				since[name] = i
+			}
+		})
+	}
+}
+
+// Those that wait are let in in the order in which they came, whatever they came
+// for; one that goes away leaves its turn to the next.
+func TestGateTurnsAreFirstComeFirstServed(t *testing.T) {
+	for range 20 { // in some, those that come at a turn are there before the timer
+		synctest.Test(t, func(t *testing.T) {
+			g := &reconcile.Gate{Every: 10 * time.Second}
+			first := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "first@10s")
+			synctest.Wait()
+			var loops []*gated
+			for i := range 4 {
+				loops = append(loops, launchGated(t, reconcile.Reconciler[string]{Gate: g}, strconv.Itoa(i)+"@1h"))
+				synctest.Wait()
+			}
+			late := launchGated(t, reconcile.Reconciler[string]{Gate: g})
+			time.AfterFunc(10*time.Second, func() { late.q.Enqueue("late") })
+			if s := g.Stats(); s.Waiting != 4 || s.InFlight != 1 {
+				t.Errorf("Stats = %+v, want 4 waiting", s)
+			}
+			loops[1].end()
+			checkGate(t, g)
+			time.Sleep(time.Hour)
+			first.mustBe(t, "0s first@10s")
+			loops[0].mustBe(t, "10s 0@1h")
+			loops[1].mustBe(t)
+			loops[2].mustBe(t, "20s 2@1h")
+			loops[3].mustBe(t, "30s 3@1h")
+			late.mustBe(t, "40s late")
+			for _, l := range append(loops, first, late) {
+				l.end()
+			}
+			mustBeIdle(t, g)
+		})
+	}
+}
+
+// Run returns as soon as its queue is closed and empty, however many workers
+// wait; an item in hand is run first.
+func TestGateRunEndsWithItsQueue(t *testing.T) {
+	for _, d := range dequeuers {
+		for _, c := range []struct {
+			items string
+			end   time.Duration
+			want  string
+		}{
+			{"", 10 * time.Second, ""},
+			{"a", 10 * time.Second, "0s a"},
+			{"a@1m", time.Minute, "0s a@1m"},
+			{"a@1m=fail", time.Hour + time.Minute, "0s a@1m=fail, 1h0m0s a@1m=fail"},
+			{"a b", time.Hour, "0s a, 1h0m0s b"},
+			{"a b c", 2 * time.Hour, "0s a, 1h0m0s b, 2h0m0s c"},
+		} {
+			t.Run(d.name+"/"+c.items, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g := &reconcile.Gate{Every: time.Hour}
+					q := reconcile.NewQueue[string]()
+					for item := range strings.FieldsSeq(c.items) {
+						q.Enqueue(item)
+					}
+					l := launchGated(t, reconcile.Reconciler[string]{
+						Queue: d.of(q), Gate: g, Workers: 3,
+						Retry: func(_ error, failures int) (time.Duration, bool) { return 0, failures < 2 },
+					})
+					time.AfterFunc(10*time.Second, q.Close)
+					if err := l.wait(); err != nil || time.Since(l.begun) != c.end {
+						t.Errorf("Run = %v after %v, want nil after %v", err, time.Since(l.begun), c.end)
+					}
+					l.mustBe(t, split(c.want)...)
+					mustBeIdle(t, g)
+				})
+			})
+		}
+	}
+}
+
+// The context ends while an item waits in hand, with other workers behind it; or
+// at the very turn of that item, and then nothing of the turn is lost.
+func TestGateRunEndsWithItsContext(t *testing.T) {
+	for _, d := range dequeuers {
+		for name, c := range map[string]struct {
+			gate  *reconcile.Gate
+			items string
+			ends  time.Duration
+		}{
+			"budget":          {&reconcile.Gate{Every: time.Hour}, "a b c", time.Minute},
+			"limit":           {&reconcile.Gate{Max: 1}, "a@1h b c", time.Minute},
+			"no more items":   {&reconcile.Gate{Every: time.Hour}, "a", time.Minute},
+			"turn":            {&reconcile.Gate{Every: time.Hour}, "a b c", time.Hour},
+			"turn of a limit": {&reconcile.Gate{Max: 1}, "a@1h b c", time.Hour},
+		} {
+			for range 20 { // as a select chooses by chance
+				synctest.Test(t, func(t *testing.T) {
+					g := &reconcile.Gate{Every: c.gate.Every, Max: c.gate.Max}
+					q := reconcile.NewQueue[string]()
+					for item := range strings.FieldsSeq(c.items) {
+						q.Enqueue(item)
+					}
+					l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
+					time.Sleep(c.ends)
+					l.end()
+					if took := time.Since(l.begun); took != c.ends {
+						t.Errorf("%s: Run returned after %v, want %v", name, took, c.ends)
+					}
+					mustBeIdle(t, g)
+					ended := 0
+					for _, r := range l.results.all() {
+						if r.Outcome == reconcile.Succeeded {
+							ended++
+						}
+					}
+					if s := q.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Ready != len(strings.Fields(c.items))-ended || c.ends == time.Minute && l.len() != 1 {
+						t.Errorf("%s: Stats() = %+v after %d runs that ended well, and %v", name, s, ended, l.list)
+					}
+					next := time.Duration(0)
+					if g.Every > 0 {
+						next = time.Duration(l.len())*time.Hour - c.ends
+					}
+					if got := g.Stats().Next; got != max(0, next) {
+						t.Errorf("%s: the budget allows a run in %v after %v, want %v", name, got, l.list, max(0, next))
+					}
+				})
+			}
+		}
+	}
+}
+
+// An item in hand is in flight: an event makes it run again, and ends its run at
+// once by UntilChanged. It is given back as if its run was aborted, and does not
+// run though the grace of another run makes room.
+func TestGateItemInHand(t *testing.T) {
+	for _, d := range dequeuers {
+		synctest.Test(t, func(t *testing.T) {
+			g, q := &reconcile.Gate{Max: 1}, reconcile.NewQueue[string]()
+			q.Enqueue("b")
+			b, _ := q.Dequeue(t.Context())
+			q.Requeue(b, reconcile.Wait{Delay: 5 * time.Second, Err: errBoom})
+			q.Enqueue("a@10s")
+			l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 2, Grace: time.Minute})
+			time.Sleep(6 * time.Second)
+			if s := q.State("b"); s.Phase != reconcile.InFlight {
+				t.Errorf("%s: State(b) = %+v, want it in hand", d.name, s)
+			}
+			l.end()
+			l.mustBe(t, "0s a@10s")
+			if s := q.State("b"); s.Phase != reconcile.Ready || s.Failures != 1 || s.Err != errBoom {
+				t.Errorf("%s: State(b) = %+v, want it ready, with 1 failure", d.name, s)
+			}
+			if r := l.results.only(t); r.Outcome != reconcile.Succeeded || r.Duration != 10*time.Second {
+				t.Errorf("%s: result of a = %+v, want it to end well in the grace", d.name, r)
+			}
+			mustBeIdle(t, g)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d, g, q := newJournal(), &reconcile.Gate{Every: time.Minute}, reconcile.NewQueue[string]()
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Gate: g, Workers: 2, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				c, stop := reconcile.UntilChanged(ctx)
+				defer stop()
+				d.note("%s: %v", item, context.Cause(c))
+				return nil
+			},
+		})
+		q.Enqueue("a")
+		q.Enqueue("b")
+		time.Sleep(time.Second)
+		q.Enqueue("b")
+		if s := q.State("b"); s.Phase != reconcile.InFlight || !s.Again {
+			t.Errorf("State(b) = %+v, want it in hand, and to run again", s)
+		}
+		time.Sleep(time.Hour)
+		run.end()
+		d.mustBe(t, "0s a: <nil>", "1m0s b: "+reconcile.ErrChanged.Error(), "2m0s b: <nil>")
+		mustBeIdle(t, g)
+	})
+}
+
+// A lender is a Queue whose items are leased. The contexts of the leases have
+// their numbers.
+type lender struct {
+	plainQueue[string]
+	*journal
+	mu    sync.Mutex
+	lose  context.CancelCauseFunc // the last lease
+	lease func(ctx context.Context) context.Context
+	count int
+}
+
+type numberKey struct{}
+
+func (q *lender) Lease(ctx context.Context, item string) context.Context {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count++
+	q.note("lease %s", item)
+	if q.lease != nil {
+		return q.lease(ctx)
+	}
+	ctx, q.lose = context.WithCancelCause(context.WithValue(ctx, numberKey{}, q.count))
+	return ctx
+}
+
+func (q *lender) Requeue(item string, w reconcile.Wait) {
+	q.note("requeue %s", item)
+	q.plainQueue.Requeue(item, w)
+}
+
+// inHand launches a loop that has item a in hand until a minute has passed.
+func inHand(t *testing.T, lease func(ctx context.Context) context.Context) (q *lender, g *reconcile.Gate, results *resultBook[string], end func()) {
+	g = &reconcile.Gate{Max: 1}
+	other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1m")
+	synctest.Wait()
+	q = &lender{plainQueue: plainly(reconcile.NewQueue[string]()), journal: newJournal(), lease: lease}
+	results = new(resultBook[string])
+	run := launch(t, &reconcile.Reconciler[string]{
+		Queue: q, Gate: g, Workers: 2, Retry: reconcile.NoRetry, OnResult: results.add, Logger: unlogged(),
+		Reconcile: func(ctx context.Context, item string) error {
+			q.note("run %s under %v", item, ctx.Value(numberKey{}))
+			ctx.Done()
+			return ctx.Err()
+		},
+	})
+	q.q.Enqueue("a")
+	synctest.Wait()
+	return q, g, results, func() {
+		t.Helper()
+		run.end()
+		other.end()
+		mustBeIdle(t, g)
+	}
+}
+
+// The lease of an item in hand is that of its run. If it is lost before, the item
+// is given back, and does not run under it.
+func TestGateLeaseBeginsInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _, results, end := inHand(t, nil)
+		time.Sleep(time.Hour)
+		q.q.Enqueue("b") // which does not wait
+		synctest.Wait()
+		end()
+		q.mustBe(t, "0s lease a", "1m0s run a under 1", "1h0m0s lease b", "1h0m0s run b under 2")
+		if all := results.all(); len(all) != 2 || all[0].Waited != time.Minute {
+			t.Errorf("results %+v, want that a waited a minute", all)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		q, g, _, end := inHand(t, nil)
+		time.Sleep(10 * time.Second)
+		q.lose(reconcile.ErrLeaseLost)
+		synctest.Wait()
+		if s := g.Stats(); s.InFlight != 1 || s.Waiting != 1 {
+			t.Errorf("Stats = %+v, want the item in hand again", s)
+		}
+		time.Sleep(time.Hour)
+		end()
+		q.mustBe(t, "0s lease a", "10s requeue a", "10s lease a", "1m0s run a under 2")
+	})
+	for range 50 { // in the instant of its turn
+		synctest.Test(t, func(t *testing.T) {
+			q, _, results, end := inHand(t, nil)
+			time.AfterFunc(time.Minute, func() { q.lose(reconcile.ErrLeaseLost) })
+			time.Sleep(time.Hour)
+			end()
+			for _, r := range results.all() {
+				if r.Err != nil && r.Outcome != reconcile.Aborted {
+					t.Errorf("result %+v, want none except an aborted one", r)
+				}
+			}
+			if r := results.last(t); r.Outcome != reconcile.Succeeded || q.q.Has("a") {
+				t.Errorf("the last result is %+v, want success", r)
+			}
+		})
+	}
+}
+
+// A harshContext is user code that does not return from Done.
+type harshContext struct {
+	context.Context
+	end func()
+}
+
+func (c harshContext) Done() <-chan struct{} { c.end(); return nil }
+
+// Lease ends badly for an item in hand: that is a failure of its run.
+func TestGateLeaseEndsBadlyInHand(t *testing.T) {
+	ends := map[string]func(context.Context) context.Context{
+		"nil returned": func(context.Context) context.Context { return nil },
+	}
+	for name, end := range failuresOfUserCode {
+		ends[name] = func(context.Context) context.Context { panicsHere(end); return nil }
+		ends[name+" of its context"] = func(ctx context.Context) context.Context { return harshContext{ctx, end} }
+	}
+	for name, lease := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, _, results, end := inHand(t, lease)
+				time.Sleep(time.Hour)
+				if r := results.only(t); r.Outcome != reconcile.GaveUp || r.Waited != time.Minute || q.q.Has("a") {
+					t.Errorf("result = %+v, want it to give up", r)
+				}
+				q.lease = nil
+				q.q.Enqueue("b")
+				synctest.Wait()
+				if r := results.last(t); r.Item != "b" || r.Outcome != reconcile.Succeeded {
+					t.Errorf("the last result is %+v, want that b succeeds", r)
+				}
+				end()
+			})
+		})
+	}
+}
+
+// A tardyContext notifies those derived from it a second after it has ended.
+type tardyContext struct{ context.Context }
+
+func (c tardyContext) Value(any) any { return nil } // not to be known as what it wraps
+
+func (c tardyContext) AfterFunc(f func()) func() bool {
+	return context.AfterFunc(c.Context, func() {
+		time.Sleep(time.Second)
+		f()
+	})
+}
+
+// The context of an item in hand ends a moment before that which workers wait
+// under. It is not taken again, nor run.
+func TestGateItemInHandIsNotTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer time.Sleep(time.Minute) // until all have been notified
+		defer cancel()
+		g := &reconcile.Gate{Max: 1}
+		other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1h")
+		synctest.Wait()
+		q := &lender{plainQueue: plainly(reconcile.NewQueue[string]()), journal: newJournal()}
+		run := launch(t, reconcile.RunFunc(func(context.Context) error {
+			return (&reconcile.Reconciler[string]{
+				Queue: q, Gate: g, Logger: unlogged(),
+				Reconcile: func(context.Context, string) error { t.Error("the item runs"); return nil },
+			}).Run(tardyContext{ctx})
+		}))
+		q.q.Enqueue("a")
+		time.Sleep(time.Minute)
+		time.AfterFunc(time.Second/2, func() { g.SetLimit(2) }) // while that context goes on
+		cancel()
+		if err := run.wait(); err != nil {
+			t.Error(err)
+		}
+		q.mustBe(t, "0s lease a", "1m0s requeue a")
+		time.Sleep(time.Minute)
+		other.end()
+		mustBeIdle(t, g)
+	})
+}
+
+// A gate has no goroutine. Its timer runs while a Run waits for the budget, and
+// not for the limit.
+func TestGateTimerStopsWithTheLastThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &reconcile.Gate{Every: time.Hour, Max: 2}
+		timer := func(want bool, goroutines int) {
+			t.Helper()
+			synctest.Wait()
+			checkGate(t, g)
+			if got := reconcile.GateTimerRuns(g); got != want {
+				t.Errorf("the timer runs: %v, want %v", got, want)
+			}
+			if got := runtime.NumGoroutine(); got != goroutines {
+				t.Errorf("%d goroutines, want %d", got, goroutines)
+			}
+		}
+		before := runtime.NumGoroutine()
+		loop := func(items ...string) *gated {
+			defer synctest.Wait()
+			return launchGated(t, reconcile.Reconciler[string]{Gate: g}, items...)
+		}
+		first := loop("a@9h")
+		each := runtime.NumGoroutine() - before
+		timer(false, before+each)
+		second, third := loop("b"), loop("c")
+		timer(true, before+3*each)
+		second.end()
+		timer(true, before+2*each)
+		g.SetLimit(1) // it is in the way now
+		timer(false, before+2*each)
+		g.SetLimit(2)
+		timer(true, before+2*each)
+		third.end()
+		timer(false, before+each)
+		first.end()
+		timer(false, before)
+	})
+}
+
+// A run waits at the gate without an allocation.
+func TestGateAddsNoAllocation(t *testing.T) {
+	const items = 2000
+	allocs := func(g *reconcile.Gate) float64 {
+		return testing.AllocsPerRun(1, func() {
+			q := reconcile.NewQueue[int]()
+			for i := range items {
+				q.Enqueue(i)
+			}
+			q.Close()
+			r := &reconcile.Reconciler[int]{
+				Queue: q, Gate: g, Workers: 4, Logger: unlogged(),
+				Reconcile: func(context.Context, int) error { runtime.Gosched(); return nil }, // and others come to wait
+			}
+			if err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	without := allocs(nil)
+	for name, g := range map[string]*reconcile.Gate{
+		"open":   {},
+		"limit":  {Max: 1, Slow: func(error, time.Duration) bool { return false }},
+		"budget": {Every: time.Microsecond, Burst: 2},
+	} {
+		if got := allocs(g) - without; got > items/10 { // some are those of a Run, and the runtime's own
+			t.Errorf("%s: %v allocations more in %d runs, want none", name, got, items)
+		}
+	}
+}
+
+// Loops that share a gate come and go; the limit moves, by hand and by itself;
+// queues are closed, runs are aborted, and user code ends badly.
+func TestGateUnderStress(t *testing.T) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for _, every := range []time.Duration{0, time.Millisecond} {
+		for seed = range 3 {
+			synctest.Test(t, func(t *testing.T) { stressGate(t, every, seed) })
+		}
+	}
+}
+
+func stressGate(t *testing.T, every time.Duration, seed uint64) {
+	const loops, items, highest = 5, 100, 6
+	g := &reconcile.Gate{
+		Every: every, Burst: 5, Max: highest,
+		Slow: func(err error, _ time.Duration) bool {
+			if errors.Is(err, errBoom) {
+				panic("Slow")
+			}
+			return errors.Is(err, errBusy)
+		},
+	}
+	var inFlight, starts atomic.Int32
+	begin := time.Now()
+	var all sync.WaitGroup
+	for n := range loops {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(n)))
+			q := reconcile.NewQueue[int]()
+			drawn := randoms(seed, uint64(1000*(n+1)), items)
+			var done sync.Map
+			rec := &reconcile.Reconciler[int]{
+				Queue: q, Gate: g, Workers: 1 + r.IntN(8), Logger: unlogged(),
+				Retry: func(error, int) (time.Duration, bool) { return time.Millisecond, true },
+				Reconcile: func(ctx context.Context, i int) error {
+					defer inFlight.Add(-1)
+					if now := inFlight.Add(1); now > highest {
+						t.Errorf("%d runs at once, the limit was never more than %d", now, highest)
+					}
+					started := int64(starts.Add(1))
+					if most := int64(time.Since(begin)/max(1, every)) + 5; every > 0 && started > most {
+						t.Errorf("%d runs have started after %v, want %d at most", started, time.Since(begin), most)
+					}
+					select {
+					case <-time.After(time.Duration(1 + drawn[i].IntN(3e6))): // of the bubble
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+					switch drawn[i].IntN(10) {
+					case 0:
+						return errBusy
+					case 1:
+						return errBoom
+					case 2:
+						panic("Reconcile")
+					}
+					done.Store(i, true)
+					return nil
+				},
+			}
+			if n%2 == 1 {
+				rec.Queue = plainly(q)
+			}
+			for i := range items {
+				q.Enqueue(i)
+			}
+			for q.Len() > items/4 { // runs are cut short
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+r.IntN(50))*time.Millisecond)
+				if err := rec.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				cancel()
+			}
+			again := launch(t, rec)
+			time.Sleep(10 * time.Second)
+			q.Close()
+			if err := again.wait(); err != nil {
+				t.Error(err)
+			}
+			for i := range items {
+				if _, ok := done.Load(i); !ok {
+					t.Errorf("loop %d: item %d was lost: %+v", n, i, q.State(i))
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(seed, loops))
+	for range 1500 {
+		time.Sleep(3 * time.Millisecond)
+		g.SetLimit(r.IntN(highest + 2))
+		checkGate(t, g)
+	}
+	all.Wait()
+	mustBeIdle(t, g)
 }

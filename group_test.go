@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/reconkernel/reconcile"
 )
 
@@ -1041,6 +1040,59 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s", "2 boom 2m0s"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("log lines (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal()
+				g := reconcile.Group{Logger: slog.New(badHandler{end: end, handle: true})}
+				g.Add("first", after(time.Second, errBoom))
+				g.Add("second", member(j, "second", time.Second, errors.New("disk full")))
+				g.Add("slow", member(j, "slow", time.Hour, nil)) // which may be warned about
+				if err := launch(t, &g).wait(); !errors.Is(err, errBoom) {
+					t.Errorf("Run = %v, want %v", err, errBoom)
+				}
+				if j.len() != 4 {
+					t.Errorf("journal %q, want all members ended", j.list)
+				}
+			})
+		})
+	}
+}
+
+func TestGroupTakesTheErrorOfItsOwnContextForAnEnd(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var g reconcile.Group
+			for _, name := range []string{"a", "b", "c", "d"} {
+				g.Add(name, reconcile.RunFunc(func(context.Context) error {
+					<-ctx.Done() // not the member's own
+					return ctx.Err()
+				}))
+			}
+			if err := g.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestRestartDoesNotRestartAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g reconcile.Group
+		g.Add("flaky", reconcile.RunFunc(func(context.Context) error { return errBoom }))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begin := time.Now()
+		err := reconcile.Restart(nil, &g).Run(ctx)
+		if !errors.Is(err, reconcile.ErrTerminal) || time.Since(begin) > time.Second {
+			t.Errorf("Run: %v after %v, want a terminal error after one pause", err, time.Since(begin))
 		}
 	})
 }

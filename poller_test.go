@@ -531,7 +531,7 @@ func TestPollerShutdownIsSilentAndPrompt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				book := newLogBook()
 				run := launch(t, &reconcile.Poller[string]{Queue: newTray[string](), GetItems: c.poll, Period: time.Hour, Logger: book.logger()})
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				book.clear()
 				began := time.Now()
@@ -558,4 +558,38 @@ func TestPollerDoesNotPollWhenCtxIsDone(t *testing.T) {
 	if err := p.Run(ctx); err != nil {
 		t.Errorf("Run(done ctx) = %v, want nil", err)
 	}
+}
+
+func TestPollerOutlivesItsLoggerHandler(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &reconcile.Poller[string]{Period: time.Second, Logger: slog.New(badHandler{end: end, handle: true})}
+				starts := polls(t, p, 10*time.Second, func(int) ([]string, error) { return nil, errBoom })
+				if len(starts) < 10 {
+					t.Errorf("polls began at %v, want them to go on", starts)
+				}
+			})
+		})
+	}
+}
+
+func TestPollerOffersWhatComesAfterAnItemThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[any]()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		p := reconcile.Poller[any]{
+			Queue:    q,
+			GetItems: func(context.Context) ([]any, error) { return []any{1, []int{2}, 3}, nil },
+			Period:   time.Hour,
+			Logger:   slog.New(slog.DiscardHandler),
+		}
+		if err := p.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !q.Has(1) || !q.Has(3) {
+			t.Errorf("known are 1: %v, 3: %v; want both", q.Has(1), q.Has(3))
+		}
+	})
 }

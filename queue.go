@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -13,16 +14,58 @@ import (
 	"time"
 )
 
-// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and empty.
-var ErrClosed = errors.New("reconcile: queue closed")
+var (
+	// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and
+	// empty.
+	ErrClosed = errors.New("reconcile: queue closed")
 
-// An Enqueuer takes items that need a run. [Queue] is one; [Filter] and [Map]
-// put themselves before one. None of its methods blocks, and all of them may be
-// called from any goroutine.
+	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once
+	// the item is no longer ours.
+	ErrLeaseLost = errors.New("reconcile: lease lost")
+
+	// ErrAborted, as the Err of a [Wait], gives an item back as if it had not
+	// run: it is ready, and the count of its failures is kept, whatever else
+	// the Wait says. It counts only as it is, not wrapped.
+	ErrAborted = errors.New("reconcile: run aborted")
+)
+
+// An Enqueuer takes items that need a run. [Queue] is one; [Filter], [Map] and
+// [Coalesce] put themselves before one. None of its methods blocks, and all of
+// them may be called from any goroutine.
 type Enqueuer[T comparable] interface {
 	Enqueue(item T)
 	EnqueueAfter(item T, d time.Duration)
 	Offer(item T)
+}
+
+// A Dequeuer hands out items to workers. [Queue] is one; its methods say what
+// the methods of any Dequeuer do. An error of Dequeue that wraps neither the
+// cause of ctx nor [ErrClosed] says that it cannot go on, and ends
+// [Reconciler.Run]. Of a State, a Reconciler reads Failures.
+type Dequeuer[T comparable] interface {
+	Dequeue(ctx context.Context) (item T, err error)
+	Done(item T)
+	Requeue(item T, w Wait)
+	State(item T) State
+}
+
+// A Dequeuer may also be a Leaser, when what it hands out can be lost while a
+// run goes on: a queue that machines share. [Reconciler] then runs the item
+// under the context that Lease returns. It calls Lease when the run begins, or
+// before, if the item has to wait at a [Gate]. The context is derived from ctx,
+// and ends with [ErrLeaseLost] as its cause when the item is no longer ours; it
+// is not nil. Lease does not block.
+type Leaser[T comparable] interface {
+	Lease(ctx context.Context, item T) context.Context
+}
+
+// A Wait says when an item that is given back runs next, and how its run ended.
+// The zero Wait means now.
+type Wait struct {
+	Delay   time.Duration // zero or less means now
+	Hold    bool          // not before Delay; otherwise no later than Delay
+	Err     error         // why, if the run failed: counts one failure; nil resets the count; see ErrAborted
+	Settled bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
 }
 
 // A Queue holds items that need a run, each of them once. It hands out every
@@ -31,8 +74,10 @@ type Enqueuer[T comparable] interface {
 //
 // An item is an identity, never a payload: what it needs is looked up when it
 // runs. For each item the queue keeps one entry, which says whether the item is
-// in flight (taken and not yet given back), whether it has a next run, and how
-// often it failed in a row. An item with neither has no entry.
+// in flight (taken and not yet given back), whether it has a next run, whether it
+// is settled (its last run ended well, and the next is but a look), and how often
+// it failed in a row. An item with neither a run in flight nor a next run has no
+// entry.
 //
 // An event ([Queue.Enqueue]) asks for a run now, and is never lost: it is
 // followed by a run that started after it, also when it comes while the item is
@@ -43,18 +88,19 @@ type Enqueuer[T comparable] interface {
 // Make one with [NewQueue]; the methods of a zero Queue panic. They do so too,
 // and leave the queue as it was, for an item that could never be found again: a
 // NaN, or an interface that holds what cannot be compared. All methods may be
-// called from any goroutine, and none blocks but Dequeue, WaitIdle and WaitItem.
-// A queue runs no goroutine of its own, and one timer while an item waits.
+// called from any goroutine, and none blocks except Dequeue, EnqueueAndWait and
+// WaitIdle. A queue runs no goroutine of its own, and one timer while an item
+// waits.
 type Queue[T comparable] struct {
-	// Background, if it is more than 0, has observations wait behind events: an
-	// item that is not known joins the background when it is offered, and leaves
-	// it for the tail of the others at an Enqueue or EnqueueNow. The others are
-	// taken first, but of each Background items taken at least one is from the
-	// background, as long as it has any. So an event does not wait for all that a
-	// resync offers, and what was offered is not starved by events. 8 is a good
-	// start; 1 has the background go first. With 0 there is none, and an item
-	// that is offered joins the tail of all. It is set before the first use of
-	// the queue, and not changed.
+	// Background, if it is more than 0, makes observations wait behind events:
+	// an item that is not known joins the background when it is offered, and
+	// leaves it for the tail of the others at an Enqueue or EnqueueNow. The
+	// others are taken first, but of each Background items taken at least one is
+	// from the background, as long as it has any. So an event does not wait for
+	// all that a resync offers, and what was offered is not starved by events.
+	// 8 is a good start; 1 takes the background first. With 0 there is none, and
+	// an item that is offered joins the tail of all. It must be set before the
+	// first use of the queue, and not changed.
 	Background int
 
 	base time.Time // of the clock, see now
@@ -68,51 +114,44 @@ type Queue[T comparable] struct {
 
 	// mu guards the fields below. These always hold (see check in the tests):
 	//
-	//   - A resting record has a next run; runNow occurs only in flight.
-	//   - The rings from records front and back hold just the resting ready
-	//     records, ready of them, each in the order in which they will be taken.
-	//     The offered ones in the second have run runOffered. While there are
-	//     any, inRow were taken from the first since one was from the second.
-	//   - The heap holds just the records whose next run is delayed. Of these,
-	//     waiting are at rest, and retrying of them have failed.
-	//   - inFlight records are in flight; again of them have a next run that
-	//     is not delayed.
-	//   - While a consumer waits, no record is ready.
-	//   - Once closed, the heap is empty, and a consumer waits only while more
-	//     may become ready, see drained.
-	//   - A watcher of a run is at a record in flight without a next run that is
-	//     ready; one that waits for an item, or the queue, to settle is at one
-	//     that has not.
-	//   - handed consumers were given an item, and have not seen it yet.
+	//   - An entry at rest has a next run; runNow occurs only in flight,
+	//     runOffered and runSettled only at rest.
+	//   - The lists hold just the entries at rest that are ready, in the order
+	//     in which they will be taken: offered those of runOffered, events the
+	//     others. While offered has any, inRow were taken from events since one
+	//     was from offered.
+	//   - The heap holds just the entries whose next run is delayed. Of these,
+	//     waiting are at rest, and settled of them are settled.
+	//   - inFlight entries are in flight; again of them have a next run that
+	//     is ready.
+	//   - Once closed, the heap is empty, and what was delayed is not known any
+	//     more. It stays in the store until all else is gone.
+	//   - While a consumer is blocked and an entry is ready, or the queue is
+	//     drained, there is a token in wake, or a consumer that took it and has
+	//     not looked yet.
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
-	//
-	// Unexported methods are called with mu held, but for hash, now and mustBeMade,
-	// which do not need it, and those that take it: lock, add, first, exchange,
-	// giveBack, over, untilChanged, snapshot and fire. Those named grant, await,
-	// settles, unlock and unlockAndTell give it up, and so does hashLocked when it
-	// panics.
-	mu        sync.Mutex
-	closed    bool
-	records   records[T]
-	front     *record[T] // where the list of ready items begins and ends
-	delays    delays[T]
-	last      uint32      // the record that was taken last, perhaps gone by now
-	seq       uint32      // of the last delay
-	timer     *time.Timer // nil until the first delay
-	armed     int64       // when the timer fires; math.MaxInt64 if it is not armed
-	consumers consumers[T]
-	woken     *consumer[T] // the first of those that unlock tells
-	wokenLast *consumer[T]
-	ended     chan struct{}       // see over; nil until somebody asks
-	watchers  map[uint32]*watcher // by record, and of the queue at 0; nil if there is none
-	told      *watcher            // the first of those that unlock tells
+	//   - A watcher of a run is at an entry in flight without a next run that is
+	//     ready; one of an item is at an entry that is not settled.
+	mu       sync.Mutex
+	closed   bool
+	store    store[T]
+	events   list
+	offered  list
+	inRow    int
+	delays   delays[T]
+	order    uint32              // of the last delay
+	timer    *time.Timer         // nil until the first delay
+	armed    int64               // when the timer fires; math.MaxInt64 if it is not armed
+	last     uint32              // the entry that was taken last; perhaps it is gone
+	wake     chan struct{}       // room for one token; nil until a consumer blocks
+	blocked  int                 // consumers that wait for a token
+	watchers map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
+	notified *watcher            // the first of those that unlock calls
+	closing  chan struct{}       // closed by Close; nil until somebody waits for items
 
-	ready, waiting, retrying, inFlight, again, handed int
-	enqueued, coalesced, takenSum, requeued           uint64
-
-	back           *record[T] // as front, of those that were offered
-	offered, inRow int
+	waiting, settled, inFlight, again       int
+	enqueued, coalesced, takenSum, requeued uint64
 }
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
@@ -126,18 +165,16 @@ func NewQueue[T comparable]() *Queue[T] {
 		panic(fmt.Sprintf("reconcile: NewQueue[%v]: a %v is no identity; "+
 			"use a comparable key, such as a string or a struct of strings", t, t.Kind()))
 	}
-	q := &Queue[T]{
-		made:    true,
-		base:    time.Now(),
-		seed:    maphash.MakeSeed(),
-		nan:     mayBeNaN(t),
-		records: newRecords(chunk[T]{}),
-		armed:   math.MaxInt64,
+	return &Queue[T]{
+		made:  true,
+		base:  time.Now().Add(-century), // so that now is positive in a synctest bubble too, where it is the year 2000
+		seed:  maphash.MakeSeed(),
+		nan:   mayBeNaN(t),
+		armed: math.MaxInt64,
 	}
-	q.front, q.back = q.records.at(front), q.records.at(back)
-	q.back.prev, q.back.next = back, back
-	return q
 }
+
+const century = 100 * 365 * 24 * time.Hour
 
 // mayBeNaN reports whether a value of type t may be unequal to itself.
 func mayBeNaN(t reflect.Type) bool {
@@ -166,25 +203,13 @@ func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
 // [Queue.Enqueue] does not bring it forward. It changes nothing if the item is
 // ready, held already, or promised for a sooner time by EnqueueWithin. A d of
 // zero or less is Enqueue. EnqueueAfter never blocks.
-func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) {
-	if d <= 0 {
-		q.add(item, runReady, 0)
-	} else {
-		q.add(item, runHeld, d)
-	}
-}
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, runHeld, d) }
 
 // EnqueueWithin asks for a run of the item in d at the latest; an
 // [Queue.Enqueue] brings it sooner. It changes nothing if the item is ready,
 // held, or promised for a sooner time. A d of zero or less is Enqueue.
 // EnqueueWithin never blocks.
-func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) {
-	if d <= 0 {
-		q.add(item, runReady, 0)
-	} else {
-		q.add(item, runWithin, d)
-	}
-}
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, runWithin, d) }
 
 // EnqueueNow is an Enqueue that overrides a hold, the one in force as well as
 // the one that a run in flight may ask for. EnqueueNow never blocks.
@@ -193,26 +218,71 @@ func (q *Queue[T]) EnqueueNow(item T) { q.add(item, runNow, 0) }
 // Offer reports that the item was seen. It is ignored if the item is known at
 // all: ready, waiting or in flight. Otherwise the item runs as soon as its turn
 // comes, see Background. Offer never blocks.
-func (q *Queue[T]) Offer(item T) { q.add(item, runNone, 0) }
+func (q *Queue[T]) Offer(item T) { q.add(item, runOffered, 0) }
 
-// add applies a verb: ask is the next run that it asks for, runNone for Offer.
-func (q *Queue[T]) add(item T, ask nextRun, d time.Duration) {
+// add applies a verb, which asks for a next run of that kind.
+func (q *Queue[T]) add(item T, ask runKind, d time.Duration) {
 	hash := q.hash(item)
 	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return
-	}
-	if i := q.records.find(hash, item); i == 0 {
-		q.admit(hash, item, ask, d)
-	} else if r := q.records.at(i); r.run != runReady || ask == runNow {
-		q.meet(i, r, ask, d)
-	} else { // as most events of a storm do
-		q.coalesced++
-		q.mu.Unlock()
-		return
+	if !q.closed {
+		q.addLocked(hash, item, ask, d)
 	}
 	q.unlock()
+}
+
+func (q *Queue[T]) addLocked(hash uint32, item T, ask runKind, d time.Duration) {
+	if ask.delayed() && d <= 0 {
+		ask = runReady
+	}
+	i, e := q.store.find(hash, item)
+	switch {
+	case e == nil:
+	case ask == runOffered, e.kind == runReady && (ask != runNow || !e.inFlight): // as most events of a storm
+		q.coalesced++
+		return
+	case e.inFlight && e.kind == runNone && !ask.delayed(): // as most events of an item in flight
+		q.enqueued++
+		q.again++
+		e.kind = ask
+		if q.watchers != nil {
+			q.notifyMovedLocked(i, e, nil)
+		}
+		return
+	}
+	to := nextRun{kind: ask}
+	var now int64
+	if e == nil || !e.inFlight || e.kind.delayed() || ask.delayed() {
+		now = q.now()
+		if q.delays.len > 0 {
+			q.promoteDueLocked(now) // others go before it
+		}
+		if ask.delayed() {
+			to.due = later(now, d)
+		}
+	}
+	if e == nil {
+		q.enqueued++
+		if ask == runOffered && q.Background <= 0 {
+			to.kind = runReady
+		}
+		to = q.restingLocked(nextRun{}, to, now)
+		i, e = q.store.insert(hash, item)
+		e.kind, e.since = to.kind, now
+		q.countLocked(e, +1)
+		q.enterLocked(i, e, to, now)
+		return
+	}
+	was := q.nextRunLocked(e)
+	if was.kind == runNone {
+		q.enqueued++
+	} else {
+		q.coalesced++
+	}
+	to = asked(was, to)
+	if !e.inFlight {
+		to = q.restingLocked(was, to, now)
+	}
+	q.moveLocked(i, e, to, e.inFlight, now)
 }
 
 // Remove cancels the item's next run, never a run in flight. It reports whether
@@ -221,34 +291,25 @@ func (q *Queue[T]) Remove(item T) bool {
 	hash := q.hash(item)
 	q.mu.Lock()
 	defer q.unlock()
-	i := q.records.find(hash, item)
-	if i == 0 {
+	i, e := q.store.find(hash, item)
+	if e == nil || q.nextRunLocked(e).kind == runNone {
 		return false
 	}
-	r := q.records.at(i)
-	switch {
-	case r.run == runNone:
-		return false
-	case r.run.delayed():
-		q.undelay(r)
-		if !r.running {
-			q.waitsNoMore(r)
-		}
-	case r.running:
-		q.again--
-	default:
-		q.unlist(r)
-		if r.run == runOffered {
-			q.offered--
-		}
-	}
-	if r.running {
-		r.run = runNone
-	} else {
-		q.goes(i)
-		q.records.remove(i)
-	}
+	q.moveLocked(i, e, nextRun{}, e.inFlight, e.since)
 	return true
+}
+
+// Dequeue waits for an item and takes it: it is then in flight until it is given
+// back by [Queue.Done] or [Queue.Requeue]. Which of several consumers that wait
+// gets the next item is not defined.
+//
+// When ctx is done, Dequeue returns its [context.Cause] at once, even if items
+// are ready, and takes nothing. When the queue is closed and empty it returns
+// [ErrClosed].
+func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
+	var t taken[T]
+	err := q.exchange(ctx, &t, nil, 0)
+	return t.item, err
 }
 
 // Done gives back an item whose run needs no other. The count of its failures
@@ -256,10 +317,7 @@ func (q *Queue[T]) Remove(item T) bool {
 // item that is not in flight. Done never blocks.
 func (q *Queue[T]) Done(item T) {
 	q.lock()
-	if i, r := q.held(q.last, item); r != nil {
-		q.done(i, r, unread)
-	}
-	q.unlock()
+	q.giveBackUnlock(q.last, item, verdict{done: true}, clockNotRead)
 }
 
 // Requeue gives back an item that runs again as w says. With w.Hold that run
@@ -269,10 +327,7 @@ func (q *Queue[T]) Done(item T) {
 // blocks.
 func (q *Queue[T]) Requeue(item T, w Wait) {
 	q.lock()
-	if i, r := q.held(q.last, item); r != nil {
-		q.requeue(i, r, &w, unread, false)
-	}
-	q.unlock()
+	q.giveBackUnlock(q.last, item, verdict{Wait: w}, clockNotRead)
 }
 
 // RequeueAfter is Requeue(item, Wait{Delay: d, Hold: true}).
@@ -290,19 +345,16 @@ func (q *Queue[T]) Close() {
 	if q.closed {
 		return
 	}
-	q.promote(q.now())
-	q.closed = true
-	for _, d := range q.delays {
-		if r := q.records.at(d.index); r.running {
-			r.run = runNone
-		} else {
-			q.goes(d.index)
-			q.records.remove(d.index)
-		}
+	for now := q.now(); q.delays.first() <= now; {
+		q.promoteDueLocked(now)
 	}
-	q.delays = nil
-	q.waiting, q.retrying = 0, 0
-	q.disarm()
+	q.closed = true
+	if q.closing != nil {
+		close(q.closing)
+	}
+	q.delays = delays[T]{}
+	q.waiting, q.settled = 0, 0
+	q.disarmLocked()
 }
 
 // lock takes the lock for methods that have no item to hash.
@@ -317,8 +369,8 @@ func (q *Queue[T]) mustBeMade() {
 	}
 }
 
-// hash is called before the lock is taken, where it can be: it is the only step
-// that can panic, and it needs no shared data.
+// hash is called without the lock: it is the only step that can panic, and it
+// needs no shared data.
 func (q *Queue[T]) hash(item T) uint32 {
 	q.mustBeMade()
 	if q.nan && item != item { // true for a NaN
@@ -327,56 +379,248 @@ func (q *Queue[T]) hash(item T) uint32 {
 	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
 }
 
-// now returns the time as the records keep it: nanoseconds since base, by the
-// monotonic clock. A reading is among the dearest parts of an Enqueue, so it is
-// taken only where a record needs it.
-func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
-
-// later returns now + d, or the end of time: one before math.MaxInt64, which
-// Queue.armed keeps for itself.
-func later(now int64, d time.Duration) int64 {
-	return now + min(int64(d), math.MaxInt64-1-now)
-}
-
-// drained reports whether nothing can become ready any more in a closed queue,
-// once the list of ready items is empty. An item that was handed to a consumer
-// whose context has ended comes back.
-func (q *Queue[T]) drained() bool { return q.closed && q.again == 0 && q.handed == 0 }
-
-// unlock ends every method that changed the queue: consumers that were handed
-// something, and watchers, are told after the lock is given up.
+// unlock ends every method that changed the queue: it passes the token on if a
+// consumer is blocked that could go on, and calls watchers after the lock is
+// given up.
 func (q *Queue[T]) unlock() {
-	if q.woken != nil || q.watchers != nil || q.closed {
-		q.unlockAndTell()
+	if q.blocked > 0 || q.watchers != nil || q.closed {
+		q.unlockAndNotify()
 		return
 	}
 	q.mu.Unlock()
 }
 
-func (q *Queue[T]) unlockAndTell() {
-	if q.drained() && q.ready == 0 {
-		for c := q.consumers.pop(); c != nil; c = q.consumers.pop() {
-			c.closed = true
-			q.wake(c)
-		}
-		if q.ended != nil {
-			close(q.ended)
-			q.ended = nil // it may have to be told again, of an item that was requeued
-		}
+func (q *Queue[T]) unlockAndNotify() {
+	notified := q.takeNotifiedLocked() // may make items ready
+	var wake chan struct{}
+	if q.blocked > 0 && (q.readyLocked() > 0 || q.drainedLocked()) {
+		wake = q.wake
 	}
-	var told *watcher
-	if q.watchers != nil {
-		told = q.news()
+	if q.closed && q.inFlight == 0 && q.readyLocked() == 0 {
+		q.store = store[T]{}
 	}
-	c := q.woken
-	q.woken = nil
 	q.mu.Unlock()
-	for c != nil {
-		next := c.next // c is no longer ours once it is told
-		c.wake <- struct{}{}
-		c = next
+	select {
+	case wake <- struct{}{}:
+	default: // nobody to wake, or a token is there
 	}
-	if told != nil {
-		tellAll(told)
+	notifyAll(notified)
+}
+
+func (q *Queue[T]) readyLocked() int { return q.events.len + q.offered.len }
+
+// drainedLocked reports whether the queue is closed and nothing is ready or
+// will become so.
+func (q *Queue[T]) drainedLocked() bool { return q.closed && q.readyLocked() == 0 && q.again == 0 }
+
+// A taken item is one that was handed out, with what its worker wants to know.
+type taken[T comparable] struct {
+	item     T
+	ready    int64 // when it became ready
+	at       int64 // when it was taken
+	failures int   // in a row, before this run
+	index    uint32
+}
+
+// exchange gives back one item, if v is not nil, and takes the next under the
+// same lock. It is what the workers of a [Reconciler] do between two runs. Now is
+// the time at which the item is given back. If it returns an error, it has taken
+// nothing, and t is as it was.
+func (q *Queue[T]) exchange(ctx context.Context, t *taken[T], v *verdict, now int64) error {
+	done := ctx.Done()
+	if v == nil {
+		now = q.now() // before the lock, to hold it for less time
+	}
+	q.lock()
+	if v != nil {
+		q.giveBackLocked(t.index, t.item, v, now)
+	}
+	if isDone(done) {
+		q.unlock()
+		return context.Cause(ctx)
+	}
+	return q.takeOrWaitUnlock(ctx, done, now, t)
+}
+
+// giveBack is the first half of exchange.
+func (q *Queue[T]) giveBack(t *taken[T], v *verdict, now int64) {
+	q.mu.Lock()
+	q.giveBackLocked(t.index, t.item, v, now)
+	q.unlock()
+}
+
+// isDone reports whether a context is done. Its Done, as all user code, is called
+// before the lock is taken.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// takeOrWaitUnlock takes the next item as soon as there is one. Nothing is taken
+// before the context was looked at, so nothing has ever to be put back.
+func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, now int64, t *taken[T]) error {
+	for !q.takeNextLocked(now, t) {
+		if q.drainedLocked() {
+			q.unlock()
+			return ErrClosed
+		}
+		if q.wake == nil { // not before, so that the queue of a package can be used in a synctest bubble
+			q.wake = make(chan struct{}, 1)
+		}
+		wake := q.wake
+		q.blocked++
+		q.unlock()
+		select {
+		case <-wake:
+		case <-done:
+		}
+		now = q.now()
+		q.mu.Lock()
+		q.blocked--
+		if isDone(done) {
+			q.unlock() // passes on the token
+			return context.Cause(ctx)
+		}
+	}
+	q.unlock()
+	return nil
+}
+
+// takeNextLocked takes the item whose turn it is, if one is ready.
+func (q *Queue[T]) takeNextLocked(now int64, t *taken[T]) bool {
+	if q.delays.len > 0 {
+		q.promoteDueLocked(now)
+	}
+	from := &q.events
+	if q.offered.len > 0 {
+		from, q.inRow = q.chooseLocked(from.len > 0, q.inRow)
+	}
+	i := from.first
+	if i == 0 {
+		return false
+	}
+	e := q.store.at(i)
+	*t = taken[T]{item: e.item, index: i, ready: e.since, at: max(now, e.since)}
+	if e.failed != nil {
+		t.failures = e.failed.count
+	}
+	q.store.unlink(from, e)
+	e.inFlight, e.kind, e.since = true, runNone, t.at
+	q.last = i
+	q.inFlight++
+	q.takenSum++
+	return true
+}
+
+// chooseLocked returns the list that is taken from while offered is not empty, and how
+// many will have been taken in a row from events.
+func (q *Queue[T]) chooseLocked(anyEvents bool, inRow int) (*list, int) {
+	if !anyEvents || inRow >= q.Background-1 {
+		return &q.offered, 0
+	}
+	return &q.events, inRow + 1
+}
+
+// A verdict says what becomes of an item after its run.
+type verdict struct {
+	Wait
+	done bool // it needs no next run; Err is why it was given up, or nil
+}
+
+// clockNotRead stands for the time where it is read only if it is needed.
+const clockNotRead = math.MinInt64
+
+func (q *Queue[T]) giveBackUnlock(guess uint32, item T, v verdict, now int64) {
+	q.giveBackLocked(guess, item, &v, now)
+	q.unlock()
+}
+
+// giveBackLocked gives back an item, if it is in flight.
+func (q *Queue[T]) giveBackLocked(guess uint32, item T, v *verdict, now int64) {
+	i, e := q.findInFlightLocked(guess, item)
+	if e == nil {
+		return
+	}
+	if !v.done {
+		q.requeued++
+	} else if e.kind == runNone {
+		q.endLocked(i, e, v.Err)
+		return
+	}
+	if now == clockNotRead {
+		now = q.now()
+	}
+	q.promoteDueLocked(now)
+	to := nextRun{}
+	switch {
+	case v.done:
+		e.failed = nil
+	case v.Err == ErrAborted:
+		to.kind = runReady
+	default:
+		e.fail(v.Err)
+		to = v.Wait.nextRun(now)
+	}
+	was := q.nextRunLocked(e)
+	to = judged(was, to)
+	dropped := q.closed && e.kind.delayed() // the next run, by Close
+	if dropped && q.watchers != nil {
+		q.notifyLocked(i, false, ErrClosed)
+	}
+	if q.closed && to.kind.delayed() {
+		dropped = dropped || to.kind != runSettled
+		to = nextRun{}
+	}
+	switch {
+	case to.kind != runNone:
+		q.moveLocked(i, e, q.restingLocked(was, to, now), false, now)
+	case dropped:
+		q.endLocked(i, e, errors.Join(ErrClosed, v.Err))
+	default:
+		q.endLocked(i, e, v.Err)
+	}
+}
+
+// endLocked removes an entry that was in flight. Err is why it was given up.
+func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
+	q.countLocked(e, -1)
+	if q.watchers != nil {
+		e.inFlight, e.kind = false, runNone
+		q.notifyMovedLocked(i, e, err)
+	}
+	q.store.remove(i)
+}
+
+// findInFlightLocked returns the entry of an item in flight, or 0 and nil. It
+// looks at the guess first, which for a worker is where its item was taken, and
+// for others where the last item was: that spares it the hash and, in a big
+// queue, the cache miss of finding it.
+func (q *Queue[T]) findInFlightLocked(guess uint32, item T) (uint32, *entry[T]) {
+	if e := q.store.peek(guess); e != nil && e.inFlight && e.item == item {
+		return guess, e
+	}
+	q.mu.Unlock()
+	hash := q.hash(item) // may panic
+	q.mu.Lock()
+	if i, e := q.store.find(hash, item); e != nil && e.inFlight {
+		return i, e
+	}
+	return 0, nil
+}
+
+// fail counts a failure, or resets the count if err is nil.
+func (e *entry[T]) fail(err error) {
+	switch {
+	case err == nil:
+		e.failed = nil
+	case e.failed == nil:
+		e.failed = &failure{1, err}
+	default:
+		e.failed.count++
+		e.failed.err = err
 	}
 }

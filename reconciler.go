@@ -16,6 +16,7 @@ import (
 // that all is well, and an error what the package says of it.
 //
 //	nil              done; the item is forgotten until it is fed again
+//	RecheckWithin    done; a look in a time, sooner if there is an event
 //	RequeueAfter     planned: again in a time and not before
 //	RequeueWithin    planned: again in a time, sooner if there is an event
 //	Terminal         failed for good; forgotten until it is fed again
@@ -72,9 +73,9 @@ type Result[T comparable] struct {
 	Item     T
 	Outcome  Outcome
 	Err      error         // what Reconcile returned, a *PanicError, or nil
-	Failures int           // in a row: with this run if it failed, up to it if it was aborted, else 0
+	Failures int           // in a row, this one included; unchanged if it was aborted; 0 otherwise
 	Next     time.Duration // to the next run, if one is planned
-	Waited   time.Duration // ready before this run, in the queue (0 if that is not a *Queue) and in hand at the Gate
+	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then at the Gate
 	Duration time.Duration
 }
 
@@ -83,10 +84,10 @@ type Outcome string
 
 // The outcomes of a run.
 const (
-	Succeeded  Outcome = "succeeded"  // nil was returned
+	Succeeded  Outcome = "succeeded"  // nil or RecheckWithin
 	Requeued   Outcome = "requeued"   // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
 	Retrying   Outcome = "retrying"   // failed, to be tried again
-	GaveUp     Outcome = "gave up"    // failed, and Retry said that it is enough
+	GaveUp     Outcome = "gave_up"    // failed, and Retry said that it is enough
 	Terminated Outcome = "terminated" // Terminal: failed for good
 	Aborted    Outcome = "aborted"    // cut short by a shutdown or a lost lease: no failure
 )
@@ -96,11 +97,15 @@ const (
 // once if a field is missing or negative, and, after its runs, if the queue
 // cannot go on.
 //
-// After ctx is done, a run that ends with an error is [Aborted], and its item
+// After ctx is done, a run that ends with an error is [Aborted], and its item is
 // ready again in the queue. A run that ends well or with a plan counts as usual,
-// and so does a panic. One that
-// ignores the end of its context is waited for, and a warning names the item,
-// again each time its age has doubled.
+// and so does a panic. A run that ignores the end of its context is waited for,
+// and a warning names the item, again each time its age has doubled.
+//
+// A panic in OnResult, Retry, Gate.Slow or a handler of the Logger is logged. It
+// ends the calls of OnResult, Slow and the Logger that were still to come in that
+// run, and the item is given back as was decided by then; by [DefaultRetry], if
+// Retry panicked.
 //
 // Run may be called again, and several times at once.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
@@ -118,7 +123,8 @@ func (r *Reconciler[T]) reconciles() bool { return true }
 func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 	l := &loop[T]{
 		Reconciler: *r,
-		alarm:      make(chan struct{}, 1),
+		atGate:     make(chan struct{}, 1),
+		begun:      make(chan struct{}, 1),
 	}
 	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
 		return nil, err
@@ -141,19 +147,24 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
 	}
 	if r.Gate != nil {
-		var err error
-		if l.door, err = newDoor(r.Gate, base); err != nil {
+		if err := r.Gate.begin(); err != nil {
 			return nil, err
 		}
+		l.place.wake = make(chan struct{}, 1)
+		l.ahead = int64(base.Sub(r.Gate.base))
 	}
 	l.Workers = max(1, l.Workers)
 	l.Retry = l.Retry.orDefault()
 	if l.Logger == nil {
 		l.Logger = slog.Default()
 	}
-	l.runsAtOnce = 1
-	if l.leaser == nil && l.Timeout == 0 && reflect.TypeFor[run[T]]().Size() <= 128 {
-		l.runsAtOnce = 16 // which keep little: their contexts are one
+	if l.Name != "" {
+		l.Logger = l.Logger.With("reconciler", l.Name)
+	}
+	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
+	l.runBatch = 1
+	if !l.watched.Load() && reflect.TypeFor[run[T]]().Size() <= 128 {
+		l.runBatch = 16 // which keep little: their contexts are one
 	}
 	return l, nil
 }

@@ -5,10 +5,13 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,128 +19,112 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 )
 
-func nothing(context.Context, string) error { return nil }
-
 func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // what is not found wrong ends at once
 	q := reconcile.NewQueue[string]()
-	for field, r := range map[string]*reconcile.Reconciler[string]{
-		"Queue":     {Reconcile: nothing},
-		"Reconcile": {Queue: q},
-		"Workers":   {Queue: q, Reconcile: nothing, Workers: -1},
-		"Timeout":   {Queue: q, Reconcile: nothing, Timeout: -time.Second},
-		"Grace":     {Queue: q, Reconcile: nothing, Grace: -time.Second},
+	var none *reconcile.Queue[string]
+	for _, c := range []struct {
+		want string
+		r    reconcile.Reconciler[string]
+	}{
+		{"reconcile: Reconciler.Queue is required, and nil", reconcile.Reconciler[string]{Reconcile: nothing}},
+		{"reconcile: Reconciler.Queue is required", reconcile.Reconciler[string]{Queue: none, Reconcile: nothing}},
+		{"made by NewQueue", reconcile.Reconciler[string]{Queue: new(reconcile.Queue[string]), Reconcile: nothing}},
+		{"reconcile: Reconciler.Reconcile is required, and nil", reconcile.Reconciler[string]{Queue: q}},
+		{"reconcile: Reconciler.Workers is -1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: -1}},
+		{"reconcile: Reconciler.Timeout is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Timeout: -time.Second}},
+		{"reconcile: Reconciler.Grace is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Grace: -time.Second}},
 	} {
-		err := r.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("Run with a wrong %s = %v, want an error that names it", field, err)
+		if err := c.r.Run(ended); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Run of %+v = %v, want an error with %q", c.r, err, c.want)
 		}
-		if err != nil && !strings.HasPrefix(err.Error(), "reconcile: ") {
-			t.Errorf("Run with a wrong %s = %q, want it to say who speaks", field, err)
-		}
+	}
+	backwards := reconcile.NewQueue[string]()
+	backwards.Background = -1
+	r := reconcile.Reconciler[string]{Queue: backwards, Reconcile: nothing}
+	if err := r.Run(ended); err == nil || !strings.Contains(err.Error(), "Background of -1") {
+		t.Errorf("Run with a Background of -1 = %v, want an error that names it", err)
 	}
 }
 
 func TestReconcilerRunReturnsAtOnceWhenCtxIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("a")
-		book := newLogBook()
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+		log := newLogBook()
 		r := reconcile.Reconciler[string]{
-			Queue:     q,
+			Queue:     d,
 			Reconcile: func(context.Context, string) error { t.Error("an item was run"); return nil },
-			Logger:    book.logger(),
+			Logger:    log.logger(),
+		}
+		if q, ok := d.(*reconcile.Queue[string]); ok {
+			q.Enqueue("a")
+			defer wantPhase(t, q, "a", reconcile.Ready)
 		}
 		if err := r.Run(ctx); err != nil {
 			t.Errorf("Run(done ctx) = %v, want nil", err)
 		}
-		if s := q.State("a"); s.Phase != reconcile.Ready {
-			t.Errorf("State(a) = %+v, want it still ready", s)
-		}
-		if lines := book.from(slog.LevelDebug); len(lines) != 0 {
+		if lines := log.from(slog.LevelDebug); len(lines) != 0 {
 			t.Errorf("shutdown was not silent: %v", lines)
 		}
 	})
 }
 
 func TestReconcilerRunEndsWhenTheQueueIsClosedAndEmpty(t *testing.T) {
-	for _, d := range dequeuers {
-		t.Run(d.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := reconcile.NewQueue[string]()
-				journal := newJournal()
-				run := launch(t, &reconcile.Reconciler[string]{
-					Queue: d.of(q),
-					Reconcile: func(_ context.Context, item string) error {
-						journal.note("%s begins", item)
-						time.Sleep(time.Second)
-						journal.note("%s ends", item)
-						return nil
-					},
-					Workers: 2,
-				})
-				for _, item := range []string{"a", "b", "c"} {
-					q.Enqueue(item)
-				}
-				q.EnqueueAfter("later", time.Millisecond)
-				synctest.Wait()
-				q.Enqueue("b") // again, while it is in flight
-				q.Close()
-				if err := run.wait(); err != nil {
-					t.Errorf("Run = %v, want nil", err)
-				}
-				if took := time.Since(journal.begun); took != 2*time.Second {
-					t.Errorf("Run took %v, want 2s: it waits for its runs, and returns then", took)
-				}
-				if len(journal.list) != 2*4 {
-					t.Errorf("runs: %q, want a, b, c and b again", journal.list)
-				}
-			})
-		})
-	}
-}
-
-func TestReconcilerCanRunAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		var results resultBook[string]
-		r := &reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, OnResult: results.add}
-		for i := range 3 {
-			run := launch(t, r)
-			q.Enqueue(fmt.Sprint("item ", i))
-			synctest.Wait()
-			if got := results.last(t).Item; got != fmt.Sprint("item ", i) {
-				t.Errorf("call %d of Run ran %q", i+1, got)
-			}
-			run.end()
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		journal := newJournal()
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d,
+			Reconcile: func(_ context.Context, item string) error {
+				journal.note("%s begins", item)
+				time.Sleep(time.Second)
+				journal.note("%s ends", item)
+				return nil
+			},
+			Workers: 2,
+		}, "a", "b", "c")
+		s.q.EnqueueAfter("later", time.Millisecond)
+		s.q.Enqueue("b") // again, while it is in flight
+		s.q.Close()
+		if err := s.wait(); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		journal.mustHold(t, "0s a begins", "0s b begins", "1s a ends", "1s b ends", "1s b begins", "1s c begins", "2s b ends", "2s c ends")
+		if took := time.Since(s.began); took != 2*time.Second {
+			t.Errorf("Run took %v, want 2s", took)
+		}
+		again := serve(t, reconcile.Reconciler[string]{Queue: d}) // of a closed queue
+		if err := again.wait(); err != nil || time.Since(s.began) != 2*time.Second {
+			t.Errorf("Run with a closed queue = %v after %v, want nil at once", err, time.Since(s.began))
 		}
 	})
 }
 
+// One Reconciler runs three times, twice of that at once. What one Run leaves in
+// the queue is left to the next.
 func TestReconcilersShareAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		var mu sync.Mutex
-		ran := make(map[string]int)
+		ran, want := make(map[string]int), make(map[string]int)
 		r := &reconcile.Reconciler[string]{Queue: q, Reconcile: func(_ context.Context, item string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			ran[item]++
 			return nil
 		}}
-		one, two := launch(t, r), launch(t, r) // also the same one twice
-		want := make(map[string]int)
+		one, two := launch(t, r), launch(t, r)
 		for i := range 100 {
 			want[fmt.Sprint(i)] = 1
 			q.Enqueue(fmt.Sprint(i))
 		}
 		one.end()
 		two.end()
-		// What is left is left to the next.
 		three := launch(t, r)
 		synctest.Wait()
 		three.end()
@@ -147,66 +134,66 @@ func TestReconcilersShareAQueue(t *testing.T) {
 	})
 }
 
-// busiest runs n items of a second each, and reports the most at once.
-func busiest(t *testing.T, r *reconcile.Reconciler[int], n int) (most int) {
-	q := reconcile.NewQueue[int]()
-	for i := range n {
-		q.Enqueue(i)
-	}
-	q.Close()
-	var mu sync.Mutex // guards now and most
-	now := 0
-	r.Queue = q
-	r.Reconcile = func(context.Context, int) error {
-		mu.Lock()
-		now++
-		most = max(most, now)
-		mu.Unlock()
-		time.Sleep(time.Second)
-		mu.Lock()
-		now--
-		mu.Unlock()
-		return nil
-	}
-	began := time.Now()
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	workers := max(r.Workers, 1)
-	if took, want := time.Since(began), time.Duration((n+workers-1)/workers)*time.Second; took != want {
-		t.Errorf("%d items with Workers %d took %v, want %v", n, r.Workers, took, want)
-	}
-	return most
-}
-
 func TestReconcilerWorkersBoundWhatRunsAtOnce(t *testing.T) {
-	for _, c := range []struct{ workers, items, want int }{
-		{0, 3, 1}, {1, 3, 1}, {2, 7, 2}, {5, 12, 5}, {8, 3, 3},
+	for _, c := range []struct{ workers, items, most, seconds int }{
+		{0, 3, 1, 3}, {1, 3, 1, 3}, {2, 7, 2, 4}, {8, 3, 3, 1}, {1000, 1500, 1000, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if got := busiest(t, &reconcile.Reconciler[int]{Workers: c.workers}, c.items); got != c.want {
-				t.Errorf("Workers %d: %d items at once, want %d", c.workers, got, c.want)
+			q := reconcile.NewQueue[int]()
+			for i := range c.items {
+				q.Enqueue(i)
+			}
+			q.Close()
+			var now, most atomic.Int32
+			r := reconcile.Reconciler[int]{
+				Queue:   q,
+				Workers: c.workers,
+				Reconcile: func(context.Context, int) error {
+					for n := now.Add(1); ; {
+						if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+							break
+						}
+					}
+					time.Sleep(time.Second)
+					now.Add(-1)
+					return nil
+				},
+				Logger: unlogged(),
+			}
+			began := time.Now()
+			if err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); int(most.Load()) != c.most || took != time.Duration(c.seconds)*time.Second {
+				t.Errorf("Workers %d: %d items, %d at once, took %v, want %d at once, %ds", c.workers, c.items, most.Load(), took, c.most, c.seconds)
 			}
 		})
 	}
 }
 
+// Nor does a run begin before the one before it has ended, in the sense of the
+// memory model: what runs write to is guarded by nothing, and the race detector
+// would tell.
 func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		const items, seed = 5, 7
-		q := reconcile.NewQueue[int]()
+		names := strings.Fields("0 1 2 3 4")
 		var running [items]atomic.Int32
+		var runs [items]int
 		var lastEvent, lastRun [items]atomic.Int64 // by a clock of events
 		var clock atomic.Int64
 		drawn := randoms(seed, 100, items)
-		r := &reconcile.Reconciler[int]{
-			Queue: q,
-			Reconcile: func(_ context.Context, i int) error {
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d,
+			Reconcile: func(_ context.Context, item string) error {
+				i := slices.Index(names, item)
 				if running[i].Add(1) != 1 {
 					t.Errorf("item %d runs twice at once", i)
 				}
+				runs[i]++
 				lastRun[i].Store(clock.Add(1))
 				time.Sleep(time.Duration(drawn[i].IntN(5)) * time.Millisecond)
+				runs[i]++
 				running[i].Add(-1)
 				switch drawn[i].IntN(6) {
 				case 0:
@@ -221,28 +208,637 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 			Workers: 4,
 			Retry:   reconcile.Backoff(time.Millisecond, 4*time.Millisecond),
 			Logger:  unlogged(),
-		}
-		run := launch(t, r)
+		})
 		var feeders sync.WaitGroup
 		for n := range 3 {
 			feeders.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(n)))
-				for range 500 {
+				for range 300 {
 					i := random.IntN(items)
 					lastEvent[i].Store(clock.Add(1))
-					q.Enqueue(i)
+					s.q.Enqueue(names[i])
 					time.Sleep(time.Duration(random.IntN(4)) * time.Millisecond)
 				}
 			})
 		}
 		feeders.Wait()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		for i := range items {
 			if lastRun[i].Load() < lastEvent[i].Load() {
 				t.Errorf("item %d: no run started after its last event", i)
 			}
 		}
+		s.end()
+	})
+}
+
+var (
+	errWithNil = fmt.Errorf("%w and %w", nil, errBoom)
+	far        = time.Duration(math.MaxInt64)
+)
+
+// An odd error cannot be compared.
+type oddError struct{ parts []string }
+
+func (e oddError) Error() string { return fmt.Sprint("odd ", e.parts) }
+
+// outcomes has a line for each way in which Reconcile can return.
+var outcomes = []struct {
+	name    string
+	err     error
+	retry   reconcile.RetryPolicy // nil means minutes
+	hold    bool                  // HoldRetries
+	outcome reconcile.Outcome
+	next    time.Duration
+	held    bool // the next run
+	level   slog.Level
+}{
+	{name: "nil", outcome: reconcile.Succeeded, level: slog.LevelDebug},
+	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.Succeeded, level: slog.LevelDebug},
+	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour, level: slog.LevelDebug},
+	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour, level: slog.LevelDebug},
+	{name: "recheck, joined with a failure", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour, level: slog.LevelDebug},
+
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Settled: true}, outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
+	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
+	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
+	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
+	{name: "within, joined before a failure", err: errors.Join(reconcile.RequeueWithin(time.Hour), errBoom), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
+	{name: "two plans: the first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
+	{name: "held retries do not hold a plan", err: reconcile.RequeueWithin(time.Hour), hold: true, outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
+	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
+	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
+
+	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.Terminated, level: slog.LevelError},
+	{name: "terminal, joined", err: errors.Join(errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.Terminated, level: slog.LevelError},
+	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.Terminated, level: slog.LevelError},
+
+	{name: "plain", err: errBoom, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true, level: slog.LevelWarn},
+	{name: "wrapped with a nil", err: errWithNil, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "that cannot be compared", err: oddError{[]string{"a"}}, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "context error of its own", err: context.Canceled, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "lease lost, of its own", err: reconcile.ErrLeaseLost, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "queue closed, of its own", err: reconcile.ErrClosed, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "aborted, of its own", err: reconcile.ErrAborted, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
+	{name: "aborted, of its own, wrapped", err: fmt.Errorf("no: %w", reconcile.ErrAborted), hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true, level: slog.LevelWarn},
+	{name: "retry in the far future", err: errBoom, retry: func(error, int) (time.Duration, bool) { return far, true }, outcome: reconcile.Retrying, next: far, level: slog.LevelWarn},
+	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.GaveUp, level: slog.LevelError},
+	{name: "no retry, aborted of its own", err: reconcile.ErrAborted, retry: reconcile.NoRetry, outcome: reconcile.GaveUp, level: slog.LevelError},
+}
+
+var messages = map[reconcile.Outcome]string{
+	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run planned the next", reconcile.Retrying: "run failed, to be retried",
+	reconcile.GaveUp: "run failed, gave up", reconcile.Terminated: "run failed for good",
+}
+
+func TestOutcomeOfEachError(t *testing.T) {
+	for _, c := range outcomes {
+		t.Run(c.name, func(t *testing.T) {
+			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue:       d,
+					Reconcile:   func(context.Context, string) error { time.Sleep(2 * time.Second); return c.err },
+					Name:        "buckets",
+					Retry:       c.retry,
+					HoldRetries: c.hold,
+				}, "b1")
+				pass(2 * time.Second)
+				now := time.Now()
+
+				want := reconcile.Result[string]{Item: "b1", Outcome: c.outcome, Err: c.err, Next: c.next, Duration: 2 * time.Second}
+				state, next := reconcile.State{}, "<nil>"
+				if c.next > 0 {
+					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Hold: c.held, Settled: c.outcome == reconcile.Succeeded}
+					next = c.next.String()
+				}
+				if c.outcome == reconcile.Retrying {
+					state.Failures, state.Err = 1, c.err
+				}
+				if c.level > slog.LevelDebug {
+					want.Failures = 1
+				}
+				same := cmp.Options{
+					cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) || fmt.Sprint(a) == fmt.Sprint(b) }),
+					cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Due" && c.next == far }, cmp.Ignore()),
+				}
+				if diff := cmp.Diff(want, s.results.only(t), same); diff != "" {
+					t.Errorf("result (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(state, s.q.State("b1"), same); diff != "" {
+					t.Errorf("state in the queue (-want +got):\n%s", diff)
+				}
+
+				// One line for the start, one for the outcome.
+				lines := s.log.from(slog.LevelDebug)
+				if len(lines) != 2 {
+					t.Fatalf("%d log lines, want start and outcome: %v", len(lines), lines)
+				}
+				about := map[string]string{"reconciler": "buckets", "item": "b1", "failures": "0"}
+				lines[0].mustSay(t, slog.LevelDebug, about, "run starts")
+				about = map[string]string{"reconciler": "buckets", "item": "b1", "outcome": string(c.outcome), "duration": "2s"}
+				if c.err != nil {
+					about["err"], about["failures"] = c.err.Error(), fmt.Sprint(want.Failures)
+				}
+				lines[1].mustSay(t, c.level, about, messages[c.outcome])
+				if got := lines[1].Attrs["next"].String(); got != next { // a retry and a plan say when
+					t.Errorf("%v: next is %v, want %v", lines[1], got, next)
+				}
+				if !lines[0].At.Equal(s.began) || !lines[1].At.Equal(now) {
+					t.Errorf("lines at %v and %v, want one as the run begins and one as it ends", lines[0].At, lines[1].At)
+				}
+				s.end()
+			})
+		})
+	}
+}
+
+func TestOutcomesReadAsWords(t *testing.T) {
+	got := []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted}
+	want := []reconcile.Outcome{"succeeded", "requeued", "retrying", "gave_up", "terminated", "aborted"} // part of what metrics are called
+	if !slices.Equal(got, want) {
+		t.Errorf("outcomes are %q, want %q", got, want)
+	}
+}
+
+func TestOutcomeNowMakesTheItemReady(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		outcome reconcile.Outcome
+	}{
+		{reconcile.RequeueAfter(0), reconcile.Requeued},
+		{reconcile.RequeueWithin(-time.Hour), reconcile.Requeued},
+		{reconcile.RecheckWithin(0), reconcile.Succeeded},
+		{reconcile.RecheckWithin(-time.Hour), reconcile.Succeeded},
+		{reconcile.RequeueError{}, reconcile.Requeued},
+		{errBoom, reconcile.Retrying},
+	} {
+		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, j := reconcile.NewQueue[string](), newJournal()
+				runs := 0
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(_ context.Context, item string) error {
+						j.note("%s", item)
+						time.Sleep(time.Second)
+						if runs++; runs == 1 {
+							q.Enqueue("other") // ready before the first is given back
+							return c.err
+						}
+						return nil
+					},
+					Retry: func(error, int) (time.Duration, bool) { return math.MinInt64, true },
+				}, "item")
+				pass(time.Hour)
+				j.mustBe(t, "0s item", "1s other", "2s item")
+				if first := s.results.all()[0]; first.Outcome != c.outcome || first.Next != 0 {
+					t.Errorf("result %+v, want %s with Next 0", first, c.outcome)
+				}
+				s.end()
+			})
+		})
+	}
+}
+
+func TestFailuresInARowAreCountedAndReset(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		last     error
+		limit    int
+		outcome  reconcile.Outcome
+		failures int // of the result
+		left     int // in the queue
+	}{
+		{"success", nil, 9, reconcile.Succeeded, 0, 0},
+		{"recheck", reconcile.RecheckWithin(time.Hour), 9, reconcile.Succeeded, 0, 0},
+		{"plan", reconcile.RequeueAfter(time.Hour), 9, reconcile.Requeued, 0, 0},
+		{"one more failure", errBoom, 9, reconcile.Retrying, 4, 4},
+		{"one too many", errBoom, 3, reconcile.GaveUp, 4, 0},
+		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.Terminated, 4, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+				j := newJournal()
+				policy := reconcile.RetryPolicy(minutes).Limit(c.limit)
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue:     d,
+					Reconcile: fails(3, func(context.Context) error { return c.last }),
+					Retry: func(err error, failures int) (time.Duration, bool) {
+						j.note("%v, %d in a row", err, failures)
+						return policy(err, failures)
+					},
+				}, "a")
+				pass((1 + 2 + 3) * time.Minute)
+				want := []string{"0s failure 1, 1 in a row", "1m0s failure 2, 2 in a row", "3m0s failure 3, 3 in a row"}
+				if c.last == errBoom {
+					want = append(want, "6m0s boom, 4 in a row")
+				}
+				j.mustBe(t, want...)
+				for i, r := range s.results.all()[:3] {
+					if r.Outcome != reconcile.Retrying || r.Failures != i+1 || r.Next != time.Duration(i+1)*time.Minute {
+						t.Errorf("result of run %d = %+v, want retrying after %d failures", i+1, r, i+1)
+					}
+				}
+				s.wantResult(t, "a", c.outcome, c.failures)
+				if got := s.q.State("a").Failures; got != c.left {
+					t.Errorf("State(a) has %d failures, want %d", got, c.left)
+				}
+				s.end()
+			})
+		})
+	}
+}
+
+func TestReconcilerCountsFailuresThoughTheItemIsEnqueuedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Reconcile: func(context.Context, string) error { time.Sleep(time.Second); return errBoom },
+		})
+		for n := range 4 {
+			s.q.Enqueue("a") // at first, and then while it waits for its retry
+			time.Sleep(500 * time.Millisecond)
+			s.q.Enqueue("a") // in flight
+			pass(10 * time.Second)
+			s.wantResult(t, "a", reconcile.Retrying, 2*n+2)
+		}
+		s.end()
+	})
+}
+
+// retried returns when an item is run again that failed at first, with a retry
+// after a minute, and to which something happens after ten seconds.
+func retried(t *testing.T, hold bool, happens func(q *reconcile.Queue[string])) (at time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := serve(t, reconcile.Reconciler[string]{
+			Reconcile:   fails(1, func(context.Context) error { at = time.Since(began); return nil }),
+			HoldRetries: hold,
+		}, "a")
+		pass(10 * time.Second)
+		happens(s.q)
+		pass(time.Hour)
+		s.wantResult(t, "a", reconcile.Succeeded, 0)
+		s.end()
+	})
+	return at
+}
+
+func TestReconcilerRetryGivesWayToAnEventNotToAPoll(t *testing.T) {
+	if at := retried(t, false, func(q *reconcile.Queue[string]) { q.Offer("a") }); at != time.Minute {
+		t.Errorf("after an Offer, it is retried at %v, want 1m0s", at)
+	}
+	if at := retried(t, false, func(q *reconcile.Queue[string]) { q.Enqueue("a") }); at != 10*time.Second {
+		t.Errorf("after an Enqueue, it is retried at %v, want 10s", at)
+	}
+}
+
+func TestReconcilerHoldRetriesHoldsAgainstEvents(t *testing.T) {
+	if at := retried(t, true, func(q *reconcile.Queue[string]) {
+		q.Offer("a")
+		q.Enqueue("a")
+		q.EnqueueAfter("a", time.Second)
+		q.EnqueueWithin("a", time.Second)
+	}); at != time.Minute {
+		t.Errorf("after events, it is retried at %v, want 1m0s", at)
+	}
+}
+
+func TestReconcilerHoldRetriesGivesWayToEnqueueNow(t *testing.T) {
+	if at := retried(t, true, func(q *reconcile.Queue[string]) { q.EnqueueNow("a") }); at != 10*time.Second {
+		t.Errorf("after an EnqueueNow, it is retried at %v, want 10s", at)
+	}
+}
+
+func TestReconcilerRetryNilMeansDefaultRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		var results resultBook[string]
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: func(context.Context, string) error { return errBoom },
+			OnResult:  results.add,
+			Logger:    unlogged(),
+		})
+		pass(time.Hour)
+		full := time.Second
+		for i, r := range results.all() {
+			if r.Outcome != reconcile.Retrying || !within(r.Next, full/2, full) {
+				t.Errorf("failure %d: %s in %v, want retrying in (%v, %v]", i+1, r.Outcome, r.Next, full/2, full)
+			}
+			full = min(2*full, 5*time.Minute)
+		}
+		if n := len(results.all()); n < 12+8 {
+			t.Errorf("%d runs in an hour, want at least one in five minutes", n)
+		}
 		run.end()
 	})
+}
+
+func TestReconcilerResultTellsWaitedAndDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms, s = time.Millisecond, time.Second
+		q := reconcile.NewQueue[string]()
+		took := map[string]time.Duration{"a": 5 * s, "b": ms, "c": 0, "due": 2 * s, "again": time.Minute}
+		q.Enqueue("a")
+		time.Sleep(3 * s) // nobody serves
+		r := serve(t, reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: func(_ context.Context, item string) error { time.Sleep(took[item]); return nil },
+		}, "b")
+		q.EnqueueAfter("due", s) // becomes ready while a runs
+		pass(10 * s)
+		q.Enqueue("c") // taken at once
+		synctest.Wait()
+		q.EnqueueAfter("due", time.Hour) // waiting is not waiting for a worker
+		time.Sleep(time.Hour + 2*s)
+		q.Enqueue("again")
+		time.Sleep(s)
+		q.Enqueue("again") // while it runs: ready when given back
+		pass(time.Hour)
+		var got [][3]any
+		for _, r := range r.results.all() {
+			got = append(got, [3]any{r.Item, r.Waited, r.Duration})
+		}
+		want := [][3]any{
+			{"a", 3 * s, 5 * s},
+			{"b", 5 * s, ms},
+			{"due", 4*s + ms, 2 * s},
+			{"c", 0 * s, 0 * s},
+			{"due", 0 * s, 2 * s},
+			{"again", 0 * s, time.Minute},
+			{"again", 0 * s, time.Minute},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("item, waited, took (-want +got):\n%s", diff)
+		}
+		r.end()
+	})
+}
+
+// What a foreign queue keeps an item for is not known, so only the Gate counts.
+func TestReconcilerResultWaitedIncludesTheGate(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		s := serve(t, reconcile.Reconciler[string]{Queue: d, Gate: &reconcile.Gate{Every: 10 * time.Second}})
+		_, known := d.(*reconcile.Queue[string])
+		for i := range 4 {
+			s.q.Enqueue(fmt.Sprint(i))
+		}
+		pass(time.Minute)
+		for i, r := range s.results.all() {
+			want := time.Duration(i) * 10 * time.Second
+			if !known {
+				want = min(want, 10*time.Second)
+			}
+			if r.Waited != want || r.Duration != 0 {
+				t.Errorf("%s waited %v, took %v, want %v and 0s", r.Item, r.Waited, r.Duration, want)
+			}
+		}
+		s.end()
+	})
+}
+
+// What OnResult and the Logger's handler take is no part of a run, but the next
+// item waits for it, and so does a plan.
+func TestReconcilerResultLeavesOutTheTimeOfOnResultAndLog(t *testing.T) {
+	for _, c := range []struct {
+		level slog.Level
+		each  time.Duration // for one item, with its run
+	}{
+		{slog.LevelError, 3 * time.Second},
+		{slog.LevelDebug, 5 * time.Second}, // with the lines for start and outcome
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var results resultBook[string]
+			slow := writerFunc(func(line []byte) (int, error) { time.Sleep(time.Second); return len(line), nil })
+			s := serve(t, reconcile.Reconciler[string]{
+				Reconcile: func(_ context.Context, item string) error {
+					time.Sleep(2 * time.Second)
+					if item == "d" {
+						return reconcile.RequeueAfter(time.Hour)
+					}
+					return nil
+				},
+				OnResult: func(r reconcile.Result[string]) {
+					results.add(r)
+					time.Sleep(time.Second)
+				},
+				Logger: slog.New(slog.NewTextHandler(slow, &slog.HandlerOptions{Level: c.level})),
+			}, "a", "b", "c")
+			pass(time.Minute)
+			s.q.Enqueue("d")
+			pass(c.each)
+			s.wantItem(t, "d", reconcile.Waiting, time.Hour, 0)
+			for i, waited := range []time.Duration{0, c.each, 2 * c.each, 0} {
+				if r := results.all()[i]; r.Waited != waited || r.Duration != 2*time.Second {
+					t.Errorf("%s waited %v and took %v, want %v and 2s", r.Item, r.Waited, r.Duration, waited)
+				}
+			}
+			s.end()
+		})
+	}
+}
+
+// The time that passes in a hook of a run that ended well counts as well: that is
+// when an item that was enqueued meanwhile becomes ready.
+func TestTimeThatHooksTakeIsCounted(t *testing.T) {
+	for _, slow := range []string{"log", "Slow", "OnResult"} {
+		synctest.Test(t, func(t *testing.T) {
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			q.Enqueue("b")
+			ran := 0
+			r := reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(_ context.Context, item string) error {
+					if ran++; ran == 1 {
+						q.Enqueue("a")
+						q.Close()
+					} else if since := q.State("a").Since; item == "b" && !since.Equal(time.Now()) {
+						t.Errorf("slow %s: a is ready since %v, want now, %v", slow, since, time.Now())
+					}
+					return nil
+				},
+				Logger: slog.New(slog.DiscardHandler),
+			}
+			switch slow { // and nothing else is there, which would look at the clock too
+			case "log":
+				r.Logger = slog.New(funcHandler{newLogBook(), func(r slog.Record) {
+					if r.Message == "run succeeded" {
+						time.Sleep(time.Second)
+					}
+				}})
+			case "Slow":
+				r.Gate = &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Second); return false }}
+			case "OnResult":
+				r.OnResult = func(reconcile.Result[string]) { time.Sleep(time.Second) }
+			}
+			if err := r.Run(t.Context()); err != nil || ran != 3 {
+				t.Errorf("Run = %v after %d runs, want nil after 3", err, ran)
+			}
+		})
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// What a slow Retry takes is its own item's time, and nobody else's.
+func TestSlowRetryDelaysNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		fail := fails(1, func(context.Context) error { return nil })
+		s := serve(t, reconcile.Reconciler[string]{
+			Reconcile: func(ctx context.Context, item string) error { j.note("%s", item); return fail(ctx, item) },
+			Retry: func(error, int) (time.Duration, bool) {
+				time.Sleep(10 * time.Second)
+				return 5 * time.Minute, true
+			},
+		}, "slow")
+		s.q.EnqueueAfter("other", 5*time.Minute+5*time.Second)
+		pass(time.Hour)
+		j.mustBe(t, "0s slow", "5m5s other", "5m10s slow")
+		s.end()
+	})
+}
+
+// A worker calls OnResult before it gives the item back. So the results of an
+// item come in order, one at a time, and its state is still that of the run.
+func TestReconcilerCallsOnResultBeforeTheItemIsGivenBack(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		j := newJournal()
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue:     d,
+			Reconcile: func(context.Context, string) error { j.note("run"); return nil },
+			OnResult: func(r reconcile.Result[string]) {
+				if got := d.State(r.Item); got.Phase != reconcile.InFlight {
+					t.Errorf("State in OnResult = %+v, want in flight", got)
+				}
+				j.note("result begins")
+				time.Sleep(time.Second)
+				j.note("result ends")
+			},
+			Workers: 3,
+		}, "a")
+		s.q.Enqueue("a") // during OnResult
+		pass(time.Minute)
+		j.mustBe(t, "0s run", "0s result begins", "1s result ends", "1s run", "1s result begins", "2s result ends")
+		s.end()
+	})
+}
+
+func TestLoggerInsideReconcileCarriesTheItem(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d,
+			Reconcile: func(ctx context.Context, _ string) error {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				reconcile.Logger(ctx).Info("mine", "more", 7)
+				return errBoom
+			},
+			Name: "buckets",
+		}, "b1")
+		pass(3 * time.Minute)
+		s.end()
+		failures := 0
+		for _, l := range s.log.from(slog.LevelInfo) {
+			if l.Message == "mine" {
+				l.mustSay(t, slog.LevelInfo, map[string]string{"reconciler": "buckets", "item": "b1", "failures": fmt.Sprint(failures), "more": "7"})
+				failures++
+			}
+		}
+		if failures != 3 {
+			t.Errorf("%d runs, want 3", failures)
+		}
+	})
+}
+
+func TestLoggerNilMeansTheDefault(t *testing.T) {
+	log := newLogBook()
+	setDefaultLogger(t, log)
+	if got := reconcile.Logger(t.Context()); got != slog.Default() {
+		t.Errorf("Logger(ctx) outside Reconcile = %v, want slog.Default()", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("b1")
+		q.Close()
+		r := reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: func(ctx context.Context, _ string) error { reconcile.Logger(ctx).Info("mine"); return errBoom },
+			Retry:     reconcile.NoRetry,
+		}
+		var g reconcile.Group
+		g.Add("group", &r) // whose logger is that of the group alone
+		if err := g.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var lines []logLine
+		for _, l := range log.from(slog.LevelInfo) {
+			if _, ok := l.Attrs["item"]; ok {
+				lines = append(lines, l)
+			}
+		}
+		if len(lines) != 2 {
+			t.Fatalf("log lines %v, want that of Reconcile and that of the outcome", lines)
+		}
+		lines[0].mustSay(t, slog.LevelInfo, map[string]string{"item": "b1"}, "mine")
+		lines[1].mustSay(t, slog.LevelError, map[string]string{"item": "b1"}, "boom")
+		for _, l := range lines {
+			if name, ok := l.Attrs["reconciler"]; ok {
+				t.Errorf("log line %q names the reconciler %q, want an empty Name left out", l, name)
+			}
+		}
+	})
+}
+
+// An asset knows what to tell about itself.
+type asset struct{ region, name string }
+
+func (a asset) LogValue() slog.Value { return slog.StringValue(a.region + "/" + a.name) }
+
+func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, log := reconcile.NewQueue[asset](), newLogBook()
+		q.Enqueue(asset{"eu", "b1"})
+		q.Close()
+		r := reconcile.Reconciler[asset]{
+			Queue:     q,
+			Reconcile: func(ctx context.Context, _ asset) error { reconcile.Logger(ctx).Info("mine"); return errBoom },
+			Logger:    log.logger(),
+		}
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lines := log.from(slog.LevelDebug)
+		if len(lines) != 3 {
+			t.Errorf("log lines %v, want start, mine and outcome", lines)
+		}
+		for _, l := range lines {
+			l.mustSay(t, l.Level, map[string]string{"item": "eu/b1"})
+		}
+	})
+}
+
+// A handler that does not want debug lines is not given any.
+func TestLogAsksWhetherALevelIsEnabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newLogBook()
+		s := serve(t, reconcile.Reconciler[string]{Reconcile: mixed, Logger: slog.New(warnOnly{log})}, "good", "plan", "fail")
+		s.end()
+		if l := log.onlyLine(t, slog.LevelDebug); l.Level != slog.LevelWarn {
+			t.Errorf("log line %v, want that of the failure", l)
+		}
+	})
+}
+
+type warnOnly struct{ slog.Handler }
+
+func (h warnOnly) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (h warnOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnOnly{h.Handler.WithAttrs(attrs)}
 }

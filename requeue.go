@@ -33,17 +33,30 @@ func RequeueAfter(d time.Duration) error { return RequeueError{Delay: d, Hold: t
 // of failures starts anew. A d of zero or less means now.
 func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 
-// A RequeueError is what [RequeueAfter] and [RequeueWithin] return. A result of
-// a run with a RequeueError anywhere in its tree, as [errors.As] finds it, is a
-// planned one. The zero RequeueError asks for another run now.
+// RecheckWithin returns an error that says that all is well, and asks for a look
+// in d at the latest: an event brings the item back sooner. The outcome of the run
+// is [Succeeded], and the item is settled until then. Return it when the work is
+// done, and [RequeueWithin] when it goes on. A d of zero or less means now.
+func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Settled: true} }
+
+// A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
+// return. A result of a run with a RequeueError anywhere in its tree, as
+// [errors.As] finds it, is no failure. The zero RequeueError asks for another run
+// now.
 type RequeueError struct {
-	Delay time.Duration
-	Hold  bool // not before Delay; otherwise no later than Delay
+	Delay   time.Duration
+	Hold    bool // not before Delay; otherwise no later than Delay
+	Settled bool // all is well: the next run is a look; counts only without Hold
 }
 
+func (e RequeueError) settled() bool { return e.Settled && !e.Hold }
+
 func (e RequeueError) Error() string {
-	if e.Hold {
+	switch {
+	case e.Hold:
 		return fmt.Sprintf("requeue after %v", e.Delay)
+	case e.Settled:
+		return fmt.Sprintf("recheck within %v", e.Delay)
 	}
 	return fmt.Sprintf("requeue within %v", e.Delay)
 }

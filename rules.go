@@ -9,308 +9,258 @@ import (
 )
 
 // This file holds the rules of a [Queue]: what becomes of the next run of an
-// item when something is asked for it, and when it is given back. An item in
-// flight follows the same rules as one at rest.
+// item when something is asked for it ([asked]), and when it is given back
+// ([judged]). An item in flight follows the same rules as one at rest. One
+// function, moveLocked, carries out what they say.
 //
-//	              none          ready    within 2h   held 2h    in flight, and next none / ready / within 2h / held 2h
-//	Offer         ready (*)     –        –           –          –        –      –          –
-//	Enqueue       ready         –        ready       –          ready    –      ready      –
-//	EnqueueAfter  held 1h       –        held 1h     –          held 1h  –      held 1h    –
-//	EnqueueWithin within 1h     –        within 1h   –          within   –      within 1h  –
-//	EnqueueNow    ready         –        ready       ready      now      now    now        now
+//	              none          ready    within 2h   settled 2h  held 2h    in flight, and next none / ready / within 2h / held 2h
+//	Offer         ready (*)     –        –           –           –          –        –      –          –
+//	Enqueue       ready         –        ready       ready       –          ready    –      ready      –
+//	EnqueueAfter  held 1h       –        held 1h     held 1h     –          held 1h  –      held 1h    –
+//	EnqueueWithin within 1h     –        within 1h   within 1h   –          within   –      within 1h  –
+//	EnqueueNow    ready         –        ready       ready       ready      now      now    now        now
 //
-//	given back by                                               none     ready  within 2h  held 2h   now
-//	Done                                                        –        ready  within 2h  held 2h   ready
-//	Requeue 3h                                                  within   ready  within 2h  held 2h   ready
-//	Requeue 3h, Hold                                            held 3h  held   held 3h    held 3h   ready
+//	given back by                                                           none     ready  within 2h  held 2h   now
+//	Done                                                                    –        ready  within 2h  held 2h   ready
+//	Requeue 3h                                                              within   ready  within 2h  held 2h   ready
+//	Requeue 3h, Settled                                                     settled  ready  within 2h  held 2h   ready
+//	Requeue 3h, Hold                                                        held 3h  held   held 3h    held 3h   ready
 //
-// A dash changes nothing. (*) If the queue has a Background: ready there, out of
+// A dash changes nothing, except that what was settled 2h is within 2h after
+// every verb but Offer. (*) If the queue has a Background: ready there, out of
 // which Enqueue and EnqueueNow take it to the other ready items; for all else it
-// is ready. All functions here are called with the lock held.
+// is ready. Only an item at rest can be settled.
 
-// admit takes in an item that has no record.
-func (q *Queue[T]) admit(hash uint32, item T, ask nextRun, d time.Duration) {
-	q.enqueued++
-	now := q.now()
-	i, r := q.records.insert(hash, item)
-	if ask.delayed() {
-		r.since = now
-		q.waits(r)
-		q.delay(i, r, ask, later(now, d), now)
-		return
-	}
-	if len(q.delays) > 0 {
-		q.promote(now)
-	}
-	if ask == runNone && q.Background > 0 {
-		q.background(i, r, now)
-	} else {
-		q.makeReady(i, r, now, now)
-	}
+// A nextRun says whether and when an item runs next.
+type nextRun struct {
+	kind runKind
+	due  int64 // of those that are delayed, in nanoseconds of Queue.now; else 0
 }
 
-// meet applies a verb to an item that has a record.
-func (q *Queue[T]) meet(i uint32, r *record[T], ask nextRun, d time.Duration) {
-	hastens := r.run == runWithin && ask != runNone || r.run == runHeld && ask == runNow
-	leaves := r.run == runOffered && (ask == runReady || ask == runNow)
-	var now int64
-	if hastens || leaves || r.run == runNone && ask.delayed() {
-		now = q.now()
-		q.promote(now) // it may be due, and even taken; others go before it
+type runKind uint8
+
+const (
+	runNone    runKind = iota // none: only in flight
+	runReady                  // now, unless the verdict of the run in flight delays it
+	runOffered                // only at rest: now, but behind events, see Queue.Background
+	runNow                    // only in flight: now, whatever the verdict
+	runWithin                 // no later than it is due
+	runSettled                // only at rest: the same, and all is well
+	runHeld                   // not before it is due
+)
+
+func (k runKind) delayed() bool { return k >= runWithin }
+
+// asked returns what an event makes of a next run; ask is what the event asks
+// for.
+func asked(old, ask nextRun) nextRun {
+	if old.kind == runSettled {
+		old.kind = runWithin
 	}
 	switch {
-	case r.run == runNone && ask != runNone: // in flight
-		q.enqueued++
-		if ask.delayed() {
-			q.delay(i, r, ask, later(now, d), now)
-		} else {
-			r.run = ask
-			q.again++
-			q.changed(i)
-		}
-	case r.run.delayed() && hastens:
-		q.coalesced++
-		q.hasten(i, r, ask, later(now, d), now)
-	case leaves: // the background
-		q.coalesced++
-		q.unlist(r)
-		q.offered--
-		r.run, r.turn = runReady, 0
-		q.list(i, r, q.front.prev)
-	default:
-		q.coalesced++
-		if ask == runNow && r.running {
-			r.run = runNow
-		}
+	case old.kind == runNone, ask.kind == runNow:
+		return ask
+	case old.kind == runOffered && ask.kind == runReady:
+		return ask
+	case old.kind == runWithin && (ask.due < old.due || ask == nextRun{runHeld, old.due}):
+		return ask
 	}
+	return old
 }
 
-// hasten applies a verb to a delayed next run.
-func (q *Queue[T]) hasten(i uint32, r *record[T], ask nextRun, due, now int64) {
-	pending := q.delays[r.prev].due
-	switch ask {
-	case runReady, runNow:
-		q.undelay(r)
-		if r.running {
-			r.run = ask
-			q.again++
-			q.changed(i)
-		} else {
-			q.waitsNoMore(r)
-			q.makeReady(i, r, now, now)
+// judged returns what the verdict of a run makes of the next run that its item
+// has.
+func judged(old, verdict nextRun) nextRun {
+	switch {
+	case old.kind == runNow, verdict.kind == runNone:
+		return old
+	case old.kind == runNone, verdict.kind == runHeld:
+		return verdict
+	case verdict.due < old.due:
+		if verdict.kind == runSettled { // an event is still to be answered
+			verdict.kind = runWithin
 		}
-	case runHeld: // on runWithin, whose time was promised first
-		if due < pending {
-			q.undelay(r)
-			q.delay(i, r, runHeld, due, now)
-		} else if due == pending {
-			r.run = runHeld
-		}
-	case runWithin:
-		if due < pending {
-			q.undelay(r)
-			q.delay(i, r, runWithin, due, now)
-		}
+		return verdict
 	}
+	return old
 }
 
-// unread stands for the time where it is read only if it is needed.
-const unread = math.MinInt64
-
-// held returns the record of an item in flight, or 0 and nil. It looks at the
-// guess first, which for a worker is where its item was taken, and for others
-// where the last item was: that spares it the hash and, in a big queue, the cache
-// miss of finding it. A wrong guess costs the hash with the lock held.
-func (q *Queue[T]) held(guess uint32, item T) (uint32, *record[T]) {
-	if r := q.records.peek(guess); r != nil && r.running && r.item == item {
-		return guess, r
+// nextRun returns the next run that a Wait asks for.
+func (w Wait) nextRun(now int64) nextRun {
+	switch {
+	case w.Delay <= 0:
+		return nextRun{kind: runReady}
+	case w.Hold:
+		return nextRun{runHeld, later(now, w.Delay)}
+	case w.Settled && w.Err == nil:
+		return nextRun{runSettled, later(now, w.Delay)}
 	}
-	i := q.records.find(q.hashLocked(item), item)
-	if r := q.records.at(i); r.running {
-		return i, r
-	}
-	return 0, nil
+	return nextRun{runWithin, later(now, w.Delay)}
 }
 
-// hashLocked is hash with the lock held, which it gives up if it panics.
-func (q *Queue[T]) hashLocked(item T) uint32 {
-	hashed := false
-	defer func() {
-		if !hashed {
-			q.mu.Unlock()
-		}
-	}()
-	hash := q.hash(item)
-	hashed = true
-	return hash
+// nextRunLocked returns the next run of an entry. Close has dropped all that were
+// delayed.
+func (q *Queue[T]) nextRunLocked(e *entry[T]) nextRun {
+	switch {
+	case !e.kind.delayed():
+		return nextRun{kind: e.kind}
+	case q.closed:
+		return nextRun{}
+	}
+	return nextRun{e.kind, q.delays.at(int(e.prev)).due}
 }
 
-// done gives back an item that needs no run but the one that it may have.
-func (q *Queue[T]) done(i uint32, r *record[T], now int64) {
-	if r.run == runNone {
-		q.goes(i)
-		q.inFlight--
-		q.records.remove(i)
+// moveLocked gives an entry a next run, and puts it where that and inFlight say:
+// out of the list or the heap, and into another. An entry that has neither is
+// removed. At is the time at which the entry enters its phase, if it changes that.
+func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, at int64) {
+	was := q.nextRunLocked(e)
+	if to == was && inFlight == e.inFlight {
 		return
 	}
-	r.failed = nil
-	q.rest(i, r, q.settled(now))
-}
+	stays := was.kind.delayed() && to.kind.delayed() && was.due == to.due // in the heap
 
-// requeue gives back an item that runs again as w says. An item whose run was
-// aborted keeps the count of its failures.
-func (q *Queue[T]) requeue(i uint32, r *record[T], w *Wait, now int64, aborted bool) {
-	q.requeued++
-	if !aborted {
-		r.fail(w.Err)
+	q.countLocked(e, -1)
+	if !stays {
+		q.leaveLocked(e, was)
 	}
-	now = q.settled(now)
-	if r.run != runNow {
-		q.decide(i, r, w, now)
+	if e.inFlight != inFlight || was.kind.delayed() && !to.kind.delayed() && !inFlight {
+		e.since = at
 	}
-	q.rest(i, r, now)
-}
-
-// settled returns the time at which an item is given back, with all that is due
-// before it made ready.
-func (q *Queue[T]) settled(now int64) int64 {
-	if now == unread {
-		now = q.now()
-	}
-	if len(q.delays) > 0 {
-		q.promote(now)
-	}
-	return now
-}
-
-// rest puts an item in flight to where its next run says.
-func (q *Queue[T]) rest(i uint32, r *record[T], now int64) {
-	r.running, r.turn = false, 0
-	q.inFlight--
+	e.kind, e.inFlight = to.kind, inFlight
+	q.countLocked(e, +1)
 	if q.watchers != nil {
-		q.rests(i, r)
+		q.notifyMovedLocked(i, e, nil)
 	}
-	switch {
-	case r.run == runNone: // dropped, because the queue is closed
-		q.goes(i)
-		q.records.remove(i)
-	case r.run.delayed():
-		r.since = now
-		q.waits(r)
-	default:
-		q.again--
-		q.makeReady(i, r, now, now)
+	if !stays {
+		q.enterLocked(i, e, to, at)
 	}
 }
 
-// decide replaces the next run of an item in flight by what w asks for, if w
-// says so.
-func (q *Queue[T]) decide(i uint32, r *record[T], w *Wait, now int64) {
-	due := later(now, w.Delay)
+// countLocked counts an entry, or uncounts it if n is -1. The lists count what
+// is ready.
+func (q *Queue[T]) countLocked(e *entry[T], n int) {
 	switch {
-	case w.Delay <= 0: // and r.run may be anything but runNow
-		if r.run.delayed() {
-			q.undelay(r)
-			r.run = runNone
+	case e.inFlight:
+		q.inFlight += n
+		if e.readyNext() {
+			q.again += n
 		}
-		if r.run == runNone {
-			r.run = runReady
-			q.again++
+	case e.kind.delayed():
+		q.waiting += n
+		if e.kind == runSettled {
+			q.settled += n
 		}
-		return
-	case !w.Hold && (r.run == runReady || r.run.delayed() && q.delays[r.prev].due <= due):
-		return
-	case w.Hold && r.run.delayed() && q.delays[r.prev].due == due:
-		r.run = runHeld
-		return
-	case r.run.delayed():
-		q.undelay(r)
-	case r.run == runReady:
-		q.again--
 	}
-	r.run = runNone
-	if q.closed {
+}
+
+// readyNext reports whether an item in flight has a next run that is ready.
+func (e *entry[T]) readyNext() bool { return e.kind == runReady || e.kind == runNow }
+
+// leaveLocked takes an entry out of the list or heap that it is in.
+func (q *Queue[T]) leaveLocked(e *entry[T], was nextRun) {
+	switch {
+	case was.kind.delayed():
+		q.delays.remove(&q.store, int(e.prev))
+		if q.delays.len == 0 {
+			q.disarmLocked()
+		}
+	case e.inFlight:
+	case was.kind == runOffered:
+		q.store.unlink(&q.offered, e)
+	case was.kind == runReady:
+		q.store.unlink(&q.events, e)
+	}
+}
+
+// enterLocked puts an entry into the list or heap that its next run asks for.
+func (q *Queue[T]) enterLocked(i uint32, e *entry[T], to nextRun, now int64) {
+	switch {
+	case to.kind.delayed():
+		q.order++
+		q.delays.push(&q.store, delay{to.due, q.order, i})
+		q.armLocked(now)
+	case e.inFlight:
+	case to.kind == runReady:
+		q.store.push(&q.events, i, e)
+	case to.kind == runOffered:
+		if q.offered.len == 0 {
+			q.inRow = 0
+		}
+		q.store.push(&q.offered, i, e)
+	default:
+		q.store.remove(i)
+	}
+}
+
+// promoteDueLocked makes ready what is due, in order: all of it, unless that
+// would take long. What is left then is promoted by the calls that follow, and by
+// the timer.
+func (q *Queue[T]) promoteDueLocked(now int64) {
+	for n := 0; n < promoteMax && q.delays.first() <= now; n++ {
+		first := *q.delays.at(0)
+		e := q.store.at(first.index)
+		q.moveLocked(first.index, e, nextRun{kind: runReady}, e.inFlight, first.due)
+	}
+}
+
+const promoteMax = 1024
+
+// restingLocked returns the next run that an item at rest gets: to, or if that is
+// ready while others, which are due before, are left to be promoted, one that is
+// due now, and so comes after them. What is due itself keeps its turn.
+func (q *Queue[T]) restingLocked(was, to nextRun, now int64) nextRun {
+	if to.kind == runNow {
+		to.kind = runReady
+	}
+	if to.kind == runReady && q.delays.first() <= now {
+		to = nextRun{runWithin, now}
+		if was.kind.delayed() {
+			to.due = min(now, was.due)
+		}
+	}
+	return to
+}
+
+// now returns the time as the entries keep it: nanoseconds since base, by the
+// monotonic clock. A reading is among the dearest parts of an Enqueue, so it is
+// taken only where an entry needs it.
+func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
+
+// later returns now + d, or the end of time: one before math.MaxInt64, which
+// Queue.armed keeps for itself.
+func later(now int64, d time.Duration) int64 {
+	return now + min(int64(d), math.MaxInt64-1-now)
+}
+
+// armLocked makes the timer fire when the first delay is due. When the first
+// delay is removed, the timer is not put off: it fires early and is armed anew.
+func (q *Queue[T]) armLocked(now int64) {
+	if q.delays.first() >= q.armed {
 		return
 	}
-	if w.Hold {
-		q.delay(i, r, runHeld, due, now)
+	q.armed = q.delays.first()
+	d := time.Duration(q.armed - now)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, q.fire)
 	} else {
-		q.delay(i, r, runWithin, due, now)
+		q.timer.Reset(d)
 	}
 }
 
-// waits counts an item that begins to wait for its next run.
-func (q *Queue[T]) waits(r *record[T]) {
-	q.waiting++
-	if r.failed != nil {
-		q.retrying++
+func (q *Queue[T]) disarmLocked() {
+	if q.armed != math.MaxInt64 {
+		q.timer.Stop()
+		q.armed = math.MaxInt64
 	}
 }
 
-func (q *Queue[T]) waitsNoMore(r *record[T]) {
-	q.waiting--
-	if r.failed != nil {
-		q.retrying--
-	}
-}
-
-// fail counts a failure, or resets the count if err is nil.
-func (r *record[T]) fail(err error) {
-	switch {
-	case err == nil:
-		r.failed = nil
-	case r.failed == nil:
-		r.failed = &failure{1, err}
-	default:
-		r.failed.count++
-		r.failed.err = err
-	}
-}
-
-// makeReady makes an item at rest ready since that time: it goes to the
-// consumer that waits longest, or to the tail.
-func (q *Queue[T]) makeReady(i uint32, r *record[T], since, now int64) {
-	r.since = since
-	r.run = runReady
-	if q.consumers.head != nil {
-		q.hand(i, r, now)
-		return
-	}
-	q.list(i, r, q.front.prev)
-}
-
-// background is makeReady for an item that was offered.
-func (q *Queue[T]) background(i uint32, r *record[T], now int64) {
-	r.since = now
-	r.run = runOffered
-	if q.consumers.head != nil {
-		q.hand(i, r, now)
-		return
-	}
-	q.listOffered(i, r, q.back.prev)
-}
-
-// listOffered is list for an item that was offered.
-func (q *Queue[T]) listOffered(i uint32, r *record[T], behind uint32) {
-	if q.offered == 0 {
-		q.inRow = 0
-	}
-	q.offered++
-	q.list(i, r, behind)
-}
-
-// list puts a record into a list of ready items, behind the one given.
-func (q *Queue[T]) list(i uint32, r *record[T], behind uint32) {
-	b := q.records.at(behind)
-	r.prev, r.next = behind, b.next
-	q.records.at(b.next).prev = i
-	b.next = i
-	q.ready++
-}
-
-// unlist takes a record out of the list of ready items that it is in.
-func (q *Queue[T]) unlist(r *record[T]) {
-	q.records.at(r.prev).next = r.next
-	q.records.at(r.next).prev = r.prev
-	q.ready--
+// fire is called by the timer.
+func (q *Queue[T]) fire() {
+	q.mu.Lock()
+	now := q.now()
+	q.armed = math.MaxInt64
+	q.promoteDueLocked(now)
+	q.armLocked(now)
+	q.unlock()
 }

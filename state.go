@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -43,6 +42,7 @@ type State struct {
 	Due      time.Time // Waiting: when it becomes ready
 	Hold     bool      // Waiting: an Enqueue does not bring it forward
 	Again    bool      // InFlight: it has a next run already
+	Settled  bool      // Waiting: its last run ended well, and the next is but a look
 	Failures int       // in a row
 	Err      error     // the last failure
 }
@@ -50,6 +50,8 @@ type State struct {
 // Stats counts what a queue holds now, and what it did since [NewQueue].
 type Stats struct {
 	Ready, Waiting, InFlight int
+	Settled                  int // of those that wait
+	Again                    int // of those in flight: they have a next run already
 
 	Enqueued  uint64 // accepted as new work: the item had no next run
 	Coalesced uint64 // folded into work already known; ignored Offers too
@@ -58,33 +60,23 @@ type Stats struct {
 }
 
 // Len returns how many items are ready. It never blocks.
-func (q *Queue[T]) Len() int {
-	q.lock()
-	defer q.unlock()
-	q.catchUp()
-	return q.ready
-}
+func (q *Queue[T]) Len() int { return q.Stats().Ready }
 
 // Has reports whether the item is known at all: ready, waiting or in flight. It
 // never blocks.
-func (q *Queue[T]) Has(item T) bool {
-	hash := q.hash(item)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.records.find(hash, item) != 0
-}
+func (q *Queue[T]) Has(item T) bool { return q.State(item).Phase != Idle }
 
 // State returns what the queue knows of the item. It never blocks.
 func (q *Queue[T]) State(item T) State {
 	hash := q.hash(item)
 	q.mu.Lock()
 	defer q.unlock()
-	q.catchUp()
-	i := q.records.find(hash, item)
-	if i == 0 {
+	q.catchUpLocked()
+	_, e := q.store.find(hash, item)
+	if e == nil {
 		return State{}
 	}
-	return q.state(q.records.at(i), q.clock())
+	return q.stateLocked(e, q.clock())
 }
 
 // All returns a snapshot of all items, made when the loop begins: those in
@@ -101,47 +93,51 @@ func (q *Queue[T]) All() iter.Seq2[T, State] {
 	}
 }
 
-type entry[T comparable] struct {
+type itemState[T comparable] struct {
 	item  T
 	state State
 }
 
-func (q *Queue[T]) snapshot() []entry[T] {
+func (q *Queue[T]) snapshot() []itemState[T] {
 	q.lock()
 	defer q.unlock()
-	q.catchUp()
-	all := make([]entry[T], 0, q.records.count)
-	now := q.clock()
-	add := func(r *record[T]) { all = append(all, entry[T]{r.item, q.state(r, now)}) }
-	for n := range q.records.chunks {
-		records := q.records.chunks[n].records
-		for i := 0; records != nil && i < chunkLen; i++ {
-			if records[i].running {
-				add(&records[i])
+	q.catchUpLocked()
+	all := make([]itemState[T], 0, q.inFlight+q.readyLocked()+q.waiting)
+	clock := q.clock()
+	add := func(e *entry[T]) { all = append(all, itemState[T]{e.item, q.stateLocked(e, clock)}) }
+	for _, chunk := range q.store.chunks {
+		for i := 0; chunk.entries != nil && i < chunkLen; i++ {
+			if e := &chunk.entries[i]; e.inFlight {
+				add(e)
 			}
 		}
 	}
-	ofFront, ofBack, inRow := q.front.next, q.back.next, q.inRow
-	for ofFront != front || ofBack != back {
-		i := ofFront
-		if ofBack != back {
-			i, inRow = q.choose(ofFront, ofBack, inRow)
+	events, offered, inRow := q.events.first, q.offered.first, q.inRow
+	for events != 0 || offered != 0 {
+		next := &events
+		if offered != 0 {
+			var from *list
+			if from, inRow = q.chooseLocked(events != 0, inRow); from == &q.offered {
+				next = &offered
+			}
 		}
-		r := q.records.at(i)
-		add(r)
-		if i == ofFront {
-			ofFront = r.next
-		} else {
-			ofBack = r.next
-		}
+		e := q.store.at(*next)
+		add(e)
+		*next = e.next
 	}
-	due := slices.Clone(q.delays)
+	due := make([]delay, q.delays.len)
+	for p := range due {
+		due[p] = *q.delays.at(p)
+	}
 	slices.SortFunc(due, func(a, b delay) int {
-		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(int32(a.seq-b.seq), 0))
+		if a.before(b) {
+			return -1
+		}
+		return 1
 	})
 	for _, d := range due {
-		if r := q.records.at(d.index); !r.running {
-			add(r)
+		if e := q.store.at(d.index); !e.inFlight {
+			add(e)
 		}
 	}
 	return all
@@ -152,17 +148,18 @@ func (q *Queue[T]) snapshot() []entry[T] {
 func (q *Queue[T]) Stats() Stats {
 	q.lock()
 	defer q.unlock()
-	q.catchUp()
+	q.catchUpLocked()
 	return Stats{
-		Ready: q.ready, Waiting: q.waiting, InFlight: q.inFlight,
+		Ready: q.readyLocked(), Waiting: q.waiting, InFlight: q.inFlight,
+		Settled: q.settled, Again: q.again + q.delays.len - q.waiting,
 		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.takenSum, Requeued: q.requeued,
 	}
 }
 
-// catchUp makes ready what is due, in case the timer is late.
-func (q *Queue[T]) catchUp() {
-	if len(q.delays) > 0 {
-		q.promote(q.now())
+// catchUpLocked makes ready what is due, in case the timer is late.
+func (q *Queue[T]) catchUpLocked() {
+	if q.delays.len > 0 {
+		q.promoteDueLocked(q.now())
 	}
 }
 
@@ -178,19 +175,23 @@ func (q *Queue[T]) clock() clock {
 
 func (c clock) at(now int64) time.Time { return c.base.Add(time.Duration(now)) }
 
-func (q *Queue[T]) state(r *record[T], clock clock) State {
-	s := State{Phase: Ready, Since: clock.at(r.since)}
+func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
+	s := State{Phase: Ready, Since: clock.at(e.since)}
+	next := q.nextRunLocked(e)
 	switch {
-	case r.running:
+	case e.inFlight:
 		s.Phase = InFlight
-		s.Again = r.run != runNone
-	case r.run.delayed():
+		s.Again = next.kind != runNone
+	case next.kind == runNone: // dropped by Close
+		return State{}
+	case next.kind.delayed():
 		s.Phase = Waiting
-		s.Due = clock.at(q.delays[r.prev].due)
-		s.Hold = r.run == runHeld
+		s.Due = clock.at(next.due)
+		s.Hold = next.kind == runHeld
+		s.Settled = next.kind == runSettled
 	}
-	if r.failed != nil {
-		s.Failures, s.Err = r.failed.count, r.failed.err
+	if e.failed != nil {
+		s.Failures, s.Err = e.failed.count, e.failed.err
 	}
 	return s
 }

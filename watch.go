@@ -10,13 +10,13 @@ import (
 	"log/slog"
 )
 
-// This file lets somebody be told of the next change of an item: a run, that its
-// item was enqueued again; anybody, that an item, or the queue, has settled.
+// This file notifies those who wait for something to happen to an item: a run,
+// that its item was enqueued again; anybody, that items, or the queue, have
+// settled.
 //
-// Who is told is a watcher. The queue knows it by the record that it watches,
-// and forgets it as it is told, or when it gives up. As long as nobody watches
-// there is no map of them, and every place that has something to tell looks for
-// no more than that.
+// The queue knows a watcher by the entry that it watches, and forgets it before
+// it is notified. As long as nobody watches there is no map of watchers, and
+// every place that has something to notify of looks for no more than that.
 
 // ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
 // was enqueued again.
@@ -42,8 +42,8 @@ var ErrChanged = errors.New("reconcile: item was enqueued again")
 // What a run returns after such a context ended with ErrChanged:
 //
 //	nil                             as ever: the item runs again
-//	RequeueAfter                    as ever: holds the next run, but for EnqueueNow
-//	RequeueWithin                   as ever: the item runs again at once
+//	RequeueAfter                    as ever: holds the next run, unless EnqueueNow asked for it
+//	RequeueWithin, RecheckWithin    as ever: the item runs again at once
 //	any error, after the end of     as ever: aborted
 //	Reconciler.Run or of the lease
 //	a panic                         as ever: a failure
@@ -75,83 +75,198 @@ func (r *run[T]) untilChanged(ctx context.Context) (context.Context, context.Can
 
 func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context, context.CancelFunc) {
 	c, end := context.WithCancelCause(ctx)
-	w := &watcher{of: ofRun, tell: func(cause error) {
+	w := &watcher{ended: func(cause error) {
 		if cause == ErrChanged && c.Err() == nil {
-			r.marks.Or(markChanged) // before the run can see the end, and return
+			r.changed.Store(true) // before the run can see the end, and return
 		}
 		r.end(end, cause)
 	}}
-	var told error
+	var cause error
 	q.mu.Lock()
-	q.catchUp()
-	// A worker gives back no item but under the lock, and after it has put its
-	// run aside: so its grant, if the run is the one, is that of the run.
-	if r.worker.current.Load() != r {
-		told = context.Canceled
-	} else if i, rec := q.taken(&r.worker.grant); rec == nil {
-		told = context.Canceled
-	} else if rec.readyNext() {
-		told = ErrChanged
+	q.catchUpLocked()
+	// A worker puts its run aside before it gives the item back, and gives it
+	// back under the lock. So while the run is the worker's, so is the item.
+	if e := q.entryOfRunLocked(r); e == nil {
+		cause = context.Canceled
+	} else if e.readyNext() {
+		cause = ErrChanged
 	} else {
-		q.watch(i, w)
+		q.watchLocked(r.worker.index, w)
 	}
 	q.unlock()
-	if told != nil {
-		w.tell(told)
+	if cause != nil {
+		w.ended(cause)
 	}
 	return c, func() {
 		q.mu.Lock()
-		q.unwatch(w)
+		q.unwatchLocked(w)
 		q.unlock()
 		end(nil)
 	}
 }
 
-// end ends a context of the run on behalf of somebody else, who is not to suffer
-// if the context that it was derived from, which is user code, panics.
+// end ends a context of the run. A panic of the context that it was derived
+// from, which is user code, is logged: whoever caused the end is not affected.
 func (r *run[T]) end(end context.CancelCauseFunc, cause error) {
 	err := guard(func() error {
 		end(cause)
 		return nil
 	})
 	if err != nil {
-		l := r.worker.loop
-		logGuarded(l.Logger, slog.LevelError, "context of a run panicked as it ended",
-			"item", r.item, "err", err, "reconciler", l.Name)
+		r.worker.loop.logGuarded(slog.LevelError, "context of a run panicked as it ended", r.item, "err", err)
 	}
 }
 
-// outdated reports whether a run that has returned was told of a change, and
-// the next run that this was is there still.
-func (r *run[T]) outdated() bool {
-	if r.marks.Load()&markChanged == 0 {
+// outdated reports whether a run that has returned was notified of a change, and
+// the next run that this was is still there.
+func (w *worker[T]) outdated(r *run[T]) bool {
+	if !r.changed.Load() {
 		return false
 	}
-	q := r.worker.loop.source.(*Queue[T]) // nobody else told it
+	q := w.loop.source.(*Queue[T]) // nobody else notified it
 	q.mu.Lock()
 	defer q.unlock()
-	q.catchUp()
-	_, rec := q.taken(&r.worker.grant)
-	return rec != nil && rec.readyNext()
+	q.catchUpLocked()
+	e := q.entryOfRunLocked(r)
+	return e != nil && e.readyNext()
 }
 
-// taken returns the record of an item that was taken for a run, or 0 and nil if
-// somebody gave it back: a record at rest has the turn of no run.
-func (q *Queue[T]) taken(g *grant[T]) (uint32, *record[T]) {
-	if r := q.records.peek(g.index); r != nil && r.turn == g.turn && r.item == g.item {
-		return g.index, r
+// entryOfRunLocked returns the entry of the item of a run that its worker has;
+// nil if the run has ended, or somebody else gave its item back.
+func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
+	if r.worker.current.Load() != r {
+		return nil
 	}
-	return 0, nil
+	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.at {
+		return e
+	}
+	return nil
 }
 
-// readyNext reports whether an item in flight has a next run that is ready.
-func (r *record[T]) readyNext() bool { return r.run == runReady || r.run == runNow }
+// EnqueueAndWait enqueues the items, and blocks until each of them is settled,
+// or is not known to the queue any more: a run that started after the call ended
+// well, or the item was given up or removed. What a run plans ([RequeueAfter],
+// [RequeueWithin]) or retries is waited for. It is for programs that apply what is
+// wanted once, and for tests.
+//
+// It returns nil if all ended well. Otherwise the error joins those of the items
+// that were given up, by [Terminal] or a [RetryPolicy], each with its item, and
+// [ErrClosed] for those whose next run [Queue.Close] refused or dropped: a hundred
+// of them at most, and then how many more there are. When ctx is done first, the
+// error wraps its [context.Cause] and says how many items are left, with the
+// names, states and last errors of some.
+//
+// In a run of the same queue it would wait for the end of that run too: for ever,
+// if the item is its own or there is no other worker.
+func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
+	q.mustBeMade()
+	if q.nan {
+		for _, item := range items {
+			q.hash(item) // panics, if it must, before anything is enqueued
+		}
+	}
+	w := &wait{left: len(items), done: make(chan struct{})}
+	watchers := make([]watcher, len(items))
+	var closing <-chan struct{}
+	for n, item := range items {
+		watchers[n].wait = w
+		hash := q.hash(item)
+		q.mu.Lock()
+		if q.closed {
+			watchers[n].err = ErrClosed
+			w.left--
+		} else {
+			if q.closing == nil {
+				q.closing = make(chan struct{})
+			}
+			closing = q.closing
+			q.addLocked(hash, item, runReady, 0)
+			i, _ := q.store.find(hash, item)
+			q.watchLocked(i, &watchers[n])
+		}
+		q.unlock()
+	}
+	over := q.wait(ctx, w, closing)
+	if !over && isDone(closing) {
+		q.dropWaits(watchers)
+		over = q.wait(ctx, w, nil)
+	}
+	var errs []error
+	if !over {
+		errs = q.giveUpWaiting(ctx, items, watchers)
+	}
+	gaveUp := 0
+	for n := range watchers {
+		if err := watchers[n].err; err != nil {
+			if gaveUp++; gaveUp <= maxErrors {
+				errs = append(errs, fmt.Errorf("item %v: %w", items[n], err))
+			}
+		}
+	}
+	if gaveUp > maxErrors {
+		errs = append(errs, fmt.Errorf("and %d more items", gaveUp-maxErrors))
+	}
+	return errors.Join(errs...)
+}
 
-// WaitIdle blocks until there is nothing left to do for now: no item is ready,
-// in flight, or waiting to be retried. An item that waits for a run that was
-// planned does not count, be it by a run, by EnqueueAfter or by [Debounce]; nor does
-// what a source has not told yet. A queue that is closed is idle by the same rule:
-// what is ready in it is still to be done.
+const (
+	maxErrors = 100 // of items that were given up
+	maxLeft   = 3   // items that are left, and are named
+)
+
+// giveUpWaiting forgets the watchers that are left, and returns what is to be
+// said about them.
+func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watcher) []error {
+	left := 0
+	var named []itemState[T]
+	for n := range watchers {
+		w := &watchers[n]
+		q.mu.Lock() // for each, because there may be many
+		if q.unwatchLocked(w) {
+			left++
+			q.catchUpLocked()
+			if e := q.store.peek(w.index); e != nil && len(named) < maxLeft {
+				named = append(named, itemState[T]{items[n], q.stateLocked(e, q.clock())})
+			}
+		}
+		q.unlock()
+	}
+	if left == 0 {
+		return nil
+	}
+	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), context.Cause(ctx))}
+	for _, l := range named {
+		if l.state.Failures == 0 {
+			errs = append(errs, fmt.Errorf("item %v is %v", l.item, l.state.Phase))
+		} else {
+			errs = append(errs, fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, l.state.Err))
+		}
+	}
+	return errs
+}
+
+// dropWaits is called after Close. It ends the waits for items whose next run
+// Close has dropped: here, and not in Close, because there may be many.
+func (q *Queue[T]) dropWaits(watchers []watcher) {
+	for n := range watchers {
+		w := &watchers[n]
+		q.mu.Lock()
+		if e := q.store.peek(w.index); w.watching && (e == nil || e.kind.delayed()) {
+			q.unwatchLocked(w)
+			w.err = ErrClosed
+			w.wait.left--
+		}
+		q.unlock()
+	}
+}
+
+// WaitIdle blocks until there is nothing left to do: no item is ready, in flight,
+// or waiting without being settled. A plan ([RequeueAfter], [RequeueWithin],
+// [Queue.EnqueueAfter]) is work that is left, and so is a retry; what a source has
+// not fed yet is not. It is for programs that do not know their items; see
+// [Queue.EnqueueAndWait]. An item that was given up is not left: look at the
+// results. A queue that is closed is idle by the same rule: what is ready in it is
+// still to be done.
 //
 // It returns nil only if there was such a moment after the call: at once if it
 // is now, also if ctx is done. If ctx is done first, it returns an error that
@@ -159,101 +274,69 @@ func (r *record[T]) readyNext() bool { return r.run == runReady || r.run == runN
 // load that never pauses it may wait for ever, and in a run of this queue it waits
 // for that run too.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
-	done := ctx.Done()
+	w := &wait{left: 1, done: make(chan struct{})}
+	var idle watcher
+	idle.wait = w
 	q.lock()
-	if q.idle() {
-		q.unlock()
-		return nil
-	}
-	var ready, inFlight, retrying int
-	if q.settles(0, done, func() { ready, inFlight, retrying = q.ready, q.inFlight, q.retrying }) {
-		return nil
-	}
-	return fmt.Errorf("reconcile: queue is not idle (%d ready, %d in flight, %d to be retried): %w",
-		ready, inFlight, retrying, context.Cause(ctx))
-}
-
-// WaitItem is WaitIdle for one item. It blocks until the queue does not know the
-// item, or the item waits and its last run, if there was one, did not fail. So it
-// returns after a run that went well, was the last, or planned the next one, unless
-// an event had asked for another by then. If ctx is done first, it returns an error
-// that wraps the [context.Cause] of ctx and says what became of the item so far.
-// What the last run failed with is in [Queue.State].
-func (q *Queue[T]) WaitItem(ctx context.Context, item T) error {
-	done := ctx.Done()
-	hash := q.hash(item)
-	q.mu.Lock()
-	q.catchUp()
-	i := q.records.find(hash, item)
-	if i == 0 || q.records.at(i).settled() {
-		q.unlock()
-		return nil
-	}
-	var s State
-	if q.settles(i, done, func() { s = q.state(q.records.at(i), q.clock()) }) {
-		return nil
-	}
-	return fmt.Errorf("reconcile: item %v is %v, after %d failures in a row: %w", item, s.Phase, s.Failures, context.Cause(ctx))
-}
-
-// settles waits for the item of a record to settle, or for the whole queue if it
-// is record 0. It reports whether that came about before done was closed; if
-// not, it calls look before anything can change. It is called with the lock held
-// and gives it up.
-func (q *Queue[T]) settles(i uint32, done <-chan struct{}, look func()) bool {
-	told := make(chan struct{})
-	w := &watcher{of: ofRest, tell: func(error) { close(told) }}
-	q.watch(i, w)
+	q.watchLocked(0, &idle)
 	q.unlock()
-	select {
-	case <-told:
-		return true
-	case <-done:
+	if q.wait(ctx, w, nil) {
+		return nil
 	}
 	q.mu.Lock()
-	defer q.unlock()
-	if !q.unwatch(w) {
+	left := q.unwatchLocked(&idle)
+	q.catchUpLocked() // what is due is ready
+	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.settled}
+	q.unlock()
+	if !left {
+		return nil
+	}
+	return fmt.Errorf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): %w",
+		s.Ready, s.InFlight, s.Waiting, context.Cause(ctx))
+}
+
+// idleLocked reports whether there is nothing left to do.
+func (q *Queue[T]) idleLocked() bool {
+	q.catchUpLocked()
+	return q.readyLocked() == 0 && q.inFlight == 0 && q.waiting == q.settled
+}
+
+// A wait is for a number of watchers to be notified.
+type wait struct {
+	left int           // guarded by Queue.mu
+	done chan struct{} // closed when none is left
+}
+
+// wait reports whether none was left before ctx was done, or closing closed.
+func (q *Queue[T]) wait(ctx context.Context, w *wait, closing <-chan struct{}) bool {
+	q.mu.Lock()
+	left := w.left
+	q.mu.Unlock()
+	if left == 0 {
 		return true
 	}
-	q.catchUp()
-	look()
-	return false
-}
-
-// idle reports whether there is nothing left to do for now.
-func (q *Queue[T]) idle() bool {
-	if q.busy() {
-		return false
+	select {
+	case <-w.done:
+		return true
+	case <-closing:
+	case <-ctx.Done():
 	}
-	q.catchUp()
-	return !q.busy()
+	return isDone(w.done)
 }
 
-func (q *Queue[T]) busy() bool { return q.ready > 0 || q.inFlight > 0 || q.retrying > 0 }
-
-// settled reports whether an item waits for a run that was planned.
-func (r *record[T]) settled() bool { return !r.running && r.run.delayed() && r.failed == nil }
-
-// A watcher is told once, and by then the queue has forgotten it.
+// A watcher is notified once: a run, by a call of ended; a wait, by the count of
+// those that are left.
 type watcher struct {
-	tell       func(cause error) // of the end of a context; code of the user may follow
-	cause      error
-	of         subject
-	watching   bool   // it is in a list
-	index      uint32 // of its record
+	ended      func(cause error) // of the context of a run: user code may follow
+	wait       *wait
+	err        error // that ended the context; or why the item was given up
+	index      uint32
+	watching   bool // it is in a list of Queue.watchers
 	prev, next *watcher
 }
 
-// A subject is what a watcher is told of.
-type subject uint8
-
-const (
-	ofRun  subject = iota // the run in flight: a change, or its end
-	ofRest                // that the item, or the queue, has settled
-)
-
-// watch adds a watcher of a record; one of record 0 watches the queue.
-func (q *Queue[T]) watch(i uint32, w *watcher) {
+// watchLocked adds a watcher of an entry, or of the queue at index 0.
+func (q *Queue[T]) watchLocked(i uint32, w *watcher) {
 	if q.watchers == nil {
 		q.watchers = make(map[uint32]*watcher)
 	}
@@ -264,8 +347,8 @@ func (q *Queue[T]) watch(i uint32, w *watcher) {
 	q.watchers[i] = w
 }
 
-// unwatch takes out a watcher, and reports whether it was still there.
-func (q *Queue[T]) unwatch(w *watcher) bool {
+// unwatchLocked takes out a watcher, and reports whether it was there.
+func (q *Queue[T]) unwatchLocked(w *watcher) bool {
 	if !w.watching {
 		return false
 	}
@@ -284,61 +367,55 @@ func (q *Queue[T]) unwatch(w *watcher) bool {
 	return true
 }
 
-// changed is called when an item in flight gets a next run that is ready.
-func (q *Queue[T]) changed(i uint32) {
-	if q.watchers != nil {
-		q.tell(i, ofRun, ErrChanged)
+// notifyMovedLocked notifies the watchers of an entry that has moved, or is
+// about to be removed; err is why its item was given up.
+func (q *Queue[T]) notifyMovedLocked(i uint32, e *entry[T], err error) {
+	switch {
+	case e.inFlight && e.readyNext():
+		q.notifyLocked(i, true, ErrChanged)
+	case !e.inFlight:
+		q.notifyLocked(i, true, context.Canceled)
+		if e.kind == runNone || e.kind == runSettled {
+			q.notifyLocked(i, false, err)
+		}
 	}
 }
 
-// rests is called when an item is given back.
-func (q *Queue[T]) rests(i uint32, r *record[T]) {
-	q.tell(i, ofRun, context.Canceled)
-	if r.settled() {
-		q.tell(i, ofRest, nil)
-	}
-}
-
-// goes is called when a record is about to go.
-func (q *Queue[T]) goes(i uint32) {
-	if q.watchers != nil {
-		q.tell(i, ofRun, context.Canceled)
-		q.tell(i, ofRest, nil)
-	}
-}
-
-// tell takes out those watchers of a record that watch for this, and has unlock
-// tell them.
-func (q *Queue[T]) tell(i uint32, of subject, cause error) {
+// notifyLocked notifies the watchers of a run, or of the item, at an entry. What
+// ends contexts is left to unlock.
+func (q *Queue[T]) notifyLocked(i uint32, ofRun bool, err error) {
 	for w := q.watchers[i]; w != nil; {
 		next := w.next
-		if w.of == of {
-			q.unwatch(w)
-			w.cause, w.next = cause, q.told
-			q.told = w
+		if ofRun == (w.ended != nil) {
+			q.unwatchLocked(w)
+			w.err = err
+			if ofRun {
+				w.next, q.notified = q.notified, w
+			} else if w.wait.left--; w.wait.left == 0 {
+				close(w.wait.done)
+			}
 		}
 		w = next
 	}
 }
 
-// news returns those that unlock is to tell.
-func (q *Queue[T]) news() *watcher {
-	if q.watchers[0] != nil && q.idle() {
-		q.tell(0, ofRest, nil)
+// takeNotifiedLocked returns the watchers that unlock calls.
+func (q *Queue[T]) takeNotifiedLocked() *watcher {
+	if q.watchers[0] != nil && q.idleLocked() {
+		q.notifyLocked(0, false, nil)
 	}
 	if len(q.watchers) == 0 {
 		q.watchers = nil
 	}
-	told := q.told
-	q.told = nil
-	return told
+	w := q.notified
+	q.notified = nil
+	return w
 }
 
-// tellAll is called without the lock.
-func tellAll(w *watcher) {
+func notifyAll(w *watcher) {
 	for w != nil {
-		it := w
-		w, it.next = it.next, nil
-		it.tell(it.cause)
+		notified := w
+		w, notified.next = notified.next, nil
+		notified.ended(notified.err)
 	}
 }

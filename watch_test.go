@@ -8,196 +8,132 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/reconkernel/reconcile"
 )
 
-// A watchedRun is the first run of "x": it calls UntilChanged, and goes on for
-// an hour whatever becomes of its context.
-type watchedRun struct {
-	*running
-	q       *reconcile.Queue[string]
-	began   time.Time
-	changed context.Context // of UntilChanged
-	stop    context.CancelFunc
-	endedAt time.Duration // after the run began, when changed ended; 0 if it has not
+// wantCause checks why a context has ended; nil means that it has not.
+func wantCause(t *testing.T, ctx context.Context, want error) {
+	t.Helper()
+	if got := context.Cause(ctx); got != want {
+		t.Errorf("cause of the end of the context: %v, want %v", got, want)
+	}
 }
 
-// startWatched starts a Reconciler whose first run watches its item.
-func startWatched(t *testing.T, q *reconcile.Queue[string], r reconcile.Reconciler[string]) *watchedRun {
+// wantWatchers checks how many watch the queue and its items.
+func wantWatchers[T comparable](t *testing.T, q *reconcile.Queue[T], want int) {
 	t.Helper()
-	return startWatchedAfter(t, q, r, func() {})
+	if n := reconcile.Watchers(q); n != want {
+		t.Errorf("%d watchers, want %d", n, want)
+	}
+	mustAgree(t, q)
 }
 
-// startWatchedAfter calls before in the run, before UntilChanged.
-func startWatchedAfter(t *testing.T, q *reconcile.Queue[string], r reconcile.Reconciler[string], before func()) *watchedRun {
+// oneRun runs f as the first run of "x"; the runs after it go well. It returns the
+// result of the first.
+func oneRun(t *testing.T, q *reconcile.Queue[string], r reconcile.Reconciler[string], f func(context.Context) error) reconcile.Result[string] {
 	t.Helper()
-	w := &watchedRun{q: q}
-	r.Queue, r.Logger = q, unlogged()
+	first := true
+	var results resultBook[string]
+	r.OnResult, r.Logger, r.Retry = results.add, unlogged(), minutes
+	if r.Queue == nil {
+		r.Queue = q
+	}
 	r.Reconcile = func(ctx context.Context, item string) error {
-		if w.changed != nil || item != "x" {
+		if item != "x" || !first {
 			return nil
 		}
-		w.began = time.Now()
-		before()
-		w.changed, w.stop = reconcile.UntilChanged(ctx)
-		over := time.After(time.Hour)
-		select {
-		case <-w.changed.Done():
-			w.endedAt = max(1, time.Since(w.began))
-			<-over
-		case <-over:
-		}
-		return nil
+		first = false
+		return f(ctx)
 	}
-	w.running = launch(t, &r)
+	run := launch(t, &r)
 	q.Enqueue("x")
+	time.Sleep(2 * time.Hour)
 	synctest.Wait()
-	return w
+	run.end()
+	wantWatchers(t, q, 0)
+	return results.all()[0]
 }
 
-// events are all that can happen to an item in flight, and after which time a
-// context of UntilChanged ends; 0 means that it goes on.
-var events = []struct {
-	name  string
-	do    func(q *reconcile.Queue[string])
-	after time.Duration
-}{
-	{"Enqueue", func(q *reconcile.Queue[string]) { q.Enqueue("x") }, 1},
-	{"EnqueueNow", func(q *reconcile.Queue[string]) { q.EnqueueNow("x") }, 1},
-	{"EnqueueAfter 0", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", 0) }, 1},
-	{"EnqueueWithin 0", func(q *reconcile.Queue[string]) { q.EnqueueWithin("x", 0) }, 1},
-	{"two Enqueues", func(q *reconcile.Queue[string]) { q.Enqueue("x"); q.Enqueue("x") }, 1},
-
-	{"EnqueueAfter", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", time.Minute) }, time.Minute},
-	{"EnqueueWithin", func(q *reconcile.Queue[string]) { q.EnqueueWithin("x", time.Minute) }, time.Minute},
-	{"a later EnqueueAfter", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", 2*time.Hour) }, 0},
-	{"a later EnqueueWithin", func(q *reconcile.Queue[string]) { q.EnqueueWithin("x", 2*time.Hour) }, 0},
-	{"EnqueueAfter, Enqueue", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", time.Minute); q.Enqueue("x") }, time.Minute},
-	{"EnqueueAfter, EnqueueNow", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", time.Minute); q.EnqueueNow("x") }, 1},
-	{"EnqueueWithin, Enqueue", func(q *reconcile.Queue[string]) { q.EnqueueWithin("x", time.Minute); q.Enqueue("x") }, 1},
-	{"EnqueueWithin, EnqueueNow", func(q *reconcile.Queue[string]) { q.EnqueueWithin("x", time.Minute); q.EnqueueNow("x") }, 1},
-	{"EnqueueWithin twice", func(q *reconcile.Queue[string]) {
-		q.EnqueueWithin("x", time.Minute)
-		q.EnqueueWithin("x", time.Second)
-	}, time.Second},
-	{"EnqueueWithin, EnqueueAfter", func(q *reconcile.Queue[string]) {
-		q.EnqueueWithin("x", time.Minute)
-		q.EnqueueAfter("x", time.Second)
-	}, time.Second},
-
-	{"Offer", func(q *reconcile.Queue[string]) { q.Offer("x") }, 0},
-	{"Enqueue of another item", func(q *reconcile.Queue[string]) { q.Enqueue("y") }, 0},
-	{"Remove", func(q *reconcile.Queue[string]) { q.Remove("x") }, 0},
-	{"Enqueue, Remove", func(q *reconcile.Queue[string]) { q.Enqueue("x"); q.Remove("x") }, 1},
-	{"EnqueueAfter, Remove", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", time.Minute); q.Remove("x") }, 0},
-	{"Close", func(q *reconcile.Queue[string]) { q.Close() }, 0},
-	{"EnqueueAfter, Close", func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", time.Minute); q.Close() }, 0},
-	{"Close, Enqueue", func(q *reconcile.Queue[string]) { q.Close(); q.Enqueue("x") }, 0},
-	{"looks", func(q *reconcile.Queue[string]) { q.State("x"); q.Len(); q.Has("x"); q.Stats() }, 0},
-}
-
+// What happens to an item in flight, and after which time it ends a context of
+// UntilChanged; less than 0 means that it does not.
 func TestUntilChangedEndsWithAReadyNextRun(t *testing.T) {
-	for _, e := range events {
-		t.Run(e.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				run := startWatched(t, q, reconcile.Reconciler[string]{})
-				time.Sleep(10 * time.Second)
-				synctest.Wait()
-				if err := run.changed.Err(); err != nil {
-					t.Fatalf("the context ended before the event: %v", err)
-				}
-				e.do(q)
-				mustAgree(t, q)
-				time.Sleep(49 * time.Minute)
-				synctest.Wait()
-				want, cause := time.Duration(0), error(nil)
-				if e.after != 0 {
-					want, cause = 10*time.Second+e.after, reconcile.ErrChanged
-					if e.after == 1 {
-						want--
-					}
-				}
-				if run.endedAt != want || context.Cause(run.changed) != cause {
-					t.Errorf("ended after %v, cause %v, want %v, cause %v", run.endedAt, context.Cause(run.changed), want, cause)
-				}
-				run.end()
-			})
-		})
-	}
-}
+	type queue = *reconcile.Queue[string]
+	for _, e := range []struct {
+		name  string
+		do    func(q queue)
+		after time.Duration
+	}{
+		{"Enqueue", func(q queue) { q.Enqueue("x") }, 0},
+		{"EnqueueNow", func(q queue) { q.EnqueueNow("x") }, 0},
+		{"EnqueueAfter 0", func(q queue) { q.EnqueueAfter("x", 0) }, 0},
+		{"EnqueueWithin 0", func(q queue) { q.EnqueueWithin("x", 0) }, 0},
+		{"two Enqueues", func(q queue) { q.Enqueue("x"); q.Enqueue("x") }, 0},
 
-// What happened before the call counts, if it left a next run that is ready.
-func TestUntilChangedKnowsWhatWasBefore(t *testing.T) {
-	for _, e := range events {
-		t.Run(e.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				run := startWatchedAfter(t, q, reconcile.Reconciler[string]{}, func() { e.do(q) })
-				time.Sleep(49 * time.Minute)
-				synctest.Wait()
-				want := e.after
-				if e.name == "Enqueue, Remove" {
-					want = 0 // the next run is gone
-				}
-				if run.endedAt != want {
-					t.Errorf("ended after %v, want %v", run.endedAt, want)
-				}
-				if cause := context.Cause(run.changed); (cause == reconcile.ErrChanged) != (want != 0) {
-					t.Errorf("cause %v", cause)
-				}
-				run.end()
-			})
-		})
-	}
-}
+		{"EnqueueAfter", func(q queue) { q.EnqueueAfter("x", time.Minute) }, time.Minute},
+		{"EnqueueWithin", func(q queue) { q.EnqueueWithin("x", time.Minute) }, time.Minute},
+		{"a later EnqueueAfter", func(q queue) { q.EnqueueAfter("x", 2*time.Hour) }, -1},
+		{"a later EnqueueWithin", func(q queue) { q.EnqueueWithin("x", 2*time.Hour) }, -1},
+		{"EnqueueAfter, Enqueue", func(q queue) { q.EnqueueAfter("x", time.Minute); q.Enqueue("x") }, time.Minute},
+		{"EnqueueAfter, EnqueueNow", func(q queue) { q.EnqueueAfter("x", time.Minute); q.EnqueueNow("x") }, 0},
+		{"EnqueueWithin, Enqueue", func(q queue) { q.EnqueueWithin("x", time.Minute); q.Enqueue("x") }, 0},
+		{"EnqueueWithin, EnqueueNow", func(q queue) { q.EnqueueWithin("x", time.Minute); q.EnqueueNow("x") }, 0},
+		{"EnqueueWithin twice", func(q queue) { q.EnqueueWithin("x", time.Minute); q.EnqueueWithin("x", time.Second) }, time.Second},
+		{"EnqueueWithin, EnqueueAfter", func(q queue) { q.EnqueueWithin("x", time.Minute); q.EnqueueAfter("x", time.Second) }, time.Second},
 
-// A next run that is due is a ready one, also if the timer is late.
-func TestUntilChangedSeesWhatIsDue(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		q.Enqueue("x")
-		mustTake(t, q)
-		q.EnqueueAfter("x", time.Minute)
-		time.Sleep(time.Minute) // and the timer fires at this instant, perhaps later
-		changed, stop := reconcile.UntilChangedOf(t.Context(), q, "x")
-		defer stop()
-		if cause := context.Cause(changed); cause != reconcile.ErrChanged {
-			t.Errorf("cause %v, want %v", cause, reconcile.ErrChanged)
+		{"Offer", func(q queue) { q.Offer("x") }, -1},
+		{"Enqueue of another item", func(q queue) { q.Enqueue("y") }, -1},
+		{"Remove", func(q queue) { q.Remove("x") }, -1},
+		{"Enqueue, Remove", func(q queue) { q.Enqueue("x"); q.Remove("x") }, 0},
+		{"EnqueueAfter, Remove", func(q queue) { q.EnqueueAfter("x", time.Minute); q.Remove("x") }, -1},
+		{"Close", func(q queue) { q.Close() }, -1},
+		{"EnqueueAfter, Close", func(q queue) { q.EnqueueAfter("x", time.Minute); q.Close() }, -1},
+		{"Close, Enqueue", func(q queue) { q.Close(); q.Enqueue("x") }, -1},
+		{"looks", func(q queue) { q.State("x"); q.Len(); q.Has("x"); q.Stats() }, -1},
+	} {
+		for _, before := range []bool{false, true} { // the call of UntilChanged
+			t.Run(fmt.Sprintf("%s/before=%t", e.name, before), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, q queue) {
+					oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
+						want, cause := e.after, reconcile.ErrChanged
+						if before {
+							e.do(q)
+						} else {
+							time.AfterFunc(10*time.Second, func() { e.do(q) })
+							want += 10 * time.Second
+						}
+						if e.after < 0 || before && e.name == "Enqueue, Remove" { // the next run is gone
+							want, cause = time.Hour, nil
+						}
+						began := time.Now()
+						changed, stop := reconcile.UntilChanged(ctx)
+						defer stop()
+						select {
+						case <-changed.Done():
+						case <-time.After(time.Hour):
+						}
+						if after := time.Since(began); after != want {
+							t.Errorf("ended after %v, want %v", after, want)
+						}
+						wantCause(t, changed, cause)
+						return nil
+					})
+				})
+			})
 		}
-	})
-}
-
-// errAsCaused stands for the error of the context that ended.
-var errAsCaused = errors.New("the cause of the context")
-
-// verdicts are what becomes of an item whose run ended early, by what the run
-// returned.
-var verdicts = []struct {
-	name    string
-	err     error
-	end     func() // ends the run instead
-	plan    bool
-	outcome reconcile.Outcome
-	fails   int           // failures after the run
-	next    time.Duration // to the next run
-	says    time.Duration // what the result says of that, if it is not so
-	level   slog.Level
-}{
-	{name: "nil", outcome: reconcile.Succeeded, level: slog.LevelDebug},
-	{name: "an error", err: errBoom, outcome: reconcile.Requeued, level: slog.LevelDebug},
-	{name: "the cause", err: errAsCaused, outcome: reconcile.Requeued, level: slog.LevelDebug},
-	{name: "the context's error", err: fmt.Errorf("copy: %w", context.Canceled), outcome: reconcile.Requeued, level: slog.LevelDebug},
-	{name: "terminal", err: reconcile.Terminal(errBoom), outcome: reconcile.Requeued, level: slog.LevelDebug},
-	{name: "a plan for now", plan: true, err: reconcile.RequeueWithin(0), outcome: reconcile.Requeued, level: slog.LevelDebug},
-	{name: "a ceiling", plan: true, err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, says: time.Hour, level: slog.LevelDebug},
-	{name: "a floor", plan: true, err: fmt.Errorf("429: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
-	{name: "panic", end: func() { panic("no disk") }, outcome: reconcile.Retrying, fails: 2, level: slog.LevelError},
-	{name: "an error that panics", err: panickingError{}, outcome: reconcile.Requeued, level: slog.LevelDebug},
+	}
 }
 
 // A panickingError panics when it is looked at.
@@ -206,8 +142,32 @@ type panickingError struct{}
 func (panickingError) Error() string { return "an error that panics" }
 func (panickingError) As(any) bool   { panic("As") }
 
-func TestRunThatEndedEarlyIsNoFailure(t *testing.T) {
-	for _, v := range verdicts {
+// What a run returns whose context ended with ErrChanged, and what becomes of it.
+// It had failed once before.
+func TestRunThatEndedEarly(t *testing.T) {
+	var errAsCaused error // stands for the cause of the context
+	for _, v := range []struct {
+		name    string
+		err     func() error
+		early   bool // ended early by the last row of the table at UntilChanged
+		outcome reconcile.Outcome
+		fails   int           // failures after the run
+		says    time.Duration // to the next run, as the result has it
+		next    time.Duration // to the next run
+		level   slog.Level
+	}{
+		{"nil", func() error { return nil }, false, reconcile.Succeeded, 0, 0, 0, slog.LevelDebug},
+		{"an error", func() error { return errBoom }, true, reconcile.Requeued, 0, 0, 0, slog.LevelDebug},
+		{"the cause", func() error { return errAsCaused }, true, reconcile.Requeued, 0, 0, 0, slog.LevelDebug},
+		{"the context's error", func() error { return fmt.Errorf("copy: %w", context.Canceled) }, true, reconcile.Requeued, 0, 0, 0, slog.LevelDebug},
+		{"terminal", func() error { return reconcile.Terminal(errBoom) }, true, reconcile.Requeued, 0, 0, 0, slog.LevelDebug},
+		{"an error that panics", func() error { return panickingError{} }, true, "", 0, 0, 0, slog.LevelDebug}, // so there is no result
+		{"within 0", func() error { return reconcile.RequeueWithin(0) }, false, reconcile.Requeued, 0, 0, 0, slog.LevelDebug},
+		{"within", func() error { return reconcile.RequeueWithin(time.Hour) }, false, reconcile.Requeued, 0, time.Hour, 0, slog.LevelDebug},
+		{"recheck", func() error { return reconcile.RecheckWithin(time.Hour) }, false, reconcile.Succeeded, 0, time.Hour, 0, slog.LevelDebug},
+		{"after", func() error { return fmt.Errorf("429: %w", reconcile.RequeueAfter(time.Hour)) }, false, reconcile.Requeued, 0, time.Hour, time.Hour, slog.LevelDebug},
+		{"panic", func() error { panic("no disk") }, false, reconcile.Retrying, 2, 2 * time.Minute, 0, slog.LevelError},
+	} {
 		for _, hold := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/HoldRetries=%t", v.name, hold), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -217,74 +177,259 @@ func TestRunThatEndedEarlyIsNoFailure(t *testing.T) {
 					run := launch(t, &reconcile.Reconciler[string]{
 						Queue: q, HoldRetries: hold, Retry: minutes, OnResult: results.add, Logger: book.logger(),
 						Reconcile: func(ctx context.Context, _ string) error {
-							runs = append(runs, time.Now())
-							switch len(runs) {
+							switch runs = append(runs, time.Now()); len(runs) {
 							case 1:
-								return errBoom // so that there is a count of failures
+								return errBoom
 							case 2:
 								changed, stop := reconcile.UntilChanged(ctx)
 								defer stop()
 								<-changed.Done()
 								book.clear()
-								if v.end != nil {
-									v.end()
-								}
-								if v.err == errAsCaused {
-									return context.Cause(changed)
-								}
-								return v.err
+								errAsCaused = context.Cause(changed)
+								return v.err()
 							}
 							return nil
 						},
 					})
 					q.Enqueue("x")
-					time.Sleep(time.Minute) // the retry of the first run
-					time.Sleep(10 * time.Second)
-					synctest.Wait()
+					time.Sleep(time.Minute + 10*time.Second) // the second run began after a minute
 					q.Enqueue("x")
 					changed := time.Now()
 					time.Sleep(3 * time.Hour)
 					synctest.Wait()
-
-					want := reconcile.Result[string]{Item: "x", Outcome: v.outcome, Next: v.next, Failures: v.fails, Duration: 10 * time.Second}
-					next := v.next
-					if v.says > 0 {
-						want.Next = v.says
+					if len(runs) != 3 {
+						t.Fatalf("%d runs, want 3: %+v", len(runs), results.all())
 					}
-					if v.outcome == reconcile.Retrying {
-						want.Next = 2 * time.Minute
-						if hold {
-							next = 2 * time.Minute
-						}
-					}
-					got := results.all()
-					if len(got) != 3 || len(runs) != 3 {
-						t.Fatalf("%d results of %d runs, want 3: %+v", len(got), len(runs), got)
-					}
-					if diff := cmp.Diff(want, got[1], cmpopts.IgnoreFields(want, "Err")); diff != "" {
+					want := reconcile.Result[string]{Item: "x", Outcome: v.outcome, Next: v.says, Failures: v.fails, Duration: 10 * time.Second}
+					if diff := cmp.Diff(want, results.all()[1], cmpopts.IgnoreFields(want, "Err")); v.outcome != "" && diff != "" {
 						t.Errorf("result of the run that ended early (-want +got):\n%s", diff)
 					}
-					if (got[1].Err == nil) != (v.err == nil && v.end == nil) {
-						t.Errorf("its error is %v", got[1].Err)
+					next := v.next
+					if hold && v.outcome == reconcile.Retrying {
+						next = 2 * time.Minute
 					}
 					if d := runs[2].Sub(changed); d != next {
 						t.Errorf("the next run started %v after the event, want %v", d, next)
 					}
 					for _, l := range book.from(slog.LevelDebug) {
-						if l.Attrs["outcome"].String() != string(v.outcome) {
-							continue // of the next run, or a complaint about the error
+						if l.Attrs["outcome"].String() == string(v.outcome) { // not a complaint about the error
+							if l.Level != v.level || strings.Contains(l.Message, "ended early") != v.early {
+								t.Errorf("log line %v, want level %v, and that it ended early: %t", l, v.level, v.early)
+							}
+							break
 						}
-						if l.Level != v.level {
-							t.Errorf("log line %v, want level %v", l, v.level)
-						}
-						early := v.outcome == reconcile.Requeued && !v.plan
-						if early != strings.Contains(l.Message, "ended early") {
-							t.Errorf("log line %v", l)
-						}
-						break
 					}
-					if s := q.State("x"); s != (reconcile.State{}) {
-						t.Errorf("State: %+v, want none", s)
+					wantPhase(t, q, "x", reconcile.Idle)
+					run.end()
+				})
+			})
+		}
+	}
+}
+
+// Whatever else happens to the run.
+func TestUntilChangedAndTheOutcome(t *testing.T) {
+	type rec = reconcile.Reconciler[string]
+	type queue = *reconcile.Queue[string]
+	changedThen := func(then func(q queue)) func(*testing.T, context.Context, queue) error {
+		return func(t *testing.T, ctx context.Context, q queue) error {
+			changed, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			q.Enqueue("x") // by the run itself: that is an event too
+			wantCause(t, changed, reconcile.ErrChanged)
+			then(q)
+			return context.Cause(changed)
+		}
+	}
+	eventAfter := func(d time.Duration, cause error) func(*testing.T, context.Context, queue) error {
+		return func(t *testing.T, ctx context.Context, q queue) error {
+			changed, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			time.AfterFunc(d, func() { q.Enqueue("x") })
+			time.Sleep(5 * time.Minute)
+			wantCause(t, changed, cause)
+			return errBoom
+		}
+	}
+	losing := func(q queue) reconcile.Dequeuer[string] { // leases for two minutes
+		return &lender{plainQueue: plainly(q), journal: newJournal(), lease: func(ctx context.Context) context.Context {
+			ctx, lose := context.WithCancelCause(ctx)
+			time.AfterFunc(2*time.Minute, func() { lose(reconcile.ErrLeaseLost) })
+			return ctx
+		}}
+	}
+	for _, c := range []struct {
+		name string
+		r    func(q queue) rec
+		run  func(t *testing.T, ctx context.Context, q queue) error
+		want reconcile.Outcome
+	}{
+		{"stop", nil, func(t *testing.T, ctx context.Context, q queue) error {
+			changed, stop := reconcile.UntilChanged(ctx)
+			wantWatchers(t, q, 1)
+			wantCause(t, changed, nil)
+			stop()
+			wantWatchers(t, q, 0)
+			wantCause(t, changed, context.Canceled)
+			wantCause(t, ctx, nil)
+			q.Enqueue("x")
+			stop()
+			wantCause(t, changed, context.Canceled)
+			return errBoom // after the part that could be cut short
+		}, reconcile.Retrying},
+		{"stop after the end", nil, func(t *testing.T, ctx context.Context, q queue) error {
+			changed, stop := reconcile.UntilChanged(ctx)
+			q.Enqueue("x")
+			stop()
+			stop()
+			wantCause(t, changed, reconcile.ErrChanged)
+			return errBoom
+		}, reconcile.Requeued},
+		{"ended by ctx before", nil, func(t *testing.T, ctx context.Context, q queue) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			changed, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			<-changed.Done()
+			q.Enqueue("x")
+			wantCause(t, changed, context.DeadlineExceeded)
+			return changed.Err()
+		}, reconcile.Retrying},
+		{"removed", nil, changedThen(func(q queue) { q.Remove("x") }), reconcile.Retrying},
+		{"removed, held", nil, changedThen(func(q queue) { q.Remove("x"); q.EnqueueAfter("x", time.Minute) }), reconcile.Retrying},
+		{"removed, enqueued", nil, changedThen(func(q queue) { q.Remove("x"); q.Enqueue("x") }), reconcile.Requeued},
+		{"removed, enqueued now", nil, changedThen(func(q queue) { q.Remove("x"); q.EnqueueNow("x") }), reconcile.Requeued},
+		{"removed, and due at the end", nil, changedThen(func(q queue) {
+			q.Remove("x")
+			q.EnqueueAfter("x", time.Minute)
+			reconcile.DelayTimer(q, time.Second)
+			time.Sleep(time.Minute)
+		}), reconcile.Requeued},
+		{"due before, the timer is late", nil, func(t *testing.T, ctx context.Context, q queue) error {
+			q.EnqueueAfter("x", time.Minute)
+			reconcile.DelayTimer(q, time.Second)
+			time.Sleep(time.Minute)
+			changed, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			wantCause(t, changed, reconcile.ErrChanged)
+			return errBoom
+		}, reconcile.Requeued},
+		{"timeout later", func(queue) rec { return rec{Timeout: 2 * time.Minute} }, eventAfter(time.Minute, reconcile.ErrChanged), reconcile.Requeued},
+		{"timeout before", func(queue) rec { return rec{Timeout: 2 * time.Minute} }, eventAfter(3*time.Minute, reconcile.ErrTimeout), reconcile.Retrying},
+		{"behind a gate", func(queue) rec { return rec{Gate: &reconcile.Gate{Max: 1}} }, eventAfter(time.Minute, reconcile.ErrChanged), reconcile.Requeued},
+		{"foreign queue", func(q queue) rec { return rec{Queue: plainly(q)} }, func(t *testing.T, ctx context.Context, q queue) error {
+			changed, stop := reconcile.UntilChanged(ctx)
+			q.Enqueue("x")
+			wantCause(t, changed, nil)
+			stop()
+			wantCause(t, changed, context.Canceled)
+			return errBoom
+		}, reconcile.Retrying},
+		{"lease", func(q queue) rec { return rec{Queue: losing(q)} }, eventAfter(time.Minute, reconcile.ErrLeaseLost), reconcile.Aborted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, q queue) {
+				var r rec
+				if c.r != nil {
+					r = c.r(q)
+				}
+				if got := oneRun(t, q, r, func(ctx context.Context) error { return c.run(t, ctx, q) }); got.Outcome != c.want {
+					t.Errorf("outcome %q, want %q: %+v", got.Outcome, c.want, got)
+				}
+			})
+		})
+	}
+}
+
+// The end of Run aborts a run, whatever else happened to it.
+func TestUntilChangedAndShutdown(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace, event, close time.Duration
+		cause               error
+	}{
+		"at once":                       {0, 0, time.Minute, errEnd},
+		"after an event":                {0, time.Second, time.Minute, reconcile.ErrChanged},
+		"before an event":               {0, 2 * time.Minute, time.Minute, errEnd},
+		"with a grace that is not over": {time.Hour, 0, time.Minute, nil},
+		"an event in the grace":         {time.Hour, 2 * time.Minute, time.Minute, reconcile.ErrChanged},
+		"a grace that is over":          {time.Minute, 3 * time.Minute, time.Minute, errEnd},
+	} {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			var results resultBook[string]
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue: q, Grace: c.grace, OnResult: results.add, Logger: unlogged(),
+				Reconcile: func(ctx context.Context, _ string) error {
+					changed, stop := reconcile.UntilChanged(ctx)
+					defer stop()
+					time.Sleep(5 * time.Minute)
+					wantCause(t, changed, c.cause)
+					return errBoom
+				},
+			})
+			q.Enqueue("x")
+			if c.event > 0 {
+				time.AfterFunc(c.event, func() { q.Enqueue("x") })
+			}
+			time.Sleep(c.close)
+			run.end()
+			if r := results.only(t); r.Outcome != reconcile.Aborted {
+				t.Errorf("%s: result %+v, want it aborted", name, r)
+			}
+			wantPhase(t, q, "x", reconcile.Ready)
+			wantWatchers(t, q, 0)
+		})
+	}
+}
+
+// However a run ends, its contexts end with it, and not by what comes later; also
+// if somebody gave its item back who did not have it.
+func TestUntilChangedEndsWithItsRun(t *testing.T) {
+	for name, end := range map[string]func(q *reconcile.Queue[string]) error{
+		"nil":     func(*reconcile.Queue[string]) error { return nil },
+		"error":   func(*reconcile.Queue[string]) error { return errBoom },
+		"after":   func(*reconcile.Queue[string]) error { return reconcile.RequeueAfter(time.Hour) },
+		"within":  func(*reconcile.Queue[string]) error { return reconcile.RequeueWithin(time.Hour) },
+		"recheck": func(*reconcile.Queue[string]) error { return reconcile.RecheckWithin(time.Hour) },
+		"now":     func(*reconcile.Queue[string]) error { return reconcile.RequeueWithin(0) },
+		"gone":    func(*reconcile.Queue[string]) error { return reconcile.Terminal(errBoom) },
+		"panic":   func(*reconcile.Queue[string]) error { panic("no disk") },
+		"Goexit":  func(*reconcile.Queue[string]) error { runtime.Goexit(); return nil },
+		"Done":    func(q *reconcile.Queue[string]) error { q.Done("x"); time.Sleep(time.Hour); return nil },
+	} {
+		for _, closed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/closed=%t", name, closed), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+					var old, first, again context.Context
+					run := launch(t, &reconcile.Reconciler[string]{
+						Queue: q, Workers: 2, Logger: unlogged(), Retry: minutes,
+						Reconcile: func(ctx context.Context, item string) error {
+							if old == nil {
+								old = ctx
+								first, _ = reconcile.UntilChanged(ctx)
+								time.Sleep(time.Minute)
+								return end(q)
+							}
+							again, _ = reconcile.UntilChanged(old)
+							wantCause(t, again, context.Canceled)
+							wantWatchers(t, q, 0) // of a run that is over
+							return nil
+						},
+					})
+					q.Enqueue("x")
+					synctest.Wait()
+					wantCause(t, first, nil)
+					if closed {
+						q.Close()
+					}
+					time.Sleep(time.Minute + time.Second)
+					synctest.Wait()
+					wantCause(t, first, context.Canceled)
+					q.EnqueueNow("x")
+					synctest.Wait()
+					wantCause(t, first, context.Canceled)
+					wantWatchers(t, q, 0)
+					if again == nil && !closed {
+						t.Error("there was no second run")
 					}
 					run.end()
 				})
@@ -293,34 +438,972 @@ func TestRunThatEndedEarlyIsNoFailure(t *testing.T) {
 	}
 }
 
-// The count of failures starts anew: what failed is outdated.
-func TestRunThatEndedEarlyResetsTheFailures(t *testing.T) {
+// An event in the very instant in which the run ends is either in time to end it,
+// or is followed by a run of its own.
+func TestUntilChangedWithTheEventAsTheRunEnds(t *testing.T) {
+	for range 50 {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			var changed context.Context
+			var results resultBook[string]
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue: q, OnResult: results.add, Logger: unlogged(), Retry: reconcile.NoRetry,
+				Reconcile: func(ctx context.Context, _ string) error {
+					if changed != nil {
+						return nil
+					}
+					changed, _ = reconcile.UntilChanged(ctx)
+					time.Sleep(time.Minute)
+					return errBoom
+				},
+			})
+			q.Enqueue("x")
+			synctest.Wait()
+			time.AfterFunc(time.Minute, func() { q.Enqueue("x") })
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			all, cause := results.all(), context.Cause(changed)
+			if len(all) != 2 || all[0].Outcome == reconcile.Requeued && cause != reconcile.ErrChanged || cause == nil {
+				t.Errorf("the context ended with %v, results %+v, want two", cause, all)
+			}
+			run.end()
+		})
+	}
+}
+
+// Whatever context of the run it is called with, it finds the run; and the run
+// may call it as often as it likes, from any goroutine. Elsewhere only its own
+// context counts.
+func TestUntilChangedManyTimesInARunAndElsewhere(t *testing.T) {
+	type key struct{}
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		runs := 0
+		oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
+			valued := context.WithValue(ctx, key{}, "v")
+			timed, cancel := context.WithTimeout(valued, time.Hour)
+			defer cancel()
+			inner, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			var mu sync.Mutex
+			var all []context.Context
+			var calls sync.WaitGroup
+			for _, ctx := range []context.Context{ctx, valued, timed, context.WithoutCancel(timed), inner} {
+				for range 3 {
+					calls.Go(func() {
+						changed, stop := reconcile.UntilChanged(ctx)
+						context.AfterFunc(changed, stop)
+						if got, want := changed.Value(key{}), ctx.Value(key{}); got != want {
+							t.Errorf("it has the value %v, want that of the context it is derived from, %v", got, want)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						all = append(all, changed)
+					})
+				}
+			}
+			calls.Wait()
+			wantWatchers(t, q, 16)
+			for _, i := range []int{0, 7, 14} { // some give up
+				_, stop := reconcile.UntilChanged(all[i])
+				stop()
+			}
+			q.Enqueue("x")
+			for _, changed := range all {
+				wantCause(t, changed, reconcile.ErrChanged)
+			}
+			wantWatchers(t, q, 0)
+			return nil
+		})
+	})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	changed, stop := reconcile.UntilChanged(ctx)
+	defer stop()
+	wantCause(t, changed, nil)
+	cancel(errEnd)
+	wantCause(t, changed, errEnd)
+	changed, stop = reconcile.UntilChanged(context.Background())
+	stop()
+	stop()
+	wantCause(t, changed, context.Canceled)
+}
+
+// A badContext is user code that panics, or takes long, when a context derived from
+// it ends.
+type badContext struct {
+	context.Context
+	done chan struct{}
+	end  func()
+}
+
+func (b badContext) Done() <-chan struct{} { return b.done }
+
+func (b badContext) AfterFunc(func()) func() bool {
+	return func() bool { b.end(); return true }
+}
+
+// A context of a run that panics as it ends affects nobody else.
+func TestUntilChangedOfAContextThatPanics(t *testing.T) {
+	for name, end := range failuresOfUserCode {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+				book := newLogBook()
+				var changed []context.Context
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue: q, Name: "disks", Logger: book.logger(),
+					Reconcile: func(ctx context.Context, _ string) error {
+						if len(changed) > 0 {
+							return nil
+						}
+						for _, ctx := range []context.Context{ctx, badContext{ctx, make(chan struct{}), end}, ctx} {
+							c, _ := reconcile.UntilChanged(ctx)
+							changed = append(changed, c)
+						}
+						time.Sleep(time.Hour)
+						return errBoom
+					},
+				})
+				q.Enqueue("x")
+				synctest.Wait()
+				book.clear()
+				q.Enqueue("x") // does not panic
+				for _, c := range changed {
+					wantCause(t, c, reconcile.ErrChanged)
+				}
+				book.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
+				time.Sleep(2 * time.Hour)
+				wantPhase(t, q, "x", reconcile.Idle)
+				run.end()
+			})
+		})
+	}
+}
+
+// A context takes long to end. The run may return as soon as it sees the end, and
+// it is known by then why; and a consumer that was woken at the same time is not
+// kept waiting.
+func TestUntilChangedTakesTimeToEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		judged := make(chan struct{})
 		var results resultBook[string]
 		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Retry: minutes, OnResult: results.add, Logger: unlogged(),
-			Reconcile: func(ctx context.Context, _ string) error {
-				if runs++; runs == 3 {
-					changed, stop := reconcile.UntilChanged(ctx)
-					defer stop()
-					<-changed.Done()
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				if len(results.all()) > 0 || item != "x" {
+					return nil
 				}
+				changed, stop := reconcile.UntilChanged(badContext{ctx, make(chan struct{}), func() { <-judged }})
+				defer stop()
+				<-changed.Done()
+				time.Sleep(time.Minute)
 				return errBoom
+			},
+			OnResult: func(r reconcile.Result[string]) {
+				if results.add(r); len(results.all()) == 1 {
+					close(judged)
+				}
 			},
 		})
 		q.Enqueue("x")
-		time.Sleep(4 * time.Minute)
 		synctest.Wait()
-		q.Enqueue("x")
-		synctest.Wait()
-		var failures []int
-		for _, r := range results.all() {
-			failures = append(failures, r.Failures)
+		other := startDequeue(t.Context(), q)
+		q.EnqueueAfter("x", time.Minute)
+		q.EnqueueAfter("y", time.Minute)
+		time.Sleep(time.Minute)
+		if d := mustReturn(t, other); d.item != "y" || d.err != nil {
+			t.Errorf("Dequeue: %q, %v, want y", d.item, d.err)
 		}
-		if diff := cmp.Diff([]int{1, 2, 0, 1}, failures); diff != "" {
-			t.Errorf("failures (-want +got):\n%s", diff)
+		time.Sleep(time.Hour)
+		run.end()
+		if r := results.all()[0]; r.Outcome != reconcile.Requeued {
+			t.Errorf("result %+v, want it requeued", r)
+		}
+	})
+}
+
+// A waitResult is what a wait in a goroutine of its own returned, and when.
+type waitResult struct {
+	err error
+	at  time.Time
+}
+
+func startWait(wait func() error) <-chan waitResult {
+	c := make(chan waitResult, 1)
+	go func() {
+		err := wait()
+		c <- waitResult{err, time.Now()}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// mustWaitOn and mustHaveReturned look at startWait's channel.
+func mustWaitOn(t *testing.T, c <-chan waitResult) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case r := <-c:
+		t.Fatalf("returned %v, want it to wait", r.err)
+	default:
+	}
+}
+
+func mustHaveReturned(t *testing.T, c <-chan waitResult) waitResult {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case r := <-c:
+		return r
+	default:
+	}
+	t.Fatal("waits, want it to return")
+	return waitResult{}
+}
+
+// done returns a context that has ended.
+func done() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errEnd)
+	return ctx
+}
+
+// waitSteps are what can happen to "x", for the tables of waits. A wait is for
+// an hour; boom is a failure.
+var waitSteps = map[string]func(q *reconcile.Queue[string]){
+	"Enqueue":       func(q *reconcile.Queue[string]) { q.Enqueue("x") },
+	"EnqueueNow":    func(q *reconcile.Queue[string]) { q.EnqueueNow("x") },
+	"EnqueueAfter":  func(q *reconcile.Queue[string]) { q.EnqueueAfter("x", time.Hour) },
+	"EnqueueWithin": func(q *reconcile.Queue[string]) { q.EnqueueWithin("x", time.Hour) },
+	"Offer":         func(q *reconcile.Queue[string]) { q.Offer("x") },
+	"take":          func(q *reconcile.Queue[string]) { _, _ = q.Dequeue(context.Background()) },
+	"Done":          func(q *reconcile.Queue[string]) { q.Done("x") },
+	"now":           func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{}) },
+	"within":        func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour}) },
+	"after":         func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
+	"settled":       func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) },
+	"boom":          func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: errBoom}) },
+	"held-boom": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.Wait{Delay: time.Hour, Hold: true, Err: errBoom})
+	},
+	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: errBoom}) },
+	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) },
+	"Remove":    func(q *reconcile.Queue[string]) { q.Remove("x") },
+	"Close":     func(q *reconcile.Queue[string]) { q.Close() },
+	"hour":      func(*reconcile.Queue[string]) { time.Sleep(time.Hour); synctest.Wait() },
+	"late-hour": func(q *reconcile.Queue[string]) { reconcile.DelayTimer(q, time.Second); time.Sleep(time.Hour) },
+	"y":         func(q *reconcile.Queue[string]) { q.EnqueueAfter("y", time.Hour); q.Remove("y") },
+}
+
+func takeSteps(t *testing.T, q *reconcile.Queue[string], steps string) {
+	t.Helper()
+	for step := range strings.FieldsSeq(steps) {
+		waitSteps[step](q)
+		synctest.Wait()
+		mustAgree(t, q)
+	}
+}
+
+// What EnqueueAndWait waits for. The last word is what it returns then: ok, closed,
+// or that it waits, and what it says if its context ends now.
+func TestEnqueueAndWaitStepByStep(t *testing.T) {
+	for _, c := range []struct{ before, during, want string }{
+		{"", "", "x is ready"},
+		{"", "take", "x is in flight"},
+		{"", "take Done", "ok"},
+		{"", "take settled", "ok"},
+		{"", "take now", "x is ready"},
+		{"", "take within", "x is waiting"},
+		{"", "take after", "x is waiting"},
+		{"", "take boom", "x is waiting, after 1 failures in a row: boom"},
+		{"", "take boom-now", "x is ready, after 1 failures in a row: boom"},
+		{"", "take held-boom hour take", "x is in flight, after 1 failures in a row: boom"},
+		{"", "take boom hour take Done", "ok"},
+		{"", "take boom late-hour", "x is ready, after 1 failures in a row: boom"},
+		{"", "take after hour take settled", "ok"},
+		{"", "take within Enqueue take Done", "ok"},
+		{"", "take aborted", "x is ready"},
+
+		// An event is answered first, and so is a plan of somebody else.
+		{"", "take Enqueue Done", "x is ready"},
+		{"", "take Enqueue settled", "x is ready"},
+		{"", "take EnqueueAfter Done", "x is waiting"},
+		{"", "take EnqueueWithin settled", "x is waiting"},
+		{"", "take EnqueueAfter settled", "x is waiting"},
+		{"", "take Enqueue settled take settled", "ok"},
+		{"", "take y", "x is in flight"},
+
+		// No longer known.
+		{"", "Remove", "ok"},
+		{"", "take Remove", "x is in flight"},
+		{"", "take Enqueue Remove Done", "ok"},
+		{"", "take boom Remove", "ok"},
+
+		// Closed.
+		{"", "Close", "x is ready"},
+		{"", "Close take", "x is in flight"},
+		{"", "Close take Done", "ok"},
+		{"", "Close take settled", "ok"},
+		{"", "Close take now", "x is ready"},
+		{"", "Close take within", "closed"},
+		{"", "Close take boom", "closed boom"},
+		{"", "take Close settled", "ok"},
+		{"", "take after Close", "closed"},
+		{"", "take boom Close", "closed"},
+		{"", "take EnqueueAfter Close", "closed"},
+		{"", "take Enqueue Close Done", "x is ready"},
+		{"Close", "", "closed"},
+		{"EnqueueAfter Close", "", "closed"},
+		{"Enqueue Close", "", "closed"},
+
+		// As it was before. A run in flight does not count.
+		{"Enqueue", "take Done", "ok"},
+		{"Offer", "take Done", "ok"},
+		{"EnqueueAfter", "", "x is waiting"},
+		{"EnqueueAfter", "hour take Done", "ok"},
+		{"EnqueueWithin", "", "x is ready"},
+		{"Enqueue take", "Done", "x is ready"},
+		{"Enqueue take", "settled", "x is ready"},
+		{"Enqueue take", "Done take settled", "ok"},
+		{"Enqueue take Enqueue", "Done take Done", "ok"},
+		{"Enqueue take EnqueueAfter", "Done", "x is waiting"},
+		{"Enqueue take EnqueueAfter", "Done EnqueueNow take Done", "ok"},
+		{"Enqueue take settled", "", "x is ready"},
+		{"Enqueue take settled", "take settled", "ok"},
+		{"Enqueue take boom", "", "x is ready, after 1 failures in a row: boom"},
+		{"Enqueue take boom", "take Done", "ok"},
+	} {
+		t.Run(c.before+"/"+c.during, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+				takeSteps(t, q, c.before)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				var waits []<-chan waitResult
+				for range 3 { // several at once, and of the same item twice
+					waits = append(waits, startWait(func() error { return q.EnqueueAndWait(ctx, "x", "x") }))
+				}
+				takeSteps(t, q, c.during)
+				if c.want != "ok" && !strings.HasPrefix(c.want, "closed") {
+					for _, w := range waits {
+						mustWaitOn(t, w)
+					}
+					wantWatchers(t, q, 6)
+				}
+				wantErr := map[string]string{
+					"ok": "<nil>", "closed": "item x: reconcile: queue closed\nitem x: reconcile: queue closed",
+					"closed boom": "item x: reconcile: queue closed\nboom\nitem x: reconcile: queue closed\nboom",
+				}[c.want]
+				if wantErr == "" {
+					wantErr = "reconcile: 2 of 2 items are left: the test ends\nitem " + c.want + "\nitem " + c.want
+				}
+				cancel(errEnd)
+				for _, w := range waits {
+					err := mustHaveReturned(t, w).err
+					if fmt.Sprint(err) != wantErr ||
+						errors.Is(err, reconcile.ErrClosed) != strings.Contains(wantErr, "closed") ||
+						errors.Is(err, errBoom) != strings.Contains(wantErr, "boom") ||
+						errors.Is(err, errEnd) != strings.Contains(wantErr, "ends") {
+						t.Errorf("EnqueueAndWait: %v, want %s", err, wantErr)
+					}
+				}
+				wantWatchers(t, q, 0)
+				takeSteps(t, q, "hour") // what becomes due later concerns nobody
+			})
+		})
+	}
+}
+
+// What WaitIdle waits for, whatever brings the queue there: what Stats says.
+func TestWaitIdleStepByStep(t *testing.T) {
+	states := []string{
+		"", "Enqueue", "Offer", "EnqueueAfter", "EnqueueWithin", "Enqueue take", "Enqueue take EnqueueAfter",
+		"Enqueue take settled", "Enqueue take after", "Enqueue take within", "Enqueue take settled EnqueueAfter",
+		"Enqueue take EnqueueAfter Done", "Enqueue take boom", "Enqueue take held-boom", "Enqueue take boom Enqueue",
+		"Enqueue take boom EnqueueWithin", "Enqueue take boom hour", "Enqueue take boom Remove", "Enqueue take boom Close",
+		"Enqueue take Close boom", "Enqueue Close", "Enqueue take boom-now take", "Enqueue take settled hour", "EnqueueAfter late-hour",
+		"Enqueue take settled late-hour",
+	}
+	idle := func(q *reconcile.Queue[string]) bool {
+		s := q.Stats()
+		return s.Ready == 0 && s.InFlight == 0 && s.Waiting == s.Settled
+	}
+	for _, state := range states {
+		for end := range waitSteps {
+			if end == "take" {
+				continue // may wait
+			}
+			t.Run(state+"/"+end, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+					takeSteps(t, q, state)
+					err := q.WaitIdle(done()) // looks first
+					s := q.Stats()
+					says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Settled)
+					if was := idle(q); was && err != nil || !was && (!errors.Is(err, errEnd) || err.Error() != says) {
+						t.Errorf("WaitIdle: %v, want nil if %t, or %s", err, was, says)
+					}
+					if idle(q) {
+						return
+					}
+					ctx, cancel := context.WithCancelCause(t.Context())
+					waits := []<-chan waitResult{startWait(func() error { return q.WaitIdle(ctx) }), startWait(func() error { return q.WaitIdle(ctx) })}
+					for _, w := range waits {
+						mustWaitOn(t, w)
+					}
+					wantWatchers(t, q, 2)
+					takeSteps(t, q, end)
+					is := idle(q)
+					if !is {
+						wantWatchers(t, q, 2)
+					}
+					cancel(errEnd)
+					for _, w := range waits {
+						if err := mustHaveReturned(t, w).err; is != (err == nil) || !is && !errors.Is(err, errEnd) {
+							t.Errorf("WaitIdle: %v, want nil if %t", err, is)
+						}
+					}
+					wantWatchers(t, q, 0)
+				})
+			})
+		}
+	}
+}
+
+// A WaitIdle makes nothing ready that its timer, which is late, would wake a
+// consumer for.
+func TestWaitIdleLosesNoWakeUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.EnqueueAfter("x", time.Minute)
+		reconcile.DelayTimer(q, time.Second)
+		consumer := startDequeue(t.Context(), q)
+		time.Sleep(time.Minute)
+		if err := q.WaitIdle(done()); err == nil {
+			t.Error("WaitIdle with an item that is due: nil")
+		}
+		time.Sleep(time.Second)
+		mustReturn(t, consumer)
+	})
+}
+
+// appliedRuns is a Reconcile for items that say how their runs go; n is the
+// number of the run.
+func appliedRuns(item string, n int) error {
+	what, _, _ := strings.Cut(item, "-")
+	switch {
+	case what == "recheck":
+		return reconcile.RecheckWithin(time.Hour)
+	case what == "plan" && n < 3:
+		return reconcile.RequeueAfter(10 * time.Minute)
+	case what == "retry" && n < 3:
+		return errBoom // again after 1 and 2 minutes
+	case what == "fail":
+		return errBoom
+	case what == "refuse":
+		return reconcile.Terminal(errBoom)
+	case what == "panic":
+		panic("no disk")
+	case what == "hang":
+		time.Sleep(24 * time.Hour)
+	}
+	return nil
+}
+
+func launchApplied(t *testing.T, q *reconcile.Queue[string], workers int) *running {
+	t.Helper()
+	var mu sync.Mutex
+	runs := make(map[string]int)
+	return launch(t, &reconcile.Reconciler[string]{
+		Queue: q, Workers: workers, Logger: unlogged(),
+		Retry: reconcile.RetryPolicy(func(_ error, failures int) (time.Duration, bool) {
+			return time.Duration(failures) * time.Minute, true
+		}).Limit(2),
+		Reconcile: func(_ context.Context, item string) error {
+			mu.Lock()
+			runs[item]++
+			n := runs[item]
+			mu.Unlock()
+			return appliedRuns(item, n)
+		},
+	})
+}
+
+// EnqueueAndWait and WaitIdle return as soon as all is settled; the first with the
+// errors of what was given up, in the order of the items.
+func TestEnqueueAndWaitWithAReconciler(t *testing.T) {
+	refused := func(first, last int) string {
+		var s strings.Builder
+		for i := first; i <= last; i++ {
+			fmt.Fprintf(&s, "item refuse-%d: boom\n", i)
+		}
+		return s.String()
+	}
+	for _, c := range []struct {
+		items string // *n repeats it with numbers
+		after time.Duration
+		says  string // a line each; all of it but the end of the last
+		is    []error
+	}{
+		{"", 0, "", nil},
+		{"ok", 0, "", nil},
+		{"ok ok", 0, "", nil},
+		{"recheck", 0, "", nil},
+		{"plan", 20 * time.Minute, "", nil},
+		{"retry", 3 * time.Minute, "", nil},
+		{"fail", 3 * time.Minute, "item fail: boom\n", []error{errBoom}},
+		{"refuse", 0, "item refuse: boom\n", []error{errBoom, reconcile.ErrTerminal}},
+		{"refuse refuse", 0, "item refuse: boom\nitem refuse: boom\n", []error{errBoom}},
+		{"panic", 3 * time.Minute, "item panic: panic: no disk\n", nil},
+		{"ok fail plan refuse recheck", 20 * time.Minute, "item fail: boom\nitem refuse: boom\n", []error{errBoom}},
+		{"ok*1000", 0, "", nil},
+		{"ok*100000", 0, "", nil},
+		{"refuse*100", 0, refused(0, 99), []error{errBoom}},
+		{"refuse*101", 0, refused(0, 99) + "and 1 more items\n", []error{errBoom}},
+		{"ok refuse*1000 fail", 3 * time.Minute, refused(0, 99) + "and 901 more items\n", []error{reconcile.ErrTerminal}},
+	} {
+		t.Run(c.items, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+				var items []string
+				for item := range strings.FieldsSeq(c.items) {
+					n := 0
+					if name, _ := fmt.Sscanf(strings.Replace(item, "*", " ", 1), "%s %d", &item, &n); name == 1 {
+						items = append(items, item)
+					}
+					for i := range n {
+						items = append(items, fmt.Sprintf("%s-%d", item, i))
+					}
+				}
+				run := launchApplied(t, q, 8)
+				begin := time.Now()
+				err := q.EnqueueAndWait(t.Context(), items...)
+				if took := time.Since(begin); took != c.after {
+					t.Errorf("EnqueueAndWait returned after %v, want %v", took, c.after)
+				}
+				got := ""
+				if err != nil {
+					got = err.Error() + "\n"
+				}
+				if got != c.says {
+					t.Errorf("EnqueueAndWait:\n%swant:\n%s", got, c.says)
+				}
+				for _, is := range c.is {
+					if !errors.Is(err, is) {
+						t.Errorf("EnqueueAndWait: an error that is not %v", is)
+					}
+				}
+				wantWatchers(t, q, 0)
+				for _, item := range items {
+					q.Enqueue(item)
+				}
+				if err := q.WaitIdle(t.Context()); err != nil || time.Since(begin) > c.after+3*time.Minute { // retries and plans are over
+					t.Errorf("WaitIdle: %v after %v", err, time.Since(begin)-c.after)
+				}
+				run.end()
+			})
+		})
+	}
+}
+
+// However soon an item is given up, EnqueueAndWait does not miss it.
+func TestEnqueueAndWaitMissesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		run := launchApplied(t, q, 4)
+		for range 500 {
+			if err := q.EnqueueAndWait(t.Context(), "ok", "refuse", "ok-1"); fmt.Sprint(err) != "item refuse: boom" {
+				t.Fatalf("EnqueueAndWait: %v, want that refuse was given up", err)
+			}
 		}
 		run.end()
+	})
+}
+
+// Its context ends: before the call, when the items are enqueued all the same;
+// while it waits; while events come that never pause; or in a run of the queue.
+func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		err := q.EnqueueAndWait(done(), "a", "b", "c", "d", "e")
+		if want := "reconcile: 5 of 5 items are left: the test ends\nitem a is ready\nitem b is ready\nitem c is ready"; fmt.Sprint(err) != want || !errors.Is(err, errEnd) {
+			t.Errorf("EnqueueAndWait: %v, want %s", err, want)
+		}
+		mustTakeAll(t, q, "a", "b", "c", "d", "e")
+	})
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		run := launchApplied(t, q, 1)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errEnd)
+		defer cancel()
+		err := q.EnqueueAndWait(ctx, "ok", "refuse", "retry", "hang", "plan")
+		if want := "reconcile: 3 of 5 items are left: the test ends\n" +
+			"item retry is waiting, after 1 failures in a row: boom\nitem hang is in flight\nitem plan is ready\nitem refuse: boom"; fmt.Sprint(err) != want ||
+			!errors.Is(err, errEnd) || !errors.Is(err, errBoom) {
+			t.Errorf("EnqueueAndWait: %v, want %s", err, want)
+		}
+		wantWatchers(t, q, 0)
+		run.end()
+	})
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				if item == "inner" { // would wait for itself
+					for _, wait := range []func(context.Context) error{
+						q.WaitIdle, func(ctx context.Context) error { return q.EnqueueAndWait(ctx, item) },
+					} {
+						ctx, cancel := context.WithTimeout(ctx, time.Minute)
+						if err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("a wait in a run: %v, want %v", err, context.DeadlineExceeded)
+						}
+						cancel()
+					}
+					q.Remove(item)
+					return nil
+				}
+				time.Sleep(3 * time.Second)
+				return nil
+			},
+		})
+		if err := q.EnqueueAndWait(t.Context(), "inner"); err != nil {
+			t.Errorf("EnqueueAndWait: %v", err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errEnd)
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil { // never pauses
+				q.Enqueue("x")
+				time.Sleep(time.Second)
+			}
+		}()
+		if err := q.EnqueueAndWait(ctx, "x"); !errors.Is(err, errEnd) {
+			t.Errorf("EnqueueAndWait under events that never pause: %v, want %v", err, errEnd)
+		}
+		if err := q.EnqueueAndWait(t.Context(), "x"); err != nil {
+			t.Errorf("EnqueueAndWait after them: %v", err)
+		}
+		run.end()
+	})
+}
+
+// A wait whose context ends in the instant in which all is settled returns one or
+// the other; one that was notified before stands by it.
+func TestWaitThatEndsAsItSettles(t *testing.T) {
+	for n := range 100 {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnd)
+			defer cancel()
+			waits := []<-chan waitResult{
+				startWait(func() error { return q.EnqueueAndWait(ctx, "x") }),
+				startWait(func() error { return q.WaitIdle(ctx) }),
+			}
+			mustTake(t, q)
+			if n%2 == 0 {
+				time.AfterFunc(time.Minute, func() { q.Done("x") })
+				time.Sleep(time.Minute)
+			} else {
+				q.Done("x")
+				cancel()
+			}
+			for _, w := range waits {
+				if r := mustHaveReturned(t, w); r.err != nil && (n%2 == 1 || !errors.Is(r.err, errEnd) || !strings.Contains(r.err.Error(), "in flight")) {
+					t.Errorf("returned %v", r.err)
+				}
+			}
+			wantWatchers(t, q, 0)
+		})
+	}
+}
+
+// A nosyItem asks its queue as it is printed, which it may: that is not done with
+// the lock held. Then it panics.
+type nosyItem struct {
+	q    *reconcile.Queue[nosyItem]
+	name string
+}
+
+func (n nosyItem) String() string { n.q.Len(); panic(n.name) }
+
+// A nosyContext asks the queue in each of its methods.
+type nosyContext struct {
+	context.Context
+	look func() int
+}
+
+func (n nosyContext) Done() <-chan struct{} { n.look(); return n.Context.Done() }
+func (n nosyContext) Err() error            { n.look(); return n.Context.Err() }
+func (n nosyContext) Value(key any) any     { n.look(); return n.Context.Value(key) }
+
+func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[nosyItem]()
+		a, b := nosyItem{q, "no a"}, nosyItem{q, "no b"}
+		runs := 0
+		run := launch(t, &reconcile.Reconciler[nosyItem]{
+			Queue: q, Workers: 2, Logger: slog.New(slog.DiscardHandler),
+			Reconcile: func(ctx context.Context, item nosyItem) error {
+				if item == b {
+					time.Sleep(time.Hour)
+				} else if runs++; runs == 1 {
+					nosy := nosyContext{context.WithoutCancel(ctx), q.Len}
+					_, stop := reconcile.UntilChanged(nosy)
+					stop()
+					changed, stop := reconcile.UntilChanged(nosy)
+					defer stop()
+					q.Enqueue(item)
+					wantCause(t, changed, reconcile.ErrChanged)
+				}
+				return reconcile.Terminal(errBoom)
+			},
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		idle := startWait(func() error { return q.WaitIdle(nosyContext{ctx, q.Len}) })
+		items := startWait(func() error { return q.EnqueueAndWait(nosyContext{ctx, q.Len}, a, b) })
+		cancel(errEnd)
+		r := mustHaveReturned(t, items)
+		for _, says := range []string{"no a", "boom", "1 of 2 items are left", "no b", "in flight"} {
+			if !strings.Contains(fmt.Sprint(r.err), says) {
+				t.Errorf("EnqueueAndWait: %v, want that it says %q", r.err, says)
+			}
+		}
+		mustHaveReturned(t, idle)
+		wantWatchers(t, q, 0)
+		run.end()
+	})
+}
+
+// An item that could never be found panics before anything is enqueued.
+func TestWaitRefusesWhatCannotBeFound(t *testing.T) {
+	floats, anys := reconcile.NewQueue[float64](), reconcile.NewQueue[any]()
+	var zero reconcile.Queue[string]
+	for says, f := range map[string]func(){
+		"not equal to itself": func() { _ = floats.EnqueueAndWait(done(), 1, math.NaN()) },
+		"uncomparable":        func() { _ = anys.EnqueueAndWait(done(), 1, []int{1}) },
+		"not made by":         func() { _ = zero.EnqueueAndWait(done(), "x") },
+		"was not made":        func() { _ = zero.EnqueueAndWait(done()) },
+		"made by NewQueue":    func() { _ = zero.WaitIdle(done()) },
+	} {
+		if msg := panics(f); !strings.Contains(msg, says) {
+			t.Errorf("panic %q, want one that says %q", msg, says)
+		}
+	}
+	if floats.Len()+anys.Len() != 0 {
+		t.Errorf("%d and %d items were enqueued, want none", floats.Len(), anys.Len())
+	}
+	wantWatchers(t, anys, 0)
+}
+
+// Producers, runs that watch, and those that wait for them, all at once. A run
+// whose context ended was asked for again, and an event that came after the
+// call of UntilChanged never leaves its context open.
+func TestWatchersUnderLoad(t *testing.T) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for seed = range 3 {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) { loadWatchers(t, q, seed) })
+	}
+}
+
+func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
+	const items, producers, verbs = 6, 4, 400
+	type counts struct {
+		asked      atomic.Int64 // verbs that began
+		begun, now atomic.Int64 // EnqueueNows that began, and that returned
+		changed    atomic.Int64 // runs that were ended early
+		random     *rand.Rand   // of its runs
+	}
+	all := make(map[string]*counts)
+	names := make([]string, items)
+	for i, random := range randoms(seed, 0, items) {
+		names[i] = fmt.Sprint("item ", i)
+		all[names[i]] = &counts{random: random}
+	}
+	run := launch(t, &reconcile.Reconciler[string]{
+		Queue: q, Workers: 3, Logger: unlogged(), Retry: minutes,
+		Reconcile: func(ctx context.Context, item string) error {
+			n := all[item]
+			changed, stop := reconcile.UntilChanged(ctx)
+			if n.random.IntN(4) > 0 {
+				defer stop()
+			}
+			before := n.begun.Load()
+			if n.random.IntN(8) == 0 {
+				n.asked.Add(1)
+				go func() {
+					other, stop := reconcile.UntilChanged(ctx) // perhaps after the run
+					q.Enqueue(item)
+					defer stop()
+					time.Sleep(time.Microsecond)
+					if q.State(item).Phase == reconcile.InFlight {
+						return
+					}
+					select { // it is ended right after the item is given back, which takes no time
+					case <-other.Done():
+					case <-time.After(1):
+						t.Errorf("%s: a context outlives its run", item)
+					}
+				}()
+			}
+			time.Sleep(upTo(n.random, 20*time.Microsecond))
+			if n.now.Load() > before {
+				select {
+				case <-changed.Done():
+				case <-time.After(time.Hour):
+					t.Errorf("%s: an EnqueueNow after UntilChanged did not end its context", item)
+				}
+			}
+			if context.Cause(changed) == reconcile.ErrChanged {
+				n.changed.Add(1)
+				return changed.Err()
+			}
+			switch n.random.IntN(6) {
+			case 0:
+				return errBoom
+			case 1:
+				return reconcile.RequeueAfter(time.Microsecond)
+			case 2:
+				return reconcile.RecheckWithin(time.Microsecond)
+			case 3:
+				return reconcile.Terminal(errBoom)
+			}
+			return nil
+		},
+	})
+	var work sync.WaitGroup
+	for p := range producers {
+		work.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(items+p)))
+			for range verbs {
+				item := names[r.IntN(items)]
+				n := all[item]
+				n.asked.Add(1)
+				switch r.IntN(8) {
+				case 0, 1:
+					n.begun.Add(1)
+					q.EnqueueNow(item)
+					n.now.Add(1)
+				case 2, 3:
+					q.Enqueue(item)
+				case 4:
+					q.EnqueueWithin(item, upTo(r, 10*time.Microsecond))
+				case 5:
+					q.EnqueueAfter(item, upTo(r, 10*time.Microsecond))
+				case 6:
+					q.Offer(item)
+				case 7:
+					q.Remove(item)
+				}
+				if r.IntN(3) == 0 {
+					time.Sleep(upTo(r, 5*time.Microsecond))
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		work.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(items+producers+i)))
+			for range 70 {
+				ctx, cancel := context.WithTimeout(t.Context(), upTo(r, 50*time.Microsecond))
+				if i%2 == 0 {
+					_ = q.WaitIdle(ctx)
+				} else {
+					item := names[r.IntN(items)]
+					all[item].asked.Add(2)
+					_ = q.EnqueueAndWait(ctx, item, "other", item)
+				}
+				cancel()
+			}
+		})
+	}
+	all["other"] = &counts{random: rand.New(rand.NewPCG(seed, 99))}
+	all["other"].asked.Add(1000)
+	work.Wait()
+	if err := q.EnqueueAndWait(t.Context(), names...); err != nil && !errors.Is(err, reconcile.ErrTerminal) {
+		t.Errorf("EnqueueAndWait: %v", err)
+	}
+	if err := q.WaitIdle(t.Context()); err != nil {
+		t.Errorf("WaitIdle: %v", err)
+	}
+	run.end()
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	early := int64(0)
+	for item, n := range all {
+		early += n.changed.Load()
+		if n.changed.Load() > n.asked.Load()+int64(len(names)) { // beside the verbs, an item is brought back by its own runs
+			t.Errorf("%s: %d runs were ended early, and %d verbs called", item, n.changed.Load(), n.asked.Load())
+		}
+	}
+	if early == 0 {
+		t.Error("no run was ended early")
+	}
+	wantWatchers(t, q, 0)
+}
+
+// upTo draws a duration that is less than d.
+func upTo(r *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(d)))
+}
+
+// A thing is found gone once nothing leads to it.
+type thing struct{ _ [1024]byte }
+
+// Nothing of a watcher stays reachable once it was notified, has given up, or its
+// run is over; and where nobody watches, nothing is allocated.
+func TestWatchersLeaveNothingBehind(t *testing.T) {
+	type key struct{}
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		things := make(map[string]weak.Pointer[thing])
+		with := func(ctx context.Context, name string) context.Context {
+			p := new(thing)
+			things[name] = weak.Make(p)
+			return context.WithValue(ctx, key{}, p)
+		}
+		watch := func(ctx context.Context, name string) context.CancelFunc {
+			_, stop := reconcile.UntilChanged(with(ctx, name))
+			return stop
+		}
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				if item == "x" {
+					watch(ctx, "notified")
+					q.Enqueue("x")
+					q.Remove("x")
+					watch(ctx, "not stopped")
+					watch(ctx, "stopped")()
+				}
+				time.Sleep(time.Minute)
+				return nil
+			},
+		})
+		q.Enqueue("x")
+		var cancels []context.CancelFunc
+		for name, f := range map[string]func(context.Context) error{
+			"WaitIdle": q.WaitIdle, "EnqueueAndWait": func(ctx context.Context) error { return q.EnqueueAndWait(ctx, "x", "y") },
+		} {
+			for _, canceled := range []bool{true, false} {
+				ctx, cancel := context.WithCancel(t.Context())
+				ctx = with(ctx, fmt.Sprint(name, canceled))
+				startWait(func() error { return f(ctx) })
+				if cancels = append(cancels, cancel); canceled {
+					cancel()
+				}
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for name, p := range things {
+			for n := 0; p.Value() != nil; n++ {
+				if runtime.GC(); n == 10 {
+					t.Errorf("%s: its context is still reachable", name)
+					break
+				}
+			}
+		}
+		wantWatchers(t, q, 0)
+		run.end()
+		for _, cancel := range cancels {
+			cancel()
+		}
+		ctx := t.Context()
+		if n := testing.AllocsPerRun(100, func() {
+			q.Enqueue("x")
+			_, _ = q.Dequeue(ctx)
+			q.Enqueue("x")
+			q.Remove("x")
+			q.Done("x")
+		}); n != 0 {
+			t.Errorf("%v allocations where nobody watches, want none", n)
+		}
 	})
 }

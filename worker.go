@@ -8,355 +8,679 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// This file holds the workers of a [Reconciler]. A worker is a goroutine that
-// goes through the stages of a run again and again. Code of the user is called
-// in most of them, and may panic or call runtime.Goexit in any. There is one
-// place that catches both, worker.steps: it notes what happened, and the worker
-// goes on with the stage that comes after; in a new goroutine, if its own is
-// lost.
+// This file is the inside of [Reconciler.Run]: a loop, which starts the workers,
+// ends their runs in time and warns of those that do not end; and the workers.
+//
+// A worker is a goroutine that goes through the stages of a run again and again.
+// Code of the user is called in most of them, and may panic or call
+// runtime.Goexit in any. One place catches both, worker.runStages: it notes what
+// happened, and the worker goes on with the stage that comes after; in a new
+// goroutine, if its own is lost.
+
+// A loop is one call of Run. The embedded fields have their defaults filled in.
+type loop[T comparable] struct {
+	Reconciler[T]
+	source  source[T]
+	leaser  Leaser[T] // nil if the queue is none
+	workers []*worker[T]
+	running sync.WaitGroup // workers
+
+	// At a Gate, one worker at a time is between the queue and the gate: atGate
+	// has room for that one, and place is what it waits with. So each loop has
+	// one item in hand at most, and the others wait in the queue.
+	atGate chan struct{}
+	place  gatePlace
+	ahead  int64 // of the source's clock is that of the gate
+
+	// Runs are watched if they have a Timeout or a lease, or are to end. While
+	// ticking is false, a worker tells in begun that there is a run to watch.
+	watched atomic.Bool
+	ticking atomic.Bool
+	begun   chan struct{} // room for one
+
+	// Runs are allocated in batches, since code of the user may keep the context
+	// of one; who keeps one keeps its batch, and so does an idle worker.
+	runBatch int
+}
+
+// A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
+type source[T comparable] interface {
+	exchange(ctx context.Context, t *taken[T], v *verdict, now int64) error
+	giveBack(t *taken[T], v *verdict, now int64)
+	now() int64
+}
+
+// contexts are those of a loop.
+type contexts struct {
+	parent  context.Context // that Run was called with
+	dequeue context.Context // to wait for items under: ends also when the queue fails
+	run     context.Context // of the runs: may end later than parent, see Grace
+}
+
+func (l *loop[T]) run(ctx context.Context) error {
+	dequeue, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	runs, endRuns := ctx, func(error) {}
+	if l.Grace > 0 {
+		c, end := context.WithCancelCause(context.WithoutCancel(ctx))
+		runs, endRuns = c, end
+		defer end(nil)
+	}
+	for range l.Workers {
+		l.workers = append(l.workers, &worker[T]{loop: l, stop: stop})
+	}
+	for _, w := range l.workers {
+		l.running.Go(func() { w.work(contexts{ctx, dequeue, runs}) })
+	}
+	l.supervise(ctx, endRuns)
+	if e, ok := context.Cause(dequeue).(*queueError); ok {
+		return e.error
+	}
+	return nil
+}
+
+// A queueError is the cause of the end of a loop whose queue cannot go on.
+type queueError struct{ error }
+
+// supervise waits for the workers. Meanwhile it ends the contexts of the runs
+// when their time is over, and warns of runs that ignore that.
+func (l *loop[T]) supervise(ctx context.Context, endRuns func(error)) {
+	ended := make(chan struct{})
+	go func() {
+		l.running.Wait()
+		close(ended)
+	}()
+	done := ctx.Done()
+	grace, tick := idleTimer(), idleTimer()
+	defer grace.Stop()
+	defer tick.Stop()
+	over := int64(math.MaxInt64) // when the contexts of all runs ended
+	for {
+		select {
+		case <-ended:
+			return
+		case <-done:
+			done = nil
+			if l.Grace > 0 {
+				grace.Reset(l.Grace)
+			} else {
+				over = l.source.now()
+			}
+		case <-grace.C:
+			endRuns(context.Cause(ctx))
+			over = l.source.now()
+		case <-l.begun:
+		case <-tick.C:
+			l.ticking.Store(false)
+		}
+		if over != math.MaxInt64 {
+			l.watched.Store(true)
+		}
+		if !l.ticking.Load() && l.warnOfStuckRuns(over) {
+			l.ticking.Store(true)
+			tick.Reset(stuckTick)
+		}
+	}
+}
+
+// stuckTick is how often the runs are looked at, and how long one has to return
+// after the end of its context.
+const stuckTick = 500 * time.Millisecond
+
+// idleTimer returns a timer that does not fire before it is reset.
+func idleTimer() *time.Timer {
+	t := time.NewTimer(math.MaxInt64)
+	t.Stop()
+	return t
+}
+
+// warnOfStuckRuns names the runs whose contexts ended a while ago. It reports
+// whether there are runs to look at again.
+func (l *loop[T]) warnOfStuckRuns(over int64) (again bool) {
+	if !l.watched.Load() {
+		return false
+	}
+	now := l.source.now()
+	for _, w := range l.workers {
+		r := w.current.Load()
+		if r == nil {
+			continue
+		}
+		again = true
+		end := over
+		if l.Timeout > 0 {
+			end = min(end, later(r.start, l.Timeout))
+		}
+		if end > now && l.leaser != nil && r.cause() != nil {
+			end = now
+		}
+		if r.warnAt == 0 && end <= now {
+			r.warnAt = end + int64(stuckTick)
+		}
+		if r.warnAt != 0 && r.warnAt <= now {
+			age := now - r.start
+			r.warnAt = now + age
+			l.logGuarded(slog.LevelWarn, "run has not returned, though its context ended", r.item,
+				"age", time.Duration(age), "cause", r.cause())
+		}
+	}
+	return again
+}
+
+// cause returns the cause of the end of the run's context, which may be user
+// code; nil if it has not ended.
+func (r *run[T]) cause() (cause error) {
+	_ = guard(func() error {
+		if cause = r.Err(); cause != nil {
+			cause = context.Cause(r)
+		}
+		return nil
+	})
+	return cause
+}
+
+// logGuarded writes a line about an item. A handler that panics, or calls
+// Goexit, costs no more than the line.
+func (l *loop[T]) logGuarded(level slog.Level, msg string, item T, args ...any) {
+	logGuarded(l.Logger, level, msg, append([]any{"item", item}, args...)...)
+}
+
+// logGuarded writes a line. A handler that panics, or calls Goexit, costs no
+// more than the line.
+func logGuarded(logger *slog.Logger, level slog.Level, msg string, args ...any) {
+	_ = guard(func() error {
+		logger.Log(context.Background(), level, msg, args...)
+		return nil
+	})
+}
+
+// A run is the context of one call of Reconcile.
+type run[T comparable] struct {
+	context.Context
+	worker   *worker[T]
+	item     T
+	start    int64
+	warnAt   int64       // belongs to supervise
+	changed  atomic.Bool // a context of UntilChanged ended with ErrChanged
+	failures int32       // 64 bytes in all if items are strings
+}
+
+func (r *run[T]) Value(key any) any {
+	if key == (runKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
+func (r *run[T]) logger() *slog.Logger {
+	return r.worker.loop.Logger.With("item", r.item, "failures", r.failures)
+}
 
 // A stage is how far a worker is with an item.
 type stage uint8
 
 const (
-	taking    stage = iota // gives back the last item and waits for one
-	starting               // logs the start
-	running                // calls Reconcile
-	judging                // decides what becomes of the item
-	leaving                // tells the gate, if there is one
-	reporting              // logs the outcome
-	notifying              // calls OnResult
-	finished               // for good
-)
-
-// A verdict is what becomes of an item after its run.
-type verdict uint8
-
-const (
-	verdictDone    verdict = iota
-	verdictRequeue         // as a Wait says
-	verdictAbort           // ready again, as if it had not run: its failures are kept
+	stageTaking    stage = iota // gives back the last item and waits for one
+	stageStarting               // logs the start
+	stageRunning                // calls Reconcile
+	stageDeciding               // decides what becomes of the item
+	stageLeaving                // tells the Gate how the run went
+	stageReporting              // logs the outcome
+	stageNotifying              // calls OnResult
+	stageFinished               // for good
 )
 
 type worker[T comparable] struct {
-	loop    *loop[T]
-	stop    context.CancelCauseFunc // ends the loop
-	current atomic.Pointer[run[T]]  // what watch looks at
-	fresh   []run[T]                // for the next runs
-	stage   stage
-	now     int64 // the latest reading of the clock
-	stale   bool  // time has passed since that reading
+	loop       *loop[T]
+	stop       context.CancelCauseFunc // ends the loop
+	current    atomic.Pointer[run[T]]  // while Reconcile runs
+	runPool    []run[T]                // for the next runs
+	stage      stage
+	now        int64 // the latest reading of the clock
+	clockStale bool  // time has passed since that reading
 
-	some bool // an item was taken before; the fields below are about the last one
-	task[T]
-}
-
-// A task is what a worker knows of one item.
-type task[T comparable] struct {
-	grant   grant[T]
-	pass    pass            // of the gate, if there is one
-	lease   context.Context // of an item that had to wait in hand; may be nil
-	start   int64
-	release func() // ends the context of the run; may be nil
-	err     error  // what Reconcile returned
-	judged  bool
-	broken  bool // the code that was to judge panicked
-	aborted bool
-	changed bool // it ended early, because its item was enqueued again
-	result  Result[T]
-	verdict verdict
-	wait    Wait
+	hasItem bool // to give back; the fields below are about that item
+	taken[T]
+	pass      gatePass        // of the Gate, if there is one
+	lease     context.Context // of an item that had to wait at the Gate; may be nil
+	waited    time.Duration
+	start     int64
+	release   context.CancelFunc // of the Timeout; nil if there is none
+	err       error              // what Reconcile returned
+	aborted   bool
+	changed   bool // the run ended early, because its item was enqueued again
+	hooksOver bool // one of them panicked, so the others are not called
+	result    Result[T]
+	verdict   verdict
 }
 
 // work goes on until the worker has finished: in another goroutine if this one
 // is lost to runtime.Goexit.
 func (w *worker[T]) work(ctx contexts) {
 	defer func() {
-		if w.stage != finished {
+		if w.stage != stageFinished {
 			w.loop.running.Go(func() { w.work(ctx) })
 		}
 	}()
-	for w.stage != finished {
-		w.steps(ctx)
+	for w.stage != stageFinished {
+		w.runStages(ctx)
 	}
 }
 
-// steps goes through the stages until the worker has finished, or is thrown out
-// of one by a panic or Goexit.
-func (w *worker[T]) steps(ctx contexts) {
+// runStages goes through the stages until the worker has finished, or is thrown
+// out of one by a panic or Goexit.
+func (w *worker[T]) runStages(ctx contexts) {
 	defer func() {
-		if w.stage == finished {
+		if w.stage == stageFinished {
 			return
 		}
 		p := &PanicError{Value: recover(), Stack: debug.Stack()}
 		if p.Value == nil {
 			p.Value = errGoexit
 		}
-		w.thrown(p)
+		w.resumeAfterPanic(p)
 	}()
-	for w.stage != finished {
+	for w.stage != stageFinished {
 		switch w.stage {
-		case taking:
-			w.take(ctx)
-		case starting:
-			w.begin(ctx.runs)
-		case running:
-			w.reconcile(ctx.runs)
-		case judging:
-			w.judge(ctx.all)
-			if w.loop.door != nil && w.stage == reporting {
-				w.stage = leaving
+		case stageTaking:
+			w.takeNext(ctx)
+		case stageStarting:
+			w.logStart(ctx.run)
+		case stageRunning:
+			w.reconcile(ctx.run)
+		case stageDeciding:
+			w.measure(ctx.parent)
+			w.decide()
+			w.stage = stageLeaving
+		case stageLeaving:
+			if w.loop.Gate != nil {
+				w.leaveGate()
 			}
-		case leaving:
-			w.leave()
-		case reporting:
-			w.report(ctx.runs)
-		case notifying:
-			w.notify()
+			w.stage = stageReporting
+		case stageReporting:
+			if !w.hooksOver {
+				w.report(ctx.run)
+			}
+			w.stage = stageNotifying
+		case stageNotifying:
+			if w.loop.OnResult != nil && !w.hooksOver {
+				w.clockStale = true
+				w.loop.OnResult(w.result)
+			}
+			w.stage = stageTaking
 		}
 	}
 }
 
-// thrown decides where to go on after a panic.
-func (w *worker[T]) thrown(p *PanicError) {
+// resumeAfterPanic decides where to go on after a panic. One in a hook ends the
+// hooks that were still to come in that run; the item is given back as was
+// decided by then.
+func (w *worker[T]) resumeAfterPanic(p *PanicError) {
+	what := ""
 	switch w.stage {
-	case taking:
-		w.fail(p)
-	case starting:
-		w.stage = running
-	case running:
+	case stageTaking:
+		w.failQueue(p)
+		return
+	case stageStarting:
+		what = "the Logger panicked"
+		w.stage = stageRunning
+	case stageRunning:
 		w.err = p
-		w.stage = judging
-	case judging:
-		w.broken = true
-		w.complain("Retry, or a method of the error, panicked; DefaultRetry is used instead", p)
-	case leaving:
+		w.stage = stageDeciding
+		return
+	case stageDeciding:
+		what = "Retry, or a method of the error, panicked; DefaultRetry is used instead"
+		w.decideByDefault()
+		w.stage = stageLeaving
+	case stageLeaving:
+		what = "Gate.Slow panicked"
 		w.loop.Gate.leave(w.pass, foundNothing)
-		w.stage = reporting
-		w.complain("Gate.Slow panicked", p)
-	case reporting:
-		w.stage = notifying
-	case notifying:
-		w.stage = taking
-		w.complain("OnResult panicked", p)
+		w.stage = stageTaking
+	case stageReporting:
+		what = "the Logger panicked"
+		w.stage = stageTaking
+	case stageNotifying:
+		what = "OnResult panicked"
+		w.stage = stageTaking
 	}
+	w.hooksOver, w.clockStale = true, true
+	w.loop.logGuarded(slog.LevelError, what, w.item, "err", p, "stack", string(p.Stack))
 }
 
-func (w *worker[T]) complain(msg string, p *PanicError) {
-	logGuarded(w.loop.Logger, slog.LevelError, msg,
-		"item", w.grant.item, "err", p, "stack", string(p.Stack), "reconciler", w.loop.Name)
-}
-
-// fail ends the worker, and with it the loop: the queue cannot go on.
-func (w *worker[T]) fail(err error) {
+// failQueue ends the worker, and with it the loop: the queue cannot go on.
+func (w *worker[T]) failQueue(err error) {
 	w.stop(&queueError{fmt.Errorf("reconcile: dequeue: %w", err)})
-	w.stage = finished
+	w.stage = stageFinished
 }
 
-// take gives back the last item, if there is one, and takes the next.
-func (w *worker[T]) take(of contexts) {
-	source := w.loop.source
-	ctx := of.taking
-	if w.aborted && of.all.Err() != nil {
-		ctx = of.all // which ends a moment before: enough to take the item again
+// takeNext gives back the last item, if there is one, and takes the next.
+func (w *worker[T]) takeNext(of contexts) {
+	ctx := of.dequeue
+	if w.aborted && of.parent.Err() != nil {
+		ctx = of.parent // ends a moment before its child: the aborted item must not be taken again
 	}
-	var err error
-	if w.loop.door != nil {
-		ctx, err = w.takeThrough(ctx, of)
-	} else if w.some {
-		if w.stale {
-			w.now = source.now()
+	var last *verdict
+	if w.hasItem {
+		last = &w.verdict
+		if w.clockStale {
+			w.now = w.loop.source.now()
 		}
-		err = source.exchange(ctx, &w.grant, w.verdict, &w.wait, w.now)
-	} else {
-		w.some = true
-		err = source.first(ctx, &w.grant)
 	}
-	w.now, w.stale = w.grant.taken, w.grant.woken
-	w.release, w.err = nil, nil
-	w.judged, w.broken, w.aborted = false, false, false
-	switch {
-	case err == nil:
-		w.stage = starting
-	case ctx.Err() != nil, errors.Is(err, ErrClosed):
-		w.stage = finished
-	default:
-		w.fail(err)
+	w.hasItem = false
+	var err error
+	if w.loop.Gate == nil {
+		err = w.loop.source.exchange(ctx, &w.taken, last, w.now)
+	} else {
+		if last != nil {
+			w.loop.source.giveBack(&w.taken, last, w.now)
+		}
+		err = w.takeThroughGate(ctx, of)
+	}
+	if err == nil {
+		w.hasItem = true
+		w.now, w.clockStale = w.taken.at, w.loop.Gate != nil
+		w.release, w.err = nil, nil
+		w.aborted, w.changed, w.hooksOver = false, false, false
+		w.stage = stageStarting
+	} else if ctx.Err() != nil || of.parent.Err() != nil || errors.Is(err, ErrClosed) { // ctx may end a moment after its parent
+		w.stage = stageFinished
+	} else {
+		w.failQueue(err)
 	}
 }
 
-// begin logs the start of a run.
-func (w *worker[T]) begin(ctx context.Context) {
-	if w.loop.Logger.Enabled(ctx, slog.LevelDebug) {
-		w.stale = true
-		w.loop.log(ctx, slog.LevelDebug, "run starts",
-			slog.Any("item", w.grant.item), slog.Int("failures", w.grant.failures))
+// takeThroughGate takes an item and waits until the Gate lets it in.
+func (w *worker[T]) takeThroughGate(ctx context.Context, of contexts) error {
+	l := w.loop
+	free := l.Gate.now()
+	for {
+		select {
+		case l.atGate <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		in, err := w.takeAtGate(ctx, of, free)
+		if in || err != nil {
+			return err
+		}
+		if of.parent.Err() != nil {
+			ctx = of.parent // as in takeNext
+		}
 	}
-	w.stage = running
+}
+
+// takeAtGate is called by one worker at a time. It returns false and no error if
+// the item had to be given back before it was let in.
+func (w *worker[T]) takeAtGate(ctx context.Context, of contexts, free int64) (in bool, err error) {
+	l := w.loop
+	defer func() { <-l.atGate }() // also if the queue panics
+	if err := l.source.exchange(ctx, &w.taken, nil, 0); err != nil {
+		return false, err
+	}
+	w.lease = nil
+	p := &l.place
+	p.since = max(free, w.taken.ready+l.ahead)
+	if in = l.Gate.tryEnter(p); !in {
+		var lost <-chan struct{}
+		if l.leaser != nil {
+			lost = w.leaseEarly(of.run)
+		}
+		in = l.Gate.enter(p, ctx.Done(), lost, of.parent.Done())
+	}
+	if !in {
+		w.verdict = verdict{Wait: Wait{Err: ErrAborted}}
+		l.source.giveBack(&w.taken, &w.verdict, l.source.now())
+		return false, nil
+	}
+	w.pass = p.pass
+	return true, nil
+}
+
+// leaseEarly leases an item that has to wait at the gate, for the run to come.
+// It returns what ends with the lease, or nil if Lease panics: then the run calls
+// it again, and a panic is a failure of that run.
+func (w *worker[T]) leaseEarly(ctx context.Context) (lost <-chan struct{}) {
+	err := guard(func() error {
+		w.lease = w.loop.leaser.Lease(ctx, w.item)
+		lost = w.lease.Done()
+		return nil
+	})
+	if err != nil {
+		w.lease = nil
+		return nil
+	}
+	return lost
+}
+
+// logStart logs the start of a run.
+func (w *worker[T]) logStart(ctx context.Context) {
+	if w.clockStale { // because of the Gate
+		w.now, w.clockStale = w.loop.source.now(), false
+	}
+	w.waited = time.Duration(w.now - w.ready)
+	if w.loop.Logger.Enabled(ctx, slog.LevelDebug) {
+		w.clockStale = true
+		w.loop.Logger.LogAttrs(ctx, slog.LevelDebug, "run starts",
+			slog.Any("item", w.item), slog.Int("failures", w.failures))
+	}
+	w.stage = stageRunning
 }
 
 // reconcile does one run.
 func (w *worker[T]) reconcile(ctx context.Context) {
 	l := w.loop
-	if w.stale {
+	if w.clockStale {
 		w.now = l.source.now()
 	}
 	w.start = w.now
-	if l.leaser != nil {
-		if w.lease != nil {
-			ctx, w.lease = w.lease, nil
-		} else if ctx = l.leaser.Lease(ctx, w.grant.item); ctx == nil {
+	if w.lease != nil {
+		ctx, w.lease = w.lease, nil
+	} else if l.leaser != nil {
+		if ctx = l.leaser.Lease(ctx, w.item); ctx == nil {
 			panic("reconcile: Lease returned nil, want a context")
 		}
 	}
 	if l.Timeout > 0 {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
-	if len(w.fresh) == 0 {
-		w.fresh = make([]run[T], l.runsAtOnce)
+	if len(w.runPool) == 0 {
+		w.runPool = make([]run[T], l.runBatch)
 	}
-	r := &w.fresh[0]
-	w.fresh = w.fresh[1:]
-	r.Context, r.worker, r.item, r.failures, r.start = ctx, w, w.grant.item, int32(w.grant.failures), w.start
+	r := &w.runPool[0]
+	w.runPool = w.runPool[1:]
+	r.Context, r.worker, r.item, r.failures, r.start = ctx, w, w.item, int32(w.failures), w.start
 	w.current.Store(r)
-	if l.Timeout > 0 || l.leaser != nil {
-		w.release = l.alert(r, w.release)
-	}
-	if r.Err() != nil { // before watch could see the run
-		l.sound(r)
+	if l.watched.Load() && !l.ticking.Load() {
+		select {
+		case l.begun <- struct{}{}:
+		default:
+		}
 	}
 	w.err = l.Reconcile(r, r.item)
-	w.stage = judging
+	w.stage = stageDeciding
 }
 
-// judge decides what becomes of the item. It calls code of the user: the
-// methods of the error, and Retry. If that panics it is called again, and
-// leaves them out.
-func (w *worker[T]) judge(ctx context.Context) {
-	l, result := w.loop, &w.result
-	if !w.judged {
-		w.judged = true
-		w.now, w.stale = l.source.now(), false
-		*result = Result[T]{
-			Item:     w.grant.item,
-			Err:      w.err,
-			Waited:   time.Duration(w.grant.taken - w.grant.ready),
-			Duration: time.Duration(w.now - w.start),
-		}
-		w.wait = Wait{}
-		if w.release != nil {
-			defer w.release() // after the look at the cause, even if that panics
-		}
-		w.changed = false
-		if r := w.current.Swap(nil); r != nil && w.err != nil {
-			w.aborted = ctx.Err() != nil || errors.Is(context.Cause(r), ErrLeaseLost)
-			w.changed = r.outdated()
-		}
+// measure notes how the run ended.
+func (w *worker[T]) measure(parent context.Context) {
+	w.now, w.clockStale = w.loop.source.now(), false
+	w.result = Result[T]{
+		Item:     w.item,
+		Err:      w.err,
+		Waited:   w.waited,
+		Duration: time.Duration(w.now - w.start),
 	}
+	r := w.current.Load()
+	defer w.putRunAside() // also if a context panics
+	if _, panicked := w.err.(*PanicError); w.err != nil && !panicked {
+		w.aborted = parent.Err() != nil || w.loop.leaser != nil && errors.Is(r.cause(), ErrLeaseLost)
+		w.changed = w.outdated(r)
+		w.clockStale = true // what follows is code of the user
+	}
+}
+
+// putRunAside ends the context of a run that has returned.
+func (w *worker[T]) putRunAside() {
+	w.current.Store(nil)
+	if w.release != nil {
+		w.release()
+	}
+}
+
+// decide decides what becomes of the item. It calls code of the user: the
+// methods of the error, and Retry.
+func (w *worker[T]) decide() {
 	if w.err == nil {
-		result.Outcome, w.verdict = Succeeded, verdictDone
-		w.stage = reporting
+		w.decideByDefault()
 		return
 	}
-
-	w.stale = true // what follows is code of the user
 	var planned RequeueError
-	_, panicked := w.err.(*PanicError)
-	retry := l.Retry
+	_, panicked := w.err.(*PanicError) // whatever the value unwraps to
 	switch {
-	case panicked: // whatever the value unwraps to
-		if w.broken {
-			retry = DefaultRetry
-		}
-	case w.broken && !w.aborted && !w.changed:
-		retry = DefaultRetry
-	case !w.broken && errors.As(w.err, &planned):
+	case panicked:
+		w.decideByRetry(w.loop.Retry)
+	case errors.As(w.err, &planned):
 		w.changed = false // it says itself what follows
-		result.Outcome, w.verdict = Requeued, verdictRequeue
-		result.Next = max(0, planned.Delay)
-		w.wait = Wait{Delay: planned.Delay, Hold: planned.Hold}
-		w.stage = reporting
-		return
-	case w.aborted:
-		result.Outcome, w.verdict = Aborted, verdictAbort
-		result.Failures = w.grant.failures
-		w.stage = reporting
-		return
-	case w.changed:
-		result.Outcome, w.verdict = Requeued, verdictRequeue
-		w.stage = reporting
-		return
+		w.result.Outcome = Requeued
+		if planned.settled() {
+			w.result.Outcome = Succeeded
+		}
+		w.result.Next = max(0, planned.Delay)
+		w.verdict = verdict{Wait: Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled}}
+	case w.aborted || w.changed:
+		w.decideByDefault()
 	case errors.Is(w.err, ErrTerminal):
-		result.Outcome, w.verdict = Terminated, verdictDone
-		result.Failures = w.grant.failures + 1
-		w.stage = reporting
+		w.giveUp(Terminated)
+	default:
+		w.decideByRetry(w.loop.Retry)
+	}
+}
+
+// decideByDefault decides without code of the user.
+func (w *worker[T]) decideByDefault() {
+	switch {
+	case w.err == nil:
+		w.result.Outcome, w.verdict = Succeeded, verdict{done: true}
+	case w.aborted:
+		w.result.Outcome, w.verdict = Aborted, verdict{Wait: Wait{Err: ErrAborted}}
+		w.result.Failures = w.failures
+	case w.changed:
+		w.result.Outcome, w.verdict = Requeued, verdict{}
+	default:
+		w.decideByRetry(DefaultRetry)
+	}
+}
+
+func (w *worker[T]) decideByRetry(p RetryPolicy) {
+	delay, again := p(w.err, w.failures+1)
+	if !again {
+		w.giveUp(GaveUp)
 		return
 	}
-	result.Failures = w.grant.failures + 1
-	if delay, ok := retry(w.err, result.Failures); ok {
-		result.Outcome, w.verdict = Retrying, verdictRequeue
-		result.Next = max(0, delay)
-		w.wait = Wait{Delay: delay, Hold: l.HoldRetries, Err: w.err}
-	} else {
-		result.Outcome, w.verdict = GaveUp, verdictDone
+	err := w.err
+	if err == ErrAborted { // returned by Reconcile
+		err = fmt.Errorf("%w", err)
 	}
-	w.stage = reporting
+	w.result.Outcome, w.result.Failures = Retrying, w.failures+1
+	w.result.Next = max(0, delay)
+	w.verdict = verdict{Wait: Wait{Delay: delay, Hold: w.loop.HoldRetries, Err: err}}
 }
 
-// report writes the one line that each outcome has.
+func (w *worker[T]) giveUp(o Outcome) {
+	w.result.Outcome, w.result.Failures = o, w.failures+1
+	w.verdict = verdict{done: true, Wait: Wait{Err: w.err}}
+}
+
+// leaveGate tells the gate how the run went. It calls code of the user: Slow.
+func (w *worker[T]) leaveGate() {
+	g, found := w.loop.Gate, foundNothing
+	if g.Slow != nil && w.result.Outcome != Aborted && !w.hooksOver {
+		w.clockStale = true
+		switch {
+		case g.Slow(w.err, w.result.Duration):
+			found = foundSlow
+		case w.result.Outcome == Succeeded, w.result.Outcome == Requeued && !w.changed: // not cut short
+			found = foundWell
+		}
+	}
+	g.leave(w.pass, found)
+}
+
+// report writes the one line that each outcome has, except for Aborted.
 func (w *worker[T]) report(ctx context.Context) {
+	panicked, _ := w.err.(*PanicError)
 	level, msg := slog.LevelDebug, "run succeeded"
-	var panicked *PanicError
+	switch w.result.Outcome {
+	case Aborted:
+		return
+	case Requeued:
+		msg = "run planned the next"
+	case Retrying:
+		level, msg = slog.LevelWarn, "run failed, to be retried"
+	case GaveUp:
+		level, msg = slog.LevelError, "run failed, gave up"
+	case Terminated:
+		level, msg = slog.LevelError, "run failed for good"
+	}
+	if w.changed {
+		msg = "run ended early, its item was enqueued again"
+	}
+	if panicked != nil {
+		level, msg = slog.LevelError, "run panicked"
+	}
+	logger := w.loop.Logger
+	if !logger.Enabled(ctx, level) {
+		return
+	}
+	w.clockStale = true
+	attrs := []slog.Attr{
+		slog.Any("item", w.item),
+		slog.String("outcome", string(w.result.Outcome)),
+		slog.Duration("duration", w.result.Duration),
+	}
+	if w.err != nil && !w.verdict.done {
+		attrs = append(attrs, slog.Duration("next", w.result.Next))
+	}
 	if w.err != nil {
-		switch w.result.Outcome {
-		case Requeued:
-			msg = "run planned the next"
-			if w.changed {
-				msg = "run ended early, its item was enqueued again"
-			}
-		case Retrying:
-			level, msg = slog.LevelWarn, "run failed, to be retried"
-		case GaveUp:
-			level, msg = slog.LevelError, "run failed, gave up"
-		case Terminated:
-			level, msg = slog.LevelError, "run failed for good"
-		}
-		if panicked, _ = w.err.(*PanicError); panicked != nil {
-			level, msg = slog.LevelError, "run panicked"
-		}
+		attrs = append(attrs, slog.Int("failures", w.result.Failures), slog.Any("err", w.err))
 	}
-	l := w.loop
-	if w.result.Outcome != Aborted && l.Logger.Enabled(ctx, level) {
-		w.stale = true
-		attrs := []slog.Attr{
-			slog.Any("item", w.grant.item),
-			slog.String("outcome", string(w.result.Outcome)),
-			slog.Duration("duration", w.result.Duration),
-		}
-		switch w.result.Outcome {
-		case Requeued, Retrying:
-			attrs = append(attrs, slog.Duration("next", w.result.Next))
-		}
-		if w.err != nil {
-			attrs = append(attrs, slog.Int("failures", w.result.Failures), slog.Any("err", w.err))
-		}
-		if panicked != nil {
-			attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
-		}
-		l.log(ctx, level, msg, attrs...)
+	if panicked != nil {
+		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 	}
-	w.stage = notifying
+	logger.LogAttrs(ctx, level, msg, attrs...)
 }
 
-func (w *worker[T]) notify() {
-	if w.loop.OnResult != nil {
-		w.stale = true
-		w.loop.OnResult(w.result)
+// foreign makes a source of a queue that is not a [Queue].
+type foreign[T comparable] struct {
+	Dequeuer[T]
+	base time.Time
+}
+
+func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
+
+func (f *foreign[T]) exchange(ctx context.Context, t *taken[T], v *verdict, now int64) error {
+	if v != nil {
+		f.giveBack(t, v, now)
 	}
-	w.stage = taking
+	item, err := f.Dequeue(ctx)
+	if err != nil {
+		return err
+	}
+	now = f.now()
+	*t = taken[T]{item: item, ready: now, at: now, failures: f.State(item).Failures}
+	return nil
+}
+
+func (f *foreign[T]) giveBack(t *taken[T], v *verdict, _ int64) {
+	if v.done {
+		f.Done(t.item)
+	} else {
+		f.Requeue(t.item, v.Wait)
+	}
 }

@@ -93,7 +93,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 			"0s panic retrying in 1m0s: panic: no disk",
 			"1m0s slow retrying in 1m0s: reconcile: run took longer than its timeout",
 			"1m0s well succeeded",
-			"1m0s panic gave up: panic: no disk",
+			"1m0s panic gave_up: panic: no disk",
 		)
 	})
 }
@@ -408,7 +408,7 @@ func TestStartKeepsWhatIsSet(t *testing.T) {
 			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		k.Queue.Enqueue("a")
-		k.Want("0s a gave up: boom")
+		k.Want("0s a gave_up: boom")
 		if len(told) != 1 || told[0] != reconcile.GaveUp {
 			t.Errorf("OnResult was told %q", told)
 		}

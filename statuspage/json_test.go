@@ -50,7 +50,7 @@ func TestStatusJSON(t *testing.T) {
 			t.Errorf("p99_seconds = %v, want about 0.05", got)
 		}
 		for outcome, want := range map[string]float64{
-			"succeeded": 1, "requeued": 2, "retrying": 1, "terminated": 1, "gave up": 0, "aborted": 0,
+			"succeeded": 1, "requeued": 2, "retrying": 1, "terminated": 1, "gave_up": 0, "aborted": 0,
 		} {
 			if got := runs[outcome]; got != want {
 				t.Errorf("runs %s = %v, want %v", outcome, got, want)
@@ -220,8 +220,8 @@ func TestItemJSON(t *testing.T) {
 		text := "["
 		for i, r := range got.Runs {
 			if i == 1 {
-				if r.Outcome != "gave up" || r.Failures != 3 {
-					t.Errorf("the run before the last = %+v, want gave up after 3", r)
+				if r.Outcome != "gave_up" || r.Failures != 3 {
+					t.Errorf("the run before the last = %+v, want gave_up after 3", r)
 				}
 				continue
 			}

@@ -4,6 +4,7 @@
 package prometheus_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,9 @@ func startOurs(t *testing.T, metrics *promadapter.Collector) *subject {
 	if err := promadapter.Instrument(metrics, r); err != nil {
 		t.Fatal(err)
 	}
+	if err := metrics.AddGate("ours", new(reconcile.Gate)); err != nil {
+		t.Fatal(err)
+	}
 	return &subject{"ours", q.Enqueue, w, background(t, r.Run)}
 }
 
@@ -186,7 +190,7 @@ func photograph(t *testing.T, ours prometheus.Gatherer, suffix string) picture {
 		}
 		for _, f := range families {
 			for _, m := range f.Metric {
-				name, ok := strings.CutSuffix(label(m, "controller"), suffix)
+				name, ok := strings.CutSuffix(cmp.Or(label(m, "controller"), label(m, "name")), suffix) // a gate has no controller
 				if !ok && name != "ours" {
 					continue // of another load, or of the process
 				}
@@ -256,7 +260,7 @@ func photographs(t *testing.T) (coming, stuck picture) {
 		synctest.Wait()
 		coming = photograph(t, registry, suffix)
 
-		for _, item := range []string{"stuck 1", "stuck 2", "well", "well"} {
+		for _, item := range []string{"stuck 1", "stuck 2", "well", "well", "stuck 1"} { // the last is in flight
 			for _, s := range all {
 				s.enqueue(item)
 			}

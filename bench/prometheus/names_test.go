@@ -93,10 +93,10 @@ func TestValues(t *testing.T) {
 	// The load must have been one that shows something.
 	values := flatten(stuck["ours"])
 	for s, want := range map[string]float64{
-		"workqueue_depth{}":                                      1,
+		"workqueue_depth{}":                                      2, // one that is ready, and one that is again
 		"workqueue_retries_total{}":                              5,
-		"workqueue_unfinished_work_seconds{}":                    340 + 330,
-		"workqueue_longest_running_processor_seconds{}":          340,
+		"workqueue_unfinished_work_seconds{}":                    350 + 340,
+		"workqueue_longest_running_processor_seconds{}":          350,
 		"controller_runtime_active_workers{}":                    2,
 		"controller_runtime_reconcile_total{result=requeue}":     1,
 		"controller_runtime_reconcile_panics_total{}":            1,

@@ -24,7 +24,7 @@ func syncKey(_ context.Context, key string) error {
 	case "bad":
 		return fmt.Errorf("%s: %w", key, errInvalid)
 	case "soon":
-		return fmt.Errorf("%s is being made: %w", key, reconcile.RequeueAfter(time.Minute))
+		return fmt.Errorf("%s is being made: %w", key, reconcile.RequeueWithin(time.Minute))
 	case "fails":
 		return errors.New("no answer")
 	}
@@ -63,7 +63,7 @@ func TestFromWorkqueue(t *testing.T) {
 0s      bad terminated
 0s      soon requeued
 0s      fails retrying
-50s     fails gave up
+50s     fails gave_up
 1m0s    soon requeued
 `)
 	})

@@ -48,7 +48,7 @@ func TestListings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "memory")
 		happened := newDiary()
-		s := &store{etags: map[string]string{"a": "e1", "b": "e1"}}
+		s := &store{etags: map[string]string{"a": "e1"}}
 		serve := func(d time.Duration) {
 			memory := &remember.File[string, string]{Path: path}
 			if err := memory.Open(); err != nil {
@@ -81,16 +81,18 @@ func TestListings(t *testing.T) {
 			})
 			run(t, &group, d)
 		}
-		time.AfterFunc(90*time.Second, func() { s.set(map[string]string{"a": "e1", "b": "e2", "c": "e1"}) })
+		time.AfterFunc(30*time.Second, func() { s.set(map[string]string{"a": "e1", "b": "e1"}) })
+		time.AfterFunc(90*time.Second, func() { s.set(map[string]string{"a": "e1", "b": "e2"}) })
+		time.AfterFunc(150*time.Second, func() { s.set(map[string]string{"a": "e1", "b": "e2", "c": "e1"}) })
 		serve(3*time.Minute + 30*time.Second)
 		time.Sleep(time.Hour) // nobody serves
 		s.set(map[string]string{"a": "e2", "b": "e2"})
 		serve(time.Minute + 30*time.Second)
 		happened.check(t, `
 0s      make a as in e1
-0s      make b as in e1
+1m0s    make b as in e1
 2m0s    make b as in e2
-2m0s    make c as in e1
+3m0s    make c as in e1
 1h3m30s make a as in e2
 1h3m30s remove what was made for c
 `)

@@ -69,11 +69,11 @@ func TestFromSimpleControllerRuntime(t *testing.T) {
 			t.Error(err)
 		}
 		happened.check(t, `
-0s      bar gave up
+0s      bar gave_up
 0s      foo requeued
 5s      foo succeeded
-30s     bar gave up
-1m0s    bar gave up
+30s     bar gave_up
+1m0s    bar gave_up
 `)
 	})
 }

@@ -131,7 +131,7 @@ func TestFailuresInABubble(t *testing.T) {
 		happened.check(t, `
 0s      vm retrying
 1m0s    vm retrying
-3m0s    vm gave up
+3m0s    vm gave_up
 `)
 	})
 }

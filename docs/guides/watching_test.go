@@ -5,7 +5,7 @@ package guides_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,7 +15,7 @@ import (
 )
 
 // The programs about UntilChanged, in events-and-observations.md, and about
-// WaitIdle, in testing.md.
+// EnqueueAndWait, in testing.md.
 
 // sleep stands for work that takes long and obeys its context.
 func sleep(ctx context.Context, d time.Duration) error {
@@ -65,29 +65,35 @@ func TestOutdatedRun(t *testing.T) {
 	})
 }
 
-func TestOneShot(t *testing.T) {
-	l := &lab{ready: map[string]time.Time{"a": {}, "b": {}}}
+// apply makes machines once.
+func apply(ctx context.Context, l *lab, vms ...string) error {
 	q := reconcile.NewQueue[string]()
-	r := reconcile.Reconciler[string]{Queue: q, Reconcile: l.start, Logger: quiet}
-	run := func(ctx context.Context) error {
-		ctx, end := context.WithCancel(ctx)
-		var group reconcile.Group
-		group.Add("vms", &r)
-		group.Add("all of it", reconcile.RunFunc(func(ctx context.Context) error {
-			defer end()
-			q.Enqueue("a")
-			q.Enqueue("b")
-			if err := q.WaitIdle(ctx); err != nil {
-				return fmt.Errorf("not all is done: %w", err)
-			}
-			return nil
-		}))
-		return group.Run(ctx)
-	}
-	if err := run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if n := q.Stats().Taken; n != 2 {
-		t.Errorf("%d runs, want 2", n)
-	}
+	r := &reconcile.Reconciler[string]{Queue: q, Reconcile: l.start, Logger: quiet, Retry: reconcile.DefaultRetry.Limit(3)}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	err := q.EnqueueAndWait(ctx, vms...)
+	q.Close()
+	return errors.Join(err, <-ended)
+}
+
+// It ends well when all is there, and not before; and says what cannot be.
+func TestOneShot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		l := &lab{ready: map[string]time.Time{"slow": start.Add(25 * time.Second)}}
+		if err := apply(t.Context(), l, "slow"); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took < 25*time.Second {
+			t.Errorf("it ended after %v, but the machine is there after 25s", took)
+		}
+		if err := apply(t.Context(), l, "slow", "none"); !errors.Is(err, errNotThere) {
+			t.Errorf("apply(none) = %v, want %v", err, errNotThere)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := apply(ctx, &lab{ready: map[string]time.Time{"slow": time.Now().Add(25 * time.Second)}}, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("apply within 1s = %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
 }

@@ -12,29 +12,49 @@ import (
 	"github.com/reconkernel/reconcile/internal/model"
 )
 
-// compareSettled looks whether those that wait have returned just if the model
-// says so, and asks once more.
-func (p *Pair[T]) compareSettled() error {
-	for i := range p.settles {
-		s := &p.settles[i]
-		want := p.settled(i)
-		if got := p.wait(canceled, i); (got == nil) != want || got != nil && !errors.Is(got, errCanceled) {
-			return fmt.Errorf("by WaitItem or WaitIdle, number %d: %v, want nil: %t", i, got, want)
+// compareIdle looks whether the WaitIdle that waits has returned just if the
+// model says so, and asks once more.
+func (p *Pair[T]) compareIdle() error {
+	want := p.Model.Idle()
+	if got := p.Queue.WaitIdle(canceled); (got == nil) != want || got != nil && !errors.Is(got, errCanceled) {
+		return fmt.Errorf("by WaitIdle: %v, want nil: %t", got, want)
+	}
+	if p.idle == nil {
+		return nil
+	}
+	err, ended := p.idle.ended()
+	switch {
+	case ended && (err != nil || !want):
+		return fmt.Errorf("by a WaitIdle: returned %v, want nil: %t", err, want)
+	case !ended && want:
+		return errors.New("by a WaitIdle: it waits, want it to return")
+	case ended:
+		p.idle = nil
+	}
+	return nil
+}
+
+// compareWaits looks whether just those EnqueueAndWaits have returned that
+// should, and what.
+func (p *Pair[T]) compareWaits(want []model.Await[T]) error {
+	for _, m := range want {
+		w := p.waits[m.Nth]
+		delete(p.waits, m.Nth)
+		err, ended := w.ended()
+		if !ended {
+			return fmt.Errorf("from EnqueueAndWait(%v), number %d: it waits, want %v", m.Item, m.Nth, m.Err)
 		}
-		if s.cancel == nil {
-			continue
+		end := m.Err
+		if end == model.ErrClosed {
+			end = reconcile.ErrClosed
 		}
-		select {
-		case err := <-s.returned:
-			if err != nil || !want {
-				return fmt.Errorf("a WaitItem or WaitIdle, number %d: returned %v, want nil: %t", i, err, want)
-			}
-			s.cancel(nil)
-			s.cancel = nil
-		default:
-			if want {
-				return fmt.Errorf("a WaitItem or WaitIdle, number %d: waits, want it to return", i)
-			}
+		if (err == nil) != (end == nil) || !errors.Is(err, end) || errors.Is(err, reconcile.ErrClosed) && end != reconcile.ErrClosed {
+			return fmt.Errorf("from EnqueueAndWait(%v), number %d: %v, want %v", m.Item, m.Nth, err, m.Err)
+		}
+	}
+	for nth, w := range p.waits {
+		if err, ended := w.ended(); ended {
+			return fmt.Errorf("from EnqueueAndWait, number %d: %v, want it to wait", nth, err)
 		}
 	}
 	return nil
@@ -75,7 +95,7 @@ func (p *Pair[T]) compare() error {
 	if err := p.compareAll(); err != nil {
 		return err
 	}
-	if err := p.compareSettled(); err != nil {
+	if err := p.compareIdle(); err != nil {
 		return err
 	}
 	if p.Check != nil {
@@ -116,7 +136,7 @@ func (p *Pair[T]) state(s model.State) reconcile.State {
 	}
 	r := reconcile.State{
 		Phase: reconcile.Phase(s.Phase), Since: p.start.Add(s.Since),
-		Hold: s.Hold, Again: s.Again, Failures: s.Failures, Err: s.Err,
+		Hold: s.Hold, Again: s.Again, Settled: s.Settled, Failures: s.Failures, Err: s.Err,
 	}
 	if s.Phase == model.Waiting {
 		r.Due = p.start.Add(s.Due)

@@ -23,22 +23,44 @@ import (
 type Pair[T comparable] struct {
 	Queue *reconcile.Queue[T]
 	Model *model.Attended[T]
-	Check func() error  // of the queue's own invariants, after each step; may be nil
 	Log   []model.Op[T] // all steps so far
+
+	Check  func() error            // of the queue's own invariants, after each step; may be nil
+	GiveUp func(item T, err error) // what a Reconciler does; nil if no step is a GiveUp
 
 	items   []T // those to ask about
 	start   time.Time
 	waiters []waiter // oldest first
 	born    int      // counts waiters
 	back    chan returned[T]
-	settles []settle // those that wait for an item to settle, or, the last, for the queue
-	raced   bool     // with the timer, by the last step
+	idle    *wait         // the WaitIdle that waits; nil if none does
+	waits   map[int]*wait // the EnqueueAndWaits that do, by model.Await.Nth
+	asked   int           // EnqueueAndWaits so far
+	raced   bool          // with the timer, by the last step
 }
 
-// A settle is a WaitItem or WaitIdle.
-type settle struct {
-	cancel   context.CancelCauseFunc // nil if none waits
+// A wait is a WaitIdle or an EnqueueAndWait in a goroutine of its own.
+type wait struct {
+	cancel   context.CancelCauseFunc
 	returned chan error
+}
+
+func startWait(f func(context.Context) error) *wait {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	w := &wait{cancel, make(chan error, 1)}
+	go func() { w.returned <- f(ctx) }()
+	return w
+}
+
+// ended reports whether w has returned, and what.
+func (w *wait) ended() (err error, ended bool) {
+	select {
+	case err := <-w.returned:
+		w.cancel(nil)
+		return err, true
+	default:
+		return nil, false
+	}
 }
 
 type waiter struct {
@@ -55,12 +77,12 @@ type returned[T comparable] struct {
 // New returns a pair, both empty. After each step it asks about items.
 func New[T comparable](items ...T) *Pair[T] {
 	return &Pair[T]{
-		Queue:   reconcile.NewQueue[T](),
-		Model:   &model.Attended[T]{},
-		items:   items,
-		start:   time.Now(),
-		back:    make(chan returned[T], 16),
-		settles: make([]settle, len(items)+1),
+		Queue: reconcile.NewQueue[T](),
+		Model: &model.Attended[T]{},
+		items: items,
+		start: time.Now(),
+		back:  make(chan returned[T], 16),
+		waits: map[int]*wait{},
 	}
 }
 
@@ -72,8 +94,9 @@ var errCanceled = errors.New("lockstep: canceled")
 // Step carries o out on both and compares all that can be seen of them.
 // No more than 16 Dequeues may wait at a time.
 func (p *Pair[T]) Step(o model.Op[T]) error {
-	if !p.raced {
-		p.settle()
+	if !p.raced && p.idle == nil && !p.Model.Idle() {
+		p.idle = startWait(p.Queue.WaitIdle)
+		synctest.Wait()
 	}
 	raced, err := p.step(o)
 	if err == nil && !raced {
@@ -103,6 +126,10 @@ func (p *Pair[T]) step(o model.Op[T]) (raced bool, err error) {
 	if o.Verb == model.Cancel && len(p.waiters) == 0 {
 		return false, nil
 	}
+	if o.Verb == model.EnqueueAndWait {
+		o.Nth = p.asked
+		p.asked++
+	}
 	p.Log = append(p.Log, o)
 	p.raced = false
 	want := p.Model.Do(o)
@@ -118,7 +145,10 @@ func (p *Pair[T]) step(o model.Op[T]) (raced bool, err error) {
 	if err := p.collect(&got); err != nil {
 		return false, err
 	}
-	return false, same(got, want)
+	if err := same(got, want); err != nil {
+		return false, err
+	}
+	return false, p.compareWaits(want.Ended)
 }
 
 // End cancels all that wait, and compares for the last time.
@@ -132,6 +162,12 @@ func (p *Pair[T]) End() error {
 		}
 	}
 	p.Stop()
+	synctest.Wait()
+	for nth, w := range p.waits {
+		if err, ended := w.ended(); !ended || !errors.Is(err, errCanceled) {
+			return fmt.Errorf("EnqueueAndWait number %d, canceled: returned %t, %v, want one that wraps %v", nth, ended, err, errCanceled)
+		}
+	}
 	return nil
 }
 
@@ -140,45 +176,12 @@ func (p *Pair[T]) Stop() {
 	for _, w := range p.waiters {
 		w.cancel(errCanceled)
 	}
-	for _, s := range p.settles {
-		if s.cancel != nil {
-			s.cancel(errCanceled)
-		}
+	for _, w := range p.waits {
+		w.cancel(errCanceled)
 	}
-}
-
-// settle lets somebody wait for each item that has not settled, and for the queue.
-func (p *Pair[T]) settle() {
-	started := false
-	for i := range p.settles {
-		s := &p.settles[i]
-		if s.cancel != nil || p.settled(i) {
-			continue
-		}
-		ctx, cancel := context.WithCancelCause(context.Background())
-		s.cancel, s.returned = cancel, make(chan error, 1)
-		started = true
-		go func(returned chan<- error) { returned <- p.wait(ctx, i) }(s.returned)
+	if p.idle != nil {
+		p.idle.cancel(errCanceled)
 	}
-	if started {
-		synctest.Wait()
-	}
-}
-
-// settled and wait ask the model and the queue about item i, or all of them.
-
-func (p *Pair[T]) settled(i int) bool {
-	if i == len(p.items) {
-		return p.Model.Idle()
-	}
-	return p.Model.Settled(p.items[i])
-}
-
-func (p *Pair[T]) wait(ctx context.Context, i int) error {
-	if i == len(p.items) {
-		return p.Queue.WaitIdle(ctx)
-	}
-	return p.Queue.WaitItem(ctx, p.items[i])
 }
 
 // canceled is a context that has ended.
@@ -200,25 +203,15 @@ func (p *Pair[T]) history() string {
 // wait; one that it does not answer must.
 func (p *Pair[T]) do(o model.Op[T], want model.Result[T]) (r model.Result[T], err error) {
 	q := p.Queue
+	if removed, ok := o.Do(On(q)); ok {
+		r.Removed = removed
+		return r, nil
+	}
 	switch o.Verb {
-	case model.Offer:
-		q.Offer(o.Item)
-	case model.Enqueue:
-		q.Enqueue(o.Item)
-	case model.EnqueueAfter:
-		q.EnqueueAfter(o.Item, o.Wait.Delay)
-	case model.EnqueueWithin:
-		q.EnqueueWithin(o.Item, o.Wait.Delay)
-	case model.EnqueueNow:
-		q.EnqueueNow(o.Item)
-	case model.Remove:
-		r.Removed = q.Remove(o.Item)
-	case model.Done:
-		q.Done(o.Item)
-	case model.Requeue:
-		q.Requeue(o.Item, reconcile.Wait(o.Wait))
-	case model.Close:
-		q.Close()
+	case model.EnqueueAndWait:
+		p.waits[o.Nth] = startWait(func(ctx context.Context) error { return q.EnqueueAndWait(ctx, o.Item) })
+	case model.GiveUp:
+		p.GiveUp(o.Item, o.Wait.Err)
 	case model.Advance:
 		time.Sleep(o.Wait.Delay)
 	case model.Canceled:

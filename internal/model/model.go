@@ -25,17 +25,26 @@ const (
 	Sticky              // at once, whatever the verdict of the run in flight: EnqueueNow
 	Within              // at Due, sooner if an event asks for it
 	Held                // at Due and not before
+	Settled             // as Within, but all is well: it is only a look. At rest only
 )
 
 // Next is the next run of an item.
 type Next struct {
 	Kind  Kind
-	Due   time.Duration // of Within and Held, since the start of the clock
-	Order uint64        // of Within and Held: runs due at once become ready in this order
+	Due   time.Duration // of a later one, since the start of the clock
+	Order uint64        // of a later one: runs due at once become ready in this order
 }
 
 // Later reports whether the next run is still waiting for its time.
-func (n Next) Later() bool { return n.Kind == Within || n.Kind == Held }
+func (n Next) Later() bool { return n.Kind == Within || n.Kind == Held || n.Kind == Settled }
+
+// unsettled is n once something was asked for that n does not answer.
+func (n Next) unsettled() Next {
+	if n.Kind == Settled {
+		n.Kind = Within
+	}
+	return n
+}
 
 // Entry is what the queue knows about one item.
 type Entry[T comparable] struct {
@@ -57,6 +66,7 @@ const (
 	BreakHold          // an Enqueue cuts a hold short
 	LIFO               // the item that became ready last is taken first
 	Starve             // what was offered waits until there is nothing else
+	StaySettled        // a verb that changes nothing else leaves a settled item settled
 )
 
 // Queue is the model. The zero Queue is empty, open and ready for use, at
@@ -74,7 +84,6 @@ type Queue[T comparable] struct {
 	offered []T        // those that are Offered
 	inRow   int        // taken from line while some were offered, since one of these was
 	order   uint64     // counts schedulings
-	back    []untaken[T]
 	takes   int
 	stats   Stats // the counters; the phases are counted when asked for
 }
@@ -85,7 +94,6 @@ func (q *Queue[T]) Clone() *Queue[T] {
 	c.entries = slices.Clone(q.entries)
 	c.line = slices.Clone(q.line)
 	c.offered = slices.Clone(q.offered)
-	c.back = slices.Clone(q.back)
 	return &c
 }
 
@@ -148,7 +156,7 @@ func (q *Queue[T]) Enqueue(item T) {
 				return n
 			}
 			return Next{Kind: Ready}
-		case Within, Offered:
+		case Within, Settled, Offered:
 			return Next{Kind: Ready}
 		case Held:
 			if q.Fault == BreakHold {
@@ -168,6 +176,10 @@ func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) {
 	}
 	due := q.in(d)
 	q.change(item, func(_ *Entry[T], n Next) Next {
+		if q.Fault == StaySettled && n.Kind == Settled && due > n.Due {
+			return n
+		}
+		n = n.unsettled()
 		switch n.Kind {
 		case None:
 			return q.schedule(n, Held, due)
@@ -188,6 +200,10 @@ func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) {
 	}
 	due := q.in(d)
 	q.change(item, func(_ *Entry[T], n Next) Next {
+		if q.Fault == StaySettled && n.Kind == Settled && due >= n.Due {
+			return n
+		}
+		n = n.unsettled()
 		switch n.Kind {
 		case None:
 			return q.schedule(n, Within, due)
@@ -238,16 +254,11 @@ func (q *Queue[T]) change(item T, to func(*Entry[T], Next) Next) {
 		e.Since = q.now
 		q.line = append(q.line, item)
 	case e.Next.Kind == Offered:
-		q.offer(item, len(q.offered))
+		if len(q.offered) == 0 {
+			q.inRow = 0
+		}
+		q.offered = append(q.offered, item)
 	}
-}
-
-// offer puts an item among those that are Offered.
-func (q *Queue[T]) offer(item T, at int) {
-	if len(q.offered) == 0 {
-		q.inRow = 0
-	}
-	q.offered = slices.Insert(q.offered, at, item)
 }
 
 // Remove cancels the next run and reports whether there was one.

@@ -4,12 +4,16 @@
 package model_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile/internal/model"
 )
+
+var errRun = errors.New("the run failed")
 
 // describe says how x stands, in the words of the table.
 func describe(q *model.Queue[string]) string {
@@ -19,18 +23,16 @@ func describe(q *model.Queue[string]) string {
 	}
 	next := ""
 	switch e.Next.Kind {
+	case model.None:
 	case model.Ready:
 		next = "ready"
 	case model.Offered:
 		next = "offered"
 	case model.Sticky:
 		next = "now"
-	case model.Within, model.Held:
-		next = "within"
-		if e.Next.Kind == model.Held {
-			next = "held"
-		}
-		next = fmt.Sprintf("%s %gh", next, (e.Next.Due - q.Now()).Hours())
+	default:
+		kind := map[model.Kind]string{model.Within: "within", model.Held: "held", model.Settled: "settled"}[e.Next.Kind]
+		next = fmt.Sprintf("%s %gh", kind, (e.Next.Due - q.Now()).Hours())
 	}
 	switch {
 	case !e.InFlight:
@@ -43,7 +45,7 @@ func describe(q *model.Queue[string]) string {
 
 func TestTable(t *testing.T) {
 	cells := model.Cells()
-	if want := 27*10 + 15*5; len(cells) != want {
+	if want := 37*11 + 18*5; len(cells) != want {
 		t.Errorf("the tables have %d cells, want %d", len(cells), want)
 	}
 	for _, c := range cells {
@@ -86,14 +88,101 @@ func TestTakenInOrderOfReadiness(t *testing.T) {
 	}
 }
 
+func do(a *model.Attended[string], verb model.Verb, item string, w model.Wait) model.Result[string] {
+	return a.Do(model.Op[string]{Verb: verb, Item: item, Wait: w})
+}
+
+func hours(n int) model.Wait { return model.Wait{Delay: time.Duration(n) * time.Hour} }
+
+func TestSettledUntilItIsDue(t *testing.T) {
+	var a model.Attended[string]
+	do(&a, model.Enqueue, "x", model.Wait{})
+	do(&a, model.Dequeue, "", model.Wait{})
+	do(&a, model.Requeue, "x", model.Wait{Delay: 3 * time.Hour, Settled: true})
+	do(&a, model.Advance, "", hours(1))
+	want := model.State{Phase: model.Waiting, Due: 3 * time.Hour, Settled: true}
+	if got := a.State("x"); got != want {
+		t.Errorf("State: %+v, want %+v", got, want)
+	}
+	if got, want := a.Stats(), (model.Stats{Waiting: 1, Settled: 1, Enqueued: 1, Taken: 1, Requeued: 1}); got != want {
+		t.Errorf("Stats: %+v, want %+v", got, want)
+	}
+	if !a.Idle() {
+		t.Error("Idle: false, want true")
+	}
+	do(&a, model.Advance, "", hours(2))
+	if got, want := a.State("x"), (model.State{Phase: model.InLine, Since: 3 * time.Hour}); got != want {
+		t.Errorf("State when due: %+v, want %+v", got, want)
+	}
+	if a.Idle() {
+		t.Error("Idle when due: true, want false")
+	}
+}
+
+func TestAbortedAsIfItHadNotRun(t *testing.T) {
+	var a model.Attended[string]
+	do(&a, model.Enqueue, "x", model.Wait{})
+	do(&a, model.Dequeue, "", model.Wait{})
+	do(&a, model.Requeue, "x", model.Wait{Err: errRun})
+	do(&a, model.Dequeue, "", model.Wait{})
+	do(&a, model.EnqueueAfter, "x", hours(1))
+	if got := a.Stats().Again; got != 1 {
+		t.Errorf("Stats.Again: %d, want 1", got)
+	}
+	do(&a, model.Requeue, "x", model.Wait{Delay: time.Hour, Hold: true, Err: model.ErrAborted})
+	if got, want := a.State("x"), (model.State{Phase: model.InLine, Failures: 1, Err: errRun}); got != want {
+		t.Errorf("State: %+v, want %+v", got, want)
+	}
+	if got, want := a.Stats(), (model.Stats{Ready: 1, Enqueued: 2, Taken: 2, Requeued: 2}); got != want {
+		t.Errorf("Stats: %+v, want %+v", got, want)
+	}
+}
+
+// Whoever waits for "x" is told by the last of these operations.
+func TestEnqueueAndWait(t *testing.T) {
+	settled := model.Wait{Delay: time.Hour, Settled: true}
+	type op = model.Op[string]
+	ask, take := op{Verb: model.EnqueueAndWait, Item: "x"}, op{Verb: model.Dequeue}
+	for name, c := range map[string]struct {
+		ops  []op
+		want error
+	}{
+		"settled":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Wait: settled}}, nil},
+		"done":                 {[]op{ask, take, {Verb: model.Done, Item: "x"}}, nil},
+		"removed":              {[]op{ask, {Verb: model.Remove, Item: "x"}}, nil},
+		"settled at first":     {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.Requeue, Item: "x", Wait: settled}, ask, take, {Verb: model.Done, Item: "x"}}, nil},
+		"in flight at first":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, ask, {Verb: model.Requeue, Item: "x", Wait: settled}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"planned":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Wait: hours(1)}, {Verb: model.Advance, Wait: hours(1)}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"held":                 {[]op{{Verb: model.EnqueueAfter, Item: "x", Wait: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
+		"a retry is dropped":   {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Wait: model.Wait{Delay: 1, Err: errRun}}}, model.ErrClosed},
+		"a look is dropped":    {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Wait: settled}}, nil},
+		"closed at first":      {[]op{{Verb: model.Close}, ask}, model.ErrClosed},
+		"others do not matter": {[]op{{Verb: model.Enqueue, Item: "y"}, take, ask, take, {Verb: model.Done, Item: "x"}}, nil},
+		"given up":             {[]op{ask, take, {Verb: model.GiveUp, Item: "x", Wait: model.Wait{Err: errRun}}}, errRun},
+		"given up too early":   {[]op{ask, take, {Verb: model.Enqueue, Item: "x"}, {Verb: model.GiveUp, Item: "x", Wait: model.Wait{Err: errRun}}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"in flight and held":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.EnqueueAfter, Item: "x", Wait: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a model.Attended[string]
+			for i, o := range c.ops {
+				got := a.Do(o).Ended
+				if last := i == len(c.ops)-1; !last && len(got) > 0 || last && (len(got) != 1 || got[0].Err != c.want) {
+					t.Errorf("%v: %v, want %v after the last of them", c.ops[:i+1], got, c.want)
+				}
+			}
+		})
+	}
+}
+
 // A fault that changes no answer would prove nothing.
 func TestFaultsShow(t *testing.T) {
 	for f, want := range map[model.Fault][]string{
-		model.NoFault:      {"in flight, ready next", "held 1h", "a", "offered"},
-		model.DropInFlight: {"in flight", "held 1h", "a", "offered"},
-		model.BreakHold:    {"in flight, ready next", "ready", "a", "offered"},
-		model.LIFO:         {"in flight, ready next", "held 1h", "b", "offered"},
-		model.Starve:       {"in flight, ready next", "held 1h", "a", "b"},
+		model.NoFault:      {"in flight, ready next", "held 1h", "a", "offered", "within 1h"},
+		model.DropInFlight: {"in flight", "held 1h", "a", "offered", "within 1h"},
+		model.BreakHold:    {"in flight, ready next", "ready", "a", "offered", "within 1h"},
+		model.LIFO:         {"in flight, ready next", "held 1h", "b", "offered", "within 1h"},
+		model.Starve:       {"in flight, ready next", "held 1h", "a", "b", "within 1h"},
+		model.StaySettled:  {"in flight, ready next", "held 1h", "a", "offered", "settled 1h"},
 	} {
 		var got []string
 		a := &model.Queue[string]{Fault: f}
@@ -120,7 +209,14 @@ func TestFaultsShow(t *testing.T) {
 		d.Enqueue("b")
 		first, _ = d.TryDequeue()
 		got = append(got, first)
-		if fmt.Sprint(got) != fmt.Sprint(want) {
+
+		e := &model.Queue[string]{Fault: f}
+		e.Enqueue("x")
+		e.TryDequeue()
+		e.Requeue("x", model.Wait{Delay: time.Hour, Settled: true})
+		e.EnqueueWithin("x", 2*time.Hour)
+		got = append(got, describe(e))
+		if !slices.Equal(got, want) {
 			t.Errorf("fault %d: got %q, want %q", f, got, want)
 		}
 	}
@@ -139,34 +235,5 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.EnqueueNow("y")
 	if q.Key() != key {
 		t.Errorf("key after the clone changed: %q, want %q", q.Key(), key)
-	}
-}
-
-func TestUntakeRestoresTheOrder(t *testing.T) {
-	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		var q model.Queue[string]
-		items := []string{"a", "b", "c"}
-		for _, item := range items {
-			q.Enqueue(item)
-		}
-		q.Enqueue("d")
-		stats := q.Stats()
-		var was []model.Entry[string]
-		for _, item := range items {
-			e, _ := q.Entry(item)
-			was = append(was, e)
-			q.TryDequeue()
-		}
-		for _, i := range order {
-			q.Untake(was[i], i)
-		}
-		if got := q.Stats(); got != stats {
-			t.Errorf("Stats: %+v, want %+v", got, stats)
-		}
-		for _, want := range []string{"a", "b", "c", "d"} {
-			if got, _ := q.TryDequeue(); got != want {
-				t.Errorf("given back in order %v: TryDequeue: %q, want %q", order, got, want)
-			}
-		}
 	}
 }

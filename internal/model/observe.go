@@ -27,6 +27,7 @@ type State struct {
 	Due      time.Duration
 	Hold     bool
 	Again    bool
+	Settled  bool
 	Failures int
 	Err      error
 }
@@ -34,6 +35,7 @@ type State struct {
 // Stats is what the queue's Stats tells.
 type Stats struct {
 	Ready, Waiting, InFlight             int
+	Settled, Again                       int
 	Enqueued, Coalesced, Taken, Requeued uint64
 }
 
@@ -57,7 +59,8 @@ func (e *Entry[T]) state() State {
 	case e.InFlight:
 		s.Phase, s.Again = Running, e.Next.Kind != None
 	case e.Next.Later():
-		s.Phase, s.Due, s.Hold = Waiting, e.Next.Due, e.Next.Kind == Held
+		s.Phase, s.Due = Waiting, e.Next.Due
+		s.Hold, s.Settled = e.Next.Kind == Held, e.Next.Kind == Settled
 	default:
 		s.Phase = InLine
 	}
@@ -72,25 +75,16 @@ func (q *Queue[T]) Entry(item T) (e Entry[T], ok bool) {
 	return e, false
 }
 
-// Settled reports whether the queue does not know item, or it waits for a run
-// that was planned: no retry.
-func (q *Queue[T]) Settled(item T) bool {
+// AtRest reports whether the queue does not know item, or it is settled: what
+// somebody who asked for a run of it waits for.
+func (q *Queue[T]) AtRest(item T) bool {
 	e := q.find(item)
-	return e == nil || e.settled()
+	return e == nil || e.Next.Kind == Settled
 }
 
-func (e *Entry[T]) settled() bool {
-	return !e.InFlight && e.Next.Later() && e.Failures == 0
-}
-
-// Idle reports whether all items have settled.
+// Idle reports whether no item is left that is not settled.
 func (q *Queue[T]) Idle() bool {
-	for i := range q.entries {
-		if !q.entries[i].settled() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return e.Next.Kind != Settled })
 }
 
 // All lists what is in flight (in any order), then what is ready in the order
@@ -131,13 +125,19 @@ func (q *Queue[T]) Has(item T) bool { return q.find(item) != nil }
 func (q *Queue[T]) Stats() Stats {
 	s := q.stats
 	for i := range q.entries {
-		switch q.entries[i].state().Phase {
+		switch e := q.entries[i].state(); e.Phase {
 		case InLine:
 			s.Ready++
 		case Waiting:
 			s.Waiting++
+			if e.Settled {
+				s.Settled++
+			}
 		case Running:
 			s.InFlight++
+			if e.Again {
+				s.Again++
+			}
 		}
 	}
 	return s
@@ -201,9 +201,6 @@ func (q *Queue[T]) appendKey(b []byte) []byte {
 	}
 	if len(q.offered) > 0 {
 		b = fmt.Append(b, " offered ", q.offered, " after ", q.inRow)
-	}
-	if len(q.back) > 0 {
-		b = fmt.Append(b, " back ", q.back)
 	}
 	for _, r := range rows {
 		b = append(append(b, '\n'), r...)

@@ -5,6 +5,7 @@ package model
 
 import (
 	"fmt"
+	"time"
 )
 
 // Verb names an operation on a queue.
@@ -21,6 +22,8 @@ const (
 	Requeue
 	Dequeue
 	Close
+	EnqueueAndWait
+	GiveUp   // Done by a Reconciler that gives up the item, because of the Err of the Wait
 	Advance  // the clock
 	Canceled // a Dequeue whose context has ended before
 	Cancel   // the context of a Dequeue that waits
@@ -31,8 +34,8 @@ const Verbs = int(Cancel) + 1
 
 func (v Verb) String() string {
 	return [...]string{
-		"Offer", "Enqueue", "EnqueueAfter", "EnqueueWithin", "EnqueueNow",
-		"Remove", "Done", "Requeue", "Dequeue", "Close", "Advance", "Canceled", "Cancel",
+		"Offer", "Enqueue", "EnqueueAfter", "EnqueueWithin", "EnqueueNow", "Remove", "Done", "Requeue",
+		"Dequeue", "Close", "EnqueueAndWait", "GiveUp", "Advance", "Canceled", "Cancel",
 	}[v]
 }
 
@@ -41,7 +44,53 @@ type Op[T comparable] struct {
 	Verb Verb
 	Item T    // of the verbs on an item
 	Wait Wait // of Requeue; EnqueueAfter, EnqueueWithin and Advance use its Delay
-	Nth  int  // of Cancel: which of those that wait, the oldest first; of Advance: 1 if what comes next races with the timer
+
+	// Nth is, of Cancel, which of those that wait, the oldest first; of Advance, 1
+	// if what comes next races with the timer; of EnqueueAndWait, what tells it
+	// from others.
+	Nth int
+}
+
+// A Target is a queue on which operations are carried out.
+type Target[T comparable] interface {
+	Offer(item T)
+	Enqueue(item T)
+	EnqueueAfter(item T, d time.Duration)
+	EnqueueWithin(item T, d time.Duration)
+	EnqueueNow(item T)
+	Remove(item T) bool
+	Done(item T)
+	Requeue(item T, w Wait)
+	Close()
+}
+
+// Do carries o out on q and returns what Remove returned. If o is none of the
+// methods of a Target, because it blocks, is about the time or not for everybody,
+// Do does nothing and ok is false.
+func (o Op[T]) Do(q Target[T]) (removed, ok bool) {
+	switch o.Verb {
+	case Offer:
+		q.Offer(o.Item)
+	case Enqueue:
+		q.Enqueue(o.Item)
+	case EnqueueAfter:
+		q.EnqueueAfter(o.Item, o.Wait.Delay)
+	case EnqueueWithin:
+		q.EnqueueWithin(o.Item, o.Wait.Delay)
+	case EnqueueNow:
+		q.EnqueueNow(o.Item)
+	case Remove:
+		removed = q.Remove(o.Item)
+	case Done:
+		q.Done(o.Item)
+	case Requeue:
+		q.Requeue(o.Item, o.Wait)
+	case Close:
+		q.Close()
+	default:
+		return false, false
+	}
+	return removed, true
 }
 
 func (o Op[T]) String() string {
@@ -55,14 +104,24 @@ func (o Op[T]) String() string {
 	case EnqueueAfter, EnqueueWithin:
 		return fmt.Sprintf("%v(%v, %v)", o.Verb, o.Item, o.Wait.Delay)
 	case Requeue:
-		s := fmt.Sprint(o.Wait.Delay)
-		if o.Wait.Hold {
-			s += ", Hold"
-		}
-		if o.Wait.Err != nil {
-			s += ", Err"
-		}
-		return fmt.Sprintf("Requeue(%v, {%s})", o.Item, s)
+		return fmt.Sprintf("Requeue(%v, {%v})", o.Item, o.Wait)
 	}
 	return fmt.Sprintf("%v(%v)", o.Verb, o.Item)
+}
+
+func (w Wait) String() string {
+	s := w.Delay.String()
+	if w.Hold {
+		s += ", Hold"
+	}
+	if w.Settled {
+		s += ", Settled"
+	}
+	switch {
+	case w.Err == ErrAborted:
+		s += ", ErrAborted"
+	case w.Err != nil:
+		s += ", Err"
+	}
+	return s
 }

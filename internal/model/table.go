@@ -5,6 +5,7 @@ package model
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,13 +14,16 @@ import (
 //go:embed table.md
 var tables string
 
+// errRun is the Err of the rows.
+var errRun = errors.New("model: the run failed")
+
 // Cell is one cell of the state table.
 type Cell struct {
 	Operation, Entry string // its row and its column
 	Closed           bool   // of the table of the closed queue
 	Setup            []Op[string]
 	Op               Op[string]
-	Want             string // as Describe says it
+	Want             string // how the item stands then, as in a column
 }
 
 // Name is the cell's place, such as "Enqueue/within 2h".
@@ -88,6 +92,9 @@ func setup(entry string) (ops []Op[string]) {
 		ops = append(ops, Op[string]{Verb: Offer, Item: "x"})
 	case "now":
 		ops = append(ops, Op[string]{Verb: EnqueueNow, Item: "x"})
+	case "settled":
+		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"}, Op[string]{Verb: Dequeue},
+			Op[string]{Verb: Requeue, Item: "x", Wait: Wait{Delay: parseDelay(delay), Settled: true}})
 	case "within":
 		ops = append(ops, Op[string]{Verb: EnqueueWithin, Item: "x", Wait: Wait{Delay: parseDelay(delay)}})
 	case "held":
@@ -101,7 +108,7 @@ func setup(entry string) (ops []Op[string]) {
 func parseOp(s string) Op[string] {
 	words := strings.Fields(s)
 	o := Op[string]{Item: "x"}
-	for o.Verb = range Advance {
+	for o.Verb = range Close + 1 {
 		if o.Verb.String() == words[0] {
 			break
 		}
@@ -109,10 +116,24 @@ func parseOp(s string) Op[string] {
 	if o.Verb.String() != words[0] {
 		panic(fmt.Sprintf("model: unknown row %q", s))
 	}
-	if len(words) > 1 {
-		o.Wait.Delay = parseDelay(words[1])
+	if len(words) == 1 {
+		return o
 	}
-	o.Wait.Hold = len(words) > 2 && words[2] == "Hold"
+	o.Wait.Delay = parseDelay(words[1])
+	for _, w := range words[2:] {
+		switch w {
+		case "Hold":
+			o.Wait.Hold = true
+		case "Settled":
+			o.Wait.Settled = true
+		case "Err":
+			o.Wait.Err = errRun
+		case "Aborted":
+			o.Wait.Err = ErrAborted
+		default:
+			panic(fmt.Sprintf("model: unknown row %q", s))
+		}
+	}
 	return o
 }
 

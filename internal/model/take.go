@@ -4,6 +4,7 @@
 package model
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -48,48 +49,10 @@ func (q *Queue[T]) TryDequeue() (item T, a Answer) {
 	return item, Taken
 }
 
-// untaken is a ready item that was given back by Untake.
-type untaken[T comparable] struct {
-	item T
-	turn int
-}
-
-// Untake gives an item back to the head of the queue, as if TryDequeue had
-// never handed it out: its consumer was canceled before it could see the item.
-// was is its entry before; if there was an event since, it is not Offered any
-// more. Of several such items those go first that were taken first: that is their
-// turn.
-func (q *Queue[T]) Untake(was Entry[T], turn int) {
-	e := q.find(was.Item)
-	if e == nil || !e.InFlight {
-		return
-	}
-	if e.Next.Kind == Ready || e.Next.Kind == Sticky {
-		was.Next.Kind = Ready
-	}
-	e.InFlight, e.Next, e.Since = false, was.Next, was.Since
-	q.stats.Taken--
-	line := q.line
-	if was.Next.Kind == Offered {
-		line = q.offered
-	}
-	at := 0
-	for at < len(line) && slices.ContainsFunc(q.back, func(b untaken[T]) bool { return b.item == line[at] && b.turn < turn }) {
-		at++
-	}
-	if was.Next.Kind == Offered {
-		q.offer(was.Item, at)
-	} else {
-		q.line = slices.Insert(q.line, at, was.Item)
-	}
-	q.back = append(q.back, untaken[T]{was.Item, turn})
-}
-
 // leave is called for an item that leaves its line.
 func (q *Queue[T]) leave(item T) {
 	q.line = slices.DeleteFunc(q.line, func(t T) bool { return t == item })
 	q.offered = slices.DeleteFunc(q.offered, func(t T) bool { return t == item })
-	q.back = slices.DeleteFunc(q.back, func(b untaken[T]) bool { return b.item == item })
 }
 
 // Done gives an item back. Its failures are forgotten; its next run stands.
@@ -104,10 +67,14 @@ func (q *Queue[T]) Done(item T) {
 
 // Wait is what the queue's Wait is.
 type Wait struct {
-	Delay time.Duration
-	Hold  bool
-	Err   error
+	Delay   time.Duration
+	Hold    bool
+	Err     error
+	Settled bool
 }
+
+// ErrAborted as the Err of a Wait gives the item back as if it had not run.
+var ErrAborted = errors.New("model: run aborted")
 
 // Requeue gives an item back with the verdict of its run.
 func (q *Queue[T]) Requeue(item T, w Wait) {
@@ -116,16 +83,21 @@ func (q *Queue[T]) Requeue(item T, w Wait) {
 		return
 	}
 	q.stats.Requeued++
-	if w.Err != nil {
+	switch {
+	case w.Err == ErrAborted:
+		q.giveBack(e, Next{Kind: Ready})
+		return
+	case w.Err != nil:
 		e.Failures, e.Err = e.Failures+1, w.Err
-	} else {
+	default:
 		e.Failures, e.Err = 0, nil
 	}
 	q.giveBack(e, q.verdict(e.Next, w))
 }
 
 // verdict replaces whatever was pending, except an EnqueueNow, if it is a
-// hold. A ceiling leaves the sooner of the two, with its kind.
+// hold. A ceiling leaves the sooner of the two, with its kind. An item is settled
+// only if nothing was pending, which is an event still to be answered.
 func (q *Queue[T]) verdict(n Next, w Wait) Next {
 	if w.Delay <= 0 || n.Kind == Sticky {
 		return Next{Kind: Ready}
@@ -134,6 +106,8 @@ func (q *Queue[T]) verdict(n Next, w Wait) Next {
 	switch {
 	case w.Hold:
 		return q.schedule(n, Held, due)
+	case n.Kind == None && w.Settled && w.Err == nil:
+		return q.schedule(n, Settled, due)
 	case n.Kind == None, n.Later() && due < n.Due:
 		return q.schedule(n, Within, due)
 	}

@@ -99,7 +99,9 @@ var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*`)
 var homes = map[string][]string{
 	"docs/design/background-lane.md": {"verify/..."},
 	"docs/design/memory.md":          {"remember"},
+	"docs/design/exploration.md":     {"reconciletest"},
 	"docs/design/testkit.md":         {"reconciletest"},
+	"docs/design/tracker.md":         {"tracker"},
 	"docs/guides/":                   {"docs/guides/..."},
 	"docs/kube":                      {"adapters/kube/...", "bench/kube"},
 	"docs/metrics.md":                {"adapters/prometheus", "adapters/otel", "bench/prometheus"},

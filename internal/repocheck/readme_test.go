@@ -28,7 +28,7 @@ func (c *diskCloud) attach(_ context.Context, disk string) error {
 	}
 	c.asked = append(c.asked, time.Since(c.first))
 	if time.Now().Before(c.readyAt) {
-		return fmt.Errorf("%s is being made: %w", disk, reconcile.RequeueAfter(10*time.Second))
+		return fmt.Errorf("%s is being made: %w", disk, reconcile.RequeueWithin(10*time.Second))
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (q forgetful) Requeue(item int, w reconcile.Wait) {
 type swallowing struct{ *reconcile.Queue[int] }
 
 func (q swallowing) Requeue(item int, w reconcile.Wait) {
-	if w == (reconcile.Wait{}) {
+	if w.Err == reconcile.ErrAborted {
 		q.Queue.Done(item)
 	} else {
 		q.Queue.Requeue(item, w)
@@ -99,6 +99,30 @@ func (q failing) Dequeue(ctx context.Context) (int, error) {
 	return q.Queue.Dequeue(ctx)
 }
 
+// hurried does not wait.
+type hurried struct{ *reconcile.Queue[int] }
+
+func (q hurried) EnqueueAndWait(_ context.Context, items ...int) error {
+	for _, item := range items {
+		q.Enqueue(item)
+	}
+	return nil
+}
+
+// forgiving uncounts what was taken.
+type forgiving struct {
+	*reconcile.Queue[int]
+	n *counter
+}
+
+func (q forgiving) Stats() reconcile.Stats {
+	s := q.Queue.Stats()
+	if q.n.nth(100) {
+		s.Taken /= 2
+	}
+	return s
+}
+
 // hasty drops what is ready when it is closed.
 type hasty struct{ *reconcile.Queue[int] }
 
@@ -121,6 +145,8 @@ func TestFaultsAreFound(t *testing.T) {
 		"a hold is ignored":                  {func(q *reconcile.Queue[int]) Queue { return impatient{q} }, TooEarly},
 		"a retry or a plan is lost":          {func(q *reconcile.Queue[int]) Queue { return forgetful{q, new(counter)} }, Owed},
 		"the item of an aborted run is lost": {func(q *reconcile.Queue[int]) Queue { return swallowing{q} }, Owed},
+		"nobody waits for a change":          {func(q *reconcile.Queue[int]) Queue { return hurried{q} }, Unseen},
+		"a take is uncounted":                {func(q *reconcile.Queue[int]) Queue { return forgiving{q, new(counter)} }, Fell},
 		"an item stays in flight":            {func(q *reconcile.Queue[int]) Queue { return leaking{q, new(counter)} }, Left},
 		"a loop ends":                        {func(q *reconcile.Queue[int]) Queue { return failing{q, new(counter)} }, Ended},
 	} {

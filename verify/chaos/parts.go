@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -47,8 +48,10 @@ func (r *round) reconcile(ctx context.Context, item int) error {
 		runtime.Goexit()
 	case n < 195:
 		return fmt.Errorf("busy: %w", reconcile.RequeueAfter(some(30)))
-	case n < 275:
+	case n < 245:
 		return fmt.Errorf("slow: %w", reconcile.RequeueWithin(some(30)))
+	case n < 275:
+		return reconcile.RecheckWithin(some(30))
 	case n < 290:
 		return reconcile.Terminal(errBoom)
 	case n < 310:
@@ -65,7 +68,7 @@ func (r *round) reconcile(ctx context.Context, item int) error {
 
 // take allows one more change, if there have not been enough.
 func (r *round) take() bool {
-	if r.budget.Add(-1) < 0 || r.Enough != nil && r.Enough() {
+	if r.budget.Add(-1) < 0 {
 		r.enough.Store(true)
 		return false
 	}
@@ -155,6 +158,28 @@ func (r *round) tell(random *rand.Rand, q reconcile.Enqueuer[int]) {
 	default:
 		q.Enqueue(item)
 	}
+}
+
+// apply makes changes and waits until they were dealt with. If nobody goes on, it
+// gives up.
+func (r *round) apply(ctx context.Context) error {
+	return r.feed(ctx, func(random *rand.Rand) {
+		if random.IntN(50) > 0 {
+			r.tell(random, r.queue)
+			return
+		}
+		items := make([]int, 1+random.IntN(5))
+		versions := make([]uint64, len(items))
+		for i := range items {
+			items[i] = random.IntN(len(r.world.assets)/10) * 10 // none of those that are overridden
+			versions[i] = r.world.change(items[i])
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(20*r.Unit))))
+		defer cancel()
+		if err := r.queue.EnqueueAndWait(ctx, items...); err == nil || !errors.Is(err, context.Cause(ctx)) {
+			r.world.applied(items, versions)
+		}
+	})
 }
 
 // send makes changes and sends them through the channel.

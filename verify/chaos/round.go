@@ -21,6 +21,7 @@ type Queue interface {
 	reconcile.Dequeuer[int]
 	EnqueueWithin(item int, d time.Duration)
 	EnqueueNow(item int)
+	EnqueueAndWait(ctx context.Context, items ...int) error
 	Remove(item int) bool
 	Close()
 	Stats() reconcile.Stats
@@ -32,9 +33,6 @@ type Config struct {
 	Items   int
 	Changes int
 
-	// Enough ends the round before there have been so many changes. It may be
-	// nil, and is called from any goroutine.
-	Enough func() bool
 	// Unit is that of all pauses: a second in a bubble.
 	Unit time.Duration
 	// Exact says that the clock stands still while anybody works, as that of a
@@ -149,6 +147,7 @@ func (r *round) group() {
 		g.Add("group", reconcile.Restart(reconcile.NoRetry, inner)),
 		g.Add("channel", reconcile.Restart(r.retry(), reconcile.Feed(r.queue, reconcile.FromChan(r.channel)))),
 		g.Add("sender", reconcile.Restart(r.retry(), reconcile.RunFunc(r.send))),
+		g.Add("applier", reconcile.Restart(r.retry(), reconcile.RunFunc(r.apply))),
 	}
 	for range 1 + random.IntN(4) {
 		stops = append(stops, g.Add("feeder", reconcile.Restart(r.retry(), r.feeder(random))))
@@ -287,6 +286,9 @@ func (r *round) reconciler(random *rand.Rand) reconcile.Runner {
 func (r *round) results(holdRetries bool) func(reconcile.Result[int]) {
 	return func(res reconcile.Result[int]) {
 		r.world.result(res, holdRetries)
+		if rand.IntN(20) == 0 {
+			r.world.count(r.queue.Stats)
+		}
 		if !r.calm.Load() && rand.IntN(500) == 0 {
 			panic(errBoom)
 		}

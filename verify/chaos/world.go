@@ -30,6 +30,9 @@ type World struct {
 	mu    sync.Mutex // guards the fields below
 	found map[Check]int
 	first []string
+
+	counting sync.Mutex // guards stats
+	stats    reconcile.Stats
 }
 
 // An asset is what an item stands for.
@@ -42,6 +45,7 @@ type asset struct {
 	owed      bool          // the loop said that a run follows
 	notBefore time.Duration // what it said, in time since the start; 0 is nothing
 	notAfter  time.Duration // when the item is ready at the latest
+	promised  time.Duration // what notAfter was when the run that goes on began
 }
 
 // A Check is something that the referee looks at.
@@ -54,6 +58,8 @@ const (
 	TooEarly Check = "a run inside a hold"
 	TooLate  Check = "an item that was ready only after the time that was promised"
 	Owed     Check = "a next run that was announced and did not come"
+	Unseen   Check = "an EnqueueAndWait that returned before a run saw the change"
+	Fell     Check = "a count of the queue that fell"
 	Left     Check = "something left in the queue"
 	Ended    Check = "a group that did not end as it should"
 )
@@ -75,10 +81,31 @@ func (w *World) complain(c Check, format string, args ...any) {
 // now is never 0, which stands for no time.
 func (w *World) now() time.Duration { return time.Since(w.start) + 1 }
 
-// change changes an asset. Whoever does so tells the queue afterwards.
-func (w *World) change(item int) {
-	w.assets[item].want.Add(1)
+// change changes an asset and returns its version. Whoever does so tells the queue
+// afterwards.
+func (w *World) change(item int) (version uint64) {
 	w.changes.Add(1)
+	return w.assets[item].want.Add(1)
+}
+
+// applied is called when the items were dealt with, since they had these versions.
+func (w *World) applied(items []int, versions []uint64) {
+	for i, item := range items {
+		if seen := w.assets[item].seen.Load(); seen < versions[i] {
+			w.complain(Unseen, "item %d: version %d, seen %d", item, versions[i], seen)
+		}
+	}
+}
+
+// count looks whether what the queue has counted has fallen.
+func (w *World) count(stats func() reconcile.Stats) {
+	w.counting.Lock()
+	defer w.counting.Unlock()
+	s, was := stats(), w.stats
+	if s.Enqueued < was.Enqueued || s.Coalesced < was.Coalesced || s.Taken < was.Taken || s.Requeued < was.Requeued {
+		w.complain(Fell, "%+v after %+v", s, was)
+	}
+	w.stats = s
 }
 
 // begin is called first in each run.
@@ -92,6 +119,8 @@ func (w *World) begin(item int) {
 	a.mu.Lock()
 	notBefore := a.notBefore
 	a.owed, a.notBefore = false, 0
+	// A run of which there is no result, because a hook panicked, promises nothing.
+	a.promised, a.notAfter = a.notAfter, 0
 	a.mu.Unlock()
 	if now < notBefore && !overridden(item) {
 		w.complain(TooEarly, "item %d: %v before its end", item, notBefore-now)
@@ -116,13 +145,18 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 	a := &w.assets[r.Item]
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w.exact && a.notAfter > 0 && ready > a.notAfter && !overridden(r.Item) {
-		w.complain(TooLate, "item %d: by %v", r.Item, ready-a.notAfter)
+	if w.exact && a.promised > 0 && ready > a.promised && !overridden(r.Item) {
+		w.complain(TooLate, "item %d: by %v", r.Item, ready-a.promised)
 	}
-	a.notAfter = 0
+	a.promised, a.notAfter = 0, 0
 	switch r.Outcome {
 	case reconcile.Aborted:
 		a.owed = true
+	case reconcile.Succeeded:
+		if errors.As(r.Err, &plan) { // it is to be looked at again
+			a.owed = true
+			a.notAfter = now + r.Next
+		}
 	case reconcile.Requeued, reconcile.Retrying:
 		a.owed = true
 		hold := holdRetries

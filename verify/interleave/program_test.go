@@ -9,7 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
 	"github.com/reconkernel/reconcile/verify/interleave/sched"
 	"github.com/reconkernel/reconcile/verify/spec"
@@ -27,8 +31,9 @@ import (
 
 // A program is what a few goroutines do with a queue, one text each: verbs with
 // their item, separated by semicolons. "?" is the item that the goroutine took
-// last; without one the verb is left out. Times are in seconds. A number after
-// Dequeue and Cancel names a context.
+// last; without one the verb is left out. Times are in seconds; "hold", "settled"
+// and "aborted" may follow that of a Requeue. A number after Dequeue, WaitIdle,
+// EnqueueAndWait and Cancel names a context.
 type program struct {
 	before     string // done first, by one goroutine alone
 	threads    []string
@@ -78,8 +83,8 @@ func calls(text string) (calls []spec.Call) {
 			c.Look = spec.Idle
 			c.Nth, _ = strconv.Atoi(c.Item)
 			c.Item = ""
-		case "WaitItem":
-			c.Look = spec.Settled
+		case "EnqueueAndWait":
+			c.Verb = model.EnqueueAndWait
 			c.Nth, _ = strconv.Atoi(arg(2))
 		case "Dequeue", "Cancel":
 			c.Nth, _ = strconv.Atoi(c.Item)
@@ -94,7 +99,10 @@ func calls(text string) (calls []spec.Call) {
 			if n, err := strconv.Atoi(arg(2)); err == nil {
 				c.Wait.Delay = time.Duration(n) * time.Second
 			}
-			c.Wait.Hold = arg(3) == "hold"
+			c.Wait.Hold, c.Wait.Settled = arg(3) == "hold", arg(3) == "settled"
+			if arg(3) == "aborted" {
+				c.Wait.Err = model.ErrAborted
+			}
 		}
 		calls = append(calls, c)
 	}
@@ -102,7 +110,7 @@ func calls(text string) (calls []spec.Call) {
 }
 
 // canceled matches a call that waits under a context that may end.
-var canceled = regexp.MustCompile(`(Dequeue|WaitIdle|WaitItem \w) [12]`)
+var canceled = regexp.MustCompile(`(Dequeue|WaitIdle|EnqueueAndWait \w) [12]`)
 
 // subject is what all queues under test can do.
 type subject interface {
@@ -122,36 +130,39 @@ type run struct {
 	history  [][]porcupine.Operation // of each goroutine; the last is the test's
 	waiting  atomic.Int32
 	ended    atomic.Int32
-	ids      atomic.Int32
-	settling sync.Map // by goroutine: the WaitIdle or WaitItem that it is in
+	idle     sync.Map // the goroutines that are in a WaitIdle
 	closed   atomic.Bool
 	over     atomic.Bool
 }
 
-// wait reports whether a WaitIdle or WaitItem returned nil.
-func (r *run) wait(client int, q *reconcile.Queue[string], c spec.Call) bool {
-	ctx := r.contexts[c.Nth]
-	r.settling.Store(client, c)
-	defer r.settling.Delete(client)
-	if c.Look == spec.Idle {
-		return q.WaitIdle(ctx) == nil
-	}
-	return q.WaitItem(ctx, c.Item) == nil
+// wait reports whether a WaitIdle returned nil.
+func (r *run) wait(ctx context.Context, client int, q *reconcile.Queue[string]) bool {
+	r.idle.Store(client, true)
+	defer r.idle.Delete(client)
+	return q.WaitIdle(ctx) == nil
 }
 
 // overslept returns an error if somebody waits for what has come about.
 func (r *run) overslept(q *reconcile.Queue[string]) (err error) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	r.settling.Range(func(_, c any) bool {
-		switch c := c.(spec.Call); {
-		case c.Look == spec.Idle && q.WaitIdle(over) == nil, c.Look == spec.Settled && q.WaitItem(over, c.Item) == nil:
-			err = fmt.Errorf("%v sleeps, though it is so", c)
+	r.idle.Range(func(client, _ any) bool {
+		if q.WaitIdle(over) == nil {
+			err = fmt.Errorf("goroutine %v sleeps in WaitIdle, though the queue is idle", client)
 		}
 		return true
 	})
 	return err
 }
+
+// ancestral are the verbs of an ancestor. The others panic.
+type ancestral struct {
+	model.Target[string]
+	subject
+}
+
+func (a ancestral) Enqueue(item string) { a.subject.Enqueue(item) }
+func (a ancestral) Done(item string)    { a.subject.Done(item) }
 
 func (r *run) do(client int, c spec.Call, took *string) {
 	if c.Item == "?" {
@@ -160,15 +171,24 @@ func (r *run) do(client int, c spec.Call, took *string) {
 		}
 		c.Item = *took
 	}
+	if c.Look == spec.NoLook && c.Verb == model.Cancel {
+		sched.Point("cancel")
+		r.cancels[c.Nth]()
+		return // no operation of the queue
+	}
 	var ret spec.Return
 	sched.Begin(c.Verb.String())
-	call := r.clock.Add(1)
-	add := func(c spec.Call) {
+	call := r.now(false)
+	add := func(c spec.Call, until int64) {
 		r.history[client] = append(r.history[client], porcupine.Operation{
-			ClientId: client, Input: c, Output: ret, Call: call, Return: r.clock.Add(1),
+			ClientId: client, Input: c, Output: ret, Call: call, Return: until,
 		})
 	}
-	q, _ := r.q.(*reconcile.Queue[string])
+	var target model.Target[string] = ancestral{subject: r.q}
+	q, ok := r.q.(*reconcile.Queue[string])
+	if ok {
+		target = lockstep.On(q)
+	}
 	switch c.Look {
 	case spec.State:
 		ret.State = q.State(c.Item)
@@ -178,56 +198,61 @@ func (r *run) do(client int, c spec.Call, took *string) {
 		ret.Len = r.q.Len()
 	case spec.Stats:
 		ret.Stats = q.Stats()
-	case spec.Idle, spec.Settled:
-		if !r.wait(client, q, c) {
+	case spec.Idle:
+		if !r.wait(r.contexts[c.Nth], client, q) {
 			return // its context ended: it says nothing
 		}
-	}
-	if c.Look != spec.NoLook {
-		add(c)
-		return
-	}
-	switch c.Verb {
-	case model.Offer:
-		q.Offer(c.Item)
-	case model.Enqueue:
-		r.q.Enqueue(c.Item)
-	case model.EnqueueAfter:
-		q.EnqueueAfter(c.Item, c.Wait.Delay)
-	case model.EnqueueWithin:
-		q.EnqueueWithin(c.Item, c.Wait.Delay)
-	case model.EnqueueNow:
-		q.EnqueueNow(c.Item)
-	case model.Remove:
-		ret.Removed = q.Remove(c.Item)
-	case model.Done:
-		r.q.Done(c.Item)
-	case model.Requeue:
-		q.Requeue(c.Item, reconcile.Wait(c.Wait))
-	case model.Close:
-		q.Close()
-		r.closed.Store(true)
-	case model.Cancel:
-		r.cancels[c.Nth]()
-		return // no operation of the queue
-	case model.Dequeue:
-		r.waiting.Add(1)
-		item, err := r.q.Dequeue(r.contexts[c.Nth])
-		r.waiting.Add(-1)
-		ret.Item = item
-		switch {
-		case err == reconcile.ErrClosed:
-			ret.Answer = model.Over
-		case err != nil: // may have been handed an item for a moment
-			c.ID = int(r.ids.Add(1))
-			c.Verb = model.Cancel
-			add(c)
-			c.Verb = model.Canceled
+	case spec.NoLook:
+		switch c.Verb {
+		case model.EnqueueAndWait:
+			ctx := r.contexts[c.Nth]
+			c.Nth = 100*client + len(r.history[client]) // the same in every schedule
+			asked := len(r.history[client])
+			add(c, math.MaxInt64)
+			err := q.EnqueueAndWait(ctx, c.Item)
+			if r.over.Load() {
+				return // nobody looks any more
+			}
+			now := r.now(true)
+			r.history[client][asked].Return = now
+			if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+				c.Look, ret.Closed = spec.Ended, errors.Is(err, reconcile.ErrClosed)
+				add(c, now)
+			}
+			return
+		case model.Dequeue:
+			r.waiting.Add(1)
+			item, err := r.q.Dequeue(r.contexts[c.Nth])
+			r.waiting.Add(-1)
+			switch {
+			case err == reconcile.ErrClosed:
+				ret.Answer = model.Over
+			case err != nil:
+				return // it took nothing
+			default:
+				ret.Item, *took = item, item
+			}
+		case model.Close:
+			q.Close()
+			r.closed.Store(true)
 		default:
-			*took = item
+			ret.Removed, _ = c.Do(target)
 		}
 	}
-	add(c)
+	add(c, r.now(true))
+}
+
+// now is a time for the history: of a call or of a return. Those of one step are
+// at the same time, so each return is after each call.
+func (r *run) now(returns bool) int64 {
+	if step := sched.Now(); step > 0 {
+		now := 2 * (1000 + step)
+		if returns {
+			now++
+		}
+		return now
+	}
+	return r.clock.Add(1)
 }
 
 // once runs the program under the schedule that e chooses.
@@ -245,7 +270,7 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 	}
 	s := &sched.Scheduler{Ticks: p.ticks, Unit: time.Second, Choose: e.Choose}
 	s.OnTick = func() {
-		now := r.clock.Add(2)
+		now := 2*(1000+s.Step()) + 1
 		r.history[last] = append(r.history[last], porcupine.Operation{
 			ClientId: last, Call: now - 1, Return: now,
 			Input:  spec.Call{Op: model.Op[string]{Verb: model.Advance, Wait: model.Wait{Delay: time.Second}}},
@@ -264,7 +289,8 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 			r.ended.Add(1)
 		})
 	}
-	s.Run()
+	e.End(s.Run())
+	r.clock.Store(1_000_000) // after all steps
 	if names := s.Stuck(); len(names) > 0 {
 		return nil, s.Trace, fmt.Errorf("deadlock of %q", names)
 	}
@@ -285,13 +311,20 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 		if err == nil {
 			err = r.overslept(q)
 		}
+		now := r.now(false)
+		for _, o := range slices.Concat(r.history...) {
+			if o.Return == math.MaxInt64 {
+				c := o.Input.(spec.Call)
+				c.Look = spec.Sleeps
+				r.history[last] = append(r.history[last], porcupine.Operation{ClientId: last, Input: c, Output: spec.Return{}, Call: now, Return: now})
+			}
+		}
 		if err == nil && r.closed.Load() && waiting > 0 && !more {
 			err = fmt.Errorf("%d consumers sleep though the queue is closed and empty", waiting)
 		}
 	}
-	for _, h := range r.history {
-		history = append(history, h...)
-	}
+	history = slices.Concat(r.history...)
+	compact(history)
 
 	// Nobody looks any more: those that wait still must end.
 	r.over.Store(true)
@@ -312,6 +345,7 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 type result struct {
 	schedules, histories int
 	err                  error
+	keys                 []string // of the histories, sorted
 }
 
 // explore runs the program under every schedule, with at most so many
@@ -332,6 +366,9 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 				q.Background = p.background
 			}
 			history, trace, err := p.once(q, &e)
+			if e.Redundant && err == nil {
+				continue
+			}
 			if err != nil {
 				res.err = fmt.Errorf("%v: %w\n%s", p, err, trace())
 				break
@@ -344,6 +381,7 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 		res.schedules = e.Rounds
 	})
 	res.histories = len(histories)
+	res.keys = slices.Sorted(maps.Keys(histories))
 	for _, h := range histories {
 		if res.err != nil {
 			break
@@ -355,16 +393,33 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 	return res
 }
 
-// keyOf tells histories of one program apart: what was called is the same in
-// all of them.
+// compact makes the times of a history as small as they can be in this order.
+func compact(history []porcupine.Operation) {
+	var times []int64
+	for _, o := range history {
+		times = append(times, o.Call, o.Return)
+	}
+	slices.Sort(times)
+	times = slices.Compact(times)
+	for i := range history {
+		at, _ := slices.BinarySearch(times, history[i].Call)
+		until, _ := slices.BinarySearch(times, history[i].Return)
+		history[i].Call, history[i].Return = int64(at), int64(until)
+	}
+}
+
+// keyOf tells histories of one program apart.
 func keyOf(history []porcupine.Operation, start time.Time) (key []byte) {
 	for _, o := range history {
-		r := o.Output.(spec.Return)
+		c, r := o.Input.(spec.Call), o.Output.(spec.Return)
+		key = append(key, byte(o.ClientId), byte(c.Verb), byte(c.Look), byte(c.Nth))
 		key = append(append(key, r.Item...), byte(o.Call), byte(o.Return), byte(r.Answer), byte(r.Len))
-		key = strconv.AppendBool(strconv.AppendBool(key, r.Removed), r.Has)
+		for _, b := range []bool{r.Removed, r.Has, r.Closed} {
+			key = strconv.AppendBool(key, b)
+		}
 		if r.State != (reconcile.State{}) {
 			s := r.State
-			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Failures)
+			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Settled, s.Failures)
 		}
 		if r.Stats != (reconcile.Stats{}) {
 			key = fmt.Append(key, r.Stats)

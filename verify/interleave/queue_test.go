@@ -6,6 +6,7 @@
 package interleave
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func newReal() subject { return reconcile.NewQueue[string]() }
 
 // programs are those that the faults of earlier queues live in.
 var programs = map[string][]program{
-	"hand-off": {
+	"wake-up": {
 		{threads: []string{"Enqueue a", "Dequeue; Done ?"}},
 		{threads: []string{"Enqueue a; Enqueue b", "Dequeue; Done ?", "Dequeue; Done ?"}},
 		{threads: []string{"Enqueue a", "Enqueue b", "Dequeue; Dequeue"}},
@@ -70,17 +71,22 @@ var programs = map[string][]program{
 	},
 	"waiting for the end": {
 		{threads: []string{"Enqueue a; WaitIdle", "Dequeue; Done ?"}},
-		{threads: []string{"Enqueue a; WaitItem a", "Dequeue; Done ?"}},
-		{threads: []string{"WaitItem a; WaitIdle", "Enqueue a; Dequeue; Done ?"}},
-		{threads: []string{"Enqueue a; WaitItem a", "Enqueue b; WaitIdle", "Dequeue; Done ?; Dequeue; Done ?"}},
-		{threads: []string{"Enqueue a; WaitItem a", "WaitItem a", "Dequeue; Requeue ? 1"}},
+		{threads: []string{"EnqueueAndWait a", "Dequeue; Done ?"}},
+		{threads: []string{"EnqueueAndWait a; WaitIdle", "Enqueue a; Dequeue; Done ?"}},
+		{threads: []string{"EnqueueAndWait a", "Enqueue b; WaitIdle", "Dequeue; Done ?; Dequeue; Done ?"}},
+		{threads: []string{"EnqueueAndWait a", "EnqueueAndWait a", "Dequeue; Requeue ? 1 settled"}},
+		{threads: []string{"EnqueueAndWait a", "EnqueueAndWait b", "Dequeue; Requeue ? 1"}},
 		{threads: []string{"Enqueue a; WaitIdle", "Remove a", "Dequeue; Done ?"}},
 		{threads: []string{"Enqueue a; WaitIdle", "WaitIdle", "Close; Dequeue; Requeue ? 1"}},
+		{threads: []string{"EnqueueAndWait a", "Close; Dequeue; Requeue ? 1 settled"}},
+		{threads: []string{"EnqueueAndWait a", "Remove a", "Dequeue; Requeue ? 0 aborted"}},
 		{before: "Enqueue a; Dequeue", threads: []string{"WaitIdle", "Enqueue a; Done a", "Remove a"}},
-		{before: "Enqueue a; Dequeue", threads: []string{"WaitItem a", "Requeue a 0; Dequeue; Done a"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"EnqueueAndWait a", "Requeue a 1 settled; Dequeue; Done a"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"WaitIdle", "Requeue a 1 settled", "EnqueueWithin a 2"}},
+		{before: "Enqueue a; Dequeue; EnqueueAfter a 1", threads: []string{"EnqueueAndWait a", "Close", "Done a"}},
 		{threads: []string{"Enqueue a; WaitIdle 1", "Cancel 1", "Dequeue; Done ?"}},
-		{threads: []string{"Enqueue a; WaitItem a 1", "Cancel 1", "Dequeue; Done ?"}},
-		{threads: []string{"Dequeue 1", "Enqueue a; WaitItem a", "Cancel 1; Dequeue; Done ?"}},
+		{threads: []string{"EnqueueAndWait a 1", "Cancel 1", "Dequeue; Done ?"}},
+		{threads: []string{"Dequeue 1", "EnqueueAndWait a", "Cancel 1; Dequeue; Done ?"}},
 	},
 	"timer": {
 		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1"}, ticks: 2},
@@ -91,7 +97,8 @@ var programs = map[string][]program{
 		{threads: []string{"Dequeue; Dequeue", "EnqueueAfter a 2; EnqueueAfter b 1"}, ticks: 2},
 		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; Close"}, ticks: 1},
 		{threads: []string{"Enqueue a; WaitIdle", "Dequeue; EnqueueAfter b 1; Done ?"}, ticks: 1},
-		{threads: []string{"Enqueue a; WaitItem a", "Dequeue; EnqueueWithin a 1; Done ?"}, ticks: 1},
+		{threads: []string{"EnqueueAndWait a", "Dequeue; EnqueueWithin a 1; Done ?"}, ticks: 1},
+		{threads: []string{"WaitIdle", "Enqueue a; Dequeue; Requeue ? 1 settled"}, ticks: 1},
 		{threads: []string{"Dequeue 1; Done ?", "EnqueueAfter a 1; Cancel 1"}, ticks: 1},
 		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1; Remove a", "EnqueueWithin a 1; Enqueue a"}, ticks: 1},
 		{before: "Enqueue a; Dequeue; EnqueueAfter a 1", threads: []string{"EnqueueNow a", "Requeue a 1 hold", "Dequeue"}, ticks: 1},
@@ -130,6 +137,33 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// What the search leaves out comes to no history that it has not seen. If the
+// preemptions are limited it leaves out nothing, and this limit is never reached.
+func TestNothingIsLeftOut(t *testing.T) {
+	for _, p := range []program{
+		{threads: []string{"Enqueue a; Enqueue b", "Dequeue; Dequeue"}},
+		{threads: []string{"Enqueue a; Close", "Dequeue; Done ?; Dequeue"}},
+		{threads: []string{"Enqueue a", "Enqueue b", "Dequeue; Done ?"}},
+		{threads: []string{"Dequeue 1", "Cancel 1", "Enqueue a"}},
+		{threads: []string{"EnqueueAndWait a", "Dequeue; Requeue ? 1 settled"}},
+		{threads: []string{"Enqueue a; WaitIdle", "Dequeue; Done ?"}},
+		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1"}, ticks: 1},
+		{threads: []string{"Dequeue 1; Done ?", "EnqueueAfter a 1; Cancel 1"}, ticks: 1},
+		{threads: []string{"Enqueue a; WaitIdle", "Remove a", "Dequeue; Done ?"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 0", "Done a", "Dequeue"}},
+		{before: "Enqueue a; Dequeue; EnqueueAfter a 1", threads: []string{"EnqueueAndWait a", "Close", "Done a"}},
+	} {
+		some, all := p.explore(t, -1, newReal), p.explore(t, 1000, newReal)
+		if some.err != nil || all.err != nil {
+			t.Fatal(some.err, all.err)
+		}
+		if !slices.Equal(some.keys, all.keys) {
+			t.Errorf("%v: %d histories of %d schedules, %d of %d without leaving out any", p, some.histories, some.schedules, all.histories, all.schedules)
+		}
+		t.Logf("%v: %d schedules of %d", p, some.schedules, all.schedules)
+	}
+}
+
 // Larger programs have too many schedules for all of them. Here a goroutine
 // gives way in the middle, where it could go on, twice at most.
 func TestLargerPrograms(t *testing.T) {
@@ -140,7 +174,7 @@ func TestLargerPrograms(t *testing.T) {
 		{threads: []string{"Dequeue 1; Done ?; Dequeue 1; Done ?", "Enqueue a; Enqueue b; Cancel 1; Enqueue a", "Dequeue; Done ?; Dequeue; Done ?"}},
 		{threads: []string{"Dequeue 1; Dequeue", "Dequeue 2; Dequeue", "Enqueue a; Cancel 1; Enqueue b; Cancel 2"}},
 		{threads: []string{"Dequeue 1; Done ?; Dequeue", "Enqueue a; Cancel 1; Enqueue b; Close", "Dequeue; Requeue ? 0; Dequeue; Done ?"}},
-		{threads: []string{"Dequeue; RequeueHeld ?; Dequeue; Done ?", "EnqueueAfter a 1; EnqueueWithin b 1; EnqueueNow a; Enqueue b", "Enqueue a; Remove a; Enqueue b"}, ticks: 2},
+		{threads: []string{"Dequeue; RequeueHeld ?; Dequeue; Done ?", "EnqueueAfter a 1; EnqueueWithin b 1; EnqueueNow a; Enqueue b", "Enqueue a; Remove a; Enqueue b"}, ticks: 1},
 	} {
 		for i := range p.threads {
 			p.threads[i] = strings.ReplaceAll(p.threads[i], "RequeueHeld ?", "Requeue ? 1 hold")
@@ -164,7 +198,7 @@ func pairs(verbs ...string) (all []string) {
 // item that is unknown, or in flight, at first.
 func TestAllPairs(t *testing.T) {
 	all := pairs("Offer a", "Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue b", "Remove a",
-		"Done a", "Requeue a 0", "Requeue a 1", "Requeue a 1 hold", "Dequeue", "Close")
+		"Done a", "Requeue a 0", "Requeue a 1", "Requeue a 1 hold", "Requeue a 1 settled", "Dequeue", "Close")
 	var n tally
 	for _, before := range []string{"", "Enqueue a; Dequeue"} {
 		for i, one := range all {
@@ -206,7 +240,7 @@ func TestAsTimePasses(t *testing.T) {
 	var n tally
 	for _, before := range []string{"EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue a; Dequeue; EnqueueAfter a 1", "Enqueue a; Dequeue; EnqueueWithin a 1"} {
 		for _, other := range pairs("Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Remove a",
-			"Done a", "Requeue a 1 hold", "Requeue a 1", "Close", "State a", "Len") {
+			"Done a", "Requeue a 1 hold", "Requeue a 1", "Requeue a 1 settled", "Close", "State a", "Len") {
 			n.explore(t, program{before: before, threads: []string{"Dequeue", other}, ticks: 1}, -1)
 		}
 	}

@@ -92,7 +92,7 @@ func Rewrite(file string) ([]byte, error) {
 			changed = true
 		}
 	}
-	channels := rewriter{}
+	channels := rewriter{tokens: offered(f)}
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 			channels.block(fn.Body)
@@ -136,8 +136,38 @@ func hasQueueMethod(f *ast.File) bool {
 	return false
 }
 
+// offered are the names of the channels to which something is sent without
+// waiting: those of tokens.
+func offered(f *ast.File) map[string]bool {
+	names := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectStmt); ok && len(s.Body.List) == 2 {
+			first, second := s.Body.List[0].(*ast.CommClause), s.Body.List[1].(*ast.CommClause)
+			if send, ok := first.Comm.(*ast.SendStmt); ok && second.Comm == nil {
+				names[lastName(send.Chan)] = true
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// lastName is the name of a variable or field.
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
 // rewriter puts points around channel operations.
-type rewriter struct{ points int }
+type rewriter struct {
+	tokens map[string]bool // names of channels
+	points int
+}
 
 // block rewrites all lists of statements in n, the inner ones first.
 func (r *rewriter) block(n ast.Node) {
@@ -162,25 +192,28 @@ func (r *rewriter) list(list []ast.Stmt) (out []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
 		case *ast.SendStmt:
-			out = append(out, r.point("Point", "send"), s)
+			out = append(out, r.sends(s), r.point("Point", "send"), s)
 			continue
 		case *ast.SelectStmt:
-			out = append(out, r.selection(s))
+			out = append(out, r.selection(s)...)
 			continue
 		case *ast.CommClause, *ast.CaseClause: // their bodies are lists of their own
 			out = append(out, s)
 			continue
 		case *ast.ExprStmt, *ast.AssignStmt:
-			if receives(ast.Node(s)) {
-				out = append(out, r.point("Point", "receive"), s, r.point("Woken", ""))
+			for _, c := range closed(ast.Node(s)) {
+				out = append(out, r.call("Touch", c))
+			}
+			if from := received(ast.Node(s)); len(from) > 0 {
+				out = append(append(out, r.receives(from)...), r.point("Receive", ""), s, r.point("Woken", ""))
 				continue
 			}
 		case *ast.ForStmt, *ast.RangeStmt:
-			if receives(heads(s)...) || looks(heads(s)...) {
+			if len(received(heads(s)...)) > 0 || looks(heads(s)...) {
 				panic(fmt.Sprintf("interleave: cannot instrument a receive, or a look at a context, in the head of a %T", s))
 			}
 		default:
-			if receives(heads(s)...) {
+			if len(received(heads(s)...)) > 0 {
 				panic(fmt.Sprintf("interleave: cannot instrument a receive in a %T", s))
 			}
 		}
@@ -192,9 +225,25 @@ func (r *rewriter) list(list []ast.Stmt) (out []ast.Stmt) {
 	return out
 }
 
+// sends stands before a send that waits.
+func (r *rewriter) sends(s *ast.SendStmt) ast.Stmt {
+	if r.tokens[lastName(s.Chan)] {
+		panic("interleave: cannot instrument a send of a token that waits")
+	}
+	return r.call("Touch", s.Chan)
+}
+
+// receives stand before receives.
+func (r *rewriter) receives(from []ast.Expr) (calls []ast.Stmt) {
+	for _, c := range from {
+		calls = append(calls, r.call("Receives", c, ast.NewIdent(fmt.Sprint(r.tokens[lastName(c)]))))
+	}
+	return calls
+}
+
 // selection makes each case of a select one that may be preferred if several
 // are ready: the runtime would throw dice.
-func (r *rewriter) selection(s *ast.SelectStmt) ast.Stmt {
+func (r *rewriter) selection(s *ast.SelectStmt) (out []ast.Stmt) {
 	var cases []*ast.CommClause
 	waits, isLook := true, true
 	for _, c := range s.Body.List {
@@ -206,16 +255,26 @@ func (r *rewriter) selection(s *ast.SelectStmt) ast.Stmt {
 		isLook = isLook && ofContext(c.Comm)
 		cases = append(cases, c)
 	}
-	if waits {
-		for _, c := range cases {
+	if !waits && len(cases) == 1 {
+		if send, ok := cases[0].Comm.(*ast.SendStmt); ok {
+			return []ast.Stmt{r.call("Offer", send.Chan), s}
+		}
+		if isLook {
+			return []ast.Stmt{r.call("LookAt", received(cases[0].Comm)[0]), s}
+		}
+	}
+	for _, c := range cases {
+		if waits {
 			c.Body = append([]ast.Stmt{r.point("Woken", "")}, c.Body...)
 		}
-	} else if isLook {
-		return &ast.BlockStmt{List: []ast.Stmt{r.point("Look", "context"), s}}
+		if send, ok := c.Comm.(*ast.SendStmt); ok {
+			out = append(out, r.sends(send))
+		}
+		out = append(out, r.receives(received(c.Comm))...)
 	}
 	rest := &ast.SelectStmt{Body: s.Body}
 	if len(cases) < 2 {
-		return &ast.BlockStmt{List: []ast.Stmt{r.point("Point", "select"), s}}
+		return append(out, r.point("Receive", ""), s)
 	}
 	choice := &ast.SwitchStmt{
 		Tag: &ast.CallExpr{
@@ -229,23 +288,30 @@ func (r *rewriter) selection(s *ast.SelectStmt) ast.Stmt {
 	}
 	r.points++
 	for i, c := range cases {
+		var number []ast.Expr // none for the last: a switch with a default may end a function
+		if i < len(cases)-1 {
+			number = []ast.Expr{&ast.BasicLit{Kind: token.INT, Value: fmt.Sprint(i)}}
+		}
 		choice.Body.List = append(choice.Body.List, &ast.CaseClause{
-			List: []ast.Expr{&ast.BasicLit{Kind: token.INT, Value: fmt.Sprint(i)}},
+			List: number,
 			Body: []ast.Stmt{&ast.SelectStmt{Body: &ast.BlockStmt{List: []ast.Stmt{
 				c, &ast.CommClause{Body: []ast.Stmt{rest}},
 			}}}},
 		})
 	}
-	return choice
+	return append(out, choice)
 }
 
 func (r *rewriter) point(kind, at string) ast.Stmt {
-	r.points++
-	call := &ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("sched"), Sel: ast.NewIdent(kind)}}
-	if at != "" {
-		call.Args = []ast.Expr{&ast.BasicLit{Kind: token.STRING, Value: `"` + at + `"`}}
+	if at == "" {
+		return r.call(kind)
 	}
-	return &ast.ExprStmt{X: call}
+	return r.call(kind, &ast.BasicLit{Kind: token.STRING, Value: `"` + at + `"`})
+}
+
+func (r *rewriter) call(kind string, args ...ast.Expr) ast.Stmt {
+	r.points++
+	return &ast.ExprStmt{X: &ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("sched"), Sel: ast.NewIdent(kind)}, Args: args}}
 }
 
 // heads are the parts of a statement that are not in blocks of its own.
@@ -263,14 +329,28 @@ func heads(s ast.Stmt) (heads []ast.Node) {
 	return heads
 }
 
-// receives reports whether a channel is received from.
-func receives(nodes ...ast.Node) bool {
-	return slices.ContainsFunc(nodes, func(n ast.Node) bool {
-		return has(n, func(n ast.Node) bool {
-			u, ok := n.(*ast.UnaryExpr)
-			return ok && u.Op == token.ARROW
+// received are the channels that are received from.
+func received(nodes ...ast.Node) (from []ast.Expr) {
+	for _, n := range nodes {
+		has(n, func(n ast.Node) bool {
+			if u, ok := n.(*ast.UnaryExpr); ok && u.Op == token.ARROW {
+				from = append(from, u.X)
+			}
+			return false
 		})
+	}
+	return from
+}
+
+// closed are the channels that are closed.
+func closed(n ast.Node) (channels []ast.Expr) {
+	has(n, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 1 && lastName(call.Fun) == "close" {
+			channels = append(channels, call.Args[0])
+		}
+		return false
 	})
+	return channels
 }
 
 // looks reports whether a context is asked for its error.

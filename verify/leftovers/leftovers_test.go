@@ -9,6 +9,7 @@ package leftovers
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"runtime"
@@ -23,8 +24,11 @@ import (
 	"go.uber.org/goleak"
 )
 
+var during = flag.Duration("for", 0, "how long the chaos goes on")
+
 func TestMain(m *testing.M) {
 	slog.SetDefault(quiet) // Restart logs to it
+	flag.Parse()
 	os.Exit(m.Run())
 }
 
@@ -311,7 +315,7 @@ func TestNothingIsLeft(t *testing.T) {
 }
 
 // The chaos, by the real clock. What it leaves would be seen after one round as
-// well as after many.
+// well as after many; for half an hour of it: go test -timeout 1h -for 30m ./leftovers
 func TestNothingIsLeftOfChaos(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	var queues []trace
@@ -329,9 +333,9 @@ func TestNothingIsLeftOfChaos(t *testing.T) {
 		}
 	}
 	round(1)
-	start := heap()
-	for seed := range uint64(5) {
-		round(2 + seed)
+	start, begin := heap(), time.Now()
+	for seed := uint64(2); seed < 7 || time.Since(begin) < *during; seed++ {
+		round(seed)
 	}
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)

@@ -12,6 +12,7 @@ package linearize
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
 	"github.com/reconkernel/reconcile/verify/spec"
 )
@@ -45,17 +47,26 @@ type recorder struct {
 	Load
 	q     *reconcile.Queue[string]
 	clock atomic.Int64
-	ids   atomic.Int32
+	waits atomic.Int32 // EnqueueAndWaits so far
+
+	canceled atomic.Int32 // Dequeues
 
 	history [][]porcupine.Operation // of each goroutine
 }
 
+// A History is what came of a load.
+type History struct {
+	Operations []porcupine.Operation
+	Start      time.Time // of the clock
+	Canceled   int       // Dequeues
+}
+
 // Record runs the load once, in a bubble. The same seed makes the same calls;
 // what becomes of them is the scheduler's.
-func (l Load) Record(seed uint64) (history []porcupine.Operation, start time.Time) {
+func (l Load) Record(seed uint64) (h History) {
 	r := &recorder{Load: l, q: reconcile.NewQueue[string](), history: make([][]porcupine.Operation, l.Goroutines+1)}
 	r.q.Background = l.Background
-	start = time.Now()
+	h.Start = time.Now()
 	ctx, end := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	gates := make([]chan struct{}, l.Phases)
@@ -83,12 +94,21 @@ func (l Load) Record(seed uint64) (history []porcupine.Operation, start time.Tim
 		})
 		synctest.Wait()
 	}
-	// What waits still is not in the history: nothing came of it.
-	history = slices.Concat(r.history...)
+	// A Dequeue that waits still is not in the history: nothing came of it.
+	h.Operations = slices.Concat(r.history...)
+	now := r.clock.Add(1)
+	for _, o := range slices.Clone(h.Operations) {
+		if o.Return == math.MaxInt64 { // an EnqueueAndWait, which nothing should have ended
+			c := o.Input.(spec.Call)
+			c.Look = spec.Sleeps
+			h.Operations = append(h.Operations, porcupine.Operation{ClientId: l.Goroutines, Input: c, Output: spec.Return{}, Call: now, Return: now})
+		}
+	}
+	h.Canceled = int(r.canceled.Load())
 	end()
 	r.q.Close()
 	all.Wait()
-	return history, start
+	return h
 }
 
 // work is what one goroutine does in one phase.
@@ -101,6 +121,10 @@ func (r *recorder) work(ctx context.Context, g int, rnd *rand.Rand) {
 		}
 		if c.Look == spec.NoLook && c.Verb == model.Dequeue {
 			took = r.dequeue(ctx, g, rnd)
+			continue
+		}
+		if c.Look == spec.NoLook && c.Verb == model.EnqueueAndWait {
+			r.enqueueAndWait(ctx, g, c)
 			continue
 		}
 		if c.Item == took {
@@ -124,10 +148,9 @@ func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 			c.Verb, c.Item = model.Done, took
 		case n < 18:
 			c.Verb, c.Item = model.Requeue, took
-			c.Wait.Hold = rnd.IntN(2) == 0
-			if rnd.IntN(2) == 0 {
-				c.Wait.Err = errRun
-			}
+			c.Wait.Hold = rnd.IntN(3) == 0
+			c.Wait.Settled = rnd.IntN(2) == 0
+			c.Wait.Err = [8]error{0: errRun, 1: errRun, 2: model.ErrAborted}[rnd.IntN(8)]
 		default: // somebody else's
 			c.Verb = model.Done
 		}
@@ -138,8 +161,10 @@ func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 		return c
 	}
 	switch n := rnd.IntN(24); {
-	case n < 6:
+	case n < 5:
 		c.Verb = model.Enqueue
+	case n < 6:
+		c.Verb = model.EnqueueAndWait
 	case n < 8:
 		c.Verb = model.EnqueueNow
 	case n < 11:
@@ -186,14 +211,27 @@ func (r *recorder) dequeue(ctx context.Context, g int, rnd *rand.Rand) (took str
 		r.add(g, c, spec.Return{Item: item}, call, ret)
 	case err == reconcile.ErrClosed:
 		r.add(g, c, spec.Return{Answer: model.Over}, call, ret)
-	default: // may have been handed an item for a moment
-		c.ID = int(r.ids.Add(1))
-		c.Verb = model.Cancel
-		r.add(g, c, spec.Return{}, call, ret)
-		c.Verb = model.Canceled
-		r.add(g, c, spec.Return{}, call, ret)
+	default:
+		r.canceled.Add(1) // it took nothing
 	}
 	return item
+}
+
+// enqueueAndWait is two operations. The first of them may come about at any time
+// before the return, which there may never be.
+func (r *recorder) enqueueAndWait(ctx context.Context, g int, c spec.Call) {
+	c.Nth = int(r.waits.Add(1))
+	call := r.clock.Add(1)
+	r.add(g, c, spec.Return{}, call, math.MaxInt64)
+	asked := len(r.history[g]) - 1
+	err := r.q.EnqueueAndWait(ctx, c.Item)
+	ret := r.clock.Add(1)
+	if ctx.Err() != nil {
+		return // nobody looks any more
+	}
+	r.history[g][asked].Return = ret
+	c.Look = spec.Ended
+	r.add(g, c, spec.Return{Closed: errors.Is(err, reconcile.ErrClosed)}, call, ret)
 }
 
 func (r *recorder) do(g int, c spec.Call) {
@@ -208,29 +246,8 @@ func (r *recorder) do(g int, c spec.Call) {
 			ret.Len = q.Len()
 		case spec.Stats:
 			ret.Stats = q.Stats()
-		}
-		if c.Look != spec.NoLook {
-			return ret
-		}
-		switch c.Verb {
-		case model.Offer:
-			q.Offer(c.Item)
-		case model.Enqueue:
-			q.Enqueue(c.Item)
-		case model.EnqueueAfter:
-			q.EnqueueAfter(c.Item, c.Wait.Delay)
-		case model.EnqueueWithin:
-			q.EnqueueWithin(c.Item, c.Wait.Delay)
-		case model.EnqueueNow:
-			q.EnqueueNow(c.Item)
-		case model.Remove:
-			ret.Removed = q.Remove(c.Item)
-		case model.Done:
-			q.Done(c.Item)
-		case model.Requeue:
-			q.Requeue(c.Item, reconcile.Wait(c.Wait))
-		case model.Close:
-			q.Close()
+		default:
+			ret.Removed, _ = c.Do(lockstep.On(q))
 		}
 		return ret
 	})

@@ -6,8 +6,9 @@
 // survivor. It fails if there is one that accepted.txt does not explain.
 //
 //	go run ./mutate                     everything
-//	go run ./mutate -file dequeue.go    one file
+//	go run ./mutate -file queue.go      one file
 //	go run ./mutate -dir remember       another package
+//	go run ./mutate -sample 5%          some, at random
 //	go run ./mutate -list               what there is, without any test
 package main
 
@@ -21,11 +22,14 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,35 +42,33 @@ var (
 	from     = flag.Int("from", 1, "only mutants from this number on")
 	list     = flag.Bool("list", false, "only list the mutants")
 	names    = flag.String("names", "", "only mutants that this file names, as -list does, one in a line")
+	sample   = flag.String("sample", "100%", "only so many of these, chosen at random")
+	seed     = flag.Uint64("seed", 0, "of the sample; 0 draws one")
 	jobs     = flag.Int("jobs", 1, "how many at a time")
 	limit    = flag.Duration("limit", 10*time.Second, "how much of the processor the tests of one mutant may take, at each of three steps")
 	accepted = flag.String("accepted", "mutate/accepted.txt", "the survivors that have a reason")
 	verbose  = flag.Bool("v", false, "say what killed each mutant")
 )
 
-// Most mutants die of the quick tests.
-const slow = "^(TestQueueAgreesWithItsModel|TestMemory.*|TestHotItemsAmongManyDoNotGrowTheDirectory|TestRecordsDoWhatAMapDoes)$"
+// Most mutants die of the quick tests. These are the others.
+const slow = "^(TestQueueAgreesWithItsModel|TestMemory.*|TestStore.*)$"
 
 // first are the tests that most mutants of a file die of, and at once. Others
 // may hang before they fail.
 var first = map[string]string{
-	"chunks.go":  ofQueue,
-	"dequeue.go": ofQueue,
-	"delays.go":  ofQueue,
-	"door.go":    "^TestGate",
 	"gate.go":    "^TestGate",
 	"group.go":   "^Test(Group|Restart|After)",
 	"listmap.go": "^Test(ListMap|Refs)",
 	"poller.go":  "^Test(Poller|Trigger)",
 	"queue.go":   ofQueue,
-	"records.go": ofQueue,
 	"requeue.go": "^Test(Backoff|Limit|Terminal|Requeue)",
 	"rules.go":   ofQueue,
 	"state.go":   ofQueue,
-	"watch.go":   "^Test(UntilChanged|RunThatEnded|Wait|Watchers)",
+	"store.go":   ofQueue,
+	"watch.go":   "^Test(UntilChanged|RunThatEnded|EnqueueAndWait|Wait|Watchers)",
 }
 
-const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestRecordsDoWhatAMapDoes)$"
+const ofQueue = "^(TestQueueTable.*|TestRules|TestQueueAgreesWithItsModel|TestStoreDoesWhatAMapDoes)$"
 
 func main() {
 	log.SetFlags(0)
@@ -83,7 +85,7 @@ func run() error {
 	}
 	if *list {
 		for i, m := range mutants {
-			fmt.Printf("%4d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name())
+			fmt.Printf("%4d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name)
 		}
 		return nil
 	}
@@ -91,14 +93,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	named := func(string) bool { return true }
-	if *names != "" {
-		text, err := os.ReadFile(*names)
-		if err != nil {
-			return err
-		}
-		lines := strings.Split(string(text), "\n")
-		named = func(name string) bool { return slices.Contains(lines, name) }
+	chosen, err := choose(mutants)
+	if err != nil {
+		return err
 	}
 	scratch, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -113,7 +110,7 @@ func run() error {
 	if out, err := test(binary, 0, "", 10*time.Minute); err != nil {
 		return fmt.Errorf("the tests fail without a mutant: %v\n%s", err, out)
 	}
-	fmt.Printf("%d mutants; the tests take %v without one\n", len(mutants), time.Since(begin).Round(100*time.Millisecond))
+	fmt.Printf("%d of %d mutants; the tests take %v without one\n", len(chosen), len(mutants), time.Since(begin).Round(100*time.Millisecond))
 
 	var (
 		mu                         sync.Mutex
@@ -123,10 +120,8 @@ func run() error {
 		free                       = make(chan struct{}, *jobs)
 		running                    sync.WaitGroup
 	)
-	for i, m := range mutants {
-		if !strings.Contains(m.file, *file) || i+1 < *from || !named(m.name()) {
-			continue
-		}
+	for _, i := range chosen {
+		m := mutants[i]
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
@@ -134,7 +129,7 @@ func run() error {
 			mu.Lock()
 			defer mu.Unlock()
 			tried++
-			reason, ok := reasons[m.name()]
+			reason, ok := reasons[m.name]
 			switch {
 			case err != nil:
 				killed++
@@ -142,32 +137,71 @@ func run() error {
 					late++
 				}
 				if *verbose {
-					fmt.Printf("killed   %s:%d %s by %s\n", m.file, m.pos.Line, m.name(), killer(out, err))
+					fmt.Printf("killed   %s:%d %s by %s\n", m.file, m.pos.Line, m.name, killer(out, err))
 				}
 			case ok:
-				known[m.name()] = true
-				fmt.Printf("accepted %s:%d %s: %s\n", m.file, m.pos.Line, m.name(), reason)
+				known[m.name] = true
+				fmt.Printf("accepted %s:%d %s: %s\n", m.file, m.pos.Line, m.name, reason)
 			default:
 				unexplained++
-				fmt.Printf("SURVIVED %d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name())
+				fmt.Printf("SURVIVED %d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name)
 			}
 		})
 	}
 	running.Wait()
 	fmt.Printf("%d mutants tried in %v: %d killed, %d of them by the time limit; %d survived that have a reason, %d that have none\n",
 		tried, time.Since(begin).Round(time.Second), killed, late, tried-killed-unexplained, unexplained)
-	for name := range reasons {
-		if file, _, _ := strings.Cut(name, " "); path.Dir(file) != path.Clean(*dir) {
-			continue // of another package
-		}
-		if !known[name] && *file == "" && *from == 1 && named(name) {
-			fmt.Printf("not needed in %s any more: %s\n", *accepted, name)
+	if len(chosen) == len(mutants) {
+		for name := range reasons {
+			if path.Dir(fileOf(name)) == path.Clean(*dir) && !known[name] {
+				fmt.Printf("not needed in %s any more: %s\n", *accepted, name)
+			}
 		}
 	}
 	if unexplained > 0 {
 		return errors.New("there are survivors without a reason")
 	}
 	return nil
+}
+
+// choose returns the indices of those that the flags name.
+func choose(mutants []mutant) (chosen []int, err error) {
+	named := func(string) bool { return true }
+	if *names != "" {
+		text, err := os.ReadFile(*names)
+		if err != nil {
+			return nil, err
+		}
+		lines := strings.Split(string(text), "\n")
+		named = func(name string) bool { return slices.Contains(lines, name) }
+	}
+	for i, m := range mutants {
+		if strings.Contains(m.file, *file) && i+1 >= *from && named(m.name) {
+			chosen = append(chosen, i)
+		}
+	}
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(*sample, "%"), 64)
+	if err != nil || !(percent > 0 && percent <= 100) {
+		return nil, fmt.Errorf("-sample is %q, want more than 0%% and no more than 100%%", *sample)
+	}
+	if percent == 100 {
+		return chosen, nil
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	fmt.Printf("a sample of %v%%, drawn with -seed %d\n", percent, *seed)
+	r := rand.New(rand.NewPCG(*seed, 0))
+	r.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+	chosen = chosen[:int(math.Ceil(float64(len(chosen))*percent/100))]
+	slices.Sort(chosen)
+	return chosen, nil
+}
+
+// fileOf is the file of the mutant that has this name.
+func fileOf(name string) string {
+	file, _, _ := strings.Cut(name, " ")
+	return file
 }
 
 // compile builds the tests with the planted files laid over the real ones.

@@ -26,11 +26,22 @@ type mutant struct {
 	what     string // what is changed
 	code     string // the line
 	pos      token.Position
+
+	// name is no other mutant's, and stays the same when lines are added elsewhere.
+	name string
 }
 
-// name stays the same when lines are added elsewhere.
-func (m mutant) name() string {
-	return fmt.Sprintf("%s %s: %s in %q", m.file, m.in, m.what, m.code)
+// nameAll names the mutants. Of those that are alike in all else the second is
+// number 2.
+func nameAll(mutants []mutant) {
+	seen := map[string]int{}
+	for i := range mutants {
+		m := &mutants[i]
+		m.name = fmt.Sprintf("%s %s: %s in %q", m.file, m.in, m.what, m.code)
+		if seen[m.name]++; seen[m.name] > 1 {
+			m.name += fmt.Sprintf(" (%d)", seen[m.name])
+		}
+	}
 }
 
 // A planter reads the files of a package and plants mutants.
@@ -121,6 +132,7 @@ func plant(root, dir string) (files map[string][]byte, mutants []mutant, err err
 		}
 		files[p.name] = p.text()
 	}
+	nameAll(p.mutants)
 	return files, p.mutants, nil
 }
 
@@ -152,7 +164,7 @@ func (p *planter) around(n ast.Node, what, before, after string) {
 	pos := p.fset.Position(n.Pos())
 	start := bytes.LastIndexByte(p.src[:pos.Offset], '\n') + 1
 	end := pos.Offset + bytes.IndexByte(p.src[pos.Offset:], '\n')
-	p.mutants = append(p.mutants, mutant{path.Join(p.dir, p.name), p.in, what, strings.TrimSpace(string(p.src[start:end])), pos})
+	p.mutants = append(p.mutants, mutant{path.Join(p.dir, p.name), p.in, what, strings.TrimSpace(string(p.src[start:end])), pos, ""})
 	number := fmt.Sprintf("mutant(%d)", len(p.mutants))
 	i, j := p.offset(n.Pos()), p.offset(n.End())
 	p.before[i] = append(p.before[i], strings.ReplaceAll(before, "MUTANT", number))

@@ -217,7 +217,7 @@ func (c *collector) checkSpans(t *testing.T) {
 		events  int
 	}{
 		"good": {"succeeded", tracepb.Status_STATUS_CODE_UNSET, "", 0},
-		"bad":  {"gave up", tracepb.Status_STATUS_CODE_ERROR, "no such disk", 1},
+		"bad":  {"gave_up", tracepb.Status_STATUS_CODE_ERROR, "no such disk", 1},
 	} {
 		span := runs[item]
 		if span == nil {
@@ -251,7 +251,7 @@ func (c *collector) checkMetrics(t *testing.T) {
 	for _, p := range points {
 		runs[value(p.Attributes, "reconcile.outcome")+" "+value(p.Attributes, "error.type")] += p.Count
 	}
-	if len(runs) != 2 || runs["succeeded "] != 1 || runs["gave up *errors.errorString"] != 1 {
+	if len(runs) != 2 || runs["succeeded "] != 1 || runs["gave_up *errors.errorString"] != 1 {
 		t.Errorf("messaging.process.duration: %v", points)
 	}
 	taken := got["reconcile.item.taken"].GetSum()
@@ -259,7 +259,7 @@ func (c *collector) checkMetrics(t *testing.T) {
 		t.Errorf("reconcile.item.taken: %v", taken)
 	}
 	states := got["reconcile.item.count"].GetSum()
-	if len(states.GetDataPoints()) != 3 || states.IsMonotonic {
+	if len(states.GetDataPoints()) != 4 || states.IsMonotonic {
 		t.Errorf("reconcile.item.count: %v", states)
 	}
 }

@@ -24,6 +24,7 @@ type World struct {
 	Delays    []time.Duration // more than zero
 	Tick      time.Duration   // by which the clock moves
 	Failures  int             // in a row, at most
+	Waits     int             // EnqueueAndWaits at a time
 
 	Background int // of the queue
 	Fault      model.Fault
@@ -81,10 +82,15 @@ func (w World) Ops(n *Node) []Op {
 		for _, v := range []model.Verb{model.Offer, model.Enqueue, model.EnqueueNow, model.Remove, model.Done} {
 			ops = append(ops, Op{Verb: v, Item: item})
 		}
+		if len(n.Model.Waits) < w.Waits {
+			ops = append(ops, Op{Verb: model.EnqueueAndWait, Item: item})
+		}
+		ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Hold: true, Settled: true, Err: model.ErrAborted}})
 		for _, d := range slices.Concat([]time.Duration{0}, w.Delays) {
 			ops = append(ops,
 				Op{Verb: model.EnqueueAfter, Item: item, Wait: model.Wait{Delay: d}},
-				Op{Verb: model.EnqueueWithin, Item: item, Wait: model.Wait{Delay: d}})
+				Op{Verb: model.EnqueueWithin, Item: item, Wait: model.Wait{Delay: d}},
+				Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Settled: true}})
 			for _, hold := range []bool{false, true} {
 				ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Hold: hold}})
 				if n.Model.State(item).Failures < w.Failures {

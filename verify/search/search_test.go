@@ -26,6 +26,9 @@ var worlds = map[string]World{
 	"three items": {
 		Items: []string{"a", "b", "c"}, Consumers: 2, Delays: []time.Duration{hour}, Tick: hour, Failures: 0,
 	},
+	"those that wait for an item": {
+		Items: []string{"a", "b"}, Consumers: 2, Delays: []time.Duration{hour}, Tick: hour, Failures: 1, Waits: 2,
+	},
 	"every second from the background": {
 		Items: []string{"a", "b"}, Consumers: 2, Delays: []time.Duration{hour}, Tick: hour, Failures: 1, Background: 2,
 	},
@@ -112,6 +115,7 @@ func TestFaultsAreFound(t *testing.T) {
 		model.BreakHold:    "a hold that an Enqueue breaks",
 		model.LIFO:         "last in, first out",
 		model.Starve:       "a background that starves",
+		model.StaySettled:  "an item that stays settled",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worlds["every second from the background"]

@@ -5,10 +5,9 @@
 // porcupine, which looks for an order of a concurrent history that the
 // specification allows.
 //
-// Two things are not of one piece. A Dequeue whose context ended may have been
-// handed an item that it did not see; it gives it back as if never taken, but
-// for a moment the item was in flight. And time passes in the history by
-// operations of its own, so that due times are exact.
+// A Dequeue whose context ended took nothing, and is not in the history. An
+// EnqueueAndWait is two operations: it asks for a run, and it returns. Time
+// passes in the history by operations of its own, so that due times are exact.
 package spec
 
 import (
@@ -16,6 +15,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -27,7 +27,6 @@ import (
 type Call struct {
 	model.Op[string]
 	Look Look // if it is not NoLook, what was asked of Item or of the queue
-	ID   int  // of a canceled Dequeue: two Calls, Cancel and Canceled, share it
 }
 
 // Look is something to be asked.
@@ -39,8 +38,9 @@ const (
 	Has
 	Len
 	Stats
-	Idle    // a WaitIdle that returned nil
-	Settled // a WaitItem that did
+	Idle   // a WaitIdle that returned nil
+	Ended  // the return of the EnqueueAndWait that has the same Nth
+	Sleeps // that this EnqueueAndWait has not returned, though it could have
 )
 
 // Return is what came back.
@@ -52,6 +52,7 @@ type Return struct {
 	Has     bool
 	Len     int
 	Stats   reconcile.Stats
+	Closed  bool // of Ended: the error was ErrClosed
 }
 
 func (c Call) String() string {
@@ -66,14 +67,13 @@ func (c Call) String() string {
 		return "Stats()"
 	case Idle:
 		return "WaitIdle()"
-	case Settled:
-		return fmt.Sprintf("WaitItem(%s)", c.Item)
+	case Ended:
+		return fmt.Sprintf("EnqueueAndWait(%s) number %d returns", c.Item, c.Nth)
+	case Sleeps:
+		return fmt.Sprintf("EnqueueAndWait(%s) number %d sleeps", c.Item, c.Nth)
 	}
-	switch c.Verb {
-	case model.Cancel:
-		return fmt.Sprintf("Dequeue() number %d, canceled: may take", c.ID)
-	case model.Canceled:
-		return fmt.Sprintf("Dequeue() number %d, canceled: gives back", c.ID)
+	if c.Verb == model.EnqueueAndWait {
+		return fmt.Sprintf("%v number %d", c.Op, c.Nth)
 	}
 	return c.Op.String()
 }
@@ -89,8 +89,10 @@ func Describe(c Call, r Return) string {
 		return fmt.Sprintf("%v: %d", c, r.Len)
 	case Stats:
 		return fmt.Sprintf("%v: %+v", c, r.Stats)
-	case Idle, Settled:
+	case Idle, Sleeps:
 		return c.String()
+	case Ended:
+		return fmt.Sprintf("%v, closed: %t", c, r.Closed)
 	}
 	switch c.Verb {
 	case model.Dequeue:
@@ -104,69 +106,51 @@ func Describe(c Call, r Return) string {
 	return c.String()
 }
 
-// state is a queue, and what canceled Dequeues hold for a moment.
+// state is a queue, and the EnqueueAndWaits that may return.
 type state struct {
-	q    *model.Queue[string]
-	held map[int]taken // by Call.ID
-	key  string
-
-	turns    int  // takes of canceled Dequeues so far
-	counters bool // somebody asks for Stats
+	q     *model.Attended[string]
+	ended map[int]error // by Nth
+	key   string
 }
 
-type taken struct { // nothing, unless ok
-	was  model.Entry[string]
-	ok   bool
-	turn int
-}
-
-// next is the state that follows s.
-func (s *state) next(q *model.Queue[string], held map[int]taken, turns int) *state {
-	return newState(q, held, turns, s.counters)
-}
-
-func newState(q *model.Queue[string], held map[int]taken, turns int, counters bool) *state {
+func newState(q *model.Attended[string], ended map[int]error, counters bool) *state {
 	key := q.FullKey(counters)
-	for id := 0; len(held) > 0 && id <= maxID; id++ {
-		if h, ok := held[id]; ok {
-			key += fmt.Sprintf("\n%d holds %v", id, h)
-		}
+	for _, w := range q.Waits {
+		key += fmt.Sprintf("\n%d waits", w.Nth)
 	}
-	return &state{q, held, key, turns, counters}
+	for _, nth := range slices.Sorted(maps.Keys(ended)) {
+		key += fmt.Sprintf("\n%d may return %v", nth, ended[nth])
+	}
+	return &state{q, ended, key}
 }
-
-// maxID bounds Call.ID.
-const maxID = 63
 
 var seed = maphash.MakeSeed()
 
 // Model returns the specification of a queue that was made at start and has that
-// Background. The fault is NoFault, but for negative controls. Stats can be checked with counters;
-// without, more states are the same, and the check is faster.
+// Background. The fault is NoFault, except for negative controls. Stats can be
+// checked with counters; without, more states are the same, and the check is
+// faster.
 func Model(start time.Time, background int, fault model.Fault, counters bool) porcupine.Model {
-	nondeterministic := porcupine.NondeterministicModel{
-		Init: func() []any {
-			return []any{newState(&model.Queue[string]{Background: background, Fault: fault}, nil, 0, counters)}
+	return porcupine.Model{
+		Init: func() any {
+			return newState(&model.Attended[string]{Queue: model.Queue[string]{Background: background, Fault: fault}}, nil, counters)
 		},
-		Step: func(s, in, out any) []any {
-			var next []any
-			for _, n := range s.(*state).step(start, in.(Call), out.(Return)) {
-				next = append(next, n)
-			}
-			return next
+		Step: func(s, in, out any) (bool, any) {
+			next := s.(*state).step(start, counters, in.(Call), out.(Return))
+			return next != nil, next
 		},
 		Equal:             func(a, b any) bool { return a.(*state).key == b.(*state).key },
 		Hash:              func(s any) uint64 { return maphash.String(seed, s.(*state).key) },
 		DescribeOperation: func(in, out any) string { return Describe(in.(Call), out.(Return)) },
 		DescribeState:     func(s any) string { return s.(*state).key },
 	}
-	return nondeterministic.ToModel()
 }
 
-func (s *state) step(start time.Time, c Call, r Return) []*state {
-	is := func(ok bool) []*state {
+// step returns the state that follows s, or nil if s does not allow the answer.
+func (s *state) step(start time.Time, counters bool, c Call, r Return) *state {
+	is := func(ok bool) *state {
 		if ok {
-			return []*state{s}
+			return s
 		}
 		return nil
 	}
@@ -181,69 +165,47 @@ func (s *state) step(start time.Time, c Call, r Return) []*state {
 		return is(r.Stats == reconcile.Stats(s.q.Stats()))
 	case Idle:
 		return is(s.q.Idle())
-	case Settled:
-		return is(s.q.Settled(c.Item))
+	case Ended:
+		err, ok := s.ended[c.Nth]
+		if !ok || r.Closed != (err == model.ErrClosed) {
+			return nil
+		}
+		rest := maps.Clone(s.ended)
+		delete(rest, c.Nth)
+		return newState(s.q, rest, counters)
+	case Sleeps:
+		return is(slices.ContainsFunc(s.q.Waits, func(w model.Await[string]) bool { return w.Nth == c.Nth }))
 	}
 
 	q := s.q.Clone()
-	next := func(held map[int]taken) []*state { return []*state{s.next(q, held, s.turns)} }
-	switch c.Verb {
-	case model.Dequeue:
-		item, answer := q.TryDequeue()
-		for _, h := range s.held {
-			if h.ok && answer == model.Over {
-				answer = model.Empty // what is held may come back
-			}
-		}
-		if answer != r.Answer || answer == model.Taken && item != r.Item {
+	if c.Verb == model.Dequeue {
+		if item, answer := q.TryDequeue(); answer != r.Answer || item != r.Item {
 			return nil
 		}
-	case model.Cancel:
-		// Either it was handed nothing, or what came first.
-		nothing := maps.Clone(s.held)
-		if nothing == nil {
-			nothing = map[int]taken{}
-		}
-		nothing[c.ID] = taken{}
-		states := []*state{s.next(s.q, nothing, s.turns)}
-		if q.Len() > 0 {
-			something := maps.Clone(nothing)
-			h := taken{ok: true, turn: s.turns}
-			before := q.Clone()
-			item, _ := q.TryDequeue()
-			h.was, _ = before.Entry(item)
-			something[c.ID] = h
-			states = append(states, s.next(q, something, s.turns+1))
-		}
-		return states
-	case model.Canceled:
-		h, ok := s.held[c.ID]
-		if !ok {
-			return nil
-		}
-		if h.ok {
-			q.Untake(h.was, h.turn)
-		}
-		rest := maps.Clone(s.held)
-		delete(rest, c.ID)
-		return next(rest)
-	case model.Remove:
-		if q.Remove(c.Item) != r.Removed {
-			return nil
-		}
-	default:
-		a := model.Attended[string]{Queue: *q}
-		a.Do(c.Op)
-		q = &a.Queue
+		return newState(q, s.ended, counters)
 	}
-	return next(s.held)
+	did := q.Do(c.Op)
+	if did.Removed != r.Removed {
+		return nil
+	}
+	ended := s.ended
+	if len(did.Ended) > 0 {
+		ended = maps.Clone(ended)
+		if ended == nil {
+			ended = map[int]error{}
+		}
+		for _, w := range did.Ended {
+			ended[w.Nth] = w.Err
+		}
+	}
+	return newState(q, ended, counters)
 }
 
 // ByItem splits a history into those of its items, and leaves out what is not
 // about an item: Len, Stats, and the end of a closed queue. Time and Close are
 // in all of them. If the history has an order that the specification allows,
 // so has each part: the order without the rest. (The reverse does not hold: who
-// comes before whom is lost.) No Dequeue of the history may have been canceled.
+// comes before whom is lost.)
 func ByItem(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	items := map[string]int{}
 	for _, o := range history {
@@ -288,6 +250,6 @@ func SameState(got reconcile.State, want model.State, start time.Time) bool {
 		due = got.Due.Equal(start.Add(want.Due))
 	}
 	return got.Phase == reconcile.Phase(want.Phase) && since && due &&
-		got.Hold == want.Hold && got.Again == want.Again &&
+		got.Hold == want.Hold && got.Again == want.Again && got.Settled == want.Settled &&
 		got.Failures == want.Failures && errors.Is(got.Err, want.Err)
 }

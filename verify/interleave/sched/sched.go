@@ -20,6 +20,12 @@
 //     [Begin]: nothing but what is the goroutine's own lies between the two.
 //     Unless the lock is held then: that is waited for at the lock.
 //
+// Of the orders that differ only in steps that do not meet, one is gone through:
+// see [Explorer]. Two steps meet if both hold the mutex, or have to do with a
+// channel or a context. Channels of tokens, which are those to which something is
+// sent without waiting, count apart from all others, because the queue offers a
+// token after nearly every operation.
+//
 // The code under test is not written for it. A rewritten copy uses [Mutex] in
 // place of sync.Mutex and calls [Point] and [Choose] around its channels. All
 // runs in a synctest bubble, which tells when every goroutine has come to a
@@ -30,6 +36,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -48,9 +55,10 @@ type Scheduler struct {
 	Ticks int           // how often time may pass
 	Unit  time.Duration // how much of it, each time
 
-	// Choose picks one of n ways to go on. The first own of them go on with the
-	// goroutine that ran last: if there are any, the others are preemptions.
-	Choose func(n, own int) int
+	// Choose picks one of the ways to go on. The first own of them go on with the
+	// goroutine that ran last: if there are any, the others are preemptions. It is
+	// told what the step before did.
+	Choose func(ways []Way, own int, did Effect) int
 	// OnTick is called after time passed.
 	OnTick func()
 
@@ -59,8 +67,15 @@ type Scheduler struct {
 	running int     // threads that have not ended, and are not parked
 	loose   int     // threads that were woken, and have not parked since
 	last    *thread // that was chosen; nil if time passed since
+	step    int64   // counts steps
+	did     Effect  // of the step under way
 	trace   []choice
+
+	tokens map[uintptr]bool // whether a channel is one for tokens
 }
+
+// Step is how many steps there were. It is for OnTick, and after Run.
+func (s *Scheduler) Step() int64 { return s.step }
 
 type choice struct {
 	t   *thread // nil if time passed
@@ -94,6 +109,9 @@ type thread struct {
 	looks  bool
 	begun  bool // it was chosen where it called Begin
 	loose  bool
+	sends  bool   // what comes next is a send that does not wait
+	seen   int64  // its last step, without those sends
+	next   Effect // of the receives that come next
 }
 
 // Go adds a goroutine; f calls [Begin] first. If it is oneWay, no more than one
@@ -133,28 +151,33 @@ func (s *Scheduler) add(g int64, name string) *thread {
 
 // Run chooses until nothing is left to choose: every goroutine has ended, or
 // waits for something that none of the others will do any more.
-func (s *Scheduler) Run() {
+// It returns what the last step did.
+func (s *Scheduler) Run() (did Effect) {
 	defer current.Store(nil)
 	for {
 		synctest.Wait()
 		ready := s.ready()
-		ways := 0
+		var ways []Way
 		for _, t := range ready {
-			ways += t.ways
+			for i := range t.ways {
+				ways = append(ways, Way{t.id, i})
+			}
 		}
-		tick := ways
 		if s.Ticks > 0 {
-			ways++
+			ways = append(ways, Way{-1, 0})
 		}
-		if ways == 0 {
-			return
+		if len(ways) == 0 {
+			return s.did
 		}
 		own := 0
 		if len(ready) > 0 && ready[0] == s.last {
 			own = s.last.ways
 		}
-		way := s.Choose(ways, own)
-		if way == tick {
+		way := ways[s.Choose(ways, own, s.did)]
+		s.step++
+		s.did = 0
+		if way.Thread < 0 {
+			s.did = Ticks
 			s.Ticks--
 			s.trace = append(s.trace, choice{})
 			s.last = nil
@@ -163,19 +186,17 @@ func (s *Scheduler) Run() {
 			s.OnTick()
 			continue
 		}
-		for _, t := range ready {
-			if way < t.ways {
-				s.trace = append(s.trace, choice{t, t.at, way})
-				s.mu.Lock()
-				s.last = t
-				t.parked = false
-				s.running++
-				s.mu.Unlock()
-				t.wake <- way
-				break
-			}
-			way -= t.ways
+		t := ready[slices.IndexFunc(ready, func(t *thread) bool { return t.id == way.Thread })]
+		s.trace = append(s.trace, choice{t, t.at, way.Case})
+		s.mu.Lock()
+		s.last = t
+		t.parked = false
+		if !t.sends {
+			t.seen = s.step
 		}
+		s.running++
+		s.mu.Unlock()
+		t.wake <- way.Case
 	}
 }
 
@@ -197,15 +218,19 @@ func (s *Scheduler) ready() (ready []*thread) {
 	return ready
 }
 
-// park stops a goroutine until it is chosen. The first stop after Begin is none.
-func (s *Scheduler) park(t *thread, ways int, at string, wants *Mutex) int {
+// park stops a goroutine until it is chosen for a step that does what did says.
+// The first stop after Begin is none.
+func (s *Scheduler) park(t *thread, ways int, at string, wants *Mutex, did Effect) int {
 	s.mu.Lock()
+	did |= t.next
+	t.next = 0
 	if t.oneWay {
 		ways = 1
 	}
 	if t.begun {
 		t.begun = false
 		if ways == 1 && (wants == nil || !wants.held.Load()) {
+			s.did |= did
 			s.mu.Unlock()
 			return 0
 		}
@@ -215,10 +240,22 @@ func (s *Scheduler) park(t *thread, ways int, at string, wants *Mutex) int {
 		s.loose--
 	}
 	t.parked, t.ways, t.at, t.wants = true, ways, at, wants
+	t.sends = at == offers
 	s.running--
 	s.mu.Unlock()
-	return <-t.wake
+	way := <-t.wake
+	s.note(did)
+	return way
 }
+
+func (s *Scheduler) note(did Effect) {
+	s.mu.Lock()
+	s.did |= did
+	s.mu.Unlock()
+}
+
+// offers is what the point before a send that does not wait is called.
+const offers = "offer"
 
 // self is the calling goroutine. One that is not known is that of a timer.
 //
@@ -257,15 +294,79 @@ func (s *Scheduler) Stuck() (names []string) {
 func Begin(at string) {
 	if s := current.Load(); s != nil {
 		t := s.self(false)
-		s.park(t, 1, at, nil)
+		s.park(t, 1, at, nil, Calls)
 		t.begun = true
 	}
+}
+
+// Now is the number of the step that the caller is in. A send that does not wait,
+// such as that of a wake-up, is no step in this sense: an operation that ends with
+// it has ended before, as far as anybody can tell. Without that, each order of
+// such a send and of other operations would be another history. It is 0 if there
+// is no Scheduler.
+func Now() int64 {
+	s := current.Load()
+	if s == nil {
+		return 0
+	}
+	t := s.self(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.seen == s.step {
+		s.did |= Returns
+	}
+	return t.seen
 }
 
 // Point ends a step.
 func Point(at string) {
 	if s := current.Load(); s != nil {
-		s.park(s.self(false), 1, at, nil)
+		s.park(s.self(false), 1, at, nil, Meets)
+	}
+}
+
+// Offer ends a step before a token is sent, if there is a channel for it.
+func Offer[T any](c chan<- T) {
+	if s := current.Load(); s != nil && c != nil {
+		s.meet(c, Offers)
+		s.park(s.self(false), 1, offers, nil, Offers)
+	}
+}
+
+// Touch stands before what ends no step, and meets those who wait: a close.
+func Touch[T any](c chan<- T) {
+	if s := current.Load(); s != nil {
+		s.meet(c, Meets)
+		s.note(Meets)
+	}
+}
+
+// meet notes that a channel is one for tokens, or is not: its name in the source
+// says so, and is wrong if another name of the same channel says otherwise.
+func (s *Scheduler) meet(channel any, as Effect) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tokens == nil {
+		s.tokens = map[uintptr]bool{}
+	}
+	p := reflect.ValueOf(channel).Pointer()
+	if was, known := s.tokens[p]; known && was != (as != Meets) {
+		panic("sched: a channel for tokens has a second name that does not say so")
+	}
+	s.tokens[p] = as != Meets
+}
+
+// Receives stands before what receives from a channel, be it one case of a
+// select. It ends no step.
+func Receives[T any](c <-chan T, token bool) {
+	if s := current.Load(); s != nil && c != nil {
+		did := Meets
+		if token {
+			did = Takes
+		}
+		s.meet(c, did)
+		t := s.self(false)
+		t.next |= did
 	}
 }
 
@@ -279,6 +380,7 @@ func Woken() {
 			t.loose = true
 			s.loose++
 		}
+		t.seen = s.step
 		s.mu.Unlock()
 	}
 }
@@ -287,8 +389,23 @@ func Woken() {
 func Look(at string) {
 	if s := current.Load(); s != nil {
 		if t := s.self(false); t.looks {
-			s.park(t, 1, at, nil)
+			s.park(t, 1, at, nil, Meets)
 		}
+	}
+}
+
+// LookAt is Look, at the channel that is closed when the context ends.
+func LookAt[T any](c <-chan T) {
+	if s := current.Load(); s != nil && c != nil {
+		s.meet(c, Meets)
+		Look("context")
+	}
+}
+
+// Receive ends a step before a receive: see [Receives].
+func Receive() {
+	if s := current.Load(); s != nil {
+		s.park(s.self(false), 1, "receive", nil, 0)
 	}
 }
 
@@ -296,7 +413,7 @@ func Look(at string) {
 // select prefers, if several are ready.
 func Choose(n int, at string) int {
 	if s := current.Load(); s != nil {
-		return s.park(s.self(false), n, at, nil)
+		return s.park(s.self(false), n, at, nil, 0)
 	}
 	return 0
 }
@@ -310,7 +427,7 @@ type Mutex struct {
 // Lock ends a step. The next one begins with the mutex locked.
 func (m *Mutex) Lock() {
 	if s := current.Load(); s != nil {
-		s.park(s.self(false), 1, "lock", m)
+		s.park(s.self(false), 1, "lock", m, Locks)
 	}
 	m.mu.Lock()
 	m.held.Store(true)

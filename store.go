@@ -1,0 +1,403 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"math"
+	"math/bits"
+)
+
+// This file holds the memory of a [Queue]: an entry for each item, a hash table
+// that finds it, the lists of ready items and the heap of delays. None of them
+// knows a lock, a clock or a rule.
+//
+// A map of pointers to entries would be plainer. This store is faster with many
+// items, costs the garbage collector less, gives the memory of a burst back, and
+// makes no call pay for all items at once.
+
+// An entry is all that the queue knows about one item.
+type entry[T comparable] struct {
+	item   T
+	since  int64    // when it entered its phase, in nanoseconds of Queue.now
+	failed *failure // nil unless its last run failed
+
+	// The neighbours in the list of ready items that the entry is in, if it is.
+	// While its next run is delayed, prev is its place in the heap.
+	prev, next uint32
+
+	hash     uint32 // 0 if the entry is free
+	kind     runKind
+	inFlight bool
+}
+
+type failure struct {
+	count int
+	err   error
+}
+
+// A store holds the entries. Each has an index, which stays the same as long as
+// the entry is used; 0 is the index of none. The zero store is empty.
+type store[T comparable] struct {
+	parts    [partCount]part // the hash table
+	removals [64]slot        // still in the table, see remove
+	removed  int             // how many of them there are
+	chunks   []chunk[T]
+	open     []uint32 // chunks that may have room; all that have room are among them
+	vacant   []uint32 // chunks without memory
+	empty    int      // chunks with memory and without entries in use
+	count    int      // entries in use
+}
+
+// find returns the index and the entry of an item, or 0 and nil.
+func (s *store[T]) find(hash uint32, item T) (uint32, *entry[T]) {
+	slots := s.part(hash).slots
+	if len(slots) == 0 {
+		return 0, nil
+	}
+	for p := hash; ; p++ {
+		found := slots[p&uint32(len(slots)-1)]
+		if found == 0 {
+			return 0, nil
+		}
+		if found.hash() == hash {
+			if e := s.peek(found.index()); e != nil && e.hash == hash && e.item == item {
+				return found.index(), e
+			}
+		}
+	}
+}
+
+// insert adds an entry for an item that has none.
+func (s *store[T]) insert(hash uint32, item T) (uint32, *entry[T]) {
+	i := s.allocate()
+	e := s.at(i)
+	e.item, e.hash = item, hash
+	s.count++
+	s.part(hash).insert(newSlot(hash, i))
+	return i, e
+}
+
+// remove frees an entry. Nothing of the item stays reachable.
+//
+// Its slot of the table is cleared together with those of other removals. In a
+// big table each is a cache miss; loaded one after the other, without anything
+// that depends on them in between, these misses overlap. Until then find passes
+// the slot by, since its entry has another hash or none; and if the same index is
+// used for the same hash again, insert finds the slot in place, and it is not
+// cleared.
+func (s *store[T]) remove(i uint32) {
+	e := s.at(i)
+	s.removals[s.removed] = newSlot(e.hash, i)
+	s.removed++
+	*e = entry[T]{}
+	s.free(i)
+	s.count--
+	switch {
+	case s.count == 0 && len(s.chunks) > manyChunks:
+		*s = store[T]{}
+	case s.removed == len(s.removals):
+		s.clearRemovals()
+	}
+}
+
+func (s *store[T]) clearRemovals() {
+	var homes [len(s.removals)]slot
+	for n, r := range s.removals {
+		slots := s.part(r.hash()).slots
+		homes[n] = slots[r.hash()&uint32(len(slots)-1)]
+	}
+	for n, r := range s.removals {
+		if homes[n] == 0 {
+			continue // it was there twice among the removals
+		}
+		if e := s.peek(r.index()); e == nil || e.hash != r.hash() {
+			s.part(r.hash()).remove(r)
+		}
+	}
+	s.removed = 0
+}
+
+// The hash table is split in parts by the first bits of the hash, so that no
+// growth moves more than one part of it. Each part is a table by open addressing
+// with linear probing from the last bits of the hash.
+const (
+	partBits  = 6
+	partCount = 1 << partBits
+	minSlots  = 8
+)
+
+type part struct {
+	slots []slot // a power of two of them, or none
+	used  int
+}
+
+// A slot holds the hash and the index of an entry, and is 0 if it is free; so
+// passing by the slots of others, and moving slots, touches no entry.
+type slot uint64
+
+func newSlot(hash, i uint32) slot { return slot(hash)<<32 | slot(i) }
+func (s slot) hash() uint32       { return uint32(s >> 32) }
+func (s slot) index() uint32      { return uint32(s) }
+
+func (s *store[T]) part(hash uint32) *part { return &s.parts[hash>>(32-partBits)] }
+
+// insert puts a slot in its place, if it is not there already.
+func (t *part) insert(s slot) {
+	if (t.used+1)*4 > len(t.slots)*3 {
+		t.resize(max(minSlots, 2*len(t.slots)))
+	}
+	mask := uint32(len(t.slots) - 1)
+	p := s.hash() & mask
+	for ; t.slots[p] != 0; p = (p + 1) & mask {
+		if t.slots[p] == s {
+			return
+		}
+	}
+	t.slots[p] = s
+	t.used++
+}
+
+// remove clears a slot, if it is there, and closes the gap.
+func (t *part) remove(s slot) {
+	mask := uint32(len(t.slots) - 1)
+	gap := s.hash() & mask
+	for ; t.slots[gap] != s; gap = (gap + 1) & mask {
+		if t.slots[gap] == 0 {
+			return
+		}
+	}
+	for p := (gap + 1) & mask; t.slots[p] != 0; p = (p + 1) & mask {
+		// A slot may move back to the gap, but not before its home.
+		if (p-t.slots[p].hash())&mask >= (p-gap)&mask {
+			t.slots[gap] = t.slots[p]
+			gap = p
+		}
+	}
+	t.slots[gap] = 0
+	t.used--
+	if len(t.slots) > minSlots && t.used*8 < len(t.slots) {
+		t.resize(len(t.slots) / 2)
+	}
+}
+
+func (t *part) resize(n int) {
+	old := t.slots
+	t.slots, t.used = make([]slot, n), 0
+	for _, s := range old {
+		if s != 0 {
+			t.insert(s)
+		}
+	}
+}
+
+const (
+	chunkLen   = 64
+	maxEmpty   = 4  // chunks that are kept, so that a queue that goes up and down allocates nothing
+	manyChunks = 64 // from so many on, an emptied store begins anew
+)
+
+// A chunk holds chunkLen entries, which never move.
+type chunk[T comparable] struct {
+	entries *[chunkLen]entry[T] // nil if the chunk is vacant
+	used    uint64              // a bit for each entry in use
+	listed  bool                // in store.open
+}
+
+// at returns the entry of an index.
+func (s *store[T]) at(i uint32) *entry[T] { return &s.chunks[i/chunkLen].entries[i%chunkLen] }
+
+// peek returns the entry at an index that was used once: that of any item, a
+// free one, or nil.
+func (s *store[T]) peek(i uint32) *entry[T] {
+	if n := i / chunkLen; n < uint32(len(s.chunks)) {
+		if entries := s.chunks[n].entries; entries != nil {
+			return &entries[i%chunkLen]
+		}
+	}
+	return nil
+}
+
+// allocate returns the index of a free entry, which is zero.
+func (s *store[T]) allocate() uint32 {
+	for len(s.open) > 0 {
+		n := s.open[len(s.open)-1]
+		c := &s.chunks[n]
+		if c.entries != nil && c.used != 1<<chunkLen-1 {
+			if c.used == 0 {
+				s.empty--
+			}
+			free := bits.TrailingZeros64(^c.used)
+			c.used |= 1 << free
+			return n*chunkLen + uint32(free)
+		}
+		c.listed = false
+		s.open = s.open[:len(s.open)-1]
+	}
+	fresh := chunk[T]{entries: new([chunkLen]entry[T]), used: 1, listed: true}
+	if len(s.chunks) == 0 {
+		fresh.used = 3 // the first entry is that of index 0, and never used
+	}
+	n := uint32(len(s.chunks))
+	if v := len(s.vacant); v > 0 {
+		n = s.vacant[v-1]
+		s.vacant = s.vacant[:v-1]
+		s.chunks[n] = fresh
+	} else {
+		s.chunks = append(s.chunks, fresh)
+	}
+	s.open = append(s.open, n)
+	return n*chunkLen + uint32(bits.Len64(fresh.used)-1)
+}
+
+// free takes back an entry.
+func (s *store[T]) free(i uint32) {
+	n := i / chunkLen
+	c := &s.chunks[n]
+	c.used &^= 1 << (i % chunkLen)
+	if !c.listed {
+		c.listed = true
+		s.open = append(s.open, n)
+	}
+	switch {
+	case c.used != 0:
+	case s.empty < maxEmpty:
+		s.empty++
+	default:
+		c.entries = nil
+		s.vacant = append(s.vacant, n)
+	}
+}
+
+// A list is one of ready items, first to be taken first. Its entries are linked
+// by their indexes.
+type list struct {
+	first, last uint32
+	len         int
+}
+
+func (s *store[T]) push(l *list, i uint32, e *entry[T]) {
+	e.prev, e.next = l.last, 0
+	if l.last == 0 {
+		l.first = i
+	} else {
+		s.at(l.last).next = i
+	}
+	l.last = i
+	l.len++
+}
+
+func (s *store[T]) unlink(l *list, e *entry[T]) {
+	if e.prev == 0 {
+		l.first = e.next
+	} else {
+		s.at(e.prev).next = e.next
+	}
+	if e.next == 0 {
+		l.last = e.prev
+	} else {
+		s.at(e.next).prev = e.prev
+	}
+	l.len--
+}
+
+// A delay is a next run that is due later.
+type delay struct {
+	due   int64  // in nanoseconds of Queue.now
+	order uint32 // in which delays of the same due were scheduled
+	index uint32 // of the entry
+}
+
+// before is the order of the heap. The field order may wrap around: it decides
+// only among delays of the same nanosecond.
+func (d delay) before(o delay) bool {
+	if d.due != o.due {
+		return d.due < o.due
+	}
+	return int32(d.order-o.order) < 0
+}
+
+// delays is a heap with four children to a node, of small values without
+// pointers: a step down costs one cache line or two, and the garbage collector
+// has nothing to follow. Each entry knows its place in the heap. The heap is kept
+// in rows, so that no growth copies it.
+type delays[T comparable] struct {
+	rows []*[rowLen]delay
+	len  int
+}
+
+const rowLen = 256
+
+func (h *delays[T]) at(p int) *delay { return &h.rows[p/rowLen][p%rowLen] }
+
+// first returns when the first delay is due, or the end of time.
+func (h *delays[T]) first() int64 {
+	if h.len == 0 {
+		return math.MaxInt64
+	}
+	return h.rows[0][0].due
+}
+
+func (h *delays[T]) push(s *store[T], d delay) {
+	if h.len == len(h.rows)*rowLen {
+		h.rows = append(h.rows, new([rowLen]delay))
+	}
+	h.len++
+	h.up(s, h.len-1, d)
+}
+
+// remove takes out the delay at place p.
+func (h *delays[T]) remove(s *store[T], p int) {
+	h.len--
+	last := *h.at(h.len)
+	switch {
+	case p == h.len:
+	case p > 0 && last.before(*h.at((p - 1) / 4)):
+		h.up(s, p, last)
+	default:
+		h.down(s, p, last)
+	}
+	if rows := len(h.rows) - 1; rows > h.len/rowLen+1 { // one more is kept
+		h.rows[rows] = nil
+		h.rows = h.rows[:rows]
+	}
+}
+
+// up and down move the gap at place p to where d belongs, and fill it.
+
+func (h *delays[T]) up(s *store[T], p int, d delay) {
+	for p > 0 {
+		parent := (p - 1) / 4
+		if !d.before(*h.at(parent)) {
+			break
+		}
+		h.set(s, p, *h.at(parent))
+		p = parent
+	}
+	h.set(s, p, d)
+}
+
+func (h *delays[T]) down(s *store[T], p int, d delay) {
+	for {
+		least := 4*p + 1
+		if least >= h.len {
+			break
+		}
+		for c := least + 1; c < min(4*p+5, h.len); c++ {
+			if h.at(c).before(*h.at(least)) {
+				least = c
+			}
+		}
+		if !h.at(least).before(d) {
+			break
+		}
+		h.set(s, p, *h.at(least))
+		p = least
+	}
+	h.set(s, p, d)
+}
+
+func (h *delays[T]) set(s *store[T], p int, d delay) {
+	*h.at(p) = d
+	s.at(d.index).prev = uint32(p)
+}

@@ -1,0 +1,1349 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A bubble that ends while a goroutine of it is left panics.
+func TestRunReturnsWhenAllThatItStartedHasEnded(t *testing.T) {
+	for name, end := range map[string]func(q brokenQueue, cancel func()){
+		"ctx is done":     func(_ brokenQueue, cancel func()) { cancel() },
+		"queue is closed": func(q brokenQueue, _ func()) { q.q.Close() },
+		"queue fails":     func(q brokenQueue, _ func()) { close(q.broken) },
+	} {
+		for _, grace := range []time.Duration{0, time.Minute} {
+			t.Run(fmt.Sprint(name, ", Grace ", grace), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					q := brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					var runs atomic.Int32
+					r := reconcile.Reconciler[string]{
+						Queue: q,
+						Reconcile: func(context.Context, string) error {
+							runs.Add(1)
+							defer runs.Add(-1)
+							time.Sleep(time.Hour)
+							return nil
+						},
+						Workers: 3,
+						Timeout: 10 * time.Second,
+						Grace:   grace,
+						Logger:  unlogged(),
+					}
+					q.q.Enqueue("a")
+					q.q.Enqueue("b")
+					began := time.Now()
+					time.AfterFunc(time.Second, func() { end(q, cancel) })
+					err := r.Run(ctx)
+					if n := runs.Load(); n != 0 {
+						t.Errorf("Run returned %v after %v, when %d runs had not ended", err, time.Since(began), n)
+					}
+					if took := time.Since(began); took != time.Hour || q.q.Stats().InFlight != 0 {
+						t.Errorf("Run returned after %v, with %+v, want 1h0m0s, and nothing in flight", took, q.q.Stats())
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestShutdownWithoutGraceEndsRunsAtOnceAndKeepsTheirItems(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		var cause error
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d,
+			Reconcile: func(ctx context.Context, item string) error {
+				err := untilDone(ctx, item)
+				cause = context.Cause(ctx)
+				return err
+			},
+			Gate: &reconcile.Gate{Slow: func(err error, _ time.Duration) bool { t.Errorf("Slow is asked of %v", err); return true }},
+		}, "a", "b") // b is not taken, before or after
+		pass(time.Minute)
+		s.log.clear()
+		s.end()
+		if cause != errEnd {
+			t.Errorf("cause of the item's context is %v, want that of Run's context", cause)
+		}
+		s.results.only(t)
+		if r := s.wantResult(t, "a", reconcile.Aborted, 0); r.Duration != time.Minute || r.Next != 0 || !errors.Is(r.Err, context.Canceled) {
+			t.Errorf("result = %+v, want the error of a run of 1m0s", r)
+		}
+		s.wantItem(t, "a", reconcile.Ready, 0, 0)
+		s.wantItem(t, "b", reconcile.Ready, 0, 0)
+		s.wantSilence(t, slog.LevelDebug)
+	})
+}
+
+func TestShutdownGraceLetsRunsGoOn(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ends    time.Duration // after ctx is done
+		err     error
+		outcome reconcile.Outcome
+		phase   reconcile.Phase
+	}{
+		{"well", 4 * time.Second, nil, reconcile.Succeeded, reconcile.Idle},
+		{"at once", 1, nil, reconcile.Succeeded, reconcile.Idle},
+		{"planned", 4 * time.Second, reconcile.RequeueAfter(time.Hour), reconcile.Requeued, reconcile.Waiting},
+		{"in order", 4 * time.Second, reconcile.RecheckWithin(time.Hour), reconcile.Succeeded, reconcile.Waiting},
+		{"failing", 4 * time.Second, errBoom, reconcile.Aborted, reconcile.Ready},
+		{"refused", 4 * time.Second, reconcile.Terminal(errBoom), reconcile.Aborted, reconcile.Ready},
+		{"too late", 5400 * time.Millisecond, context.Canceled, reconcile.Aborted, reconcile.Ready},
+		{"too late, but well", 5400 * time.Millisecond, nil, reconcile.Succeeded, reconcile.Idle},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const until = 10 * time.Second // when ctx is done
+				s := serve(t, reconcile.Reconciler[string]{
+					Reconcile: func(ctx context.Context, item string) error {
+						if item == "b" {
+							t.Error("an item was taken after ctx was done")
+						}
+						time.Sleep(until + c.ends)
+						var want error
+						if c.ends > 5*time.Second {
+							want = errEnd
+						}
+						if cause := context.Cause(ctx); cause != want {
+							t.Errorf("%v after ctx was done, the cause of the item's context is %v, want %v", c.ends, cause, want)
+						}
+						return c.err
+					},
+					Grace: 5 * time.Second,
+				}, "a", "b")
+				pass(until)
+				s.log.clear()
+				cancelled := time.Now()
+				s.end()
+				if took := time.Since(cancelled); took != c.ends {
+					t.Errorf("Run went on for %v, want %v: until its run ends", took, c.ends)
+				}
+				s.wantResult(t, "a", c.outcome, 0)
+				s.wantItem(t, "a", c.phase, time.Hour, 0)
+				s.wantSilence(t, slog.LevelInfo)
+			})
+		})
+	}
+}
+
+func TestShutdownGraceEndsContextsExactlyThen(t *testing.T) {
+	for _, grace := range []time.Duration{0, time.Millisecond, time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, reconcile.Reconciler[string]{Reconcile: untilDone, Grace: grace, Workers: 2}, "a", "b")
+			pass(time.Minute)
+			began := time.Now()
+			s.end()
+			if took := time.Since(began); took != grace || len(s.results.all()) != 2 {
+				t.Errorf("Grace %v: contexts ended after %v, results %+v", grace, took, s.results.all())
+			}
+		})
+	}
+}
+
+// A lateContext tells those derived from it a second later that it has ended.
+type lateContext struct{ context.Context }
+
+func (c lateContext) Value(any) any { return nil } // not to be known as what it wraps
+
+func (c lateContext) AfterFunc(f func()) func() bool {
+	return context.AfterFunc(c.Context, func() {
+		time.Sleep(time.Second)
+		f()
+	})
+}
+
+// The context that workers wait under is derived from that of Run, and so ends
+// later than that of the runs.
+func TestAbortedItemIsNotTakenAgain(t *testing.T) {
+	for name, gate := range map[string]*reconcile.Gate{"no Gate": nil, "Gate": {Max: 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				q := reconcile.NewQueue[string]()
+				q.Enqueue("a")
+				q.Enqueue("b") // runs too, or waits at the Gate
+				r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Gate: gate}
+				defer time.Sleep(time.Hour) // until all have been told
+				r.OnResult = func(r reconcile.Result[string]) {
+					if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.Aborted {
+						t.Errorf("result %+v, of %d items taken, want 2", r, n)
+						time.Sleep(time.Hour) // or for ever
+					}
+				}
+				if err := r.Run(lateContext{ctx}); err != nil {
+					t.Fatal(err)
+				}
+				if s := q.Stats(); s.Taken != 2 || s.Ready != 2 {
+					t.Errorf("Stats = %+v, want 2 taken, and given back", s)
+				}
+			})
+		})
+	}
+}
+
+// The failures of an item do not count anew because the service was restarted
+// in the middle of a run. The next Run goes on from there.
+func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue:     d,
+			Reconcile: fails(2, func(ctx context.Context) error { return untilDone(ctx, "") }),
+		}, "a")
+		pass((1 + 2 + 1) * time.Minute)
+		s.end()
+		s.wantResult(t, "a", reconcile.Aborted, 2)
+		s.wantItem(t, "a", reconcile.Ready, 0, 2)
+		if err := s.q.State("a").Err; err == nil || err.Error() != "failure 2" {
+			t.Errorf("last error of the item is %v, want failure 2", err)
+		}
+		s = serve(t, reconcile.Reconciler[string]{Queue: d, Reconcile: func(context.Context, string) error { return errBoom }})
+		s.wantResult(t, "a", reconcile.Retrying, 3)
+		s.end()
+	})
+}
+
+func TestAbortedItemIsReadyWhateverWasPending(t *testing.T) {
+	for name, pend := range map[string]func(q *reconcile.Queue[string]){
+		"nothing": func(*reconcile.Queue[string]) {},
+		"event":   func(q *reconcile.Queue[string]) { q.Enqueue("a") },
+		"held":    func(q *reconcile.Queue[string]) { q.EnqueueAfter("a", 2*time.Hour) },
+		"within":  func(q *reconcile.Queue[string]) { q.EnqueueWithin("a", 2*time.Hour) },
+		"now":     func(q *reconcile.Queue[string]) { q.EnqueueNow("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t, reconcile.Reconciler[string]{Reconcile: untilDone, HoldRetries: true}, "a")
+				pend(s.q)
+				s.end()
+				s.wantItem(t, "a", reconcile.Ready, 0, 0)
+			})
+		})
+	}
+}
+
+// However the end of Run and the arrival of items fall together, each item has
+// been run or is still in the queue.
+func TestShutdownSwallowsNoItem(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		const rounds, each = 100, 5
+		succeeded := 0
+		var s *service
+		for round := range rounds {
+			s = serve(t, reconcile.Reconciler[string]{
+				Queue:     d,
+				Reconcile: func(ctx context.Context, _ string) error { return ctx.Err() },
+				Workers:   3,
+				Logger:    unlogged(),
+			})
+			go func() {
+				for i := range each {
+					s.q.Enqueue(fmt.Sprint(round, " ", i))
+				}
+			}()
+			s.end() // at the same time
+			for _, r := range s.results.all() {
+				if r.Outcome == reconcile.Succeeded {
+					succeeded++
+				}
+			}
+		}
+		synctest.Wait()
+		if st := s.q.Stats(); st.InFlight != 0 || st.Waiting != 0 || succeeded+st.Ready != rounds*each {
+			t.Errorf("%d runs succeeded and Stats = %+v, want %d items in all", succeeded, st, rounds*each)
+		}
+	})
+}
+
+// A watchingQueue embeds a Queue and has its own way to give items back.
+type watchingQueue struct {
+	*reconcile.Queue[string]
+	journal *journal
+}
+
+func (q watchingQueue) inside() *reconcile.Queue[string] { return q.Queue }
+
+func (q watchingQueue) Dequeue(ctx context.Context) (string, error) {
+	item, err := q.Queue.Dequeue(ctx)
+	if err == nil {
+		q.journal.note("dequeue %s", item)
+	}
+	return item, err
+}
+
+func (q watchingQueue) Done(item string) {
+	q.journal.note("done %s", item)
+	q.Queue.Done(item)
+}
+
+func (q watchingQueue) Requeue(item string, w reconcile.Wait) {
+	q.journal.note("requeue %s %+v", item, w)
+	q.Queue.Requeue(item, w)
+}
+
+func TestForeignQueueIsToldTheVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := watchingQueue{reconcile.NewQueue[string](), newJournal()}
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(ctx context.Context, item string) error {
+				switch item {
+				case "look":
+					return reconcile.RecheckWithin(time.Hour)
+				case "long":
+					return untilDone(ctx, item)
+				}
+				return mixed(ctx, item)
+			},
+			HoldRetries: true,
+			Workers:     2,
+			Gate:        &reconcile.Gate{Max: 1}, // at which the last item waits
+		}, strings.Fields("good refuse plan look fail long wait")...)
+		s.end()
+		q.journal.mustHold(t,
+			"0s dequeue good", "0s done good",
+			"0s dequeue refuse", "0s done refuse",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Settled:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Settled:true}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Settled:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false}")
+	})
+}
+
+// A wordyQueue wraps the errors of Dequeue, as a Dequeuer may.
+type wordyQueue struct{ plainQueue[string] }
+
+func (q wordyQueue) Dequeue(ctx context.Context) (string, error) {
+	item, err := q.q.Dequeue(ctx)
+	if err != nil {
+		err = fmt.Errorf("waiting for work: %w", err)
+	}
+	return item, err
+}
+
+func TestReconcilerRunReturnsNilThoughDequeueWrapsItsErrors(t *testing.T) {
+	for _, how := range []string{"ctx", "close"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, reconcile.Reconciler[string]{Queue: wordyQueue{plainly(reconcile.NewQueue[string]())}, Workers: 2})
+			if how == "close" {
+				s.q.Close()
+				if err := s.wait(); err != nil {
+					t.Errorf("Run = %v after Close, want nil", err)
+				}
+			}
+			s.end()
+		})
+	}
+}
+
+// A queue that fails ends Run, after its runs, also if ctx is done then.
+func TestReconcilerRunReturnsTheErrorOfAQueueThatFails(t *testing.T) {
+	for _, thenCtx := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			q := brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue:     q,
+				Reconcile: func(context.Context, string) error { time.Sleep(10 * time.Second); return nil },
+				Workers:   3,
+			}, "a")
+			pass(4 * time.Second)
+			close(q.broken)
+			pass(time.Second)
+			if thenCtx {
+				s.cancel(errEnd)
+			}
+			err := s.wait()
+			if !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") {
+				t.Errorf("Run = %v, want reconcile: dequeue: %v", err, errBoom)
+			}
+			if took := time.Since(s.began); took != 10*time.Second {
+				t.Errorf("Run returned after %v, want 10s: it waits for its runs", took)
+			}
+			s.wantResult(t, "a", reconcile.Succeeded, 0)
+			s.wantItem(t, "a", reconcile.Idle, 0, 0)
+		})
+	}
+}
+
+// endsOfAQueue are the ways in which the Dequeue of a queue can fail.
+func endsOfAQueue() map[string]func() error {
+	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
+	for name := range failuresOfUserCode {
+		ends[name] = failuresAs(name)
+	}
+	return ends
+}
+
+// mustTellTheEnd checks what Run returned of a queue that failed in one of these ways.
+func mustTellTheEnd(t *testing.T, name string, err error) {
+	t.Helper()
+	if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
+		t.Errorf("Run = %v, want how Dequeue ended", err)
+	}
+}
+
+// A badQueue is a ledger that ends badly in one of its methods, each time.
+type badQueue struct {
+	ledger
+	method string
+}
+
+func (q *badQueue) fail(method string) {
+	if q.method == method {
+		q.ledger.end()
+	}
+}
+
+func (q *badQueue) Done(item string) { q.ledger.Done(item); q.fail("Done") }
+
+func (q *badQueue) Requeue(item string, w reconcile.Wait) {
+	q.ledger.Requeue(item, w)
+	q.fail("Requeue")
+}
+
+func (q *badQueue) State(item string) (state reconcile.State) {
+	q.fail("State")
+	return reconcile.State{}
+}
+
+func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
+	for name, end := range endsOfAQueue() {
+		for method, want := range map[string]string{
+			"Dequeue": "take good, done good, take fail, requeue fail, no more",
+			"Done":    "take good, done good",
+			"Requeue": "take good, done good, take fail, requeue fail",
+			"State":   "take good",
+		} {
+			if method != "Dequeue" && name == "an error returned" {
+				continue
+			}
+			for gated, gate := range map[string]*reconcile.Gate{"": nil, ", Gate": {}} {
+				t.Run(method+"/"+name+gated, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						q := &badQueue{ledger{newJournal(), strings.Fields("good fail"), end}, method}
+						s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Gate: gate})
+						mustTellTheEnd(t, name, s.wait())
+						if got := strings.ReplaceAll(strings.Join(q.list, ", "), "0s ", ""); got != want {
+							t.Errorf("the queue was called for %q, want %q", got, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A lostLease is a brokenQueue whose leases are lost at once, and which forgets
+// what comes back.
+type lostLease struct{ brokenQueue }
+
+func (q lostLease) Requeue(item string, _ reconcile.Wait) { q.q.Done(item) }
+
+func (q lostLease) Lease(ctx context.Context, _ string) context.Context {
+	ctx, lose := context.WithCancelCause(ctx)
+	lose(reconcile.ErrLeaseLost)
+	return ctx
+}
+
+// A worker whose last run was aborted is woken like any other when the queue
+// fails for one of them.
+func TestQueueFailsAfterALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := lostLease{brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}}
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: q, Workers: 2,
+			Reconcile: func(ctx context.Context, item string) error {
+				time.Sleep(time.Second) // so that the other one waits longer
+				return ctx.Err()
+			},
+		}, "a")
+		pass(time.Minute)
+		q.broken <- struct{}{}
+		if err := s.wait(); !errors.Is(err, errBoom) || time.Since(s.began) != time.Minute {
+			t.Errorf("Run = %v after %v, want %v at once", err, time.Since(s.began), errBoom)
+		}
+	})
+}
+
+func TestLostLeaseAbortsTheRunAlone(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		err     error
+		outcome reconcile.Outcome
+		runs    int
+	}{
+		{"ends with an error", context.Canceled, reconcile.Aborted, 2},
+		{"ends with another error", errBoom, reconcile.Aborted, 2},
+		{"ends well", nil, reconcile.Succeeded, 1},
+		{"ends with a plan", reconcile.RequeueAfter(time.Hour), reconcile.Requeued, 1},
+	} {
+		for _, timeout := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprint(c.name, ", Timeout ", timeout), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					q, runs := newLeasing(), 0
+					s := serve(t, reconcile.Reconciler[string]{
+						Queue: q,
+						Reconcile: func(ctx context.Context, item string) error {
+							if got := ctx.Value(leaseKey{}); got != "lease of "+item {
+								t.Errorf("run of %s has %v", item, got)
+							}
+							if runs++; runs > 1 {
+								return ctx.Err()
+							}
+							<-ctx.Done()
+							if cause := context.Cause(ctx); cause != reconcile.ErrLeaseLost {
+								t.Errorf("cause = %v, want %v", cause, reconcile.ErrLeaseLost)
+							}
+							return c.err
+						},
+						Timeout: timeout,
+						Grace:   time.Hour,
+					}, "a")
+					pass(time.Minute)
+					q.lose["a"](reconcile.ErrLeaseLost)
+					synctest.Wait()
+					if first := s.results.all()[0]; first.Outcome != c.outcome || first.Failures != 0 {
+						t.Errorf("result = %+v, want %s", first, c.outcome)
+					}
+					if runs != c.runs {
+						t.Errorf("%d runs, want %d: a second one of an aborted item", runs, c.runs)
+					}
+					s.q.Enqueue("b") // the worker goes on
+					synctest.Wait()
+					s.wantResult(t, "b", reconcile.Succeeded, 0)
+					s.wantSilence(t, slog.LevelInfo)
+					s.end()
+				})
+			})
+		}
+	}
+}
+
+// An item that waits at the Gate is leased already, and runs under that lease. If
+// it is lost, the item is given back, as if it had not run.
+func TestLeaseOfAnItemThatWaitsAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, j := newLeasing(), newJournal()
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: noting{q, j},
+			Reconcile: func(ctx context.Context, item string) error {
+				j.note("run %s, %v", item, ctx.Value(leaseKey{}))
+				return nil
+			},
+			Gate: &reconcile.Gate{Every: 10 * time.Second},
+		}, "a", "b", "c")
+		pass(15 * time.Second)
+		q.lose["c"](reconcile.ErrLeaseLost) // and is leased again
+		pass(time.Minute)
+		j.mustBe(t,
+			"0s lease a", "0s run a, lease of a",
+			"0s lease b", "10s run b, lease of b",
+			"10s lease c", "15s lease c", "20s run c, lease of c")
+		for _, r := range s.results.all() {
+			if r.Outcome != reconcile.Succeeded {
+				t.Errorf("result = %+v, want no trace of the lost lease", r)
+			}
+		}
+		s.end()
+	})
+}
+
+type noting struct {
+	leasing
+	journal *journal
+}
+
+func (n noting) Lease(ctx context.Context, item string) context.Context {
+	n.journal.note("lease %s", item)
+	return n.leasing.Lease(ctx, item)
+}
+
+// A leaser makes the leases of a plainQueue of one function.
+type leaser struct {
+	plainQueue[string]
+	lease func(ctx context.Context) context.Context
+}
+
+func (l leaser) Lease(ctx context.Context, item string) context.Context {
+	if item == "bad" {
+		return l.lease(ctx)
+	}
+	return ctx
+}
+
+// A poorContext ends badly in one of its methods, from one moment to another.
+type poorContext struct {
+	context.Context
+	method   string
+	from, to time.Time
+	end      func()
+}
+
+func (c poorContext) fail(method string) {
+	if now := time.Now(); c.method == method && !now.Before(c.from) && now.Before(c.to) {
+		c.end()
+	}
+}
+
+func (c poorContext) Done() <-chan struct{}       { c.fail("Done"); return c.Context.Done() }
+func (c poorContext) Err() error                  { c.fail("Err"); return c.Context.Err() }
+func (c poorContext) Deadline() (time.Time, bool) { c.fail("Deadline"); return c.Context.Deadline() }
+func (c poorContext) Value(key any) any           { c.fail("Value"); return c.Context.Value(key) }
+
+// A Lease that ends badly, or gives no context, is a failure of that item alone.
+func TestLeaseThatEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		for _, lease := range []func(context.Context) context.Context{
+			func(context.Context) context.Context { end(); return nil },
+			func(context.Context) context.Context { return nil },
+		} {
+			for _, gate := range []*reconcile.Gate{nil, {Every: time.Second}} { // at which bad has to wait
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: leaser{plainly(reconcile.NewQueue[string]()), lease}, Gate: gate,
+				}, "first", "bad", "good")
+				pass(2 * time.Second)
+				s.wantResult(t, "good", reconcile.Succeeded, 0)
+				bad := s.results.all()[1]
+				if st := s.q.State("bad"); bad.Outcome != reconcile.Retrying || bad.Next != time.Minute || st.Phase != reconcile.Waiting || st.Failures != 1 {
+					t.Errorf("result %+v, the item is %+v, want a retry in 1m0s", bad, st)
+				}
+				s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"item": "bad"}, "run panicked", "Lease")
+				s.end()
+			}
+		}
+	})
+}
+
+// The context of a lease is user code too, whenever its methods are called: as
+// the run begins, when its end is looked for, and as the run ends. The run fails,
+// or, if it is over by then, ends as it would have.
+func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		for method := range strings.FieldsSeq("Done Err Deadline Value") {
+			for _, timeout := range []time.Duration{0, time.Hour} {
+				for _, err := range []error{nil, errBoom} {
+					for _, from := range []time.Duration{0, time.Millisecond} {
+						at := fmt.Sprintf("%s fails after %v, Timeout %v, Reconcile returns %v", method, from, timeout, err)
+						began := time.Now()
+						q := leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+							return poorContext{ctx, method, began.Add(from), began.Add(time.Hour), end}
+						}}
+						ran := false
+						s := serve(t, reconcile.Reconciler[string]{
+							Queue:     q,
+							Timeout:   timeout,
+							Reconcile: func(context.Context, string) error { ran = true; time.Sleep(30 * time.Second); return err },
+						}, "bad")
+						pass(30 * time.Second)
+						st, failures := s.q.State("bad"), 1
+						if ran && err == nil {
+							failures = 0
+						}
+						if waits := st.Phase == reconcile.Waiting; st.Failures != failures || waits != (failures > 0) {
+							t.Errorf("%s: the item is %+v, want %d failures", at, st, failures)
+						}
+						if in := time.Until(st.Due); failures > 0 && timeout == 0 && in != time.Minute && in != time.Minute-30*time.Second {
+							t.Errorf("%s: the item is due in %v, want that as Retry says", at, in)
+						}
+						s.end()
+					}
+				}
+			}
+		}
+	})
+}
+
+// A run under such a context is warned about all the same, if that can be seen.
+func TestLeaseWhoseContextEndsBadlyIsLookedAtWithCare(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		for method := range strings.FieldsSeq("Done Err Deadline Value") {
+			q := leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+				ctx, lose := context.WithCancelCause(ctx)
+				time.AfterFunc(time.Second, func() { lose(reconcile.ErrLeaseLost) })
+				now := time.Now()
+				return poorContext{ctx, method, now.Add(time.Second), now.Add(time.Hour), end}
+			}}
+			s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: stuckFor(time.Minute, nil)}, "bad")
+			pass(time.Minute)
+			s.wantResult(t, "bad", reconcile.Succeeded, 0)
+			if n := len(s.log.from(slog.LevelWarn)); (n > 0) != (method != "Err") {
+				t.Errorf("%s: %d warnings about a run whose lease was lost", method, n)
+			}
+			s.end()
+		}
+	})
+}
+
+// Nor does the context that Run was called with harm more than a run.
+func TestContextOfRunThatEndsBadlyInErr(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		ctx := poorContext{t.Context(), "Err", time.Now().Add(time.Second), time.Now().Add(30 * time.Second), end}
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("bad")
+		log := newLogBook()
+		r := reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: func(ctx context.Context, item string) error { time.Sleep(time.Second); return errBoom },
+			Timeout:   900 * time.Millisecond,
+			Logger:    log.logger(),
+		}
+		time.AfterFunc(time.Minute, q.Close)
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		for _, l := range log.from(slog.LevelWarn) {
+			if strings.Contains(l.Message, "has not returned") {
+				t.Errorf("log line %v about a run that has returned", l)
+			}
+		}
+		if s := q.Stats(); s.InFlight != 0 || s.Taken < 5 {
+			t.Errorf("Stats = %+v, want a run again and again, and none in flight", s)
+		}
+	})
+}
+
+func TestTimeoutEndsTheContextOfARunWithACause(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		if plain, ok := d.(plainQueue[string]); ok {
+			d = leasing{plain, make(map[string]context.CancelCauseFunc)} // a lease that is not lost
+		}
+		var cause error
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d,
+			Reconcile: func(ctx context.Context, item string) error {
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return ctx.Err()
+			},
+			Timeout: 10 * time.Second,
+		}, "a")
+		pass(30 * time.Second)
+		if cause != reconcile.ErrTimeout {
+			t.Errorf("cause = %v, want %v", cause, reconcile.ErrTimeout)
+		}
+		if r := s.wantResult(t, "a", reconcile.Retrying, 1); r.Duration != 10*time.Second || r.Err != context.DeadlineExceeded {
+			t.Errorf("result = %+v, want a failure after 10s", r)
+		}
+		s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelWarn, map[string]string{"item": "a"}, "deadline exceeded")
+		s.end()
+	})
+}
+
+func TestTimeoutZeroMeansNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, _ string) error {
+			if _, ok := ctx.Deadline(); ok {
+				t.Error("the item's context has a deadline")
+			}
+			time.Sleep(1000 * time.Hour)
+			return ctx.Err()
+		}}, "a")
+		pass(1000 * time.Hour)
+		s.wantResult(t, "a", reconcile.Succeeded, 0)
+		s.wantSilence(t, slog.LevelInfo) // a long run is not warned about
+		s.end()
+	})
+}
+
+// The context of a run ends with the run, and so does its timer. The timeout of
+// one run does not end another, however they interleave.
+func TestTimeoutsOfManyRunsDoNotMix(t *testing.T) {
+	for _, lease := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var d reconcile.Dequeuer[string]
+			if lease {
+				d = newLeasing()
+			}
+			var before atomic.Pointer[context.Context] // of a run that has ended, with one worker
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: d,
+				Reconcile: func(ctx context.Context, item string) error {
+					began := time.Now()
+					if old := before.Swap(&ctx); old != nil && (*old).Err() == nil {
+						t.Error("the context of a run goes on after it")
+					}
+					if strings.HasSuffix(item, "0") {
+						<-ctx.Done()
+						if took := time.Since(began); took != time.Second || context.Cause(ctx) != reconcile.ErrTimeout {
+							t.Errorf("context ended after %v by %v, want 1s by %v", took, context.Cause(ctx), reconcile.ErrTimeout)
+						}
+						return nil
+					}
+					time.Sleep(time.Duration(item[0]-'0') * 99 * time.Millisecond)
+					return ctx.Err()
+				},
+				Timeout: time.Second,
+			})
+			for i := range 50 {
+				s.q.Enqueue(fmt.Sprint(i))
+			}
+			pass(time.Hour)
+			for _, r := range s.results.all() {
+				if r.Outcome != reconcile.Succeeded {
+					t.Errorf("result = %+v, want succeeded", r)
+				}
+			}
+			if n := len(s.results.all()); n != 50 {
+				t.Errorf("%d results, want 50", n)
+			}
+			s.end()
+		})
+	}
+}
+
+// stuckFor is a Reconcile that ignores its context.
+func stuckFor(d time.Duration, err error) func(context.Context, string) error {
+	return func(_ context.Context, item string) error {
+		if item != "quick" {
+			time.Sleep(d)
+		}
+		return err
+	}
+}
+
+// wantWarnings checks the warnings about a run that began at one instant, whose
+// context ended at another, and that returned long after: the first comes 0.5 to 1
+// second after the end of the context, the next ones each time the age of the run
+// has doubled, and half a second later at most.
+func (s *service) wantWarnings(t *testing.T, item string, began, over, ended time.Duration, cause error) {
+	t.Helper()
+	const tick = 500 * time.Millisecond
+	soonest, warned := over+tick, 0
+	for _, l := range s.log.from(slog.LevelWarn) {
+		if l.Attrs["item"].String() != item || !strings.Contains(l.Message, "has not returned") {
+			continue
+		}
+		at := l.At.Sub(s.began)
+		l.mustSay(t, slog.LevelWarn, map[string]string{"reconciler": "buckets", "age": (at - began).String(), "cause": cause.Error()})
+		if at < soonest || at > soonest+tick || at > ended {
+			t.Errorf("warning %d about %s after %v, want it within %v of %v, and by %v", warned+1, item, at, tick, soonest, ended)
+		}
+		soonest = began + 2*(at-began)
+		warned++
+	}
+	if ended > soonest+tick {
+		t.Errorf("%d warnings about %s, want another at %v: the run goes on until %v", warned, item, soonest, ended)
+	}
+}
+
+func TestRunThatIgnoresItsTimeoutIsWarnedAbout(t *testing.T) {
+	for _, c := range []struct{ timeout, lasts time.Duration }{
+		{10 * time.Second, time.Hour},
+		{time.Hour, 5 * time.Hour},
+		{time.Second, time.Minute},
+		{1234 * time.Millisecond, time.Minute},
+		{time.Millisecond, time.Minute},
+		{time.Millisecond, 400 * time.Millisecond}, // returns in time
+	} {
+		t.Run(c.timeout.String(), func(t *testing.T) {
+			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: d, Reconcile: stuckFor(c.lasts, nil), Name: "buckets", Workers: 3, Timeout: c.timeout,
+				}, "stuck", "quick")
+				pass(7100 * time.Millisecond)
+				s.q.Enqueue("second")
+				pass(10 * c.lasts)
+				s.wantWarnings(t, "stuck", 0, c.timeout, c.lasts, reconcile.ErrTimeout)
+				s.wantWarnings(t, "second", 7100*time.Millisecond, 7100*time.Millisecond+c.timeout, 7100*time.Millisecond+c.lasts, reconcile.ErrTimeout)
+				for _, l := range s.log.from(slog.LevelWarn) {
+					if l.Attrs["item"].String() == "quick" {
+						t.Errorf("warning about a run that ended in time: %v", l)
+					}
+				}
+				s.end()
+			})
+		})
+	}
+}
+
+func TestRunThatIgnoresShutdownIsWaitedForAndWarnedAbout(t *testing.T) {
+	for _, grace := range []time.Duration{0, 3 * time.Second} {
+		for _, timeout := range []time.Duration{0, 2 * time.Hour} {
+			for _, err := range []error{nil, errBoom} {
+				synctest.Test(t, func(t *testing.T) {
+					s := serve(t, reconcile.Reconciler[string]{
+						Reconcile: stuckFor(time.Hour, err), Name: "buckets", Grace: grace, Timeout: timeout,
+					}, "stuck")
+					pass(1300 * time.Millisecond)
+					s.end()
+					if ended := time.Since(s.began); ended != time.Hour {
+						t.Errorf("Run returned %v after the run began, want it to wait", ended)
+					}
+					s.wantWarnings(t, "stuck", 0, 1300*time.Millisecond+grace, time.Hour, errEnd)
+					want := reconcile.Succeeded
+					if err != nil {
+						want = reconcile.Aborted
+					}
+					s.wantResult(t, "stuck", want, 0)
+				})
+			}
+		}
+	}
+}
+
+func TestRunThatIgnoresALostLeaseIsWarnedAbout(t *testing.T) {
+	for _, timeout := range []time.Duration{0, 2 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newLeasing()
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, Reconcile: stuckFor(time.Hour, nil), Name: "buckets", Timeout: timeout,
+			}, "stuck")
+			pass(5200 * time.Millisecond)
+			q.lose["stuck"](reconcile.ErrLeaseLost)
+			pass(time.Hour)
+			s.wantWarnings(t, "stuck", 0, 5200*time.Millisecond, time.Hour, reconcile.ErrLeaseLost)
+			s.end()
+		})
+	}
+}
+
+// The run begins when its context has ended already: Run ended while its start
+// was logged, or the lease was lost at once.
+func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := lostLease{brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}}
+		s := serve(t, reconcile.Reconciler[string]{Queue: lost, Reconcile: stuckFor(time.Hour, nil), Name: "buckets"}, "stuck")
+		pass(time.Hour)
+		s.wantWarnings(t, "stuck", 0, 0, time.Hour, reconcile.ErrLeaseLost)
+		s.end()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		log := newLogBook()
+		slow := funcHandler{log, func(r slog.Record) {
+			if r.Message == "run starts" {
+				time.Sleep(time.Minute)
+			}
+		}}
+		s := serve(t, reconcile.Reconciler[string]{Reconcile: stuckFor(time.Hour, nil), Logger: slog.New(slow)}, "stuck")
+		s.end()
+		if n := len(log.from(slog.LevelWarn)); n < 10 || n > 20 {
+			t.Errorf("%d warnings of a run that went on for an hour after its context ended, want about a dozen", n)
+		}
+	})
+}
+
+func TestRunThatEndsWhenToldIsNotWarnedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, reconcile.Reconciler[string]{Reconcile: untilDone, Timeout: time.Minute, Retry: reconcile.NoRetry}, "a")
+		pass(time.Hour)
+		s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, nil) // it failed, and that is all
+		s.q.Enqueue("b")
+		pass(time.Second)
+		s.log.clear()
+		s.end()
+		s.wantSilence(t, slog.LevelInfo)
+	})
+}
+
+// The ticker runs while there is a run that could get stuck, and no longer.
+func TestTickerRunsOnlyWhileThereIsSomethingToWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease          bool
+		timeout, grace time.Duration
+		want           string // idle, in a run, after it, in the next one, as Run ends
+	}{
+		"nothing to watch": {want: "no no no no yes"},
+		"Timeout":          {timeout: time.Hour, want: "no yes no yes yes"},
+		"lease":            {lease: true, want: "no yes no yes yes"},
+		"Grace":            {grace: time.Minute, want: "no no no no no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newLeasing()
+				r := reconcile.Reconciler[string]{
+					Queue: q.q, Reconcile: stuckFor(10*time.Second, nil), Timeout: c.timeout, Grace: c.grace, Logger: unlogged(),
+				}
+				if c.lease {
+					r.Queue = q
+				}
+				run, ticking := reconcile.RunOf(&r)
+				loop := launch(t, reconcile.RunFunc(run))
+				var got []string
+				look := func(d time.Duration) {
+					pass(d)
+					got = append(got, map[bool]string{false: "no", true: "yes"}[ticking()])
+				}
+				look(time.Minute)
+				q.q.Enqueue("a")
+				look(5 * time.Second)
+				look(time.Minute)
+				q.q.Enqueue("b")
+				look(5 * time.Second)
+				loop.cancel(errEnd)
+				look(time.Second)
+				loop.end()
+				if got := strings.Join(got, " "); got != c.want {
+					t.Errorf("the ticker runs: %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestPanicInReconcileIsAFailureOfThatItemAlone(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		for _, foreign := range []bool{false, true} {
+			var d reconcile.Dequeuer[string]
+			if foreign {
+				d = plainly(reconcile.NewQueue[string]())
+			}
+			j := newJournal()
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: d,
+				Reconcile: func(_ context.Context, item string) error {
+					time.Sleep(time.Second)
+					if item == "bad" {
+						end()
+					}
+					return nil
+				},
+				Name: "buckets",
+				Retry: func(err error, failures int) (time.Duration, bool) {
+					j.note("%T, %d", err, failures)
+					return minutes(err, failures)
+				},
+			}, "bad", "good")
+			pass(time.Second)
+			r := s.wantResult(t, "bad", reconcile.Retrying, 1)
+			if r.Next != time.Minute || r.Duration != time.Second {
+				t.Errorf("result %+v, want a retry in 1m0s of what took 1s", r)
+			}
+			p, ok := r.Err.(*reconcile.PanicError)
+			if !ok || !strings.Contains(string(p.Stack), "panicsHere") {
+				t.Fatalf("result has error %#v, want a *PanicError whose stack leads to the panic", r.Err)
+			}
+			var err error
+			wantErr, _ := map[string]error{"error": errBoom}[name]
+			switch v := p.Value.(type) {
+			case error:
+				err = v
+			case string:
+				ok = v == "no disk" && name != "Goexit"
+			}
+			if _, isNil := err.(*runtime.PanicNilError); !ok || isNil != (name == "nil") || wantErr != nil && !errors.Is(r.Err, wantErr) ||
+				name == "Goexit" && !strings.Contains(r.Err.Error(), "runtime.Goexit called") {
+				t.Errorf("PanicError of %s has value %#v", name, p.Value)
+			}
+			s.wantItem(t, "bad", reconcile.Waiting, time.Minute, 1)
+			if got := s.q.State("bad").Err; got != r.Err {
+				t.Errorf("last error in the queue is %v, want %v", got, r.Err)
+			}
+			s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError,
+				map[string]string{"reconciler": "buckets", "item": "bad", "outcome": "retrying", "failures": "1"}, "run panicked", "panicsHere")
+
+			pass(time.Second) // the only worker goes on, and the item comes back
+			s.wantResult(t, "good", reconcile.Succeeded, 0)
+			pass(time.Minute)
+			s.wantResult(t, "bad", reconcile.Retrying, 2)
+			j.mustBe(t, "1s *reconcile.PanicError, 1", "1m2s *reconcile.PanicError, 2")
+			s.end()
+		}
+	})
+}
+
+// A panic is a failure, whatever its value, and it is loud when it is given up.
+func TestPanicValueIsNotAPlan(t *testing.T) {
+	for _, value := range []error{reconcile.RequeueAfter(time.Hour), reconcile.RecheckWithin(time.Hour), reconcile.Terminal(errBoom), reconcile.ErrAborted} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, reconcile.Reconciler[string]{
+				Reconcile: func(context.Context, string) error { panic(value) },
+				Retry:     reconcile.RetryPolicy(minutes).Limit(1),
+			}, "a")
+			s.wantResult(t, "a", reconcile.Retrying, 1)
+			s.log.clear()
+			pass(time.Minute)
+			s.wantResult(t, "a", reconcile.GaveUp, 2)
+			s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"outcome": "gave_up"}, "run panicked", value.Error())
+			s.end()
+		})
+	}
+}
+
+// No worker is lost, however many runs end by Goexit.
+func TestGoexitLosesNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Reconcile: func(_ context.Context, item string) error {
+				time.Sleep(time.Second)
+				if len(item) < 3 {
+					runtime.Goexit()
+				}
+				return nil
+			},
+			Workers: 4,
+			Retry:   reconcile.NoRetry,
+		})
+		for i := range 200 {
+			s.q.Enqueue(fmt.Sprint(i))
+		}
+		s.q.Close()
+		err := s.wait()
+		if took := time.Since(s.began); err != nil || took != 50*time.Second || len(s.results.all()) != 200 {
+			t.Errorf("Run = %v after %d runs in %v, want 200 by 4 workers in 50s", err, len(s.results.all()), took)
+		}
+	})
+}
+
+// A funcHandler is a slog.Handler that calls a function first.
+type funcHandler struct {
+	slog.Handler
+	handle func(slog.Record)
+}
+
+func (h funcHandler) Handle(ctx context.Context, r slog.Record) error {
+	h.handle(r)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h funcHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return funcHandler{h.Handler.WithAttrs(attrs), h.handle}
+}
+
+// A hookError calls functions when it is looked into.
+type hookError struct{ as, is func() }
+
+func (e *hookError) Error() string { return "hooked" }
+
+func (e *hookError) As(any) bool { e.as(); return false }
+
+func (e *hookError) Is(error) bool { e.is(); return false }
+
+// The hooks of a failed run, in their order; what fails in one is logged, ends those
+// that were still to come in that run, except for those that decide, and the item is
+// given back as was decided by then.
+func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
+	const all = "start, run, As, Is, Retry, Slow, outcome, result"
+	for _, c := range []struct{ bad, want, logged string }{
+		{"none", all, ""},
+		{"start", "start, run, As, Is, Retry", "the Logger panicked"},
+		{"As", "start, run, As", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Is", "start, run, As, Is", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Retry", "start, run, As, Is, Retry", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Slow", "start, run, As, Is, Retry, Slow", "Gate.Slow panicked"},
+		{"outcome", "start, run, As, Is, Retry, Slow, outcome", "the Logger panicked"},
+		{"result", all, "OnResult panicked"},
+	} {
+		t.Run(c.bad, func(t *testing.T) {
+			eachFailure(t, func(t *testing.T, name string, end func()) {
+				var hooks []string
+				first := true
+				hook := func(name string) {
+					hooks = append(hooks, name)
+					time.Sleep(time.Second)
+					if name == c.bad && first {
+						end()
+					}
+				}
+				gate := &reconcile.Gate{Max: 1, Slow: func(error, time.Duration) bool { hook("Slow"); return false }}
+				log := newLogBook()
+				s := serve(t, reconcile.Reconciler[string]{
+					Reconcile: func(context.Context, string) error {
+						hook("run")
+						return &hookError{func() { hook("As") }, func() { hook("Is") }}
+					},
+					Retry:    func(error, int) (time.Duration, bool) { hook("Retry"); return time.Hour, true },
+					OnResult: func(reconcile.Result[string]) { hook("result") },
+					Gate:     gate,
+					Logger: slog.New(funcHandler{log, func(r slog.Record) {
+						if name, ok := map[string]string{"run starts": "start", "run failed, to be retried": "outcome"}[r.Message]; ok {
+							hook(name)
+						}
+					}}),
+				}, "a")
+				pass(time.Duration(strings.Count(c.want, ",")+1) * time.Second)
+				if got := strings.Join(hooks, ", "); got != c.want {
+					t.Errorf("hooks: %s, want %s", got, c.want)
+				}
+				least, most := time.Hour, time.Hour
+				if strings.Contains(c.logged, "DefaultRetry") {
+					least, most = time.Second/2, time.Second
+				}
+				st := s.q.State("a")
+				if in := time.Until(st.Due); st.Phase != reconcile.Waiting || st.Failures != 1 || in < least || in > most {
+					t.Errorf("the item is %+v, due in %v, want that in %v to %v", st, in, least, most)
+				}
+				var logged strings.Builder
+				for _, l := range log.from(slog.LevelError) {
+					l.mustSay(t, slog.LevelError, map[string]string{"item": "a"}, "panicsHere")
+					logged.WriteString(l.Message)
+				}
+				if logged.String() != c.logged {
+					t.Errorf("logged: %q, want %q", logged.String(), c.logged)
+				}
+				if st := gate.Stats(); st.InFlight != 0 {
+					t.Errorf("%+v, want the Gate left", st)
+				}
+				hooks, first = nil, false
+				s.q.EnqueueNow("a")
+				pass(8 * time.Second)
+				if got := strings.Join(hooks, ", "); got != all {
+					t.Errorf("hooks of the next run: %s, want %s", got, all)
+				}
+				s.end()
+			})
+		})
+	}
+}
+
+// A badHandler is a slog.Handler that ends badly in the methods given.
+type badHandler struct {
+	end                   func()
+	enabled, handle, with bool
+}
+
+func (h badHandler) Enabled(context.Context, slog.Level) bool {
+	if h.enabled {
+		h.end()
+	}
+	return true
+}
+
+func (h badHandler) Handle(context.Context, slog.Record) error {
+	if h.handle {
+		h.end()
+	}
+	return nil
+}
+
+func (h badHandler) WithAttrs([]slog.Attr) slog.Handler {
+	if h.with {
+		h.end()
+	}
+	return h
+}
+
+func (h badHandler) WithGroup(string) slog.Handler { return h }
+
+// Not even the line that says what failed can be logged, nor a warning.
+func TestLoggerThatAlwaysEndsBadlyLosesNeitherItemNorWorker(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		for where, h := range map[string]badHandler{
+			"Enabled":   {end: end, enabled: true},
+			"Handle":    {end: end, handle: true},
+			"WithAttrs": {end: end, with: true},
+		} {
+			s := serve(t, reconcile.Reconciler[string]{
+				Reconcile: func(ctx context.Context, item string) error {
+					if item == "stuck" {
+						time.Sleep(time.Hour)
+					}
+					return mixed(ctx, item)
+				},
+				Timeout: time.Minute,
+				Logger:  slog.New(h),
+			}, strings.Fields("good plan fail refuse panic")...)
+			s.wantMixed(t)
+			s.q.Remove("plan")
+			s.q.Enqueue("stuck")
+			time.Sleep(time.Second)
+			s.end()
+			if took := time.Since(s.began); took != time.Hour || s.q.Has("stuck") {
+				t.Errorf("%s: Run returned after %v, stuck is %+v, want it done after an hour", where, took, s.q.State("stuck"))
+			}
+		}
+	})
+}
+
+// Reconcile panics, and so does the policy that is asked about that: once. That
+// the worker's last run was aborted does not matter.
+func TestPanicInRetryPolicyAfterAPanic(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		q, asked, runs := newLeasing(), 0, 0
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: q,
+			Reconcile: func(_ context.Context, item string) error {
+				if item == "bad" {
+					end()
+				}
+				if runs++; runs == 1 {
+					q.lose[item](reconcile.ErrLeaseLost)
+					return errBoom
+				}
+				return nil
+			},
+			Retry: func(error, int) (time.Duration, bool) { asked++; end(); return 0, false },
+		}, "lost", "bad")
+		if st := s.q.State("bad"); asked != 1 || st.Phase != reconcile.Waiting || st.Failures != 1 || !within(time.Until(st.Due), 0, time.Second) {
+			t.Errorf("the policy was asked %d times, and the item is %+v, want a retry by DefaultRetry, and once", asked, st)
+		}
+		s.end()
+	})
+}
+
+type badTree struct{ end func() }
+
+func (badTree) Error() string   { return "bad" }
+func (e badTree) Unwrap() error { e.end(); return nil }
+
+type badMessage struct{ end func() }
+
+func (e badMessage) Error() string { e.end(); return "" }
+
+// In the log, and where the tree of the error is looked through.
+func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		var typedNil *fs.PathError
+		for _, err := range []error{typedNil, badMessage{end}, badTree{end}} {
+			s := serve(t, reconcile.Reconciler[string]{
+				Reconcile: func(ctx context.Context, item string) error {
+					switch item {
+					case "bad":
+						return err
+					case "aborted":
+						<-ctx.Done()
+						return err
+					}
+					return nil
+				},
+				Logger: unlogged(),
+			}, "bad", "good")
+			s.wantResult(t, "good", reconcile.Succeeded, 0)
+			if st := s.q.State("bad"); st.Phase != reconcile.Waiting || st.Failures != 1 {
+				t.Errorf("%T: the item is %+v, want it to wait for a retry", err, st)
+			}
+			s.q.Enqueue("aborted")
+			pass(time.Millisecond)
+			s.end()
+			s.wantItem(t, "aborted", reconcile.Ready, 0, 0)
+		}
+	})
+}
+
+// Shutdown is silent about runs that end with an error. A panic is still a fault.
+func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Reconcile: func(ctx context.Context, _ string) error { <-ctx.Done(); end(); return nil },
+			Workers:   3,
+		}, "a", "b")
+		pass(time.Second)
+		s.end()
+		s.wantItem(t, "a", reconcile.Waiting, time.Minute, 1)
+		s.wantItem(t, "b", reconcile.Waiting, time.Minute, 1)
+		lines := s.log.from(slog.LevelError)
+		if len(lines) != 2 {
+			t.Errorf("log lines %v, want one for each panic", lines)
+		}
+		for _, l := range lines {
+			l.mustSay(t, slog.LevelError, nil, "run panicked", "panicsHere")
+		}
+	})
+}

@@ -193,7 +193,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			then.seq, err = q.wire.publish(ctx, subject, now.seq, encodeRecord(&after, tokens, write))
 		}
 		if err == nil {
-			q.count(b, now.record)
+			q.count(item, b, now, then)
 			return then, nil
 		}
 		if !errors.Is(err, errConflict) {
@@ -210,7 +210,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			continue
 		}
 		if now.write == write { // it was stored, though we were not told
-			q.count(b, before.record)
+			q.count(item, b, before, now)
 			return now, nil
 		}
 	}
@@ -258,11 +258,13 @@ func (q *Queue[T]) witness(ctx context.Context, subject string, seq uint64) erro
 	return err
 }
 
-// count counts what the verbs of a batch did, beginning with a record, and
+// count counts what the verbs of a batch did, which made one record another, and
 // tells those who want to know.
-func (q *Queue[T]) count(b *batch, r record) {
+func (q *Queue[T]) count(item T, b *batch, was, now seen) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.timers.replaced(item, was.seq, now)
+	r := was.record
 	for i := range b.ops {
 		o := &b.ops[i]
 		before := r

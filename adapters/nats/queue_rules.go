@@ -18,23 +18,25 @@ import (
 type next uint8
 
 const (
-	nextNone   next = iota
-	nextReady       // at once
-	nextNow         // at once, whatever the verdict of the run in flight
-	nextWithin      // at due, sooner if an event asks for it
-	nextHeld        // at due, and not before
+	nextNone    next = iota
+	nextReady        // at once
+	nextNow          // at once, whatever the verdict of the run in flight
+	nextWithin       // at due, sooner if an event asks for it
+	nextSettled      // the same, and all is well; only at rest
+	nextHeld         // at due, and not before
 )
 
-var nextNames = [...]string{"", "ready", "now", "within", "held"}
+// nextNames are how a next is written in a message, except nextSettled.
+var nextNames = [...]string{"", "ready", "now", "within", "settled", "held"}
 
-func (n next) later() bool { return n == nextWithin || n == nextHeld }
+func (n next) later() bool { return n >= nextWithin }
 
 // A record is what the queue knows of one item. The zero record is that of an
 // item that it does not know.
 type record struct {
 	running  bool
 	next     next
-	due      int64 // of nextWithin and nextHeld, in Unix nanoseconds, as all times here
+	due      int64 // of a next run that is later, in Unix nanoseconds, as all times here
 	since    int64 // when it entered its phase
 	owner    string
 	fence    uint64 // of the run in flight; 0 in the message that began it, whose sequence it is
@@ -42,7 +44,7 @@ type record struct {
 	err      string // the last failure
 }
 
-// resting reports whether the record is of an item at rest that is ready.
+// ready reports whether the record is of an item at rest that is ready.
 func (r *record) ready() bool { return !r.running && r.next == nextReady }
 
 // waiting reports whether the record is of an item at rest that becomes ready
@@ -63,6 +65,7 @@ func (r record) state() reconcile.State {
 		s.Phase = reconcile.Waiting
 		s.Due = time.Unix(0, r.due)
 		s.Hold = r.next == nextHeld
+		s.Settled = r.next == nextSettled
 	}
 	if r.failures > 0 {
 		s.Err = errors.New(r.err)
@@ -82,7 +85,7 @@ const (
 	verbRemove
 	verbDone    // gives back a run
 	verbRequeue // gives back a run, as wait says
-	verbUntake  // gives back a run that never started
+	verbAbort   // gives back a run as if it had not been
 	verbDue     // makes a waiting item ready whose time has come
 	verbReclaim // makes ready an item whose owner is gone
 	verbTouch   // makes a ready item ready anew, at the tail
@@ -90,14 +93,30 @@ const (
 
 // An op is an operation on one item, with all that it needs.
 type op struct {
-	verb  verb
-	at    int64 // when it was asked for
-	due   int64 // of verbAfter, verbWithin and verbRequeue
-	hold  bool
-	err   string // of verbRequeue
-	fail  bool
-	owner string // of the run, for verbs that end one
-	fence uint64
+	verb    verb
+	at      int64 // when it was asked for
+	due     int64 // of verbAfter, verbWithin and verbRequeue
+	hold    bool  // of verbRequeue, as the next three
+	settled bool
+	err     string
+	fail    bool
+	owner   string // of the run, for verbs that end one
+	fence   uint64
+}
+
+// newRequeue returns the op that gives back a run as w says.
+func newRequeue(w reconcile.Wait, now int64) op {
+	if w.Err == reconcile.ErrAborted {
+		return op{verb: verbAbort, at: now}
+	}
+	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Settled}
+	if w.Delay > 0 {
+		o.due = after(now, w.Delay)
+	}
+	if w.Err != nil {
+		o.fail, o.err = true, errorText(w.Err)
+	}
+	return o
 }
 
 // counted reports whether the op is one of the verbs that Stats counts.
@@ -106,8 +125,9 @@ func (o *op) counted() bool { return o.verb <= verbNow }
 // asks reports whether the op always leaves the item with a next run.
 func (o *op) asks() bool { return o.verb >= verbEnqueue && o.verb <= verbNow }
 
-// settle makes ready what is due: it is so whether or not anybody has noticed.
-func (r record) settle(now int64) record {
+// promoteDue makes ready what is due: it is so whether or not anybody has
+// noticed.
+func (r record) promoteDue(now int64) record {
 	if r.next.later() && r.due <= now {
 		if !r.running {
 			r.since = r.due
@@ -121,7 +141,7 @@ func (r record) settle(now int64) record {
 func (r record) apply(o *op) record {
 	switch o.verb {
 	case verbOffer, verbEnqueue, verbAfter, verbWithin, verbNow:
-		return r.settle(o.at).ask(o)
+		return r.promoteDue(o.at).ask(o)
 	case verbRemove:
 		r.next, r.due = nextNone, 0
 		if !r.running {
@@ -129,10 +149,10 @@ func (r record) apply(o *op) record {
 		}
 	case verbDue:
 		if r.waiting() {
-			return r.settle(o.at)
+			return r.promoteDue(o.at)
 		}
 	case verbTouch: // the same record in a new message
-	case verbDone, verbRequeue, verbUntake, verbReclaim:
+	case verbDone, verbRequeue, verbAbort, verbReclaim:
 		if !r.running || r.owner != o.owner || r.fence != o.fence {
 			return r // it is not that run any more
 		}
@@ -141,8 +161,12 @@ func (r record) apply(o *op) record {
 	return r
 }
 
-// ask applies a verb of an Enqueuer.
+// ask applies a verb of an Enqueuer. Each but an Offer asks for something that
+// is still to be answered, so nothing is settled after it.
 func (r record) ask(o *op) record {
+	if r.next == nextSettled && o.verb != verbOffer {
+		r.next = nextWithin
+	}
 	was := r.next
 	switch o.verb {
 	case verbOffer:
@@ -175,12 +199,12 @@ func (r record) ask(o *op) record {
 
 // end applies the end of a run.
 func (r record) end(o *op) record {
-	was := r.settle(o.at)
+	was := r.promoteDue(o.at)
 	r = record{next: was.next, due: was.due, since: o.at, failures: r.failures, err: r.err}
 	switch o.verb {
 	case verbDone:
 		r.failures, r.err = 0, ""
-	case verbUntake, verbReclaim:
+	case verbAbort, verbReclaim:
 		r.next, r.due = nextReady, 0
 	case verbRequeue:
 		if o.fail {
@@ -193,6 +217,8 @@ func (r record) end(o *op) record {
 			r.next, r.due = nextReady, 0
 		case o.hold:
 			r.next, r.due = nextHeld, o.due
+		case r.next == nextNone && o.settled && !o.fail:
+			r.next, r.due = nextSettled, o.due
 		case r.next == nextNone, r.next.later() && o.due < r.due:
 			r.next, r.due = nextWithin, o.due
 		}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/model"
 )
 
@@ -38,10 +40,14 @@ func (w *twin) op(o model.Op[string]) op {
 	if o.Wait.Delay <= 0 && (v == verbAfter || v == verbWithin) {
 		v = verbEnqueue
 	}
-	p := op{verb: v, at: w.now(), due: after(w.now(), o.Wait.Delay), hold: o.Wait.Hold, owner: "me", fence: w.fence}
-	if o.Wait.Err != nil {
-		p.fail, p.err = true, o.Wait.Err.Error()
+	p := op{verb: v, at: w.now(), due: after(w.now(), o.Wait.Delay)}
+	if v == verbRequeue {
+		if o.Wait.Err == model.ErrAborted {
+			o.Wait.Err = reconcile.ErrAborted
+		}
+		p = newRequeue(reconcile.Wait(o.Wait), w.now())
 	}
+	p.owner, p.fence = "me", w.fence
 	return p
 }
 
@@ -73,7 +79,7 @@ func (w *twin) do(o model.Op[string]) {
 
 // differ says how the two differ.
 func (w *twin) differ() string {
-	got := w.record.settle(w.now())
+	got := w.record.promoteDue(w.now())
 	e, known := w.model.Entry("x")
 	if !known {
 		if w.record != (record{}) {
@@ -85,7 +91,7 @@ func (w *twin) differ() string {
 		running: e.InFlight, failures: e.Failures, since: w.start + int64(e.Since),
 		next: map[model.Kind]next{
 			model.None: nextNone, model.Ready: nextReady, model.Sticky: nextNow,
-			model.Within: nextWithin, model.Held: nextHeld,
+			model.Within: nextWithin, model.Settled: nextSettled, model.Held: nextHeld,
 		}[e.Next.Kind],
 	}
 	if e.Err != nil {
@@ -113,10 +119,63 @@ func randomOp(r *rand.Rand) model.Op[string] {
 		o.Wait.Delay = time.Duration(r.IntN(150)) * time.Minute
 	}
 	o.Wait.Hold = r.IntN(2) == 0
-	if o.Verb == model.Requeue && r.IntN(2) == 0 {
-		o.Wait.Err = errors.New("oops")
+	if o.Verb == model.Requeue {
+		o.Wait.Settled = r.IntN(2) == 0
+		switch r.IntN(4) {
+		case 0:
+			o.Wait.Err = errors.New("oops")
+		case 1:
+			o.Wait.Err = model.ErrAborted
+		}
 	}
 	return o
+}
+
+// TestRulesTable runs the kernel's state table on a record, but for the cells
+// about Close, which ends a part of a queue and no item.
+func TestRulesTable(t *testing.T) {
+	cells := 0
+	for _, c := range model.Cells() {
+		if c.Closed || c.Op.Verb == model.Close {
+			continue
+		}
+		cells++
+		t.Run(c.Name(), func(t *testing.T) {
+			w := newTwin()
+			for _, o := range c.Setup {
+				w.do(o)
+			}
+			// This queue has no Background, and what is offered is ready.
+			if got, want := w.describe(), strings.ReplaceAll(c.Entry, "offered", "ready"); got != want {
+				t.Fatalf("set up by %v: %q, want %q", c.Setup, got, want)
+			}
+			w.do(c.Op)
+			if got, want := w.describe(), strings.ReplaceAll(c.Want, "offered", "ready"); got != want {
+				t.Errorf("%v of %q: %q, want %q", c.Op, c.Entry, got, want)
+			}
+		})
+	}
+	if cells == 0 {
+		t.Error("no table")
+	}
+}
+
+// describe says how the record stands, in the words of the table.
+func (w *twin) describe() string {
+	r := w.record
+	s := nextNames[r.next]
+	if r.next.later() {
+		s += fmt.Sprintf(" %gh", time.Duration(r.due-w.now()).Hours())
+	}
+	switch {
+	case r == record{}:
+		return "none"
+	case !r.running:
+		return s
+	case s == "":
+		return "in flight"
+	}
+	return "in flight, " + s + " next"
 }
 
 func TestRulesFollowTheModel(t *testing.T) {
@@ -186,9 +245,30 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 			t.Fatalf("%s: %+v, %v, want %+v", data, got, err, w.record)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `[]`, `{"phase":"on holiday"}`, `{"phase":"waiting"}`, `{"phase":"in flight","next":"never"}`, `{"phase":"ready","since":"noon"}`} {
+	for _, bad := range []string{``, `{}`, `[]`, `{"phase":"on holiday"}`, `{"phase":"waiting"}`, `{"phase":"in flight","next":"never"}`, `{"phase":"in flight","next":"settled"}`, `{"phase":"ready","since":"noon"}`} {
 		if r, _, err := decodeRecord(stored{"q.i.x", 7, []byte(bad)}); err == nil {
 			t.Errorf("%s: %+v, want an error", bad, r)
 		}
+	}
+}
+
+// Records are also of processes that do not know what is settled: those that read
+// ours see an item that waits for a time, and what they write is not settled.
+func TestRecordsOfOtherVersions(t *testing.T) {
+	const due = "2000-01-02T03:04:05Z"
+	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
+	for text, want := range map[string]record{
+		`{"phase":"waiting","next":"within","due":"` + due + `"}`:                {next: nextWithin, due: at},
+		`{"phase":"waiting","next":"within","settled":true,"due":"` + due + `"}`: {next: nextSettled, due: at},
+		`{"phase":"waiting","next":"held","settled":true,"due":"` + due + `"}`:   {next: nextHeld, due: at},
+		`{"phase":"ready","settled":true}`:                                       {next: nextReady},
+	} {
+		if got, _, err := decodeRecord(stored{"q.i.x", 7, []byte(text)}); got != want || err != nil {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	data := encodeRecord(&record{next: nextSettled, due: at}, "x", "w")
+	if want := `{"phase":"waiting","next":"within","due":"` + due + `","settled":true,"write":"w"}`; string(data) != want {
+		t.Errorf("%s, want %s", data, want)
 	}
 }

@@ -13,12 +13,16 @@ import (
 )
 
 // Stats tells what one process's part in a queue holds now, and what it did
-// since [NewQueue].
+// since [NewQueue]. What becomes of an item in another process is not known here:
+// Again misses it, and an item that was enqueued there keeps its timer until that
+// is due. [Queue.All] tells how all items stand.
 type Stats struct {
 	Outbox   int  // items of which something is not stored yet
 	InFlight int  // items taken here and not yet given back for good
+	Again    int  // of those in flight: this process enqueued them meanwhile
 	Idle     int  // Dequeues that wait
 	Timers   int  // waiting items that this process will make ready
+	Settled  int  // of those with a timer: the last run ended well
 	Member   bool // the lease is held
 
 	Enqueued   uint64 // accepted as new work: the item had no next run
@@ -35,9 +39,15 @@ func (q *Queue[T]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := q.counted
+	again := 0
+	for _, h := range q.held {
+		if h.next != nextNone {
+			again++
+		}
+	}
 	return Stats{
-		Outbox: len(q.outbox.slots), InFlight: len(q.held), Idle: len(q.waiters), Timers: len(q.timers.heap),
-		Member:   q.member.validLocked(),
+		Outbox: len(q.outbox.slots), InFlight: len(q.held), Again: again, Idle: len(q.waiters),
+		Timers: len(q.timers.heap), Settled: q.timers.settled, Member: q.member.validLocked(),
 		Enqueued: c.enqueued, Coalesced: c.coalesced, Taken: c.taken, Requeued: c.requeued,
 		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Retries: q.attempts.Load(),
 	}
@@ -75,7 +85,7 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	byItem := make(map[T]position)
 	now := time.Now().UnixNano()
 	err := q.scan(ctx, func(item T, s seen, _ time.Time) {
-		e := Entry[T]{Item: item, State: s.settle(now).state(), Member: s.owner, Fence: s.fence}
+		e := Entry[T]{Item: item, State: s.promoteDue(now).state(), Member: s.owner, Fence: s.fence}
 		byItem[item] = position{e, s.seq} // the later of two
 	})
 	if err != nil {

@@ -29,15 +29,18 @@ var deviations = map[string]string{
 	// the two hours that were promised before. The kernel's own table is of a
 	// clock that stands; TestRulesFollowTheModel has the tie.
 	"EnqueueAfter 2h/within 2h":                 "within 2h",
+	"EnqueueAfter 2h/settled 2h":                "within 2h",
 	"EnqueueAfter 2h/in flight, within 2h next": "in flight, within 2h next",
 
 	"Close/within 2h":                              "within 2h",
+	"Close/settled 2h":                             "settled 2h",
 	"Close/held 2h":                                "held 2h",
 	"Close/in flight, within 2h next":              "in flight, within 2h next",
 	"Close/in flight, held 2h next":                "in flight, held 2h next",
 	"closed/Remove/ready":                          "ready",
 	"closed/Dequeue/ready":                         "ready",
 	"closed/Requeue 1h/in flight":                  "within 1h",
+	"closed/Requeue 1h Settled/in flight":          "settled 1h",
 	"closed/Requeue 1h Hold/in flight":             "held 1h",
 	"closed/Requeue 1h Hold/in flight, ready next": "held 1h",
 }
@@ -136,6 +139,8 @@ func (tab *table) resting(t *testing.T, item string) string {
 	switch s := tab.viewer.State(item); {
 	case s.Phase == reconcile.Waiting && s.Hold:
 		return fmt.Sprintf("held %gh", hours(s))
+	case s.Phase == reconcile.Waiting && s.Settled:
+		return fmt.Sprintf("settled %gh", hours(s))
 	case s.Phase == reconcile.Waiting:
 		return fmt.Sprintf("within %gh", hours(s))
 	case s.Phase == reconcile.Idle:
@@ -182,7 +187,7 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *na
 		case model.Done:
 			q.Done(item)
 		case model.Requeue:
-			q.Requeue(item, reconcile.Wait(o.Wait))
+			q.Requeue(item, waitOf(o.Wait))
 		case model.Close:
 			tab.close(t, q)
 		case model.Dequeue:
@@ -193,6 +198,14 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *na
 		flush(t, q)
 	}
 	return item, q
+}
+
+// waitOf returns the Wait that one of the model stands for.
+func waitOf(w model.Wait) reconcile.Wait {
+	if w.Err == model.ErrAborted {
+		w.Err = reconcile.ErrAborted
+	}
+	return reconcile.Wait(w)
 }
 
 // close begins to close a queue. It goes on until what is in flight is given

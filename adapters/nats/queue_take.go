@@ -78,11 +78,11 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	}
 	switch {
 	case w.some && ctx.Err() == nil:
+		q.counted.taken++
 		return w.item, nil
 	case w.some:
-		q.counted.taken--
 		if h := q.held[w.item]; h != nil {
-			q.giveLocked(w.item, h, op{verb: verbUntake})
+			q.giveLocked(w.item, h, op{verb: verbAbort})
 		}
 	}
 	if ctx.Err() != nil {
@@ -133,15 +133,7 @@ func (q *Queue[T]) Done(item T) { q.giveBack(item, op{verb: verbDone}) }
 // Requeue gives back an item that runs again as w says: see
 // [reconcile.Queue.Requeue]. It never blocks.
 func (q *Queue[T]) Requeue(item T, w reconcile.Wait) {
-	o := op{verb: verbRequeue, hold: w.Hold}
-	o.due = after(time.Now().UnixNano(), w.Delay)
-	if w.Delay <= 0 {
-		o.due = 0
-	}
-	if w.Err != nil {
-		o.fail, o.err = true, errorText(w.Err)
-	}
-	q.giveBack(item, o)
+	q.giveBack(item, newRequeue(w, time.Now().UnixNano()))
 }
 
 // errorText returns what is kept of an error.
@@ -166,7 +158,7 @@ func (q *Queue[T]) giveBack(item T, o op) {
 		q.mu.Unlock()
 		return
 	}
-	if o.verb == verbRequeue {
+	if o.verb != verbDone {
 		q.counted.requeued++
 	}
 	ends := h.ends
@@ -206,7 +198,7 @@ func (q *Queue[T]) State(item T) reconcile.State {
 	subject := q.subject(tokens)
 	for ctx.Err() == nil {
 		if s, err := q.read(ctx, subject); err == nil {
-			return s.settle(time.Now().UnixNano()).state()
+			return s.promoteDue(time.Now().UnixNano()).state()
 		}
 	}
 	return reconcile.State{}
@@ -290,15 +282,15 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	if ok {
 		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens}
 		q.held[item] = h
+		q.timers.replaced(item, s.seq, after)
 		switch {
 		case q.member.id != owner || !q.member.validLocked() || q.closed || len(q.waiters) == 0:
-			q.giveLocked(item, h, op{verb: verbUntake})
+			q.giveLocked(item, h, op{verb: verbAbort})
 		default:
 			w := q.waiters[0]
 			q.waiters = slices.Delete(q.waiters, 0, 1)
 			w.item, w.some = item, true
 			close(w.told)
-			q.counted.taken++
 		}
 	}
 	q.checkEmptyLocked()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,76 @@ func TestQueueIsShared(t *testing.T) {
 	}
 	if got := a.Stats(); got.Enqueued != 2 || got.Coalesced != 1 || got.Taken != 1 || got.Requeued != 1 {
 		t.Errorf("Stats of a: %+v", got)
+	}
+}
+
+// That an item is in order is kept with its record, until something happens to it.
+func TestQueueKeepsWhatIsSettled(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q"}
+	a := newQueue[string](t, s, cfg)
+	enqueue(t, a, "x", "y")
+	for _, item := range []string{"x", "y"} {
+		mustTake(t, a, item)
+		a.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := newQueue[string](t, s, cfg)
+	b.Offer("x") // is known
+	b.EnqueueWithin("y", 2*time.Hour)
+	flush(t, b)
+	all, err := b.All(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("All: %+v, %v", all, err)
+	}
+	for _, e := range all {
+		if s := b.State(e.Item); s != e.State {
+			t.Errorf("%s: State %+v, All %+v", e.Item, s, e.State)
+		}
+		if want := e.Item == "x"; e.State.Phase != reconcile.Waiting || e.State.Hold || e.State.Settled != want {
+			t.Errorf("%+v, want that it waits, settled %t", e, want)
+		}
+	}
+}
+
+// A run that is cut short is given back as if it had not been: another process
+// goes on with the failures that there were.
+func TestQueueKeepsFailuresOfAbortedRuns(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q"}
+	a, b := newQueue[string](t, s, cfg), newQueue[string](t, s, cfg)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	results := make(chan reconcile.Result[string], 2)
+	r := &reconcile.Reconciler[string]{
+		Queue: a,
+		Reconcile: func(ctx context.Context, item string) error {
+			if a.State(item).Failures == 1 {
+				stop()
+				<-ctx.Done()
+			}
+			return errors.New("no such disk")
+		},
+		Retry:    reconcile.Backoff(time.Nanosecond, time.Nanosecond),
+		OnResult: func(r reconcile.Result[string]) { results <- r },
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+	enqueue(t, b, "x")
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []reconcile.Outcome{reconcile.Retrying, reconcile.Aborted} {
+		if got := <-results; got.Outcome != want || got.Failures != 1 {
+			t.Errorf("%+v, want %s after 1 failure", got, want)
+		}
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.State("x"); s.Phase != reconcile.Ready || s.Failures != 1 || fmt.Sprint(s.Err) != "no such disk" {
+		t.Errorf("after the aborted run: %+v, want it ready after 1 failure", s)
 	}
 }
 

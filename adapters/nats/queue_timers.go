@@ -12,9 +12,10 @@ import (
 // was told of. When one is due it is made ready, by whoever is first.
 
 type timers[T comparable] struct {
-	known map[T]*alarm[T]
-	heap  alarms[T]
-	timer *time.Timer
+	known   map[T]*alarm[T]
+	heap    alarms[T]
+	settled int // of the heap
+	timer   *time.Timer
 }
 
 type alarm[T comparable] struct {
@@ -24,6 +25,42 @@ type alarm[T comparable] struct {
 }
 
 func (t *timers[T]) init() { t.known = make(map[T]*alarm[T]) }
+
+// set sets an item's alarm to a record, which waits and is newer.
+func (t *timers[T]) set(a *alarm[T], s seen) {
+	t.count(a, -1)
+	a.record, a.seq = s.record, s.seq
+	t.count(a, +1)
+	heap.Fix(&t.heap, a.at)
+}
+
+// remove removes an alarm.
+func (t *timers[T]) remove(a *alarm[T]) {
+	t.count(a, -1)
+	heap.Remove(&t.heap, a.at)
+	delete(t.known, a.item)
+	if len(t.heap) == 0 {
+		t.known = make(map[T]*alarm[T]) // so that the memory of a burst goes back
+		t.heap = nil
+	}
+}
+
+func (t *timers[T]) count(a *alarm[T], n int) {
+	if a.next == nextSettled {
+		t.settled += n
+	}
+}
+
+// replaced notes that the record of an item with the sequence before is now s.
+func (t *timers[T]) replaced(item T, before uint64, s seen) {
+	switch a := t.known[item]; {
+	case a == nil || a.seq > before:
+	case s.waiting():
+		t.set(a, s)
+	default:
+		t.remove(a)
+	}
+}
 
 // maxSleep bounds how long the timer relies on the two clocks going alike.
 const maxSleep = 30 * time.Second
@@ -41,10 +78,10 @@ func (q *Queue[T]) schedule(item T, s seen) {
 	case a == nil:
 		a = &alarm[T]{seen: s, item: item}
 		t.known[item] = a
+		t.count(a, +1)
 		heap.Push(&t.heap, a)
 	case a.seq < s.seq:
-		a.seen = s
-		heap.Fix(&t.heap, a.at)
+		t.set(a, s)
 	default:
 		return
 	}
@@ -74,13 +111,9 @@ func (q *Queue[T]) ring() {
 	now := time.Now().UnixNano()
 	t := &q.timers
 	for len(t.heap) > 0 && t.heap[0].due <= now {
-		a := heap.Pop(&t.heap).(*alarm[T])
-		delete(t.known, a.item)
+		a := t.heap[0]
+		t.remove(a)
 		q.hintLocked(a.item, q.postLocked(a.item, a.tokens, op{verb: verbDue, at: now}, nil), a.seen)
-	}
-	if len(t.heap) == 0 {
-		t.known = make(map[T]*alarm[T]) // so that the memory of a burst goes back
-		t.heap = nil
 	}
 	q.setTimerLocked()
 }

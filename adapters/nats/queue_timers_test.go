@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
@@ -45,6 +46,83 @@ func TestNothingIsDueWithoutConnection(t *testing.T) {
 	q.timers.heap[0].due = 1
 	q.ring()
 	q.reclaim("x", waits)
+	if err := q.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The timers are of what waits, as far as this process knows.
+func TestStatsOfTimers(t *testing.T) {
+	q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t), Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, timers, settled, again int) {
+		t.Helper()
+		if s := q.Stats(); s.Timers != timers || s.Settled != settled || s.Again != again {
+			t.Errorf("%s: %+v, want %d timers, %d settled, %d again", what, s, timers, settled, again)
+		}
+	}
+	run := func(items ...string) {
+		t.Helper()
+		for _, item := range items {
+			if err := q.EnqueueContext(t.Context(), item); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, item := range items {
+			if got, err := q.Dequeue(t.Context()); got != item || err != nil {
+				t.Fatalf("Dequeue: %s, %v, want %s", got, err, item)
+			}
+		}
+	}
+	flush := func() {
+		t.Helper()
+		if err := q.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("a", "b", "c")
+	q.Requeue("a", reconcile.Wait{Delay: time.Hour, Settled: true})
+	q.Requeue("b", reconcile.Wait{Delay: time.Hour, Settled: true})
+	q.Requeue("c", reconcile.Wait{Delay: time.Hour})
+	flush()
+	run("x") // delivered after them
+	want("three wait", 3, 2, 0)
+
+	q.Enqueue("x")
+	q.EnqueueWithin("a", 2*time.Hour) // is not settled any more, and due as before
+	flush()
+	want("a is asked for again, and x in its run", 3, 1, 1)
+
+	q.Enqueue("b")
+	if _, err := q.Remove(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	flush()
+	want("b is ready, c is removed", 1, 0, 1)
+
+	q.Done("x")
+	flush()
+	want("x is ready", 1, 0, 0)
+
+	other, err := NewQueue[string](t.Context(), q.js, Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.EnqueueContext(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range []string{"b", "x", "a"} {
+		if got, err := q.Dequeue(t.Context()); got != item || err != nil {
+			t.Fatalf("Dequeue: %s, %v, want %s", got, err, item)
+		}
+		q.Done(item)
+	}
+	want("a is taken, which another process enqueued", 0, 0, 0)
+	if err := other.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if err := q.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

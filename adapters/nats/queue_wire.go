@@ -223,6 +223,7 @@ type message struct {
 	Since    string `json:"since,omitempty"`
 	Next     string `json:"next,omitempty"` // what follows a run in flight, or the kind of wait
 	Due      string `json:"due,omitempty"`
+	Settled  bool   `json:"settled,omitempty"` // with next within, at rest: all is well
 	Owner    string `json:"owner,omitempty"`
 	Fence    uint64 `json:"fence,omitempty"`
 	Failures int    `json:"failures,omitempty"`
@@ -260,6 +261,9 @@ func encodeRecord(r *record, tokens, write string) []byte {
 		m.Phase, m.Next, m.Due = "in flight", nextNames[r.next], formatTime(r.due)
 	case r.next.later():
 		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], formatTime(r.due)
+		if r.next == nextSettled { // those who know nothing of it see a time to wait for
+			m.Next, m.Settled = nextNames[nextWithin], true
+		}
 	case r.next == nextReady:
 		m.Phase = "ready"
 	default:
@@ -293,7 +297,7 @@ func decodeRecord(s stored) (r record, m message, err error) {
 			r.next = next(n)
 		}
 	}
-	if nextNames[r.next] != m.Next {
+	if nextNames[r.next] != m.Next || r.next == nextSettled {
 		return record{}, m, bad("unknown next " + m.Next)
 	}
 	switch m.Phase {
@@ -304,6 +308,9 @@ func decodeRecord(s stored) (r record, m message, err error) {
 	case "waiting":
 		if !r.next.later() {
 			return record{}, m, bad("it waits for nothing")
+		}
+		if r.next == nextWithin && m.Settled {
+			r.next = nextSettled
 		}
 	case "in flight":
 		r.running = true

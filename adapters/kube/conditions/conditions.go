@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/outcome"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
@@ -108,13 +109,14 @@ func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx cont
 		if wrong == nil {
 			_, wrong = w.Write(ctx, obj, Ready(obj.GetGeneration(), err))
 		}
-		var planned reconcile.RequeueError
-		switch {
-		case wrong == nil || apierrors.IsNotFound(wrong):
+		if wrong == nil || apierrors.IsNotFound(wrong) {
 			return err
-		case err == nil || errors.As(err, &planned):
+		}
+		switch outcome.Of(err) {
+		case reconcile.Succeeded, reconcile.Requeued:
 			return wrong
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 		return fmt.Errorf("%w; %w", err, wrong)
@@ -125,28 +127,33 @@ func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx cont
 // an object in the given generation:
 //
 //	err                               status   reason
-//	nil                               True     Reconciled
+//	nil, RecheckWithin                True     Reconciled
 //	RequeueAfter, RequeueWithin       Unknown  Progressing
 //	Terminal                          False    Terminated
 //	any other                         False    Failed
 //
-// The message is err's, cut to what the server takes, with "requeued" in place of
-// a plan and its delay, which may be another one each time.
+// So Ready is Unknown only while there is work left, and a controller that looks
+// again every hour has it True. The message is err's, cut to what the server
+// takes. In place of a plan and its delay, which may be another one each time, it
+// has "requeued"; of RecheckWithin "recheck", or nothing if that is all.
 func Ready(generation int64, err error) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", ObservedGeneration: generation}
-	var planned reconcile.RequeueError
-	switch {
-	case err == nil:
+	switch outcome.Of(err) {
+	case reconcile.Succeeded:
 		c.Status, c.Reason = metav1.ConditionTrue, "Reconciled"
-		return c
-	case errors.As(err, &planned):
+	case reconcile.Requeued:
 		c.Status, c.Reason = metav1.ConditionUnknown, "Progressing"
-	case errors.Is(err, reconcile.ErrTerminal):
+	case reconcile.Terminated:
 		c.Status, c.Reason = metav1.ConditionFalse, "Terminated"
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, "Failed"
 	}
-	c.Message = text.Cut(undelayed(err.Error(), err), 32768)
+	if err != nil {
+		c.Message = text.Cut(undelayed(err.Error(), err), 32768)
+	}
+	if c.Status == metav1.ConditionTrue && c.Message == "recheck" {
+		c.Message = ""
+	}
 	return c
 }
 
@@ -154,7 +161,11 @@ func Ready(generation int64, err error) metav1.Condition {
 func undelayed(text string, err error) string {
 	switch e := err.(type) {
 	case reconcile.RequeueError:
-		return strings.ReplaceAll(text, e.Error(), "requeued")
+		what := "requeued"
+		if outcome.Of(e) == reconcile.Succeeded {
+			what = "recheck"
+		}
+		return strings.ReplaceAll(text, e.Error(), what)
 	case interface{ Unwrap() error }:
 		return undelayed(text, e.Unwrap())
 	case interface{ Unwrap() []error }:

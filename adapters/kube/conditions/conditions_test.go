@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,52 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 	}
 }
 
+// TestReadyOfPeriodicController has a Reconciler that looks again and again once
+// all is well: Ready becomes True, stays so, and is not written again.
+func TestReadyOfPeriodicController(t *testing.T) {
+	s := kubetest.Shared(t)
+	var link kubetest.Link
+	client, _ := define(t, s, link.Config(s.Admin()))
+	patches := func() int { return link.Requests()["PATCH things/status"] }
+	var run int
+	ready := writer(client).Ready(func(context.Context, thing) error {
+		switch run++; {
+		case run <= 2:
+			return fmt.Errorf("copying: %w", reconcile.RequeueWithin(time.Millisecond))
+		case run < 10:
+			return reconcile.RecheckWithin(time.Millisecond)
+		}
+		return reconcile.RecheckWithin(time.Hour)
+	})
+	q := reconcile.NewQueue[string]()
+	var seen []string // after each run
+	r := &reconcile.Reconciler[string]{
+		Queue: q,
+		Reconcile: func(ctx context.Context, name string) error {
+			obj, err := client.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			err = ready(ctx, obj)
+			seen = append(seen, fmt.Sprint(brief(get(t, client)), ", written ", patches()))
+			if run == 10 {
+				q.Close()
+			}
+			return err
+		},
+		Retry: reconcile.NoRetry,
+	}
+	q.Enqueue("a")
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Repeat([]string{"Ready=Unknown Progressing copying: requeued 1, written 1"}, 2)
+	want = append(want, slices.Repeat([]string{"Ready=True Reconciled  1, written 2"}, 8)...)
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("Ready after each run: (-want +got)\n%s", diff)
+	}
+}
+
 // TestReadyOverran has a run end well, or as planned, though its context is done:
 // Ready is not written, so it is an error, and the next run writes it. Any other
 // error stays what it is.
@@ -226,6 +273,7 @@ func TestReadyOverran(t *testing.T) {
 	for _, test := range []struct{ err, want error }{
 		{nil, reconcile.ErrTimeout},
 		{reconcile.RequeueAfter(time.Hour), reconcile.ErrTimeout},
+		{reconcile.RecheckWithin(time.Hour), reconcile.ErrTimeout},
 		{unlucky, unlucky},
 	} {
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -246,7 +294,7 @@ func TestReadyErrors(t *testing.T) {
 	w := writer(client)
 	obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a", "uid": "1"}}}
 	unlucky := errors.New("no luck")
-	for _, outcome := range []error{nil, unlucky, reconcile.RequeueAfter(1)} {
+	for _, outcome := range []error{nil, unlucky, reconcile.RequeueAfter(1), reconcile.RecheckWithin(1)} {
 		err := w.Ready(func(context.Context, thing) error { return outcome })(t.Context(), obj)
 		var planned reconcile.RequeueError
 		if !apierrors.IsForbidden(err) || errors.As(err, &planned) || errors.Is(outcome, unlucky) != errors.Is(err, unlucky) {
@@ -264,6 +312,9 @@ func TestReady(t *testing.T) {
 		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(1)), "Unknown", "Progressing", "copying: requeued"},
 		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(time.Hour)), "Unknown", "Progressing", "copying: requeued"},
 		{errors.Join(reconcile.RequeueAfter(time.Minute), fmt.Errorf("%w (b)", reconcile.RequeueWithin(2*time.Minute))), "Unknown", "Progressing", "requeued\nrequeued (b)"},
+		{reconcile.RequeueError{Settled: true, Hold: true}, "Unknown", "Progressing", "requeued"},
+		{reconcile.RecheckWithin(time.Hour), "True", "Reconciled", ""},
+		{fmt.Errorf("3 of 3 copies: %w", reconcile.RecheckWithin(time.Hour)), "True", "Reconciled", "3 of 3 copies: recheck"},
 		{reconcile.Terminal(errors.New("never")), "False", "Terminated", "never"},
 		{errors.New("no luck"), "False", "Failed", "no luck"},
 		{errors.New(strings.Repeat("ä", 20000)), "False", "Failed", strings.Repeat("ä", 16382) + "..."},

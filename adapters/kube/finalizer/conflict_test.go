@@ -8,11 +8,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
 
@@ -98,6 +100,41 @@ func TestConflictAtRemoval(t *testing.T) {
 	run(t, g, "a")
 	wantCalls(t, w, "ensure clean")
 	wantFinalizers(t, client, "a", "example.com/third")
+}
+
+// TestConflictAfterNew has the finalizer that notes that New succeeded refused:
+// the look that New asked for is not lost.
+func TestConflictAfterNew(t *testing.T) {
+	s := kubetest.Shared(t)
+	recheck := reconcile.RecheckWithin(time.Hour)
+	for name, meanwhile := range map[string]func(t *testing.T, client configMaps) error{
+		"at once":         func(t *testing.T, client configMaps) error { write(t, client, "a", "2"); return nil },
+		"in the next run": func(*testing.T, configMaps) error { return errTest },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientOf(t, s.Admin(), s.Namespace(t))
+			h := &hooks{configMaps: client}
+			w := new(world)
+			g := newCases(h, w)
+			patches := 0
+			h.before = func() error {
+				if patches++; patches == 2 {
+					return meanwhile(t, client)
+				}
+				return nil
+			}
+			create(t, client, "a", "1")
+			w.fail = map[string]error{"new": recheck}
+			err := g.Reconcile(t.Context(), "a")
+			if errors.Is(err, errTest) {
+				err = g.Reconcile(t.Context(), "a")
+			}
+			if err != recheck {
+				t.Errorf("Reconcile: %v, want %v", err, recheck)
+			}
+			wantFinalizers(t, client, "a", ours)
+		})
+	}
 }
 
 // TestConflictForEver gives up for now, with an error that says so.

@@ -12,6 +12,7 @@
 package finalizer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/outcome"
 	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
 
@@ -43,10 +45,13 @@ import (
 //	any other                         Ensure
 //
 // It keeps three rules. No function is called for an object that could vanish
-// without Clean. Our finalizer is removed only after Clean returned nil. A
+// without Clean. Our finalizer is removed only after Clean succeeded. A
 // finalizer that is not ours stays, also when somebody else changes the list at
 // the same time: the list is written together with the resource version it was
 // read in, and a conflict is tried again with what the server has.
+//
+// A function has succeeded when it returned nil or [reconcile.RecheckWithin]. With
+// any other plan it has not: RequeueWithin says that there is work left.
 //
 // The process may end at any point. What is called again after that is Ensure
 // or Clean, so both are idempotent. In one process, Clean is not called again
@@ -57,10 +62,10 @@ import (
 // Most callers set Ensure and Clean alone. Who wants to tell the cases apart
 // sets New, Known or Changed; the one that fits is called instead of Ensure.
 //
-// New is called until it has returned nil once, also over restarts: up to then
+// New is called until it has succeeded once, also over restarts: up to then
 // the object has the finalizer Name-pending, and from then on Name. Changed is
 // called when this process has handled another version of the object, and
-// until it returned nil. Known is called otherwise: for the first sight of an
+// until it succeeded. Known is called otherwise: for the first sight of an
 // object in this process, and when there is nothing new about it, as after a
 // resync. A version is the generation, or the resource version if the kind has
 // no generations. A Guard that has one of the three remembers a few words for
@@ -101,8 +106,9 @@ type Guard[T comparable, O metav1.Object] struct {
 type memory struct {
 	uid     types.UID
 	version string // handled last; "" if none
-	created bool   // New returned nil
-	cleaned bool   // Clean returned nil
+	created bool   // New succeeded
+	recheck error  // what it returned: nil, or when to look again
+	cleaned bool   // Clean succeeded
 }
 
 // NameOf returns a name for the finalizer of a controller, which is known by
@@ -122,7 +128,8 @@ func NameOf(domain, group, kind string) string {
 const attempts = 5
 
 // Reconcile brings an item to where its object wants it. It returns what the
-// function that it called returned. A field of the Guard that is missing or
+// function that it called returned; when the object is cleaned and our finalizer
+// removed, nil. A field of the Guard that is missing or
 // wrong is a [reconcile.Terminal] error.
 func (g *Guard[T, O]) Reconcile(ctx context.Context, item T) error {
 	if err := g.check(); err != nil {
@@ -173,7 +180,7 @@ func (g *Guard[T, O]) handle(ctx context.Context, item T, obj O) error {
 		return nil
 	case obj.GetDeletionTimestamp() != nil:
 		if !m.cleaned {
-			if err := g.Clean(ctx, obj); err != nil {
+			if err := g.Clean(ctx, obj); outcome.Of(err) != reconcile.Succeeded {
 				return err
 			}
 			m.cleaned = true
@@ -205,10 +212,11 @@ func (g *Guard[T, O]) create(ctx context.Context, item T, obj O, m memory) error
 		}
 	}
 	if !m.created {
-		if err := g.New(ctx, obj); err != nil {
+		err := g.New(ctx, obj)
+		if outcome.Of(err) != reconcile.Succeeded {
 			return err
 		}
-		m.created = true
+		m.created, m.recheck = true, err
 		m.version = version(obj)
 		g.remember(item, m)
 	}
@@ -217,12 +225,14 @@ func (g *Guard[T, O]) create(ctx context.Context, item T, obj O, m memory) error
 	if err != nil {
 		return err
 	}
+	recheck := m.recheck
+	m.recheck = nil
 	if !seen { // it changed after New had seen it
-		return g.known(ctx, item, obj, m)
+		return cmp.Or(g.known(ctx, item, obj, m), recheck)
 	}
 	m.version = version(obj)
 	g.remember(item, m)
-	return nil
+	return recheck
 }
 
 // known handles an object that has our finalizer.
@@ -239,8 +249,9 @@ func (g *Guard[T, O]) call(ctx context.Context, item T, obj O, m memory, f func(
 	if f == nil {
 		f = g.Ensure
 	}
+	var err error
 	if f != nil {
-		if err := f(ctx, obj); err != nil {
+		if err = f(ctx, obj); outcome.Of(err) != reconcile.Succeeded {
 			return err
 		}
 	}
@@ -248,7 +259,7 @@ func (g *Guard[T, O]) call(ctx context.Context, item T, obj O, m memory, f func(
 		m.version = version(obj)
 		g.remember(item, m)
 	}
-	return nil
+	return err
 }
 
 // finalize gives obj the finalizer with the given name, if it is not empty, and

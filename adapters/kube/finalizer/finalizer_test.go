@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,7 +59,7 @@ func TestCases(t *testing.T) {
 	s := kubetest.Shared(t)
 	type step struct {
 		do         string // what happens before the run, or instead of it
-		fail       string // the call that fails
+		fail       string // the call that fails; or which plans, if " requeue" or " recheck" follows
 		calls      string
 		finalizers string // after the run; "-" if the object is gone
 	}
@@ -109,6 +110,18 @@ func TestCases(t *testing.T) {
 			{"write", "changed", "changed", ours},
 			{"", "", "changed", ours},
 			{"", "", "known", ours},
+		},
+		"new plans, and ends with a look to come": {
+			{"create", "new requeue", "new", pending},
+			{"", "new requeue", "new", pending},
+			{"", "new recheck", "new", ours},
+			{"", "known recheck", "known", ours},
+			{"write", "changed requeue", "changed", ours},
+			{"", "changed requeue", "changed", ours},
+			{"", "changed recheck", "changed", ours},
+			{"", "", "known", ours},
+			{"delete", "clean requeue", "clean", ours},
+			{"", "clean recheck", "clean", "-"},
 		},
 		"known fails": {
 			{"create", "", "new", ours},
@@ -178,9 +191,18 @@ func TestCases(t *testing.T) {
 						g = newCases(client, w)
 					}
 				}
-				w.fail = map[string]error{step.fail: errTest}
-				if err := g.Reconcile(t.Context(), "a"); errors.Is(err, errTest) != (step.fail != "") || err != nil && step.fail == "" {
-					t.Errorf("step %d: error %v", i, err)
+				call, how, _ := strings.Cut(step.fail, " ")
+				want := map[string]error{
+					"":        errTest,
+					"requeue": reconcile.RequeueWithin(time.Hour),
+					"recheck": reconcile.RecheckWithin(time.Hour),
+				}[how]
+				w.fail = map[string]error{call: want}
+				if step.fail == "" || step.fail == "clean recheck" { // there is nothing left to look at
+					want = nil
+				}
+				if err := g.Reconcile(t.Context(), "a"); err != want {
+					t.Errorf("step %d: error %v, want %v", i, err, want)
 				}
 				if got := strings.Join(w.calls, " "); got != step.calls {
 					t.Errorf("step %d, %q: calls %q, want %q", i, step.do, got, step.calls)

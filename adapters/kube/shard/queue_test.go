@@ -49,3 +49,35 @@ func TestHandedOverBeforeItRuns(t *testing.T) {
 		<-left
 	})
 }
+
+// TestQueuePassesVerdictsOn has runs end in all ways: the queue inside knows.
+func TestQueuePassesVerdictsOn(t *testing.T) {
+	bubble(t, func(t *testing.T, a *arena) {
+		s := a.take("p", a.client())
+		defer kubetest.Run(t, s)()
+		time.Sleep(time.Second)
+		inner := reconcile.NewQueue[int]()
+		q := s.Queue(inner)
+		oops := errors.New("oops")
+		for _, step := range []struct {
+			wait reconcile.Wait
+			want reconcile.State
+		}{
+			{reconcile.Wait{Err: oops}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
+			{reconcile.Wait{Err: reconcile.ErrAborted}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
+			{reconcile.Wait{Delay: time.Hour, Settled: true}, reconcile.State{Phase: reconcile.Waiting, Settled: true}},
+			{reconcile.Wait{Delay: time.Hour, Hold: true}, reconcile.State{Phase: reconcile.Waiting, Hold: true}},
+		} {
+			inner.Enqueue(1)
+			if _, err := q.Dequeue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			q.Requeue(1, step.wait)
+			got := q.State(1)
+			got.Since, got.Due = time.Time{}, time.Time{}
+			if got != step.want {
+				t.Errorf("after %+v: %+v, want %+v", step.wait, got, step.want)
+			}
+		}
+	})
+}

@@ -162,11 +162,15 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 func collectQueue(ch chan<- prometheus.Metric, name string, s reconcile.Stats) {
-	gauge(ch, depthDesc, float64(s.Ready), name, name, "") // as of a queue without priorities
+	// As client-go counts: what is enqueued while in flight is in the depth at once.
+	// Without a priority, as of a queue that has none.
+	gauge(ch, depthDesc, float64(s.Ready+s.Again), name, name, "")
 	counter(ch, addsDesc, s.Enqueued+s.Requeued, name, name)
 	counter(ch, retriesDesc, s.Requeued, name, name)
-	gauge(ch, waitingDesc, float64(s.Waiting), name, name)
+	gauge(ch, waitingDesc, float64(s.Waiting-s.Settled), name, name)
+	gauge(ch, settledDesc, float64(s.Settled), name, name)
 	gauge(ch, inFlightDesc, float64(s.InFlight), name, name)
+	gauge(ch, againDesc, float64(s.Again), name, name)
 	counter(ch, takenDesc, s.Taken, name, name)
 	counter(ch, coalescedDesc, s.Coalesced, name, name)
 }

@@ -21,30 +21,45 @@ func idle(context.Context, string) error { return nil }
 // TestAddQueue has a queue without a reconciler: its counts alone.
 func TestAddQueue(t *testing.T) {
 	q := reconcile.NewQueue[string]()
-	q.Enqueue("a")
-	q.Enqueue("a")
-	q.Enqueue("b")
-	q.EnqueueAfter("c", 1<<40)
-	item, err := q.Dequeue(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	take := func(want string) {
+		t.Helper()
+		if item, err := q.Dequeue(t.Context()); item != want || err != nil {
+			t.Fatalf("Dequeue: %s, %v, want %s", item, err, want)
+		}
 	}
-	q.RequeueAfter(item, 1<<40)
+	q.Enqueue("a")
+	q.Enqueue("a")
+	for _, item := range []string{"b", "in order 1", "in order 2", "again", "ready"} {
+		q.Enqueue(item)
+	}
+	q.EnqueueAfter("c", 1<<40)
+	take("a")
+	q.RequeueAfter("a", 1<<40)
+	take("b")
+	for _, item := range []string{"in order 1", "in order 2"} {
+		take(item)
+		q.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+	}
+	take("again")
+	q.Enqueue("again")
 	var c promadapter.Collector
 	if err := c.AddQueue("plain", q); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]float64{
-		`workqueue_depth{controller="plain",name="plain"}`:                 1,
-		`workqueue_adds_total{controller="plain",name="plain"}`:            4,
-		`workqueue_retries_total{controller="plain",name="plain"}`:         1,
+		`workqueue_depth{controller="plain",name="plain"}`:                 2,
+		`workqueue_adds_total{controller="plain",name="plain"}`:            11,
+		`workqueue_retries_total{controller="plain",name="plain"}`:         3,
 		`reconcile_queue_waiting{controller="plain",name="plain"}`:         2,
-		`reconcile_queue_taken_total{controller="plain",name="plain"}`:     1,
+		`reconcile_queue_settled{controller="plain",name="plain"}`:         2,
+		`reconcile_queue_in_flight{controller="plain",name="plain"}`:       2,
+		`reconcile_queue_again{controller="plain",name="plain"}`:           1,
+		`reconcile_queue_taken_total{controller="plain",name="plain"}`:     5,
 		`reconcile_queue_coalesced_total{controller="plain",name="plain"}`: 1,
 	}
 	wantValues(t, &c, want)
-	if n := len(values(t, &c)); n != len(want)+1 { // and those in flight
-		t.Errorf("%d series, want %d", n, len(want)+1)
+	if n := len(values(t, &c)); n != len(want) {
+		t.Errorf("%d series, want %d", n, len(want))
 	}
 }
 

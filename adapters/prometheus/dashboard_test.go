@@ -57,10 +57,14 @@ func (d dashboard) targets() (all []target) {
 	return all
 }
 
+// selector matches the name of a series, with its labels if it has any.
+var selector = regexp.MustCompile(`\b(reconcile|workqueue|controller_runtime)_\w+({[^}]*})?`)
+
 var variable = regexp.MustCompile(`\$\{?(\w+)`)
 
 // TestDashboard checks what Grafana would not complain of, but show badly:
-// panels that overlap or have no query, and variables that are nowhere.
+// panels that overlap or have no query, variables that are nowhere, and series
+// that no panel shows.
 // TestPrometheus asks its queries.
 func TestDashboard(t *testing.T) {
 	d := readDashboard(t)
@@ -73,6 +77,7 @@ func TestDashboard(t *testing.T) {
 	}
 	ids := make(map[int]string)
 	cells := make(map[[2]int]string)
+	shown := make(map[string]bool)
 	for _, p := range d.Panels {
 		if p.Title == "" || ids[p.ID] != "" {
 			t.Errorf("panel %d is %q, want a title, and an id other than that of %q", p.ID, p.Title, ids[p.ID])
@@ -107,9 +112,24 @@ func TestDashboard(t *testing.T) {
 					t.Errorf("panel %q: no variable is called $%s", p.Title, m[1])
 				}
 			}
-			if !strings.Contains(q.Expr, `controller=~"$controller"`) {
-				t.Errorf("panel %q: %s does not heed $controller", p.Title, q.Expr)
+			for _, sum := range selector.FindAllString(q.Expr, -1) {
+				filter := `controller=~"$controller"`
+				if strings.HasPrefix(sum, "reconcile_gate_") {
+					filter = `name=~"$gate"`
+				}
+				if !strings.Contains(sum, `job=~"$job", `+filter) {
+					t.Errorf("panel %q: %s does not heed $job and %s", p.Title, sum, filter)
+				}
+				shown[strings.SplitN(sum, "{", 2)[0]] = true
 			}
+		}
+	}
+	for _, name := range []string{
+		"reconcile_queue_settled", "reconcile_queue_again",
+		"reconcile_gate_limit", "reconcile_gate_in_flight", "reconcile_gate_waiting", "reconcile_gate_halved_total",
+	} {
+		if !shown[name] {
+			t.Errorf("no panel shows %s", name)
 		}
 	}
 }

@@ -23,6 +23,11 @@
 //     workqueue_… series and in none of controller_runtime_….
 //   - The error result has the runs that are to be retried, that gave up and
 //     that are terminal; requeue has those that asked for the next run at once.
+//   - The success result has the runs that returned RecheckWithin; where all is
+//     well and a look is planned, controller-runtime has requeue_after.
+//   - workqueue_depth has an item in flight whose next run is due later; client-go
+//     counts it once that is due. Otherwise both count what is ready, and what was
+//     added while in flight.
 //   - workqueue_adds_total counts work when it is accepted, also if its time
 //     comes later.
 //   - workqueue_retries_total counts items given back with a wait, not those

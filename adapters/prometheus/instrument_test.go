@@ -62,6 +62,7 @@ func TestInstrument(t *testing.T) {
 			"7 goexit":     func(context.Context) error { runtime.Goexit(); return nil },
 			"8 times out":  func(ctx context.Context) error { <-ctx.Done(); return reconcile.Terminal(ctx.Err()) },
 			"9 late, well": func(ctx context.Context) error { <-ctx.Done(); return nil },
+			"in order":     func(context.Context) error { return reconcile.RecheckWithin(time.Hour) },
 			"at once": func(context.Context) error {
 				if tries++; tries == 1 {
 					return reconcile.RequeueWithin(0)
@@ -81,7 +82,7 @@ func TestInstrument(t *testing.T) {
 			},
 			Retry: func(_ error, failures int) (time.Duration, bool) { return time.Minute, failures < 3 },
 		}
-		for _, item := range []string{"1 well", "2 after", "3 within", "4 terminal", "5 gives up", "6 panics", "7 goexit", "8 times out", "9 late, well", "at once"} {
+		for _, item := range []string{"1 well", "2 after", "3 within", "4 terminal", "5 gives up", "6 panics", "7 goexit", "8 times out", "9 late, well", "at once", "in order"} {
 			q.Enqueue(item)
 		}
 		q.Offer("1 well") // coalesced
@@ -90,23 +91,23 @@ func TestInstrument(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 
-		// Ten items, and the second and third runs of those that fail three
-		// times, and the second of "at once". The first ten wait for those before
-		// them: 0 1 2 … 7, 17 and 27 s, "at once" again not at all.
+		// Eleven items, and the second and third runs of those that fail three
+		// times, and the second of "at once". The first eleven wait for those before
+		// them: 0 1 2 … 7, 17, 27 and 28 s, "at once" again for one more.
 		// "5", "6" and "7" are due a minute after their ends at 5, 6 and 7 s, which
 		// keeps them a second apart.
-		const runs = 10 + 2*3 + 1
-		const seconds = 8 + 2*10 + 2*3 + 1
+		const runs = 11 + 2*3 + 1
+		const seconds = 8 + 2*10 + 1 + 2*3 + 1
 		wantValues(t, &c, map[string]float64{
 			`workqueue_depth{controller="assets",name="assets"}`:                        0,
-			`workqueue_adds_total{controller="assets",name="assets"}`:                   10 + 2 + 6 + 1,
-			`workqueue_retries_total{controller="assets",name="assets"}`:                2 + 6 + 1,
+			`workqueue_adds_total{controller="assets",name="assets"}`:                   11 + 3 + 6 + 1,
+			`workqueue_retries_total{controller="assets",name="assets"}`:                3 + 6 + 1,
 			`workqueue_queue_duration_seconds_count{controller="assets",name="assets"}`: runs,
-			`workqueue_queue_duration_seconds_sum{controller="assets",name="assets"}`:   0 + 1 + 2 + 3 + 4 + 5 + 6 + 7 + 17 + 27,
+			`workqueue_queue_duration_seconds_sum{controller="assets",name="assets"}`:   0 + 1 + 2 + 3 + 4 + 5 + 6 + 7 + 17 + 27 + 28 + 1,
 			`workqueue_work_duration_seconds_count{controller="assets",name="assets"}`:  runs,
 			`workqueue_work_duration_seconds_sum{controller="assets",name="assets"}`:    seconds,
 
-			`controller_runtime_reconcile_total{controller="assets",result="success"}`:       3,
+			`controller_runtime_reconcile_total{controller="assets",result="success"}`:       4,
 			`controller_runtime_reconcile_total{controller="assets",result="requeue"}`:       1,
 			`controller_runtime_reconcile_total{controller="assets",result="requeue_after"}`: 2,
 			`controller_runtime_reconcile_total{controller="assets",result="error"}`:         2 + 9,
@@ -119,12 +120,13 @@ func TestInstrument(t *testing.T) {
 			`controller_runtime_max_concurrent_reconciles{controller="assets"}`:              1,
 
 			`reconcile_queue_waiting{controller="assets",name="assets"}`:         2,
+			`reconcile_queue_settled{controller="assets",name="assets"}`:         1,
 			`reconcile_queue_taken_total{controller="assets",name="assets"}`:     runs,
 			`reconcile_queue_coalesced_total{controller="assets",name="assets"}`: 1,
-			`reconcile_runs_total{controller="assets",outcome="succeeded"}`:      3,
+			`reconcile_runs_total{controller="assets",outcome="succeeded"}`:      4,
 			`reconcile_runs_total{controller="assets",outcome="requeued"}`:       3,
 			`reconcile_runs_total{controller="assets",outcome="retrying"}`:       6,
-			`reconcile_runs_total{controller="assets",outcome="gave up"}`:        3,
+			`reconcile_runs_total{controller="assets",outcome="gave_up"}`:        3,
 			`reconcile_runs_total{controller="assets",outcome="terminated"}`:     2,
 			`reconcile_held_total{controller="assets"}`:                          1,
 			`reconcile_failures_in_a_row_count{controller="assets"}`:             2 + 9,

@@ -35,8 +35,10 @@ var (
 
 // The series of our own, for what those have no name for.
 var (
-	waitingDesc   = desc("reconcile_queue_waiting", "Items in the queue that become ready later: held, within a time, or backing off.", queueLabels...)
+	waitingDesc   = desc("reconcile_queue_waiting", "Items in the queue with work left that become ready later: held, within a time, or backing off.", queueLabels...)
+	settledDesc   = desc("reconcile_queue_settled", "Items in the queue that are in order: the last run ended well, and the next is a look.", queueLabels...)
 	inFlightDesc  = desc("reconcile_queue_in_flight", "Items taken from the queue and not yet given back.", queueLabels...)
+	againDesc     = desc("reconcile_queue_again", "Items in flight that have a next run already.", queueLabels...)
 	takenDesc     = desc("reconcile_queue_taken_total", "Items taken from the queue.", queueLabels...)
 	coalescedDesc = desc("reconcile_queue_coalesced_total", "Events and observations folded into work that the queue had already.", queueLabels...)
 	runsDesc      = desc("reconcile_runs_total", "Runs by outcome, as the log names it.", "controller", "outcome")

@@ -47,6 +47,7 @@ func run(ctx context.Context, addr string) error {
 		Timeout:   200 * time.Millisecond,
 		Retry:     reconcile.Backoff(50*time.Millisecond, time.Second),
 		Reconcile: attach,
+		Gate:      &reconcile.Gate{Max: 3},
 	}
 	poll := &reconcile.Poller[string]{
 		Name:     "disks",
@@ -57,6 +58,9 @@ func run(ctx context.Context, addr string) error {
 
 	var metrics promadapter.Collector
 	if err := promadapter.Instrument(&metrics, disks); err != nil {
+		return err
+	}
+	if err := metrics.AddGate("disks", disks.Gate); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
@@ -93,7 +97,7 @@ func list(context.Context) ([]string, error) {
 	return disks, nil
 }
 
-// attach attaches a disk, if it is a good one.
+// attach attaches a disk, if it is a good one, and looks at it again every second.
 func attach(ctx context.Context, disk string) error {
 	switch disk {
 	case "broken":
@@ -110,7 +114,7 @@ func attach(ctx context.Context, disk string) error {
 	}
 	select {
 	case <-time.After(rand.N(20 * time.Millisecond)):
-		return nil
+		return reconcile.RecheckWithin(time.Second)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

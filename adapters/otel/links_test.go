@@ -95,6 +95,14 @@ func TestLinks(t *testing.T) {
 			want: []string{"e1" + byEvent, "run 1" + byRun, "run 2" + byRun},
 		},
 		{
+			name:    "a look at what is in order",
+			results: []error{reconcile.RecheckWithin(time.Minute)},
+			do: func(_ *reconcile.Queue[string], feed func(string) reconcile.Enqueuer[string], _ func(string) context.Context, _ *telemetry) {
+				feed("e1").Enqueue("a")
+			},
+			want: []string{"e1" + byEvent, "run 1" + byRun},
+		},
+		{
 			name:    "planned, and an event comes sooner",
 			results: []error{reconcile.RequeueWithin(time.Hour)},
 			do: func(_ *reconcile.Queue[string], feed func(string) reconcile.Enqueuer[string], _ func(string) context.Context, _ *telemetry) {

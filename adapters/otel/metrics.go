@@ -109,20 +109,22 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	all := []metric.Observable{age, limit}
 
 	count := upDown("reconcile.item.count", "{item}", "Items in the queue, by state.")
+	again := upDown("reconcile.item.again", "{item}", "Items in flight that have a next run already.")
 	enqueued := counter("reconcile.item.enqueued", "Items accepted as new work.")
 	coalesced := counter("reconcile.item.coalesced", "Events and observations folded into work that the queue had already.")
 	taken := counter("reconcile.item.taken", "Items taken from the queue.")
 	requeued := counter("reconcile.item.requeued", "Items given back to run again.")
 	if queue != nil {
-		all = append(all, count, enqueued, coalesced, taken, requeued)
+		all = append(all, count, again, enqueued, coalesced, taken, requeued)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	in := func(p reconcile.Phase) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(m.attributes[2], stateKey.String(p.String())))
+	in := func(state string) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(m.attributes[2], stateKey.String(state)))
 	}
-	ready, waiting, inFlight := in(reconcile.Ready), in(reconcile.Waiting), in(reconcile.InFlight)
+	ready, waiting, inFlight := in(reconcile.Ready.String()), in(reconcile.Waiting.String()), in(reconcile.InFlight.String())
+	settled := in("settled") // a state of its own, and not among the waiting
 	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveFloat64(age, oldest().Seconds(), m.queue)
 		o.ObserveInt64(limit, int64(workers), m.queue)
@@ -131,8 +133,10 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 		}
 		s := queue.Stats()
 		o.ObserveInt64(count, int64(s.Ready), ready)
-		o.ObserveInt64(count, int64(s.Waiting), waiting)
+		o.ObserveInt64(count, int64(s.Waiting-s.Settled), waiting)
+		o.ObserveInt64(count, int64(s.Settled), settled)
 		o.ObserveInt64(count, int64(s.InFlight), inFlight)
+		o.ObserveInt64(again, int64(s.Again), m.queue)
 		o.ObserveInt64(enqueued, int64(s.Enqueued), m.queue)
 		o.ObserveInt64(coalesced, int64(s.Coalesced), m.queue)
 		o.ObserveInt64(taken, int64(s.Taken), m.queue)

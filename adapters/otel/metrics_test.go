@@ -98,6 +98,8 @@ func TestMetrics(t *testing.T) {
 				switch item {
 				case "failing":
 					return kind("quota")
+				case "in order":
+					return reconcile.RecheckWithin(24 * time.Hour)
 				case "planned":
 					return reconcile.RequeueWithin(24 * time.Hour)
 				case "stuck":
@@ -117,6 +119,8 @@ func TestMetrics(t *testing.T) {
 			"reconcile.worker.max{messaging.destination.name=disks}":                                "2",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=ready}":     "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=waiting}":   "0",
+			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=settled}":   "0",
+			"reconcile.item.again{messaging.destination.name=disks}":                                "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=in flight}": "0",
 			"reconcile.item.enqueued{messaging.destination.name=disks}":                             "0",
 			"reconcile.item.coalesced{messaging.destination.name=disks}":                            "0",
@@ -125,12 +129,14 @@ func TestMetrics(t *testing.T) {
 		})
 
 		// Two at a time: 0 and 0, 1 and 1, 2 seconds.
-		for _, item := range []string{"one", "two", "failing", "planned", "stuck"} {
+		for _, item := range []string{"one", "in order", "failing", "planned", "stuck"} {
 			q.Enqueue(item)
 		}
 		q.Enqueue("stuck")
 		end := background(t, r.Run)
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Second)
+		q.Enqueue("stuck")
+		time.Sleep(30 * time.Second)
 		const run = "messaging.process.duration{%smessaging.destination.name=disks messaging.operation.name=reconcile messaging.system=reconcile reconcile.outcome=%s}"
 		want := map[string]string{
 			fmt.Sprintf(run, "", "succeeded"):                                                       "2 in 2",
@@ -141,11 +147,13 @@ func TestMetrics(t *testing.T) {
 			"reconcile.worker.max{messaging.destination.name=disks}":                                "2",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=ready}":     "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=waiting}":   "2",
+			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=settled}":   "1",
+			"reconcile.item.again{messaging.destination.name=disks}":                                "1",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=in flight}": "1",
-			"reconcile.item.enqueued{messaging.destination.name=disks}":                             "5",
+			"reconcile.item.enqueued{messaging.destination.name=disks}":                             "6",
 			"reconcile.item.coalesced{messaging.destination.name=disks}":                            "1",
 			"reconcile.item.taken{messaging.destination.name=disks}":                                "5",
-			"reconcile.item.requeued{messaging.destination.name=disks}":                             "2",
+			"reconcile.item.requeued{messaging.destination.name=disks}":                             "3",
 		}
 		wantMetrics(t, reader, want)
 
@@ -156,7 +164,8 @@ func TestMetrics(t *testing.T) {
 			"reconcile.run.age.max{messaging.destination.name=disks}":                               "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=ready}":     "1",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=in flight}": "0",
-			"reconcile.item.requeued{messaging.destination.name=disks}":                             "3",
+			"reconcile.item.requeued{messaging.destination.name=disks}":                             "4",
+			"reconcile.item.again{messaging.destination.name=disks}":                                "0",
 		} {
 			want[s] = value
 		}

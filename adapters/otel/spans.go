@@ -23,6 +23,7 @@ const (
 	failuresKey = attribute.Key("reconcile.failures")
 	waitedKey   = attribute.Key("reconcile.waited")
 	nextKey     = attribute.Key("reconcile.next")
+	settledKey  = attribute.Key("reconcile.settled")
 	reasonKey   = attribute.Key("reconcile.reason")
 	causeKey    = attribute.Key("reconcile.cause")
 	stateKey    = attribute.Key("reconcile.item.state")
@@ -73,13 +74,16 @@ func setItem[T comparable](span trace.Span, item T) {
 // end ends the span of a run.
 func (s *spans) end(span trace.Span, at time.Time, o observation) {
 	defer span.End(trace.WithTimestamp(at))
-	attributes := make([]attribute.KeyValue, 0, 6)
+	attributes := make([]attribute.KeyValue, 0, 7)
 	attributes = append(attributes,
 		outcomeKey.String(string(o.outcome)),
 		failuresKey.Int(o.failures),
 		waitedKey.Float64(o.waited.Seconds()),
 	)
-	if o.outcome == reconcile.Requeued || o.outcome == reconcile.Retrying {
+	if o.settled() {
+		attributes = append(attributes, settledKey.Bool(true))
+	}
+	if o.settled() || o.outcome == reconcile.Requeued || o.outcome == reconcile.Retrying {
 		attributes = append(attributes, nextKey.Float64(o.next.Seconds()))
 	}
 	switch {

@@ -122,6 +122,13 @@ func TestSpan(t *testing.T) {
 			want:      "reconcile.failures=0 reconcile.item=a reconcile.outcome=succeeded reconcile.waited=2",
 		},
 		{
+			name: "in order",
+			reconcile: func(context.Context) error {
+				return fmt.Errorf("3 of 3: %w", reconcile.RecheckWithin(90*time.Second))
+			},
+			want: "reconcile.failures=0 reconcile.item=a reconcile.next=90 reconcile.outcome=succeeded reconcile.reason=3 of 3: recheck within 1m30s reconcile.settled=true reconcile.waited=2",
+		},
+		{
 			name: "planned",
 			reconcile: func(context.Context) error {
 				return fmt.Errorf("being made: %w", reconcile.RequeueAfter(90*time.Second))
@@ -138,7 +145,7 @@ func TestSpan(t *testing.T) {
 			name:      "gave up",
 			reconcile: func(context.Context) error { return errBroken },
 			retry:     reconcile.NoRetry,
-			want:      "error.type=*errors.errorString reconcile.failures=1 reconcile.item=a reconcile.outcome=gave up reconcile.waited=2",
+			want:      "error.type=*errors.errorString reconcile.failures=1 reconcile.item=a reconcile.outcome=gave_up reconcile.waited=2",
 			status:    "broken",
 		},
 		{

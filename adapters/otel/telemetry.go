@@ -173,13 +173,16 @@ func (o *observation) failed() bool {
 	return false
 }
 
+// settled reports whether the run said that all is well, and asked for a look.
+func (o *observation) settled() bool { return o.outcome == reconcile.Succeeded && o.err != nil }
+
 // givenBack reports whether the item runs again without being fed.
 func (o *observation) givenBack() bool {
 	switch o.outcome {
 	case reconcile.Requeued, reconcile.Retrying, reconcile.Aborted:
 		return true
 	}
-	return false
+	return o.settled()
 }
 
 // errorType names the kind of a failure in few words. What it calls is code of

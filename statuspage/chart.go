@@ -212,7 +212,7 @@ func (m *measures) depthChart() chart {
 	c := chart{Title: "Queue", Top: number(int(top)), Bottom: "0"}
 	format := func(v float64) string { return number(int(v)) }
 	c.add("ready", "ready", ready, upTo(top), format)
-	c.add("in flight", "inflight", inFlight, upTo(top), format)
+	c.add("in flight", "in-flight", inFlight, upTo(top), format)
 	c.Summary = fmt.Sprintf("Items over the last 15 minutes: at most %s ready and %s in flight at a time.",
 		format(highest(ready)), format(highest(inFlight)))
 	return c

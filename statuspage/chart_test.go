@@ -57,7 +57,7 @@ func TestCharts(t *testing.T) {
 			}
 			h.count(run{ended: time.Duration(s)*time.Second + 1, outcome: o, duration: 20 * time.Millisecond})
 		}
-		h.sample(time.Duration(s)*time.Second, 30, 1000, 4)
+		h.sample(time.Duration(s)*time.Second, 30, 4)
 	}
 	m := measures{now: time.Minute + time.Second, buckets: make([]bucket, bucketCount)}
 	h.addTo(&m)

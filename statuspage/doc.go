@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package statuspage shows what reconcilers do: a live page for people, and the
-// same as JSON for programs. It answers why an item is not as it should be: what
-// state it is in and since when, when it runs next, how often it failed and with
-// which error, and how its last runs went.
+// same as JSON for programs. It leads with how many items are in order, and answers
+// why the others are not: what state an item is in and since when, when it runs
+// next, how often it failed and with which error, and how its last runs went.
 //
 //	assets := &statuspage.Loop[string]{Name: "assets", Queue: queue}
 //	reconciler.OnResult = assets.OnResult(reconciler.OnResult)
@@ -15,6 +15,14 @@
 // A [Loop] is a queue and its reconciler; a page has any number of them. A
 // [Group] is a [reconcile.Group] whose members are shown as well: a stream of
 // events that broke explains why nothing happens.
+//
+// # In order
+//
+// An item is in order when its last run ended well and nothing is left to do. It
+// waits only to be looked at again, as [reconcile.RecheckWithin] asks, or the queue
+// has it no more and the page remembers a last run that succeeded. An item for
+// which the next run is planned or retried is waiting, and an item that was given
+// up or cancelled is idle. An event makes an item that was in order ready again.
 //
 // # Cost
 //
@@ -44,7 +52,7 @@
 //
 //	queue   the Name of a Loop; not needed if there is one alone
 //	search  a part of the name or the error, in any case
-//	state   all, failing, in-flight, ready, waiting or idle
+//	state   all, in-order, failing, in-flight, ready, waiting or idle
 //	sort    attention, item, state, since, next, failures, last or duration;
 //	        with a hyphen in front for the reverse
 //	page    from 1
@@ -54,6 +62,12 @@
 //
 // An idle item is one that the queue does not know. The page remembers those
 // that ran lately: an item that was given up is idle, and failing.
+//
+// The items of a queue in status.json are the sum of in_order, in_flight, ready,
+// waiting and idle. Those that fail are counted again in failing. Each item has
+// in_order, and beside it the phase in which the queue has it: one that is in order
+// has the phase "waiting" or "idle". A run that succeeded has next_seconds if it
+// asked to be looked at again.
 //
 // # Safety
 //

@@ -85,7 +85,7 @@ func (w *streamWriter) Flush() {
 // names returns the names of the regions that came.
 func names(event map[string]string) string {
 	var all []string
-	for _, name := range []string{"", "queues", "alerts", "tiles", "charts", "items", "groups", "item", "runs"} {
+	for _, name := range []string{"", "title", "queues", "alerts", "tiles", "charts", "items", "groups", "item", "runs"} {
 		if _, ok := event[name]; ok {
 			all = append(all, name)
 		}
@@ -108,11 +108,11 @@ func TestEvents(t *testing.T) {
 			}
 			return event
 		}
-		next(0, "queues alerts tiles charts items groups")
+		next(0, "title queues alerts tiles charts items groups")
 		next(3*time.Second, "charts") // the first bucket has begun to count
 		sleep(1500 * time.Millisecond)
 		w.queue.Enqueue("a")
-		event := next(5*time.Second, "tiles charts items")
+		event := next(5*time.Second, "title tiles charts items")
 		if !strings.Contains(event["items"], "<bdi>quota</bdi>") {
 			t.Errorf("the failed item is not among\n%s", event["items"])
 		}

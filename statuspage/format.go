@@ -6,7 +6,9 @@ package statuspage
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // took formats how long something took: three digits at most.
@@ -85,6 +87,16 @@ func perSecond(n float64) string {
 func runsPer(n float64) string {
 	text, per := rate(n)
 	return text + " runs/" + per
+}
+
+// visible returns a name as it is, or in quotes if nothing of it would be seen:
+// there has to be something to click on.
+func visible(name string) string {
+	seen := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+	if strings.ContainsFunc(name, seen) {
+		return name
+	}
+	return strconv.Quote(shorten(name, 20))
 }
 
 // shorten cuts a text to n characters for a table.

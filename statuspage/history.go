@@ -30,10 +30,10 @@ type bucket struct {
 	depth     depth
 }
 
-// A depth is how many items a queue held, at most, within a bucket.
+// A depth is how many items were ready and in flight, at most, within a bucket.
 type depth struct {
-	known                    bool
-	ready, waiting, inFlight int
+	known           bool
+	ready, inFlight int
 }
 
 func bucketNumber(at time.Duration) int64 { return 1 + int64(at/bucketLen) }
@@ -59,10 +59,10 @@ func (h *history) count(r run) {
 	}
 }
 
-func (h *history) sample(at time.Duration, ready, waiting, inFlight int) {
+func (h *history) sample(at time.Duration, ready, inFlight int) {
 	if b := h.bucket(at); b != nil {
 		d := &b.depth
-		*d = depth{true, max(d.ready, ready), max(d.waiting, waiting), max(d.inFlight, inFlight)}
+		*d = depth{true, max(d.ready, ready), max(d.inFlight, inFlight)}
 	}
 }
 

@@ -68,8 +68,8 @@ func TestHistory(t *testing.T) {
 	count(0, succeeded)
 	count(9*time.Second, retrying)
 	count(10*time.Second, gaveUp)
-	h.sample(11*time.Second, 5, 7, 1)
-	h.sample(12*time.Second, 3, 9, 2)
+	h.sample(11*time.Second, 5, 1)
+	h.sample(12*time.Second, 3, 2)
 	count(chartLen+5*time.Second, succeeded)
 	count(3*time.Second, succeeded) // a straggler, and still in the charts' reach
 
@@ -81,7 +81,7 @@ func TestHistory(t *testing.T) {
 	if got := m.buckets[0]; got.number != 2 || got.runs() != 1 || got.failed() != 1 {
 		t.Errorf("the oldest bucket is %d with %d runs, %d failed; want 2, 1, 1", got.number, got.runs(), got.failed())
 	}
-	if got, want := m.buckets[0].depth, (depth{true, 5, 9, 2}); got != want {
+	if got, want := m.buckets[0].depth, (depth{true, 5, 2}); got != want {
 		t.Errorf("depth = %v, want the highest of each: %v", got, want)
 	}
 	if got := m.buckets[bucketCount-1]; got.number != bucketCount+1 || got.runs() != 1 {

@@ -139,7 +139,7 @@ func testHostile(t *testing.T, name string) {
 	events := stream(t, page, "/events?queue="+url.QueryEscape(queueName))
 	event := <-events
 	check("event", event["items"])
-	if len(event) != 6 {
-		t.Errorf("the event has %d regions, want 6", len(event))
+	if len(event) != 7 {
+		t.Errorf("the event has %d regions, want 7", len(event))
 	}
 }

@@ -53,13 +53,14 @@ var templates = template.Must(template.New("page").Parse(pageHTML))
 // The regions of a page are what is sent when it changes, each by the name of
 // its template, which is the id of its element too.
 var (
-	overviewRegions = []string{"queues", "alerts", "tiles", "charts", "items", "groups"}
+	overviewRegions = []string{"title", "queues", "alerts", "tiles", "charts", "items", "groups"}
 	itemRegions     = []string{"item", "runs"}
 )
 
 // A frame is what both pages have around their regions.
 type frame struct {
 	Title   string
+	Lead    string // stands before the title; may be empty
 	Version string
 	Home    string // the URL of the overview
 	JSON    string // the URL of the same for programs

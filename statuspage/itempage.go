@@ -15,7 +15,7 @@ import (
 type itemPage struct {
 	frame
 	Queue      string
-	Name       string // whole
+	Name       string // whole, and not blank
 	HasActions bool
 	Action     string // the URL for them: in fields of a form a line break would not stay what it is
 	Notice     string // what became of an action
@@ -50,14 +50,14 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 	v := &itemPage{
 		frame:      p.frame(),
 		Queue:      l.name(),
-		Name:       h.name(),
+		Name:       visible(h.name()),
 		HasActions: p.AllowActions && l.hasActions(),
 		Row:        newRowView(&r, now, l.name()),
 		Story:      story(&r, now, l.hasQueue()),
 		Error:      r.err,
 	}
 	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
-	if r.outcome == requeued {
+	if !r.outcome.failed() {
 		v.Error = headline(r.err, r.outcome)
 	}
 	v.Live = true
@@ -84,8 +84,11 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 		if x.failures > 0 {
 			run.Tries = number(x.failures)
 		}
-		if x.outcome == requeued || x.outcome == retrying {
+		if x.plans() {
 			run.Next = took(x.next)
+			if x.outcome == succeeded {
+				run.Outcome += ", again within " + run.Next
+			}
 		}
 		v.Runs = append(v.Runs, run)
 	}
@@ -95,7 +98,7 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 // newChoicePage returns a page that lets choose between items that are shown
 // alike.
 func (p *Page) newChoicePage(l loop, found []handle) *itemPage {
-	v := &itemPage{frame: p.frame(), Queue: l.name(), Name: found[0].name()}
+	v := &itemPage{frame: p.frame(), Queue: l.name(), Name: visible(found[0].name())}
 	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
 	for _, h := range found {
 		v.Choices = append(v.Choices, choiceView{
@@ -126,6 +129,10 @@ func story(r *row, now time.Duration, hasQueue bool) string {
 	case reconcile.Ready:
 		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
 	case reconcile.Waiting:
+		due := age(r.due - now + time.Second - 1)
+		if r.settled {
+			return fmt.Sprintf("All was well %s ago. It is looked at again in %s; an event brings it sooner.", since, due)
+		}
 		what := "The next run"
 		if r.failures > 0 {
 			what = "The next try"
@@ -134,7 +141,7 @@ func story(r *row, now time.Duration, hasQueue bool) string {
 		if r.hold {
 			brings = "it is held, and an event does not bring it sooner"
 		}
-		text += fmt.Sprintf("%s is in %s; %s.", what, age(r.due-now+time.Second-1), brings)
+		text += fmt.Sprintf("%s is in %s; %s.", what, due, brings)
 	default:
 		text += idleStory(r, age(now-r.ended))
 	}

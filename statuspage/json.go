@@ -22,13 +22,14 @@ type statusJSON struct {
 
 type queueJSON struct {
 	Name     string `json:"name"`
-	Items    int    `json:"items"` // the sum of the four phases
+	Items    int    `json:"items"`    // the sum of in_order, ready, waiting, in_flight and idle
+	InOrder  int    `json:"in_order"` // the last run ended well, and nothing is left to do
 	Ready    int    `json:"ready"`
-	Waiting  int    `json:"waiting"`
-	Held     int    `json:"held"` // of those that wait
+	Waiting  int    `json:"waiting"` // not in order
+	Held     int    `json:"held"`    // of those that wait
 	InFlight int    `json:"in_flight"`
-	Idle     int    `json:"idle"`     // remembered, not in the queue
-	Failing  int    `json:"failing"`  // in whatever phase
+	Idle     int    `json:"idle"`     // remembered, not in the queue, not in order
+	Failing  int    `json:"failing"`  // in whatever state
 	GivenUp  int    `json:"given_up"` // of those that fail: idle, nobody tries again
 
 	LongestReady    float64 `json:"longest_ready_seconds"`
@@ -70,7 +71,8 @@ type itemsJSON struct {
 type itemJSON struct {
 	Name     string     `json:"name"`
 	ID       string     `json:"id,omitempty"`
-	Phase    string     `json:"phase"`
+	Phase    string     `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
+	InOrder  bool       `json:"in_order"`
 	Since    *time.Time `json:"since,omitempty"`
 	Due      *time.Time `json:"due,omitempty"`
 	Hold     bool       `json:"hold"`
@@ -131,6 +133,7 @@ func newQueueJSON(l loop, s *snapshot) queueJSON {
 	q := queueJSON{
 		Name:            l.name(),
 		Items:           c.all,
+		InOrder:         c.inOrder,
 		Ready:           c.ready,
 		Waiting:         c.waiting,
 		Held:            c.held,
@@ -222,6 +225,7 @@ func newItemJSON(l loop, r *row, base time.Time) itemJSON {
 	v := itemJSON{
 		Name:     r.name,
 		Phase:    r.phase.String(),
+		InOrder:  r.inOrder(),
 		Hold:     r.hold,
 		Again:    r.again,
 		Failing:  r.failing(),
@@ -261,7 +265,7 @@ func fullItemJSON(l loop, h handle) itemJSON {
 			Failures: int(x.failures),
 			Error:    x.err,
 		}
-		if x.outcome == requeued || x.outcome == retrying {
+		if x.plans() {
 			next := x.next.Seconds()
 			run.Next = &next
 		}

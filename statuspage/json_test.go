@@ -34,7 +34,7 @@ func TestStatusJSON(t *testing.T) {
 		runs := got.Queues[0]["runs"].(map[string]any)
 		delete(got.Queues[0], "runs")
 		for name, want := range map[string]any{
-			"name": "assets", "items": 6.0, "ready": 0.0, "waiting": 3.0, "held": 1.0, "in_flight": 1.0, "idle": 2.0,
+			"name": "assets", "items": 7.0, "in_order": 2.0, "ready": 0.0, "waiting": 3.0, "held": 1.0, "in_flight": 1.0, "idle": 1.0,
 			"failing": 2.0, "given_up": 1.0, "longest_ready_seconds": 0.0, "longest_in_flight_seconds": 30.0,
 			"dropped": 0.0, "items_url": "items.json?queue=assets",
 		} {
@@ -42,15 +42,15 @@ func TestStatusJSON(t *testing.T) {
 				t.Errorf("%s = %v, want %v", name, got, want)
 			}
 		}
-		// Five runs ended; a bucket of ten seconds has them all.
-		if got := got.Queues[0]["runs_per_second"].(float64); got != 5.0/30 {
-			t.Errorf("runs_per_second = %v, want %v", got, 5.0/30)
+		// Six runs ended; a bucket of ten seconds has them all.
+		if got := got.Queues[0]["runs_per_second"].(float64); got != 6.0/30 {
+			t.Errorf("runs_per_second = %v, want %v", got, 6.0/30)
 		}
 		if got := got.Queues[0]["p99_seconds"].(float64); got < 0.035 || got > 0.06 {
 			t.Errorf("p99_seconds = %v, want about 0.05", got)
 		}
 		for outcome, want := range map[string]float64{
-			"succeeded": 1, "requeued": 2, "retrying": 1, "terminated": 1, "gave_up": 0, "aborted": 0,
+			"succeeded": 2, "requeued": 2, "retrying": 1, "terminated": 1, "gave_up": 0, "aborted": 0,
 		} {
 			if got := runs[outcome]; got != want {
 				t.Errorf("runs %s = %v, want %v", outcome, got, want)
@@ -66,7 +66,7 @@ func TestItemsJSON(t *testing.T) {
 		w.fill()
 		var all items
 		fromJSON(t, get(t, w.page, "/items.json"), &all)
-		if got, want := all.names(), "refused retrying running held planned well"; got != want {
+		if got, want := all.names(), "refused retrying running fine held planned well"; got != want {
 			t.Errorf("by attention: %s, want %s", got, want)
 		}
 		got := make(map[string]item)
@@ -79,8 +79,9 @@ func TestItemsJSON(t *testing.T) {
 			{Name: "retrying", Phase: "waiting", Since: at(40 * time.Millisecond), Due: at(time.Hour + 40*time.Millisecond), Failing: true, Failures: 1, Error: "quota exceeded", Outcome: "retrying", Ended: at(40 * time.Millisecond), Took: 0.04},
 			{Name: "running", Phase: "in flight", Since: begin},
 			{Name: "held", Phase: "waiting", Since: at(30 * time.Millisecond), Due: at(2*time.Hour + 30*time.Millisecond), Hold: true, Outcome: "requeued", Ended: at(30 * time.Millisecond), Took: 0.03},
-			{Name: "planned", Phase: "waiting", Since: at(20 * time.Millisecond), Due: at(time.Hour + 20*time.Millisecond), Error: "in sync: requeue within 1h0m0s", Outcome: "requeued", Ended: at(20 * time.Millisecond), Took: 0.02},
-			{Name: "well", Phase: "idle", Since: at(time.Millisecond), Outcome: "succeeded", Ended: at(time.Millisecond), Took: 0.001},
+			{Name: "planned", Phase: "waiting", Since: at(20 * time.Millisecond), Due: at(time.Hour + 20*time.Millisecond), Error: "being made: requeue within 1h0m0s", Outcome: "requeued", Ended: at(20 * time.Millisecond), Took: 0.02},
+			{Name: "fine", Phase: "waiting", InOrder: true, Since: at(10 * time.Millisecond), Due: at(time.Hour + 10*time.Millisecond), Error: "in sync: recheck within 1h0m0s", Outcome: "succeeded", Ended: at(10 * time.Millisecond), Took: 0.01},
+			{Name: "well", Phase: "idle", InOrder: true, Since: at(time.Millisecond), Outcome: "succeeded", Ended: at(time.Millisecond), Took: 0.001},
 		} {
 			got := got[want.Name]
 			want.URL = "item.json?item=" + want.Name + "&queue=assets"
@@ -90,6 +91,11 @@ func TestItemsJSON(t *testing.T) {
 			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 				t.Errorf("item\n%+v, want\n%+v", got, want)
 			}
+		}
+		var fine item
+		fromJSON(t, get(t, w.page, "/item.json?item=fine"), &fine)
+		if len(fine.Runs) != 1 || fine.Runs[0].Outcome != "succeeded" || fine.Runs[0].Next != 3600 {
+			t.Errorf("the runs of fine are %+v, want one that succeeded, the next in 3600 s", fine.Runs)
 		}
 	})
 }
@@ -101,28 +107,29 @@ func TestItemsJSONQueries(t *testing.T) {
 		w.queue.EnqueueAfter("Held 2", 3*time.Hour)
 		sleep(time.Second)
 		for query, want := range map[string]string{
-			"":                         "refused retrying running Held 2 held planned well",
-			"sort=-attention":          "well planned held Held 2 running retrying refused",
-			"sort=item":                "Held 2 held planned refused retrying running well",
-			"sort=-item":               "well running retrying refused planned held Held 2",
-			"sort=state":               "running Held 2 held planned retrying refused well",
-			"sort=since":               "running well planned held retrying refused Held 2",
-			"sort=next":                "planned retrying held Held 2 refused running well",
-			"sort=-next":               "well running refused Held 2 held retrying planned",
-			"sort=failures":            "refused retrying Held 2 held planned running well",
-			"sort=last":                "refused retrying held planned well Held 2 running",
-			"sort=duration":            "refused retrying held planned well Held 2 running",
+			"":                         "refused retrying running Held 2 fine held planned well",
+			"sort=-attention":          "well planned held fine Held 2 running retrying refused",
+			"sort=item":                "Held 2 fine held planned refused retrying running well",
+			"sort=-item":               "well running retrying refused planned held fine Held 2",
+			"sort=state":               "running Held 2 held planned retrying refused fine well",
+			"sort=since":               "running well fine planned held retrying refused Held 2",
+			"sort=next":                "fine planned retrying held Held 2 refused running well",
+			"sort=-next":               "well running refused Held 2 held retrying planned fine",
+			"sort=failures":            "refused retrying Held 2 fine held planned running well",
+			"sort=last":                "refused retrying held planned fine well Held 2 running",
+			"sort=duration":            "refused retrying held planned fine well Held 2 running",
+			"state=in-order":           "fine well",
 			"state=failing":            "refused retrying",
 			"state=in-flight":          "running",
 			"state=ready":              "",
 			"state=waiting":            "retrying Held 2 held planned",
-			"state=idle":               "refused well",
+			"state=idle":               "refused",
 			"search=HELD":              "Held 2 held",
 			"search=quota":             "retrying",
 			"search=nothing":           "",
 			"size=3":                   "refused retrying running",
-			"size=3&page=3":            "well",
-			"size=3&page=99":           "well",
+			"size=3&page=3":            "planned well",
+			"size=3&page=99":           "planned well",
 			"size=2&page=2&sort=-item": "retrying refused",
 			"search=e&state=waiting":   "retrying Held 2 held planned",
 		} {
@@ -134,7 +141,7 @@ func TestItemsJSONQueries(t *testing.T) {
 		}
 		var page items
 		fromJSON(t, get(t, w.page, "/items.json?size=3&page=2"), &page)
-		if page.Total != 7 || page.Page != 2 || page.Pages != 3 || page.Next != "items.json?page=3&size=3" {
+		if page.Total != 8 || page.Page != 2 || page.Pages != 3 || page.Next != "items.json?page=3&size=3" {
 			t.Errorf("page = %+v", page)
 		}
 	})
@@ -273,7 +280,7 @@ func TestJSONErrors(t *testing.T) {
 	}{
 		{"/items.json", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
 		{"/items.json?queue=c", http.StatusNotFound, `no queue "c"; there are a, b`},
-		{"/items.json?queue=a&state=x", http.StatusBadRequest, `no state "x"; there are all, failing, in-flight, ready, waiting, idle`},
+		{"/items.json?queue=a&state=x", http.StatusBadRequest, `no state "x"; there are all, in-order, failing, in-flight, ready, waiting, idle`},
 		{"/item.json?item=x", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
 		{"/item.json?queue=a", http.StatusNotFound, "no item is named: want item=NAME"},
 		{"/item.json?queue=a&item=x", http.StatusNotFound, `queue "a" does not know item "x", and no run of it is remembered`},

@@ -4,6 +4,7 @@
 package statuspage
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,15 +35,16 @@ type overview struct {
 }
 
 type queueView struct {
-	Name, URL                              string
-	Current, Bad                           bool
-	Failing, InFlight, Ready, Waiting, All string
-	Rate, P99                              string
+	Name, URL                                       string
+	Current, Bad                                    bool
+	InOrder, Failing, InFlight, Ready, Waiting, All string
+	Rate, P99                                       string
 }
 
 type tileView struct {
 	Label, Count, Detail, URL, Class string
 	Current                          bool
+	filter                           filter
 }
 
 type columnView struct {
@@ -102,10 +104,8 @@ func (p *Page) overview(q query) (*overview, time.Time, error) {
 	o.Home = "./" + q.withQueue(q.Queue).String()
 	o.JSON = "items.json" + q.String()
 	o.HasQueue = l.hasQueue()
-	o.Tiles = tiles(q, s)
-	if !o.HasQueue {
-		o.Tiles = o.Tiles[:2] // the others are counts of what the queue knows
-	}
+	o.Tiles = tiles(q, s, o.HasQueue)
+	o.Lead = p.lead()
 	o.Charts = s.charts()
 	o.Note = fmt.Sprintf("Remembers up to %s runs, at most %d of an item.", number(l.bound()), perItem)
 	if s.dropped > 0 {
@@ -157,7 +157,7 @@ func (o *overview) table(q query, s *snapshot) {
 	case total == 0 && q.Search != "":
 		o.Empty = "No item matches."
 	case total == 0 && q.State != allItems:
-		o.Empty = "No item is " + stateWord(q.State) + "."
+		o.Empty = "No item is " + q.State.words() + "."
 	case total == 0:
 		o.Empty = "No item is known: nothing is queued, and nothing has run lately."
 	default:
@@ -171,22 +171,15 @@ func (o *overview) table(q query, s *snapshot) {
 	}
 }
 
-func stateWord(f filter) string {
-	if f == inFlightItems {
-		return "in flight"
-	}
-	return string(f)
-}
-
 func newRowView(r *row, now time.Duration, queue string) rowView {
 	v := rowView{
-		Name:       shorten(r.name, 200),
+		Name:       shorten(visible(r.name), 200),
 		URL:        itemURL("item", queue, r.name, ""),
 		Failing:    r.failing(),
 		Final:      r.final(),
 		Error:      shorten(headline(r.err, r.outcome), 300),
-		State:      r.phase.String(),
-		StateClass: phaseClass(r.phase),
+		State:      r.state().words(),
+		StateClass: string(r.state()),
 		Since:      age(now - r.since),
 		Hold:       r.hold,
 	}
@@ -213,21 +206,32 @@ func nextRun(r *row, now time.Duration) string {
 	return ""
 }
 
-func phaseClass(p reconcile.Phase) string {
-	switch p {
-	case reconcile.Ready:
-		return "ready"
-	case reconcile.Waiting:
-		return "waiting"
-	case reconcile.InFlight:
-		return "inflight"
+// lead returns how many of all items are in order; "" if there is none.
+func (p *Page) lead() string {
+	inOrder, all := 0, 0
+	for _, l := range p.loops {
+		c := l.snapshot(p.refresh()).counts
+		inOrder, all = inOrder+c.inOrder, all+c.all
 	}
-	return "idle"
+	if all == 0 {
+		return ""
+	}
+	return part(inOrder, all) + " in order"
 }
 
-func tiles(q query, s *snapshot) []tileView {
+func part(n, all int) string { return number(n) + " of " + number(all) }
+
+func tiles(q query, s *snapshot, hasQueue bool) []tileView {
 	c := &s.counts
-	failing := tileView{Label: "Failing", Count: number(c.failing)}
+	ordered := tileView{Label: "In order", Count: part(c.inOrder, c.all), Class: "in-order", filter: inOrderItems}
+	if c.inOrder > 0 && c.inOrder == c.all {
+		ordered.Class += " done"
+	}
+	if c.firstLook < never {
+		ordered.Detail = "next look in " + age(c.firstLook-s.now+time.Second-1)
+	}
+	all := tileView{Label: "All items", Count: number(c.all), Detail: runsPer(s.perSecond), filter: allItems}
+	failing := tileView{Label: "Failing", Count: number(c.failing), filter: failingItems}
 	if c.failing > 0 {
 		failing.Class = "bad"
 		failing.Detail = fmt.Sprintf("up to %s in a row", number(c.mostFailures))
@@ -235,32 +239,31 @@ func tiles(q query, s *snapshot) []tileView {
 			failing.Detail = fmt.Sprintf("%s not retried", number(c.final))
 		}
 	}
-	flying := tileView{Label: "In flight", Count: number(c.inFlight)}
+	flying := tileView{Label: "In flight", Count: number(c.inFlight), filter: inFlightItems}
 	if c.inFlight > 0 {
 		flying.Detail = "longest " + age(s.now-c.longestInFlight)
 	}
-	due := tileView{Label: "Ready", Count: number(c.ready)}
+	due := tileView{Label: "Ready", Count: number(c.ready), filter: readyItems}
 	if c.ready > 0 {
 		due.Detail = "longest " + age(s.now-c.longestReady)
 	}
-	later := tileView{Label: "Waiting", Count: number(c.waiting)}
+	later := tileView{Label: "Waiting", Count: number(c.waiting), filter: waitingItems}
 	if c.waiting > 0 {
 		later.Detail = "next in " + age(c.firstDue-s.now+time.Second-1)
 		if c.held > 0 {
 			later.Detail += fmt.Sprintf(", %s held", number(c.held))
 		}
 	}
-	views := []tileView{
-		{Label: "All items", Count: number(c.all), Detail: runsPer(s.perSecond)},
-		failing, flying, due, later,
-		{Label: "Idle", Count: number(c.idle), Detail: "remembered"},
+	idle := tileView{Label: "Idle", Count: number(c.idle), Detail: "remembered", filter: idleItems}
+	views := []tileView{ordered, all, failing}
+	if hasQueue {
+		views = append(views, flying, due, later, idle)
 	}
-	for i, f := range filters {
-		views[i].URL = "./" + q.withState(f).String()
-		views[i].Current = q.State == f
-		if views[i].Class == "" {
-			views[i].Class = string(f)
-		}
+	for i := range views {
+		v := &views[i]
+		v.URL = "./" + q.withState(v.filter).String()
+		v.Current = q.State == v.filter
+		v.Class = cmp.Or(v.Class, string(v.filter))
 	}
 	return views
 }
@@ -275,7 +278,7 @@ func (p *Page) queueViews(q query) []queueView {
 			URL:     "./" + q.withQueue(l.name()).String(),
 			Current: l.name() == q.Queue,
 			Bad:     c.failing > 0,
-			Failing: number(c.failing), InFlight: number(c.inFlight), Ready: number(c.ready),
+			InOrder: number(c.inOrder), Failing: number(c.failing), InFlight: number(c.inFlight), Ready: number(c.ready),
 			Waiting: number(c.waiting), All: number(c.all),
 			Rate: perSecond(s.perSecond), P99: "–",
 		}
@@ -320,5 +323,5 @@ func (m *member) alert(now time.Time) string {
 }
 
 func (p memberPhase) class() string {
-	return [...]string{"idle", "inflight", "idle", "failed"}[p]
+	return [...]string{"idle", "in-flight", "idle", "failed"}[p]
 }

@@ -26,15 +26,18 @@ func TestPage(t *testing.T) {
 		w.page.Title = "Cloud"
 		text := body(t, get(t, w.page, "/"), http.StatusOK)
 		for _, want := range []string{
-			"<title>Cloud</title>",
+			`<title id="title">2 of 7 in order · Cloud</title>`,
+			`<span class="label">In order</span> <span class="count">2 of 7</span> <span class="detail">next look in 59 m 31 s</span>`,
 			`<span class="label">Failing</span> <span class="count">2</span> <span class="detail">1 not retried</span>`,
 			`<span class="label">In flight</span> <span class="count">1</span> <span class="detail">longest 30 s</span>`,
 			`<span class="label">Waiting</span> <span class="count">3</span> <span class="detail">next in 59 m 31 s, 1 held</span>`,
 			`<a href="item?item=refused&amp;queue=assets"><bdi>refused</bdi></a>`,
 			"<bdi>region cannot change</bdi>",
 			"<bdi>in sync</bdi>",
+			"<bdi>being made</bdi>",
+			`<span class="phase in-order">in order</span>`,
 			"in 1 h 59 m <span class=\"held\">held</span>",
-			`<span class="range">1–6 of 6</span>`,
+			`<span class="range">1–7 of 7</span>`,
 			"Remembers up to 20,000 runs, at most 20 of an item.",
 		} {
 			if !strings.Contains(text, want) {
@@ -43,6 +46,9 @@ func TestPage(t *testing.T) {
 		}
 		if refused, planned := strings.Index(text, "<bdi>refused"), strings.Index(text, "<bdi>planned"); refused > planned {
 			t.Error("what fails is not above what is well")
+		}
+		if first := regexp.MustCompile(`<a class="tile ([^"]*)"`).FindStringSubmatch(text); first == nil || first[1] != "in-order" {
+			t.Errorf("the first tile is %q, want that of what is in order", first)
 		}
 	})
 }
@@ -93,6 +99,7 @@ func TestPageOfItem(t *testing.T) {
 		w.fill()
 		for item, want := range map[string]string{
 			"well":     "All was well 29 s ago. It runs again only when it is fed again.",
+			"fine":     "All was well 29 s ago. It is looked at again in 59 m 31 s; an event brings it sooner.",
 			"planned":  "The next run is in 59 m 31 s; an event brings it sooner.",
 			"held":     "The next run is in 1 h 59 m; it is held, and an event does not bring it sooner.",
 			"retrying": "Its last run failed. The next try is in 59 m 31 s; an event brings it sooner.",
@@ -107,11 +114,43 @@ func TestPageOfItem(t *testing.T) {
 				t.Errorf("the page of %s has a form, and actions are not allowed", item)
 			}
 		}
+		for item, want := range map[string]string{"fine": "succeeded, again within 1 h", "well": "succeeded"} {
+			if text := body(t, get(t, w.page, "/item?item="+item), http.StatusOK); !strings.Contains(text, `<span class="outcome">`+want+`</span>`) {
+				t.Errorf("the run of %s is not shown as %q", item, want)
+			}
+		}
 		w.queue.Enqueue("running")
 		if text := body(t, get(t, w.page, "/item?item=running"), http.StatusOK); !strings.Contains(text, "It has a next run already.") {
 			t.Error("the page does not say that the item runs again")
 		}
 	})
+}
+
+// TestPageOfBlankItem opens items of whose names nothing is seen: there is
+// something to click on, and to tell them apart by.
+func TestPageOfBlankItem(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                        `""`,
+		" ":                       `" "`,
+		"\t\n":                    `"\t\n"`,
+		"\u00a0\u3000":            `"\u00a0\u3000"`,
+		"\u200b":                  `"\u200b"`,
+		strings.Repeat(" ", 1000): `"` + strings.Repeat(" ", 20) + `…"`,
+	} {
+		queue := reconcile.NewQueue[string]()
+		queue.Enqueue(name)
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+		text := body(t, get(t, page, "/"), http.StatusOK)
+		link := regexp.MustCompile(`<a href="(item\?[^"]*)"><bdi>([^<]*)</bdi>`).FindStringSubmatch(text)
+		if link == nil || html.UnescapeString(link[2]) != want {
+			t.Errorf("the link to %.30q is %q, want %s", name, link, want)
+			continue
+		}
+		one := body(t, get(t, page, "/"+html.UnescapeString(link[1])), http.StatusOK)
+		if heading := `<h1 class="name"><bdi>` + link[2] + "</bdi></h1>"; !strings.Contains(one, heading) {
+			t.Errorf("the page of %.30q lacks %s", name, heading)
+		}
+	}
 }
 
 // TestPageStories goes through what can become of an item after which nobody
@@ -147,8 +186,50 @@ func TestPageStories(t *testing.T) {
 	})
 }
 
+// TestPageAllInOrder has a page whose items are all in order: those that wait for
+// another look, and those that the queue has no more.
+func TestPageAllInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		if text := body(t, get(t, w.page, "/"), http.StatusOK); !strings.Contains(text, `<title id="title">Reconcilers</title>`) ||
+			!strings.Contains(text, `<a class="tile in-order"`) {
+			t.Error("a page without items says that they are in order")
+		}
+		w.returns("looked at", time.Millisecond, reconcile.RecheckWithin(time.Hour))
+		w.queue.Enqueue("looked at")
+		w.queue.Enqueue("done")
+		sleep(time.Minute)
+		text := body(t, get(t, w.page, "/"), http.StatusOK)
+		for _, want := range []string{
+			`<title id="title">2 of 2 in order · Reconcilers</title>`,
+			`<a class="tile in-order done"`,
+			`<span class="label">Waiting</span> <span class="count">0</span> <span class="detail"></span>`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		if text := body(t, get(t, w.page, "/?state=in-order"), http.StatusOK); !strings.Contains(text, `name="state" value="in-order"`) {
+			t.Error("a search does not keep to what is in order")
+		}
+		if text := body(t, get(t, w.page, "/?state=in-flight"), http.StatusOK); !strings.Contains(text, "No item is in flight.") {
+			t.Error("the page does not say that no item is in flight")
+		}
+		w.queue.EnqueueAfter("looked at", time.Minute) // there is work to come
+		sleep(time.Second)
+		if text := body(t, get(t, w.page, "/"), http.StatusOK); !strings.Contains(text, "1 of 2 in order") {
+			t.Error("an item with work to come is in order")
+		}
+	})
+}
+
 func TestPageSeveralQueues(t *testing.T) {
 	a, b := reconcile.NewQueue[string](), reconcile.NewQueue[int]()
+	a.Enqueue("settled")
+	if _, err := a.Dequeue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.Requeue("settled", reconcile.Wait{Delay: time.Hour, Settled: true})
 	a.Enqueue("x")
 	b.Enqueue(42)
 	page := statuspage.New(
@@ -156,7 +237,7 @@ func TestPageSeveralQueues(t *testing.T) {
 		&statuspage.Loop[int]{Name: "numbers", Queue: b, Format: func(n int) string { return fmt.Sprintf("no. %d", n) }},
 	)
 	text := body(t, get(t, page, "/?queue=numbers"), http.StatusOK)
-	for _, want := range []string{`<bdi>no. 42</bdi>`, `<a href="./?queue=words" data-nav><bdi>words</bdi></a>`, `<a href="./?queue=numbers" data-nav aria-current="true">`} {
+	for _, want := range []string{`<title id="title">1 of 3 in order · Reconcilers</title>`, `<bdi>words</bdi></a></th><td class="n">1</td><td class="n">0</td>`, `<bdi>no. 42</bdi>`, `<a href="./?queue=words" data-nav><bdi>words</bdi></a>`, `<a href="./?queue=numbers" data-nav aria-current="true">`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
@@ -218,7 +299,8 @@ func TestPageWithoutQueue(t *testing.T) {
 		record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Retrying, Err: errors.New("quota"), Failures: 2, Next: time.Minute})
 		record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
 		text := body(t, get(t, page, "/"), http.StatusOK)
-		if !strings.Contains(text, "<bdi>quota</bdi>") || strings.Contains(text, "In flight</span>") || strings.Contains(text, ">idle<") {
+		if !strings.Contains(text, "<bdi>quota</bdi>") || strings.Contains(text, "In flight</span>") || strings.Contains(text, ">idle<") ||
+			!strings.Contains(text, `<span class="count">1 of 2</span>`) {
 			t.Errorf("the page claims to know the queue, or does not show the results:\n%s", text)
 		}
 		one := body(t, get(t, page, "/item?item=a"), http.StatusOK)

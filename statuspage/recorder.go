@@ -98,7 +98,7 @@ func (r *recorder[T]) sample(now time.Duration) {
 	stats, ok := r.stats()
 	s := &r.shards[0]
 	if ok && s.mu.TryLock() {
-		s.history.sample(now, stats.Ready, stats.Waiting, stats.InFlight)
+		s.history.sample(now, stats.Ready, stats.InFlight)
 		s.mu.Unlock()
 	}
 }

@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type row struct {
 	err  string // of the last run, or the last failure; "" if there is none
 
 	phase      reconcile.Phase
+	settled    bool
 	hold       bool
 	again      bool
 	failures   int32
@@ -34,6 +36,7 @@ func newRow(name string, base time.Time, s reconcile.State, last *run) row {
 	r := row{
 		name:     name,
 		phase:    s.Phase,
+		settled:  s.Settled,
 		hold:     s.Hold,
 		again:    s.Again,
 		failures: int32(min(s.Failures, 1<<31-1)),
@@ -63,6 +66,28 @@ func (r *row) final() bool {
 	return r.phase == reconcile.Idle && r.failing()
 }
 
+// inOrder reports whether the last run ended well and nothing is left to do: the
+// item waits only to be looked at again, or the queue has it no more.
+func (r *row) inOrder() bool {
+	return r.settled || r.phase == reconcile.Idle && r.outcome == succeeded
+}
+
+// state returns the part of the rows that the row is in: its phase, unless it is
+// in order.
+func (r *row) state() filter {
+	switch {
+	case r.inOrder():
+		return inOrderItems
+	case r.phase == reconcile.InFlight:
+		return inFlightItems
+	case r.phase == reconcile.Ready:
+		return readyItems
+	case r.phase == reconcile.Waiting:
+		return waitingItems
+	}
+	return idleItems
+}
+
 // known reports whether it is known since when the row is in its phase.
 func (r *row) known() bool { return r.phase != reconcile.Idle || r.outcome != noOutcome }
 
@@ -88,7 +113,6 @@ var sortings = []sorting{byAttention, byName, byState, bySince, byDue, byFailure
 // key returns a number that puts the rows in the order of s; ties are broken by
 // name. What is of most interest is first: the failing, the slow, the soon.
 func (s sorting) key(r *row, now time.Duration) int64 {
-	const never = 1<<63 - 1
 	switch s {
 	case byAttention:
 		class := r.attention(now)
@@ -101,7 +125,7 @@ func (s sorting) key(r *row, now time.Duration) int64 {
 		}
 		return key
 	case byState:
-		return int64(r.rank())
+		return int64(slices.Index(ranks, r.state()))
 	case bySince:
 		return int64(r.since)
 	case byDue:
@@ -139,18 +163,8 @@ func (r *row) attention(now time.Duration) int {
 	return 3
 }
 
-// rank orders the phases.
-func (r *row) rank() int {
-	switch r.phase {
-	case reconcile.InFlight:
-		return 0
-	case reconcile.Ready:
-		return 1
-	case reconcile.Waiting:
-		return 2
-	}
-	return 3
-}
+// ranks are the states in their order.
+var ranks = []filter{inFlightItems, readyItems, waitingItems, idleItems, inOrderItems}
 
 // longRun is from when on a run that goes on needs a look.
 const longRun = 10 * time.Second
@@ -160,6 +174,7 @@ type filter string
 
 const (
 	allItems      filter = "all"
+	inOrderItems  filter = "in-order"
 	failingItems  filter = "failing"
 	inFlightItems filter = "in-flight"
 	readyItems    filter = "ready"
@@ -167,23 +182,21 @@ const (
 	idleItems     filter = "idle"
 )
 
-var filters = []filter{allItems, failingItems, inFlightItems, readyItems, waitingItems, idleItems}
+var filters = []filter{allItems, inOrderItems, failingItems, inFlightItems, readyItems, waitingItems, idleItems}
 
 func (f filter) has(r *row) bool {
 	switch f {
+	case allItems:
+		return true
 	case failingItems:
 		return r.failing()
-	case inFlightItems:
-		return r.phase == reconcile.InFlight
-	case readyItems:
-		return r.phase == reconcile.Ready
-	case waitingItems:
-		return r.phase == reconcile.Waiting
-	case idleItems:
-		return r.phase == reconcile.Idle
 	}
-	return true
+	return r.state() == f
 }
+
+// words returns the filter as it is read. It is no String method, which
+// html/template would use for URLs and forms as well.
+func (f filter) words() string { return strings.ReplaceAll(string(f), "-", " ") }
 
 // matches reports whether the row's name or error contains the text, which is in
 // lower case.

@@ -111,11 +111,16 @@ func where(stack []byte) []byte {
 	return bytes.TrimSpace(stack)
 }
 
+// plans reports whether the run asked for the next one, or a retry comes.
+func (r *run) plans() bool {
+	return r.outcome == requeued || r.outcome == retrying || r.outcome == succeeded && r.next > 0
+}
+
 // headline returns a text without the stack, and without what the queue says
 // better: when a planned run comes.
 func headline(text string, o outcome) string {
-	if o == requeued {
-		for _, planned := range [...]string{"requeue after ", "requeue within "} {
+	if o == requeued || o == succeeded {
+		for _, planned := range [...]string{"requeue after ", "requeue within ", "recheck within "} {
 			if i := strings.LastIndex(text, planned); i >= 0 && !strings.Contains(text[i+len(planned):], " ") {
 				text = strings.TrimRight(text[:i], " :")
 			}

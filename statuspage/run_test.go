@@ -27,6 +27,7 @@ func TestTextOf(t *testing.T) {
 		{nil, ""},
 		{errors.New("quota"), "quota"},
 		{reconcile.RequeueAfter(time.Minute), ""},
+		{reconcile.RecheckWithin(time.Minute), ""},
 		{fmt.Errorf("busy: %w", reconcile.RequeueWithin(time.Minute)), "busy: requeue within 1m0s"},
 		{panickyError{}, "(the Error method of this error panicked)"},
 		{(*panickyError)(nil), "(the Error method of this error panicked)"},
@@ -84,6 +85,7 @@ func TestHeadline(t *testing.T) {
 		want string
 	}{
 		{"in sync: requeue within 1m4s", requeued, "in sync"},
+		{"in sync: recheck within 1h0m0s", succeeded, "in sync"},
 		{"throttled: 429: requeue after 30s", requeued, "throttled: 429"},
 		{"requeue after 30s", requeued, ""},
 		{"requeue after 30s", retrying, "requeue after 30s"},

@@ -38,12 +38,14 @@ type snapshot struct {
 	cost   time.Duration // to make it and its orders
 }
 
-// counts sums up a snapshot.
+// counts sums up a snapshot. Each item is in order, in flight, ready, waiting or
+// idle, as [row.state] says.
 type counts struct {
-	all, failing, final, inFlight, ready, waiting, held, idle int
+	all, inOrder, inFlight, ready, waiting, held, idle int
+	failing, final                                     int // in whatever state
 
 	longestInFlight, longestReady time.Duration // since the base; taken if there is none
-	firstDue                      time.Duration
+	firstDue, firstLook           time.Duration // of those that wait, and of those in order
 	mostFailures                  int32
 }
 
@@ -151,8 +153,11 @@ func (l *Loop[T]) namesLocked(some, more []T) []string {
 	return names
 }
 
+// never is a time that does not come.
+const never = 1<<63 - 1
+
 func count(rows []row, now time.Duration) counts {
-	c := counts{all: len(rows), longestInFlight: now, longestReady: now, firstDue: 1<<63 - 1}
+	c := counts{all: len(rows), longestInFlight: now, longestReady: now, firstDue: never, firstLook: never}
 	for i := range rows {
 		r := &rows[i]
 		if r.failing() {
@@ -162,14 +167,19 @@ func count(rows []row, now time.Duration) counts {
 				c.final++
 			}
 		}
-		switch r.phase {
-		case reconcile.InFlight:
+		switch r.state() {
+		case inOrderItems:
+			c.inOrder++
+			if r.waits() {
+				c.firstLook = min(c.firstLook, r.due)
+			}
+		case inFlightItems:
 			c.inFlight++
 			c.longestInFlight = min(c.longestInFlight, r.since)
-		case reconcile.Ready:
+		case readyItems:
 			c.ready++
 			c.longestReady = min(c.longestReady, r.since)
-		case reconcile.Waiting:
+		case waitingItems:
 			c.waiting++
 			c.firstDue = min(c.firstDue, r.due)
 			if r.hold {

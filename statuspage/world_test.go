@@ -96,12 +96,13 @@ func sleep(d time.Duration) {
 // fill brings one item into each state, and ends 30 s after it began.
 func (w *world) fill() {
 	w.returns("well", time.Millisecond, nil)
-	w.returns("planned", 20*time.Millisecond, fmt.Errorf("in sync: %w", reconcile.RequeueWithin(time.Hour)))
+	w.returns("fine", 10*time.Millisecond, fmt.Errorf("in sync: %w", reconcile.RecheckWithin(time.Hour)))
+	w.returns("planned", 20*time.Millisecond, fmt.Errorf("being made: %w", reconcile.RequeueWithin(time.Hour)))
 	w.returns("held", 30*time.Millisecond, reconcile.RequeueAfter(2*time.Hour))
 	w.returns("retrying", 40*time.Millisecond, errors.New("quota exceeded"))
 	w.returns("refused", 50*time.Millisecond, reconcile.Terminal(errors.New("region cannot change")))
 	w.returns("running", time.Minute, nil)
-	for _, item := range []string{"well", "planned", "held", "retrying", "refused", "running"} {
+	for _, item := range []string{"well", "fine", "planned", "held", "retrying", "refused", "running"} {
 		w.queue.Enqueue(item)
 	}
 	sleep(30 * time.Second)
@@ -170,6 +171,7 @@ type items struct {
 type item struct {
 	Name, ID, Phase string
 	Since, Due      time.Time
+	InOrder         bool `json:"in_order"`
 	Hold, Again     bool
 	Failing         bool
 	Failures        int

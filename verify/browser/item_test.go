@@ -34,7 +34,7 @@ func TestItemPage(t *testing.T) {
 	}
 	w.fail("a", nil)
 	w.run(t, "a")
-	tb.wait(`document.querySelector('#runs tbody tr').innerText.includes('requeued')`)
+	tb.wait(`document.querySelector('#runs tbody tr').innerText.includes('succeeded, again within 1 h')`)
 	errorsJS := `[...document.querySelectorAll('#runs tbody tr')].map((tr) => tr.lastElementChild.innerText).join()`
 	want := []string{"in sync"}
 	for i := range 19 {
@@ -43,7 +43,7 @@ func TestItemPage(t *testing.T) {
 	if got := eval[string](tb, errorsJS); got != strings.Join(want, ",") {
 		t.Errorf("the errors of the runs are %s", got)
 	}
-	tb.wait(`document.querySelector('.story').innerText.includes('The next run is in')`)
+	tb.wait(`document.querySelector('.story').innerText.includes('It is looked at again in')`)
 }
 
 // TestReconcileNow presses the button of an item that is held for an hour.
@@ -71,6 +71,7 @@ func TestReconcileNow(t *testing.T) {
 
 func TestCancelNext(t *testing.T) {
 	w := newWorld(t)
+	w.fail("a", errors.New("no"))
 	w.run(t, "a")
 	tb := open(t, w.page, "/item?item=a")
 	tb.click("#actions button[value=cancel]")
@@ -141,7 +142,6 @@ func TestWithoutJavaScript(t *testing.T) {
 	if got := tb.text(".story"); !strings.Contains(got, "Its last run failed.") {
 		t.Errorf("the story is %q", got)
 	}
-	w.fail("item-59", nil)
 	tb.clickAndLoad("#actions button[value=reconcile]")
 	if got := w.ran(t); got != "item-59" {
 		t.Errorf("%s ran", got)

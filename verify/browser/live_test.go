@@ -25,7 +25,9 @@ func TestTableFills(t *testing.T) {
 	w.run(t, "bucket/a", "bucket/b", "key/c")
 	tb.waitNames("bucket/a bucket/b key/c")
 	tb.wait(`document.querySelector('.tile.all .count').innerText === '3'`)
-	if row := tb.text(".items tbody tr"); !strings.Contains(row, "waiting") || !strings.Contains(row, "in 1 h") && !strings.Contains(row, "in 59 m") || !strings.Contains(row, "requeued") {
+	tb.wait(`document.querySelector('#tiles a').innerText.startsWith('In order\n3 of 3\nnext look in ')`)
+	tb.wait(`document.title === '3 of 3 in order · Reconcilers'`)
+	if row := tb.text(".items tbody tr"); !strings.Contains(row, "in order") || !strings.Contains(row, "in 1 h") && !strings.Contains(row, "in 59 m") || !strings.Contains(row, "succeeded") {
 		t.Errorf("the first row is %q", row)
 	}
 	if !eval[bool](tb, "window.mark") {
@@ -47,6 +49,7 @@ func TestFailingItemRises(t *testing.T) {
 		t.Errorf("the failing row is %q", row)
 	}
 	tb.wait(`document.querySelector('.tile.bad .count')?.innerText === '1'`)
+	tb.wait(`document.title === '4 of 5 in order · Reconcilers'`)
 	w.fail("zebra", nil)
 	w.run(t, "zebra")
 	tb.waitNames("a b c d zebra")
@@ -111,7 +114,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("while paused came %s", got)
 	}
 	// What one asks for comes while paused too, once.
-	tb.click(".tile.waiting")
+	tb.click(".tile.in-order")
 	tb.waitNames("a")
 	streams.wait(t, 0)
 	if got := tb.text("#live"); got != "Paused" {

@@ -26,7 +26,7 @@ func newFullWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.fail("bucket/failing", errors.New("quota of 100 buckets exceeded"))
 	w.fail("bucket/refused", reconcile.Terminal(errors.New(strings.Repeat("a long reason and ", 30))))
-	w.run(t, "bucket/planned", "bucket/failing", "bucket/refused", "bucket/"+strings.Repeat("very-long-name-", 20))
+	w.run(t, "bucket/well", "bucket/failing", "bucket/refused", "bucket/"+strings.Repeat("very-long-name-", 20))
 	w.queue.EnqueueAfter("bucket/held", 3.6e12)
 	group := &statuspage.Group{Name: "Controller"}
 	watched := group.Watch("event stream", reconcile.RunFunc(func(context.Context) error { return errors.New("connection reset") }))
@@ -172,9 +172,9 @@ func TestScreenReader(t *testing.T) {
 				t.Errorf("%d pixels wide: there is no %s %q", width, want.role, want.name)
 			}
 		}
-		// The queues, the items and the runners have 8, 7 and 5 columns.
-		if n := count("columnheader"); n != 8+7+5 {
-			t.Errorf("%d pixels wide: %d column headers, want 20", width, n)
+		// The queues, the items and the runners have 9, 7 and 5 columns.
+		if n := count("columnheader"); n != 9+7+5 {
+			t.Errorf("%d pixels wide: %d column headers, want 21", width, n)
 		}
 		if n := count("rowheader"); n != 2+4+1 {
 			t.Errorf("%d pixels wide: %d row headers, want 7", width, n)
@@ -217,7 +217,7 @@ func TestKeyboard(t *testing.T) {
 		return eval[string](tb, "(document.activeElement.getAttribute('aria-label') || document.activeElement.innerText || document.activeElement.name || document.activeElement.id || '').trim().split('\\n')[0]")
 	}
 	var got []string
-	for range 19 {
+	for range 20 {
 		tb.keys(kb.Tab)
 		if eval[bool](tb, "document.activeElement === document.body") {
 			break
@@ -229,7 +229,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	want := []string{
 		"Skip to the items", "Reconcilers", "Live: pause the updates of this page",
-		"All items", "Failing", "In flight", "Ready", "Waiting", "Idle",
+		"In order", "All items", "Failing", "In flight", "Ready", "Waiting", "Idle",
 		"search", "Search",
 		"Item", "State", "Since", "Next run", "Failures", "Last run", "Took", "a",
 	}

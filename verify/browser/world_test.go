@@ -27,8 +27,8 @@ type world struct {
 	fails map[string]error
 }
 
-// newWorld runs a reconciler until the test ends. Each run plans the next in an
-// hour, unless the item is to fail.
+// newWorld runs a reconciler until the test ends. After each run the item is in
+// order, and looked at again in an hour, unless it is to fail.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 			if err := w.fails[item]; err != nil {
 				return err
 			}
-			return fmt.Errorf("in sync: %w", reconcile.RequeueWithin(time.Hour))
+			return fmt.Errorf("in sync: %w", reconcile.RecheckWithin(time.Hour))
 		},
 		OnResult: loop.OnResult(nil),
 	}

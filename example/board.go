@@ -26,14 +26,8 @@ type row struct {
 
 	wanted bool
 	there  bool // a run found it there, or tried to change that
-	stale  bool // another run was asked for since the last one began
 	synced bool // it was in sync, and its spec is still the same
 	drift  bool // it was in sync, and is being mended
-}
-
-// settled reports whether nothing more is to come by itself.
-func (r *row) settled() bool {
-	return !r.stale && (r.Status == inSync || r.cannotBe())
 }
 
 func (r *row) cannotBe() bool { return r.Status == refused || r.Status == gaveUp }
@@ -52,25 +46,22 @@ type summary struct {
 
 // A board holds what is wanted of each asset and how far it is: what an API
 // server calls spec and status. All methods may be called from any goroutine,
-// and none blocks.
+// and none but Wait blocks.
 type board struct {
-	queue *reconcile.Queue[cloud.ID]
-	moved func(row) // told of each change of a status; may be nil
+	queue  *reconcile.Queue[cloud.ID]
+	moved  func(row)     // told of each change of a status; may be nil
+	looked chan struct{} // room for one token: Listed was called
 
 	mu     sync.Mutex // guards the fields below
 	want   assets
 	rows   map[cloud.ID]*row // of all that is wanted or there
 	totals totals
-	open   int           // rows that are not settled
-	listed error         // nil once it is known what is there
-	done   chan struct{} // closed as soon as all rows are settled
-	final  summary       // of that moment
+	listed bool     // it is known what is there
+	final  *summary // of the moment when nothing was left to do; nil before
 }
 
-var errNotYet = errors.New("not yet")
-
 func newBoard(queue *reconcile.Queue[cloud.ID]) *board {
-	return &board{queue: queue, rows: map[cloud.ID]*row{}, listed: errNotYet, done: make(chan struct{})}
+	return &board{queue: queue, looked: make(chan struct{}, 1), rows: map[cloud.ID]*row{}}
 }
 
 // Want puts another version of what is wanted in force, and enqueues what
@@ -100,22 +91,9 @@ func (b *board) Want(a assets) int {
 			r.there = old.there
 		}
 		b.setLocked(r)
-		b.againLocked(id)
+		b.queue.Enqueue(id)
 	}
-	b.checkLocked()
 	return len(changed)
-}
-
-// againLocked enqueues an asset, and notes that what is known of it may be out
-// of date until it has run. Both with the lock held, so that the result of an
-// older run cannot come in between.
-func (b *board) againLocked(id cloud.ID) {
-	if old := b.rows[id]; old != nil {
-		r := *old
-		r.stale = true
-		b.setLocked(r)
-	}
-	b.queue.Enqueue(id)
 }
 
 // Wanted returns what is wanted of an asset, if it is.
@@ -135,28 +113,35 @@ func (b *board) AllWanted(context.Context) ([]cloud.ID, error) {
 
 // Listed is told all that is there, or why that is not known. What is there and
 // not wanted gets a row. What was in sync and is missing or different now has
-// changed unseen, so it is enqueued: to be offered would not be enough.
+// changed unseen. Both are enqueued here, before Wait can find the queue idle,
+// and because to be offered would not be enough.
 func (b *board) Listed(list []cloud.Asset, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.listed != nil {
-		b.listed = err
-	}
+	b.listed = b.listed || err == nil
 	there := make(map[cloud.ID]cloud.Spec, len(list))
 	for _, a := range list {
 		there[a.ID] = a.Spec
-		if b.rows[a.ID] == nil {
+		if _, wanted := b.want.specs[a.ID]; !wanted && b.rows[a.ID] == nil {
 			b.setLocked(row{ID: a.ID, Status: surplus, Changed: time.Now()})
+			b.queue.Enqueue(a.ID)
 		}
 	}
 	if err == nil {
 		for id, r := range b.rows {
 			if spec, ok := there[id]; r.Status == inSync && (!ok || !same(spec, b.want.specs[id])) {
-				b.againLocked(id)
+				b.queue.Enqueue(id)
 			}
 		}
 	}
-	b.checkLocked()
+	b.lookedNow()
+}
+
+func (b *board) lookedNow() {
+	select {
+	case b.looked <- struct{}{}:
+	default:
+	}
 }
 
 // Refused returns why an asset cannot be, or nil if it may still.
@@ -192,7 +177,6 @@ func (b *board) result(result reconcile.Result[cloud.ID], dependants []cloud.ID)
 	r.ID, r.Status = result.Item, statusOf(result)
 	r.Tries, r.Err, r.Next = result.Failures, result.Err, result.Next
 	_, r.wanted = b.want.specs[r.ID]
-	r.stale = b.queue.State(r.ID).Again
 
 	b.totals.Runs++
 	// What was tried counts, even if the answer was lost: it may have worked.
@@ -219,10 +203,9 @@ func (b *board) result(result reconcile.Result[cloud.ID], dependants []cloud.ID)
 	b.setLocked(r)
 	if r.cannotBe() != was.cannotBe() {
 		for _, id := range dependants {
-			b.againLocked(id)
+			b.queue.Enqueue(id)
 		}
 	}
-	b.checkLocked()
 	return r, moved
 }
 
@@ -231,7 +214,7 @@ func (b *board) setLocked(r row) {
 	if old := b.rows[r.ID]; old != nil {
 		b.countLocked(old, -1)
 	}
-	if r.Status == removed && !r.stale {
+	if r.Status == removed {
 		delete(b.rows, r.ID)
 		return
 	}
@@ -240,9 +223,6 @@ func (b *board) setLocked(r row) {
 }
 
 func (b *board) countLocked(r *row, n int) {
-	if !r.settled() {
-		b.open += n
-	}
 	switch {
 	case r.Status == inSync && r.wanted:
 		b.totals.InSync += n
@@ -251,19 +231,37 @@ func (b *board) countLocked(r *row, n int) {
 	}
 }
 
-// Done is closed as soon as nothing is left to do.
-func (b *board) Done() <-chan struct{} { return b.done }
+// Wait blocks until nothing is left to do: all items of the queue are settled or
+// given up, and it is known what is there. If that cannot be found out, what was
+// given up is reason enough to end.
+func (b *board) Wait(ctx context.Context) error {
+	for {
+		select {
+		case <-b.looked:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := b.queue.WaitIdle(ctx); err != nil || b.finish() {
+			return err
+		}
+	}
+}
 
-func (b *board) checkLocked() {
-	if b.open > 0 || b.listed == errNotYet || b.listed != nil && b.totals.Refused == 0 {
-		return
+// finish keeps the summary if all is over. It looks at the queue again: while the
+// lock is held no run can end, so what is settled now is what the rows say.
+func (b *board) finish() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.queue.Stats(); s.Ready+s.InFlight+s.Waiting > s.Settled {
+		b.lookedNow() // so Wait goes on at once
+		return false
 	}
-	select {
-	case <-b.done:
-	default:
-		b.final = b.summaryLocked()
-		close(b.done)
+	if !b.listed && b.totals.Refused == 0 {
+		return false
 	}
+	s := b.summaryLocked()
+	b.final = &s
+	return true
 }
 
 // Totals returns the counts as they are now.
@@ -273,24 +271,15 @@ func (b *board) Totals() totals {
 	return b.totals
 }
 
-// Summary returns what is to be said now.
-func (b *board) Summary() summary {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.summaryLocked()
-}
-
 // Final returns the summary of the moment when nothing was left to do, and
 // whether that moment came; if not, it is the one of now.
 func (b *board) Final() (summary, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	select {
-	case <-b.done:
-		return b.final, true
-	default:
-		return b.summaryLocked(), false
+	if b.final != nil {
+		return *b.final, true
 	}
+	return b.summaryLocked(), false
 }
 
 func (b *board) summaryLocked() summary {

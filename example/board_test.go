@@ -15,22 +15,30 @@ import (
 )
 
 var (
-	errInSync   = fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(time.Minute))
+	errInSync   = fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(time.Minute))
 	errCreating = fmt.Errorf("%w: %w", creating, reconcile.RequeueWithin(0))
 	errRemoving = fmt.Errorf("%w: %w", removing, reconcile.RequeueWithin(0))
 )
 
+// waitedFor returns a board with somebody who waits for its end.
+func waitedFor(t *testing.T) *board {
+	b := newBoard(reconcile.NewQueue[cloud.ID]())
+	ended := make(chan error)
+	go func() { ended <- b.Wait(t.Context()) }()
+	t.Cleanup(func() { // the context has ended
+		_, done := b.Final()
+		if err := <-ended; done != (err == nil) {
+			t.Errorf("there is a final summary: %t, and Wait returned %v", done, err)
+		}
+	})
+	return b
+}
+
 func wantDone(t *testing.T, b *board, want bool, when string) {
 	t.Helper()
-	select {
-	case <-b.Done():
-		if !want {
-			t.Errorf("%s the board is done", when)
-		}
-	default:
-		if want {
-			t.Errorf("%s the board is not done", when)
-		}
+	synctest.Wait()
+	if _, done := b.Final(); done != want {
+		t.Errorf("%s the board is done: %t, want %t", when, done, want)
 	}
 }
 
@@ -38,14 +46,13 @@ func wantDone(t *testing.T, b *board, want bool, when string) {
 // much is gone, and it is known what there is.
 func TestBoardDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b := waitedFor(t)
 		b.Want(generate(2))
 		k, x := key("key-00000"), bucket("bucket-00001")
-		told(t, b, k, reconcile.Requeued, errInSync, 0, time.Minute)
+		told(t, b, k, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, false, "with one of two in sync")
 		told(t, b, x, reconcile.Retrying, errors.New("bad"), 1, time.Second)
 		b.Listed([]cloud.Asset{{ID: k, Spec: generate(2).specs[k]}, {ID: bucket("old")}}, nil)
-		b.queue.Offer(bucket("old"))
 		time.Sleep(time.Second)
 		told(t, b, bucket("old"), reconcile.Requeued, errRemoving, 0, 0)
 		told(t, b, x, reconcile.Terminated, errors.New("never"), 1, 0)
@@ -61,9 +68,9 @@ func TestBoardDone(t *testing.T) {
 
 func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b := waitedFor(t)
 		b.Want(generate(1))
-		told(t, b, key("key-00000"), reconcile.Requeued, errInSync, 0, time.Minute)
+		told(t, b, key("key-00000"), reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, false, "before the list")
 		b.Listed(nil, errors.New("no answer"))
 		wantDone(t, b, false, "after a list that failed")
@@ -76,7 +83,7 @@ func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
 // one if that cannot be found out.
 func TestBoardIsDoneWithoutList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b := waitedFor(t)
 		b.Want(generate(1))
 		told(t, b, key("key-00000"), reconcile.GaveUp, errors.New("no answer"), 3, 0)
 		wantDone(t, b, false, "before the list")
@@ -88,7 +95,7 @@ func TestBoardIsDoneWithoutList(t *testing.T) {
 // An asset that was asked for again while its run went on is not settled by it.
 func TestBoardWaitsForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b := waitedFor(t)
 		first := generate(1)
 		b.Want(first)
 		b.Listed(nil, nil)
@@ -100,11 +107,24 @@ func TestBoardWaitsForTheNextRun(t *testing.T) {
 		if n := b.Want(second); n != 1 {
 			t.Errorf("Want tells of %d changes, want 1", n)
 		}
-		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Requeued, Err: errInSync}, nil)
+		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Succeeded, Err: errInSync}, nil)
+		b.queue.Requeue(k, reconcile.Wait{Delay: time.Minute, Settled: true})
 		wantDone(t, b, false, "after a run for the old version")
-		b.queue.Requeue(k, reconcile.Wait{Delay: time.Minute})
-		told(t, b, k, reconcile.Requeued, errInSync, 0, time.Minute)
+		told(t, b, k, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, true, "after a run for the new version")
+	})
+}
+
+// A change may come just as the queue was found idle.
+func TestBoardLooksAtTheQueueAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b.Want(generate(1))
+		b.Listed(nil, nil)
+		<-b.looked
+		if b.finish() || len(b.looked) != 1 {
+			t.Error("the board is done, or Wait does not go on, with an asset that is to run")
+		}
 	})
 }
 
@@ -112,15 +132,14 @@ func TestBoardWaitsForTheNextRun(t *testing.T) {
 // looked at again before it is all over.
 func TestBoardAsksDependantsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b := waitedFor(t)
 		b.Want(generate(3))
 		b.Listed(nil, nil)
 		k, x, y := key("key-00000"), bucket("bucket-00001"), bucket("bucket-00002")
-		for _, id := range []cloud.ID{k, x, y} {
+		for range 3 { // the key and its buckets
 			if _, err := b.queue.Dequeue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			defer b.queue.Done(id)
 		}
 		result := func(id cloud.ID, outcome reconcile.Outcome, err error, dependants ...cloud.ID) {
 			b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err}, dependants)
@@ -136,10 +155,12 @@ func TestBoardAsksDependantsAgain(t *testing.T) {
 		}
 		b.queue.Done(x)
 		told(t, b, x, reconcile.Terminated, never, 1, 0)
-		result(k, reconcile.Requeued, errInSync, x)
-		result(y, reconcile.Requeued, errInSync)
+		result(k, reconcile.Succeeded, errInSync, x)
+		result(y, reconcile.Succeeded, errInSync)
+		b.queue.Done(k)
+		b.queue.Done(y)
 		wantDone(t, b, false, "with a bucket that has to be looked at again")
-		told(t, b, x, reconcile.Requeued, errInSync, 0, time.Minute)
+		told(t, b, x, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, true, "in the end")
 		if s, _ := b.Final(); s.InSync != 3 || s.Refused != 0 {
 			t.Errorf("in the end %+v, want 3 in sync", s)
@@ -165,7 +186,7 @@ func TestBoardComparesTheList(t *testing.T) {
 				list = append(list, a)
 			}
 			if i < 4 { // the last one runs now
-				told(t, b, id, reconcile.Requeued, errInSync, 0, time.Minute)
+				told(t, b, id, reconcile.Succeeded, errInSync, 0, time.Minute)
 			}
 		}
 		b.Listed(list, errors.New("a page is missing"))
@@ -196,27 +217,27 @@ func TestBoardCountsDrift(t *testing.T) {
 			}
 		}
 		step(reconcile.Requeued, errCreating, 0)
-		step(reconcile.Requeued, errInSync, 0) // built
+		step(reconcile.Succeeded, errInSync, 0) // built
 		step(reconcile.Retrying, errors.New("500"), 0)
-		step(reconcile.Requeued, errInSync, 0) // it was so all the time
+		step(reconcile.Succeeded, errInSync, 0) // it was so all the time
 		step(reconcile.Requeued, errCreating, 0)
 		step(reconcile.Retrying, errors.New("500"), 0)
 		step(reconcile.Requeued, errCreating, 0)
-		step(reconcile.Requeued, errInSync, 1)
+		step(reconcile.Succeeded, errInSync, 1)
 		step(reconcile.Retrying, fmt.Errorf("%w: 500: after the work", updating), 1)
-		step(reconcile.Requeued, errInSync, 2)
+		step(reconcile.Succeeded, errInSync, 2)
 		step(reconcile.Retrying, errors.New("500"), 2)
-		step(reconcile.Requeued, errInSync, 2)
+		step(reconcile.Succeeded, errInSync, 2)
 		b.Want(assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: []cloud.ID{k}})
 		step(reconcile.Requeued, errCreating, 2)
-		step(reconcile.Requeued, errInSync, 2) // as it was newly wanted
+		step(reconcile.Succeeded, errInSync, 2) // as it was newly wanted
 	})
 }
 
 // What is gone is told once, however many runs find it gone.
 func TestBoardCountsRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
+		b := waitedFor(t)
 		var lines []string
 		b.moved = func(r row) { lines = append(lines, string(r.Status)) }
 		x := bucket("x")

@@ -80,12 +80,8 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 
 	if !o.watch {
 		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
-			select {
-			case <-board.Done():
-			case <-ctx.Done():
-			}
-			end()
-			return nil
+			defer end()
+			return board.Wait(ctx)
 		}))
 	}
 

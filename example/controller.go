@@ -59,7 +59,7 @@ func (c *controller) Reconcile(ctx context.Context, id cloud.ID) error {
 	case !same(there.Spec, want):
 		return c.update(ctx, there, want)
 	}
-	return fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(c.recheck))
+	return fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(c.recheck))
 }
 
 func (c *controller) create(ctx context.Context, id cloud.ID, want cloud.Spec) error {

@@ -18,11 +18,9 @@ func report(out io.Writer, b *board, took time.Duration, watch bool) int {
 	s, done := b.Final()
 	rate := ""
 	switch {
-	case watch:
-		s = b.Summary()
 	case done:
 		rate = fmt.Sprintf(", %.0f a second", float64(s.InSync)/max(took, time.Millisecond).Seconds())
-	default:
+	case !watch:
 		fmt.Fprintln(out, "interrupted")
 	}
 	fmt.Fprintf(out, "%d of %s in sync after %.1fs%s\n",

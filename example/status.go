@@ -34,14 +34,14 @@ const (
 // statusOf reads the status out of a result.
 func statusOf(r reconcile.Result[cloud.ID]) status {
 	switch s := status(""); {
-	case r.Outcome == reconcile.Succeeded:
-		return removed
 	case r.Outcome == reconcile.Terminated:
 		return refused
 	case r.Outcome == reconcile.GaveUp:
 		return gaveUp
-	case r.Outcome == reconcile.Requeued && errors.As(r.Err, &s):
+	case r.Outcome != reconcile.Retrying && errors.As(r.Err, &s):
 		return s
+	case r.Outcome == reconcile.Succeeded:
+		return removed
 	}
 	return retrying
 }

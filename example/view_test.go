@@ -30,7 +30,7 @@ func told(t *testing.T, b *board, id cloud.ID, outcome reconcile.Outcome, err er
 	planned := reconcile.RequeueError{}
 	switch {
 	case errors.As(err, &planned):
-		b.queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold})
+		b.queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled})
 	case outcome == reconcile.Retrying:
 		b.queue.Requeue(id, reconcile.Wait{Delay: next, Err: err})
 	default:
@@ -44,7 +44,7 @@ func scene(t *testing.T) *view {
 	b := newBoard(queue)
 	b.Want(generate(8)) // a key and seven buckets
 	id := func(i int) cloud.ID { return bucket(fmt.Sprintf("bucket-%05d", i)) }
-	told(t, b, key("key-00000"), reconcile.Requeued, fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(time.Minute)), 0, time.Minute)
+	told(t, b, key("key-00000"), reconcile.Succeeded, fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(time.Minute)), 0, time.Minute)
 	told(t, b, id(1), reconcile.Retrying, errors.New("500: internal error"), 3, 400*time.Millisecond)
 	told(t, b, id(2), reconcile.Terminated, errors.New("409: the name is taken\nby another"), 1, 0)
 	told(t, b, id(3), reconcile.Requeued, fmt.Errorf("%w, by op-7: %w", creating, reconcile.RequeueWithin(time.Second)), 0, time.Second)
@@ -192,7 +192,7 @@ func TestRowsOfMany(t *testing.T) {
 		want := generate(1000)
 		b.Want(want)
 		for i, id := range want.order {
-			err := fmt.Errorf("%w: %w", inSync, reconcile.RequeueWithin(time.Hour))
+			err := fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(time.Hour))
 			switch i {
 			case 500:
 				told(t, b, id, reconcile.Retrying, errors.New("bad"), 2, time.Hour)
@@ -201,7 +201,7 @@ func TestRowsOfMany(t *testing.T) {
 			case 800:
 				told(t, b, id, reconcile.Terminated, errors.New("never"), 1, 0)
 			default:
-				told(t, b, id, reconcile.Requeued, err, 0, time.Hour)
+				told(t, b, id, reconcile.Succeeded, err, 0, time.Hour)
 			}
 			time.Sleep(time.Millisecond)
 		}

@@ -29,6 +29,9 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	if err := greet(ctx, o, store); err != nil {
 		return 1, err
 	}
+	if !o.watch {
+		o.recheck = max(o.recheck, time.Hour) // looks that are due all the time would put off the end
+	}
 	c := &bucket.Controller{
 		Store: store, Wish: wishes.Get, Owner: o.owner, Recheck: o.recheck, Purge: o.purge,
 	}
@@ -63,7 +66,7 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	}
 	wished, _ := wishes.Names(ctx)
 	for _, name := range wished {
-		p.Enqueue(name)
+		queue.Enqueue(name)
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -83,7 +86,7 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 
 	// What is wished for: what changes in the file comes as an event. The poll
 	// gives what was refused or given up another try.
-	group.Add("file", reconcile.Feed(reconcile.Enqueuer[string](p), file.Feed))
+	group.Add("file", reconcile.Feed(queue, file.Feed))
 	group.Add("wished", &reconcile.Poller[string]{
 		Name: "wished", Queue: queue, GetItems: wishes.Names, Period: o.poll, Jitter: 0.1,
 	})
@@ -93,7 +96,7 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	// another hand has removed. What changes inside a bucket is found by the look
 	// into it that Reconcile asks for when it is in sync.
 	group.Add("existing", &reconcile.Poller[string]{
-		Name: "existing", Queue: p, Period: o.poll, Jitter: 0.1, Vanished: true,
+		Name: "existing", Queue: queue, Period: o.poll, Jitter: 0.1, Vanished: true,
 		GetItems: func(ctx context.Context) ([]string, error) {
 			names, err := store.List(ctx)
 			p.list(names, err)
@@ -101,12 +104,10 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 		},
 	})
 
+	done := false
 	if !o.watch {
 		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
-			select {
-			case <-p.done:
-			case <-ctx.Done():
-			}
+			done = p.wait(ctx) == nil
 			end()
 			return nil
 		}))
@@ -114,7 +115,7 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	if err := group.Run(ctx); err != nil {
 		return 1, err
 	}
-	return report(out, p, time.Since(began), o.watch), nil
+	return report(out, p.total(), time.Since(began), o.watch, done), nil
 }
 
 // greet asks the store for its buckets once. Wrong keys end the program at once:
@@ -190,16 +191,9 @@ func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.W
 }
 
 // report prints how it ended, and returns the exit code.
-func report(out *lines, p *progress, took time.Duration, watch bool) int {
-	t := p.total()
-	done := false
-	select {
-	case <-p.done:
-		done = true
-	default:
-		if !watch {
-			out.line("interrupted")
-		}
+func report(out *lines, t total, took time.Duration, watch, done bool) int {
+	if !watch && !done {
+		out.line("interrupted")
 	}
 	out.line(fmt.Sprintf("%d of %s in sync after %.1fs, %s", t.inSync, count(t.wanted, "bucket", "buckets"), took.Seconds(), count(t.runs, "run", "runs")))
 	if len(t.kept) > 0 {

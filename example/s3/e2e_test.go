@@ -57,6 +57,13 @@ func TestConverges(t *testing.T) {
 	w.run("-wishes", file, "-plan").WantEnd(0, "2 buckets wished for, 0 with something to say")
 }
 
+// Without -watch it ends, however often it would look again.
+func TestEndsAmidLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run("-wishes", wish(t, many(50)), "-recheck", "1ns").WantEnd(0, "50 of 50 buckets in sync")
+}
+
 func TestConvergesFromJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

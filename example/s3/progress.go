@@ -26,21 +26,21 @@ const (
 // statusOf reads the status out of a result.
 func statusOf(r reconcile.Result[string]) bucket.Status {
 	switch s := bucket.Status(""); {
-	case r.Outcome == reconcile.Succeeded:
-		return removed
 	case r.Outcome == reconcile.Terminated:
 		return refused
 	case r.Outcome == reconcile.GaveUp:
 		return gaveUp
-	case r.Outcome == reconcile.Requeued && errors.As(r.Err, &s):
+	case errors.As(r.Err, &s):
 		return s
+	case r.Outcome == reconcile.Succeeded:
+		return removed
 	}
 	return retrying
 }
 
-// Progress knows how far each bucket is, and when nothing is left to do. It
-// stands between those who feed the queue and the queue. All methods may be
-// called from any goroutine, and none blocks.
+// Progress knows how far each bucket is. Whether anything is left to do the queue
+// knows, once it is known what is there. All methods may be called from any
+// goroutine, and none blocks except wait.
 type progress struct {
 	queue  *reconcile.Queue[string]
 	wishes *bucket.Wishes
@@ -48,65 +48,55 @@ type progress struct {
 
 	mu       sync.Mutex // guards the fields below
 	rows     map[string]row
-	open     int // rows that are not settled
 	runs     int
 	listed   bool
-	unlisted error // why it is not known what is there, after several tries
-	failures int   // of the list, in a row
-	done     chan struct{}
+	unlisted error         // why it is not known what is there, after several tries
+	failures int           // of the list, before the first complete one
+	known    chan struct{} // closed when it is listed, or unlisted for the first time
 }
 
 type row struct {
 	status bucket.Status // "" before the first run
 	err    error
-	again  bool // an event has come since the last run began
-	did    bool // something to it since the last run ended
-}
-
-func (r row) settled() bool {
-	return !r.again && r.status != "" && r.status != retrying && r.status != bucket.Busy
+	next   time.Time // when the last run asked for the next one
+	did    bool      // something to it since the last run ended
 }
 
 func newProgress(queue *reconcile.Queue[string], wishes *bucket.Wishes) *progress {
-	return &progress{queue: queue, wishes: wishes, rows: map[string]row{}, done: make(chan struct{})}
+	return &progress{queue: queue, wishes: wishes, rows: map[string]row{}, known: make(chan struct{})}
 }
-
-// Enqueue passes on an event. Until the next run nothing is settled for that
-// bucket. The lock is held, so that the result of an older run cannot come in
-// between.
-func (p *progress) Enqueue(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := p.rows[name]
-	r.again = true
-	p.setLocked(name, r)
-	p.queue.Enqueue(name)
-}
-
-// EnqueueAfter passes on an event for later.
-func (p *progress) EnqueueAfter(name string, d time.Duration) { p.queue.EnqueueAfter(name, d) }
-
-// Offer passes on an observation. What it may lead to is known from list.
-func (p *progress) Offer(name string) { p.queue.Offer(name) }
 
 // list is told what is there, or why that is not known.
 func (p *progress) list(names []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil {
-		if p.failures++; p.failures >= 3 && !p.listed {
-			p.unlisted = err
-		}
-		p.checkLocked()
+	if p.listed {
 		return
 	}
-	p.failures, p.listed, p.unlisted = 0, true, nil
-	for _, name := range names {
-		if _, known := p.rows[name]; !known {
-			p.setLocked(name, row{}) // it is offered in a moment
+	if err != nil {
+		if p.failures++; p.failures < 3 {
+			return
 		}
 	}
-	p.checkLocked()
+	// The poller offers them too, but the queue might be idle before.
+	for _, name := range names {
+		p.queue.Offer(name)
+	}
+	if p.unlisted == nil {
+		close(p.known)
+	}
+	p.listed, p.unlisted = err == nil, err
+}
+
+// wait blocks until nothing is left to do: all that is wished for, and all that
+// is there, is settled or given up.
+func (p *progress) wait(ctx context.Context) error {
+	select {
+	case <-p.known:
+		return p.queue.WaitIdle(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // did is told of each step that was done.
@@ -115,7 +105,7 @@ func (p *progress) did(name string) {
 	defer p.mu.Unlock()
 	r := p.rows[name]
 	r.did = true
-	p.setLocked(name, r)
+	p.rows[name] = r
 }
 
 // result is told how each run ended, before its item goes back to the queue.
@@ -127,37 +117,13 @@ func (p *progress) result(r reconcile.Result[string]) {
 	defer p.mu.Unlock()
 	p.runs++
 	old := p.rows[r.Item]
-	now := row{status: statusOf(r), err: r.Err, again: p.queue.State(r.Item).Again}
-	p.setLocked(r.Item, now)
+	now := row{status: statusOf(r), err: r.Err, next: time.Now().Add(r.Next)}
+	if p.rows[r.Item] = now; now.status == removed {
+		delete(p.rows, r.Item)
+	}
 	same := now.status == old.status && (now.err == nil || old.err == nil || now.err.Error() == old.err.Error())
 	if p.news != nil && (old.did || !same) {
 		p.news(r.Item, now.status, now.err)
-	}
-	p.checkLocked()
-}
-
-func (p *progress) setLocked(name string, r row) {
-	if old, ok := p.rows[name]; ok && !old.settled() {
-		p.open--
-	}
-	if r.status == removed && !r.again {
-		delete(p.rows, name)
-		return
-	}
-	p.rows[name] = r
-	if !r.settled() {
-		p.open++
-	}
-}
-
-func (p *progress) checkLocked() {
-	if p.open > 0 || !p.listed && p.unlisted == nil {
-		return
-	}
-	select {
-	case <-p.done:
-	default:
-		close(p.done)
 	}
 }
 
@@ -183,7 +149,8 @@ func (p *progress) total() total {
 		}
 	}
 	for _, name := range names {
-		if r := p.rows[name]; r.status == bucket.InSync && !r.again {
+		// A look that is due does not make a difference, an event before that does.
+		if r, s := p.rows[name], p.queue.State(name); r.status == bucket.InSync && (s.Settled || !s.Since.Before(r.next)) {
 			t.inSync++
 		}
 	}

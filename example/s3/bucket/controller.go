@@ -92,8 +92,8 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 	if !wanted {
 		return nil // gone: forget it
 	}
-	// An event brings it back sooner.
-	return fmt.Errorf("%w: %w", InSync, reconcile.RequeueWithin(c.Recheck))
+	// Nothing is left to do. An event brings it back sooner.
+	return fmt.Errorf("%w: %w", InSync, reconcile.RecheckWithin(c.Recheck))
 }
 
 // Plan says what Reconcile would do to one bucket, and does nothing.
@@ -127,7 +127,7 @@ func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted b
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
 	case !wanted && (unreachable(err) || err == nil && owner != c.Owner):
-		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RequeueWithin(c.Recheck))
+		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RecheckWithin(c.Recheck))
 	case err != nil:
 		return nil, err
 	case owner == "" && len(tags) == 0 && wanted:
@@ -244,7 +244,7 @@ func (c *Controller) remove(ctx context.Context, name string) ([]step, error) {
 	case err != nil:
 		return nil, err
 	case key != "":
-		return nil, fmt.Errorf("%w, it is not empty, there is %s: %w", Kept, key, reconcile.RequeueWithin(c.Recheck))
+		return nil, fmt.Errorf("%w, it is not empty, there is %s: %w", Kept, key, reconcile.RecheckWithin(c.Recheck))
 	}
 	return []step{{"remove", func(ctx context.Context) error { return c.Store.remove(ctx, name, MarkerPrefix) }}}, nil
 }

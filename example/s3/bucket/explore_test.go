@@ -176,11 +176,11 @@ func refusal(status int, code string) reply {
 
 func (s *fakeStore) get(name, what string) reply {
 	if name == "" {
-		text := ""
+		var text strings.Builder
 		for _, b := range slices.Sorted(maps.Keys(s.buckets)) {
-			text += "<Bucket><Name>" + b + "</Name></Bucket>"
+			text.WriteString("<Bucket><Name>" + b + "</Name></Bucket>")
 		}
-		return reply{200, "<ListAllMyBucketsResult><Buckets>" + text + "</Buckets></ListAllMyBucketsResult>"}
+		return reply{200, "<ListAllMyBucketsResult><Buckets>" + text.String() + "</Buckets></ListAllMyBucketsResult>"}
 	}
 	b := s.buckets[name]
 	switch {
@@ -189,11 +189,11 @@ func (s *fakeStore) get(name, what string) reply {
 	case what == "tagging" && len(b.Tags) == 0:
 		return refusal(404, "NoSuchTagSet")
 	case what == "tagging":
-		text := ""
+		var text strings.Builder
 		for _, key := range slices.Sorted(maps.Keys(b.Tags)) {
-			text += "<Tag><Key>" + key + "</Key><Value>" + b.Tags[key] + "</Value></Tag>"
+			text.WriteString("<Tag><Key>" + key + "</Key><Value>" + b.Tags[key] + "</Value></Tag>")
 		}
-		return reply{200, "<Tagging><TagSet>" + text + "</TagSet></Tagging>"}
+		return reply{200, "<Tagging><TagSet>" + text.String() + "</TagSet></Tagging>"}
 	case what == "versioning":
 		return reply{200, "<VersioningConfiguration><Status>" + b.Versioning + "</Status></VersioningConfiguration>"}
 	case what == "policy" && b.Policy == "":

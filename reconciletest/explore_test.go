@@ -204,6 +204,10 @@ func TestADeadProcessIsCutOff(t *testing.T) {
 				for calls = 0; c.put(context.Background(), "disk b", "from the dead") != nil; calls++ {
 					time.Sleep(time.Second)
 				}
+				return nil
+			}))
+			c.Go(reconcile.RunFunc(func(ctx context.Context) error {
+				<-ctx.Done()
 				return errBoom
 			}))
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -793,6 +794,46 @@ func TestPairs(t *testing.T) {
 	}
 	if len(seen) != all || all < 100 {
 		t.Errorf("%d different pairs are played, want all %d of them", len(seen), all)
+	}
+}
+
+// Another seed means other pairs, and other plans of more.
+func TestSeed(t *testing.T) {
+	plans := func(seed uint64) (pairs, dice string) {
+		s := plain()
+		s.Without, s.Plans, s.Seed = []Fault{Lost}, 1, seed
+		x := explorerOf(t, s)
+		x.explore()
+		decide := x.dice(3)
+		for i := range 100 {
+			dice += string(decide(point{place: place{"call a", i}, kind: onDo}) + ",")
+		}
+		for range 20 {
+			pairs += x.pair().String() + ","
+		}
+		return pairs, dice
+	}
+	pairs1, dice1 := plans(1)
+	pairs2, dice2 := plans(2)
+	if pairs, dice := plans(1); pairs != pairs1 || dice != dice1 {
+		t.Errorf("the same seed gives\n%s\n%s\nand\n%s\n%s", pairs1, dice1, pairs, dice)
+	}
+	if pairs1 == pairs2 || dice1 == dice2 {
+		t.Errorf("two seeds give the pairs\n%s\n%s\nand the dice\n%s\n%s", pairs1, pairs2, dice1, dice2)
+	}
+}
+
+// What goes on for ever is disturbed twice at each place, while nothing changes.
+func TestPointsEnd(t *testing.T) {
+	s := exhibit{play: comes}.scenario(asWanted)
+	x := explorerOf(t, s)
+	nth := map[string]int{}
+	for _, p := range x.perform(plan{}.decide, false).points {
+		nth[p.what] = max(nth[p.what], p.nth)
+	}
+	// One for the event, and two of the six polls after Play.
+	if want := map[string]int{"event a": 1, "call want a": 3, "call get disk a": 3, "call put disk a": 1}; !maps.Equal(nth, want) {
+		t.Errorf("the last points are %v, want %v", nth, want)
 	}
 }
 

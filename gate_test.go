@@ -326,8 +326,11 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 				if r := l.results.last(t); r.Waited != time.Minute || r.Duration != 0 {
 					t.Errorf("b waited %v and took %v, want 1m0s and 0s", r.Waited, r.Duration)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(10 * time.Minute)
 				l.mustBe(t, "0s a", "1m0s b=plan", "2m0s c")
+				if next := g.Stats().Next; next != 0 {
+					t.Errorf("the budget allows a run in %v after a pause, want now", next)
+				}
 				l.end()
 				mustBeIdle(t, g)
 			})
@@ -575,59 +578,29 @@ func TestGateSlowIsCalledAfterEachRunExceptAborted(t *testing.T) {
 	})
 }
 
-func TestGateSlowPanics(t *testing.T) {
-	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := &reconcile.Gate{Every: time.Minute, Max: 1, Slow: func(error, time.Duration) bool { panicsHere(end); return true }}
-				book := newLogBook()
-				l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 2, Logger: book.logger()},
-					"a", "b=busy", "c=plan", "d=panic")
-				time.Sleep(30 * time.Minute)
-				l.mustBe(t, "0s a", "1m0s b=busy", "2m0s c=plan", "3m0s d=panic")
-				if s := l.q.Stats(); len(l.results.all()) != 0 || s.Waiting != 1 || s.InFlight != 0 {
-					t.Errorf("results %v, Stats() = %+v, want no further hooks, and that c waits", l.results.all(), s)
-				}
-				said := 0
-				for _, line := range book.from(slog.LevelError) {
-					if strings.Contains(line.Message, "Gate.Slow panicked") && strings.Contains(line.String(), "panicsHere") {
-						said++
-					}
-				}
-				if said != 4 {
-					t.Errorf("%d log lines name the panic, want 4", said)
-				}
-				if s := g.Stats(); s.Limit != 1 || s.Halved != 0 {
-					t.Errorf("Stats = %+v, want a result that counts neither way", s)
-				}
-				l.end()
-				mustBeIdle(t, g)
-			})
-		})
-	}
-}
-
-// What Slow takes is no part of the run, before the item is given back.
+// What Slow takes is time before the item is given back, also if there is no log
+// and no OnResult.
 func TestGateSlowTakesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Minute); return false }}
-		l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a@1s=plan", "b@1s", "c@1s")
-		time.Sleep(62 * time.Second)
-		l.q.Enqueue("b@1s") // in flight
-		time.Sleep(70 * time.Second)
-		if s := l.q.State("b@1s"); s.Phase != reconcile.Ready || s.Since.Sub(l.begun) != 122*time.Second {
-			t.Errorf("State(b) = %+v, want it ready since %v", s, l.begun.Add(122*time.Second))
+		q, begin := reconcile.NewQueue[string](), time.Now()
+		run := launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: slog.New(slog.DiscardHandler),
+			Gate: &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Minute); return false }},
+			Reconcile: func(_ context.Context, item string) error {
+				if time.Since(begin) == 0 {
+					q.Enqueue("next")
+					q.Enqueue(item)
+				}
+				return nil
+			},
+		})
+		q.Enqueue("a")
+		time.Sleep(90 * time.Second)
+		if s := q.State("a"); s.Phase != reconcile.Ready || s.Since.Sub(begin) != time.Minute {
+			t.Errorf("State(a) = %+v, want it ready since %v", s, begin.Add(time.Minute))
 		}
-		if due := l.q.State("a@1s=plan").Due.Sub(l.begun); due != time.Hour+61*time.Second {
-			t.Errorf("a runs again %v after the beginning, want 1h1m1s", due)
-		}
-		time.Sleep(time.Hour / 2)
-		for i, r := range l.results.all() {
-			if want := []time.Duration{0, 61 * time.Second, 122 * time.Second, 61 * time.Second}[i]; r.Duration != time.Second || r.Waited != want {
-				t.Errorf("%s waited %v and took %v, want %v and 1s", r.Item, r.Waited, r.Duration, want)
-			}
-		}
-		l.end()
+		time.Sleep(time.Hour)
+		run.end()
 	})
 }
 
@@ -823,53 +796,62 @@ func TestGateRunEndsWithItsQueue(t *testing.T) {
 	}
 }
 
+// alone makes goroutines run one after the other: they see all at once that f did.
+func alone(f func()) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	f()
+}
+
 // The context ends while an item waits in hand, with other workers behind it; or
-// at the very turn of that item, and then nothing of the turn is lost.
+// at the turn of that item, a moment before or after, and then nothing of the turn
+// is lost.
 func TestGateRunEndsWithItsContext(t *testing.T) {
 	for _, d := range dequeuers {
 		for name, c := range map[string]struct {
-			gate  *reconcile.Gate
+			every time.Duration
+			limit int
 			items string
-			ends  time.Duration
+			end   func(g *reconcile.Gate, l *gated)
+			next  time.Duration
 		}{
-			"budget":          {&reconcile.Gate{Every: time.Hour}, "a b c", time.Minute},
-			"limit":           {&reconcile.Gate{Max: 1}, "a@1h b c", time.Minute},
-			"no more items":   {&reconcile.Gate{Every: time.Hour}, "a", time.Minute},
-			"turn":            {&reconcile.Gate{Every: time.Hour}, "a b c", time.Hour},
-			"turn of a limit": {&reconcile.Gate{Max: 1}, "a@1h b c", time.Hour},
+			"budget":        {time.Hour, 0, "a b c", func(_ *reconcile.Gate, l *gated) { l.cancel(errEnd) }, time.Hour - time.Minute},
+			"limit":         {time.Minute, 1, "a@1h b c", func(_ *reconcile.Gate, l *gated) { l.cancel(errEnd) }, 0},
+			"no more items": {time.Hour, 0, "a", func(_ *reconcile.Gate, l *gated) { l.cancel(errEnd) }, time.Hour - time.Minute},
+			"turn after":    {time.Minute, 1, "a@1h b c", func(g *reconcile.Gate, l *gated) { l.cancel(errEnd); g.SetLimit(2) }, 0},
+			"turn before":   {time.Minute, 1, "a@1h b c", func(g *reconcile.Gate, l *gated) { g.SetLimit(2); l.cancel(errEnd) }, 0},
 		} {
-			for range 20 { // as a select chooses by chance
+			t.Run(d.name+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					g := &reconcile.Gate{Every: c.gate.Every, Max: c.gate.Max}
+					g := &reconcile.Gate{Every: c.every}
+					if c.limit > 0 {
+						g.SetLimit(c.limit)
+					}
 					q := reconcile.NewQueue[string]()
 					for item := range strings.FieldsSeq(c.items) {
 						q.Enqueue(item)
 					}
 					l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
-					time.Sleep(c.ends)
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					alone(func() { c.end(g, l) })
 					l.end()
-					if took := time.Since(l.begun); took != c.ends {
-						t.Errorf("%s: Run returned after %v, want %v", name, took, c.ends)
+					if took := time.Since(l.begun); took != time.Minute {
+						t.Errorf("Run returned after %v, want a minute", took)
 					}
 					mustBeIdle(t, g)
-					ended := 0
-					for _, r := range l.results.all() {
-						if r.Outcome == reconcile.Succeeded {
-							ended++
-						}
+					l.mustBe(t, "0s "+strings.Fields(c.items)[0])
+					left := len(strings.Fields(c.items))
+					if r := l.results.only(t); r.Outcome != reconcile.Aborted {
+						left--
 					}
-					if s := q.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Ready != len(strings.Fields(c.items))-ended || c.ends == time.Minute && l.len() != 1 {
-						t.Errorf("%s: Stats() = %+v after %d runs that ended well, and %v", name, s, ended, l.list)
+					if s := q.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Ready != left {
+						t.Errorf("Stats() = %+v, want %d ready", s, left)
 					}
-					next := time.Duration(0)
-					if g.Every > 0 {
-						next = time.Duration(l.len())*time.Hour - c.ends
-					}
-					if got := g.Stats().Next; got != max(0, next) {
-						t.Errorf("%s: the budget allows a run in %v after %v, want %v", name, got, l.list, max(0, next))
+					if next := g.Stats().Next; next != c.next {
+						t.Errorf("the budget allows a run in %v, want %v", next, c.next)
 					}
 				})
-			}
+			})
 		}
 	}
 }
@@ -926,183 +908,73 @@ func TestGateItemInHand(t *testing.T) {
 	})
 }
 
-// A lender is a Queue whose items are leased. The contexts of the leases have
-// their numbers.
-type lender struct {
-	plainQueue[string]
-	*journal
-	mu    sync.Mutex
-	lose  context.CancelCauseFunc // the last lease
-	lease func(ctx context.Context) context.Context
-	count int
-}
-
-type numberKey struct{}
-
-func (q *lender) Lease(ctx context.Context, item string) context.Context {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.count++
-	q.note("lease %s", item)
-	if q.lease != nil {
-		return q.lease(ctx)
-	}
-	ctx, q.lose = context.WithCancelCause(context.WithValue(ctx, numberKey{}, q.count))
-	return ctx
-}
-
-func (q *lender) Requeue(item string, w reconcile.Wait) {
-	q.note("requeue %s", item)
-	q.plainQueue.Requeue(item, w)
-}
-
-// inHand launches a loop that has item a in hand until a minute has passed.
-func inHand(t *testing.T, lease func(ctx context.Context) context.Context) (q *lender, g *reconcile.Gate, results *resultBook[string], end func()) {
-	g = &reconcile.Gate{Max: 1}
-	other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1m")
-	synctest.Wait()
-	q = &lender{plainQueue: plainly(reconcile.NewQueue[string]()), journal: newJournal(), lease: lease}
-	results = new(resultBook[string])
-	run := launch(t, &reconcile.Reconciler[string]{
-		Queue: q, Gate: g, Workers: 2, Retry: reconcile.NoRetry, OnResult: results.add, Logger: unlogged(),
-		Reconcile: func(ctx context.Context, item string) error {
-			q.note("run %s under %v", item, ctx.Value(numberKey{}))
-			ctx.Done()
-			return ctx.Err()
-		},
-	})
-	q.q.Enqueue("a")
-	synctest.Wait()
-	return q, g, results, func() {
-		t.Helper()
-		run.end()
-		other.end()
-		mustBeIdle(t, g)
-	}
-}
-
-// The lease of an item in hand is that of its run. If it is lost before, the item
-// is given back, and does not run under it.
-func TestGateLeaseBeginsInHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, _, results, end := inHand(t, nil)
-		time.Sleep(time.Hour)
-		q.q.Enqueue("b") // which does not wait
-		synctest.Wait()
-		end()
-		q.mustBe(t, "0s lease a", "1m0s run a under 1", "1h0m0s lease b", "1h0m0s run b under 2")
-		if all := results.all(); len(all) != 2 || all[0].Waited != time.Minute {
-			t.Errorf("results %+v, want that a waited a minute", all)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		q, g, _, end := inHand(t, nil)
-		time.Sleep(10 * time.Second)
-		q.lose(reconcile.ErrLeaseLost)
-		synctest.Wait()
-		if s := g.Stats(); s.InFlight != 1 || s.Waiting != 1 {
-			t.Errorf("Stats = %+v, want the item in hand again", s)
-		}
-		time.Sleep(time.Hour)
-		end()
-		q.mustBe(t, "0s lease a", "10s requeue a", "10s lease a", "1m0s run a under 2")
-	})
-	for range 50 { // in the instant of its turn
-		synctest.Test(t, func(t *testing.T) {
-			q, _, results, end := inHand(t, nil)
-			time.AfterFunc(time.Minute, func() { q.lose(reconcile.ErrLeaseLost) })
-			time.Sleep(time.Hour)
-			end()
-			for _, r := range results.all() {
-				if r.Err != nil && r.Outcome != reconcile.Aborted {
-					t.Errorf("result %+v, want none except an aborted one", r)
-				}
-			}
-			if r := results.last(t); r.Outcome != reconcile.Succeeded || q.q.Has("a") {
-				t.Errorf("the last result is %+v, want success", r)
-			}
-		})
-	}
-}
-
-// A harshContext is user code that does not return from Done.
-type harshContext struct {
-	context.Context
-	end func()
-}
-
-func (c harshContext) Done() <-chan struct{} { c.end(); return nil }
-
-// Lease ends badly for an item in hand: that is a failure of its run.
-func TestGateLeaseEndsBadlyInHand(t *testing.T) {
-	ends := map[string]func(context.Context) context.Context{
-		"nil returned": func(context.Context) context.Context { return nil },
-	}
-	for name, end := range failuresOfUserCode {
-		ends[name] = func(context.Context) context.Context { panicsHere(end); return nil }
-		ends[name+" of its context"] = func(ctx context.Context) context.Context { return harshContext{ctx, end} }
-	}
-	for name, lease := range ends {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q, _, results, end := inHand(t, lease)
-				time.Sleep(time.Hour)
-				if r := results.only(t); r.Outcome != reconcile.GaveUp || r.Waited != time.Minute || q.q.Has("a") {
-					t.Errorf("result = %+v, want it to give up", r)
-				}
-				q.lease = nil
-				q.q.Enqueue("b")
-				synctest.Wait()
-				if r := results.last(t); r.Item != "b" || r.Outcome != reconcile.Succeeded {
-					t.Errorf("the last result is %+v, want that b succeeds", r)
-				}
-				end()
-			})
-		})
-	}
-}
-
-// A tardyContext notifies those derived from it a second after it has ended.
-type tardyContext struct{ context.Context }
-
-func (c tardyContext) Value(any) any { return nil } // not to be known as what it wraps
-
-func (c tardyContext) AfterFunc(f func()) func() bool {
-	return context.AfterFunc(c.Context, func() {
-		time.Sleep(time.Second)
-		f()
-	})
-}
-
-// The context of an item in hand ends a moment before that which workers wait
-// under. It is not taken again, nor run.
-func TestGateItemInHandIsNotTakenAgain(t *testing.T) {
+// The context of Run ends a moment before that which workers wait under. An item
+// in hand does not run, though its turn comes between.
+func TestGateItemInHandDoesNotRunAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer time.Sleep(time.Minute) // until all have been notified
 		defer cancel()
-		g := &reconcile.Gate{Max: 1}
+		g, q := new(reconcile.Gate), reconcile.NewQueue[string]()
+		g.SetLimit(1)
 		other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1h")
 		synctest.Wait()
-		q := &lender{plainQueue: plainly(reconcile.NewQueue[string]()), journal: newJournal()}
 		run := launch(t, reconcile.RunFunc(func(context.Context) error {
 			return (&reconcile.Reconciler[string]{
 				Queue: q, Gate: g, Logger: unlogged(),
 				Reconcile: func(context.Context, string) error { t.Error("the item runs"); return nil },
-			}).Run(tardyContext{ctx})
+			}).Run(lateContext{ctx})
 		}))
-		q.q.Enqueue("a")
+		q.Enqueue("a")
 		time.Sleep(time.Minute)
-		time.AfterFunc(time.Second/2, func() { g.SetLimit(2) }) // while that context goes on
+		time.AfterFunc(time.Second/2, func() { g.SetLimit(2) })
 		cancel()
 		if err := run.wait(); err != nil {
-			t.Error(err)
+			t.Errorf("Run = %v, want nil", err)
 		}
-		q.mustBe(t, "0s lease a", "1m0s requeue a")
-		time.Sleep(time.Minute)
+		wantPhase(t, q, "a", reconcile.Ready)
 		other.end()
 		mustBeIdle(t, g)
 	})
+}
+
+// The lease of an item in hand is lost at its turn, a moment before or after. The
+// item is leased anew, and nothing of the turn is lost.
+func TestGateLeaseIsLostAtItsTurn(t *testing.T) {
+	for name, end := range map[string]func(g *reconcile.Gate, lose func()){
+		"after":  func(g *reconcile.Gate, lose func()) { g.SetLimit(2); lose() },
+		"before": func(g *reconcile.Gate, lose func()) { lose(); g.SetLimit(2) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := new(reconcile.Gate)
+			g.SetLimit(1)
+			other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1m")
+			synctest.Wait()
+			q, j := newLeasing(), newJournal()
+			var results resultBook[string]
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue: noting{q, j}, Gate: g, OnResult: results.add, Logger: unlogged(),
+				Reconcile: func(ctx context.Context, item string) error { j.note("run %s", item); return ctx.Err() },
+			})
+			q.q.Enqueue("a")
+			time.Sleep(time.Second)
+			synctest.Wait()
+			alone(func() { end(g, func() { q.lose["a"](reconcile.ErrLeaseLost) }) })
+			time.Sleep(time.Second)
+			g.SetLimit(1)
+			q.q.Enqueue("b") // which waits its own turn
+			time.Sleep(time.Hour)
+			j.mustBe(t, "0s lease a", "1s lease a", "1s run a", "2s lease b", "1m0s run b")
+			for _, r := range results.all() {
+				if r.Outcome != reconcile.Succeeded {
+					t.Errorf("%s: result %+v, want success", name, r)
+				}
+			}
+			run.end()
+			other.end()
+			mustBeIdle(t, g)
+		})
+	}
 }
 
 // A gate has no goroutine. Its timer runs while a Run waits for the budget, and

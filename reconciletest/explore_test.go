@@ -244,8 +244,8 @@ func TestJournalIsInOrder(t *testing.T) {
 		s.Event("a")
 	}
 	want := []string{
-		"0s event b", "0s b requeued in 9s", "0s event a", "0s a requeued in 9s",
-		"9s a requeued in 9s", "9s b requeued in 9s", "18s a requeued in 9s", "18s b requeued in 9s", "27s a succeeded", "27s b succeeded",
+		"0s event b", "0s b requeued after 9s", "0s event a", "0s a requeued after 9s",
+		"9s a requeued after 9s", "9s b requeued after 9s", "18s a requeued after 9s", "18s b requeued after 9s", "27s a succeeded", "27s b succeeded",
 	}
 	if o := outcomeOf(t, s); !slices.Equal(o.journal, want) {
 		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))

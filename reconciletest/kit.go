@@ -9,6 +9,7 @@ package reconciletest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -255,6 +256,7 @@ func (k *Kit[T]) Want(lines ...string) {
 //	disk-4 waiting until 1m30s
 //	disk-5 held until 1m30s
 //	disk-6 waiting until 2m0s, failures 3: busy
+//	disk-7 settled until 1h0m0s
 //
 // The times are since the start. Without lines, the queue has to be empty.
 func (k *Kit[T]) WantQueue(lines ...string) {
@@ -427,8 +429,16 @@ func retry(_ error, failures int) (time.Duration, bool) {
 
 func resultText[T comparable](r reconcile.Result[T]) string {
 	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
-	switch r.Outcome {
-	case reconcile.Requeued, reconcile.Retrying:
+	var plan reconcile.RequeueError
+	planned := errors.As(r.Err, &plan)
+	switch {
+	case r.Outcome == reconcile.Succeeded && planned:
+		text += fmt.Sprintf(", again within %v", r.Next)
+	case r.Outcome == reconcile.Requeued && plan.Hold:
+		text += fmt.Sprintf(" after %v", r.Next)
+	case r.Outcome == reconcile.Requeued:
+		text += fmt.Sprintf(" within %v", r.Next)
+	case r.Outcome == reconcile.Retrying:
 		text += fmt.Sprintf(" in %v", r.Next)
 	}
 	switch r.Outcome {
@@ -443,6 +453,8 @@ func (k *Kit[T]) stateText(item T, s reconcile.State) string {
 	switch {
 	case s.Hold:
 		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(k.begun))
+	case s.Settled:
+		text = fmt.Sprintf("%v settled until %v", item, s.Due.Sub(k.begun))
 	case s.Phase == reconcile.Waiting:
 		text += fmt.Sprintf(" until %v", s.Due.Sub(k.begun))
 	case s.Again:

@@ -24,7 +24,7 @@ type diskCloud struct {
 // attach is the reconcile function.
 func (c *diskCloud) attach(_ context.Context, disk string) error {
 	if time.Now().Before(c.readyAt) {
-		return reconcile.RequeueAfter(10 * time.Second)
+		return reconcile.RequeueWithin(10 * time.Second)
 	}
 	return c.kit.Call("attach " + disk)
 }
@@ -37,12 +37,12 @@ func TestAttachWaitsForTheDiskAndTriesAgain(t *testing.T) {
 
 		k.Queue.Enqueue("disk-1")
 		k.Advance(5 * time.Second)
-		k.Want("0s disk-1 requeued in 10s")
-		k.WantQueue("disk-1 held until 10s")
+		k.Want("0s disk-1 requeued within 10s")
+		k.WantQueue("disk-1 waiting until 10s")
 
 		k.Advance(time.Hour)
 		k.Want(
-			"10s disk-1 requeued in 10s",
+			"10s disk-1 requeued within 10s",
 			"20s call attach disk-1: busy",
 			"20s disk-1 retrying in 1s: busy",
 			"21s call attach disk-1",

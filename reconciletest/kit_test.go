@@ -52,6 +52,8 @@ func TestEachOutcomeIsALine(t *testing.T) {
 					return reconcile.RequeueAfter(time.Hour)
 				case "within":
 					return fmt.Errorf("soon: %w", reconcile.RequeueWithin(time.Hour))
+				case "look":
+					return reconcile.RecheckWithin(time.Hour)
 				case "terminal":
 					return reconcile.Terminal(errBoom)
 				case "panic":
@@ -64,12 +66,13 @@ func TestEachOutcomeIsALine(t *testing.T) {
 			},
 			Retry: func(_ error, failures int) (time.Duration, bool) { return time.Minute, failures < 2 },
 		})
-		for _, item := range []string{"well", "after", "within", "terminal", "panic", "slow"} {
+		for _, item := range []string{"well", "after", "within", "look", "terminal", "panic", "slow"} {
 			k.Queue.Enqueue(item)
 		}
 		k.Advance(59 * time.Second)
 		k.WantQueue(
 			"after held until 1h0m0s",
+			"look settled until 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight",
 			"within waiting until 1h0m0s",
@@ -78,6 +81,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 		k.Queue.Enqueue("well")
 		k.WantQueue(
 			"after held until 1h0m0s",
+			"look settled until 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight, again",
 			"well ready",
@@ -87,8 +91,9 @@ func TestEachOutcomeIsALine(t *testing.T) {
 		k.Advance(time.Second)
 		k.Want(
 			"0s well succeeded",
-			"0s after requeued in 1h0m0s",
-			"0s within requeued in 1h0m0s",
+			"0s after requeued after 1h0m0s",
+			"0s within requeued within 1h0m0s",
+			"0s look succeeded, again within 1h0m0s",
 			"0s terminal terminated: boom",
 			"0s panic retrying in 1m0s: panic: no disk",
 			"1m0s slow retrying in 1m0s: reconcile: run took longer than its timeout",

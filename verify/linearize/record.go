@@ -88,6 +88,9 @@ func (l Load) Record(seed uint64) (h History) {
 	for i := range gates {
 		close(gates[i])
 		synctest.Wait()
+		for item := range l.Items { // as all rest
+			r.do(l.Goroutines, spec.Call{Op: model.Op[string]{Item: name(item)}, Look: spec.State})
+		}
 		r.record(l.Goroutines, spec.Call{Op: model.Op[string]{Verb: model.Advance, Wait: model.Wait{Delay: time.Second}}}, func() (ret spec.Return) {
 			time.Sleep(time.Second)
 			return ret
@@ -110,6 +113,8 @@ func (l Load) Record(seed uint64) (h History) {
 	all.Wait()
 	return h
 }
+
+func name(item int) string { return string(rune('a' + item)) }
 
 // work is what one goroutine does in one phase.
 func (r *recorder) work(ctx context.Context, g int, rnd *rand.Rand) {
@@ -138,7 +143,7 @@ func (r *recorder) work(ctx context.Context, g int, rnd *rand.Rand) {
 }
 
 func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
-	c.Item = string(rune('a' + rnd.IntN(r.Items)))
+	c.Item = name(rnd.IntN(r.Items))
 	c.Wait.Delay = time.Duration(rnd.IntN(3)) * time.Second
 	if g < r.Consumers {
 		switch n := rnd.IntN(20); {

@@ -138,8 +138,9 @@ func (s *Stage[T]) Note(text string) {
 // smallest plan that fails, with its journal.
 //
 // A plan fails if
-//   - the world does not stand still, or an item is failing, an hour after the last
-//     fault: see Within;
+//   - the world does not stand still, or an item has work left, an hour after the last
+//     fault: see Within. What is only to be looked at again, by
+//     [reconcile.RecheckWithin], has none;
 //   - there are many more runs or calls in the hour after than without faults, or
 //     runs and calls without end;
 //   - the world is then not what it is without faults, or Final says no;

@@ -302,13 +302,13 @@ func TestOracles(t *testing.T) {
 		}, "Check: boom"},
 		"no rest": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(client) work {
-				return func(context.Context, string) error { return reconcile.RequeueWithin(10 * time.Millisecond) }
+				return func(context.Context, string) error { return reconcile.RecheckWithin(10 * time.Millisecond) }
 			})
 			s.Within = 2 * time.Minute
 		}, "it does not stay at rest: there are 5001 runs and calls in 50.01s in which nothing changes"},
 		"hardly any rest": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(client) work {
-				return func(context.Context, string) error { return reconcile.RequeueWithin(time.Second) }
+				return func(context.Context, string) error { return reconcile.RecheckWithin(time.Second) }
 			})
 			s.Within, s.Without = 30*time.Minute, allFaults
 		}, ""},
@@ -321,10 +321,17 @@ func TestOracles(t *testing.T) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error {
 					_ = c.put(ctx, "disk "+a, time.Since(c.begun).String())
-					return reconcile.RequeueWithin(10 * time.Minute)
+					return reconcile.RecheckWithin(10 * time.Minute)
 				}
 			})
 		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, the world changes"},
+		"work that is left": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error {
+					return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueWithin(10*time.Second))
+				}
+			})
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a waiting until 1h1"},
 		"a run that hangs": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error { <-c.ctx.Done(); return nil }
@@ -538,9 +545,9 @@ func TestNoFalseAlarm(t *testing.T) {
 				return errors.Join(<-errs, <-errs, <-errs)
 			}
 		}},
-		"a plan beyond the end": {comes, func(c client) work {
+		"a look beyond the end": {comes, func(c client) work {
 			return func(ctx context.Context, a string) error {
-				return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueAfter(5*time.Hour))
+				return cmp.Or(asWanted(c)(ctx, a), reconcile.RecheckWithin(5*time.Hour))
 			}
 		}},
 		"a run that waits for a change": {comes, func(c client) work {
@@ -574,6 +581,19 @@ func TestNoFalseAlarm(t *testing.T) {
 			}
 			t.Log(x.summary())
 		})
+	}
+}
+
+// What a fault does is waited for, if that is longer than Within.
+func TestALateEventWithinAMinute(t *testing.T) {
+	s := plain()
+	s.Without, s.Within, s.Plans = []Fault{Lost}, time.Minute, 60
+	s.Play = func(s *Stage[string], w *shop) {
+		w.want("a", "1")
+		s.Event("a")
+	}
+	if f := explorerOf(t, s).explore(); f != nil {
+		t.Errorf("exploring finds something:\n%s", f.story())
 	}
 }
 

@@ -527,7 +527,7 @@ var gallery = []exhibit{{
 			if asWanted(c)(ctx, a) != nil {
 				pause = 10 * time.Second
 			}
-			return reconcile.RequeueWithin(pause)
+			return reconcile.RecheckWithin(pause)
 		}
 	},
 	mended: func(c client) work {
@@ -535,7 +535,7 @@ var gallery = []exhibit{{
 			if err := asWanted(c)(ctx, a); err != nil {
 				return err
 			}
-			return reconcile.RequeueWithin(30 * time.Minute)
+			return reconcile.RecheckWithin(30 * time.Minute)
 		}
 	},
 	plan:  "call want a #1: fails",

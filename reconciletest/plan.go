@@ -30,6 +30,7 @@ const (
 	lateness  = time.Minute + time.Second // of an event that is late, or comes again
 	slowness  = time.Minute               // of a slow call whose context has no end
 	endingMax = time.Hour                 // until all goroutines have ended
+	workMax   = time.Minute               // of an item at rest, from one success to the next
 
 	atOnceMax = 5_000   // runs and calls at one instant
 	idleMax   = 100_000 // runs and calls in an hour in which nothing changes
@@ -128,6 +129,7 @@ type process[T comparable] struct {
 	dead bool                // guarded by play.mu, as are the fields below
 	vain int                 // calls since then
 	owed map[T]time.Duration // when the events came that no run has followed
+	left map[T]time.Duration // since when there is work left, by their runs
 }
 
 // A delivery is an event on its way.
@@ -178,7 +180,7 @@ func (p *play[T]) perform(t *testing.T) (o *outcome) {
 
 // launch starts a process.
 func (p *play[T]) launch() {
-	s := &process[T]{play: p, owed: map[T]time.Duration{}}
+	s := &process[T]{play: p, owed: map[T]time.Duration{}, left: map[T]time.Duration{}}
 	s.kit = newKit[T](s.failf, slog.DiscardHandler)
 	s.kit.ctx, s.end = context.WithCancelCause(context.Background())
 	s.kit.begun, s.kit.work, s.kit.process = p.begun, &p.work, s
@@ -374,7 +376,7 @@ func (p *play[T]) settle() {
 		p.mu.Unlock()
 		p.advance(next)
 		p.mu.Lock()
-		if item := p.process.unsettled(); item != "" {
+		if item := p.process.unsettledLocked(); item != "" {
 			p.changeLocked(item)
 		} else if p.now() < p.faultAt {
 			p.unrestLocked()
@@ -382,11 +384,14 @@ func (p *play[T]) settle() {
 	}
 }
 
-// unsettled names an item that has work left, if there is one.
-func (s *process[T]) unsettled() string {
+// unsettledLocked names an item that has had work left for a while, if there is one.
+func (s *process[T]) unsettledLocked() string {
 	for item, state := range s.kit.Queue.All() {
-		stuck := state.Phase != reconcile.Waiting && time.Since(state.Since) > time.Minute
-		if state.Failures > 0 || stuck {
+		since, known := s.left[item]
+		if !known {
+			since = state.Since.Sub(s.play.begun)
+		}
+		if !state.Settled && s.play.now()-since > workMax {
 			return s.kit.stateText(item, state)
 		}
 	}
@@ -559,6 +564,12 @@ func (s *process[T]) result(r reconcile.Result[T]) bool {
 	defer p.mu.Unlock()
 	if p.overLocked(s) {
 		return false
+	}
+	switch _, known := s.left[r.Item]; {
+	case r.Outcome != reconcile.Requeued && r.Outcome != reconcile.Retrying:
+		delete(s.left, r.Item)
+	case !known:
+		s.left[r.Item] = p.now()
 	}
 	if panicked := (*reconcile.PanicError)(nil); errors.As(r.Err, &panicked) {
 		p.failLocked("the run of %v panicked: %v\n%s", r.Item, panicked.Value, panicked.Stack)

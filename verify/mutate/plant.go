@@ -56,7 +56,7 @@ type planter struct {
 	src           []byte
 	name, in      string
 	before, after map[int][]string  // what is inserted where
-	bare          map[ast.Expr]bool // calls that are statements
+	bare          map[ast.Expr]bool // calls that are statements, and what is assigned to
 }
 
 // switches is the file that goes with the planted ones.
@@ -177,6 +177,10 @@ func (p *planter) walk(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.ExprStmt:
 			p.bare[n.X] = true
+		case *ast.AssignStmt:
+			for _, x := range n.Lhs {
+				p.bare[x] = true // an element of a map is not addressable
+			}
 		case *ast.DeferStmt:
 			p.bare[n.Call] = true
 		case *ast.GoStmt:

@@ -238,7 +238,9 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// What the store refuses for good is said at once, and not tried again and again.
+// What the store refuses for good is said at once, and not tried again and again:
+// once more at most, if the first list of what is there comes after the refusal,
+// since a bucket that was given up and is seen gets another try.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,8 +263,8 @@ buckets:
 	w.runAt(url, "-wishes", file).WantEnd(1, "1 of 2 buckets in sync", "refused: set the policy: ", "(MalformedPolicy)")
 	mu.Lock()
 	defer mu.Unlock()
-	if tries != 1 {
-		t.Errorf("the policy was tried %d times, want once", tries)
+	if tries < 1 || tries > 2 {
+		t.Errorf("the policy was tried %d times, want once, or twice", tries)
 	}
 }
 

@@ -242,7 +242,7 @@ func (s *store[T]) check() error {
 // GiveUp is what a Reconciler does with an item that it gives up.
 func GiveUp[T comparable](q *Queue[T], item T, err error) {
 	q.lock()
-	q.giveBackUnlock(q.last, item, verdict{Wait: Wait{Err: err}, done: true}, clockNotRead)
+	q.giveBackUnlock(item, verdict{Wait: Wait{Err: err}, done: true})
 }
 
 // UntilChangedOf is UntilChanged in a run of an item that was taken by Dequeue.

@@ -317,7 +317,7 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 // item that is not in flight. Done never blocks.
 func (q *Queue[T]) Done(item T) {
 	q.lock()
-	q.giveBackUnlock(q.last, item, verdict{done: true}, clockNotRead)
+	q.giveBackUnlock(item, verdict{done: true})
 }
 
 // Requeue gives back an item that runs again as w says. With w.Hold that run
@@ -327,7 +327,7 @@ func (q *Queue[T]) Done(item T) {
 // blocks.
 func (q *Queue[T]) Requeue(item T, w Wait) {
 	q.lock()
-	q.giveBackUnlock(q.last, item, verdict{Wait: w}, clockNotRead)
+	q.giveBackUnlock(item, verdict{Wait: w})
 }
 
 // RequeueAfter is Requeue(item, Wait{Delay: d, Hold: true}).
@@ -534,8 +534,8 @@ type verdict struct {
 // clockNotRead stands for the time where it is read only if it is needed.
 const clockNotRead = math.MinInt64
 
-func (q *Queue[T]) giveBackUnlock(guess uint32, item T, v verdict, now int64) {
-	q.giveBackLocked(guess, item, &v, now)
+func (q *Queue[T]) giveBackUnlock(item T, v verdict) {
+	q.giveBackLocked(q.last, item, &v, clockNotRead)
 	q.unlock()
 }
 

@@ -296,7 +296,7 @@ func CheckGate(g *Gate) error {
 		return fmt.Errorf("%d wait at %d, and the timer is armed for %d, want %d", waiting, now, g.armed, at)
 	}
 	for i, p := range g.waiting[:cap(g.waiting)] {
-		if i >= waiting && p != nil || i < waiting && !p.waiting {
+		if (i < waiting) != (p != nil) {
 			return fmt.Errorf("place %d of %d in the list is %+v", i, waiting, p)
 		}
 	}

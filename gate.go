@@ -201,11 +201,10 @@ type gatePass struct {
 
 // A gatePlace is what a loop waits with.
 type gatePlace struct {
-	wake    chan struct{} // told when the run was let in; room for one
-	waiting bool          // in Gate.waiting
-	since   int64         // since when the run has all that it needs, except the gate
-	pass    gatePass      // once it was let in
-	next    *gatePlace    // of those that unlock wakes
+	wake  chan struct{} // told when the run was let in; room for one
+	since int64         // since when the run has all that it needs, except the gate
+	pass  gatePass      // once it was let in
+	next  *gatePlace    // of those that unlock wakes
 }
 
 // tryEnter lets a run in if the gate is open.
@@ -224,7 +223,6 @@ func (g *Gate) tryEnter(p *gatePlace) bool {
 // lost and parent; parent may end others, and so open the gate, before done.
 func (g *Gate) enter(p *gatePlace, done, lost, parent <-chan struct{}) bool {
 	g.mu.Lock()
-	p.waiting = true
 	g.waiting = append(g.waiting, p)
 	g.unlock()
 	notified := false
@@ -234,23 +232,20 @@ func (g *Gate) enter(p *gatePlace, done, lost, parent <-chan struct{}) bool {
 	case <-done:
 	case <-lost:
 	}
-	if notified && !isDone(done) && !isDone(lost) && !isDone(parent) {
+	if notified && !isDone(lost) && !isDone(parent) {
 		return true
 	}
 	g.mu.Lock()
-	letIn := !p.waiting
-	if letIn { // at the same moment, and gives that back
-		g.running--
-		g.fullAt -= g.every()
-	} else {
-		p.waiting = false
-		i := slices.Index(g.waiting, p)
+	defer g.unlock()
+	if i := slices.Index(g.waiting, p); i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
+		return false
 	}
-	g.unlock()
-	if letIn && !notified {
-		<-p.wake // it is on its way
+	if !notified { // let in at the same moment
+		<-p.wake // on its way, without the lock
 	}
+	g.running--
+	g.fullAt -= g.every()
 	return false
 }
 
@@ -317,7 +312,7 @@ func (g *Gate) unlock() {
 		p := g.waiting[0]
 		g.waiting = slices.Delete(g.waiting, 0, 1)
 		g.startLocked(p, now)
-		p.waiting, p.next = false, nil
+		p.next = nil
 		*last = p
 	}
 	g.armLocked(now)

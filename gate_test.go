@@ -553,6 +553,14 @@ func TestGateLimitMeetsNewBounds(t *testing.T) {
 	}
 }
 
+// Before the first Run a budget is whole.
+func TestGateStatsBeforeTheFirstRun(t *testing.T) {
+	g := &reconcile.Gate{Every: time.Hour, Burst: 3, Max: 7}
+	if diff := cmp.Diff(reconcile.GateStats{Limit: 7}, g.Stats()); diff != "" {
+		t.Errorf("Stats (-want +got):\n%s", diff)
+	}
+}
+
 // What Slow is called with, and after which runs.
 func TestGateSlowIsCalledAfterEachRunExceptAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -497,17 +497,26 @@ func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 	})
 }
 
-// Many members fail at one instant: each of them ends the group.
+// Many members fail before Run gets to see the first failure: each of them ends
+// the group.
 func TestGroupOutlivesFailuresAtOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := reconcile.Group{Logger: unlogged()}
 		for range 100 {
 			g.Add("", after(time.Second, errBoom))
 		}
-		if err := launch(t, &g).wait(); err != errBoom {
+		if err := g.Run(slowDone{t.Context()}); err != errBoom {
 			t.Errorf("Run = %v, want the error itself: the members have no names", err)
 		}
 	})
+}
+
+// slowDone is a context whose Done takes a minute.
+type slowDone struct{ context.Context }
+
+func (c slowDone) Done() <-chan struct{} {
+	time.Sleep(time.Minute)
+	return c.Context.Done()
 }
 
 // A member may know ctx by another way. Its error is no failure then, even if the

@@ -251,7 +251,7 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask runKind, d time.Duration) 
 	}
 	to := nextRun{kind: ask}
 	var now int64
-	if e == nil || !e.inFlight || e.kind.delayed() || ask.delayed() {
+	if e == nil || !e.inFlight || ask.delayed() {
 		now = q.now()
 		if q.delays.len > 0 {
 			q.promoteDueLocked(now) // others go before it

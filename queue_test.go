@@ -235,6 +235,13 @@ func TestBackgroundHasItsShare(t *testing.T) {
 	}
 }
 
+func TestBackgroundIsTakenWhenThereIsNothingElse(t *testing.T) {
+	inBackground(t, math.MaxInt, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.Offer("a")
+		mustTakeAll(t, q, "a")
+	})
+}
+
 // Neither starves: an event never waits for more than one observation, and
 // events without end let each observation through in its time.
 func TestBackgroundStarvesNobody(t *testing.T) {
@@ -541,6 +548,9 @@ func TestDequeueReturnsWhenContextEnds(t *testing.T) {
 		cancel(errEnd)
 		if d := mustReturn(t, waiting); d.err != errEnd || d.at != start.Add(time.Hour) {
 			t.Errorf("Dequeue: %v after %v, want %v after 1h", d.err, d.at.Sub(start), errEnd)
+		}
+		if n := reconcile.Blocked(q); n != 0 {
+			t.Errorf("%d consumers are blocked after the only one returned", n)
 		}
 		timed, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -575,6 +576,31 @@ func TestReconcilerResultTellsWaitedAndDuration(t *testing.T) {
 		}
 		r.end()
 	})
+}
+
+// The way of an item to a worker that waits for one takes time as well: more than
+// nothing, by a clock that is fine enough, and by any clock now and then.
+func TestReconcilerResultWaitedIncludesTheWayToTheWorker(t *testing.T) {
+	q := reconcile.NewQueue[int]()
+	waited := make(chan time.Duration)
+	run := launch(t, &reconcile.Reconciler[int]{
+		Queue:     q,
+		Logger:    unlogged(),
+		Reconcile: func(context.Context, int) error { return nil },
+		OnResult:  func(r reconcile.Result[int]) { waited <- r.Waited },
+	})
+	for i := range 10_000 {
+		for reconcile.Blocked(q) == 0 {
+			runtime.Gosched()
+		}
+		q.Enqueue(i)
+		if <-waited > 0 {
+			run.end()
+			return
+		}
+	}
+	t.Error("10,000 items were taken at the moment at which they were enqueued")
+	run.end()
 }
 
 // What a foreign queue keeps an item for is not known, so only the Gate counts.

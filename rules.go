@@ -62,7 +62,7 @@ func asked(old, ask nextRun) nextRun {
 		return ask
 	case old.kind == runOffered && ask.kind == runReady:
 		return ask
-	case old.kind == runWithin && (ask.due < old.due || ask == nextRun{runHeld, old.due}):
+	case old.kind == runWithin && ask.due <= old.due:
 		return ask
 	}
 	return old
@@ -118,7 +118,7 @@ func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, 
 	if to == was && inFlight == e.inFlight {
 		return
 	}
-	stays := was.kind.delayed() && to.kind.delayed() && was.due == to.due // in the heap
+	stays := to.kind.delayed() && to.due == was.due // in the heap; what is not delayed is due at 0
 
 	q.countLocked(e, -1)
 	if !stays {

@@ -824,6 +824,23 @@ func TestEnqueueAndWaitStepByStep(t *testing.T) {
 	}
 }
 
+// Close drops a next run that was waited for. So it is said, also if the verdict
+// brings another run before the waiting goroutine has seen the Close.
+func TestEnqueueAndWaitIsToldOfADroppedRunOnce(t *testing.T) {
+	for range 100 {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			w := startWait(func() error { return q.EnqueueAndWait(t.Context(), "x") })
+			mustTake(t, q)
+			q.EnqueueAfter("x", time.Hour)
+			q.Close()
+			q.Requeue("x", reconcile.Wait{})
+			if err := mustHaveReturned(t, w).err; fmt.Sprint(err) != "item x: reconcile: queue closed" {
+				t.Errorf("EnqueueAndWait: %v, want %v", err, reconcile.ErrClosed)
+			}
+		})
+	}
+}
+
 // What WaitIdle waits for, whatever brings the queue there: what Stats says.
 func TestWaitIdleStepByStep(t *testing.T) {
 	states := []string{

@@ -19,6 +19,10 @@ func TestFirst(t *testing.T) {
 	dir := t.TempDir()
 	wishes, out := filepath.Join(dir, "wishes.json"), filepath.Join(dir, "out")
 	synctest.Test(t, func(t *testing.T) {
+		mkdir(t, out)
+		if run(t.Context(), wishes, out) == nil {
+			t.Error("run without wishes returned nil, want an error")
+		}
 		write(t, wishes, `{"hello.txt": "Hello.", "news.txt": "None."}`)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -32,8 +36,11 @@ func TestFirst(t *testing.T) {
 		write(t, filepath.Join(out, "more.txt"), "More.")
 		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 
-		// Another wish, and a slip on the way: nothing is removed for it.
+		// Another wish, and a slip on the way: the last good version stays in
+		// force, and what another hand does meanwhile is mended.
 		write(t, wishes, `{"hello.txt": "Good morn`)
+		remove(t, filepath.Join(out, "hello.txt"))
+		write(t, filepath.Join(out, "more.txt"), "More.")
 		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 		write(t, wishes, `{"hello.txt": "Good morning."}`)
 		after(t, time.Minute, out, map[string]string{"hello.txt": "Good morning."})

@@ -43,9 +43,10 @@ verify: ## search, schedules, linearizability: what the promises rest on
 ci: ## everything
 	.ci/run
 
-picture: ## draw the README's picture of the example again
+picture: ## draw the README's pictures of the example again
 	script -qec 'stty cols 100 rows 24 && go run ./example' /dev/null </dev/null >.picture
-	go run ./docs/terminal <.picture >docs/img/example.svg
+	go run ./docs/terminal <.picture >docs/img/example-dark.svg
+	go run ./docs/terminal -light <.picture >docs/img/example-light.svg
 	rm .picture
 
 tools: ## the pinned tools into bin/

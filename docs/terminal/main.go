@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command terminal makes a moving picture of what the example showed on a
-// terminal: it reads what script(1) recorded and writes an SVG. `make picture`
-// uses it.
+// terminal: it reads what script(1) recorded and writes an SVG, for a dark page
+// or, with -light, for a light one. `make picture` uses it.
 //
 // It knows as much of a terminal as the example's table needs: a frame begins
 // with "cursor home", colours are bold, dim, green, yellow and red. The time of
@@ -12,6 +12,7 @@ package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"html"
 	"io"
@@ -23,6 +24,12 @@ import (
 )
 
 func main() {
+	light := flag.Bool("light", false, "for a light page")
+	flag.Parse()
+	colours := dark
+	if *light {
+		colours = bright
+	}
 	record, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,12 +41,20 @@ func main() {
 		os.Exit(1)
 	}
 	w := bufio.NewWriter(os.Stdout)
-	draw(w, frames)
+	draw(w, frames, colours)
 	if err := w.Flush(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
+
+// A palette has the colours of a picture.
+type palette struct{ screen, text, dim, red, green, yellow string }
+
+var (
+	dark   = palette{"#14181f", "#d8dee6", "#8b95a3", "#ff7b72", "#56d364", "#e3b341"}
+	bright = palette{"#f6f8fa", "#1f2328", "#59636e", "#cf222e", "#116329", "#7d4e00"}
+)
 
 // A frame is one state of the screen.
 type frame struct {
@@ -137,7 +152,7 @@ const (
 // draw writes the frames as an SVG that shows them at their times, again and
 // again. Where nothing may move, and in viewers that cannot, the last one
 // stays.
-func draw(w io.Writer, frames []frame) {
+func draw(w io.Writer, frames []frame, colours palette) {
 	columns, rows := 0, 0
 	for _, f := range frames {
 		columns, rows = max(columns, f.width()), max(rows, len(f.lines))
@@ -147,12 +162,12 @@ func draw(w io.Writer, frames []frame) {
 
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img" aria-label="go run ./example on a terminal">`+"\n",
 		width, height, width, height)
-	fmt.Fprint(w, `<style>
-text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#d8dee6;white-space:pre}
-.b{font-weight:bold}.d{fill:#8b95a3}.r{fill:#ff7b72}.g{fill:#56d364}.y{fill:#e3b341}
+	fmt.Fprintf(w, `<style>
+text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:%s;white-space:pre}
+.b{font-weight:bold}.d{fill:%s}.r{fill:%s}.g{fill:%s}.y{fill:%s}
 .f{visibility:hidden}.f:last-child{visibility:visible}
 @media (prefers-reduced-motion:no-preference){.f,.f:last-child{visibility:hidden}
-`)
+`, colours.text, colours.dim, colours.red, colours.green, colours.yellow)
 	percent := func(d time.Duration) float64 { return 100 * float64(d) / float64(total) }
 	for i, f := range frames {
 		end := total
@@ -169,7 +184,7 @@ text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 		}
 		fmt.Fprintln(w, "}")
 	}
-	fmt.Fprintf(w, "}</style>\n<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"#14181f\"/>\n")
+	fmt.Fprintf(w, "}</style>\n<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"%s\"/>\n", colours.screen)
 	for i, f := range frames {
 		fmt.Fprintf(w, "<g class=\"f f%d\">\n", i)
 		for row, line := range f.lines {

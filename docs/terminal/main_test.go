@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 
 func TestDrawIsWellFormed(t *testing.T) {
 	var svg strings.Builder
-	draw(&svg, parse(record))
+	draw(&svg, parse(record), dark)
 	text, groups := "", 0
 	for d := xml.NewDecoder(strings.NewReader(svg.String())); ; {
 		token, err := d.Token()

@@ -18,8 +18,8 @@ import (
 )
 
 // What the documents say is checked here: their programs are text of compiled
-// files, the tests they name exist, their links lead somewhere, and the table
-// of the five systems is complete.
+// files, the tests they name exist, each promise has tests, their links lead
+// somewhere, and the table of the five systems is complete.
 
 // TestDocsPrograms checks that every Go block of a document is text of a Go
 // file of this repository, so that it compiles and, in a test file, runs.
@@ -106,6 +106,7 @@ var homes = map[string][]string{
 	"docs/kube":                      {"adapters/kube/...", "bench/kube"},
 	"docs/metrics.md":                {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
 	"docs/nats":                      {"adapters/nats"},
+	"docs/production.md":             {"adapters/prometheus"},
 	"docs/verification.md":           {"internal/...", "verify/...", "remember", "reconciletest"},
 }
 
@@ -128,6 +129,80 @@ func TestDocsTests(t *testing.T) {
 	}
 	if named == 0 {
 		t.Error("the documents name no test at all")
+	}
+}
+
+var (
+	promise     = regexp.MustCompile(`^(?://  )?(\d+)\. (.*)`)
+	promiseMore = regexp.MustCompile(`^//     (\S.*)`)
+)
+
+// TestDocsPromises checks that README.md and the kernel's package comment make
+// the same promises, in the same words, and that docs/verification.md names at
+// least one test for each. TestDocsTests checks that the test exists.
+func TestDocsPromises(t *testing.T) {
+	inRoot(t)
+	promised := make(map[string][]string)
+	for _, path := range []string{"README.md", "doc.go"} {
+		_, section, _ := strings.Cut(readFile(t, path), "# Promises\n")
+		for line := range strings.Lines(section) {
+			line = strings.TrimRight(line, "\n")
+			if strings.HasPrefix(line, "#") {
+				break // the next section
+			}
+			list := promised[path]
+			if match := promise.FindStringSubmatch(line); match != nil {
+				if want := fmt.Sprint(len(list) + 1); match[1] != want {
+					t.Errorf("%s: promise %s, want %s", path, match[1], want)
+				}
+				promised[path] = append(list, strings.ReplaceAll(match[2], "`", ""))
+			} else if match := promiseMore.FindStringSubmatch(line); match != nil && len(list) > 0 {
+				list[len(list)-1] += " " + match[1]
+			}
+		}
+	}
+
+	const path = "docs/verification.md"
+	tests := testsByFolder(t)
+	_, section, _ := strings.Cut(readFile(t, path), "## Promises and their tests\n")
+	for _, line := range strings.Split(section, "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) != 3 || cells[0] != fmt.Sprint(len(promised[path])+1) {
+			continue
+		}
+		promised[path] = append(promised[path], strings.ReplaceAll(cells[1], "`", ""))
+		if len(mentions(cells[2], tests)) == 0 {
+			t.Errorf("%s: promise %s is shown by no test: %q", path, cells[0], cells[2])
+		}
+	}
+
+	want := promised["README.md"]
+	if len(want) == 0 {
+		t.Error("README.md promises nothing")
+	}
+	for _, path := range []string{"doc.go", path} {
+		if !slices.Equal(promised[path], want) {
+			t.Errorf("%s promises\n%s\nand README.md\n%s", path, strings.Join(promised[path], "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+var operated = regexp.MustCompile("`((?:workqueue|controller_runtime|reconcile)_\\w+|Reconcile[A-Z]\\w+)`")
+
+// TestDocsProduction checks that docs/metrics.md has the series and alerts that
+// docs/production.md names; the tests of adapters/prometheus compare that page
+// with a scrape and with the rules.
+func TestDocsProduction(t *testing.T) {
+	inRoot(t)
+	metrics := readFile(t, "docs/metrics.md")
+	matches := operated.FindAllStringSubmatch(readFile(t, "docs/production.md"), -1)
+	for _, match := range matches {
+		if !strings.Contains(metrics, "| `"+match[1]+"` |") {
+			t.Errorf("docs/production.md names %s, which no table of docs/metrics.md has", match[1])
+		}
+	}
+	if len(matches) == 0 {
+		t.Error("docs/production.md names no series and no alerts")
 	}
 }
 
@@ -218,7 +293,7 @@ func testsByFolder(t *testing.T) map[string]map[string]bool {
 }
 
 var (
-	mdLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	mdLink    = regexp.MustCompile(`(?:\]\(|(?:src|srcset|href)=")([^)\s"]+)[)"]`)
 	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	notAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )

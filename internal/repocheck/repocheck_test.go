@@ -23,7 +23,7 @@ func inRoot(t *testing.T) {
 }
 
 // repoFiles returns the files of this repository with the given suffix,
-// without testdata and what tools keep in hidden folders.
+// without testdata and what tools keep in hidden folders other than .github.
 func repoFiles(t *testing.T, suffix string) []string {
 	t.Helper()
 	var files []string
@@ -32,7 +32,7 @@ func repoFiles(t *testing.T, suffix string) []string {
 			return err
 		}
 		name := entry.Name()
-		if entry.IsDir() && (name == "testdata" || len(name) > 1 && strings.HasPrefix(name, ".")) {
+		if entry.IsDir() && (name == "testdata" || len(name) > 1 && strings.HasPrefix(name, ".") && name != ".github") {
 			return fs.SkipDir
 		}
 		if !entry.IsDir() && strings.HasSuffix(name, suffix) {

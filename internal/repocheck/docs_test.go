@@ -187,6 +187,27 @@ func TestDocsPromises(t *testing.T) {
 	}
 }
 
+var mapped = regexp.MustCompile("`((?:[\\w.-]+/)*[\\w-]+\\.(?:go|md|mod|sh|txt|yml|json))`")
+
+// TestDocsMap checks that the files that the contributor's map names are there.
+func TestDocsMap(t *testing.T) {
+	inRoot(t)
+	const path = ".github/CONTRIBUTING.md"
+	named := 0
+	for _, match := range mapped.FindAllStringSubmatch(readFile(t, path), -1) {
+		if strings.HasPrefix(match[1], "x") {
+			continue // x.go stands for any file
+		}
+		named++
+		if _, err := os.Stat(match[1]); err != nil && match[1] != "ci.sh" {
+			t.Errorf("%s names a file that is not there: %v", path, err)
+		}
+	}
+	if named == 0 {
+		t.Errorf("%s names no file", path)
+	}
+}
+
 var operated = regexp.MustCompile("`((?:workqueue|controller_runtime|reconcile)_\\w+|Reconcile[A-Z]\\w+)`")
 
 // TestDocsProduction checks that docs/metrics.md has the series and alerts that

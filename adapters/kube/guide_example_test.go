@@ -16,7 +16,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 )
 
-// A controller of deployments as docs/guides/from-controller-runtime.md has it.
+// A controller of deployments: docs/guides/from-controller-runtime.md links here.
 func Example_guideDeployments() {
 	var client kubernetes.Interface // such as kubernetes.NewForConfig returns
 	var fn func(ctx context.Context, name types.NamespacedName) error

@@ -14,8 +14,7 @@ import (
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 )
 
-// One of many processes does the work, as docs/guides/leaders-and-shards.md has
-// it.
+// One of many processes does the work: see docs/guides/leaders-and-shards.md.
 func Example_guideElect() {
 	var js jetstream.JetStream // of a connection to a server
 	var makeVM func(ctx context.Context, vm string) error

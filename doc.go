@@ -33,10 +33,10 @@
 //
 //  1. An accepted event is followed by a run that started after it.
 //  2. An item is never in two runs at once.
-//  3. Items are taken in the order in which they became ready; with a Background
-//     of 2 or more, two such lines take turns.
-//  4. No run starts before the end of a floor, unless EnqueueNow asks for it; an
-//     item is ready by the end of a ceiling.
+//  3. Items are taken in the order in which they became ready; a Background of 2
+//     or more makes two such lines, and starves neither.
+//  4. No run starts before the end of a floor (RequeueAfter), unless by
+//     EnqueueNow; an item is ready by the end of a ceiling (RequeueWithin).
 //  5. No worker sleeps while an item is ready, unless a Gate holds it back.
 //  6. A panic or runtime.Goexit in a reconcile function is a failure of that
 //     item alone.

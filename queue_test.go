@@ -1070,7 +1070,7 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 // which would keep several.
 func TestMemoryIsKeptAfterABurst(t *testing.T) {
 	type queue = reconcile.Queue[int]
-	const allowed, n = 1 << 20, 60_000
+	const allowed, n = 1 << 19, 60_000
 	run := func(t *testing.T, q *queue) {
 		for q.Len() > 0 {
 			q.Done(mustTake(t, q))

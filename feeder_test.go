@@ -153,17 +153,6 @@ func TestMapOfDuplicatesRunsAnItemOnce(t *testing.T) {
 	})
 }
 
-func TestFilterAndMapCompose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTray[string]()
-		mine := reconcile.Filter[string](q, func(s string) bool { return s != "b" })
-		words := reconcile.Map(mine, func(s string) iter.Seq[string] { return slices.Values(strings.Fields(s)) })
-		long := reconcile.Filter(words, func(s string) bool { return len(s) > 1 })
-		tellAll(long, "a b c", "d")
-		q.mustBe(t, "0s enqueue a", "0s enqueue c", "0s enqueue a after 1m0s", "0s enqueue c after 1m0s", "0s offer a", "0s offer c")
-	})
-}
-
 // A wrapper around a queue is made where the program starts: what is missing is
 // found there.
 func TestEnqueuersOfNilPanicAtOnce(t *testing.T) {
@@ -227,52 +216,5 @@ func TestCoalesceMakesOneRunOfABurst(t *testing.T) {
 				j.mustBe(t, want...)
 			})
 		})
-	}
-}
-
-// An event of an item that was offered leaves it where it is, and one that was
-// delayed is an event.
-func TestCoalesceAndTheBackground(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		q.Background = 8
-		e := reconcile.Coalesce(q, time.Minute)
-		for _, item := range []string{"o1", "o2", "o3"} {
-			e.Offer(item)
-		}
-		e.Enqueue("o2")
-		e.Enqueue("e")
-		time.Sleep(time.Minute)
-		for _, want := range []string{"e", "o1", "o2", "o3"} {
-			if got, err := q.Dequeue(t.Context()); got != want {
-				t.Errorf("Dequeue = %q, %v, want %q", got, err, want)
-			}
-		}
-	})
-}
-
-// A retry that is further off is brought forward, but not if it is held.
-func TestCoalesceOfARetry(t *testing.T) {
-	for hold, want := range map[bool]time.Duration{false: 10 * time.Second, true: time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			q := reconcile.NewQueue[string]()
-			q.Enqueue("a")
-			item, _ := q.Dequeue(t.Context())
-			q.Requeue(item, reconcile.Wait{Delay: time.Hour, Hold: hold, Err: errBoom})
-			reconcile.Coalesce(q, 10*time.Second).Enqueue("a")
-			if got := time.Until(q.State("a").Due); got != want {
-				t.Errorf("a retry with Hold %t comes in %v after an event, want %v", hold, got, want)
-			}
-		})
-	}
-}
-
-func TestCoalesceByNothingPassesOnWhatComes(t *testing.T) {
-	for _, d := range []time.Duration{0, -time.Second} {
-		q := reconcile.NewQueue[string]()
-		reconcile.Coalesce(q, d).Enqueue("a")
-		if q.Len() != 1 {
-			t.Errorf("Coalesce by %v: %d items ready after Enqueue, want 1", d, q.Len())
-		}
 	}
 }

@@ -428,30 +428,6 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 	}
 }
 
-// Also when a Reconciler is what fails, and whatever Unwrap returns.
-func TestGroupEndsFeedersBeforeTheOtherReconcilers(t *testing.T) {
-	for name, bad := range map[string]reconcile.Runner{
-		"a Reconciler": &reconcile.Reconciler[string]{},
-		"a nil":        wrapper{reconcile.Runner(nil)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
-				g := reconcile.Group{Logger: unlogged()}
-				g.Add("good", waiting(j))
-				g.Add("feeder", member(j, "feeder", 3*time.Second, nil))
-				run := launch(t, &g)
-				time.Sleep(time.Second)
-				g.Add("bad", bad)
-				if err := run.wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
-					t.Errorf("Run = %v, want the error of the member bad", err)
-				}
-				j.mustBe(t, "0s feeder begins", "4s feeder ends", "4s run ends")
-			})
-		})
-	}
-}
-
 func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
@@ -543,20 +519,6 @@ type outsider struct {
 }
 
 func (o outsider) Run(context.Context) error { <-o.ctx.Done(); return o.ctx.Err() }
-
-// A Group can be a member of a Group. The error has both names.
-func TestGroupInAGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner := new(reconcile.Group)
-		outer := reconcile.Group{Logger: unlogged()}
-		inner.Add("keys", after(time.Second, errBoom))
-		outer.Add("cloud", inner)
-		outer.Add("rest", after(time.Hour, nil))
-		if err := launch(t, &outer).wait(); err == nil || err.Error() != "cloud: keys: boom" {
-			t.Errorf("Run = %v, want the error with both names", err)
-		}
-	})
-}
 
 func TestGroupWarnsOfAMemberThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -1071,37 +1033,4 @@ func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestGroupTakesTheErrorOfItsOwnContextForAnEnd(t *testing.T) {
-	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			var g reconcile.Group
-			for _, name := range []string{"a", "b", "c", "d"} {
-				g.Add(name, reconcile.RunFunc(func(context.Context) error {
-					<-ctx.Done() // not the member's own
-					return ctx.Err()
-				}))
-			}
-			if err := g.Run(ctx); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-func TestRestartDoesNotRestartAGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g reconcile.Group
-		g.Add("flaky", reconcile.RunFunc(func(context.Context) error { return errBoom }))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		begin := time.Now()
-		err := reconcile.Restart(nil, &g).Run(ctx)
-		if !errors.Is(err, reconcile.ErrTerminal) || time.Since(begin) > time.Second {
-			t.Errorf("Run: %v after %v, want a terminal error after one pause", err, time.Since(begin))
-		}
-	})
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -896,22 +895,6 @@ func TestWaitIdleStepByStep(t *testing.T) {
 	}
 }
 
-// A WaitIdle makes nothing ready that its timer, which is late, would wake a
-// consumer for.
-func TestWaitIdleLosesNoWakeUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		q.EnqueueAfter("x", time.Minute)
-		reconcile.DelayTimer(q, time.Second)
-		consumer := startDequeue(t.Context(), q)
-		time.Sleep(time.Minute)
-		if err := q.WaitIdle(done()); err == nil {
-			t.Error("WaitIdle with an item that is due: nil")
-		}
-		time.Sleep(time.Second)
-		mustReturn(t, consumer)
-	})
-}
-
 // appliedRuns is a Reconcile for items that say how their runs go; n is the
 // number of the run.
 func appliedRuns(item string, n int) error {
@@ -1028,19 +1011,6 @@ func TestEnqueueAndWaitWithAReconciler(t *testing.T) {
 			})
 		})
 	}
-}
-
-// However soon an item is given up, EnqueueAndWait does not miss it.
-func TestEnqueueAndWaitMissesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		run := launchApplied(t, q, 4)
-		for range 500 {
-			if err := q.EnqueueAndWait(t.Context(), "ok", "refuse", "ok-1"); fmt.Sprint(err) != "item refuse: boom" {
-				t.Fatalf("EnqueueAndWait: %v, want that refuse was given up", err)
-			}
-		}
-		run.end()
-	})
 }
 
 // Its context ends: before the call, when the items are enqueued all the same;
@@ -1192,27 +1162,6 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		wantWatchers(t, q, 0)
 		run.end()
 	})
-}
-
-// An item that could never be found panics before anything is enqueued.
-func TestWaitRefusesWhatCannotBeFound(t *testing.T) {
-	floats, anys := reconcile.NewQueue[float64](), reconcile.NewQueue[any]()
-	var zero reconcile.Queue[string]
-	for says, f := range map[string]func(){
-		"not equal to itself": func() { _ = floats.EnqueueAndWait(done(), 1, math.NaN()) },
-		"uncomparable":        func() { _ = anys.EnqueueAndWait(done(), 1, []int{1}) },
-		"not made by":         func() { _ = zero.EnqueueAndWait(done(), "x") },
-		"was not made":        func() { _ = zero.EnqueueAndWait(done()) },
-		"made by NewQueue":    func() { _ = zero.WaitIdle(done()) },
-	} {
-		if msg := panics(f); !strings.Contains(msg, says) {
-			t.Errorf("panic %q, want one that says %q", msg, says)
-		}
-	}
-	if floats.Len()+anys.Len() != 0 {
-		t.Errorf("%d and %d items were enqueued, want none", floats.Len(), anys.Len())
-	}
-	wantWatchers(t, anys, 0)
 }
 
 // Producers, runs that watch, and those that wait for them, all at once. A run

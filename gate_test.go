@@ -328,6 +328,13 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 				}
 				time.Sleep(10 * time.Minute)
 				l.mustBe(t, "0s a", "1m0s b=plan", "2m0s c")
+				wantWaited := 2 * time.Minute // in the queue, and then in hand
+				if d.name == "Foreign" {
+					wantWaited = time.Minute // what a foreign queue keeps an item for is not known
+				}
+				if r := l.results.last(t); r.Waited != wantWaited || r.Duration != 0 {
+					t.Errorf("c waited %v and took %v, want %v and 0s", r.Waited, r.Duration, wantWaited)
+				}
 				if next := g.Stats().Next; next != 0 {
 					t.Errorf("the budget allows a run in %v after a pause, want now", next)
 				}
@@ -586,49 +593,15 @@ func TestGateSlowIsCalledAfterEachRunExceptAborted(t *testing.T) {
 	})
 }
 
-// What Slow takes is time before the item is given back, also if there is no log
-// and no OnResult.
-func TestGateSlowTakesTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, begin := reconcile.NewQueue[string](), time.Now()
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Logger: slog.New(slog.DiscardHandler),
-			Gate: &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Minute); return false }},
-			Reconcile: func(_ context.Context, item string) error {
-				if time.Since(begin) == 0 {
-					q.Enqueue("next")
-					q.Enqueue(item)
-				}
-				return nil
-			},
-		})
-		q.Enqueue("a")
-		time.Sleep(90 * time.Second)
-		if s := q.State("a"); s.Phase != reconcile.Ready || s.Since.Sub(begin) != time.Minute {
-			t.Errorf("State(a) = %+v, want it ready since %v", s, begin.Add(time.Minute))
-		}
-		time.Sleep(time.Hour)
-		run.end()
-	})
-}
-
-// A slowLog takes a minute for the line of a run that went well.
-type slowLog struct{ slog.Handler }
-
-func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (slowLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "run succeeded" {
-		time.Sleep(time.Minute)
-	}
-	return nil
-}
-
 // A run leaves the gate before its outcome is logged.
 func TestGateDoesNotWaitForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &reconcile.Gate{Max: 1}
-		log := slog.New(slowLog{slog.DiscardHandler})
+		log := slog.New(funcHandler{newLogBook(), func(r slog.Record) {
+			if r.Message == "run succeeded" {
+				time.Sleep(time.Minute)
+			}
+		}})
 		l := launchGated(t, reconcile.Reconciler[string]{Gate: g, Workers: 2, Logger: log}, "a", "b")
 		time.Sleep(time.Hour)
 		l.mustBe(t, "0s a", "0s b")
@@ -946,12 +919,25 @@ func TestGateItemInHandDoesNotRunAfterTheEnd(t *testing.T) {
 	})
 }
 
-// The lease of an item in hand is lost at its turn, a moment before or after. The
-// item is leased anew, and nothing of the turn is lost.
+// A noting queue notes when it leases an item.
+type noting struct {
+	leasing
+	journal *journal
+}
+
+func (n noting) Lease(ctx context.Context, item string) context.Context {
+	n.journal.note("lease %s", item)
+	return n.leasing.Lease(ctx, item)
+}
+
+// An item in hand is leased already, and runs under that lease. If it is lost
+// while the item waits, or at its turn, a moment before or after, the item is
+// given back as if it had not run, and leased anew; nothing of the turn is lost.
 func TestGateLeaseIsLostAtItsTurn(t *testing.T) {
 	for name, end := range map[string]func(g *reconcile.Gate, lose func()){
-		"after":  func(g *reconcile.Gate, lose func()) { g.SetLimit(2); lose() },
-		"before": func(g *reconcile.Gate, lose func()) { lose(); g.SetLimit(2) },
+		"after":       func(g *reconcile.Gate, lose func()) { g.SetLimit(2); lose() },
+		"before":      func(g *reconcile.Gate, lose func()) { lose(); g.SetLimit(2) },
+		"long before": func(g *reconcile.Gate, lose func()) { lose(); synctest.Wait(); g.SetLimit(2) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := new(reconcile.Gate)
@@ -962,7 +948,10 @@ func TestGateLeaseIsLostAtItsTurn(t *testing.T) {
 			var results resultBook[string]
 			run := launch(t, &reconcile.Reconciler[string]{
 				Queue: noting{q, j}, Gate: g, OnResult: results.add, Logger: unlogged(),
-				Reconcile: func(ctx context.Context, item string) error { j.note("run %s", item); return ctx.Err() },
+				Reconcile: func(ctx context.Context, item string) error {
+					j.note("run %s, %v", item, ctx.Value(leaseKey{}))
+					return ctx.Err()
+				},
 			})
 			q.q.Enqueue("a")
 			time.Sleep(time.Second)
@@ -972,7 +961,7 @@ func TestGateLeaseIsLostAtItsTurn(t *testing.T) {
 			g.SetLimit(1)
 			q.q.Enqueue("b") // which waits its own turn
 			time.Sleep(time.Hour)
-			j.mustBe(t, "0s lease a", "1s lease a", "1s run a", "2s lease b", "1m0s run b")
+			j.mustBe(t, "0s lease a", "1s lease a", "1s run a, lease of a", "2s lease b", "1m0s run b, lease of b")
 			for _, r := range results.all() {
 				if r.Outcome != reconcile.Succeeded {
 					t.Errorf("%s: result %+v, want success", name, r)

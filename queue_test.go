@@ -576,7 +576,7 @@ func TestContextThatPanicsInDoneTakesNothing(t *testing.T) {
 				q.Enqueue("a")
 				go func() {
 					defer func() { _ = recover() }()
-					_, _ = q.Dequeue(rudeContext{t.Context(), leave})
+					_, _ = q.Dequeue(intruder{t.Context(), "Done", leave})
 				}()
 				synctest.Wait()
 				mustTakeAll(t, q, "a")
@@ -631,36 +631,6 @@ func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
 		mustTakeAll(t, q, a.item)
 		mustEnd(t, q)
 	})
-}
-
-// Items are given back in any order, also where another one is by now where the
-// last one was taken, or nothing at all.
-func TestGiveBackInAnyOrder(t *testing.T) {
-	const many = 10_000 // enough for memory to be given back on the way
-	for name, place := range map[string]func(i int) int{
-		"as taken":           func(i int) int { return i },
-		"the last one first": func(i int) int { return many - 1 - i },
-		"mixed":              func(i int) int { return i * 7919 % many },
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := reconcile.NewQueue[int]()
-			for i := range many {
-				q.Enqueue(i)
-			}
-			for range many {
-				mustTake(t, q)
-			}
-			for i := range many {
-				q.Done(place(i))
-				q.Done(place(i)) // by somebody who does not have it
-				if i%1000 == 0 {
-					mustAgree(t, q)
-				}
-			}
-			wantStats(t, q, reconcile.Stats{Enqueued: many, Taken: many})
-			mustAgree(t, q)
-		})
-	}
 }
 
 func TestZeroQueueSaysWhatIsMissing(t *testing.T) {

@@ -53,29 +53,6 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestReconcilerRunReturnsAtOnceWhenCtxIsDone(t *testing.T) {
-	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		log := newLogBook()
-		r := reconcile.Reconciler[string]{
-			Queue:     d,
-			Reconcile: func(context.Context, string) error { t.Error("an item was run"); return nil },
-			Logger:    log.logger(),
-		}
-		if q, ok := d.(*reconcile.Queue[string]); ok {
-			q.Enqueue("a")
-			defer wantPhase(t, q, "a", reconcile.Ready)
-		}
-		if err := r.Run(ctx); err != nil {
-			t.Errorf("Run(done ctx) = %v, want nil", err)
-		}
-		if lines := log.from(slog.LevelDebug); len(lines) != 0 {
-			t.Errorf("shutdown was not silent: %v", lines)
-		}
-	})
-}
-
 func TestReconcilerRunEndsWhenTheQueueIsClosedAndEmpty(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		journal := newJournal()
@@ -511,32 +488,6 @@ func TestReconcilerHoldRetriesGivesWayToEnqueueNow(t *testing.T) {
 	}
 }
 
-func TestReconcilerRetryNilMeansDefaultRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("a")
-		var results resultBook[string]
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue:     q,
-			Reconcile: func(context.Context, string) error { return errBoom },
-			OnResult:  results.add,
-			Logger:    unlogged(),
-		})
-		pass(time.Hour)
-		full := time.Second
-		for i, r := range results.all() {
-			if r.Outcome != reconcile.Retrying || !within(r.Next, full/2, full) {
-				t.Errorf("failure %d: %s in %v, want retrying in (%v, %v]", i+1, r.Outcome, r.Next, full/2, full)
-			}
-			full = min(2*full, 5*time.Minute)
-		}
-		if n := len(results.all()); n < 12+8 {
-			t.Errorf("%d runs in an hour, want at least one in five minutes", n)
-		}
-		run.end()
-	})
-}
-
 func TestReconcilerResultTellsWaitedAndDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms, s = time.Millisecond, time.Second
@@ -601,28 +552,6 @@ func TestReconcilerResultWaitedIncludesTheWayToTheWorker(t *testing.T) {
 	}
 	t.Error("10,000 items were taken at the moment at which they were enqueued")
 	run.end()
-}
-
-// What a foreign queue keeps an item for is not known, so only the Gate counts.
-func TestReconcilerResultWaitedIncludesTheGate(t *testing.T) {
-	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-		s := serve(t, reconcile.Reconciler[string]{Queue: d, Gate: &reconcile.Gate{Every: 10 * time.Second}})
-		_, known := d.(*reconcile.Queue[string])
-		for i := range 4 {
-			s.q.Enqueue(fmt.Sprint(i))
-		}
-		pass(time.Minute)
-		for i, r := range s.results.all() {
-			want := time.Duration(i) * 10 * time.Second
-			if !known {
-				want = min(want, 10*time.Second)
-			}
-			if r.Waited != want || r.Duration != 0 {
-				t.Errorf("%s waited %v, took %v, want %v and 0s", r.Item, r.Waited, r.Duration, want)
-			}
-		}
-		s.end()
-	})
 }
 
 // What OnResult and the Logger's handler take is no part of a run, but the next
@@ -710,25 +639,6 @@ func TestTimeThatHooksTakeIsCounted(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
-// What a slow Retry takes is its own item's time, and nobody else's.
-func TestSlowRetryDelaysNobodyElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
-		fail := fails(1, func(context.Context) error { return nil })
-		s := serve(t, reconcile.Reconciler[string]{
-			Reconcile: func(ctx context.Context, item string) error { j.note("%s", item); return fail(ctx, item) },
-			Retry: func(error, int) (time.Duration, bool) {
-				time.Sleep(10 * time.Second)
-				return 5 * time.Minute, true
-			},
-		}, "slow")
-		s.q.EnqueueAfter("other", 5*time.Minute+5*time.Second)
-		pass(time.Hour)
-		j.mustBe(t, "0s slow", "5m5s other", "5m10s slow")
-		s.end()
-	})
-}
 
 // A worker calls OnResult before it gives the item back. So the results of an
 // item come in order, one at a time, and its state is still that of the run.
@@ -847,24 +757,4 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 			l.mustSay(t, l.Level, map[string]string{"item": "eu/b1"})
 		}
 	})
-}
-
-// A handler that does not want debug lines is not given any.
-func TestLogAsksWhetherALevelIsEnabled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := newLogBook()
-		s := serve(t, reconcile.Reconciler[string]{Reconcile: mixed, Logger: slog.New(warnOnly{log})}, "good", "plan", "fail")
-		s.end()
-		if l := log.onlyLine(t, slog.LevelDebug); l.Level != slog.LevelWarn {
-			t.Errorf("log line %v, want that of the failure", l)
-		}
-	})
-}
-
-type warnOnly struct{ slog.Handler }
-
-func (h warnOnly) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
-
-func (h warnOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warnOnly{h.Handler.WithAttrs(attrs)}
 }

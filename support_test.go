@@ -149,17 +149,6 @@ func mustEnd[T comparable](t *testing.T, q *reconcile.Queue[T]) {
 	}
 }
 
-// rudeContext has a Done that does not return.
-type rudeContext struct {
-	context.Context
-	leave func()
-}
-
-func (c rudeContext) Done() <-chan struct{} {
-	c.leave()
-	return nil
-}
-
 // panics returns what f panics with, as text.
 func panics(f func()) (msg string) {
 	defer func() {
@@ -411,7 +400,8 @@ func (q leasing) Lease(ctx context.Context, item string) context.Context {
 	return ctx
 }
 
-// A brokenQueue fails to dequeue once it is broken.
+// A brokenQueue fails to dequeue once it is broken. It wraps the errors of Dequeue,
+// as a Dequeuer may.
 type brokenQueue struct {
 	plainQueue[string]
 	broken chan struct{}
@@ -432,7 +422,11 @@ func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
 		case <-ctx.Done():
 		}
 	}()
-	return q.q.Dequeue(ctx)
+	item, err := q.q.Dequeue(ctx)
+	if err != nil {
+		err = fmt.Errorf("waiting for work: %w", err)
+	}
+	return item, err
 }
 
 // A ledger is a Dequeuer that hands out some items, then ends as it is told to,

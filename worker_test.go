@@ -19,12 +19,17 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A bubble that ends while a goroutine of it is left panics.
+// A bubble that ends while a goroutine of it is left panics. The errors of this
+// queue wrap those of a Queue. That it fails is told also if ctx is done then.
 func TestRunReturnsWhenAllThatItStartedHasEnded(t *testing.T) {
 	for name, end := range map[string]func(q brokenQueue, cancel func()){
 		"ctx is done":     func(_ brokenQueue, cancel func()) { cancel() },
 		"queue is closed": func(q brokenQueue, _ func()) { q.q.Close() },
 		"queue fails":     func(q brokenQueue, _ func()) { close(q.broken) },
+		"queue fails, ctx is done": func(q brokenQueue, cancel func()) {
+			close(q.broken)
+			time.AfterFunc(time.Second, cancel)
+		},
 	} {
 		for _, grace := range []time.Duration{0, time.Minute} {
 			t.Run(fmt.Sprint(name, ", Grace ", grace), func(t *testing.T) {
@@ -56,6 +61,13 @@ func TestRunReturnsWhenAllThatItStartedHasEnded(t *testing.T) {
 					}
 					if took := time.Since(began); took != time.Hour || q.q.Stats().InFlight != 0 {
 						t.Errorf("Run returned after %v, with %+v, want 1h0m0s, and nothing in flight", took, q.q.Stats())
+					}
+					if !strings.HasPrefix(name, "queue fails") {
+						if err != nil {
+							t.Errorf("Run = %v, want nil", err)
+						}
+					} else if !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") {
+						t.Errorf("Run = %v, want reconcile: dequeue: ... %v", err, errBoom)
 					}
 				})
 			})
@@ -220,58 +232,6 @@ func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {
 	})
 }
 
-func TestAbortedItemIsReadyWhateverWasPending(t *testing.T) {
-	for name, pend := range map[string]func(q *reconcile.Queue[string]){
-		"nothing": func(*reconcile.Queue[string]) {},
-		"event":   func(q *reconcile.Queue[string]) { q.Enqueue("a") },
-		"held":    func(q *reconcile.Queue[string]) { q.EnqueueAfter("a", 2*time.Hour) },
-		"within":  func(q *reconcile.Queue[string]) { q.EnqueueWithin("a", 2*time.Hour) },
-		"now":     func(q *reconcile.Queue[string]) { q.EnqueueNow("a") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := serve(t, reconcile.Reconciler[string]{Reconcile: untilDone, HoldRetries: true}, "a")
-				pend(s.q)
-				s.end()
-				s.wantItem(t, "a", reconcile.Ready, 0, 0)
-			})
-		})
-	}
-}
-
-// However the end of Run and the arrival of items fall together, each item has
-// been run or is still in the queue.
-func TestShutdownSwallowsNoItem(t *testing.T) {
-	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-		const rounds, each = 100, 5
-		succeeded := 0
-		var s *service
-		for round := range rounds {
-			s = serve(t, reconcile.Reconciler[string]{
-				Queue:     d,
-				Reconcile: func(ctx context.Context, _ string) error { return ctx.Err() },
-				Workers:   3,
-				Logger:    unlogged(),
-			})
-			go func() {
-				for i := range each {
-					s.q.Enqueue(fmt.Sprint(round, " ", i))
-				}
-			}()
-			s.end() // at the same time
-			for _, r := range s.results.all() {
-				if r.Outcome == reconcile.Succeeded {
-					succeeded++
-				}
-			}
-		}
-		synctest.Wait()
-		if st := s.q.Stats(); st.InFlight != 0 || st.Waiting != 0 || succeeded+st.Ready != rounds*each {
-			t.Errorf("%d runs succeeded and Stats = %+v, want %d items in all", succeeded, st, rounds*each)
-		}
-	})
-}
-
 // A watchingQueue embeds a Queue and has its own way to give items back.
 type watchingQueue struct {
 	*reconcile.Queue[string]
@@ -326,61 +286,6 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false}",
 			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false}")
 	})
-}
-
-// A wordyQueue wraps the errors of Dequeue, as a Dequeuer may.
-type wordyQueue struct{ plainQueue[string] }
-
-func (q wordyQueue) Dequeue(ctx context.Context) (string, error) {
-	item, err := q.q.Dequeue(ctx)
-	if err != nil {
-		err = fmt.Errorf("waiting for work: %w", err)
-	}
-	return item, err
-}
-
-func TestReconcilerRunReturnsNilThoughDequeueWrapsItsErrors(t *testing.T) {
-	for _, how := range []string{"ctx", "close"} {
-		synctest.Test(t, func(t *testing.T) {
-			s := serve(t, reconcile.Reconciler[string]{Queue: wordyQueue{plainly(reconcile.NewQueue[string]())}, Workers: 2})
-			if how == "close" {
-				s.q.Close()
-				if err := s.wait(); err != nil {
-					t.Errorf("Run = %v after Close, want nil", err)
-				}
-			}
-			s.end()
-		})
-	}
-}
-
-// A queue that fails ends Run, after its runs, also if ctx is done then.
-func TestReconcilerRunReturnsTheErrorOfAQueueThatFails(t *testing.T) {
-	for _, thenCtx := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			q := brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}
-			s := serve(t, reconcile.Reconciler[string]{
-				Queue:     q,
-				Reconcile: func(context.Context, string) error { time.Sleep(10 * time.Second); return nil },
-				Workers:   3,
-			}, "a")
-			pass(4 * time.Second)
-			close(q.broken)
-			pass(time.Second)
-			if thenCtx {
-				s.cancel(errEnd)
-			}
-			err := s.wait()
-			if !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") {
-				t.Errorf("Run = %v, want reconcile: dequeue: %v", err, errBoom)
-			}
-			if took := time.Since(s.began); took != 10*time.Second {
-				t.Errorf("Run returned after %v, want 10s: it waits for its runs", took)
-			}
-			s.wantResult(t, "a", reconcile.Succeeded, 0)
-			s.wantItem(t, "a", reconcile.Idle, 0, 0)
-		})
-	}
 }
 
 // endsOfAQueue are the ways in which the Dequeue of a queue can fail.
@@ -535,45 +440,6 @@ func TestLostLeaseAbortsTheRunAlone(t *testing.T) {
 			})
 		}
 	}
-}
-
-// An item that waits at the Gate is leased already, and runs under that lease. If
-// it is lost, the item is given back, as if it had not run.
-func TestLeaseOfAnItemThatWaitsAtTheGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, j := newLeasing(), newJournal()
-		s := serve(t, reconcile.Reconciler[string]{
-			Queue: noting{q, j},
-			Reconcile: func(ctx context.Context, item string) error {
-				j.note("run %s, %v", item, ctx.Value(leaseKey{}))
-				return nil
-			},
-			Gate: &reconcile.Gate{Every: 10 * time.Second},
-		}, "a", "b", "c")
-		pass(15 * time.Second)
-		q.lose["c"](reconcile.ErrLeaseLost) // and is leased again
-		pass(time.Minute)
-		j.mustBe(t,
-			"0s lease a", "0s run a, lease of a",
-			"0s lease b", "10s run b, lease of b",
-			"10s lease c", "15s lease c", "20s run c, lease of c")
-		for _, r := range s.results.all() {
-			if r.Outcome != reconcile.Succeeded {
-				t.Errorf("result = %+v, want no trace of the lost lease", r)
-			}
-		}
-		s.end()
-	})
-}
-
-type noting struct {
-	leasing
-	journal *journal
-}
-
-func (n noting) Lease(ctx context.Context, item string) context.Context {
-	n.journal.note("lease %s", item)
-	return n.leasing.Lease(ctx, item)
 }
 
 // A leaser makes the leases of a plainQueue of one function.
@@ -899,22 +765,6 @@ func TestRunThatIgnoresShutdownIsWaitedForAndWarnedAbout(t *testing.T) {
 	}
 }
 
-func TestRunThatIgnoresALostLeaseIsWarnedAbout(t *testing.T) {
-	for _, timeout := range []time.Duration{0, 2 * time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			q := newLeasing()
-			s := serve(t, reconcile.Reconciler[string]{
-				Queue: q, Reconcile: stuckFor(time.Hour, nil), Name: "buckets", Timeout: timeout,
-			}, "stuck")
-			pass(5200 * time.Millisecond)
-			q.lose["stuck"](reconcile.ErrLeaseLost)
-			pass(time.Hour)
-			s.wantWarnings(t, "stuck", 0, 5200*time.Millisecond, time.Hour, reconcile.ErrLeaseLost)
-			s.end()
-		})
-	}
-}
-
 // The run begins when its context has ended already: Run ended while its start
 // was logged, or the lease was lost at once.
 func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
@@ -937,19 +787,6 @@ func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
 		if n := len(log.from(slog.LevelWarn)); n < 10 || n > 20 {
 			t.Errorf("%d warnings of a run that went on for an hour after its context ended, want about a dozen", n)
 		}
-	})
-}
-
-func TestRunThatEndsWhenToldIsNotWarnedAbout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, reconcile.Reconciler[string]{Reconcile: untilDone, Timeout: time.Minute, Retry: reconcile.NoRetry}, "a")
-		pass(time.Hour)
-		s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, nil) // it failed, and that is all
-		s.q.Enqueue("b")
-		pass(time.Second)
-		s.log.clear()
-		s.end()
-		s.wantSilence(t, slog.LevelInfo)
 	})
 }
 
@@ -1075,31 +912,6 @@ func TestPanicValueIsNotAPlan(t *testing.T) {
 			s.end()
 		})
 	}
-}
-
-// No worker is lost, however many runs end by Goexit.
-func TestGoexitLosesNoWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, reconcile.Reconciler[string]{
-			Reconcile: func(_ context.Context, item string) error {
-				time.Sleep(time.Second)
-				if len(item) < 3 {
-					runtime.Goexit()
-				}
-				return nil
-			},
-			Workers: 4,
-			Retry:   reconcile.NoRetry,
-		})
-		for i := range 200 {
-			s.q.Enqueue(fmt.Sprint(i))
-		}
-		s.q.Close()
-		err := s.wait()
-		if took := time.Since(s.began); err != nil || took != 50*time.Second || len(s.results.all()) != 200 {
-			t.Errorf("Run = %v after %d runs in %v, want 200 by 4 workers in 50s", err, len(s.results.all()), took)
-		}
-	})
 }
 
 // A funcHandler is a slog.Handler that calls a function first.

@@ -41,6 +41,18 @@ func inBackground(t *testing.T, background int, f func(t *testing.T, q *reconcil
 	})
 }
 
+// runQueue is inBubble as a subtest.
+func runQueue(t *testing.T, name string, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, f) })
+}
+
+// runBubble runs f as a subtest, in a bubble.
+func runBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
 // mustAgree checks that the queue keeps its own rules.
 func mustAgree[T comparable](t *testing.T, q *reconcile.Queue[T]) {
 	t.Helper()
@@ -541,13 +553,7 @@ var dequeuers = []struct {
 // eachDequeuer runs f in a bubble for each of them.
 func eachDequeuer(t *testing.T, f func(t *testing.T, d reconcile.Dequeuer[string])) {
 	for _, d := range dequeuers {
-		t.Run(d.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := reconcile.NewQueue[string]()
-				f(t, d.of(q))
-				mustAgree(t, q)
-			})
-		})
+		runQueue(t, d.name, func(t *testing.T, q *reconcile.Queue[string]) { f(t, d.of(q)) })
 	}
 }
 
@@ -555,9 +561,7 @@ func eachDequeuer(t *testing.T, f func(t *testing.T, d reconcile.Dequeuer[string
 // returning. Who calls end is found in the stack as panicsHere.
 func eachFailure(t *testing.T, f func(t *testing.T, name string, end func())) {
 	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { f(t, name, func() { panicsHere(end) }) })
-		})
+		runBubble(t, name, func(t *testing.T) { f(t, name, func() { panicsHere(end) }) })
 	}
 }
 
@@ -598,16 +602,6 @@ func mixed(_ context.Context, item string) error {
 		panic("no disk")
 	}
 	return nil
-}
-
-// wantMixed checks that mixed's items are where they belong.
-func (s *service) wantMixed(t *testing.T) {
-	t.Helper()
-	s.wantItem(t, "good", reconcile.Idle, 0, 0)
-	s.wantItem(t, "plan", reconcile.Waiting, time.Hour, 0)
-	s.wantItem(t, "fail", reconcile.Waiting, time.Minute, 1)
-	s.wantItem(t, "refuse", reconcile.Idle, 0, 0)
-	s.wantItem(t, "panic", reconcile.Waiting, time.Minute, 1)
 }
 
 // A resultBook collects results.

@@ -32,44 +32,42 @@ func TestRunReturnsWhenAllThatItStartedHasEnded(t *testing.T) {
 		},
 	} {
 		for _, grace := range []time.Duration{0, time.Minute} {
-			t.Run(fmt.Sprint(name, ", Grace ", grace), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					q := brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}
-					ctx, cancel := context.WithCancel(context.Background())
-					defer cancel()
-					var runs atomic.Int32
-					r := reconcile.Reconciler[string]{
-						Queue: q,
-						Reconcile: func(context.Context, string) error {
-							runs.Add(1)
-							defer runs.Add(-1)
-							time.Sleep(time.Hour)
-							return nil
-						},
-						Workers: 3,
-						Timeout: 10 * time.Second,
-						Grace:   grace,
-						Logger:  unlogged(),
+			runBubble(t, fmt.Sprint(name, ", Grace ", grace), func(t *testing.T) {
+				q := brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				var runs atomic.Int32
+				r := reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(context.Context, string) error {
+						runs.Add(1)
+						defer runs.Add(-1)
+						time.Sleep(time.Hour)
+						return nil
+					},
+					Workers: 3,
+					Timeout: 10 * time.Second,
+					Grace:   grace,
+					Logger:  unlogged(),
+				}
+				q.q.Enqueue("a")
+				q.q.Enqueue("b")
+				began := time.Now()
+				time.AfterFunc(time.Second, func() { end(q, cancel) })
+				err := r.Run(ctx)
+				if n := runs.Load(); n != 0 {
+					t.Errorf("Run returned %v after %v, when %d runs had not ended", err, time.Since(began), n)
+				}
+				if took := time.Since(began); took != time.Hour || q.q.Stats().InFlight != 0 {
+					t.Errorf("Run returned after %v, with %+v, want 1h0m0s, and nothing in flight", took, q.q.Stats())
+				}
+				if !strings.HasPrefix(name, "queue fails") {
+					if err != nil {
+						t.Errorf("Run = %v, want nil", err)
 					}
-					q.q.Enqueue("a")
-					q.q.Enqueue("b")
-					began := time.Now()
-					time.AfterFunc(time.Second, func() { end(q, cancel) })
-					err := r.Run(ctx)
-					if n := runs.Load(); n != 0 {
-						t.Errorf("Run returned %v after %v, when %d runs had not ended", err, time.Since(began), n)
-					}
-					if took := time.Since(began); took != time.Hour || q.q.Stats().InFlight != 0 {
-						t.Errorf("Run returned after %v, with %+v, want 1h0m0s, and nothing in flight", took, q.q.Stats())
-					}
-					if !strings.HasPrefix(name, "queue fails") {
-						if err != nil {
-							t.Errorf("Run = %v, want nil", err)
-						}
-					} else if !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") {
-						t.Errorf("Run = %v, want reconcile: dequeue: ... %v", err, errBoom)
-					}
-				})
+				} else if !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") {
+					t.Errorf("Run = %v, want reconcile: dequeue: ... %v", err, errBoom)
+				}
 			})
 		}
 	}
@@ -120,37 +118,35 @@ func TestShutdownGraceLetsRunsGoOn(t *testing.T) {
 		{"too late", 5400 * time.Millisecond, context.Canceled, reconcile.Aborted, reconcile.Ready},
 		{"too late, but well", 5400 * time.Millisecond, nil, reconcile.Succeeded, reconcile.Idle},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const until = 10 * time.Second // when ctx is done
-				s := serve(t, reconcile.Reconciler[string]{
-					Reconcile: func(ctx context.Context, item string) error {
-						if item == "b" {
-							t.Error("an item was taken after ctx was done")
-						}
-						time.Sleep(until + c.ends)
-						var want error
-						if c.ends > 5*time.Second {
-							want = errEnd
-						}
-						if cause := context.Cause(ctx); cause != want {
-							t.Errorf("%v after ctx was done, the cause of the item's context is %v, want %v", c.ends, cause, want)
-						}
-						return c.err
-					},
-					Grace: 5 * time.Second,
-				}, "a", "b")
-				pass(until)
-				s.log.clear()
-				cancelled := time.Now()
-				s.end()
-				if took := time.Since(cancelled); took != c.ends {
-					t.Errorf("Run went on for %v, want %v: until its run ends", took, c.ends)
-				}
-				s.wantResult(t, "a", c.outcome, 0)
-				s.wantItem(t, "a", c.phase, time.Hour, 0)
-				s.wantSilence(t, slog.LevelInfo)
-			})
+		runBubble(t, c.name, func(t *testing.T) {
+			const until = 10 * time.Second // when ctx is done
+			s := serve(t, reconcile.Reconciler[string]{
+				Reconcile: func(ctx context.Context, item string) error {
+					if item == "b" {
+						t.Error("an item was taken after ctx was done")
+					}
+					time.Sleep(until + c.ends)
+					var want error
+					if c.ends > 5*time.Second {
+						want = errEnd
+					}
+					if cause := context.Cause(ctx); cause != want {
+						t.Errorf("%v after ctx was done, the cause of the item's context is %v, want %v", c.ends, cause, want)
+					}
+					return c.err
+				},
+				Grace: 5 * time.Second,
+			}, "a", "b")
+			pass(until)
+			s.log.clear()
+			cancelled := time.Now()
+			s.end()
+			if took := time.Since(cancelled); took != c.ends {
+				t.Errorf("Run went on for %v, want %v: until its run ends", took, c.ends)
+			}
+			s.wantResult(t, "a", c.outcome, 0)
+			s.wantItem(t, "a", c.phase, time.Hour, 0)
+			s.wantSilence(t, slog.LevelInfo)
 		})
 	}
 }
@@ -185,28 +181,26 @@ func (c lateContext) AfterFunc(f func()) func() bool {
 // later than that of the runs.
 func TestAbortedItemIsNotTakenAgain(t *testing.T) {
 	for name, gate := range map[string]*reconcile.Gate{"no Gate": nil, "Gate": {Max: 1}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				q := reconcile.NewQueue[string]()
-				q.Enqueue("a")
-				q.Enqueue("b") // runs too, or waits at the Gate
-				r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Gate: gate}
-				defer time.Sleep(time.Hour) // until all have been told
-				r.OnResult = func(r reconcile.Result[string]) {
-					if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.Aborted {
-						t.Errorf("result %+v, of %d items taken, want 2", r, n)
-						time.Sleep(time.Hour) // or for ever
-					}
+		runBubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			q.Enqueue("b") // runs too, or waits at the Gate
+			r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Gate: gate}
+			defer time.Sleep(time.Hour) // until all have been told
+			r.OnResult = func(r reconcile.Result[string]) {
+				if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.Aborted {
+					t.Errorf("result %+v, of %d items taken, want 2", r, n)
+					time.Sleep(time.Hour) // or for ever
 				}
-				if err := r.Run(lateContext{ctx}); err != nil {
-					t.Fatal(err)
-				}
-				if s := q.Stats(); s.Taken != 2 || s.Ready != 2 {
-					t.Errorf("Stats = %+v, want 2 taken, and given back", s)
-				}
-			})
+			}
+			if err := r.Run(lateContext{ctx}); err != nil {
+				t.Fatal(err)
+			}
+			if s := q.Stats(); s.Taken != 2 || s.Ready != 2 {
+				t.Errorf("Stats = %+v, want 2 taken, and given back", s)
+			}
 		})
 	}
 }
@@ -288,23 +282,6 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 	})
 }
 
-// endsOfAQueue are the ways in which the Dequeue of a queue can fail.
-func endsOfAQueue() map[string]func() error {
-	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
-	for name := range failuresOfUserCode {
-		ends[name] = failuresAs(name)
-	}
-	return ends
-}
-
-// mustTellTheEnd checks what Run returned of a queue that failed in one of these ways.
-func mustTellTheEnd(t *testing.T, name string, err error) {
-	t.Helper()
-	if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
-		t.Errorf("Run = %v, want how Dequeue ended", err)
-	}
-}
-
 // A badQueue is a ledger that ends badly in one of its methods, each time.
 type badQueue struct {
 	ledger
@@ -330,7 +307,11 @@ func (q *badQueue) State(item string) (state reconcile.State) {
 }
 
 func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
-	for name, end := range endsOfAQueue() {
+	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
+	for name := range failuresOfUserCode {
+		ends[name] = failuresAs(name)
+	}
+	for name, end := range ends {
 		for method, want := range map[string]string{
 			"Dequeue": "take good, done good, take fail, requeue fail, no more",
 			"Done":    "take good, done good",
@@ -341,15 +322,16 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 				continue
 			}
 			for gated, gate := range map[string]*reconcile.Gate{"": nil, ", Gate": {}} {
-				t.Run(method+"/"+name+gated, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						q := &badQueue{ledger{newJournal(), strings.Fields("good fail"), end}, method}
-						s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Gate: gate})
-						mustTellTheEnd(t, name, s.wait())
-						if got := strings.ReplaceAll(strings.Join(q.list, ", "), "0s ", ""); got != want {
-							t.Errorf("the queue was called for %q, want %q", got, want)
-						}
-					})
+				runBubble(t, method+"/"+name+gated, func(t *testing.T) {
+					q := &badQueue{ledger{newJournal(), strings.Fields("good fail"), end}, method}
+					s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Gate: gate})
+					err := s.wait()
+					if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
+						t.Errorf("Run = %v, want how Dequeue ended", err)
+					}
+					if got := strings.ReplaceAll(strings.Join(q.list, ", "), "0s ", ""); got != want {
+						t.Errorf("the queue was called for %q, want %q", got, want)
+					}
 				})
 			}
 		}
@@ -401,42 +383,40 @@ func TestLostLeaseAbortsTheRunAlone(t *testing.T) {
 		{"ends with a plan", reconcile.RequeueAfter(time.Hour), reconcile.Requeued, 1},
 	} {
 		for _, timeout := range []time.Duration{0, time.Hour} {
-			t.Run(fmt.Sprint(c.name, ", Timeout ", timeout), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					q, runs := newLeasing(), 0
-					s := serve(t, reconcile.Reconciler[string]{
-						Queue: q,
-						Reconcile: func(ctx context.Context, item string) error {
-							if got := ctx.Value(leaseKey{}); got != "lease of "+item {
-								t.Errorf("run of %s has %v", item, got)
-							}
-							if runs++; runs > 1 {
-								return ctx.Err()
-							}
-							<-ctx.Done()
-							if cause := context.Cause(ctx); cause != reconcile.ErrLeaseLost {
-								t.Errorf("cause = %v, want %v", cause, reconcile.ErrLeaseLost)
-							}
-							return c.err
-						},
-						Timeout: timeout,
-						Grace:   time.Hour,
-					}, "a")
-					pass(time.Minute)
-					q.lose["a"](reconcile.ErrLeaseLost)
-					synctest.Wait()
-					if first := s.results.all()[0]; first.Outcome != c.outcome || first.Failures != 0 {
-						t.Errorf("result = %+v, want %s", first, c.outcome)
-					}
-					if runs != c.runs {
-						t.Errorf("%d runs, want %d: a second one of an aborted item", runs, c.runs)
-					}
-					s.q.Enqueue("b") // the worker goes on
-					synctest.Wait()
-					s.wantResult(t, "b", reconcile.Succeeded, 0)
-					s.wantSilence(t, slog.LevelInfo)
-					s.end()
-				})
+			runBubble(t, fmt.Sprint(c.name, ", Timeout ", timeout), func(t *testing.T) {
+				q, runs := newLeasing(), 0
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: q,
+					Reconcile: func(ctx context.Context, item string) error {
+						if got := ctx.Value(leaseKey{}); got != "lease of "+item {
+							t.Errorf("run of %s has %v", item, got)
+						}
+						if runs++; runs > 1 {
+							return ctx.Err()
+						}
+						<-ctx.Done()
+						if cause := context.Cause(ctx); cause != reconcile.ErrLeaseLost {
+							t.Errorf("cause = %v, want %v", cause, reconcile.ErrLeaseLost)
+						}
+						return c.err
+					},
+					Timeout: timeout,
+					Grace:   time.Hour,
+				}, "a")
+				pass(time.Minute)
+				q.lose["a"](reconcile.ErrLeaseLost)
+				synctest.Wait()
+				if first := s.results.all()[0]; first.Outcome != c.outcome || first.Failures != 0 {
+					t.Errorf("result = %+v, want %s", first, c.outcome)
+				}
+				if runs != c.runs {
+					t.Errorf("%d runs, want %d: a second one of an aborted item", runs, c.runs)
+				}
+				s.q.Enqueue("b") // the worker goes on
+				synctest.Wait()
+				s.wantResult(t, "b", reconcile.Succeeded, 0)
+				s.wantSilence(t, slog.LevelInfo)
+				s.end()
 			})
 		}
 	}
@@ -802,35 +782,33 @@ func TestTickerRunsOnlyWhileThereIsSomethingToWatch(t *testing.T) {
 		"lease":            {lease: true, want: "no yes no yes yes"},
 		"Grace":            {grace: time.Minute, want: "no no no no no"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newLeasing()
-				r := reconcile.Reconciler[string]{
-					Queue: q.q, Reconcile: stuckFor(10*time.Second, nil), Timeout: c.timeout, Grace: c.grace, Logger: unlogged(),
-				}
-				if c.lease {
-					r.Queue = q
-				}
-				run, ticking := reconcile.RunOf(&r)
-				loop := launch(t, reconcile.RunFunc(run))
-				var got []string
-				look := func(d time.Duration) {
-					pass(d)
-					got = append(got, map[bool]string{false: "no", true: "yes"}[ticking()])
-				}
-				look(time.Minute)
-				q.q.Enqueue("a")
-				look(5 * time.Second)
-				look(time.Minute)
-				q.q.Enqueue("b")
-				look(5 * time.Second)
-				loop.cancel(errEnd)
-				look(time.Second)
-				loop.end()
-				if got := strings.Join(got, " "); got != c.want {
-					t.Errorf("the ticker runs: %s, want %s", got, c.want)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			q := newLeasing()
+			r := reconcile.Reconciler[string]{
+				Queue: q.q, Reconcile: stuckFor(10*time.Second, nil), Timeout: c.timeout, Grace: c.grace, Logger: unlogged(),
+			}
+			if c.lease {
+				r.Queue = q
+			}
+			run, ticking := reconcile.RunOf(&r)
+			loop := launch(t, reconcile.RunFunc(run))
+			var got []string
+			look := func(d time.Duration) {
+				pass(d)
+				got = append(got, map[bool]string{false: "no", true: "yes"}[ticking()])
+			}
+			look(time.Minute)
+			q.q.Enqueue("a")
+			look(5 * time.Second)
+			look(time.Minute)
+			q.q.Enqueue("b")
+			look(5 * time.Second)
+			loop.cancel(errEnd)
+			look(time.Second)
+			loop.end()
+			if got := strings.Join(got, " "); got != c.want {
+				t.Errorf("the ticker runs: %s, want %s", got, c.want)
+			}
 		})
 	}
 }
@@ -1062,7 +1040,11 @@ func TestLoggerThatAlwaysEndsBadlyLosesNeitherItemNorWorker(t *testing.T) {
 				Timeout: time.Minute,
 				Logger:  slog.New(h),
 			}, strings.Fields("good plan fail refuse panic")...)
-			s.wantMixed(t)
+			s.wantItem(t, "good", reconcile.Idle, 0, 0)
+			s.wantItem(t, "plan", reconcile.Waiting, time.Hour, 0)
+			s.wantItem(t, "fail", reconcile.Waiting, time.Minute, 1)
+			s.wantItem(t, "refuse", reconcile.Idle, 0, 0)
+			s.wantItem(t, "panic", reconcile.Waiting, time.Minute, 1)
 			s.q.Remove("plan")
 			s.q.Enqueue("stuck")
 			time.Sleep(time.Second)

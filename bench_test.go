@@ -104,35 +104,6 @@ func BenchmarkBackground(b *testing.B) {
 	}
 }
 
-func BenchmarkEnqueueQueued(b *testing.B) {
-	b.Run("Queue", func(b *testing.B) {
-		q, next := reconcile.NewQueue[string](), round()
-		for _, item := range benchItems {
-			q.Enqueue(item)
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			q.Enqueue(next())
-		}
-		if n := q.Len(); n != len(benchItems) {
-			b.Fatalf("Len = %d, want %d", n, len(benchItems))
-		}
-	})
-	b.Run("Baseline", func(b *testing.B) {
-		q, next := newBaseline(), round()
-		for _, item := range benchItems {
-			q.add(item)
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			q.add(next())
-		}
-		if n := len(q.fifo) - q.first; n != len(benchItems) {
-			b.Fatalf("%d items, want %d", n, len(benchItems))
-		}
-	})
-}
-
 func BenchmarkEnqueueInFlight(b *testing.B) {
 	b.Run("Queue", func(b *testing.B) {
 		ctx, cancel := context.WithCancel(b.Context())
@@ -161,75 +132,6 @@ func BenchmarkEnqueueInFlight(b *testing.B) {
 				b.Fatalf("get: %q, want x", item)
 			}
 		}
-	})
-}
-
-// One more delayed item among so many, and away with it.
-func BenchmarkEnqueueAfter(b *testing.B) {
-	for _, n := range []int{1_000, 100_000} {
-		b.Run(fmt.Sprintf("waiting=%d", n), func(b *testing.B) {
-			q := reconcile.NewQueue[int]()
-			for i := range n {
-				q.EnqueueAfter(i, time.Hour+time.Duration(i)*time.Millisecond)
-			}
-			i := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				i = (i + 7919) % n // all over the hour
-				q.EnqueueAfter(-1, time.Hour+time.Duration(i)*time.Millisecond)
-				if !q.Remove(-1) {
-					b.Fatal("Remove: false, want true")
-				}
-			}
-		})
-	}
-}
-
-// A worker that sleeps is woken for each item, and answers.
-func BenchmarkWake(b *testing.B) {
-	b.Run("Queue", func(b *testing.B) {
-		q, next := reconcile.NewQueue[string](), round()
-		answers, ended := make(chan string), make(chan struct{})
-		go func() {
-			defer close(ended)
-			for {
-				item, err := q.Dequeue(b.Context())
-				if err != nil {
-					return
-				}
-				q.Done(item)
-				answers <- item
-			}
-		}()
-		b.ReportAllocs()
-		for b.Loop() {
-			want := next()
-			q.Enqueue(want)
-			if item := <-answers; item != want {
-				b.Fatalf("the worker took %q, want %q", item, want)
-			}
-		}
-		q.Close()
-		<-ended
-	})
-	b.Run("Channel", func(b *testing.B) {
-		ch, answers, next := make(chan string, 1), make(chan string), round()
-		go func() {
-			defer close(answers)
-			for item := range ch {
-				answers <- item
-			}
-		}()
-		b.ReportAllocs()
-		for b.Loop() {
-			want := next()
-			ch <- want
-			if item := <-answers; item != want {
-				b.Fatalf("the worker took %q, want %q", item, want)
-			}
-		}
-		close(ch)
-		<-answers
 	})
 }
 

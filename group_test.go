@@ -101,42 +101,28 @@ func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 
 func TestGroupReturnsNilWhenAllMembersEndedWell(t *testing.T) {
 	for name, members := range map[string][]time.Duration{"none": nil, "two": {time.Second, time.Hour}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var g reconcile.Group
-				var last time.Duration
-				own := make([]context.Context, len(members))
-				for i, d := range members { // the end of the first does not end the second
-					g.Add(d.String(), reconcile.RunFunc(func(ctx context.Context) error {
-						own[i] = ctx
-						return after(d, nil).Run(ctx)
-					}))
-					last = d
+		runBubble(t, name, func(t *testing.T) {
+			var g reconcile.Group
+			var last time.Duration
+			own := make([]context.Context, len(members))
+			for i, d := range members { // the end of the first does not end the second
+				g.Add(d.String(), reconcile.RunFunc(func(ctx context.Context) error {
+					own[i] = ctx
+					return after(d, nil).Run(ctx)
+				}))
+				last = d
+			}
+			began := time.Now()
+			if err := launch(t, &g).wait(); err != nil || time.Since(began) != last {
+				t.Errorf("Run = %v after %v, want nil after %v: once every member has returned", err, time.Since(began), last)
+			}
+			for _, ctx := range own {
+				if ctx.Err() == nil {
+					t.Error("the context of a member that has returned goes on")
 				}
-				began := time.Now()
-				if err := launch(t, &g).wait(); err != nil || time.Since(began) != last {
-					t.Errorf("Run = %v after %v, want nil after %v: once every member has returned", err, time.Since(began), last)
-				}
-				for _, ctx := range own {
-					if ctx.Err() == nil {
-						t.Error("the context of a member that has returned goes on")
-					}
-				}
-			})
+			}
 		})
 	}
-}
-
-func TestGroupRunWithADoneCtxReturnsNil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		var g reconcile.Group
-		g.Add("a", after(time.Hour, nil))
-		if err := g.Run(ctx); err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-	})
 }
 
 func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) {
@@ -160,25 +146,23 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 		"panic with error": {failuresAs("error"), func(err error) bool { return isPanic(err) && errors.Is(err, errBoom) }},
 		"panic with nil":   {failuresAs("nil"), isPanic},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
-				g := reconcile.Group{Logger: unlogged()}
-				g.Add("buckets", member(j, "buckets", 3*time.Second, errors.New("came too late")))
-				g.Add("keys", reconcile.RunFunc(func(context.Context) error {
-					time.Sleep(time.Second)
-					return c.fail()
-				}))
-				g.Add("regions", member(j, "regions", 2*time.Second, nil))
-				err := launch(t, &g).wait()
-				if !c.is(err) || !strings.HasPrefix(err.Error(), "keys: ") {
-					t.Errorf("Run = %v, want the error of the member keys, with its name", err)
-				}
-				if took := time.Since(j.begun); took != 4*time.Second {
-					t.Errorf("Run returned after %v, want 4s: once every member has returned", took)
-				}
-				j.mustHold(t, "0s buckets begins", "0s regions begins", "3s regions ends", "4s buckets ends")
-			})
+		runBubble(t, name, func(t *testing.T) {
+			j := newJournal()
+			g := reconcile.Group{Logger: unlogged()}
+			g.Add("buckets", member(j, "buckets", 3*time.Second, errors.New("came too late")))
+			g.Add("keys", reconcile.RunFunc(func(context.Context) error {
+				time.Sleep(time.Second)
+				return c.fail()
+			}))
+			g.Add("regions", member(j, "regions", 2*time.Second, nil))
+			err := launch(t, &g).wait()
+			if !c.is(err) || !strings.HasPrefix(err.Error(), "keys: ") {
+				t.Errorf("Run = %v, want the error of the member keys, with its name", err)
+			}
+			if took := time.Since(j.begun); took != 4*time.Second {
+				t.Errorf("Run returned after %v, want 4s: once every member has returned", took)
+			}
+			j.mustHold(t, "0s buckets begins", "0s regions begins", "3s regions ends", "4s buckets ends")
 		})
 	}
 }
@@ -195,28 +179,27 @@ func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 		"other error": {func(context.Context) error { return context.DeadlineExceeded }, true},
 		"panic":       {func(ctx context.Context) error { panic(ctx.Err()) }, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := reconcile.Group{Logger: unlogged()}
-				g.Add("good", member(newJournal(), "good", 0, nil))
-				g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
-				run := launch(t, &g)
-				synctest.Wait()
-				run.cancel(errEnd)
-				if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
-					t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			g := reconcile.Group{Logger: unlogged()}
+			g.Add("good", member(newJournal(), "good", 0, nil))
+			g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
+			run := launch(t, &g)
+			synctest.Wait()
+			run.cancel(errEnd)
+			if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
+				t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
+			}
 		})
 	}
 }
 
-// Two members fail: Run waits for both, and the second failure is logged.
+// Two members fail: Run waits for both, and the second failure is logged. The error
+// of the first, which has no name, is returned as it is.
 func TestGroupOutlivesASecondFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
 		g := reconcile.Group{Logger: book.logger()}
-		g.Add("first", after(time.Second, errBoom))
+		g.Add("", after(time.Second, errBoom))
 		second := false
 		g.Add("second", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
@@ -226,7 +209,7 @@ func TestGroupOutlivesASecondFailure(t *testing.T) {
 		}))
 		g.Add("third", member(newJournal(), "third", time.Millisecond, nil)) // ends well, and is not logged
 		err := launch(t, &g).wait()
-		if !errors.Is(err, errBoom) || !second {
+		if err != errBoom || !second {
 			t.Errorf("Run = %v, second member returned: %v; want the first error once both have returned", err, second)
 		}
 		book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "second"}, "disk full")
@@ -313,20 +296,18 @@ func TestGroupNamesWhatIsWrong(t *testing.T) {
 		"After no ready": reconcile.After(nil, neverRuns(t)),
 		"Restart nil":    reconcile.Restart(nil, nil),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := reconcile.Group{Logger: unlogged()}
-				g.Add("good", after(time.Hour, nil))
-				g.Add("bad", r)
-				began := time.Now()
-				err := launch(t, &g).wait()
-				if err == nil || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
-					t.Errorf("Run = %v after %v, want at once an error that names the member and says that it is nil", err, time.Since(began))
-				}
-				if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
-					t.Errorf("Run panicked: %v, want an error that says what is missing", err)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			g := reconcile.Group{Logger: unlogged()}
+			g.Add("good", after(time.Hour, nil))
+			g.Add("bad", r)
+			began := time.Now()
+			err := launch(t, &g).wait()
+			if err == nil || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
+				t.Errorf("Run = %v after %v, want at once an error that names the member and says that it is nil", err, time.Since(began))
+			}
+			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
+				t.Errorf("Run panicked: %v, want an error that says what is missing", err)
+			}
 		})
 	}
 	g := reconcile.Group{ShutdownTimeout: -1}
@@ -372,57 +353,55 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 	setDefaultLogger(t, newLogBook())
 	for name, wrap := range wrappings {
 		for how, err := range map[string]error{"ctx is done": nil, "a feeder fails": errBoom} {
-			t.Run(name+"/"+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					j := newJournal()
-					q := reconcile.NewQueue[string]()
-					g := reconcile.Group{Logger: unlogged()}
-					reconciler := func() reconcile.Runner {
-						return wrap(&reconcile.Reconciler[string]{
-							Queue: q,
-							Reconcile: func(ctx context.Context, item string) error {
-								j.note("%s runs", item)
-								<-ctx.Done()
-								j.note("%s ends", item)
-								return nil
-							},
-						})
-					}
-					g.Add("reconciler", reconciler()) // first and last: the order of Add does not matter
-					g.Add("feeder", wrap(reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
-						<-ctx.Done()
-						time.Sleep(time.Second)
-						q.Enqueue("late")
-						time.Sleep(2 * time.Second)
-						j.note("feeder ends")
-						return nil
-					})))
-					g.Add("poller", &reconcile.Poller[string]{
+			runBubble(t, name+"/"+how, func(t *testing.T) {
+				j := newJournal()
+				q := reconcile.NewQueue[string]()
+				g := reconcile.Group{Logger: unlogged()}
+				reconciler := func() reconcile.Runner {
+					return wrap(&reconcile.Reconciler[string]{
 						Queue: q,
-						GetItems: func(ctx context.Context) ([]string, error) {
+						Reconcile: func(ctx context.Context, item string) error {
+							j.note("%s runs", item)
 							<-ctx.Done()
-							time.Sleep(5 * time.Second)
-							j.note("poller ends")
-							return nil, nil
+							j.note("%s ends", item)
+							return nil
 						},
-						Period: time.Hour,
 					})
-					if err != nil {
-						g.Add("failing", after(10*time.Second, err))
-					}
-					g.Add("reconciler 2", reconciler())
-					run := launch(t, &g)
-					q.Enqueue("early")
-					time.Sleep(10 * time.Second)
-					if err == nil {
-						run.cancel(errEnd)
-					}
-					if got := run.wait(); !errors.Is(got, err) {
-						t.Errorf("Run = %v, want %v", got, err)
-					}
-					j.mustHold(t, "0s early runs", "11s late runs", "13s feeder ends", "15s poller ends",
-						"15s early ends", "15s late ends") // the Reconcilers once all others have ended
+				}
+				g.Add("reconciler", reconciler()) // first and last: the order of Add does not matter
+				g.Add("feeder", wrap(reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					q.Enqueue("late")
+					time.Sleep(2 * time.Second)
+					j.note("feeder ends")
+					return nil
+				})))
+				g.Add("poller", &reconcile.Poller[string]{
+					Queue: q,
+					GetItems: func(ctx context.Context) ([]string, error) {
+						<-ctx.Done()
+						time.Sleep(5 * time.Second)
+						j.note("poller ends")
+						return nil, nil
+					},
+					Period: time.Hour,
 				})
+				if err != nil {
+					g.Add("failing", after(10*time.Second, err))
+				}
+				g.Add("reconciler 2", reconciler())
+				run := launch(t, &g)
+				q.Enqueue("early")
+				time.Sleep(10 * time.Second)
+				if err == nil {
+					run.cancel(errEnd)
+				}
+				if got := run.wait(); !errors.Is(got, err) {
+					t.Errorf("Run = %v, want %v", got, err)
+				}
+				j.mustHold(t, "0s early runs", "11s late runs", "13s feeder ends", "15s poller ends",
+					"15s early ends", "15s late ends") // the Reconcilers once all others have ended
 			})
 		}
 	}
@@ -556,48 +535,46 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 		"stuck, after error":   {time.Hour, 2 * time.Minute, errBoom, nil, `["feeder" "reconciler"]`},
 		"stuck, fails late":    {time.Hour, 2 * time.Minute, nil, errors.New("disk full"), `["feeder" "reconciler"]`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				book := newLogBook()
-				j := newJournal()
-				g := reconcile.Group{Logger: book.logger(), ShutdownTimeout: 2 * time.Minute}
-				g.Add("quick", member(newJournal(), "quick", time.Second, nil))
-				stop := g.Add("feeder", member(newJournal(), "feeder", c.stuck, c.late))
-				g.Add("reconciler", waiting(j))
-				if c.fails != nil {
-					g.Add("failing", after(time.Second, c.fails))
-				}
-				run := launch(t, &g)
-				time.Sleep(time.Second)
-				if c.fails == nil {
-					run.cancel(errEnd)
-				}
-				err := run.wait()
-				if took := time.Since(j.begun) - time.Second; took != c.took {
-					t.Errorf("Run returned after %v, want %v", took, c.took)
-				}
-				if c.fails != nil && !errors.Is(err, c.fails) {
-					t.Errorf("Run = %v, want the error of the member that failed in it", err)
-				}
-				if errors.Is(err, reconcile.ErrStillRunning) != (c.want != "") || c.want != "" && !strings.HasSuffix(err.Error(), c.want) {
-					t.Errorf("Run = %v, want an error that matches ErrStillRunning and names %s", err, c.want)
-				}
-				if c.fails == nil && c.want == "" && err != nil {
-					t.Errorf("Run = %v, want nil", err)
-				}
-				j.mustBe(t, fmt.Sprintf("%v run ends", c.took+time.Second))
-				book.clear()
-				stop() // waits for the one that is late
-				if took := time.Since(j.begun) - time.Second; took < c.stuck {
-					t.Errorf("stop returned after %v, want %v: when the member had", took, c.stuck)
-				}
-				synctest.Wait()
-				if c.late != nil {
-					book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "feeder"}, "disk full")
-				} else if lines := book.from(slog.LevelInfo); len(lines) > 0 {
-					t.Errorf("log lines %v, want none", lines)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			book := newLogBook()
+			j := newJournal()
+			g := reconcile.Group{Logger: book.logger(), ShutdownTimeout: 2 * time.Minute}
+			g.Add("quick", member(newJournal(), "quick", time.Second, nil))
+			stop := g.Add("feeder", member(newJournal(), "feeder", c.stuck, c.late))
+			g.Add("reconciler", waiting(j))
+			if c.fails != nil {
+				g.Add("failing", after(time.Second, c.fails))
+			}
+			run := launch(t, &g)
+			time.Sleep(time.Second)
+			if c.fails == nil {
+				run.cancel(errEnd)
+			}
+			err := run.wait()
+			if took := time.Since(j.begun) - time.Second; took != c.took {
+				t.Errorf("Run returned after %v, want %v", took, c.took)
+			}
+			if c.fails != nil && !errors.Is(err, c.fails) {
+				t.Errorf("Run = %v, want the error of the member that failed in it", err)
+			}
+			if errors.Is(err, reconcile.ErrStillRunning) != (c.want != "") || c.want != "" && !strings.HasSuffix(err.Error(), c.want) {
+				t.Errorf("Run = %v, want an error that matches ErrStillRunning and names %s", err, c.want)
+			}
+			if c.fails == nil && c.want == "" && err != nil {
+				t.Errorf("Run = %v, want nil", err)
+			}
+			j.mustBe(t, fmt.Sprintf("%v run ends", c.took+time.Second))
+			book.clear()
+			stop() // waits for the one that is late
+			if took := time.Since(j.begun) - time.Second; took < c.stuck {
+				t.Errorf("stop returned after %v, want %v: when the member had", took, c.stuck)
+			}
+			synctest.Wait()
+			if c.late != nil {
+				book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "feeder"}, "disk full")
+			} else if lines := book.from(slog.LevelInfo); len(lines) > 0 {
+				t.Errorf("log lines %v, want none", lines)
+			}
 		})
 	}
 }
@@ -665,63 +642,61 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 	setDefaultLogger(t, newLogBook())
 	for _, how := range []string{"ctx", "error", "panic", "Goexit"} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var busy atomic.Int32 // calls that go on
-				enter := func() (leave func()) { busy.Add(1); return func() { busy.Add(-1) } }
-				slow := func(ctx context.Context) error { // heeds ctx, but not at once
-					defer enter()()
-					<-ctx.Done()
-					time.Sleep(2 * time.Second)
-					return ctx.Err()
-				}
-				q := reconcile.NewQueue[string]()
-				g := reconcile.Group{Logger: unlogged()}
-				g.Add("poller", &reconcile.Poller[string]{
-					Queue:    q,
-					GetItems: func(ctx context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
-					Period:   time.Second,
-				})
-				g.Add("slow poller", &reconcile.Poller[string]{
-					Queue:    q,
-					GetItems: func(ctx context.Context) ([]string, error) { return nil, slow(ctx) },
-					Period:   time.Hour,
-				})
-				g.Add("channel", reconcile.Feed(q, reconcile.FromChan(make(chan string))))
-				g.Add("restarted", reconcile.Restart(nil, after(time.Second, errBoom)))
-				g.Add("waiting", reconcile.After(slow, after(0, errBoom)))
-				g.Add("reconciler", &reconcile.Reconciler[string]{
-					Queue: q,
-					Reconcile: func(ctx context.Context, item string) error {
-						switch item {
-						case "a":
-							return slow(ctx)
-						case "b":
-							return failuresAs("Goexit")()
-						}
-						return errBoom
-					},
-					Workers: 3,
-					Grace:   time.Second,
-					Logger:  unlogged(),
-				})
-				run := launch(t, &g)
-				time.Sleep(25 * time.Second)
-				switch how {
-				case "ctx":
-					run.cancel(errEnd)
-				case "error":
-					g.Add("cause", after(0, errBoom))
-				default:
-					g.Add("cause", reconcile.RunFunc(func(context.Context) error { return failuresAs(how)() }))
-				}
-				if err := run.wait(); (err == nil) != (how == "ctx") {
-					t.Errorf("Run = %v", err)
-				}
-				if n := busy.Load(); n != 0 {
-					t.Errorf("%d calls go on after Run returned, want none", n)
-				}
+		runBubble(t, how, func(t *testing.T) {
+			var busy atomic.Int32 // calls that go on
+			enter := func() (leave func()) { busy.Add(1); return func() { busy.Add(-1) } }
+			slow := func(ctx context.Context) error { // heeds ctx, but not at once
+				defer enter()()
+				<-ctx.Done()
+				time.Sleep(2 * time.Second)
+				return ctx.Err()
+			}
+			q := reconcile.NewQueue[string]()
+			g := reconcile.Group{Logger: unlogged()}
+			g.Add("poller", &reconcile.Poller[string]{
+				Queue:    q,
+				GetItems: func(ctx context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
+				Period:   time.Second,
 			})
+			g.Add("slow poller", &reconcile.Poller[string]{
+				Queue:    q,
+				GetItems: func(ctx context.Context) ([]string, error) { return nil, slow(ctx) },
+				Period:   time.Hour,
+			})
+			g.Add("channel", reconcile.Feed(q, reconcile.FromChan(make(chan string))))
+			g.Add("restarted", reconcile.Restart(nil, after(time.Second, errBoom)))
+			g.Add("waiting", reconcile.After(slow, after(0, errBoom)))
+			g.Add("reconciler", &reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(ctx context.Context, item string) error {
+					switch item {
+					case "a":
+						return slow(ctx)
+					case "b":
+						return failuresAs("Goexit")()
+					}
+					return errBoom
+				},
+				Workers: 3,
+				Grace:   time.Second,
+				Logger:  unlogged(),
+			})
+			run := launch(t, &g)
+			time.Sleep(25 * time.Second)
+			switch how {
+			case "ctx":
+				run.cancel(errEnd)
+			case "error":
+				g.Add("cause", after(0, errBoom))
+			default:
+				g.Add("cause", reconcile.RunFunc(func(context.Context) error { return failuresAs(how)() }))
+			}
+			if err := run.wait(); (err == nil) != (how == "ctx") {
+				t.Errorf("Run = %v", err)
+			}
+			if n := busy.Load(); n != 0 {
+				t.Errorf("%d calls go on after Run returned, want none", n)
+			}
 		})
 	}
 }
@@ -773,17 +748,15 @@ func TestRunLeavesNothingOnItsContext(t *testing.T) {
 		"Group":          func() reconcile.Runner { return groupOf(after(0, nil), after(time.Second, nil)) },
 		"Group, failing": func() reconcile.Runner { return groupOf(after(0, errBoom), after(time.Second, nil)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				counted := countedContext{ctx, new(atomic.Int64)}
-				_ = runner().Run(counted)
-				synctest.Wait()
-				if n := counted.waiting.Load(); n != 0 {
-					t.Errorf("%d functions wait for the end of the context after Run returned, want none", n)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			counted := countedContext{ctx, new(atomic.Int64)}
+			_ = runner().Run(counted)
+			synctest.Wait()
+			if n := counted.waiting.Load(); n != 0 {
+				t.Errorf("%d functions wait for the end of the context after Run returned, want none", n)
+			}
 		})
 	}
 }
@@ -814,17 +787,15 @@ func TestAfterFailsWhenReadyFails(t *testing.T) {
 		"error": func() error { return errBoom },
 		"panic": failuresAs("error"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := reconcile.Group{Logger: unlogged()}
-				g.Add("cache", reconcile.After(func(context.Context) error { time.Sleep(time.Second); return ready() }, neverRuns(t)))
-				g.Add("rest", after(time.Hour, nil))
-				began := time.Now()
-				err := launch(t, &g).wait()
-				if took := time.Since(began); !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "cache: ") || took != time.Second {
-					t.Errorf("Run = %v after %v, want the error of ready after 1s, with the member's name", err, took)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			g := reconcile.Group{Logger: unlogged()}
+			g.Add("cache", reconcile.After(func(context.Context) error { time.Sleep(time.Second); return ready() }, neverRuns(t)))
+			g.Add("rest", after(time.Hour, nil))
+			began := time.Now()
+			err := launch(t, &g).wait()
+			if took := time.Since(began); !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "cache: ") || took != time.Second {
+				t.Errorf("Run = %v after %v, want the error of ready after 1s, with the member's name", err, took)
+			}
 		})
 	}
 }
@@ -839,15 +810,13 @@ func TestAfterEndsWellWhenCtxEndsWhileReadyWaits(t *testing.T) {
 		"its cause":       {context.Cause, nil},
 		"another error":   {func(context.Context) error { return errBoom }, errBoom},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				run := launch(t, reconcile.After(func(ctx context.Context) error { <-ctx.Done(); return c.ready(ctx) }, neverRuns(t)))
-				time.Sleep(time.Second)
-				run.cancel(errEnd)
-				if err := run.wait(); !errors.Is(err, c.want) {
-					t.Errorf("Run = %v, want %v", err, c.want)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			run := launch(t, reconcile.After(func(ctx context.Context) error { <-ctx.Done(); return c.ready(ctx) }, neverRuns(t)))
+			time.Sleep(time.Second)
+			run.cancel(errEnd)
+			if err := run.wait(); !errors.Is(err, c.want) {
+				t.Errorf("Run = %v, want %v", err, c.want)
+			}
 		})
 	}
 }
@@ -873,11 +842,6 @@ func failsAfter(d time.Duration) try {
 	return func(context.Context) error { time.Sleep(d); return errBoom }
 }
 
-// byMinutes is a policy that waits a minute for each failure.
-func byMinutes(_ error, failures int) (time.Duration, bool) {
-	return time.Duration(failures) * time.Minute, true
-}
-
 func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 	terminal := fmt.Errorf("no access: %w", reconcile.Terminal(errBoom))
 	last := errors.New("third")
@@ -888,7 +852,7 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 		starts []string
 	}{
 		"until it ends well": {
-			byMinutes,
+			minutes,
 			[]try{
 				failing, func(context.Context) error { return failuresAs("panic")() },
 				func(context.Context) error { return failuresAs("Goexit")() }, ending,
@@ -897,19 +861,19 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			[]string{"0s run 1", "1m0s run 2", "3m0s run 3", "6m0s run 4"},
 		},
 		"until the policy gives up": {
-			reconcile.RetryPolicy(byMinutes).Limit(2),
+			reconcile.RetryPolicy(minutes).Limit(2),
 			[]try{failing, failing, func(context.Context) error { return last }},
 			last,
 			[]string{"0s run 1", "1m0s run 2", "3m0s run 3"},
 		},
 		"until it is terminal": {
-			byMinutes,
+			minutes,
 			[]try{failing, func(context.Context) error { return terminal }},
 			terminal,
 			[]string{"0s run 1", "1m0s run 2"},
 		},
 		"after a run of a minute as after the first": {
-			byMinutes,
+			minutes,
 			[]try{failing, failing, failsAfter(time.Minute - 1), failsAfter(time.Minute), failing, ending},
 			nil,
 			[]string{
@@ -931,39 +895,6 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 	}
 }
 
-func TestRestartReturnsAPanicWhenItGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return failuresAs("panic")() }))
-		if err := launch(t, r).wait(); !isPanic(err) {
-			t.Errorf("Run = %v, want a *PanicError", err)
-		}
-	})
-}
-
-func TestRestartNilPolicyMeansDefaultRetry(t *testing.T) {
-	setDefaultLogger(t, newLogBook())
-	synctest.Test(t, func(t *testing.T) {
-		var starts []time.Duration
-		began := time.Now()
-		run := launch(t, reconcile.Restart(nil, reconcile.RunFunc(func(context.Context) error {
-			starts = append(starts, time.Since(began))
-			return errBoom
-		})))
-		time.Sleep(time.Hour)
-		run.end()
-		full := time.Second
-		for i, start := range starts[1:] {
-			if gap := start - starts[i]; !within(gap, full/2, full) {
-				t.Errorf("restart %d after %v, want in (%v, %v]", i+1, gap, full/2, full)
-			}
-			full = min(2*full, 5*time.Minute)
-		}
-		if len(starts) < 15 {
-			t.Errorf("%d runs in an hour, want it never to give up", len(starts))
-		}
-	})
-}
-
 func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 	setDefaultLogger(t, newLogBook())
 	for name, c := range map[string]struct {
@@ -974,17 +905,15 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 		"while it runs":             {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, nil},
 		"while it runs, and failed": {func(ctx context.Context) error { <-ctx.Done(); return errBoom }, errBoom},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
-				run := launch(t, reconcile.Restart(byMinutes, tries(j, c.run)))
-				time.Sleep(10 * time.Second)
-				run.cancel(errEnd)
-				if err := run.wait(); err != c.want || time.Since(j.begun) != 10*time.Second {
-					t.Errorf("Run = %v after %v, want %v after 10s", err, time.Since(j.begun), c.want)
-				}
-				j.mustBe(t, "0s run 1")
-			})
+		runBubble(t, name, func(t *testing.T) {
+			j := newJournal()
+			run := launch(t, reconcile.Restart(minutes, tries(j, c.run)))
+			time.Sleep(10 * time.Second)
+			run.cancel(errEnd)
+			if err := run.wait(); err != c.want || time.Since(j.begun) != 10*time.Second {
+				t.Errorf("Run = %v after %v, want %v after 10s", err, time.Since(j.begun), c.want)
+			}
+			j.mustBe(t, "0s run 1")
 		})
 	}
 }
@@ -996,7 +925,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 		panics := func(context.Context) error { return failuresAs("panic")() }
 		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
 		g := reconcile.Group{Logger: book.logger()}
-		g.Add("watch", reconcile.Restart(byMinutes, tries(newJournal(), runs...)))
+		g.Add("watch", reconcile.Restart(minutes, tries(newJournal(), runs...)))
 		if err := launch(t, &g).wait(); err != nil {
 			t.Fatal(err)
 		}
@@ -1017,20 +946,18 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 
 func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
 	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
-				g := reconcile.Group{Logger: slog.New(badHandler{end: end, handle: true})}
-				g.Add("first", after(time.Second, errBoom))
-				g.Add("second", member(j, "second", time.Second, errors.New("disk full")))
-				g.Add("slow", member(j, "slow", time.Hour, nil)) // which may be warned about
-				if err := launch(t, &g).wait(); !errors.Is(err, errBoom) {
-					t.Errorf("Run = %v, want %v", err, errBoom)
-				}
-				if j.len() != 4 {
-					t.Errorf("journal %q, want all members ended", j.list)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			j := newJournal()
+			g := reconcile.Group{Logger: slog.New(badHandler{end: end, handle: true})}
+			g.Add("first", after(time.Second, errBoom))
+			g.Add("second", member(j, "second", time.Second, errors.New("disk full")))
+			g.Add("slow", member(j, "slow", time.Hour, nil)) // which may be warned about
+			if err := launch(t, &g).wait(); !errors.Is(err, errBoom) {
+				t.Errorf("Run = %v, want %v", err, errBoom)
+			}
+			if j.len() != 4 {
+				t.Errorf("journal %q, want all members ended", j.list)
+			}
 		})
 	}
 }

@@ -156,30 +156,28 @@ func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 	fails := map[string]func(){"error": func() {}}
 	maps.Copy(fails, failuresOfUserCode)
 	for name, end := range fails {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const period = 30 * time.Second
-				starts := polls(t, &reconcile.Poller[string]{Period: period}, 6*time.Minute, func(n int) ([]string, error) {
-					if n <= 8 || n == 10 {
-						panicsHere(end)
-						return nil, errBoom
-					}
-					return nil, nil
-				})
-				full := time.Second
-				for i := range 8 {
-					gap := starts[i+1] - starts[i]
-					if low, high := min(full/2, period-1), min(full, period); !within(gap, low, high) {
-						t.Errorf("try %d came after %v, want in (%v, %v]", i+2, gap, low, high)
-					}
-					full *= 2
+		runBubble(t, name, func(t *testing.T) {
+			const period = 30 * time.Second
+			starts := polls(t, &reconcile.Poller[string]{Period: period}, 6*time.Minute, func(n int) ([]string, error) {
+				if n <= 8 || n == 10 {
+					panicsHere(end)
+					return nil, errBoom
 				}
-				for i, want := range []time.Duration{period, time.Second, period} { // a good one resets the back-off
-					if gap := starts[9+i] - starts[8+i]; !within(gap, want/2, want) || want == period && gap != want {
-						t.Errorf("poll %d came after %v, want %v", 10+i, gap, want)
-					}
-				}
+				return nil, nil
 			})
+			full := time.Second
+			for i := range 8 {
+				gap := starts[i+1] - starts[i]
+				if low, high := min(full/2, period-1), min(full, period); !within(gap, low, high) {
+					t.Errorf("try %d came after %v, want in (%v, %v]", i+2, gap, low, high)
+				}
+				full *= 2
+			}
+			for i, want := range []time.Duration{period, time.Second, period} { // a good one resets the back-off
+				if gap := starts[9+i] - starts[8+i]; !within(gap, want/2, want) || want == period && gap != want {
+					t.Errorf("poll %d came after %v, want %v", 10+i, gap, want)
+				}
+			}
 		})
 	}
 }
@@ -217,15 +215,10 @@ func TestPollerOffersTheItemsOfAPollThatAlsoFailed(t *testing.T) {
 	})
 }
 
-// A panicky error is one whose text cannot be read.
-type panickyError struct{}
-
-func (panickyError) Error() string { panic("no text") }
-
 // A failure is logged, and one that reads the same when it has come twice as often.
 func TestPollerLogsTheSameFailureRarely(t *testing.T) {
-	boom, cold := errors.New("boom"), errors.New("cold")
-	replies := []error{boom, boom, boom, boom, cold, cold, boom, boom, nil, nil, boom, panickyError{}, panickyError{}}
+	boom, cold, textless := errors.New("boom"), errors.New("cold"), badMessage{func() { panic("no text") }}
+	replies := []error{boom, boom, boom, boom, cold, cold, boom, boom, nil, nil, boom, textless, textless}
 	book := newLogBook()
 	setDefaultLogger(t, book) // that is what a nil Logger means
 	synctest.Test(t, func(t *testing.T) {
@@ -266,37 +259,23 @@ func TestPollerLogsTheSameFailureRarely(t *testing.T) {
 	})
 }
 
-// The log has the stack of a panic as text, which JSON does not encode.
-func TestPollerLogsTheStackOfAPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var text strings.Builder
-		p := &reconcile.Poller[string]{Period: time.Hour, Logger: slog.New(slog.NewJSONHandler(&text, nil))}
-		polls(t, p, 1, func(int) ([]string, error) { return nil, panicsHere(func() { panic("no disk") }) })
-		if !strings.Contains(text.String(), "panicsHere") || !strings.Contains(text.String(), `"panic: no disk"`) {
-			t.Errorf("log: %s\nwant the panic with its stack", text.String())
-		}
-	})
-}
-
 // One item that the queue panics on does not hide those after it.
 func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newTray[string]()
-				bad := reconcile.Filter[string](q, func(item string) bool {
-					if item == "bad" {
-						end()
-					}
-					return true
-				})
-				book := newLogBook()
-				polls(t, &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Logger: book.logger()}, time.Second/3, func(n int) ([]string, error) {
-					return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
-				})
-				q.mustBe(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
-				book.onlyLine(t, slog.LevelWarn) // that the poll failed
+		runBubble(t, name, func(t *testing.T) {
+			q := newTray[string]()
+			bad := reconcile.Filter[string](q, func(item string) bool {
+				if item == "bad" {
+					end()
+				}
+				return true
 			})
+			book := newLogBook()
+			polls(t, &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Logger: book.logger()}, time.Second/3, func(n int) ([]string, error) {
+				return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
+			})
+			q.mustBe(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
+			book.onlyLine(t, slog.LevelWarn) // that the poll failed
 		})
 	}
 }
@@ -358,43 +337,23 @@ func TestTriggerPollsSoon(t *testing.T) {
 		"after a slow poll":   {[]time.Duration{17 * s}, lastsFor(15 * s), []time.Duration{0, 17 * s}},
 		"during the back-off": {[]time.Duration{s / 4}, func(n int) ([]string, error) { return nil, []error{0: errBoom, 4: nil}[n-1] }, []time.Duration{0, s / 4}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := &reconcile.Poller[string]{Period: 10 * s}
-				for _, at := range c.triggers {
-					if at < 0 {
-						p.Trigger()
-					} else {
-						time.AfterFunc(at, p.Trigger)
-					}
+		runBubble(t, name, func(t *testing.T) {
+			p := &reconcile.Poller[string]{Period: 10 * s}
+			for _, at := range c.triggers {
+				if at < 0 {
+					p.Trigger()
+				} else {
+					time.AfterFunc(at, p.Trigger)
 				}
-				starts := polls(t, p, 35*s, c.poll)
-				wantStarts(t, starts[:len(c.want)], c.want...)
-				if name == "before Run" {
-					p.Trigger() // after it, too, it does not block
-					wantStarts(t, polls(t, p, 15*s, empty), 0, 10*s)
-				}
-			})
+			}
+			starts := polls(t, p, 35*s, c.poll)
+			wantStarts(t, starts[:len(c.want)], c.want...)
+			if name == "before Run" {
+				p.Trigger() // after it, too, it does not block
+				wantStarts(t, polls(t, p, 15*s, empty), 0, 10*s)
+			}
 		})
 	}
-}
-
-func TestTriggersBeforeTheNextPollCountAsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &reconcile.Poller[string]{Period: 10 * time.Second}
-		starts := polls(t, p, 30*time.Second, func(n int) ([]string, error) {
-			if n == 2 {
-				var callers sync.WaitGroup
-				for range 50 {
-					callers.Go(p.Trigger)
-				}
-				callers.Wait()
-			}
-			time.Sleep(time.Second)
-			return nil, nil
-		})
-		wantStarts(t, starts, 0, 10*time.Second, 11*time.Second, 21*time.Second)
-	})
 }
 
 // An askedContext calls a function when it is asked whether it is done.
@@ -512,38 +471,34 @@ func TestPollerShutdownIsSilentAndPrompt(t *testing.T) {
 		"during a poll that ignores ctx": {func(context.Context) ([]string, error) { time.Sleep(time.Minute); return nil, errBoom }, time.Minute - 1},
 		"during a poll that heeds ctx":   {func(ctx context.Context) ([]string, error) { <-ctx.Done(); return nil, context.Cause(ctx) }, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				book := newLogBook()
-				run := launch(t, &reconcile.Poller[string]{Queue: newTray[string](), GetItems: c.poll, Period: time.Hour, Logger: book.logger()})
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				book.clear()
-				began := time.Now()
-				run.end()
-				if took := time.Since(began); took != c.took {
-					t.Errorf("Run returned %v after ctx was done, want %v", took, c.took)
-				}
-				if lines := book.from(slog.LevelInfo); len(lines) != 0 {
-					t.Errorf("shutdown was not silent: %v", lines)
-				}
-			})
+		runBubble(t, name, func(t *testing.T) {
+			book := newLogBook()
+			run := launch(t, &reconcile.Poller[string]{Queue: newTray[string](), GetItems: c.poll, Period: time.Hour, Logger: book.logger()})
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			book.clear()
+			began := time.Now()
+			run.end()
+			if took := time.Since(began); took != c.took {
+				t.Errorf("Run returned %v after ctx was done, want %v", took, c.took)
+			}
+			if lines := book.from(slog.LevelInfo); len(lines) != 0 {
+				t.Errorf("shutdown was not silent: %v", lines)
+			}
 		})
 	}
 }
 
 func TestPollerOutlivesItsLoggerHandler(t *testing.T) {
 	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := &reconcile.Poller[string]{Period: time.Second, Logger: slog.New(badHandler{end: end, handle: true})}
-				starts := polls(t, p, 10*time.Second, func(n int) ([]string, error) {
-					return nil, []error{errBoom, nil}[n%2] // so that it also logs that a poll succeeded again
-				})
-				if len(starts) < 10 {
-					t.Errorf("polls began at %v, want them to go on", starts)
-				}
+		runBubble(t, name, func(t *testing.T) {
+			p := &reconcile.Poller[string]{Period: time.Second, Logger: slog.New(badHandler{end: end, handle: true})}
+			starts := polls(t, p, 10*time.Second, func(n int) ([]string, error) {
+				return nil, []error{errBoom, nil}[n%2] // so that it also logs that a poll succeeded again
 			})
+			if len(starts) < 10 {
+				t.Errorf("polls began at %v, want them to go on", starts)
+			}
 		})
 	}
 }

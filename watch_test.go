@@ -103,32 +103,30 @@ func TestUntilChangedEndsWithAReadyNextRun(t *testing.T) {
 		{"looks", func(q queue) { q.State("x"); q.Len(); q.Has("x"); q.Stats() }, -1},
 	} {
 		for _, before := range []bool{false, true} { // the call of UntilChanged
-			t.Run(fmt.Sprintf("%s/before=%t", e.name, before), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q queue) {
-					oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
-						want, cause := e.after, reconcile.ErrChanged
-						if before {
-							e.do(q)
-						} else {
-							time.AfterFunc(10*time.Second, func() { e.do(q) })
-							want += 10 * time.Second
-						}
-						if e.after < 0 || before && e.name == "Enqueue, Remove" { // the next run is gone
-							want, cause = time.Hour, nil
-						}
-						began := time.Now()
-						changed, stop := reconcile.UntilChanged(ctx)
-						defer stop()
-						select {
-						case <-changed.Done():
-						case <-time.After(time.Hour):
-						}
-						if after := time.Since(began); after != want {
-							t.Errorf("ended after %v, want %v", after, want)
-						}
-						wantCause(t, changed, cause)
-						return nil
-					})
+			runQueue(t, fmt.Sprintf("%s/before=%t", e.name, before), func(t *testing.T, q queue) {
+				oneRun(t, q, reconcile.Reconciler[string]{}, func(ctx context.Context) error {
+					want, cause := e.after, reconcile.ErrChanged
+					if before {
+						e.do(q)
+					} else {
+						time.AfterFunc(10*time.Second, func() { e.do(q) })
+						want += 10 * time.Second
+					}
+					if e.after < 0 || before && e.name == "Enqueue, Remove" { // the next run is gone
+						want, cause = time.Hour, nil
+					}
+					began := time.Now()
+					changed, stop := reconcile.UntilChanged(ctx)
+					defer stop()
+					select {
+					case <-changed.Done():
+					case <-time.After(time.Hour):
+					}
+					if after := time.Since(began); after != want {
+						t.Errorf("ended after %v, want %v", after, want)
+					}
+					wantCause(t, changed, cause)
+					return nil
 				})
 			})
 		}
@@ -168,59 +166,57 @@ func TestRunThatEndedEarly(t *testing.T) {
 		{"panic", func() error { panic("no disk") }, false, reconcile.Retrying, 2, 2 * time.Minute, 0, slog.LevelError},
 	} {
 		for _, hold := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/HoldRetries=%t", v.name, hold), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-					var results resultBook[string]
-					var runs []time.Time
-					book := newLogBook()
-					run := launch(t, &reconcile.Reconciler[string]{
-						Queue: q, HoldRetries: hold, Retry: minutes, OnResult: results.add, Logger: book.logger(),
-						Reconcile: func(ctx context.Context, _ string) error {
-							switch runs = append(runs, time.Now()); len(runs) {
-							case 1:
-								return errBoom
-							case 2:
-								changed, stop := reconcile.UntilChanged(ctx)
-								defer stop()
-								<-changed.Done()
-								book.clear()
-								errAsCaused = context.Cause(changed)
-								return v.err()
-							}
-							return nil
-						},
-					})
-					q.Enqueue("x")
-					time.Sleep(time.Minute + 10*time.Second) // the second run began after a minute
-					q.Enqueue("x")
-					changed := time.Now()
-					time.Sleep(3 * time.Hour)
-					synctest.Wait()
-					if len(runs) != 3 {
-						t.Fatalf("%d runs, want 3: %+v", len(runs), results.all())
-					}
-					want := reconcile.Result[string]{Item: "x", Outcome: v.outcome, Next: v.says, Failures: v.fails, Duration: 10 * time.Second}
-					if diff := cmp.Diff(want, results.all()[1], cmpopts.IgnoreFields(want, "Err")); v.outcome != "" && diff != "" {
-						t.Errorf("result of the run that ended early (-want +got):\n%s", diff)
-					}
-					next := v.next
-					if hold && v.outcome == reconcile.Retrying {
-						next = 2 * time.Minute
-					}
-					if d := runs[2].Sub(changed); d != next {
-						t.Errorf("the next run started %v after the event, want %v", d, next)
-					}
-					for _, l := range book.from(slog.LevelDebug) {
-						if l.Attrs["outcome"].String() == string(v.outcome) { // not a complaint about the error
-							if l.Level != v.level || strings.Contains(l.Message, "ended early") != v.early {
-								t.Errorf("log line %v, want level %v, and that it ended early: %t", l, v.level, v.early)
-							}
-							break
+			runQueue(t, fmt.Sprintf("%s/HoldRetries=%t", v.name, hold), func(t *testing.T, q *reconcile.Queue[string]) {
+				var results resultBook[string]
+				var runs []time.Time
+				book := newLogBook()
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue: q, HoldRetries: hold, Retry: minutes, OnResult: results.add, Logger: book.logger(),
+					Reconcile: func(ctx context.Context, _ string) error {
+						switch runs = append(runs, time.Now()); len(runs) {
+						case 1:
+							return errBoom
+						case 2:
+							changed, stop := reconcile.UntilChanged(ctx)
+							defer stop()
+							<-changed.Done()
+							book.clear()
+							errAsCaused = context.Cause(changed)
+							return v.err()
 						}
-					}
-					wantPhase(t, q, "x", reconcile.Idle)
-					run.end()
+						return nil
+					},
 				})
+				q.Enqueue("x")
+				time.Sleep(time.Minute + 10*time.Second) // the second run began after a minute
+				q.Enqueue("x")
+				changed := time.Now()
+				time.Sleep(3 * time.Hour)
+				synctest.Wait()
+				if len(runs) != 3 {
+					t.Fatalf("%d runs, want 3: %+v", len(runs), results.all())
+				}
+				want := reconcile.Result[string]{Item: "x", Outcome: v.outcome, Next: v.says, Failures: v.fails, Duration: 10 * time.Second}
+				if diff := cmp.Diff(want, results.all()[1], cmpopts.IgnoreFields(want, "Err")); v.outcome != "" && diff != "" {
+					t.Errorf("result of the run that ended early (-want +got):\n%s", diff)
+				}
+				next := v.next
+				if hold && v.outcome == reconcile.Retrying {
+					next = 2 * time.Minute
+				}
+				if d := runs[2].Sub(changed); d != next {
+					t.Errorf("the next run started %v after the event, want %v", d, next)
+				}
+				for _, l := range book.from(slog.LevelDebug) {
+					if l.Attrs["outcome"].String() == string(v.outcome) { // not a complaint about the error
+						if l.Level != v.level || strings.Contains(l.Message, "ended early") != v.early {
+							t.Errorf("log line %v, want level %v, and that it ended early: %t", l, v.level, v.early)
+						}
+						break
+					}
+				}
+				wantPhase(t, q, "x", reconcile.Idle)
+				run.end()
 			})
 		}
 	}
@@ -335,16 +331,14 @@ func TestUntilChangedAndTheOutcome(t *testing.T) {
 		}, reconcile.Retrying},
 		{"lease", func(q queue) rec { return rec{Queue: losing(q)} }, eventAfter(time.Minute, reconcile.ErrLeaseLost), reconcile.Aborted},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q queue) {
-				var r rec
-				if c.r != nil {
-					r = c.r(q)
-				}
-				if got := oneRun(t, q, r, func(ctx context.Context) error { return c.run(t, ctx, q) }); got.Outcome != c.want {
-					t.Errorf("outcome %q, want %q: %+v", got.Outcome, c.want, got)
-				}
-			})
+		runQueue(t, c.name, func(t *testing.T, q queue) {
+			var r rec
+			if c.r != nil {
+				r = c.r(q)
+			}
+			if got := oneRun(t, q, r, func(ctx context.Context) error { return c.run(t, ctx, q) }); got.Outcome != c.want {
+				t.Errorf("outcome %q, want %q: %+v", got.Outcome, c.want, got)
+			}
 		})
 	}
 }
@@ -405,42 +399,40 @@ func TestUntilChangedEndsWithItsRun(t *testing.T) {
 		"Done":    func(q *reconcile.Queue[string]) error { q.Done("x"); time.Sleep(time.Hour); return nil },
 	} {
 		for _, closed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/closed=%t", name, closed), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-					var old, first, again context.Context
-					run := launch(t, &reconcile.Reconciler[string]{
-						Queue: q, Workers: 2, Logger: unlogged(), Retry: minutes,
-						Reconcile: func(ctx context.Context, item string) error {
-							if old == nil {
-								old = ctx
-								first, _ = reconcile.UntilChanged(ctx)
-								time.Sleep(time.Minute)
-								return end(q)
-							}
-							again, _ = reconcile.UntilChanged(old)
-							wantCause(t, again, context.Canceled)
-							wantWatchers(t, q, 0) // of a run that is over
-							return nil
-						},
-					})
-					q.Enqueue("x")
-					synctest.Wait()
-					wantCause(t, first, nil)
-					if closed {
-						q.Close()
-					}
-					time.Sleep(time.Minute + time.Second)
-					synctest.Wait()
-					wantCause(t, first, context.Canceled)
-					q.EnqueueNow("x")
-					synctest.Wait()
-					wantCause(t, first, context.Canceled)
-					wantWatchers(t, q, 0)
-					if again == nil && !closed {
-						t.Error("there was no second run")
-					}
-					run.end()
+			runQueue(t, fmt.Sprintf("%s/closed=%t", name, closed), func(t *testing.T, q *reconcile.Queue[string]) {
+				var old, first, again context.Context
+				run := launch(t, &reconcile.Reconciler[string]{
+					Queue: q, Workers: 2, Logger: unlogged(), Retry: minutes,
+					Reconcile: func(ctx context.Context, item string) error {
+						if old == nil {
+							old = ctx
+							first, _ = reconcile.UntilChanged(ctx)
+							time.Sleep(time.Minute)
+							return end(q)
+						}
+						again, _ = reconcile.UntilChanged(old)
+						wantCause(t, again, context.Canceled)
+						wantWatchers(t, q, 0) // of a run that is over
+						return nil
+					},
 				})
+				q.Enqueue("x")
+				synctest.Wait()
+				wantCause(t, first, nil)
+				if closed {
+					q.Close()
+				}
+				time.Sleep(time.Minute + time.Second)
+				synctest.Wait()
+				wantCause(t, first, context.Canceled)
+				q.EnqueueNow("x")
+				synctest.Wait()
+				wantCause(t, first, context.Canceled)
+				wantWatchers(t, q, 0)
+				if again == nil && !closed {
+					t.Error("there was no second run")
+				}
+				run.end()
 			})
 		}
 	}
@@ -550,36 +542,34 @@ func (b badContext) AfterFunc(func()) func() bool {
 // A context of a run that panics as it ends affects nobody else.
 func TestUntilChangedOfAContextThatPanics(t *testing.T) {
 	for name, end := range failuresOfUserCode {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				book := newLogBook()
-				var changed []context.Context
-				run := launch(t, &reconcile.Reconciler[string]{
-					Queue: q, Name: "disks", Logger: book.logger(),
-					Reconcile: func(ctx context.Context, _ string) error {
-						if len(changed) > 0 {
-							return nil
-						}
-						for _, ctx := range []context.Context{ctx, badContext{ctx, make(chan struct{}), end}, ctx} {
-							c, _ := reconcile.UntilChanged(ctx)
-							changed = append(changed, c)
-						}
-						time.Sleep(time.Hour)
-						return errBoom
-					},
-				})
-				q.Enqueue("x")
-				synctest.Wait()
-				book.clear()
-				q.Enqueue("x") // does not panic
-				for _, c := range changed {
-					wantCause(t, c, reconcile.ErrChanged)
-				}
-				book.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
-				time.Sleep(2 * time.Hour)
-				wantPhase(t, q, "x", reconcile.Idle)
-				run.end()
+		runQueue(t, name, func(t *testing.T, q *reconcile.Queue[string]) {
+			book := newLogBook()
+			var changed []context.Context
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue: q, Name: "disks", Logger: book.logger(),
+				Reconcile: func(ctx context.Context, _ string) error {
+					if len(changed) > 0 {
+						return nil
+					}
+					for _, ctx := range []context.Context{ctx, badContext{ctx, make(chan struct{}), end}, ctx} {
+						c, _ := reconcile.UntilChanged(ctx)
+						changed = append(changed, c)
+					}
+					time.Sleep(time.Hour)
+					return errBoom
+				},
 			})
+			q.Enqueue("x")
+			synctest.Wait()
+			book.clear()
+			q.Enqueue("x") // does not panic
+			for _, c := range changed {
+				wantCause(t, c, reconcile.ErrChanged)
+			}
+			book.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
+			time.Sleep(2 * time.Hour)
+			wantPhase(t, q, "x", reconcile.Idle)
+			run.end()
 		})
 	}
 }
@@ -781,44 +771,42 @@ func TestEnqueueAndWaitStepByStep(t *testing.T) {
 		{"Enqueue take boom", "", "x is ready, after 1 failures in a row: boom"},
 		{"Enqueue take boom", "take Done", "ok"},
 	} {
-		t.Run(c.before+"/"+c.during, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				takeSteps(t, q, c.before)
-				ctx, cancel := context.WithCancelCause(t.Context())
-				var waits []<-chan waitResult
-				for range 3 { // several at once, and of the same item twice
-					waits = append(waits, startWait(func() error { return q.EnqueueAndWait(ctx, "x", "x") }))
+		runQueue(t, c.before+"/"+c.during, func(t *testing.T, q *reconcile.Queue[string]) {
+			takeSteps(t, q, c.before)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var waits []<-chan waitResult
+			for range 3 { // several at once, and of the same item twice
+				waits = append(waits, startWait(func() error { return q.EnqueueAndWait(ctx, "x", "x") }))
+			}
+			takeSteps(t, q, c.during)
+			over := c.want == "ok" || strings.HasPrefix(c.want, "closed")
+			for _, w := range waits {
+				if over != (len(w) > 0) {
+					t.Errorf("EnqueueAndWait has returned: %t, want %t", len(w) > 0, over)
 				}
-				takeSteps(t, q, c.during)
-				over := c.want == "ok" || strings.HasPrefix(c.want, "closed")
-				for _, w := range waits {
-					if over != (len(w) > 0) {
-						t.Errorf("EnqueueAndWait has returned: %t, want %t", len(w) > 0, over)
-					}
+			}
+			if !over {
+				wantWatchers(t, q, 6)
+			}
+			wantErr := map[string]string{
+				"ok": "<nil>", "closed": "item x: reconcile: queue closed\nitem x: reconcile: queue closed",
+				"closed boom": "item x: reconcile: queue closed\nboom\nitem x: reconcile: queue closed\nboom",
+			}[c.want]
+			if wantErr == "" {
+				wantErr = "reconcile: 2 of 2 items are left: the test ends\nitem " + c.want + "\nitem " + c.want
+			}
+			cancel(errEnd)
+			for _, w := range waits {
+				err := mustHaveReturned(t, w).err
+				if fmt.Sprint(err) != wantErr ||
+					errors.Is(err, reconcile.ErrClosed) != strings.Contains(wantErr, "closed") ||
+					errors.Is(err, errBoom) != strings.Contains(wantErr, "boom") ||
+					errors.Is(err, errEnd) != strings.Contains(wantErr, "ends") {
+					t.Errorf("EnqueueAndWait: %v, want %s", err, wantErr)
 				}
-				if !over {
-					wantWatchers(t, q, 6)
-				}
-				wantErr := map[string]string{
-					"ok": "<nil>", "closed": "item x: reconcile: queue closed\nitem x: reconcile: queue closed",
-					"closed boom": "item x: reconcile: queue closed\nboom\nitem x: reconcile: queue closed\nboom",
-				}[c.want]
-				if wantErr == "" {
-					wantErr = "reconcile: 2 of 2 items are left: the test ends\nitem " + c.want + "\nitem " + c.want
-				}
-				cancel(errEnd)
-				for _, w := range waits {
-					err := mustHaveReturned(t, w).err
-					if fmt.Sprint(err) != wantErr ||
-						errors.Is(err, reconcile.ErrClosed) != strings.Contains(wantErr, "closed") ||
-						errors.Is(err, errBoom) != strings.Contains(wantErr, "boom") ||
-						errors.Is(err, errEnd) != strings.Contains(wantErr, "ends") {
-						t.Errorf("EnqueueAndWait: %v, want %s", err, wantErr)
-					}
-				}
-				wantWatchers(t, q, 0)
-				takeSteps(t, q, "hour") // what becomes due later concerns nobody
-			})
+			}
+			wantWatchers(t, q, 0)
+			takeSteps(t, q, "hour") // what becomes due later concerns nobody
 		})
 	}
 }
@@ -859,37 +847,35 @@ func TestWaitIdleStepByStep(t *testing.T) {
 			if end == "take" || end == "take-y" {
 				continue // may wait
 			}
-			t.Run(state+"/"+end, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-					takeSteps(t, q, state)
-					err := q.WaitIdle(done()) // looks first
-					s := q.Stats()
-					says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Settled)
-					if was := idle(q); was && err != nil || !was && (!errors.Is(err, errEnd) || err.Error() != says) {
-						t.Errorf("WaitIdle: %v, want nil if %t, or %s", err, was, says)
-					}
-					if idle(q) {
-						return
-					}
-					ctx, cancel := context.WithCancelCause(t.Context())
-					waits := []<-chan waitResult{startWait(func() error { return q.WaitIdle(ctx) }), startWait(func() error { return q.WaitIdle(ctx) })}
-					for _, w := range waits {
-						mustWaitOn(t, w)
-					}
+			runQueue(t, state+"/"+end, func(t *testing.T, q *reconcile.Queue[string]) {
+				takeSteps(t, q, state)
+				err := q.WaitIdle(done()) // looks first
+				s := q.Stats()
+				says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Settled)
+				if was := idle(q); was && err != nil || !was && (!errors.Is(err, errEnd) || err.Error() != says) {
+					t.Errorf("WaitIdle: %v, want nil if %t, or %s", err, was, says)
+				}
+				if idle(q) {
+					return
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				waits := []<-chan waitResult{startWait(func() error { return q.WaitIdle(ctx) }), startWait(func() error { return q.WaitIdle(ctx) })}
+				for _, w := range waits {
+					mustWaitOn(t, w)
+				}
+				wantWatchers(t, q, 2)
+				takeSteps(t, q, end)
+				is := idle(q)
+				if !is {
 					wantWatchers(t, q, 2)
-					takeSteps(t, q, end)
-					is := idle(q)
-					if !is {
-						wantWatchers(t, q, 2)
+				}
+				cancel(errEnd)
+				for _, w := range waits {
+					if err := mustHaveReturned(t, w).err; is != (err == nil) || !is && !errors.Is(err, errEnd) {
+						t.Errorf("WaitIdle: %v, want nil if %t", err, is)
 					}
-					cancel(errEnd)
-					for _, w := range waits {
-						if err := mustHaveReturned(t, w).err; is != (err == nil) || !is && !errors.Is(err, errEnd) {
-							t.Errorf("WaitIdle: %v, want nil if %t", err, is)
-						}
-					}
-					wantWatchers(t, q, 0)
-				})
+				}
+				wantWatchers(t, q, 0)
 			})
 		}
 	}
@@ -970,51 +956,49 @@ func TestEnqueueAndWaitWithAReconciler(t *testing.T) {
 		{"refuse*101", 0, refused(0, 99) + "and 1 more items\n", []error{errBoom}},
 		{"ok refuse*1000 fail", 3 * time.Minute, refused(0, 99) + "and 901 more items\n", []error{reconcile.ErrTerminal}},
 	} {
-		t.Run(c.items, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				var items []string
-				for item := range strings.FieldsSeq(c.items) {
-					n := 0
-					if name, _ := fmt.Sscanf(strings.Replace(item, "*", " ", 1), "%s %d", &item, &n); name == 1 {
-						items = append(items, item)
-					}
-					for i := range n {
-						items = append(items, fmt.Sprintf("%s-%d", item, i))
-					}
+		runQueue(t, c.items, func(t *testing.T, q *reconcile.Queue[string]) {
+			var items []string
+			for item := range strings.FieldsSeq(c.items) {
+				n := 0
+				if name, _ := fmt.Sscanf(strings.Replace(item, "*", " ", 1), "%s %d", &item, &n); name == 1 {
+					items = append(items, item)
 				}
-				run := launchApplied(t, q, 8)
-				begin := time.Now()
-				err := q.EnqueueAndWait(t.Context(), items...)
-				if took := time.Since(begin); took != c.after {
-					t.Errorf("EnqueueAndWait returned after %v, want %v", took, c.after)
+				for i := range n {
+					items = append(items, fmt.Sprintf("%s-%d", item, i))
 				}
-				got := ""
-				if err != nil {
-					got = err.Error() + "\n"
+			}
+			run := launchApplied(t, q, 8)
+			begin := time.Now()
+			err := q.EnqueueAndWait(t.Context(), items...)
+			if took := time.Since(begin); took != c.after {
+				t.Errorf("EnqueueAndWait returned after %v, want %v", took, c.after)
+			}
+			got := ""
+			if err != nil {
+				got = err.Error() + "\n"
+			}
+			if got != c.says {
+				t.Errorf("EnqueueAndWait:\n%swant:\n%s", got, c.says)
+			}
+			for _, is := range c.is {
+				if !errors.Is(err, is) {
+					t.Errorf("EnqueueAndWait: an error that is not %v", is)
 				}
-				if got != c.says {
-					t.Errorf("EnqueueAndWait:\n%swant:\n%s", got, c.says)
-				}
-				for _, is := range c.is {
-					if !errors.Is(err, is) {
-						t.Errorf("EnqueueAndWait: an error that is not %v", is)
-					}
-				}
-				wantWatchers(t, q, 0)
-				for _, item := range items {
-					q.Enqueue(item)
-				}
-				if err := q.WaitIdle(t.Context()); err != nil || time.Since(begin) > c.after+3*time.Minute { // retries and plans are over
-					t.Errorf("WaitIdle: %v after %v", err, time.Since(begin)-c.after)
-				}
-				run.end()
-			})
+			}
+			wantWatchers(t, q, 0)
+			for _, item := range items {
+				q.Enqueue(item)
+			}
+			if err := q.WaitIdle(t.Context()); err != nil || time.Since(begin) > c.after+3*time.Minute { // retries and plans are over
+				t.Errorf("WaitIdle: %v after %v", err, time.Since(begin)-c.after)
+			}
+			run.end()
 		})
 	}
 }
 
-// Its context ends: before the call, when the items are enqueued all the same;
-// while it waits; while events come that never pause; or in a run of the queue.
+// Its context ends: before the call, when the items are enqueued all the same; or
+// while it waits.
 func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		err := q.EnqueueAndWait(done(), "a", "b", "c", "d", "e")
@@ -1034,46 +1018,6 @@ func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
 			t.Errorf("EnqueueAndWait: %v, want %s", err, want)
 		}
 		wantWatchers(t, q, 0)
-		run.end()
-	})
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Logger: unlogged(),
-			Reconcile: func(ctx context.Context, item string) error {
-				if item == "inner" { // would wait for itself
-					for _, wait := range []func(context.Context) error{
-						q.WaitIdle, func(ctx context.Context) error { return q.EnqueueAndWait(ctx, item) },
-					} {
-						ctx, cancel := context.WithTimeout(ctx, time.Minute)
-						if err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("a wait in a run: %v, want %v", err, context.DeadlineExceeded)
-						}
-						cancel()
-					}
-					q.Remove(item)
-					return nil
-				}
-				time.Sleep(3 * time.Second)
-				return nil
-			},
-		})
-		if err := q.EnqueueAndWait(t.Context(), "inner"); err != nil {
-			t.Errorf("EnqueueAndWait: %v", err)
-		}
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errEnd)
-		defer cancel()
-		go func() {
-			for ctx.Err() == nil { // never pauses
-				q.Enqueue("x")
-				time.Sleep(time.Second)
-			}
-		}()
-		if err := q.EnqueueAndWait(ctx, "x"); !errors.Is(err, errEnd) {
-			t.Errorf("EnqueueAndWait under events that never pause: %v, want %v", err, errEnd)
-		}
-		if err := q.EnqueueAndWait(t.Context(), "x"); err != nil {
-			t.Errorf("EnqueueAndWait after them: %v", err)
-		}
 		run.end()
 	})
 }

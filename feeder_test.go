@@ -164,14 +164,9 @@ func TestEnqueuersOfNilPanicAtOnce(t *testing.T) {
 		"Filter needs a function": func() { reconcile.Filter[string](q, nil) },
 		"Map needs a function":    func() { reconcile.Map[int, string](q, nil) },
 	} {
-		func() {
-			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "reconcile: "+name) {
-					t.Errorf("panic %q, want one that says %q", text, name)
-				}
-			}()
-			f()
-		}()
+		if got := panics(f); !strings.HasPrefix(got, "reconcile: "+name) {
+			t.Errorf("panic %q, want one that says %q", got, name)
+		}
 	}
 }
 
@@ -193,28 +188,26 @@ func TestCoalesceMakesOneRunOfABurst(t *testing.T) {
 		4 * time.Second:  {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
 		15 * time.Second: {"9.5s run", "24.5s run", "39.5s run", "54.5s run", "1m9.5s run"},
 	} {
-		t.Run(takes.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := reconcile.NewQueue[string]()
-				e := reconcile.Coalesce(q, 9500*time.Millisecond)
-				j := newJournal()
-				run := launch(t, &reconcile.Reconciler[string]{
-					Queue: q,
-					Reconcile: func(context.Context, string) error {
-						j.note("run")
-						time.Sleep(takes)
-						return nil
-					},
-				})
-				for range 60 {
-					e.Enqueue("a")
-					time.Sleep(time.Second)
-					synctest.Wait()
-				}
-				time.Sleep(time.Hour)
-				run.end()
-				j.mustBe(t, want...)
+		runBubble(t, takes.String(), func(t *testing.T) {
+			q := reconcile.NewQueue[string]()
+			e := reconcile.Coalesce(q, 9500*time.Millisecond)
+			j := newJournal()
+			run := launch(t, &reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(context.Context, string) error {
+					j.note("run")
+					time.Sleep(takes)
+					return nil
+				},
 			})
+			for range 60 {
+				e.Enqueue("a")
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+			time.Sleep(time.Hour)
+			run.end()
+			j.mustBe(t, want...)
 		})
 	}
 }

@@ -188,25 +188,23 @@ func TestGateBudget(t *testing.T) {
 		{"a burst of it", &reconcile.Gate{Every: math.MaxInt64, Burst: 2}, 1, "a b c", nil, "0s a, 0s b"},
 		{"a budget for long", &reconcile.Gate{Every: 1e6 * time.Hour, Burst: 4}, 1, "a b c d e", nil, "0s a, 0s b, 0s c, 0s d"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := launchGated(t, reconcile.Reconciler[string]{Gate: c.gate, Workers: c.workers}, strings.Fields(c.items)...)
-				for after, items := range c.later {
-					time.AfterFunc(after, func() {
-						for item := range strings.FieldsSeq(items) {
-							l.q.Enqueue(item)
-						}
-					})
-				}
-				time.Sleep(2 * time.Hour)
-				l.mustBe(t, split(c.want)...)
-				if next := c.gate.Stats().Next; (next > 0) != (l.q.Stats().InFlight > 0) {
-					t.Errorf("the budget allows a run in %v, and an item in hand: %v", next, l.q.Stats())
-				}
-				checkGate(t, c.gate)
-				l.end()
-				mustBeIdle(t, c.gate)
-			})
+		runBubble(t, c.name, func(t *testing.T) {
+			l := launchGated(t, reconcile.Reconciler[string]{Gate: c.gate, Workers: c.workers}, strings.Fields(c.items)...)
+			for after, items := range c.later {
+				time.AfterFunc(after, func() {
+					for item := range strings.FieldsSeq(items) {
+						l.q.Enqueue(item)
+					}
+				})
+			}
+			time.Sleep(2 * time.Hour)
+			l.mustBe(t, split(c.want)...)
+			if next := c.gate.Stats().Next; (next > 0) != (l.q.Stats().InFlight > 0) {
+				t.Errorf("the budget allows a run in %v, and an item in hand: %v", next, l.q.Stats())
+			}
+			checkGate(t, c.gate)
+			l.end()
+			mustBeIdle(t, c.gate)
 		})
 	}
 }
@@ -251,41 +249,39 @@ func TestGateBudgetDoesNotDrift(t *testing.T) {
 		{"there was room", 2, 1200 * ms, []time.Duration{0, 1300 * ms}, []time.Duration{0, 1300 * ms, 2 * second}, second},
 		{"there was no room", 1, 1200 * ms, []time.Duration{0, 1300 * ms}, []time.Duration{0, 1300 * ms, 2200 * ms}, second},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				q := lateQueue{plainly(reconcile.NewQueue[int]()), func(item int) time.Time {
-					if item >= len(c.reach) {
-						return begin
+		runBubble(t, c.name, func(t *testing.T) {
+			begin := time.Now()
+			q := lateQueue{plainly(reconcile.NewQueue[int]()), func(item int) time.Time {
+				if item >= len(c.reach) {
+					return begin
+				}
+				return begin.Add(c.reach[item])
+			}}
+			for i := range c.want {
+				q.q.Enqueue(i)
+			}
+			q.q.Close()
+			var got []time.Duration
+			g := &reconcile.Gate{Every: second, Max: c.limit}
+			run := launch(t, &reconcile.Reconciler[int]{
+				Queue: q, Gate: g, Workers: 2, Logger: unlogged(),
+				Reconcile: func(_ context.Context, item int) error {
+					if got = append(got, time.Since(begin)); item == 0 && c.first > 0 {
+						time.Sleep(c.first)
 					}
-					return begin.Add(c.reach[item])
-				}}
-				for i := range c.want {
-					q.q.Enqueue(i)
-				}
-				q.q.Close()
-				var got []time.Duration
-				g := &reconcile.Gate{Every: second, Max: c.limit}
-				run := launch(t, &reconcile.Reconciler[int]{
-					Queue: q, Gate: g, Workers: 2, Logger: unlogged(),
-					Reconcile: func(_ context.Context, item int) error {
-						if got = append(got, time.Since(begin)); item == 0 && c.first > 0 {
-							time.Sleep(c.first)
-						}
-						return nil
-					},
-				})
-				if err := run.wait(); err != nil {
-					t.Error(err)
-				}
-				if !slices.Equal(got, c.want) {
-					t.Errorf("runs start at\n %v, want\n %v", got, c.want)
-				}
-				if next := g.Stats().Next; next != c.lastNext {
-					t.Errorf("after all, the budget allows a run in %v, want %v", next, c.lastNext)
-				}
-				mustBeIdle(t, g)
+					return nil
+				},
 			})
+			if err := run.wait(); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("runs start at\n %v, want\n %v", got, c.want)
+			}
+			if next := g.Stats().Next; next != c.lastNext {
+				t.Errorf("after all, the budget allows a run in %v, want %v", next, c.lastNext)
+			}
+			mustBeIdle(t, g)
 		})
 	}
 }
@@ -294,53 +290,51 @@ func TestGateBudgetDoesNotDrift(t *testing.T) {
 // folded into them; and what was run is given back at once.
 func TestGateLeavesItemsInTheQueue(t *testing.T) {
 	for _, d := range dequeuers {
-		t.Run(d.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := &reconcile.Gate{Every: time.Minute}
-				q := reconcile.NewQueue[string]()
-				l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
-				if synctest.Wait(); g.Stats().Waiting != 0 {
-					t.Errorf("Stats() = %+v without an item, want that none waits", g.Stats())
-				}
-				for item := range strings.FieldsSeq("a b=plan c") {
-					q.Enqueue(item)
-				}
-				for range 59 {
-					time.Sleep(time.Second)
-					q.Enqueue("c")
-					q.Enqueue("d")
-				}
-				synctest.Wait()
-				if s := q.Stats(); q.Has("a") || s.Ready != 2 || s.InFlight != 1 {
-					t.Errorf("Stats() = %+v, Has(a) = %v, want two items ready, one in hand, and a done", s, q.Has("a"))
-				}
-				if diff := cmp.Diff(reconcile.GateStats{Waiting: 1, Next: time.Second}, g.Stats()); diff != "" {
-					t.Errorf("Stats (-want +got):\n%s", diff)
-				}
-				q.Remove("d")
+		runBubble(t, d.name, func(t *testing.T) {
+			g := &reconcile.Gate{Every: time.Minute}
+			q := reconcile.NewQueue[string]()
+			l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
+			if synctest.Wait(); g.Stats().Waiting != 0 {
+				t.Errorf("Stats() = %+v without an item, want that none waits", g.Stats())
+			}
+			for item := range strings.FieldsSeq("a b=plan c") {
+				q.Enqueue(item)
+			}
+			for range 59 {
 				time.Sleep(time.Second)
-				synctest.Wait()
-				if s := q.State("b=plan"); s.Phase != reconcile.Waiting {
-					t.Errorf("State(b) = %+v after its run, want it to wait for its next", s)
-				}
-				if r := l.results.last(t); r.Waited != time.Minute || r.Duration != 0 {
-					t.Errorf("b waited %v and took %v, want 1m0s and 0s", r.Waited, r.Duration)
-				}
-				time.Sleep(10 * time.Minute)
-				l.mustBe(t, "0s a", "1m0s b=plan", "2m0s c")
-				wantWaited := 2 * time.Minute // in the queue, and then in hand
-				if d.name == "Foreign" {
-					wantWaited = time.Minute // what a foreign queue keeps an item for is not known
-				}
-				if r := l.results.last(t); r.Waited != wantWaited || r.Duration != 0 {
-					t.Errorf("c waited %v and took %v, want %v and 0s", r.Waited, r.Duration, wantWaited)
-				}
-				if next := g.Stats().Next; next != 0 {
-					t.Errorf("the budget allows a run in %v after a pause, want now", next)
-				}
-				l.end()
-				mustBeIdle(t, g)
-			})
+				q.Enqueue("c")
+				q.Enqueue("d")
+			}
+			synctest.Wait()
+			if s := q.Stats(); q.Has("a") || s.Ready != 2 || s.InFlight != 1 {
+				t.Errorf("Stats() = %+v, Has(a) = %v, want two items ready, one in hand, and a done", s, q.Has("a"))
+			}
+			if diff := cmp.Diff(reconcile.GateStats{Waiting: 1, Next: time.Second}, g.Stats()); diff != "" {
+				t.Errorf("Stats (-want +got):\n%s", diff)
+			}
+			q.Remove("d")
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if s := q.State("b=plan"); s.Phase != reconcile.Waiting {
+				t.Errorf("State(b) = %+v after its run, want it to wait for its next", s)
+			}
+			if r := l.results.last(t); r.Waited != time.Minute || r.Duration != 0 {
+				t.Errorf("b waited %v and took %v, want 1m0s and 0s", r.Waited, r.Duration)
+			}
+			time.Sleep(10 * time.Minute)
+			l.mustBe(t, "0s a", "1m0s b=plan", "2m0s c")
+			wantWaited := 2 * time.Minute // in the queue, and then in hand
+			if d.name == "Foreign" {
+				wantWaited = time.Minute // what a foreign queue keeps an item for is not known
+			}
+			if r := l.results.last(t); r.Waited != wantWaited || r.Duration != 0 {
+				t.Errorf("c waited %v and took %v, want %v and 0s", r.Waited, r.Duration, wantWaited)
+			}
+			if next := g.Stats().Next; next != 0 {
+				t.Errorf("the budget allows a run in %v after a pause, want now", next)
+			}
+			l.end()
+			mustBeIdle(t, g)
 		})
 	}
 }
@@ -348,31 +342,29 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 // A gate has a clock of its own, and so has each queue; they begin at any time.
 func TestGateServesQueuesOfAnyAge(t *testing.T) {
 	for _, d := range dequeuers {
-		t.Run(d.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				old := reconcile.NewQueue[string]()
-				time.Sleep(time.Hour)
-				g := &reconcile.Gate{Every: time.Second}
-				for range 2 {
-					for _, q := range []*reconcile.Queue[string]{old, reconcile.NewQueue[string]()} {
-						l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g})
-						for _, item := range []string{"a", "b", "c"} {
-							q.Enqueue(item)
-						}
-						time.Sleep(3900 * time.Millisecond)
-						q.Enqueue("d")
-						q.Enqueue("e")
-						time.Sleep(time.Hour)
-						l.end()
-						l.mustBe(t, "0s a", "1s b", "2s c", "3.9s d", "4.9s e")
+		runBubble(t, d.name, func(t *testing.T) {
+			old := reconcile.NewQueue[string]()
+			time.Sleep(time.Hour)
+			g := &reconcile.Gate{Every: time.Second}
+			for range 2 {
+				for _, q := range []*reconcile.Queue[string]{old, reconcile.NewQueue[string]()} {
+					l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g})
+					for _, item := range []string{"a", "b", "c"} {
+						q.Enqueue(item)
 					}
+					time.Sleep(3900 * time.Millisecond)
+					q.Enqueue("d")
+					q.Enqueue("e")
+					time.Sleep(time.Hour)
+					l.end()
+					l.mustBe(t, "0s a", "1s b", "2s c", "3.9s d", "4.9s e")
 				}
-				g.Every = 0 // the fields may change between two Runs
-				l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
-				l.mustBe(t, "0s a", "0s b")
-				l.end()
-				mustBeIdle(t, g)
-			})
+			}
+			g.Every = 0 // the fields may change between two Runs
+			l := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "a", "b")
+			l.mustBe(t, "0s a", "0s b")
+			l.end()
+			mustBeIdle(t, g)
 		})
 	}
 }
@@ -407,69 +399,67 @@ func TestGateLimitAdapts(t *testing.T) {
 		{"SetLimit within the bounds", 3, 5, "+0:5 =2:3 =-2:3 =4:4 =6:5"},
 		{"SetLimit below one", 0, 0, "+0:0 =0:1 =-5:1 =100:100"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := &reconcile.Gate{Min: c.low, Max: c.high, Slow: busy}
-				type oneRun struct {
-					*running
-					ends chan error
+		runBubble(t, c.name, func(t *testing.T) {
+			g := &reconcile.Gate{Min: c.low, Max: c.high, Slow: busy}
+			type oneRun struct {
+				*running
+				ends chan error
+			}
+			var runs []oneRun
+			halved, epoch := uint64(0), 0 // runs that had started at the last halving are no longer asked
+			for step := range strings.FieldsSeq(c.steps) {
+				var verb byte
+				var n, want int
+				if _, err := fmt.Sscanf(step, "%c%d:%d", &verb, &n, &want); err != nil {
+					t.Fatal(step, err)
 				}
-				var runs []oneRun
-				halved, epoch := uint64(0), 0 // runs that had started at the last halving are no longer asked
-				for step := range strings.FieldsSeq(c.steps) {
-					var verb byte
-					var n, want int
-					if _, err := fmt.Sscanf(step, "%c%d:%d", &verb, &n, &want); err != nil {
-						t.Fatal(step, err)
-					}
-					if verb == '=' {
-						g.SetLimit(n)
-						n = 0
-					}
-					for range n {
-						if verb == '+' {
-							ends := make(chan error)
-							q := reconcile.NewQueue[string]()
-							q.Enqueue("x")
-							q.Close()
-							runs = append(runs, oneRun{launch(t, &reconcile.Reconciler[string]{
-								Queue: q, Gate: g, Retry: reconcile.NoRetry, Logger: unlogged(),
-								Reconcile: func(ctx context.Context, _ string) error {
-									select {
-									case err := <-ends:
-										return err
-									case <-ctx.Done():
-										return ctx.Err()
-									}
-								},
-							}), ends})
-							synctest.Wait() // so that they are let in in order
-							continue
-						}
-						switch first := runs[0]; verb {
-						case 'w':
-							first.ends <- nil
-						case 'f':
-							first.ends <- errBoom
-						case 's':
-							if first.ends <- errBusy; epoch <= 0 {
-								halved, epoch = halved+1, len(runs)
-							}
-						case 'a':
-							first.end()
-						}
-						if err := runs[0].wait(); err != nil {
-							t.Error(err)
-						}
-						runs, epoch = runs[1:], epoch-1
-					}
-					synctest.Wait()
-					if s := g.Stats(); s.Limit != want || s.InFlight != len(runs) || s.Waiting != 0 || s.Halved != halved {
-						t.Fatalf("%s: Stats = %+v, want %d in flight and %d halved", step, s, len(runs), halved)
-					}
-					checkGate(t, g)
+				if verb == '=' {
+					g.SetLimit(n)
+					n = 0
 				}
-			})
+				for range n {
+					if verb == '+' {
+						ends := make(chan error)
+						q := reconcile.NewQueue[string]()
+						q.Enqueue("x")
+						q.Close()
+						runs = append(runs, oneRun{launch(t, &reconcile.Reconciler[string]{
+							Queue: q, Gate: g, Retry: reconcile.NoRetry, Logger: unlogged(),
+							Reconcile: func(ctx context.Context, _ string) error {
+								select {
+								case err := <-ends:
+									return err
+								case <-ctx.Done():
+									return ctx.Err()
+								}
+							},
+						}), ends})
+						synctest.Wait() // so that they are let in in order
+						continue
+					}
+					switch first := runs[0]; verb {
+					case 'w':
+						first.ends <- nil
+					case 'f':
+						first.ends <- errBoom
+					case 's':
+						if first.ends <- errBusy; epoch <= 0 {
+							halved, epoch = halved+1, len(runs)
+						}
+					case 'a':
+						first.end()
+					}
+					if err := runs[0].wait(); err != nil {
+						t.Error(err)
+					}
+					runs, epoch = runs[1:], epoch-1
+				}
+				synctest.Wait()
+				if s := g.Stats(); s.Limit != want || s.InFlight != len(runs) || s.Waiting != 0 || s.Halved != halved {
+					t.Fatalf("%s: Stats = %+v, want %d in flight and %d halved", step, s, len(runs), halved)
+				}
+				checkGate(t, g)
+			}
 		})
 	}
 }
@@ -754,24 +744,22 @@ func TestGateRunEndsWithItsQueue(t *testing.T) {
 			{"a b", time.Hour, "0s a, 1h0m0s b"},
 			{"a b c", 2 * time.Hour, "0s a, 1h0m0s b, 2h0m0s c"},
 		} {
-			t.Run(d.name+"/"+c.items, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					g := &reconcile.Gate{Every: time.Hour}
-					q := reconcile.NewQueue[string]()
-					for item := range strings.FieldsSeq(c.items) {
-						q.Enqueue(item)
-					}
-					l := launchGated(t, reconcile.Reconciler[string]{
-						Queue: d.of(q), Gate: g, Workers: 3,
-						Retry: func(_ error, failures int) (time.Duration, bool) { return 0, failures < 2 },
-					})
-					time.AfterFunc(10*time.Second, q.Close)
-					if err := l.wait(); err != nil || time.Since(l.begun) != c.end {
-						t.Errorf("Run = %v after %v, want nil after %v", err, time.Since(l.begun), c.end)
-					}
-					l.mustBe(t, split(c.want)...)
-					mustBeIdle(t, g)
+			runBubble(t, d.name+"/"+c.items, func(t *testing.T) {
+				g := &reconcile.Gate{Every: time.Hour}
+				q := reconcile.NewQueue[string]()
+				for item := range strings.FieldsSeq(c.items) {
+					q.Enqueue(item)
+				}
+				l := launchGated(t, reconcile.Reconciler[string]{
+					Queue: d.of(q), Gate: g, Workers: 3,
+					Retry: func(_ error, failures int) (time.Duration, bool) { return 0, failures < 2 },
 				})
+				time.AfterFunc(10*time.Second, q.Close)
+				if err := l.wait(); err != nil || time.Since(l.begun) != c.end {
+					t.Errorf("Run = %v after %v, want nil after %v", err, time.Since(l.begun), c.end)
+				}
+				l.mustBe(t, split(c.want)...)
+				mustBeIdle(t, g)
 			})
 		}
 	}
@@ -801,37 +789,35 @@ func TestGateRunEndsWithItsContext(t *testing.T) {
 			"turn after":    {time.Minute, 1, "a@1h b c", func(g *reconcile.Gate, l *gated) { l.cancel(errEnd); g.SetLimit(2) }, 0},
 			"turn before":   {time.Minute, 1, "a@1h b c", func(g *reconcile.Gate, l *gated) { g.SetLimit(2); l.cancel(errEnd) }, 0},
 		} {
-			t.Run(d.name+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					g := &reconcile.Gate{Every: c.every}
-					if c.limit > 0 {
-						g.SetLimit(c.limit)
-					}
-					q := reconcile.NewQueue[string]()
-					for item := range strings.FieldsSeq(c.items) {
-						q.Enqueue(item)
-					}
-					l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
-					time.Sleep(time.Minute)
-					synctest.Wait()
-					alone(func() { c.end(g, l) })
-					l.end()
-					if took := time.Since(l.begun); took != time.Minute {
-						t.Errorf("Run returned after %v, want a minute", took)
-					}
-					mustBeIdle(t, g)
-					l.mustBe(t, "0s "+strings.Fields(c.items)[0])
-					left := len(strings.Fields(c.items))
-					if r := l.results.only(t); r.Outcome != reconcile.Aborted {
-						left--
-					}
-					if s := q.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Ready != left {
-						t.Errorf("Stats() = %+v, want %d ready", s, left)
-					}
-					if next := g.Stats().Next; next != c.next {
-						t.Errorf("the budget allows a run in %v, want %v", next, c.next)
-					}
-				})
+			runBubble(t, d.name+"/"+name, func(t *testing.T) {
+				g := &reconcile.Gate{Every: c.every}
+				if c.limit > 0 {
+					g.SetLimit(c.limit)
+				}
+				q := reconcile.NewQueue[string]()
+				for item := range strings.FieldsSeq(c.items) {
+					q.Enqueue(item)
+				}
+				l := launchGated(t, reconcile.Reconciler[string]{Queue: d.of(q), Gate: g, Workers: 3})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				alone(func() { c.end(g, l) })
+				l.end()
+				if took := time.Since(l.begun); took != time.Minute {
+					t.Errorf("Run returned after %v, want a minute", took)
+				}
+				mustBeIdle(t, g)
+				l.mustBe(t, "0s "+strings.Fields(c.items)[0])
+				left := len(strings.Fields(c.items))
+				if r := l.results.only(t); r.Outcome != reconcile.Aborted {
+					left--
+				}
+				if s := q.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Ready != left {
+					t.Errorf("Stats() = %+v, want %d ready", s, left)
+				}
+				if next := g.Stats().Next; next != c.next {
+					t.Errorf("the budget allows a run in %v, want %v", next, c.next)
+				}
 			})
 		}
 	}

@@ -131,17 +131,15 @@ func TestQueueTableDequeueWaits(t *testing.T) {
 		if c.Op.Verb != model.Dequeue || c.Closed || c.Entry == "ready" || c.Entry == "offered" {
 			continue
 		}
-		t.Run(c.Name(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				play(t, q, c.Setup)
-				ctx, cancel := context.WithCancel(t.Context())
-				waiting := startDequeue(ctx, q)
-				mustWait(t, waiting)
-				cancel()
-				if d := mustReturn(t, waiting); d.err != context.Canceled {
-					t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
-				}
-			})
+		runQueue(t, c.Name(), func(t *testing.T, q *reconcile.Queue[string]) {
+			play(t, q, c.Setup)
+			ctx, cancel := context.WithCancel(t.Context())
+			waiting := startDequeue(ctx, q)
+			mustWait(t, waiting)
+			cancel()
+			if d := mustReturn(t, waiting); d.err != context.Canceled {
+				t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
+			}
 		})
 	}
 }

@@ -98,18 +98,16 @@ func TestEventLostWhileInFlight(t *testing.T) {
 			"failed":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: errBoom}) },
 			"aborted": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) },
 		} {
-			t.Run(name+", "+verdict, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-					q.Enqueue("x")
-					mustTakeAll(t, q, "x")
-					event(q)
-					giveBack(q)
-					time.Sleep(time.Hour)
-					mustTakeAll(t, q, "x")
-					q.Done("x")
-					time.Sleep(24 * time.Hour)
-					mustTakeAll(t, q) // and once only
-				})
+			runQueue(t, name+", "+verdict, func(t *testing.T, q *reconcile.Queue[string]) {
+				q.Enqueue("x")
+				mustTakeAll(t, q, "x")
+				event(q)
+				giveBack(q)
+				time.Sleep(time.Hour)
+				mustTakeAll(t, q, "x")
+				q.Done("x")
+				time.Sleep(24 * time.Hour)
+				mustTakeAll(t, q) // and once only
 			})
 		}
 	}
@@ -315,25 +313,23 @@ func TestConsumerSleepsWhileAnItemIsQueued(t *testing.T) {
 		"cancel":        {func(_ *reconcile.Queue[string], cancel func()) { cancel() }, " context canceled"},
 	} {
 		for _, method := range []string{"Done", "Err", "Value"} {
-			t.Run(name+" in "+method, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-					q.Enqueue("again")
-					q.Enqueue("taken")
-					mustTakeAll(t, q, "again", "taken")
-					q.Enqueue("again")
-					q.EnqueueAfter("held", time.Hour)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					var once sync.Once
-					do := func() { once.Do(func() { test.do(q, cancel) }) }
-					waiting := startDequeue[string](intruder{ctx, method, do}, q)
-					do() // if the queue does not use this method there is no window
-					time.Sleep(time.Nanosecond)
-					d := mustReturn(t, waiting)
-					if got := fmt.Sprint(d.item, " ", d.err); got != test.want {
-						t.Errorf("Dequeue: %s, want %s", got, test.want)
-					}
-				})
+			runQueue(t, name+" in "+method, func(t *testing.T, q *reconcile.Queue[string]) {
+				q.Enqueue("again")
+				q.Enqueue("taken")
+				mustTakeAll(t, q, "again", "taken")
+				q.Enqueue("again")
+				q.EnqueueAfter("held", time.Hour)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var once sync.Once
+				do := func() { once.Do(func() { test.do(q, cancel) }) }
+				waiting := startDequeue[string](intruder{ctx, method, do}, q)
+				do() // if the queue does not use this method there is no window
+				time.Sleep(time.Nanosecond)
+				d := mustReturn(t, waiting)
+				if got := fmt.Sprint(d.item, " ", d.err); got != test.want {
+					t.Errorf("Dequeue: %s, want %s", got, test.want)
+				}
 			})
 		}
 	}
@@ -347,43 +343,41 @@ func TestConsumersWakeEachOther(t *testing.T) {
 		"enqueued": func(q *reconcile.Queue[string], item string) { time.AfterFunc(time.Hour, func() { q.Enqueue(item) }) },
 	} {
 		for _, end := range []string{"canceled", "closed"} {
-			t.Run(name+", "+end, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-					start := time.Now()
-					ctx, cancel := context.WithCancelCause(t.Context())
-					defer cancel(nil)
-					var waiting []<-chan dequeued[string]
-					for range 6 {
-						waiting = append(waiting, startDequeue(ctx, q))
+			runQueue(t, name+", "+end, func(t *testing.T, q *reconcile.Queue[string]) {
+				start := time.Now()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var waiting []<-chan dequeued[string]
+				for range 6 {
+					waiting = append(waiting, startDequeue(ctx, q))
+				}
+				for _, item := range []string{"a", "b", "c"} {
+					enqueue(q, item)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				want := map[string]int{"a": 1, "b": 1, "c": 1}
+				if end == "closed" {
+					q.Close()
+					want[reconcile.ErrClosed.Error()] = 3
+				} else {
+					cancel(errEnd)
+					want[errEnd.Error()] = 3
+				}
+				got := map[string]int{}
+				for _, w := range waiting {
+					d := mustReturn(t, w)
+					if d.at != start.Add(time.Hour) {
+						t.Errorf("Dequeue: %q, %v after %v, want it after 1h", d.item, d.err, d.at.Sub(start))
 					}
-					for _, item := range []string{"a", "b", "c"} {
-						enqueue(q, item)
+					if d.err != nil {
+						d.item += d.err.Error()
 					}
-					time.Sleep(time.Hour)
-					synctest.Wait()
-					want := map[string]int{"a": 1, "b": 1, "c": 1}
-					if end == "closed" {
-						q.Close()
-						want[reconcile.ErrClosed.Error()] = 3
-					} else {
-						cancel(errEnd)
-						want[errEnd.Error()] = 3
-					}
-					got := map[string]int{}
-					for _, w := range waiting {
-						d := mustReturn(t, w)
-						if d.at != start.Add(time.Hour) {
-							t.Errorf("Dequeue: %q, %v after %v, want it after 1h", d.item, d.err, d.at.Sub(start))
-						}
-						if d.err != nil {
-							d.item += d.err.Error()
-						}
-						got[d.item]++
-					}
-					if fmt.Sprint(got) != fmt.Sprint(want) {
-						t.Errorf("six consumers got %v, want %v", got, want)
-					}
-				})
+					got[d.item]++
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("six consumers got %v, want %v", got, want)
+				}
 			})
 		}
 	}
@@ -571,16 +565,14 @@ func TestDequeueReturnsWhenContextEnds(t *testing.T) {
 
 func TestContextThatPanicsInDoneTakesNothing(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("no") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-				q.Enqueue("a")
-				go func() {
-					defer func() { _ = recover() }()
-					_, _ = q.Dequeue(intruder{t.Context(), "Done", leave})
-				}()
-				synctest.Wait()
-				mustTakeAll(t, q, "a")
-			})
+		runQueue(t, name, func(t *testing.T, q *reconcile.Queue[string]) {
+			q.Enqueue("a")
+			go func() {
+				defer func() { _ = recover() }()
+				_, _ = q.Dequeue(intruder{t.Context(), "Done", leave})
+			}()
+			synctest.Wait()
+			mustTakeAll(t, q, "a")
 		})
 	}
 }
@@ -1157,39 +1149,37 @@ func TestTakenItemsStayReachable(t *testing.T) {
 			func(_ *testing.T, q *queue, _ boxed) { q.Close(); q.Done(boxed{id: -1}) },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := reconcile.NewQueue[boxed]()
-				q.Enqueue(boxed{id: -1})
-				mustTake(t, q)
-				q.EnqueueAfter(boxed{id: -2}, 1000*time.Hour)
-				boxes := make([]boxed, 50)
-				weaks := make([]weak.Pointer[[64]byte], len(boxes))
-				for i := range boxes {
-					boxes[i] = boxed{i, new([64]byte)}
-					weaks[i] = weak.Make(boxes[i].box)
-					path.hold(t, q, boxes[i])
+		runBubble(t, name, func(t *testing.T) {
+			q := reconcile.NewQueue[boxed]()
+			q.Enqueue(boxed{id: -1})
+			mustTake(t, q)
+			q.EnqueueAfter(boxed{id: -2}, 1000*time.Hour)
+			boxes := make([]boxed, 50)
+			weaks := make([]weak.Pointer[[64]byte], len(boxes))
+			for i := range boxes {
+				boxes[i] = boxed{i, new([64]byte)}
+				weaks[i] = weak.Make(boxes[i].box)
+				path.hold(t, q, boxes[i])
+			}
+			for range q.All() { // makes a copy of them
+				break
+			}
+			for i := range boxes {
+				path.release(t, q, boxes[i])
+			}
+			clear(boxes)
+			runtime.GC()
+			runtime.GC()
+			reachable := 0
+			for _, w := range weaks {
+				if w.Value() != nil {
+					reachable++
 				}
-				for range q.All() { // makes a copy of them
-					break
-				}
-				for i := range boxes {
-					path.release(t, q, boxes[i])
-				}
-				clear(boxes)
-				runtime.GC()
-				runtime.GC()
-				reachable := 0
-				for _, w := range weaks {
-					if w.Value() != nil {
-						reachable++
-					}
-				}
-				if reachable > 1 { // the last one may be in a register or on the stack
-					t.Errorf("%d of %d items are still reachable", reachable, len(weaks))
-				}
-				runtime.KeepAlive(q)
-			})
+			}
+			if reachable > 1 { // the last one may be in a register or on the stack
+				t.Errorf("%d of %d items are still reachable", reachable, len(weaks))
+			}
+			runtime.KeepAlive(q)
 		})
 	}
 }

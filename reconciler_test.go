@@ -351,30 +351,28 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 		{reconcile.RequeueError{}, reconcile.Requeued},
 		{errBoom, reconcile.Retrying},
 	} {
-		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q, j := reconcile.NewQueue[string](), newJournal()
-				runs := 0
-				s := serve(t, reconcile.Reconciler[string]{
-					Queue: q,
-					Reconcile: func(_ context.Context, item string) error {
-						j.note("%s", item)
-						time.Sleep(time.Second)
-						if runs++; runs == 1 {
-							q.Enqueue("other") // ready before the first is given back
-							return c.err
-						}
-						return nil
-					},
-					Retry: func(error, int) (time.Duration, bool) { return math.MinInt64, true },
-				}, "item")
-				pass(time.Hour)
-				j.mustBe(t, "0s item", "1s other", "2s item")
-				if first := s.results.all()[0]; first.Outcome != c.outcome || first.Next != 0 {
-					t.Errorf("result %+v, want %s with Next 0", first, c.outcome)
-				}
-				s.end()
-			})
+		runBubble(t, fmt.Sprint(c.err), func(t *testing.T) {
+			q, j := reconcile.NewQueue[string](), newJournal()
+			runs := 0
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q,
+				Reconcile: func(_ context.Context, item string) error {
+					j.note("%s", item)
+					time.Sleep(time.Second)
+					if runs++; runs == 1 {
+						q.Enqueue("other") // ready before the first is given back
+						return c.err
+					}
+					return nil
+				},
+				Retry: func(error, int) (time.Duration, bool) { return math.MinInt64, true },
+			}, "item")
+			pass(time.Hour)
+			j.mustBe(t, "0s item", "1s other", "2s item")
+			if first := s.results.all()[0]; first.Outcome != c.outcome || first.Next != 0 {
+				t.Errorf("result %+v, want %s with Next 0", first, c.outcome)
+			}
+			s.end()
 		})
 	}
 }

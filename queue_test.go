@@ -347,7 +347,7 @@ func TestConsumersWakeEachOther(t *testing.T) {
 				start := time.Now()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				var waiting []<-chan dequeued[string]
+				var waiting []<-chan reply[string]
 				for range 6 {
 					waiting = append(waiting, startDequeue(ctx, q))
 				}
@@ -413,7 +413,7 @@ func TestCancellationSwallowsAnItem(t *testing.T) {
 							ctx, cancel := context.WithCancel(t.Context())
 							defer cancel()
 							canceled := startDequeue(ctx, q)
-							var second <-chan dequeued[string]
+							var second <-chan reply[string]
 							if other == "one that waits" {
 								second = startDequeue(t.Context(), q)
 							}

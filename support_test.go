@@ -111,46 +111,56 @@ func wantStats[T comparable](t *testing.T, q *reconcile.Queue[T], want reconcile
 	}
 }
 
-// dequeued is what a Dequeue in a goroutine of its own returned, and when.
-type dequeued[T comparable] struct {
+// A reply is what a call in a goroutine of its own returned, and when.
+type reply[T any] struct {
 	item T
 	err  error
 	at   time.Time
 }
 
-// startDequeue lets a consumer wait and returns where its answer will be.
-func startDequeue[T comparable](ctx context.Context, q *reconcile.Queue[T]) <-chan dequeued[T] {
-	c := make(chan dequeued[T], 1)
+// startCall lets a call wait and returns where its reply will be.
+func startCall[T any](call func() (T, error)) <-chan reply[T] {
+	c := make(chan reply[T], 1)
 	go func() {
-		item, err := q.Dequeue(ctx)
-		c <- dequeued[T]{item, err, time.Now()}
+		item, err := call()
+		c <- reply[T]{item, err, time.Now()}
 	}()
 	synctest.Wait()
 	return c
 }
 
-// mustWait wants the consumer to be waiting still.
-func mustWait[T comparable](t *testing.T, c <-chan dequeued[T]) {
+// startDequeue lets a consumer wait.
+func startDequeue[T comparable](ctx context.Context, q *reconcile.Queue[T]) <-chan reply[T] {
+	return startCall(func() (T, error) { return q.Dequeue(ctx) })
+}
+
+// startWait lets a call wait that returns no more than an error.
+func startWait(wait func() error) <-chan reply[struct{}] {
+	return startCall(func() (struct{}, error) { return struct{}{}, wait() })
+}
+
+// mustWait wants the call to be waiting still.
+func mustWait[T any](t *testing.T, c <-chan reply[T]) {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case d := <-c:
-		t.Fatalf("Dequeue: %v, %v, want it to wait", d.item, d.err)
+	case a := <-c:
+		t.Fatalf("the call returned %v, %v, want it to wait", a.item, a.err)
 	default:
 	}
 }
 
-// mustReturn wants the consumer to have returned.
-func mustReturn[T comparable](t *testing.T, c <-chan dequeued[T]) dequeued[T] {
+// mustReturn wants the call to have returned.
+func mustReturn[T any](t *testing.T, c <-chan reply[T]) reply[T] {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case d := <-c:
-		return d
+	case a := <-c:
+		return a
 	default:
 	}
-	t.Fatal("Dequeue waits, want it to return")
-	return dequeued[T]{}
+	t.Fatal("the call waits, want it to return")
+	return reply[T]{}
 }
 
 // mustEnd wants a Dequeue to return ErrClosed.
@@ -464,6 +474,19 @@ func (q *ledger) Done(item string)                      { q.note("done %s", item
 func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
 func (q *ledger) State(string) (state reconcile.State)  { return reconcile.State{} }
 
+// queueInside returns the Queue that a Dequeuer is, or has inside; nil if there is none.
+func queueInside(d reconcile.Dequeuer[string]) *reconcile.Queue[string] {
+	switch q := d.(type) {
+	case *reconcile.Queue[string]:
+		return q
+	case interface {
+		inside() *reconcile.Queue[string]
+	}:
+		return q.inside()
+	}
+	return nil
+}
+
 // A service is a Reconciler at work, with what it leaves behind.
 type service struct {
 	*running
@@ -478,17 +501,10 @@ type service struct {
 func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *service {
 	t.Helper()
 	s := &service{results: new(resultBook[string]), log: newLogBook(), began: time.Now()}
-	switch q := r.Queue.(type) {
-	case nil:
-		s.q = reconcile.NewQueue[string]()
-		r.Queue = s.q
-	case *reconcile.Queue[string]:
-		s.q = q
-	case interface {
-		inside() *reconcile.Queue[string]
-	}:
-		s.q = q.inside()
+	if r.Queue == nil {
+		r.Queue = reconcile.NewQueue[string]()
 	}
+	s.q = queueInside(r.Queue)
 	if r.Reconcile == nil {
 		r.Reconcile = nothing
 	}

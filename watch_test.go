@@ -616,45 +616,6 @@ func TestUntilChangedTakesTimeToEnd(t *testing.T) {
 	})
 }
 
-// A waitResult is what a wait in a goroutine of its own returned, and when.
-type waitResult struct {
-	err error
-	at  time.Time
-}
-
-func startWait(wait func() error) <-chan waitResult {
-	c := make(chan waitResult, 1)
-	go func() {
-		err := wait()
-		c <- waitResult{err, time.Now()}
-	}()
-	synctest.Wait()
-	return c
-}
-
-// mustWaitOn and mustHaveReturned look at startWait's channel.
-func mustWaitOn(t *testing.T, c <-chan waitResult) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case r := <-c:
-		t.Fatalf("returned %v, want it to wait", r.err)
-	default:
-	}
-}
-
-func mustHaveReturned(t *testing.T, c <-chan waitResult) waitResult {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case r := <-c:
-		return r
-	default:
-	}
-	t.Fatal("waits, want it to return")
-	return waitResult{}
-}
-
 // done returns a context that has ended.
 func done() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -774,7 +735,7 @@ func TestEnqueueAndWaitStepByStep(t *testing.T) {
 		runQueue(t, c.before+"/"+c.during, func(t *testing.T, q *reconcile.Queue[string]) {
 			takeSteps(t, q, c.before)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			var waits []<-chan waitResult
+			var waits []<-chan reply[struct{}]
 			for range 3 { // several at once, and of the same item twice
 				waits = append(waits, startWait(func() error { return q.EnqueueAndWait(ctx, "x", "x") }))
 			}
@@ -797,7 +758,7 @@ func TestEnqueueAndWaitStepByStep(t *testing.T) {
 			}
 			cancel(errEnd)
 			for _, w := range waits {
-				err := mustHaveReturned(t, w).err
+				err := mustReturn(t, w).err
 				if fmt.Sprint(err) != wantErr ||
 					errors.Is(err, reconcile.ErrClosed) != strings.Contains(wantErr, "closed") ||
 					errors.Is(err, errBoom) != strings.Contains(wantErr, "boom") ||
@@ -859,9 +820,9 @@ func TestWaitIdleStepByStep(t *testing.T) {
 					return
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())
-				waits := []<-chan waitResult{startWait(func() error { return q.WaitIdle(ctx) }), startWait(func() error { return q.WaitIdle(ctx) })}
+				waits := []<-chan reply[struct{}]{startWait(func() error { return q.WaitIdle(ctx) }), startWait(func() error { return q.WaitIdle(ctx) })}
 				for _, w := range waits {
-					mustWaitOn(t, w)
+					mustWait(t, w)
 				}
 				wantWatchers(t, q, 2)
 				takeSteps(t, q, end)
@@ -871,7 +832,7 @@ func TestWaitIdleStepByStep(t *testing.T) {
 				}
 				cancel(errEnd)
 				for _, w := range waits {
-					if err := mustHaveReturned(t, w).err; is != (err == nil) || !is && !errors.Is(err, errEnd) {
+					if err := mustReturn(t, w).err; is != (err == nil) || !is && !errors.Is(err, errEnd) {
 						t.Errorf("WaitIdle: %v, want nil if %t", err, is)
 					}
 				}
@@ -1029,7 +990,7 @@ func TestWaitThatEndsAsItSettles(t *testing.T) {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnd)
 			defer cancel()
-			waits := []<-chan waitResult{
+			waits := []<-chan reply[struct{}]{
 				startWait(func() error { return q.EnqueueAndWait(ctx, "x") }),
 				startWait(func() error { return q.WaitIdle(ctx) }),
 			}
@@ -1042,7 +1003,7 @@ func TestWaitThatEndsAsItSettles(t *testing.T) {
 				cancel()
 			}
 			for _, w := range waits {
-				if r := mustHaveReturned(t, w); r.err != nil && (n%2 == 1 || !errors.Is(r.err, errEnd) || !strings.Contains(r.err.Error(), "in flight")) {
+				if r := mustReturn(t, w); r.err != nil && (n%2 == 1 || !errors.Is(r.err, errEnd) || !strings.Contains(r.err.Error(), "in flight")) {
 					t.Errorf("returned %v", r.err)
 				}
 			}
@@ -1096,13 +1057,13 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		idle := startWait(func() error { return q.WaitIdle(nosyContext{ctx, q.Len}) })
 		items := startWait(func() error { return q.EnqueueAndWait(nosyContext{ctx, q.Len}, a, b) })
 		cancel(errEnd)
-		r := mustHaveReturned(t, items)
+		r := mustReturn(t, items)
 		for _, says := range []string{"no a", "boom", "1 of 2 items are left", "no b", "in flight"} {
 			if !strings.Contains(fmt.Sprint(r.err), says) {
 				t.Errorf("EnqueueAndWait: %v, want that it says %q", r.err, says)
 			}
 		}
-		mustHaveReturned(t, idle)
+		mustReturn(t, idle)
 		wantWatchers(t, q, 0)
 		run.end()
 	})

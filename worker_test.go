@@ -566,21 +566,30 @@ func TestContextOfRunThatEndsBadlyInErr(t *testing.T) {
 	})
 }
 
+// The context of a run ends after its Timeout, and at once when it returns.
 func TestTimeoutEndsTheContextOfARunWithACause(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		if plain, ok := d.(plainQueue[string]); ok {
 			d = leasing{plain, make(map[string]context.CancelCauseFunc)} // a lease that is not lost
 		}
 		var cause error
+		var quick context.Context
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: d,
 			Reconcile: func(ctx context.Context, item string) error {
+				if item == "quick" {
+					quick = ctx
+					return nil
+				}
 				<-ctx.Done()
 				cause = context.Cause(ctx)
 				return ctx.Err()
 			},
 			Timeout: 10 * time.Second,
-		}, "a")
+		}, "quick", "a")
+		if quick.Err() != context.Canceled {
+			t.Error("the context of a run goes on after it")
+		}
 		pass(30 * time.Second)
 		if cause != reconcile.ErrTimeout {
 			t.Errorf("cause = %v, want %v", cause, reconcile.ErrTimeout)
@@ -607,52 +616,6 @@ func TestTimeoutZeroMeansNone(t *testing.T) {
 		s.wantSilence(t, slog.LevelInfo) // a long run is not warned about
 		s.end()
 	})
-}
-
-// The context of a run ends with the run, and so does its timer. The timeout of
-// one run does not end another, however they interleave.
-func TestTimeoutsOfManyRunsDoNotMix(t *testing.T) {
-	for _, lease := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			var d reconcile.Dequeuer[string]
-			if lease {
-				d = newLeasing()
-			}
-			var before atomic.Pointer[context.Context] // of a run that has ended, with one worker
-			s := serve(t, reconcile.Reconciler[string]{
-				Queue: d,
-				Reconcile: func(ctx context.Context, item string) error {
-					began := time.Now()
-					if old := before.Swap(&ctx); old != nil && (*old).Err() == nil {
-						t.Error("the context of a run goes on after it")
-					}
-					if strings.HasSuffix(item, "0") {
-						<-ctx.Done()
-						if took := time.Since(began); took != time.Second || context.Cause(ctx) != reconcile.ErrTimeout {
-							t.Errorf("context ended after %v by %v, want 1s by %v", took, context.Cause(ctx), reconcile.ErrTimeout)
-						}
-						return nil
-					}
-					time.Sleep(time.Duration(item[0]-'0') * 99 * time.Millisecond)
-					return ctx.Err()
-				},
-				Timeout: time.Second,
-			})
-			for i := range 50 {
-				s.q.Enqueue(fmt.Sprint(i))
-			}
-			pass(time.Hour)
-			for _, r := range s.results.all() {
-				if r.Outcome != reconcile.Succeeded {
-					t.Errorf("result = %+v, want succeeded", r)
-				}
-			}
-			if n := len(s.results.all()); n != 50 {
-				t.Errorf("%d results, want 50", n)
-			}
-			s.end()
-		})
-	}
 }
 
 // stuckFor is a Reconcile that ignores its context.

@@ -53,36 +53,6 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestReconcilerRunEndsWhenTheQueueIsClosedAndEmpty(t *testing.T) {
-	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-		journal := newJournal()
-		s := serve(t, reconcile.Reconciler[string]{
-			Queue: d,
-			Reconcile: func(_ context.Context, item string) error {
-				journal.note("%s begins", item)
-				time.Sleep(time.Second)
-				journal.note("%s ends", item)
-				return nil
-			},
-			Workers: 2,
-		}, "a", "b", "c")
-		s.q.EnqueueAfter("later", time.Millisecond)
-		s.q.Enqueue("b") // again, while it is in flight
-		s.q.Close()
-		if err := s.wait(); err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		journal.mustHold(t, "0s a begins", "0s b begins", "1s a ends", "1s b ends", "1s b begins", "1s c begins", "2s b ends", "2s c ends")
-		if took := time.Since(s.began); took != 2*time.Second {
-			t.Errorf("Run took %v, want 2s", took)
-		}
-		again := serve(t, reconcile.Reconciler[string]{Queue: d}) // of a closed queue
-		if err := again.wait(); err != nil || time.Since(s.began) != 2*time.Second {
-			t.Errorf("Run with a closed queue = %v after %v, want nil at once", err, time.Since(s.began))
-		}
-	})
-}
-
 // One Reconciler runs three times, twice of that at once. What one Run leaves in
 // the queue is left to the next.
 func TestReconcilersShareAQueue(t *testing.T) {

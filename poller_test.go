@@ -202,19 +202,6 @@ func TestPollerBackoffIsNoLongerThanThePeriodFromStartToStart(t *testing.T) {
 	}
 }
 
-func TestPollerOffersTheItemsOfAPollThatAlsoFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTray[string]()
-		book := newLogBook()
-		p := &reconcile.Poller[string]{Queue: q, Period: 10 * time.Second, Name: "regions", Logger: book.logger()}
-		polls(t, p, 1, func(int) ([]string, error) {
-			return []string{"a", "b"}, errors.New("region 4 did not answer")
-		})
-		q.mustBe(t, "0s offer a", "0s offer b")
-		book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "region 4 did not answer")
-	})
-}
-
 // A failure is logged, and one that reads the same when it has come twice as often.
 func TestPollerLogsTheSameFailureRarely(t *testing.T) {
 	boom, cold, textless := errors.New("boom"), errors.New("cold"), badMessage{func() { panic("no text") }}
@@ -271,11 +258,12 @@ func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 				return true
 			})
 			book := newLogBook()
-			polls(t, &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Logger: book.logger()}, time.Second/3, func(n int) ([]string, error) {
+			p := &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Name: "regions", Logger: book.logger()}
+			polls(t, p, time.Second/3, func(n int) ([]string, error) {
 				return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
 			})
 			q.mustBe(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
-			book.onlyLine(t, slog.LevelWarn) // that the poll failed
+			book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed")
 		})
 	}
 }
@@ -290,7 +278,7 @@ func TestPollerVanishedComesFromCompletePollsOnly(t *testing.T) {
 			err   error
 		}{
 			{kept, nil},
-			{[]string{"a", "new"}, errBoom},    // says nothing about b and c
+			{[]string{"a", "new"}, errBoom},    // are offered, and say nothing about b and c
 			{nil, errBoom},                     // neither
 			{[]string{"b", "c", "", "b"}, nil}, // a has vanished; new was in no complete poll
 			{[]string{"b"}, nil},               // c has vanished, once, and the zero item

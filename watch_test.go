@@ -167,11 +167,10 @@ func TestRunThatEndedEarly(t *testing.T) {
 	} {
 		for _, hold := range []bool{false, true} {
 			runQueue(t, fmt.Sprintf("%s/HoldRetries=%t", v.name, hold), func(t *testing.T, q *reconcile.Queue[string]) {
-				var results resultBook[string]
 				var runs []time.Time
 				book := newLogBook()
-				run := launch(t, &reconcile.Reconciler[string]{
-					Queue: q, HoldRetries: hold, Retry: minutes, OnResult: results.add, Logger: book.logger(),
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: q, HoldRetries: hold, Logger: book.logger(),
 					Reconcile: func(ctx context.Context, _ string) error {
 						switch runs = append(runs, time.Now()); len(runs) {
 						case 1:
@@ -186,18 +185,17 @@ func TestRunThatEndedEarly(t *testing.T) {
 						}
 						return nil
 					},
-				})
-				q.Enqueue("x")
+				}, "x")
 				time.Sleep(time.Minute + 10*time.Second) // the second run began after a minute
 				q.Enqueue("x")
 				changed := time.Now()
 				time.Sleep(3 * time.Hour)
 				synctest.Wait()
 				if len(runs) != 3 {
-					t.Fatalf("%d runs, want 3: %+v", len(runs), results.all())
+					t.Fatalf("%d runs, want 3: %+v", len(runs), s.results.all())
 				}
 				want := reconcile.Result[string]{Item: "x", Outcome: v.outcome, Next: v.says, Failures: v.fails, Duration: 10 * time.Second}
-				if diff := cmp.Diff(want, results.all()[1], cmpopts.IgnoreFields(want, "Err")); v.outcome != "" && diff != "" {
+				if diff := cmp.Diff(want, s.results.all()[1], cmpopts.IgnoreFields(want, "Err")); v.outcome != "" && diff != "" {
 					t.Errorf("result of the run that ended early (-want +got):\n%s", diff)
 				}
 				next := v.next
@@ -216,7 +214,7 @@ func TestRunThatEndedEarly(t *testing.T) {
 					}
 				}
 				wantPhase(t, q, "x", reconcile.Idle)
-				run.end()
+				s.end()
 			})
 		}
 	}
@@ -357,9 +355,8 @@ func TestUntilChangedAndShutdown(t *testing.T) {
 		"a grace that is over":          {time.Minute, 3 * time.Minute, time.Minute, errEnd},
 	} {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			var results resultBook[string]
-			run := launch(t, &reconcile.Reconciler[string]{
-				Queue: q, Grace: c.grace, OnResult: results.add, Logger: unlogged(),
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, Grace: c.grace, Logger: unlogged(),
 				Reconcile: func(ctx context.Context, _ string) error {
 					changed, stop := reconcile.UntilChanged(ctx)
 					defer stop()
@@ -367,14 +364,13 @@ func TestUntilChangedAndShutdown(t *testing.T) {
 					wantCause(t, changed, c.cause)
 					return errBoom
 				},
-			})
-			q.Enqueue("x")
+			}, "x")
 			if c.event > 0 {
 				time.AfterFunc(c.event, func() { q.Enqueue("x") })
 			}
 			time.Sleep(c.close)
-			run.end()
-			if r := results.only(t); r.Outcome != reconcile.Aborted {
+			s.end()
+			if r := s.results.only(t); r.Outcome != reconcile.Aborted {
 				t.Errorf("%s: result %+v, want it aborted", name, r)
 			}
 			wantPhase(t, q, "x", reconcile.Ready)
@@ -444,9 +440,8 @@ func TestUntilChangedWithTheEventAsTheRunEnds(t *testing.T) {
 	for range 50 {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 			var changed context.Context
-			var results resultBook[string]
-			run := launch(t, &reconcile.Reconciler[string]{
-				Queue: q, OnResult: results.add, Logger: unlogged(), Retry: reconcile.NoRetry,
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, Logger: unlogged(), Retry: reconcile.NoRetry,
 				Reconcile: func(ctx context.Context, _ string) error {
 					if changed != nil {
 						return nil
@@ -455,17 +450,15 @@ func TestUntilChangedWithTheEventAsTheRunEnds(t *testing.T) {
 					time.Sleep(time.Minute)
 					return errBoom
 				},
-			})
-			q.Enqueue("x")
-			synctest.Wait()
+			}, "x")
 			time.AfterFunc(time.Minute, func() { q.Enqueue("x") })
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			all, cause := results.all(), context.Cause(changed)
+			all, cause := s.results.all(), context.Cause(changed)
 			if len(all) != 2 || all[0].Outcome == reconcile.Requeued && cause != reconcile.ErrChanged || cause == nil {
 				t.Errorf("the context ended with %v, results %+v, want two", cause, all)
 			}
-			run.end()
+			s.end()
 		})
 	}
 }
@@ -543,10 +536,9 @@ func (b badContext) AfterFunc(func()) func() bool {
 func TestUntilChangedOfAContextThatPanics(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		runQueue(t, name, func(t *testing.T, q *reconcile.Queue[string]) {
-			book := newLogBook()
 			var changed []context.Context
-			run := launch(t, &reconcile.Reconciler[string]{
-				Queue: q, Name: "disks", Logger: book.logger(),
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, Name: "disks",
 				Reconcile: func(ctx context.Context, _ string) error {
 					if len(changed) > 0 {
 						return nil
@@ -558,18 +550,16 @@ func TestUntilChangedOfAContextThatPanics(t *testing.T) {
 					time.Sleep(time.Hour)
 					return errBoom
 				},
-			})
-			q.Enqueue("x")
-			synctest.Wait()
-			book.clear()
+			}, "x")
+			s.log.clear()
 			q.Enqueue("x") // does not panic
 			for _, c := range changed {
 				wantCause(t, c, reconcile.ErrChanged)
 			}
-			book.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
+			s.log.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
 			time.Sleep(2 * time.Hour)
 			wantPhase(t, q, "x", reconcile.Idle)
-			run.end()
+			s.end()
 		})
 	}
 }

@@ -5,12 +5,14 @@
 // found.
 //
 //	go run . run [-quick] [-only REGEXP] [-rounds N] [-cpuprofile FILE -impl NAME] > raw.jsonl
-//	go run . report [-write ROOT] < raw.jsonl
+//	go run . report [-keep] < raw.jsonl
+//	go run . page [-write ROOT]
 //	go run . check [-allocs] [-update]
 //
-// Run writes one line of JSON for each measurement. Report makes tables of them,
-// and with -write also docs/performance.md and the charts beside it. Check
-// compares with figures.json and fails if something allocates more than that.
+// Run writes one line of JSON for each measurement. Report makes a table of them,
+// and with -keep puts their medians into figures.json. Page makes
+// docs/performance.md and its pictures of figures.json. Check compares with
+// figures.json and fails if something allocates more than that.
 package main
 
 import (
@@ -38,7 +40,7 @@ func main() {
 
 func command(args []string, in io.Reader, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("want run, report or check")
+		return errors.New("want run, report, page or check")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
@@ -74,7 +76,7 @@ func command(args []string, in io.Reader, out io.Writer) error {
 			return *name == "" || im.name == *name
 		})
 	case "report":
-		root := flags.String("write", "", "write the documents below this `folder` too")
+		keep := flags.Bool("keep", false, "keep the medians in "+figuresFile)
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
@@ -82,8 +84,22 @@ func command(args []string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if *root != "" {
-			return r.write(*root)
+		if *keep {
+			kept, err := readFigures()
+			if err != nil {
+				return err
+			}
+			kept.Run = nil
+			for _, l := range r.keep() {
+				data, err := json.Marshal(l)
+				if err != nil {
+					return err
+				}
+				kept.Run = append(kept.Run, data)
+			}
+			if err := kept.write(); err != nil {
+				return err
+			}
 		}
 		if _, err := io.WriteString(out, r.targetTable()+r.wrongList()); err != nil {
 			return err
@@ -92,6 +108,20 @@ func command(args []string, in io.Reader, out io.Writer) error {
 			_, err = io.WriteString(out, "\nA quick run: fewer items than the labels say, and fewer rounds.\n")
 		}
 		return err
+	case "page":
+		root := flags.String("write", "..", "write the page and the pictures below this `folder`")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		kept, err := readFigures()
+		if err != nil {
+			return err
+		}
+		r, err := kept.results()
+		if err != nil {
+			return err
+		}
+		return r.write(*root)
 	case "check":
 		allocs := flags.Bool("allocs", false, "compare the allocations alone")
 		update := flags.Bool("update", false, "keep what is measured now")
@@ -100,7 +130,7 @@ func command(args []string, in io.Reader, out io.Writer) error {
 		}
 		return check(out, *allocs, *update)
 	}
-	return fmt.Errorf("%q is no command: want run, report or check", args[0])
+	return fmt.Errorf("%q is no command: want run, report, page or check", args[0])
 }
 
 // measureAll measures the workloads that match, in rounds that visit one
@@ -144,7 +174,5 @@ func measureAll(out io.Writer, m mode, rounds int, match func(string) bool, take
 	}
 	machine.Mode = m.String()
 	machine.Others, machine.Seconds = others(), time.Since(began).Seconds()
-	return enc.Encode(struct {
-		Machine *machineInfo `json:"machine"`
-	}{machine})
+	return enc.Encode(machineLine{machine})
 }

@@ -36,22 +36,19 @@ var charts = []struct {
 	{"perf-hot", "hot", "cpu", "Storm of 8 producers, 4 workers, by the number of hot items", "hot items", "processor ns an Enqueue", 1},
 }
 
-// write makes docs/performance.md and its charts below root.
+// write makes docs/performance.md and its pictures below root.
 func (r *results) write(root string) error {
 	img := filepath.Join(root, "docs", "img")
 	if err := os.MkdirAll(img, 0o755); err != nil {
 		return err
 	}
-	if err := r.overview(filepath.Join(img, "perf-overview.svg")); err != nil {
+	if err := r.glance(filepath.Join(img, "perf-overview.svg")); err != nil {
 		return err
 	}
 	for _, c := range charts {
 		if err := r.curve(filepath.Join(img, c.file+".svg"), c.workload, c.metric, c.title, c.x, c.y, c.scale); err != nil {
 			return err
 		}
-	}
-	if err := r.memory(filepath.Join(img, "perf-memory.svg")); err != nil {
-		return err
 	}
 	page, err := r.page()
 	if err != nil {
@@ -62,9 +59,6 @@ func (r *results) write(root string) error {
 
 func (r *results) page() (string, error) {
 	t, err := template.New("performance.md").Funcs(template.FuncMap{
-		"curve": func(w, x, metric, in string) string {
-			return r.curveTable(w, x, metric, map[string]unit{"ns": ns, "B": inBytes}[in])
-		},
 		"percent": func(v float64) string { return digits(v*100) + " %" },
 		"minutes": func(v float64) string { return digits(v / 60) },
 	}).Parse(pageText)
@@ -74,12 +68,12 @@ func (r *results) page() (string, error) {
 	var b strings.Builder
 	fewest, most := r.rounds()
 	err = t.Execute(&b, struct {
-		Machine                                            machineInfo
-		Targets, Costs, Parts, Clock, Memory, Wrong, Notes string
-		Fewest, Most                                       int
-		Missed                                             []string
+		Machine                                     machineInfo
+		Targets, Times, Allocs, Parts, Wrong, Notes string
+		Fewest, Most                                int
+		Missed                                      []string
 	}{
-		r.machine, r.targetTable(), r.costTable(), r.partsTable(), r.clockTable(), r.memoryTable(), r.wrongList(),
+		r.machine, r.targetTable(), r.costTable(r.timeCell), r.costTable(r.allocsCell), r.partsTable(), r.wrongList(),
 		strings.TrimSpace(notesText), fewest, most, r.missed(),
 	})
 	return b.String(), err

@@ -81,7 +81,7 @@ func part(t *trial) error {
 var clocks = []impl{
 	queues[0],
 	queues[1],
-	{name: nameClient + ", metrics on", strings: newClientMetrics[string], dedup: true},
+	{name: nameClientMetrics, strings: newClientMetrics[string], dedup: true},
 	queues[3],
 	{name: nameMutex + ", with a clock", strings: newMutexClock[string], dedup: true},
 }

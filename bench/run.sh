@@ -7,7 +7,7 @@
 #   bash bench/run.sh           all of it, about a quarter of an hour: writes docs/performance.md,
 #                               docs/img/perf-*.svg and bench/figures.json
 #   bash bench/run.sh -quick    less of it, within a minute: prints the table, writes nothing
-#   bash bench/run.sh -report   writes the page and the charts again, from the last measurement
+#   bash bench/run.sh -page     writes the page and the pictures again, from bench/figures.json
 set -euo pipefail
 cd "$(dirname "$0")"
 bin=$(mktemp)
@@ -18,18 +18,18 @@ case "${1-}" in
 -quick)
 	"$bin" run -quick | "$bin" report
 	;;
--report)
-	"$bin" report -write .. <raw.jsonl
+-page)
+	"$bin" page -write ..
 	;;
 '')
 	"$bin" run >raw.jsonl.new
 	mv raw.jsonl.new raw.jsonl
-	"$bin" report -write .. <raw.jsonl
-	"$bin" report <raw.jsonl
+	"$bin" report -keep <raw.jsonl
 	"$bin" check -update
+	"$bin" page -write ..
 	;;
 *)
-	echo "usage: run.sh [-quick | -report]" >&2
+	echo "usage: run.sh [-quick | -page]" >&2
 	exit 2
 	;;
 esac

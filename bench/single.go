@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"time"
 )
 
 // This file has the workloads of one goroutine: the price of the single verbs,
@@ -207,6 +208,37 @@ func burst(t *trial) error {
 	t.values["bytes"] = t.values["fill.bytes"] + t.values["drain.bytes"]
 	t.values["kept"] = liveBytes() - before
 	runtime.KeepAlive(items) // it was there before
+	return empty(q)
+}
+
+// longest measures the longest call while a queue is filled with n items and
+// drained, each call by itself: what somebody waits for whose call has the queue
+// grow, or give memory back.
+func longest(t *trial) error {
+	items := names(t.n)
+	q := use(t, t.impl.strings(t.n))
+	var most time.Duration
+	timed := func(call func()) {
+		began := time.Now()
+		call()
+		most = max(most, time.Since(began))
+	}
+	t.start()
+	for _, item := range items {
+		timed(func() { q.Add(item) })
+	}
+	q.Len()
+	for _, want := range items {
+		var item string
+		var ok bool
+		timed(func() { item, ok = q.Get() })
+		if !ok || item != want {
+			return fmt.Errorf("took %q, want %q", item, want)
+		}
+		timed(func() { q.Done(item) })
+	}
+	t.stop("", t.n)
+	t.values["max"] = float64(most)
 	return empty(q)
 }
 

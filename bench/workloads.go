@@ -42,6 +42,7 @@ var workloads = []*workload{
 	{name: "clock", impls: clocks, size: [...]int{2000, 100_000, 300_000}, rounds: [...]int{1, 5, 16}, run: cycleStrings},
 
 	{name: "burst", impls: pick(all), size: [...]int{2000, 200_000, 1_000_000}, rounds: [...]int{1, 3, 8}, run: burst},
+	{name: "longest", impls: pick(all), size: [...]int{2000, 200_000, 1_000_000}, rounds: [...]int{1, 0, 3}, run: longest},
 	{name: "fill delayed", impls: pick(delaysItems), size: [...]int{2000, 200_000, 1_000_000}, rounds: [...]int{1, 3, 8}, run: fillDelayed},
 	{name: "fire", paced: true, impls: pick(delaysItems), size: [...]int{2000, 20_000, 100_000}, rounds: [...]int{1, 3, 10}, run: fire},
 	{name: "requeue", impls: pick(delaysItems), size: [...]int{100, 10_000, 10_000}, rounds: [...]int{1, 3, 10}, run: requeue},
@@ -78,4 +79,6 @@ var workloads = []*workload{
 		name: "delayed", impls: pick(delaysItems), curve: sizes, size: [...]int{500, 20_000, 50_000}, rounds: [...]int{1, 0, 3},
 		limit: map[string]int{nameCtrl: 1_000_000}, run: delayed,
 	},
+
+	{name: "binary", impls: programs, rounds: [...]int{0, 0, 1}, run: binary},
 }

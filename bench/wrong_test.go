@@ -15,6 +15,9 @@ import (
 // What is measured is right, for every implementation that takes part.
 func TestRight(t *testing.T) {
 	for _, w := range workloads {
+		if w.rounds[tiny] == 0 {
+			continue
+		}
 		xs := w.curve[tiny]
 		if len(xs) == 0 {
 			xs = []int{0}

@@ -24,7 +24,7 @@ type bar struct {
 var bars = []bar{
 	{"cycle", "in, out, done; the same times kept", "clock", "cpu", ns, nameClientMetrics, "client-go with its metrics"},
 	{"burst", "fill with 1M items and drain; one item", "burst", "cpu", ns, nameClient, nameClient},
-	{"memory after the burst", "what the queue still holds", "burst", "kept", inMegabytes, nameClient, nameClient},
+	{"memory after the burst", "what the queue still holds", "burst", "kept", inMemory, nameClient, nameClient},
 	{"delays", "100k that end within 200 ms; all", "fire", "total cpu", ms, nameClient, nameClient},
 	{"requeue", "10k items again after 1 ms; one item", "requeue", "wall", ns, nameClient, nameClient},
 	{"loop", "1M runs that do nothing; one run", "loop", "cpu", ns, nameClient, "a loop on client-go"},

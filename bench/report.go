@@ -52,7 +52,7 @@ var rows = []row{
 	{label: "Enqueue of an item in flight, Done, Dequeue", workload: "add in flight", metric: "cpu", unit: ns, ratio: 0.85},
 	{label: "fill 1M and drain", workload: "burst", metric: "cpu", unit: ns, ratio: 0.40},
 	{label: "… bytes an item", workload: "burst", metric: "held", unit: inBytes, absolute: true, atMost: 80},
-	{label: "… kept once drained", workload: "burst", metric: "kept", unit: inMegabytes, absolute: true, atMost: 1e6},
+	{label: "… kept once drained", workload: "burst", metric: "kept", unit: inMemory, absolute: true, atMost: 1e6},
 	{label: "longest call at 1M items", workload: "longest", metric: "max", unit: ms, absolute: true, atMost: 5e6},
 	{label: "1M EnqueueAfter of up to 1 h", workload: "fill delayed", metric: "cpu", unit: ns, ratio: 0.28},
 	{label: "… bytes an item", workload: "fill delayed", metric: "held", unit: inBytes, absolute: true, atMost: 95},
@@ -82,6 +82,14 @@ func µs(v float64) string          { return digits(v/1e3) + " µs" }
 func ms(v float64) string          { return digits(v/1e6) + " ms" }
 func inBytes(v float64) string     { return digits(v) + " B" }
 func inKilobytes(v float64) string { return digits(v/1e3) + " kB" }
+// inMemory writes what may be a few kilobytes or many megabytes.
+func inMemory(v float64) string {
+	if math.Abs(v) < 1e6 {
+		return fmt.Sprintf("%.0f kB", v/1e3)
+	}
+	return inMegabytes(v)
+}
+
 func inMegabytes(v float64) string { return digits(v/1e6) + " MB" }
 func millions(v float64) string    { return digits(v/1e6) + " M" }
 func plain(v float64) string       { return fmt.Sprint(math.Round(v*100) / 100) }

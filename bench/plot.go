@@ -119,6 +119,7 @@ func (r *results) curve(file, w, metric, title, xLabel, yLabel string, scale flo
 		return fmt.Errorf("%s: nothing to draw: want the output of a full run", file)
 	}
 	// Room for the legend above the highest curve.
+	p.X.Max *= 1.15 // or half of its last label is cut off
 	p.Y.Min, p.Y.Max = low/1.5, high*math.Pow(high/low, 0.45)*1.5
 	p.Legend.Left = true
 	return save(p, 17*vg.Centimeter, 10.5*vg.Centimeter, file)

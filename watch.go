@@ -186,15 +186,12 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 		}
 		q.unlock()
 	}
-	over := q.wait(ctx, w, closing)
-	if !over && isDone(closing) {
+	q.wait(ctx, w, closing)
+	if isDone(closing) {
 		q.dropWaits(watchers)
-		over = q.wait(ctx, w, nil)
+		q.wait(ctx, w, nil)
 	}
-	var errs []error
-	if !over {
-		errs = q.giveUpWaiting(ctx, items, watchers)
-	}
+	errs := q.giveUpWaiting(ctx, items, watchers)
 	gaveUp := 0
 	for n := range watchers {
 		if err := watchers[n].err; err != nil {
@@ -214,8 +211,8 @@ const (
 	maxLeft   = 3   // items that are left, and are named
 )
 
-// giveUpWaiting forgets the watchers that are left, and returns what is to be
-// said about them.
+// giveUpWaiting forgets the watchers that are left, if any are, and returns what is
+// to be said about them.
 func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watcher) []error {
 	left := 0
 	var named []itemState[T]
@@ -280,12 +277,9 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	q.lock()
 	q.watchLocked(0, &idle)
 	q.unlock()
-	if q.wait(ctx, w, nil) {
-		return nil
-	}
+	q.wait(ctx, w, nil)
 	q.mu.Lock()
 	left := q.unwatchLocked(&idle)
-	q.catchUpLocked() // what is due is ready
 	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.settled}
 	q.unlock()
 	if !left {
@@ -307,21 +301,19 @@ type wait struct {
 	done chan struct{} // closed when none is left
 }
 
-// wait reports whether none was left before ctx was done, or closing closed.
-func (q *Queue[T]) wait(ctx context.Context, w *wait, closing <-chan struct{}) bool {
+// wait returns when none is left, or ctx is done, or closing is closed.
+func (q *Queue[T]) wait(ctx context.Context, w *wait, closing <-chan struct{}) {
 	q.mu.Lock()
 	left := w.left
 	q.mu.Unlock()
 	if left == 0 {
-		return true
+		return
 	}
 	select {
 	case <-w.done:
-		return true
 	case <-closing:
 	case <-ctx.Done():
 	}
-	return isDone(w.done)
 }
 
 // A watcher is notified once: a run, by a call of ended; a wait, by the count of

@@ -316,6 +316,13 @@ func TestUntilChangedAndTheOutcome(t *testing.T) {
 			q.Done("y")
 			return errBoom
 		}, reconcile.Retrying},
+		{"given back by somebody else, for later", nil, func(t *testing.T, ctx context.Context, q queue) error {
+			q.Requeue("x", reconcile.Wait{Delay: time.Hour})
+			changed, _ := reconcile.UntilChanged(ctx)
+			wantCause(t, changed, context.Canceled)
+			q.Remove("x")
+			return errBoom
+		}, reconcile.Retrying},
 		{"timeout later", func(queue) rec { return rec{Timeout: 2 * time.Minute} }, eventAfter(time.Minute, reconcile.ErrChanged), reconcile.Requeued},
 		{"timeout before", func(queue) rec { return rec{Timeout: 2 * time.Minute} }, eventAfter(3*time.Minute, reconcile.ErrTimeout), reconcile.Retrying},
 		{"behind a gate", func(queue) rec { return rec{Gate: &reconcile.Gate{Max: 1}} }, eventAfter(time.Minute, reconcile.ErrChanged), reconcile.Requeued},
@@ -772,7 +779,7 @@ func TestEnqueueAndWaitIsToldOfADroppedRunOnce(t *testing.T) {
 			q.EnqueueAfter("x", time.Hour)
 			q.Close()
 			q.Requeue("x", reconcile.Wait{})
-			if err := mustHaveReturned(t, w).err; fmt.Sprint(err) != "item x: reconcile: queue closed" {
+			if err := mustReturn(t, w).err; fmt.Sprint(err) != "item x: reconcile: queue closed" {
 				t.Errorf("EnqueueAndWait: %v, want %v", err, reconcile.ErrClosed)
 			}
 		})
@@ -799,6 +806,9 @@ func TestWaitIdleStepByStep(t *testing.T) {
 				continue // may wait
 			}
 			runQueue(t, state+"/"+end, func(t *testing.T, q *reconcile.Queue[string]) {
+				q.Enqueue("z") // is settled all the time
+				mustTake(t, q)
+				q.Requeue("z", reconcile.Wait{Delay: 1000 * time.Hour, Settled: true})
 				takeSteps(t, q, state)
 				err := q.WaitIdle(done()) // looks first
 				s := q.Stats()

@@ -180,10 +180,39 @@ func TestStoreUsesChunksAgain(t *testing.T) {
 	}
 }
 
+// The place of a delay that was removed is not filled from below another node, even
+// if there is an earlier one there.
+func TestDelaysMoveInTheirOwnBranch(t *testing.T) {
+	var s store[int]
+	var h delays[int]
+	for p := range 39 {
+		branch := p // the node below the root that p is, or is below of
+		for branch > 4 {
+			branch = (branch - 1) / 4
+		}
+		due := int64(p)
+		if branch == 1 || p == 38 {
+			due += 100 // so the last one, which fills the place, belongs there
+		}
+		i, _ := s.insert(uint32(p+1), p)
+		h.push(&s, delay{due, uint32(p), i})
+	}
+	h.remove(&s, 8) // its children are 33 to 36
+	for p := 1; p < h.len; p++ {
+		if h.at(p).before(*h.at((p - 1) / 4)) {
+			t.Errorf("delay %d is before its parent", p)
+		}
+	}
+}
+
 // The heap beside a sorted slice, with an order that wraps around.
 func TestDelaysAreInOrder(t *testing.T) {
 	for seed := range uint64(5) {
 		random := rand.New(rand.NewPCG(seed, 3))
+		span := int64(10) // many of the same due, or none
+		if seed%2 == 1 {
+			span = 1 << 60
+		}
 		var s store[int]
 		var h delays[int]
 		var want []delay
@@ -203,7 +232,7 @@ func TestDelaysAreInOrder(t *testing.T) {
 			} else {
 				i, _ := s.insert(max(1, random.Uint32()), step)
 				order++
-				d := delay{random.Int64N(10), order, i}
+				d := delay{random.Int64N(span), order, i}
 				h.push(&s, d)
 				p, _ := slices.BinarySearchFunc(want, d, func(a, b delay) int { return int(a.due*2 - b.due*2 - 1) })
 				want = slices.Insert(want, p, d) // behind those of the same due

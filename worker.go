@@ -158,8 +158,8 @@ func (l *loop[T]) warnOfStuckRuns(over int64) (again bool) {
 		if l.Timeout > 0 {
 			end = min(end, later(r.start, l.Timeout))
 		}
-		if end > now && l.leaser != nil && r.cause() != nil {
-			end = now
+		if l.leaser != nil && r.cause() != nil {
+			end = min(end, now)
 		}
 		if r.warnAt == 0 && end <= now {
 			r.warnAt = end + int64(stuckTick)

@@ -246,7 +246,7 @@ type worker[T comparable] struct {
 	now        int64 // the latest reading of the clock
 	clockStale bool  // time has passed since that reading
 
-	hasItem bool // to give back; the fields below are about that item
+	hasItem bool // it has taken one; the fields below are about the latest
 	taken[T]
 	pass      gatePass        // of the Gate, if there is one
 	lease     context.Context // of an item that had to wait at the Gate; may be nil
@@ -320,8 +320,8 @@ func (w *worker[T]) runStages(ctx contexts) {
 }
 
 // resumeAfterPanic decides where to go on after a panic. One in a hook ends the
-// hooks that were still to come in that run; the item is given back as was
-// decided by then.
+// hooks that were still to come in that run, their stages do nothing; the item is
+// given back as was decided by then.
 func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	what := ""
 	switch w.stage {
@@ -345,10 +345,8 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		w.stage = stageTaking
 	case stageReporting:
 		what = "the Logger panicked"
-		w.stage = stageTaking
 	case stageNotifying:
 		what = "OnResult panicked"
-		w.stage = stageTaking
 	}
 	w.hooksOver, w.clockStale = true, true
 	w.loop.logGuarded(slog.LevelError, what, w.item, "err", p, "stack", string(p.Stack))
@@ -373,7 +371,6 @@ func (w *worker[T]) takeNext(of contexts) {
 			w.now = w.loop.source.now()
 		}
 	}
-	w.hasItem = false
 	var err error
 	if w.loop.Gate == nil {
 		err = w.loop.source.exchange(ctx, &w.taken, last, w.now)
@@ -386,7 +383,6 @@ func (w *worker[T]) takeNext(of contexts) {
 	if err == nil {
 		w.hasItem = true
 		w.now, w.clockStale = w.taken.at, w.loop.Gate != nil
-		w.release, w.err = nil, nil
 		w.aborted, w.changed, w.hooksOver = false, false, false
 		w.stage = stageStarting
 	} else if ctx.Err() != nil || of.parent.Err() != nil || errors.Is(err, ErrClosed) { // ctx may end a moment after its parent
@@ -444,18 +440,14 @@ func (w *worker[T]) takeAtGate(ctx context.Context, of contexts, free int64) (in
 }
 
 // leaseEarly leases an item that has to wait at the gate, for the run to come.
-// It returns what ends with the lease, or nil if Lease panics: then the run calls
-// it again, and a panic is a failure of that run.
+// It returns what ends with the lease; nil if Lease, or a method of its context,
+// panics: then the run finds out, and a panic is a failure of that run.
 func (w *worker[T]) leaseEarly(ctx context.Context) (lost <-chan struct{}) {
-	err := guard(func() error {
+	_ = guard(func() error {
 		w.lease = w.loop.leaser.Lease(ctx, w.item)
 		lost = w.lease.Done()
 		return nil
 	})
-	if err != nil {
-		w.lease = nil
-		return nil
-	}
 	return lost
 }
 

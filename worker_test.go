@@ -73,6 +73,38 @@ func TestRunReturnsWhenAllThatItStartedHasEnded(t *testing.T) {
 	}
 }
 
+// A queue that panics is one that fails: Run says so, and nothing else does.
+func TestRunReturnsThePanicOfItsQueue(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("no disk") }, "Goexit": runtime.Goexit} {
+		runBubble(t, name, func(t *testing.T) {
+			book := newLogBook()
+			err := launch(t, &reconcile.Reconciler[string]{
+				Queue:     panickingQueue{plainly(reconcile.NewQueue[string]()), end},
+				Reconcile: nothing,
+				Workers:   3,
+				Logger:    book.logger(),
+			}).wait()
+			var p *reconcile.PanicError
+			if !errors.As(err, &p) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") || !strings.Contains(string(p.Stack), "panickingQueue") {
+				t.Errorf("Run = %v, want reconcile: dequeue: ... and a *PanicError whose stack leads to the queue", err)
+			}
+			if lines := book.from(slog.LevelDebug); len(lines) != 0 {
+				t.Errorf("log lines %v, want none", lines)
+			}
+		})
+	}
+}
+
+type panickingQueue struct {
+	plainQueue[string]
+	end func()
+}
+
+func (q panickingQueue) Dequeue(context.Context) (string, error) {
+	q.end()
+	return "", nil
+}
+
 func TestShutdownWithoutGraceEndsRunsAtOnceAndKeepsTheirItems(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		var cause error

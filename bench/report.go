@@ -82,6 +82,7 @@ func µs(v float64) string          { return digits(v/1e3) + " µs" }
 func ms(v float64) string          { return digits(v/1e6) + " ms" }
 func inBytes(v float64) string     { return digits(v) + " B" }
 func inKilobytes(v float64) string { return digits(v/1e3) + " kB" }
+
 // inMemory writes what may be a few kilobytes or many megabytes.
 func inMemory(v float64) string {
 	if math.Abs(v) < 1e6 {

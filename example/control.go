@@ -35,11 +35,8 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	group := &statuspage.Group{Name: "Runners"}
 	shown := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue}
 	if o.http != "" {
-		url, err := addPage(group, shown, o.http)
-		if err != nil {
-			return 1, err
-		}
-		v.title += "; live page at " + url
+		addPage(group, shown, o.http)
+		v.title += "; live page at " + pageURL(o.http)
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()

@@ -103,8 +103,8 @@ func (o *options) check(f *flag.FlagSet) error {
 		return fmt.Errorf("-cloud is %q, want a URL as http://127.0.0.1:8900", o.cloudURL)
 	}
 	o.cloudURL = strings.TrimRight(o.cloudURL, "/")
-	if _, _, err := net.SplitHostPort(o.http); given["http"] && err != nil {
-		return fmt.Errorf("-http is %q, want an address as 127.0.0.1:8080", o.http)
+	if _, port, err := net.SplitHostPort(o.http); given["http"] && (err != nil || port == "" || port == "0") {
+		return fmt.Errorf("-http is %q, want an address with a port as 127.0.0.1:8080", o.http)
 	}
 	o.watch = o.watch || given["http"]
 	switch {

@@ -11,16 +11,18 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // The live page is there while the program works, and does not keep it from
 // ending while somebody looks.
 func TestProcessPage(t *testing.T) {
-	p := execute(t, "example", "-http", "127.0.0.1:0", "-build", "50ms")
-	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+$`).FindString(p.Line("live page at"))
+	url := "http://" + programtest.Address(t)
+	p := execute(t, "example", "-http", strings.TrimPrefix(url, "http://"), "-build", "50ms")
+	p.Line("live page at " + url)
 	p.Line("in sync 14/14")
 
 	resp, err := http.Get(url + "/status.json")
@@ -71,21 +73,18 @@ func TestProcessPageAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	execute(t, "example", "-http", listener.Addr().String()).WantEnd(1, "-http: listen tcp", "address already in use")
+	execute(t, "example", "-http", listener.Addr().String()).WantEnd(1, "page: statuspage: Serve cannot use the address", "address already in use")
 }
 
 func TestPageURL(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:80": "http://127.0.0.1:80",
 		"[::1]:8080":   "http://[::1]:8080",
+		"host:8080":    "http://host:8080",
 		"0.0.0.0:8080": "http://localhost:8080",
-		"[::]:8080":    "http://localhost:8080",
+		":8080":        "http://localhost:8080",
 	} {
-		a, err := net.ResolveTCPAddr("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := pageURL(a); got != want {
+		if got := pageURL(address); got != want {
 			t.Errorf("pageURL(%s) = %s, want %s", address, got, want)
 		}
 	}

@@ -9,8 +9,7 @@
 //	assets := &statuspage.Loop[string]{Name: "assets", Queue: queue}
 //	reconciler.OnResult = assets.OnResult(reconciler.OnResult)
 //
-//	page := statuspage.New(assets)
-//	err := http.ListenAndServe("127.0.0.1:8080", page)
+//	group.Add("page", statuspage.Serve("127.0.0.1:8080", statuspage.New(assets)))
 //
 // A [Loop] is a queue and its reconciler; a page has any number of them. A
 // [Group] is a [reconcile.Group] whose members are shown as well: a stream of
@@ -79,8 +78,9 @@
 //
 // # Ending
 //
-// A page that is open keeps a request going. [http.Server.Shutdown] waits for
-// it as long as it may, unless the contexts of requests end with the program:
+// A page that is open keeps a request going. [Serve] ends it when its own context
+// ends. A server of the program's own has to do the same, because
+// [http.Server.Shutdown] waits for requests for as long as it may:
 //
 //	server := &http.Server{
 //		Handler:     page,

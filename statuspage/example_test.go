@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"time"
 
@@ -51,6 +49,7 @@ func ExamplePage() {
 	queue := reconcile.NewQueue[string]()
 	assets := &statuspage.Loop[string]{Name: "assets", Queue: queue}
 	group := &statuspage.Group{Name: "Controller"}
+	group.Logger = discard // by default it logs where the page is
 	group.Add("reconciler", &reconcile.Reconciler[string]{
 		Queue:     queue,
 		Reconcile: func(context.Context, string) error { return nil },
@@ -59,18 +58,7 @@ func ExamplePage() {
 
 	page := statuspage.New(assets, group)
 	page.AllowActions = true
-	group.Add("page", reconcile.RunFunc(func(ctx context.Context) error {
-		server := &http.Server{
-			Addr:        "127.0.0.1:0",
-			Handler:     page,
-			BaseContext: func(net.Listener) context.Context { return ctx }, // ends the open pages
-		}
-		context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) })
-		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}))
+	group.Add("page", statuspage.Serve("127.0.0.1:0", page))
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()

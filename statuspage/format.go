@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -108,4 +109,13 @@ func shorten(s string, n int) string {
 		}
 	}
 	return s
+}
+
+// pageURL returns a URL that a browser on this machine can open.
+func pageURL(address net.Addr) string {
+	host, port, _ := net.SplitHostPort(address.String())
+	if net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }

@@ -4,6 +4,7 @@
 package statuspage
 
 import (
+	"net"
 	"testing"
 	"time"
 )
@@ -77,6 +78,25 @@ func TestShorten(t *testing.T) {
 	} {
 		if got := shorten(test.text, test.n); got != test.want {
 			t.Errorf("shorten(%q, %d) = %q, want %q", test.text, test.n, got, test.want)
+		}
+	}
+}
+
+// TestPageURL is about what the log says of where a page is.
+func TestPageURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:80":   "http://127.0.0.1:80",
+		"192.0.2.1:8080": "http://192.0.2.1:8080",
+		"[::1]:8080":     "http://[::1]:8080",
+		"0.0.0.0:8080":   "http://localhost:8080",
+		"[::]:8080":      "http://localhost:8080",
+	} {
+		a, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pageURL(a); got != want {
+			t.Errorf("pageURL(%s) = %s, want %s", address, got, want)
 		}
 	}
 }

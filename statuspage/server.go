@@ -1,0 +1,85 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Serve returns a Runner that serves h at addr, such as "127.0.0.1:8080" or
+// ":8080" for whoever reaches this machine. It is for a member of a Group:
+//
+//	group.Add("page", statuspage.Serve("127.0.0.1:8080", page))
+//
+// h is a [Page], or a handler that has one and something in front of it. Run logs
+// the URL to the [reconcile.Logger] of its context and serves until that ends. It
+// then ends the contexts of all requests, so that nobody who has the page open
+// holds it up, gives them a second to be answered, closes the connections, and
+// returns nil once no request is handled any more.
+//
+// Run returns an error if addr is empty or cannot be listened at, as when another
+// program does already. It may be called again when it has returned.
+func Serve(addr string, h http.Handler) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		switch {
+		case addr == "":
+			return reconcile.Terminal(errors.New("statuspage: Serve needs an address such as 127.0.0.1:8080, got none"))
+		case h == nil:
+			return reconcile.Terminal(errors.New("statuspage: Serve needs a Page or another http.Handler, got nil"))
+		}
+		listener, err := net.Listen("tcp", addr)
+		if err != nil {
+			return fmt.Errorf("statuspage: Serve cannot use the address %q: %w", addr, err)
+		}
+		log := reconcile.Logger(ctx)
+		log.Info("page is served", "url", pageURL(listener.Addr()))
+		return serve(ctx, listener, h, log)
+	})
+}
+
+func serve(ctx context.Context, listener net.Listener, h http.Handler, log *slog.Logger) error {
+	var connections sync.WaitGroup
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				connections.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				connections.Done()
+			}
+		},
+	}
+	shut := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(shut)
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = server.Shutdown(moment) // a browser keeps connections without asking for anything
+	})
+	err := server.Serve(listener)
+	if stop() {
+		close(shut) // the listener broke
+	}
+	<-shut
+	_ = server.Close()
+	connections.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("statuspage: %w", err)
+}

@@ -200,7 +200,7 @@ func (l *failureLog) write(logger *slog.Logger, level slog.Level, msg string, er
 		}
 		args = append(args, "err", err)
 		if p := (*PanicError)(nil); errors.As(err, &p) {
-			args = append(args, "stack", string(p.Stack))
+			args = append(args, "stack", p.line())
 		}
 		logger.Log(context.Background(), level, msg, args...)
 		return nil

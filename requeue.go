@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -81,7 +84,7 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 // that panicked or called [runtime.Goexit].
 type PanicError struct {
 	Value any    // what was passed to panic
-	Stack []byte // of the goroutine, as [debug.Stack] formats it
+	Stack []byte // of the goroutine, as [debug.Stack] formats it; what is logged of it is one line
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
@@ -90,6 +93,28 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// line returns Stack as a log line has room for it: the calls that led to the
+// panic, the last first, as "main.size disk.go:7 < main.attach disk.go:31".
+func (e *PanicError) line() string {
+	_, stack, _ := strings.Cut(strings.Replace(string(e.Stack), "\nruntime.Goexit(", "\npanic(", 1), "\npanic(")
+	kernel := reflect.TypeFor[Wait]().PkgPath() + "."
+	var calls []string
+	call, users := "", 0 // users is how many of calls there are down to the first one of the user's code
+	for line := range strings.Lines(stack) {
+		place, ok := strings.CutPrefix(line, "\t")
+		if !ok {
+			call = line[:max(0, strings.LastIndexByte(line, '('))]
+		} else if call != "" && call != "panic" && !strings.HasPrefix(call, "runtime.") {
+			place, _, _ = strings.Cut(strings.TrimSpace(path.Base(place)), " ")
+			calls = append(calls, path.Base(call)+" "+place)
+			if !strings.HasPrefix(call, kernel) && !strings.HasPrefix(call, "sync.") && !strings.HasPrefix(call, "created by ") {
+				users = len(calls)
+			}
+		}
+	}
+	return strings.Join(calls[:users], " < ")
 }
 
 // errGoexit is the Value of a PanicError that stands for a call of runtime.Goexit.

@@ -4,11 +4,15 @@
 package reconcile_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 	"math/big"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -218,4 +222,46 @@ func FuzzBackoff(f *testing.F) {
 			t.Errorf("Backoff(%d, %d)(err, %d) = %d, %v, want in (%d, %d]", first, limit, failures, d, retry, full/2, full)
 		}
 	})
+}
+
+func divide(a, b int) int { return a / b }
+
+// The stack that is logged is one line: the calls of the user, from the panic on.
+func TestLoggedStackIsALineOfCalls(t *testing.T) {
+	var disks map[string]int
+	for name, c := range map[string]struct {
+		fails func()
+		want  string
+	}{
+		"panic":      {func() { panic("no disk") }, "func1 requeue_test.go"},
+		"fault":      {func() { divide(1, len(disks)) }, "reconcile_test.divide requeue_test.go < func2 requeue_test.go"},
+		"map":        {func() { disks["x"] = 1 }, "func3 requeue_test.go"},
+		"Goexit":     {func() { runtime.Goexit() }, "func4 requeue_test.go"},
+		"of ours":    {func() { reconcile.NewQueue[*int]() }, "reconcile.NewQueue[...] queue.go < func5 requeue_test.go"},
+		"in a defer": {func() { defer func() { panic(recover()) }(); divide(1, len(disks)) }, "func6.1 requeue_test.go < reconcile_test.divide requeue_test.go < func6 requeue_test.go"},
+	} {
+		book := newLogBook()
+		fails := func(context.Context) error { return panicsHere(c.fails) }
+		queue := reconcile.NewQueue[string]()
+		queue.Enqueue("x")
+		queue.Close()
+		r := reconcile.Reconciler[string]{
+			Queue: queue, Reconcile: func(ctx context.Context, _ string) error { return fails(ctx) },
+			Retry: reconcile.NoRetry, Logger: book.logger(),
+		}
+		g := reconcile.Group{Logger: book.logger()}
+		g.Add("", reconcile.Restart(func(_ error, n int) (time.Duration, bool) { return 0, n < 2 }, reconcile.RunFunc(fails)))
+		if err := r.Run(t.Context()); err != nil || g.Run(t.Context()) == nil {
+			t.Errorf("%s: a Reconciler ends with %v, want nil, or a Group with nil", name, err)
+		}
+
+		want := c.want + " < reconcile_test.panicsHere support_test.go < func7 requeue_test.go"
+		for i, want := range []string{want + " < func8 requeue_test.go", want} {
+			stack := book.from(slog.LevelWarn)[i].Attrs["stack"].String()
+			got := regexp.MustCompile(`reconcile_test\.Test\w+\.(func)|:\d+`).ReplaceAllString(stack, "$1")
+			if got != want || !strings.Contains(stack, " support_test.go:") {
+				t.Errorf("%s: the stack that is logged is %q, want %q and the lines", name, stack, want)
+			}
+		}
+	}
 }

@@ -349,7 +349,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		what = "OnResult panicked"
 	}
 	w.hooksOver, w.clockStale = true, true
-	w.loop.logGuarded(slog.LevelError, what, w.item, "err", p, "stack", string(p.Stack))
+	w.loop.logGuarded(slog.LevelError, what, w.item, "err", p, "stack", p.line())
 }
 
 // failQueue ends the worker, and with it the loop: the queue cannot go on.
@@ -643,7 +643,7 @@ func (w *worker[T]) report(ctx context.Context) {
 		attrs = append(attrs, slog.Int("failures", w.result.Failures), slog.Any("err", w.err))
 	}
 	if panicked != nil {
-		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
+		attrs = append(attrs, slog.String("stack", panicked.line()))
 	}
 	logger.LogAttrs(ctx, level, msg, attrs...)
 }

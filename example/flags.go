@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/example/internal/flags"
 )
 
 // Options are what the flags say.
@@ -51,14 +52,8 @@ const defaultAssets = "example/assets.json"
 
 // parseFlags reads the flags. It has printed what is wrong, or the help, when
 // it returns an error; that is flag.ErrHelp for the help.
-func parseFlags(args []string, stderr io.Writer) (options, error) {
-	var o options
+func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("example", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		f.PrintDefaults()
-	}
 	f.StringVar(&o.assets, "assets", defaultAssets, "the `FILE` that says what is wanted; it is read again when it changes")
 	f.IntVar(&o.n, "n", 0, "want `N` made-up assets instead of those of a file")
 	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
@@ -72,23 +67,14 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.http, "http", "", "serve a live page of what happens at `ADDRESS`, as 127.0.0.1:8080, and stay as with -watch")
 	f.BoolVar(&o.lines, "lines", false, "print lines on a terminal too, not a table")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "the `LEVEL` from which on the loop logs each run: debug, info, warn or error;\nwithout it only what is not seen otherwise is logged")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f); err != nil {
-		fmt.Fprintf(stderr, "%v; -h explains all flags\n", err)
-		return o, err
-	}
-	return o, nil
+	err = flags.Parse(f, usage, args, func() error { return o.check(f) }, stderr)
+	return o, err
 }
 
 // check completes the options, or says what is wrong with them.
 func (o *options) check(f *flag.FlagSet) error {
 	given := map[string]bool{}
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if f.NArg() > 0 {
-		return fmt.Errorf("argument %q is not understood; there are only flags", f.Arg(0))
-	}
 	if given["assets"] && given["n"] {
 		return fmt.Errorf("-assets and -n exclude each other")
 	}

@@ -35,8 +35,9 @@ func TestBadFlags(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), strings.Fields(test.args), &out, &errs)
-		if code != 2 || !strings.Contains(errs.String(), test.want) {
-			t.Errorf("with %s the exit code is %d and standard error\n%s\nwant 2 and %q", test.args, code, errs.String(), test.want)
+		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+		if code != 2 || !strings.Contains(lines[len(lines)-1], test.want) {
+			t.Errorf("with %s the exit code is %d and standard error\n%s\nwant 2 and last %q", test.args, code, errs.String(), test.want)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/example/internal/flags"
 )
 
 const usage = `Usage: go run ./example/cloud [flags]
@@ -36,28 +37,14 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var config fakecloud.Config
 	f := flag.NewFlagSet("cloud", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		f.PrintDefaults()
-	}
 	address := f.String("addr", "127.0.0.1:8900", "the `ADDRESS` to serve at; port 0 means any that is free")
 	fakecloud.Flags(f, &config)
-	switch err := f.Parse(args); {
+	switch err := flags.Parse(f, usage, args, func() error { return config.Check() }, stderr); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
 	}
-	err := config.Check()
-	if f.NArg() > 0 {
-		err = fmt.Errorf("argument %q is not understood; there are only flags", f.Arg(0))
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "%v; -h explains all flags\n", err)
-		return 2
-	}
-
 	url, dir, stop, err := fakecloud.Start(config, *address)
 	if err != nil {
 		fmt.Fprintln(stderr, err)

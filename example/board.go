@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,8 +36,9 @@ func (r *row) cannotBe() bool { return r.Status == refused || r.Status == gaveUp
 
 // Totals count what the board has seen.
 type totals struct {
-	Wanted, InSync, Refused        int // assets, now
-	Runs, Retries, Mended, Removed int // since the start
+	Wanted, InSync, Pending, Refused int    // assets, now
+	UnderWay                         string // and the others, as "creating 4, waiting 2"
+	Runs, Retries, Mended, Removed   int    // since the start
 }
 
 // A summary is what a board has seen, and what cannot be, by kind and name.
@@ -55,13 +58,14 @@ type board struct {
 	mu     sync.Mutex // guards the fields below
 	want   assets
 	rows   map[cloud.ID]*row // of all that is wanted or there
+	counts map[status]int    // of rows
 	totals totals
 	listed bool     // it is known what is there
 	final  *summary // of the moment when nothing was left to do; nil before
 }
 
 func newBoard(queue *reconcile.Queue[cloud.ID]) *board {
-	return &board{queue: queue, looked: make(chan struct{}, 1), rows: map[cloud.ID]*row{}}
+	return &board{queue: queue, looked: make(chan struct{}, 1), rows: map[cloud.ID]*row{}, counts: map[status]int{}}
 }
 
 // Want puts another version of what is wanted in force, and enqueues what
@@ -223,6 +227,7 @@ func (b *board) setLocked(r row) {
 }
 
 func (b *board) countLocked(r *row, n int) {
+	b.counts[r.Status] += n
 	switch {
 	case r.Status == inSync && r.wanted:
 		b.totals.InSync += n
@@ -268,7 +273,16 @@ func (b *board) finish() bool {
 func (b *board) Totals() totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.totals
+	now := b.totals
+	now.Pending = b.counts[pending]
+	var others []string
+	for _, s := range []status{surplus, pending, creating, updating, removing, waiting, throttled, retrying} {
+		if n := b.counts[s]; n > 0 {
+			others = append(others, fmt.Sprintf("%s %d", s, n))
+		}
+	}
+	now.UnderWay = strings.Join(others, ", ")
+	return now
 }
 
 // Final returns the summary of the moment when nothing was left to do, and

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -34,6 +35,18 @@ type options struct {
 	lines    bool
 	level    slog.Level
 	verbose  bool // log also what the view shows
+}
+
+// String says what is to happen.
+func (o options) String() string {
+	what, where := cmp.Or(o.assets, "assets.json, as it was shipped"), "a cloud that is simulated here"
+	if o.n > 0 {
+		what = count(o.n, "made-up asset", "made-up assets")
+	}
+	if o.cloudURL != "" {
+		where = "the cloud at " + o.cloudURL
+	}
+	return fmt.Sprintf("example: %s, in %s", what, where)
 }
 
 const usage = `Usage: go run ./example [flags]

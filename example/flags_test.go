@@ -66,8 +66,8 @@ func TestBadFileAtStart(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), []string{"-assets", test.path}, &out, &errs)
-		if code != 1 || !strings.Contains(errs.String(), test.want) || out.Len() > 0 {
-			t.Errorf("with %s the exit code is %d, the output %q and standard error %q; want 1, nothing and %q",
+		if code != 1 || !strings.Contains(errs.String(), test.want) || out.String() != "    0.0s  example: "+test.path+", in a cloud that is simulated here\n" {
+			t.Errorf("with %s the exit code is %d, the output %q and standard error %q; want 1, one line and %q",
 				test.path, code, out.String(), errs.String(), test.want)
 		}
 	}

@@ -13,7 +13,16 @@ import (
 // newLogger returns the logger of the loop. Unless it is asked for more, it
 // leaves out the outcome of each run, which the view shows.
 func newLogger(o options, out io.Writer) *slog.Logger {
-	var h slog.Handler = slog.NewTextHandler(out, &slog.HandlerOptions{Level: o.level, ReplaceAttr: shortTime})
+	replace := shortTime
+	if _, ok := out.(*view); ok { // which has times of its own
+		replace = func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.Attr{}
+			}
+			return a
+		}
+	}
+	var h slog.Handler = slog.NewTextHandler(out, &slog.HandlerOptions{Level: o.level, ReplaceAttr: replace})
 	if !o.verbose {
 		h = quiet.Outcomes(h)
 	}

@@ -86,14 +86,14 @@ func TestProcessOnTerminal(t *testing.T) {
 
 	got := all.String()
 	table, after, left := strings.Cut(got, leaveScreen)
-	if !left || !strings.HasPrefix(got, enterScreen+home) {
+	if !left || !strings.HasPrefix(table, "    0.0s  example: ") || !strings.Contains(table, " simulated here\r\n"+enterScreen+home) {
 		t.Fatalf("the terminal was not put back; it showed\n%q", got)
 	}
 	if frames := strings.Split(table, home); len(frames) < 3 {
 		t.Errorf("there were %d frames", len(frames)-1)
 	} else {
 		for _, frame := range frames[1:] {
-			if n := strings.Count(frame, "\n"); n >= 30 || !strings.Contains(frame, "LAST ERROR") {
+			if n := strings.Count(frame, "\n"); n >= 30 || !strings.Contains(frame, "DETAIL") {
 				t.Errorf("a frame has %d lines, or no head:\n%q", n, frame)
 			}
 		}

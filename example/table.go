@@ -67,16 +67,18 @@ func (v *view) frame(width, height int) []string {
 	for _, line := range messages {
 		foot = append(foot, v.paint(dim, cut(line, width)))
 	}
-	now := v.board.Totals()
-	progress := fmt.Sprintf("%s, %.1fs", now, time.Since(v.began).Seconds())
+	now, took := v.board.Totals(), time.Since(v.began)
+	progress := fmt.Sprintf("in sync %d/%d%s, %.0f reconciles a second, %.1fs",
+		now.InSync, now.Wanted, v.timeLeft(now, took), float64(now.Runs)/max(1, took.Seconds()), took.Seconds())
 	if width >= 100 {
 		progress = bar(now.InSync, now.Wanted) + " " + progress
 	}
 	head := []string{
 		v.paint(bold, cut(progress, width)),
+		cut(now.others(), width),
 		v.paint(dim, cut(v.title, width)),
 		"",
-		v.paint(bold, cut(fmt.Sprintf("%-24s %-9s %5s  %-16s  %s", "ASSET", "STATE", "TRIES", "NEXT RUN", "LAST ERROR"), width)),
+		v.paint(bold, cut(fmt.Sprintf("%-24s %-9s %5s  %-16s  %s", "ASSET", "STATE", "TRIES", "NEXT RUN", "DETAIL"), width)),
 	}
 	room := max(0, height-len(head)-len(foot)-1)
 	lines := head
@@ -114,7 +116,7 @@ func nextRun(s reconcile.State) string {
 	switch {
 	case s.Phase == reconcile.InFlight:
 		return "running"
-	case s.Phase == reconcile.Ready:
+	case s.Phase == reconcile.Ready, s.Phase == reconcile.Waiting && left == 0:
 		return "now"
 	case s.Phase == reconcile.Waiting && s.Hold:
 		return "not before " + left.String()
@@ -138,11 +140,28 @@ func bar(part, whole int) string {
 	return "[" + strings.Repeat("#", filled) + strings.Repeat("-", length-filled) + "]"
 }
 
-// cut shortens a line to the width of the screen.
+// timeLeft gives ", about 9s left", if that can be said. What was begun counts as
+// half done. There is no such time once all was in sync.
+func (v *view) timeLeft(now totals, took time.Duration) string {
+	begun := float64(now.Wanted-now.Pending+now.InSync+now.Refused) / 2
+	v.inSync = v.inSync || now.InSync+now.Refused >= now.Wanted
+	if v.inSync || begun <= 0 {
+		return ""
+	}
+	left := time.Duration(float64(took) * (float64(now.Wanted) - begun) / begun)
+	return fmt.Sprintf(", about %v left", max(left, time.Second).Round(time.Second))
+}
+
+// cut shortens a line to the width of the screen: after a word, unless that is
+// too far away.
 func cut(s string, width int) string {
 	runes := []rune(s)
 	if len(runes) <= width {
 		return s
 	}
-	return string(runes[:max(0, width-1)]) + "~"
+	s = string(runes[:max(0, width-1)])
+	if i := strings.LastIndexByte(s, ' '); i >= len(s)/2 && runes[len([]rune(s))] != ' ' {
+		s = s[:i+1]
+	}
+	return s + "~"
 }

@@ -32,8 +32,9 @@ type view struct {
 	began     time.Time
 
 	mu       sync.Mutex // guards the fields below, out and errs
-	messages []string   // the last few, for the table
+	messages []string   // the last few, for the table, the newest first
 	trouble  []string   // lines that stay until the trouble is over
+	inSync   bool       // all was in sync once; only for who draws
 }
 
 const keepMessages = 4
@@ -110,9 +111,12 @@ func (v *view) problem(what string, err error) {
 	if err == nil {
 		return
 	}
-	v.trouble = strings.Split(what+"\n"+err.Error(), "\n")
+	v.trouble = strings.Split(v.stamp()+what+"\n"+err.Error(), "\n")
+	for i := range v.trouble[1:] {
+		v.trouble[i+1] = "          " + v.trouble[i+1]
+	}
 	if v.screen == nil {
-		fmt.Fprintln(v.errs, strings.Join(v.trouble, "\n  "))
+		fmt.Fprintln(v.errs, strings.Join(v.trouble, "\n"))
 	}
 }
 
@@ -120,17 +124,20 @@ func (v *view) problem(what string, err error) {
 func (v *view) line(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	fmt.Fprintf(v.out, "%7.1fs  %s\n", time.Since(v.began).Seconds(), strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	fmt.Fprintln(v.out, v.stamp()+strings.TrimRight(fmt.Sprintf(format, args...), " "))
 }
+
+// stamp gives the time since the start, as each line begins.
+func (v *view) stamp() string { return fmt.Sprintf("%7.1fs  ", time.Since(v.began).Seconds()) }
 
 // Write takes the lines of a logger into the table.
 func (v *view) Write(p []byte) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for line := range bytes.Lines(p) {
-		v.messages = append(v.messages, string(bytes.TrimRight(line, "\n")))
+		v.messages = append([]string{v.stamp() + string(bytes.TrimRight(line, "\n"))}, v.messages...)
 	}
-	v.messages = v.messages[max(0, len(v.messages)-keepMessages):]
+	v.messages = v.messages[:min(len(v.messages), keepMessages)]
 	return len(p), nil
 }
 
@@ -161,13 +168,18 @@ func (v *view) run(ctx context.Context) {
 	}
 }
 
-// String gives "in sync 12/14, 61 reconciles, 4 retries, drift mended 0".
+// String gives "in sync 12/14, creating 2; 61 reconciles, 4 retries, drift mended 0".
 func (t totals) String() string {
-	s := fmt.Sprintf("in sync %d/%d, %s", t.InSync, t.Wanted, t.activity())
+	return fmt.Sprintf("in sync %d/%d, %s", t.InSync, t.Wanted, t.others())
+}
+
+// others gives what is under way and what was done.
+func (t totals) others() string {
+	s := t.UnderWay
 	if t.Refused > 0 {
-		s += fmt.Sprintf(", cannot be %d", t.Refused)
+		s = strings.TrimPrefix(fmt.Sprintf("%s, cannot be %d", s, t.Refused), ", ")
 	}
-	return s
+	return strings.TrimPrefix(s+"; "+t.activity(), "; ")
 }
 
 func (t totals) activity() string {

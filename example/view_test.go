@@ -59,48 +59,54 @@ func scene(t *testing.T) *view {
 func TestTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := scene(t)
-		v.trouble = []string{"f.json is not used:", "f.json:3: bad"}
+		v.screen = func() (int, int) { return 0, 0 }
+		v.note("something %s", "happened")
+		time.Sleep(2 * time.Second)
+		v.problem("f.json is not used:", errors.New("f.json:3: bad"))
 		fmt.Fprintln(v, "a line of the log")
 		for _, test := range []struct {
 			width, height int
 			want          string
 		}{
 			{100, 24, `
-[##------------------] in sync 1/8, 6 reconciles, 1 retry, drift mended 0, cannot be 2, 0.0s
+[##------------------] in sync 1/8, about 2s left, 3 reconciles a second, 2.0s
+pending 2, creating 1, throttled 1, retrying 1, cannot be 2; 6 reconciles, 1 retry, drift mended 0
 cloud at http://cloud
 
-ASSET                    STATE     TRIES  NEXT RUN          LAST ERROR
-key/key-00000            in sync          within 1m0s
-bucket/bucket-00001      retrying      3  within 400ms      500: internal error
+ASSET                    STATE     TRIES  NEXT RUN          DETAIL
+key/key-00000            in sync          within 58s
+bucket/bucket-00001      retrying      3  now               500: internal error
 bucket/bucket-00002      refused       1  -                 409: the name is taken by another
-bucket/bucket-00003      creating         within 1s         by op-7
-bucket/bucket-00004      throttled        not before 2s     429: slowly
+bucket/bucket-00003      creating         now               by op-7
+bucket/bucket-00004      throttled        now               429: slowly
 bucket/bucket-00005      gave up      13  -                 no answer
 bucket/bucket-00006      pending          running
 bucket/bucket-00007      pending          now
 
-f.json is not used:
-f.json:3: bad
-a line of the log
+    2.0s  f.json is not used:
+          f.json:3: bad
+    2.0s  a line of the log
+    0.0s  something happened
 `},
 			// Where there is little room, what needs attention comes first.
-			{60, 12, `
-in sync 1/8, 6 reconciles, 1 retry, drift mended 0, cannot ~
+			{60, 13, `
+in sync 1/8, about 2s left, 3 reconciles a second, 2.0s
+pending 2, creating 1, throttled 1, retrying 1, cannot be ~
 cloud at http://cloud
 
 ASSET                    STATE     TRIES  NEXT RUN         ~
 bucket/bucket-00005      gave up      13  -                ~
 bucket/bucket-00002      refused       1  -                ~
-bucket/bucket-00001      retrying      3  within 400ms     ~
-bucket/bucket-00003      creating         within 1s        ~
+bucket/bucket-00001      retrying      3  now              ~
 
-f.json is not used:
-f.json:3: bad
-a line of the log
+    2.0s  f.json is not used:
+          f.json:3: bad
+    2.0s  a line of the log
+    0.0s  something happened
 `},
 			{20, 2, `
-in sync 1/8, 6 reco~
-cloud at http://clo~
+in sync 1/8, about ~
+pending 2, creating~
 `},
 		} {
 			lines := v.frame(test.width, test.height)
@@ -119,13 +125,56 @@ func TestTableColours(t *testing.T) {
 		v := scene(t)
 		v.colour = true
 		frame := v.frame(100, 24)
-		if line := frame[4]; !strings.HasPrefix(line, green) || !strings.HasSuffix(line, plain) {
+		if line := frame[5]; !strings.HasPrefix(line, green) || !strings.HasSuffix(line, plain) {
 			t.Errorf("what is in sync is not green: %q", line)
 		}
-		if line := frame[6]; !strings.HasPrefix(line, red) || !strings.HasSuffix(line, plain) {
+		if line := frame[7]; !strings.HasPrefix(line, red) || !strings.HasSuffix(line, plain) {
 			t.Errorf("what is refused is not red: %q", line)
 		}
 	})
+}
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"in sync", 7, "in sync"},
+		{"in sync now", 9, "in sync ~"},
+		{"in sync now", 6, "in ~"},
+		{"in sync now", 8, "in sync~"},
+		{"a bucket-with-a-long-name", 12, "a bucket-wi~"}, // rather than next to nothing
+		{"bucket-with-a-long-name", 8, "bucket-~"},
+		{"größer als alles", 11, "größer als~"},
+		{"x", 0, "~"},
+	} {
+		if got := cut(test.text, test.width); got != test.want {
+			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.width, got, test.want)
+		}
+	}
+}
+
+// The time that is left counts what was begun as half done; there is none before
+// anything was, once all was in sync, and of what nobody knows.
+func TestTimeLeft(t *testing.T) {
+	v := &view{began: time.Now()}
+	for _, test := range []struct {
+		now  totals
+		took time.Duration
+		want string
+	}{
+		{totals{Wanted: 20000, Pending: 20000}, 100 * time.Millisecond, ""},
+		{totals{Wanted: 20000, Pending: 16000}, time.Second, ", about 9s left"},
+		{totals{Wanted: 20000, Pending: 10000, Runs: 10000}, 3 * time.Second, ", about 9s left"},
+		{totals{Wanted: 20000, InSync: 8000, Refused: 2000}, 3 * time.Second, ", about 1s left"},
+		{totals{Wanted: 20000, InSync: 20000}, 10 * time.Second, ""},
+		{totals{Wanted: 20000, InSync: 19999}, time.Hour, ""}, // drift is being mended
+	} {
+		if got := v.timeLeft(test.now, test.took); got != test.want {
+			t.Errorf("%+v after %v: %q, want %q", test.now, test.took, got, test.want)
+		}
+	}
 }
 
 // The screen is put back as it was, and shows the last table.

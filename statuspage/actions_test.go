@@ -6,9 +6,12 @@ package statuspage_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,6 +79,123 @@ func TestCancelNext(t *testing.T) {
 	})
 }
 
+// TestReconcileMany asks for runs of the items that are named, or of all that a
+// query finds.
+func TestReconcileMany(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	loop := &statuspage.Loop[string]{Name: "assets", Queue: queue, Format: func(item string) string { return strings.TrimRight(item, "'") }}
+	page := statuspage.New(loop, &statuspage.Loop[string]{Name: "others", Queue: reconcile.NewQueue[string]()})
+	page.AllowActions = true
+	var log bytes.Buffer
+	page.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	report := loop.OnResult(nil)
+	restore := func() { // four fail, of which one is blank; two of the others are shown alike
+		for _, item := range []string{"disk-1", "disk-2", "net-1", "", "well", "alike", "alike'"} {
+			queue.Remove(item)
+			queue.EnqueueAfter(item, time.Hour)
+			outcome, err := reconcile.Retrying, errors.New("no room")
+			if strings.HasPrefix(item, "well") || strings.HasPrefix(item, "alike") {
+				outcome, err = reconcile.Succeeded, nil
+			}
+			report(reconcile.Result[string]{Item: item, Outcome: outcome, Err: err, Failures: 1})
+		}
+	}
+	for _, test := range []struct {
+		name, target, form string
+		status             int
+		answer, ready      string
+		log                string
+	}{
+		{"two", "/items.json?queue=assets", "item=disk-1&item=well&action=reconcile", 200, "Asked for 2 runs now.", "disk-1 well", `items=2 item="[\"disk-1\" \"well\"]"`},
+		{"the blank", "/items.json", "queue=assets&item=&action=reconcile", 200, "Asked for a run now.", "", `items=1 item="[\"\"]"`},
+		{"as a browser sends it", "/items.json?queue=assets", "escaped=disk%252D1&action=reconcile", 200, "Asked for a run now.", "disk-1", ""},
+		{"badly escaped", "/items.json?queue=assets", "escaped=%25x&action=reconcile", 400, "escaped: ", "-", ""},
+		{"one twice", "/items.json?queue=assets", "item=well&item=well&action=reconcile", 200, "Asked for a run now.", "well", ""},
+		{"one that is gone", "/items.json?queue=assets", "item=well&item=gone&action=reconcile", 200, "Asked for a run now.", "well", ""},
+		{"all that fail", "/items.json?queue=assets&state=failing", "all=true&item=well&action=reconcile", 200, "Asked for 4 runs now.", " disk-1 disk-2 net-1", `items=4 query="?queue=assets&state=failing"`},
+		{"all by form", "/items.json", "queue=assets&state=failing&search=DISK&all=true&action=reconcile", 200, "Asked for 2 runs now.", "disk-1 disk-2", ""},
+		{"cancel", "/items.json?queue=assets", "item=disk-1&item=net-1&action=cancel", 200, "The next runs of 2 items are cancelled.", "", ""},
+		{"on paper", "/items?queue=assets&state=failing&page=1", "all=true&action=reconcile", 303, "./?queue=assets&state=failing&notice=reconcile-many", " disk-1 disk-2 net-1", ""},
+		{"none", "/items.json?queue=assets", "action=reconcile", 400, "no item is selected: want item=NAME, as often as needed, or all=true", "-", ""},
+		{"only gone", "/items.json?queue=assets", "item=gone&action=reconcile", 404, "no such item is known any more", "-", ""},
+		{"none fails", "/items.json?queue=others&state=failing", "all=true&action=reconcile", 404, "no such item is known any more", "-", ""},
+		{"alike", "/items.json?queue=assets", "item=well&item=alike&action=reconcile", 409, `2 items are shown as \"alike\"`, "-", ""},
+		{"no queue", "/items.json?queue=x", "item=well&action=reconcile", 404, `no queue \"x\"`, "-", ""},
+		{"no such state", "/items.json?queue=assets&state=x", "all=true&action=reconcile", 400, `no state \"x\"`, "-", ""},
+		{"no action", "/items.json?queue=assets", "item=well&action=explode", 400, "no action", "-", ""},
+	} {
+		restore()
+		log.Reset()
+		form, err := url.ParseQuery(test.form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := post(t, page, test.target, form)
+		answer := r.Header.Get("Location") + body(t, r, test.status)
+		if !strings.Contains(answer, test.answer) {
+			t.Errorf("%s: it answers %s, want %s", test.name, answer, test.answer)
+		}
+		var ready []string
+		for item, state := range queue.All() {
+			if state.Phase == reconcile.Ready {
+				ready = append(ready, item)
+			}
+		}
+		slices.Sort(ready)
+		if got := strings.Join(ready, " "); got != strings.Trim(test.ready, "-") {
+			t.Errorf("%s: %q are ready, want %q", test.name, got, test.ready)
+		}
+		if !strings.Contains(log.String(), test.log) || (log.Len() > 0) != (test.status < 400) {
+			t.Errorf("%s: the log has %s, want %s", test.name, &log, test.log)
+		}
+	}
+}
+
+// TestRetryButtons is about where the overview has what TestReconcileMany sends.
+func TestRetryButtons(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	loop := &statuspage.Loop[string]{Name: "assets", Queue: queue}
+	page := statuspage.New(loop)
+	report := loop.OnResult(nil)
+	report(reconcile.Result[string]{Item: "well", Outcome: reconcile.Succeeded})
+	const buttons, box = `<button form="retry"`, `<input type="checkbox" `
+	if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, `"retry"`) {
+		t.Error("there are buttons though actions are not allowed")
+	}
+	page.AllowActions = true
+	if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, buttons) || strings.Contains(text, box) {
+		t.Error("there are buttons though nothing fails")
+	}
+	page.Refresh = time.Nanosecond
+	report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.Terminated, Err: errors.New("no room"), Failures: 1})
+	report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.Terminated, Err: errors.New("no name"), Failures: 1})
+	for target, want := range map[string][]string{
+		"/":                           {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
+		"/?search=ROOM":               {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},
+		"/?search=well":               nil,
+		"/?state=in-order&sort=-item": nil,
+		"/?notice=reconcile-many":     {">Asked for the runs now.</p>"},
+	} {
+		text := html.UnescapeString(body(t, get(t, page, target), http.StatusOK))
+		for _, want := range want {
+			if !strings.Contains(text, html.UnescapeString(want)) {
+				t.Errorf("%s lacks %s", target, want)
+			}
+		}
+		if n := strings.Count(text, box); want == nil && n > 0 || strings.Contains(target, "ROOM") && n != 1 {
+			t.Errorf("%s has %d boxes", target, n)
+		}
+		if want == nil && strings.Contains(text, buttons) {
+			t.Errorf("%s has buttons, and nothing that fails", target)
+		}
+	}
+}
+
 // TestActionsRefused goes through the requests that are not to do anything.
 func TestActionsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -83,8 +203,10 @@ func TestActionsRefused(t *testing.T) {
 		w.queue.EnqueueAfter("a", time.Hour)
 		reconcileA := form("a", "reconcile")
 
-		if got, want := body(t, post(t, w.page, "/item.json", reconcileA), http.StatusForbidden), "Page.AllowActions"; !strings.Contains(got, want) {
-			t.Errorf("where it is not allowed: %s, want a word of %s", got, want)
+		for _, target := range []string{"/item.json", "/items.json"} {
+			if got, want := body(t, post(t, w.page, target, reconcileA), http.StatusForbidden), "Page.AllowActions"; !strings.Contains(got, want) {
+				t.Errorf("%s where it is not allowed: %s, want a word of %s", target, got, want)
+			}
 		}
 		w.page.AllowActions = true
 		for name, change := range map[string]func(r *http.Request){
@@ -94,13 +216,14 @@ func TestActionsRefused(t *testing.T) {
 			"with an origin of null":   header("Origin", "null"),
 			"with the port of another": header("Origin", "http://example.com:81"),
 		} {
-			for _, target := range []string{"/item", "/item.json"} {
+			for _, target := range []string{"/item", "/item.json", "/items", "/items.json"} {
 				if r := post(t, w.page, target, reconcileA, change); r.StatusCode != http.StatusForbidden {
 					t.Errorf("%s %s: %d, want 403", target, name, r.StatusCode)
 				}
 			}
 		}
-		for _, target := range []string{"/item?" + reconcileA.Encode(), "/item.json?" + reconcileA.Encode()} {
+		body(t, post(t, w.page, "/items.json?all=true&"+reconcileA.Encode(), nil), http.StatusBadRequest)
+		for _, target := range []string{"/item?" + reconcileA.Encode(), "/item.json?" + reconcileA.Encode(), "/items.json?all=true&" + reconcileA.Encode()} {
 			get(t, w.page, target)
 		}
 		body(t, post(t, w.page, "/item.json?"+reconcileA.Encode(), nil), http.StatusBadRequest)

@@ -46,6 +46,8 @@
 //	curl '127.0.0.1:8080/items.json?queue=assets&state=failing&sort=-since&size=100'
 //	curl '127.0.0.1:8080/item.json?queue=assets&item=bucket/invoices'
 //	curl -d queue=assets -d item=bucket/invoices -d action=reconcile 127.0.0.1:8080/item.json
+//	curl -d queue=assets -d item=a -d item=b -d action=reconcile 127.0.0.1:8080/items.json
+//	curl -d queue=assets -d state=failing -d all=true -d action=reconcile 127.0.0.1:8080/items.json
 //
 // What may stand behind the question mark:
 //

@@ -83,7 +83,7 @@ func testHostile(t *testing.T, name string) {
 	}
 	usual := tags(body(t, get(t, plain, "/"), http.StatusOK))
 	for tag := range strings.FieldsSeq("<p </p <pre </pre <b </b <tr </tr <th </th <td </td <bdi </bdi <h2 </h2 <main <form </form <input " +
-		"<button </button <details </details <summary </summary <section </section aria-labelledby= tabindex= method= data-action= " +
+		"<button </button <details </details <summary </summary <section </section aria-labelledby= tabindex= method= data-action= form= formaction= " +
 		"data-key= data-label= title= type= name= value= aria-current= rel=") {
 		usual[tag] = true
 	}
@@ -133,6 +133,14 @@ func testHostile(t *testing.T, name string) {
 	r := post(t, page, "/"+action, url.Values{"action": {"cancel"}})
 	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "item?") {
 		t.Errorf("the form answers %d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+
+	// So does one on what is selected in the list.
+	box := html.UnescapeString(regexp.MustCompile(`name="escaped" value="([^"]*)"`).FindStringSubmatch(list)[1])
+	to := html.UnescapeString(regexp.MustCompile(`formaction="([^"]*)"`).FindStringSubmatch(list)[1])
+	r = post(t, page, "/"+to, url.Values{"action": {"reconcile"}, "escaped": {box}})
+	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "./?") {
+		t.Errorf("the form of what is selected answers %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 
 	// And the stream, of which each event is two lines and an empty one.

@@ -19,7 +19,7 @@ type loop interface {
 	hasQueue() bool
 	hasActions() bool
 	snapshot(interval time.Duration) *snapshot
-	find(interval time.Duration, name, id string) []handle
+	choose(interval time.Duration, chosen func(*row) bool) []handle
 }
 
 // A handle is an item, whatever its type.
@@ -40,18 +40,13 @@ func (l *Loop[T]) hasActions() bool {
 	return ok
 }
 
-// find returns the items that are shown as name; if there is an id, only the one
-// with that.
-func (l *Loop[T]) find(interval time.Duration, name, id string) []handle {
+// choose returns the items of the rows that are chosen.
+func (l *Loop[T]) choose(interval time.Duration, chosen func(*row) bool) []handle {
 	s, items := l.look(interval)
 	var found []handle
 	for i := range s.rows {
-		if nameInURL(s.rows[i].name) != name {
-			continue
-		}
-		h := &known[T]{l, items[i], s.rows[i].name}
-		if id == "" || h.id() == id {
-			found = append(found, h)
+		if chosen(&s.rows[i]) {
+			found = append(found, &known[T]{l, items[i], s.rows[i].name})
 		}
 	}
 	return found

@@ -6,6 +6,7 @@ package statuspage
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -173,7 +174,9 @@ func (p *Page) found(v url.Values) (loop, []handle, error) {
 	if !v.Has("item") {
 		return nil, nil, fmt.Errorf("no item is named: want item=NAME")
 	}
-	found := l.find(p.refresh(), v.Get("item"), v.Get("id"))
+	name, id := v.Get("item"), v.Get("id")
+	found := l.choose(p.refresh(), func(r *row) bool { return nameInURL(r.name) == name })
+	found = slices.DeleteFunc(found, func(h handle) bool { return id != "" && h.id() != id })
 	if len(found) == 0 {
 		return nil, nil, fmt.Errorf("queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(v.Get("item"), 200))
 	}

@@ -6,6 +6,8 @@ package statuspage
 import (
 	"cmp"
 	"fmt"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -21,6 +23,12 @@ type overview struct {
 	Charts []chart
 	Groups []groupView
 	Note   string
+	Notice string // what came of an action
+
+	// The buttons above the table. The URLs are of items and items.json.
+	HasActions     bool
+	RetryAll       string // the label; empty if nothing that fails is shown
+	Selected, Fail string // queries: this one, and that of all that fail in it
 
 	// The table.
 	Name        string
@@ -55,6 +63,8 @@ type columnView struct {
 
 type rowView struct {
 	Name, URL   string
+	Key         string // the name as the form has it
+	Box         bool   // it can be selected
 	Failing     bool
 	Final       bool
 	Error       string
@@ -112,6 +122,10 @@ func (p *Page) overview(q query) (*overview, time.Time, error) {
 		o.Note += fmt.Sprintf(" %s results came too fast, and are only counted.", number(s.dropped))
 	}
 	o.table(q, s)
+	o.HasActions = p.AllowActions && slices.ContainsFunc(p.loops, loop.hasActions)
+	if p.AllowActions && l.hasActions() {
+		o.buttons(q, s)
+	}
 	return o, s.expires(p.refresh()), nil
 }
 
@@ -171,10 +185,33 @@ func (o *overview) table(q query, s *snapshot) {
 	}
 }
 
+// buttons adds the boxes and the buttons, if something that fails is shown.
+func (o *overview) buttons(q query, s *snapshot) {
+	shown := false
+	for i := range o.Rows {
+		o.Rows[i].Box = o.Rows[i].Failing
+		shown = shown || o.Rows[i].Box
+	}
+	if !shown {
+		return
+	}
+	fail := q.withState(failingItems)
+	n := s.counts.failing
+	if q.Search != "" {
+		_, n, _ = s.page(fail)
+	}
+	o.RetryAll = fmt.Sprintf("Reconcile all %s failing now", number(n))
+	if n == 1 {
+		o.RetryAll = "Reconcile the failing one now"
+	}
+	o.Selected, o.Fail = q.String(), fail.String()
+}
+
 func newRowView(r *row, now time.Duration, queue string) rowView {
 	v := rowView{
 		Name:       shorten(visible(r.name), 200),
 		URL:        itemURL("item", queue, r.name, ""),
+		Key:        url.QueryEscape(nameInURL(r.name)),
 		Failing:    r.failing(),
 		Final:      r.final(),
 		Error:      shorten(headline(r.err, r.outcome), 300),

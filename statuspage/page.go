@@ -27,8 +27,10 @@ type Page struct {
 
 	// AllowActions has the page of an item show the buttons "Reconcile now"
 	// (EnqueueNow) and "Cancel the next run" (Remove), if the queue has these
-	// methods. Requests that another site makes a browser send are refused.
-	// Who may press them is for the program to say, by a handler around this one.
+	// methods. Where items fail, the page of all then has buttons to reconcile now
+	// those that are selected, or all of them. Requests that another site makes a
+	// browser send are refused. Who may press the buttons is for the program to say,
+	// by a handler around this one.
 	AllowActions bool
 
 	// Refresh is how often an open page is brought up to date, and how old at
@@ -73,6 +75,8 @@ func New(parts ...Part) *Page {
 	p.mux.HandleFunc("GET /item.json", p.serveItemJSON)
 	p.mux.HandleFunc("POST /item", p.serveAction)
 	p.mux.HandleFunc("POST /item.json", p.serveAction)
+	p.mux.HandleFunc("POST /items", p.serveAction)
+	p.mux.HandleFunc("POST /items.json", p.serveAction)
 	for name := range assets {
 		p.mux.HandleFunc("GET /"+name, serveAsset)
 	}

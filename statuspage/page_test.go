@@ -31,7 +31,7 @@ func TestPage(t *testing.T) {
 			`<span class="label">Failing</span> <span class="count">2</span> <span class="detail">1 not retried</span>`,
 			`<span class="label">In flight</span> <span class="count">1</span> <span class="detail">longest 30 s</span>`,
 			`<span class="label">Waiting</span> <span class="count">3</span> <span class="detail">next in 59 m 31 s, 1 held</span>`,
-			`<a href="item?item=refused&amp;queue=assets"><bdi>refused</bdi></a>`,
+			`<a data-key="name" href="item?item=refused&amp;queue=assets"><bdi>refused</bdi></a>`,
 			"<bdi>region cannot change</bdi>",
 			"<bdi>in sync</bdi>",
 			"<bdi>being made</bdi>",
@@ -141,7 +141,7 @@ func TestPageOfBlankItem(t *testing.T) {
 		queue.Enqueue(name)
 		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
 		text := body(t, get(t, page, "/"), http.StatusOK)
-		link := regexp.MustCompile(`<a href="(item\?[^"]*)"><bdi>([^<]*)</bdi>`).FindStringSubmatch(text)
+		link := regexp.MustCompile(`<a data-key="name" href="(item\?[^"]*)"><bdi>([^<]*)</bdi>`).FindStringSubmatch(text)
 		if link == nil || html.UnescapeString(link[2]) != want {
 			t.Errorf("the link to %.30q is %q, want %s", name, link, want)
 			continue

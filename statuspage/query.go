@@ -83,6 +83,9 @@ func list[S ~string](all []S) string {
 // needle returns what is searched for, in lower case.
 func (q query) needle() string { return strings.ToLower(q.Search) }
 
+// has reports whether the query finds a row.
+func (q query) has(r *row) bool { return q.State.has(r) && r.matches(q.needle()) }
+
 // String returns the query as it stands in a URL, with the question mark, and
 // without what has its default.
 func (q query) String() string {

@@ -67,6 +67,7 @@
     if (announce !== null && announce !== '') {
       const range = document.querySelector('.range');
       const empty = document.querySelector('.empty');
+      if (text) said.className = 'hidden';
       said.textContent = announce + (range && range.textContent || empty && empty.textContent || '');
       announce = '';
     }
@@ -177,14 +178,17 @@
   // Actions, without leaving the page.
   document.addEventListener('submit', async (event) => {
     const form = event.target;
-    if (!form.dataset.action) return;
+    const action = event.submitter && event.submitter.dataset.action || form.dataset.action;
+    if (!action) return;
     event.preventDefault();
     const body = new URLSearchParams(new FormData(form, event.submitter));
     said.textContent = '';
+    if (text) said.className = 'tell'; // not on the page of an item, where it has a place
     try {
-      const answer = await fetch(form.dataset.action, {method: 'POST', body});
+      const answer = await fetch(action, {method: 'POST', body});
       const {message, error} = await answer.json();
       said.textContent = message || error;
+      if (message) form.reset();
     } catch {
       said.textContent = 'The program did not answer.';
     }

@@ -48,7 +48,7 @@ func TestHostileNames(t *testing.T) {
 
 	check := func(where string) {
 		t.Helper()
-		if n := elements("#items :is(script, img, iframe, svg, style, form, input, base, meta, [onerror], [onfocus], [onload])"); n != 0 {
+		if n := elements("#items :is(script, img, iframe, svg, style, form, input:not([form=retry]), base, meta, [onerror], [onfocus], [onload])"); n != 0 {
 			t.Errorf("%s: %d elements were injected", where, n)
 		}
 		if n := elements("script"); n != 1 {

@@ -84,6 +84,46 @@ func TestCancelNext(t *testing.T) {
 	tb.wait(`document.getElementById('said').innerText === 'There was no next run to cancel.'`)
 }
 
+// TestRetryMany selects one of the items that fail, and then takes all of them.
+func TestRetryMany(t *testing.T) {
+	w := newWorld(t)
+	failing := []string{"a", "b", "line\nfeed", " "}
+	for _, item := range failing {
+		w.fail(item, errors.New("quota exceeded"))
+	}
+	w.run(t, failing...)
+	tb := open(t, w.page, "/")
+	tb.wait(`document.querySelectorAll('.items input').length === 4`)
+	eval[bool](tb, "window.mark = true")
+	for _, item := range failing {
+		w.fail(item, nil)
+	}
+	const selected = `[...document.querySelectorAll('.items input:checked')].map(b => b.value).join()`
+	tb.click(".items input[value='line%0Afeed']")
+	w.run(t, "another")
+	tb.wait(`document.querySelectorAll('.items tbody tr').length === 5`)
+	if got := eval[string](tb, selected); got != "line%0Afeed" {
+		t.Errorf("when the table has changed, %q is selected", got)
+	}
+	tb.click(".retry button")
+	if got := w.ran(t); got != failing[2] {
+		t.Errorf("%q ran", got)
+	}
+	tb.wait(`document.getElementById('said').innerText === 'Asked for a run now.'`)
+	tb.wait(`document.querySelectorAll('.items input').length === 3`)
+	tb.wait(selected + ` === ''`)
+
+	tb.click(".retry button[name=all]")
+	for range 3 {
+		w.ran(t)
+	}
+	tb.wait(`document.getElementById('said').innerText === 'Asked for 3 runs now.'`)
+	tb.wait(`!document.querySelector('.retry') && !document.querySelector('.items input')`)
+	if !eval[bool](tb, "window.mark && document.getElementById('said').checkVisibility()") {
+		t.Error("the page was loaded again, or says nothing to the eye")
+	}
+}
+
 // TestDetailsStayOpen unfolds an error: an update does not fold it.
 func TestDetailsStayOpen(t *testing.T) {
 	w := newWorld(t)
@@ -120,6 +160,14 @@ func TestWithoutJavaScript(t *testing.T) {
 	if eval[bool](tb, "document.getElementById('live').checkVisibility()") {
 		t.Error("a button is shown that does nothing")
 	}
+	tb.click(".items input")
+	tb.clickAndLoad(".retry button")
+	if got := w.ran(t); got != "item-59" {
+		t.Errorf("%s ran", got)
+	}
+	if got := tb.text("#said"); got != "Asked for a run now." {
+		t.Errorf("the page says %q", got)
+	}
 	tb.clickAndLoad("a[rel=next]")
 	if got := tb.text(".range"); got != "51–60 of 60" {
 		t.Errorf("the next page has %s", got)
@@ -139,7 +187,7 @@ func TestWithoutJavaScript(t *testing.T) {
 		t.Errorf("the search forgets the order: %s", got)
 	}
 	tb.clickAndLoad(".items .name a")
-	if got := tb.text(".story"); !strings.Contains(got, "Its last run failed.") {
+	if got := tb.text(".story"); !strings.Contains(got, "Its last 2 runs failed.") {
 		t.Errorf("the story is %q", got)
 	}
 	tb.clickAndLoad("#actions button[value=reconcile]")

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"regexp"
 	"time"
+
+	"github.com/reconkernel/reconcile/example/internal/flags"
 )
 
 // Options are what the flags say.
@@ -40,11 +42,12 @@ again when it changes and mends what another hand has changed, until Ctrl-C; the
 exit code is then 0.
 
 Without -endpoint the store is versitygw, a real S3 gateway, started on loopback
-over a folder. With it, the keys come from AWS_ACCESS_KEY_ID and
+over a folder; the first run builds it, in about two minutes. With -endpoint, the keys come from AWS_ACCESS_KEY_ID and
 AWS_SECRET_ACCESS_KEY, or from ~/.aws/credentials.
 
-It touches only buckets that bear its tag reconcile-owner. What it creates bears
-it from the first moment on.
+It touches only buckets that bear its tag reconcile-owner, and those that are
+wished for and are as bare as one that was just made. What it creates bears the
+tag from the first moment on; README.md says on which stores it may not.
 
 `
 
@@ -55,11 +58,6 @@ var validOwner = regexp.MustCompile(`^[A-Za-z0-9 +=._:/@-]{1,100}$`)
 func parseFlags(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("s3", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		f.PrintDefaults()
-	}
 	f.StringVar(&o.wishes, "wishes", "wishes.yaml", "the `FILE`, in YAML or JSON, that says what is wished for")
 	f.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`")
 	f.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
@@ -73,23 +71,17 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
 	f.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "how much is logged: debug, info, warn or error; if given, also the outcome of each run")
-	if err := f.Parse(args); err != nil {
-		return options{}, err
-	}
-	given := map[string]bool{}
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if err := o.check(f.Args(), given); err != nil {
-		fmt.Fprintf(stderr, "%v; -h explains all flags\n", err)
-		return options{}, err
-	}
-	o.verbose = given["log"]
-	return o, nil
+	err := flags.Parse(f, usage, args, func() error {
+		given := map[string]bool{}
+		f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		o.verbose = given["log"]
+		return o.check(given)
+	}, stderr)
+	return o, err
 }
 
-func (o *options) check(rest []string, given map[string]bool) error {
+func (o *options) check(given map[string]bool) error {
 	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("argument %q is not understood; there are only flags", rest[0])
 	case o.wishes == "":
 		return errors.New("-wishes is empty, want a file")
 	case given["endpoint"] && given["state"]:

@@ -19,7 +19,7 @@ func TestFlags(t *testing.T) {
 	}{
 		{"-h", 0, "-endpoint URL"},
 		{"-colour", 2, "not defined: -colour"},
-		{"stray", 2, `argument "stray" is not understood; there are only flags; -h explains all flags`},
+		{"stray", 2, `argument "stray" is not understood; there are only flags`},
 		{"-plan -watch", 2, "-plan ends by itself, -watch does not; want one of them"},
 		{"-endpoint http://x -state y", 2, "-state is for the gateway that is started without -endpoint"},
 		{"-endpoint=", 2, "-endpoint is empty, want a URL"},

@@ -3,12 +3,14 @@
 
 // Command s3 keeps the buckets of an S3 store as a file says they shall be.
 //
-//	bash gateway/build.sh        # once: builds versitygw, a real S3 gateway
-//	go run .                     # make it so on that gateway, then end
-//	go run . -state DIR -watch   # stay, and mend what another hand breaks
-//	go run . -state DIR -plan    # say what there is to do, and do nothing
-//	go run . -endpoint URL       # on any other S3 store
-//	go run . -h                  # all flags
+//	go run .                       # make it so on a gateway of its own, then end
+//	go run . -state state -watch   # stay, and mend what another hand breaks
+//	go run . -state state -plan    # say what there is to do, and do nothing
+//	go run . -endpoint URL         # on any other S3 store
+//	go run . -h                    # all flags
+//
+// The gateway is versitygw, a real S3 gateway over a folder. The first run builds
+// it, which usually takes about two minutes, and says how far that is.
 //
 // The parts to copy from are bucket/controller.go, which is the reconcile
 // function with what it needs, and control.go, which puts all together.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -293,6 +294,45 @@ func TestNoTagsAtCreation(t *testing.T) {
 	})
 	w.runAt(url, "-wishes", wish(t, everything)).WantEnd(0, "2 of 2 buckets in sync")
 	w.wantLook("full", full)
+}
+
+// A store that leaves out the tags of a creation needs a second request for them.
+// The program is killed with -9 between the two. What it leaves is marked by the
+// next one that wishes for it; nobody else touches it, and nobody removes it.
+func TestKilledBetweenCreationAndTags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	created, dead := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if creates(r) {
+			w.make(strings.Trim(r.URL.Path, "/"))
+			return true
+		}
+		if r.Method == http.MethodPut && r.URL.Query().Has("tagging") {
+			once.Do(func() {
+				close(created)
+				<-dead
+				panic(http.ErrAbortHandler)
+			})
+		}
+		return false
+	})
+	wished, empty := wish(t, "buckets: [{name: bare}]"), wish(t, "buckets: []")
+	p := w.runAt(url, "-wishes", wished)
+	<-created
+	p.Signal(syscall.SIGKILL)
+	p.End()
+	close(dead)
+	w.wantLook("bare", look{})
+
+	w.runAt(url, "-wishes", empty, "-purge").WantEnd(0, "0 of 0 buckets in sync")
+	w.wantLook("bare", look{})
+	w.runAt(url, "-wishes", wished, "-owner", "them", "-plan").WantEnd(0, "mark as ours")
+	w.runAt(url, "-wishes", wished).WantEnd(0, "bare                     mark as ours, it is empty and bears no tags")
+	w.wantLook("bare", bare)
+	w.runAt(url, "-wishes", empty).WantEnd(0, "bare                     remove")
+	w.wantBuckets()
 }
 
 // Buckets of the account that are in another region, or that may not be looked

@@ -22,12 +22,29 @@ esac
 dir=$cache/reconcile-example-s3
 binary=$dir/versitygw-$version
 
+# progress says after every 50 packages how far the build is, and passes on all else.
+progress() {
+	local n=0 line
+	while IFS= read -r line; do
+		case $line in
+		*' '*) printf '%s\n' "$line" ;;
+		*)
+			n=$((n + 1))
+			[ $((n % 50)) -ne 0 ] || echo "versitygw: $n of at most $1 packages are built, after $SECONDS s"
+			;;
+		esac
+	done
+}
+
 if [ ! -x "$binary" ]; then
-	echo "building versitygw $version, once; this takes a few minutes" >&2
+	echo "building versitygw $version from its source, once; on two cores that usually takes about two minutes" >&2
+	package=github.com/versity/versitygw/cmd/versitygw
+	export GOWORK=off GOFLAGS=-mod=readonly
+	all=$(go list -modfile=tools.mod -deps $package | wc -l) # fetches the source, and says so
 	mkdir -p "$dir"
 	temporary=$(mktemp "$dir/build-XXXXXX")
 	trap 'rm -f "$temporary"' EXIT
-	GOWORK=off GOFLAGS=-mod=readonly go build -modfile=tools.mod -buildvcs=false -trimpath -ldflags='-s -w' -o "$temporary" github.com/versity/versitygw/cmd/versitygw
+	go build -v -modfile=tools.mod -buildvcs=false -trimpath -ldflags='-s -w' -o "$temporary" $package 2>&1 | progress $((all)) >&2
 	chmod 755 "$temporary"
 	mv "$temporary" "$binary" # whole or not at all
 fi

@@ -94,7 +94,7 @@ func (p *Page) renderer(r *http.Request) (func() (map[string]string, time.Time),
 		return nil, err
 	}
 	if len(found) > 1 {
-		return nil, fmt.Errorf("%d items are shown as %q: add the id of the one that is meant", len(found), found[0].name())
+		return nil, errAlike(len(found), found[0].name())
 	}
 	return func() (map[string]string, time.Time) {
 		return renderRegions(itemRegions, p.newItemPage(l, found[0])), time.Now().Add(p.refresh())

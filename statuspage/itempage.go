@@ -57,7 +57,7 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 		Story:      story(&r, now, l.hasQueue()),
 		Error:      r.err,
 	}
-	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
+	v.Home = "./" + query{Size: defaultSize}.withQueue(l.name()).String()
 	if !r.outcome.failed() {
 		v.Error = headline(r.err, r.outcome)
 	}
@@ -100,7 +100,7 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 // alike.
 func (p *Page) newChoicePage(l loop, found []handle) *itemPage {
 	v := &itemPage{frame: p.frame(), Queue: l.name(), Name: visible(found[0].name())}
-	v.Home = "./" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String()
+	v.Home = "./" + query{Size: defaultSize}.withQueue(l.name()).String()
 	for _, h := range found {
 		v.Choices = append(v.Choices, choiceView{
 			shorten(h.describe(), 500), itemURL("item", l.name(), h.name(), h.id()),

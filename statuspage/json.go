@@ -146,7 +146,7 @@ func newQueueJSON(l loop, s *snapshot) queueJSON {
 		Runs:            make(map[string]uint64),
 		Dropped:         s.dropped,
 		Rate:            s.perSecond,
-		ItemsURL:        "items.json" + query{Queue: l.name(), State: allItems, Sort: byAttention, Page: 1, Size: defaultSize}.String(),
+		ItemsURL:        "items.json" + query{Size: defaultSize}.withQueue(l.name()).String(),
 	}
 	for o := succeeded; o < outcomes; o++ {
 		q.Runs[o.String()] = s.totals[o]
@@ -201,7 +201,7 @@ func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) {
 			items = append(items, fullItemJSON(l, h))
 		}
 		p.json(w, r, http.StatusMultipleChoices, map[string]any{
-			"error": fmt.Sprintf("%d items are shown as %q: add the id of the one that is meant", len(found), found[0].name()),
+			"error": errAlike(len(found), found[0].name()).Error(),
 			"items": items,
 		})
 		return

@@ -201,44 +201,7 @@ func (f filter) words() string { return strings.ReplaceAll(string(f), "-", " ") 
 // matches reports whether the row's name or error contains the text, which is in
 // lower case.
 func (r *row) matches(text string) bool {
-	return text == "" || containsFold(r.name, text) || containsFold(r.err, text)
-}
-
-// containsFold is strings.Contains(strings.ToLower(s), lower), without the copy
-// where s is ASCII.
-func containsFold(s, lower string) bool {
-	if len(s) < len(lower) && isASCII(s) {
-		return false
-	}
-	if !isASCII(s) {
-		return strings.Contains(strings.ToLower(s), lower)
-	}
-	for i := range len(s) - len(lower) + 1 {
-		j := 0
-		for j < len(lower) && lowerASCII(s[i+j]) == lower[j] {
-			j++
-		}
-		if j == len(lower) {
-			return true
-		}
-	}
-	return false
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
-func lowerASCII(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
+	return text == "" || strings.Contains(strings.ToLower(r.name), text) || strings.Contains(strings.ToLower(r.err), text)
 }
 
 // A keyed is a row by its number, and the key that it is sorted by.

@@ -228,5 +228,5 @@ func (p *Page) chooseMany(r *http.Request) (c choice, status int, err error) {
 }
 
 func errAlike(n int, name string) error {
-	return fmt.Errorf("%d items are shown as %q: add the id of the one that is meant, from the page of the item", n, name)
+	return fmt.Errorf("%d items are shown as %q: add the id of the one that is meant", n, name)
 }

@@ -163,7 +163,7 @@ func (v *view) run(ctx context.Context) {
 			v.draw()
 		} else if now := v.board.Totals(); now != last {
 			last = now
-			v.line("%s", now)
+			v.line("%s%s", now, v.timeLeft(now, time.Since(v.began)))
 		}
 	}
 }

@@ -105,7 +105,7 @@ func where(stack []byte) []byte {
 			_, stack, _ = bytes.Cut(stack, []byte("\n"))
 		}
 	}
-	if i := bytes.Index(stack, []byte("reconcile.(*worker[")); i >= 0 {
+	if i := bytes.Index(stack, []byte(".(*worker[...]).reconcile(")); i >= 0 {
 		stack = stack[:bytes.LastIndexByte(stack[:i], '\n')+1]
 	}
 	return bytes.TrimSpace(stack)

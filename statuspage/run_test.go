@@ -44,6 +44,16 @@ func TestTextOf(t *testing.T) {
 	}
 }
 
+// The kernel may be a copy in a folder of another name: the loop is cut off there too.
+func TestWhereInACopy(t *testing.T) {
+	stack := "goroutine 7 [running]:\npanic({0x1, 0x2})\n\t/go/panic.go:1 +0x1\n" +
+		"main.attach(...)\n\t/app/main.go:7 +0x1\n" +
+		"example.org/app/lib/kernel.(*worker[...]).reconcile(0x1)\n\t/app/lib/kernel/worker.go:9 +0x1\n"
+	if got, want := string(where([]byte(stack))), "main.attach(...)\n\t/app/main.go:7 +0x1"; got != want {
+		t.Errorf("where gives\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestTextOfPanic runs a reconciler whose function panics: the text tells where,
 // and spares the reader what lies around it.
 func TestTextOfPanic(t *testing.T) {

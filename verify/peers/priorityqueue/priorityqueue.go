@@ -5,7 +5,7 @@
 // of controller-runtime's package of this name use. Those tests are laid over
 // this folder.
 //
-//lint:file-ignore U1000 the names are used by those tests
+//lint:file-ignore U1000,SA1019 the names are those that the tests use
 package priorityqueue
 
 import (

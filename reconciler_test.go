@@ -164,7 +164,7 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 				for range 300 {
 					i := random.IntN(items)
 					lastEvent[i].Store(clock.Add(1))
-					s.q.Enqueue(names[i])
+					s.q.EnqueueAfter(names[i], time.Duration(random.IntN(3))*time.Millisecond) // 0 is Enqueue
 					time.Sleep(time.Duration(random.IntN(4)) * time.Millisecond)
 				}
 			})

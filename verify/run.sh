@@ -15,9 +15,9 @@ module=github.com/reconkernel/reconcile/verify
 # These take one step at a time: there is nothing for the race detector to see.
 steps="$module/search $module/interleave"
 # These run tests in processes of their own, without the detector.
-steps+=" $module/peers"
+steps+=" $module/peers $module/promises"
 # What is tested in browser and otlp are packages around the kernel.
-others=$(go list ./... | grep -v -E "^$module/(search|interleave|browser|otlp|peers)(/|\$)")
+others=$(go list ./... | grep -v -E "^$module/(search|interleave|browser|otlp|peers|promises)(/|\$)")
 
 # run prints what the tests log, without the lines that only say who runs.
 run() {

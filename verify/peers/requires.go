@@ -3,13 +3,11 @@
 
 //go:build peers
 
-// Package peers has no code: its test runs those of the peers. This file, which is
-// never built, is why go.mod requires the peers, and what their tests import.
+// Package peers runs the tests of the peers on our queue. This file is never
+// built: it is why go.mod requires what those tests, and nothing else here, need.
 package peers
 
 import (
-	_ "github.com/onsi/gomega"
 	_ "k8s.io/apimachinery/pkg/util/wait"
-	_ "k8s.io/client-go/util/workqueue"
 	_ "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )

@@ -18,7 +18,7 @@ say() {
 say go test -short ./search ./interleave
 # These run tests in processes of their own, without the detector: those of other
 # queues on ours, and those that promises name on a kernel that breaks them.
-say go test ./peers ./promises
+say go test -short ./peers ./promises
 # The pages of statuspage in a real browser.
 say bash browser/ci.sh
 # All the rest, with the million of changes in chaos.

@@ -14,7 +14,7 @@ export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 module=github.com/reconkernel/reconcile/verify
 # These take one step at a time: there is nothing for the race detector to see.
 steps="$module/search $module/interleave"
-# These run tests in processes of their own, without the detector.
+# These run tests in processes of their own, most without the detector.
 steps+=" $module/peers $module/promises"
 # What is tested in browser and otlp are packages around the kernel.
 others=$(go list ./... | grep -v -E "^$module/(search|interleave|browser|otlp|peers|promises)(/|\$)")

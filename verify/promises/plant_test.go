@@ -20,6 +20,7 @@ type kernelBreak struct {
 	promise  string // its number, or what else has the test named
 	half     string // of the promise
 	test     string // that must fail, or Test/subtest
+	race     bool   // under the race detector
 	file, fn string // a method is Type.Name
 	what     string
 	hunks    []hunk
@@ -63,7 +64,8 @@ func readBreaks(name string) ([]*kernelBreak, error) {
 			if !colon || of.promise == "" {
 				return nil, wrong("half of a promise, and the test that shows it")
 			}
-			of.half, of.test = head, rest
+			of.half = head
+			of.test, of.race = strings.CutSuffix(rest, " -race")
 		}
 	}
 	return breaks, nil
@@ -86,22 +88,57 @@ func (b *kernelBreak) addLine(isNew bool, line string) {
 	}
 }
 
-// plant returns the files of the kernel with all breaks in them. Of each function
-// that a break changes there is a changed copy, and an environment variable says
-// which copy is called in its place: so the tests are compiled once.
-func plant(root string, breaks []*kernelBreak) (files map[string][]byte, err error) {
-	files = map[string][]byte{"broken_switch.go": []byte(`package reconcile
+// switches is the file that goes with the planted ones.
+const switches = `package reconcile
 
 import (
-	brokenOS "os"
-	brokenNumbers "strconv"
+	"os"
+	"strconv"
 )
 
-var brokenNow, _ = brokenNumbers.Atoi(brokenOS.Getenv("BROKEN"))
-`)}
+var brokenNow, _ = strconv.Atoi(os.Getenv("BROKEN"))
+`
+
+// unordered is for breaks under the race detector: what f does orders nothing, as
+// far as the detector can see.
+const unordered = `//go:build race
+
+package reconcile
+
+import "runtime"
+
+func unordered(f func()) {
+	runtime.RaceDisable()
+	f()
+	runtime.RaceEnable()
+}
+`
+
+// plant returns the files of the kernel with all breaks in them, those under the
+// race detector or the others. Of each function that a break changes there is a
+// changed copy, and an environment variable says which copy is called in its
+// place: so the tests are compiled once. The race detector looks at no memory of
+// the kernel itself, so that what it finds is that of the tests.
+func plant(root string, breaks []*kernelBreak, race bool) (files map[string][]byte, err error) {
+	files = map[string][]byte{"broken_switch.go": []byte(switches)}
 	inFile := map[string][]int{} // indexes of breaks
 	for i, b := range breaks {
-		inFile[b.file] = append(inFile[b.file], i)
+		if b.race == race {
+			inFile[b.file] = append(inFile[b.file], i)
+		}
+	}
+	if race {
+		files["broken_unordered.go"] = []byte(unordered)
+		names, err := filepath.Glob(filepath.Join(root, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			name = filepath.Base(name)
+			if _, ok := inFile[name]; !ok && !strings.HasSuffix(name, "_test.go") {
+				inFile[name] = nil // no break, but the detector is not to look
+			}
+		}
 	}
 	for name, indexes := range inFile {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -115,6 +152,11 @@ var brokenNow, _ = brokenNumbers.Atoi(brokenOS.Getenv("BROKEN"))
 		}
 		inserts := map[int]string{} // by offset
 		var copies bytes.Buffer
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && race {
+				inserts[fset.Position(fn.Type.Func).Offset] = "//go:norace\n"
+			}
+		}
 		for _, i := range indexes {
 			b := breaks[i]
 			fn := find(f, b.fn)
@@ -123,11 +165,11 @@ var brokenNow, _ = brokenNumbers.Atoi(brokenOS.Getenv("BROKEN"))
 			}
 			at := func(p token.Pos) int { return fset.Position(p).Offset }
 			changed := fmt.Sprintf("%sBroken%d", fn.Name.Name, i+1)
-			other, err := b.apply(string(text[at(fn.Pos()):at(fn.End())]))
+			other, err := b.apply(string(text[at(fn.Type.Func):at(fn.End())]))
 			if err != nil {
 				return nil, err
 			}
-			copies.WriteString("\n" + strings.Replace(other, " "+fn.Name.Name, " "+changed, 1) + "\n")
+			copies.WriteString("\n//go:norace\n" + strings.Replace(other, " "+fn.Name.Name, " "+changed, 1) + "\n")
 			call, err := callOf(fn, changed)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %v", b.file, b.fn, err)

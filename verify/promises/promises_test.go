@@ -29,25 +29,33 @@ func TestEachBreakIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := plant(root, breaks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := compile(t, files)
-	var tests []string
-	for _, b := range breaks {
-		if !slices.Contains(tests, b.test) {
-			tests = append(tests, b.test)
+	binaries, tests := map[bool]string{}, map[bool][]string{}
+	for _, race := range []bool{false, true} {
+		if race && testing.Short() {
+			continue
+		}
+		for _, b := range breaks {
+			if b.race == race && !slices.Contains(tests[race], b.test) {
+				tests[race] = append(tests[race], b.test)
+			}
+		}
+		files, err := plant(root, breaks, race)
+		if err != nil {
+			t.Fatal(err)
+		}
+		binaries[race] = compile(t, files, race)
+		if text, err := run(binaries[race], 0, tests[race]...); err != nil {
+			t.Fatalf("without a break: %v\n%s", err, text)
 		}
 	}
-	if text, err := run(binary, 0, tests...); err != nil {
-		t.Fatalf("without a break: %v\n%s", err, text)
-	}
-	t.Logf("%d breaks, for %d tests to see", len(breaks), len(tests))
+	t.Logf("%d breaks, for %d tests to see; %d more tests under the race detector", len(breaks), len(tests[false]), len(tests[true]))
 	for i, b := range breaks {
+		if binaries[b.race] == "" {
+			continue
+		}
 		t.Run(fmt.Sprintf("%s/%d %s", b.promise, i+1, b.topTest()), func(t *testing.T) {
 			t.Parallel()
-			if text, err := run(binary, i+1, b.test); err == nil {
+			if text, err := run(binaries[b.race], i+1, b.test); err == nil {
 				t.Errorf("%s passes, though this is broken: %s.\n%s %s: %s\n%s", b.test, b.half, b.file, b.fn, b.what, text)
 			}
 		})
@@ -110,14 +118,14 @@ func TestBreakOfWhatIsGone(t *testing.T) {
 		"has 4 times what is":              {file: "queue.go", fn: "Queue.exchange", hunks: []hunk{{old: []string{"}"}}}},
 		"nothing is replaced: what it was": {file: "queue.go", fn: "Queue.Done", what: "what it was"},
 	} {
-		if _, err := plant(root, []*kernelBreak{&b}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := plant(root, []*kernelBreak{&b}, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("plant of %+v: %v, want an error with %q", b, err, want)
 		}
 	}
 }
 
 // compile builds the tests of the kernel with the files laid over the real ones.
-func compile(t *testing.T, files map[string][]byte) (binary string) {
+func compile(t *testing.T, files map[string][]byte, race bool) (binary string) {
 	t.Helper()
 	scratch := t.TempDir()
 	abs, err := filepath.Abs(root)
@@ -141,8 +149,11 @@ func compile(t *testing.T, files map[string][]byte) (binary string) {
 		t.Fatal(err)
 	}
 	binary = filepath.Join(scratch, "kernel.test")
-	c := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
+	c := exec.Command("go", "test", "-c", fmt.Sprintf("-race=%t", race), "-vet=off", "-overlay", overlay, "-o", binary, ".")
 	c.Dir = root
+	if race {
+		c.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", c, err, text)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/reconkernel/reconcile"
 )
 
@@ -51,8 +53,8 @@ func TestPace(t *testing.T) {
 			handler.OnAdd(configMap("", n), true)
 		}
 		wantReady("ab")
-		handler.OnUpdate(configMap("", "a"), configMap("", "a")) // a resync of what is ready
-		handler.OnUpdate(configMap("", "f"), configMap("", "f"))
+		handler.OnUpdate(seen("a"), seen("a")) // a resync of what is ready
+		handler.OnUpdate(seen("f"), seen("f"))
 		handler.OnDelete(configMap("", "e")) // passes c and d
 		wantReady("abe")
 		take("a")
@@ -78,7 +80,7 @@ func TestPace(t *testing.T) {
 		item := func(n string) name { return name{Name: n} }
 		queue.EnqueueWithin(item("listed"), time.Hour)
 		queue.EnqueueWithin(item("seen"), time.Hour)
-		handler.OnUpdate(configMap("", "seen"), configMap("", "seen"))
+		handler.OnUpdate(seen("seen"), seen("seen"))
 		handler.OnAdd(configMap("", "listed"), true)
 		wantReady("listed")
 		if got := fmt.Sprint(queue.State(item("seen")).Phase); got != "waiting" {
@@ -88,7 +90,7 @@ func TestPace(t *testing.T) {
 		queue.Enqueue(item("x"))
 		queue.EnqueueWithin(item("both"), time.Hour)
 		handler.OnAdd(configMap("", "both"), true)
-		handler.OnUpdate(configMap("", "both"), configMap("", "both"))
+		handler.OnUpdate(seen("both"), seen("both"))
 		wantReady("listedx")
 		take("listed")
 		time.Sleep(2 * time.Millisecond)
@@ -98,4 +100,11 @@ func TestPace(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// seen is an object of a version.
+func seen(name string) *corev1.ConfigMap {
+	cm := configMap("", name)
+	cm.ResourceVersion = "1"
+	return cm
 }

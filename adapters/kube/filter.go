@@ -24,9 +24,10 @@ func GenerationChanged(old, new metav1.Object) bool {
 	return old.GetGeneration() != new.GetGeneration() || new.GetGeneration() == 0
 }
 
-// VersionChanged reports whether anything changed at all.
+// VersionChanged reports whether anything changed at all. An object without a
+// resource version, as client-go's fake clientset has them, counts as changed.
 func VersionChanged(old, new metav1.Object) bool {
-	return old.GetResourceVersion() != new.GetResourceVersion()
+	return old.GetResourceVersion() != new.GetResourceVersion() || new.GetResourceVersion() == ""
 }
 
 // LabelsChanged reports whether one of the labels of these names changed; of

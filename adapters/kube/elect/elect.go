@@ -4,9 +4,9 @@
 // Package elect runs something in one process of many: in the one that holds a
 // Lease.
 //
-// What [Elect] returns is a member of a Group. What is to be warm before,
-// such as feeders and caches, is a member beside it; what only the leader does
-// is inside.
+// What [Elect] returns is a member of a Group. What keeps a process that waits
+// warm, an informer, is a member beside it. What only the leader does is inside,
+// made anew by [EachTerm]: the queue, what feeds it, and the workers.
 package elect
 
 import (
@@ -85,13 +85,36 @@ type Config struct {
 // after that Config.Exit ends the process. A Reconciler that has a Grace takes
 // it also then, unless its queue is [Held]. Run returns an error that matches
 // reconcile.ErrLeaseLost. In a Group this ends the process in good order; with
-// [reconcile.Restart] around it, it stands again.
+// [reconcile.Restart] around it, it stands again, and r runs once for each term.
+//
+// The queue of a Reconciler is not to be fed from outside of Elect: while this
+// process waits nobody takes from it, so it grows by an item for each object that
+// comes, also of those that are gone again. [EachTerm] makes one for each term.
 //
 // Times are measured on the monotonic clock of this process, from before the
 // request that renewed the lease. A process that is stopped and continued, or
 // a machine that sleeps, finds out only when it goes on.
 func Elect(cfg Config, r reconcile.Runner) reconcile.Runner {
 	return &elected{Config: cfg, runner: r}
+}
+
+// EachTerm returns a Runner for [Elect] that runs a new Group in each term, with
+// the members that fill adds: a queue of that term, what feeds it, and its
+// workers. So a process that waits has no queue. The informers run outside, and
+// a feeder begins with all that they know. Fill is called once for each term,
+// before its Group runs.
+//
+// For a Group around Elect this is no Reconciler: it is ended together with the
+// informers, and ends its own members in good order.
+func EachTerm(fill func(term *reconcile.Group)) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		if fill == nil {
+			return reconcile.Terminal(errors.New("elect: EachTerm needs a function, got nil"))
+		}
+		var term reconcile.Group
+		fill(&term)
+		return term.Run(ctx)
+	})
 }
 
 type elected struct {
@@ -108,8 +131,11 @@ func (e *elected) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.runner == nil {
+	switch e.runner.(type) {
+	case nil:
 		return reconcile.Terminal(errors.New("elect: Elect needs a Runner, got nil"))
+	case *reconcile.Group:
+		return reconcile.Terminal(errors.New("elect: a Group runs once, and not again in the next term; EachTerm makes one for each"))
 	}
 	if c.OnLeader == nil {
 		return e.stand(ctx, c)

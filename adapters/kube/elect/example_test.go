@@ -6,23 +6,30 @@ package elect_test
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 )
 
-// The feeder is warm before; the workers are those of the leader alone.
-func ExampleElect() {
+// The informer is warm before; the queue and all around it are the leader's alone.
+func ExampleEachTerm() {
 	var (
-		client  coordinationv1.LeasesGetter // of a kubernetes.Interface
-		queue   = reconcile.NewQueue[string]()
-		watch   reconcile.Feeder[string]
-		synced  func(ctx context.Context) error
-		workers = &reconcile.Reconciler[string]{Queue: elect.Held(queue)}
-		group   reconcile.Group
+		client   coordinationv1.LeasesGetter // of a kubernetes.Interface
+		informer cache.SharedInformer
+		run      func(ctx context.Context, name types.NamespacedName) error
+		group    reconcile.Group
 	)
+	buckets := &kubeadapter.Source[types.NamespacedName]{Informer: informer, Keys: kubeadapter.Name}
 	leader := elect.Config{Client: client, Namespace: "default", Name: "buckets"}
-	group.Add("watch", reconcile.Feed(queue, watch))
-	group.Add("workers", reconcile.After(synced, elect.Elect(leader, workers)))
+	group.Add("informer", kubeadapter.Run(informer))
+	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
+		queue := reconcile.NewQueue[types.NamespacedName]()
+		workers := &reconcile.Reconciler[types.NamespacedName]{Queue: elect.Held(queue), Reconcile: run}
+		term.Add("watch", reconcile.Feed(queue, buckets.Feed))
+		term.Add("workers", reconcile.After(buckets.Synced, workers))
+	})))
 }

@@ -71,24 +71,24 @@ func TestHeldTakesNothing(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("x")
 		runs := 0
-		var g reconcile.Group
-		g.Logger = quiet
-		g.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
-			<-ctx.Done()
-			time.Sleep(2 * time.Second)
-			return nil
-		}))
-		g.Add("workers", &reconcile.Reconciler[string]{
-			Queue: elect.Held(q), Logger: quiet,
-			Reconcile: func(ctx context.Context, _ string) error {
-				if runs++; runs > 1 {
-					time.Sleep(time.Second)
-				}
+		stop := f.run(elect.Elect(f.config("a", broken(21*time.Second, false)), elect.EachTerm(func(term *reconcile.Group) {
+			term.Logger = quiet
+			term.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
 				<-ctx.Done()
-				return context.Cause(ctx)
-			},
-		})
-		stop := f.run(elect.Elect(f.config("a", broken(21*time.Second, false)), &g))
+				time.Sleep(2 * time.Second)
+				return nil
+			}))
+			term.Add("workers", &reconcile.Reconciler[string]{
+				Queue: elect.Held(q), Logger: quiet,
+				Reconcile: func(ctx context.Context, _ string) error {
+					if runs++; runs > 1 {
+						time.Sleep(time.Second)
+					}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				},
+			})
+		})))
 		time.Sleep(time.Minute)
 		if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) {
 			t.Errorf("Run: %v, want %v", err, reconcile.ErrLeaseLost)

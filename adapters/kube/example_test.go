@@ -45,6 +45,7 @@ func ExampleSource() {
 			cancel()
 			return nil
 		},
+		Retry: kubeadapter.Retry(nil),
 	}
 
 	var group reconcile.Group

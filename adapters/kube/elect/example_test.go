@@ -28,7 +28,7 @@ func ExampleEachTerm() {
 	group.Add("informer", kubeadapter.Run(informer))
 	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
 		queue := reconcile.NewQueue[types.NamespacedName]()
-		workers := &reconcile.Reconciler[types.NamespacedName]{Queue: elect.Held(queue), Reconcile: run}
+		workers := &reconcile.Reconciler[types.NamespacedName]{Queue: elect.Held(queue), Reconcile: run, Retry: kubeadapter.Retry(nil)}
 		term.Add("watch", reconcile.Feed(queue, buckets.Feed))
 		term.Add("workers", reconcile.After(buckets.Synced, workers))
 	})))

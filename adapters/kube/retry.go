@@ -1,0 +1,47 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter
+
+import (
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// conflicts is the back-off of a conflict: the cache is a few milliseconds behind.
+var conflicts = reconcile.Backoff(5*time.Millisecond, time.Minute)
+
+// Retry returns a RetryPolicy for [reconcile.Reconciler].Retry that knows what
+// the API server answers, also where the error is wrapped:
+//
+//   - a conflict, of a cache that was behind, comes back after 5 milliseconds, and
+//     then after twice as long each time, up to a minute;
+//   - what the server asks to be sent again later, as it does with 429 and 503,
+//     comes back after the time it says, or up to half as long again, so that not
+//     all come back at once; an event brings it sooner, unless
+//     Reconciler.HoldRetries is set;
+//   - about everything else, such as what is forbidden or invalid, or a server
+//     that cannot be reached, p decides; a nil p means [reconcile.DefaultRetry].
+//
+// P is not asked about the first two, so these come back also with
+// [reconcile.NoRetry]. To limit them, use Limit on the result. It may be called
+// from any goroutine if p may.
+func Retry(p reconcile.RetryPolicy) reconcile.RetryPolicy {
+	if p == nil {
+		p = reconcile.DefaultRetry
+	}
+	return func(err error, failures int) (time.Duration, bool) {
+		if apierrors.IsConflict(err) {
+			return conflicts(err, failures)
+		}
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+			delay := time.Duration(seconds) * time.Second
+			return delay + rand.N(delay/2), true
+		}
+		return p(err, failures)
+	}
+}

@@ -6,17 +6,23 @@ package kubeadapter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -243,39 +249,121 @@ func TestSynced(t *testing.T) {
 		t.Errorf("AllSynced of nothing: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("enough"))
-	if err := names(source.Informer).Synced(ctx); err == nil || err.Error() != "enough" {
+	enough := errors.New("enough")
+	cancel(enough)
+	if err := names(source.Informer).Synced(ctx); !errors.Is(err, enough) {
 		t.Errorf("Synced with a ctx that is done: %v, want its cause", err)
 	}
 }
 
-// TestForbidden has a user who may not list; Synced says so in time. When a role
-// allows it, the same feeder goes on.
+// TestForbidden has a user who may not list: Synced says so in time, and the log
+// of the service once. When a role allows it, the same feeder goes on.
 func TestForbidden(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	source := names(typedInformer(t, s.User("mallory"), ns, 0))
 	source.SyncTimeout = time.Second
-	if err := source.Informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-		if !apierrors.IsForbidden(err) && ctx.Err() == nil { // at its end it cuts a request short
-			t.Errorf("the informer: %v, want forbidden", err)
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
 	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "Feed is not running") {
 		t.Errorf("Synced without Feed: %v", err)
 	}
 	h := newHeard[name]()
-	kubetest.Run(t, kubeadapter.Run(source.Informer))
-	kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "names: not synced within 1s: the informer has no list") {
-		t.Errorf("Synced: %v", err)
+	var log logged
+	group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	group.Add("informer", kubeadapter.Run(source.Informer))
+	group.Add("feed", reconcile.Feed(h, source.Feed))
+	kubetest.Run(t, &group)
+	// What it says before the first answer of the server is of no interest.
+	kubetest.Eventually(t, func() error {
+		const want = "names: not synced within 1s: the informer has no list: this client may not list and watch it: "
+		if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), want) || !apierrors.IsForbidden(err) {
+			return fmt.Errorf("Synced: %v, want %q", err, want)
+		}
+		return nil
+	})
+	why := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if err := source.Synced(ctx); !errors.Is(err, why) || !apierrors.IsForbidden(err) {
+		t.Errorf("Synced with a ctx that is done: %v, want its cause and the failure", err)
+	}
+	if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "forbidden") {
+		t.Errorf("the log does not say why:\n%s", got)
 	}
 	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=list,watch", "--resource=configmaps")
 	s.Kubectl(t, "create", "rolebinding", "mallory", "-n", ns, "--role=reader", "--user=mallory")
 	h.wait(t, "enqueue "+ns+"/a")
+	if got := log.String(); !strings.Contains(got, "reflector=") {
+		t.Errorf("the log has nothing of client-go's:\n%s", got)
+	}
+}
+
+// A logged is what a logger wrote.
+type logged struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// take returns it and forgets it.
+func (l *logged) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
+// TestFailuresAreLoggedRarely has every list fail for an hour, then the server be
+// back for another, and then the same failures again.
+func TestFailuresAreLoggedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failures atomic.Int32
+		var broken atomic.Bool
+		list := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				if broken.Load() {
+					failures.Add(1)
+					return nil, errors.New("broken")
+				}
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				if broken.Load() {
+					return nil, errors.New("broken")
+				}
+				w := watch.NewFake()
+				time.AfterFunc(time.Minute, w.Stop)
+				return w, nil
+			},
+		}
+		var log logged
+		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		group.Add("informer", kubeadapter.Run(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0)))
+		broken.Store(true)
+		kubetest.Run(t, &group)
+		for hour, min := range []int{60, 0, 60} {
+			broken.Store(hour != 1)
+			failures.Store(0)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			got := log.take()
+			failed, lines := int(failures.Load()), strings.Count(got, "level=WARN")
+			if failed < min || min > 0 && (lines < 2 || lines > 9) || min == 0 && lines > 0 {
+				t.Errorf("in hour %d: %d warnings of %d failures, want a few of many, and none in the hour without:\n%s", hour, lines, failed, got)
+			}
+		}
+	})
 }
 
 // TestBadSource gives Feed what it cannot work with.
@@ -310,11 +398,42 @@ func TestBadSource(t *testing.T) {
 	if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("Feed twice at once: %v", err)
 	}
-	if err := kubeadapter.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
-		t.Errorf("Run twice: %v, want a terminal error", err)
-	}
 	if err := kubeadapter.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
 		t.Errorf("Run of nil: %v, want a terminal error", err)
+	}
+}
+
+// TestTwoSources has two sources of one informer, each with a Run of it, in one
+// Group: both are fed, and end well. After that the informer runs no more.
+func TestTwoSources(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	informer := typedInformer(t, s.Admin(), ns, 0)
+	var group reconcile.Group
+	h := []*heard[name]{newHeard[name](), newHeard[name]()}
+	for _, h := range h {
+		source := names(informer)
+		group.Add("informer", kubeadapter.Run(informer))
+		group.Add("feed", reconcile.Feed(h, source.Feed))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- group.Run(ctx) }()
+	for _, h := range h {
+		h.wait(t, "enqueue "+ns+"/a")
+	}
+	s.Kubectl(t, "create", "configmap", "b", "-n", ns)
+	for _, h := range h {
+		h.wait(t, "enqueue "+ns+"/b")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the group: %v", err)
+	}
+	if err := kubeadapter.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "runs only once") {
+		t.Errorf("Run after the end: %v, want a terminal error that says so", err)
 	}
 }
 

@@ -66,21 +66,6 @@ type Source[T comparable] struct {
 	synced  chan struct{} // closed when Feed has passed on the initial list; see syncedLocked
 }
 
-// Run returns a Runner that runs an informer. An informer runs once, so a second
-// run is a [reconcile.Terminal] error.
-func Run(informer cache.SharedInformer) reconcile.Runner {
-	return reconcile.RunFunc(func(ctx context.Context) error {
-		if informer == nil {
-			return reconcile.Terminal(errors.New("kubeadapter: Run needs an informer, got nil"))
-		}
-		informer.RunWithContext(ctx)
-		if ctx.Err() == nil {
-			return reconcile.Terminal(errors.New("kubeadapter: the informer has run before, and runs only once"))
-		}
-		return nil
-	})
-}
-
 // Feed passes on what the informer sees, from all that it knows on, until ctx is
 // done; it is a [reconcile.Feeder]. When it returns, its handler is no longer
 // part of the informer, and nothing comes any more. It does not wait for the
@@ -199,17 +184,18 @@ func (s *Source[T]) remove(reg cache.ResourceEventHandlerRegistration, h *handle
 }
 
 // Synced waits until Feed has passed on all that the informer listed first. It
-// is for [reconcile.After]: a reconciler that starts then finds whole caches. It
-// returns the cause of ctx if that is done, and an error after SyncTimeout.
+// is for [reconcile.After]: a reconciler that starts then finds whole caches. If
+// that is not so within SyncTimeout, or ctx is done first, it returns an error
+// that says why, with the cause of ctx and the failure of the list in it; of an
+// informer that is not run by [Run], the failure is not known.
 func (s *Source[T]) Synced(ctx context.Context) error {
 	s.mu.Lock()
 	synced := s.syncedLocked()
 	s.mu.Unlock()
-	var timeout <-chan time.Time
 	if s.SyncTimeout > 0 {
-		timer := time.NewTimer(s.SyncTimeout)
-		defer timer.Stop()
-		timeout = timer.C
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.SyncTimeout, fmt.Errorf("not synced within %v", s.SyncTimeout))
+		defer cancel()
 	}
 	select {
 	case <-synced:
@@ -220,24 +206,22 @@ func (s *Source[T]) Synced(ctx context.Context) error {
 	case <-synced:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timeout:
-		return fmt.Errorf("%s: not synced within %v: %s", s.what(), s.SyncTimeout, s.trouble())
+		return fmt.Errorf("%s: %w: %w", s.what(), context.Cause(ctx), s.trouble())
 	}
 }
 
 // trouble says what a Source that does not sync waits for.
-func (s *Source[T]) trouble() string {
+func (s *Source[T]) trouble() error {
 	s.mu.Lock()
 	feeding := s.feeding
 	s.mu.Unlock()
 	switch {
 	case !feeding:
-		return "Feed is not running"
+		return errors.New("Feed is not running")
 	case !s.Informer.HasSynced():
-		return "the informer has no list; is it running, can it reach the API server, may it list and watch?"
+		return fmt.Errorf("the informer has no list: %w", failure(s.Informer))
 	default:
-		return "the initial list is being passed on"
+		return errors.New("the initial list is being passed on")
 	}
 }
 

@@ -15,13 +15,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -47,11 +46,12 @@ type Kinds struct {
 
 	SyncTimeout time.Duration // how long Synced waits; 0 means until its ctx is done
 
-	Logger *slog.Logger // nil means slog.Default()
+	Logger *slog.Logger // nil means that of the Group around it, or else slog.Default()
 
 	// One member for each watch and for each who is served. It has a lock of
 	// its own, which is taken with mu held, never the other way round.
 	group reconcile.Group
+	ran   atomic.Bool // Run was called
 
 	mu    sync.Mutex // guards the fields below, and those of each kind
 	ended bool
@@ -63,7 +63,6 @@ type kind struct {
 	informer cache.SharedIndexInformer
 	served   map[syncer]struct{} // never empty
 	stop     func()              // ends the watch
-	failure  error               // the last one of a list or a watch
 }
 
 type syncer interface {
@@ -91,11 +90,16 @@ func indexers() cache.Indexers {
 }
 
 // Run watches what is served until ctx is done, and returns when all of it has
-// ended. It is called once.
+// ended. Kinds run once: another Run, at the same time or later, is a
+// [reconcile.Terminal] error, and does nothing to the first.
 func (k *Kinds) Run(ctx context.Context) error {
 	if k.Informer == nil {
 		return reconcile.Terminal(errors.New("kinds: Kinds.Informer is required, and nil"))
 	}
+	if k.ran.Swap(true) {
+		return reconcile.Terminal(errors.New("kinds: Kinds.Run was called before"))
+	}
+	k.group.Logger = k.Logger
 	// So that the group does not end when nobody is served.
 	k.group.Add("kinds", reconcile.RunFunc(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -156,7 +160,7 @@ func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.
 func (k *Kinds) add(gvr schema.GroupVersionResource, r reconcile.Runner) (stop func()) {
 	return k.group.Add(text(gvr), reconcile.RunFunc(func(ctx context.Context) error {
 		if err := r.Run(ctx); err != nil {
-			k.logger().Error("kind is no longer served", "kind", text(gvr), "err", err)
+			reconcile.Logger(ctx).Error("kind is no longer served", "kind", text(gvr), "err", err)
 		}
 		return nil
 	}))
@@ -194,9 +198,6 @@ func (k *Kinds) acquire(gvr schema.GroupVersionResource, s syncer, use func(cach
 			return nil, fmt.Errorf("kinds: serving %s: Kinds.Informer returned nil", text(gvr))
 		}
 		fresh = &kind{informer: informer, served: make(map[syncer]struct{})}
-		if err := informer.SetWatchErrorHandlerWithContext(k.failed(gvr, fresh)); err != nil {
-			return nil, fmt.Errorf("kinds: serving %s: Kinds.Informer returned one that is in use: %w", text(gvr), err)
-		}
 	}
 }
 
@@ -211,31 +212,6 @@ func (k *Kinds) release(gvr schema.GroupVersionResource, kd *kind, s syncer) {
 	if last {
 		kd.stop()
 	}
-}
-
-// failed returns what an informer calls when it cannot list or watch.
-func (k *Kinds) failed(gvr schema.GroupVersionResource, kd *kind) cache.WatchErrorHandlerWithContext {
-	return func(ctx context.Context, _ *cache.Reflector, err error) {
-		if ctx.Err() != nil || errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return // it ends, or the way a watch ends, or it was long away: it lists again
-		}
-		err = explain(err)
-		k.mu.Lock()
-		kd.failure = err
-		k.mu.Unlock()
-		k.logger().Warn("kind cannot be watched, to be tried again", "kind", text(gvr), "err", err)
-	}
-}
-
-// explain puts the two usual failures into words.
-func explain(err error) error {
-	switch {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the API server has no such kind; is its CRD installed? %w", err)
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("this client may not list and watch it: %w", err)
-	}
-	return err
 }
 
 // Synced waits until all that was there of a kind has been passed on to those
@@ -258,12 +234,6 @@ func (k *Kinds) Synced(ctx context.Context, gvr schema.GroupVersionResource) err
 	k.mu.Unlock()
 	for s := range served {
 		if err := s.Synced(ctx); err != nil {
-			k.mu.Lock()
-			failure := kd.failure
-			k.mu.Unlock()
-			if failure != nil {
-				return fmt.Errorf("kinds: %s: %w: %w", text(gvr), err, failure)
-			}
 			return fmt.Errorf("kinds: %s: %w", text(gvr), err)
 		}
 	}
@@ -280,8 +250,6 @@ func (k *Kinds) Served() map[schema.GroupVersionResource]int {
 	}
 	return served
 }
-
-func (k *Kinds) logger() *slog.Logger { return cmp.Or(k.Logger, slog.Default()) }
 
 // text returns a kind as kubectl writes it: deployments.v1.apps.
 func text(gvr schema.GroupVersionResource) string {

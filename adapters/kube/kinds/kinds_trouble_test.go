@@ -37,7 +37,7 @@ func TestMissingKind(t *testing.T) {
 	other := serve(t, k, configMaps, q, of("configmaps"))
 	defer other()
 
-	unsynced(t, k, lates, "kinds: lates.v1.kinds.example.com: not synced within 1s: the API server has no such kind; is its CRD installed?")
+	unsynced(t, k, lates, "source lates: not synced within 1s: the informer has no list: the API server has no such kind; is its CRD installed?")
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	want(t, q, item{"configmaps", "a"})
 
@@ -155,4 +155,22 @@ func TestBadInput(t *testing.T) {
 	if err := new(kinds.Kinds).Run(t.Context()); err == nil || !errors.Is(err, reconcile.ErrTerminal) {
 		t.Errorf("Run without Informer: %v, want a terminal error", err)
 	}
+}
+
+// TestSecondRun runs Kinds that run already: it is refused, and the first goes on.
+func TestSecondRun(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0)}
+	kubetest.Run(t, k)
+	q := reconcile.NewQueue[item]()
+	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+	serve(t, k, configMaps, q, of("configmaps"))
+	want(t, q, item{"configmaps", "a"})
+	if err := k.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "Run was called before") {
+		t.Errorf("Run a second time: %v, want a terminal error that says so", err)
+	}
+	s.Kubectl(t, "create", "secret", "generic", "b", "-n", ns)
+	serve(t, k, secrets, q, of("secrets"))
+	want(t, q, item{"secrets", "b"})
 }

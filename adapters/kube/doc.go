@@ -23,12 +23,13 @@
 //
 // # Events and observations
 //
-// An object that comes, changes or goes is an event, and so is one that an
-// informer lists when it starts: [reconcile.Enqueuer.Enqueue]. An object that is
-// seen again with the same resource version, as resyncs do, is an observation:
-// [reconcile.Enqueuer.Offer], which leaves back-off and plans alone. Of an
-// update, the old and the new object are mapped, so that what leaves an owner
-// tells both.
+// An object that comes, changes or goes is an event:
+// [reconcile.Enqueuer.Enqueue]. An object that is seen again with the same
+// resource version, as resyncs do, is an observation: [reconcile.Enqueuer.Offer],
+// which leaves back-off and plans alone. One that an informer lists when it starts
+// is offered if its item is at rest or ready, and an event otherwise: so it goes
+// to the Background of the queue, and no run is lost. Of an update, the old and
+// the new object are mapped, so that what leaves an owner tells both.
 //
 // Source.Only says which objects matter and Source.Changed which changes. No
 // filter swallows that an object came, goes, went, or was replaced by another

@@ -234,8 +234,8 @@ func TestThrottled(t *testing.T) {
 // objects is how many TestFlood has.
 const objects = 5000
 
-// TestFlood lists 5,000 objects. Each is run; an event that comes in the middle
-// does not wait for those in front of it, but for no more than Pace; a poll of
+// TestFlood lists 5,000 objects. Each is run; an event that comes after that is run
+// before them, because they are in the queue's Background; a poll of
 // the informer's list finds them all; and when they are deleted at once, nothing
 // is missed.
 func TestFlood(t *testing.T) {
@@ -259,10 +259,9 @@ func TestFlood(t *testing.T) {
 	close(numbers)
 	wg.Wait()
 
-	const pace = 20
 	queue := reconcile.NewQueue[name]()
+	queue.Background = 20
 	source := names(metadataInformer(t, s.Admin(), ns, configMaps))
-	source.Pace = pace
 	var mu sync.Mutex // guards what follows
 	runs := make(map[string]int)
 	order := 0
@@ -318,6 +317,7 @@ func TestFlood(t *testing.T) {
 	other.Only = func(obj metav1.Object) bool { return obj.GetName() == "event" }
 	kubetest.Run(t, kubeadapter.Run(other.Informer))
 	kubetest.Run(t, reconcile.Feed(queue, other.Feed))
+	synced(t, other) // what it lists first is no event
 	create(t, client, configMap(ns, "event"))
 	kubetest.Eventually(t, func() error {
 		if !queue.Has(name{Namespace: ns, Name: "event"}) {
@@ -332,8 +332,8 @@ func TestFlood(t *testing.T) {
 		t.Fatalf("%d of %d objects were run", len(runs), objects+1)
 	}
 	mu.Lock()
-	if eventAt > 2*pace {
-		t.Errorf("the event was run %dth, want within twice the pace of %d", eventAt, pace)
+	if eventAt != 2 {
+		t.Errorf("the event was run %dth, want 2nd", eventAt)
 	}
 	mu.Unlock()
 	t.Logf("the event was run %dth of %d", eventAt, objects+1)

@@ -380,10 +380,8 @@ func TestBadSource(t *testing.T) {
 		{&kubeadapter.Source[name]{Keys: kubeadapter.Name}, h, "Source.Informer is required, and nil"},
 		{&kubeadapter.Source[name]{Informer: informer}, h, "Source.Keys is required, and nil"},
 		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name}, nil, "needs a queue, got nil"},
-		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Pace: -1}, h, "Source.Pace is -1, want 0 or more"},
 		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, SyncTimeout: -1}, h, "Source.SyncTimeout is -1ns, want 0 or more"},
 		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Now: true}, mapped, "Source.Now needs a queue with EnqueueNow, got reconcile.filter"},
-		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Pace: 1}, mapped, "Source.Pace needs a queue with Len, got reconcile.filter"},
 	} {
 		err := test.source.Feed(t.Context(), test.q)
 		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, reconcile.ErrTerminal) {

@@ -350,6 +350,19 @@ func (done) Done() <-chan struct{} {
 func (s *stub) feed(t *testing.T, source *kubeadapter.Source[name]) (*heard[name], cache.ResourceEventHandler) {
 	t.Helper()
 	h := newHeard[name]()
-	kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	return h, <-s.handlers
+	return h, s.into(t, source, h)
+}
+
+// into runs the source into a queue, and returns its handler.
+func (s *stub) into(t *testing.T, source *kubeadapter.Source[name], q reconcile.Enqueuer[name]) cache.ResourceEventHandler {
+	t.Helper()
+	kubetest.Run(t, reconcile.Feed(q, source.Feed))
+	return <-s.handlers
+}
+
+// seen is an object of a version.
+func seen(name string) *corev1.ConfigMap {
+	cm := configMap("", name)
+	cm.ResourceVersion = "1"
+	return cm
 }

@@ -20,7 +20,6 @@ type handler[T comparable] struct {
 	source  *Source[T]
 	q       reconcile.Enqueuer[T]
 	now     func(T) // of an urgent event
-	backlog *backlog[T]
 	stopped atomic.Bool
 	failed  chan error // the first failure, which ends Feed
 }
@@ -31,15 +30,32 @@ func (h *handler[T]) OnAdd(v any, initial bool) {
 		if err != nil || !h.only(obj) {
 			return err
 		}
-		if initial && h.backlog != nil {
-			for item := range h.source.keys(obj) {
-				h.backlog.add(item, true)
-			}
-			return nil
+		if initial {
+			h.pass(h.listed, obj)
+		} else {
+			h.pass(h.q.Enqueue, obj)
 		}
-		h.event(h.q.Enqueue, obj)
 		return nil
 	})
+}
+
+// listed passes on an item of an object that is listed first: to the Background of
+// a queue that has one, which is for items that are offered.
+//
+// An Offer is ignored if the item is known, so it is right only if a run that has
+// still to begin will see the object. The informer's store has it by now. So that
+// holds for an item that is ready now, and for one that is unknown: if it
+// is known a moment later, that is by a run that begins, or began, after now.
+// It does not hold for an item in flight, nor soon enough for one that waits.
+func (h *handler[T]) listed(item T) {
+	// Another kind of queue may not know what is in flight elsewhere.
+	if q, ok := h.q.(*reconcile.Queue[T]); ok {
+		if phase := q.State(item).Phase; phase == reconcile.Idle || phase == reconcile.Ready {
+			q.Offer(item)
+			return
+		}
+	}
+	h.q.Enqueue(item)
 }
 
 func (h *handler[T]) OnUpdate(before, after any) {
@@ -57,9 +73,9 @@ func (h *handler[T]) OnUpdate(before, after any) {
 		case was && is:
 			h.update(old, obj)
 		case is:
-			h.event(h.q.Enqueue, obj)
+			h.pass(h.q.Enqueue, obj)
 		case was:
-			h.event(h.now, old)
+			h.pass(h.now, old)
 		}
 		return nil
 	})
@@ -69,13 +85,7 @@ func (h *handler[T]) OnUpdate(before, after any) {
 func (h *handler[T]) update(old, obj metav1.Object) {
 	replaced := old.GetUID() != obj.GetUID()
 	if !replaced && !VersionChanged(old, obj) {
-		for item := range h.source.keys(obj) {
-			if h.backlog != nil {
-				h.backlog.add(item, false)
-			} else {
-				h.q.Offer(item)
-			}
-		}
+		h.pass(h.q.Offer, obj)
 		return
 	}
 	goes := obj.GetDeletionTimestamp() != nil
@@ -87,7 +97,7 @@ func (h *handler[T]) update(old, obj metav1.Object) {
 	if replaced || goes && old.GetDeletionTimestamp() == nil || old.GetGeneration() != obj.GetGeneration() {
 		enqueue = h.now
 	}
-	h.event(enqueue, obj, old)
+	h.pass(enqueue, obj, old)
 }
 
 func (h *handler[T]) OnDelete(v any) {
@@ -100,7 +110,7 @@ func (h *handler[T]) OnDelete(v any) {
 		if _, nameOnly := obj.(*gone); !nameOnly && !h.only(obj) {
 			return nil
 		}
-		h.event(h.now, obj)
+		h.pass(h.now, obj)
 		return nil
 	})
 }
@@ -109,8 +119,8 @@ func (h *handler[T]) only(obj metav1.Object) bool {
 	return h.source.Only == nil || h.source.Only(obj)
 }
 
-// event passes on the items of the objects, each once.
-func (h *handler[T]) event(enqueue func(T), objs ...metav1.Object) {
+// pass passes on the items of the objects, each once.
+func (h *handler[T]) pass(enqueue func(T), objs ...metav1.Object) {
 	var told []T
 	for i, obj := range objs {
 		last := i == len(objs)-1
@@ -122,9 +132,6 @@ func (h *handler[T]) event(enqueue func(T), objs ...metav1.Object) {
 				if !last {
 					told = append(told, item)
 				}
-			}
-			if h.backlog != nil {
-				h.backlog.remove(item)
 			}
 			enqueue(item)
 		}

@@ -50,12 +50,6 @@ type Source[T comparable] struct {
 	// as [reconcile.Queue] has.
 	Now bool
 
-	// Pace, if not 0, keeps the objects of the initial list and of resyncs back
-	// while that many items are ready, so that an event waits for no more than
-	// these and not for thousands. They are passed on as the queue gets shorter.
-	// The queue must have a method Len, as [reconcile.Queue] has.
-	Pace int
-
 	// SyncTimeout is how long Synced waits; 0 means until its ctx is done.
 	SyncTimeout time.Duration
 
@@ -70,6 +64,11 @@ type Source[T comparable] struct {
 // done; it is a [reconcile.Feeder]. When it returns, its handler is no longer
 // part of the informer, and nothing comes any more. It does not wait for the
 // informer to start.
+//
+// If q is a [reconcile.Queue] that has a Background, the objects that the informer
+// lists first and those of resyncs go there, so events pass them. Before a Filter
+// or a Map of that queue, what is listed first is an event; Only and Keys are the
+// way around.
 //
 // It returns an error that names the field if one is missing or wrong, if it is
 // running already, and a second after the informer has stopped. A panic in Keys,
@@ -99,7 +98,7 @@ func (s *Source[T]) Feed(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		stopped = r.ShutdownChan()
 	}
 	synced := reg.HasSyncedChecker().Done()
-	var quit, pause <-chan time.Time
+	var quit <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,10 +108,6 @@ func (s *Source[T]) Feed(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		case <-synced:
 			s.markSynced()
 			synced = nil
-		case <-h.backlog.more():
-			pause = h.backlog.trickle(ctx)
-		case <-pause:
-			pause = h.backlog.trickle(ctx)
 		case <-stopped:
 			// One that ends at the same time as this feeder may end first.
 			stopped, quit = nil, time.After(time.Second)
@@ -131,8 +126,6 @@ func (s *Source[T]) handler(q reconcile.Enqueuer[T]) (*handler[T], error) {
 		return nil, fmt.Errorf("%s: Source.Informer is required, and nil", s.what())
 	case s.Keys == nil:
 		return nil, fmt.Errorf("%s: Source.Keys is required, and nil", s.what())
-	case s.Pace < 0:
-		return nil, fmt.Errorf("%s: Source.Pace is %d, want 0 or more", s.what(), s.Pace)
 	case s.SyncTimeout < 0:
 		return nil, fmt.Errorf("%s: Source.SyncTimeout is %v, want 0 or more", s.what(), s.SyncTimeout)
 	}
@@ -143,13 +136,6 @@ func (s *Source[T]) handler(q reconcile.Enqueuer[T]) (*handler[T], error) {
 			return nil, fmt.Errorf("%s: Source.Now needs a queue with EnqueueNow, got %T", s.what(), q)
 		}
 		h.now = n.EnqueueNow
-	}
-	if s.Pace > 0 {
-		n, ok := q.(interface{ Len() int })
-		if !ok {
-			return nil, fmt.Errorf("%s: Source.Pace needs a queue with Len, got %T", s.what(), q)
-		}
-		h.backlog = newBacklog(q, n.Len, s.Pace)
 	}
 	return h, nil
 }

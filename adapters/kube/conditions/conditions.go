@@ -1,23 +1,27 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conditions writes conditions, such as Ready, into the status of
-// objects, and only when they change: a reconcile function that reports how it
+// Package conditions writes the status of objects, conditions such as Ready
+// included, and only when it changes: a reconcile function that reports how it
 // went does not wake itself for ever.
 package conditions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,7 +42,7 @@ type Writer[O metav1.Object] struct {
 	Conditions func(obj O) []metav1.Condition
 }
 
-// attempts is how often Write tries again what ended in a conflict.
+// attempts is how often Write and WriteStatus try again what ended in a conflict.
 const attempts = 5
 
 // Write gives obj the conditions want, each in place of the one of the same
@@ -58,19 +62,103 @@ func (w Writer[O]) Write(ctx context.Context, obj O, want ...metav1.Condition) (
 	if err := w.check(obj, want); err != nil {
 		return obj, reconcile.Terminal(err)
 	}
-	client, name := w.Client(obj), obj.GetName()
-	for attempt := 1; ; attempt++ {
+	return write(ctx, w.Client(obj), obj, func(obj O) (any, error) {
 		conditions := slices.Clone(w.Conditions(obj))
 		changed := false
 		for _, c := range want {
 			changed = meta.SetStatusCondition(&conditions, c) || changed
 		}
 		if !changed {
-			return obj, nil
+			return nil, nil
+		}
+		return map[string]any{"conditions": conditions}, nil
+	})
+}
+
+// WriteStatus has change change the status of a copy of obj, conditions and all,
+// and writes what is different then:
+//
+//	bucket, err = conditions.WriteStatus(ctx, client, bucket, func(b *Bucket) {
+//		b.Status.URL = url
+//		meta.SetStatusCondition(&b.Status.Conditions, ready)
+//	})
+//
+// It returns the object as it is then, and nil at once, without a request, if
+// nothing is different. obj itself is not changed. Fields of the status that type O
+// does not have are kept.
+//
+// The status is written together with the resource version that it was read in.
+// After a conflict change is called again with what the server has, up to five
+// times. So it sets what the run found, and the generation that the run saw;
+// it does not count up. An object that is gone, or replaced by another of its
+// name, is a NotFound error. A change of anything but the status is a
+// [reconcile.Terminal] error, and nothing is written.
+func WriteStatus[O interface {
+	metav1.Object
+	runtime.Object
+}](ctx context.Context, client object.Client[O], obj O, change func(obj O),
+) (O, error) {
+	return write(ctx, client, obj, func(obj O) (any, error) {
+		changed := obj.DeepCopyObject().(O)
+		change(changed)
+		return statusPatch(obj, changed)
+	})
+}
+
+// statusPatch returns a merge patch of the status, or nil if it is the same.
+func statusPatch(old, changed any) (any, error) {
+	before, err := fields(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := fields(changed)
+	if err != nil {
+		return nil, err
+	}
+	// Of one that has none, an empty status: that of the server may have more.
+	patch, err := jsonpatch.CreateMergePatch([]byte(cmp.Or(before["status"], "{}")), []byte(cmp.Or(after["status"], "{}")))
+	if err != nil {
+		return nil, err
+	}
+	delete(before, "status")
+	delete(after, "status")
+	if !maps.Equal(before, after) {
+		return nil, reconcile.Terminal(errors.New("conditions: WriteStatus writes the status alone, and the function changed more"))
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	return json.RawMessage(patch), nil
+}
+
+// fields returns the fields of an object, each as JSON.
+func fields(obj any) (map[string]string, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, err
+	}
+	texts := make(map[string]string, len(raw))
+	for name, text := range raw {
+		texts[name] = string(text)
+	}
+	return texts, nil
+}
+
+// write patches the status of an object with what diff returns, unless that is nil.
+func write[O metav1.Object](ctx context.Context, client object.Client[O], obj O, diff func(obj O) (status any, err error)) (O, error) {
+	name := obj.GetName()
+	for attempt := 1; ; attempt++ {
+		status, err := diff(obj)
+		if err != nil || status == nil {
+			return obj, err
 		}
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()},
-			"status":   map[string]any{"conditions": conditions},
+			"status":   status,
 		})
 		if err != nil {
 			return obj, err
@@ -80,14 +168,14 @@ func (w Writer[O]) Write(ctx context.Context, obj O, want ...metav1.Condition) (
 			return patched, nil
 		}
 		if !apierrors.IsConflict(err) || attempt == attempts {
-			return obj, fmt.Errorf("write conditions of %s: %w", name, err)
+			return obj, fmt.Errorf("write the status of %s: %w", name, err)
 		}
 		fresh, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return obj, fmt.Errorf("read conditions of %s: %w", name, err)
+			return obj, fmt.Errorf("read the status of %s: %w", name, err)
 		}
 		if fresh.GetUID() != obj.GetUID() {
-			return obj, fmt.Errorf("write conditions of %s: %w", name,
+			return obj, fmt.Errorf("write the status of %s: %w", name,
 				apierrors.NewNotFound(schema.GroupResource{}, name))
 		}
 		obj = fresh

@@ -1,0 +1,134 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package custom_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/reconkernel/reconcile"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/custom"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// A Job is a kind of the tests.
+type Job struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              JobSpec   `json:"spec"`
+	Status            JobStatus `json:"status,omitzero"`
+}
+
+type JobSpec struct {
+	Schedule string `json:"schedule"`
+}
+
+type JobStatus struct {
+	Runs       int                `json:"runs,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+func (j *Job) DeepCopyObject() runtime.Object { return custom.DeepCopy(j) }
+
+// TestClient makes, changes, lists, watches and deletes objects of a Go type, with
+// a client whose other kinds are protobuf.
+func TestClient(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns := s.Namespace(t)
+	gvr := s.Define(t, "Namespaced", "custom.example.com", "Job")
+	config := s.Admin()
+	config.ContentType = runtime.ContentTypeProtobuf
+	jobs, err := custom.NewClient[Job](config, gvr, "Job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	client := jobs.In(ns)
+	made, err := client.Create(ctx, &Job{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: JobSpec{"daily"}}, metav1.CreateOptions{})
+	if err != nil || made.Spec.Schedule != "daily" || made.UID == "" {
+		t.Fatalf("Create: %+v, %v", made, err)
+	}
+
+	informer := jobs.Informer(ns, 0)
+	source := &kubeadapter.Source[types.NamespacedName]{Informer: informer, Keys: kubeadapter.Name}
+	queue := reconcile.NewQueue[types.NamespacedName]()
+	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
+	// see takes the next item and returns its object.
+	see := func() (*Job, bool) {
+		t.Helper()
+		name, err := queue.Dequeue(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue.Done(name)
+		job, ok, err := kubeadapter.Get[*Job](informer, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job, ok
+	}
+	if job, ok := see(); !ok || job.Spec.Schedule != "daily" {
+		t.Errorf("listed: %+v, %t", job, ok)
+	}
+	made = made.DeepCopyObject().(*Job)
+	made.Status.Runs = 3
+	made.Spec.Schedule = "hourly"
+	if _, err := client.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if job, ok := see(); !ok || job.Status.Runs != 3 || job.Spec.Schedule != "daily" {
+		t.Errorf("after a change of the status: %+v, %t", job, ok)
+	}
+	if list, err := jobs.In("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.namespace=" + ns}); err != nil || len(list.Items) != 1 || list.Items[0].Status.Runs != 3 {
+		t.Errorf("List: %+v, %v", list, err)
+	} else if c := list.DeepCopyObject().(*custom.List[*Job]); c.Items[0] == list.Items[0] || c.ResourceVersion != list.ResourceVersion || c.Items[0].Name != "a" {
+		t.Errorf("a deep copy of the list: %+v", c)
+	}
+	if err := client.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if job, ok := see(); ok {
+		t.Errorf("after its deletion: %+v", job)
+	}
+	other, err := custom.NewClient[Job](s.Admin(), schema.GroupVersionResource{Group: "custom.example.com", Version: "v1", Resource: "others"}, "Other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.In(ns).Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get of a kind that is not there: %v, want not found", err)
+	}
+	config.Host = ":no host:"
+	if _, err := custom.NewClient[Job](config, gvr, "Job"); err == nil {
+		t.Error("NewClient with a bad host: no error")
+	}
+}
+
+// TestDeepCopy copies an object, and panics on one that no JSON is of.
+func TestDeepCopy(t *testing.T) {
+	job := &Job{Status: JobStatus{Conditions: []metav1.Condition{{Type: "Ready"}}}}
+	c := custom.DeepCopy(job)
+	c.Status.Conditions[0].Type = "changed"
+	if job.Status.Conditions[0].Type != "Ready" {
+		t.Error("the copy shares its conditions")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	custom.DeepCopy(&struct{ C chan int }{make(chan int)})
+}

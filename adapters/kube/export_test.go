@@ -1,0 +1,11 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter
+
+// Known returns of how many items w remembers a write.
+func (w *Writes[T]) Known() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.last)
+}

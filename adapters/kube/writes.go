@@ -1,0 +1,102 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadapter
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// Writes remembers what this process wrote for each item, until an informer has
+// seen it. A run that reads a cache which lags behind its last write does that
+// write again: it makes another child if the name of the first is made up by the
+// server. Such a run asks Seen first, and calls Add with what it wrote.
+//
+// Informer is required: that of the kind written, in whose resource versions alone
+// they can be compared. One Writes is for one informer. Its methods never block,
+// and may be called from any goroutine.
+//
+// It cannot know of a write whose answer was lost, nor of one of another process,
+// nor of a deletion, whose answer has no version. What an informer has seen is
+// forgotten, also if nobody asks. After the API server was restored from an older
+// backup, the versions that it remembers may never come: restart the process.
+type Writes[T comparable] struct {
+	Informer cache.SharedInformer
+
+	mu    sync.Mutex   // guards what follows
+	last  map[T]string // resource version of the last write not known to be seen
+	prune int          // how large last may get before those that are seen go
+}
+
+// lag is when a run looks again. The event of the write is what brings it sooner,
+// if it is an event of the item.
+const lag = 100 * time.Millisecond
+
+// Add takes note that obj, as the API server returned it, was written for item. An
+// object without a resource version, as those of a fake clientset, is ignored.
+func (w *Writes[T]) Add(item T, obj metav1.Object) {
+	version := obj.GetResourceVersion()
+	if version == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(w.last[item], version); err == nil && order >= 0 {
+		return
+	}
+	if w.last == nil {
+		w.last = make(map[T]string)
+	}
+	w.last[item] = version
+	if len(w.last) <= w.prune {
+		return
+	}
+	for item, version := range w.last {
+		if ok, err := w.seen(version); ok && err == nil {
+			delete(w.last, item)
+		}
+	}
+	w.prune = max(1000, 2*len(w.last))
+}
+
+// Seen returns nil if the informer's store has all that was added for item, or
+// something later. Otherwise it returns an error for the reconcile function to
+// return: a [reconcile.RequeueWithin] of a tenth of a second, or, of a server
+// whose resource versions are no numbers, a failure.
+func (w *Writes[T]) Seen(item T) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	version, ok := w.last[item]
+	if !ok {
+		return nil
+	}
+	switch seen, err := w.seen(version); {
+	case err != nil:
+		return fmt.Errorf("kubeadapter: Writes: %w", err)
+	case !seen:
+		return fmt.Errorf("the cache has not seen the last write, of version %s: %w", version, reconcile.RequeueWithin(lag))
+	}
+	delete(w.last, item)
+	return nil
+}
+
+// seen reports whether the informer has seen a version.
+func (w *Writes[T]) seen(version string) (bool, error) {
+	// The store's own is there unless client-go's AtomicFIFO is switched off. The
+	// other one may be a moment ahead of the store.
+	now := cmp.Or(w.Informer.GetStore().LastStoreSyncResourceVersion(), w.Informer.LastSyncResourceVersion())
+	if now == "" {
+		return false, nil
+	}
+	order, err := resourceversion.CompareResourceVersion(now, version)
+	return order >= 0, err
+}

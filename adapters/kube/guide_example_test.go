@@ -58,19 +58,21 @@ func Example_guideElect() {
 	var makeVM func(ctx context.Context, vm string) error
 
 	_ = func(ctx context.Context) error {
-		queue := reconcile.NewQueue[string]()
 		var group reconcile.Group
-		group.Add("wishes", reconcile.Feed(queue, feed))
 		group.Add("vms", elect.Elect(elect.Config{
 			Client:    client.CoordinationV1(),
 			Namespace: "default",
 			Name:      "vms",
 			Duration:  15 * time.Second, // how long the others wait for a leader that died
-		}, &reconcile.Reconciler[string]{
-			Queue:     elect.Held(queue), // runs end when the lease is lost, whatever the grace
-			Reconcile: makeVM,
-			Grace:     10 * time.Second,
-		}))
+		}, elect.EachTerm(func(term *reconcile.Group) { // the informer runs outside, everywhere
+			queue := reconcile.NewQueue[string]()
+			term.Add("wishes", reconcile.Feed(queue, feed))
+			term.Add("runs", &reconcile.Reconciler[string]{
+				Queue:     elect.Held(queue), // runs end when the lease is lost, whatever the grace
+				Reconcile: makeVM,
+				Grace:     10 * time.Second,
+			})
+		})))
 		return group.Run(ctx)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -33,7 +34,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	inSync := 0
 	queue := reconcile.NewQueue[string]()

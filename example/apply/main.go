@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -29,7 +30,7 @@ func main() {
 	url := flag.String("cloud", "http://127.0.0.1:8900", "the `URL` of the cloud")
 	timeout := flag.Duration("timeout", time.Minute, "how long to try")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,12 +97,14 @@ func TestWorldThatNeverAnswers(t *testing.T) {
 	start(t, two, "-cloud", url, "-timeout", "300ms").WantEnd(1, "2 of 2 items are left", "deadline exceeded")
 }
 
-func TestInterrupt(t *testing.T) {
-	url, asked := silent(t)
-	p := start(t, two, "-cloud", url)
-	<-asked
-	p.Signal(os.Interrupt)
-	p.WantEnd(1, "2 of 2 items are left")
+func TestSignal(t *testing.T) {
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		url, asked := silent(t)
+		p := start(t, two, "-cloud", url)
+		<-asked
+		p.Signal(signal)
+		p.WantEnd(1, "2 of 2 items are left")
+	}
 }
 
 func TestFileThatCannotBeRead(t *testing.T) {

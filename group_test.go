@@ -529,8 +529,8 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 		late        error         // what the feeder returns
 		want        string        // the names of those that still run
 	}{
-		"in time":              {time.Minute, time.Minute, nil, nil, ""},
-		"in time, after error": {time.Minute, time.Minute, errBoom, nil, ""},
+		"in time":              {time.Minute, 61 * time.Second, nil, nil, ""},
+		"in time, after error": {time.Minute, 61 * time.Second, errBoom, nil, ""},
 		"stuck":                {time.Hour, 2 * time.Minute, nil, nil, `["feeder" "reconciler"]`},
 		"stuck, after error":   {time.Hour, 2 * time.Minute, errBoom, nil, `["feeder" "reconciler"]`},
 		"stuck, fails late":    {time.Hour, 2 * time.Minute, nil, errors.New("disk full"), `["feeder" "reconciler"]`},
@@ -541,7 +541,14 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 			g := reconcile.Group{Logger: book.logger(), ShutdownTimeout: 2 * time.Minute}
 			g.Add("quick", member(newJournal(), "quick", time.Second, nil))
 			stop := g.Add("feeder", member(newJournal(), "feeder", c.stuck, c.late))
-			g.Add("reconciler", waiting(j))
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			g.Add("reconciler", &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, _ string) error {
+				<-ctx.Done()
+				j.note("context ends")
+				time.Sleep(time.Second) // so it has not ended when Run looks
+				return nil
+			}})
 			if c.fails != nil {
 				g.Add("failing", after(time.Second, c.fails))
 			}
@@ -563,7 +570,7 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 			if c.fails == nil && c.want == "" && err != nil {
 				t.Errorf("Run = %v, want nil", err)
 			}
-			j.mustBe(t, fmt.Sprintf("%v run ends", c.took+time.Second))
+			j.mustBe(t, fmt.Sprintf("%v context ends", min(c.stuck, 2*time.Minute)+time.Second))
 			book.clear()
 			stop() // waits for the one that is late
 			if took := time.Since(j.begun) - time.Second; took < c.stuck {

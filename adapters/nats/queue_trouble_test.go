@@ -59,6 +59,26 @@ func TestQueueLeaseIsLost(t *testing.T) {
 	}
 }
 
+// An event in a run replaces the record that Done would delete: the server says
+// that it is not there, which is no trouble of the server.
+func TestQueueEventInARun(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q"}
+	a, b := newQueue[string](t, s, cfg), newQueue[string](t, s, cfg)
+	for range 10 {
+		enqueue(t, a, "x")
+		mustTake(t, a, "x")
+		enqueue(t, b, "x")
+		a.Done("x")
+		mustTake(t, a, "x")
+		a.Done("x")
+		flush(t, a)
+	}
+	if n := a.Stats().Retries; n != 0 {
+		t.Errorf("%d writes were tried again as if the server had not answered, want none", n)
+	}
+}
+
 // While the server is down Enqueue returns at once, and the outbox keeps a slot
 // for each item until it is up again.
 func TestQueueOutbox(t *testing.T) {

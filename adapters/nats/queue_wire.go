@@ -30,9 +30,9 @@ var (
 const (
 	codeWrongLast         = 10071 // the sequence expected is not the last of the subject
 	codeWrongLastConstant = 10164 // the same, while another message for the subject is on its way
-	codeNoMessage         = 10037
-	codeNotDeleted        = 10057 // as the message is not there
-	codeNoStream          = 10059
+	codeNoMessage         = 10037 // to be read
+	codeNoSequence        = 10043 // to be deleted
+	codeNotDeleted        = 10057 // also as the message is not there
 )
 
 // A wire sends requests about one stream.
@@ -198,7 +198,7 @@ func (w *wire) remove(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("%w: answer %q", errUnsure, b)
 	case answer.Success:
 		return nil
-	case answer.Error == nil, answer.Error.Code == codeNoMessage, answer.Error.Code == codeNotDeleted:
+	case answer.Error == nil, answer.Error.Code == codeNoSequence, answer.Error.Code == codeNotDeleted:
 		return errConflict
 	default:
 		return fmt.Errorf("%w: %w", errUnsure, answer.Error)

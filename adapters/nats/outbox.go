@@ -8,6 +8,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // This file holds the outbox of a [Queue]: what is to be stored, a slot for each
@@ -196,11 +198,13 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			q.count(item, b, now, then)
 			return then, nil
 		}
-		if !errors.Is(err, errConflict) {
+		const many = 8 // conflicts in a row, if many write this record at once
+		switch {
+		case !errors.Is(err, errConflict), tries > many:
 			q.troubled(err, "storing", "item", item)
 			q.attempts.Add(1)
 			pause(ctx, tries)
-		} else if tries > 2 { // many write this record at once
+		case tries > 2:
 			pause(ctx, -1)
 		}
 		before := now
@@ -242,7 +246,7 @@ func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint6
 	if q.byWord {
 		return q.wire.remove(ctx, seq)
 	}
-	idle, err := q.wire.publish(ctx, subject, seq, encodeRecord(&record{}, tokens, write), "Nats-TTL", "60s")
+	idle, err := q.wire.publish(ctx, subject, seq, encodeRecord(&record{}, tokens, write), jetstream.WithMsgTTL(time.Minute))
 	if err == nil {
 		q.wire.drop(idle)
 	}
@@ -254,7 +258,7 @@ func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint6
 // of an old one. So it is asked for a write that depends on it, which none but
 // the true leader can do.
 func (q *Queue[T]) witness(ctx context.Context, subject string, seq uint64) error {
-	_, err := q.wire.publish(ctx, q.cfg.Name+".w", seq, nil, "Nats-Expected-Last-Subject-Sequence-Subject", subject)
+	_, err := q.wire.publish(ctx, q.cfg.Name+".w", seq, nil, jetstream.WithExpectLastSequenceForSubject(seq, subject))
 	return err
 }
 

@@ -145,14 +145,14 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 	if js == nil {
 		return nil, errors.New("natsadapter: the JetStream of a Queue is required, and nil")
 	}
-	version, err := setUp(ctx, js, cfg)
+	stream, version, err := setUp(ctx, js, cfg)
 	if err != nil {
 		return nil, err
 	}
 	q := &Queue[T]{
 		cfg:    cfg,
 		js:     js,
-		wire:   newWire(js, cfg.Name, min(2*time.Second, cfg.Lease/4)),
+		wire:   newWire(js, stream, min(2*time.Second, cfg.Lease/4)),
 		codec:  c,
 		byWord: cfg.Replicas == 1 && version.atLeast(2, 15, 2),
 		prefix: newID(),

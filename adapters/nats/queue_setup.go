@@ -41,11 +41,11 @@ func (v version) atLeast(major, minor, patch int) bool {
 var oldest = version{2, 12, 0}
 
 // setUp creates the stream and the consumer, or checks those that are there.
-func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (version, error) {
+func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.Stream, version, error) {
 	server := js.Conn().ConnectedServerVersion()
 	v := parseVersion(server)
 	if !v.atLeast(oldest[0], oldest[1], oldest[2]) {
-		return v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
+		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
 			server, oldest[0], oldest[1], oldest[2])
 	}
 	want := streamConfig(cfg)
@@ -54,10 +54,10 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (version, er
 		s, err = js.Stream(ctx, cfg.Name)
 	}
 	if err != nil {
-		return v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
+		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
 	}
 	if wrong := compareStream(s.CachedInfo().Config, want); len(wrong) > 0 {
-		return v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
+		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
 	c, err := js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
@@ -65,13 +65,13 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (version, er
 		c, err = js.Consumer(ctx, cfg.Name, consumerName)
 	}
 	if err != nil {
-		return v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
+		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
 	}
 	if wrong := compareConsumer(c.CachedInfo().Config, consumerConfig(cfg)); len(wrong) > 0 {
-		return v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
+		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
-	return v, nil
+	return s, v, nil
 }
 
 func streamConfig(cfg Config) jetstream.StreamConfig {

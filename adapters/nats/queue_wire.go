@@ -16,34 +16,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// This file holds what a [Queue] says to the server: three requests, each with
-// a time limit of its own, and each answered with what happened or with
-// errUnsure.
+// This file holds what a [Queue] says to the server: requests about its stream,
+// each with a time limit of its own. An error that is neither errConflict nor
+// errNoRecord leaves open whether it has happened.
 
 var (
 	errConflict = errors.New("the record has changed")
-	errUnsure   = errors.New("no answer: it may have happened or not")
 	errNoRecord = errors.New("no record")
-)
-
-// Codes of JetStream's errors.
-const (
-	codeWrongLast         = 10071 // the sequence expected is not the last of the subject
-	codeWrongLastConstant = 10164 // the same, while another message for the subject is on its way
-	codeNoMessage         = 10037 // to be read
-	codeNoSequence        = 10043 // to be deleted
-	codeNotDeleted        = 10057 // also as the message is not there
 )
 
 // A wire sends requests about one stream.
 type wire struct {
 	nc      *nats.Conn
-	api     string // the prefix of the API's subjects
-	stream  string
+	js      jetstream.JetStream
+	s       jetstream.Stream
+	api     string        // the prefix of the API's subjects
 	timeout time.Duration // of one request
 }
 
-func newWire(js jetstream.JetStream, stream string, timeout time.Duration) wire {
+func newWire(js jetstream.JetStream, s jetstream.Stream, timeout time.Duration) wire {
 	api := jetstream.DefaultAPIPrefix
 	switch o := js.Options(); {
 	case o.Domain != "":
@@ -51,83 +42,30 @@ func newWire(js jetstream.JetStream, stream string, timeout time.Duration) wire 
 	case o.APIPrefix != "":
 		api = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	}
-	return wire{nc: js.Conn(), api: api, stream: stream, timeout: timeout}
-}
-
-type apiError struct {
-	Code        int    `json:"err_code"`
-	Description string `json:"description"`
-}
-
-func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.Code) }
-
-// ask sends a request and waits for its answer. An error that is not errUnsure
-// is for good.
-func (w *wire) ask(ctx context.Context, m *nats.Msg) ([]byte, error) {
-	attempt, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	answer, err := w.nc.RequestMsgWithContext(attempt, m)
-	switch {
-	case err == nil:
-		return answer.Data, nil
-	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrBadSubject),
-		errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrHeadersNotSupported):
-		return nil, err
-	}
-	return nil, fmt.Errorf("%w (%w)", errUnsure, err)
+	return wire{nc: js.Conn(), js: js, s: s, api: api, timeout: timeout}
 }
 
 // publish stores a message if the last one with its subject has the sequence
 // last, 0 for none. It returns the sequence of the new one.
-func (w *wire) publish(ctx context.Context, subject string, last uint64, data []byte, headers ...string) (uint64, error) {
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
-		"Nats-Expected-Last-Subject-Sequence": {strconv.FormatUint(last, 10)},
-		"Nats-Expected-Stream":                {w.stream},
-	}}
-	for i := 0; i+1 < len(headers); i += 2 {
-		m.Header[headers[i]] = []string{headers[i+1]}
+func (w *wire) publish(ctx context.Context, subject string, last uint64, data []byte, more ...jetstream.PublishOpt) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	ack, err := w.js.Publish(ctx, subject, data, append([]jetstream.PublishOpt{
+		jetstream.WithExpectStream(w.s.CachedInfo().Config.Name),
+		jetstream.WithExpectLastSequencePerSubject(last),
+	}, more...)...)
+	if err == nil {
+		return ack.Sequence, nil
 	}
-	b, err := w.ask(ctx, m)
-	if err != nil {
-		return 0, err
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) {
+		switch refused.ErrorCode {
+		// The second is said while another message for the subject is on its way.
+		case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+			return 0, errConflict
+		}
 	}
-	if seq, ok := quickAck(b); ok {
-		return seq, nil
-	}
-	var ack struct {
-		Seq   uint64    `json:"seq"`
-		Error *apiError `json:"error"`
-	}
-	switch err := json.Unmarshal(b, &ack); {
-	case err != nil:
-		return 0, fmt.Errorf("%w: answer %q", errUnsure, b)
-	case ack.Error == nil:
-		return ack.Seq, nil
-	case ack.Error.Code == codeWrongLast, ack.Error.Code == codeWrongLastConstant:
-		return 0, errConflict
-	default: // a server that is out of order for now, or a limit
-		return 0, fmt.Errorf("%w: %w", errUnsure, ack.Error)
-	}
-}
-
-// quickAck reads the answer to a publish that succeeded, which is of one form.
-func quickAck(b []byte) (seq uint64, ok bool) {
-	const key = `"seq":`
-	s := string(b)
-	if strings.Contains(s, `"error"`) {
-		return 0, false
-	}
-	i := strings.Index(s, key)
-	if i < 0 {
-		return 0, false
-	}
-	s = s[i+len(key):]
-	end := strings.IndexAny(s, ",} ")
-	if end < 0 {
-		return 0, false
-	}
-	seq, err := strconv.ParseUint(s[:end], 10, 64)
-	return seq, err == nil && seq > 0
+	return 0, err
 }
 
 // A stored is a message in the stream.
@@ -140,81 +78,45 @@ type stored struct {
 // last returns the last message with a subject, or errNoRecord. The leader of
 // the stream answers, never a follower.
 func (w *wire) last(ctx context.Context, subject string) (stored, error) {
-	b, err := json.Marshal(map[string]any{"last_by_subj": subject})
-	if err != nil {
-		return stored{}, err
-	}
-	return w.get(ctx, b)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return got(w.s.GetLastMsgForSubject(ctx, subject))
 }
 
 // next returns the first message from a sequence on whose subject matches.
 func (w *wire) next(ctx context.Context, filter string, seq uint64) (stored, error) {
-	b, err := json.Marshal(map[string]any{"seq": max(1, seq), "next_by_subj": filter})
-	if err != nil {
-		return stored{}, err
-	}
-	return w.get(ctx, b)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return got(w.s.GetMsg(ctx, max(1, seq), jetstream.WithGetMsgSubject(filter)))
 }
 
-func (w *wire) get(ctx context.Context, request []byte) (stored, error) {
-	b, err := w.ask(ctx, &nats.Msg{Subject: w.api + "STREAM.MSG.GET." + w.stream, Data: request})
-	if err != nil {
-		return stored{}, err
-	}
-	var answer struct {
-		Error   *apiError `json:"error"`
-		Message struct {
-			Subject string `json:"subject"`
-			Seq     uint64 `json:"seq"`
-			Data    []byte `json:"data"`
-		} `json:"message"`
-	}
-	switch err := json.Unmarshal(b, &answer); {
-	case err != nil:
-		return stored{}, fmt.Errorf("%w: answer %q", errUnsure, b)
-	case answer.Error == nil:
-		m := answer.Message
-		return stored{m.Subject, m.Seq, m.Data}, nil
-	case answer.Error.Code == codeNoMessage:
+func got(m *jetstream.RawStreamMsg, err error) (stored, error) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return stored{}, errNoRecord
-	default:
-		return stored{}, fmt.Errorf("%w: %w", errUnsure, answer.Error)
-	}
-}
-
-// remove deletes the message with a sequence. A message that is not there any
-// more is errConflict.
-func (w *wire) remove(ctx context.Context, seq uint64) error {
-	b, err := w.ask(ctx, w.removal(seq))
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		Error   *apiError `json:"error"`
-		Success bool      `json:"success"`
-	}
-	switch err := json.Unmarshal(b, &answer); {
 	case err != nil:
-		return fmt.Errorf("%w: answer %q", errUnsure, b)
-	case answer.Success:
-		return nil
-	case answer.Error == nil, answer.Error.Code == codeNoSequence, answer.Error.Code == codeNotDeleted:
-		return errConflict
-	default:
-		return fmt.Errorf("%w: %w", errUnsure, answer.Error)
+		return stored{}, err
 	}
+	return stored{m.Subject, m.Sequence, m.Data}, nil
 }
 
-// drop deletes a message that nobody needs, some time.
+// remove deletes the message with a sequence. It is errConflict if the server
+// refuses: nearly always as the message is not there any more (10043, or 10057
+// if it never was). nats.go hands on no code.
+func (w *wire) remove(ctx context.Context, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	err := w.s.DeleteMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		return fmt.Errorf("%w: %w", errConflict, err)
+	}
+	return err
+}
+
+// drop deletes a message that nobody needs, some time. What stays ends by its
+// TTL.
 func (w *wire) drop(seq uint64) {
-	w.nc.PublishMsg(w.removal(seq)) // what stays ends by its TTL
-}
-
-func (w *wire) removal(seq uint64) *nats.Msg {
-	return &nats.Msg{
-		Subject: w.api + "STREAM.MSG.DELETE." + w.stream,
-		Data:    append(strconv.AppendUint([]byte(`{"seq":`), seq, 10), `,"no_erase":true}`...),
-	}
+	w.nc.Publish(w.api+"STREAM.MSG.DELETE."+w.s.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
 }
 
 // A message is how a record stands in the stream.

@@ -6,7 +6,9 @@ package natsadapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -39,7 +41,8 @@ type batch struct {
 	told  []func(before record) // for each op, called once it is stored; may be nil
 	folds int                   // how many ops were left out
 	base  *seen                 // the record as it was last seen, if it was
-	done  chan struct{}         // closed when it is stored
+	done  chan struct{}         // closed when it is stored, or refused
+	err   error                 // why it was refused; set before done is closed
 }
 
 // A seen is a record, and the sequence of its message; 0 if there is none.
@@ -111,13 +114,20 @@ func (q *Queue[T]) send() {
 		after, err := q.store(q.life, item, s.tokens, b)
 		q.mu.Lock()
 		s.busy = nil
-		if err != nil { // life has ended
+		switch {
+		case err == nil:
+			q.storedLocked(item, h, b, after)
+		case tooLong(err):
+			b.err = err
+			q.counted.refused += uint64(len(b.ops) + b.folds)
+			go q.cfg.Logger.Error("an item is ignored", "queue", q.cfg.Name, "item", brief(item), "err", err)
+		default: // life has ended
 			if s.batch == nil {
 				s.batch = b
 			}
-			break
+			o.senders--
+			return
 		}
-		q.storedLocked(item, h, b, after)
 		close(b.done)
 		switch {
 		case s.batch != nil:
@@ -158,8 +168,9 @@ func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
 }
 
 // store carries a batch out on the record of the item, and returns what that is
-// then. It tries again until it knows that all is stored. Its only error is that
-// ctx is done.
+// then. It tries again until it knows that all is stored. Its only errors are
+// that ctx is done, and that the record is too long: what gives back a run is
+// tried again even so.
 func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (seen, error) {
 	subject := q.subject(tokens)
 	write := q.newWrite()
@@ -197,6 +208,9 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		if err == nil {
 			q.count(item, b, now, then)
 			return then, nil
+		}
+		if tooLong(err) && !slices.ContainsFunc(b.ops, func(o op) bool { return o.verb.gives() }) {
+			return seen{}, fmt.Errorf("natsadapter: item %s: %w", brief(item), err)
 		}
 		const many = 8 // conflicts in a row, if many write this record at once
 		switch {

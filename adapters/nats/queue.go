@@ -7,11 +7,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/reconkernel/reconcile"
 )
@@ -104,7 +107,7 @@ type Queue[T comparable] struct {
 }
 
 type counters struct {
-	enqueued, coalesced, taken, requeued, leasesLost, reclaimed uint64
+	enqueued, coalesced, taken, requeued, leasesLost, reclaimed, refused uint64
 }
 
 // NewQueue returns a queue of items that are strings, integers or booleans, or
@@ -205,7 +208,22 @@ func (q *Queue[T]) add(item T, v verb, d time.Duration) (*batch, error) {
 	if q.closed {
 		return nil, reconcile.ErrClosed
 	}
+	if most := q.wire.largest() - recordRoom; len(tokens) > maxTokens && len(tokens) > most {
+		q.counted.refused++
+		return nil, fmt.Errorf("natsadapter: item %s is %d bytes long, and the server takes messages of %d: %w",
+			brief(item), len(tokens), q.wire.largest(), nats.ErrMaxPayload)
+	}
 	return q.postLocked(item, tokens, o, nil), nil
+}
+
+// brief returns the beginning of an item as text, for errors.
+func brief(item any) string {
+	const most = 60
+	s := fmt.Sprint(item)
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
 }
 
 // newVerb returns the op of a verb. A delay that is over is none.
@@ -225,7 +243,9 @@ func after(now int64, d time.Duration) int64 {
 
 // EnqueueContext is Enqueue that waits: it returns nil once the event is stored.
 // If ctx is done before, it returns the cause, and the event may still be
-// stored. On a closed queue it returns [reconcile.ErrClosed], and once the
+// stored. For an item that is too long for a message of the server, which other
+// verbs log and ignore, it returns at once an error that wraps
+// [nats.ErrMaxPayload]. On a closed queue it returns [reconcile.ErrClosed], and once the
 // connection is closed for good [nats.ErrConnectionClosed], wrapped; so do
 // Remove and Flush.
 func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
@@ -243,14 +263,14 @@ func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
 func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 	select {
 	case <-b.done:
-		return nil
+		return b.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-q.life.Done():
 	}
 	select {
 	case <-b.done:
-		return nil
+		return b.err
 	default:
 	}
 	q.mu.Lock()
@@ -275,7 +295,9 @@ func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 }
 
 // Flush waits until all that was handed to the outbox before the call is
-// stored. If ctx is done before, it returns the cause.
+// stored. If ctx is done before, it returns the cause; if the server refused
+// something for good, as it is too long, it returns that error when the rest is
+// stored.
 func (q *Queue[T]) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	var batches []*batch
@@ -288,12 +310,15 @@ func (q *Queue[T]) Flush(ctx context.Context) error {
 		}
 	}
 	q.mu.Unlock()
+	var refused error
 	for _, b := range batches {
-		if err := q.await(ctx, b); err != nil {
+		err := q.await(ctx, b)
+		if err != nil && !tooLong(err) {
 			return err
 		}
+		refused = cmp.Or(refused, err)
 	}
-	return nil
+	return refused
 }
 
 // subject returns the subject of an item's record.

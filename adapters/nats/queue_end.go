@@ -48,9 +48,9 @@ func (q *Queue[T]) Close(ctx context.Context) error {
 // finish ends all goroutines and says what was not stored.
 func (q *Queue[T]) finish(cause error) error {
 	q.mu.Lock()
-	var left []T
+	var left []string
 	for item := range q.outbox.slots {
-		left = append(left, item)
+		left = append(left, brief(item))
 	}
 	runs := 0
 	for _, h := range q.held {

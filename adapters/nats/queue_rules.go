@@ -104,6 +104,9 @@ type op struct {
 	fence   uint64
 }
 
+// gives reports whether the verb gives back a run.
+func (v verb) gives() bool { return v == verbDone || v == verbRequeue || v == verbAbort }
+
 // newRequeue returns the op that gives back a run as w says.
 func newRequeue(w reconcile.Wait, now int64) op {
 	if w.Err == reconcile.ErrAborted {

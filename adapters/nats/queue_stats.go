@@ -31,6 +31,7 @@ type Stats struct {
 	Requeued   uint64 // given back with a Wait
 	LeasesLost uint64 // how often this process lost its lease
 	Reclaimed  uint64 // runs of members that are gone which this process made ready
+	Refused    uint64 // verbs that were ignored, as their item cannot be stored
 	Retries    uint64 // writes that had to be tried again, as the server did not answer
 }
 
@@ -49,7 +50,7 @@ func (q *Queue[T]) Stats() Stats {
 		Outbox: len(q.outbox.slots), InFlight: len(q.held), Again: again, Idle: len(q.waiters),
 		Timers: len(q.timers.heap), Settled: q.timers.settled, Member: q.member.validLocked(),
 		Enqueued: c.enqueued, Coalesced: c.coalesced, Taken: c.taken, Requeued: c.requeued,
-		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Retries: q.attempts.Load(),
+		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Refused: c.refused, Retries: q.attempts.Load(),
 	}
 }
 

@@ -5,9 +5,14 @@ package natsadapter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
@@ -77,6 +82,88 @@ func TestQueueEventInARun(t *testing.T) {
 	if n := a.Stats().Retries; n != 0 {
 		t.Errorf("%d writes were tried again as if the server had not answered, want none", n)
 	}
+}
+
+// An item whose record no server takes is refused at once, in few words. One
+// that is nearly as long goes all the way.
+func TestQueueRefusesWhatCannotBeStored(t *testing.T) {
+	s := natstest.New(t)
+	logged := make(chan string, 10)
+	cfg := natsadapter.Config{Name: "q", Logger: slog.New(slog.NewTextHandler(lines(logged), &slog.HandlerOptions{Level: slog.LevelError}))}
+	q := newQueue[string](t, s, cfg)
+	huge, long := strings.Repeat("x", 2_000_000), strings.Repeat("x", 1_000_000)
+	q.Enqueue(huge)
+	q.EnqueueAfter(huge, time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := q.Flush(ctx); err != nil {
+		t.Fatalf("Flush: %v", err)
+	}
+	err := q.EnqueueContext(ctx, huge)
+	if !errors.Is(err, nats.ErrMaxPayload) {
+		t.Errorf("EnqueueContext: %v, want one that wraps %v", err, nats.ErrMaxPayload)
+	}
+	wantError(t, err, "2000000 bytes", "1048576", "xxxxx")
+	for _, text := range []string{err.Error(), next(t, logged), next(t, logged)} {
+		if len(text) > 500 || !strings.Contains(text, "2000000 bytes") {
+			t.Errorf("%d characters: %.500s", len(text), text)
+		}
+	}
+	if got := q.Stats(); got.Refused != 3 || got.Outbox != 0 || got.Retries != 0 {
+		t.Errorf("Stats: %+v, want 3 refused", got)
+	}
+
+	enqueue(t, q, long)
+	mustTake(t, q, long)
+	q.Requeue(long, reconcile.Wait{Err: errors.New(strings.Repeat("\x01", 2000))}) // takes most room
+	flush(t, q)
+	if s := q.State(long); s.Failures != 1 {
+		t.Errorf("State: %+v, want 1 failure", s)
+	}
+	mustTake(t, q, long)
+	q.Done(long)
+	flush(t, q)
+	if got := q.Stats(); got.Retries != 0 {
+		t.Errorf("Stats: %+v, want that all was stored at once", got)
+	}
+}
+
+// A limit that is set later refuses what is asked for, and not for ever.
+func TestQueueLimitIsSetLater(t *testing.T) {
+	s := natstest.New(t)
+	q := newQueue[string](t, s, natsadapter.Config{Name: "q"})
+	js := s.JetStream(t)
+	stream, err := js.Stream(t.Context(), "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.MaxMsgSize = 50_000
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	wantError(t, q.EnqueueContext(ctx, strings.Repeat("x", 60_000)), "message size exceeds maximum allowed")
+	if err := q.EnqueueContext(ctx, "short"); err != nil {
+		t.Error(err)
+	}
+	if got := q.Stats(); got.Refused != 1 || got.Outbox != 0 {
+		t.Errorf("Stats: %+v, want 1 refused", got)
+	}
+	_, err = newQueue[string](t, s, natsadapter.Config{Name: "q"}).Remove(ctx, "short")
+	if err != nil {
+		t.Error(err)
+	}
+	wantError(t, newQueue[string](t, s, natsadapter.Config{Name: "q"}).EnqueueContext(ctx, strings.Repeat("x", 60_000)), "50000")
+}
+
+// lines sends what is written to a channel.
+type lines chan<- string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }
 
 // While the server is down Enqueue returns at once, and the outbox keeps a slot

@@ -45,6 +45,27 @@ func newWire(js jetstream.JetStream, s jetstream.Stream, timeout time.Duration) 
 	return wire{nc: js.Conn(), js: js, s: s, api: api, timeout: timeout}
 }
 
+// recordRoom is how many bytes the message of an item takes at most, beside the
+// item.
+const recordRoom = 8192
+
+// largest returns how long a message may be.
+func (w *wire) largest() int {
+	most := int(w.nc.MaxPayload())
+	if n := int(w.s.CachedInfo().Config.MaxMsgSize); n > 0 {
+		most = min(most, n)
+	}
+	return most
+}
+
+// tooLong reports whether a message was refused because of its length, by the
+// client or by the stream.
+func tooLong(err error) bool {
+	const code = 10054
+	var refused *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == code
+}
+
 // publish stores a message if the last one with its subject has the sequence
 // last, 0 for none. It returns the sequence of the new one.
 func (w *wire) publish(ctx context.Context, subject string, last uint64, data []byte, more ...jetstream.PublishOpt) (uint64, error) {

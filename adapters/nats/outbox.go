@@ -33,6 +33,7 @@ type slot struct {
 	tokens string // of the item
 	busy   *batch // on its way; nil if none
 	batch  *batch // the next; nil if none
+	parked bool   // the next waits for room
 }
 
 // A batch is a list of ops on one item that are stored together.
@@ -43,6 +44,35 @@ type batch struct {
 	base  *seen                 // the record as it was last seen, if it was
 	done  chan struct{}         // closed when it is stored, or refused
 	err   error                 // why it was refused; set before done is closed
+	more  []*batch              // whose ops are among these
+}
+
+// add adds an op, unless it changes nothing.
+func (b *batch) add(o op, told func(before record)) {
+	folded := false
+	if b.ops, folded = fold(b.ops, o); folded {
+		b.folds++
+	} else {
+		b.told = append(b.told, told)
+	}
+}
+
+// join adds the ops of another batch.
+func (b *batch) join(o *batch) {
+	for i := range o.ops {
+		b.add(o.ops[i], o.told[i])
+	}
+	b.folds += o.folds
+	b.more = append(b.more, o)
+}
+
+// finish tells those who wait for the batch that it is stored, or was refused.
+func (b *batch) finish(err error) {
+	b.err = err
+	close(b.done)
+	for _, o := range b.more {
+		o.finish(err)
+	}
 }
 
 // A seen is a record, and the sequence of its message; 0 if there is none.
@@ -69,14 +99,11 @@ func (q *Queue[T]) postLocked(item T, tokens string, o op, told func(before reco
 			q.startSenderLocked()
 		}
 	}
-	b := s.batch
-	folded := false
-	if b.ops, folded = fold(b.ops, o); folded {
-		b.folds++
-	} else {
-		b.told = append(b.told, told)
+	s.batch.add(o, told)
+	if o.verb == verbRemove { // then there may be nothing to be stored
+		q.unparkLocked(item, s)
 	}
-	return b
+	return s.batch
 }
 
 // hintLocked tells a batch how the record stood a while ago, which spares it to
@@ -117,8 +144,10 @@ func (q *Queue[T]) send() {
 		switch {
 		case err == nil:
 			q.storedLocked(item, h, b, after)
+		case err == errFull:
+			q.parkLocked(item, s, b)
+			continue
 		case tooLong(err):
-			b.err = err
 			q.counted.refused += uint64(len(b.ops) + b.folds)
 			go q.cfg.Logger.Error("an item is ignored", "queue", q.cfg.Name, "item", brief(item), "err", err)
 		default: // life has ended
@@ -128,7 +157,7 @@ func (q *Queue[T]) send() {
 			o.senders--
 			return
 		}
-		close(b.done)
+		b.finish(err)
 		switch {
 		case s.batch != nil:
 			o.line = append(o.line, item)
@@ -169,8 +198,8 @@ func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
 
 // store carries a batch out on the record of the item, and returns what that is
 // then. It tries again until it knows that all is stored. Its only errors are
-// that ctx is done, and that the record is too long: what gives back a run is
-// tried again even so.
+// that ctx is done, errFull, and that the record is too long: what gives back a
+// run is tried again even so.
 func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (seen, error) {
 	subject := q.subject(tokens)
 	write := q.newWrite()
@@ -202,10 +231,18 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		case after == record{}:
 			then.seq = 0
 			err = q.forget(ctx, subject, tokens, now.seq, write)
+		case now.seq == 0 && q.isFull():
+			if now.read {
+				return seen{}, errFull
+			}
+			err = errConflict // have it read
 		default:
 			then.seq, err = q.wire.publish(ctx, subject, now.seq, encodeRecord(&after, tokens, write))
 		}
 		if err == nil {
+			if now.seq == 0 && then.seq > 0 {
+				q.grown()
+			}
 			q.count(item, b, now, then)
 			return then, nil
 		}
@@ -214,8 +251,17 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		}
 		const many = 8 // conflicts in a row, if many write this record at once
 		switch {
+		case isFull(err):
+			q.filled(err)
+			if now.seq > 0 {
+				q.spend(ctx)
+			}
+			if tries > 0 {
+				q.attempts.Add(1)
+				pause(ctx, tries)
+			}
 		case !errors.Is(err, errConflict), tries > many:
-			q.troubled(err, "storing", "item", item)
+			q.troubled(err, "storing", "item", brief(item))
 			q.attempts.Add(1)
 			pause(ctx, tries)
 		case tries > 2:

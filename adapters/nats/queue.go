@@ -27,6 +27,7 @@ import (
 //
 //	NAME.i.ITEM    the record of an item
 //	NAME.m.MEMBER  a process that takes items; it writes this anew all the time
+//	NAME.r         see queue_room.go
 //	NAME.w         see witness
 //
 // A record is written only over the one that its writer has seen: the publish
@@ -84,7 +85,8 @@ type Queue[T comparable] struct {
 
 	// mu guards the fields below. These always hold:
 	//
-	//   - An item is in line just if its slot has a batch and is not busy.
+	//   - An item is in line just if its slot has a batch and is neither busy nor
+	//     parked.
 	//   - There are maxSenders senders, or one for each item in line.
 	//   - An item has a holding from its claim to the end of its give-back.
 	//   - Once closed, no Dequeue waits.
@@ -95,12 +97,14 @@ type Queue[T comparable] struct {
 	failed  error         // why nothing can go on; life has ended then
 	empty   chan struct{} // closed when closed and nothing is held or to be stored
 	outbox  outbox[T]
+	room    room[T]
 	held    map[T]*holding
 	giving  int // holdings that are being given back
 	waiters []*waiter[T]
 	intake  intake[T]
 	member  member
 	joining member // what member is to be while it is none; its id stays until then
+	trouble error  // why the lease could not be renewed the last time
 	others  others
 	timers  timers[T]
 	counted counters

@@ -15,7 +15,7 @@ import (
 
 // A Config sets up a [Queue]. Name is required; the zero value of every other
 // field is a good default. All processes that share a queue use the same Name,
-// Replicas and Lease.
+// Replicas, MaxBytes and Lease.
 type Config struct {
 	// Name is the name of the queue, of its stream, and the first token of its
 	// subjects: letters, digits, "_" and "-".
@@ -23,6 +23,12 @@ type Config struct {
 
 	// Replicas is how many servers keep the stream; 0 means 1.
 	Replicas int
+
+	// MaxBytes is how many bytes the stream may take, of which 256 KiB are a
+	// reserve; 0 means as many as the account and the server have. The server
+	// sets them aside for this stream. At the limit, items that the queue does
+	// not know wait, and those that it knows go on. The least is 1 MiB.
+	MaxBytes int64
 
 	// Lease is how long a process that shows no sign of life keeps its items;
 	// 0 means 10 seconds, and one second is the least. A run is told
@@ -59,6 +65,8 @@ func (c Config) check() (Config, error) {
 		return c, fmt.Errorf("natsadapter: Config.Name is %d characters long, want 100 at most", len(c.Name))
 	case c.Lease < time.Second:
 		return c, fmt.Errorf("natsadapter: Config.Lease is %v, want a second or more, or 0 (which means 10s)", c.Lease)
+	case c.MaxBytes != 0 && c.MaxBytes < 1<<20:
+		return c, fmt.Errorf("natsadapter: Config.MaxBytes is %d, want %d or more, or 0 (which means no limit)", c.MaxBytes, 1<<20)
 	case c.Replicas < 1 || c.Replicas > 5:
 		return c, fmt.Errorf("natsadapter: Config.Replicas is %d, want 1 to 5, or 0 (which means 1)", c.Replicas)
 	}

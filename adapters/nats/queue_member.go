@@ -166,6 +166,13 @@ func (q *Queue[T]) renew() bool {
 	seq, err := q.wire.publish(ctx, subject, m.seq, encodeBeat(b))
 	if err != nil {
 		q.troubled(err, "renewing the lease")
+		if isFull(err) {
+			q.filled(err)
+			q.spend(ctx)
+		}
+		q.mu.Lock()
+		q.trouble = err
+		q.mu.Unlock()
 		// It may be stored all the same; if so, it counts from when it was sent.
 		last, readErr := q.wire.last(ctx, subject)
 		found := decodeBeat(last.data)
@@ -203,7 +210,7 @@ func (q *Queue[T]) renew() bool {
 	if !joins && q.member.id != m.id {
 		return false // it ended meanwhile
 	}
-	q.joining = member{}
+	q.joining, q.trouble = member{}, nil
 	m.seq, m.sent = seq, sent
 	m.until = sent.Add(q.cfg.Lease * 3 / 4)
 	if m.timer == nil {
@@ -248,7 +255,7 @@ func (q *Queue[T]) loseLeaseLocked() {
 	}
 	q.counted.leasesLost++
 	if q.life.Err() == nil {
-		go q.cfg.Logger.Warn("lost the lease: the server did not answer in time", "queue", q.cfg.Name, "runs", runs)
+		go q.cfg.Logger.Warn("lost the lease: it could not be renewed in time", "queue", q.cfg.Name, "runs", runs, "err", q.trouble)
 	}
 }
 

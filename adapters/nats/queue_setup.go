@@ -49,8 +49,12 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 			server, oldest[0], oldest[1], oldest[2])
 	}
 	want := streamConfig(cfg)
-	s, err := js.CreateStream(ctx, want)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+	// Looked for first, as a full server creates none.
+	s, err := js.Stream(ctx, cfg.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = js.CreateStream(ctx, want)
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // since a moment ago
 		s, err = js.Stream(ctx, cfg.Name)
 	}
 	if err != nil {
@@ -60,7 +64,10 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
-	c, err := js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
+	c, err := js.Consumer(ctx, cfg.Name, consumerName)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		c, err = js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
+	}
 	if errors.Is(err, jetstream.ErrConsumerExists) {
 		c, err = js.Consumer(ctx, cfg.Name, consumerName)
 	}
@@ -75,15 +82,19 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 }
 
 func streamConfig(cfg Config) jetstream.StreamConfig {
+	maxBytes, discard := int64(-1), jetstream.DiscardOld
+	if cfg.MaxBytes > 0 {
+		maxBytes, discard = cfg.MaxBytes, jetstream.DiscardNew
+	}
 	return jetstream.StreamConfig{
 		Name:              cfg.Name,
 		Description:       "A queue of reconcile",
 		Subjects:          []string{cfg.Name + ".>"},
 		Retention:         jetstream.LimitsPolicy,
-		Discard:           jetstream.DiscardOld,
+		Discard:           discard,
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           -1,
-		MaxBytes:          -1,
+		MaxBytes:          maxBytes,
 		MaxMsgSize:        -1,
 		MaxConsumers:      -1,
 		Storage:           jetstream.FileStorage,

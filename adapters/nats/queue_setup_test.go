@@ -44,6 +44,8 @@ func TestQueueConfigErrors(t *testing.T) {
 		{natsadapter.Config{Name: "q", Lease: time.Millisecond}, []string{"Config.Lease", "1ms", "a second"}},
 		{natsadapter.Config{Name: "q", Lease: -time.Second}, []string{"Config.Lease", "-1s"}},
 		{natsadapter.Config{Name: "q", Replicas: 6}, []string{"Config.Replicas", "6", "1 to 5"}},
+		{natsadapter.Config{Name: "q", MaxBytes: -1}, []string{"Config.MaxBytes", "-1", "1048576"}},
+		{natsadapter.Config{Name: "q", MaxBytes: 1000}, []string{"Config.MaxBytes", "1000"}},
 		{natsadapter.Config{Name: "q", Replicas: -1}, []string{"Config.Replicas", "-1"}},
 		{natsadapter.Config{Name: "q", Replicas: 3}, []string{"stream q", "replicas"}}, // one server cannot
 	} {

@@ -24,6 +24,7 @@ type Stats struct {
 	Timers   int  // waiting items that this process will make ready
 	Settled  int  // of those with a timer: the last run ended well
 	Member   bool // the lease is held
+	Full     bool // the store is full: in the outbox, items that are not known wait
 
 	Enqueued   uint64 // accepted as new work: the item had no next run
 	Coalesced  uint64 // folded into work already known; ignored Offers too
@@ -48,7 +49,7 @@ func (q *Queue[T]) Stats() Stats {
 	}
 	return Stats{
 		Outbox: len(q.outbox.slots), InFlight: len(q.held), Again: again, Idle: len(q.waiters),
-		Timers: len(q.timers.heap), Settled: q.timers.settled, Member: q.member.validLocked(),
+		Timers: len(q.timers.heap), Settled: q.timers.settled, Member: q.member.validLocked(), Full: q.room.full,
 		Enqueued: c.enqueued, Coalesced: c.coalesced, Taken: c.taken, Requeued: c.requeued,
 		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Refused: c.refused, Retries: q.attempts.Load(),
 	}

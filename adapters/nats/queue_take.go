@@ -315,7 +315,11 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 			return seen{record: after, seq: seq, write: write, read: true}, true
 		}
 		if !errors.Is(err, errConflict) {
-			q.troubled(err, "claiming", "item", item)
+			q.troubled(err, "claiming", "item", brief(item))
+			if isFull(err) {
+				q.filled(err)
+				q.spend(q.life)
+			}
 			q.attempts.Add(1)
 			pause(q.life, tries)
 			continue

@@ -49,6 +49,20 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
+// NewSmall is [New] for a server that keeps so many bytes and no more.
+func NewSmall(tb testing.TB, maxStore int64) *Server {
+	tb.Helper()
+	s, err := newServer(settings{Name: "small", Dir: tb.TempDir(), MaxStore: maxStore})
+	if err == nil {
+		tb.Cleanup(s.Close)
+		err = s.start()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
 // NewCluster starts so many servers with JetStream that form a cluster, waits
 // until it has a leader that knows them all, and ends them when the test ends.
 func NewCluster(tb testing.TB, servers int) *Cluster {

@@ -26,6 +26,7 @@ import (
 // settings are what a server process is told through its environment.
 type settings struct {
 	Name, Dir string
+	MaxStore  int64    // bytes; 0 means what the machine has
 	Cluster   string   // the name of the cluster, if any
 	Advertise string   // of the route port
 	Routes    []string // to the others
@@ -69,7 +70,10 @@ func serve(text string) error {
 		JetStream:  true,
 		StoreDir:   set.Dir,
 		NoSigs:     true,
-		LogFile:    filepath.Join(set.Dir, "log"),
+
+		JetStreamMaxStore: set.MaxStore,
+
+		LogFile: filepath.Join(set.Dir, "log"),
 	}
 	opts.Cluster.NoAdvertise = true // clients know the URLs that they were given
 	if set.Cluster != "" {

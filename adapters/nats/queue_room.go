@@ -1,0 +1,183 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// This file has a [Queue] go on when the server stores nothing more, because the
+// stream, its account or the server is at its limit.
+//
+// To run an item that is known takes writes, each over a record that goes, so it
+// takes hardly any room, but some. A message that says nothing, NAME.r, keeps that
+// room. Who is refused such a write deletes it, which needs no room. Items that
+// are not known wait in the outboxes from when one was refused, or when NAME.r is
+// seen to be gone, until it is there again.
+
+// reserveSize is how long NAME.r is, unless the server takes no such message.
+const reserveSize = 256 << 10
+
+// errFull says that an item waits for room.
+var errFull = errors.New("the store is full")
+
+type room[T comparable] struct {
+	full    bool // items that are not known wait
+	said    bool // that was logged
+	parked  []T  // whose slot is parked, and maybe others
+	checked time.Time
+	spent   time.Time
+}
+
+// isFull reports whether the server refused a message as there is no room for it.
+func isFull(err error) bool {
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.ErrorCode {
+	case 10002, // of the account
+		10023, 10028, 10047, // of the server
+		10077: // of the stream
+		return true
+	}
+	return false
+}
+
+func (q *Queue[T]) reserveSubject() string { return q.cfg.Name + ".r" }
+
+// filled notes that a message was refused by a full store.
+func (q *Queue[T]) filled(err error) {
+	q.mu.Lock()
+	q.fillLocked()
+	first := !q.room.said
+	q.room.said = true
+	q.mu.Unlock()
+	if first {
+		q.cfg.Logger.Warn("the store is full: new items wait, and those that are known go on",
+			"queue", q.cfg.Name, "err", err)
+	}
+}
+
+func (q *Queue[T]) fillLocked() {
+	if !q.room.full && q.life.Err() == nil {
+		q.room.full = true
+		q.running.Go(q.awaitRoom)
+	}
+}
+
+// spend makes room for what cannot wait, if there is a reserve.
+func (q *Queue[T]) spend(ctx context.Context) {
+	const pause = 50 * time.Millisecond // for the server to count what was deleted
+	q.mu.Lock()
+	soon := time.Since(q.room.spent) < pause
+	if !soon {
+		q.room.spent = time.Now()
+	}
+	q.mu.Unlock()
+	if soon {
+		return
+	}
+	m, err := q.wire.last(ctx, q.reserveSubject())
+	if err == nil {
+		err = q.wire.remove(ctx, m.seq)
+	}
+	if err != nil && !errors.Is(err, errNoRecord) && !errors.Is(err, errConflict) {
+		q.troubled(err, "making room")
+	}
+}
+
+// refill sees to it that there is a reserve.
+func (q *Queue[T]) refill(ctx context.Context) error {
+	size := max(1, min(reserveSize, q.wire.largest()-recordRoom))
+	_, err := q.wire.publish(ctx, q.reserveSubject(), 0, make([]byte, size))
+	if errors.Is(err, errConflict) {
+		return nil // there is
+	}
+	return err
+}
+
+// awaitRoom lets the items that wait go on when there is a reserve again.
+func (q *Queue[T]) awaitRoom() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-q.life.Done():
+			return
+		case <-tick.C:
+		}
+		if err := q.refill(q.life); err != nil {
+			q.troubled(err, "keeping a reserve")
+			continue
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.room.full = false
+		for _, item := range q.room.parked {
+			if s := q.outbox.slots[item]; s != nil {
+				q.unparkLocked(item, s)
+			}
+		}
+		q.room.parked = nil
+		return
+	}
+}
+
+func (q *Queue[T]) unparkLocked(item T, s *slot) {
+	if s.parked {
+		s.parked = false
+		q.outbox.line = append(q.outbox.line, item)
+		q.startSenderLocked()
+	}
+}
+
+// parkLocked puts a batch back that waits for room.
+func (q *Queue[T]) parkLocked(item T, s *slot, b *batch) {
+	b.base = nil
+	if s.batch != nil {
+		b.join(s.batch)
+	}
+	s.batch, s.parked = b, true
+	q.room.parked = append(q.room.parked, item)
+	if !q.room.full { // since a moment ago
+		q.unparkLocked(item, s)
+	}
+}
+
+// grown notes that a record of an item was stored that was not known. Now and
+// then it looks whether others use the reserve.
+func (q *Queue[T]) grown() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.room.said && !q.room.full {
+		q.room.said = false
+		go q.cfg.Logger.Info("the store has room again", "queue", q.cfg.Name)
+	}
+	if time.Since(q.room.checked) < time.Second || q.life.Err() != nil {
+		return
+	}
+	q.room.checked = time.Now()
+	q.running.Go(func() {
+		ctx, cancel := context.WithTimeout(q.life, q.wire.timeout)
+		defer cancel()
+		info, err := q.wire.s.Info(ctx, jetstream.WithSubjectFilter(q.reserveSubject()))
+		if err == nil && len(info.State.Subjects) == 0 {
+			err = q.refill(ctx)
+		}
+		if isFull(err) {
+			q.filled(err)
+		}
+	})
+}
+
+func (q *Queue[T]) isFull() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.room.full
+}

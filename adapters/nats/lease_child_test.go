@@ -63,8 +63,14 @@ type child struct {
 
 func startChild(t *testing.T, url string) *child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^TestElectChild$"), lines: make(chan string, 1000)}
-	c.cmd.Env = append(os.Environ(), "RECONCILE_ELECT_URL="+url)
+	return startProcess(t, "TestElectChild", "RECONCILE_ELECT_URL="+url)
+}
+
+// startProcess runs a test of this package in a process of its own.
+func startProcess(t *testing.T, test string, env ...string) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^"+test+"$"), lines: make(chan string, 1000)}
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = os.Stderr
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {

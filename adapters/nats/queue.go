@@ -283,7 +283,8 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 }
 
 // Remove cancels the item's next run, never a run in flight, and reports
-// whether there was one. It waits until that is stored, or ctx is done. Unlike
+// whether there was one. If the process of a run in flight is gone, known or not
+// known yet, the item is not run again for that. It waits until that is stored, or ctx is done. Unlike
 // the other verbs it works after Close has begun.
 func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	tokens, err := q.codec.encode(item)
@@ -292,7 +293,10 @@ func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	}
 	found := false
 	q.mu.Lock()
-	b := q.postLocked(item, tokens, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) { found = before.next != nextNone })
+	b := q.postLocked(item, tokens, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) {
+		_, dead := q.others.dead[before.owner]
+		found = before.next != nextNone || dead && !before.removed
+	})
 	q.mu.Unlock()
 	err = q.await(ctx, b)
 	return err == nil && found, err

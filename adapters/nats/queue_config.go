@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // A Config sets up a [Queue]. Name is required; the zero value of every other
@@ -35,6 +37,14 @@ type Config struct {
 	// that it lost its lease a quarter of that before another may start.
 	Lease time.Duration
 
+	// Gone decides about an item whose process was gone in its run, by a crash or
+	// because it lost its lease: a failure as any, whose error wraps ErrGone. The
+	// item is held for the delay that Gone returns, or given up. Nil means at once
+	// after the first failure in a row, and from then on a delay that doubles from
+	// a second to a minute. It is asked in the process that finds the item,
+	// whichever that is.
+	Gone reconcile.RetryPolicy
+
 	// Owner says who this process is, for those who look at the queue; it need
 	// not be unique. Empty means the name of the host and the process id.
 	Owner string
@@ -42,10 +52,26 @@ type Config struct {
 	Logger *slog.Logger // nil means slog.Default()
 }
 
+// ErrGone is why a run failed whose process was gone: see [Config].
+var ErrGone = errors.New("natsadapter: its process was gone in the run")
+
+// goneRetry is lenient at first: nearly always it is not the item's fault.
+func goneRetry(err error, failures int) (time.Duration, bool) {
+	if failures < 2 {
+		return 0, true
+	}
+	return goneBackoff(err, failures-1)
+}
+
+var goneBackoff = reconcile.Backoff(time.Second, time.Minute)
+
 // check returns the config with its defaults, or an error that names a field.
 func (c Config) check() (Config, error) {
 	c.Lease = cmp.Or(c.Lease, 10*time.Second)
 	c.Replicas = cmp.Or(c.Replicas, 1)
+	if c.Gone == nil {
+		c.Gone = goneRetry
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

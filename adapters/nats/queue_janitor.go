@@ -6,6 +6,7 @@ package natsadapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -199,7 +200,7 @@ func (q *Queue[T]) declareSilent() (any bool) {
 	}
 	q.mu.Unlock()
 	for id, seq := range silent {
-		if _, err := q.declareGone(q.life, id, seq); err != nil {
+		if _, err := q.declareGone(q.life, id, seq, false); err != nil {
 			q.troubled(err, "declaring a member gone", "member", id)
 			continue
 		}
@@ -242,15 +243,51 @@ func (q *Queue[T]) alive(item T, s seen) bool {
 	case errors.Is(err, errNoRecord):
 		// A leader that was deposed may have told us so. Only the true one can
 		// take this.
-		_, err := q.declareGone(ctx, s.owner, 0)
+		_, err := q.declareGone(ctx, s.owner, 0, false)
 		return err != nil
 	}
 	return true
 }
 
-// reclaim makes an item ready whose owner is gone.
+// reclaim gives back a run that nobody is at. If its process died, it failed.
 func (q *Queue[T]) reclaim(item T, s seen) {
-	q.post(item, op{verb: verbReclaim, at: time.Now().UnixNano(), owner: s.owner, fence: s.fence}, s)
+	o := op{verb: verbReclaim, at: time.Now().UnixNano(), owner: s.owner, fence: s.fence}
+	q.mu.Lock()
+	_, dead := q.others.dead[s.owner]
+	who := s.owner
+	if m := q.others.members[s.owner]; m != nil {
+		dead = dead && !m.Left // with nothing in flight: the server remembers an old record
+		who = m.Owner + ", " + who
+	}
+	q.mu.Unlock()
+	if !dead {
+		q.post(item, o, s)
+		return
+	}
+	err := fmt.Errorf("%w: %s", ErrGone, who)
+	failures := s.failures + 1
+	delay, again := q.askGone(err, failures)
+	o.fail, o.err, o.due, o.giveUp = true, errorText(err), after(o.at, delay), !again
+	q.post(item, o, s)
+	say := []any{"queue", q.cfg.Name, "item", brief(item), "failures", failures, "err", err}
+	switch {
+	case s.removed:
+	case again:
+		q.cfg.Logger.Warn("an item is to run again, as its process was gone", append(say, "in", delay)...)
+	default:
+		q.cfg.Logger.Error("gave up an item, as its process was gone", say...)
+	}
+}
+
+// askGone asks the policy.
+func (q *Queue[T]) askGone(err error, failures int) (delay time.Duration, again bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.cfg.Logger.Error("the policy panicked", "queue", q.cfg.Name, "panic", p)
+			delay, again = goneRetry(err, failures)
+		}
+	}()
+	return q.cfg.Gone(err, failures)
 }
 
 // post hands an op of the queue's own to the outbox. After Close has begun, or

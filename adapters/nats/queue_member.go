@@ -44,6 +44,7 @@ type beat struct {
 	Held  []run  `json:"held,omitempty"` // items in flight there
 	More  bool   `json:"more,omitempty"` // and more, for which there was no room
 	Gone  string `json:"gone,omitempty"` // who has declared it gone
+	Left  bool   `json:"left,omitempty"` // it did so itself, with nothing in flight
 	Write string `json:"write"`
 }
 
@@ -271,15 +272,21 @@ func (q *Queue[T]) leave() {
 	m.timer.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), q.wire.timeout)
 	defer cancel()
-	if _, err := q.declareGone(ctx, m.id, m.seq); err != nil {
+	if _, err := q.declareGone(ctx, m.id, m.seq, true); err != nil {
 		q.troubled(err, "leaving")
 	}
 }
 
 // declareGone writes over the last sign of life of a member, if it is the one
 // with the sequence seq.
-func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64) (uint64, error) {
-	b := beat{Owner: id, Seen: formatTime(time.Now().UnixNano()), Gone: q.cfg.Owner, Write: q.newWrite()}
+func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left bool) (uint64, error) {
+	q.mu.Lock()
+	owner := id
+	if m := q.others.members[id]; m != nil {
+		owner = m.Owner
+	}
+	q.mu.Unlock()
+	b := beat{Owner: owner, Seen: formatTime(time.Now().UnixNano()), Gone: q.cfg.Owner, Left: left, Write: q.newWrite()}
 	return q.wire.publish(ctx, q.cfg.Name+".m."+id, seq, encodeBeat(b))
 }
 

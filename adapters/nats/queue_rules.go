@@ -42,6 +42,7 @@ type record struct {
 	fence    uint64 // of the run in flight; 0 in the message that began it, whose sequence it is
 	failures int
 	err      string // the last failure
+	removed  bool   // of a run in flight: if its process is gone, the item need not run again
 }
 
 // ready reports whether the record is of an item at rest that is ready.
@@ -87,7 +88,7 @@ const (
 	verbRequeue // gives back a run, as wait says
 	verbAbort   // gives back a run as if it had not been
 	verbDue     // makes a waiting item ready whose time has come
-	verbReclaim // makes ready an item whose owner is gone
+	verbReclaim // gives back a run that nobody is at, as wait says, or as if it had not been
 	verbTouch   // makes a ready item ready anew, at the tail
 )
 
@@ -95,11 +96,12 @@ const (
 type op struct {
 	verb    verb
 	at      int64 // when it was asked for
-	due     int64 // of verbAfter, verbWithin and verbRequeue
-	hold    bool  // of verbRequeue, as the next three
-	settled bool
+	due     int64 // of verbAfter, verbWithin, verbRequeue and verbReclaim
+	hold    bool  // of verbRequeue
+	settled bool  // of verbRequeue
 	err     string
-	fail    bool
+	fail    bool   // of verbRequeue and verbReclaim: the run failed, with err
+	giveUp  bool   // of verbReclaim: it is not to run again
 	owner   string // of the run, for verbs that end one
 	fence   uint64
 }
@@ -150,6 +152,7 @@ func (r record) apply(o *op) record {
 		if !r.running {
 			return record{}
 		}
+		r.removed = true
 	case verbDue:
 		if r.waiting() {
 			return r.promoteDue(o.at)
@@ -169,6 +172,9 @@ func (r record) apply(o *op) record {
 func (r record) ask(o *op) record {
 	if r.next == nextSettled && o.verb != verbOffer {
 		r.next = nextWithin
+	}
+	if o.verb != verbOffer {
+		r.removed = false
 	}
 	was := r.next
 	switch o.verb {
@@ -203,6 +209,14 @@ func (r record) ask(o *op) record {
 // end applies the end of a run.
 func (r record) end(o *op) record {
 	was := r.promoteDue(o.at)
+	if o.verb == verbReclaim && o.fail {
+		switch {
+		case r.removed, o.giveUp:
+			o = &op{verb: verbDone, at: o.at}
+		default:
+			o = &op{verb: verbRequeue, at: o.at, due: o.due, hold: true, fail: true, err: o.err}
+		}
+	}
 	r = record{next: was.next, due: was.due, since: o.at, failures: r.failures, err: r.err}
 	switch o.verb {
 	case verbDone:

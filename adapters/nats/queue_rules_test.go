@@ -88,6 +88,7 @@ func (w *twin) differ() string {
 		return ""
 	}
 	want := record{
+		removed: got.removed, // tells of a process that dies, of which the model knows nothing
 		running: e.InFlight, failures: e.Failures, since: w.start + int64(e.Since),
 		next: map[model.Kind]next{
 			model.None: nextNone, model.Ready: nextReady, model.Sticky: nextNow,

@@ -151,6 +151,7 @@ type message struct {
 	Fence    uint64 `json:"fence,omitempty"`
 	Failures int    `json:"failures,omitempty"`
 	Err      string `json:"err,omitempty"`
+	Removed  bool   `json:"removed,omitempty"`
 	Item     string `json:"item,omitempty"` // its tokens, if they are too long for the subject
 	Write    string `json:"write"`          // names the write, so that its writer knows it again
 }
@@ -181,7 +182,7 @@ func encodeRecord(r *record, tokens, write string) []byte {
 	}
 	switch {
 	case r.running:
-		m.Phase, m.Next, m.Due = "in flight", nextNames[r.next], formatTime(r.due)
+		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextNames[r.next], formatTime(r.due), r.removed
 	case r.next.later():
 		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], formatTime(r.due)
 		if r.next == nextSettled { // those who know nothing of it see a time to wait for
@@ -236,7 +237,7 @@ func decodeRecord(s stored) (r record, m message, err error) {
 			r.next = nextSettled
 		}
 	case "in flight":
-		r.running = true
+		r.running, r.removed = true, m.Removed
 		if r.fence == 0 {
 			r.fence = s.seq
 		}

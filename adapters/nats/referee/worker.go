@@ -76,6 +76,7 @@ func child(j job) error {
 		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 		q, err = natsadapter.NewQueue[string](attempt, js, natsadapter.Config{
 			Name: j.Queue, Replicas: j.Replicas, Lease: j.Lease, Owner: "process " + strconv.Itoa(j.Process),
+			Gone: reconcile.Backoff(50*time.Millisecond, time.Second),
 		})
 		cancel()
 		if err == nil {

@@ -114,7 +114,7 @@ func (q *Queue[T]) pull() {
 
 // missingLocked returns how many messages to ask for.
 func (q *Queue[T]) missingLocked() int {
-	if q.closed || !q.member.validLocked() || q.giving >= maxGiving {
+	if q.closed || !q.member.valid() || q.giving >= maxGiving {
 		return 0
 	}
 	n := len(q.waiters) - q.intake.handling

@@ -177,7 +177,7 @@ func (q *Queue[T]) bury(id string) {
 func (q *Queue[T]) isJanitor() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.member.validLocked() {
+	if !q.member.valid() {
 		return false
 	}
 	for id, s := range q.others.members {

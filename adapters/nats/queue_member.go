@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // This file keeps the lease of a [Queue]: the sign of life of this process, on
@@ -30,9 +32,7 @@ import (
 type member struct {
 	id    string // empty if it is none
 	seq   uint64
-	sent  time.Time // when the last renewal that was stored was sent
-	until time.Time // how long the lease is valid
-	timer *time.Timer
+	lease *lease // nil while it is none
 }
 
 // A beat is how a member stands in the stream.
@@ -101,12 +101,8 @@ func (q *Queue[T]) beatLocked() beat {
 	return b
 }
 
-// validLocked reports whether this process holds its lease. A machine that
-// sleeps may stop the monotonic clock, so the time of day must agree.
-func (m *member) validLocked() bool {
-	now := time.Now()
-	return m.id != "" && now.Before(m.until) && now.Round(0).Before(m.until.Round(0))
-}
+// valid reports whether this process holds its lease.
+func (m *member) valid() bool { return m.id != "" && !m.lease.over() }
 
 // keepLease renews the lease until life ends, and becomes a new member when it
 // is lost. It also sees to it that pull requests that got lost are replaced.
@@ -145,7 +141,7 @@ func (q *Queue[T]) keepLease() {
 // renew renews the lease, or begins one. It reports whether that is stored.
 func (q *Queue[T]) renew() bool {
 	q.mu.Lock()
-	if q.member.id != "" && !q.member.validLocked() {
+	if q.member.id != "" && !q.member.valid() {
 		q.loseLeaseLocked()
 	}
 	m := q.member
@@ -212,16 +208,14 @@ func (q *Queue[T]) renew() bool {
 		return false // it ended meanwhile
 	}
 	q.joining, q.trouble = member{}, nil
-	m.seq, m.sent = seq, sent
-	m.until = sent.Add(q.cfg.Lease * 3 / 4)
-	if m.timer == nil {
-		id := m.id
-		m.timer = time.AfterFunc(time.Until(m.until), func() { q.overdue(id) })
-	} else {
-		m.timer.Reset(time.Until(m.until))
+	m.seq = seq
+	until := sent.Add(q.cfg.Lease * 3 / 4)
+	if joins {
+		m.lease = newLease(context.Background(), until, 0)
+		context.AfterFunc(m.lease, func() { q.overdue(m.id) })
 	}
 	q.member = m
-	if !m.validLocked() { // the answer came too late
+	if !m.lease.extend(until) || !m.valid() { // the answer came too late
 		q.loseLeaseLocked()
 		return false
 	}
@@ -235,17 +229,19 @@ func (q *Queue[T]) renew() bool {
 func (q *Queue[T]) overdue(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.member.id == id && !q.member.validLocked() {
+	if q.member.id == id {
 		q.loseLeaseLocked()
 	}
 }
+
+var errHeldUp = errors.New("nothing was sent: the process was held up, or not connected")
 
 // loseLeaseLocked ends the runs in flight here.
 func (q *Queue[T]) loseLeaseLocked() {
 	if q.member.id == "" {
 		return
 	}
-	q.member.timer.Stop()
+	q.member.lease.end(reconcile.ErrLeaseLost)
 	q.member = member{}
 	runs := 0
 	for _, h := range q.held {
@@ -256,7 +252,7 @@ func (q *Queue[T]) loseLeaseLocked() {
 	}
 	q.counted.leasesLost++
 	if q.life.Err() == nil {
-		go q.cfg.Logger.Warn("lost the lease: it could not be renewed in time", "queue", q.cfg.Name, "runs", runs, "err", q.trouble)
+		go q.cfg.Logger.Warn("lost the lease: it could not be renewed in time", "queue", q.cfg.Name, "runs", runs, "err", cmp.Or(q.trouble, errHeldUp))
 	}
 }
 
@@ -269,7 +265,7 @@ func (q *Queue[T]) leave() {
 	if m.id == "" {
 		return
 	}
-	m.timer.Stop()
+	m.lease.end(reconcile.ErrLeaseLost)
 	ctx, cancel := context.WithTimeout(context.Background(), q.wire.timeout)
 	defer cancel()
 	if _, err := q.declareGone(ctx, m.id, m.seq, true); err != nil {

@@ -24,6 +24,7 @@ type holding struct {
 	tokens string // of the item
 	giving bool   // Done or Requeue was called
 	lost   bool   // the lease is
+	lease  *lease // of the process, as it was claimed
 	ends   []context.CancelCauseFunc
 }
 
@@ -106,8 +107,27 @@ func (q *Queue[T]) endWaitersLocked() {
 	q.waiters = nil
 }
 
+// A runContext is the context of a run. It ends with the lease, and says so when
+// it is asked, though the timer of the lease is late, as in a process that was
+// stopped.
+type runContext struct {
+	context.Context
+	lease *lease
+	end   context.CancelCauseFunc
+}
+
+func (c *runContext) Err() error {
+	if c.lease.over() {
+		c.end(reconcile.ErrLeaseLost)
+	}
+	return c.Context.Err()
+}
+
 // Lease returns a context that carries what [Fence] returns, and ends with
-// [reconcile.ErrLeaseLost] when the item is no longer ours. It never blocks.
+// [reconcile.ErrLeaseLost] when the item is no longer ours. Its Err looks at the
+// clock, so that it says so in time also if this process was stopped; that of a
+// context with a time limit or a cancel function made from it does not. It never
+// blocks.
 func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +143,7 @@ func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
 	} else {
 		h.ends = append(h.ends, end)
 	}
-	return ctx
+	return &runContext{ctx, h.lease, end}
 }
 
 // Done gives back an item whose run needs no other: see [reconcile.Queue.Done].
@@ -258,14 +278,14 @@ func (q *Queue[T]) answer(m *nats.Msg, what string) {
 func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	q.mu.Lock()
 	h := q.held[item]
-	owner := q.member.id
+	owner, lease := q.member.id, q.member.lease
 	switch {
 	case h != nil && !h.giving, q.intake.claims[item] != claim{}:
 		// A run whose lease was lost goes on. Nobody is to run it here twice.
 		q.mu.Unlock()
 		q.answer(m, `-NAK {"delay": 1000000000}`)
 		return
-	case !q.member.validLocked(), len(q.waiters) <= q.intake.claiming:
+	case !q.member.valid(), len(q.waiters) <= q.intake.claiming:
 		q.mu.Unlock()
 		q.answer(m, "-NAK")
 		return
@@ -280,11 +300,11 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	q.intake.claiming--
 	delete(q.intake.claims, item)
 	if ok {
-		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens}
+		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens, lease: lease}
 		q.held[item] = h
 		q.timers.replaced(item, s.seq, after)
 		switch {
-		case q.member.id != owner || !q.member.validLocked() || q.closed || len(q.waiters) == 0:
+		case q.member.id != owner || !q.member.valid() || q.closed || len(q.waiters) == 0:
 			q.giveLocked(item, h, op{verb: verbAbort})
 		default:
 			w := q.waiters[0]

@@ -112,6 +112,7 @@ type candidate struct {
 	// was not answered, so that there may be an entry of ours.
 	revision uint64
 	unsure   bool
+	epoch    uint64 // of the bucket
 
 	watches sync.WaitGroup // that are being stopped
 }
@@ -143,7 +144,8 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 			begin := time.Now()
 			err = c.claim(ctx, min(ttl/4, lastTimeout))
 			if err == nil {
-				return &term{ttl: ttl, number: c.revision, lease: newLease(ctx, begin.Add(ttl*2/3), c.revision)}, nil
+				number := c.epoch + c.revision
+				return &term{ttl: ttl, number: number, lease: newLease(ctx, begin.Add(ttl*2/3), number)}, nil
 			}
 		}
 		switch {
@@ -172,6 +174,9 @@ func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
 	}
 	if ttl := status.TTL(); ttl < shortestTTL {
 		return 0, permanent{fmt.Errorf("natsadapter: Elect: bucket %s has a TTL of %v, want %v or more: it is how long others wait for a leader that is gone", status.Bucket(), ttl, shortestTTL)}
+	}
+	if s, ok := status.(interface{ StreamInfo() *jetstream.StreamInfo }); ok {
+		c.epoch = epoch(s.StreamInfo().Created)
 	}
 	return status.TTL(), nil
 }

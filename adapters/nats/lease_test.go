@@ -193,9 +193,6 @@ func TestElectDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(t, r.lost)
-	r.mu.Lock()
-	r.fences = nil // a new bucket counts anew
-	r.mu.Unlock()
 	leases(t, js, 2*time.Second)
 	next(t, r.leads)
 }

@@ -28,6 +28,7 @@ type intake[T comparable] struct {
 	claims   map[T]claim // items that are being claimed
 	claiming int         // how many they are
 	suspect  bool        // the consumer may be gone
+	deleted  bool        // it is, so the stream may be another
 }
 
 // A pullRequest asks for messages. A message that comes does not say which
@@ -114,7 +115,7 @@ func (q *Queue[T]) pull() {
 
 // missingLocked returns how many messages to ask for.
 func (q *Queue[T]) missingLocked() int {
-	if q.closed || !q.member.valid() || q.giving >= maxGiving {
+	if q.closed || q.intake.deleted || !q.member.valid() || q.giving >= maxGiving {
 		return 0
 	}
 	n := len(q.waiters) - q.intake.handling
@@ -156,6 +157,7 @@ func (q *Queue[T]) receive(m *nats.Msg) {
 	default: // keepLease asks anew, so that a server in trouble is not flooded
 		i.pulls = nil
 		i.suspect = true
+		i.deleted = i.deleted || strings.Contains(m.Header.Get("Description"), "Deleted")
 		q.mu.Unlock()
 		q.troubled(fmt.Errorf("status %s %s", status, m.Header.Get("Description")), "pulling")
 	}

@@ -33,6 +33,7 @@ type member struct {
 	id    string // empty if it is none
 	seq   uint64
 	lease *lease // nil while it is none
+	epoch uint64 // of the stream when it joined
 }
 
 // A beat is how a member stands in the stream.
@@ -156,10 +157,17 @@ func (q *Queue[T]) renew() bool {
 		return false // what is sent now would arrive with all else when it is back
 	}
 
-	sent := time.Now()
-	subject := q.cfg.Name + ".m." + m.id
 	ctx, cancel := context.WithTimeout(q.life, q.cfg.Lease/4)
 	defer cancel()
+	if joins { // maybe as the stream was made anew
+		var err error
+		if m.epoch, err = q.wire.epoch(ctx); err != nil {
+			q.troubled(err, "joining")
+			return false
+		}
+	}
+	sent := time.Now()
+	subject := q.cfg.Name + ".m." + m.id
 	seq, err := q.wire.publish(ctx, subject, m.seq, encodeBeat(b))
 	if err != nil {
 		q.troubled(err, "renewing the lease")
@@ -313,10 +321,20 @@ func (q *Queue[T]) mend() {
 	ctx, cancel := context.WithTimeout(q.life, q.wire.timeout)
 	defer cancel()
 	_, err := q.js.CreateConsumer(ctx, q.cfg.Name, consumerConfig(q.cfg))
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		err = nil
+	}
+	var now uint64
+	if err == nil {
+		now, err = q.wire.epoch(ctx)
+	}
 	switch {
-	case err == nil, errors.Is(err, jetstream.ErrConsumerExists):
+	case err == nil:
 		q.mu.Lock()
-		q.intake.suspect = false
+		q.intake.suspect, q.intake.deleted = false, false
+		if q.member.id != "" && q.member.epoch != now {
+			q.loseLeaseLocked() // nobody knows this member
+		}
 		q.mu.Unlock()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		q.cfg.Logger.Error("the stream of the queue is gone", "queue", q.cfg.Name, "err", err)

@@ -86,8 +86,15 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	}
 	byItem := make(map[T]position)
 	now := time.Now().UnixNano()
-	err := q.scan(ctx, func(item T, s seen, _ time.Time) {
+	epoch, err := q.wire.epoch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = q.scan(ctx, func(item T, s seen, _ time.Time) {
 		e := Entry[T]{Item: item, State: s.promoteDue(now).state(), Member: s.owner, Fence: s.fence}
+		if e.Fence > 0 {
+			e.Fence += epoch
+		}
 		byItem[item] = position{e, s.seq} // the later of two
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ type holding struct {
 	giving bool   // Done or Requeue was called
 	lost   bool   // the lease is
 	lease  *lease // of the process, as it was claimed
+	epoch  uint64 // of the stream
 	ends   []context.CancelCauseFunc
 }
 
@@ -137,7 +138,7 @@ func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
 		end(reconcile.ErrLeaseLost)
 		return ctx
 	}
-	ctx, end := context.WithCancelCause(withFence(ctx, h.fence))
+	ctx, end := context.WithCancelCause(withFence(ctx, h.epoch+h.fence))
 	if h.lost {
 		end(reconcile.ErrLeaseLost)
 	} else {
@@ -278,7 +279,7 @@ func (q *Queue[T]) answer(m *nats.Msg, what string) {
 func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	q.mu.Lock()
 	h := q.held[item]
-	owner, lease := q.member.id, q.member.lease
+	owner, me := q.member.id, q.member
 	switch {
 	case h != nil && !h.giving, q.intake.claims[item] != claim{}:
 		// A run whose lease was lost goes on. Nobody is to run it here twice.
@@ -300,9 +301,12 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	q.intake.claiming--
 	delete(q.intake.claims, item)
 	if ok {
-		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens, lease: lease}
+		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens, lease: me.lease, epoch: me.epoch}
 		q.held[item] = h
 		q.timers.replaced(item, s.seq, after)
+		if after.seq <= me.seq && q.member.id == owner {
+			q.loseLeaseLocked() // the stream was made anew, and nobody knows this member
+		}
 		switch {
 		case q.member.id != owner || !q.member.valid() || q.closed || len(q.waiters) == 0:
 			q.giveLocked(item, h, op{verb: verbAbort})

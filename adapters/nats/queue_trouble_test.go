@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -306,6 +307,55 @@ func TestQueueConsumerDeleted(t *testing.T) {
 	if item := <-taken; item != "y" {
 		t.Errorf("Dequeue: %q", item)
 	}
+}
+
+// Fences grow on when somebody deletes the stream and it is made anew, also those
+// of a process that was there before.
+func TestQueueStreamMadeAnew(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q", Lease: time.Second}
+	a := newQueue[string](t, s, cfg)
+	last := uint64(0)
+	run := func(q *natsadapter.Queue[string], item string) {
+		t.Helper()
+		enqueue(t, q, item)
+		mustTake(t, q, item)
+		fence := natsadapter.Fence(q.Lease(t.Context(), item))
+		if fence <= last {
+			t.Errorf("Fence: %d after %d", fence, last)
+		}
+		last = fence
+		all, err := q.All(t.Context())
+		if err != nil || len(all) != 1 || all[0].Fence != fence {
+			t.Errorf("All: %+v, %v, want the fence %d", all, err, fence)
+		}
+		q.Done(item)
+		flush(t, q)
+	}
+	for i := range 10 {
+		run(a, fmt.Sprint(i))
+	}
+	taken := make(chan string)
+	go func() { taken <- take(t, a) }()
+	for a.Stats().Idle == 0 {
+		runtime.Gosched() // it begins to wait at any moment
+	}
+	if err := s.JetStream(t).DeleteStream(t.Context(), "q"); err != nil {
+		t.Fatal(err)
+	}
+	b := newQueue[string](t, s, cfg)
+	enqueue(t, b, "x")
+	if item := <-taken; item != "x" {
+		t.Fatalf("Dequeue: %q", item)
+	}
+	fence := natsadapter.Fence(a.Lease(t.Context(), "x"))
+	if fence <= last {
+		t.Errorf("Fence: %d after %d", fence, last)
+	}
+	last = fence
+	a.Done("x")
+	flush(t, a)
+	run(b, "y")
 }
 
 func TestQueueConnectionClosed(t *testing.T) {

@@ -89,6 +89,17 @@ func (w *wire) publish(ctx context.Context, subject string, last uint64, data []
 	return 0, err
 }
 
+// epoch returns what to add to the sequences of the stream.
+func (w *wire) epoch(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	info, err := w.s.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return epoch(info.Created), nil
+}
+
 // A stored is a message in the stream.
 type stored struct {
 	subject string

@@ -20,6 +20,7 @@ type others struct {
 	born    time.Time
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
+	elder   string               // a member that lived and was older than this one; empty if there was none
 	soon    chan struct{}        // told when the janitor is to look at all records soon; room for one
 }
 
@@ -46,8 +47,9 @@ func (o *others) hurry() {
 	}
 }
 
-// keepOrder reads the signs of life of all members again and again. If this
-// process is the janitor, it does what is to be done about those that are gone.
+// keepOrder looks again and again whether an older member lives. If none does,
+// this process is the janitor: it reads the signs of life of all members, and does
+// what is to be done about those that are gone.
 func (q *Queue[T]) keepOrder() {
 	tick := time.NewTicker(q.cfg.Lease / 5)
 	defer tick.Stop()
@@ -110,42 +112,67 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// eachMember calls fn for all members, and for those declared gone.
-func (q *Queue[T]) eachMember(ctx context.Context, fn func(id string, b beat, seq uint64)) error {
+// eachMember calls fn for all members, and for those declared gone, until it
+// returns false. It begins after the message with the sequence from, and ends
+// with that.
+func (q *Queue[T]) eachMember(ctx context.Context, from uint64, fn func(id string, b beat, seq uint64) bool) error {
 	prefix := q.cfg.Name + ".m."
-	for seq := uint64(1); ; {
+	around := from == 0
+	for seq := from + 1; ; {
 		m, err := q.wire.next(ctx, prefix+">", seq)
-		if errors.Is(err, errNoRecord) {
+		switch {
+		case errors.Is(err, errNoRecord) && !around:
+			around, seq = true, 1
+			continue
+		case errors.Is(err, errNoRecord), err == nil && around && from > 0 && m.seq > from:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		seq = m.seq + 1
-		fn(strings.TrimPrefix(m.subject, prefix), decodeBeat(m.data), m.seq)
+		if !fn(strings.TrimPrefix(m.subject, prefix), decodeBeat(m.data), m.seq) {
+			return nil
+		}
 	}
 }
 
-// readMembers looks at all members once, and returns those that are declared
-// gone.
+// readMembers looks whether there is a living member that is older than this
+// one, its elder: first at the one that it was the last time, so that it costs
+// one request. If there is none, it has looked at all members, and returns those
+// that are declared gone. Each looks from where it is itself in the stream, so
+// that they do not all mind the same one.
 func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
+	q.mu.Lock()
+	own, elder := q.member, q.others.elder
+	q.mu.Unlock()
+	if own.id == "" {
+		return nil, false
+	}
+	if elder != "" {
+		m, err := q.wire.last(q.life, q.cfg.Name+".m."+elder)
+		if err != nil && !errors.Is(err, errNoRecord) {
+			q.troubled(err, "reading a member")
+			return nil, false
+		}
+		if err == nil && q.see(elder, decodeBeat(m.data), m.seq) && elder < own.id {
+			return nil, false
+		}
+		elder = ""
+	}
 	graves = make(map[string]seenMember)
 	found := make(map[string]bool)
-	err := q.eachMember(q.life, func(id string, b beat, seq uint64) {
+	err := q.eachMember(q.life, own.seq, func(id string, b beat, seq uint64) bool {
 		found[id] = true
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		s := q.others.members[id]
-		if s == nil || s.seq != seq {
-			s = &seenMember{b, seq, time.Now()}
-			q.others.members[id] = s
+		if q.see(id, b, seq) && id < own.id {
+			elder = id
+			return false
 		}
 		if b.Gone != "" {
-			graves[id] = *s
-			if _, known := q.others.dead[id]; !known {
-				q.others.dead[id] = time.Now()
-			}
+			q.mu.Lock()
+			graves[id] = *q.others.members[id]
+			q.mu.Unlock()
 		}
+		return true
 	})
 	if err != nil {
 		q.troubled(err, "reading the members")
@@ -153,6 +180,9 @@ func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.others.elder = elder; elder != "" {
+		return nil, false
+	}
 	for id := range q.others.members {
 		if !found[id] {
 			delete(q.others.members, id)
@@ -166,6 +196,21 @@ func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
 	return graves, true
 }
 
+// see takes note of a member as it stands, and reports whether it lives.
+func (q *Queue[T]) see(id string, b beat, seq uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.others.members[id]
+	if s == nil || s.seq != seq {
+		s = &seenMember{b, seq, time.Now()}
+		q.others.members[id] = s
+	}
+	if _, known := q.others.dead[id]; b.Gone != "" && !known {
+		q.others.dead[id] = time.Now()
+	}
+	return b.Gone == "" && time.Since(s.since) < q.cfg.Lease
+}
+
 // bury forgets a member whose message is deleted.
 func (q *Queue[T]) bury(id string) {
 	q.mu.Lock()
@@ -173,19 +218,12 @@ func (q *Queue[T]) bury(id string) {
 	delete(q.others.members, id)
 }
 
-// isJanitor reports whether no living member is older than this one.
+// isJanitor reports whether no member that lives is older than this one, as far
+// as readMembers saw.
 func (q *Queue[T]) isJanitor() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.member.valid() {
-		return false
-	}
-	for id, s := range q.others.members {
-		if id < q.member.id && s.Gone == "" && time.Since(s.since) < q.cfg.Lease {
-			return false
-		}
-	}
-	return true
+	return q.member.valid() && q.others.elder == ""
 }
 
 // declareSilent declares those gone that have shown no sign of life for the time
@@ -239,7 +277,9 @@ func (q *Queue[T]) alive(item T, s seen) bool {
 	m, err := q.wire.last(ctx, q.cfg.Name+".m."+s.owner)
 	switch {
 	case err == nil:
-		return decodeBeat(m.data).Gone == ""
+		b := decodeBeat(m.data)
+		q.see(s.owner, b, m.seq)
+		return b.Gone == ""
 	case errors.Is(err, errNoRecord):
 		// A leader that was deposed may have told us so. Only the true one can
 		// take this.

@@ -99,3 +99,45 @@ func TestOutageAsksForNothing(t *testing.T) {
 		t.Errorf("%d requests for messages, want none", n)
 	}
 }
+
+// Looking after each other costs each idle member one request, and the janitor one
+// for each member, however many they are.
+func TestIdleMembersAskForOneEach(t *testing.T) {
+	const members = 12
+	s := natstest.New(t)
+	nc := s.Connect(t)
+	js := natstest.JetStream(t, nc)
+	var all []*Queue[string]
+	for range members {
+		q, err := NewQueue[string](t.Context(), js, Config{Name: "q", Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.end()
+		if !q.renew() {
+			t.Fatal("not a member")
+		}
+		all = append(all, q)
+	}
+	look := func() (janitors int, requests uint64) {
+		before := nc.Stats().OutMsgs
+		for _, q := range all {
+			if _, ok := q.readMembers(); ok && q.isJanitor() {
+				janitors++
+			}
+		}
+		return janitors, nc.Stats().OutMsgs - before
+	}
+	look()
+	if n, requests := look(); n != 1 || requests > 2*members+1 {
+		t.Errorf("%d janitors, and %d requests of %d members, want 1 and at most %d", n, requests, members, 2*members+1)
+	}
+	// The next one follows when the janitor leaves, and those who minded it mind
+	// another.
+	all[0].leave()
+	all = all[1:]
+	look()
+	if n, requests := look(); n != 1 || !all[0].isJanitor() || requests > 2*members+1 {
+		t.Errorf("%d janitors, the next one is it: %t, and %d requests", n, all[0].isJanitor(), requests)
+	}
+}

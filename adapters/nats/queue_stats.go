@@ -131,13 +131,14 @@ type Member struct {
 // ended without Close is among them for up to two leases.
 func (q *Queue[T]) Members(ctx context.Context) ([]Member, error) {
 	var all []Member
-	err := q.eachMember(ctx, func(id string, b beat, _ uint64) {
+	err := q.eachMember(ctx, 0, func(id string, b beat, _ uint64) bool {
 		if b.Gone != "" {
-			return
+			return true
 		}
 		since, _ := parseTime(b.Since)
 		seen, _ := parseTime(b.Seen)
 		all = append(all, Member{ID: id, Owner: b.Owner, Since: time.Unix(0, since), Seen: time.Unix(0, seen), Held: len(b.Held)})
+		return true
 	})
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err

@@ -118,7 +118,8 @@ type counters struct {
 // structs or arrays of them; see [NewQueueFunc] for others. It creates the
 // stream and the consumer if they are missing, and otherwise checks that they
 // are as a queue needs them: those of another purpose, another number of
-// replicas and a server that is too old are errors. It blocks until the server
+// replicas and a server that is too old are errors. It stores a reserve for a full
+// store, if there is none; that it cannot is no error. It blocks until the server
 // has answered or ctx is done, and starts nothing.
 func NewQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
@@ -171,6 +172,9 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 	q.intake.init()
 	q.others.init()
 	q.timers.init()
+	if err := q.keepReserve(ctx); err != nil {
+		q.cfg.Logger.Debug("no reserve", "queue", cfg.Name, "err", err) // a later attempt may make it
+	}
 	return q, nil
 }
 

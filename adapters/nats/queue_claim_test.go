@@ -28,9 +28,6 @@ func TestClaim(t *testing.T) {
 		if !q.renew() {
 			t.Fatal("not a member")
 		}
-		if err := q.refill(t.Context()); err != nil { // else it comes at any moment
-			t.Fatal(err)
-		}
 		if err := q.EnqueueContext(t.Context(), item); err != nil {
 			t.Fatal(err)
 		}

@@ -164,16 +164,21 @@ func (q *Queue[T]) grown() {
 	}
 	q.room.checked = time.Now()
 	q.running.Go(func() {
-		ctx, cancel := context.WithTimeout(q.life, q.wire.timeout)
-		defer cancel()
-		info, err := q.wire.s.Info(ctx, jetstream.WithSubjectFilter(q.reserveSubject()))
-		if err == nil && len(info.State.Subjects) == 0 {
-			err = q.refill(ctx)
-		}
-		if isFull(err) {
+		if err := q.keepReserve(q.life); isFull(err) {
 			q.filled(err)
 		}
 	})
+}
+
+// keepReserve is refill that sends nothing long if there is a reserve.
+func (q *Queue[T]) keepReserve(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, q.wire.timeout)
+	defer cancel()
+	info, err := q.wire.s.Info(ctx, jetstream.WithSubjectFilter(q.reserveSubject()))
+	if err == nil && len(info.State.Subjects) == 0 {
+		err = q.refill(ctx)
+	}
+	return err
 }
 
 func (q *Queue[T]) isFull() bool {

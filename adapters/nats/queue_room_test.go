@@ -82,15 +82,33 @@ func drain(t *testing.T, q *natsadapter.Queue[string], n int) {
 // stored, and by then nobody has taken an item. It drains, and what waited for
 // room follows.
 func TestQueueDrainsAtItsLimit(t *testing.T) {
-	s := natstest.New(t)
+	t.Run("1 server", func(t *testing.T) {
+		drainsAtItsLimit(t, natstest.New(t), natsadapter.Config{Name: "q"})
+	})
+	t.Run("3 servers", func(t *testing.T) {
+		c := natstest.NewCluster(t, 3)
+		cfg := natsadapter.Config{Name: "q", Replicas: 3, MaxBytes: 1 << 20}
+		js := c.JetStream(t)
+		eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
+			q, err := natsadapter.NewQueue[string](ctx, js, cfg)
+			if err == nil {
+				closeAtEnd(t, q)
+			}
+			return err
+		})
+		drainsAtItsLimit(t, c, cfg)
+	})
+}
+
+func drainsAtItsLimit(t *testing.T, s interface{ URL() string }, cfg natsadapter.Config) {
+	cfg.MaxBytes = 1 << 20
 	g := newGauge()
-	cfg := natsadapter.Config{Name: "q", MaxBytes: 1 << 20}
 	feeder := cfg
 	feeder.Logger = g.logger()
 	a := newQueue[string](t, s, feeder)
-	const items = 1500
+	const items = 600
 	for i := range items {
-		a.Enqueue(fmt.Sprint(i, strings.Repeat("-", 1000)))
+		a.Enqueue(fmt.Sprint(i, strings.Repeat("-", 3000)))
 	}
 	g.want(t, "level=WARN", "full", "maximum bytes exceeded")
 	if got := a.Stats(); !got.Full || got.Outbox == 0 {

@@ -173,16 +173,3 @@ func TestVersions(t *testing.T) {
 		t.Error("atLeast compares wrongly")
 	}
 }
-
-func TestStreamSequence(t *testing.T) {
-	for reply, want := range map[string]uint64{
-		"$JS.ACK.work.workers.1.77.5.1700000000000000000.3":                  77,
-		"$JS.ACK.dom.ACCHASH.work.workers.1.78.5.1700000000000000000.3":      78,
-		"$JS.ACK._.ACCHASH.work.workers.1.79.5.1700000000000000000.3.random": 79,
-		"$JS.ACK": 0, "": 0,
-	} {
-		if got := streamSequence(reply); got != want {
-			t.Errorf("%s: %d, want %d", reply, got, want)
-		}
-	}
-}

@@ -143,8 +143,7 @@ func (q *Queue[T]) receive(m *nats.Msg) {
 			return
 		}
 		i.handling++
-		seq := streamSequence(m.Reply)
-		q.running.Go(func() { q.handle(m, seq) })
+		q.running.Go(func() { q.handle(m) })
 		q.mu.Unlock()
 	case status == "100": // a heartbeat
 		q.mu.Unlock()
@@ -182,21 +181,4 @@ func (q *Queue[T]) missPulls(all bool) {
 	i.pulls = slices.DeleteFunc(i.pulls, func(p pullRequest) bool { return time.Since(p.sent) > pullExpires+5*time.Second })
 	q.mu.Unlock()
 	q.pull()
-}
-
-// streamSequence returns the sequence of a message in its stream, by the subject
-// that it is answered on.
-func streamSequence(reply string) uint64 {
-	// $JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>[.<token>]
-	// or the same without domain and account.
-	tokens := strings.Split(reply, ".")
-	at := 5
-	if len(tokens) >= 11 {
-		at = 7
-	}
-	if len(tokens) <= at {
-		return 0
-	}
-	n, _ := strconv.ParseUint(tokens[at], 10, 64)
-	return n
 }

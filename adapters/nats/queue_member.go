@@ -38,15 +38,15 @@ type member struct {
 
 // A beat is how a member stands in the stream.
 type beat struct {
-	Owner string `json:"owner"`          // see Config
-	Since string `json:"since"`          // when it became a member
-	Seen  string `json:"seen"`           // when this was written, by its own clock
-	Prev  uint64 `json:"prev,omitempty"` // the sequence of the beat before, stored when this was written
-	Held  []run  `json:"held,omitempty"` // items in flight there
-	More  bool   `json:"more,omitempty"` // and more, for which there was no room
-	Gone  string `json:"gone,omitempty"` // who has declared it gone
-	Left  bool   `json:"left,omitempty"` // it did so itself, with nothing in flight
-	Write string `json:"write"`
+	Owner string    `json:"owner"`          // see Config
+	Since time.Time `json:"since,omitzero"` // when it became a member
+	Seen  time.Time `json:"seen"`           // when this was written, by its own clock
+	Prev  uint64    `json:"prev,omitempty"` // the sequence of the beat before, stored when this was written
+	Held  []run     `json:"held,omitempty"` // items in flight there
+	More  bool      `json:"more,omitempty"` // and more, for which there was no room
+	Gone  string    `json:"gone,omitempty"` // who has declared it gone
+	Left  bool      `json:"left,omitempty"` // it did so itself, with nothing in flight
+	Write string    `json:"write"`
 }
 
 // A run is an item in flight as a beat tells of it.
@@ -79,8 +79,8 @@ func (b *beat) disowns(tokens string, s seen) bool {
 func (q *Queue[T]) beatLocked() beat {
 	b := beat{
 		Owner: q.cfg.Owner,
-		Since: formatTime(q.others.born.UnixNano()),
-		Seen:  formatTime(time.Now().UnixNano()),
+		Since: q.others.born.UTC(),
+		Seen:  time.Now().UTC(),
 		Prev:  q.member.seq,
 		Write: q.newWrite(),
 	}
@@ -290,7 +290,7 @@ func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left 
 		owner = m.Owner
 	}
 	q.mu.Unlock()
-	b := beat{Owner: owner, Seen: formatTime(time.Now().UnixNano()), Gone: q.cfg.Owner, Left: left, Write: q.newWrite()}
+	b := beat{Owner: owner, Seen: time.Now().UTC(), Gone: q.cfg.Owner, Left: left, Write: q.newWrite()}
 	return q.wire.publish(ctx, q.cfg.Name+".m."+id, seq, encodeBeat(b))
 }
 

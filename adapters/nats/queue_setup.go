@@ -118,43 +118,40 @@ func consumerConfig(cfg Config) jetstream.ConsumerConfig {
 	}
 }
 
-// compareStream says what is wrong about a stream.
-func compareStream(have, want jetstream.StreamConfig) (wrong []string) {
-	say := func(what string, have, want any) {
-		if have != want {
-			wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", what, have, want))
-		}
+// differences say what is wrong about a stream or a consumer.
+type differences []string
+
+func (d *differences) say(what string, have, want any) {
+	if have != want {
+		*d = append(*d, fmt.Sprintf("%s is %v, want %v", what, have, want))
 	}
-	say("Subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects))
-	say("Retention", have.Retention, want.Retention)
-	say("Discard", have.Discard, want.Discard)
-	say("MaxMsgsPerSubject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
-	say("MaxMsgs", have.MaxMsgs, want.MaxMsgs)
-	say("MaxBytes", have.MaxBytes, want.MaxBytes)
-	say("MaxAge", have.MaxAge, time.Duration(0))
-	say("Storage", have.Storage, want.Storage)
-	say("Replicas", have.Replicas, want.Replicas)
-	say("NoAck", have.NoAck, false)
-	say("DenyDelete", have.DenyDelete, false)
-	say("Sealed", have.Sealed, false)
-	say("AllowDirect", have.AllowDirect, want.AllowDirect)
-	say("AllowMsgTTL (which a server before 2.11 drops)", have.AllowMsgTTL, want.AllowMsgTTL)
+}
+
+func compareStream(have, want jetstream.StreamConfig) (wrong differences) {
+	wrong.say("Subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects))
+	wrong.say("Retention", have.Retention, want.Retention)
+	wrong.say("Discard", have.Discard, want.Discard)
+	wrong.say("MaxMsgsPerSubject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	wrong.say("MaxMsgs", have.MaxMsgs, want.MaxMsgs)
+	wrong.say("MaxBytes", have.MaxBytes, want.MaxBytes)
+	wrong.say("MaxAge", have.MaxAge, time.Duration(0))
+	wrong.say("Storage", have.Storage, want.Storage)
+	wrong.say("Replicas", have.Replicas, want.Replicas)
+	wrong.say("NoAck", have.NoAck, false)
+	wrong.say("DenyDelete", have.DenyDelete, false)
+	wrong.say("Sealed", have.Sealed, false)
+	wrong.say("AllowDirect", have.AllowDirect, want.AllowDirect)
+	wrong.say("AllowMsgTTL (which a server before 2.11 drops)", have.AllowMsgTTL, want.AllowMsgTTL)
 	return wrong
 }
 
-// compareConsumer says what is wrong about a consumer.
-func compareConsumer(have, want jetstream.ConsumerConfig) (wrong []string) {
-	say := func(what string, have, want any) {
-		if have != want {
-			wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", what, have, want))
-		}
-	}
-	say("FilterSubject", have.FilterSubject, want.FilterSubject)
-	say("DeliverPolicy", have.DeliverPolicy, want.DeliverPolicy)
-	say("AckPolicy", have.AckPolicy, want.AckPolicy)
-	say("AckWait (which is Config.Lease)", have.AckWait, want.AckWait)
-	say("MaxDeliver", have.MaxDeliver, want.MaxDeliver)
-	say("MaxAckPending", have.MaxAckPending, want.MaxAckPending)
+func compareConsumer(have, want jetstream.ConsumerConfig) (wrong differences) {
+	wrong.say("FilterSubject", have.FilterSubject, want.FilterSubject)
+	wrong.say("DeliverPolicy", have.DeliverPolicy, want.DeliverPolicy)
+	wrong.say("AckPolicy", have.AckPolicy, want.AckPolicy)
+	wrong.say("AckWait (which is Config.Lease)", have.AckWait, want.AckWait)
+	wrong.say("MaxDeliver", have.MaxDeliver, want.MaxDeliver)
+	wrong.say("MaxAckPending", have.MaxAckPending, want.MaxAckPending)
 	return wrong
 }
 

@@ -135,9 +135,7 @@ func (q *Queue[T]) Members(ctx context.Context) ([]Member, error) {
 		if b.Gone != "" {
 			return true
 		}
-		since, _ := parseTime(b.Since)
-		seen, _ := parseTime(b.Seen)
-		all = append(all, Member{ID: id, Owner: b.Owner, Since: time.Unix(0, since), Seen: time.Unix(0, seen), Held: len(b.Held)})
+		all = append(all, Member{ID: id, Owner: b.Owner, Since: b.Since.Local(), Seen: b.Seen.Local(), Held: len(b.Held)})
 		return true
 	})
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })

@@ -226,9 +226,16 @@ func (q *Queue[T]) State(item T) reconcile.State {
 }
 
 // handle looks at a record that was delivered.
-func (q *Queue[T]) handle(m *nats.Msg, seq uint64) {
+func (q *Queue[T]) handle(m *nats.Msg) {
 	defer q.handled()
-	item, s, err := q.decode(stored{m.Subject, seq, m.Data})
+	var (
+		item T
+		s    seen
+	)
+	meta, err := m.Metadata()
+	if err == nil {
+		item, s, err = q.decode(stored{m.Subject, meta.Sequence.Stream, m.Data})
+	}
 	if err != nil {
 		q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", err)
 		q.answer(m, "+ACK")

@@ -153,39 +153,40 @@ func (w *wire) drop(seq uint64) {
 
 // A message is how a record stands in the stream.
 type message struct {
-	Phase    string `json:"phase"` // ready, waiting, in flight, or idle
-	Since    string `json:"since,omitempty"`
-	Next     string `json:"next,omitempty"` // what follows a run in flight, or the kind of wait
-	Due      string `json:"due,omitempty"`
-	Settled  bool   `json:"settled,omitempty"` // with next within, at rest: all is well
-	Owner    string `json:"owner,omitempty"`
-	Fence    uint64 `json:"fence,omitempty"`
-	Failures int    `json:"failures,omitempty"`
-	Err      string `json:"err,omitempty"`
-	Removed  bool   `json:"removed,omitempty"`
-	Item     string `json:"item,omitempty"` // its tokens, if they are too long for the subject
-	Write    string `json:"write"`          // names the write, so that its writer knows it again
+	Phase    string    `json:"phase"` // ready, waiting, in flight, or idle
+	Since    time.Time `json:"since,omitzero"`
+	Next     string    `json:"next,omitempty"` // what follows a run in flight, or the kind of wait
+	Due      time.Time `json:"due,omitzero"`
+	Settled  bool      `json:"settled,omitempty"` // with next within, at rest: all is well
+	Owner    string    `json:"owner,omitempty"`
+	Fence    uint64    `json:"fence,omitempty"`
+	Failures int       `json:"failures,omitempty"`
+	Err      string    `json:"err,omitempty"`
+	Removed  bool      `json:"removed,omitempty"`
+	Item     string    `json:"item,omitempty"` // its tokens, if they are too long for the subject
+	Write    string    `json:"write"`          // names the write, so that its writer knows it again
 }
 
-func formatTime(ns int64) string {
-	if ns == 0 {
-		return ""
+// asTime returns a time of a record as it is written.
+func asTime(ns int64) (t time.Time) {
+	if ns != 0 {
+		t = time.Unix(0, ns).UTC()
 	}
-	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+	return t
 }
 
-func parseTime(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
+// nanoseconds undoes asTime.
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	return t.UnixNano(), err
+	return t.UnixNano()
 }
 
 // encodeRecord returns the message of a record.
 func encodeRecord(r *record, tokens, write string) []byte {
 	m := message{
-		Since: formatTime(r.since), Owner: r.owner, Fence: r.fence,
+		Since: asTime(r.since), Owner: r.owner, Fence: r.fence,
 		Failures: r.failures, Err: r.err, Write: write,
 	}
 	if len(tokens) > maxTokens {
@@ -193,9 +194,9 @@ func encodeRecord(r *record, tokens, write string) []byte {
 	}
 	switch {
 	case r.running:
-		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextNames[r.next], formatTime(r.due), r.removed
+		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextNames[r.next], asTime(r.due), r.removed
 	case r.next.later():
-		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], formatTime(r.due)
+		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], asTime(r.due)
 		if r.next == nextSettled { // those who know nothing of it see a time to wait for
 			m.Next, m.Settled = nextNames[nextWithin], true
 		}
@@ -220,12 +221,9 @@ func decodeRecord(s stored) (r record, m message, err error) {
 	bad := func(what string) error {
 		return fmt.Errorf("natsadapter: message %d, %s: %s", s.seq, s.subject, what)
 	}
-	r = record{owner: m.Owner, fence: m.Fence, failures: m.Failures, err: m.Err}
-	if r.since, err = parseTime(m.Since); err != nil {
-		return record{}, m, bad(err.Error())
-	}
-	if r.due, err = parseTime(m.Due); err != nil {
-		return record{}, m, bad(err.Error())
+	r = record{
+		since: nanoseconds(m.Since), due: nanoseconds(m.Due),
+		owner: m.Owner, fence: m.Fence, failures: m.Failures, err: m.Err,
 	}
 	for n, name := range nextNames {
 		if name == m.Next {

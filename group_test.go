@@ -482,10 +482,11 @@ func TestGroupKnowsTheErrorOfItsContext(t *testing.T) {
 		var g reconcile.Group
 		g.Add("feeder", member(newJournal(), "feeder", time.Second, nil))
 		g.Add("last", outsider{wrapper{waiting(newJournal())}, ctx})
-		run := launchUnder(ctx, t, &g)
+		run := startWait(func() error { return g.Run(ctx) })
 		synctest.Wait()
 		cancel()
-		if err := run.wait(); err != nil {
+		time.Sleep(time.Minute)
+		if err := mustReturn(t, run).err; err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
 	})

@@ -679,6 +679,7 @@ func TestQueueRefusesNaN(t *testing.T) {
 	refuses(t, 1i, complex(nan, 0))
 	refuses(t, complex64(1i), complex(0, nan32))
 	refuses(t, [2]float64{1, 2}, [2]float64{1, nan})
+	refuses(t, struct{ x, y float64 }{1, 2}, struct{ x, y float64 }{1, nan})
 	refuses(t, point{name: "a"}, point{at: struct{ x, y [1]any }{y: [1]any{nan}}})
 	refuses[any](t, "a", nan)
 	refuses[any](t, "a", []int{1})

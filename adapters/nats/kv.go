@@ -32,9 +32,11 @@ import (
 // "disks.>"; none means all keys.
 //
 // The Feeder survives lost connections, restarts of the server, and a bucket
-// that is deleted and created again, or that does not exist yet. It notices
-// within two seconds that a watch went stale, and tries again at least twice a
-// second, at once when the connection is back. It then goes on after the last
+// that is deleted and created again, or that does not exist yet. On a link
+// without delay it notices within two seconds that a watch went stale, and tries
+// again at least twice a second, at once when the connection is back. It bears
+// links that are slow or long: it waits for what is on its way as long as the
+// connection lives. It then goes on after the last
 // revision that it has seen; if the bucket is another one, or may have lost
 // revisions, it starts from the beginning. It logs to [slog.Default] when a
 // watch is lost and when it is back. It returns nil when ctx is done, and an
@@ -89,8 +91,8 @@ func keyValueTail(js jetstream.JetStream, bucket string, filters []string, handl
 	prefix := "$KV." + bucket + "."
 	t := &tail{
 		js: js, stream: "KV_" + bucket, what: "bucket " + bucket,
-		handle: func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
-			if key, ok := strings.CutPrefix(msg.Subject(), prefix); ok {
+		handle: func(msg *nats.Msg, meta *nats.MsgMetadata) {
+			if key, ok := strings.CutPrefix(msg.Subject, prefix); ok {
 				handle(newEntry(bucket, key, msg, meta))
 			}
 		},
@@ -150,13 +152,13 @@ func validTokens(subject string) bool {
 // An entry is what the message of a KeyValue bucket says.
 type entry struct {
 	bucket, key string
-	msg         jetstream.Msg
-	meta        *jetstream.MsgMetadata
+	msg         *nats.Msg
+	meta        *nats.MsgMetadata
 	op          jetstream.KeyValueOp
 }
 
-func newEntry(bucket, key string, msg jetstream.Msg, meta *jetstream.MsgMetadata) *entry {
-	return &entry{bucket: bucket, key: key, msg: msg, meta: meta, op: operation(msg.Headers())}
+func newEntry(bucket, key string, msg *nats.Msg, meta *nats.MsgMetadata) *entry {
+	return &entry{bucket: bucket, key: key, msg: msg, meta: meta, op: operation(msg.Header)}
 }
 
 func operation(h nats.Header) jetstream.KeyValueOp {
@@ -177,12 +179,12 @@ func operation(h nats.Header) jetstream.KeyValueOp {
 
 func (e *entry) Bucket() string                  { return e.bucket }
 func (e *entry) Key() string                     { return e.key }
-func (e *entry) Value() []byte                   { return e.msg.Data() }
+func (e *entry) Value() []byte                   { return e.msg.Data }
 func (e *entry) Revision() uint64                { return e.meta.Sequence.Stream }
 func (e *entry) Created() time.Time              { return e.meta.Timestamp }
 func (e *entry) Delta() uint64                   { return e.meta.NumPending }
 func (e *entry) Operation() jetstream.KeyValueOp { return e.op }
-func (e *entry) Headers() nats.Header            { return e.msg.Headers() }
+func (e *entry) Headers() nats.Header            { return e.msg.Header }
 
 var errPanic = errors.New("natsadapter: the key function panicked")
 

@@ -171,24 +171,28 @@ func TestKeyValueItems(t *testing.T) {
 }
 
 // TestKeyValueItemsBroken loses the connection in the middle of a list, in both
-// ways: the list is an error, though it has most keys.
+// ways: the list is an error, though it has most keys. One that hangs lasts as
+// long as its context.
 func TestKeyValueItemsBroken(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
+	p.Link(0, 40_000) // so that some keys are still to come
 	listed := natstest.JetStream(t, natstest.Connect(t, p.URL()))
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
-	const keys = 300
+	const keys = 500
 	for i := range keys {
 		put(t, kv, fmt.Sprint("k", i), "")
 	}
 	for _, lose := range []func(){p.Cut, p.Hang} {
 		n := 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		items, err := natsadapter.KeyValueItems(listed, "b", func(e jetstream.KeyValueEntry) (string, bool) {
 			if n++; n == 1 {
 				lose()
 			}
 			return e.Key(), true
-		})(t.Context())
+		})(ctx)
+		cancel()
 		if err == nil {
 			t.Errorf("a list that broke has %d of %d items and no error", len(items), keys)
 		}

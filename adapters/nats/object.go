@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"log/slog"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
@@ -60,10 +61,10 @@ func objectTail(js jetstream.JetStream, bucket string, handle func(*jetstream.Ob
 	return &tail{
 		js: js, stream: "OBJ_" + bucket, what: "object store " + bucket,
 		filters: []string{"$O." + bucket + ".M.>"},
-		handle: func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+		handle: func(msg *nats.Msg, meta *nats.MsgMetadata) {
 			info := new(jetstream.ObjectInfo)
-			if err := json.Unmarshal(msg.Data(), info); err != nil {
-				slog.Error("natsadapter: not the description of an object", "subject", msg.Subject(), "err", err)
+			if err := json.Unmarshal(msg.Data, info); err != nil {
+				slog.Error("natsadapter: not the description of an object", "subject", msg.Subject, "err", err)
 				return
 			}
 			info.ModTime = meta.Timestamp

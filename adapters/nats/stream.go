@@ -73,7 +73,7 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 			msg.Ack() // if this is lost, the message comes again
 			return nil
 		}
-		return stay(ctx, js.Conn(), what, func(r *reader) error {
+		return stay(ctx, js.Conn(), what, func(ctx context.Context, r *reader) error {
 			consumer, err := openConsumer(ctx, r, js, stream, config)
 			if err != nil {
 				return err
@@ -104,17 +104,22 @@ func checkConsumer(js jetstream.JetStream, stream string, config jetstream.Consu
 
 // openConsumer returns the consumer as it is, or creates it.
 func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	ctx, done := r.call(ctx)
-	defer done()
-	consumer, err := js.Consumer(ctx, stream, config.Durable)
+	var consumer jetstream.Consumer
+	err := r.ask(ctx, func(ctx context.Context) (err error) {
+		consumer, err = js.Consumer(ctx, stream, config.Durable)
+		return err
+	})
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		consumer, err = js.CreateConsumer(ctx, stream, config)
+		err = r.ask(ctx, func(ctx context.Context) (err error) {
+			consumer, err = js.CreateConsumer(ctx, stream, config)
+			return err
+		})
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return nil, permanent{errors.New("it pushes, want one that is pulled from")}
 	case err != nil:
-		return nil, because(ctx, err)
+		return nil, err
 	}
 	if policy := consumer.CachedInfo().Config.AckPolicy; policy != jetstream.AckExplicitPolicy {
 		return nil, permanent{fmt.Errorf("its AckPolicy is %v, want AckExplicitPolicy", policy)}
@@ -146,10 +151,8 @@ func (r *reader) consume(ctx context.Context, nc *nats.Conn, consumer jetstream.
 			msg.Nak()
 		}
 	}()
-	watching, done := r.watch(ctx)
-	defer done()
 	for {
-		msg, err := messages.Next(jetstream.NextContext(watching))
+		msg, err := messages.Next(jetstream.NextContext(ctx))
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
@@ -157,7 +160,7 @@ func (r *reader) consume(ctx context.Context, nc *nats.Conn, consumer jetstream.
 			}
 			return nil
 		case err != nil:
-			return because(watching, err)
+			return err
 		}
 		if err := handle(msg); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,19 +16,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How a stream is read. A server that is alive says so each heartbeat; after
-// two without one it is taken for lost.
+// How a stream is read. A server that is alive says so each heartbeat; when
+// nothing came for longer than one, it is asked.
 const (
 	heartbeat = 500 * time.Millisecond
-	batchSize = 64
+	quiet     = heartbeat * 3 / 2
+	batchSize = 64 // of a consumer that is pulled from
 
-	// forgotten is how long the server keeps a consumer that nobody asks.
+	// forgotten is how long the server keeps a consumer that nobody listens to.
 	forgotten = 30 * time.Second
 
-	// A call may take this long at first, and longer after each failure, so
-	// that a slow server is not asked in vain for ever.
+	// The server may take this long for a call at first, and longer after each
+	// failure, so that a slow server is not asked in vain for ever. The time that
+	// the way there and back takes does not count.
 	firstTimeout = time.Second
 	lastTimeout  = 4 * time.Second
+
+	// silence is how long a server may take for the answer to a ping.
+	silence = 30 * time.Second
 
 	// The pause after a failure. It ends at once when the connection is back.
 	firstPause = 50 * time.Millisecond
@@ -38,6 +44,8 @@ var (
 	errReconnect = errors.New("the connection changed")
 	errGap       = errors.New("messages are missing")
 	errOther     = errors.New("the stream may be another one, or have lost messages")
+	errSlow      = fmt.Errorf("the server did not answer in time: %w", context.DeadlineExceeded)
+	errSilent    = fmt.Errorf("the server did not answer a ping for %v: %w", silence, context.DeadlineExceeded)
 )
 
 // A tail reads the last message of each subject of a stream, and then all that
@@ -47,90 +55,71 @@ var (
 // else from the beginning. It is sure if that message is still there, or if the
 // server has not ended since it was read.
 //
-// It pulls from a consumer of its own that the server may forget at any time.
-// What matters is kept here: the sequence of the last message.
+// It has a consumer of its own that the server may forget at any time. What
+// matters is kept here: the sequence of the last message. The ordered consumer of
+// nats.go begins again by itself as well, but it does not look whether the stream
+// is the same, and takes 19 seconds to notice that the server was restarted.
 type tail struct {
 	js      jetstream.JetStream
 	stream  string
 	what    string   // for errors and logs
 	filters []string // subjects; at least one
-	handle  func(jetstream.Msg, *jetstream.MsgMetadata)
+	headers bool     // messages come without their data
+	handle  func(*nats.Msg, *nats.MsgMetadata)
 
 	created  time.Time // of the stream that last belongs to
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
 	lastTime time.Time // of that message
 
-	consumer jetstream.Consumer // that reads, or did before the attempt
-	sure     bool               // that the stream had last when consumer was made
+	consumer jetstream.PushConsumer // that delivers, or did before the attempt
+	sure     bool                   // that the stream had last when consumer was made
 }
 
 // run returns nil when ctx is done, and an error when the connection is closed
 // for good.
 func (t *tail) run(ctx context.Context) error {
-	return stay(ctx, t.js.Conn(), t.what, func(r *reader) error {
-		err := t.open(ctx, r)
-		if errors.Is(err, errOther) {
-			t.last = 0
-		}
+	return stay(ctx, t.js.Conn(), t.what, func(ctx context.Context, r *reader) error {
+		d, err := t.deliver(ctx, r)
 		if err != nil {
 			return err
 		}
-		r.works()
-		err = t.read(ctx, r)
+		defer d.stop()
+		err = t.open(ctx, r, d)
+		if err == nil {
+			r.works()
+			err = t.read(ctx, r, d)
+		}
 		if errors.Is(err, errOther) {
 			t.last = 0
 		}
-		if ctx.Err() != nil {
-			t.close(t.consumer)
+		if context.Cause(ctx) != errReconnect && ctx.Err() != nil {
+			t.close(d.consumer)
 		}
 		return err
 	})
 }
 
-// open makes a consumer that begins where this tail has to go on.
-func (t *tail) open(ctx context.Context, r *reader) error {
-	ctx, done := r.call(ctx)
-	defer done()
-	consumer, err := t.create(ctx)
-	if err != nil {
-		return because(ctx, err)
-	}
-	// Only now is it certain which stream the consumer reads at most: a stream
-	// that was replaced after this has taken the consumer with it.
-	stream, err := t.js.Stream(ctx, t.stream)
-	if err != nil {
-		return because(ctx, err)
-	}
-	info := stream.CachedInfo()
-	switch {
-	case info.Config.Mirror != nil:
-		return fmt.Errorf("it is a mirror of stream %s, want that one", info.Config.Mirror.Name)
-	case t.last == 0:
-		t.created, t.sure, t.consumer = info.Created, true, consumer
-		return nil
-	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
-		return errOther
-	}
-	if t.sure {
-		// The one server that has the stream keeps its consumers in memory.
-		_, err = t.consumer.Info(ctx)
-		if errors.Is(err, context.DeadlineExceeded) && r.timeout < lastTimeout {
-			return because(ctx, err) // ask again, with more patience
-		}
-		t.sure = err == nil && info.Config.Replicas == 1
-	}
-	t.consumer = consumer
-	if !t.sure && consumer.CachedInfo().NumPending == 0 {
-		return errOther // the last one is gone
-	}
-	return nil
+// A delivery is what a consumer of the server sends.
+type delivery struct {
+	nc       *nats.Conn
+	consumer jetstream.PushConsumer
+	sub      *nats.Subscription
+	msgs     chan *nats.Msg
+	stopped  chan struct{}
 }
 
-// create makes a consumer that begins where this tail has to go on.
-func (t *tail) create(ctx context.Context) (jetstream.Consumer, error) {
+// deliver makes a consumer that begins where this tail has to go on. Its messages
+// follow the answer; the server stops after some megabytes of them until
+// they are handled.
+func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
+	d := &delivery{nc: t.js.Conn(), msgs: make(chan *nats.Msg, 256), stopped: make(chan struct{})}
 	config := jetstream.ConsumerConfig{
 		AckPolicy:         jetstream.AckNonePolicy,
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		DeliverSubject:    d.nc.NewInbox(),
+		FlowControl:       true,
+		HeadersOnly:       t.headers,
+		IdleHeartbeat:     heartbeat,
 		InactiveThreshold: forgotten,
 		MemoryStorage:     true,
 		Replicas:          1,
@@ -145,17 +134,86 @@ func (t *tail) create(ctx context.Context) (jetstream.Consumer, error) {
 		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
 		config.OptStartSeq = t.last
 	}
-	consumer, err := t.js.CreateConsumer(ctx, t.stream, config)
-	if api := (*jetstream.APIError)(nil); len(t.filters) > 1 && errors.As(err, &api) && api.ErrorCode == noFilter {
-		return nil, fmt.Errorf("the server knows one filter at most, want version 2.10 or later: %w", err)
+	var err error
+	d.sub, err = d.nc.Subscribe(config.DeliverSubject, func(msg *nats.Msg) {
+		select {
+		case d.msgs <- msg:
+		case <-d.stopped:
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return consumer, err
+	d.sub.SetPendingLimits(-1, -1) // the server keeps one
+	err = r.ask(ctx, func(ctx context.Context) (err error) {
+		d.consumer, err = t.js.CreatePushConsumer(ctx, t.stream, config)
+		return err
+	})
+	if err != nil {
+		d.stop()
+		if api := (*jetstream.APIError)(nil); len(t.filters) > 1 && errors.As(err, &api) && api.ErrorCode == noFilter {
+			err = fmt.Errorf("the server knows one filter at most, want version 2.10 or later: %w", err)
+		}
+		return nil, err
+	}
+	return d, nil
 }
 
 // noFilter is the error of a server that saw none of several filters.
 const noFilter jetstream.ErrorCode = 10094
 
-func (t *tail) close(consumer jetstream.Consumer) {
+func (d *delivery) stop() {
+	close(d.stopped)
+	d.sub.Unsubscribe() // an error says that the connection is closed
+}
+
+// none reports whether there was nothing to deliver when the consumer was made.
+func (d *delivery) none() bool {
+	info := d.consumer.CachedInfo()
+	return info.NumPending+info.Delivered.Consumer == 0
+}
+
+// open finds out whether the delivery goes on where this tail has to.
+func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
+	// Only now is it certain which stream the consumer reads at most: a stream
+	// that was replaced after this has taken the consumer with it.
+	var stream jetstream.Stream
+	err := r.ask(ctx, func(ctx context.Context) (err error) {
+		stream, err = t.js.Stream(ctx, t.stream)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	info := stream.CachedInfo()
+	switch {
+	case info.Config.Mirror != nil:
+		return fmt.Errorf("it is a mirror of stream %s, want that one", info.Config.Mirror.Name)
+	case t.last == 0:
+		t.created, t.sure, t.consumer = info.Created, true, d.consumer
+		return nil
+	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
+		return errOther
+	}
+	if t.sure {
+		// The one server that has the stream keeps its consumers in memory.
+		err = r.ask(ctx, func(ctx context.Context) error {
+			_, err := t.consumer.Info(ctx)
+			return err
+		})
+		if errors.Is(err, errReconnect) || errors.Is(err, errSlow) && r.timeout < lastTimeout {
+			return err // ask again, with more patience
+		}
+		t.sure = err == nil && info.Config.Replicas == 1
+	}
+	t.consumer = d.consumer
+	if !t.sure && d.none() {
+		return errOther // the last one is gone
+	}
+	return nil
+}
+
+func (t *tail) close(consumer jetstream.PushConsumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
 	defer cancel()
 	if t.js.Conn().IsConnected() {
@@ -164,17 +222,8 @@ func (t *tail) close(consumer jetstream.Consumer) {
 }
 
 // read handles messages until something is wrong or ctx is done.
-func (t *tail) read(ctx context.Context, r *reader) error {
-	var delivered uint64
-	return r.fetch(ctx, t.consumer, batchSize, func(msg jetstream.Msg) error {
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		delivered++
-		if meta.Sequence.Consumer != delivered {
-			return errGap
-		}
+func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
+	return d.each(ctx, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		seen := meta.Sequence.Stream == t.last && meta.Timestamp.Equal(t.lastTime)
 		if meta.Sequence.Stream == t.last && !seen || !seen && !t.sure {
 			return errOther // the server may have lost what we saw, and used its number again
@@ -186,7 +235,7 @@ func (t *tail) read(ctx context.Context, r *reader) error {
 		t.handle(msg, meta)
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
 		return nil
-	})
+	}, func() error { return nil })
 }
 
 // errEnd ends a list.
@@ -199,19 +248,117 @@ func (t *tail) list(ctx context.Context) error {
 	nc := t.js.Conn()
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
-	consumer, err := t.create(ctx)
-	if err != nil {
-		return fmt.Errorf("natsadapter: %s: %w", t.what, err)
+	watched, done := whileConnected(ctx, status)
+	defer done()
+	r := &reader{nc: nc, timeout: lastTimeout}
+	d, err := t.deliver(watched, r)
+	if err == nil {
+		err = d.each(watched, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
+			t.handle(msg, meta)
+			return nil
+		}, func() error { return errEnd })
+		d.stop()
+		t.close(d.consumer)
 	}
-	defer t.close(consumer)
-	if consumer.CachedInfo().NumPending == 0 {
+	switch {
+	case err == errEnd:
 		return nil
+	case watched.Err() != nil:
+		err = context.Cause(watched)
 	}
-	r := &reader{status: status}
-	var delivered uint64
+	return fmt.Errorf("natsadapter: %s: %w", t.what, err)
+}
+
+// each hands the messages of a delivery to handle, one by one, and calls caughtUp
+// whenever it has handled all that there is. It returns the error of either, what
+// is wrong, or nil when ctx is done.
+//
+// Silence is no proof of loss: a message may be on its way for longer than any
+// time-out. So when nothing comes the server is asked whether the consumer is
+// there. Its answer follows all that was sent before it.
+func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func() error) error {
+	asking, cancel := context.WithCancel(ctx)
+	var asks sync.WaitGroup
+	defer asks.Wait()
+	defer cancel()
+	type answer struct {
+		info *jetstream.ConsumerInfo
+		err  error
+	}
+	var answers chan answer // nil while the server is not asked
+	ask := func() {
+		if answers != nil {
+			return
+		}
+		answers = make(chan answer, 1)
+		asks.Go(func() {
+			var a answer
+			a.err = r.ask(asking, func(ctx context.Context) (err error) {
+				a.info, err = d.consumer.Info(ctx)
+				return err
+			})
+			answers <- a
+		})
+	}
+
+	var delivered, owed uint64 // messages
+	behind := true             // there may be more than was delivered
+	if d.none() {
+		behind = false
+		if err := caughtUp(); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(quiet)
+	defer tick.Stop()
+	heard := true // since the last tick
 	for {
-		patience, cancel := context.WithTimeout(ctx, lastTimeout)
-		err := r.fetchOnce(patience, consumer, batchSize, func(msg jetstream.Msg) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			switch {
+			case heard:
+				heard = false
+			case owed > delivered:
+				return errGap
+			default:
+				ask()
+			}
+		case a := <-answers:
+			answers = nil
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case errors.Is(a.err, errSilent) && heard:
+				// It is only slow.
+			case a.err != nil:
+				return a.err
+			case !a.info.PushBound:
+				return errGap // nothing would come
+			default:
+				owed = a.info.Delivered.Consumer
+				if behind && a.info.NumPending == 0 && owed == delivered {
+					behind = false
+					if err := caughtUp(); err != nil {
+						return err
+					}
+				}
+			}
+		case msg := <-d.msgs:
+			heard = true
+			if !strings.HasPrefix(msg.Reply, "$JS.ACK.") {
+				if err := d.control(msg); err != nil {
+					return err
+				}
+				if behind && msg.Reply == "" {
+					ask() // what was still to come may be gone
+				}
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
 			meta, err := msg.Metadata()
 			if err != nil {
 				return err
@@ -220,57 +367,81 @@ func (t *tail) list(ctx context.Context) error {
 			if meta.Sequence.Consumer != delivered {
 				return errGap
 			}
-			t.handle(msg, meta)
-			if meta.NumPending == 0 {
-				return errEnd
+			if err := handle(msg, meta); err != nil {
+				return err
 			}
-			return nil
-		})
-		if err == nil && patience.Err() != nil && ctx.Err() == nil {
-			// What followed when the last message was sent may be gone.
-			var info *jetstream.ConsumerInfo
-			if info, err = consumer.Info(ctx); err == nil && info.NumPending == 0 && info.Delivered.Consumer == delivered {
-				err = errEnd
+			if behind = meta.NumPending > 0; !behind {
+				if err := caughtUp(); err != nil {
+					return err
+				}
 			}
-		}
-		cancel()
-		switch {
-		case err == errEnd:
-			return nil
-		case err == nil:
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("natsadapter: %s: %w", t.what, err)
 		}
 	}
+}
+
+// control answers what the server says besides messages: that it is alive, or
+// whether all before this is handled.
+func (d *delivery) control(msg *nats.Msg) error {
+	if status := msg.Header.Get("Status"); status != "100" {
+		return fmt.Errorf("the server says %s %s", status, msg.Header.Get("Description"))
+	}
+	if msg.Reply != "" {
+		return msg.Respond(nil)
+	}
+	if stalled := msg.Header.Get("Nats-Consumer-Stalled"); stalled != "" { // it has not heard our answer
+		return d.nc.Publish(stalled, nil)
+	}
+	return nil
 }
 
 // A reader is one attempt of stay.
 type reader struct {
-	status  <-chan nats.Status
-	timeout time.Duration // for a call that opens something
+	nc      *nats.Conn
+	timeout time.Duration // what a server may take for a call
 	works   func()        // to be told that the attempt is a good one
 }
 
-// call returns a context for a call to the server. It ends when the connection
-// changes, as the answer may be lost then.
-func (r *reader) call(ctx context.Context) (_ context.Context, done func()) {
-	ctx, unwatch := r.watch(ctx)
-	ctx, stop := context.WithTimeout(ctx, r.timeout)
-	return ctx, func() {
-		stop()
-		unwatch()
+// ask makes a call to the server. It returns errSlow if the server takes longer
+// for it than the time-out. How long the way there and back is does not count:
+// pings find that out, and wait in the same line as the call and its answer.
+func (r *reader) ask(ctx context.Context, call func(ctx context.Context) error) error {
+	ctx, stop := context.WithTimeoutCause(ctx, silence, errSilent)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var clock sync.WaitGroup
+	defer clock.Wait()
+	defer cancel(nil)
+	clock.Go(func() {
+		// The server has the call when it answers the first ping, and has answered
+		// before it answers the second, if it was in time.
+		if r.nc.FlushWithContext(ctx) != nil {
+			return
+		}
+		timer := time.NewTimer(r.timeout)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+			if r.nc.FlushWithContext(ctx) == nil {
+				cancel(errSlow)
+			}
+		}
+	})
+	err := call(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
+	return err
 }
 
-// watch returns a context that ends when the connection changes.
-func (r *reader) watch(ctx context.Context) (_ context.Context, done func()) {
+// whileConnected returns a context that ends with errReconnect when the
+// connection changes, as answers and messages may be lost then.
+func whileConnected(ctx context.Context, status <-chan nats.Status) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-r.status:
+		case <-status:
 			cancel(errReconnect)
 		case <-ctx.Done():
 		}
@@ -281,21 +452,14 @@ func (r *reader) watch(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// because returns errReconnect if that is why a call failed.
-func because(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), errReconnect) {
-		return errReconnect
-	}
-	return err
-}
-
 // A permanent error ends what would otherwise be tried again.
 type permanent struct{ error }
 
 // stay calls attempt again and again until ctx is done, at once after the
-// connection changed and else after a pause. It returns an error only if that is
+// connection changed and else after a pause. The context of an attempt ends with
+// errReconnect when the connection changes. It returns an error only if that is
 // permanent, or the connection is closed for good.
-func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(*reader) error) error {
+func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.Context, *reader) error) error {
 	status := nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
 	pause, timeout := firstPause, firstTimeout
@@ -309,7 +473,12 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(*reader)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		err := attempt(&reader{status, timeout, works})
+		watched, done := whileConnected(ctx, status)
+		err := attempt(watched, &reader{nc, timeout, works})
+		if errors.Is(context.Cause(watched), errReconnect) && !errors.As(err, new(permanent)) {
+			err = errReconnect
+		}
+		done()
 		never := permanent{}
 		switch {
 		case ctx.Err() != nil:
@@ -355,46 +524,4 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(*reader)
 		}
 	}
 	return nil
-}
-
-// fetch hands the messages of a consumer to handle, one by one, until handle
-// returns an error, something is wrong, or ctx is done; it then returns nil. It is
-// for a consumer that wants no acknowledgements: what was fetched and not handled
-// is dropped.
-func (r *reader) fetch(ctx context.Context, consumer jetstream.Consumer, size int, handle func(jetstream.Msg) error) error {
-	for ctx.Err() == nil {
-		if err := r.fetchOnce(ctx, consumer, size, handle); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *reader) fetchOnce(ctx context.Context, consumer jetstream.Consumer, size int, handle func(jetstream.Msg) error) error {
-	// Without the deadline of ctx, which the fetch would take for its own.
-	fetching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	batch, err := consumer.Fetch(size, jetstream.FetchContext(fetching), jetstream.FetchHeartbeat(heartbeat))
-	if err != nil {
-		return err
-	}
-	messages := batch.Messages()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.status:
-			return errReconnect
-		case msg, more := <-messages:
-			switch {
-			case ctx.Err() != nil:
-				return nil
-			case !more:
-				return batch.Error()
-			}
-			if err := handle(msg); err != nil {
-				return err
-			}
-		}
-	}
 }

@@ -4,8 +4,10 @@
 package natstest
 
 import (
+	"bytes"
 	"net"
 	"sync"
+	"time"
 )
 
 // A Proxy passes connections on to a server, and can be told not to. It is made
@@ -19,6 +21,8 @@ type Proxy struct {
 	conns  map[net.Conn]struct{}
 	mode   mode
 	turned chan struct{} // closed when mode changes
+	delay  time.Duration // of each byte, in each direction
+	rate   int           // bytes a second in each direction; 0 means no limit
 }
 
 type mode int
@@ -55,6 +59,16 @@ func (p *Proxy) Cut() { p.turn(cut) }
 // Hang keeps all connections, and accepts new ones, but passes no more bytes
 // on, in both directions: what a lost cable looks like.
 func (p *Proxy) Hang() { p.turn(hung) }
+
+// Link makes the connections that follow ones over a long or slow link: each
+// byte takes delay to the other side, and no more than rate bytes a second enter
+// it, in each direction. A delay of 0 is none, a rate of 0 no limit. Connections
+// that are there stay as they are.
+func (p *Proxy) Link(delay time.Duration, rate int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay, p.rate = delay, rate
+}
 
 // Heal undoes Cut and Hang. Bytes that came in meanwhile are passed on.
 func (p *Proxy) Heal() { p.turn(open) }
@@ -157,6 +171,13 @@ func (p *Proxy) track(c net.Conn) bool {
 func (p *Proxy) copy(to, from net.Conn) {
 	defer abort(to)
 	defer abort(from)
+	p.mu.Lock()
+	delay, rate := p.delay, p.rate
+	p.mu.Unlock()
+	if delay > 0 || rate > 0 {
+		p.copyLink(to, from, delay, rate)
+		return
+	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -164,6 +185,55 @@ func (p *Proxy) copy(to, from net.Conn) {
 			return
 		}
 		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// copyLink is copy over a link, see [Proxy.Link].
+func (p *Proxy) copyLink(to, from net.Conn, delay time.Duration, rate int) {
+	type piece struct {
+		data []byte
+		due  time.Time
+	}
+	way := make(chan piece, 4096) // what is on its way
+	var arrive sync.WaitGroup
+	arrive.Go(func() {
+		defer abort(from) // so that nothing more enters
+		broken := false
+		for b := range way {
+			if broken {
+				continue
+			}
+			time.Sleep(time.Until(b.due))
+			if !p.wait() {
+				broken = true
+				abort(from)
+				continue
+			}
+			if _, err := to.Write(b.data); err != nil {
+				broken = true
+				abort(from)
+			}
+		}
+	})
+	defer arrive.Wait()
+	defer close(way)
+	free := time.Now() // when the link takes the next byte
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if rate > 0 {
+				if now := time.Now(); free.Before(now) {
+					free = now
+				}
+				free = free.Add(time.Duration(n) * time.Second / time.Duration(rate))
+				time.Sleep(time.Until(free))
+			}
+			way <- piece{bytes.Clone(buf[:n]), time.Now().Add(delay)}
+		}
+		if err != nil {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,30 @@ func TestKeyValueSlowLinks(t *testing.T) {
 			f.want("later")
 			f.stop()
 			f.none()
+		})
+	}
+}
+
+// TestConsumerSlowLinks has the same for a consumer: all that is there comes,
+// and is acknowledged.
+func TestConsumerSlowLinks(t *testing.T) {
+	for _, l := range slowLinks {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			s := natstest.New(t)
+			direct := s.JetStream(t)
+			stream := createStream(t, direct, "S")
+			var subjects []string
+			for i := range 3 {
+				subjects = append(subjects, fmt.Sprint("S.", i))
+				publish(t, direct, subjects[i], strings.Repeat("x", l.size))
+			}
+			js := overLink(t, s, l.delay, l.rate)
+			f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, func(msg jetstream.Msg) (string, bool) {
+				return msg.Subject(), true
+			}))
+			f.wantAll(subjects...)
+			settled(t, stream, "c")
 		})
 	}
 }

@@ -35,7 +35,8 @@ import (
 //
 // The Feeder survives lost connections, restarts of the server, and a stream or
 // a consumer that is deleted and created again, or that does not exist yet. A
-// message may come more than once. When ctx is done it hands back at once what
+// message may come more than once. On a slow or long link it waits longer for
+// heartbeats each time that they are late, up to 30 seconds. When ctx is done it hands back at once what
 // it has not enqueued, and returns nil; it returns an error if the connection is
 // closed, an argument is wrong, or the consumer is of another kind. If
 // EnqueueContext returns [reconcile.ErrClosed] or [nats.ErrConnectionClosed],
@@ -73,13 +74,18 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 			msg.Ack() // if this is lost, the message comes again
 			return nil
 		}
+		beat := heartbeat
 		return stay(ctx, js.Conn(), what, func(ctx context.Context, r *reader) error {
 			consumer, err := openConsumer(ctx, r, js, stream, config)
 			if err != nil {
 				return err
 			}
 			r.works()
-			return r.consume(ctx, js.Conn(), consumer, handle)
+			err = r.consume(ctx, consumer, beat, handle)
+			if errors.Is(err, jetstream.ErrNoHeartbeat) {
+				beat = min(2*beat, lastHeartbeat) // they may come late because the link is slow
+			}
+			return err
 		})
 	}
 }
@@ -127,30 +133,45 @@ func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream
 	return consumer, nil
 }
 
+// lastHeartbeat is the longest that a pull of 30s may have.
+const lastHeartbeat = 15 * time.Second
+
 // consume hands the messages of a consumer to handle, one by one, until handle
 // returns an error, something is wrong, or ctx is done; it then returns nil.
 // Messages that are on their way then are given back at once, unless there is no
-// connection.
-func (r *reader) consume(ctx context.Context, nc *nats.Conn, consumer jetstream.Consumer, handle func(jetstream.Msg) error) error {
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(batchSize), jetstream.PullHeartbeat(heartbeat))
+// connection. Without heartbeats, which may be late, they are handled.
+func (r *reader) consume(ctx context.Context, consumer jetstream.Consumer, beat time.Duration, handle func(jetstream.Msg) error) error {
+	// Not more bytes than a slow link carries before the server sends them again.
+	limit := max(4<<20, 2*int(r.nc.MaxPayload()))
+	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(batchSize, limit), jetstream.PullHeartbeat(beat))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if !nc.IsConnected() {
+	err = forEach(ctx, messages, handle)
+	if !r.nc.IsConnected() {
+		messages.Stop()
+		return err
+	}
+	messages.Drain() // of what the server sent before it heard of that
+	for late := errors.Is(err, jetstream.ErrNoHeartbeat); late; {
+		rest := forEach(ctx, messages, handle)
+		if late = errors.Is(rest, jetstream.ErrNoHeartbeat); !late && !errors.Is(rest, jetstream.ErrMsgIteratorClosed) {
+			err = rest
+		}
+	}
+	for {
+		msg, closed := messages.Next(jetstream.NextMaxWait(lastPause))
+		if closed != nil {
 			messages.Stop()
-			return
+			return err
 		}
-		messages.Drain() // of what the server sent before it heard of that
-		for {
-			msg, err := messages.Next(jetstream.NextMaxWait(lastPause))
-			if err != nil {
-				messages.Stop()
-				return
-			}
-			msg.Nak()
-		}
-	}()
+		msg.Nak()
+	}
+}
+
+// forEach hands messages to handle until there are no more or ctx is done; it
+// then returns nil.
+func forEach(ctx context.Context, messages jetstream.MessagesContext, handle func(jetstream.Msg) error) error {
 	for {
 		msg, err := messages.Next(jetstream.NextContext(ctx))
 		switch {

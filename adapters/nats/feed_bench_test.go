@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -89,15 +90,7 @@ func BenchmarkKeyValueList(b *testing.B) {
 	const keys = 10_000
 	s := natstest.New(b)
 	js := s.JetStream(b)
-	if _, err := js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "b"}); err != nil {
-		b.Fatal(err)
-	}
-	for i := range keys {
-		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-	<-js.PublishAsyncComplete()
+	fill(b, js, keys)
 	list := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)
 	for b.Loop() {
 		if items, err := list(b.Context()); err != nil || len(items) != keys {
@@ -105,4 +98,58 @@ func BenchmarkKeyValueList(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(keys)*float64(b.N)/b.Elapsed().Seconds(), "keys/s")
+}
+
+// BenchmarkKeyValueFar compares a Feeder and a list with nats.go's WatchAll, over
+// links of some delay for the way there and back: x is how many times as long
+// they take.
+func BenchmarkKeyValueFar(b *testing.B) {
+	const keys = 20_000
+	s := natstest.New(b)
+	fill(b, s.JetStream(b), keys)
+	for _, rtt := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
+		b.Run(rtt.String(), func(b *testing.B) {
+			js := overLink(b, s, rtt/2, 0)
+			var theirs, feeder, list time.Duration
+			for b.Loop() { // one after the other, so that all meet the same load
+				theirs += watchAll(b, js)
+
+				begin := time.Now()
+				ctx, cancel := context.WithCancel(b.Context())
+				items, ended := make(chan string, keys), make(chan error, 1)
+				go func() { ended <- natsadapter.KeyValue(js, "b", natsadapter.EntryKey)(ctx, recorder{items}) }()
+				for range keys {
+					<-items
+				}
+				feeder += time.Since(begin)
+				cancel()
+				if err := <-ended; err != nil {
+					b.Fatal(err)
+				}
+
+				begin = time.Now()
+				if got, err := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)(b.Context()); err != nil || len(got) != keys {
+					b.Fatalf("%d items, %v", len(got), err)
+				}
+				list += time.Since(begin)
+			}
+			b.ReportMetric(float64(theirs.Milliseconds())/float64(b.N), "ms/WatchAll")
+			b.ReportMetric(float64(feeder)/float64(theirs), "x/Feeder")
+			b.ReportMetric(float64(list)/float64(theirs), "x/list")
+		})
+	}
+}
+
+// fill makes a bucket with so many keys.
+func fill(tb testing.TB, js jetstream.JetStream, keys int) {
+	tb.Helper()
+	if _, err := js.CreateKeyValue(tb.Context(), jetstream.KeyValueConfig{Bucket: "b"}); err != nil {
+		tb.Fatal(err)
+	}
+	for i := range keys {
+		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), []byte("value")); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
 }

@@ -63,23 +63,27 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 // GetItems of a [reconcile.Poller]: the resync of what [KeyValue] feeds, and
 // with Poller.Vanished the way to keys that are gone without a trace.
 //
-// Key and filters are as for KeyValue; deleted keys are not listed. A list is
-// complete, or there is an error: also if the bucket does not exist, so that
-// nothing is taken for vanished only because its bucket is.
+// Key and filters are as for KeyValue, but the entries come without their values:
+// Value returns nothing, Headers all there are. Deleted keys are not listed. A
+// list is complete, or there is an error: also if the bucket does not exist, so
+// that nothing is taken for vanished only because its bucket is. It lasts until
+// all is listed, the connection changes or ctx is done.
 func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {
 		if err := checkKeyValue("KeyValueItems", js, bucket, key == nil, filters); err != nil {
 			return nil, err
 		}
 		var items []T
-		err := keyValueTail(js, bucket, filters, func(e *entry) {
+		t := keyValueTail(js, bucket, filters, func(e *entry) {
 			if e.op != jetstream.KeyValuePut {
 				return
 			}
 			if item, ok := guarded("bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
 				items = append(items, item)
 			}
-		}).list(ctx)
+		})
+		t.headers = true
+		err := t.list(ctx)
 		return items, err
 	}
 }

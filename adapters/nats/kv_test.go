@@ -128,7 +128,7 @@ func TestKeyValuePanic(t *testing.T) {
 }
 
 // TestKeyValueItems lists before there is a bucket, with and without deleted
-// keys, and while the server is away.
+// keys, and while the server is away. Entries have headers and no values.
 func TestKeyValueItems(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
@@ -155,7 +155,7 @@ func TestKeyValueItems(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, kv, "d", "1")
-	want("a =1", "d =1")
+	want("a =", "d =")
 	s.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -167,7 +167,7 @@ func TestKeyValueItems(t *testing.T) {
 		_, err := list(ctx)
 		return err
 	})
-	want("a =1", "d =1")
+	want("a =", "d =")
 }
 
 // TestKeyValueItemsBroken loses the connection in the middle of a list, in both

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +122,48 @@ func TestConsumerSlowLinks(t *testing.T) {
 			f.wantAll(subjects...)
 			settled(t, stream, "c")
 		})
+	}
+}
+
+// TestKeyValueFar has many keys come from far away at most twice as slowly as
+// with nats.go, and a list of them too.
+func TestKeyValueFar(t *testing.T) {
+	s := natstest.New(t)
+	fill(t, s.JetStream(t), 5000)
+	js := overLink(t, s, 100*time.Millisecond, 0)
+	theirs := watchAll(t, js)
+	begin := time.Now()
+	f := run(t, natsadapter.KeyValue(js, "b", natsadapter.EntryKey))
+	for range 5000 {
+		<-f.items
+	}
+	if ours := time.Since(begin); ours > 2*theirs {
+		t.Errorf("a Feeder takes %v, want at most twice as long as WatchAll, %v", ours, theirs)
+	}
+	begin = time.Now()
+	if items, err := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)(t.Context()); err != nil || len(items) != 5000 {
+		t.Errorf("the list has %d items, %v; want 5000", len(items), err)
+	}
+	if ours := time.Since(begin); ours > 2*theirs {
+		t.Errorf("a list takes %v, want at most twice as long as WatchAll, %v", ours, theirs)
+	}
+}
+
+// TestListsNoValues lists keys with values so big that they would take a minute.
+func TestListsNoValues(t *testing.T) {
+	s := natstest.New(t)
+	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	var keys []string
+	for i := range 6 {
+		keys = append(keys, fmt.Sprint("k", i))
+		if _, err := kv.Put(t.Context(), keys[i], make([]byte, 1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within/2)
+	defer cancel()
+	items, err := natsadapter.KeyValueItems(overLink(t, s, 0, 100_000), "b", natsadapter.EntryKey)(ctx)
+	if err != nil || !slices.Equal(items, keys) {
+		t.Errorf("the list is %q, %v; want %q", items, err, keys)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,14 +111,25 @@ var ErrOwned = errors.New("natsadapter: the key is not this owner's")
 //	group.Add("mounts", reconcile.Feed(q, mounts.Feed)) // q has the keys of disks
 //
 // A deleted entry says nothing of its owner, so Feed remembers the owner of each
-// entry that it has seen. The methods may be called from any goroutine.
+// entry that it has seen. The methods may be called from any goroutine; they wait
+// for the server, as long as ctx allows.
 type Secondaries struct {
 	JS     jetstream.JetStream
 	Bucket string
 	Kind   string // of the primaries
 
-	mu     sync.Mutex // guards owners
+	mu     sync.Mutex // guards the fields below
 	owners map[string]ownership
+	keys   reconcile.Refs[string, string] // of an owner, as owners has them
+	put    map[string]putting             // by key: not fed yet
+	feeds  int                            // how many Feeds know all that there is
+	seen   uint64                         // the last revision fed
+}
+
+// A putting is what Put wrote.
+type putting struct {
+	owner    string
+	revision uint64
 }
 
 type ownership struct {
@@ -148,7 +160,30 @@ func (s *Secondaries) Feed(ctx context.Context, q reconcile.Enqueuer[string]) er
 	if err := s.check(); err != nil {
 		return err
 	}
-	return KeyValue(s.JS, s.Bucket, s.handover)(ctx, reconcile.Map(q, handover.owners))
+	owners := reconcile.Map(q, handover.owners)
+	t := keyValueTail(s.JS, s.Bucket, nil, func(e *entry) {
+		if h, ok := guarded("bucket "+s.Bucket, e.key, func() (handover, bool) { return s.handover(e) }); ok {
+			owners.Enqueue(h)
+		}
+	})
+	knows := false // all that there is
+	know := func(all bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case all && !knows:
+			s.feeds++
+		case !all && knows:
+			s.feeds--
+			if s.feeds == 0 {
+				s.put = nil
+			}
+		}
+		knows = all
+	}
+	t.knows = know
+	defer know(false)
+	return t.run(ctx)
 }
 
 func (s *Secondaries) handover(e jetstream.KeyValueEntry) (handover, bool) {
@@ -158,14 +193,20 @@ func (s *Secondaries) handover(e jetstream.KeyValueEntry) (handover, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.seen = e.Revision()
 	h.before = s.owners[e.Key()].owner
 	if h.now == "" {
 		delete(s.owners, e.Key())
+		s.keys.Set(e.Key())
 	} else {
 		if s.owners == nil {
 			s.owners = make(map[string]ownership)
 		}
 		s.owners[e.Key()] = ownership{h.now, e.Created()}
+		s.keys.Set(e.Key(), h.now)
+	}
+	if p, ok := s.put[e.Key()]; ok && e.Revision() >= p.revision {
+		delete(s.put, e.Key())
 	}
 	return h, h != handover{}
 }
@@ -194,13 +235,12 @@ func (s *Secondaries) Owners(ctx context.Context) ([]string, error) {
 			owners = append(owners, owner)
 		}
 	}
-	_, err := KeyValueItems(s.JS, s.Bucket, func(e jetstream.KeyValueEntry) (string, bool) {
+	err := s.list(ctx, nil, func(e *entry) {
 		delete(missing, e.Key())
 		if owner, ok := entryOwner(s.Kind, e); ok {
 			add(owner)
 		}
-		return "", false
-	})(ctx)
+	})
 	if err != nil {
 		return owners, err
 	}
@@ -209,26 +249,71 @@ func (s *Secondaries) Owners(ctx context.Context) ([]string, error) {
 	for key, o := range missing {
 		if s.owners[key] == o { // and not seen anew since the list began
 			delete(s.owners, key)
+			s.keys.Set(key)
 			add(o.owner)
 		}
 	}
 	return owners, nil
 }
 
-// Of lists the secondaries of one owner as they are now. It reads the whole
-// bucket.
+// Of lists the secondaries of one owner. While Feed runs and has fed all that was
+// there, it reads those entries alone of which Feed has seen, or this Secondaries
+// has Put, that they are the owner's: one that someone else writes meanwhile may
+// be missing, and its event runs the owner again. Else it reads the whole bucket.
+// What it returns is what the server has.
 func (s *Secondaries) Of(ctx context.Context, owner string) ([]jetstream.KeyValueEntry, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	var entries []jetstream.KeyValueEntry
-	_, err := KeyValueItems(s.JS, s.Bucket, func(e jetstream.KeyValueEntry) (string, bool) {
+	add := func(e *entry) {
 		if o, ok := entryOwner(s.Kind, e); ok && o == owner {
 			entries = append(entries, e)
 		}
-		return "", false
-	})(ctx)
-	return entries, err
+	}
+	keys, known := s.known(owner)
+	if !known {
+		return entries, s.list(ctx, nil, add)
+	}
+	for some := range slices.Chunk(keys, filtersAtOnce) {
+		err := s.list(ctx, some, add)
+		if errors.Is(err, errOneFilter) {
+			entries = nil
+			return entries, s.list(ctx, nil, add)
+		}
+		if err != nil {
+			return entries, err
+		}
+	}
+	return entries, nil
+}
+
+// filtersAtOnce keeps the filters of a list far below the longest message.
+const filtersAtOnce = 256
+
+// known returns the keys of an owner's secondaries, if Feed knows them.
+func (s *Secondaries) known(owner string) (keys []string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feeds == 0 {
+		return nil, false // the whole bucket
+	}
+	keys = slices.Collect(s.keys.Of(owner))
+	for key, p := range s.put {
+		if p.owner == owner && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, true
+}
+
+// list calls handle for each of these entries there are; no keys mean all.
+func (s *Secondaries) list(ctx context.Context, keys []string, handle func(*entry)) error {
+	return keyValueTail(s.JS, s.Bucket, keys, func(e *entry) {
+		if e.op == jetstream.KeyValuePut {
+			handle(e)
+		}
+	}).list(ctx)
 }
 
 // Put writes a secondary with its owner in the headers, and returns its
@@ -270,6 +355,14 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	ack, err := s.JS.PublishMsg(ctx, msg)
 	if err != nil {
 		return fail(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feeds > 0 && ack.Sequence > s.seen {
+		if s.put == nil {
+			s.put = make(map[string]putting)
+		}
+		s.put[key] = putting{owner, ack.Sequence}
 	}
 	return ack.Sequence, nil
 }

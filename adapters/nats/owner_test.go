@@ -201,6 +201,56 @@ func TestSecondariesMissed(t *testing.T) {
 	}
 }
 
+// TestSecondariesOf reads an owner's entries alone while Feed runs, however many
+// there are, and sees at once what it has Put itself.
+func TestSecondariesOf(t *testing.T) {
+	s := natstest.New(t)
+	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	mounts := &natsadapter.Secondaries{JS: s.JetStream(t), Bucket: "b", Kind: "disk"}
+	want := func(owner string, want ...string) {
+		t.Helper()
+		owned, err := mounts.Of(t.Context(), owner)
+		got := []string{}
+		for _, e := range owned {
+			got = append(got, e.Key()+"="+string(e.Value()))
+		}
+		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s owns %q, %v; want %q", owner, got, err, want)
+		}
+	}
+	big := strings.Repeat("x", 900_000)
+	for i := range 10 {
+		mustPut(t, mounts, fmt.Sprint("big", i), big, "other")
+	}
+	mustPut(t, mounts, "m1", "1", "d1")
+	put(t, kv, "m2", `{"reconcileOwner":{"kind":"disk","key":"d1"}}`)
+	want("d1", "m1=1", `m2={"reconcileOwner":{"kind":"disk","key":"d1"}}`)
+	f := run(t, mounts.Feed)
+	for range 10 {
+		f.want("other")
+	}
+	f.want("d1", "d1")
+
+	// The rest of the bucket would take minutes over this link.
+	fast := s.JetStream(t)
+	far := natstest.NewClientProxy(t, s)
+	far.Link(0, 50_000)
+	mounts.JS = natstest.JetStream(t, natstest.Connect(t, far.URL()))
+	want("d1", "m1=1", `m2={"reconcileOwner":{"kind":"disk","key":"d1"}}`)
+	mounts.JS = fast
+	mustPut(t, mounts, "m3", "3", "d1")
+	if err := kv.Delete(t.Context(), "m2"); err != nil {
+		t.Fatal(err)
+	}
+	want("d1", "m1=1", "m3=3")
+	mustPut(t, mounts, "m3", "4", "d1")
+	want("d1", "m1=1", "m3=4")
+	want("nobody")
+	f.want("d1", "d1", "d1")
+	f.stop()
+	want("d1", "m1=1", "m3=4")
+}
+
 // TestSecondariesPut refuses to write over what is another's.
 func TestSecondariesPut(t *testing.T) {
 	js := natstest.New(t).JetStream(t)

@@ -66,6 +66,7 @@ type tail struct {
 	filters []string // subjects; at least one
 	headers bool     // messages come without their data
 	handle  func(*nats.Msg, *nats.MsgMetadata)
+	knows   func(all bool) // if not nil, called when all there is was handled, and when it begins anew
 
 	created  time.Time // of the stream that last belongs to
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
@@ -79,6 +80,9 @@ type tail struct {
 // for good.
 func (t *tail) run(ctx context.Context) error {
 	return stay(ctx, t.js.Conn(), t.what, func(ctx context.Context, r *reader) error {
+		if t.last == 0 && t.knows != nil {
+			t.knows(false)
+		}
 		d, err := t.deliver(ctx, r)
 		if err != nil {
 			return err
@@ -152,12 +156,14 @@ func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
 	if err != nil {
 		d.stop()
 		if api := (*jetstream.APIError)(nil); len(t.filters) > 1 && errors.As(err, &api) && api.ErrorCode == noFilter {
-			err = fmt.Errorf("the server knows one filter at most, want version 2.10 or later: %w", err)
+			err = fmt.Errorf("%w: %w", errOneFilter, err)
 		}
 		return nil, err
 	}
 	return d, nil
 }
+
+var errOneFilter = errors.New("the server knows one filter at most, want version 2.10 or later")
 
 // noFilter is the error of a server that saw none of several filters.
 const noFilter jetstream.ErrorCode = 10094
@@ -235,7 +241,12 @@ func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
 		t.handle(msg, meta)
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
 		return nil
-	}, func() error { return nil })
+	}, func() error {
+		if t.knows != nil {
+			t.knows(true)
+		}
+		return nil
+	})
 }
 
 // errEnd ends a list.

@@ -50,6 +50,8 @@
 //  2. A watch that went stale is noticed (TestKeyValueStaleWatch), and a bucket
 //     that is new, or was put back to an older state, is read from its beginning
 //     (TestKeyValueNewBucket, TestKeyValueLostRevisions).
+//     Slow and long links only take their time (TestKeyValueSlowLinks,
+//     TestConsumerSlowLinks).
 //  3. A list is complete, or there is an error (TestKeyValueItems).
 //  4. A message of a stream is acknowledged only when the queue has its item
 //     (TestConsumerAcknowledgesWhatIsTaken), and handed back at once by a feeder
@@ -60,6 +62,7 @@
 //  6. An orderly stop hands over at once (TestElectHandsOver), and only when
 //     what ran has ended (TestElectKeepsTheLeaseWhileItEnds).
 //  7. The deletion of a secondary reaches its owner (TestSecondaries).
+//  8. When a [Primed] says so, all that was there has been fed (TestPrimed).
 //
 // The module needs nats-server only for its tests and its programs; importing
 // the package does not (TestDependencies). Feeders and lease work with servers

@@ -46,6 +46,9 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 		if err := checkConsumer(js, stream, config, key == nil); err != nil {
 			return err
 		}
+		if err := checkNoPrime(ctx, "Consumer"); err != nil {
+			return err
+		}
 		take := func(_ context.Context, item T) error { q.Enqueue(item); return nil }
 		if durable, ok := q.(interface {
 			EnqueueContext(ctx context.Context, item T) error

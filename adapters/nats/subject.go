@@ -40,6 +40,9 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 		case key == nil:
 			return fmt.Errorf("natsadapter: Subject: subject %s needs a key function, got nil", subject)
 		}
+		if err := checkNoPrime(ctx, "Subject"); err != nil {
+			return err
+		}
 		fail := func(err error) error { return fmt.Errorf("natsadapter: subject %s: %w", subject, err) }
 		sub, err := nc.QueueSubscribeSync(subject, group)
 		if err != nil {

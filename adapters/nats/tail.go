@@ -242,6 +242,7 @@ func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
 		return nil
 	}, func() error {
+		fed(ctx)
 		if t.knows != nil {
 			t.knows(true)
 		}
@@ -400,6 +401,9 @@ func (d *delivery) control(msg *nats.Msg) error {
 		return msg.Respond(nil)
 	}
 	if stalled := msg.Header.Get("Nats-Consumer-Stalled"); stalled != "" { // it has not heard our answer
+		if err := d.nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "$JS.FC.") {
+			return err
+		}
 		return d.nc.Publish(stalled, nil)
 	}
 	return nil
@@ -414,11 +418,13 @@ type reader struct {
 
 // ask makes a call to the server. It returns errSlow if the server takes longer
 // for it than the time-out. How long the way there and back is does not count:
-// pings find that out, and wait in the same line as the call and its answer.
+// pings find that out, and wait in the same line as the call and its answer. A
+// permission that is missing is an error at once.
 func (r *reader) ask(ctx context.Context, call func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, silence, errSilent)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
+	before := r.nc.LastError()
 	var clock sync.WaitGroup
 	defer clock.Wait()
 	defer cancel(nil)
@@ -426,6 +432,10 @@ func (r *reader) ask(ctx context.Context, call func(ctx context.Context) error) 
 		// The server has the call when it answers the first ping, and has answered
 		// before it answers the second, if it was in time.
 		if r.nc.FlushWithContext(ctx) != nil {
+			return
+		}
+		if err := r.nc.LastError(); err != before && errors.Is(err, nats.ErrPermissionViolation) {
+			cancel(err) // the server says no more than that
 			return
 		}
 		timer := time.NewTimer(r.timeout)
@@ -439,8 +449,11 @@ func (r *reader) ask(ctx context.Context, call func(ctx context.Context) error) 
 		}
 	})
 	err := call(ctx)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err)
 	}
 	return err
 }
@@ -499,6 +512,7 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 		case nc.IsClosed():
 			return fmt.Errorf("natsadapter: %s: %w", what, nats.ErrConnectionClosed)
 		}
+		trouble(ctx, what, err)
 		switch now := time.Now(); {
 		case since.IsZero():
 			since, logged = now, now

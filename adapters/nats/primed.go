@@ -1,0 +1,139 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Primed tells when feeders have fed all that was there, for
+// [reconcile.After]: what starts then finds whole caches. The zero Primed knows
+// no feeders; [Prime] adds them.
+//
+//	var primed natsadapter.Primed
+//	group.Add("sites", reconcile.Feed(q, natsadapter.Prime(&primed, natsadapter.KeyValue(js, "sites", natsadapter.EntryKey))))
+//	group.Add("runs", reconcile.After(primed.Wait, reconciler))
+//
+// Its methods may be called from any goroutine.
+type Primed struct {
+	mu      sync.Mutex // guards the fields below, and those of the feeders
+	feeders []*priming
+	changed chan struct{} // closed when a feeder changes; nil while no one waits
+}
+
+// A priming is one feeder of a Primed.
+type priming struct {
+	primed  *Primed
+	running bool
+	fed     bool
+	err     error // the last one
+	never   bool  // err will stay
+}
+
+// Prime adds a feeder to those that p waits for, and returns the feeder to run in
+// its place, once at a time. It may be that of [KeyValue], [Objects] or
+// [Secondaries].Feed, or one that wraps it and hands on the context. Those of
+// [Consumer] and [Subject] then return an error, as there is no such moment.
+func Prime[T comparable](p *Primed, f reconcile.Feeder[T]) reconcile.Feeder[T] {
+	one := &priming{primed: p}
+	p.mu.Lock()
+	p.feeders = append(p.feeders, one)
+	p.mu.Unlock()
+	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
+		one.set(func() { one.running, one.fed, one.err, one.never = true, false, nil, false })
+		err := f(context.WithValue(ctx, primingKey{}, one), q)
+		one.set(func() { one.running, one.fed, one.err, one.never = false, false, err, err != nil })
+		return err
+	}
+}
+
+// Wait blocks until each of the feeders runs and has passed all that was there
+// when it began on to its queue. It returns an error at once when one of them
+// ended with that error, when there is no JetStream for it, or when it lacks a
+// permission; the feeder itself tries again. When ctx is done first, the error
+// wraps its cause and says what is missing.
+func (p *Primed) Wait(ctx context.Context) error {
+	for {
+		why, err, changed := p.state()
+		switch {
+		case err != nil:
+			return err
+		case why == nil:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("natsadapter: not all is fed, as %w: %w", why, context.Cause(ctx))
+		}
+	}
+}
+
+// state returns why it is not primed, and whether it never will be.
+func (p *Primed) state() (why, never error, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.feeders {
+		switch {
+		case f.never:
+			return nil, f.err, nil
+		case f.fed:
+		case !f.running:
+			why = errors.New("a feeder does not run")
+		case f.err != nil:
+			why = f.err
+		default:
+			why = errors.New("a feeder is at it")
+		}
+	}
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return why, nil, p.changed
+}
+
+func (f *priming) set(change func()) {
+	f.primed.mu.Lock()
+	defer f.primed.mu.Unlock()
+	change()
+	if f.primed.changed != nil {
+		close(f.primed.changed)
+		f.primed.changed = nil
+	}
+}
+
+type primingKey struct{}
+
+// fed notes that the feeder of ctx has passed on all that was there.
+func fed(ctx context.Context) {
+	if f, ok := ctx.Value(primingKey{}).(*priming); ok {
+		f.set(func() { f.fed, f.err, f.never = true, nil, false })
+	}
+}
+
+// trouble notes why the feeder of ctx cannot read for now.
+func trouble(ctx context.Context, what string, err error) {
+	if f, ok := ctx.Value(primingKey{}).(*priming); ok {
+		never := errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+			errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
+			errors.Is(err, nats.ErrPermissionViolation)
+		f.set(func() { f.err, f.never = fmt.Errorf("natsadapter: %s: %w", what, err), never && !f.fed })
+	}
+}
+
+// checkNoPrime returns an error for a feeder that cannot be primed.
+func checkNoPrime(ctx context.Context, what string) error {
+	if ctx.Value(primingKey{}) != nil {
+		return fmt.Errorf("natsadapter: %s cannot tell when all that was there is fed: do not Prime it", what)
+	}
+	return nil
+}

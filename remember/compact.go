@@ -23,6 +23,10 @@ func (f *File[T, V]) compact() error {
 	if f.file == nil || f.err != nil || f.records <= f.allowed {
 		return f.err
 	}
+	if err := f.disk.isAt(f.file, f.path); err != nil {
+		f.err = err
+		return err
+	}
 	if f.rewrite() != nil {
 		f.allowed = 2 * f.records
 	}

@@ -70,7 +70,7 @@ func TestFileOfManyProcessesIsWrittenAnew(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	for i := range 100 {
 		f := reopen(t, d)
-		if err := errors.Join(f.Done("a", i), f.Close()); err != nil {
+		if err := errors.Join(f.Done("a", i+1), f.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

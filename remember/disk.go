@@ -5,6 +5,7 @@ package remember
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,6 +20,7 @@ type disk interface {
 	read(path string) ([]byte, error) // nil if it is not there
 	append(path string) (file, error) // which is there
 	create(path string) (file, error) // or makes it empty
+	isAt(f file, path string) error   // an error if path is another file by now, or none
 	rename(from, to string) error
 	remove(path string)
 	syncDir(path string) error // the folder that path is in
@@ -37,6 +39,13 @@ type osDisk struct{}
 // in another place; and by two names two processes would have two locks.
 func (osDisk) resolve(path string) (string, error) {
 	to, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		info, err := os.Stat(to)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("it is %v, want a regular file", info.Mode())
+		}
+		return to, err
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return to, err
 	}
@@ -60,6 +69,18 @@ func (osDisk) append(path string) (file, error) {
 
 func (osDisk) create(path string) (file, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+func (osDisk) isAt(f file, path string) error {
+	open, err := f.(*os.File).Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(open, there) {
+		return errMoved
+	}
+	return err
 }
 
 func (osDisk) rename(from, to string) error { return os.Rename(from, to) }

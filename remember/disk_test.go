@@ -92,6 +92,8 @@ func (d *testDisk) step() error {
 
 func (d *testDisk) resolve(path string) (string, error) { return path, nil }
 
+func (d *testDisk) isAt(file, string) error { return nil }
+
 func (d *testDisk) read(path string) ([]byte, error) {
 	if err := d.step(); err != nil {
 		return nil, err

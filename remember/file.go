@@ -22,6 +22,9 @@ import (
 // its version together may have a megabyte. Methods that make JSON of them, or read
 // it, must not call the File.
 //
+// While it is open the file must stay where it is. That it was moved away, removed
+// or replaced is an error of the next Begin that waits for the disk, or of Close.
+//
 // Everything that is remembered is in memory too. When most of the file is out of
 // date, the call that finds it so writes it anew, and all others wait.
 type File[T, V comparable] struct {
@@ -64,13 +67,16 @@ type entry[V comparable] struct {
 // errNotOpen is returned before Open and after Close.
 var errNotOpen = errors.New("not open")
 
+// errMoved is returned when what is written would not be found again.
+var errMoved = errors.New("the file was moved away, removed or replaced")
+
 // maxRecord is how long an item and its version may be, as they are kept.
 const maxRecord = 1 << 20
 
 // Open reads the file, or makes it if it is not there; its folder must be. What the
 // end of a process or a loss of power left half written is cut off. It returns an
-// error, and leaves the file as it is, if it is damaged otherwise, is no such file,
-// or is open already, in this process or in another one of this machine; on
+// error, and leaves the file as it is, if it is damaged otherwise, is no such file or
+// no regular one, or is open already, in this process or in another one of this machine; on
 // Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
 	f.syncing.Lock()
@@ -179,8 +185,12 @@ func (f *File[T, V]) Begin(item T) error {
 
 // Done notes that the item was handled at a version, the one that was read before
 // the work. It does not wait for the disk: what is lost is run again. The zero
-// version is as good as none: the item will be run again too.
+// version is an error: it is that of an item that has begun.
 func (f *File[T, V]) Done(item T, version V) error {
+	var none V
+	if version == none {
+		return fmt.Errorf("remember: done %s: the version is the zero one, want that of what was handled", brief(item))
+	}
 	return f.note("done", item, did, entry[V]{version: version})
 }
 
@@ -232,6 +242,9 @@ func (f *File[T, V]) Close() error {
 	err := f.err
 	if err == nil && !f.NoSync {
 		err = f.file.Sync()
+	}
+	if err == nil {
+		err = f.disk.isAt(f.file, f.path)
 	}
 	if closed := f.file.Close(); f.err == nil { // otherwise it may be closed
 		err = errors.Join(err, closed)
@@ -345,6 +358,9 @@ func (f *File[T, V]) flush(upTo uint64) error {
 		return errNotOpen
 	}
 	err = file.Sync()
+	if err == nil {
+		err = f.disk.isAt(file, f.path)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {

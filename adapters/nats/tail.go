@@ -429,22 +429,31 @@ func (r *reader) ask(ctx context.Context, call func(ctx context.Context) error) 
 	defer clock.Wait()
 	defer cancel(nil)
 	clock.Go(func() {
-		// The server has the call when it answers the first ping, and has answered
-		// before it answers the second, if it was in time.
+		// The server has the call when it answers the first ping, perhaps a moment
+		// later, and has answered before it answers the last one, if it was in time.
 		if r.nc.FlushWithContext(ctx) != nil {
 			return
 		}
-		if err := r.nc.LastError(); err != before && errors.Is(err, nats.ErrPermissionViolation) {
-			cancel(err) // the server says no more than that
-			return
-		}
-		timer := time.NewTimer(r.timeout)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-			if r.nc.FlushWithContext(ctx) == nil {
+		for pause, waited := 10*time.Millisecond, time.Duration(0); ; pause *= 2 {
+			if err := r.nc.LastError(); err != before && errors.Is(err, nats.ErrPermissionViolation) {
+				cancel(err) // the server says no more than that
+				return
+			}
+			if waited >= r.timeout {
 				cancel(errSlow)
+				return
+			}
+			pause = min(pause, r.timeout-waited)
+			waited += pause
+			timer := time.NewTimer(pause)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			}
+			if r.nc.FlushWithContext(ctx) != nil {
+				return
 			}
 		}
 	})

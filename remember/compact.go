@@ -52,7 +52,7 @@ func (f *File[T, V]) rewrite() error {
 	}
 	switch {
 	case renamed == nil:
-		f.size, f.records = size, len(f.entries)
+		f.size, f.records, f.checked = size, len(f.entries), true
 		f.allow()
 		// Until the disk has the folder, a loss of power may bring back the old
 		// log, without what is appended to the new one.
@@ -107,6 +107,7 @@ func (f *File[T, V]) writeAll(path string) (size int64, err error) {
 		text = r.append(text[:0])
 		write(text)
 	}
+	write(checkpoint(len(f.entries)).append(nil))
 	if err := w.Flush(); err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@
 package remember
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +53,8 @@ type File[T, V comparable] struct {
 	err     error  // why nothing can be written any more
 	size    int64  // of the file
 	safe    int64  // how much of it the disk has
-	records int    // in the file
+	records int    // in the file, without checkpoints
+	checked bool   // the last record in the file is a checkpoint
 	allowed int    // records, before it is written anew
 	written uint64 // calls that were written, since Open
 	synced  uint64 // how many of these the disk has
@@ -75,7 +77,8 @@ const maxRecord = 1 << 20
 
 // Open reads the file, or makes it if it is not there; its folder must be. What the
 // end of a process or a loss of power left half written is cut off. It returns an
-// error, and leaves the file as it is, if it is damaged otherwise, is no such file or
+// error, and leaves the file as it is, if it is damaged otherwise (anywhere before
+// the last Open, Close, rewrite or Begin that the disk has), is no such file or
 // no regular one, or is open already, in this process or in another one of this machine; on
 // Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
@@ -96,6 +99,7 @@ func (f *File[T, V]) Open() error {
 	if f.path, err = f.disk.resolve(f.Path); err != nil {
 		return f.wrap("open", err)
 	}
+	f.err = nil
 	lock, err := f.disk.lock(f.path + ".lock")
 	if err != nil {
 		return f.wrap("open", err)
@@ -105,7 +109,7 @@ func (f *File[T, V]) Open() error {
 		f.file, f.entries = nil, nil
 		return f.wrap("open", err)
 	}
-	f.lock, f.err = lock, nil
+	f.lock = lock
 	return nil
 }
 
@@ -119,6 +123,7 @@ func (f *File[T, V]) load() error {
 		return err
 	}
 	f.entries = make(map[T]entry[V])
+	f.checked = false
 	f.records, f.written, f.synced = 0, 1, 0 // the first call stands for what is there
 	data, err := f.disk.read(f.path)
 	if err != nil {
@@ -150,11 +155,36 @@ func (f *File[T, V]) load() error {
 	}
 	f.safe, f.synced = f.size, f.written
 	f.allow()
+	f.checkpoint()
 	return nil
+}
+
+// checkpoint notes that the disk has all that is in the file. That it cannot be
+// written costs no more than what it is for: the file is cut off before it.
+func (f *File[T, V]) checkpoint() {
+	if f.checked || f.err != nil {
+		return
+	}
+	text := checkpoint(f.records).append(nil)
+	if _, err := f.file.Write(text); err != nil {
+		if cut := f.file.Truncate(f.size); cut != nil {
+			f.err = fmt.Errorf("after a write that failed (%w): %w", err, cut)
+		}
+		return
+	}
+	f.size += int64(len(text))
+	f.checked = true
 }
 
 // apply does to the entries what a record says.
 func (f *File[T, V]) apply(r record) error {
+	f.checked = r.verb == checked
+	if f.checked {
+		if n, _ := binary.Uvarint(r.version); n != uint64(f.records) {
+			return fmt.Errorf("%d records are before it, want %d: some are missing", f.records, n)
+		}
+		return nil
+	}
 	item, err := f.item.decode(r.item)
 	if err != nil {
 		return fmt.Errorf("item %q: %w", r.item, err)
@@ -241,7 +271,10 @@ func (f *File[T, V]) Close() error {
 	}
 	err := f.err
 	if err == nil && !f.NoSync {
-		err = f.file.Sync()
+		if err = f.file.Sync(); err == nil {
+			f.checkpoint()
+			err = f.err
+		}
 	}
 	if err == nil {
 		err = f.disk.isAt(f.file, f.path)
@@ -304,6 +337,7 @@ func (f *File[T, V]) noteLocked(item T, v verb, e entry[V], r record) (upTo uint
 		return 0, false, err
 	}
 	f.size += int64(len(text))
+	f.checked = false
 	f.records++
 	f.written++
 	switch v {

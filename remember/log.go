@@ -19,7 +19,12 @@ import (
 //	varint   how many of the bytes before this record may not be on the disk
 //	varint   length of the item
 //	         the item
-//	         the version, if the verb is did
+//	         the version, if the verb is did; how many records are before it, a
+//	         varint, if the verb is checked
+//
+// A record with the verb checked has no item. It says that the disk has all that is
+// before it, so nothing there may be bad: without it, bad records that no fsync came
+// after look like what a loss of power leaves, and are cut off.
 //
 // Numbers are little-endian. No record has the length 0, so zeros are no record.
 
@@ -32,9 +37,10 @@ const (
 type verb byte
 
 const (
-	began  verb = 'b'
-	did    verb = 'd'
-	forgot verb = 'f'
+	began   verb = 'b'
+	did     verb = 'd'
+	forgot  verb = 'f'
+	checked verb = 'c'
 )
 
 type record struct {
@@ -44,6 +50,11 @@ type record struct {
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checkpoint returns the record to write after so many others, which the disk has.
+func checkpoint(records int) record {
+	return record{verb: checked, version: binary.AppendUvarint(nil, uint64(records))}
+}
 
 // append appends the record as it stands in the file.
 func (r record) append(b []byte) []byte {
@@ -92,6 +103,10 @@ func parse(b []byte) (r record, n int) {
 	r = record{verb: verb(text[prefix]), item: rest[:size], version: rest[size:], loose: loose}
 	switch r.verb {
 	case did:
+	case checked:
+		if _, used := binary.Uvarint(r.version); used <= 0 || used < len(r.version) || len(r.item) > 0 {
+			return r, 0
+		}
 	case began, forgot:
 		if len(r.version) > 0 {
 			return r, 0

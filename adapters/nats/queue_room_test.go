@@ -137,7 +137,7 @@ func TestQueueDrainsAFullServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 2 {
-		fill(t, js, fmt.Sprint("fill ", n))
+		fillUp(t, js, fmt.Sprint("fill ", n))
 		a.Enqueue("later")
 		g.want(t, "level=WARN", "full", "insufficient resources")
 		if n == 0 {
@@ -195,8 +195,8 @@ func TestQueueSaysWhyTheLeaseIsLost(t *testing.T) {
 	<-filled
 }
 
-// fill publishes to the stream until the server refuses.
-func fill(t *testing.T, js jetstream.JetStream, what string) {
+// fillUp publishes to the stream until the server refuses.
+func fillUp(t *testing.T, js jetstream.JetStream, what string) {
 	t.Helper()
 	for {
 		if _, err := js.Publish(t.Context(), "other", make([]byte, 10_000)); err != nil {

@@ -100,6 +100,7 @@ var homes = map[string][]string{
 	"docs/design/background-lane.md": {"verify/..."},
 	"docs/design/memory.md":          {"remember"},
 	"docs/design/exploration.md":     {"reconciletest"},
+	"docs/design/from-the-seeds.md":  {"docs/guides", "example"},
 	"docs/design/testkit.md":         {"reconciletest"},
 	"docs/design/tracker.md":         {"tracker"},
 	"docs/guides/":                   {"docs/guides/..."},

@@ -73,7 +73,7 @@ func (r *results) page() (string, error) {
 		Fewest, Most                                int
 		Missed                                      []string
 	}{
-		r.machine, r.targetTable(), r.costTable(r.timeCell), r.costTable(r.allocsCell), r.partsTable(), r.wrongList(),
+		r.machine, r.targetTable(), r.costTable(tableImpls, r.timeCell), r.costTable(allocImpls, r.allocsCell), r.partsTable(), r.wrongList(),
 		strings.TrimSpace(notesText), fewest, most, r.missed(),
 	})
 	return b.String(), err

@@ -152,7 +152,10 @@ func (r *results) partsSum() float64 {
 	return r.median(place{"parts", "three locks and a map", 0}, "wall") + 2*r.median(place{"parts", "time.Since", 0}, "wall")
 }
 
-var tableImpls = []string{nameOurs, nameClient, nameCtrl, nameMutex, nameChannel}
+var (
+	tableImpls = []string{nameOurs, nameClient, nameCtrl, nameMutex, nameChannel}
+	allocImpls = tableImpls[:3] // the bounds allocate next to nothing
+)
 
 // targetTable is the table of the targets: what was measured beside what was
 // wanted.
@@ -230,15 +233,15 @@ func (r *results) cell(p place, metric string, u unit) string {
 }
 
 // costTable shows the time of each workload, or its allocations.
-func (r *results) costTable(cell func(w *workload, p place) string) string {
+func (r *results) costTable(impls []string, cell func(w *workload, p place) string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| workload | %s |\n|---|%s\n", strings.Join(tableImpls, " | "), strings.Repeat("--:|", len(tableImpls)))
+	fmt.Fprintf(&b, "| workload | %s |\n|---|%s\n", strings.Join(impls, " | "), strings.Repeat("--:|", len(impls)))
 	for _, w := range workloads {
 		if w.name == "parts" || w.name == "longest" || w.name == "binary" || len(w.curve[full]) > 1 {
 			continue
 		}
 		fmt.Fprintf(&b, "| %s |", w.name)
-		for _, im := range tableImpls {
+		for _, im := range impls {
 			var cells []string
 			for _, name := range r.implsOf(w.name) { // im itself, and its variants
 				variant, ok := strings.CutPrefix(name, im)
@@ -259,11 +262,11 @@ func (r *results) costTable(cell func(w *workload, p place) string) string {
 	return b.String()
 }
 
-// timeCell is the processor time of an operation and its wall time, or how late
-// what waits on purpose was.
+// timeCell is the processor time of an operation, or how late what waits on
+// purpose was.
 func (r *results) timeCell(w *workload, p place) string {
 	if !w.paced {
-		return fmt.Sprintf("%s (%s)", digits(r.median(p, "cpu")), digits(r.median(p, "wall")))
+		return digits(r.median(p, "cpu"))
 	}
 	return fmt.Sprintf("%s / %s µs", digits(r.median(p, "p50")/1e3), digits(r.median(p, "p99")/1e3))
 }

@@ -97,18 +97,15 @@ var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*`)
 // all packages below a folder. The tests of other packages are named with their
 // folder, as in "adapters/kube: TestFeed".
 var homes = map[string][]string{
-	"docs/design/background-lane.md": {"verify/..."},
-	"docs/design/memory.md":          {"remember"},
-	"docs/design/exploration.md":     {"reconciletest"},
-	"docs/design/from-the-seeds.md":  {"docs/guides", "example"},
-	"docs/design/testkit.md":         {"reconciletest"},
-	"docs/design/tracker.md":         {"tracker"},
-	"docs/guides/":                   {"docs/guides/..."},
-	"docs/kube":                      {"adapters/kube/...", "bench/kube"},
-	"docs/metrics.md":                {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
-	"docs/nats":                      {"adapters/nats"},
-	"docs/production.md":             {"adapters/prometheus"},
-	"docs/verification.md":           {"internal/...", "verify/...", "remember", "reconciletest"},
+	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
+	"docs/design/listings.md":       {"remember", "tracker"},
+	"docs/design/testing.md":        {"reconciletest"},
+	"docs/guides/":                  {"docs/guides/..."},
+	"docs/kube":                     {"adapters/kube/...", "bench/kube"},
+	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
+	"docs/nats":                     {"adapters/nats"},
+	"docs/production.md":            {"adapters/prometheus"},
+	"docs/verification.md":          {"internal/...", "verify/...", "remember", "reconciletest"},
 }
 
 // TestDocsTests checks that every test, fuzz target, benchmark or example that

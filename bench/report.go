@@ -161,12 +161,15 @@ var (
 // wanted.
 func (r *results) targetTable() string {
 	var b strings.Builder
-	b.WriteString("| workload | reconcile | beside | ratio | target | |\n|---|--:|---|--:|--:|---|\n")
+	b.WriteString("| workload | reconcile | client-go | ratio | target | |\n|---|--:|---|--:|--:|---|\n")
 	for _, w := range rows {
 		if !w.hasTarget() {
 			continue
 		}
-		beside := w.peer() + ", "
+		beside := ""
+		if w.peer() != nameClient {
+			beside = w.peer() + ": "
+		}
 		switch p := (place{w.workload, w.peer(), w.x}); {
 		case w.absolute:
 			beside = "–"
@@ -237,8 +240,8 @@ func (r *results) costTable(impls []string, cell func(w *workload, p place) stri
 	var b strings.Builder
 	fmt.Fprintf(&b, "| workload | %s |\n|---|%s\n", strings.Join(impls, " | "), strings.Repeat("--:|", len(impls)))
 	for _, w := range workloads {
-		if w.name == "parts" || w.name == "longest" || w.name == "binary" || len(w.curve[full]) > 1 {
-			continue
+		if slices.Contains([]string{"parts", "clock", "longest", "binary"}, w.name) || len(w.curve[full]) > 1 {
+			continue // it is elsewhere on the page
 		}
 		fmt.Fprintf(&b, "| %s |", w.name)
 		for _, im := range impls {
@@ -271,13 +274,9 @@ func (r *results) timeCell(w *workload, p place) string {
 	return fmt.Sprintf("%s / %s µs", digits(r.median(p, "p50")/1e3), digits(r.median(p, "p99")/1e3))
 }
 
-// allocsCell is the allocations of an operation and their bytes.
+// allocsCell is the allocations of an operation.
 func (r *results) allocsCell(_ *workload, p place) string {
-	allocs, bytes := r.median(p, "allocs"), r.median(p, "bytes")
-	if allocs < 0.005 && bytes < 0.5 {
-		return "0"
-	}
-	return fmt.Sprintf("%s (%.0f)", plain(allocs), bytes)
+	return plain(r.median(p, "allocs"))
 }
 
 // partsTable shows what the pieces of a queue cost on this machine.

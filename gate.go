@@ -22,6 +22,9 @@ import (
 // are let in first come, first served, so tenants get fair turns if each has a
 // Queue and a Reconciler of its own.
 //
+// A Gate knows no items. A limit for each item is a plan, such as [RequeueAfter], since an
+// item that waited here would hold up the others of its Run.
+//
 // A limit is not a number of workers: [Reconciler.Workers] is the most that one
 // Reconciler has, and the limit how many of all may run. To change how many work
 // while Run goes on, give it enough Workers, and call [Gate.SetLimit].

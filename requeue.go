@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// What a reconcile function returns is here; the [Outcome] that a run has by that
+// is in reconciler.go.
+
 var (
 	// ErrTerminal is matched by every error that [Terminal] returns.
 	ErrTerminal = errors.New("reconcile: not worth a retry")

@@ -173,7 +173,7 @@ func (o *overview) table(q query, s *snapshot) {
 	case total == 0 && q.State != allItems:
 		o.Empty = "No item is " + q.State.words() + "."
 	case total == 0:
-		o.Empty = "No item is known: nothing is queued, and nothing has run lately."
+		o.Empty = "No item is known: nothing is queued, and no result has come lately. Is Loop.OnResult the Reconciler's OnResult?"
 	default:
 		o.Range = fmt.Sprintf("%s–%s of %s", number(first+1), number(first+len(rows)), number(total))
 	}

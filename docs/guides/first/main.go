@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,9 @@ func (c *controller) load() error {
 	if err == nil {
 		err = json.Unmarshal(data, &wishes)
 	}
-	if err == nil {
+	if wishes == nil {
+		return cmp.Or(err, errors.New("the wishes are null"))
+	} else if err == nil {
 		c.wishes.Store(&wishes)
 	}
 	return err

@@ -42,6 +42,8 @@ func TestFirst(t *testing.T) {
 		remove(t, filepath.Join(out, "hello.txt"))
 		write(t, filepath.Join(out, "more.txt"), "More.")
 		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
+		write(t, wishes, "null") // is no wish for an empty folder
+		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 		write(t, wishes, `{"hello.txt": "Good morning."}`)
 		after(t, time.Minute, out, map[string]string{"hello.txt": "Good morning."})
 

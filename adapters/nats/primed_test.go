@@ -95,6 +95,7 @@ func TestPrimedNever(t *testing.T) {
 	for want, feeder := range map[string]reconcile.Feeder[string]{
 		"Consumer cannot tell when all that was there is fed": natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body),
 		"Subject cannot tell when all that was there is fed":  natsadapter.Subject(js.Conn(), "s", "", text),
+
 		"the bucket is named": natsadapter.KeyValue(js, "", natsadapter.EntryKey),
 	} {
 		var primed natsadapter.Primed

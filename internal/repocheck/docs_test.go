@@ -163,7 +163,7 @@ func TestDocsPromises(t *testing.T) {
 	const path = "docs/verification.md"
 	tests := testsByFolder(t)
 	_, section, _ := strings.Cut(readFile(t, path), "## Promises and their tests\n")
-	for _, line := range strings.Split(section, "\n") {
+	for line := range strings.SplitSeq(section, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
 		if len(cells) != 3 || cells[0] != fmt.Sprint(len(promised[path])+1) {
 			continue

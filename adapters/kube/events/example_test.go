@@ -4,7 +4,7 @@
 package events_test
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	listers "k8s.io/client-go/listers/core/v1"
@@ -17,22 +17,16 @@ import (
 // its own.
 func ExampleRecorder() {
 	var (
-		client  typedeventsv1.EventsGetter // of a kubernetes.Interface
-		lister  listers.ConfigMapLister    // of an informer
+		client  typedeventsv1.EventsV1Interface // of a kubernetes.Interface
+		lister  listers.ConfigMapLister         // of an informer
 		workers = &reconcile.Reconciler[types.NamespacedName]{}
 		group   reconcile.Group
 	)
 	recorder := &events.Recorder[types.NamespacedName]{
 		Client:     client,
 		Controller: "example.com/files",
-		Regarding: func(n types.NamespacedName) (corev1.ObjectReference, bool) {
-			cm, err := lister.ConfigMaps(n.Namespace).Get(n.Name)
-			if err != nil {
-				return corev1.ObjectReference{}, false
-			}
-			return corev1.ObjectReference{
-				APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID,
-			}, true
+		Regarding: func(n types.NamespacedName) (runtime.Object, error) {
+			return lister.ConfigMaps(n.Namespace).Get(n.Name)
 		},
 	}
 	workers.OnResult = recorder.OnResult

@@ -7,16 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
@@ -25,87 +29,189 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// TestOnServer has a real API server take the events of a Reconciler: one event
-// for alike failures, with their count, which kubectl shows with the object. The
-// server is killed and started again between them.
-func TestOnServer(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	core, err := typedcorev1.NewForConfig(s.Admin())
-	if err != nil {
+// A world is a namespace with a ConfigMap in it, and a Recorder.
+type world struct {
+	*kubetest.Server
+	client kubernetes.Interface
+	ns     string
+	cm     *corev1.ConfigMap
+	r      *events.Recorder[string]
+}
+
+func newWorld(t *testing.T, s *kubetest.Server, config *rest.Config) *world {
+	t.Helper()
+	w := &world{Server: s, ns: s.Namespace(t)}
+	var err error
+	if w.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	client, err := typedeventsv1.NewForConfig(s.Admin())
-	if err != nil {
+	if w.cm, err = w.client.CoreV1().ConfigMaps(w.ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	long := strings.Repeat("x", 300) // makes the note too long for the server
-	cm, err := core.ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &events.Recorder[string]{
-		Client: client, Controller: "example.com/test", Interval: time.Millisecond, Logger: quiet,
-		Regarding: func(item string) (corev1.ObjectReference, bool) {
-			return corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: ns, Name: item, UID: cm.UID}, true
+	w.r = &events.Recorder[string]{
+		Client: w.client.EventsV1(), Controller: "example.com/test", Logger: quiet,
+		Regarding: func(name string) (runtime.Object, error) {
+			return w.client.CoreV1().ConfigMaps(w.ns).Get(t.Context(), name, metav1.GetOptions{})
 		},
 	}
-	q := reconcile.NewQueue[string]()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	runs := 0
-	go func() {
-		ended <- r.Around(&reconcile.Reconciler[string]{
-			Queue: q, Logger: quiet, OnResult: r.OnResult, Retry: reconcile.Backoff(time.Millisecond, time.Millisecond),
-			Reconcile: func(context.Context, string) error {
-				switch runs++; runs {
-				case 5:
-					s.API.Kill()
-					if err := s.API.Start(t.Context()); err != nil {
-						t.Error(err)
-					}
-				case 10:
-					if err := counted(ctx, client.Events(ns), 9); err != nil {
-						t.Error(err)
-					}
-					stop()
-				}
-				return errors.New(strings.Repeat(long, 5))
-			},
-		}).Run(ctx)
-	}()
-	q.Enqueue("a")
-	if err := <-ended; err != nil {
+	return w
+}
+
+// around runs f with the Recorder around it.
+func (w *world) around(t *testing.T, f func(ctx context.Context) error) {
+	t.Helper()
+	if err := w.r.Around(reconcile.RunFunc(f)).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	list, err := client.Events(ns).List(t.Context(), metav1.ListOptions{})
+}
+
+func (w *world) list(t *testing.T) []eventsv1.Event {
+	t.Helper()
+	list, err := w.client.EventsV1().Events(w.ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != 1 {
-		t.Fatalf("%d events, want one for all that are alike: %v", len(list.Items), list.Items)
+	return list.Items
+}
+
+// until waits for an event on the server that is as wanted.
+func (w *world) until(ctx context.Context, wanted func(e *eventsv1.Event) bool) error {
+	changes, err := w.client.EventsV1().Events(w.ns).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
 	}
-	e := list.Items[0]
-	// The tenth run ended after its context, and so counts as aborted.
-	if e.Type != "Warning" || e.Reason != "Failed" || e.Series == nil || e.Series.Count != 9 || len(e.Note) != 1024 {
-		t.Errorf("got %s %s, series %v, a note of %d bytes; want a Warning Failed, 9 times, 1024 bytes", e.Type, e.Reason, e.Series, len(e.Note))
+	defer changes.Stop()
+	for change := range changes.ResultChan() { // beginning with what is there
+		if e, ok := change.Object.(*eventsv1.Event); ok && wanted(e) {
+			return nil
+		}
 	}
-	if out := s.Kubectl(t, "describe", "configmap", "a", "-n", ns); !strings.Contains(out, "Failed") {
+	return errors.New("the watch ended before there was such an event")
+}
+
+// TestOnServer has a real API server take the events of a Reconciler: one event
+// for alike failures, which kubectl shows with the object.
+func TestOnServer(t *testing.T) {
+	s := kubetest.Shared(t)
+	w := newWorld(t, s, s.Admin())
+	q := reconcile.NewQueue[string]()
+	ctx, stop := context.WithCancel(t.Context())
+	runs := 0
+	q.Enqueue("a")
+	q.Enqueue("gone")
+	err := w.r.Around(&reconcile.Reconciler[string]{
+		Queue: q, Logger: quiet, OnResult: w.r.OnResult, Retry: reconcile.Backoff(time.Millisecond, time.Millisecond),
+		Reconcile: func(_ context.Context, item string) error {
+			if item == "a" {
+				if runs++; runs == 10 {
+					stop()
+				}
+			}
+			return errors.New(strings.Repeat("x", 1500)) // too long for the server
+		},
+	}).Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := w.list(t)
+	if len(list) != 1 {
+		t.Fatalf("%d events, want one for all that are alike: %v", len(list), list)
+	}
+	e := list[0]
+	if e.Type != "Warning" || e.Reason != "Failed" || e.Action != "Reconcile" || e.Regarding.UID != w.cm.UID || len(e.Note) != 1024 {
+		t.Errorf("got %s %s %s of %v, a note of %d bytes; want a Warning Failed Reconcile of UID %s, 1024 bytes", e.Type, e.Reason, e.Action, e.Regarding, len(e.Note), w.cm.UID)
+	}
+	if out := s.Kubectl(t, "describe", "configmap", "a", "-n", w.ns); !strings.Contains(out, "Failed") {
 		t.Errorf("kubectl describe does not show it:\n%s", out)
 	}
 }
 
-// counted waits until the server has an event that came so often.
-func counted(ctx context.Context, events typedeventsv1.EventInterface, n int32) error {
-	w, err := events.Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for change := range w.ResultChan() { // beginning with what is there
-		if e, ok := change.Object.(*eventsv1.Event); ok && e.Series != nil && e.Series.Count == n {
-			return nil
+// TestSeries has events of two versions of an object be one, and counted.
+func TestSeries(t *testing.T) {
+	s := kubetest.Shared(t)
+	w := newWorld(t, s, s.Admin())
+	w.around(t, func(ctx context.Context) error {
+		w.r.Record(w.cm, events.Event{Reason: "Made"})
+		if err := w.until(ctx, func(e *eventsv1.Event) bool { return true }); err != nil {
+			return err
 		}
+		cm := w.cm.DeepCopy()
+		cm.ResourceVersion = "1"
+		w.r.Record(cm, events.Event{Reason: "Made"})
+		return w.until(ctx, func(e *eventsv1.Event) bool { return e.Series != nil && e.Series.Count == 2 })
+	})
+	if list := w.list(t); len(list) != 1 {
+		t.Errorf("%d events, want one: %v", len(list), list)
 	}
-	return fmt.Errorf("the watch ended before there was an event that came %d times", n)
+}
+
+// TestRate writes no more than Rate a second.
+func TestRate(t *testing.T) {
+	s := kubetest.Shared(t)
+	w := newWorld(t, s, s.Admin())
+	w.r.Rate = 4
+	w.around(t, func(ctx context.Context) error {
+		begin, seen := time.Now(), make(map[string]bool)
+		for i := range 8 {
+			w.r.Record(w.cm, events.Event{Reason: fmt.Sprint("Made", i)})
+		}
+		err := w.until(ctx, func(e *eventsv1.Event) bool { seen[e.Reason] = true; return len(seen) == 8 })
+		if took := time.Since(begin); took < 900*time.Millisecond {
+			t.Errorf("8 events in %v, want a second: 4 at once, and 4 a second", took)
+		}
+		return err
+	})
+}
+
+// TestLastWords writes what is recorded just before the end, and waits for no
+// server that does not answer.
+func TestLastWords(t *testing.T) {
+	s := kubetest.Shared(t)
+	var link kubetest.Link
+	w := newWorld(t, s, link.Config(s.Admin()))
+	w.around(t, func(context.Context) error {
+		for i := range 5 {
+			w.r.Record(w.cm, events.Event{Reason: fmt.Sprint("Made", i)})
+		}
+		return nil
+	})
+	if list := w.list(t); len(list) != 5 {
+		t.Errorf("%d events, want 5", len(list))
+	}
+	w.r.Record(w.cm, events.Event{Reason: "AfterEnd"}) // does not panic
+
+	var log lockedBuffer // client-go may write to it after the end
+	w.r.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	link.Fail(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return nil, nil
+		}
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})
+	begin := time.Now()
+	w.around(t, func(context.Context) error {
+		w.r.Record(w.cm, events.Event{Reason: "Late"})
+		return nil
+	})
+	if took := time.Since(begin); took < 2*time.Second || took > 4*time.Second || !strings.Contains(log.String(), "no time left") {
+		t.Errorf("it took %v to end, want little more than 2s, and a line that says so, got:\n%s", took, log.String())
+	}
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

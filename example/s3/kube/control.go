@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -91,12 +92,12 @@ func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, s
 }
 
 // regarding finds the ConfigMap that the events about a bucket belong to.
-func (o options) regarding(informer cache.SharedInformer) func(string) (corev1.ObjectReference, bool) {
-	return func(name string) (corev1.ObjectReference, bool) {
+func (o options) regarding(informer cache.SharedInformer) func(string) (runtime.Object, error) {
+	return func(name string) (runtime.Object, error) {
 		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, types.NamespacedName{Namespace: o.namespace, Name: name})
-		if err != nil || !ok {
-			return corev1.ObjectReference{}, false
+		if err == nil && !ok {
+			err = fmt.Errorf("there is no ConfigMap %s/%s", o.namespace, name)
 		}
-		return corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID}, true
+		return cm, err
 	}
 }

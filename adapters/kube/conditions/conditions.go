@@ -13,14 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
-	"slices"
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,49 +30,14 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
 
-// A Writer writes conditions of objects of type O, which has a status
-// subresource with the list at status.conditions. Both fields are required.
-// Its methods may be called from many goroutines.
-type Writer[O metav1.Object] struct {
-	// Client returns the client for an object.
-	Client func(obj O) object.Client[O]
-
-	// Conditions returns those that an object has; see [Unstructured].
-	Conditions func(obj O) []metav1.Condition
+// An Object is a pointer to an object that has a status subresource.
+type Object interface {
+	metav1.Object
+	runtime.Object
 }
 
-// attempts is how often Write and WriteStatus try again what ended in a conflict.
+// attempts is how often WriteStatus tries again what ended in a conflict.
 const attempts = 5
-
-// Write gives obj the conditions want, each in place of the one of the same
-// type; the other ones stay. It returns the object as it is then, and nil at
-// once, without a request, if nothing changes. obj itself is not changed.
-//
-// A condition changes if its status, reason, message or observed generation do.
-// So no part of them may be another one each time, such as a request's number
-// or the time of day. LastTransitionTime is set when the status changes, and
-// kept otherwise.
-//
-// The list is written together with the resource version that it was read in,
-// and a conflict is tried again with what the server has. If obj came from a
-// cache that lags, Write finds so that there is nothing to do. An object that is
-// gone is a NotFound error.
-func (w Writer[O]) Write(ctx context.Context, obj O, want ...metav1.Condition) (O, error) {
-	if err := w.check(obj, want); err != nil {
-		return obj, reconcile.Terminal(err)
-	}
-	return write(ctx, w.Client(obj), obj, func(obj O) (any, error) {
-		conditions := slices.Clone(w.Conditions(obj))
-		changed := false
-		for _, c := range want {
-			changed = meta.SetStatusCondition(&conditions, c) || changed
-		}
-		if !changed {
-			return nil, nil
-		}
-		return map[string]any{"conditions": conditions}, nil
-	})
-}
 
 // WriteStatus has change change the status of a copy of obj, conditions and all,
 // and writes what is different then:
@@ -93,74 +57,13 @@ func (w Writer[O]) Write(ctx context.Context, obj O, want ...metav1.Condition) (
 // it does not count up. An object that is gone, or replaced by another of its
 // name, is a NotFound error. A change of anything but the status is a
 // [reconcile.Terminal] error, and nothing is written.
-func WriteStatus[O interface {
-	metav1.Object
-	runtime.Object
-}](ctx context.Context, client object.Client[O], obj O, change func(obj O),
-) (O, error) {
-	return write(ctx, client, obj, func(obj O) (any, error) {
-		changed := obj.DeepCopyObject().(O)
-		change(changed)
-		return statusPatch(obj, changed)
-	})
-}
-
-// statusPatch returns a merge patch of the status, or nil if it is the same.
-func statusPatch(old, changed any) (any, error) {
-	before, err := fields(old)
-	if err != nil {
-		return nil, err
-	}
-	after, err := fields(changed)
-	if err != nil {
-		return nil, err
-	}
-	// Of one that has none, an empty status: that of the server may have more.
-	patch, err := jsonpatch.CreateMergePatch([]byte(cmp.Or(before["status"], "{}")), []byte(cmp.Or(after["status"], "{}")))
-	if err != nil {
-		return nil, err
-	}
-	delete(before, "status")
-	delete(after, "status")
-	if !maps.Equal(before, after) {
-		return nil, reconcile.Terminal(errors.New("conditions: WriteStatus writes the status alone, and the function changed more"))
-	}
-	if string(patch) == "{}" {
-		return nil, nil
-	}
-	return json.RawMessage(patch), nil
-}
-
-// fields returns the fields of an object, each as JSON.
-func fields(obj any) (map[string]string, error) {
-	data, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, err
-	}
-	texts := make(map[string]string, len(raw))
-	for name, text := range raw {
-		texts[name] = string(text)
-	}
-	return texts, nil
-}
-
-// write patches the status of an object with what diff returns, unless that is nil.
-func write[O metav1.Object](ctx context.Context, client object.Client[O], obj O, diff func(obj O) (status any, err error)) (O, error) {
+func WriteStatus[O Object](ctx context.Context, client object.Client[O], obj O, change func(obj O)) (O, error) {
 	name := obj.GetName()
 	for attempt := 1; ; attempt++ {
-		status, err := diff(obj)
-		if err != nil || status == nil {
-			return obj, err
-		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()},
-			"status":   status,
-		})
-		if err != nil {
+		changed := obj.DeepCopyObject().(O)
+		change(changed)
+		patch, err := statusPatch(obj, changed)
+		if err != nil || patch == nil {
 			return obj, err
 		}
 		patched, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
@@ -182,20 +85,80 @@ func write[O metav1.Object](ctx context.Context, client object.Client[O], obj O,
 	}
 }
 
+// statusPatch returns a merge patch of the status, or nil if it is the same.
+func statusPatch(old, changed metav1.Object) ([]byte, error) {
+	before, err := fields(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := fields(changed)
+	if err != nil {
+		return nil, err
+	}
+	// Of one that has none, an empty status: that of the server may have more.
+	patch, err := jsonpatch.CreateMergePatch([]byte(cmp.Or(before["status"], "{}")), []byte(cmp.Or(after["status"], "{}")))
+	if err != nil {
+		return nil, err
+	}
+	delete(before, "status")
+	delete(after, "status")
+	if !maps.Equal(before, after) {
+		return nil, reconcile.Terminal(errors.New("conditions: WriteStatus writes the status alone, and the function changed more"))
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": old.GetResourceVersion()},
+		"status":   json.RawMessage(patch),
+	})
+}
+
+// fields returns the fields of an object, each as JSON.
+func fields(obj any) (map[string]string, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, err
+	}
+	texts := make(map[string]string, len(raw))
+	for name, text := range raw {
+		texts[name] = string(text)
+	}
+	return texts, nil
+}
+
+// A Writer writes the condition Ready of objects of type O. Both fields are
+// required. It may be used from many goroutines.
+type Writer[O Object] struct {
+	// Client returns the client for an object.
+	Client func(obj O) object.Client[O]
+
+	// Set sets a condition in the status of an object, as meta.SetStatusCondition
+	// does in a list of them; [Set] is for objects of a dynamic client.
+	Set func(obj O, c metav1.Condition)
+}
+
 // Ready returns a reconcile function that calls f and writes the condition Ready,
-// as [Ready] says, for what f returned, with the object that f was given. It
-// returns f's error; an error of the writing comes with it, or in place of a
-// plan.
+// as [Ready] says, for what f returned, with [WriteStatus]. It returns f's error;
+// an error of the writing comes with it, or in place of a plan.
 //
 // A run that was cut short, so that ctx is done, writes nothing. If f returned nil
 // or a plan all the same, the cause of ctx is returned in its place: another run
 // has to write what is so.
 func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx context.Context, obj O) error {
 	return func(ctx context.Context, obj O) error {
+		if w.Client == nil || w.Set == nil {
+			return reconcile.Terminal(errors.New("conditions: Writer.Client and Writer.Set are required, and one is nil"))
+		}
 		err := f(ctx, obj)
 		wrong := context.Cause(ctx)
 		if wrong == nil {
-			_, wrong = w.Write(ctx, obj, Ready(obj.GetGeneration(), err))
+			ready := Ready(obj.GetGeneration(), err)
+			_, wrong = WriteStatus(ctx, w.Client(obj), obj, func(obj O) { w.Set(obj, ready) })
 		}
 		if wrong == nil || apierrors.IsNotFound(wrong) {
 			return err
@@ -264,43 +227,33 @@ func undelayed(text string, err error) string {
 	return text
 }
 
-// Unstructured returns the conditions of an object of a dynamic client: it is
-// called with the object's content, and leaves out what is no condition.
-func Unstructured(content map[string]any) []metav1.Condition {
-	status, _ := content["status"].(map[string]any)
-	list, _ := status["conditions"].([]any)
-	var conditions []metav1.Condition
+// Set sets a condition of an object of a dynamic client. What is no condition in
+// its list is left out.
+func Set(obj *unstructured.Unstructured, c metav1.Condition) {
+	conditions := Of(obj)
+	if !meta.SetStatusCondition(&conditions, c) {
+		return
+	}
+	list := make([]any, len(conditions))
+	for i := range conditions {
+		list[i], _ = runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i]) // of its type, always
+	}
+	if _, ok := obj.Object["status"].(map[string]any); !ok {
+		obj.Object["status"] = make(map[string]any)
+	}
+	obj.Object["status"].(map[string]any)["conditions"] = list
+}
+
+// Of returns the conditions of an object of a dynamic client, and leaves out what
+// is no condition.
+func Of(obj *unstructured.Unstructured) (conditions []metav1.Condition) {
+	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, entry := range list {
-		data, err := json.Marshal(entry)
-		if err != nil {
-			continue
-		}
 		var c metav1.Condition
-		if json.Unmarshal(data, &c) == nil && c.Type != "" {
+		fields, _ := entry.(map[string]any)
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &c) == nil && c.Type != "" {
 			conditions = append(conditions, c)
 		}
 	}
 	return conditions
-}
-
-func (w Writer[O]) check(obj O, want []metav1.Condition) error {
-	switch {
-	case w.Client == nil:
-		return errors.New("conditions: Writer.Client is required, and nil")
-	case w.Conditions == nil:
-		return errors.New("conditions: Writer.Conditions is required, and nil")
-	case any(obj) == nil || reflect.ValueOf(obj).IsNil():
-		return errors.New("conditions: Write needs an object, got nil")
-	}
-	for _, c := range want {
-		switch {
-		case c.Type == "":
-			return errors.New("conditions: a condition has no type")
-		case c.Reason == "":
-			return fmt.Errorf("conditions: the condition %s has no reason, and the server wants one", c.Type)
-		case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Status != metav1.ConditionUnknown:
-			return fmt.Errorf("conditions: the condition %s has the status %q, want True, False or Unknown", c.Type, c.Status)
-		}
-	}
-	return nil
 }

@@ -46,9 +46,14 @@ func define(t *testing.T, s *kubetest.Server, config *rest.Config) (client objec
 
 func writer(client object.Client[thing]) conditions.Writer[thing] {
 	return conditions.Writer[thing]{
-		Client:     func(thing) object.Client[thing] { return client },
-		Conditions: func(obj thing) []metav1.Condition { return conditions.Unstructured(obj.Object) },
+		Client: func(thing) object.Client[thing] { return client },
+		Set:    conditions.Set,
 	}
+}
+
+// write writes a condition of a Thing.
+func write(t *testing.T, client object.Client[thing], obj thing, c metav1.Condition) (thing, error) {
+	return conditions.WriteStatus(t.Context(), client, obj, func(obj thing) { conditions.Set(obj, c) })
 }
 
 func get(t *testing.T, client object.Client[thing]) thing {
@@ -63,7 +68,7 @@ func get(t *testing.T, client object.Client[thing]) thing {
 // brief returns conditions in one line.
 func brief(obj thing) string {
 	var parts []string
-	for _, c := range conditions.Unstructured(obj.Object) {
+	for _, c := range conditions.Of(obj) {
 		parts = append(parts, fmt.Sprintf("%s=%s %s %s %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration))
 	}
 	return strings.Join(parts, ", ")
@@ -76,14 +81,13 @@ func TestWrite(t *testing.T) {
 	s := kubetest.Shared(t)
 	var link kubetest.Link
 	client, _ := define(t, s, link.Config(s.Admin()))
-	w := writer(client)
 	patches := func() int { return link.Requests()["PATCH things/status"] }
 
-	obj, err := w.Write(t.Context(), get(t, client), metav1.Condition{Type: "Theirs", Status: "True", Reason: "Fine"})
+	obj, err := write(t, client, get(t, client), metav1.Condition{Type: "Theirs", Status: "True", Reason: "Fine"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	obj, err = w.Write(t.Context(), obj, failed)
+	obj, err = write(t, client, obj, failed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,18 +96,18 @@ func TestWrite(t *testing.T) {
 		t.Errorf("got %q, and the server has %q, want %q", got, brief(get(t, client)), want)
 	}
 	before := patches()
-	same, err := w.Write(t.Context(), obj, failed)
+	same, err := write(t, client, obj, failed)
 	if err != nil || same != obj || patches() != before {
 		t.Errorf("the same again: %v, %d requests, want none", err, patches()-before)
 	}
-	first := conditions.Unstructured(obj.Object)[1].LastTransitionTime
+	first := conditions.Of(obj)[1].LastTransitionTime
 	other := failed
 	other.Message = "still no luck"
-	obj, err = w.Write(t.Context(), obj, other)
+	obj, err = write(t, client, obj, other)
 	if err != nil || patches() != before+1 {
 		t.Errorf("another message: %v, %d requests, want one", err, patches()-before)
 	}
-	if c := conditions.Unstructured(obj.Object)[1]; first.IsZero() || !c.LastTransitionTime.Equal(&first) {
+	if c := conditions.Of(obj)[1]; first.IsZero() || !c.LastTransitionTime.Equal(&first) {
 		t.Errorf("last transition %v, want %v, since the status is the same", c.LastTransitionTime, first)
 	}
 }
@@ -114,12 +118,11 @@ func TestWriteWithStaleObject(t *testing.T) {
 	s := kubetest.Shared(t)
 	var link kubetest.Link
 	client, _ := define(t, s, link.Config(s.Admin()))
-	w := writer(client)
 	stale := get(t, client)
-	if _, err := w.Write(t.Context(), stale, metav1.Condition{Type: "Theirs", Status: "True", Reason: "Fine"}); err != nil {
+	if _, err := write(t, client, stale, metav1.Condition{Type: "Theirs", Status: "True", Reason: "Fine"}); err != nil {
 		t.Fatal(err)
 	}
-	obj, err := w.Write(t.Context(), stale, failed)
+	obj, err := write(t, client, stale, failed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,14 +131,14 @@ func TestWriteWithStaleObject(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	version := obj.GetResourceVersion()
-	if _, err := w.Write(t.Context(), stale, failed); err != nil {
+	if _, err := write(t, client, stale, failed); err != nil {
 		t.Fatal(err)
 	}
 	if got := get(t, client).GetResourceVersion(); got != version {
 		t.Errorf("resource version %s, want %s: the server had it already", got, version)
 	}
 	s.Kubectl(t, "delete", "things.conditions.example.com", "a", "-n", stale.GetNamespace())
-	if _, err := w.Write(t.Context(), stale, failed); !apierrors.IsNotFound(err) {
+	if _, err := write(t, client, stale, failed); !apierrors.IsNotFound(err) {
 		t.Errorf("write to one that is gone: %v, want NotFound", err)
 	}
 }
@@ -340,52 +343,44 @@ func TestTyped(t *testing.T) {
 	}
 	w := conditions.Writer[*corev1.Namespace]{
 		Client: func(*corev1.Namespace) object.Client[*corev1.Namespace] { return client.Namespaces() },
-		Conditions: func(ns *corev1.Namespace) (list []metav1.Condition) {
-			for _, c := range ns.Status.Conditions {
-				list = append(list, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
-			}
-			return list
+		Set: func(ns *corev1.Namespace, c metav1.Condition) {
+			ns.Status.Conditions = []corev1.NamespaceCondition{{
+				Type: corev1.NamespaceConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			}}
 		},
 	}
-	ready := failed
-	ready.ObservedGeneration = 0
-	ns, err = w.Write(t.Context(), ns, ready)
-	if err != nil || len(ns.Status.Conditions) != 1 {
-		t.Fatalf("Write: %v, %v", ns.Status, err)
-	}
-	version := ns.ResourceVersion
-	if ns, err = w.Write(t.Context(), ns, ready); err != nil || ns.ResourceVersion != version {
-		t.Errorf("the same again: %v, version %s, want %s", err, ns.ResourceVersion, version)
+	ready := w.Ready(func(context.Context, *corev1.Namespace) error { return nil })
+	var version string
+	for range 2 {
+		if err := ready(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+		if ns, err = client.Namespaces().Get(t.Context(), ns.Name, metav1.GetOptions{}); err != nil || len(ns.Status.Conditions) != 1 {
+			t.Fatalf("got %v, %v, want one condition", ns.Status, err)
+		}
+		if version != "" && ns.ResourceVersion != version {
+			t.Errorf("the same again: version %s, want %s", ns.ResourceVersion, version)
+		}
+		version = ns.ResourceVersion
 	}
 }
 
-// TestBadInput sees an error for what is missing or wrong.
+// TestBadInput sees an error for what is missing, and no condition in what is none.
 func TestBadInput(t *testing.T) {
-	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	good := writer(nil)
-	for want, write := range map[string]func() (thing, error){
-		"Writer.Client is required": func() (thing, error) {
-			return conditions.Writer[thing]{Conditions: good.Conditions}.Write(t.Context(), obj, failed)
-		},
-		"Writer.Conditions is required": func() (thing, error) {
-			return conditions.Writer[thing]{Client: good.Client}.Write(t.Context(), obj, failed)
-		},
-		"needs an object": func() (thing, error) { return good.Write(t.Context(), nil, failed) },
-		"has no type":     func() (thing, error) { return good.Write(t.Context(), obj, metav1.Condition{}) },
-		"has no reason": func() (thing, error) {
-			return good.Write(t.Context(), obj, metav1.Condition{Type: "Ready", Status: "True"})
-		},
-		`the status "Yes"`: func() (thing, error) {
-			return good.Write(t.Context(), obj, metav1.Condition{Type: "Ready", Status: "Yes", Reason: "X"})
-		},
-	} {
-		if _, err := write(); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, reconcile.ErrTerminal) {
-			t.Errorf("got %v, want a terminal error with %q in it", err, want)
+	for _, w := range []conditions.Writer[thing]{{Set: good.Set}, {Client: good.Client}} {
+		err := w.Ready(func(context.Context, thing) error { return nil })(t.Context(), new(unstructured.Unstructured))
+		if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "are required") {
+			t.Errorf("got %v, want a terminal error that says what is required", err)
 		}
 	}
-	for _, content := range []map[string]any{nil, {"status": 1}, {"status": map[string]any{"conditions": []any{1, map[string]any{}}}}} {
-		if got := conditions.Unstructured(content); len(got) > 0 {
-			t.Errorf("Unstructured(%v) = %v, want none", content, got)
+	for _, content := range []map[string]any{{}, {"status": "1"}, {"status": map[string]any{"conditions": []any{"1", map[string]any{}}}}} {
+		obj := &unstructured.Unstructured{Object: content}
+		if got := conditions.Of(obj); len(got) > 0 {
+			t.Errorf("Of(%v) = %v, want none", content, got)
+		}
+		if conditions.Set(obj, failed); len(conditions.Of(obj)) != 1 {
+			t.Errorf("after Set: %v, want one condition", content)
 		}
 	}
 }

@@ -6,7 +6,6 @@ package conditions_test
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -26,7 +25,7 @@ func ExampleWriter_Ready() {
 		Client: func(b *unstructured.Unstructured) object.Client[*unstructured.Unstructured] {
 			return object.Untyped(client.Resource(buckets).Namespace(b.GetNamespace()))
 		},
-		Conditions: func(b *unstructured.Unstructured) []metav1.Condition { return conditions.Unstructured(b.Object) },
+		Set: conditions.Set,
 	}
 	ensure := writer.Ready(put)
 	_ = ensure // Guard.Ensure, or what a reconcile function calls

@@ -8,13 +8,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
 
@@ -102,41 +100,6 @@ func TestConflictAtRemoval(t *testing.T) {
 	wantFinalizers(t, client, "a", "example.com/third")
 }
 
-// TestConflictAfterNew has the finalizer that notes that New succeeded refused:
-// the look that New asked for is not lost.
-func TestConflictAfterNew(t *testing.T) {
-	s := kubetest.Shared(t)
-	recheck := reconcile.RecheckWithin(time.Hour)
-	for name, meanwhile := range map[string]func(t *testing.T, client configMaps) error{
-		"at once":         func(t *testing.T, client configMaps) error { write(t, client, "a", "2"); return nil },
-		"in the next run": func(*testing.T, configMaps) error { return errTest },
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := clientOf(t, s.Admin(), s.Namespace(t))
-			h := &hooks{configMaps: client}
-			w := new(world)
-			g := newCases(h, w)
-			patches := 0
-			h.before = func() error {
-				if patches++; patches == 2 {
-					return meanwhile(t, client)
-				}
-				return nil
-			}
-			create(t, client, "a", "1")
-			w.fail = map[string]error{"new": recheck}
-			err := g.Reconcile(t.Context(), "a")
-			if errors.Is(err, errTest) {
-				err = g.Reconcile(t.Context(), "a")
-			}
-			if err != recheck {
-				t.Errorf("Reconcile: %v, want %v", err, recheck)
-			}
-			wantFinalizers(t, client, "a", ours)
-		})
-	}
-}
-
 // TestConflictForEver gives up for now, with an error that says so.
 func TestConflictForEver(t *testing.T) {
 	s := kubetest.Shared(t)
@@ -161,28 +124,6 @@ func TestConflictForEver(t *testing.T) {
 	wantCalls(t, w, "")
 }
 
-// TestChangedDuringNew has the object change while New is at work: what New did
-// not see, Changed does.
-func TestChangedDuringNew(t *testing.T) {
-	s := kubetest.Shared(t)
-	client := clientOf(t, s.Admin(), s.Namespace(t))
-	w := new(world)
-	g := newCases(client, w)
-	made := g.New
-	g.New = func(ctx context.Context, cm *corev1.ConfigMap) error {
-		write(t, client, "a", "2")
-		return made(ctx, cm)
-	}
-	create(t, client, "a", "1")
-	run(t, g, "a")
-	wantCalls(t, w, "new changed")
-	if w.files["a"] != "2" {
-		t.Errorf("the file has %q, want 2", w.files["a"])
-	}
-	run(t, g, "a")
-	wantCalls(t, w, "known")
-}
-
 // TestPatchFails breaks each request once: nothing is made before our finalizer
 // is there, and a clean-up that succeeded is not done again.
 func TestPatchFails(t *testing.T) {
@@ -190,7 +131,7 @@ func TestPatchFails(t *testing.T) {
 	client := clientOf(t, s.Admin(), s.Namespace(t))
 	w := new(world)
 	h := &hooks{configMaps: client}
-	g := newCases(h, w)
+	g := newGuard(h, w)
 	once := func() error {
 		h.before = nil
 		return errTest
@@ -205,13 +146,11 @@ func TestPatchFails(t *testing.T) {
 	create(t, client, "a", "1")
 	h.before = once
 	fails("")
-	w.fail = map[string]error{"new": errTest}
-	fails("new")
+	w.fail = map[string]error{"ensure": errTest}
+	fails("ensure")
 	w.fail = nil
-	h.before = once
-	fails("new") // done, but not noted
 	run(t, g, "a")
-	wantCalls(t, w, "") // not once more in this process
+	wantCalls(t, w, "ensure")
 	wantFinalizers(t, client, "a", ours)
 	remove(t, client, "a")
 	h.before = once

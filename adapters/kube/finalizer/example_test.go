@@ -39,15 +39,3 @@ func ExampleGuard() {
 	workers := &reconcile.Reconciler[types.NamespacedName]{Queue: queue, Reconcile: guard.Reconcile}
 	_ = workers // a member of a Group
 }
-
-// Separate functions for an object that is new, known, changed, going.
-func ExampleGuard_cases() {
-	var create, look, change, remove func(ctx context.Context, cm *corev1.ConfigMap) error
-	guard := &finalizer.Guard[types.NamespacedName, *corev1.ConfigMap]{
-		New:     create, // until it has succeeded once
-		Known:   look,   // seen for the first time since the start, or nothing new
-		Changed: change, // another version than the one handled last
-		Clean:   remove, // being deleted
-	}
-	_ = guard // Name, Get and Client as above
-}

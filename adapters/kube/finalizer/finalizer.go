@@ -12,14 +12,12 @@
 package finalizer
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -57,22 +55,7 @@ import (
 // or Clean, so both are idempotent. In one process, Clean is not called again
 // for an object once it succeeded, even if the finalizer could not be removed.
 //
-// # Separate functions
-//
-// Most callers set Ensure and Clean alone. Who wants to tell the cases apart
-// sets New, Known or Changed; the one that fits is called instead of Ensure.
-//
-// New is called until it has succeeded once, also over restarts: up to then
-// the object has the finalizer Name-pending, and from then on Name. Changed is
-// called when this process has handled another version of the object, and
-// until it succeeded. Known is called otherwise: for the first sight of an
-// object in this process, and when there is nothing new about it, as after a
-// resync. A version is the generation, or the resource version if the kind has
-// no generations. A Guard that has one of the three remembers a few words for
-// each item; without them it remembers nothing but what it has just cleaned.
-//
-// The zero Guard is not usable: Name, Get, Client, Clean, and Ensure or New are
-// required. The fields are not to be changed once Reconcile was called; it may
+// The zero Guard is not usable: Name, Get, Client, Ensure and Clean are required. The fields are not to be changed once Reconcile was called; it may
 // be called from many goroutines, though not for one item at a time.
 type Guard[T comparable, O metav1.Object] struct {
 	// Name is our finalizer: a domain, a slash and a name, such as
@@ -90,25 +73,14 @@ type Guard[T comparable, O metav1.Object] struct {
 	// our finalizer, and does not change it.
 	Ensure func(ctx context.Context, obj O) error
 
-	// Clean takes away what Ensure, or New, may have made, all of it or a part.
+	// Clean takes away what Ensure may have made, all of it or a part.
 	Clean func(ctx context.Context, obj O) error
 
 	// Gone is called for an item that has no object. It may be nil.
 	Gone func(ctx context.Context, item T) error
 
-	New, Known, Changed func(ctx context.Context, obj O) error // nil means Ensure
-
-	mu       sync.Mutex // guards what follows
-	memories map[T]memory
-}
-
-// A memory is what a Guard knows of the object of an item.
-type memory struct {
-	uid     types.UID
-	version string // handled last; "" if none
-	created bool   // New succeeded
-	recheck error  // what it returned: nil, or when to look again
-	cleaned bool   // Clean succeeded
+	mu      sync.Mutex // guards what follows
+	cleaned map[T]types.UID
 }
 
 // NameOf returns a name for the finalizer of a controller, which is known by
@@ -173,108 +145,41 @@ func (e *patchError) Unwrap() error { return e.err }
 
 // handle does what is to be done for obj.
 func (g *Guard[T, O]) handle(ctx context.Context, item T, obj O) error {
-	m := g.recall(item, obj.GetUID())
-	has := func(name string) bool { return slices.Contains(obj.GetFinalizers(), name) }
-	switch {
-	case obj.GetDeletionTimestamp() != nil && !has(g.Name) && !has(g.pending()):
+	ours := slices.Contains(obj.GetFinalizers(), g.Name)
+	switch deleted := obj.GetDeletionTimestamp() != nil; {
+	case deleted && !ours:
 		return nil
-	case obj.GetDeletionTimestamp() != nil:
-		if !m.cleaned {
+	case deleted:
+		if !g.isClean(item, obj) {
 			if err := g.Clean(ctx, obj); outcome.Of(err) != reconcile.Succeeded {
 				return err
 			}
-			m.cleaned = true
-			g.remember(item, m)
+			g.setClean(item, obj)
 		}
-		_, err := g.finalize(ctx, item, obj, "")
+		_, err := g.finalize(ctx, item, obj, false)
 		return err
-	case m.cleaned:
+	case g.isClean(item, obj):
 		return nil // the cache lags far behind: this object is on its way out
-	case has(g.Name):
-		return g.known(ctx, item, obj, m)
-	case g.New == nil:
-		obj, err := g.finalize(ctx, item, obj, g.Name)
-		if err != nil {
-			return err
-		}
-		return g.call(ctx, item, obj, m, g.Ensure)
-	}
-	return g.create(ctx, item, obj, m)
-}
-
-// create handles an object that New was not yet done for.
-func (g *Guard[T, O]) create(ctx context.Context, item T, obj O, m memory) error {
-	if !slices.Contains(obj.GetFinalizers(), g.pending()) {
-		m.created = false // whoever took our finalizer away wants to see it made
+	case !ours:
 		var err error
-		if obj, err = g.finalize(ctx, item, obj, g.pending()); err != nil {
+		if obj, err = g.finalize(ctx, item, obj, true); err != nil {
 			return err
 		}
 	}
-	if !m.created {
-		err := g.New(ctx, obj)
-		if outcome.Of(err) != reconcile.Succeeded {
-			return err
-		}
-		m.created, m.recheck = true, err
-		m.version = version(obj)
-		g.remember(item, m)
-	}
-	seen := m.version == version(obj)
-	obj, err := g.finalize(ctx, item, obj, g.Name)
-	if err != nil {
-		return err
-	}
-	recheck := m.recheck
-	m.recheck = nil
-	if !seen { // it changed after New had seen it
-		return cmp.Or(g.known(ctx, item, obj, m), recheck)
-	}
-	m.version = version(obj)
-	g.remember(item, m)
-	return recheck
+	return g.Ensure(ctx, obj)
 }
 
-// known handles an object that has our finalizer.
-func (g *Guard[T, O]) known(ctx context.Context, item T, obj O, m memory) error {
-	f := g.Known
-	if m.version != "" && m.version != version(obj) {
-		f = g.Changed
-	}
-	return g.call(ctx, item, obj, m, f)
-}
-
-// call calls f, or else Ensure, and takes note of the version it has handled.
-func (g *Guard[T, O]) call(ctx context.Context, item T, obj O, m memory, f func(context.Context, O) error) error {
-	if f == nil {
-		f = g.Ensure
-	}
-	var err error
-	if f != nil {
-		if err = f(ctx, obj); outcome.Of(err) != reconcile.Succeeded {
-			return err
+// finalize adds our finalizer to obj, or removes it. It returns the object as it
+// is then.
+func (g *Guard[T, O]) finalize(ctx context.Context, item T, obj O, add bool) (O, error) {
+	what, list := "remove finalizer "+g.Name+" from", []string{}
+	for _, f := range obj.GetFinalizers() {
+		if f != g.Name {
+			list = append(list, f)
 		}
 	}
-	if g.New != nil || g.Known != nil || g.Changed != nil {
-		m.version = version(obj)
-		g.remember(item, m)
-	}
-	return err
-}
-
-// finalize gives obj the finalizer with the given name, if it is not empty, and
-// takes away all others of ours. It returns the object as it is then.
-func (g *Guard[T, O]) finalize(ctx context.Context, item T, obj O, name string) (O, error) {
-	list := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool {
-		return f == g.Name || f == g.pending()
-	})
-	what := "remove finalizer " + g.Name + " from"
-	if name != "" {
-		list = append(list, name)
-		what = "add finalizer " + name + " to"
-	}
-	if list == nil {
-		list = []string{}
+	if add {
+		what, list = "add finalizer "+g.Name+" to", append(list, g.Name)
 	}
 	// The server refuses a merge patch with a resource version that is not the
 	// current one, so the list is replaced only if nobody else has changed it.
@@ -292,63 +197,44 @@ func (g *Guard[T, O]) finalize(ctx context.Context, item T, obj O, name string) 
 	return patched, nil
 }
 
-func (g *Guard[T, O]) pending() string { return g.Name + "-pending" }
-
 func (g *Guard[T, O]) check() error {
 	switch {
 	case g.Get == nil:
 		return errors.New("finalizer: Guard.Get is required, and nil")
 	case g.Client == nil:
 		return errors.New("finalizer: Guard.Client is required, and nil")
+	case g.Ensure == nil:
+		return errors.New("finalizer: Guard.Ensure is required, and nil")
 	case g.Clean == nil:
 		return errors.New("finalizer: Guard.Clean is required, and nil")
-	case g.Ensure == nil && g.New == nil:
-		return errors.New("finalizer: Guard.Ensure is required, and nil; or else New")
+	case !strings.Contains(g.Name, "/"):
+		return fmt.Errorf("finalizer: Guard.Name is %q, want a domain, a slash and a name, such as example.com/bucket", g.Name)
 	}
-	return checkName(g.Name)
-}
-
-// checkName returns an error if the server would not take a finalizer.
-func checkName(name string) error {
-	if !strings.Contains(name, "/") {
-		return fmt.Errorf("finalizer: Guard.Name is %q, want a domain, a slash and a name, such as example.com/bucket", name)
-	}
-	if wrong := validation.IsQualifiedName(name + "-pending"); len(wrong) > 0 {
-		return fmt.Errorf("finalizer: Guard.Name is %q, want a name such as example.com/bucket that can take the ending -pending: %s", name, strings.Join(wrong, "; "))
+	if wrong := validation.IsQualifiedName(g.Name); len(wrong) > 0 {
+		return fmt.Errorf("finalizer: Guard.Name is %q, want a name such as example.com/bucket: %s", g.Name, strings.Join(wrong, "; "))
 	}
 	return nil
 }
 
-func (g *Guard[T, O]) recall(item T, uid types.UID) memory {
+func (g *Guard[T, O]) isClean(item T, obj O) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m := g.memories[item]; m.uid == uid {
-		return m
-	}
-	return memory{uid: uid}
+	return g.cleaned[item] == obj.GetUID()
 }
 
-func (g *Guard[T, O]) remember(item T, m memory) {
+func (g *Guard[T, O]) setClean(item T, obj O) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.memories == nil {
-		g.memories = make(map[T]memory)
+	if g.cleaned == nil {
+		g.cleaned = make(map[T]types.UID)
 	}
-	g.memories[item] = m
+	g.cleaned[item] = obj.GetUID()
 }
 
 func (g *Guard[T, O]) forget(item T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.memories, item)
-}
-
-// version returns what changes when the object asks for something else.
-func version(obj metav1.Object) string {
-	if generation := obj.GetGeneration(); generation != 0 {
-		return strconv.FormatInt(generation, 10)
-	}
-	return obj.GetResourceVersion()
+	delete(g.cleaned, item)
 }
 
 func objectName(obj metav1.Object) string {

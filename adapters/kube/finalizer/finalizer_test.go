@@ -53,8 +53,8 @@ func TestFinalizerComesFirst(t *testing.T) {
 	wantCalls(t, w, "gone")
 }
 
-// TestCases goes through what can become of an object, with separate functions.
-// A step that restarts makes a Guard that remembers nothing.
+// TestCases goes through what can become of an object. A step that restarts makes
+// a Guard that remembers nothing.
 func TestCases(t *testing.T) {
 	s := kubetest.Shared(t)
 	type step struct {
@@ -65,89 +65,53 @@ func TestCases(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"life": {
-			{"create", "", "new", ours},
-			{"", "", "known", ours}, // the event of our own patch, or a resync
-			{"write", "", "changed", ours},
-			{"", "", "known", ours},
+			{"create", "", "ensure", ours},
+			{"", "", "ensure", ours}, // the event of our own patch, or a resync
+			{"write", "", "ensure", ours},
 			{"delete", "", "clean", "-"},
 			{"", "", "gone", "-"},
 		},
-		"new fails, and is tried again": {
-			{"create", "new", "new", pending},
-			{"", "new", "new", pending},
-			{"", "", "new", ours},
-			{"", "", "known", ours},
+		"ensure fails, and is tried again": {
+			{"create", "ensure", "ensure", ours},
+			{"restart", "", "ensure", ours},
 		},
-		"new fails, and is tried again after a restart": {
-			{"create", "new", "new", pending},
-			{"restart", "", "new", ours},
-		},
-		"changed while new fails": {
-			{"create", "new", "new", pending},
-			{"write", "", "new", ours},
-			{"", "", "known", ours},
-		},
-		"deleted while new fails": {
-			{"create", "new", "new", pending},
+		"deleted while ensure fails": {
+			{"create", "ensure", "ensure", ours},
 			{"delete", "", "clean", "-"},
 		},
-		"deleted while new fails, seen after a restart": {
-			{"create", "new", "new", pending},
+		"deleted while ensure fails, seen after a restart": {
+			{"create", "ensure", "ensure", ours},
 			{"delete restart", "", "clean", "-"},
 		},
 		"known after a restart": {
-			{"create", "", "new", ours},
-			{"restart", "", "known", ours},
-			{"write", "", "changed", ours},
+			{"create", "", "ensure", ours},
+			{"write restart", "", "ensure", ours},
 		},
-		"changed during a restart": {
-			{"create", "", "new", ours},
-			{"write restart", "", "known", ours},
-			{"", "", "known", ours},
-		},
-		"changed fails, and is tried again": {
-			{"create", "", "new", ours},
-			{"write", "changed", "changed", ours},
-			{"", "", "changed", ours},
-			{"", "", "known", ours},
-		},
-		"new plans, and ends with a look to come": {
-			{"create", "new requeue", "new", pending},
-			{"", "new requeue", "new", pending},
-			{"", "new recheck", "new", ours},
-			{"", "known recheck", "known", ours},
-			{"write", "changed requeue", "changed", ours},
-			{"", "changed requeue", "changed", ours},
-			{"", "changed recheck", "changed", ours},
-			{"", "", "known", ours},
+		"plans": {
+			{"create", "ensure requeue", "ensure", ours},
+			{"", "ensure recheck", "ensure", ours},
 			{"delete", "clean requeue", "clean", ours},
 			{"", "clean recheck", "clean", "-"},
 		},
-		"known fails": {
-			{"create", "", "new", ours},
-			{"restart", "known", "known", ours},
-			{"", "", "known", ours},
-		},
 		"deleted during a restart": {
-			{"create", "", "new", ours},
+			{"create", "", "ensure", ours},
 			{"delete restart", "", "clean", "-"},
 		},
 		"clean fails, and is tried again": {
-			{"create", "", "new", ours},
+			{"create", "", "ensure", ours},
 			{"delete", "clean", "clean", ours},
 			{"", "clean", "clean", ours},
 			{"restart", "", "clean", "-"},
 		},
 		"our finalizer was taken away": {
-			{"create", "", "new", ours},
-			{"strip", "", "new", ours},
+			{"create", "", "ensure", ours},
+			{"strip", "", "ensure", ours},
 		},
 		"deleted before it was seen": {
 			{"create delete", "", "gone", "-"},
 		},
 		"others hold it": {
-			{"create other", "", "new", other + " " + ours},
-			{"", "", "known", other + " " + ours},
+			{"create other", "", "ensure", other + " " + ours},
 			{"delete", "", "clean", other},
 			{"", "", "", other},
 			{"restart", "", "", other},
@@ -157,21 +121,17 @@ func TestCases(t *testing.T) {
 			{"create other delete", "", "", other},
 			{"", "", "", other},
 		},
-		"both of ours": {
-			{"create both", "", "known", pending + " " + ours},
-			{"delete", "", "clean", "-"},
-		},
 		"another one of the same name": {
-			{"create", "", "new", ours},
+			{"create", "", "ensure", ours},
 			{"delete", "", "clean", "-"},
-			{"create", "", "new", ours},
+			{"create", "", "ensure", ours},
 			{"delete", "", "clean", "-"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := clientOf(t, s.Admin(), s.Namespace(t))
 			w := new(world)
-			g := newCases(client, w)
+			g := newGuard(client, w)
 			for i, step := range steps {
 				for _, do := range strings.Fields(step.do) {
 					switch do {
@@ -179,8 +139,6 @@ func TestCases(t *testing.T) {
 						create(t, client, "a", "1")
 					case "other":
 						setFinalizers(t, client, "a", other)
-					case "both":
-						setFinalizers(t, client, "a", pending, ours)
 					case "write":
 						write(t, client, "a", "2")
 					case "delete":
@@ -188,7 +146,7 @@ func TestCases(t *testing.T) {
 					case "strip", "release":
 						setFinalizers(t, client, "a")
 					case "restart":
-						g = newCases(client, w)
+						g = newGuard(client, w)
 					}
 				}
 				call, how, _ := strings.Cut(step.fail, " ")
@@ -251,7 +209,7 @@ func TestBadFields(t *testing.T) {
 		"Guard.Ensure is required": func(g *guard) { g.Ensure = nil },
 		`Guard.Name is ""`:         func(g *guard) { g.Name = "" },
 		`Guard.Name is "file"`:     func(g *guard) { g.Name = "file" },
-		"-pending":                 func(g *guard) { g.Name = "example.com/" + strings.Repeat("x", 60) },
+		"no more than 63":          func(g *guard) { g.Name = "example.com/" + strings.Repeat("x", 64) },
 		"returned no object": func(g *guard) {
 			g.Get = func(context.Context, string) (*corev1.ConfigMap, error) { return nil, nil }
 		},

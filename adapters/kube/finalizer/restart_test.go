@@ -29,9 +29,8 @@ import (
 
 // TestRestartAnywhere ends the process at each point where it can end: before a
 // request, after a request whose answer it does not see, before and after each
-// call. A new one goes on. In the end the outside is as wanted, Clean was never
-// left out, and New, which is not repeated once it was noted, was repeated only
-// if the end came between its return and the note.
+// call. A new one goes on. In the end the outside is as wanted, and Clean was never
+// left out.
 func TestRestartAnywhere(t *testing.T) {
 	s := kubetest.Shared(t)
 	client := clientOf(t, s.Admin(), s.Namespace(t))
@@ -52,7 +51,7 @@ func TestRestartAnywhere(t *testing.T) {
 				if err := step(); err != nil {
 					return err
 				}
-				if !slices.Contains(cm.Finalizers, ours) && !slices.Contains(cm.Finalizers, pending) {
+				if !slices.Contains(cm.Finalizers, ours) {
 					t.Errorf("end at %d: called for an object without our finalizer", end)
 				}
 				return errors.Join(f(ctx, cm), step())
@@ -60,8 +59,8 @@ func TestRestartAnywhere(t *testing.T) {
 		}
 		live := func() {
 			for restarts := 0; ; restarts++ {
-				g := newCases(&hooks{client, step, step}, w)
-				g.New, g.Known, g.Clean = mortal(g.New), mortal(g.Known), mortal(g.Clean)
+				g := newGuard(&hooks{client, step, step}, w)
+				g.Ensure, g.Clean = mortal(g.Ensure), mortal(g.Clean)
 				err := g.Reconcile(t.Context(), name)
 				if err == nil {
 					return
@@ -84,18 +83,17 @@ func TestRestartAnywhere(t *testing.T) {
 			t.Errorf("end at %d: the file is still there; calls %q", end, w.calls)
 		}
 		wantFinalizers(t, client, name, other)
-		calls := strings.Join(w.calls, " ")
-		if n := strings.Count(calls, "new"); n < 1 || n > 2 {
-			t.Errorf("end at %d: New was called %d times, want 1, or 2 if the end came before it was noted", end, n)
+		if !slices.Contains(w.calls, "clean") {
+			t.Errorf("end at %d: Clean was left out; calls %q", end, w.calls)
 		}
 		points = point
 		if point <= end {
 			break
 		}
 	}
-	// Three patches and three calls, each with a point before and after.
-	if points != 12 {
-		t.Errorf("the process could end at %d points, want 12", points)
+	// Two patches and three calls, each with a point before and after.
+	if points != 10 {
+		t.Errorf("the process could end at %d points, want 10", points)
 	}
 }
 
@@ -214,8 +212,7 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// TestUntyped has objects with a generation, without a namespace, and clients
-// that know no type: a change of the status is not one of the object.
+// TestUntyped has objects without a namespace, and clients that know no type.
 func TestUntyped(t *testing.T) {
 	s := kubetest.Shared(t)
 	gvr := s.Define(t, "Cluster", "finalizer.example.com", "Widget")
@@ -244,21 +241,14 @@ func testUntyped[O metav1.Object](t *testing.T, s *kubetest.Server, name string,
 		Name:   finalizer.NameOf("example.com", "finalizer.example.com", "Widget"),
 		Get:    func(ctx context.Context, name string) (O, error) { return client.Get(ctx, name, metav1.GetOptions{}) },
 		Client: func(string) object.Client[O] { return client },
-		New:    note("new"), Known: note("known"), Changed: note("changed"), Clean: note("clean"),
+		Ensure: note("ensure"), Clean: note("clean"),
 	}
-	manifest := "{apiVersion: finalizer.example.com/v1, kind: Widget, metadata: {name: " + name + "}, spec: {size: %s}}"
+	manifest := "{apiVersion: finalizer.example.com/v1, kind: Widget, metadata: {name: " + name + "}, spec: {size: 1}}"
 	for i, step := range []struct {
 		do   func()
 		want string
 	}{
-		{func() { s.KubectlInput(t, fmt.Sprintf(manifest, "1"), "create", "-f", "-") }, "new"},
-		{func() {
-			s.Kubectl(t, "patch", "widgets.finalizer.example.com", name, "--subresource=status", "--type=merge", "-p", `{"status":{"seen":1}}`)
-		}, "known"},
-		{func() { s.Kubectl(t, "label", "widgets.finalizer.example.com", name, "x=y") }, "known"},
-		{func() {
-			s.Kubectl(t, "patch", "widgets.finalizer.example.com", name, "--type=merge", "-p", `{"spec":{"size":2}}`)
-		}, "changed"},
+		{func() { s.KubectlInput(t, manifest, "create", "-f", "-") }, "ensure"},
 		{func() { s.Kubectl(t, "delete", "widgets.finalizer.example.com", name, "--wait=false") }, "clean"},
 		{func() {}, ""},
 	} {

@@ -29,7 +29,7 @@ type (
 	guard      = finalizer.Guard[string, *corev1.ConfigMap]
 )
 
-const ours, pending, other = "example.com/file", "example.com/file-pending", "example.com/other"
+const ours, other = "example.com/file", "example.com/other"
 
 func clientOf(t *testing.T, config *rest.Config, namespace string) configMaps {
 	t.Helper()
@@ -110,14 +110,6 @@ func newGuard(client configMaps, w *world) *guard {
 		Clean:  w.clean,
 		Gone:   w.gone,
 	}
-}
-
-// newCases returns a Guard with separate functions.
-func newCases(client configMaps, w *world) *guard {
-	g := newGuard(client, w)
-	g.Ensure = nil
-	g.New, g.Known, g.Changed = w.ensure("new"), w.ensure("known"), w.ensure("changed")
-	return g
 }
 
 func create(t *testing.T, client configMaps, name, text string, finalizers ...string) *corev1.ConfigMap {

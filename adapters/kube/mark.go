@@ -5,8 +5,6 @@ package kubeadapter
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -23,8 +21,8 @@ import (
 // Kubernetes at all. Key is required; without KindName there are no kinds.
 //
 // Set writes both. The annotations have the owner as it is, the labels are there
-// to be selected by: a label cannot have every text, so one that is too long or
-// has other characters is shortened to a hash. Keys reads either, so that
+// to be selected by: a label cannot have every text, and is empty for an owner
+// that is too long for one or has other characters. Keys reads either, so that
 // objects that somebody else marked are found as well.
 type Mark struct {
 	Key string // name of the label and the annotation with the owner: "example.com/owner"
@@ -60,14 +58,7 @@ func (m Mark) Owner(obj metav1.Object) string {
 	if m.KindName != "" && !m.has(obj, m.KindName, m.Kind) {
 		return ""
 	}
-	if owner := obj.GetAnnotations()[m.Key]; owner != "" {
-		return owner
-	}
-	owner := obj.GetLabels()[m.Key]
-	if strings.HasPrefix(owner, hashed) {
-		return "" // nobody can tell whose it is
-	}
-	return owner
+	return cmp.Or(obj.GetAnnotations()[m.Key], obj.GetLabels()[m.Key])
 }
 
 // has reports whether obj has an annotation, or else a label, of that value.
@@ -75,7 +66,7 @@ func (m Mark) has(obj metav1.Object, name, value string) bool {
 	if got, ok := obj.GetAnnotations()[name]; ok {
 		return got == value
 	}
-	return obj.GetLabels()[name] == labelValue(value)
+	return obj.GetLabels()[name] == value
 }
 
 // Set marks obj as owned by owner. It changes obj alone; the caller creates or
@@ -94,9 +85,12 @@ func (m Mark) Set(obj metav1.Object, owner string) error {
 		return fmt.Errorf("kubeadapter: cannot mark %s as owned by %q: %w: %q", nameOf(obj), owner, ErrOwned, had)
 	}
 	annotations, labels := with(obj.GetAnnotations()), with(obj.GetLabels())
-	annotations[m.Key], labels[m.Key] = owner, labelValue(owner)
+	annotations[m.Key], labels[m.Key] = owner, ""
+	if isLabel(owner) {
+		labels[m.Key] = owner
+	}
 	if m.KindName != "" {
-		annotations[m.KindName], labels[m.KindName] = m.Kind, labelValue(m.Kind)
+		annotations[m.KindName], labels[m.KindName] = m.Kind, m.Kind
 	}
 	obj.SetAnnotations(annotations)
 	obj.SetLabels(labels)
@@ -104,17 +98,22 @@ func (m Mark) Set(obj metav1.Object, owner string) error {
 }
 
 // Selector returns a label selector for all objects that Set marked with owner,
-// or, if owner is "", for those of all owners of the kind.
+// or, if owner is "", for those of all owners of the kind. An owner that no label
+// can have is an error: those of all are to be selected then, and told apart by
+// [Mark.Owner].
 func (m Mark) Selector(owner string) (string, error) {
 	if err := m.check(); err != nil {
 		return "", err
 	}
 	selector := m.Key
 	if owner != "" {
-		selector += "=" + labelValue(owner)
+		if !isLabel(owner) {
+			return "", fmt.Errorf("kubeadapter: no label can have the owner %q, so there is no selector of it", owner)
+		}
+		selector += "=" + owner
 	}
 	if m.KindName != "" {
-		selector += "," + m.KindName + "=" + labelValue(m.Kind)
+		selector += "," + m.KindName + "=" + m.Kind
 	}
 	return selector, nil
 }
@@ -132,22 +131,13 @@ func (m Mark) check() error {
 	if bad := validation.IsQualifiedName(m.KindName); len(bad) > 0 {
 		return fmt.Errorf("kubeadapter: Mark.KindName %q is no name of a label: %s", m.KindName, bad[0])
 	}
-	if m.Kind == "" || m.KindName == m.Key {
-		return errors.New("kubeadapter: Mark.KindName needs a Mark.Kind, and another name than Mark.Key")
+	if m.Kind == "" || !isLabel(m.Kind) || m.KindName == m.Key {
+		return errors.New("kubeadapter: Mark.KindName needs a Mark.Kind that a label can have, and another name than Mark.Key")
 	}
 	return nil
 }
 
-// hashed is what the label of an owner begins with that is no label's value.
-const hashed = "sha256-"
-
-func labelValue(s string) string {
-	if len(validation.IsValidLabelValue(s)) == 0 && !strings.HasPrefix(s, hashed) {
-		return s
-	}
-	sum := sha256.Sum256([]byte(s))
-	return hashed + hex.EncodeToString(sum[:20])
-}
+func isLabel(s string) bool { return len(validation.IsValidLabelValue(s)) == 0 }
 
 // with returns a copy of m that can be written to.
 func with(m map[string]string) map[string]string {

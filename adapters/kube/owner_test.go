@@ -178,6 +178,12 @@ func TestMark(t *testing.T) {
 		create(t, client, cm)
 		h.wait(t, "enqueue "+owner)
 		selector, err := mark.Selector(owner)
+		if owner != "plain" {
+			if err == nil {
+				t.Errorf("Selector of %q: %q, want an error, as no label has it", owner, selector)
+			}
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +238,7 @@ func TestMarkOwner(t *testing.T) {
 		{zone, set{"owner": "a", "kind": "Zone"}, set{"kind": "Host"}, ""},
 		{zone, set{"owner": "a"}, nil, ""},
 		{zone, set{"kind": "Zone"}, nil, ""},
-		{zone, set{"owner": "sha256-00", "kind": "Zone"}, nil, ""},
+		{zone, set{"owner": "", "kind": "Zone"}, set{"owner": "a/b"}, "a/b"},
 		{kubeadapter.Mark{Key: "owner"}, set{"owner": "a", "kind": "Host"}, nil, "a"},
 	} {
 		cm := configMap("n", "a")
@@ -256,6 +262,7 @@ func TestMarkErrors(t *testing.T) {
 		{kubeadapter.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
 		{kubeadapter.Mark{Key: "a", KindName: "ä", Kind: "Zone"}, "x", `Mark.KindName "ä" is no name of a label`},
 		{kubeadapter.Mark{Key: "a", KindName: "b"}, "x", "needs a Mark.Kind"},
+		{kubeadapter.Mark{Key: "a", KindName: "b", Kind: "a/b"}, "x", "that a label can have"},
 		{kubeadapter.Mark{Key: "a", KindName: "a", Kind: "Zone"}, "x", "another name than Mark.Key"},
 		{kubeadapter.Mark{Key: "a", Kind: "Zone"}, "x", "needs Mark.KindName"},
 		{zone, "", "needs an owner"},
@@ -295,7 +302,7 @@ func TestOrphans(t *testing.T) {
 	ns := s.Namespace(t)
 	mark := kubeadapter.Mark{Key: "owner"}
 	owners := names(dynamicInformer(t, s.Admin(), ns, configMaps))
-	owners.Only = func(obj metav1.Object) bool { return obj.GetLabels()["owner"] == "" }
+	owners.Only = func(obj metav1.Object) bool { return obj.GetAnnotations()["owner"] == "" }
 	children := &kubeadapter.Source[name]{
 		Name: "children", Informer: typedInformer(t, s.Admin(), ns, 0),
 		Keys: func(obj metav1.Object) iter.Seq[name] {

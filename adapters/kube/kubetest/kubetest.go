@@ -1,12 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubetest lets the other modules of this repository test against a real
-// kube-apiserver and etcd, which testserver/build.sh builds.
+// Package kubetest lets tests have a real kube-apiserver and etcd, which
+// testserver/build.sh builds, and stop, kill and start them.
 //
 //	func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 //
-// It serves tests alone, and is no part of what the adapter promises.
+// In another repository the variable KUBETEST_BIN names the folder with the
+// binaries, which build.sh prints. The package serves tests alone.
 package kubetest
 
 import (

@@ -272,11 +272,29 @@ func (s *Server) KubectlInput(t testing.TB, stdin string, args ...string) string
 	return out.String()
 }
 
-// binaries returns the folder with etcd, kube-apiserver and kubectl, where
-// testserver/build.sh puts them. It looks for that script in the folders above,
-// which have to be those of the repository.
+const script = "adapters/kube/testserver/build.sh"
+
+// binaries returns the folder with etcd, kube-apiserver and kubectl, which is
+// KUBETEST_BIN or else where testserver/build.sh puts them.
 func binaries() (string, error) {
-	const script = "adapters/kube/testserver/build.sh"
+	bin := os.Getenv("KUBETEST_BIN")
+	if bin == "" {
+		var err error
+		if bin, err = built(); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return "", fmt.Errorf("kubetest: %w: run %s, which builds it", err, script)
+		}
+	}
+	return bin, nil
+}
+
+// built returns the folder for the versions that this repository pins. It looks
+// for the pins in the folders above, which have to be those of the repository.
+func built() (string, error) {
 	folder, err := os.Getwd() // of the package under test, if that is what runs
 	if err != nil {
 		return "", err
@@ -287,34 +305,24 @@ func binaries() (string, error) {
 		}
 		up := filepath.Dir(folder)
 		if up == folder {
-			return "", fmt.Errorf("kubetest: no folder above this one has %s", script)
+			return "", fmt.Errorf("kubetest: KUBETEST_BIN is empty, and no folder above this one has %s, which prints the folder that it names", script)
 		}
 		folder = up
 	}
-	path := filepath.Join(folder, script)
-	bin := os.Getenv("KUBETEST_BIN")
-	if bin == "" {
-		pins, err := os.ReadFile(filepath.Join(filepath.Dir(path), "tools.mod"))
-		if err != nil {
-			return "", err
-		}
-		kube := pinnedKube.FindSubmatch(pins)
-		etcd := pinnedEtcd.FindSubmatch(pins)
-		if kube == nil || etcd == nil {
-			return "", fmt.Errorf("kubetest: the tools.mod beside %s requires no Kubernetes or no etcd", path)
-		}
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		bin = filepath.Join(cache, "reconcile-kubetest", fmt.Sprintf("kubernetes-%s-etcd-%s", kube[1], etcd[1]))
+	pins, err := os.ReadFile(filepath.Join(folder, filepath.Dir(script), "tools.mod"))
+	if err != nil {
+		return "", err
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return "", fmt.Errorf("kubetest: %w: run %s, which builds it", err, path)
-		}
+	kube := pinnedKube.FindSubmatch(pins)
+	etcd := pinnedEtcd.FindSubmatch(pins)
+	if kube == nil || etcd == nil {
+		return "", fmt.Errorf("kubetest: the tools.mod beside %s requires no Kubernetes or no etcd", script)
 	}
-	return bin, nil
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "reconcile-kubetest", fmt.Sprintf("kubernetes-%s-etcd-%s", kube[1], etcd[1])), nil
 }
 
 var (

@@ -99,8 +99,9 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestMissingBinary sees an error that says what to run.
+// TestMissingBinary sees an error that says what to run, in another repository too.
 func TestMissingBinary(t *testing.T) {
+	t.Chdir(t.TempDir())
 	t.Setenv("KUBETEST_BIN", t.TempDir())
 	s, err := kubetest.Start(t.Context())
 	if err == nil {

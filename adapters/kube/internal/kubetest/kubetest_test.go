@@ -6,7 +6,6 @@ package kubetest_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -108,7 +107,7 @@ func TestMissingBinary(t *testing.T) {
 		s.Close()
 		t.Fatal("started without binaries")
 	}
-	if want := filepath.Join("testserver", "build.sh"); !strings.Contains(err.Error(), want) {
+	if want := "run adapters/kube/testserver/build.sh"; !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s in it", err, want)
 	}
 }

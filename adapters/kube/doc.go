@@ -7,12 +7,12 @@
 // Synced is for [reconcile.After], its List for a [reconcile.Poller]:
 //
 //	factory := informers.NewSharedInformerFactory(client, 0)
-//	pods := kubeadapter.Source[types.NamespacedName]{
+//	pods := kubeadapter.Source[cache.ObjectName]{
 //		Name:     "pods",
 //		Informer: factory.Core().V1().Pods().Informer(),
 //		Keys:     kubeadapter.Name,
 //	}
-//	queue := reconcile.NewQueue[types.NamespacedName]()
+//	queue := reconcile.NewQueue[cache.ObjectName]()
 //	group.Add("informer", kubeadapter.Run(pods.Informer))
 //	group.Add("pods", reconcile.Feed(queue, pods.Feed))
 //	group.Add("pods, the runs", reconcile.After(pods.Synced, reconciler))

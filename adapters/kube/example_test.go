@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
@@ -25,8 +24,8 @@ func ExampleSource() {
 	api.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}, Data: map[string]string{"apple": "2"}})
 	informer := cache.NewSharedInformer(api, &corev1.ConfigMap{}, 0)
 
-	queue := reconcile.NewQueue[types.NamespacedName]()
-	configs := &kubeadapter.Source[types.NamespacedName]{
+	queue := reconcile.NewQueue[cache.ObjectName]()
+	configs := &kubeadapter.Source[cache.ObjectName]{
 		Name:     "configs",
 		Informer: informer,
 		Keys:     kubeadapter.Name,
@@ -34,9 +33,9 @@ func ExampleSource() {
 			return kubeadapter.GenerationChanged(old, new) || kubeadapter.AnnotationsChanged(old, new, "example.com/suspend")
 		},
 	}
-	reconciler := &reconcile.Reconciler[types.NamespacedName]{
+	reconciler := &reconcile.Reconciler[cache.ObjectName]{
 		Queue: queue,
-		Reconcile: func(ctx context.Context, name types.NamespacedName) error {
+		Reconcile: func(ctx context.Context, name cache.ObjectName) error {
 			config, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, name)
 			if err != nil {
 				return err

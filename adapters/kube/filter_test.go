@@ -242,7 +242,7 @@ func TestDeletionBegins(t *testing.T) {
 	h, handler := informer.feed(t, source)
 	handler.OnUpdate(old, going)
 	handler.OnUpdate(going, waits)
-	if got, want := h.drain(), []string{"now /a", "enqueue /a"}; !slices.Equal(got, want) {
+	if got, want := h.drain(), []string{"now a", "enqueue a"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -266,7 +266,7 @@ func TestTombstones(t *testing.T) {
 		{"with an object that does not matter", cache.DeletedFinalStateUnknown{Key: "n/b", Obj: configMap("n", "b")}, nil},
 		{"with the name alone", cache.DeletedFinalStateUnknown{Key: "n/c"}, []string{"enqueue n/c"}},
 		{"with a nil object", cache.DeletedFinalStateUnknown{Key: "n/c", Obj: (*corev1.ConfigMap)(nil)}, []string{"enqueue n/c"}},
-		{"of an object in no namespace", cache.DeletedFinalStateUnknown{Key: "c"}, []string{"enqueue /c"}},
+		{"of an object in no namespace", cache.DeletedFinalStateUnknown{Key: "c"}, []string{"enqueue c"}},
 	} {
 		informer := newStub()
 		source := names(informer)

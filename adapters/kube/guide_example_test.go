@@ -7,9 +7,9 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
@@ -19,29 +19,29 @@ import (
 // A controller of deployments: docs/guides/from-controller-runtime.md links here.
 func Example_guideDeployments() {
 	var client kubernetes.Interface // such as kubernetes.NewForConfig returns
-	var fn func(ctx context.Context, name types.NamespacedName) error
+	var fn func(ctx context.Context, name cache.ObjectName) error
 
 	_ = func(ctx context.Context) error {
 		factory := informers.NewSharedInformerFactory(client, 0)
-		deployments := &kubeadapter.Source[types.NamespacedName]{
+		deployments := &kubeadapter.Source[cache.ObjectName]{
 			Name:     "deployments",
 			Informer: factory.Apps().V1().Deployments().Informer(),
 			Keys:     kubeadapter.Name, // For
 			Changed:  kubeadapter.GenerationChanged,
 		}
-		replicas := &kubeadapter.Source[types.NamespacedName]{
+		replicas := &kubeadapter.Source[cache.ObjectName]{
 			Name:     "replica sets",
 			Informer: factory.Apps().V1().ReplicaSets().Informer(),
 			Keys:     kubeadapter.OwnedBy{APIVersion: "apps/v1", Kind: "Deployment"}.Keys, // Owns
 		}
 
-		queue := reconcile.NewQueue[types.NamespacedName]()
+		queue := reconcile.NewQueue[cache.ObjectName]()
 		var group reconcile.Group
-		for _, s := range []*kubeadapter.Source[types.NamespacedName]{deployments, replicas} {
+		for _, s := range []*kubeadapter.Source[cache.ObjectName]{deployments, replicas} {
 			group.Add(s.Name+", the informer", kubeadapter.Run(s.Informer))
 			group.Add(s.Name, reconcile.Feed(queue, s.Feed))
 		}
-		group.Add("runs", reconcile.After(kubeadapter.AllSynced(deployments, replicas), &reconcile.Reconciler[types.NamespacedName]{
+		group.Add("runs", reconcile.After(kubeadapter.AllSynced(deployments, replicas), &reconcile.Reconciler[cache.ObjectName]{
 			Queue:     queue,
 			Reconcile: fn,
 			Workers:   4,

@@ -9,11 +9,10 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
 )
 
 // A Mark names the owner of an object by labels and annotations: for owners that
@@ -42,15 +41,12 @@ func (m Mark) Keys(obj metav1.Object) iter.Seq[string] {
 
 // Names is Keys for owners that are named by namespace and name, with a slash
 // between them if there is a namespace. An owner that is no such name is none.
-func (m Mark) Names(obj metav1.Object) iter.Seq[types.NamespacedName] {
-	namespace, name, ok := strings.Cut(m.Owner(obj), "/")
-	if !ok {
-		namespace, name = "", namespace
+func (m Mark) Names(obj metav1.Object) iter.Seq[cache.ObjectName] {
+	name, err := cache.ParseObjectName(m.Owner(obj))
+	if err != nil || name.Name == "" || name.String() != m.Owner(obj) {
+		return none[cache.ObjectName]
 	}
-	if name == "" || strings.Contains(name, "/") || ok && namespace == "" {
-		return none[types.NamespacedName]
-	}
-	return one(types.NamespacedName{Namespace: namespace, Name: name})
+	return one(name)
 }
 
 // Owner returns the owner that obj is marked with, or "".

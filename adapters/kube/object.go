@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -46,8 +45,8 @@ type gone struct{ metav1.ObjectMeta }
 
 // Name returns the name of an object, for [Source].Keys and [reconcile.Map]. The
 // namespace of an object that is in none is empty.
-func Name(obj metav1.Object) iter.Seq[types.NamespacedName] {
-	return one(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+func Name(obj metav1.Object) iter.Seq[cache.ObjectName] {
+	return one(cache.MetaObjectToName(obj))
 }
 
 // Self returns the object itself, for those who map it further on with
@@ -75,16 +74,14 @@ func none[T any](func(T) bool) {}
 // Get looks an object up in the store of an informer; ok reports whether it is
 // there. It is an error if it is there and no O. The object belongs to all: it
 // is not to be changed, only a deep copy of it.
-func Get[O any](informer cache.SharedInformer, name types.NamespacedName) (obj O, ok bool, err error) {
-	// Not String of the name, which has a slash also without a namespace.
-	key := cache.ObjectName{Namespace: name.Namespace, Name: name.Name}.String()
-	v, ok, err := informer.GetStore().GetByKey(key)
+func Get[O any](informer cache.SharedInformer, name cache.ObjectName) (obj O, ok bool, err error) {
+	v, ok, err := informer.GetStore().GetByKey(name.String())
 	if err != nil || !ok {
 		return obj, false, err
 	}
 	obj, ok = v.(O)
 	if !ok {
-		return obj, false, fmt.Errorf("kubeadapter: %s is a %T, want a %T", key, v, obj)
+		return obj, false, fmt.Errorf("kubeadapter: %s is a %T, want a %T", name, v, obj)
 	}
 	return obj, true, nil
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 )
 
 // ErrOwned says that an object is somebody else's: it has another controller,
@@ -36,8 +36,8 @@ type OwnedBy struct {
 // Keys returns the names of the owners of obj: the one that is its controller,
 // or all, each once. It returns none if obj has no owner of the kind. It is for
 // [Source].Keys and [reconcile.Map].
-func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[types.NamespacedName] {
-	var names []types.NamespacedName
+func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[cache.ObjectName] {
+	var names []cache.ObjectName
 	for _, ref := range obj.GetOwnerReferences() {
 		if ref.Kind != o.Kind || o.Kind == "" || group(ref.APIVersion) != group(o.APIVersion) {
 			continue
@@ -45,7 +45,7 @@ func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[types.NamespacedName] {
 		if !o.All && (ref.Controller == nil || !*ref.Controller) {
 			continue
 		}
-		name := types.NamespacedName{Name: ref.Name}
+		name := cache.ObjectName{Name: ref.Name}
 		if !o.Cluster {
 			name.Namespace = obj.GetNamespace()
 		}
@@ -108,6 +108,4 @@ func group(apiVersion string) string {
 	return group
 }
 
-func nameOf(obj metav1.Object) string {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}.String()
-}
+func nameOf(obj metav1.Object) string { return cache.MetaObjectToName(obj).String() }

@@ -45,8 +45,8 @@ func TestOwnerKeys(t *testing.T) {
 		{"not controllers", set, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v1", "ReplicaSet", "b", &no)}, nil},
 		{"all", all, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v1", "ReplicaSet", "b", &yes), ref("apps/v1", "Other", "c", nil)}, []string{"n/a", "n/b"}},
 		{"twice", all, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v2", "ReplicaSet", "a", nil)}, []string{"n/a"}},
-		{"in no namespace", cluster, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, []string{"/a"}},
-		{"of the core group", core, []metav1.OwnerReference{ref("v1", "Node", "a", nil), ref("x/v1", "Node", "b", nil)}, []string{"/a"}},
+		{"in no namespace", cluster, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, []string{"a"}},
+		{"of the core group", core, []metav1.OwnerReference{ref("v1", "Node", "a", nil), ref("x/v1", "Node", "b", nil)}, []string{"a"}},
 		{"the zero value", kubeadapter.OwnedBy{}, []metav1.OwnerReference{ref("", "", "a", &yes)}, nil},
 	} {
 		cm := configMap("n", "child")
@@ -100,7 +100,7 @@ func TestOwnerSet(t *testing.T) {
 		t.Errorf("the controller of child is %v, want %s", c, owner.UID)
 	}
 	owners.wait(t, "enqueue "+ns+"/owner")
-	spaces.wait(t, "enqueue /"+ns)
+	spaces.wait(t, "enqueue "+ns)
 	s.Kubectl(t, "delete", "configmap", "child", "-n", ns)
 	if got := owners.wait(t, "enqueue "+ns+"/owner"); len(got) != 1 {
 		t.Errorf("got %q, want the owner once", got)

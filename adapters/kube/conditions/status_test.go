@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
@@ -126,9 +127,9 @@ func ExampleWriteStatus() {
 	if err != nil {
 		return
 	}
-	source := &kubeadapter.Source[types.NamespacedName]{Informer: things.Informer("", 0), Keys: kubeadapter.Name}
-	queue := reconcile.NewQueue[types.NamespacedName]()
-	run := func(ctx context.Context, name types.NamespacedName) error {
+	source := &kubeadapter.Source[cache.ObjectName]{Informer: things.Informer("", 0), Keys: kubeadapter.Name}
+	queue := reconcile.NewQueue[cache.ObjectName]()
+	run := func(ctx context.Context, name cache.ObjectName) error {
 		thing, ok, err := kubeadapter.Get[*Thing](source.Informer, name)
 		if err != nil || !ok {
 			return err
@@ -142,7 +143,7 @@ func ExampleWriteStatus() {
 	}
 	group.Add("informer", kubeadapter.Run(source.Informer))
 	group.Add("things", reconcile.Feed(queue, source.Feed))
-	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[types.NamespacedName]{
+	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{
 		Queue: queue, Reconcile: run, Retry: kubeadapter.Retry(nil),
 	}))
 }

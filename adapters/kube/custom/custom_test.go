@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
@@ -63,8 +63,8 @@ func TestClient(t *testing.T) {
 	}
 
 	informer := jobs.Informer(ns, 0)
-	source := &kubeadapter.Source[types.NamespacedName]{Informer: informer, Keys: kubeadapter.Name}
-	queue := reconcile.NewQueue[types.NamespacedName]()
+	source := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
+	queue := reconcile.NewQueue[cache.ObjectName]()
 	kubetest.Run(t, kubeadapter.Run(informer))
 	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	// see takes the next item and returns its object.

@@ -6,7 +6,6 @@ package elect_test
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -20,15 +19,15 @@ func ExampleEachTerm() {
 	var (
 		client   coordinationv1.LeasesGetter // of a kubernetes.Interface
 		informer cache.SharedInformer
-		run      func(ctx context.Context, name types.NamespacedName) error
+		run      func(ctx context.Context, name cache.ObjectName) error
 		group    reconcile.Group
 	)
-	buckets := &kubeadapter.Source[types.NamespacedName]{Informer: informer, Keys: kubeadapter.Name}
+	buckets := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
 	leader := elect.Config{Client: client, Namespace: "default", Name: "buckets"}
 	group.Add("informer", kubeadapter.Run(informer))
 	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
-		queue := reconcile.NewQueue[types.NamespacedName]()
-		workers := &reconcile.Reconciler[types.NamespacedName]{Queue: elect.Held(queue), Reconcile: run, Retry: kubeadapter.Retry(nil)}
+		queue := reconcile.NewQueue[cache.ObjectName]()
+		workers := &reconcile.Reconciler[cache.ObjectName]{Queue: elect.Held(queue), Reconcile: run, Retry: kubeadapter.Retry(nil)}
 		term.Add("watch", reconcile.Feed(queue, buckets.Feed))
 		term.Add("workers", reconcile.After(buckets.Synced, workers))
 	})))

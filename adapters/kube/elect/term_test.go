@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -47,7 +46,7 @@ func TestStandby(t *testing.T) {
 	stopOther := kubetest.Run(t, other)
 	<-leads
 
-	configs := &kubeadapter.Source[types.NamespacedName]{
+	configs := &kubeadapter.Source[cache.ObjectName]{
 		Informer: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns)).Core().V1().ConfigMaps().Informer(),
 		Keys:     kubeadapter.Name,
 	}
@@ -62,11 +61,11 @@ func TestStandby(t *testing.T) {
 	var group reconcile.Group
 	group.Add("informer", kubeadapter.Run(configs.Informer))
 	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
-		queue := reconcile.NewQueue[types.NamespacedName]()
+		queue := reconcile.NewQueue[cache.ObjectName]()
 		term.Add("configs", reconcile.Feed(queue, configs.Feed))
-		term.Add("workers", reconcile.After(configs.Synced, &reconcile.Reconciler[types.NamespacedName]{
+		term.Add("workers", reconcile.After(configs.Synced, &reconcile.Reconciler[cache.ObjectName]{
 			Queue: elect.Held(queue),
-			Reconcile: func(_ context.Context, name types.NamespacedName) error {
+			Reconcile: func(_ context.Context, name cache.ObjectName) error {
 				ran <- name.Name
 				return nil
 			},

@@ -5,9 +5,9 @@ package events_test
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
@@ -19,13 +19,13 @@ func ExampleRecorder() {
 	var (
 		client  typedeventsv1.EventsV1Interface // of a kubernetes.Interface
 		lister  listers.ConfigMapLister         // of an informer
-		workers = &reconcile.Reconciler[types.NamespacedName]{}
+		workers = &reconcile.Reconciler[cache.ObjectName]{}
 		group   reconcile.Group
 	)
-	recorder := &events.Recorder[types.NamespacedName]{
+	recorder := &events.Recorder[cache.ObjectName]{
 		Client:     client,
 		Controller: "example.com/files",
-		Regarding: func(n types.NamespacedName) (runtime.Object, error) {
+		Regarding: func(n cache.ObjectName) (runtime.Object, error) {
 			return lister.ConfigMaps(n.Namespace).Get(n.Name)
 		},
 	}

@@ -7,9 +7,9 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
@@ -21,21 +21,21 @@ func ExampleGuard() {
 	var (
 		client typedcorev1.ConfigMapsGetter // of a kubernetes.Interface
 		lister listers.ConfigMapLister      // of an informer
-		queue  = reconcile.NewQueue[types.NamespacedName]()
+		queue  = reconcile.NewQueue[cache.ObjectName]()
 		put    = func(ctx context.Context, cm *corev1.ConfigMap) error { return nil } // idempotent
 		remove = func(ctx context.Context, cm *corev1.ConfigMap) error { return nil } // so is this
 	)
-	guard := &finalizer.Guard[types.NamespacedName, *corev1.ConfigMap]{
+	guard := &finalizer.Guard[cache.ObjectName, *corev1.ConfigMap]{
 		Name: finalizer.NameOf("example.com", "", "ConfigMap"),
-		Get: func(_ context.Context, n types.NamespacedName) (*corev1.ConfigMap, error) {
+		Get: func(_ context.Context, n cache.ObjectName) (*corev1.ConfigMap, error) {
 			return lister.ConfigMaps(n.Namespace).Get(n.Name)
 		},
-		Client: func(n types.NamespacedName) object.Client[*corev1.ConfigMap] {
+		Client: func(n cache.ObjectName) object.Client[*corev1.ConfigMap] {
 			return client.ConfigMaps(n.Namespace)
 		},
 		Ensure: put,
 		Clean:  remove,
 	}
-	workers := &reconcile.Reconciler[types.NamespacedName]{Queue: queue, Reconcile: guard.Reconcile}
+	workers := &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: guard.Reconcile}
 	_ = workers // a member of a Group
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 
@@ -26,7 +25,7 @@ func ExampleServe() {
 	watches := &kinds.Kinds{Informer: func(schema.GroupVersionResource) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(api, &corev1.ConfigMap{}, 0, nil) // elsewhere: kinds.Dynamic(client, "", 0)
 	}}
-	queue := reconcile.NewQueue[types.NamespacedName]()
+	queue := reconcile.NewQueue[cache.ObjectName]()
 	var group reconcile.Group
 	group.Add("kinds", watches)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -35,7 +34,7 @@ func ExampleServe() {
 	go func() { ended <- group.Run(ctx) }()
 
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	configs := &kubeadapter.Source[types.NamespacedName]{Keys: kubeadapter.Name}
+	configs := &kubeadapter.Source[cache.ObjectName]{Keys: kubeadapter.Name}
 	stop, err := kinds.Serve(watches, gvr, queue, configs)
 	if err != nil {
 		fmt.Println(err)

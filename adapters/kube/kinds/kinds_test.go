@@ -16,8 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
@@ -240,9 +240,9 @@ func TestMetadata(t *testing.T) {
 	}
 	k := &kinds.Kinds{Informer: kinds.Metadata(c, ns, 0)}
 	kubetest.Run(t, k)
-	q := reconcile.NewQueue[types.NamespacedName]()
+	q := reconcile.NewQueue[cache.ObjectName]()
 	s.Kubectl(t, "create", "configmap", "a", "--from-literal=big=text", "-n", ns)
-	source := &kubeadapter.Source[types.NamespacedName]{Keys: kubeadapter.Name}
+	source := &kubeadapter.Source[cache.ObjectName]{Keys: kubeadapter.Name}
 	if _, err := kinds.Serve(k, configMaps, q, source); err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/reconkernel/reconcile"
-	kube "github.com/reconkernel/reconcile/adapters/kube"
+	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
@@ -69,24 +68,24 @@ func main() {
 		return v, nil
 	})
 	lister := listers.NewConfigMapLister(informer.GetIndexer())
-	guard := &finalizer.Guard[types.NamespacedName, *corev1.ConfigMap]{
+	guard := &finalizer.Guard[cache.ObjectName, *corev1.ConfigMap]{
 		Name: "example.com/file",
-		Get: func(_ context.Context, n types.NamespacedName) (*corev1.ConfigMap, error) {
+		Get: func(_ context.Context, n cache.ObjectName) (*corev1.ConfigMap, error) {
 			return lister.ConfigMaps(n.Namespace).Get(n.Name)
 		},
-		Client: func(n types.NamespacedName) object.Client[*corev1.ConfigMap] { return client.ConfigMaps(n.Namespace) },
+		Client: func(n cache.ObjectName) object.Client[*corev1.ConfigMap] { return client.ConfigMaps(n.Namespace) },
 		Ensure: f.ensure,
 		Clean:  f.clean,
 	}
-	source := &kube.Source[types.NamespacedName]{Name: "configmaps", Informer: informer, Keys: kube.Name}
-	queue := reconcile.NewQueue[types.NamespacedName]()
+	source := &kubeadapter.Source[cache.ObjectName]{Name: "configmaps", Informer: informer, Keys: kubeadapter.Name}
+	queue := reconcile.NewQueue[cache.ObjectName]()
 	var runs atomic.Int64
-	workers := &reconcile.Reconciler[types.NamespacedName]{
+	workers := &reconcile.Reconciler[cache.ObjectName]{
 		Name: "files", Queue: queue, Reconcile: guard.Reconcile, Workers: 4,
-		OnResult: func(reconcile.Result[types.NamespacedName]) { runs.Add(1) },
+		OnResult: func(reconcile.Result[cache.ObjectName]) { runs.Add(1) },
 	}
 	var group reconcile.Group
-	group.Add("informer", kube.Run(informer))
+	group.Add("informer", kubeadapter.Run(informer))
 	group.Add("feed", reconcile.Feed(queue, source.Feed))
 	group.Add("workers", reconcile.After(source.Synced, workers))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -77,7 +76,7 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 // a better one, and its bucket stays as it is.
 func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, string) (bucket.Wish, bool, error) {
 	return func(_ context.Context, name string) (bucket.Wish, bool, error) {
-		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, types.NamespacedName{Namespace: o.namespace, Name: name})
+		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
 		if err != nil || !ok {
 			return bucket.Wish{}, false, err
 		}
@@ -94,7 +93,7 @@ func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, s
 // regarding finds the ConfigMap that the events about a bucket belong to.
 func (o options) regarding(informer cache.SharedInformer) func(string) (runtime.Object, error) {
 	return func(name string) (runtime.Object, error) {
-		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, types.NamespacedName{Namespace: o.namespace, Name: name})
+		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
 		if err == nil && !ok {
 			err = fmt.Errorf("there is no ConfigMap %s/%s", o.namespace, name)
 		}

@@ -31,13 +31,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/pod"
 )
 
-// A Config says which Lease is stood for, and how. Client, Namespace and Name
-// are required; zero is a good default for the rest.
+// A Config says which Lease is stood for, and how. Client and Name are required;
+// zero is a good default for the rest.
 type Config struct {
 	Client    coordinationv1.LeasesGetter // such as kubernetes.Interface.CoordinationV1()
-	Namespace string                      // of the Lease
+	Namespace string                      // of the Lease; empty means that of the pod this process is in
 	Name      string                      // of the Lease; it is made if it is not there
 
 	// Identity names this candidate. No two may have the same: both would lead.
@@ -70,7 +71,7 @@ type Config struct {
 	Logger *slog.Logger // nil means slog.Default()
 }
 
-// Elect returns a Runner that runs r while this process holds the lease: no two
+// Elect returns a Candidate, which runs r while this process holds the lease: no two
 // processes run it at the same time.
 //
 // It stands for the lease until it has it, or ctx is done. Then it runs r. When
@@ -94,8 +95,8 @@ type Config struct {
 // Times are measured on the monotonic clock of this process, from before the
 // request that renewed the lease. A process that is stopped and continued, or
 // a machine that sleeps, finds out only when it goes on.
-func Elect(cfg Config, r reconcile.Runner) reconcile.Runner {
-	return &elected{Config: cfg, runner: r}
+func Elect(cfg Config, r reconcile.Runner) *Candidate {
+	return &Candidate{config: cfg, runner: r}
 }
 
 // EachTerm returns a Runner for [Elect] that runs a new Group in each term, with
@@ -117,17 +118,27 @@ func EachTerm(fill func(term *reconcile.Group)) reconcile.Runner {
 	})
 }
 
-type elected struct {
-	Config
+// A Candidate is a [reconcile.Runner] that [Elect] returns.
+type Candidate struct {
+	config Config
 	runner reconcile.Runner
+	leads  atomic.Pointer[term] // nil while another leads
+}
+
+// IsLeader reports whether the runner runs, and the lease is held. It is for the
+// page or the metric of a process, and may be called from any goroutine: what it
+// says may be over at once, so work belongs into the runner.
+func (e *Candidate) IsLeader() bool {
+	t := e.leads.Load()
+	return t != nil && t.lost.Err() == nil && time.Since(t.last()) < t.Deadline
 }
 
 // Unwrap lets a Group know what runs in here.
-func (e *elected) Unwrap() reconcile.Runner { return e.runner }
+func (e *Candidate) Unwrap() reconcile.Runner { return e.runner }
 
 // Run does what Elect says.
-func (e *elected) Run(ctx context.Context) error {
-	c, err := e.withDefaults()
+func (e *Candidate) Run(ctx context.Context) error {
+	c, err := e.config.withDefaults()
 	if err != nil {
 		return err
 	}
@@ -166,7 +177,7 @@ func (e *elected) Run(ctx context.Context) error {
 }
 
 // stand stands for the lease, and runs the runner once it has it.
-func (e *elected) stand(ctx context.Context, c Config) error {
+func (e *Candidate) stand(ctx context.Context, c Config) error {
 	// The elector must outlive ctx: it renews the lease until the runner has ended.
 	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
@@ -208,6 +219,8 @@ func (e *elected) stand(ctx context.Context, c Config) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	e.leads.Store(t)
+	defer e.leads.Store(nil)
 	return t.run(ctx, e.runner, stopped)
 }
 
@@ -216,12 +229,14 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Client == nil:
 		return c, reconcile.Terminal(errors.New("elect: Config.Client is required, and nil"))
-	case c.Namespace == "":
-		return c, reconcile.Terminal(errors.New("elect: Config.Namespace is required, and empty"))
 	case c.Name == "":
 		return c, reconcile.Terminal(errors.New("elect: Config.Name is required, and empty"))
 	case c.Duration < 0 || c.Duration%time.Second != 0:
 		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Duration is %v, want whole seconds, or 0 for 15s", c.Duration))
+	}
+	var err error
+	if c.Namespace, err = pod.Namespace(c.Namespace, pod.File); err != nil {
+		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Namespace: %w", err))
 	}
 	c.Duration = cmp.Or(c.Duration, 15*time.Second)
 	c.Deadline = cmp.Or(c.Deadline, c.Duration*2/3)

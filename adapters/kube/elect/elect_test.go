@@ -346,13 +346,13 @@ func TestWarmUp(t *testing.T) {
 // TestBadConfig sees an error for each field that is missing or wrong.
 func TestBadConfig(t *testing.T) {
 	for want, spoil := range map[string]func(*elect.Config){
-		"Config.Client is required":    func(c *elect.Config) { c.Client = nil },
-		"Config.Namespace is required": func(c *elect.Config) { c.Namespace = "" },
-		"Config.Name is required":      func(c *elect.Config) { c.Name = "" },
-		"Config.Duration is 1.5s":      func(c *elect.Config) { c.Duration = 1500 * time.Millisecond },
-		"Config.Duration is -1s":       func(c *elect.Config) { c.Duration = -time.Second },
-		"Config.Deadline is 15s":       func(c *elect.Config) { c.Deadline = 15 * time.Second },
-		"Config.Period is 9s":          func(c *elect.Config) { c.Period = 9 * time.Second },
+		"Config.Client is required":                                    func(c *elect.Config) { c.Client = nil },
+		"Config.Namespace: it is empty, and this process is in no pod": func(c *elect.Config) { c.Namespace = "" },
+		"Config.Name is required":                                      func(c *elect.Config) { c.Name = "" },
+		"Config.Duration is 1.5s":                                      func(c *elect.Config) { c.Duration = 1500 * time.Millisecond },
+		"Config.Duration is -1s":                                       func(c *elect.Config) { c.Duration = -time.Second },
+		"Config.Deadline is 15s":                                       func(c *elect.Config) { c.Deadline = 15 * time.Second },
+		"Config.Period is 9s":                                          func(c *elect.Config) { c.Period = 9 * time.Second },
 	} {
 		c := newField(t).config("a", new(leasetest.Client))
 		spoil(&c)
@@ -364,4 +364,45 @@ func TestBadConfig(t *testing.T) {
 	if err := elect.Elect(newField(t).config("a", new(leasetest.Client)), nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "got nil") {
 		t.Errorf("Elect of a nil Runner: %v, want an error", err)
 	}
+}
+
+// TestIsLeader asks who leads: the one whose runner may go on, and no other.
+func TestIsLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, f *field) {
+		until := func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(2 * time.Second)
+			return nil
+		}
+		a := elect.Elect(f.config("a", broken(time.Minute, true)), reconcile.RunFunc(until))
+		b := elect.Elect(f.config("b", new(leasetest.Client)), reconcile.RunFunc(until))
+		want := func(aLeads, bLeads bool) {
+			t.Helper()
+			synctest.Wait()
+			if a.IsLeader() != aLeads || b.IsLeader() != bLeads {
+				t.Errorf("at %v: a leads %v, b leads %v, want %v, %v", time.Since(f.begin), a.IsLeader(), b.IsLeader(), aLeads, bLeads)
+			}
+		}
+		want(false, false)
+		stopA := f.run(a)
+		want(true, false)
+		time.Sleep(time.Second)
+		stopB := f.run(b)
+		want(true, false)
+		time.Sleep(69*time.Second + 500*time.Millisecond) // it could not renew for Deadline, and is ending
+		want(false, false)
+		time.Sleep(30 * time.Second)
+		want(false, true)
+		ended := make(chan error)
+		go func() { ended <- stopB() }()
+		time.Sleep(time.Second)
+		want(false, true) // it ends, with its lease
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		want(false, false)
+		if err := stopA(); !errors.Is(err, reconcile.ErrLeaseLost) {
+			t.Errorf("a: %v, want ErrLeaseLost", err)
+		}
+	})
 }

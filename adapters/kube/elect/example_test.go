@@ -5,6 +5,8 @@ package elect_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
@@ -23,7 +25,7 @@ func ExampleEachTerm() {
 		group    reconcile.Group
 	)
 	buckets := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
-	leader := elect.Config{Client: client, Namespace: "default", Name: "buckets"}
+	leader := elect.Config{Client: client, Name: "buckets"} // in the namespace of the pod
 	group.Add("informer", kubeadapter.Run(informer))
 	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
 		queue := reconcile.NewQueue[cache.ObjectName]()
@@ -31,4 +33,25 @@ func ExampleEachTerm() {
 		term.Add("watch", reconcile.Feed(queue, buckets.Feed))
 		term.Add("workers", reconcile.After(buckets.Synced, workers))
 	})))
+}
+
+// A process is ready when its cache is, though another may lead.
+func ExampleCandidate_IsLeader() {
+	var (
+		leader   *elect.Candidate // of Elect
+		informer cache.SharedInformer
+		mux      http.ServeMux
+	)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !informer.HasSynced() {
+			http.Error(w, "the cache has no list yet", http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		leads := 0
+		if leader.IsLeader() {
+			leads = 1
+		}
+		fmt.Fprintf(w, "leader_election_master_status{name=\"buckets\"} %d\n", leads)
+	})
 }

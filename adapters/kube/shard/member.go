@@ -90,7 +90,7 @@ func (s *Shards[T]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		m := &member[T]{
 			Shards: s, settings: c,
-			leases: s.Client.Leases(s.Namespace),
+			leases: s.Client.Leases(c.namespace),
 			self:   s.Name + "-" + incarnation(c.identity),
 			seen:   make(map[string]sighting),
 			lost:   make(chan struct{}),
@@ -210,7 +210,7 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 // renew writes our Lease, with holder as who holds it.
 func (m *member[T]) renew(ctx context.Context, holder string) error {
 	begin := time.Now()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.self, Namespace: m.Namespace}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.self, Namespace: m.namespace}}
 	if m.lease != nil {
 		lease = m.lease.DeepCopy()
 	}
@@ -313,7 +313,7 @@ func held(lease *coordinationv1.Lease) bool {
 
 // write makes members the list, unless somebody else has changed it.
 func (m *member[T]) write(ctx context.Context, l *list, members []string) error {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.namespace}}
 	if l.lease != nil {
 		lease = l.lease.DeepCopy()
 	}

@@ -37,6 +37,7 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/pod"
 )
 
 // Shards is one process's part of a set. Items are of type T; they are shared
@@ -58,12 +59,12 @@ import (
 // members are well, and for Duration if one has died. While the API server is
 // away for longer than Deadline nobody owns anything.
 //
-// Client, Namespace and Name are required; zero is a good default for the rest.
+// Client and Name are required; zero is a good default for the rest.
 // Set the fields before the first call of a method. Methods may be called from
 // many goroutines.
 type Shards[T comparable] struct {
 	Client    coordinationv1.LeasesGetter // such as kubernetes.Interface.CoordinationV1()
-	Namespace string                      // of the Leases
+	Namespace string                      // of the Leases; empty means that of the pod this process is in
 	Name      string                      // of the set; the members' Leases are called Name-Identity-...
 
 	// Identity names this member. It is part of a Lease's name, so it is of
@@ -195,7 +196,7 @@ func (s *Shards[T]) newsLocked() chan struct{} {
 
 // settings are the fields with their defaults.
 type settings struct {
-	identity                   string
+	identity, namespace        string
 	duration, deadline, period time.Duration
 	logger                     *slog.Logger
 	exit                       func(error)
@@ -213,8 +214,6 @@ func (s *Shards[T]) settings() (settings, error) {
 	switch {
 	case s.Client == nil:
 		return c, errors.New("shard: Shards.Client is required, and nil")
-	case s.Namespace == "":
-		return c, errors.New("shard: Shards.Namespace is required, and empty")
 	case s.Name == "":
 		return c, errors.New("shard: Shards.Name is required, and empty")
 	case c.duration < 0 || c.duration%time.Second != 0:
@@ -225,6 +224,10 @@ func (s *Shards[T]) settings() (settings, error) {
 		return c, fmt.Errorf("shard: Shards.Period is %v, want more than 0 and less than Deadline, which is %v", c.period, c.deadline)
 	case s.Grace < 0:
 		return c, fmt.Errorf("shard: Shards.Grace is %v, want 0 or more", s.Grace)
+	}
+	var err error
+	if c.namespace, err = pod.Namespace(s.Namespace, pod.File); err != nil {
+		return c, fmt.Errorf("shard: Shards.Namespace: %w", err)
 	}
 	if c.identity == "" {
 		host, err := os.Hostname()

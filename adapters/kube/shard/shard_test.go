@@ -19,15 +19,15 @@ import (
 // TestBadFields sees an error for each field that is missing or wrong.
 func TestBadFields(t *testing.T) {
 	for want, spoil := range map[string]func(*shard.Shards[string]){
-		"Shards.Client is required":    func(s *shard.Shards[string]) { s.Client = nil },
-		"Shards.Namespace is required": func(s *shard.Shards[string]) { s.Namespace = "" },
-		"Shards.Name is required":      func(s *shard.Shards[string]) { s.Name = "" },
-		`Identity "A b"`:               func(s *shard.Shards[string]) { s.Identity = "A b" },
-		"Shards.Name is \"x":           func(s *shard.Shards[string]) { s.Name = strings.Repeat("x", 100) },
-		"Shards.Duration is 1.5s":      func(s *shard.Shards[string]) { s.Duration = 1500 * time.Millisecond },
-		"Shards.Deadline is 15s":       func(s *shard.Shards[string]) { s.Deadline = 15 * time.Second },
-		"Shards.Period is 10s":         func(s *shard.Shards[string]) { s.Period = 10 * time.Second },
-		"Shards.Grace is -1s":          func(s *shard.Shards[string]) { s.Grace = -time.Second },
+		"Shards.Client is required":                                    func(s *shard.Shards[string]) { s.Client = nil },
+		"Shards.Namespace: it is empty, and this process is in no pod": func(s *shard.Shards[string]) { s.Namespace = "" },
+		"Shards.Name is required":                                      func(s *shard.Shards[string]) { s.Name = "" },
+		`Identity "A b"`:                                               func(s *shard.Shards[string]) { s.Identity = "A b" },
+		"Shards.Name is \"x":                                           func(s *shard.Shards[string]) { s.Name = strings.Repeat("x", 100) },
+		"Shards.Duration is 1.5s":                                      func(s *shard.Shards[string]) { s.Duration = 1500 * time.Millisecond },
+		"Shards.Deadline is 15s":                                       func(s *shard.Shards[string]) { s.Deadline = 15 * time.Second },
+		"Shards.Period is 10s":                                         func(s *shard.Shards[string]) { s.Period = 10 * time.Second },
+		"Shards.Grace is -1s":                                          func(s *shard.Shards[string]) { s.Grace = -time.Second },
 	} {
 		s := &shard.Shards[string]{Client: new(leasetest.Client), Namespace: "default", Name: "set"}
 		spoil(s)

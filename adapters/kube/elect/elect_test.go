@@ -371,7 +371,7 @@ func TestIsLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		until := func(ctx context.Context) error {
 			<-ctx.Done()
-			time.Sleep(2 * time.Second)
+			time.Sleep(3 * time.Second)
 			return nil
 		}
 		a := elect.Elect(f.config("a", broken(time.Minute, true)), reconcile.RunFunc(until))

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,11 +61,6 @@ type Config struct {
 	// to pass to another. It ends the process: there is no other way to keep the
 	// promise. Nil means to log the error and to exit with status 1.
 	Exit func(err error)
-
-	// OnLeader is called with each leader that is seen, in a goroutine of its
-	// own; it may be nil. A panic in it ends the runner, as the end of ctx does,
-	// and Run returns it as a [*reconcile.PanicError].
-	OnLeader func(identity string)
 
 	Logger *slog.Logger // nil means slog.Default()
 }
@@ -148,36 +142,6 @@ func (e *Candidate) Run(ctx context.Context) error {
 	case *reconcile.Group:
 		return reconcile.Terminal(errors.New("elect: a Group runs once, and not again in the next term; EachTerm makes one for each"))
 	}
-	if c.OnLeader == nil {
-		return e.stand(ctx, c)
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	var panicked atomic.Pointer[reconcile.PanicError]
-	onLeader := c.OnLeader
-	c.OnLeader = func(identity string) {
-		defer func() {
-			if v := recover(); v != nil {
-				p := &reconcile.PanicError{Value: v, Stack: debug.Stack()}
-				panicked.Store(p)
-				end(p)
-			}
-		}()
-		onLeader(identity)
-	}
-	err = e.stand(ctx, c)
-	p := panicked.Load()
-	switch {
-	case p == nil:
-		return err
-	case err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, p):
-		return fmt.Errorf("elect: OnLeader: %w", p)
-	}
-	return fmt.Errorf("elect: OnLeader: %w; then: %w", p, err)
-}
-
-// stand stands for the lease, and runs the runner once it has it.
-func (e *Candidate) stand(ctx context.Context, c Config) error {
 	// The elector must outlive ctx: it renews the lease until the runner has ended.
 	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
@@ -193,7 +157,7 @@ func (e *Candidate) stand(ctx context.Context, c Config) error {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(leading) },
 			OnStoppedLeading: func() {},
-			OnNewLeader:      c.OnLeader,
+			OnNewLeader:      func(identity string) { c.Logger.Info("lease has a holder", "lease", c.Name, "holder", identity) },
 		},
 	})
 	if err != nil {

@@ -202,43 +202,6 @@ func TestRunnerEnds(t *testing.T) {
 	}
 }
 
-// TestPanicInOnLeader has OnLeader panic, with the process's own name and with
-// another's: the Runner fails, after what it ran has ended as it likes.
-func TestPanicInOnLeader(t *testing.T) {
-	for other, want := range map[string]string{
-		"":  "a leads 0s, a ends 4s",
-		"b": "b leads 0s",
-	} {
-		t.Run(other, func(t *testing.T) {
-			bubble(t, func(t *testing.T, f *field) {
-				if other != "" {
-					f.run(f.candidate(other, new(leasetest.Client), 0))
-					synctest.Wait()
-				}
-				c := f.config("a", new(leasetest.Client))
-				c.OnLeader = func(string) {
-					time.Sleep(time.Second)
-					panic(errBroken)
-				}
-				err := elect.Elect(c, reconcile.RunFunc(func(ctx context.Context) error {
-					f.note("a", "leads")
-					<-ctx.Done()
-					time.Sleep(3 * time.Second)
-					f.note("a", "ends")
-					return context.Cause(ctx)
-				})).Run(t.Context())
-				var p *reconcile.PanicError
-				if !errors.As(err, &p) || !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "OnLeader") {
-					t.Errorf("Run: %v, want that OnLeader panicked", err)
-				}
-				if got := f.took(); got != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
-			})
-		})
-	}
-}
-
 // TestStolenLease has somebody write another holder into the lease.
 func TestStolenLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {

@@ -221,7 +221,7 @@ func TestReplaced(t *testing.T) {
 	source.Changed = func(_, _ metav1.Object) bool { return false }
 	h, handler := informer.feed(t, source)
 	handler.OnUpdate(old, renewed)
-	if got, want := h.drain(), []string{"now /a"}; !slices.Equal(got, want) {
+	if got, want := h.drain(), []string{"now a"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -63,7 +63,7 @@ func Prime[T comparable](p *Primed, f reconcile.Feeder[T]) reconcile.Feeder[T] {
 // wraps its cause and says what is missing.
 func (p *Primed) Wait(ctx context.Context) error {
 	for {
-		why, err, changed := p.state()
+		changed, why, err := p.state()
 		switch {
 		case err != nil:
 			return err
@@ -79,13 +79,13 @@ func (p *Primed) Wait(ctx context.Context) error {
 }
 
 // state returns why it is not primed, and whether it never will be.
-func (p *Primed) state() (why, never error, changed <-chan struct{}) {
+func (p *Primed) state() (changed <-chan struct{}, why, never error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.feeders {
 		switch {
 		case f.never:
-			return nil, f.err, nil
+			return nil, nil, f.err
 		case f.fed:
 		case !f.running:
 			why = errors.New("a feeder does not run")
@@ -98,7 +98,7 @@ func (p *Primed) state() (why, never error, changed <-chan struct{}) {
 	if p.changed == nil {
 		p.changed = make(chan struct{})
 	}
-	return why, nil, p.changed
+	return p.changed, why, nil
 }
 
 func (f *priming) set(change func()) {

@@ -158,42 +158,44 @@ func TestReconcileMany(t *testing.T) {
 
 // TestRetryButtons is about where the overview has what TestReconcileMany sends.
 func TestRetryButtons(t *testing.T) {
-	queue := reconcile.NewQueue[string]()
-	loop := &statuspage.Loop[string]{Name: "assets", Queue: queue}
-	page := statuspage.New(loop)
-	report := loop.OnResult(nil)
-	report(reconcile.Result[string]{Item: "well", Outcome: reconcile.Succeeded})
-	const buttons, box = `<button form="retry"`, `<input type="checkbox" `
-	if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, `"retry"`) {
-		t.Error("there are buttons though actions are not allowed")
-	}
-	page.AllowActions = true
-	if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, buttons) || strings.Contains(text, box) {
-		t.Error("there are buttons though nothing fails")
-	}
-	page.Refresh = time.Nanosecond
-	report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.Terminated, Err: errors.New("no room"), Failures: 1})
-	report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.Terminated, Err: errors.New("no name"), Failures: 1})
-	for target, want := range map[string][]string{
-		"/":                           {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
-		"/?search=ROOM":               {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},
-		"/?search=well":               nil,
-		"/?state=in-order&sort=-item": nil,
-		"/?notice=reconcile-many":     {">Asked for the runs now.</p>"},
-	} {
-		text := html.UnescapeString(body(t, get(t, page, target), http.StatusOK))
-		for _, want := range want {
-			if !strings.Contains(text, html.UnescapeString(want)) {
-				t.Errorf("%s lacks %s", target, want)
+	synctest.Test(t, func(t *testing.T) {
+		queue := reconcile.NewQueue[string]()
+		loop := &statuspage.Loop[string]{Name: "assets", Queue: queue}
+		page := statuspage.New(loop)
+		report := loop.OnResult(nil)
+		report(reconcile.Result[string]{Item: "well", Outcome: reconcile.Succeeded})
+		const buttons, box = `<button form="retry"`, `<input type="checkbox" `
+		if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, `"retry"`) {
+			t.Error("there are buttons though actions are not allowed")
+		}
+		page.AllowActions = true
+		if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, buttons) || strings.Contains(text, box) {
+			t.Error("there are buttons though nothing fails")
+		}
+		time.Sleep(time.Second) // what was shown is out of date then
+		report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.Terminated, Err: errors.New("no room"), Failures: 1})
+		report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.Terminated, Err: errors.New("no name"), Failures: 1})
+		for target, want := range map[string][]string{
+			"/":                           {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
+			"/?search=ROOM":               {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},
+			"/?search=well":               nil,
+			"/?state=in-order&sort=-item": nil,
+			"/?notice=reconcile-many":     {">Asked for the runs now.</p>"},
+		} {
+			text := html.UnescapeString(body(t, get(t, page, target), http.StatusOK))
+			for _, want := range want {
+				if !strings.Contains(text, html.UnescapeString(want)) {
+					t.Errorf("%s lacks %s", target, want)
+				}
+			}
+			if n := strings.Count(text, box); want == nil && n > 0 || strings.Contains(target, "ROOM") && n != 1 {
+				t.Errorf("%s has %d boxes", target, n)
+			}
+			if want == nil && strings.Contains(text, buttons) {
+				t.Errorf("%s has buttons, and nothing that fails", target)
 			}
 		}
-		if n := strings.Count(text, box); want == nil && n > 0 || strings.Contains(target, "ROOM") && n != 1 {
-			t.Errorf("%s has %d boxes", target, n)
-		}
-		if want == nil && strings.Contains(text, buttons) {
-			t.Errorf("%s has buttons, and nothing that fails", target)
-		}
-	}
+	})
 }
 
 // TestActionsRefused goes through the requests that are not to do anything.

@@ -51,7 +51,7 @@ type Dequeuer[T comparable] interface {
 
 // A Dequeuer may also be a Leaser, when what it hands out can be lost while a
 // run goes on: a queue that machines share. [Reconciler] then runs the item
-// under the context that Lease returns. It calls Lease when the run begins, or
+// under the context that Lease returns. It calls Lease when the run begins, and
 // before, if the item has to wait at a [Gate]. The context is derived from ctx,
 // and ends with [ErrLeaseLost] as its cause when the item is no longer ours; it
 // is not nil. Lease does not block.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 )
 
 // This file notifies those who wait for something to happen to an item: a run,
@@ -79,7 +78,7 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 		if cause == ErrChanged && c.Err() == nil {
 			r.changed.Store(true) // before the run can see the end, and return
 		}
-		r.end(end, cause)
+		end(cause)
 	}}
 	var cause error
 	q.mu.Lock()
@@ -102,18 +101,6 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 		q.unwatchLocked(w)
 		q.unlock()
 		end(nil)
-	}
-}
-
-// end ends a context of the run. A panic of the context that it was derived
-// from, which is user code, is logged: whoever caused the end is not affected.
-func (r *run[T]) end(end context.CancelCauseFunc, cause error) {
-	err := guard(func() error {
-		end(cause)
-		return nil
-	})
-	if err != nil {
-		r.worker.loop.logGuarded(slog.LevelError, "context of a run panicked as it ended", r.item, "err", err)
 	}
 }
 

@@ -525,8 +525,7 @@ func TestUntilChangedManyTimesInARunAndElsewhere(t *testing.T) {
 	wantCause(t, changed, context.Canceled)
 }
 
-// A badContext is user code that panics, or takes long, when a context derived from
-// it ends.
+// A badContext is user code that takes long when a context derived from it ends.
 type badContext struct {
 	context.Context
 	done chan struct{}
@@ -537,38 +536,6 @@ func (b badContext) Done() <-chan struct{} { return b.done }
 
 func (b badContext) AfterFunc(func()) func() bool {
 	return func() bool { b.end(); return true }
-}
-
-// A context of a run that panics as it ends affects nobody else.
-func TestUntilChangedOfAContextThatPanics(t *testing.T) {
-	for name, end := range failuresOfUserCode {
-		runQueue(t, name, func(t *testing.T, q *reconcile.Queue[string]) {
-			var changed []context.Context
-			s := serve(t, reconcile.Reconciler[string]{
-				Queue: q, Name: "disks",
-				Reconcile: func(ctx context.Context, _ string) error {
-					if len(changed) > 0 {
-						return nil
-					}
-					for _, ctx := range []context.Context{ctx, badContext{ctx, make(chan struct{}), end}, ctx} {
-						c, _ := reconcile.UntilChanged(ctx)
-						changed = append(changed, c)
-					}
-					time.Sleep(time.Hour)
-					return errBoom
-				},
-			}, "x")
-			s.log.clear()
-			q.Enqueue("x") // does not panic
-			for _, c := range changed {
-				wantCause(t, c, reconcile.ErrChanged)
-			}
-			s.log.onlyLine(t, slog.LevelError).mustSay(t, slog.LevelError, map[string]string{"item": "x", "reconciler": "disks"}, "context")
-			time.Sleep(2 * time.Hour)
-			wantPhase(t, q, "x", reconcile.Idle)
-			s.end()
-		})
-	}
 }
 
 // A context takes long to end. The run may return as soon as it sees the end, and

@@ -31,6 +31,13 @@ type loop[T comparable] struct {
 	leaser  Leaser[T] // nil if the queue is none
 	workers []*worker[T]
 	running sync.WaitGroup // workers
+	failed  sync.Once
+	err     error // of the queue, once failed
+
+	parent  context.Context // that Run was called with
+	dequeue context.Context // to wait for items under: ends also when the queue fails
+	stop    context.CancelFunc
+	runs    context.Context // of the runs: may end later than parent, see Grace
 
 	// At a Gate, one worker at a time is between the queue and the gate: atGate
 	// has room for that one, and place is what it waits with. So each loop has
@@ -57,73 +64,52 @@ type source[T comparable] interface {
 	now() int64
 }
 
-// contexts are those of a loop.
-type contexts struct {
-	parent  context.Context // that Run was called with
-	dequeue context.Context // to wait for items under: ends also when the queue fails
-	run     context.Context // of the runs: may end later than parent, see Grace
-}
-
 func (l *loop[T]) run(ctx context.Context) error {
-	dequeue, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	runs, endRuns := ctx, func(error) {}
+	l.parent, l.runs = ctx, ctx
+	l.dequeue, l.stop = context.WithCancel(ctx)
+	defer l.stop()
+	endRuns := func(error) {}
 	if l.Grace > 0 {
-		c, end := context.WithCancelCause(context.WithoutCancel(ctx))
-		runs, endRuns = c, end
-		defer end(nil)
+		l.runs, endRuns = context.WithCancelCause(context.WithoutCancel(ctx))
+		defer endRuns(nil)
 	}
 	for range l.Workers {
-		l.workers = append(l.workers, &worker[T]{loop: l, stop: stop})
+		l.workers = append(l.workers, &worker[T]{loop: l})
 	}
 	for _, w := range l.workers {
-		l.running.Go(func() { w.work(contexts{ctx, dequeue, runs}) })
+		l.running.Go(w.work)
 	}
-	l.supervise(ctx, endRuns)
-	if e, ok := context.Cause(dequeue).(*queueError); ok {
-		return e.error
-	}
-	return nil
+	l.supervise(endRuns)
+	return l.err
 }
-
-// A queueError is the cause of the end of a loop whose queue cannot go on.
-type queueError struct{ error }
 
 // supervise waits for the workers. Meanwhile it ends the contexts of the runs
 // when their time is over, and warns of runs that ignore that.
-func (l *loop[T]) supervise(ctx context.Context, endRuns func(error)) {
+func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() {
 		l.running.Wait()
 		close(ended)
 	}()
-	done := ctx.Done()
+	done := l.parent.Done()
 	grace, tick := idleTimer(), idleTimer()
 	defer grace.Stop()
 	defer tick.Stop()
-	over := int64(math.MaxInt64) // when the contexts of all runs ended
 	for {
 		select {
 		case <-ended:
 			return
 		case <-done:
 			done = nil
-			if l.Grace > 0 {
-				grace.Reset(l.Grace)
-			} else {
-				over = l.source.now()
-			}
+			grace.Reset(l.Grace)
 		case <-grace.C:
-			endRuns(context.Cause(ctx))
-			over = l.source.now()
+			endRuns(context.Cause(l.parent))
+			l.watched.Store(true)
 		case <-l.begun:
 		case <-tick.C:
 			l.ticking.Store(false)
 		}
-		if over != math.MaxInt64 {
-			l.watched.Store(true)
-		}
-		if !l.ticking.Load() && l.warnOfStuckRuns(over) {
+		if !l.ticking.Load() && l.warnOfStuckRuns() {
 			l.ticking.Store(true)
 			tick.Reset(stuckTick)
 		}
@@ -143,53 +129,32 @@ func idleTimer() *time.Timer {
 
 // warnOfStuckRuns names the runs whose contexts ended a while ago. It reports
 // whether there are runs to look at again.
-func (l *loop[T]) warnOfStuckRuns(over int64) (again bool) {
+func (l *loop[T]) warnOfStuckRuns() (again bool) {
 	if !l.watched.Load() {
 		return false
 	}
-	now := l.source.now()
-	for _, w := range l.workers {
-		r := w.current.Load()
-		if r == nil {
-			continue
-		}
-		again = true
-		end := over
-		if l.Timeout > 0 {
-			end = min(end, later(r.start, l.Timeout))
-		}
-		if l.leaser != nil && r.cause() != nil {
-			end = min(end, now)
-		}
-		if r.warnAt == 0 && end <= now {
-			r.warnAt = end + int64(stuckTick)
-		}
-		if r.warnAt != 0 && r.warnAt <= now {
-			age := now - r.start
-			r.warnAt = now + age
-			l.logGuarded(slog.LevelWarn, "run has not returned, though its context ended", r.item,
-				"age", time.Duration(age), "cause", r.cause())
-		}
-	}
-	return again
-}
-
-// cause returns the cause of the end of the run's context, which may be user
-// code; nil if it has not ended.
-func (r *run[T]) cause() (cause error) {
-	_ = guard(func() error {
-		if cause = r.Err(); cause != nil {
-			cause = context.Cause(r)
+	_ = guard(func() error { // the Logger and the context of a Leaser are code of the user
+		now := l.source.now()
+		for _, w := range l.workers {
+			r := w.current.Load()
+			if r == nil {
+				continue
+			}
+			again = true
+			cause := context.Cause(r)
+			if cause != nil && r.warnAt == 0 {
+				r.warnAt = now + int64(stuckTick)
+			}
+			if cause != nil && r.warnAt <= now {
+				age := now - r.start
+				r.warnAt = now + age
+				l.Logger.Warn("run has not returned, though its context ended",
+					"item", r.item, "age", time.Duration(age), "cause", cause)
+			}
 		}
 		return nil
 	})
-	return cause
-}
-
-// logGuarded writes a line about an item. A handler that panics, or calls
-// Goexit, costs no more than the line.
-func (l *loop[T]) logGuarded(level slog.Level, msg string, item T, args ...any) {
-	logGuarded(l.Logger, level, msg, append([]any{"item", item}, args...)...)
+	return again
 }
 
 // logGuarded writes a line. A handler that panics, or calls Goexit, costs no
@@ -239,17 +204,15 @@ const (
 
 type worker[T comparable] struct {
 	loop       *loop[T]
-	stop       context.CancelCauseFunc // ends the loop
-	current    atomic.Pointer[run[T]]  // while Reconcile runs
-	runPool    []run[T]                // for the next runs
+	current    atomic.Pointer[run[T]] // while Reconcile runs
+	runPool    []run[T]               // for the next runs
 	stage      stage
 	now        int64 // the latest reading of the clock
 	clockStale bool  // time has passed since that reading
 
 	hasItem bool // it has taken one; the fields below are about the latest
 	taken[T]
-	pass      gatePass        // of the Gate, if there is one
-	lease     context.Context // of an item that had to wait at the Gate; may be nil
+	pass      gatePass // of the Gate, if there is one
 	waited    time.Duration
 	start     int64
 	release   context.CancelFunc // of the Timeout; nil if there is none
@@ -263,20 +226,20 @@ type worker[T comparable] struct {
 
 // work goes on until the worker has finished: in another goroutine if this one
 // is lost to runtime.Goexit.
-func (w *worker[T]) work(ctx contexts) {
+func (w *worker[T]) work() {
 	defer func() {
 		if w.stage != stageFinished {
-			w.loop.running.Go(func() { w.work(ctx) })
+			w.loop.running.Go(w.work)
 		}
 	}()
 	for w.stage != stageFinished {
-		w.runStages(ctx)
+		w.runStages()
 	}
 }
 
 // runStages goes through the stages until the worker has finished, or is thrown
 // out of one by a panic or Goexit.
-func (w *worker[T]) runStages(ctx contexts) {
+func (w *worker[T]) runStages() {
 	defer func() {
 		if w.stage == stageFinished {
 			return
@@ -290,14 +253,14 @@ func (w *worker[T]) runStages(ctx contexts) {
 	for w.stage != stageFinished {
 		switch w.stage {
 		case stageTaking:
-			w.takeNext(ctx)
+			w.takeNext()
 		case stageStarting:
-			w.logStart(ctx.run)
+			w.logStart()
 		case stageRunning:
-			w.reconcile(ctx.run)
+			w.reconcile()
 		case stageDeciding:
-			w.measure(ctx.parent)
-			w.decide()
+			w.measure()
+			w.decide(true)
 			w.stage = stageLeaving
 		case stageLeaving:
 			if w.loop.Gate != nil {
@@ -306,7 +269,7 @@ func (w *worker[T]) runStages(ctx contexts) {
 			w.stage = stageReporting
 		case stageReporting:
 			if !w.hooksOver {
-				w.report(ctx.run)
+				w.report()
 			}
 			w.stage = stageNotifying
 		case stageNotifying:
@@ -337,7 +300,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		return
 	case stageDeciding:
 		what = "Retry, or a method of the error, panicked; DefaultRetry is used instead"
-		w.decideByDefault()
+		w.decide(false)
 		w.stage = stageLeaving
 	case stageLeaving:
 		what = "Gate.Slow panicked"
@@ -349,43 +312,46 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		what = "OnResult panicked"
 	}
 	w.hooksOver, w.clockStale = true, true
-	w.loop.logGuarded(slog.LevelError, what, w.item, "err", p, "stack", p.line())
+	logGuarded(w.loop.Logger, slog.LevelError, what, "item", w.item, "err", p, "stack", p.line())
 }
 
 // failQueue ends the worker, and with it the loop: the queue cannot go on.
 func (w *worker[T]) failQueue(err error) {
-	w.stop(&queueError{fmt.Errorf("reconcile: dequeue: %w", err)})
+	l := w.loop
+	l.failed.Do(func() { l.err = fmt.Errorf("reconcile: dequeue: %w", err) })
+	l.stop()
 	w.stage = stageFinished
 }
 
 // takeNext gives back the last item, if there is one, and takes the next.
-func (w *worker[T]) takeNext(of contexts) {
-	ctx := of.dequeue
-	if w.aborted && of.parent.Err() != nil {
-		ctx = of.parent // ends a moment before its child: the aborted item must not be taken again
+func (w *worker[T]) takeNext() {
+	l := w.loop
+	ctx := l.dequeue
+	if w.aborted && l.parent.Err() != nil {
+		ctx = l.parent // ends a moment before its child: the aborted item must not be taken again
 	}
 	var last *verdict
 	if w.hasItem {
 		last = &w.verdict
 		if w.clockStale {
-			w.now = w.loop.source.now()
+			w.now = l.source.now()
 		}
 	}
 	var err error
-	if w.loop.Gate == nil {
-		err = w.loop.source.exchange(ctx, &w.taken, last, w.now)
+	if l.Gate == nil {
+		err = l.source.exchange(ctx, &w.taken, last, w.now)
 	} else {
 		if last != nil {
-			w.loop.source.giveBack(&w.taken, last, w.now)
+			l.source.giveBack(&w.taken, last, w.now)
 		}
-		err = w.takeThroughGate(ctx, of)
+		err = w.takeThroughGate(ctx)
 	}
 	if err == nil {
 		w.hasItem = true
-		w.now, w.clockStale = w.taken.at, w.loop.Gate != nil
+		w.now, w.clockStale = w.taken.at, l.Gate != nil
 		w.aborted, w.changed, w.hooksOver = false, false, false
 		w.stage = stageStarting
-	} else if ctx.Err() != nil || of.parent.Err() != nil || errors.Is(err, ErrClosed) { // ctx may end a moment after its parent
+	} else if ctx.Err() != nil || l.parent.Err() != nil || errors.Is(err, ErrClosed) { // ctx may end a moment after its parent
 		w.stage = stageFinished
 	} else {
 		w.failQueue(err)
@@ -393,7 +359,7 @@ func (w *worker[T]) takeNext(of contexts) {
 }
 
 // takeThroughGate takes an item and waits until the Gate lets it in.
-func (w *worker[T]) takeThroughGate(ctx context.Context, of contexts) error {
+func (w *worker[T]) takeThroughGate(ctx context.Context) error {
 	l := w.loop
 	free := l.Gate.now()
 	for {
@@ -402,33 +368,34 @@ func (w *worker[T]) takeThroughGate(ctx context.Context, of contexts) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		in, err := w.takeAtGate(ctx, of, free)
+		in, err := w.takeAtGate(ctx, free)
 		if in || err != nil {
 			return err
 		}
-		if of.parent.Err() != nil {
-			ctx = of.parent // as in takeNext
+		if l.parent.Err() != nil {
+			ctx = l.parent // as in takeNext
 		}
 	}
 }
 
 // takeAtGate is called by one worker at a time. It returns false and no error if
 // the item had to be given back before it was let in.
-func (w *worker[T]) takeAtGate(ctx context.Context, of contexts, free int64) (in bool, err error) {
+func (w *worker[T]) takeAtGate(ctx context.Context, free int64) (in bool, err error) {
 	l := w.loop
 	defer func() { <-l.atGate }() // also if the queue panics
 	if err := l.source.exchange(ctx, &w.taken, nil, 0); err != nil {
 		return false, err
 	}
-	w.lease = nil
 	p := &l.place
 	p.since = max(free, w.taken.ready+l.ahead)
 	if in = l.Gate.tryEnter(p); !in {
 		var lost <-chan struct{}
 		if l.leaser != nil {
-			lost = w.leaseEarly(of.run)
+			var end context.CancelFunc
+			lost, end = w.leaseEarly()
+			defer end()
 		}
-		in = l.Gate.enter(p, ctx.Done(), lost, of.parent.Done())
+		in = l.Gate.enter(p, ctx.Done(), lost, l.parent.Done())
 	}
 	if !in {
 		w.verdict = verdict{Wait: Wait{Err: ErrAborted}}
@@ -439,48 +406,46 @@ func (w *worker[T]) takeAtGate(ctx context.Context, of contexts, free int64) (in
 	return true, nil
 }
 
-// leaseEarly leases an item that has to wait at the gate, for the run to come.
-// It returns what ends with the lease; nil if Lease, or a method of its context,
-// panics: then the run finds out, and a panic is a failure of that run.
-func (w *worker[T]) leaseEarly(ctx context.Context) (lost <-chan struct{}) {
+// leaseEarly leases an item that has to wait at the gate, until end is called. What
+// panics here does so in the run too, and is a failure of that.
+func (w *worker[T]) leaseEarly() (lost <-chan struct{}, end context.CancelFunc) {
+	ctx, end := context.WithCancel(w.loop.runs)
 	_ = guard(func() error {
-		w.lease = w.loop.leaser.Lease(ctx, w.item)
-		lost = w.lease.Done()
+		lost = w.loop.leaser.Lease(ctx, w.item).Done()
 		return nil
 	})
-	return lost
+	return lost, end
 }
 
 // logStart logs the start of a run.
-func (w *worker[T]) logStart(ctx context.Context) {
+func (w *worker[T]) logStart() {
 	if w.clockStale { // because of the Gate
 		w.now, w.clockStale = w.loop.source.now(), false
 	}
 	w.waited = time.Duration(w.now - w.ready)
-	if w.loop.Logger.Enabled(ctx, slog.LevelDebug) {
+	if w.loop.Logger.Enabled(w.loop.runs, slog.LevelDebug) {
 		w.clockStale = true
-		w.loop.Logger.LogAttrs(ctx, slog.LevelDebug, "run starts",
+		w.loop.Logger.LogAttrs(w.loop.runs, slog.LevelDebug, "run starts",
 			slog.Any("item", w.item), slog.Int("failures", w.failures))
 	}
 	w.stage = stageRunning
 }
 
 // reconcile does one run.
-func (w *worker[T]) reconcile(ctx context.Context) {
+func (w *worker[T]) reconcile() {
 	l := w.loop
 	if w.clockStale {
 		w.now = l.source.now()
 	}
 	w.start = w.now
-	if w.lease != nil {
-		ctx, w.lease = w.lease, nil
-	} else if l.leaser != nil {
+	ctx := l.runs
+	if l.Timeout > 0 {
+		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
+	}
+	if l.leaser != nil { // last: its Err may know of the end before a context made from it does
 		if ctx = l.leaser.Lease(ctx, w.item); ctx == nil {
 			panic("reconcile: Lease returned nil, want a context")
 		}
-	}
-	if l.Timeout > 0 {
-		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
 	if len(w.runPool) == 0 {
 		w.runPool = make([]run[T], l.runBatch)
@@ -500,7 +465,7 @@ func (w *worker[T]) reconcile(ctx context.Context) {
 }
 
 // measure notes how the run ended.
-func (w *worker[T]) measure(parent context.Context) {
+func (w *worker[T]) measure() {
 	w.now, w.clockStale = w.loop.source.now(), false
 	w.result = Result[T]{
 		Item:     w.item,
@@ -509,35 +474,31 @@ func (w *worker[T]) measure(parent context.Context) {
 		Duration: time.Duration(w.now - w.start),
 	}
 	r := w.current.Load()
-	defer w.putRunAside() // also if a context panics
+	defer w.current.Store(nil) // also if its context panics
+	if w.release != nil {
+		defer w.release()
+	}
 	if _, panicked := w.err.(*PanicError); w.err != nil && !panicked {
-		w.aborted = parent.Err() != nil || w.loop.leaser != nil && errors.Is(r.cause(), ErrLeaseLost)
+		w.aborted = w.loop.parent.Err() != nil || w.loop.leaser != nil && errors.Is(context.Cause(r), ErrLeaseLost)
 		w.changed = w.outdated(r)
 		w.clockStale = true // what follows is code of the user
 	}
 }
 
-// putRunAside ends the context of a run that has returned.
-func (w *worker[T]) putRunAside() {
-	w.current.Store(nil)
-	if w.release != nil {
-		w.release()
+// decide decides what becomes of the item. It calls code of the user, the methods
+// of the error and Retry, only if it may.
+func (w *worker[T]) decide(mayCall bool) {
+	retry := w.loop.Retry
+	if !mayCall {
+		retry = DefaultRetry
 	}
-}
-
-// decide decides what becomes of the item. It calls code of the user: the
-// methods of the error, and Retry.
-func (w *worker[T]) decide() {
-	if w.err == nil {
-		w.decideByDefault()
-		return
-	}
+	_, panicked := w.err.(*PanicError)
+	readable := mayCall && !panicked // whatever the value of a panic unwraps to
 	var planned RequeueError
-	_, panicked := w.err.(*PanicError) // whatever the value unwraps to
 	switch {
-	case panicked:
-		w.decideByRetry(w.loop.Retry)
-	case errors.As(w.err, &planned):
+	case w.err == nil:
+		w.result.Outcome, w.verdict = Succeeded, verdict{done: true}
+	case readable && errors.As(w.err, &planned):
 		w.changed = false // it says itself what follows
 		w.result.Outcome = Requeued
 		if planned.settled() {
@@ -545,27 +506,15 @@ func (w *worker[T]) decide() {
 		}
 		w.result.Next = max(0, planned.Delay)
 		w.verdict = verdict{Wait: Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled}}
-	case w.aborted || w.changed:
-		w.decideByDefault()
-	case errors.Is(w.err, ErrTerminal):
-		w.giveUp(Terminated)
-	default:
-		w.decideByRetry(w.loop.Retry)
-	}
-}
-
-// decideByDefault decides without code of the user.
-func (w *worker[T]) decideByDefault() {
-	switch {
-	case w.err == nil:
-		w.result.Outcome, w.verdict = Succeeded, verdict{done: true}
 	case w.aborted:
 		w.result.Outcome, w.verdict = Aborted, verdict{Wait: Wait{Err: ErrAborted}}
 		w.result.Failures = w.failures
 	case w.changed:
 		w.result.Outcome, w.verdict = Requeued, verdict{}
+	case readable && errors.Is(w.err, ErrTerminal):
+		w.giveUp(Terminated)
 	default:
-		w.decideByRetry(DefaultRetry)
+		w.decideByRetry(retry)
 	}
 }
 
@@ -605,7 +554,7 @@ func (w *worker[T]) leaveGate() {
 }
 
 // report writes the one line that each outcome has, except for Aborted.
-func (w *worker[T]) report(ctx context.Context) {
+func (w *worker[T]) report() {
 	panicked, _ := w.err.(*PanicError)
 	level, msg := slog.LevelDebug, "run succeeded"
 	switch w.result.Outcome {
@@ -627,6 +576,7 @@ func (w *worker[T]) report(ctx context.Context) {
 		level, msg = slog.LevelError, "run panicked"
 	}
 	logger := w.loop.Logger
+	ctx := w.loop.runs
 	if !logger.Enabled(ctx, level) {
 		return
 	}

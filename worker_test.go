@@ -512,7 +512,7 @@ func TestLeaseThatEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 
 // The context of a lease is user code too, whenever its methods are called: as
 // the run begins, when its end is looked for, and as the run ends. The run fails,
-// or, if it is over by then, ends as it would have.
+// or ends as it would have.
 func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		for method := range strings.FieldsSeq("Done Err Deadline Value") {
@@ -538,34 +538,10 @@ func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 						if waits := st.Phase == reconcile.Waiting; st.Failures != failures || waits != (failures > 0) {
 							t.Errorf("%s: the item is %+v, want %d failures", at, st, failures)
 						}
-						if in := time.Until(st.Due); failures > 0 && timeout == 0 && in != time.Minute && in != time.Minute-30*time.Second {
-							t.Errorf("%s: the item is due in %v, want that as Retry says", at, in)
-						}
 						s.end()
 					}
 				}
 			}
-		}
-	})
-}
-
-// A run under such a context is warned about all the same, if that can be seen.
-func TestLeaseWhoseContextEndsBadlyIsLookedAtWithCare(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
-		for method := range strings.FieldsSeq("Done Err Deadline Value") {
-			q := leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
-				ctx, lose := context.WithCancelCause(ctx)
-				time.AfterFunc(time.Second, func() { lose(reconcile.ErrLeaseLost) })
-				now := time.Now()
-				return poorContext{ctx, method, now.Add(time.Second), now.Add(time.Hour), end}
-			}}
-			s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: stuckFor(time.Minute, nil)}, "bad")
-			pass(time.Minute)
-			s.wantResult(t, "bad", reconcile.Succeeded, 0)
-			if n := len(s.log.from(slog.LevelWarn)); (n > 0) != (method != "Err") {
-				t.Errorf("%s: %d warnings about a run whose lease was lost", method, n)
-			}
-			s.end()
 		}
 	})
 }

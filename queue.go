@@ -106,7 +106,6 @@ type Queue[T comparable] struct {
 	base time.Time // of the clock, see now
 	seed maphash.Seed
 	made bool // by NewQueue
-	nan  bool // T has values that are not equal to themselves
 
 	// What is above is read without the lock. It does not share a cache line
 	// with what is below, which changes hands with the lock.
@@ -169,29 +168,11 @@ func NewQueue[T comparable]() *Queue[T] {
 		made:  true,
 		base:  time.Now().Add(-century), // so that now is positive in a synctest bubble too, where it is the year 2000
 		seed:  maphash.MakeSeed(),
-		nan:   mayBeNaN(t),
 		armed: math.MaxInt64,
 	}
 }
 
 const century = 100 * 365 * 24 * time.Hour
-
-// mayBeNaN reports whether a value of type t may be unequal to itself.
-func mayBeNaN(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128, reflect.Interface:
-		return true
-	case reflect.Array:
-		return mayBeNaN(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if mayBeNaN(t.Field(i).Type) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // Enqueue reports that something happened to the item. It runs as soon as its
 // turn comes, also if it was promised for later, or after the run in flight, or,
@@ -373,7 +354,7 @@ func (q *Queue[T]) mustBeMade() {
 // needs no shared data.
 func (q *Queue[T]) hash(item T) uint32 {
 	q.mustBeMade()
-	if q.nan && item != item { // true for a NaN
+	if item != item { // true for a NaN
 		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
 	}
 	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item

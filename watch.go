@@ -147,17 +147,15 @@ func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
 // if the item is its own or there is no other worker.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	q.mustBeMade()
-	if q.nan {
-		for _, item := range items {
-			q.hash(item) // panics, if it must, before anything is enqueued
-		}
-	}
 	w := &wait{left: len(items), done: make(chan struct{})}
 	watchers := make([]watcher, len(items))
+	hashes := make([]uint32, len(items))
+	for n, item := range items {
+		hashes[n] = q.hash(item) // panics, if it must, before anything is enqueued
+	}
 	var closing <-chan struct{}
 	for n, item := range items {
 		watchers[n].wait = w
-		hash := q.hash(item)
 		q.mu.Lock()
 		if q.closed {
 			watchers[n].err = ErrClosed
@@ -167,8 +165,8 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 				q.closing = make(chan struct{})
 			}
 			closing = q.closing
-			q.addLocked(hash, item, runReady, 0)
-			i, _ := q.store.find(hash, item)
+			q.addLocked(hashes[n], item, runReady, 0)
+			i, _ := q.store.find(hashes[n], item)
 			q.watchLocked(i, &watchers[n])
 		}
 		q.unlock()

@@ -510,6 +510,32 @@ func TestLeaseThatEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 	})
 }
 
+// An overContext is of a lease that is over by the clock, and says so when asked.
+type overContext struct{ context.Context }
+
+func (overContext) Err() error { return reconcile.ErrLeaseLost }
+
+// A Timeout does not hide what the context of a lease knows.
+func TestRunAsksItsLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		runs := 0
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: leaser{plainly(q), func(ctx context.Context) context.Context { return overContext{ctx} }},
+			Reconcile: func(ctx context.Context, _ string) error {
+				if runs++; runs > 1 {
+					return nil
+				}
+				return ctx.Err()
+			},
+			Timeout: time.Hour,
+		}, "bad")
+		s.end()
+		if r := s.results.all()[0]; r.Outcome != reconcile.Aborted {
+			t.Errorf("result %+v, want %s", r, reconcile.Aborted)
+		}
+	})
+}
+
 // The context of a lease is user code too, whenever its methods are called: as
 // the run begins, when its end is looked for, and as the run ends. The run fails,
 // or ends as it would have.

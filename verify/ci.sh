@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What of this module every change has to pass, within a few minutes. The rest,
-# that is most schedules, is for run.sh: make verify.
+# that is most schedules, is for run.sh.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

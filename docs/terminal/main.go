@@ -3,7 +3,11 @@
 
 // Command terminal makes a moving picture of what the example showed on a
 // terminal: it reads what script(1) recorded and writes an SVG, for a dark page
-// or, with -light, for a light one. `make picture` uses it.
+// or, with -light, for a light one:
+//
+//	script -qec 'stty cols 100 rows 24 && go run ./example' /dev/null </dev/null >picture.out
+//	go run ./docs/terminal <picture.out >docs/img/example-dark.svg
+//	go run ./docs/terminal -light <picture.out >docs/img/example-light.svg
 //
 // It knows as much of a terminal as the example's table needs: a frame begins
 // with "cursor home", colours are bold, dim, green, yellow and red. The time of

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/statuspage"
 )
 
@@ -19,10 +20,11 @@ import (
 func control(ctx context.Context, o options, client *cloud.Client, stdout, stderr io.Writer) (int, error) {
 	queue := reconcile.NewQueue[cloud.ID]()
 	board := newBoard(queue)
-	c := &controller{cloud: client, board: board, recheck: o.recheck, patience: time.Second}
+	c := &controller{cloud: client, board: board, recheck: o.Recheck, patience: time.Second}
 	v := newView(o, client.URL, queue, board, stdout, stderr)
 	board.moved = v.moved
-	slog.SetDefault(newLogger(o, v.logs)) // all parts log there
+	// All parts log there, except what the view shows.
+	slog.SetDefault(program.Logger(v.logs, o.verbose, &slog.HandlerOptions{Level: o.level, ReplaceAttr: v.logTime}))
 
 	wishes := &wishFile{path: o.assets, board: board}
 	if o.n > 0 {
@@ -47,17 +49,17 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		Queue:     queue,
 		Reconcile: c.Reconcile,
 		OnResult:  shown.OnResult(c.result),
-		Workers:   o.workers,
+		Workers:   o.Workers,
 		Timeout:   15 * time.Second,
 		Grace:     2 * time.Second,
-		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.retries),
+		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
 	})
 
 	// What is wanted: once at the start, and again with each poll, which also
 	// gives what was refused or given up another try. What changes in the file
 	// is enqueued by the board.
 	group.Add("wanted", &reconcile.Poller[cloud.ID]{
-		Name: "wanted", Queue: queue, GetItems: board.AllWanted, Period: o.poll, Jitter: 0.1,
+		Name: "wanted", Queue: queue, GetItems: board.AllWanted, Period: o.Poll, Jitter: 0.1,
 	})
 	if o.n == 0 {
 		group.Add("file", reconcile.RunFunc(func(ctx context.Context) error { return wishes.watch(ctx, v) }))
@@ -69,7 +71,7 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	// the last poll.
 	changes := reconcile.Map(queue, c.withDependants)
 	existing := &reconcile.Poller[cloud.ID]{
-		Name: "existing", Queue: changes, GetItems: c.list, Period: o.poll, Jitter: 0.1,
+		Name: "existing", Queue: changes, GetItems: c.list, Period: o.Poll, Jitter: 0.1,
 	}
 	group.Add("existing", existing)
 	events := group.Watch("event stream", reconcile.Feed(changes, c.feed(existing.Trigger)))

@@ -16,21 +16,18 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
-	"github.com/reconkernel/reconcile/example/internal/flags"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
 // Options are what the flags say.
 type options struct {
+	program.Loop
 	assets   string // the file; "" means the shipped assets
 	n        int
 	watch    bool
 	cloudURL string           // "" means to start one
 	cloud    fakecloud.Config // that one
 	tenant   string
-	workers  int
-	retries  int
-	poll     time.Duration
-	recheck  time.Duration
 	http     string // where to serve the live page; "" means not at all
 	lines    bool
 	level    slog.Level
@@ -41,7 +38,7 @@ type options struct {
 func (o options) String() string {
 	what, where := cmp.Or(o.assets, "assets.json, as it was shipped"), "a cloud that is simulated here"
 	if o.n > 0 {
-		what = count(o.n, "made-up asset", "made-up assets")
+		what = program.Count(o.n, "made-up asset", "made-up assets")
 	}
 	if o.cloudURL != "" {
 		where = "the cloud at " + o.cloudURL
@@ -73,21 +70,19 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.cloudURL, "cloud", "", "use the cloud at `URL`, started with go run ./example/cloud")
 	fakecloud.Flags(f, &o.cloud)
 	f.StringVar(&o.tenant, "tenant", "example", "the `NAME` of the tenant that owns the assets")
-	f.IntVar(&o.workers, "workers", 100, "how many assets are reconciled at once")
-	f.IntVar(&o.retries, "retries", 12, "how often in a row a failed asset is tried again before it is given up")
-	f.DurationVar(&o.poll, "poll", 30*time.Second, "time from one look for what is missing or too much to the next")
-	f.DurationVar(&o.recheck, "recheck", time.Minute, "time after which an asset in sync is looked at again")
+	f.IntVar(&o.Workers, "workers", 100, "how many assets are reconciled at once")
+	f.IntVar(&o.Retries, "retries", 12, "how often in a row a failed asset is tried again before it is given up")
+	f.DurationVar(&o.Poll, "poll", 30*time.Second, "time from one look for what is missing or too much to the next")
+	f.DurationVar(&o.Recheck, "recheck", time.Minute, "time after which an asset in sync is looked at again")
 	f.StringVar(&o.http, "http", "", "serve a live page of what happens at `ADDRESS`, as 127.0.0.1:8080, and stay as with -watch")
 	f.BoolVar(&o.lines, "lines", false, "print lines on a terminal too, not a table")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "the `LEVEL` from which on the loop logs each run: debug, info, warn or error;\nwithout it only what is not seen otherwise is logged")
-	err = flags.Parse(f, usage, args, func() error { return o.check(f) }, stderr)
+	err = program.Parse(f, usage, args, o.check, stderr)
 	return o, err
 }
 
 // check completes the options, or says what is wrong with them.
-func (o *options) check(f *flag.FlagSet) error {
-	given := map[string]bool{}
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+func (o *options) check(given map[string]bool) error {
 	if given["assets"] && given["n"] {
 		return fmt.Errorf("-assets and -n exclude each other")
 	}
@@ -111,16 +106,8 @@ func (o *options) check(f *flag.FlagSet) error {
 		return fmt.Errorf("-n is %d, want 1 or more", o.n)
 	case o.tenant == "":
 		return fmt.Errorf("-tenant is empty, want a name")
-	case o.workers < 1:
-		return fmt.Errorf("-workers is %d, want 1 or more", o.workers)
-	case o.retries < 0:
-		return fmt.Errorf("-retries is %d, want 0 or more", o.retries)
-	case o.poll <= 0:
-		return fmt.Errorf("-poll is %v, want more than 0", o.poll)
-	case o.recheck <= 0:
-		return fmt.Errorf("-recheck is %v, want more than 0", o.recheck)
 	}
-	if err := o.cloud.Check(); err != nil {
+	if err := cmp.Or(o.Check(), o.cloud.Check()); err != nil {
 		return err
 	}
 	if _, err := os.Stat(o.assets); err != nil && !given["assets"] {

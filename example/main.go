@@ -23,40 +23,22 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { program.Main(run) }
 
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseFlags(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	code, err := start(ctx, o, stdout, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
-	}
-	return code
+	return program.Start(err, stderr, func() (int, error) { return start(ctx, o, stdout, stderr) })
 }
 
 // start serves the cloud, if there is none yet, for as long as control works.
@@ -71,7 +53,7 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 		o.cloudURL = url
 	}
 	transport := &http.Transport{
-		MaxIdleConnsPerHost: o.workers + 8, // the default of 2 would open a connection for most requests
+		MaxIdleConnsPerHost: o.Workers + 8, // the default of 2 would open a connection for most requests
 		IdleConnTimeout:     time.Minute,
 	}
 	defer transport.CloseIdleConnections()

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
 // report prints how it ended, and returns the exit code.
@@ -24,7 +26,7 @@ func report(out io.Writer, b *board, took time.Duration, watch bool) int {
 		fmt.Fprintln(out, "interrupted")
 	}
 	fmt.Fprintf(out, "%d of %s in sync after %.1fs%s\n",
-		s.InSync, count(s.Wanted, "asset", "assets"), took.Seconds(), rate)
+		s.InSync, program.Count(s.Wanted, "asset", "assets"), took.Seconds(), rate)
 	fmt.Fprintf(out, "%s, peak memory %d MB\n", s.activity(), peakMemory()>>20)
 	if s.Refused > 0 {
 		fmt.Fprintf(out, "%d cannot be:\n", s.Refused)
@@ -36,14 +38,6 @@ func report(out io.Writer, b *board, took time.Duration, watch bool) int {
 		return 0
 	}
 	return 1
-}
-
-// count gives "1 try" and "2 tries".
-func count(n int, one, many string) string {
-	if n == 1 {
-		many = one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // peakMemory returns the most memory that the program held at once, in bytes:

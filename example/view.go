@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
 // A view shows how the board stands: on a terminal as a table that is drawn
@@ -141,6 +143,18 @@ func (v *view) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// logTime leaves the date out of a log, and all of the time in the table, which
+// has its own.
+func (v *view) logTime(_ []string, a slog.Attr) slog.Attr {
+	switch {
+	case a.Key != slog.TimeKey || a.Value.Kind() != slog.KindTime:
+		return a
+	case v.logs == v:
+		return slog.Attr{}
+	}
+	return slog.String(a.Key, a.Value.Time().Format("15:04:05.000"))
+}
+
 // run shows the board until ctx is done.
 func (v *view) run(ctx context.Context) {
 	period := 2 * time.Second
@@ -184,7 +198,7 @@ func (t totals) others() string {
 
 func (t totals) activity() string {
 	s := fmt.Sprintf("%s, %s, drift mended %d",
-		count(t.Runs, "reconcile", "reconciles"), count(t.Retries, "retry", "retries"), t.Mended)
+		program.Count(t.Runs, "reconcile", "reconciles"), program.Count(t.Retries, "retry", "retries"), t.Mended)
 	if t.Removed > 0 {
 		s += fmt.Sprintf(", removed %d", t.Removed)
 	}

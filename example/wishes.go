@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
 //go:embed assets.json
@@ -72,7 +73,7 @@ func (w *wishFile) watch(ctx context.Context, v *view) error {
 			v.problem(fmt.Sprintf("%s is not used, the last good version stays in force:", w.path), err)
 		case err == nil && (before != nil || changed > 0):
 			v.problem("", nil)
-			v.note("%s is in force, %s changed", w.path, count(changed, "asset", "assets"))
+			v.note("%s is in force, %s changed", w.path, program.Count(changed, "asset", "assets"))
 		}
 	}
 }

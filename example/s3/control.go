@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 )
 
@@ -23,17 +24,18 @@ import (
 func control(ctx context.Context, o options, file *bucket.File, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
 	began := time.Now()
 	out := &lines{w: stdout}
-	slog.SetDefault(newLogger(o, stderr)) // all parts log there
+	// All parts log there, except what the lines say.
+	slog.SetDefault(program.Logger(stderr, o.verbose, &slog.HandlerOptions{Level: o.level}))
 
 	wishes := file.Wishes
 	if err := greet(ctx, o, store); err != nil {
 		return 1, err
 	}
 	if !o.watch {
-		o.recheck = max(o.recheck, time.Hour) // looks that are due all the time would put off the end
+		o.Recheck = max(o.Recheck, time.Hour) // looks that are due all the time would put off the end
 	}
 	c := &bucket.Controller{
-		Store: store, Wish: wishes.Get, Owner: o.owner, Recheck: o.recheck, Purge: o.purge,
+		Store: store, Wish: wishes.Get, Owner: o.owner, Recheck: o.Recheck, Purge: o.purge,
 	}
 	if o.plan {
 		return plan(ctx, o, c, wishes, out)
@@ -62,7 +64,7 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 			fmt.Fprintf(stderr, "%s is not used, the last good version stays in force:\n%v\n", o.wishes, err)
 			return
 		}
-		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, count(changed, "bucket", "buckets")))
+		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, program.Count(changed, "bucket", "buckets")))
 	}
 	wished, _ := wishes.Names(ctx)
 	for _, name := range wished {
@@ -78,17 +80,17 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 		Queue:     queue,
 		Reconcile: c.Reconcile,
 		OnResult:  p.result,
-		Workers:   o.workers,
+		Workers:   o.Workers,
 		Timeout:   30 * time.Second,
 		Grace:     2 * time.Second,
-		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.retries),
+		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
 	})
 
 	// What is wished for: what changes in the file comes as an event. The poll
 	// gives what was refused or given up another try.
 	group.Add("file", reconcile.Feed(queue, file.Feed))
 	group.Add("wished", &reconcile.Poller[string]{
-		Name: "wished", Queue: queue, GetItems: wishes.Names, Period: o.poll, Jitter: 0.1,
+		Name: "wished", Queue: queue, GetItems: wishes.Names, Period: o.Poll, Jitter: 0.1,
 	})
 
 	// What is there: S3 has no events that could be had everywhere, so this is a
@@ -96,7 +98,7 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	// another hand has removed. What changes inside a bucket is found by the look
 	// into it that Reconcile asks for when it is in sync.
 	group.Add("existing", &reconcile.Poller[string]{
-		Name: "existing", Queue: queue, Period: o.poll, Jitter: 0.1, Vanished: true,
+		Name: "existing", Queue: queue, Period: o.Poll, Jitter: 0.1, Vanished: true,
 		GetItems: func(ctx context.Context) ([]string, error) {
 			names, err := store.List(ctx)
 			p.list(names, err)
@@ -148,7 +150,7 @@ func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.W
 	todo := map[string]string{}
 	bad := 0
 	r := reconcile.Reconciler[string]{
-		Name: "plan", Queue: queue, Workers: o.workers, Timeout: 30 * time.Second, Retry: reconcile.NoRetry,
+		Name: "plan", Queue: queue, Workers: o.Workers, Timeout: 30 * time.Second, Retry: reconcile.NoRetry,
 		Reconcile: func(ctx context.Context, name string) error {
 			steps, err := c.Plan(ctx, name)
 			mu.Lock()
@@ -186,7 +188,7 @@ func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.W
 	for _, name := range names {
 		out.bucket(name, todo[name])
 	}
-	out.line(fmt.Sprintf("%s wished for, %d with something to say; nothing was done", count(len(wished), "bucket", "buckets"), len(todo)))
+	out.line(fmt.Sprintf("%s wished for, %d with something to say; nothing was done", program.Count(len(wished), "bucket", "buckets"), len(todo)))
 	return min(bad, 1), nil
 }
 
@@ -195,7 +197,7 @@ func report(out *lines, t total, took time.Duration, watch, done bool) int {
 	if !watch && !done {
 		out.line("interrupted")
 	}
-	out.line(fmt.Sprintf("%d of %s in sync after %.1fs, %s", t.inSync, count(t.wanted, "bucket", "buckets"), took.Seconds(), count(t.runs, "run", "runs")))
+	out.line(fmt.Sprintf("%d of %s in sync after %.1fs, %s", t.inSync, program.Count(t.wanted, "bucket", "buckets"), took.Seconds(), program.Count(t.runs, "run", "runs")))
 	if len(t.kept) > 0 {
 		out.line(fmt.Sprintf("kept, as they are not empty: %s", strings.Join(t.kept, ", ")))
 	}
@@ -237,11 +239,3 @@ func (l *lines) line(text string) {
 }
 
 func (l *lines) bucket(name, text string) { l.line(fmt.Sprintf("%-24s %s", name, text)) }
-
-// count gives "1 run" and "2 runs".
-func count(n int, one, many string) string {
-	if n == 1 {
-		many = one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}

@@ -12,11 +12,12 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/reconkernel/reconcile/example/internal/flags"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
 // Options are what the flags say.
 type options struct {
+	program.Loop
 	wishes   string
 	endpoint string // "" means to start a gateway
 	region   string
@@ -25,10 +26,6 @@ type options struct {
 	plan     bool
 	watch    bool
 	purge    bool
-	workers  int
-	retries  int
-	poll     time.Duration
-	recheck  time.Duration
 	level    slog.Level
 	verbose  bool // log also what the lines say
 }
@@ -42,8 +39,9 @@ again when it changes and mends what another hand has changed, until Ctrl-C; the
 exit code is then 0.
 
 Without -endpoint the store is versitygw, a real S3 gateway, started on loopback
-over a folder; the first run builds it, in about two minutes. With -endpoint, the keys come from AWS_ACCESS_KEY_ID and
-AWS_SECRET_ACCESS_KEY, or from ~/.aws/credentials.
+over a folder; the first run builds it, in about two minutes. With -endpoint,
+the keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from
+~/.aws/credentials.
 
 It touches only buckets that bear its tag reconcile-owner, and those that are
 wished for and are as bare as one that was just made. What it creates bears the
@@ -66,21 +64,17 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.plan, "plan", false, "print what there is to do, and do nothing")
 	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
 	f.BoolVar(&o.purge, "purge", false, "remove buckets that left the file also if they are not empty, with all that is in them")
-	f.IntVar(&o.workers, "workers", 16, "how many buckets are reconciled at once")
-	f.IntVar(&o.retries, "retries", 8, "how often in a row a failed bucket is tried again before it is given up")
-	f.DurationVar(&o.poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
-	f.DurationVar(&o.recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
+	f.IntVar(&o.Workers, "workers", 16, "how many buckets are reconciled at once")
+	f.IntVar(&o.Retries, "retries", 8, "how often in a row a failed bucket is tried again before it is given up")
+	f.DurationVar(&o.Poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
+	f.DurationVar(&o.Recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "how much is logged: debug, info, warn or error; if given, also the outcome of each run")
-	err := flags.Parse(f, usage, args, func() error {
-		given := map[string]bool{}
-		f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		o.verbose = given["log"]
-		return o.check(given)
-	}, stderr)
+	err := program.Parse(f, usage, args, o.check, stderr)
 	return o, err
 }
 
 func (o *options) check(given map[string]bool) error {
+	o.verbose = given["log"]
 	switch {
 	case o.wishes == "":
 		return errors.New("-wishes is empty, want a file")
@@ -94,14 +88,6 @@ func (o *options) check(given map[string]bool) error {
 		return fmt.Errorf("-owner is %q, want 1 to 100 letters, digits, spaces and + - = . _ : / @", o.owner)
 	case o.plan && o.watch:
 		return errors.New("-plan ends by itself, -watch does not; want one of them")
-	case o.workers < 1:
-		return fmt.Errorf("-workers is %d, want 1 or more", o.workers)
-	case o.retries < 0:
-		return fmt.Errorf("-retries is %d, want 0 or more", o.retries)
-	case o.poll <= 0:
-		return fmt.Errorf("-poll is %v, want more than 0", o.poll)
-	case o.recheck <= 0:
-		return fmt.Errorf("-recheck is %v, want more than 0", o.recheck)
 	}
-	return nil
+	return o.Check()
 }

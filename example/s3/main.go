@@ -19,40 +19,22 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { program.Main(run) }
 
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseFlags(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	code, err := start(ctx, o, stdout, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
-	}
-	return code
+	return program.Start(err, stderr, func() (int, error) { return start(ctx, o, stdout, stderr) })
 }
 
 // start reads the file, opens the store, and starts it before if there is none.
@@ -75,7 +57,7 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 		return 1, errors.New("there are no keys for the store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = o.workers + 8 // the default of 2 would open a connection for most requests
+	transport.MaxIdleConnsPerHost = o.Workers + 8 // the default of 2 would open a connection for most requests
 	defer transport.CloseIdleConnections()
 	store, err := bucket.Open(o.endpoint, o.region, keys, transport)
 	if err != nil {

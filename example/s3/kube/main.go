@@ -18,7 +18,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 )
 
@@ -34,14 +34,16 @@ type options struct {
 	kubeconfig, namespace string
 }
 
-func main() {
+func main() { program.Main(start) }
+
+// start reads the flags and runs the program. It returns the exit code.
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var o options
-	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says where the cluster is; without it, as kubectl does, or the cluster it runs in")
-	flag.StringVar(&o.namespace, "namespace", "", "the `NAME` of the namespace with the wishes; without it, that of kubectl")
-	o.Flags(flag.CommandLine)
-	os.Exit(o.Main(flag.CommandLine, os.Args[1:], os.Stderr, func(ctx context.Context) error {
-		return run(ctx, o, os.Stdout, os.Stderr)
-	}))
+	f := flag.NewFlagSet("kube", flag.ContinueOnError)
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says where the cluster is; without it, as kubectl does, or the cluster it runs in")
+	f.StringVar(&o.namespace, "namespace", "", "the `NAME` of the namespace with the wishes; without it, that of kubectl")
+	o.Flags(f)
+	return o.Run(f, args, stderr, func() error { return run(ctx, o, stdout, stderr) })
 }
 
 // run starts what there is not yet, and works until ctx is done.

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 )
 
@@ -33,13 +34,15 @@ type options struct {
 	nats string
 }
 
-func main() {
+func main() { program.Main(start) }
+
+// start reads the flags and runs the program. It returns the exit code.
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var o options
-	flag.StringVar(&o.nats, "nats", "", "use the NATS server with JetStream at `URL`; without it, one is started")
-	o.Flags(flag.CommandLine)
-	os.Exit(o.Main(flag.CommandLine, os.Args[1:], os.Stderr, func(ctx context.Context) error {
-		return run(ctx, o, os.Stdout, os.Stderr)
-	}))
+	f := flag.NewFlagSet("nats", flag.ContinueOnError)
+	f.StringVar(&o.nats, "nats", "", "use the NATS server with JetStream at `URL`; without it, one is started")
+	o.Flags(f)
+	return o.Run(f, args, stderr, func() error { return run(ctx, o, stdout, stderr) })
 }
 
 // run starts what there is not yet, and works until ctx is done.

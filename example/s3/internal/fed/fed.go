@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fed is what the programs that are fed by something else than a file
-// have in common: their main function, flags and store.
+// have in common: their flags and their store.
 package fed
 
 import (
@@ -11,13 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
@@ -40,7 +38,7 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.DurationVar(&o.Recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
 }
 
-func (o *Options) check() error {
+func (o *Options) check(map[string]bool) error {
 	switch {
 	case o.Owner == "":
 		return errors.New("-owner is empty, want a name")
@@ -52,32 +50,11 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Main parses the flags, those of o and others, and runs a program until Ctrl-C. It returns the exit code: 0, or 1 if run returns
-// an error, or 2 if the flags are wrong; that is printed.
-func (o *Options) Main(f *flag.FlagSet, args []string, stderr io.Writer, run func(ctx context.Context) error) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	f.SetOutput(stderr)
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	err := o.check()
-	if f.NArg() > 0 {
-		err = fmt.Errorf("argument %q is not understood; there are only flags", f.Arg(0))
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "%v; -h explains all flags\n", err)
-		return 2
-	}
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
-	}
-	return 0
+// Run reads the flags, those of o and others, and runs a program with them. It
+// returns the exit code, as [program.Start] does.
+func (o *Options) Run(f *flag.FlagSet, args []string, stderr io.Writer, run func() error) int {
+	err := program.Parse(f, "Usage: go run . [flags]\n\n", args, o.check, stderr)
+	return program.Start(err, stderr, func() (int, error) { return 0, run() })
 }
 
 // Open opens the store, and starts a gateway before if there is none. End is to

@@ -4,7 +4,6 @@
 package fed_test
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 )
 
-func TestMainFlags(t *testing.T) {
+func TestRunFlags(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		code int
@@ -22,7 +21,7 @@ func TestMainFlags(t *testing.T) {
 		{"", 1, "the program has run"},
 		{"-h", 0, "-endpoint URL"},
 		{"-colour", 2, "not defined: -colour"},
-		{"stray", 2, `argument "stray" is not understood; there are only flags; -h explains all flags`},
+		{"stray", 2, `argument "stray" is not understood; there are only flags`},
 		{"-owner=", 2, "-owner is empty, want a name"},
 		{"-poll 0s", 2, "-poll is 0s, want more than 0"},
 		{"-recheck -1s", 2, "-recheck is -1s, want more than 0"},
@@ -31,7 +30,7 @@ func TestMainFlags(t *testing.T) {
 		var errs strings.Builder
 		f := flag.NewFlagSet("test", flag.ContinueOnError)
 		o.Flags(f)
-		code := o.Main(f, strings.Fields(test.args), &errs, func(context.Context) error { return errors.New("the program has run") })
+		code := o.Run(f, strings.Fields(test.args), &errs, func() error { return errors.New("the program has run") })
 		if code != test.code || !strings.Contains(errs.String(), test.want) {
 			t.Errorf("with %q the exit code is %d and standard error\n%s\nwant %d and %q", test.args, code, &errs, test.code, test.want)
 		}

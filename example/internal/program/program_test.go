@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package flags_test
+package program_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reconkernel/reconcile/example/internal/flags"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
 func TestParse(t *testing.T) {
@@ -23,14 +23,14 @@ func TestParse(t *testing.T) {
 	} {
 		f := flag.NewFlagSet("x", flag.ContinueOnError)
 		n := f.Int("n", 0, "`N`, how many")
-		check := func() error {
-			if *n == 1 {
+		check := func(given map[string]bool) error {
+			if given["n"] && *n == 1 {
 				return errors.New("not 1")
 			}
 			return nil
 		}
 		var out strings.Builder
-		err := flags.Parse(f, "Usage: x\n", strings.Fields(test.args), check, &out)
+		err := program.Parse(f, "Usage: x\n", strings.Fields(test.args), check, &out)
 		if got := out.String(); !strings.HasPrefix(got, test.begin) || !strings.HasSuffix(got, test.end) || (err == nil) != (got == "") {
 			t.Errorf("%q: %v, and it prints\n%s\nwant first\n%sand last %q", test.args, err, got, test.begin, test.end)
 		}

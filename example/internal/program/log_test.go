@@ -1,19 +1,19 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quiet_test
+package program_test
 
 import (
 	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/reconkernel/reconcile/example/internal/quiet"
+	"github.com/reconkernel/reconcile/example/internal/program"
 )
 
-func TestOutcomes(t *testing.T) {
+func TestLogger(t *testing.T) {
 	var out strings.Builder
-	log := slog.New(quiet.Outcomes(slog.NewTextHandler(&out, nil)))
+	log := program.Logger(&out, false, nil)
 	for _, l := range []*slog.Logger{log, log.With("a", 1), log.WithGroup("g")} {
 		l.Info("begins", "item", "x")
 		l.Warn("tried again", "item", "x", "outcome", "retrying")

@@ -7,12 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-if ! command -v nats-server >/dev/null; then
-	sudo=
-	[ "$(id -u)" = 0 ] || sudo=sudo
-	$sudo apt-get update -q
-	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends nats-server
-fi
+bash ../../.ci/need nats-server nats-server
 CGO_ENABLED=1 go test -race ./...
 
 # The referee kills and cuts off processes and counts what that does to the

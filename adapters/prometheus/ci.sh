@@ -5,10 +5,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
-	sudo=
-	[ "$(id -u)" = 0 ] || sudo=sudo
-	$sudo apt-get update -q
-	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends prometheus
-fi
+bash ../../.ci/need prometheus prometheus
 CGO_ENABLED=1 go test -race ./...

@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,11 @@ func TestManyAssets(t *testing.T) {
 		config.Faults = 0.1
 		w.open(config)
 		p := w.play("-n", "600")
-		p.wantEnd(t, 0, "600 of 600 assets in sync", " a second", "peak memory")
+		p.wantEnd(t, 0)
+		end := regexp.MustCompile(`600 of 600 assets in sync after [0-9.]+s, [1-9][0-9]* a second\n.* peak memory [1-9][0-9]* MB\n$`)
+		if out := p.out.String(); !end.MatchString(out) {
+			t.Errorf("the rate and the memory are not the end of\n%s", out)
+		}
 		w.close()
 		w.wantExactly(generate(600))
 	})

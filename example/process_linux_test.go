@@ -4,15 +4,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -51,16 +49,16 @@ func terminal(t *testing.T, width, height uint16) (user, program *os.File) {
 // program, and the terminal is then as it was.
 func TestProcessOnTerminal(t *testing.T) {
 	user, program := terminal(t, 100, 30)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "example"), "-watch", "-log", "debug", "-build", "50ms")
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "NO_COLOR=")
+	cmd := command("example", "-watch", "-log", "debug", "-build", "50ms")
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir(), "NO_COLOR=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // so that Ctrl-C reaches it
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	program.Close()
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
 
 	var all strings.Builder
 	read := func(until string) {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,36 +19,38 @@ import (
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // The tests of this file run the programs as a user does: as processes, on
 // files and on loopback.
 
-var programs string // the folder of the built programs
+// be names the program that the test binary is to be.
+const be = "RECONCILE_EXAMPLE_BE"
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if programs, err = os.MkdirTemp("", "reconcile-example-test-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(programs)
-		if out, err := exec.Command("go", "build", "-o", programs+"/", ".", "./cloud").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	switch os.Getenv(be) {
+	case "example":
+		main()
+	case "cloud":
+		program.Main(fakecloud.Main)
+	}
+	os.Exit(m.Run())
+}
+
+func command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), be+"="+name)
+	return cmd
 }
 
 // patience bounds the wait for anything that a program is to do.
 const patience = 90 * time.Second
 
-func execute(t *testing.T, program string, args ...string) *programtest.Program {
+func execute(t *testing.T, name string, args ...string) *programtest.Program {
 	t.Helper()
-	return programtest.Start(t, patience, exec.Command(filepath.Join(programs, program), args...))
+	return programtest.Start(t, patience, command(name, args...))
 }
 
 // lines waits for lines with these texts, in any order: workers are not told to take
@@ -69,11 +70,6 @@ func stateOf(t *testing.T, dir string) (all map[cloud.ID]cloud.Asset) {
 		all = w.there("example")
 	})
 	return all
-}
-
-func TestProcess(t *testing.T) {
-	p := execute(t, "example", "-build", "50ms")
-	p.WantEnd(0, "14 of 14 assets in sync", "peak memory")
 }
 
 // Killed again and again as it works, the program finds what it left and goes on.
@@ -150,22 +146,6 @@ func TestProcessFile(t *testing.T) {
 	p.WantEnd(0)
 }
 
-func TestProcessMany(t *testing.T) {
-	p := execute(t, "example", "-n", "2000", "-build", "100ms")
-	code, out := p.End()
-	end := regexp.MustCompile(`2000 of 2000 assets in sync after [0-9.]+s, [1-9][0-9]* a second\n.* peak memory [1-9][0-9]* MB\n$`)
-	if code != 0 || !end.MatchString(out) {
-		t.Errorf("exit code %d, output\n%s\nwant 0, and in the end the rate and the memory", code, out)
-	}
-}
-
-func TestProcessCannotBe(t *testing.T) {
-	file := wishPath(t)
-	wish(t, file, `{"buckets": [{"name": "backup", "region": "us-east"}, {"name": "b", "region": "us-east"}]}`)
-	p := execute(t, "example", "-assets", file, "-build", "50ms")
-	p.WantEnd(1, "1 of 2 assets in sync", "1 cannot be:", `  bucket/backup: 409: the name "backup" is taken by another tenant`)
-}
-
 // Two programs share a cloud that is a third, and outlive its sudden end.
 func TestProcessOwnCloud(t *testing.T) {
 	dir := t.TempDir()
@@ -212,22 +192,5 @@ func TestProcessFolderInUse(t *testing.T) {
 	execute(t, "example", "-state", dir).WantEnd(1, "is in use by another program")
 	if err := stop(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestProcessBadCloudFlags(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"-h"}, 0, "-addr ADDRESS"},
-		{[]string{"-colour"}, 2, "not defined: -colour"},
-		{[]string{"stray"}, 2, `argument "stray" is not understood`},
-		{[]string{"-faults", "2"}, 2, "-faults is 2, want 0 to 0.9"},
-		{[]string{"-addr", "nowhere:x"}, 1, "listen tcp"},
-		{[]string{"-addr", "127.0.0.1:0", "-state", "/dev/null"}, 1, "state of the cloud"},
-	} {
-		execute(t, "cloud", test.args...).WantEnd(test.code, test.want)
 	}
 }

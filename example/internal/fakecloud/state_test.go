@@ -4,7 +4,9 @@
 package fakecloud_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,4 +112,26 @@ func TestJournalIsRewritten(t *testing.T) {
 			t.Errorf("in the end there is %+v, %v", a, err)
 		}
 	})
+}
+
+func TestFlagsOfMain(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // so that it ends if it begins to serve
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"-h", 0, "-addr ADDRESS"},
+		{"-colour", 2, "not defined: -colour"},
+		{"stray", 2, `argument "stray" is not understood`},
+		{"-faults 2", 2, "-faults is 2, want 0 to 0.9"},
+		{"-addr nowhere:x", 1, "listen tcp"},
+		{"-addr 127.0.0.1:0 -state /dev/null", 1, "state of the cloud"},
+	} {
+		var errs strings.Builder
+		if code := fakecloud.Main(ctx, strings.Fields(test.args), io.Discard, &errs); code != test.code || !strings.Contains(errs.String(), test.want) {
+			t.Errorf("with %q the exit code is %d and standard error\n%s\nwant %d and %q", test.args, code, &errs, test.code, test.want)
+		}
+	}
 }

@@ -95,14 +95,7 @@ func TestFileWritesNothingThatItKnows(t *testing.T) {
 }
 
 func TestFileKeepsAnyString(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m")
-	want := map[string]string{"": "empty", "\xff\x00": "\xfe\xff", "a\nb": "x", "<é>": "<é>", strings.Repeat("x", 1<<19): "y", "most": strings.Repeat("x", 1<<20-4)}
-	f := open[string, string](t, path)
-	for item, version := range want {
-		must(t, f.Begin(item), f.Done(item, version))
-	}
-	must(t, f.Close())
-	mustHold(t, open[string, string](t, path), want)
+	keeps(t, map[string]string{"": "empty", "\xff\x00": "\xfe\xff", "a\nb": "x", "<é>": "<é>", strings.Repeat("x", 1<<19): "y", "most": strings.Repeat("x", 1<<20-4)})
 }
 
 type key struct {
@@ -111,15 +104,18 @@ type key struct {
 }
 
 func TestFileKeepsStructsAndNumbers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	want := map[key]time.Time{{"a", 1}: at, {"a", 2}: at.Add(1), {"", 0}: at}
-	f := open[key, time.Time](t, path)
+	keeps(t, map[key]time.Time{{"a", 1}: at, {"a", 2}: at.Add(1), {"", 0}: at})
+}
+
+// keeps checks that a file has these versions when it is opened again.
+func keeps[T, V comparable](t *testing.T, want map[T]V) {
+	t.Helper()
+	f := open[T, V](t, filepath.Join(t.TempDir(), "m"))
 	for item, version := range want {
-		must(t, f.Done(item, version))
+		must(t, f.Begin(item), f.Done(item, version))
 	}
-	must(t, f.Close())
-	f = open[key, time.Time](t, path)
+	must(t, f.Close(), f.Open())
 	mustHold(t, f, want)
 }
 
@@ -132,6 +128,7 @@ func TestFileRefusesWhatWouldNotBeFoundAgain(t *testing.T) {
 		"local time":     open[string, time.Time](t, path+"3").Done("a", time.Now()),
 		"not a number":   open[float64, int](t, path+"4").Begin(nan()),
 		"too long":       open[string, string](t, path+"5").Done("a", strings.Repeat("x", 1<<20)),
+		"zero version":   open[string, int](t, path+"0").Done("a", 0),
 		"pointer":        (&remember.File[*int, int]{Path: path + "6"}).Open(),
 		"interface":      (&remember.File[string, any]{Path: path + "7"}).Open(),
 		"no path":        (&remember.File[string, int]{}).Open(),

@@ -34,12 +34,3 @@ func TestFileNoticesThatItWasMovedAway(t *testing.T) {
 		f.Close()
 	}
 }
-
-// TestDoneRefusesNoVersion has a version that says nothing.
-func TestDoneRefusesNoVersion(t *testing.T) {
-	f := open[string, int](t, filepath.Join(t.TempDir(), "m"))
-	if err := f.Done("a", 0); err == nil {
-		t.Error("Done with the zero version returns nil")
-	}
-	mustHold(t, f, map[string]int{})
-}

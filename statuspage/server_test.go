@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package statuspage_test
+package statuspage
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/statuspage"
 )
 
 // lines is a Writer that hands on each line of a log.
@@ -27,14 +27,12 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestServe looks at a page that a Group serves, and ends the Group while
-// somebody has the page open, and somebody else a connection without a request.
+// TestServe looks at a page that a Group serves.
 func TestServe(t *testing.T) {
 	log := make(lines, 10)
-	group := &statuspage.Group{}
+	group := &Group{}
 	group.Logger = slog.New(slog.NewTextHandler(log, nil))
-	page := statuspage.New(group)
-	group.Add("page", statuspage.Serve("127.0.0.1:0", page))
+	group.Add("page", Serve("127.0.0.1:0", New(group)))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- group.Run(ctx) }()
@@ -44,43 +42,87 @@ func TestServe(t *testing.T) {
 	if match == nil {
 		t.Fatalf("the log says %q", line)
 	}
-	url := match[1]
-	client := &http.Client{Transport: &http.Transport{}}
-	stream, err := client.Get(url + "/events")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get(match[1] + "/status.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stream.Body.Close()
-	r, err := client.Get(url + "/status.json")
-	if err != nil {
-		t.Fatal(err)
+	text, err := io.ReadAll(r.Body)
+	if err != nil || !regexp.MustCompile(`"name": "page",\s+"state": "running"`).Match(text) {
+		t.Errorf("the page does not show itself: %s, %v", text, err)
 	}
-	if text := body(t, r, http.StatusOK); !regexp.MustCompile(`"name": "page",\s+"state": "running"`).MatchString(text) {
-		t.Errorf("the page does not show itself: %s", text)
-	}
-	silent, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("Run = %v, want nil", err)
 	}
-	stacks := make([]byte, 1<<20)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	if strings.Contains(string(stacks), "net/http.(*conn).serve(") {
-		t.Errorf("a connection is served after the end of Run:\n%s", stacks)
+}
+
+// pipes is a Listener of connections within a bubble.
+type pipes chan net.Conn
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
 	}
-	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
-		t.Errorf("the page that was open ends with %v", err)
-	}
-	client.CloseIdleConnections()
-	if c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")); err == nil {
-		c.Close()
-		t.Error("somebody listens there after the end of Run")
-	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	p <- server
+	return client, nil
+}
+
+// TestServeEnds ends a server while somebody has the page open, somebody else a
+// connection without a request, and a handler goes on after its connection.
+func TestServeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := make(pipes)
+		mux := http.NewServeMux()
+		mux.Handle("/", New())
+		slowEnded := false
+		mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			time.Sleep(5 * time.Second)
+			slowEnded = true
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- serve(ctx, listener, mux, discard) }()
+
+		silent, _ := listener.dial(ctx, "", "")
+		client := &http.Client{Transport: &http.Transport{DialContext: listener.dial}}
+		bodies := make(map[string]io.Reader)
+		for _, path := range []string{"events", "slow"} {
+			r, err := client.Get("http://page/" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			bodies[path] = r.Body
+		}
+		cancel()
+		begin := time.Now()
+		at := func(what string, err, want error, after time.Duration) {
+			t.Helper()
+			if got := time.Since(begin); err != want || got != after {
+				t.Errorf("%s ends with %v after %v, want %v after %v", what, err, got, want, after)
+			}
+		}
+		_, err := io.Copy(io.Discard, bodies["events"])
+		at("the open page", err, nil, 0)
+		_, err = io.Copy(io.Discard, bodies["slow"])
+		at("what is not answered within a second", err, io.ErrUnexpectedEOF, time.Second)
+		_, err = io.Copy(io.Discard, silent)
+		at("the silent connection", err, nil, time.Second)
+		at("serve", <-ended, nil, 5*time.Second)
+		if !slowEnded {
+			t.Error("a request is handled after the end")
+		}
+	})
 }
 
 func TestServeErrors(t *testing.T) {
@@ -95,12 +137,12 @@ func TestServeErrors(t *testing.T) {
 		want     string
 		terminal bool
 	}{
-		{"", statuspage.New(), "statuspage: Serve needs an address such as 127.0.0.1:8080, got none", true},
+		{"", New(), "statuspage: Serve needs an address such as 127.0.0.1:8080, got none", true},
 		{"127.0.0.1:0", nil, "statuspage: Serve needs a Page or another http.Handler, got nil", true},
-		{"127.0.0.1", statuspage.New(), `statuspage: Serve cannot use the address "127.0.0.1": listen tcp: address 127.0.0.1: missing port in address`, false},
-		{taken.Addr().String(), statuspage.New(), "bind: address already in use", false},
+		{"127.0.0.1", New(), `statuspage: Serve cannot use the address "127.0.0.1": listen tcp: address 127.0.0.1: missing port in address`, false},
+		{taken.Addr().String(), New(), "bind: address already in use", false},
 	} {
-		err := statuspage.Serve(test.addr, test.handler).Run(t.Context())
+		err := Serve(test.addr, test.handler).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, reconcile.ErrTerminal) != test.terminal {
 			t.Errorf("Serve(%q).Run = %v, want %q; terminal %v", test.addr, err, test.want, test.terminal)
 		}
@@ -108,7 +150,7 @@ func TestServeErrors(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := statuspage.Serve("127.0.0.1:0", statuspage.New()).Run(ctx); err != nil {
+	if err := Serve("127.0.0.1:0", New()).Run(ctx); err != nil {
 		t.Errorf("Run after the end of its context = %v, want nil", err)
 	}
 }

@@ -152,7 +152,7 @@ func BenchmarkReconciler(b *testing.B) {
 }
 
 // BenchmarkLook is what it costs to look at a queue of 100,000 items, apart from
-// reading them: the snapshot, which all share, its order, and a page of it.
+// reading them: the snapshot, which all share, and a page of it.
 func BenchmarkLook(b *testing.B) {
 	q := reconcile.NewQueue[string]()
 	l := &Loop[string]{Name: "q", Queue: q, Runs: 100_000}
@@ -181,12 +181,6 @@ func BenchmarkLook(b *testing.B) {
 		}
 	})
 	s := l.snapshot(time.Hour)
-	b.Run("order", func(b *testing.B) {
-		for b.Loop() {
-			clear(s.orders)
-			s.order(byAttention)
-		}
-	})
 	b.Run("search", func(b *testing.B) {
 		search := standard
 		search.Search = "99999"

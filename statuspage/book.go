@@ -33,8 +33,7 @@ type entry[T comparable] struct {
 	next, prev uint32
 	newest     uint32 // of its runs, which are in a ring: the next one is the oldest
 	count      uint8
-	list       uint8  // the list it is in, wellList or failedList
-	seen       uint32 // the snapshot that saw it in the queue last
+	list       uint8 // the list it is in, wellList or failedList
 }
 
 const (
@@ -174,21 +173,13 @@ func (b *book[T]) last(e *entry[T]) *run {
 	return &b.runs.at(e.newest).run
 }
 
-// find returns the entry of an item, nil if there is none.
-func (b *book[T]) find(item T) *entry[T] {
+// history returns the runs of an item, the latest first.
+func (b *book[T]) history(item T) []run {
 	i := b.index[item]
 	if i == 0 {
 		return nil
 	}
-	return b.entries.at(i)
-}
-
-// history returns the runs of an item, the latest first.
-func (b *book[T]) history(item T) []run {
-	e := b.find(item)
-	if e == nil {
-		return nil
-	}
+	e := b.entries.at(i)
 	all := make([]run, e.count)
 	n := e.newest
 	for k := range all {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 )
@@ -46,15 +47,11 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-timer.C:
 		}
 		regions, next := render()
-		message, err := changes(regions, sent)
-		switch {
-		case err != nil:
-			p.log(r.Context(), "statuspage: event", "err", err)
-			return
-		case message != nil, time.Since(last) >= pingEvery:
-			if message == nil {
-				message = []byte(":\n\n")
-			}
+		message := changes(regions, sent)
+		if message == nil && time.Since(last) >= pingEvery {
+			message = []byte(":\n\n")
+		}
+		if message != nil {
 			// The server may have a limit for the whole answer; this one is for each part.
 			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if _, err := w.Write(message); err != nil {
@@ -89,15 +86,12 @@ func (p *Page) renderer(r *http.Request) (func() (map[string]string, time.Time),
 			return renderRegions(overviewRegions, o), next
 		}, nil
 	}
-	l, found, err := p.found(v)
+	h, _, err := p.foundOne(v)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) > 1 {
-		return nil, errAlike(len(found), found[0].name())
-	}
 	return func() (map[string]string, time.Time) {
-		return renderRegions(itemRegions, p.newItemPage(l, found[0])), time.Now().Add(p.refresh())
+		return renderRegions(itemRegions, p.newItemPage(h)), time.Now().Add(p.refresh())
 	}, nil
 }
 
@@ -115,20 +109,12 @@ func renderRegions(names []string, data any) map[string]string {
 
 // changes returns the event that tells of the regions that are not as they were
 // sent, nil if all are.
-func changes(regions, sent map[string]string) ([]byte, error) {
-	changed := make(map[string]string)
-	for name, html := range regions {
-		if was, ok := sent[name]; !ok || was != html {
-			changed[name], sent[name] = html, html
-		}
+func changes(regions, sent map[string]string) []byte {
+	maps.DeleteFunc(regions, func(name, html string) bool { was, ok := sent[name]; return ok && was == html })
+	if len(regions) == 0 {
+		return nil
 	}
-	if len(changed) == 0 {
-		return nil, nil
-	}
-	// In JSON there is no line break that could end the event early.
-	data, err := json.Marshal(changed)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "event: regions\ndata: %s\n\n", data), nil
+	maps.Copy(sent, regions)
+	data, _ := json.Marshal(regions) // has no line break that could end the event early
+	return fmt.Appendf(nil, "event: regions\ndata: %s\n\n", data)
 }

@@ -6,6 +6,7 @@ package statuspage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,28 +26,24 @@ type Group struct {
 	members []*member  // in the order in which they were added
 }
 
-// A member is what is known of a Runner of a Group.
+// A member is what is known of a Runner of a Group, as a page and JSON show it.
 type member struct {
-	name   string
-	phase  memberPhase
-	since  time.Time // when it entered the phase; zero if it never ran
-	starts int
-	err    string    // why it failed last
-	failed time.Time // and when
+	Name   string      `json:"name"`
+	State  memberState `json:"state"`
+	Since  time.Time   `json:"since,omitzero"` // when it entered the state; zero if it never ran
+	Starts int         `json:"starts"`
+	Error  string      `json:"error,omitempty"` // why it failed last
+	failed time.Time   // and when
 }
 
-type memberPhase uint8
+type memberState string
 
 const (
-	memberNew memberPhase = iota
-	memberRunning
-	memberEnded
-	memberFailed
+	memberNew     memberState = "not started"
+	memberRunning memberState = "running"
+	memberEnded   memberState = "ended"
+	memberFailed  memberState = "failed"
 )
-
-func (p memberPhase) String() string {
-	return [...]string{"not started", "running", "ended", "failed"}[p]
-}
 
 // maxMembers is from how many members on those that ended are forgotten.
 const maxMembers = 200
@@ -73,11 +70,11 @@ func (g *Group) Watch(name string, r reconcile.Runner) reconcile.Runner {
 }
 
 func (g *Group) watch(name string, r reconcile.Runner) (*watched, *member) {
-	m := &member{name: name}
+	m := &member{Name: name, State: memberNew}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.members) >= maxMembers {
-		if i := slices.IndexFunc(g.members, func(o *member) bool { return o.phase == memberEnded }); i >= 0 {
+		if i := slices.IndexFunc(g.members, func(o *member) bool { return o.State == memberEnded }); i >= 0 {
 			g.members = slices.Delete(g.members, i, i+1)
 		}
 	}
@@ -118,28 +115,70 @@ func (w *watched) Run(ctx context.Context) error {
 	return err
 }
 
-func (w *watched) set(phase memberPhase, err string) {
+func (w *watched) set(state memberState, err string) {
 	w.group.mu.Lock()
 	defer w.group.mu.Unlock()
 	m := w.member
-	m.phase, m.since = phase, time.Now()
-	if phase == memberRunning {
-		m.starts++
+	m.State, m.Since = state, time.Now()
+	if state == memberRunning {
+		m.Starts++
 	}
-	if phase == memberFailed {
-		m.err, m.failed = err, m.since
+	if state == memberFailed {
+		m.Error, m.failed = err, m.Since
 	}
 }
 
-// list returns the members as they are now.
-func (g *Group) list() []member {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := make([]member, len(g.members))
-	for i, m := range g.members {
-		all[i] = *m
+// A groupView is a group as a page and JSON show it.
+type groupView struct {
+	Name    string   `json:"name"`
+	Members []member `json:"members"`
+}
+
+// groupViews returns the groups as they are now.
+func (p *Page) groupViews() []groupView {
+	views := []groupView{}
+	for _, g := range p.groups {
+		v := groupView{g.Name, []member{}}
+		g.mu.Lock()
+		for _, m := range g.members {
+			v.Members = append(v.Members, *m)
+		}
+		g.mu.Unlock()
+		views = append(views, v)
 	}
-	return all
+	return views
+}
+
+// Alert returns a line about a member that failed, also if it runs again but
+// has not done so for long. It says nothing that changes from second to second:
+// a screen reader reads it aloud each time.
+func (m member) Alert() string {
+	switch {
+	case m.State == memberFailed:
+		return fmt.Sprintf("%s failed: %s", m.Name, m.Error)
+	case m.Error != "" && time.Since(m.failed) < time.Minute:
+		return fmt.Sprintf("%s failed: %s (it runs again)", m.Name, m.Error)
+	}
+	return ""
+}
+
+// Class returns the class of its state in the style sheet.
+func (m member) Class() string {
+	switch m.State {
+	case memberRunning:
+		return "in-flight"
+	case memberFailed:
+		return "failed"
+	}
+	return "idle"
+}
+
+// Age returns for how long it has been in the state.
+func (m member) Age() string {
+	if m.Since.IsZero() {
+		return "–"
+	}
+	return age(time.Since(m.Since))
 }
 
 // addTo makes a Group a Part.

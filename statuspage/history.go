@@ -18,7 +18,6 @@ const (
 // A history counts runs by outcome and duration, and notes the depth of the
 // queue, over the time that the charts show. Its size is fixed.
 type history struct {
-	totals  [outcomes]uint64 // since the beginning
 	buckets [bucketCount + 1]bucket
 }
 
@@ -52,7 +51,6 @@ func (h *history) bucket(at time.Duration) *bucket {
 }
 
 func (h *history) count(r run) {
-	h.totals[r.outcome]++
 	if b := h.bucket(r.ended); b != nil {
 		b.counts[r.outcome]++
 		b.durations.add(r.duration)

@@ -20,16 +20,29 @@ type loop interface {
 	hasActions() bool
 	snapshot(interval time.Duration) *snapshot
 	choose(interval time.Duration, chosen func(*row) bool) []handle
+	one(h handle) (r row, runs []run, base time.Time)
+	act(item any, a action) bool
 }
 
-// A handle is an item, whatever its type.
-type handle interface {
-	name() string // as it is shown
-	id() string   // tells it from others that are shown alike
-	describe() string
-	look() (r row, runs []run, base time.Time)
-	do(a action) bool
+// A handle is an item of a loop, whatever its type.
+type handle struct {
+	loop
+	item any
+	text string // as it is shown
 }
+
+// describe returns what tells it from others that are shown alike, and id a hash
+// of that.
+func (h handle) describe() string { return fmt.Sprintf("%#v", h.item) }
+
+func (h handle) id() string {
+	hash := fnv.New64a()
+	hash.Write([]byte(h.describe()))
+	return fmt.Sprintf("%016x", hash.Sum64())
+}
+
+// url returns the URL of the item's page, or of its twin.
+func (h handle) url(path string) string { return itemURL(path, h.name(), h.text, h.id()) }
 
 func (l *Loop[T]) hasQueue() bool { return l.Queue != nil }
 
@@ -46,56 +59,36 @@ func (l *Loop[T]) choose(interval time.Duration, chosen func(*row) bool) []handl
 	var found []handle
 	for i := range s.rows {
 		if chosen(&s.rows[i]) {
-			found = append(found, &known[T]{l, items[i], s.rows[i].name})
+			found = append(found, handle{l, items[i], s.rows[i].name})
 		}
 	}
 	return found
 }
 
-// known is an item that the queue or the book knows.
-type known[T comparable] struct {
-	loop *Loop[T]
-	item T
-	text string
-}
-
-func (k *known[T]) name() string { return k.text }
-
-func (k *known[T]) describe() string { return fmt.Sprintf("%#v", k.item) }
-
-func (k *known[T]) id() string {
-	h := fnv.New64a()
-	h.Write([]byte(k.describe()))
-	return fmt.Sprintf("%016x", h.Sum64())
-}
-
-// look asks for the item alone, which takes no snapshot.
-func (k *known[T]) look() (row, []run, time.Time) {
-	rec := k.loop.rec
+// one asks for an item alone, which takes no snapshot.
+func (l *Loop[T]) one(h handle) (r row, runs []run, base time.Time) {
+	item, _ := h.item.(T) // nil, if T is an interface and the item is
 	var state reconcile.State
-	if k.loop.Queue != nil {
-		state = k.loop.Queue.State(k.item)
+	if l.Queue != nil {
+		state = l.Queue.State(item)
 	}
-	var runs []run
-	s := &rec.shards[rec.shardNumber(k.item)]
-	s.read(func() { runs = s.book.history(k.item) })
-	var last *run
+	s := l.rec.shard(item)
+	s.read(func() { runs = s.book.history(item) })
+	last := run{}
 	if len(runs) > 0 {
-		last = &runs[0]
+		last = runs[0]
 	}
-	return newRow(k.text, rec.base, state, last), runs, rec.base
+	return newRow(h.text, l.rec.base, state, last), runs, l.rec.base
 }
 
-// do acts on the item, and reports whether it made a difference.
-func (k *known[T]) do(a action) bool {
-	q, ok := k.loop.Queue.(actor[T])
-	if !ok {
-		return false
-	}
+// act acts on an item, and reports whether it made a difference.
+func (l *Loop[T]) act(item any, a action) bool {
+	q := l.Queue.(actor[T])
+	x, _ := item.(T)
 	if a == cancelNext {
-		return q.Remove(k.item)
+		return q.Remove(x)
 	}
-	q.EnqueueNow(k.item)
+	q.EnqueueNow(x)
 	return true
 }
 

@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -36,7 +37,7 @@ type runView struct {
 	Took    string
 	Waited  string
 	Next    string
-	Tries   string
+	Tries   int
 	Error   string
 	More    string // the whole error, if Error is not
 	Repeat  bool   // the error is that of the run after it, which stands above
@@ -45,27 +46,22 @@ type runView struct {
 type choiceView struct{ Text, URL string }
 
 // newItemPage returns the page of an item as it is now.
-func (p *Page) newItemPage(l loop, h handle) *itemPage {
-	r, runs, base := h.look()
+func (p *Page) newItemPage(h handle) *itemPage {
+	r, runs, base := h.one(h)
 	now := time.Since(base)
 	v := &itemPage{
-		frame:      p.frame(),
-		Queue:      l.name(),
-		Name:       visible(h.name()),
-		HasActions: p.AllowActions && l.hasActions(),
-		Row:        newRowView(&r, now, l.name()),
-		Story:      story(&r, now, l.hasQueue()),
+		frame:      p.frame(h.name()),
+		Queue:      h.name(),
+		Name:       visible(h.text),
+		HasActions: p.AllowActions && h.hasActions(),
+		Action:     h.url("item"),
+		Row:        rowView{row: &r, loop: h.loop, now: now},
+		Story:      story(&r, now, h.hasQueue()),
 		Error:      r.err,
 	}
-	v.Home = "./" + query{Size: defaultSize}.withQueue(l.name()).String()
+	v.Live, v.JSON = true, h.url("item.json")
 	if !r.outcome.failed() {
 		v.Error = headline(r.err, r.outcome)
-	}
-	v.Live = true
-	v.JSON = itemURL("item.json", l.name(), h.name(), h.id())
-	v.Action = itemURL("item", l.name(), h.name(), h.id())
-	if !l.hasQueue() {
-		v.Row.State = ""
 	}
 	for i, x := range runs {
 		run := runView{
@@ -76,14 +72,12 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 			Fail:    x.outcome.failed(),
 			Took:    took(x.duration),
 			Waited:  took(x.waited),
+			Tries:   int(x.failures),
 			Error:   shorten(headline(x.err, x.outcome), 200),
 			Repeat:  i > 0 && x.err != "" && x.err == runs[i-1].err,
 		}
 		if len(x.err) > len(run.Error) && x.outcome.failed() {
 			run.More = x.err
-		}
-		if x.failures > 0 {
-			run.Tries = number(x.failures)
 		}
 		if x.plans() {
 			run.Next = took(x.next)
@@ -98,13 +92,10 @@ func (p *Page) newItemPage(l loop, h handle) *itemPage {
 
 // newChoicePage returns a page that lets choose between items that are shown
 // alike.
-func (p *Page) newChoicePage(l loop, found []handle) *itemPage {
-	v := &itemPage{frame: p.frame(), Queue: l.name(), Name: visible(found[0].name())}
-	v.Home = "./" + query{Size: defaultSize}.withQueue(l.name()).String()
+func (p *Page) newChoicePage(found []handle) *itemPage {
+	v := &itemPage{frame: p.frame(found[0].name()), Name: visible(found[0].text)}
 	for _, h := range found {
-		v.Choices = append(v.Choices, choiceView{
-			shorten(h.describe(), 500), itemURL("item", l.name(), h.name(), h.id()),
-		})
+		v.Choices = append(v.Choices, choiceView{shorten(h.describe(), 500), h.url("item")})
 	}
 	return v
 }
@@ -164,21 +155,33 @@ func idleStory(r *row, ago string) string {
 	return fmt.Sprintf("All was well %s ago. %s", ago, fed)
 }
 
-// found returns the items that a URL or form names: none, one, or several that
-// are shown alike.
-func (p *Page) found(v url.Values) (loop, []handle, error) {
+// found returns the items that a URL or form names: one, or several that are
+// shown alike.
+func (p *Page) found(v url.Values) ([]handle, error) {
 	l, err := p.loop(v.Get("queue"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !v.Has("item") {
-		return nil, nil, fmt.Errorf("no item is named: want item=NAME")
+		return nil, fmt.Errorf("no item is named: want item=NAME")
 	}
 	name, id := v.Get("item"), v.Get("id")
 	found := l.choose(p.refresh(), func(r *row) bool { return nameInURL(r.name) == name })
 	found = slices.DeleteFunc(found, func(h handle) bool { return id != "" && h.id() != id })
 	if len(found) == 0 {
-		return nil, nil, fmt.Errorf("queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(v.Get("item"), 200))
+		return nil, fmt.Errorf("queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(name, 200))
 	}
-	return l, found, nil
+	return found, nil
+}
+
+// foundOne is found, and an error if it is not one item.
+func (p *Page) foundOne(v url.Values) (h handle, status int, err error) {
+	found, err := p.found(v)
+	switch {
+	case err != nil:
+		return h, http.StatusNotFound, err
+	case len(found) > 1:
+		return h, http.StatusConflict, errAlike(len(found), found[0].text)
+	}
+	return found[0], 0, nil
 }

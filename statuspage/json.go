@@ -17,21 +17,12 @@ import (
 type statusJSON struct {
 	At     time.Time   `json:"at"`
 	Queues []queueJSON `json:"queues"`
-	Groups []groupJSON `json:"groups"`
+	Groups []groupView `json:"groups"`
 }
 
 type queueJSON struct {
-	Name     string `json:"name"`
-	Items    int    `json:"items"`    // the sum of in_order, ready, waiting, in_flight and idle
-	InOrder  int    `json:"in_order"` // the last run ended well, and nothing is left to do
-	Ready    int    `json:"ready"`
-	Waiting  int    `json:"waiting"` // not in order
-	Held     int    `json:"held"`    // of those that wait
-	InFlight int    `json:"in_flight"`
-	Idle     int    `json:"idle"`     // remembered, not in the queue, not in order
-	Failing  int    `json:"failing"`  // in whatever state
-	GivenUp  int    `json:"given_up"` // of those that fail: idle, nobody tries again
-
+	Name string `json:"name"`
+	counts
 	LongestReady    float64 `json:"longest_ready_seconds"`
 	LongestInFlight float64 `json:"longest_in_flight_seconds"`
 
@@ -42,19 +33,6 @@ type queueJSON struct {
 	P99     *float64          `json:"p99_seconds"`
 
 	ItemsURL string `json:"items_url"`
-}
-
-type groupJSON struct {
-	Name    string       `json:"name"`
-	Members []memberJSON `json:"members"`
-}
-
-type memberJSON struct {
-	Name   string     `json:"name"`
-	State  string     `json:"state"` // "not started", "running", "ended" or "failed"
-	Since  *time.Time `json:"since,omitempty"`
-	Starts int        `json:"starts"`
-	Error  string     `json:"error,omitempty"` // of the last time that it failed
 }
 
 type itemsJSON struct {
@@ -69,23 +47,23 @@ type itemsJSON struct {
 }
 
 type itemJSON struct {
-	Name     string     `json:"name"`
-	ID       string     `json:"id,omitempty"`
-	Phase    string     `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
-	InOrder  bool       `json:"in_order"`
-	Since    *time.Time `json:"since,omitempty"`
-	Due      *time.Time `json:"due,omitempty"`
-	Hold     bool       `json:"hold"`
-	Again    bool       `json:"again"`
-	Failing  bool       `json:"failing"`
-	Failures int        `json:"failures"`
-	Error    string     `json:"error,omitempty"`
-	Outcome  string     `json:"last_outcome,omitempty"`
-	Ended    *time.Time `json:"last_run,omitempty"`
-	Took     *float64   `json:"last_duration_seconds,omitempty"`
-	URL      string     `json:"url"`
-	Story    string     `json:"story,omitempty"` // item.json alone
-	Runs     []runJSON  `json:"runs,omitempty"`  // item.json alone; the latest first
+	Name     string    `json:"name"`
+	ID       string    `json:"id,omitempty"`
+	Phase    string    `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
+	InOrder  bool      `json:"in_order"`
+	Since    time.Time `json:"since,omitzero"`
+	Due      time.Time `json:"due,omitzero"`
+	Hold     bool      `json:"hold"`
+	Again    bool      `json:"again"`
+	Failing  bool      `json:"failing"`
+	Failures int       `json:"failures"`
+	Error    string    `json:"error,omitempty"`
+	Outcome  string    `json:"last_outcome,omitempty"`
+	Ended    time.Time `json:"last_run,omitzero"`
+	Took     *float64  `json:"last_duration_seconds,omitempty"`
+	URL      string    `json:"url"`
+	Story    string    `json:"story,omitempty"` // item.json alone
+	Runs     []runJSON `json:"runs,omitempty"`  // item.json alone; the latest first
 }
 
 type runJSON struct {
@@ -114,16 +92,9 @@ func (p *Page) json(w http.ResponseWriter, r *http.Request, status int, v any) {
 }
 
 func (p *Page) serveStatusJSON(w http.ResponseWriter, r *http.Request) {
-	s := statusJSON{At: time.Now(), Queues: []queueJSON{}, Groups: []groupJSON{}}
+	s := statusJSON{At: time.Now(), Queues: []queueJSON{}, Groups: p.groupViews()}
 	for _, l := range p.loops {
 		s.Queues = append(s.Queues, newQueueJSON(l, l.snapshot(p.refresh())))
-	}
-	for _, g := range p.groups {
-		group := groupJSON{Name: g.Name, Members: []memberJSON{}}
-		for _, m := range g.list() {
-			group.Members = append(group.Members, memberJSON{m.name, m.phase.String(), unlessZero(m.since), m.starts, m.err})
-		}
-		s.Groups = append(s.Groups, group)
 	}
 	p.json(w, r, http.StatusOK, s)
 }
@@ -132,15 +103,7 @@ func newQueueJSON(l loop, s *snapshot) queueJSON {
 	c := &s.counts
 	q := queueJSON{
 		Name:            l.name(),
-		Items:           c.all,
-		InOrder:         c.inOrder,
-		Ready:           c.ready,
-		Waiting:         c.waiting,
-		Held:            c.held,
-		InFlight:        c.inFlight,
-		Idle:            c.idle,
-		Failing:         c.failing,
-		GivenUp:         c.final,
+		counts:          *c,
 		LongestReady:    max(0, s.now-c.longestReady).Seconds(),
 		LongestInFlight: max(0, s.now-c.longestInFlight).Seconds(),
 		Runs:            make(map[string]uint64),
@@ -190,23 +153,22 @@ func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, http.StatusNotFound, err)
 		return
 	}
-	l, found, err := p.found(v)
+	found, err := p.found(v)
 	switch {
 	case err != nil:
 		p.fail(w, r, http.StatusNotFound, err)
-		return
 	case len(found) > 1:
 		items := []itemJSON{}
 		for _, h := range found {
-			items = append(items, fullItemJSON(l, h))
+			items = append(items, fullItemJSON(h))
 		}
 		p.json(w, r, http.StatusMultipleChoices, map[string]any{
-			"error": errAlike(len(found), found[0].name()).Error(),
+			"error": errAlike(len(found), found[0].text).Error(),
 			"items": items,
 		})
-		return
+	default:
+		p.json(w, r, http.StatusOK, fullItemJSON(found[0]))
 	}
-	p.json(w, r, http.StatusOK, fullItemJSON(l, found[0]))
 }
 
 // onlyLoop is loop, but does without a name only if there is one loop alone.
@@ -228,34 +190,29 @@ func newItemJSON(l loop, r *row, base time.Time) itemJSON {
 		InOrder:  r.inOrder(),
 		Hold:     r.hold,
 		Again:    r.again,
-		Failing:  r.failing(),
+		Failing:  r.Failing(),
 		Failures: int(r.failures),
 		Error:    r.err,
 		URL:      itemURL("item.json", l.name(), r.name, ""),
 	}
-	at := func(d time.Duration) *time.Time {
-		t := base.Add(d)
-		return &t
-	}
 	if r.known() {
-		v.Since = at(r.since)
+		v.Since = base.Add(r.since)
 	}
 	if r.waits() {
-		v.Due = at(r.due)
+		v.Due = base.Add(r.due)
 	}
 	if r.outcome != noOutcome {
 		seconds := r.took.Seconds()
-		v.Outcome, v.Ended, v.Took = r.outcome.String(), at(r.ended), &seconds
+		v.Outcome, v.Ended, v.Took = r.outcome.String(), base.Add(r.ended), &seconds
 	}
 	return v
 }
 
-func fullItemJSON(l loop, h handle) itemJSON {
-	r, runs, base := h.look()
-	v := newItemJSON(l, &r, base)
-	v.ID = h.id()
-	v.URL = itemURL("item.json", l.name(), h.name(), v.ID)
-	v.Story = story(&r, time.Since(base), l.hasQueue())
+func fullItemJSON(h handle) itemJSON {
+	r, runs, base := h.one(h)
+	v := newItemJSON(h, &r, base)
+	v.ID, v.URL = h.id(), h.url("item.json")
+	v.Story = story(&r, time.Since(base), h.hasQueue())
 	for _, x := range runs {
 		run := runJSON{
 			Ended:    base.Add(x.ended),
@@ -272,11 +229,4 @@ func fullItemJSON(l loop, h handle) itemJSON {
 		v.Runs = append(v.Runs, run)
 	}
 	return v
-}
-
-func unlessZero(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

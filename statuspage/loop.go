@@ -30,8 +30,8 @@ type Loop[T comparable] struct {
 	Queue Source[T]
 
 	// Format returns how an item is shown, searched for and named in URLs; nil
-	// means fmt.Sprint. It is called from any goroutine, for each item once in a
-	// while, and only while somebody looks.
+	// means fmt.Sprint. It is called from any goroutine, for each item once a
+	// [Page.Refresh], and only while somebody looks.
 	Format func(item T) string
 
 	// Runs bounds the memory: how many runs are remembered, of all items

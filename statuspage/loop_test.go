@@ -36,7 +36,7 @@ func TestOnResultNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Loop[int]{Name: "q", Queue: reconcile.NewQueue[int]()}
 		record := l.OnResult(nil)
-		const n = 10 * shardCount * ringSize
+		const n = 10 * shardCount * pending
 		unlock := l.lockAll()
 		for i := range n {
 			record(reconcile.Result[int]{Item: i % 100, Outcome: reconcile.Succeeded})
@@ -44,9 +44,9 @@ func TestOnResultNeverBlocks(t *testing.T) {
 		unlock()
 
 		m := l.snapshot(time.Second).measures
-		if m.totals[succeeded] != n || m.dropped != n-shardCount*ringSize {
+		if m.totals[succeeded] != n || m.dropped != n-shardCount*pending {
 			t.Errorf("%d results are counted, %d of them dropped; want %d and %d",
-				m.totals[succeeded], m.dropped, n, n-shardCount*ringSize)
+				m.totals[succeeded], m.dropped, n, n-shardCount*pending)
 		}
 		if got := len(l.view.last.rows); got != 100 {
 			t.Errorf("%d items are remembered, want 100", got)
@@ -60,7 +60,7 @@ func TestOnResultCallsNext(t *testing.T) {
 	l := &Loop[string]{Name: "q"}
 	var got []string
 	record := l.OnResult(func(r reconcile.Result[string]) {
-		got = append(got, fmt.Sprint(r.Item, " ", l.snapshot(time.Second).counts.all))
+		got = append(got, fmt.Sprint(r.Item, " ", l.snapshot(time.Second).counts.Items))
 	})
 	record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
 	if len(got) != 1 || got[0] != "a 1" {
@@ -111,7 +111,7 @@ func TestMemory(t *testing.T) {
 	if limit := int64(1000*(maxText+400) + 400_000); after-before > limit {
 		t.Errorf("%d bytes more than before, want at most %d", after-before, limit)
 	}
-	if n := l.snapshot(time.Second).counts.all; n != 1000 {
+	if n := l.snapshot(time.Second).counts.Items; n != 1000 {
 		t.Errorf("%d items are remembered, want 1000", n)
 	}
 	runtime.KeepAlive(record)
@@ -135,8 +135,7 @@ func TestRunsBound(t *testing.T) {
 		if l.bound() != want {
 			t.Errorf("Runs %d: the bound is %d, want %d", runs, l.bound(), want)
 		}
-		// The items are spread over the shards by hash, and fill them all.
-		if got := l.snapshot(time.Second).counts.all; got != want {
+		if got := l.snapshot(time.Second).counts.Items; got != want {
 			t.Errorf("Runs %d: %d runs are remembered, want %d", runs, got, want)
 		}
 	}
@@ -171,10 +170,10 @@ func TestSnapshotIsLetGo(t *testing.T) {
 		l.snapshot(time.Second)
 		time.Sleep(releaseAfter + time.Second)
 		synctest.Wait()
-		if l.view.last != nil || l.view.items != nil || l.view.names != nil {
+		if l.view.last != nil || l.view.items != nil {
 			t.Error("the snapshot is still there")
 		}
-		if n := l.snapshot(time.Second).counts.all; n != 1 {
+		if n := l.snapshot(time.Second).counts.Items; n != 1 {
 			t.Errorf("the next one has %d items, want 1", n)
 		}
 	})

@@ -17,18 +17,15 @@ type measures struct {
 	timed     bool // there is a p50 and a p99
 }
 
-// measure puts together what the shards have counted.
+// measure puts together what the recorder has counted.
 func (r *recorder[T]) measure() measures {
-	now := r.now()
-	m := measures{now: now, buckets: make([]bucket, bucketCount)}
+	m := measures{now: r.now(), dropped: r.dropped.Load(), buckets: make([]bucket, bucketCount)}
+	for o := range m.totals {
+		m.totals[o] = r.totals[o].Load()
+	}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.read(func() { s.history.addTo(&m) })
-		for o := range s.dropped {
-			n := s.dropped[o].Load()
-			m.totals[o] += n
-			m.dropped += n
-		}
 	}
 	m.sum()
 	return m
@@ -53,11 +50,8 @@ func (m *measures) sum() {
 	m.perSecond = float64(runs) / max(1, span.Seconds())
 }
 
-// addTo adds the buckets of the charts and the totals.
+// addTo adds the buckets of the charts.
 func (h *history) addTo(m *measures) {
-	for o, n := range h.totals {
-		m.totals[o] += n
-	}
 	last := bucketNumber(m.now)
 	for i := range m.buckets {
 		sum, number := &m.buckets[i], last-bucketCount+1+int64(i)

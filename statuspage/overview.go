@@ -18,7 +18,6 @@ type overview struct {
 	frame
 	Query  query
 	Queues []queueView // if there are several
-	Alerts []string
 	Tiles  []tileView
 	Charts []chart
 	Groups []groupView
@@ -43,10 +42,10 @@ type overview struct {
 }
 
 type queueView struct {
-	Name, URL                                       string
-	Current, Bad                                    bool
-	InOrder, Failing, InFlight, Ready, Waiting, All string
-	Rate, P99                                       string
+	Name, URL string
+	Current   bool
+	counts
+	Rate, P99 string
 }
 
 type tileView struct {
@@ -61,41 +60,51 @@ type columnView struct {
 	Sorted     string // "ascending" or "descending", for aria-sort
 }
 
+// A rowView is a row as the templates read it.
 type rowView struct {
-	Name, URL   string
-	Key         string // the name as the form has it
-	Box         bool   // it can be selected
-	Failing     bool
-	Final       bool
-	Error       string
-	State       string
-	StateClass  string
-	Since       string
-	Next        string
-	Hold        bool
-	Failures    string
-	Outcome     string
-	OutcomeFail bool
-	Ended       string
-	Took        string
+	*row
+	loop
+	now time.Duration
+	Box bool // it can be selected
 }
 
-type groupView struct {
-	Name    string
-	Members []memberView
+func (v rowView) Name() string     { return shorten(visible(v.row.name), 200) }
+func (v rowView) URL() string      { return itemURL("item", v.loop.name(), v.row.name, "") }
+func (v rowView) Key() string      { return url.QueryEscape(nameInURL(v.row.name)) } // as the form has it
+func (v rowView) Err() string      { return shorten(headline(v.err, v.outcome), 300) }
+func (v rowView) Since() string    { return age(v.now - v.since) }
+func (v rowView) Hold() bool       { return v.hold }
+func (v rowView) Failures() int    { return int(v.failures) }
+func (v rowView) Outcome() outcome { return v.outcome }
+func (v rowView) Ended() string    { return age(v.now-v.ended) + " ago" }
+func (v rowView) Took() string     { return took(v.took) }
+
+// State returns the state, "" if it is not known.
+func (v rowView) State() filter {
+	if !v.hasQueue() {
+		return ""
+	}
+	return v.state()
 }
 
-type memberView struct {
-	Name, State, Class, Since, Error string
-	Starts                           int
+// Next returns when the next run is, "" if there is none.
+func (v rowView) Next() string {
+	switch {
+	case v.phase == reconcile.Waiting:
+		return "in " + age(v.due-v.now+time.Second-1)
+	case v.phase == reconcile.Ready:
+		return "now"
+	case v.again:
+		return "after this run"
+	}
+	return ""
 }
 
 // overview puts together the page that a query asks for. It returns when there
 // is something new to see.
 func (p *Page) overview(q query) (*overview, time.Time, error) {
-	o := &overview{frame: p.frame(), Query: q}
+	o := &overview{frame: p.frame(q.Queue), Query: q, Groups: p.groupViews()}
 	o.Live = true
-	o.Alerts, o.Groups = p.groupViews(time.Now())
 	if len(p.loops) == 0 {
 		o.None = true
 		return o, time.Now().Add(p.refresh()), nil
@@ -121,7 +130,7 @@ func (p *Page) overview(q query) (*overview, time.Time, error) {
 	if s.dropped > 0 {
 		o.Note += fmt.Sprintf(" %s results came too fast, and are only counted.", number(s.dropped))
 	}
-	o.table(q, s)
+	o.table(q, l, s)
 	o.HasActions = p.AllowActions && slices.ContainsFunc(p.loops, loop.hasActions)
 	if p.AllowActions && l.hasActions() {
 		o.buttons(q, s)
@@ -129,7 +138,7 @@ func (p *Page) overview(q query) (*overview, time.Time, error) {
 	return o, s.expires(p.refresh()), nil
 }
 
-func (o *overview) table(q query, s *snapshot) {
+func (o *overview) table(q query, l loop, s *snapshot) {
 	for _, c := range []struct {
 		by    sorting
 		label string
@@ -159,11 +168,7 @@ func (o *overview) table(q query, s *snapshot) {
 
 	rows, total, page := s.page(q)
 	for i := range rows {
-		v := newRowView(&rows[i], s.now, o.Name)
-		if !o.HasQueue {
-			v.State = "" // it is not known
-		}
-		o.Rows = append(o.Rows, v)
+		o.Rows = append(o.Rows, rowView{row: &rows[i], loop: l, now: s.now})
 	}
 	pages := max(1, (total+q.Size-1)/q.Size)
 	first := (page - 1) * q.Size
@@ -189,14 +194,14 @@ func (o *overview) table(q query, s *snapshot) {
 func (o *overview) buttons(q query, s *snapshot) {
 	shown := false
 	for i := range o.Rows {
-		o.Rows[i].Box = o.Rows[i].Failing
+		o.Rows[i].Box = o.Rows[i].Failing()
 		shown = shown || o.Rows[i].Box
 	}
 	if !shown {
 		return
 	}
 	fail := q.withState(failingItems)
-	n := s.counts.failing
+	n := s.counts.Failing
 	if q.Search != "" {
 		_, n, _ = s.page(fail)
 	}
@@ -207,48 +212,12 @@ func (o *overview) buttons(q query, s *snapshot) {
 	o.Selected, o.Fail = q.String(), fail.String()
 }
 
-func newRowView(r *row, now time.Duration, queue string) rowView {
-	v := rowView{
-		Name:       shorten(visible(r.name), 200),
-		URL:        itemURL("item", queue, r.name, ""),
-		Key:        url.QueryEscape(nameInURL(r.name)),
-		Failing:    r.failing(),
-		Final:      r.final(),
-		Error:      shorten(headline(r.err, r.outcome), 300),
-		State:      r.state().words(),
-		StateClass: string(r.state()),
-		Since:      age(now - r.since),
-		Hold:       r.hold,
-	}
-	if r.failures > 0 {
-		v.Failures = number(r.failures)
-	}
-	v.Next = nextRun(r, now)
-	if r.outcome != noOutcome {
-		v.Outcome, v.OutcomeFail = r.outcome.String(), r.outcome.failed()
-		v.Ended, v.Took = age(now-r.ended)+" ago", took(r.took)
-	}
-	return v
-}
-
-func nextRun(r *row, now time.Duration) string {
-	switch {
-	case r.phase == reconcile.Waiting:
-		return "in " + age(r.due-now+time.Second-1)
-	case r.phase == reconcile.Ready:
-		return "now"
-	case r.again:
-		return "after this run"
-	}
-	return ""
-}
-
 // lead returns how many of all items are in order; "" if there is none.
 func (p *Page) lead() string {
 	inOrder, all := 0, 0
 	for _, l := range p.loops {
 		c := l.snapshot(p.refresh()).counts
-		inOrder, all = inOrder+c.inOrder, all+c.all
+		inOrder, all = inOrder+c.InOrder, all+c.Items
 	}
 	if all == 0 {
 		return ""
@@ -260,41 +229,41 @@ func part(n, all int) string { return number(n) + " of " + number(all) }
 
 func tiles(q query, s *snapshot, hasQueue bool) []tileView {
 	c := &s.counts
-	ordered := tileView{Label: "In order", Count: part(c.inOrder, c.all), Class: "in-order", filter: inOrderItems}
-	if c.inOrder > 0 && c.inOrder == c.all {
-		ordered.Class += " done"
-	}
-	if c.firstLook < never {
-		ordered.Detail = "next look in " + age(c.firstLook-s.now+time.Second-1)
-	}
-	all := tileView{Label: "All items", Count: number(c.all), Detail: runsPer(s.perSecond), filter: allItems}
-	failing := tileView{Label: "Failing", Count: number(c.failing), filter: failingItems}
-	if c.failing > 0 {
-		failing.Class = "bad"
-		failing.Detail = fmt.Sprintf("up to %s in a row", number(c.mostFailures))
-		if c.final > 0 {
-			failing.Detail = fmt.Sprintf("%s not retried", number(c.final))
+	in := func(at time.Duration, what string) string {
+		if at == never {
+			return ""
 		}
+		return what + " in " + age(at-s.now+time.Second-1)
 	}
-	flying := tileView{Label: "In flight", Count: number(c.inFlight), filter: inFlightItems}
-	if c.inFlight > 0 {
-		flying.Detail = "longest " + age(s.now-c.longestInFlight)
-	}
-	due := tileView{Label: "Ready", Count: number(c.ready), filter: readyItems}
-	if c.ready > 0 {
-		due.Detail = "longest " + age(s.now-c.longestReady)
-	}
-	later := tileView{Label: "Waiting", Count: number(c.waiting), filter: waitingItems}
-	if c.waiting > 0 {
-		later.Detail = "next in " + age(c.firstDue-s.now+time.Second-1)
-		if c.held > 0 {
-			later.Detail += fmt.Sprintf(", %s held", number(c.held))
+	longest := func(n int, since time.Duration) string {
+		if n == 0 {
+			return ""
 		}
+		return "longest " + age(s.now-since)
 	}
-	idle := tileView{Label: "Idle", Count: number(c.idle), Detail: "remembered", filter: idleItems}
-	views := []tileView{ordered, all, failing}
-	if hasQueue {
-		views = append(views, flying, due, later, idle)
+	views := []tileView{
+		{Label: "In order", Count: part(c.InOrder, c.Items), Detail: in(c.firstLook, "next look"), filter: inOrderItems},
+		{Label: "All items", Count: number(c.Items), Detail: runsPer(s.perSecond), filter: allItems},
+		{Label: "Failing", Count: number(c.Failing), filter: failingItems},
+		{Label: "In flight", Count: number(c.InFlight), Detail: longest(c.InFlight, c.longestInFlight), filter: inFlightItems},
+		{Label: "Ready", Count: number(c.Ready), Detail: longest(c.Ready, c.longestReady), filter: readyItems},
+		{Label: "Waiting", Count: number(c.Waiting), Detail: in(c.firstDue, "next"), filter: waitingItems},
+		{Label: "Idle", Count: number(c.Idle), Detail: "remembered", filter: idleItems},
+	}
+	if c.InOrder > 0 && c.InOrder == c.Items {
+		views[0].Class = "in-order done"
+	}
+	switch failing := &views[2]; {
+	case c.GivenUp > 0:
+		failing.Class, failing.Detail = "bad", number(c.GivenUp)+" not retried"
+	case c.Failing > 0:
+		failing.Class, failing.Detail = "bad", fmt.Sprintf("up to %s in a row", number(c.mostFailures))
+	}
+	if c.Held > 0 {
+		views[5].Detail += fmt.Sprintf(", %s held", number(c.Held))
+	}
+	if !hasQueue {
+		views = views[:3]
 	}
 	for i := range views {
 		v := &views[i]
@@ -309,56 +278,11 @@ func (p *Page) queueViews(q query) []queueView {
 	var views []queueView
 	for _, l := range p.loops {
 		s := l.snapshot(p.refresh())
-		c := &s.counts
-		v := queueView{
-			Name:    l.name(),
-			URL:     "./" + q.withQueue(l.name()).String(),
-			Current: l.name() == q.Queue,
-			Bad:     c.failing > 0,
-			InOrder: number(c.inOrder), Failing: number(c.failing), InFlight: number(c.inFlight), Ready: number(c.ready),
-			Waiting: number(c.waiting), All: number(c.all),
-			Rate: perSecond(s.perSecond), P99: "–",
-		}
+		v := queueView{l.name(), "./" + q.withQueue(l.name()).String(), l.name() == q.Queue, s.counts, perSecond(s.perSecond), "–"}
 		if s.timed {
 			v.P99 = took(s.p99)
 		}
 		views = append(views, v)
 	}
 	return views
-}
-
-// groupViews returns the members of the groups, and a line for each that failed.
-func (p *Page) groupViews(now time.Time) (alerts []string, views []groupView) {
-	for _, g := range p.groups {
-		v := groupView{Name: g.Name}
-		for _, m := range g.list() {
-			member := memberView{Name: m.name, State: m.phase.String(), Class: m.phase.class(), Starts: m.starts, Error: m.err}
-			if !m.since.IsZero() {
-				member.Since = age(now.Sub(m.since))
-			}
-			if alert := m.alert(now); alert != "" {
-				alerts = append(alerts, alert)
-			}
-			v.Members = append(v.Members, member)
-		}
-		views = append(views, v)
-	}
-	return alerts, views
-}
-
-// alert returns a line about a member that failed, also if it runs again but
-// has not done so for long. It says nothing that changes from second to second:
-// a screen reader reads it aloud each time.
-func (m *member) alert(now time.Time) string {
-	switch {
-	case m.phase == memberFailed:
-		return fmt.Sprintf("%s failed: %s", m.name, m.err)
-	case m.err != "" && now.Sub(m.failed) < time.Minute:
-		return fmt.Sprintf("%s failed: %s (it runs again)", m.name, m.err)
-	}
-	return ""
-}
-
-func (p memberPhase) class() string {
-	return [...]string{"idle", "in-flight", "idle", "failed"}[p]
 }

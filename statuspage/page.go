@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -77,8 +78,9 @@ func New(parts ...Part) *Page {
 	p.mux.HandleFunc("POST /item.json", p.serveAction)
 	p.mux.HandleFunc("POST /items", p.serveAction)
 	p.mux.HandleFunc("POST /items.json", p.serveAction)
-	for name := range assets {
-		p.mux.HandleFunc("GET /"+name, serveAsset)
+	files, _ := fs.Sub(assets, "assets")
+	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
+		p.mux.Handle("GET /"+name, http.FileServerFS(files))
 	}
 	return p
 }
@@ -155,8 +157,6 @@ func isLoopback(address string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
-
-func (p *Page) title() string { return cmp.Or(p.Title, "Reconcilers") }
 
 func (p *Page) refresh() time.Duration {
 	if p.Refresh <= 0 {

@@ -4,7 +4,6 @@
 package statuspage
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +29,9 @@ type row struct {
 	took    time.Duration // the last run
 }
 
-// newRow puts together what the queue and what the book say of an item. The
-// pointer is nil if the book has forgotten it.
-func newRow(name string, base time.Time, s reconcile.State, last *run) row {
+// newRow puts together what the queue and what the book say of an item. The last
+// run is zero if the book has forgotten it.
+func newRow(name string, base time.Time, s reconcile.State, last run) row {
 	r := row{
 		name:     name,
 		phase:    s.Phase,
@@ -47,7 +46,7 @@ func newRow(name string, base time.Time, s reconcile.State, last *run) row {
 	if !s.Due.IsZero() {
 		r.due = s.Due.Sub(base)
 	}
-	if last != nil {
+	if last.outcome != noOutcome {
 		r.outcome, r.ended, r.took, r.err = last.outcome, last.ended, last.duration, last.err
 		if s.Phase == reconcile.Idle {
 			r.failures, r.since = last.failures, last.ended
@@ -58,12 +57,12 @@ func newRow(name string, base time.Time, s reconcile.State, last *run) row {
 	return r
 }
 
-// failing reports whether something is wrong with the item: its last run failed.
-func (r *row) failing() bool { return r.failures > 0 || r.outcome.failed() }
+// Failing reports whether something is wrong with the item: its last run failed.
+func (r *row) Failing() bool { return r.failures > 0 || r.outcome.failed() }
 
-// final reports whether the item failed and nobody will try again.
-func (r *row) final() bool {
-	return r.phase == reconcile.Idle && r.failing()
+// Final reports whether the item failed and nobody will try again.
+func (r *row) Final() bool {
+	return r.phase == reconcile.Idle && r.Failing()
 }
 
 // inOrder reports whether the last run ended well and nothing is left to do: the
@@ -118,7 +117,7 @@ func (s sorting) key(r *row, now time.Duration) int64 {
 		class := r.attention(now)
 		key := int64(class) << 60
 		switch {
-		case r.failing():
+		case r.Failing():
 			key -= int64(r.failures)
 		case class == 2: // a long run: the oldest first
 			key += int64(r.since) / 16
@@ -153,9 +152,9 @@ func (s sorting) key(r *row, now time.Duration) int64 {
 // wait in turn.
 func (r *row) attention(now time.Duration) int {
 	switch {
-	case r.final():
+	case r.Final():
 		return 0
-	case r.failing():
+	case r.Failing():
 		return 1
 	case r.phase == reconcile.InFlight && now-r.since >= longRun:
 		return 2
@@ -189,7 +188,7 @@ func (f filter) has(r *row) bool {
 	case allItems:
 		return true
 	case failingItems:
-		return r.failing()
+		return r.Failing()
 	}
 	return r.state() == f
 }
@@ -202,19 +201,4 @@ func (f filter) words() string { return strings.ReplaceAll(string(f), "-", " ") 
 // lower case.
 func (r *row) matches(text string) bool {
 	return text == "" || strings.Contains(strings.ToLower(r.name), text) || strings.Contains(strings.ToLower(r.err), text)
-}
-
-// A keyed is a row by its number, and the key that it is sorted by.
-type keyed struct {
-	key int64
-	row uint32
-}
-
-func compareKeyed(rows []row) func(a, b keyed) int {
-	return func(a, b keyed) int {
-		if a.key != b.key {
-			return cmp.Compare(a.key, b.key)
-		}
-		return cmp.Compare(rows[a.row].name, rows[b.row].name)
-	}
 }

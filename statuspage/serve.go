@@ -32,18 +32,17 @@ func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) serveItem(w http.ResponseWriter, r *http.Request) {
-	l, found, err := p.found(r.URL.Query())
-	if err != nil {
+	found, err := p.found(r.URL.Query())
+	switch {
+	case err != nil:
 		p.fail(w, r, http.StatusNotFound, err)
-		return
+	case len(found) > 1:
+		p.html(w, r, http.StatusMultipleChoices, "choice-page", p.newChoicePage(found))
+	default:
+		v := p.newItemPage(found[0])
+		v.Notice = notices[r.FormValue("notice")]
+		p.html(w, r, http.StatusOK, "item-page", v)
 	}
-	if len(found) > 1 {
-		p.html(w, r, http.StatusMultipleChoices, "choice-page", p.newChoicePage(l, found))
-		return
-	}
-	v := p.newItemPage(l, found[0])
-	v.Notice = notices[r.FormValue("notice")]
-	p.html(w, r, http.StatusOK, "item-page", v)
 }
 
 // html writes a page.
@@ -73,7 +72,7 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, status int, err erro
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		http.Error(w, err.Error(), status)
 	default:
-		p.html(w, r, status, "error-page", errorPage{p.frame(), http.StatusText(status), err.Error()})
+		p.html(w, r, status, "error-page", errorPage{p.frame(""), http.StatusText(status), err.Error()})
 	}
 }
 
@@ -135,7 +134,7 @@ func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) {
 
 	n := 0
 	for _, h := range c.items {
-		if h.do(a) {
+		if h.act(h.item, a) {
 			n++
 		}
 	}
@@ -167,15 +166,11 @@ type choice struct {
 
 // chooseOne returns the item that a form names, or with which status to refuse.
 func (p *Page) chooseOne(r *http.Request) (c choice, status int, err error) {
-	l, found, err := p.found(r.Form)
+	h, status, err := p.foundOne(r.Form)
 	if err != nil {
-		return c, http.StatusNotFound, err
+		return c, status, err
 	}
-	h := found[0]
-	if len(found) > 1 {
-		return c, http.StatusConflict, errAlike(len(found), h.name())
-	}
-	return choice{l, found, []any{"item", h.name()}, itemURL("item", l.name(), h.name(), h.id())}, 0, nil
+	return choice{h.loop, []handle{h}, []any{"item", h.text}, h.url("item")}, 0, nil
 }
 
 // chooseMany returns the items that a form names, without those that are gone by

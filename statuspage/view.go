@@ -4,7 +4,9 @@
 package statuspage
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,30 +21,31 @@ type view[T comparable] struct {
 	mu      sync.Mutex // guards the fields below; held while a snapshot is made
 	last    *snapshot
 	items   []T // of the rows of last
-	names   map[T]string
-	number  uint32 // counts the snapshots
 	release *time.Timer
 }
 
-// A snapshot is the state of all items at one time. It is never changed, but for
-// what it works out once and keeps.
+// A snapshot is the state of all items at one time. It is never changed.
 type snapshot struct {
 	taken  time.Time
 	base   time.Time // of all times since
+	cost   time.Duration
 	rows   []row
 	counts counts
 	measures
-
-	mu     sync.Mutex // guards the fields below
-	orders map[sorting][]keyed
-	cost   time.Duration // to make it and its orders
 }
 
 // counts sums up a snapshot. Each item is in order, in flight, ready, waiting or
 // idle, as [row.state] says.
 type counts struct {
-	all, inOrder, inFlight, ready, waiting, held, idle int
-	failing, final                                     int // in whatever state
+	Items    int `json:"items"`    // the sum of in_order, ready, waiting, in_flight and idle
+	InOrder  int `json:"in_order"` // the last run ended well, and nothing is left to do
+	Ready    int `json:"ready"`
+	Waiting  int `json:"waiting"` // not in order
+	Held     int `json:"held"`    // of those that wait
+	InFlight int `json:"in_flight"`
+	Idle     int `json:"idle"`     // remembered, not in the queue, not in order
+	Failing  int `json:"failing"`  // in whatever state
+	GivenUp  int `json:"given_up"` // of those that fail: idle, nobody tries again
 
 	longestInFlight, longestReady time.Duration // since the base; taken if there is none
 	firstDue, firstLook           time.Duration // of those that wait, and of those in order
@@ -83,213 +86,122 @@ func (l *Loop[T]) look(interval time.Duration) (*snapshot, []T) {
 func (v *view[T]) letGo() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.last, v.items, v.names = nil, nil, nil
+	v.last, v.items = nil, nil
 }
 
 // expires returns when there is to be a new snapshot.
 func (s *snapshot) expires(interval time.Duration) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.taken.Add(max(interval, share*s.cost))
 }
 
 func (l *Loop[T]) takeLocked() {
 	v, r := &l.view, l.rec
 	begin := time.Now()
-	var items []T
 	var states []reconcile.State
+	v.items = nil
 	if l.Queue != nil {
-		s := l.Queue.Stats()
-		n := s.Ready + s.Waiting + s.InFlight
-		items, states = make([]T, 0, n), make([]reconcile.State, 0, n)
 		for item, state := range l.Queue.All() {
-			items, states = append(items, item), append(states, state)
+			v.items, states = append(v.items, item), append(states, state)
 		}
 	}
-	v.number++
-	lasts := r.lasts(items, v.number)
-	others, otherLasts := r.others(v.number)
-	names := l.namesLocked(items, others)
-
-	rows := make([]row, 0, len(items)+len(others))
-	for i := range items {
-		rows = append(rows, newRow(names[i], r.base, states[i], lasts.at(i)))
+	lasts := r.lasts()
+	rows := make([]row, 0, len(states)+len(lasts))
+	for i, item := range v.items {
+		rows = append(rows, newRow(l.format(item), r.base, states[i], lasts[item]))
+		delete(lasts, item)
 	}
-	for i := range others {
-		rows = append(rows, newRow(names[len(items)+i], r.base, reconcile.State{}, &otherLasts[i]))
+	for item, last := range lasts { // the queue does not know these
+		v.items = append(v.items, item)
+		rows = append(rows, newRow(l.format(item), r.base, reconcile.State{}, last))
 	}
 	r.sample(r.now())
 	measures := r.measure()
 	end := time.Now()
-	v.items = append(items, others...)
 	v.last = &snapshot{
 		taken:    end,
 		base:     r.base,
+		cost:     end.Sub(begin),
 		rows:     rows,
 		counts:   count(rows, measures.now),
 		measures: measures,
-		orders:   make(map[sorting][]keyed),
-		cost:     end.Sub(begin),
 	}
-}
-
-// namesLocked returns how the items are shown. It asks Format once for each, as
-// long as somebody looks.
-func (l *Loop[T]) namesLocked(some, more []T) []string {
-	v := &l.view
-	names := make([]string, 0, len(some)+len(more))
-	known := v.names
-	v.names = make(map[T]string, len(some)+len(more))
-	for _, items := range [2][]T{some, more} {
-		for _, item := range items {
-			name, ok := known[item]
-			if !ok {
-				name = l.format(item)
-			}
-			v.names[item] = name
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // never is a time that does not come.
 const never = 1<<63 - 1
 
 func count(rows []row, now time.Duration) counts {
-	c := counts{all: len(rows), longestInFlight: now, longestReady: now, firstDue: never, firstLook: never}
+	c := counts{Items: len(rows), longestInFlight: now, longestReady: now, firstDue: never, firstLook: never}
 	for i := range rows {
 		r := &rows[i]
-		if r.failing() {
-			c.failing++
+		if r.Failing() {
+			c.Failing++
 			c.mostFailures = max(c.mostFailures, r.failures)
-			if r.final() {
-				c.final++
+			if r.Final() {
+				c.GivenUp++
 			}
 		}
 		switch r.state() {
 		case inOrderItems:
-			c.inOrder++
+			c.InOrder++
 			if r.waits() {
 				c.firstLook = min(c.firstLook, r.due)
 			}
 		case inFlightItems:
-			c.inFlight++
+			c.InFlight++
 			c.longestInFlight = min(c.longestInFlight, r.since)
 		case readyItems:
-			c.ready++
+			c.Ready++
 			c.longestReady = min(c.longestReady, r.since)
 		case waitingItems:
-			c.waiting++
+			c.Waiting++
 			c.firstDue = min(c.firstDue, r.due)
 			if r.hold {
-				c.held++
+				c.Held++
 			}
 		default:
-			c.idle++
+			c.Idle++
 		}
 	}
 	return c
 }
 
-// order returns the rows in the order of s. It is worked out once.
-func (s *snapshot) order(by sorting) []keyed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	order := s.orders[by]
-	if order == nil {
-		begin := time.Now()
-		order = make([]keyed, len(s.rows))
-		for i := range s.rows {
-			order[i] = keyed{by.key(&s.rows[i], s.now), uint32(i)}
-		}
-		slices.SortFunc(order, compareKeyed(s.rows))
-		s.orders[by] = order
-		s.cost += time.Since(begin)
-	}
-	return order
-}
-
 // page returns the rows that a query asks for, how many there are on all pages,
 // and the number of the page, which is the last one if there are not so many.
 func (s *snapshot) page(q query) (rows []row, total, page int) {
-	order := s.order(q.Sort)
-	text := q.needle()
-	var found []uint32
-	for i := range order {
-		k := order[i]
+	type keyed struct {
+		key int64
+		row *row
+	}
+	first := min(q.Page, len(s.rows)/q.Size+1) * q.Size // those up to the page
+	var found []keyed
+	compare := func(a, b keyed) int {
 		if q.Descending {
-			k = order[len(order)-1-i]
+			a, b = b, a
 		}
-		if r := &s.rows[k.row]; q.State.has(r) && r.matches(text) {
-			found = append(found, k.row)
+		return cmp.Or(cmp.Compare(a.key, b.key), strings.Compare(a.row.name, b.row.name))
+	}
+	text, full := q.needle(), false // there are that many, in order
+	for i := range s.rows {
+		r := &s.rows[i]
+		if !q.State.has(r) || !r.matches(text) {
+			continue
+		}
+		total++
+		k := keyed{q.Sort.key(r, s.now), r}
+		if full && compare(k, found[first-1]) >= 0 {
+			continue
+		}
+		if found = append(found, k); len(found) == 2*first { // those that come later are not needed
+			slices.SortFunc(found, compare)
+			found, full = found[:first], true
 		}
 	}
-	total = len(found)
+	slices.SortFunc(found, compare)
 	page = min(q.Page, max(1, (total+q.Size-1)/q.Size))
 	from := (page - 1) * q.Size
-	for _, i := range found[from:min(total, from+q.Size)] {
-		rows = append(rows, s.rows[i])
+	for _, k := range found[from:min(len(found), from+q.Size)] {
+		rows = append(rows, *k.row)
 	}
 	return rows, total, page
-}
-
-// lasts is the last run of each of some items, if it is known.
-type lasts struct {
-	runs  []run
-	known []bool
-}
-
-func (l lasts) at(i int) *run {
-	if !l.known[i] {
-		return nil
-	}
-	return &l.runs[i]
-}
-
-// readAtOnce is how many items are looked up in one lock hold.
-const readAtOnce = 128
-
-// lasts looks up the last runs of the items, and marks them as seen in that
-// snapshot.
-func (r *recorder[T]) lasts(items []T, snapshot uint32) lasts {
-	l := lasts{make([]run, len(items)), make([]bool, len(items))}
-	var of [shardCount][]int
-	for i, item := range items {
-		n := r.shardNumber(item)
-		of[n] = append(of[n], i)
-	}
-	for n := range r.shards {
-		s := &r.shards[n]
-		for chunk := range slices.Chunk(of[n], readAtOnce) {
-			s.read(func() {
-				for _, i := range chunk {
-					if e := s.book.find(items[i]); e != nil {
-						e.seen = snapshot
-						l.runs[i], l.known[i] = *s.book.last(e), true
-					}
-				}
-			})
-		}
-	}
-	return l
-}
-
-// others returns the items that are remembered and were not seen in that
-// snapshot, and their last runs.
-func (r *recorder[T]) others(snapshot uint32) (items []T, runs []run) {
-	for n := range r.shards {
-		s := &r.shards[n]
-		for from, more := uint32(firstEntry), true; more; from += readAtOnce {
-			s.read(func() {
-				more = from < s.book.entries.len
-				for i := from; i < min(from+readAtOnce, s.book.entries.len); i++ {
-					if e := s.book.entries.at(i); e.count > 0 && e.seen != snapshot {
-						items, runs = append(items, e.item), append(runs, *s.book.last(e))
-					}
-				}
-			})
-		}
-	}
-	return items, runs
 }

@@ -49,33 +49,19 @@ func decades(low, high float64) scale {
 
 // draw draws the values, one for each bucket; a NaN leaves a gap.
 func draw(values []float64, s scale) (path, area string) {
-	var p, a strings.Builder
-	step := chartWidth / float64(len(values)-1)
-	start := -1 // of the piece that is being drawn
-	closeArea := func(end int) {
-		if start >= 0 {
-			fmt.Fprintf(&a, "L%s %dL%s %dZ", coordinate(float64(end)*step), chartHeight, coordinate(float64(start)*step), chartHeight)
+	x := func(i int) string { return coordinate(float64(i) * chartWidth / float64(len(values)-1)) }
+	var points []string // of the piece that is being drawn
+	for i := range len(values) + 1 {
+		if i < len(values) && !math.IsNaN(values[i]) {
+			points = append(points, x(i)+" "+coordinate(chartHeight*(1-s(values[i]))))
+		} else if len(points) > 0 {
+			// The h.01 is for a single point to be seen.
+			path += "M" + strings.Join(append([]string{points[0] + "h.01"}, points[1:]...), "L")
+			area += fmt.Sprintf("M%sL%s %dL%s %dZ", strings.Join(points, "L"), x(i-1), chartHeight, x(i-len(points)), chartHeight)
+			points = nil
 		}
-		start = -1
 	}
-	for i, v := range values {
-		if math.IsNaN(v) {
-			closeArea(i - 1)
-			continue
-		}
-		x, y := coordinate(float64(i)*step), coordinate(chartHeight*(1-s(v)))
-		command := "L"
-		if start < 0 {
-			start, command = i, "M"
-		}
-		fmt.Fprintf(&p, "%s%s %s", command, x, y)
-		if command == "M" {
-			p.WriteString("h.01") // so that a single point is seen
-		}
-		fmt.Fprintf(&a, "%s%s %s", command, x, y)
-	}
-	closeArea(len(values) - 1)
-	return p.String(), a.String()
+	return path, area
 }
 
 func coordinate(v float64) string {

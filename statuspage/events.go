@@ -86,13 +86,13 @@ func (p *Page) renderer(r *http.Request) (func() (map[string]string, time.Time),
 			return renderRegions(overviewRegions, o), next
 		}, nil
 	}
-	h, _, err := p.foundOne(v)
-	if err != nil {
-		return nil, err
+	found, err := p.found(v)
+	if len(found) > 1 {
+		err = errAlike(found[0].text)
 	}
 	return func() (map[string]string, time.Time) {
-		return renderRegions(itemRegions, p.newItemPage(h)), time.Now().Add(p.refresh())
-	}, nil
+		return renderRegions(itemRegions, p.newItemPage(found[0])), time.Now().Add(p.refresh())
+	}, err
 }
 
 func renderRegions(names []string, data any) map[string]string {

@@ -67,27 +67,17 @@ func number[N int | int32 | uint64](n N) string {
 	return s
 }
 
-// rate formats a number per second, and says per what it is in the end.
-func rate(n float64) (text, per string) {
+// perSecond formats a rate: per minute if it is low.
+func perSecond(n float64) string {
 	switch {
 	case n == 0:
-		return "0", "s"
+		return "0/s"
 	case n < 0.1:
-		return strconv.FormatFloat(60*n, 'f', 1, 64), "min"
+		return fmt.Sprintf("%.1f/min", 60*n)
 	case n < 9.95:
-		return strconv.FormatFloat(n, 'f', 1, 64), "s"
+		return fmt.Sprintf("%.1f/s", n)
 	}
-	return number(int(n + 0.5)), "s"
-}
-
-func perSecond(n float64) string {
-	text, per := rate(n)
-	return text + "/" + per
-}
-
-func runsPer(n float64) string {
-	text, per := rate(n)
-	return text + " runs/" + per
+	return number(int(n+0.5)) + "/s"
 }
 
 // visible returns a name as it is, or in quotes if nothing of it would be seen:

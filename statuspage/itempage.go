@@ -5,7 +5,6 @@ package statuspage
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -172,16 +171,4 @@ func (p *Page) found(v url.Values) ([]handle, error) {
 		return nil, fmt.Errorf("queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(name, 200))
 	}
 	return found, nil
-}
-
-// foundOne is found, and an error if it is not one item.
-func (p *Page) foundOne(v url.Values) (h handle, status int, err error) {
-	found, err := p.found(v)
-	switch {
-	case err != nil:
-		return h, http.StatusNotFound, err
-	case len(found) > 1:
-		return h, http.StatusConflict, errAlike(len(found), found[0].text)
-	}
-	return found[0], 0, nil
 }

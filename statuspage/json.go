@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // What programs get. Times are RFC 3339, durations are numbers of seconds. A
@@ -163,7 +165,7 @@ func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) {
 			items = append(items, fullItemJSON(h))
 		}
 		p.json(w, r, http.StatusMultipleChoices, map[string]any{
-			"error": errAlike(len(found), found[0].text).Error(),
+			"error": errAlike(found[0].text).Error(),
 			"items": items,
 		})
 	default:
@@ -198,7 +200,7 @@ func newItemJSON(l loop, r *row, base time.Time) itemJSON {
 	if r.known() {
 		v.Since = base.Add(r.since)
 	}
-	if r.waits() {
+	if r.phase == reconcile.Waiting {
 		v.Due = base.Add(r.due)
 	}
 	if r.outcome != noOutcome {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -243,7 +244,7 @@ func tiles(q query, s *snapshot, hasQueue bool) []tileView {
 	}
 	views := []tileView{
 		{Label: "In order", Count: part(c.InOrder, c.Items), Detail: in(c.firstLook, "next look"), filter: inOrderItems},
-		{Label: "All items", Count: number(c.Items), Detail: runsPer(s.perSecond), filter: allItems},
+		{Label: "All items", Count: number(c.Items), Detail: strings.Replace(perSecond(s.perSecond), "/", " runs/", 1), filter: allItems},
 		{Label: "Failing", Count: number(c.Failing), filter: failingItems},
 		{Label: "In flight", Count: number(c.InFlight), Detail: longest(c.InFlight, c.longestInFlight), filter: inFlightItems},
 		{Label: "Ready", Count: number(c.Ready), Detail: longest(c.Ready, c.longestReady), filter: readyItems},

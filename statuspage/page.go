@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -100,7 +101,6 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	// Not no-referrer: with that a browser calls the origin of our own forms null.
@@ -111,20 +111,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") { // http.StripPrefix took the slash as well
-		path, query, _ := strings.Cut(r.RequestURI, "?")
-		if r.URL.Path == "" && !strings.HasSuffix(path, "/") {
-			if query != "" {
-				query = "?" + query
-			}
+		if was, query, _ := strings.Cut(r.RequestURI, "?"); !strings.HasSuffix(was, "/") && r.URL.Path == "" {
 			// Relative, so that it cannot lead to another host.
-			h.Set("Location", "./"+path[strings.LastIndexByte(path, '/')+1:]+"/"+query)
+			h.Set("Location", "./"+path.Base(was)+"/?"+query)
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return
 		}
-		u := *r.URL
-		u.Path, u.RawPath = "/"+u.Path, ""
-		r = r.WithContext(r.Context())
-		r.URL = &u
+		r = r.Clone(r.Context())
+		r.URL.Path, r.URL.RawPath = "/"+r.URL.Path, ""
 	}
 	p.mux.ServeHTTP(w, r)
 }

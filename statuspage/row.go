@@ -90,9 +90,6 @@ func (r *row) state() filter {
 // known reports whether it is known since when the row is in its phase.
 func (r *row) known() bool { return r.phase != reconcile.Idle || r.outcome != noOutcome }
 
-// waits reports whether the row has a time at which it becomes ready.
-func (r *row) waits() bool { return r.phase == reconcile.Waiting }
-
 // A sorting is an order of the rows.
 type sorting string
 
@@ -114,15 +111,16 @@ var sortings = []sorting{byAttention, byName, byState, bySince, byDue, byFailure
 func (s sorting) key(r *row, now time.Duration) int64 {
 	switch s {
 	case byAttention:
-		class := r.attention(now)
-		key := int64(class) << 60
+		// All that need no look are in one class, so that they stay where they are
+		// while they run and wait in turn.
 		switch {
+		case r.Final():
+			return -3<<60 - int64(r.failures)
 		case r.Failing():
-			key -= int64(r.failures)
-		case class == 2: // a long run: the oldest first
-			key += int64(r.since) / 16
+			return -2<<60 - int64(r.failures)
+		case r.phase == reconcile.InFlight && now-r.since >= longRun:
+			return -1<<60 + int64(r.since)/16 // the oldest first
 		}
-		return key
 	case byState:
 		return int64(slices.Index(ranks, r.state()))
 	case bySince:
@@ -145,21 +143,6 @@ func (s sorting) key(r *row, now time.Duration) int64 {
 		return -int64(r.took)
 	}
 	return 0
-}
-
-// attention returns a class of rows: those that need a look come first. All the
-// others are in one class, so that they stay where they are while they run and
-// wait in turn.
-func (r *row) attention(now time.Duration) int {
-	switch {
-	case r.Final():
-		return 0
-	case r.Failing():
-		return 1
-	case r.phase == reconcile.InFlight && now-r.since >= longRun:
-		return 2
-	}
-	return 3
 }
 
 // ranks are the states in their order.

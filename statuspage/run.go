@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,21 +55,7 @@ func (o outcome) String() string { return outcomeNames[o] }
 func (o outcome) failed() bool { return o == retrying || o == gaveUp || o == terminated }
 
 func outcomeOf(o reconcile.Outcome) outcome {
-	switch o {
-	case reconcile.Succeeded:
-		return succeeded
-	case reconcile.Requeued:
-		return requeued
-	case reconcile.Retrying:
-		return retrying
-	case reconcile.GaveUp:
-		return gaveUp
-	case reconcile.Terminated:
-		return terminated
-	case reconcile.Aborted:
-		return aborted
-	}
-	return noOutcome
+	return outcome(max(0, slices.Index(outcomeNames[:], string(o))))
 }
 
 // maxText is how many bytes of an error are kept.

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -119,26 +120,23 @@ func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, http.StatusBadRequest, fmt.Errorf("no action %q; there are %s, %s", a, reconcileNow, cancelNext))
 		return
 	}
-	choose := p.chooseOne
-	if strings.HasPrefix(r.URL.Path, "/items") {
-		choose = p.chooseMany
+	q, err := parseQuery(r.Form)
+	if err != nil {
+		p.fail(w, r, http.StatusBadRequest, err)
+		return
 	}
-	c, status, err := choose(r)
-	if err == nil && !c.loop.hasActions() {
-		status, err = http.StatusForbidden, fmt.Errorf("queue %q has no such actions", c.loop.name())
-	}
+	items, log, status, err := p.chosen(r, q)
 	if err != nil {
 		p.fail(w, r, status, err)
 		return
 	}
-
-	n := 0
-	for _, h := range c.items {
+	n, queue := 0, items[0].name()
+	for _, h := range items {
 		if h.act(h.item, a) {
 			n++
 		}
 	}
-	p.log(r.Context(), "statuspage: action", slices.Concat([]any{"action", string(a), "queue", c.loop.name()}, c.log, []any{"from", r.RemoteAddr})...)
+	p.log(r.Context(), "statuspage: action", "action", string(a), "queue", queue, "items", len(items), log, "from", r.RemoteAddr)
 	notice, message := string(a), ""
 	switch {
 	case n == 0:
@@ -152,76 +150,61 @@ func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) {
 		p.json(w, r, http.StatusOK, map[string]string{"message": cmp.Or(message, notices[notice])})
 		return
 	}
-	w.Header().Set("Location", c.shown+"&notice="+notice)
+	shown := "./" + q.String()
+	if r.URL.Path == "/item" {
+		shown = items[0].url("item")
+	}
+	w.Header().Set("Location", shown+"&notice="+notice)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// A choice is what a form asks to act on.
-type choice struct {
-	loop  loop
-	items []handle
-	log   []any  // which they are
-	shown string // the URL of the page that shows them, with a question mark
-}
-
-// chooseOne returns the item that a form names, or with which status to refuse.
-func (p *Page) chooseOne(r *http.Request) (c choice, status int, err error) {
-	h, status, err := p.foundOne(r.Form)
+// chosen returns the items that a form names, without those that are gone by now,
+// or, if it says all, those that its query finds; and what a log says of them. If
+// there is an error, it has a status.
+func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, status int, err error) {
+	refuse := func(status int, err error) ([]handle, slog.Attr, int, error) { return nil, log, status, err }
+	l, err := p.onlyLoop(q.Queue)
 	if err != nil {
-		return c, status, err
+		return refuse(http.StatusNotFound, err)
 	}
-	return choice{h.loop, []handle{h}, []any{"item", h.text}, h.url("item")}, 0, nil
-}
-
-// chooseMany returns the items that a form names, without those that are gone by
-// now, or, if it says all, those that its query finds.
-func (p *Page) chooseMany(r *http.Request) (c choice, status int, err error) {
-	q, err := parseQuery(r.Form)
-	if err != nil {
-		return c, http.StatusBadRequest, err
+	if !l.hasActions() {
+		return refuse(http.StatusForbidden, fmt.Errorf("queue %q has no such actions", l.name()))
 	}
-	c.shown = "./" + q.String()
-	if c.loop, err = p.onlyLoop(q.Queue); err != nil {
-		return c, http.StatusNotFound, err
-	}
-	names := make(map[string]int) // and how many items are shown so
 	if r.PostForm.Has("all") {
-		c.items = c.loop.choose(p.refresh(), q.has)
-		c.log = []any{"items", len(c.items), "query", q.String()}
+		items = l.choose(p.refresh(), q.has)
+		log = slog.String("query", q.String())
 	} else {
-		for _, name := range r.PostForm["item"] {
+		names := make(map[string]int) // and how many items are shown so
+		for _, name := range r.Form["item"] {
 			names[name] = 0
 		}
 		for _, escaped := range r.PostForm["escaped"] { // a browser changes line feeds and such of what it sends
 			name, err := url.QueryUnescape(escaped)
 			if err != nil {
-				return c, http.StatusBadRequest, fmt.Errorf("escaped: %w", err)
+				return refuse(http.StatusBadRequest, fmt.Errorf("escaped: %w", err))
 			}
 			names[name] = 0
 		}
 		if len(names) == 0 {
-			return c, http.StatusBadRequest, errors.New("no item is selected: want item=NAME, as often as needed, or all=true")
+			return refuse(http.StatusBadRequest, errors.New("no item is selected: want item=NAME, as often as needed, or all=true"))
 		}
-		c.items = c.loop.choose(p.refresh(), func(r *row) bool {
-			_, chosen := names[nameInURL(r.name)]
-			if chosen {
-				names[nameInURL(r.name)]++
+		log = slog.String("item", fmt.Sprintf("%q", slices.Sorted(maps.Keys(names))))
+		for _, h := range l.choose(p.refresh(), func(r *row) bool { _, ok := names[nameInURL(r.name)]; return ok }) {
+			if id := r.Form.Get("id"); id == "" || id == h.id() {
+				items = append(items, h)
+				name := nameInURL(h.text)
+				if names[name]++; names[name] > 1 {
+					return refuse(http.StatusConflict, errAlike(name))
+				}
 			}
-			return chosen
-		})
-		c.log = []any{"items", len(c.items), "item", fmt.Sprintf("%q", slices.Sorted(maps.Keys(names)))}
-	}
-	for name, n := range names {
-		if n > 1 {
-			return c, http.StatusConflict, errAlike(n, name)
 		}
 	}
-	if len(c.items) == 0 {
-		return c, http.StatusNotFound, errors.New("no such item is known any more")
+	if len(items) == 0 {
+		return refuse(http.StatusNotFound, errors.New("no such item is known any more"))
 	}
-	return c, 0, nil
+	return items, log, 0, nil
 }
 
-func errAlike(n int, name string) error {
-	return fmt.Errorf("%d items are shown as %q: add the id of the one that is meant", n, name)
+func errAlike(name string) error {
+	return fmt.Errorf("several items are shown as %q: add the id of the one that is meant", name)
 }

@@ -144,7 +144,7 @@ func count(rows []row, now time.Duration) counts {
 		switch r.state() {
 		case inOrderItems:
 			c.InOrder++
-			if r.waits() {
+			if r.phase == reconcile.Waiting {
 				c.firstLook = min(c.firstLook, r.due)
 			}
 		case inFlightItems:

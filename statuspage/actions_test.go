@@ -256,13 +256,3 @@ func TestActionsRefused(t *testing.T) {
 		}
 	})
 }
-
-// TestNotices has a URL that is to make the page say something.
-func TestNotices(t *testing.T) {
-	queue := reconcile.NewQueue[string]()
-	queue.Enqueue("a")
-	page := statuspage.New(&statuspage.Loop[string]{Name: "assets", Queue: queue})
-	if text := body(t, get(t, page, "/item?item=a&notice=You+have+won"), http.StatusOK); strings.Contains(text, "won") {
-		t.Error("a URL makes the page say what it wants")
-	}
-}

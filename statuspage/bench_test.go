@@ -85,37 +85,6 @@ func BenchmarkOnResultLocked(b *testing.B) {
 	}
 }
 
-// BenchmarkOnResultRead is what a run costs a worker while somebody makes one
-// snapshot after the other.
-func BenchmarkOnResultRead(b *testing.B) {
-	l := &Loop[string]{Name: "q"}
-	record := l.OnResult(nil)
-	items := benchItems(10_000)
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			l.snapshot(0)
-		}
-	}()
-	r := reconcile.Result[string]{Outcome: reconcile.Succeeded, Duration: time.Millisecond}
-	var longest time.Duration
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		r.Item = items[i%len(items)]
-		begin := time.Now()
-		record(r)
-		longest = max(longest, time.Since(begin))
-		i++
-	}
-	b.ReportMetric(float64(longest.Nanoseconds()), "ns-longest")
-	cancel()
-	<-ended
-	b.ReportMetric(100*float64(l.snapshot(time.Second).dropped)/float64(i), "%dropped")
-}
-
 // BenchmarkReconciler is a run of a loop that does nothing, with and without a
 // page.
 func BenchmarkReconciler(b *testing.B) {

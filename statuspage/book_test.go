@@ -136,53 +136,6 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestBookKeepsFailures has many items that are well follow one that was given
-// up: it is not forgotten.
-func TestBookKeepsFailures(t *testing.T) {
-	b := newBook[int](100)
-	b.add(-1, run{outcome: gaveUp, err: "quota"})
-	for i := range 10_000 {
-		b.add(i, run{outcome: succeeded})
-	}
-	got := b.history(-1)
-	if len(got) != 1 || got[0].err != "quota" {
-		t.Errorf("the item that was given up has the runs %v", got)
-	}
-	if n := len(b.index); n != 100 {
-		t.Errorf("%d items are remembered, want 100", n)
-	}
-}
-
-// TestBookKeepsTheWell is the other way round.
-func TestBookKeepsTheWell(t *testing.T) {
-	b := newBook[int](100)
-	for i := range 50 {
-		b.add(-1-i, run{outcome: succeeded})
-	}
-	for i := range 10_000 {
-		b.add(i, run{outcome: retrying})
-	}
-	well := 0
-	for i := range 50 {
-		well += len(b.history(-1 - i))
-	}
-	if well != 49 {
-		t.Errorf("%d of 50 items that are well are remembered in an outage, want 49", well)
-	}
-}
-
-func TestBookSharesTexts(t *testing.T) {
-	b := newBook[int](100)
-	for range 3 {
-		b.add(1, run{outcome: retrying, err: string([]byte("the same text"))})
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		b.add(1, run{outcome: retrying, err: "the same text"})
-	}); n != 0 {
-		t.Errorf("a run with the error of the last one allocates %v times", n)
-	}
-}
-
 func TestBookNaN(t *testing.T) {
 	b := newBook[float64](100)
 	zero := 0.0

@@ -4,7 +4,6 @@
 package statuspage_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -242,29 +241,6 @@ func TestItemJSON(t *testing.T) {
 		}
 		if got.ID == "" || got.URL != "item.json?id="+got.ID+"&item=a&queue=assets" {
 			t.Errorf("id %q, url %q", got.ID, got.URL)
-		}
-	})
-}
-
-func TestItemJSONKeepsTwentyRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		n := 0
-		w.does("a", func(context.Context) error {
-			n++
-			return fmt.Errorf("run %d: %w", n, reconcile.RequeueAfter(time.Minute))
-		})
-		w.queue.Enqueue("a")
-		sleep(30 * time.Minute)
-		var got item
-		fromJSON(t, get(t, w.page, "/item.json?item=a"), &got)
-		if len(got.Runs) != 20 {
-			t.Fatalf("%d runs, want 20", len(got.Runs))
-		}
-		for i, r := range got.Runs {
-			if want := fmt.Sprintf("run %d: requeue after 1m0s", n-i); r.Error != want {
-				t.Errorf("run %d is %q, want %q", i, r.Error, want)
-			}
 		}
 	})
 }

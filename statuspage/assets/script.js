@@ -64,11 +64,9 @@
     if (focused.isConnected && focused !== document.activeElement && focused !== document.body) {
       focused.focus({preventScroll: true});
     }
-    if (announce !== null && announce !== '') {
-      const range = document.querySelector('.range');
-      const empty = document.querySelector('.empty');
+    if (announce) {
       if (text) said.className = 'hidden';
-      said.textContent = announce + (range && range.textContent || empty && empty.textContent || '');
+      said.textContent = announce + (document.querySelector('.range:not(:empty), .empty')?.textContent || '');
       announce = '';
     }
   }
@@ -100,7 +98,7 @@
       }
       keyed.delete(key);
       if (old === at) at = at.nextSibling;
-      else move(have, old, at);
+      else (have.moveBefore || have.insertBefore).call(have, old, at); // the first keeps the focus within
       if (old.isEqualNode(next)) continue;
       if (old.nodeType !== 1) {
         old.nodeValue = next.nodeValue;
@@ -114,12 +112,6 @@
       at = at.nextSibling;
       gone.remove();
     }
-  }
-
-  // move keeps the focus within the node, where the browser can.
-  function move(parent, node, before) {
-    if (parent.moveBefore) parent.moveBefore(node, before);
-    else parent.insertBefore(node, before);
   }
 
   function attributes(have, want) {

@@ -13,7 +13,8 @@
 //
 // A [Loop] is a queue and its reconciler; a page has any number of them. A
 // [Group] is a [reconcile.Group] whose members are shown as well: a stream of
-// events that broke explains why nothing happens.
+// events that broke explains why nothing happens. So do polls that fail, which [Poll]
+// adds to the members.
 //
 // # In order
 //

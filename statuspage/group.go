@@ -34,6 +34,10 @@ type member struct {
 	Starts int         `json:"starts"`
 	Error  string      `json:"error,omitempty"` // why it failed last
 	failed time.Time   // and when
+
+	// Of polls alone.
+	Failures  int       `json:"failures,omitempty"` // in a row
+	Succeeded time.Time `json:"succeeded,omitzero"` // the last one that did
 }
 
 type memberState string
@@ -43,6 +47,7 @@ const (
 	memberRunning memberState = "running"
 	memberEnded   memberState = "ended"
 	memberFailed  memberState = "failed"
+	memberPolled  memberState = "succeeded"
 )
 
 // maxMembers is from how many members on those that ended are forgotten.
@@ -70,6 +75,11 @@ func (g *Group) Watch(name string, r reconcile.Runner) reconcile.Runner {
 }
 
 func (g *Group) watch(name string, r reconcile.Runner) (*watched, *member) {
+	m := g.newMember(name)
+	return &watched{g, m, r}, m
+}
+
+func (g *Group) newMember(name string) *member {
 	m := &member{Name: name, State: memberNew}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,8 +89,11 @@ func (g *Group) watch(name string, r reconcile.Runner) (*watched, *member) {
 		}
 	}
 	g.members = append(g.members, m)
-	return &watched{g, m, r}, m
+	return m
 }
+
+// panicked is what is said of a member that did not return.
+const panicked = "panic or runtime.Goexit; the log says where"
 
 // A watched is a Runner that notes what becomes of another.
 type watched struct {
@@ -102,7 +115,7 @@ func (w *watched) Run(ctx context.Context) error {
 	returned := false
 	defer func() {
 		if !returned { // the panic goes on to whoever catches it, with its stack
-			w.set(memberFailed, "panic or runtime.Goexit; the log says where")
+			w.set(memberFailed, panicked)
 		}
 	}()
 	err := w.runner.Run(ctx)
@@ -169,6 +182,8 @@ func (m member) Class() string {
 		return "in-flight"
 	case memberFailed:
 		return "failed"
+	case memberPolled:
+		return "in-order"
 	}
 	return "idle"
 }

@@ -24,8 +24,8 @@ func members(t *testing.T, page *statuspage.Page) string {
 		Groups []struct {
 			Members []struct {
 				Name, State, Error string
-				Since              time.Time
-				Starts             int
+				Since, Succeeded   time.Time
+				Starts, Failures   int
 			}
 		}
 	}
@@ -38,6 +38,12 @@ func members(t *testing.T, page *statuspage.Page) string {
 		}
 		if m.Error != "" {
 			line += ", " + m.Error
+		}
+		if m.Failures > 0 {
+			line += fmt.Sprintf(", %d in a row", m.Failures)
+		}
+		if m.Failures > 0 && !m.Succeeded.IsZero() {
+			line += fmt.Sprintf(", succeeded %v ago", time.Since(m.Succeeded))
 		}
 		lines = append(lines, line)
 	}

@@ -47,33 +47,6 @@ func TestStartAsks(t *testing.T) {
 	}
 }
 
-func TestStartWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &lab{ready: map[string]time.Time{"slow": time.Now().Add(25 * time.Second)}}
-		happened := newDiary()
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("slow")
-
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		r := reconcile.Reconciler[string]{
-			Queue:     q,
-			Reconcile: l.start,
-			OnResult:  func(r reconcile.Result[string]) { happened.note("%s %s", r.Item, r.Outcome) },
-			Logger:    quiet,
-		}
-		if err := r.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		happened.check(t, `
-0s      slow requeued
-10s     slow requeued
-20s     slow requeued
-30s     slow succeeded
-`)
-	})
-}
-
 func TestEventInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()

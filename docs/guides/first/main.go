@@ -33,15 +33,12 @@ type controller struct {
 func (c *controller) load() error {
 	var wishes map[string]string
 	data, err := os.ReadFile(c.file)
-	if err == nil {
-		err = json.Unmarshal(data, &wishes)
-	}
-	if wishes == nil {
-		return cmp.Or(err, errors.New("the wishes are null"))
-	} else if err == nil {
+	err = cmp.Or(err, json.Unmarshal(data, &wishes))
+	if err == nil && wishes != nil {
 		c.wishes.Store(&wishes)
+		return nil
 	}
-	return err
+	return cmp.Or(err, errors.New("the wishes are null"))
 }
 
 // list returns the names to look at: what is wanted, and what is there.

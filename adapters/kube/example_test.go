@@ -36,11 +36,11 @@ func ExampleSource() {
 	reconciler := &reconcile.Reconciler[cache.ObjectName]{
 		Queue: queue,
 		Reconcile: func(ctx context.Context, name cache.ObjectName) error {
-			config, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, name)
+			config, err := kubeadapter.Get[*corev1.ConfigMap](informer, name)
 			if err != nil {
 				return err
 			}
-			fmt.Println(name, ok, config.Data)
+			fmt.Println(name, config.Data)
 			cancel()
 			return nil
 		},
@@ -54,7 +54,7 @@ func ExampleSource() {
 	if err := group.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
-	// Output: shop/prices true map[apple:2]
+	// Output: shop/prices map[apple:2]
 }
 
 // A ConfigMap is owned by a Deployment: by a reference that names it, which Keys

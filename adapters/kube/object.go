@@ -8,8 +8,10 @@ import (
 	"iter"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -71,17 +73,49 @@ func one[T any](item T) iter.Seq[T] {
 
 func none[T any](func(T) bool) {}
 
-// Get looks an object up in the store of an informer; ok reports whether it is
-// there. It is an error if it is there and no O. The object belongs to all: it
-// is not to be changed, only a deep copy of it.
-func Get[O any](informer cache.SharedInformer, name cache.ObjectName) (obj O, ok bool, err error) {
+// Get returns an object of the store of an informer. One that is not there is an
+// error that apierrors.IsNotFound knows; one that is there and no O is another
+// error. The object belongs to all: it is not to be changed, only a deep copy of it.
+func Get[O any](informer cache.SharedInformer, name cache.ObjectName) (obj O, err error) {
 	v, ok, err := informer.GetStore().GetByKey(name.String())
-	if err != nil || !ok {
-		return obj, false, err
+	if err != nil {
+		return obj, err
 	}
-	obj, ok = v.(O)
 	if !ok {
-		return obj, false, fmt.Errorf("kubeadapter: %s is a %T, want a %T", name, v, obj)
+		return obj, apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", obj)}, name.String())
 	}
-	return obj, true, nil
+	if obj, ok = v.(O); !ok {
+		return obj, fmt.Errorf("kubeadapter: %s is a %T, want a %T", name, v, obj)
+	}
+	return obj, nil
+}
+
+// Index has an informer find its objects by the items that keys makes of them, such
+// as those of an owner by [OwnedBy.Keys], and returns the function that finds them.
+// Its errors are that an object is no O. The name is that of the index, of which an
+// informer has one. The objects belong to all, as those of [Get].
+func Index[O any, T comparable](informer cache.SharedIndexInformer, name string, keys func(metav1.Object) iter.Seq[T]) (find func(item T) ([]O, error), err error) {
+	err = informer.AddIndexers(cache.Indexers{name: func(v any) (texts []string, err error) {
+		obj, err := Object(v)
+		if err == nil {
+			for item := range keys(obj) {
+				texts = append(texts, fmt.Sprint(item))
+			}
+		}
+		return texts, err
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("kubeadapter: the index %s: %w", name, err)
+	}
+	return func(item T) ([]O, error) {
+		found, err := informer.GetIndexer().ByIndex(name, fmt.Sprint(item))
+		objs := make([]O, len(found))
+		for i, v := range found {
+			var ok bool
+			if objs[i], ok = v.(O); !ok {
+				return nil, fmt.Errorf("kubeadapter: of %v is a %T, want a %T", item, v, objs[i])
+			}
+		}
+		return objs, err
+	}, nil
 }

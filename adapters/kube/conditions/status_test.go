@@ -130,8 +130,11 @@ func ExampleWriteStatus() {
 	source := &kubeadapter.Source[cache.ObjectName]{Informer: things.Informer("", 0), Keys: kubeadapter.Name}
 	queue := reconcile.NewQueue[cache.ObjectName]()
 	run := func(ctx context.Context, name cache.ObjectName) error {
-		thing, ok, err := kubeadapter.Get[*Thing](source.Informer, name)
-		if err != nil || !ok {
+		thing, err := kubeadapter.Get[*Thing](source.Informer, name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		url, failure := locate(thing)

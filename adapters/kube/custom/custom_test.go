@@ -75,11 +75,11 @@ func TestClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue.Done(name)
-		job, ok, err := kubeadapter.Get[*Job](informer, name)
-		if err != nil {
+		job, err := kubeadapter.Get[*Job](informer, name)
+		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
-		return job, ok
+		return job, err == nil
 	}
 	if job, ok := see(); !ok || job.Spec.Schedule != "daily" {
 		t.Errorf("listed: %+v, %t", job, ok)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -76,8 +77,11 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 // a better one, and its bucket stays as it is.
 func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, string) (bucket.Wish, bool, error) {
 	return func(_ context.Context, name string) (bucket.Wish, bool, error) {
-		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
-		if err != nil || !ok {
+		cm, err := kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
+		if apierrors.IsNotFound(err) {
+			return bucket.Wish{}, false, nil
+		}
+		if err != nil {
 			return bucket.Wish{}, false, err
 		}
 		source := fmt.Sprintf("the ConfigMap %s/%s", o.namespace, name)
@@ -93,10 +97,6 @@ func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, s
 // regarding finds the ConfigMap that the events about a bucket belong to.
 func (o options) regarding(informer cache.SharedInformer) func(string) (runtime.Object, error) {
 	return func(name string) (runtime.Object, error) {
-		cm, ok, err := kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
-		if err == nil && !ok {
-			err = fmt.Errorf("there is no ConfigMap %s/%s", o.namespace, name)
-		}
-		return cm, err
+		return kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
 	}
 }

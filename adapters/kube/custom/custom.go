@@ -82,6 +82,7 @@ type Client[O Object] struct {
 
 // NewClient returns a client of the objects of a kind, whose Go type is T. It
 // asks the server nothing: a kind that is not there is an error of each request.
+// All objects that come from the server have their kind in TypeMeta.
 // Config is not changed; its content type is not used, because custom resources
 // are JSON.
 func NewClient[T any, O interface {
@@ -97,12 +98,21 @@ func NewClient[T any, O interface {
 	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &gv, "/apis"
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, ""
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.NegotiatedSerializer = withKinds{serializer.NewCodecFactory(scheme).WithoutConversion()}
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("custom: a client of %s: %w", gvr.GroupResource(), err)
 	}
 	return &Client[O]{rest: client, resource: gvr.Resource, parameters: runtime.NewParameterCodec(scheme), create: create}, nil
+}
+
+// withKinds keeps the TypeMeta of what is decoded, which client-go's typed clients
+// clear: events are about an object of a kind, and no global scheme has this one.
+type withKinds struct{ runtime.NegotiatedSerializer }
+
+// DecoderToVersion returns the decoder as it is.
+func (withKinds) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
+	return d
 }
 
 // In returns the client for a namespace, with the methods that a typed client of

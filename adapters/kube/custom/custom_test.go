@@ -58,7 +58,7 @@ func TestClient(t *testing.T) {
 	defer cancel()
 	client := jobs.In(ns)
 	made, err := client.Create(ctx, &Job{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: JobSpec{"daily"}}, metav1.CreateOptions{})
-	if err != nil || made.Spec.Schedule != "daily" || made.UID == "" {
+	if err != nil || made.Spec.Schedule != "daily" || made.UID == "" || made.Kind != "Job" {
 		t.Fatalf("Create: %+v, %v", made, err)
 	}
 
@@ -78,6 +78,9 @@ func TestClient(t *testing.T) {
 		job, err := kubeadapter.Get[*Job](informer, name)
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
+		}
+		if err == nil && job.GroupVersionKind() != gvr.GroupVersion().WithKind("Job") {
+			t.Errorf("the kind of what the informer has is %s", job.GroupVersionKind())
 		}
 		return job, err == nil
 	}

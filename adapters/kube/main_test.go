@@ -127,6 +127,10 @@ func typedInformer(t testing.TB, config *rest.Config, ns string, resync time.Dur
 		Core().V1().ConfigMaps().Informer()
 }
 
+func factory(client kubernetes.Interface, ns string) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns))
+}
+
 func dynamicInformer(t testing.TB, config *rest.Config, ns string, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
 	t.Helper()
 	return dynamicinformer.NewFilteredDynamicInformer(kubetest.Dynamic(t, config), gvr, ns, 0, cache.Indexers{}, nil).Informer()

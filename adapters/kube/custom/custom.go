@@ -123,14 +123,23 @@ func (c *Client[O]) In(namespace string) *gentype.ClientWithList[O, *List[O]] {
 
 // Informer returns a new informer of the objects in a namespace or, if that is
 // "", of all. Each resync period, if that is not 0, every object is offered again.
-func (c *Client[O]) Informer(namespace string, resync time.Duration) cache.SharedIndexInformer {
+// Each tweak changes the options, such as selectors, of each list, and of each
+// watch, whose Watch is true.
+func (c *Client[O]) Informer(namespace string, resync time.Duration, tweak ...func(*metav1.ListOptions)) cache.SharedIndexInformer {
 	client := c.In(namespace)
+	tweaked := func(opts metav1.ListOptions) metav1.ListOptions {
+		for _, f := range tweak {
+			f(&opts)
+		}
+		return opts
+	}
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, opts)
+			return client.List(ctx, tweaked(opts))
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, opts)
+			opts.Watch = true
+			return client.Watch(ctx, tweaked(opts))
 		},
 	}, c.create(), resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }

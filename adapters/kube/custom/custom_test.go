@@ -5,7 +5,9 @@ package custom_test
 
 import (
 	"context"
+	"net/http"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
@@ -117,6 +120,83 @@ func TestClient(t *testing.T) {
 	config.Host = ":no host:"
 	if _, err := custom.NewClient[Job](config, gvr, "Job"); err == nil {
 		t.Error("NewClient with a bad host: no error")
+	}
+}
+
+// TestInformerOptions lists in pages and watches the objects of a namespace that
+// have a label, except one of a name. The server is one that cannot list by a
+// watch, in which there are no pages.
+func TestInformerOptions(t *testing.T) {
+	s := kubetest.Shared(t)
+	ns, other := s.Namespace(t), s.Namespace(t)
+	gvr := s.Define(t, "Namespaced", "custom.example.com", "Job")
+	var link kubetest.Link
+	link.Fail(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Query().Has("sendInitialEvents") {
+			return kubetest.Answer(req, http.StatusBadRequest, nil), nil
+		}
+		return nil, nil
+	})
+	jobs, err := custom.NewClient[Job](link.Config(s.Admin()), gvr, "Job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(ns, name, app string) {
+		t.Helper()
+		job := &Job{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}}}
+		if _, err := jobs.In(ns).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a", "b", "c", "d", "not-this"} {
+		create(ns, name, "web")
+	}
+	create(ns, "e", "db")
+	create(other, "f", "web")
+	informer := jobs.Informer(ns, 0, func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = "app=web", "metadata.name!=not-this"
+	}, func(o *metav1.ListOptions) {
+		if !o.Watch {
+			o.Limit, o.ResourceVersion = 2, "" // version 0 has no pages
+		}
+	})
+	source := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
+	queue := reconcile.NewQueue[cache.ObjectName]()
+	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	next := func() string {
+		t.Helper()
+		name, err := queue.Dequeue(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue.Done(name)
+		return name.Name
+	}
+	first := []string{next(), next(), next(), next()}
+	slices.Sort(first)
+	if want := []string{"a", "b", "c", "d"}; !slices.Equal(first, want) || queue.Len() != 0 {
+		t.Errorf("listed: %q and %d more, want %q", first, queue.Len(), want)
+	}
+	if n := link.Requests()["LIST jobs"]; n < 2 {
+		t.Errorf("%d lists of at most 2, want 2 or more", n)
+	}
+	create(other, "g", "web")
+	create(ns, "h", "db")
+	if _, err := jobs.In(ns).Patch(ctx, "b", types.MergePatchType, []byte(`{"metadata": {"labels": {"app": "db"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(); got != "b" {
+		t.Errorf("got %s, want b, which is no longer selected", got)
+	}
+	create(ns, "i", "web")
+	if got := next(); got != "i" {
+		t.Errorf("got %s, want i", got)
+	}
+	if _, err := kubeadapter.Get[*Job](informer, cache.ObjectName{Namespace: ns, Name: "b"}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get of what is no longer selected: %v", err)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -32,7 +31,7 @@ var (
 // lead at a time.
 type field struct {
 	t     *testing.T
-	store leasetest.Store
+	store kubetest.LeaseStore
 	begin time.Time
 
 	mu    sync.Mutex // guards what follows
@@ -84,7 +83,7 @@ func (f *field) took() string {
 
 // candidate returns a Runner that leads until its context ends, and then takes
 // its time to end.
-func (f *field) candidate(name string, client *leasetest.Client, windDown time.Duration) reconcile.Runner {
+func (f *field) candidate(name string, client *kubetest.LeaseClient, windDown time.Duration) reconcile.Runner {
 	return elect.Elect(f.config(name, client), reconcile.RunFunc(func(ctx context.Context) error {
 		f.note(name, "leads")
 		<-ctx.Done()
@@ -94,7 +93,7 @@ func (f *field) candidate(name string, client *leasetest.Client, windDown time.D
 	}))
 }
 
-func (f *field) config(name string, client *leasetest.Client) elect.Config {
+func (f *field) config(name string, client *kubetest.LeaseClient) elect.Config {
 	client.Store = &f.store
 	return elect.Config{
 		Client: client, Namespace: "default", Name: "lease", Identity: name, Logger: quiet,
@@ -103,9 +102,9 @@ func (f *field) config(name string, client *leasetest.Client) elect.Config {
 }
 
 // broken is a client whose requests fail, or hang, from an instant on.
-func broken(from time.Duration, hang bool) *leasetest.Client {
+func broken(from time.Duration, hang bool) *kubetest.LeaseClient {
 	begin := time.Now()
-	return &leasetest.Client{Before: func(ctx context.Context, _ string) error {
+	return &kubetest.LeaseClient{Before: func(ctx context.Context, _ string) error {
 		if time.Since(begin) < from {
 			return nil
 		}
@@ -121,9 +120,9 @@ func broken(from time.Duration, hang bool) *leasetest.Client {
 // passed on at once.
 func TestElect(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(leasetest.Client), time.Minute))
+		stop := f.run(f.candidate("a", new(kubetest.LeaseClient), time.Minute))
 		time.Sleep(time.Second)
-		f.run(f.candidate("b", new(leasetest.Client), 0))
+		f.run(f.candidate("b", new(kubetest.LeaseClient), 0))
 		time.Sleep(time.Minute)
 		if err := stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("a: %v, want what its runner returned", err)
@@ -144,7 +143,7 @@ func TestLostLease(t *testing.T) {
 				// It renews each 2 s, the last time at 20 s.
 				stop := f.run(f.candidate("a", broken(21*time.Second, hang), 3*time.Second))
 				time.Sleep(time.Second)
-				f.run(f.candidate("b", new(leasetest.Client), 0))
+				f.run(f.candidate("b", new(kubetest.LeaseClient), 0))
 				time.Sleep(time.Minute)
 				if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) {
 					t.Errorf("a: %v, want %v", err, reconcile.ErrLeaseLost)
@@ -184,14 +183,14 @@ func TestRunnerEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *field) {
 				var g reconcile.Group
-				g.Add("a", elect.Elect(f.config("a", new(leasetest.Client)), reconcile.RunFunc(func(context.Context) error {
+				g.Add("a", elect.Elect(f.config("a", new(kubetest.LeaseClient)), reconcile.RunFunc(func(context.Context) error {
 					time.Sleep(3 * time.Second)
 					return end()
 				})))
 				if err := g.Run(t.Context()); errors.Is(err, errBroken) != (name != "nil") {
 					t.Errorf("Run: %v", err)
 				}
-				f.run(f.candidate("b", new(leasetest.Client), 0))
+				f.run(f.candidate("b", new(kubetest.LeaseClient), 0))
 				time.Sleep(2 * time.Second) // a lease of 1 s is what a released one has left
 				time.Sleep(time.Second)
 				if !strings.HasPrefix(f.took(), "b leads ") {
@@ -205,9 +204,9 @@ func TestRunnerEnds(t *testing.T) {
 // TestStolenLease has somebody write another holder into the lease.
 func TestStolenLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(leasetest.Client), 0))
+		stop := f.run(f.candidate("a", new(kubetest.LeaseClient), 0))
 		time.Sleep(5 * time.Second)
-		leases := (&leasetest.Client{Store: &f.store}).Leases("default")
+		leases := (&kubetest.LeaseClient{Store: &f.store}).Leases("default")
 		lease, err := leases.Get(t.Context(), "lease", getOptions)
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +229,7 @@ func TestStolenLease(t *testing.T) {
 func TestStandsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
-		client := &leasetest.Client{Before: func(context.Context, string) error {
+		client := &kubetest.LeaseClient{Before: func(context.Context, string) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
 				return errBroken
 			}
@@ -248,11 +247,11 @@ func TestStandsAgain(t *testing.T) {
 // is as it was.
 func TestNotElected(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		f.run(f.candidate("a", new(leasetest.Client), 0))
+		f.run(f.candidate("a", new(kubetest.LeaseClient), 0))
 		synctest.Wait()
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
-		if err := f.candidate("b", new(leasetest.Client), 0).Run(ctx); err != nil {
+		if err := f.candidate("b", new(kubetest.LeaseClient), 0).Run(ctx); err != nil {
 			t.Errorf("b: %v, want nil", err)
 		}
 		if got, want := f.took(), "a leads 0s"; got != want {
@@ -265,7 +264,7 @@ func TestNotElected(t *testing.T) {
 // before them.
 func TestWarmUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(leasetest.Client), 0))
+		stop := f.run(f.candidate("a", new(kubetest.LeaseClient), 0))
 		synctest.Wait()
 
 		q := reconcile.NewQueue[string]()
@@ -289,7 +288,7 @@ func TestWarmUp(t *testing.T) {
 			feeding = false
 			return nil
 		}))
-		g.Add("workers", elect.Elect(f.config("b", new(leasetest.Client)), workers))
+		g.Add("workers", elect.Elect(f.config("b", new(kubetest.LeaseClient)), workers))
 		stopGroup := f.run(&g)
 		time.Sleep(time.Minute)
 		if got, want := f.took(), "a leads 0s"; got != want || q.Len() != 1 {
@@ -317,14 +316,14 @@ func TestBadConfig(t *testing.T) {
 		"Config.Deadline is 15s":                                       func(c *elect.Config) { c.Deadline = 15 * time.Second },
 		"Config.Period is 9s":                                          func(c *elect.Config) { c.Period = 9 * time.Second },
 	} {
-		c := newField(t).config("a", new(leasetest.Client))
+		c := newField(t).config("a", new(kubetest.LeaseClient))
 		spoil(&c)
 		err := elect.Elect(c, reconcile.RunFunc(func(context.Context) error { return nil })).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("got %v, want a terminal error with %q in it", err, want)
 		}
 	}
-	if err := elect.Elect(newField(t).config("a", new(leasetest.Client)), nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "got nil") {
+	if err := elect.Elect(newField(t).config("a", new(kubetest.LeaseClient)), nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "got nil") {
 		t.Errorf("Elect of a nil Runner: %v, want an error", err)
 	}
 }
@@ -338,7 +337,7 @@ func TestIsLeader(t *testing.T) {
 			return nil
 		}
 		a := elect.Elect(f.config("a", broken(time.Minute, true)), reconcile.RunFunc(until))
-		b := elect.Elect(f.config("b", new(leasetest.Client)), reconcile.RunFunc(until))
+		b := elect.Elect(f.config("b", new(kubetest.LeaseClient)), reconcile.RunFunc(until))
 		want := func(aLeads, bLeads bool) {
 			t.Helper()
 			synctest.Wait()

@@ -12,18 +12,18 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
 )
 
 // TestHeld has a run with an hour of grace end when the lease is lost, and when
 // it is not, take it.
 func TestHeld(t *testing.T) {
 	for name, test := range map[string]struct {
-		client *leasetest.Client
+		client *kubetest.LeaseClient
 		want   string
 	}{
 		"lost":    {nil, "run begins 0s, run ends 30s"}, // the last renewal at 20 s
-		"stopped": {new(leasetest.Client), "run begins 0s, run ends 1h0m25s"},
+		"stopped": {new(kubetest.LeaseClient), "run begins 0s, run ends 1h0m25s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *field) {

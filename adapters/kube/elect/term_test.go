@@ -23,7 +23,6 @@ import (
 	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 )
 
 // TestStandby creates and deletes 1,000 objects while a process waits to lead.
@@ -110,7 +109,7 @@ func TestStandby(t *testing.T) {
 func TestSecondTerm(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
-		client := &leasetest.Client{Before: func(context.Context, string) error {
+		client := &kubetest.LeaseClient{Before: func(context.Context, string) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
 				return errBroken
 			}
@@ -134,7 +133,7 @@ func TestSecondTerm(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 
-		err := elect.Elect(f.config("b", new(leasetest.Client)), new(reconcile.Group)).Run(t.Context())
+		err := elect.Elect(f.config("b", new(kubetest.LeaseClient)), new(reconcile.Group)).Run(t.Context())
 		if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "EachTerm") {
 			t.Errorf("Elect of a Group: %v, want a terminal error that names EachTerm", err)
 		}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
@@ -37,7 +36,7 @@ const items = 200
 // item is in two runs at once.
 type arena struct {
 	t       *testing.T
-	store   leasetest.Store
+	store   kubetest.LeaseStore
 	begin   time.Time
 	workers int // of each process
 
@@ -209,10 +208,10 @@ func (a *arena) number() int32 {
 	return *lease.Spec.LeaseTransitions
 }
 
-func (a *arena) client() *leasetest.Client { return &leasetest.Client{Store: &a.store} }
+func (a *arena) client() *kubetest.LeaseClient { return &kubetest.LeaseClient{Store: &a.store} }
 
 // broken returns a client whose requests fail while broken is set.
-func (a *arena) broken(broken *atomic.Bool) *leasetest.Client {
+func (a *arena) broken(broken *atomic.Bool) *kubetest.LeaseClient {
 	client := a.client()
 	client.Before = func(context.Context, string) error {
 		if broken.Load() {

@@ -1,9 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leasetest keeps Leases in memory, for tests in a bubble of testing/synctest: with
-// resource versions, and clients whose requests can be slow and fail.
-package leasetest
+package kubetest
 
 import (
 	"context"
@@ -19,30 +17,31 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// A Store holds Leases. The zero Store is empty.
-type Store struct {
+// A LeaseStore keeps Leases in memory, with resource versions: for tests in a bubble
+// of testing/synctest, where no server can be. The zero LeaseStore is empty.
+type LeaseStore struct {
 	mu      sync.Mutex // guards what follows
 	version int64
 	leases  map[string]*coordinationv1.Lease
 }
 
-// A Client is a client of a Store, for one process. Before and After are called
+// A LeaseClient is the client of a store, for one process. Before and After are called
 // with the verb of each request, before and after it reaches the Store; if one
 // returns an error, the request does. They may sleep, and may be nil.
-type Client struct {
-	Store         *Store
+type LeaseClient struct {
+	Store         *LeaseStore
 	Before, After func(ctx context.Context, verb string) error
 }
 
 // Leases returns the client for a namespace.
-func (c *Client) Leases(string) typedv1.LeaseInterface { return leases{client: c} }
+func (c *LeaseClient) Leases(string) typedv1.LeaseInterface { return leases{client: c} }
 
 type leases struct {
 	typedv1.LeaseInterface // what is not here is not to be called
-	client                 *Client
+	client                 *LeaseClient
 }
 
-func (l leases) do(ctx context.Context, verb string, f func(*Store) error) error {
+func (l leases) do(ctx context.Context, verb string, f func(*LeaseStore) error) error {
 	if l.client.Before != nil {
 		if err := l.client.Before(ctx, verb); err != nil {
 			return err
@@ -62,7 +61,7 @@ func (l leases) do(ctx context.Context, verb string, f func(*Store) error) error
 	return err
 }
 
-func (s *Store) putLocked(lease *coordinationv1.Lease) *coordinationv1.Lease {
+func (s *LeaseStore) putLocked(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	s.version++
 	lease = lease.DeepCopy()
 	lease.ResourceVersion = strconv.FormatInt(s.version, 10)
@@ -73,7 +72,7 @@ func (s *Store) putLocked(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return lease.DeepCopy()
 }
 
-func (s *Store) getLocked(name string) (*coordinationv1.Lease, error) {
+func (s *LeaseStore) getLocked(name string) (*coordinationv1.Lease, error) {
 	if lease := s.leases[name]; lease != nil {
 		return lease.DeepCopy(), nil
 	}
@@ -82,7 +81,7 @@ func (s *Store) getLocked(name string) (*coordinationv1.Lease, error) {
 
 // Create makes a lease.
 func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (out *coordinationv1.Lease, err error) {
-	err = l.do(ctx, "create", func(s *Store) error {
+	err = l.do(ctx, "create", func(s *LeaseStore) error {
 		if s.leases[lease.Name] != nil {
 			return apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), lease.Name)
 		}
@@ -94,7 +93,7 @@ func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav
 
 // Update writes a lease, if its resource version is the current one.
 func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (out *coordinationv1.Lease, err error) {
-	err = l.do(ctx, "update", func(s *Store) error {
+	err = l.do(ctx, "update", func(s *LeaseStore) error {
 		now, err := s.getLocked(lease.Name)
 		if err != nil {
 			return err
@@ -110,7 +109,7 @@ func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav
 
 // Get reads a lease.
 func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *coordinationv1.Lease, err error) {
-	err = l.do(ctx, "get", func(s *Store) error {
+	err = l.do(ctx, "get", func(s *LeaseStore) error {
 		out, err = s.getLocked(name)
 		return err
 	})
@@ -119,7 +118,7 @@ func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (out 
 
 // Delete removes a lease, if its resource version is that of the preconditions.
 func (l leases) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
-	return l.do(ctx, "delete", func(s *Store) error {
+	return l.do(ctx, "delete", func(s *LeaseStore) error {
 		now, err := s.getLocked(name)
 		if err != nil {
 			return err
@@ -139,7 +138,7 @@ func (l leases) List(ctx context.Context, opts metav1.ListOptions) (out *coordin
 		return nil, err
 	}
 	out = new(coordinationv1.LeaseList)
-	err = l.do(ctx, "list", func(s *Store) error {
+	err = l.do(ctx, "list", func(s *LeaseStore) error {
 		for _, lease := range s.leases {
 			if selector.Matches(labels.Set(lease.Labels)) {
 				out.Items = append(out.Items, *lease.DeepCopy())

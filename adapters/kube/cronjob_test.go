@@ -169,11 +169,10 @@ func (r *CronJobReconciler) Reconcile(ctx context.Context, name cache.ObjectName
 	if verdict == nil {
 		verdict = r.start(ctx, name, cronJob, status)
 	}
-	_, err = conditions.WriteStatus(ctx, r.cronJobs.In(name.Namespace), cronJob, func(c *CronJob) {
+	return conditions.Report(ctx, r.cronJobs.In(name.Namespace), cronJob, verdict, func(c *CronJob, ready metav1.Condition) {
 		c.Status.Active, c.Status.LastScheduleTime = status.Active, status.LastScheduleTime
-		meta.SetStatusCondition(&c.Status.Conditions, conditions.Ready(cronJob.Generation, verdict))
+		meta.SetStatusCondition(&c.Status.Conditions, ready)
 	})
-	return cmp.Or(err, verdict)
 }
 
 // start starts the Job that is due, if the others let it, and asks to be called

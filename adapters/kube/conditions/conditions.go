@@ -131,47 +131,33 @@ func fields(obj any) (map[string]string, error) {
 	return texts, nil
 }
 
-// A Writer writes the condition Ready of objects of type O. Both fields are
-// required. It may be used from many goroutines.
-type Writer[O Object] struct {
-	// Client returns the client for an object.
-	Client func(obj O) object.Client[O]
-
-	// Set sets a condition in the status of an object, as meta.SetStatusCondition
-	// does in a list of them; [Set] is for objects of a dynamic client.
-	Set func(obj O, c metav1.Condition)
-}
-
-// Ready returns a reconcile function that calls f and writes the condition Ready,
-// as [Ready] says, for what f returned, with [WriteStatus]. It returns f's error;
-// an error of the writing comes with it, or in place of a plan.
+// Report ends a run that found err: change is given the condition Ready of it, as
+// [Ready] says, and sets that in the status of a copy of obj, with whatever else is
+// to be there. [WriteStatus] writes it if it differs. Report returns err; an error of
+// the writing comes with it, or in place of a plan, and is retried after a
+// [reconcile.Terminal] one too. An object that is gone needs no status.
 //
-// A run that was cut short, so that ctx is done, writes nothing. If f returned nil
-// or a plan all the same, the cause of ctx is returned in its place: another run
-// has to write what is so.
-func (w Writer[O]) Ready(f func(ctx context.Context, obj O) error) func(ctx context.Context, obj O) error {
-	return func(ctx context.Context, obj O) error {
-		if w.Client == nil || w.Set == nil {
-			return reconcile.Terminal(errors.New("conditions: Writer.Client and Writer.Set are required, and one is nil"))
-		}
-		err := f(ctx, obj)
-		wrong := context.Cause(ctx)
-		if wrong == nil {
-			ready := Ready(obj.GetGeneration(), err)
-			_, wrong = WriteStatus(ctx, w.Client(obj), obj, func(obj O) { w.Set(obj, ready) })
-		}
-		if wrong == nil || apierrors.IsNotFound(wrong) {
-			return err
-		}
-		switch outcome.Of(err) {
-		case reconcile.Succeeded, reconcile.Requeued:
-			return wrong
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		return fmt.Errorf("%w; %w", err, wrong)
+// A run that was cut short, so that ctx is done, writes nothing. If err is nil or a
+// plan all the same, the cause of ctx is returned in its place: another run has to
+// write what is so.
+func Report[O Object](ctx context.Context, client object.Client[O], obj O, err error, change func(obj O, ready metav1.Condition)) error {
+	wrong := context.Cause(ctx)
+	if wrong == nil {
+		ready := Ready(obj.GetGeneration(), err)
+		_, wrong = WriteStatus(ctx, client, obj, func(obj O) { change(obj, ready) })
 	}
+	if wrong == nil || apierrors.IsNotFound(wrong) {
+		return err
+	}
+	switch found := outcome.Of(err); {
+	case found == reconcile.Succeeded || found == reconcile.Requeued:
+		return wrong
+	case ctx.Err() != nil:
+		return err
+	case found == reconcile.Terminated:
+		return fmt.Errorf("%v; %w", err, wrong)
+	}
+	return fmt.Errorf("%w; %w", err, wrong)
 }
 
 // Ready returns a condition of the type Ready for the outcome of a run that saw

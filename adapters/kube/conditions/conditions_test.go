@@ -44,13 +44,6 @@ func define(t *testing.T, s *kubetest.Server, config *rest.Config) (client objec
 	return object.Untyped[thing](watch), watch
 }
 
-func writer(client object.Client[thing]) conditions.Writer[thing] {
-	return conditions.Writer[thing]{
-		Client: func(thing) object.Client[thing] { return client },
-		Set:    conditions.Set,
-	}
-}
-
 // write writes a condition of a Thing.
 func write(t *testing.T, client object.Client[thing], obj thing, c metav1.Condition) (thing, error) {
 	return conditions.WriteStatus(t.Context(), client, obj, func(obj thing) { conditions.Set(obj, c) })
@@ -159,10 +152,6 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 	runs := make(chan error, 10)
 	var outcome error
 	var next func() error
-	ready := writer(client).Ready(func(context.Context, thing) error {
-		outcome = next()
-		return outcome
-	})
 	step := func() { // one event, one run
 		t.Helper()
 		event, ok := <-watch.ResultChan()
@@ -184,7 +173,8 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return ready(ctx, obj)
+				outcome = next()
+				return conditions.Report(ctx, client, obj, outcome, conditions.Set)
 			},
 			OnResult: func(r reconcile.Result[string]) { runs <- r.Err },
 		}).Run(ctx)
@@ -230,7 +220,7 @@ func TestReadyOfPeriodicController(t *testing.T) {
 	client, _ := define(t, s, link.Config(s.Admin()))
 	patches := func() int { return link.Requests()["PATCH things/status"] }
 	var run int
-	ready := writer(client).Ready(func(context.Context, thing) error {
+	next := func() error {
 		switch run++; {
 		case run <= 2:
 			return fmt.Errorf("copying: %w", reconcile.RequeueWithin(time.Millisecond))
@@ -238,7 +228,7 @@ func TestReadyOfPeriodicController(t *testing.T) {
 			return reconcile.RecheckWithin(time.Millisecond)
 		}
 		return reconcile.RecheckWithin(time.Hour)
-	})
+	}
 	q := reconcile.NewQueue[string]()
 	var seen []string // after each run
 	r := &reconcile.Reconciler[string]{
@@ -248,7 +238,7 @@ func TestReadyOfPeriodicController(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			err = ready(ctx, obj)
+			err = conditions.Report(ctx, client, obj, next(), conditions.Set)
 			seen = append(seen, fmt.Sprint(brief(get(t, client)), ", written ", patches()))
 			if run == 10 {
 				q.Close()
@@ -268,10 +258,10 @@ func TestReadyOfPeriodicController(t *testing.T) {
 	}
 }
 
-// TestReadyOverran has a run end well, or as planned, though its context is done:
+// TestReportOverran has a run end well, or as planned, though its context is done:
 // Ready is not written, so it is an error, and the next run writes it. Any other
 // error stays what it is.
-func TestReadyOverran(t *testing.T) {
+func TestReportOverran(t *testing.T) {
 	unlucky := errors.New("no luck")
 	for _, test := range []struct{ err, want error }{
 		{nil, reconcile.ErrTimeout},
@@ -280,28 +270,26 @@ func TestReadyOverran(t *testing.T) {
 		{unlucky, unlucky},
 	} {
 		ctx, stop := context.WithCancelCause(t.Context())
-		err := writer(nil).Ready(func(context.Context, thing) error {
-			stop(reconcile.ErrTimeout)
-			return test.err
-		})(ctx, new(unstructured.Unstructured))
+		stop(reconcile.ErrTimeout)
+		err := conditions.Report(ctx, nil, new(unstructured.Unstructured), test.err, conditions.Set)
 		if err != test.want {
 			t.Errorf("a run that overran its timeout and returned %v: %v, want %v", test.err, err, test.want)
 		}
 	}
 }
 
-// TestReadyErrors has the writing fail: it is an error, with that of the run.
-func TestReadyErrors(t *testing.T) {
+// TestReportErrors has the writing fail: it is an error, with that of the run, and is
+// tried again also where the run is not.
+func TestReportErrors(t *testing.T) {
 	s := kubetest.Shared(t)
 	client, _ := define(t, s, s.User("eve")) // may do nothing
-	w := writer(client)
 	obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a", "uid": "1"}}}
 	unlucky := errors.New("no luck")
-	for _, outcome := range []error{nil, unlucky, reconcile.RequeueAfter(1), reconcile.RecheckWithin(1)} {
-		err := w.Ready(func(context.Context, thing) error { return outcome })(t.Context(), obj)
+	for _, outcome := range []error{nil, unlucky, reconcile.RequeueAfter(1), reconcile.RecheckWithin(1), reconcile.Terminal(errors.New("never"))} {
+		err := conditions.Report(t.Context(), client, obj, outcome, conditions.Set)
 		var planned reconcile.RequeueError
-		if !apierrors.IsForbidden(err) || errors.As(err, &planned) || errors.Is(outcome, unlucky) != errors.Is(err, unlucky) {
-			t.Errorf("run with %v: %v, want forbidden, and its own error but no plan", outcome, err)
+		if !apierrors.IsForbidden(err) || errors.As(err, &planned) || errors.Is(err, reconcile.ErrTerminal) || errors.Is(outcome, unlucky) != errors.Is(err, unlucky) {
+			t.Errorf("run with %v: %v, want forbidden, and its own error but no plan and no end", outcome, err)
 		}
 	}
 }
@@ -341,18 +329,14 @@ func TestTyped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := conditions.Writer[*corev1.Namespace]{
-		Client: func(*corev1.Namespace) object.Client[*corev1.Namespace] { return client.Namespaces() },
-		Set: func(ns *corev1.Namespace, c metav1.Condition) {
-			ns.Status.Conditions = []corev1.NamespaceCondition{{
-				Type: corev1.NamespaceConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
-			}}
-		},
+	set := func(ns *corev1.Namespace, c metav1.Condition) {
+		ns.Status.Conditions = []corev1.NamespaceCondition{{
+			Type: corev1.NamespaceConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+		}}
 	}
-	ready := w.Ready(func(context.Context, *corev1.Namespace) error { return nil })
 	var version string
 	for range 2 {
-		if err := ready(t.Context(), ns); err != nil {
+		if err := conditions.Report(t.Context(), client.Namespaces(), ns, nil, set); err != nil {
 			t.Fatal(err)
 		}
 		if ns, err = client.Namespaces().Get(t.Context(), ns.Name, metav1.GetOptions{}); err != nil || len(ns.Status.Conditions) != 1 {
@@ -365,15 +349,8 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// TestBadInput sees an error for what is missing, and no condition in what is none.
+// TestBadInput finds no condition in what is none.
 func TestBadInput(t *testing.T) {
-	good := writer(nil)
-	for _, w := range []conditions.Writer[thing]{{Set: good.Set}, {Client: good.Client}} {
-		err := w.Ready(func(context.Context, thing) error { return nil })(t.Context(), new(unstructured.Unstructured))
-		if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "are required") {
-			t.Errorf("got %v, want a terminal error that says what is required", err)
-		}
-	}
 	for _, content := range []map[string]any{{}, {"status": "1"}, {"status": map[string]any{"conditions": []any{"1", map[string]any{}}}}} {
 		obj := &unstructured.Unstructured{Object: content}
 		if got := conditions.Of(obj); len(got) > 0 {

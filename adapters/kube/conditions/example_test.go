@@ -14,19 +14,16 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
 
-// Ready says of each object how its last run went.
-func ExampleWriter_Ready() {
+// Ready says of each object, which is of a dynamic client, how its last run went.
+func ExampleReport() {
 	var (
 		client  dynamic.Interface
 		buckets = schema.GroupVersionResource{Group: "storage.example.com", Version: "v1", Resource: "buckets"}
-		put     = func(ctx context.Context, bucket *unstructured.Unstructured) error { return nil }
+		put     func(ctx context.Context, bucket *unstructured.Unstructured) error
 	)
-	writer := conditions.Writer[*unstructured.Unstructured]{
-		Client: func(b *unstructured.Unstructured) object.Client[*unstructured.Unstructured] {
-			return object.Untyped(client.Resource(buckets).Namespace(b.GetNamespace()))
-		},
-		Set: conditions.Set,
+	ensure := func(ctx context.Context, bucket *unstructured.Unstructured) error {
+		resource := object.Untyped(client.Resource(buckets).Namespace(bucket.GetNamespace()))
+		return conditions.Report(ctx, resource, bucket, put(ctx, bucket), conditions.Set)
 	}
-	ensure := writer.Ready(put)
 	_ = ensure // Guard.Ensure, or what a reconcile function calls
 }

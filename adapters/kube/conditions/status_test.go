@@ -116,7 +116,7 @@ func TestWriteStatus(t *testing.T) {
 
 // A typed client and an informer of a Go type, and its status, which is written
 // when it changes.
-func ExampleWriteStatus() {
+func ExampleReport_typed() {
 	var (
 		config *rest.Config
 		locate func(thing *Thing) (url string, err error)
@@ -137,12 +137,11 @@ func ExampleWriteStatus() {
 		if err != nil {
 			return err
 		}
-		url, failure := locate(thing)
-		_, err = conditions.WriteStatus(ctx, things.In(name.Namespace), thing, func(t *Thing) {
+		url, err := locate(thing)
+		return conditions.Report(ctx, things.In(name.Namespace), thing, err, func(t *Thing, ready metav1.Condition) {
 			t.Status.URL = url
-			meta.SetStatusCondition(&t.Status.Conditions, conditions.Ready(thing.Generation, failure))
+			meta.SetStatusCondition(&t.Status.Conditions, ready)
 		})
-		return errors.Join(failure, err)
 	}
 	group.Add("informer", kubeadapter.Run(source.Informer))
 	group.Add("things", reconcile.Feed(queue, source.Feed))

@@ -10,13 +10,11 @@
 package elect
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/pod"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 )
 
 // A Config says which Lease is stood for, and how. Client and Name are required;
@@ -132,9 +130,13 @@ func (e *Candidate) Unwrap() reconcile.Runner { return e.runner }
 
 // Run does what Elect says.
 func (e *Candidate) Run(ctx context.Context) error {
-	c, err := e.config.withDefaults()
+	checked, err := lease.Config(e.config).WithDefaults("elect: Config", 1/leaderelection.JitterFactor)
 	if err != nil {
 		return err
+	}
+	c := Config(checked)
+	if e.config.Identity == "" {
+		c.Identity += "_" + rand.Text()
 	}
 	switch e.runner.(type) {
 	case nil:
@@ -186,47 +188,6 @@ func (e *Candidate) Run(ctx context.Context) error {
 	e.leads.Store(t)
 	defer e.leads.Store(nil)
 	return t.run(ctx, e.runner, stopped)
-}
-
-// withDefaults checks c and fills in what is not set.
-func (c Config) withDefaults() (Config, error) {
-	switch {
-	case c.Client == nil:
-		return c, reconcile.Terminal(errors.New("elect: Config.Client is required, and nil"))
-	case c.Name == "":
-		return c, reconcile.Terminal(errors.New("elect: Config.Name is required, and empty"))
-	case c.Duration < 0 || c.Duration%time.Second != 0:
-		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Duration is %v, want whole seconds, or 0 for 15s", c.Duration))
-	}
-	var err error
-	if c.Namespace, err = pod.Namespace(c.Namespace, pod.File); err != nil {
-		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Namespace: %w", err))
-	}
-	c.Duration = cmp.Or(c.Duration, 15*time.Second)
-	c.Deadline = cmp.Or(c.Deadline, c.Duration*2/3)
-	c.Period = cmp.Or(c.Period, c.Duration*2/15)
-	switch {
-	case c.Deadline < 0 || c.Deadline >= c.Duration:
-		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Deadline is %v, want more than 0 and less than Duration, which is %v", c.Deadline, c.Duration))
-	case c.Period < 0 || c.Period >= c.Deadline*5/6:
-		return c, reconcile.Terminal(fmt.Errorf("elect: Config.Period is %v, want more than 0 and less than Deadline/1.2, which is %v", c.Period, c.Deadline*5/6))
-	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
-	if c.Identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return c, fmt.Errorf("elect: Config.Identity is empty, and the host has no name: %w", err)
-		}
-		c.Identity = host + "_" + rand.Text()
-	}
-	if c.Exit == nil {
-		logger := c.Logger
-		c.Exit = func(err error) {
-			logger.Error("the process ends, because what it leads does not", "err", err)
-			os.Exit(1)
-		}
-	}
-	return c, nil
 }
 
 // A term is the time of one leader. It is also the elector's lock, and takes

@@ -18,14 +18,12 @@ func Held[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
 	if q == nil {
 		panic("elect: Held needs a queue, got nil")
 	}
-	return &held[T]{Dequeuer: q, release: make(map[T]func())}
+	return &held[T]{Dequeuer: q}
 }
 
 type held[T comparable] struct {
 	reconcile.Dequeuer[T]
-
-	mu      sync.Mutex   // guards what follows
-	release map[T]func() // of the contexts of the runs
+	releases sync.Map // of each item that is run, a func() that releases its context
 }
 
 // Dequeue waits for an item. Once the lease is lost it waits for the end of ctx
@@ -49,34 +47,28 @@ func (h *held[T]) Lease(ctx context.Context, item T) context.Context {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.release[item] = func() {
+	h.releases.Store(item, func() {
 		stop()
 		cancel(nil)
-	}
+	})
 	return ctx
 }
 
 // Done gives an item back.
 func (h *held[T]) Done(item T) {
-	h.end(item)
+	h.release(item)
 	h.Dequeuer.Done(item)
 }
 
 // Requeue gives an item back.
 func (h *held[T]) Requeue(item T, w reconcile.Wait) {
-	h.end(item)
+	h.release(item)
 	h.Dequeuer.Requeue(item, w)
 }
 
-// end comes before the item is given back: after that another worker may have it.
-func (h *held[T]) end(item T) {
-	h.mu.Lock()
-	release := h.release[item]
-	delete(h.release, item)
-	h.mu.Unlock()
-	if release != nil {
-		release()
+// release comes before the item is given back: after that another worker may have it.
+func (h *held[T]) release(item T) {
+	if release, ok := h.releases.LoadAndDelete(item); ok {
+		release.(func())()
 	}
 }

@@ -23,21 +23,7 @@ func (s *Shards[T]) keepLocked(t *table) {
 		}
 		s.owned = &kept
 	}
-	var ends []context.CancelCauseFunc
-	for _, f := range s.flights {
-		if f.lost || s.owned != nil && s.owned[f.slot] {
-			continue
-		}
-		f.lost = true
-		if f.end != nil {
-			ends = append(ends, f.end)
-		}
-	}
-	end := func() {
-		for _, end := range ends {
-			end(reconcile.ErrLeaseLost)
-		}
-	}
+	end := s.loseLocked(func(f *flight) bool { return f.lost || s.owned != nil && s.owned[f.slot] })
 	if s.Grace > 0 {
 		time.AfterFunc(s.Grace, end)
 	} else {
@@ -45,11 +31,31 @@ func (s *Shards[T]) keepLocked(t *table) {
 	}
 }
 
+// loseLocked marks the flights that are not kept as lost, and returns what ends
+// their contexts.
+func (s *Shards[T]) loseLocked(keep func(*flight) bool) (end func()) {
+	var ends []context.CancelCauseFunc
+	for _, f := range s.flights {
+		if keep(f) {
+			continue
+		}
+		f.lost = true
+		if f.end != nil {
+			ends = append(ends, f.end)
+		}
+	}
+	return func() {
+		for _, end := range ends {
+			end(reconcile.ErrLeaseLost)
+		}
+	}
+}
+
 // gain takes what the list gives us: all members follow it.
 func (m *member[T]) gain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fenced || time.Since(m.renewed) >= m.deadline {
+	if m.fenced || time.Since(m.renewed) >= m.cfg.Deadline {
 		return
 	}
 	more := false
@@ -70,7 +76,7 @@ func (m *member[T]) gain() {
 // check is called when the Lease may have been without a renewal for too long.
 func (m *member[T]) check() {
 	m.mu.Lock()
-	left := time.Until(m.renewed.Add(m.deadline))
+	left := time.Until(m.renewed.Add(m.cfg.Deadline))
 	m.mu.Unlock()
 	if left > 0 {
 		m.fence.Reset(left)
@@ -88,20 +94,12 @@ func (m *member[T]) lose() {
 		return
 	}
 	m.fenced, m.owned, m.members = true, nil, nil
-	var ends []context.CancelCauseFunc
 	left := maps.Clone(m.flights)
-	for _, f := range left {
-		f.lost = true
-		if f.end != nil {
-			ends = append(ends, f.end)
-		}
-	}
-	over := m.renewed.Add(m.duration - m.duration/15)
+	end := m.loseLocked(func(*flight) bool { return false })
+	over := m.renewed.Add(m.cfg.Duration - m.cfg.Duration/15)
 	close(m.lost)
 	m.mu.Unlock()
-	for _, end := range ends {
-		end(reconcile.ErrLeaseLost)
-	}
+	end()
 	if len(left) == 0 {
 		return
 	}
@@ -115,7 +113,7 @@ func (m *member[T]) lose() {
 		}
 		m.mu.Unlock()
 		if n > 0 {
-			m.exit(fmt.Errorf("%w, and %d runs have not returned", errLost, n))
+			m.cfg.Exit(fmt.Errorf("%w, and %d runs have not returned", errLost, n))
 		}
 	})
 }
@@ -125,23 +123,23 @@ func (m *member[T]) leave() error {
 	m.mu.Lock()
 	m.keepLocked(new(table))
 	m.mu.Unlock()
-	next := time.NewTimer(m.period)
+	next := time.NewTimer(m.cfg.Period)
 	defer next.Stop()
 	renew := func(holder string, limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		return m.renew(ctx, holder)
 	}
-	for m.flying() {
+	for landed := m.landing(); landed != nil; landed = m.landing() {
 		select {
-		case <-m.landing():
+		case <-landed:
 		case <-m.lost:
 			return errLost
 		case <-next.C:
-			if err := renew(m.self, m.deadline); err != nil {
-				m.logger.Warn("shards: Lease not renewed", "lease", m.self, "err", err)
+			if err := renew(m.self, m.cfg.Deadline); err != nil {
+				m.cfg.Logger.Warn("shards: Lease not renewed", "lease", m.self, "err", err)
 			}
-			next.Reset(m.period)
+			next.Reset(m.cfg.Period)
 		}
 	}
 	if m.lease == nil {
@@ -149,34 +147,29 @@ func (m *member[T]) leave() error {
 	}
 	// It stays, for the others to see that nobody holds it; they remove it. The
 	// first try may find that the answer to an earlier request was lost.
-	err := renew("", m.deadline/2)
+	err := renew("", m.cfg.Deadline/2)
 	if err != nil {
-		err = renew("", m.deadline/2)
+		err = renew("", m.cfg.Deadline/2)
 	}
 	if err != nil && held(m.lease) {
-		m.logger.Warn("shards: Lease not given up; the others wait until it has run out", "lease", m.self, "err", err)
+		m.cfg.Logger.Warn("shards: Lease not given up; the others wait until it has run out", "lease", m.self, "err", err)
 	}
 	return nil
 }
 
-// flying reports whether a run goes on of what we gave up.
-func (s *Shards[T]) flying() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.flights {
-		if f.lost {
-			return true
-		}
-	}
-	return false
-}
-
-// landing is closed when the next run has returned.
+// landing returns what is closed when the next run of what we gave up has returned,
+// or nil if none goes on.
 func (s *Shards[T]) landing() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.landed == nil {
-		s.landed = make(chan struct{})
+	for _, f := range s.flights {
+		if !f.lost {
+			continue
+		}
+		if s.landed == nil {
+			s.landed = make(chan struct{})
+		}
+		return s.landed
 	}
-	return s.landed
+	return nil
 }

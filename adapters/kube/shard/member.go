@@ -17,6 +17,7 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 )
 
 // This file is what a member does: it renews its Lease, looks at those of the
@@ -35,7 +36,7 @@ var errLost = fmt.Errorf("shard: %w", reconcile.ErrLeaseLost)
 // goroutine of Run alone.
 type member[T comparable] struct {
 	*Shards[T]
-	settings
+	cfg    lease.Config
 	leases typedv1.LeaseInterface
 	self   string                // the name of our Lease
 	lease  *coordinationv1.Lease // as the server has it; nil before it is made
@@ -71,9 +72,9 @@ type list struct {
 // If its Lease is lost, it takes part again as a new member. Run may be called
 // again, but not twice at a time.
 func (s *Shards[T]) Run(ctx context.Context) error {
-	c, err := s.settings()
+	c, err := s.config()
 	if err != nil {
-		return reconcile.Terminal(err)
+		return err
 	}
 	s.mu.Lock()
 	running := s.running
@@ -89,14 +90,15 @@ func (s *Shards[T]) Run(ctx context.Context) error {
 	}()
 	for ctx.Err() == nil {
 		m := &member[T]{
-			Shards: s, settings: c,
-			leases: s.Client.Leases(c.namespace),
-			self:   s.Name + "-" + incarnation(c.identity),
+			Shards: s,
+			cfg:    c,
+			leases: s.Client.Leases(c.Namespace),
+			self:   s.Name + "-" + incarnation(c.Identity),
 			seen:   make(map[string]sighting),
 			lost:   make(chan struct{}),
 		}
 		if err := m.run(ctx); err != nil {
-			c.logger.Error("no longer a member; joins again", "set", s.Name, "member", m.self, "err", err)
+			c.Logger.Error("no longer a member; joins again", "set", s.Name, "member", m.self, "err", err)
 		}
 	}
 	return nil
@@ -107,23 +109,19 @@ func (m *member[T]) run(ctx context.Context) error {
 	m.mu.Lock()
 	m.fenced, m.renewed = false, time.Time{}
 	m.mu.Unlock()
-	m.fence = time.AfterFunc(m.duration, m.check)
+	m.fence = time.AfterFunc(m.cfg.Duration, m.check)
 	m.fence.Stop()
 	defer m.fence.Stop()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for ctx.Err() == nil {
-		var landing <-chan struct{}
-		if m.flying() {
-			landing = m.landing()
-		}
 		select {
 		case <-ctx.Done():
 			continue
 		case <-m.lost:
 			return errLost
 		case <-next.C:
-		case <-landing:
+		case <-m.landing():
 		}
 		again, err := m.turn(ctx)
 		switch {
@@ -131,14 +129,14 @@ func (m *member[T]) run(ctx context.Context) error {
 			m.lose()
 			return err
 		case err != nil && ctx.Err() == nil:
-			m.logger.Warn("shards: no contact with the API server", "set", m.Name, "err", err)
-			next.Reset(m.period)
+			m.cfg.Logger.Warn("shards: no contact with the API server", "set", m.Name, "err", err)
+			next.Reset(m.cfg.Period)
 		case again:
 			next.Reset(0)
 		case m.table != nil:
-			next.Reset(m.period / wakeUpsPerTry)
+			next.Reset(m.cfg.Period / wakeUpsPerTry)
 		default:
-			next.Reset(m.period)
+			next.Reset(m.cfg.Period)
 		}
 	}
 	return m.leave()
@@ -146,7 +144,7 @@ func (m *member[T]) run(ctx context.Context) error {
 
 // turn is one look at everything. It reports whether to look again at once.
 func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, m.deadline)
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Deadline)
 	defer cancel()
 	if err := m.renew(ctx, m.self); err != nil {
 		return false, err
@@ -185,21 +183,17 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 	if m.table == nil {
 		return false, nil
 	}
-	if m.follows != m.heeds.number && !m.flying() {
+	if m.follows != m.heeds.number && m.landing() == nil {
 		m.follows = m.heeds.number
 		return true, nil // to write it down
 	}
 	if m.odd > 0 {
 		return false, nil // who is alive and not in the list has not agreed to it
 	}
-	for i := range found.Items {
-		lease := &found.Items[i]
-		if slices.Contains(l.members, lease.Name) && lease.Annotations[followsKey] != fmt.Sprint(l.number) {
-			return false, nil
-		}
-	}
 	for _, name := range l.members {
-		if !slices.ContainsFunc(found.Items, func(lease coordinationv1.Lease) bool { return lease.Name == name }) {
+		if !slices.ContainsFunc(found.Items, func(lease coordinationv1.Lease) bool {
+			return lease.Name == name && lease.Annotations[followsKey] == fmt.Sprint(l.number)
+		}) {
 			return false, nil
 		}
 	}
@@ -210,22 +204,10 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 // renew writes our Lease, with holder as who holds it.
 func (m *member[T]) renew(ctx context.Context, holder string) error {
 	begin := time.Now()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.self, Namespace: m.namespace}}
-	if m.lease != nil {
-		lease = m.lease.DeepCopy()
-	}
-	seconds, now := int32(m.duration/time.Second), metav1.NewMicroTime(begin)
-	lease.Labels = map[string]string{setLabel: m.Name}
-	lease.Annotations = map[string]string{followsKey: fmt.Sprint(m.follows)}
-	lease.Spec.HolderIdentity = &holder
-	lease.Spec.LeaseDurationSeconds = &seconds
-	lease.Spec.RenewTime = &now
-	var err error
-	if m.lease == nil {
-		lease, err = m.leases.Create(ctx, lease, metav1.CreateOptions{})
-	} else {
-		lease, err = m.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	}
+	seconds := int32(m.cfg.Duration / time.Second)
+	lease, err := m.put(ctx, m.lease, m.self, followsKey, fmt.Sprint(m.follows), coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+	})
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		// The answer to an earlier try was lost: the next one will do.
 		if lease, err = m.leases.Get(ctx, m.self, metav1.GetOptions{}); err == nil {
@@ -246,7 +228,7 @@ func (m *member[T]) renew(ctx context.Context, holder string) error {
 		return errLost
 	}
 	m.renewed = begin
-	m.fence.Reset(time.Until(begin.Add(m.deadline)))
+	m.fence.Reset(time.Until(begin.Add(m.cfg.Deadline)))
 	return nil
 }
 
@@ -289,7 +271,7 @@ func (m *member[T]) live(found *coordinationv1.LeaseList, l *list, asked time.Ti
 		case !held(lease):
 			given[lease.Name] = true
 		default:
-			duration := m.duration
+			duration := m.cfg.Duration
 			if s := lease.Spec.LeaseDurationSeconds; s != nil {
 				duration = time.Duration(*s) * time.Second
 			}
@@ -298,7 +280,7 @@ func (m *member[T]) live(found *coordinationv1.LeaseList, l *list, asked time.Ti
 	}
 	for _, name := range l.members {
 		if _, looked := seen[name]; !looked && !given[name] {
-			look(name, "", m.duration)
+			look(name, "", m.cfg.Duration)
 		}
 	}
 	m.seen = seen
@@ -313,26 +295,30 @@ func held(lease *coordinationv1.Lease) bool {
 
 // write makes members the list, unless somebody else has changed it.
 func (m *member[T]) write(ctx context.Context, l *list, members []string) error {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.namespace}}
-	if l.lease != nil {
-		lease = l.lease.DeepCopy()
-	}
-	number, now := l.number+1, metav1.NowMicro()
-	lease.Labels = map[string]string{setLabel: m.Name}
-	lease.Annotations = map[string]string{membersKey: strings.Join(members, " ")}
-	lease.Spec.HolderIdentity = &m.self
-	lease.Spec.LeaseTransitions = &number
-	lease.Spec.RenewTime = &now
-	var err error
-	if l.lease == nil {
-		_, err = m.leases.Create(ctx, lease, metav1.CreateOptions{})
-	} else {
-		_, err = m.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	}
+	number := l.number + 1
+	_, err := m.put(ctx, l.lease, m.Name, membersKey, strings.Join(members, " "), coordinationv1.LeaseSpec{
+		HolderIdentity: &m.self, LeaseTransitions: &number,
+	})
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return err
+}
+
+// put writes a Lease of the set, with one annotation, in place of the one that was
+// there; old is nil if there was none.
+func (m *member[T]) put(ctx context.Context, old *coordinationv1.Lease, name, key, text string, spec coordinationv1.LeaseSpec) (*coordinationv1.Lease, error) {
+	now := metav1.NowMicro()
+	spec.RenewTime = &now
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.cfg.Namespace}}
+	if old != nil {
+		lease = old.DeepCopy()
+	}
+	lease.Labels, lease.Annotations, lease.Spec = map[string]string{setLabel: m.Name}, map[string]string{key: text}, spec
+	if old == nil {
+		return m.leases.Create(ctx, lease, metav1.CreateOptions{})
+	}
+	return m.leases.Update(ctx, lease, metav1.UpdateOptions{})
 }
 
 // tidy removes the Leases of members that are no more.
@@ -344,7 +330,7 @@ func (m *member[T]) tidy(ctx context.Context, found *coordinationv1.LeaseList, l
 		}
 		err := m.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &lease.ResourceVersion}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			m.logger.Warn("Lease of a former member not removed", "lease", lease.Name, "err", err)
+			m.cfg.Logger.Warn("Lease of a former member not removed", "lease", lease.Name, "err", err)
 		}
 	}
 }
@@ -356,7 +342,7 @@ func (m *member[T]) heed(l *list) {
 	}
 	m.joined, m.heeds = true, l
 	m.table = tableOf(m.self, l.members)
-	m.logger.Info("shards: another list of members", "set", m.Name, "number", l.number, "members", len(l.members))
+	m.cfg.Logger.Info("shards: another list of members", "set", m.Name, "number", l.number, "members", len(l.members))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.members = l.members

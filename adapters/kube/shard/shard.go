@@ -20,14 +20,12 @@
 package shard
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +35,7 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/pod"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 )
 
 // Shards is one process's part of a set. Items are of type T; they are shared
@@ -194,59 +192,24 @@ func (s *Shards[T]) newsLocked() chan struct{} {
 	return s.news
 }
 
-// settings are the fields with their defaults.
-type settings struct {
-	identity, namespace        string
-	duration, deadline, period time.Duration
-	logger                     *slog.Logger
-	exit                       func(error)
-}
-
-func (s *Shards[T]) settings() (settings, error) {
-	c := settings{
-		identity: s.Identity,
-		duration: cmp.Or(s.Duration, 15*time.Second),
-		logger:   cmp.Or(s.Logger, slog.Default()),
-		exit:     s.Exit,
+// config returns the fields with their defaults.
+func (s *Shards[T]) config() (lease.Config, error) {
+	c, err := lease.Config{
+		Client: s.Client, Namespace: s.Namespace, Name: s.Name, Identity: s.Identity,
+		Duration: s.Duration, Deadline: s.Deadline, Period: s.Period, Exit: s.Exit, Logger: s.Logger,
+	}.WithDefaults("shard: Shards", 1)
+	if err != nil {
+		return c, err
 	}
-	c.deadline = cmp.Or(s.Deadline, c.duration*2/3)
-	c.period = cmp.Or(s.Period, c.duration*2/15)
-	switch {
-	case s.Client == nil:
-		return c, errors.New("shard: Shards.Client is required, and nil")
-	case s.Name == "":
-		return c, errors.New("shard: Shards.Name is required, and empty")
-	case c.duration < 0 || c.duration%time.Second != 0:
-		return c, fmt.Errorf("shard: Shards.Duration is %v, want whole seconds, or 0 for 15s", s.Duration)
-	case c.deadline < 0 || c.deadline >= c.duration:
-		return c, fmt.Errorf("shard: Shards.Deadline is %v, want more than 0 and less than Duration, which is %v", c.deadline, c.duration)
-	case c.period < 0 || c.period >= c.deadline:
-		return c, fmt.Errorf("shard: Shards.Period is %v, want more than 0 and less than Deadline, which is %v", c.period, c.deadline)
-	case s.Grace < 0:
-		return c, fmt.Errorf("shard: Shards.Grace is %v, want 0 or more", s.Grace)
+	if s.Identity == "" {
+		c.Identity = strings.ToLower(c.Identity)
 	}
-	var err error
-	if c.namespace, err = pod.Namespace(s.Namespace, pod.File); err != nil {
-		return c, fmt.Errorf("shard: Shards.Namespace: %w", err)
+	wrong := validation.IsDNS1123Subdomain(s.Name + "-" + incarnation(c.Identity))
+	if wrong = append(wrong, validation.IsValidLabelValue(s.Name)...); len(wrong) > 0 {
+		return c, reconcile.Terminal(fmt.Errorf("shard: Shards.Name %q and Identity %q make no name of a Lease, and the label of one: %s", s.Name, c.Identity, strings.Join(wrong, "; ")))
 	}
-	if c.identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return c, fmt.Errorf("shard: Shards.Identity is empty, and the host has no name: %w", err)
-		}
-		c.identity = strings.ToLower(host)
-	}
-	if wrong := validation.IsDNS1123Subdomain(s.Name + "-" + incarnation(c.identity)); len(wrong) > 0 {
-		return c, fmt.Errorf("shard: Shards.Name %q and Identity %q make no name of a Lease: %s", s.Name, c.identity, strings.Join(wrong, "; "))
-	}
-	if wrong := validation.IsValidLabelValue(s.Name); len(wrong) > 0 {
-		return c, fmt.Errorf("shard: Shards.Name is %q: %s", s.Name, strings.Join(wrong, "; "))
-	}
-	if c.exit == nil {
-		c.exit = func(err error) {
-			c.logger.Error("the process ends, because a run of what it no longer owns does not", "err", err)
-			os.Exit(1)
-		}
+	if s.Grace < 0 {
+		return c, reconcile.Terminal(fmt.Errorf("shard: Shards.Grace is %v, want 0 or more", s.Grace))
 	}
 	return c, nil
 }

@@ -22,7 +22,7 @@ func TestBadFields(t *testing.T) {
 		"Shards.Namespace: it is empty, and this process is in no pod": func(s *shard.Shards[string]) { s.Namespace = "" },
 		"Shards.Name is required":                                      func(s *shard.Shards[string]) { s.Name = "" },
 		`Identity "A b"`:                                               func(s *shard.Shards[string]) { s.Identity = "A b" },
-		"Shards.Name is \"x":                                           func(s *shard.Shards[string]) { s.Name = strings.Repeat("x", 100) },
+		"Shards.Name \"x":                                              func(s *shard.Shards[string]) { s.Name = strings.Repeat("x", 100) },
 		"Shards.Duration is 1.5s":                                      func(s *shard.Shards[string]) { s.Duration = 1500 * time.Millisecond },
 		"Shards.Deadline is 15s":                                       func(s *shard.Shards[string]) { s.Deadline = 15 * time.Second },
 		"Shards.Period is 10s":                                         func(s *shard.Shards[string]) { s.Period = 10 * time.Second },

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package pod_test
+package lease_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reconkernel/reconcile/adapters/kube/internal/pod"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 )
 
 // TestNamespace takes that of the pod if none is given.
@@ -23,14 +23,14 @@ func TestNamespace(t *testing.T) {
 		}
 	}
 	for _, test := range [][3]string{{"given", "pod", "given"}, {"", "pod", "shop"}, {"given", "none", "given"}} {
-		if got, err := pod.Namespace(test[0], filepath.Join(dir, test[1])); got != test[2] || err != nil {
+		if got, err := lease.Namespace(test[0], filepath.Join(dir, test[1])); got != test[2] || err != nil {
 			t.Errorf("Namespace(%q, %q) = %q, %v, want %q", test[0], test[1], got, err, test[2])
 		}
 	}
-	if got, err := pod.Namespace("", filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no pod") {
+	if got, err := lease.Namespace("", filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no pod") {
 		t.Errorf("outside of a pod: %q, %v, want an error that says so", got, err)
 	}
-	if got, err := pod.Namespace("", filepath.Join(dir, "empty")); err == nil {
+	if got, err := lease.Namespace("", filepath.Join(dir, "empty")); err == nil {
 		t.Errorf("of an empty file: %q, want an error", got)
 	}
 }

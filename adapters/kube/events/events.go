@@ -74,20 +74,13 @@ type Recorder[T comparable] struct {
 // Warnings for Retrying, GaveUp and Terminated, with the reasons Failed, GaveUp
 // and Terminated; Panicked for a panic; nothing for the rest.
 func Failures[T comparable](r reconcile.Result[T]) (Event, bool) {
-	if r.Err == nil {
+	reason := map[reconcile.Outcome]string{
+		reconcile.Retrying: "Failed", reconcile.GaveUp: "GaveUp", reconcile.Terminated: "Terminated",
+	}[r.Outcome]
+	if r.Err == nil || reason == "" {
 		return Event{}, false
 	}
-	e := Event{Type: corev1.EventTypeWarning, Note: r.Err.Error()}
-	switch r.Outcome {
-	case reconcile.Retrying:
-		e.Reason = "Failed"
-	case reconcile.GaveUp:
-		e.Reason = "GaveUp"
-	case reconcile.Terminated:
-		e.Reason = "Terminated"
-	default:
-		return Event{}, false
-	}
+	e := Event{Type: corev1.EventTypeWarning, Reason: reason, Note: r.Err.Error()}
 	if panicked := (*reconcile.PanicError)(nil); errors.As(r.Err, &panicked) {
 		e.Reason = "Panicked"
 	}

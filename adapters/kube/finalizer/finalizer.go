@@ -79,8 +79,7 @@ type Guard[T comparable, O metav1.Object] struct {
 	// Gone is called for an item that has no object. It may be nil.
 	Gone func(ctx context.Context, item T) error
 
-	mu      sync.Mutex // guards what follows
-	cleaned map[T]types.UID
+	cleaned sync.Map // of an item, the UID of the object that Clean has succeeded for
 }
 
 // NameOf returns a name for the finalizer of a controller, which is known by
@@ -112,7 +111,7 @@ func (g *Guard[T, O]) Reconcile(ctx context.Context, item T) error {
 		switch {
 		case apierrors.IsNotFound(err):
 			if attempt == 1 { // else the cache may still show it for a while
-				g.forget(item)
+				g.cleaned.Delete(item)
 			}
 			if g.Gone != nil {
 				return g.Gone(ctx, item)
@@ -154,7 +153,7 @@ func (g *Guard[T, O]) handle(ctx context.Context, item T, obj O) error {
 			if err := g.Clean(ctx, obj); outcome.Of(err) != reconcile.Succeeded {
 				return err
 			}
-			g.setClean(item, obj)
+			g.cleaned.Store(item, obj.GetUID())
 		}
 		_, err := g.finalize(ctx, item, obj, false)
 		return err
@@ -217,24 +216,8 @@ func (g *Guard[T, O]) check() error {
 }
 
 func (g *Guard[T, O]) isClean(item T, obj O) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cleaned[item] == obj.GetUID()
-}
-
-func (g *Guard[T, O]) setClean(item T, obj O) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.cleaned == nil {
-		g.cleaned = make(map[T]types.UID)
-	}
-	g.cleaned[item] = obj.GetUID()
-}
-
-func (g *Guard[T, O]) forget(item T) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.cleaned, item)
+	uid, ok := g.cleaned.Load(item)
+	return ok && uid == obj.GetUID()
 }
 
 func objectName(obj metav1.Object) string {

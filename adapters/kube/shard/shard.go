@@ -24,7 +24,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -151,28 +150,19 @@ func (s *Shards[T]) Gained(list func(ctx context.Context) ([]T, error)) reconcil
 			if ctx.Err() != nil {
 				return nil
 			}
-			for item := range s.since(items, seen) {
-				q.Enqueue(item)
+			for _, item := range items {
+				slot := slotOf(s.key(item))
+				s.mu.Lock()
+				ours := s.owned != nil && s.owned[slot] && s.gained[slot] > seen
+				s.mu.Unlock()
+				if ours {
+					q.Enqueue(item)
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("shard: list what was gained: %w", err)
 			}
 			seen = gains
-		}
-	}
-}
-
-// since yields the items that came to this process after a number of gains.
-func (s *Shards[T]) since(items []T, seen int) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for _, item := range items {
-			slot := slotOf(s.key(item))
-			s.mu.Lock()
-			ours := s.owned != nil && s.owned[slot] && s.gained[slot] > seen
-			s.mu.Unlock()
-			if ours && !yield(item) {
-				return
-			}
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav
 		if err != nil {
 			return err
 		}
-		if lease.ResourceVersion != "" && lease.ResourceVersion != now.ResourceVersion {
+		if lease.ResourceVersion != now.ResourceVersion { // none is no way around: the server wants one
 			return apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, fmt.Errorf("is at %s", now.ResourceVersion))
 		}
 		out = s.putLocked(lease)

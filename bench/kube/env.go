@@ -23,11 +23,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/bench/kube/files"
 )
 
 // An env is what a program runs in.
@@ -38,10 +38,24 @@ type env struct {
 	maps       typedcorev1.ConfigMapInterface
 	cmd        *exec.Cmd
 	out        bytes.Buffer
-	version    []int // of each object that there is
+	version    []int         // of each object that there is
+	began      time.Duration // from the start of the program until all files were there
 }
 
-func newEnv(ctx context.Context, s *kubetest.Server, program string) (e *env, err error) {
+// namespace makes one, and a client.
+func namespace(ctx context.Context, s *kubetest.Server) (client *typedcorev1.CoreV1Client, name string, err error) {
+	if client, err = typedcorev1.NewForConfig(s.Admin()); err != nil {
+		return nil, "", err
+	}
+	ns, err := client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "compare-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	return client, ns.Name, nil
+}
+
+// newEnv makes objects, starts the program, and waits until it has come to all.
+func newEnv(ctx context.Context, s *kubetest.Server, program string, objects int) (e *env, err error) {
 	e = new(env)
 	if e.dir, err = os.MkdirTemp("", "compare-"); err != nil {
 		return nil, err
@@ -55,15 +69,11 @@ func newEnv(ctx context.Context, s *kubetest.Server, program string) (e *env, er
 	if err = os.Mkdir(e.files, 0o755); err != nil {
 		return nil, err
 	}
-	client, err := typedcorev1.NewForConfig(s.Admin())
+	client, ns, err := namespace(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	ns, err := client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "compare-"}}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	e.maps = client.ConfigMaps(ns.Name)
+	e.maps = client.ConfigMaps(ns)
 
 	// The program reaches the server through a proxy that counts and fails.
 	config := e.link.Config(s.Admin())
@@ -89,15 +99,26 @@ clusters: [{name: x, cluster: {server: %q}}], contexts: [{name: x, context: {clu
 		return nil, err
 	}
 	e.cmd = exec.Command(program)
-	e.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "NAMESPACE="+ns.Name, "DIR="+e.files)
+	e.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "NAMESPACE="+ns, "DIR="+e.files)
 	e.cmd.Stdout = &e.out
+	if err = e.create(ctx, objects); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err = e.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err = e.wait(ctx); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	e.began = time.Since(begin)
 	return e, nil
 }
 
 // create makes objects in the version 0.
 func (e *env) create(ctx context.Context, n int) error {
 	e.version = make([]int, n)
-	return e.each(n, func(i int) error {
+	return each(n, func(i int) error {
 		cm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name(i)},
 			Data:       map[string]string{"text": text(i, 0), "more": strings.Repeat("x", 500)},
@@ -111,26 +132,25 @@ func (e *env) create(ctx context.Context, n int) error {
 func (e *env) update(ctx context.Context, i int) error {
 	e.version[i]++
 	patch := fmt.Appendf(nil, `{"data":{"text":%q}}`, text(i, e.version[i]))
-	_, err := e.maps.Patch(ctx, name(i), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := e.maps.Patch(ctx, name(i), mergePatch, patch, metav1.PatchOptions{})
 	return err
 }
 
-func (e *env) start() error { return e.cmd.Start() }
-
-// stop ends the program, and returns how many runs it says it had.
-func (e *env) stop() (runs int, cpu time.Duration, err error) {
+// stop ends the program, and puts what it says and took into v.
+func (e *env) stop(v values) error {
 	if err := e.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return 0, 0, err
+		return err
 	}
 	if err := e.cmd.Wait(); err != nil {
-		return 0, 0, err
+		return err
 	}
-	said, ok := strings.CutPrefix(strings.TrimSpace(e.out.String()), "runs ")
-	if !ok {
-		return 0, 0, fmt.Errorf("the program said %q, want its runs", e.out.String())
+	var runs, allocations int
+	if _, err := fmt.Sscanf(e.out.String(), files.Words, &runs, &allocations); err != nil {
+		return fmt.Errorf("the program said %q: %w", e.out.String(), err)
 	}
-	runs, err = strconv.Atoi(said)
-	return runs, e.cmd.ProcessState.UserTime() + e.cmd.ProcessState.SystemTime(), err
+	v["runs"], v["allocations"] = float64(runs), float64(allocations)/1e6
+	v["processor"] = (e.cmd.ProcessState.UserTime() + e.cmd.ProcessState.SystemTime()).Seconds()
+	return nil
 }
 
 func (e *env) close() {
@@ -146,7 +166,7 @@ func (e *env) close() {
 }
 
 // each calls f for 0 to n-1, a few at a time.
-func (e *env) each(n int, f func(i int) error) error {
+func each(n int, f func(i int) error) error {
 	var wg sync.WaitGroup
 	const workers = 8
 	errs := make([]error, workers)

@@ -1,18 +1,19 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Kube runs the same controller, written with this library and with
+// Kube runs the same controllers, written with this library and with
 // controller-runtime, against a real API server: the same load, the same faults.
 // Both run at the same time where delays of milliseconds are measured, and
-// otherwise one after the other, in turns.
-// It prints a table, or writes it into a document.
+// otherwise one after the other, in turns within each round.
+// It prints a section of docs/kube.md; figures.json keeps what it is made of.
 //
 //	bash ../../adapters/kube/testserver/build.sh
-//	go run . -write ../../docs/kube.md
+//	go run . -write
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -20,9 +21,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
@@ -30,153 +33,153 @@ import (
 var sides = []string{"ours", "theirs"}
 
 func main() {
-	rounds := flag.Int("rounds", 4, "how often each is run, in turns; the table has the medians")
+	rounds := flag.Int("rounds", 10, "how often each is run, in turns")
+	objects := flag.Int("objects", full.Objects, "how many there are when a program starts")
 	small := flag.Bool("short", false, "a load of seconds, to see that it works")
-	objects := flag.Int("objects", full.objects, "how many there are when the program starts")
-	write := flag.String("write", "", "a document with the two lines that the table stands between")
+	write := flag.Bool("write", false, "keep the figures in "+figuresFile+", and write the section into docs/kube.md")
+	page := flag.Bool("page", false, "measure nothing, and write the section again, from "+figuresFile)
 	flag.Parse()
-	l := full
-	if l.objects = *objects; *small {
-		l = short
-	}
-	if *rounds < 1 {
-		log.Fatalf("compare: -rounds is %d, want at least 1", *rounds)
-	}
-	if least := max(l.updates, l.faulty, 20); l.objects < least {
-		log.Fatalf("compare: -objects is %d, want at least %d", l.objects, least)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	table, err := compare(ctx, l, *rounds)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Print(table)
-	if *write != "" {
-		if err := replace(*write, table); err != nil {
-			log.Fatal(err)
-		}
+	if err := command(ctx, *rounds, *objects, *small, *write, *page); err != nil {
+		log.Fatalf("compare: %v", err)
 	}
 }
 
-// compare builds both programs, runs them in turns, and returns the table.
-func compare(ctx context.Context, l load, rounds int) (string, error) {
+func command(ctx context.Context, rounds, objects int, small, write, page bool) error {
+	l := full
+	l.Objects = objects
+	switch {
+	case rounds < 1:
+		return fmt.Errorf("-rounds is %d, want at least 1", rounds)
+	case objects < l.Hot:
+		return fmt.Errorf("-objects is %d, want at least %d", objects, l.Hot)
+	case flag.NArg() > 0:
+		return fmt.Errorf("got %q, want flags alone: see -help", flag.Args())
+	case small && (write || page), write && page:
+		return errors.New("want at most one of -short, -write and -page")
+	case small:
+		l = short
+	}
+	var f figures
+	var err error
+	if page {
+		f, err = readFigures()
+	} else {
+		f, err = compare(ctx, l, rounds, func(f figures) error {
+			if write {
+				return f.write()
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	section, err := f.section()
+	switch {
+	case err != nil:
+		return err
+	case write || page:
+		return replace(docFile, section)
+	}
+	fmt.Print(section)
+	return nil
+}
+
+// compare builds both programs, and runs all in turns. It calls keep with the
+// figures so far after each round, and returns the last.
+func compare(ctx context.Context, l load, rounds int, keep func(figures) error) (f figures, err error) {
+	ctrl.SetLogger(logr.FromSlogHandler(quiet.Handler()))
 	dir, err := os.MkdirTemp("", "compare-bin-")
 	if err != nil {
-		return "", err
+		return figures{}, err
 	}
 	defer os.RemoveAll(dir)
-	lines, size := make(map[string]int), make(map[string]int64)
+	all := make(samples)
+	var programs []string
 	for _, side := range sides {
-		if lines[side], err = linesOf(filepath.Join(side, "main.go")); err != nil {
-			return "", err
+		lines, err := linesOf(filepath.Join(side, "main.go"))
+		if err != nil {
+			return figures{}, err
 		}
-		if size[side], err = build(ctx, side, dir); err != nil {
-			return "", err
+		program, size, err := build(ctx, side, dir)
+		if err != nil {
+			return figures{}, err
 		}
+		programs = append(programs, program)
+		all.add(side, values{"lines": float64(lines), "binary": float64(size) / 1e6})
 	}
 	s, err := kubetest.Start(ctx)
 	if err != nil {
-		return "", err
+		return figures{}, err
 	}
 	defer s.Close()
-	var programs []string
-	for _, side := range sides {
-		programs = append(programs, filepath.Join(dir, side))
+	for r := range rounds {
+		begin := time.Now()
+		if err := round(ctx, s, programs, l, r, all); err != nil {
+			return figures{}, fmt.Errorf("round %d: %w", r+1, err)
+		}
+		log.Printf("round %d took %v", r+1, time.Since(begin).Round(time.Second))
+		f = all.figures(r+1, l)
+		if err := keep(f); err != nil {
+			return figures{}, err
+		}
+	}
+	return f, nil
+}
+
+// round has each program do everything once. Who begins changes.
+func round(ctx context.Context, s *kubetest.Server, programs []string, l load, r int, all samples) error {
+	add := func(program string, v values) {
+		log.Printf("round %d, %s: %v", r+1, program, v)
+		all.add(program, v)
+	}
+	for i := range sides {
+		i = (i + r) % len(sides)
+		v, _, err := run(ctx, s, programs[i], l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", sides[i], err)
+		}
+		add(sides[i], v)
 	}
 	delays, err := beside(ctx, s, programs, l)
 	if err != nil {
-		return "", err
+		return err
 	}
-	late := make(map[string][]delay)
 	for i, side := range sides {
-		late[side] = delays[i]
+		add(side, values{"p50": quantile(delays[i], 0.5), "p99": quantile(delays[i], 0.99)})
 	}
-	results := make(map[string][]result)
-	for round := range rounds {
-		for i := range sides {
-			side := sides[(i+round)%len(sides)]
-			r, err := run(ctx, s, filepath.Join(dir, side), l)
-			if err != nil {
-				return "", fmt.Errorf("%s: %w", side, err)
-			}
-			log.Printf("round %d, %s: %d runs; there after %v, again after %v, clean after %v; %s", round+1, side, r.runs,
-				r.sync.Round(time.Millisecond), r.recover.Round(time.Millisecond), r.clean.Round(time.Millisecond), r.verbs())
-			results[side] = append(results[side], r)
+	stood, err := standby(ctx, s, l, r)
+	if err != nil {
+		return fmt.Errorf("standby: %w", err)
+	}
+	for program, v := range stood {
+		add(program, v)
+	}
+	for i := range nurseries {
+		n := nurseries[(i+r)%len(nurseries)]
+		v, err := stale(ctx, s, n.prepare, l)
+		if err != nil {
+			return fmt.Errorf("stale cache, %s: %w", n.name, err)
 		}
+		add(n.name, v)
 	}
-
-	var b strings.Builder
-	fmt.Fprintf(&b, "| | this library | controller-runtime | ratio |\n|---|---|---|---|\n")
-	row := func(what, unit string, value func(side string) float64) {
-		ours, theirs := value("ours"), value("theirs")
-		ratio := "–"
-		if theirs != 0 {
-			ratio = fmt.Sprintf("%.2f", ours/theirs)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", what, number(ours)+unit, number(theirs)+unit, ratio)
-	}
-	of := func(value func(result) float64) func(string) float64 {
-		return func(side string) float64 {
-			var all []float64
-			for _, r := range results[side] {
-				all = append(all, value(r))
-			}
-			slices.Sort(all)
-			return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
-		}
-	}
-	seconds := func(value func(result) time.Duration) func(string) float64 {
-		return of(func(r result) float64 { return value(r).Seconds() })
-	}
-	row("lines of code", "", func(side string) float64 { return float64(lines[side]) })
-	row("binary, stripped", " MB", func(side string) float64 { return float64(size[side]) / 1e6 })
-	row(fmt.Sprintf("memory with %d objects known", l.objects), " MiB", of(func(r result) float64 { return r.rss }))
-	row("memory at most", " MiB", of(func(r result) float64 { return r.peak }))
-	row("processor time", " s", seconds(func(r result) time.Duration { return r.cpu }))
-	row(fmt.Sprintf("runs for %d events", l.events()), "", of(func(r result) float64 { return float64(r.runs) }))
-	row("requests to the API server", "", of(func(r result) float64 { return float64(r.requests) }))
-	since := func(part float64, begin func(delay) time.Duration) func(string) float64 {
-		return func(side string) float64 { return quantile(late[side], part, begin) }
-	}
-	sent := func(d delay) time.Duration { return d.sent }
-	answered := func(d delay) time.Duration { return d.answered }
-	row("from update to file, p50", " ms", since(0.5, sent))
-	row("from update to file, p99", " ms", since(0.99, sent))
-	row("from the server's answer to the file, p50", " ms", since(0.5, answered))
-	row("from the server's answer to the file, p99", " ms", since(0.99, answered))
-	row(fmt.Sprintf("from start until %d files are there", l.objects), " s", seconds(func(r result) time.Duration { return r.sync }))
-	row(fmt.Sprintf("until %d updates after a kill -9 are files", l.faulty), " s", seconds(func(r result) time.Duration { return r.recover }))
-	row(fmt.Sprintf("until %d deleted objects are cleaned up", l.objects), " s", seconds(func(r result) time.Duration { return r.clean }))
-	row("processor time of all, the server too, for that", " s", seconds(func(r result) time.Duration { return r.cleanCPU }))
-	return b.String(), nil
-}
-
-func number(v float64) string {
-	switch {
-	case v == float64(int(v)):
-		return fmt.Sprint(int(v))
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	case v < 1:
-		return fmt.Sprintf("%.2f", v)
-	default:
-		return fmt.Sprintf("%.1f", v)
-	}
+	return nil
 }
 
 // build builds a program without its debug information, and returns its size.
-func build(ctx context.Context, side, dir string) (int64, error) {
-	path := filepath.Join(dir, side)
-	out, err := exec.CommandContext(ctx, "go", "build", "-p", "2", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", path, "./"+side).CombinedOutput()
+func build(ctx context.Context, side, dir string) (program string, size int64, err error) {
+	program = filepath.Join(dir, side)
+	out, err := exec.CommandContext(ctx, "go", "build", "-p", "2", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", program, "./"+side).CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("build %s: %w\n%s", side, err, out)
+		return "", 0, fmt.Errorf("build %s: %w\n%s", side, err, out)
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(program)
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
-	return info.Size(), nil
+	return program, info.Size(), nil
 }
 
 // linesOf counts the lines of a Go file that are neither empty nor a comment.
@@ -192,20 +195,4 @@ func linesOf(path string) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-const begin, end = "<!-- compare: begin -->\n", "<!-- compare: end -->\n"
-
-// replace puts the table where a document wants it.
-func replace(path, table string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(data), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q", path, strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	return os.WriteFile(path, []byte(before+begin+table+end+after), 0o644)
 }

@@ -6,14 +6,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,29 +23,11 @@ import (
 	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/object"
+	"github.com/reconkernel/reconcile/bench/kube/files"
 )
 
-type files struct{ dir string }
-
-func (f files) path(cm *corev1.ConfigMap) string { return filepath.Join(f.dir, cm.Name) }
-
-func (f files) ensure(_ context.Context, cm *corev1.ConfigMap) error {
-	old, _ := os.ReadFile(f.path(cm))
-	if text := cm.Data["text"]; len(old) < len(text) || string(old[:len(text)]) != text {
-		return os.WriteFile(f.path(cm), fmt.Appendf(nil, "%s\n%d", text, time.Now().UnixNano()), 0o644)
-	}
-	return nil
-}
-
-func (f files) clean(_ context.Context, cm *corev1.ConfigMap) error {
-	if err := os.Remove(f.path(cm)); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	return nil
-}
-
 func main() {
-	namespace, f := os.Getenv("NAMESPACE"), files{os.Getenv("DIR")}
+	namespace, dir := os.Getenv("NAMESPACE"), files.Dir(os.Getenv("DIR"))
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		log.Fatal(err)
@@ -74,14 +53,14 @@ func main() {
 			return lister.ConfigMaps(n.Namespace).Get(n.Name)
 		},
 		Client: func(n cache.ObjectName) object.Client[*corev1.ConfigMap] { return client.ConfigMaps(n.Namespace) },
-		Ensure: f.ensure,
-		Clean:  f.clean,
+		Ensure: dir.Ensure,
+		Clean:  dir.Clean,
 	}
 	source := &kubeadapter.Source[cache.ObjectName]{Name: "configmaps", Informer: informer, Keys: kubeadapter.Name}
 	queue := reconcile.NewQueue[cache.ObjectName]()
 	var runs atomic.Int64
 	workers := &reconcile.Reconciler[cache.ObjectName]{
-		Name: "files", Queue: queue, Reconcile: guard.Reconcile, Workers: 4,
+		Name: "files", Queue: queue, Reconcile: guard.Reconcile, Workers: 4, Retry: kubeadapter.Retry(nil),
 		OnResult: func(reconcile.Result[cache.ObjectName]) { runs.Add(1) },
 	}
 	var group reconcile.Group
@@ -93,5 +72,5 @@ func main() {
 	if err := group.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("runs", runs.Load())
+	files.Report(runs.Load())
 }

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -98,6 +100,27 @@ func TestNurseries(t *testing.T) {
 		if careful := strings.Contains(kind.name, ", "); v["too many"] < 0 || careful && v["too many"] != 0 {
 			t.Errorf("%s: %v children too many", kind.name, v["too many"])
 		}
+	}
+}
+
+// TestBackground has what ends too early tell why, and what is stopped end in
+// order.
+func TestBackground(t *testing.T) {
+	early := errors.New("too early")
+	ctx, fail := context.WithCancelCause(t.Context())
+	stop := background(ctx, fail, func(context.Context) error { return early })
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, early) || !errors.Is(stop(), early) {
+		t.Errorf("it ended by itself: %v, want its error", err)
+	}
+	ctx, fail = context.WithCancelCause(t.Context())
+	defer fail(nil)
+	stop = background(ctx, fail, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+	if err := errors.Join(stop(), stop()); err != nil || ctx.Err() != nil {
+		t.Errorf("stopped: %v, %v, want no error", err, ctx.Err())
 	}
 }
 

@@ -4,7 +4,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -57,11 +60,18 @@ func managerOptions(namespace string) ctrl.Options {
 	}
 }
 
-// background runs run until stop is called, which returns its error each time.
-func background(ctx context.Context, run func(context.Context) error) (stop func() error) {
+// background runs run until stop is called, which returns its error each time. If
+// it returns before that, fail is called.
+func background(ctx context.Context, fail context.CancelCauseFunc, run func(context.Context) error) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
+	go func() {
+		err := run(ctx)
+		if ctx.Err() == nil {
+			fail(fmt.Errorf("it ended by itself: %w", cmp.Or(err, errors.New("no error"))))
+		}
+		ended <- err
+	}()
 	return sync.OnceValue(func() error {
 		cancel()
 		return <-ended

@@ -183,6 +183,8 @@ func nurseryTheirs(n *nursery, careful bool) (func(context.Context) error, error
 func stale(ctx context.Context, s *kubetest.Server, prepare func(*nursery) (func(context.Context) error, error), l load) (values, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	api, ns, err := namespace(ctx, s)
 	if err != nil {
 		return nil, err
@@ -194,7 +196,7 @@ func stale(ctx context.Context, s *kubetest.Server, prepare func(*nursery) (func
 	if err != nil {
 		return nil, err
 	}
-	stop := background(ctx, run)
+	stop := background(ctx, fail, run)
 	defer stop()
 	bear := func(i int) error {
 		parent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name(i)}}

@@ -35,7 +35,7 @@ type post struct {
 
 	// stands returns whether the process has the object of a name in its cache.
 	// It is set before the process begins to stand by, and nil if there is no cache.
-	stands func(name string) bool
+	stands func(ctx context.Context, name string) bool
 }
 
 // standbys are the ways to stand by that are compared, each prepared: what each
@@ -58,7 +58,7 @@ func standbyOurs(p *post) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.stands = func(name string) bool {
+	p.stands = func(_ context.Context, name string) bool {
 		_, ok, err := informer.GetStore().GetByKey(p.namespace + "/" + name)
 		return ok && err == nil
 	}
@@ -86,9 +86,9 @@ func standbyTheirs(p *post, warm bool) (func(context.Context) error, error) {
 		return nil, err
 	}
 	if warm {
-		p.stands = func(name string) bool {
+		p.stands = func(ctx context.Context, name string) bool {
 			key := client.ObjectKey{Namespace: p.namespace, Name: name}
-			return manager.GetCache().Get(context.Background(), key, new(corev1.ConfigMap)) == nil
+			return manager.GetCache().Get(ctx, key, new(corev1.ConfigMap)) == nil
 		}
 	}
 	err = ctrl.NewControllerManagedBy(manager).
@@ -134,6 +134,8 @@ func (v *visits) visit(name string) {
 func standby(ctx context.Context, s *kubetest.Server, l load, turn int) (map[string]values, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	api, ns, err := namespace(ctx, s)
 	if err != nil {
 		return nil, err
@@ -168,12 +170,12 @@ func standby(ctx context.Context, s *kubetest.Server, l load, turn int) (map[str
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.name, err)
 		}
-		posts[i], seen[i], stops[i] = p, v, background(ctx, run)
+		posts[i], seen[i], stops[i] = p, v, background(ctx, fail, run)
 		defer stops[i]()
 	}
 	allStand := func(name string) error {
 		for _, p := range posts {
-			for p.stands != nil && !p.stands(name) {
+			for p.stands != nil && !p.stands(ctx, name) {
 				if err := pause(ctx, 20*time.Millisecond); err != nil {
 					return fmt.Errorf("%s stands by without the object %s: %w", p.lease, name, err)
 				}

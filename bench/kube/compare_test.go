@@ -45,6 +45,18 @@ func TestBothPrograms(t *testing.T) {
 	}
 }
 
+// TestNewEnv has a program that cannot be started, and one that ends at once.
+func TestNewEnv(t *testing.T) {
+	for _, program := range []string{"/no/program", "/bin/true"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if e, err := newEnv(ctx, kubetest.Shared(t), program, 1); err == nil {
+			e.close()
+			t.Errorf("%s: no error", program)
+		}
+	}
+}
+
 func builtPrograms(t *testing.T) (programs []string) {
 	dir := t.TempDir()
 	for _, side := range sides {

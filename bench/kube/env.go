@@ -55,8 +55,8 @@ func namespace(ctx context.Context, s *kubetest.Server) (client *typedcorev1.Cor
 }
 
 // newEnv makes objects, starts the program, and waits until it has come to all.
-func newEnv(ctx context.Context, s *kubetest.Server, program string, objects int) (e *env, err error) {
-	e = new(env)
+func newEnv(ctx context.Context, s *kubetest.Server, program string, objects int) (_ *env, err error) {
+	e := new(env)
 	if e.dir, err = os.MkdirTemp("", "compare-"); err != nil {
 		return nil, err
 	}

@@ -217,7 +217,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			o := &b.ops[i]
 			after = after.apply(o)
 			touch = touch || o.verb == verbTouch && after.ready()
-			verbs = verbs || o.counted() || o.verb == verbRemove
+			verbs = verbs || o.counted() || o.verb == verbRemove || o.verb == verbClaim
 		}
 		then := seen{record: after, seq: now.seq, write: write, read: true}
 		var err error
@@ -238,6 +238,9 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			err = errConflict // have it read
 		default:
 			then.seq, err = q.wire.publish(ctx, subject, now.seq, encodeRecord(&after, tokens, write))
+			if after.running && after.fence == 0 {
+				then.fence = then.seq
+			}
 		}
 		if err == nil {
 			if now.seq == 0 && then.seq > 0 {

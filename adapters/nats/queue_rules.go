@@ -90,6 +90,7 @@ const (
 	verbDue     // makes a waiting item ready whose time has come
 	verbReclaim // gives back a run that nobody is at, as wait says, or as if it had not been
 	verbTouch   // makes a ready item ready anew, at the tail
+	verbClaim   // makes a ready item one in flight with owner
 )
 
 // An op is an operation on one item, with all that it needs.
@@ -127,9 +128,6 @@ func newRequeue(w reconcile.Wait, now int64) op {
 // counted reports whether the op is one of the verbs that Stats counts.
 func (o *op) counted() bool { return o.verb <= verbNow }
 
-// asks reports whether the op always leaves the item with a next run.
-func (o *op) asks() bool { return o.verb >= verbEnqueue && o.verb <= verbNow }
-
 // promoteDue makes ready what is due: it is so whether or not anybody has
 // noticed.
 func (r record) promoteDue(now int64) record {
@@ -158,6 +156,10 @@ func (r record) apply(o *op) record {
 			return r.promoteDue(o.at)
 		}
 	case verbTouch: // the same record in a new message
+	case verbClaim:
+		if r.ready() {
+			return record{running: true, since: o.at, owner: o.owner, failures: r.failures, err: r.err}
+		}
 	case verbDone, verbRequeue, verbAbort, verbReclaim:
 		if !r.running || r.owner != o.owner || r.fence != o.fence {
 			return r // it is not that run any more
@@ -249,45 +251,18 @@ func (r record) end(o *op) record {
 	return r
 }
 
-// claim returns the record of a ready item once owner runs it.
-func (r record) claim(owner string, now int64) record {
-	return record{running: true, since: now, owner: owner, failures: r.failures, err: r.err}
-}
-
 // fold adds an op to a list of those not yet carried out, and leaves out what
 // changes nothing. It reports whether o was left out, because the others have
 // the same effect without it. A list does not grow unless each op asks for a
 // sooner time than those before.
 func fold(ops []op, o op) ([]op, bool) {
-	asked := false
-	for i := range ops {
+	// What other ops leave behind is not known.
+	for i := len(ops) - 1; i >= 0 && ops[i].counted() && o.counted(); i-- {
 		p := &ops[i]
-		if !p.counted() {
-			asked = false // what a run leaves behind is not known
-			continue
-		}
-		if p.asks() {
-			asked = true
-		}
-		switch {
-		case p.verb == verbNow && o.counted() && allCounted(ops[i:]),
-			p.verb == verbEnqueue && o.counted() && o.verb != verbNow && allCounted(ops[i:]),
-			p.verb == verbAfter && o.verb == verbAfter && o.due >= p.due && allCounted(ops[i:]),
-			p.verb == verbWithin && o.verb == verbWithin && o.due >= p.due && allCounted(ops[i:]):
+		same := p.verb == o.verb && o.due >= p.due
+		if same || o.verb == verbOffer || p.verb == verbNow || p.verb == verbEnqueue && o.verb != verbNow {
 			return ops, true
 		}
 	}
-	if o.verb == verbOffer && (asked || len(ops) > 0 && ops[len(ops)-1].verb == verbOffer) {
-		return ops, true
-	}
 	return append(ops, o), false
-}
-
-func allCounted(ops []op) bool {
-	for i := range ops {
-		if !ops[i].counted() {
-			return false
-		}
-	}
-	return true
 }

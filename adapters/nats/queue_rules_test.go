@@ -65,7 +65,7 @@ func (w *twin) do(o model.Op[string]) {
 				return
 			}
 			w.fence++
-			w.record = w.record.claim("me", w.now())
+			w.record = w.record.apply(&op{verb: verbClaim, owner: "me", at: w.now()})
 			w.record.fence = w.fence
 		}
 		return

@@ -5,7 +5,6 @@ package natsadapter
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -310,7 +309,6 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	if ok {
 		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens, lease: me.lease, epoch: me.epoch}
 		q.held[item] = h
-		q.timers.replaced(item, s.seq, after)
 		if after.seq <= me.seq && q.member.id == owner {
 			q.loseLeaseLocked() // the stream was made anew, and nobody knows this member
 		}
@@ -332,54 +330,10 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 }
 
 // writeClaim writes the record of a run over that of a ready item. It reports
-// whether that is stored.
+// whether that is stored; something may have happened to the run since.
 func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bool) {
-	after := s.record.claim(owner, now)
-	subject := q.subject(s.tokens)
-	write := q.newWrite()
-	data := encodeRecord(&after, s.tokens, write)
-	behind := 0
-	for tries := 0; q.life.Err() == nil; tries++ {
-		seq, err := q.wire.publish(q.life, subject, s.seq, data)
-		if err == nil {
-			after.fence = seq
-			return seen{record: after, seq: seq, write: write, read: true}, true
-		}
-		if !errors.Is(err, errConflict) {
-			q.troubled(err, "claiming", "item", brief(item))
-			if isFull(err) {
-				q.filled(err)
-				q.spend(q.life)
-			}
-			q.attempts.Add(1)
-			pause(q.life, tries)
-			continue
-		}
-		if tries == 0 && q.cfg.Replicas == 1 {
-			return seen{}, false // there was but one attempt, and it failed
-		}
-		// Several servers refuse a write also while another that depends on the
-		// same record is on its way, though that may change nothing.
-		now, err := q.read(q.life, subject)
-		switch {
-		case err != nil:
-			continue
-		case now.write == write:
-			return now, true
-		case now.seq < s.seq && behind < 6:
-			// A server that is behind the one that handed the record out, or the
-			// item is done with. If our claim was stored and we did not wait to
-			// see it, the item would be in flight with nobody.
-			pause(q.life, behind)
-			behind++
-			continue
-		case now.seq != s.seq:
-			// If our claim was stored, something has happened to the run since, as
-			// an event: it began when we said. Else the item is another's, or
-			// this is a run of ours that is over.
-			return now, now.running && now.owner == owner && now.since == after.since
-		}
-		pause(q.life, -1)
-	}
-	return seen{}, false
+	b := &batch{base: &s}
+	b.add(op{verb: verbClaim, at: now, owner: owner}, nil)
+	after, err := q.store(q.life, item, s.tokens, b)
+	return after, err == nil && after.running && after.owner == owner && after.since == now
 }

@@ -3,15 +3,16 @@
 
 // Command bench measures what the promises of a queue of natsadapter cost: how
 // many items a second go in, and through the whole loop from Enqueue to Done,
-// with 1, 2 and 4 worker processes, beside a plain work queue of JetStream that
-// promises none of it; and how long an item takes from Enqueue to the start of
-// its run.
+// with 1, 2, 4 and 8 worker processes, beside a plain work queue of JetStream
+// that promises none of it, and beside the bare requests that the queue makes;
+// and how long an item takes from Enqueue to the start of its run.
 //
 //	go run ./bench
-//	go run ./bench -items 50000 -rounds 5
+//	go run ./bench -items 50000 -rounds 5 -only loop
 //
 // The server and the workers share the processors of one machine. The runs do
-// nothing. Of several rounds the median is told.
+// nothing. Of several rounds, in each of which all is measured once, the median
+// is told.
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,7 +48,17 @@ type job struct {
 // and does its part.
 type report struct {
 	Latencies []time.Duration
+	Processor time.Duration // what this process had of the processors
 }
+
+// A cost is what some items took.
+type cost struct {
+	wall, server, workers time.Duration // the latter two of the processors
+	latencies             []time.Duration
+}
+
+// processes is how many worker processes there are.
+var processes = []int{1, 2, 4, 8}
 
 func main() {
 	if text, ok := os.LookupEnv(environment); ok {
@@ -62,34 +74,61 @@ func main() {
 	items := flag.Int("items", 20000, "items of each measurement")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
 	slots := flag.Int("slots", 64, "runs at once in each process")
+	only := flag.String("only", "", "measure only what has this in its name")
 	flag.Parse()
 	fmt.Printf("%s, %d processors, %d items, %d runs at once in each process, median of %d\n\n",
 		runtime.Version(), runtime.NumCPU(), *items, *slots, *rounds)
-	fmt.Printf("%-34s %12s %12s %12s\n", "items a second", "1 process", "2 processes", "4 processes")
-	for _, row := range []struct{ name, what string }{
+	rows := slices.DeleteFunc([]struct{ name, what string }{
 		{"queue: Enqueue until stored", "fill"},
 		{"queue: drain what is stored", "drain"},
 		{"queue: Enqueue to Done", "loop"},
+		{"bare: store, claim, delete", "bare loop"},
 		{"plain: publish until stored", "plain fill"},
 		{"plain: consume what is stored", "plain drain"},
 		{"plain: publish to ack", "plain loop"},
-	} {
-		fmt.Printf("%-34s", row.name)
-		for _, processes := range []int{1, 2, 4} {
-			var rates []float64
-			for range *rounds {
-				took, _, err := measure(row.what, processes, *items, *slots, 0)
+	}, func(row struct{ name, what string }) bool { return !strings.Contains(row.what, *only) })
+	costs := make(map[string][]cost)
+	for range *rounds {
+		for _, row := range rows {
+			for _, n := range processes {
+				c, err := measure(row.what, n, *items, *slots, 0)
 				if err != nil {
 					fail(err)
 				}
-				rates = append(rates, float64(*items)/took.Seconds())
+				cell := fmt.Sprint(row.what, n)
+				costs[cell] = append(costs[cell], c)
 			}
-			slices.Sort(rates)
-			fmt.Printf(" %12.0f", rates[len(rates)/2])
 		}
-		fmt.Println()
 	}
-	fmt.Printf("\n%-34s %12s %12s %12s\n", "from Enqueue to the start", "p50", "p99", "p99.9")
+	for _, table := range []struct {
+		name   string
+		figure func(cost) float64
+	}{
+		{"items a second, processes:", func(c cost) float64 { return float64(*items) / c.wall.Seconds() }},
+		{"server, us an item", func(c cost) float64 { return float64(c.server.Microseconds()) / float64(*items) }},
+		{"workers, us an item", func(c cost) float64 { return float64(c.workers.Microseconds()) / float64(*items) }},
+	} {
+		fmt.Printf("%-34s", table.name)
+		for _, n := range processes {
+			fmt.Printf(" %8d", n)
+		}
+		for _, row := range rows {
+			fmt.Printf("\n%-34s", row.name)
+			for _, n := range processes {
+				var all []float64
+				for _, c := range costs[fmt.Sprint(row.what, n)] {
+					all = append(all, table.figure(c))
+				}
+				slices.Sort(all)
+				fmt.Printf(" %8.0f", all[len(all)/2])
+			}
+		}
+		fmt.Print("\n\n")
+	}
+	if !strings.Contains("latency", *only) {
+		return
+	}
+	fmt.Printf("%-34s %12s %12s %12s\n", "from Enqueue to the start", "p50", "p99", "p99.9")
 	for _, row := range []struct {
 		name, what string
 		rate       int
@@ -99,10 +138,11 @@ func main() {
 		{"plain, 100 items/s", "plain latency", 100},
 		{"plain, 1000 items/s", "plain latency", 1000},
 	} {
-		_, all, err := measure(row.what, 2, 5*row.rate, *slots, row.rate)
+		c, err := measure(row.what, 2, 5*row.rate, *slots, row.rate)
 		if err != nil {
 			fail(err)
 		}
+		all := c.latencies
 		slices.Sort(all)
 		at := func(p float64) time.Duration {
 			return all[int(p*float64(len(all)-1))].Round(10 * time.Microsecond)
@@ -117,31 +157,31 @@ func fail(err error) {
 }
 
 // measure has so many processes do something with so many items on a new
-// server, and returns how long that took them.
-func measure(what string, processes, items, slots, rate int) (took time.Duration, all []time.Duration, err error) {
+// server, and returns what that took.
+func measure(what string, processes, items, slots, rate int) (cost, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
-		return 0, nil, err
+		return cost{}, err
 	}
 	defer os.RemoveAll(dir)
 	s, err := natstest.Open(dir)
 	if err != nil {
-		return 0, nil, err
+		return cost{}, err
 	}
 	defer s.Close()
 	j := job{What: what, URL: s.DirectURL(), Stream: "bench", Items: items / processes, Slots: slots, Rate: rate / processes}
 	if before, ok := work[what].before, work[what].before != ""; ok {
 		j.What = before
-		if _, _, err := run(j, processes); err != nil {
-			return 0, nil, err
+		if _, err := run(s, j, processes); err != nil {
+			return cost{}, err
 		}
 		j.What = what
 	}
-	return run(j, processes)
+	return run(s, j, processes)
 }
 
 // run has children do a job at the same time.
-func run(j job, processes int) (took time.Duration, all []time.Duration, err error) {
+func run(s *natstest.Server, j job, processes int) (c cost, err error) {
 	type running struct {
 		cmd *exec.Cmd
 		in  io.WriteCloser
@@ -156,13 +196,13 @@ func run(j job, processes int) (took time.Duration, all []time.Duration, err err
 	}()
 	self, err := os.Executable()
 	if err != nil {
-		return 0, nil, err
+		return c, err
 	}
 	for i := range processes {
 		j.Process = i
 		text, err := json.Marshal(j)
 		if err != nil {
-			return 0, nil, err
+			return c, err
 		}
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), environment+"="+string(text))
@@ -170,33 +210,41 @@ func run(j job, processes int) (took time.Duration, all []time.Duration, err err
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		in, err := cmd.StdinPipe()
 		if err != nil {
-			return 0, nil, err
+			return c, err
 		}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
-			return 0, nil, err
+			return c, err
 		}
 		if err := cmd.Start(); err != nil {
-			return 0, nil, err
+			return c, err
 		}
 		children = append(children, running{cmd, in, json.NewDecoder(out)})
 	}
 	var r report
-	for _, c := range children {
-		if err := c.out.Decode(&r); err != nil { // ready
-			return 0, nil, err
+	for _, child := range children {
+		if err := child.out.Decode(&r); err != nil { // ready
+			return c, err
 		}
+	}
+	before, err := s.ProcessorTime()
+	if err != nil {
+		return c, err
 	}
 	began := time.Now()
 	for _, c := range children {
 		io.WriteString(c.in, "go\n")
 	}
-	for _, c := range children {
+	for _, child := range children {
 		var r report
-		if err := c.out.Decode(&r); err != nil { // done
-			return 0, nil, err
+		if err := child.out.Decode(&r); err != nil { // done
+			return c, err
 		}
-		all = append(all, r.Latencies...)
+		c.latencies = append(c.latencies, r.Latencies...)
+		c.workers += r.Processor
 	}
-	return time.Since(began), all, nil
+	c.wall = time.Since(began)
+	after, err := s.ProcessorTime()
+	c.server = after - before
+	return c, err
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,7 +35,8 @@ var work = map[string]struct {
 	"loop": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
 		return loop(ctx, js, j, start, true)
 	}},
-	"latency": {"", latency},
+	"latency":   {"", latency},
+	"bare loop": {"", bare},
 	"plain fill": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
 		return plain(ctx, js, j, start, true, false)
 	}},
@@ -63,16 +65,26 @@ func child(j job) error {
 	}
 	lines := bufio.NewReader(os.Stdin)
 	out := json.NewEncoder(os.Stdout)
+	var before time.Duration
 	r, err := work[j.What].do(ctx, js, j, func() {
 		out.Encode(report{})
 		lines.ReadString('\n')
+		before = processorTime()
 	})
 	if err != nil {
 		return err
 	}
+	r.Processor = processorTime() - before
 	out.Encode(r)
 	lines.ReadString('\n') // until the others are done as well
 	return nil
+}
+
+// processorTime returns what this process has had of the processors.
+func processorTime() time.Duration {
+	var use syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &use) // its only error is a wrong argument
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 func queue(ctx context.Context, js jetstream.JetStream, j job) (*natsadapter.Queue[string], error) {
@@ -256,4 +268,62 @@ func plain(ctx context.Context, js jetstream.JetStream, j job, start func(), pub
 		return rep, over(ctx, js, j.Stream, "")
 	}
 	return rep, nil
+}
+
+// bare makes the requests of a run that does nothing, on the stream and the
+// consumer of a queue, and no more.
+func bare(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
+	if _, err := queue(ctx, js, j); err != nil {
+		return report{}, err
+	}
+	s, err := js.Stream(ctx, j.Stream)
+	if err != nil {
+		return report{}, err
+	}
+	cons, err := s.Consumer(ctx, "workers")
+	if err != nil {
+		return report{}, err
+	}
+	long := strings.Repeat(" ", 120) // as a record is
+	ready, claimed := []byte("ready"+long), []byte("claimed"+long)
+	slots := make(chan struct{}, j.Slots)
+	start()
+	cc, err := cons.Consume(func(m jetstream.Msg) {
+		if string(m.Data()) == string(claimed) {
+			m.Ack()
+			return
+		}
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			meta, err := m.Metadata()
+			if err != nil {
+				panic(err)
+			}
+			ack, err := js.Publish(ctx, m.Subject(), claimed, jetstream.WithExpectLastSequencePerSubject(meta.Sequence.Stream))
+			if err == nil {
+				err = s.DeleteMsg(ctx, ack.Sequence)
+			}
+			if err != nil {
+				panic(err)
+			}
+		}()
+	}, jetstream.PullMaxMessages(2*j.Slots))
+	if err != nil {
+		return report{}, err
+	}
+	defer cc.Stop()
+	for i := range j.Items {
+		if _, err := js.PublishAsync(j.Stream+".i."+name(j, i), ready, jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
+			return report{}, err
+		}
+	}
+	<-js.PublishAsyncComplete()
+	if err := over(ctx, js, j.Stream, j.Stream+".i.>"); err != nil {
+		return report{}, err
+	}
+	for range j.Slots { // until the last answers are here
+		slots <- struct{}{}
+	}
+	return report{}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -132,6 +133,26 @@ type Server struct {
 	process *exec.Cmd  // nil while there is none
 	stdin   io.Closer
 	direct  string
+}
+
+// ProcessorTime returns how long the processors have worked for the server.
+func (s *Server) ProcessorTime() (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return 0, errors.New("natstest: the server does not run")
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	var user, system int64
+	if fields := strings.Fields(rest); len(fields) > 12 {
+		user, _ = strconv.ParseInt(fields[11], 10, 64)
+		system, _ = strconv.ParseInt(fields[12], 10, 64)
+	}
+	return time.Duration(user+system) * time.Second / 100, nil
 }
 
 // Open starts a server with JetStream that keeps its data in a folder. Close it

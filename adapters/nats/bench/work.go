@@ -106,31 +106,28 @@ func fill(ctx context.Context, js jetstream.JetStream, j job, start func()) (rep
 }
 
 // over waits until a stream has no message on the subjects of filter, or none at
-// all if that is empty. It asks now and then.
+// all if that is empty. It asks now and then; for the subjects only when there
+// are few messages, as the server has to look at all of them.
 func over(ctx context.Context, js jetstream.JetStream, stream, filter string) error {
+	const few = 32 // members, and the reserve
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return err
 	}
-	for {
-		var left int
-		if filter == "" {
-			info, err := s.Info(ctx)
-			if err != nil {
-				return err
-			}
-			left = int(info.State.Msgs)
-		} else {
-			info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
-			if err != nil {
-				return err
-			}
-			left = len(info.State.Subjects)
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		info, err := s.Info(ctx)
+		if err != nil {
+			return err
 		}
-		if left == 0 {
+		if filter == "" && info.State.Msgs > 0 || info.State.Msgs > few {
+			continue
+		}
+		if filter == "" {
 			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
+		if info, err = s.Info(ctx, jetstream.WithSubjectFilter(filter)); err != nil || len(info.State.Subjects) == 0 {
+			return err
+		}
 	}
 }
 
@@ -314,7 +311,7 @@ func bare(ctx context.Context, js jetstream.JetStream, j job, start func()) (rep
 	}
 	defer cc.Stop()
 	for i := range j.Items {
-		if _, err := js.PublishAsync(j.Stream+".i."+name(j, i), ready, jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
+		if _, err := js.PublishAsync(j.Stream+".i."+name(j, i), ready, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(time.Minute)); err != nil {
 			return report{}, err
 		}
 	}

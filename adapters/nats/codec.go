@@ -6,8 +6,8 @@ package natsadapter
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
@@ -35,14 +35,36 @@ func newCodec[T comparable]() (codec[T], error) {
 	}
 	return codec[T]{
 		encode: func(item T) (string, error) {
-			return string(appendTokens(nil, reflect.ValueOf(&item).Elem())), nil
+			var b []byte
+			for i, leaf := range appendLeaves(nil, reflect.ValueOf(&item).Elem()) {
+				if i > 0 {
+					b = append(b, '.')
+				}
+				switch k := leaf.Kind(); {
+				case k == reflect.String:
+					b = appendToken(b, leaf.String())
+				case k == reflect.Bool:
+					b = strconv.AppendBool(b, leaf.Bool())
+				case leaf.CanInt():
+					b = strconv.AppendInt(b, leaf.Int(), 10)
+				default:
+					b = strconv.AppendUint(b, leaf.Uint(), 10)
+				}
+			}
+			return string(b), nil
 		},
 		decode: func(s string) (item T, err error) {
-			rest, err := setTokens(strings.Split(s, "."), reflect.ValueOf(&item).Elem())
-			if err == nil && len(rest) > 0 {
-				err = fmt.Errorf("%d tokens too many", len(rest))
+			tokens := strings.Split(s, ".")
+			leaves := appendLeaves(nil, reflect.ValueOf(&item).Elem())
+			if len(tokens) != len(leaves) {
+				return item, fmt.Errorf("%d tokens, want %d", len(tokens), len(leaves))
 			}
-			return item, err
+			for i, leaf := range leaves {
+				if err := setToken(leaf, tokens[i]); err != nil {
+					return item, err
+				}
+			}
+			return item, nil
 		},
 	}, nil
 }
@@ -103,58 +125,27 @@ func encodable(t reflect.Type, what string) error {
 	return fmt.Errorf("%s is a %v", what, t.Kind())
 }
 
-func appendTokens(b []byte, v reflect.Value) []byte {
-	switch k := v.Kind(); {
-	case k == reflect.String:
-		return appendToken(b, v.String())
-	case k == reflect.Bool:
-		return strconv.AppendBool(b, v.Bool())
-	case v.CanInt():
-		return strconv.AppendInt(b, v.Int(), 10)
-	case v.CanUint():
-		return strconv.AppendUint(b, v.Uint(), 10)
-	case k == reflect.Array:
-		for i := range v.Len() {
-			if i > 0 {
-				b = append(b, '.')
-			}
-			b = appendTokens(b, v.Index(i))
-		}
-	case k == reflect.Struct:
-		for i := range v.NumField() {
-			if i > 0 {
-				b = append(b, '.')
-			}
-			b = appendTokens(b, v.Field(i))
-		}
-	}
-	return b
-}
-
-// setTokens sets v from the first of the tokens and returns the others.
-func setTokens(tokens []string, v reflect.Value) (rest []string, err error) {
+// appendLeaves appends the strings, integers and booleans that v is made of.
+func appendLeaves(leaves []reflect.Value, v reflect.Value) []reflect.Value {
 	switch v.Kind() {
 	case reflect.Array:
 		for i := range v.Len() {
-			if tokens, err = setTokens(tokens, v.Index(i)); err != nil {
-				return nil, err
-			}
+			leaves = appendLeaves(leaves, v.Index(i))
 		}
-		return tokens, nil
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if tokens, err = setTokens(tokens, v.Field(i)); err != nil {
-				return nil, err
-			}
+			leaves = appendLeaves(leaves, v.Field(i))
 		}
-		return tokens, nil
+	default:
+		leaves = append(leaves, v)
 	}
-	if len(tokens) == 0 {
-		return nil, errors.New("too few tokens")
-	}
-	s, err := unescape(tokens[0])
+	return leaves
+}
+
+func setToken(v reflect.Value, token string) error {
+	s, err := unescape(token)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	switch k := v.Kind(); {
 	case k == reflect.String:
@@ -172,7 +163,7 @@ func setTokens(tokens []string, v reflect.Value) (rest []string, err error) {
 		n, err = strconv.ParseUint(s, 10, v.Type().Bits())
 		v.SetUint(n)
 	}
-	return tokens[1:], err
+	return err
 }
 
 // appendToken writes a string of any bytes as one token of a subject: letters,
@@ -199,26 +190,11 @@ func unescape(s string) (string, error) {
 	if s == "=" {
 		return "", nil
 	}
-	head, tail, escaped := strings.Cut(s, "=")
-	if !escaped {
-		return s, nil
+	text, err := url.PathUnescape(strings.ReplaceAll(s, "=", "%"))
+	if err != nil {
+		return "", fmt.Errorf("token %q: %w", s, err)
 	}
-	b := []byte(head)
-	for {
-		if len(tail) < 2 {
-			return "", fmt.Errorf("token %q ends within an escape", s)
-		}
-		c, err := hex.DecodeString(tail[:2])
-		if err != nil {
-			return "", fmt.Errorf("token %q: %w", s, err)
-		}
-		b = append(b, c[0])
-		head, tail, escaped = strings.Cut(tail[2:], "=")
-		b = append(b, head...)
-		if !escaped {
-			return string(b), nil
-		}
-	}
+	return text, nil
 }
 
 // shorten returns what stands in the subject for the tokens of an item: they

@@ -169,7 +169,14 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	v := version{2, 12, 1}
-	if !v.atLeast(2, 12, 1) || !v.atLeast(2, 9, 10) || !v.atLeast(1, 99, 99) || v.atLeast(2, 12, 2) || v.atLeast(2, 13, 0) || v.atLeast(3, 0, 0) {
-		t.Error("atLeast compares wrongly")
+	for _, o := range []version{{2, 12, 1}, {2, 9, 10}, {1, 99, 99}} {
+		if !v.atLeast(o) {
+			t.Errorf("%v is not at least %v", v, o)
+		}
+	}
+	for _, o := range []version{{2, 12, 2}, {2, 13, 0}, {3, 0, 0}} {
+		if v.atLeast(o) {
+			t.Errorf("%v is at least %v", v, o)
+		}
 	}
 }

@@ -162,7 +162,7 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 		js:     js,
 		wire:   newWire(js, stream, min(2*time.Second, cfg.Lease/4)),
 		codec:  c,
-		byWord: cfg.Replicas == 1 && version.atLeast(2, 15, 2),
+		byWord: cfg.Replicas == 1 && version.atLeast([3]int{2, 15, 2}),
 		prefix: newID(),
 		empty:  make(chan struct{}),
 		held:   make(map[T]*holding),

@@ -4,11 +4,12 @@
 package natsadapter
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,20 +22,15 @@ import (
 // consumerName is the name of the one durable consumer.
 const consumerName = "workers"
 
-// A version of a server.
+// A version of a server; what is no number is old.
 type version [3]int
 
 func parseVersion(s string) (v version) {
-	s, _, _ = strings.Cut(strings.TrimPrefix(s, "v"), "-")
-	for i, part := range strings.SplitN(s, ".", 3) {
-		v[i], _ = strconv.Atoi(part) // what is no number is old
-	}
+	fmt.Sscanf(strings.TrimPrefix(s, "v"), "%d.%d.%d", &v[0], &v[1], &v[2])
 	return v
 }
 
-func (v version) atLeast(major, minor, patch int) bool {
-	return cmp.Or(cmp.Compare(v[0], major), cmp.Compare(v[1], minor), cmp.Compare(v[2], patch)) >= 0
-}
+func (v version) atLeast(o version) bool { return slices.Compare(v[:], o[:]) >= 0 }
 
 // Older servers check the sequence that a replicated message expects without
 // those that are on their way.
@@ -44,7 +40,7 @@ var oldest = version{2, 12, 0}
 func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.Stream, version, error) {
 	server := js.Conn().ConnectedServerVersion()
 	v := parseVersion(server)
-	if !v.atLeast(oldest[0], oldest[1], oldest[2]) {
+	if !v.atLeast(oldest) {
 		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
 			server, oldest[0], oldest[1], oldest[2])
 	}
@@ -60,7 +56,9 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
 	}
-	if wrong := compareStream(s.CachedInfo().Config, want); len(wrong) > 0 {
+	if wrong := compare(s.CachedInfo().Config, want, "Subjects", "Retention", "Discard", "MaxMsgsPerSubject", "MaxMsgs",
+		"MaxBytes", "MaxAge", "Storage", "Replicas", "NoAck", "DenyDelete", "Sealed", "AllowDirect",
+		"AllowMsgTTL (which a server before 2.11 drops)"); len(wrong) > 0 {
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
@@ -74,7 +72,8 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
 	}
-	if wrong := compareConsumer(c.CachedInfo().Config, consumerConfig(cfg)); len(wrong) > 0 {
+	if wrong := compare(c.CachedInfo().Config, consumerConfig(cfg), "FilterSubject", "DeliverPolicy", "AckPolicy",
+		"AckWait (which is Config.Lease)", "MaxDeliver", "MaxAckPending"); len(wrong) > 0 {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
@@ -118,40 +117,17 @@ func consumerConfig(cfg Config) jetstream.ConsumerConfig {
 	}
 }
 
-// differences say what is wrong about a stream or a consumer.
-type differences []string
-
-func (d *differences) say(what string, have, want any) {
-	if have != want {
-		*d = append(*d, fmt.Sprintf("%s is %v, want %v", what, have, want))
+// compare says which fields of two configurations differ. What follows the name
+// of a field says more about it.
+func compare(have, want any, fields ...string) (wrong []string) {
+	for _, field := range fields {
+		name, _, _ := strings.Cut(field, " ")
+		h := reflect.ValueOf(have).FieldByName(name).Interface()
+		w := reflect.ValueOf(want).FieldByName(name).Interface()
+		if !reflect.DeepEqual(h, w) {
+			wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", field, h, w))
+		}
 	}
-}
-
-func compareStream(have, want jetstream.StreamConfig) (wrong differences) {
-	wrong.say("Subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects))
-	wrong.say("Retention", have.Retention, want.Retention)
-	wrong.say("Discard", have.Discard, want.Discard)
-	wrong.say("MaxMsgsPerSubject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
-	wrong.say("MaxMsgs", have.MaxMsgs, want.MaxMsgs)
-	wrong.say("MaxBytes", have.MaxBytes, want.MaxBytes)
-	wrong.say("MaxAge", have.MaxAge, time.Duration(0))
-	wrong.say("Storage", have.Storage, want.Storage)
-	wrong.say("Replicas", have.Replicas, want.Replicas)
-	wrong.say("NoAck", have.NoAck, false)
-	wrong.say("DenyDelete", have.DenyDelete, false)
-	wrong.say("Sealed", have.Sealed, false)
-	wrong.say("AllowDirect", have.AllowDirect, want.AllowDirect)
-	wrong.say("AllowMsgTTL (which a server before 2.11 drops)", have.AllowMsgTTL, want.AllowMsgTTL)
-	return wrong
-}
-
-func compareConsumer(have, want jetstream.ConsumerConfig) (wrong differences) {
-	wrong.say("FilterSubject", have.FilterSubject, want.FilterSubject)
-	wrong.say("DeliverPolicy", have.DeliverPolicy, want.DeliverPolicy)
-	wrong.say("AckPolicy", have.AckPolicy, want.AckPolicy)
-	wrong.say("AckWait (which is Config.Lease)", have.AckWait, want.AckWait)
-	wrong.say("MaxDeliver", have.MaxDeliver, want.MaxDeliver)
-	wrong.say("MaxAckPending", have.MaxAckPending, want.MaxAckPending)
 	return wrong
 }
 

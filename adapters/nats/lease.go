@@ -142,14 +142,14 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 			pause = min(ttl/4, longestPause)
 			watch.start(ctx, c.kv, c.name)
 			begin := time.Now()
-			err = c.claim(ctx, min(ttl/4, lastTimeout))
+			err = c.hold(ctx, ttl)
 			if err == nil {
 				number := c.epoch + c.revision
 				return &term{ttl: ttl, number: number, lease: newLease(ctx, begin.Add(ttl*2/3), number)}, nil
 			}
 		}
 		switch {
-		case errors.Is(err, jetstream.ErrKeyExists): // another one leads
+		case errors.Is(err, reconcile.ErrLeaseLost): // another one leads
 			trouble = nil
 		case ctx.Err() == nil:
 			if trouble == nil {
@@ -181,30 +181,22 @@ func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
 	return status.TTL(), nil
 }
 
-// claim makes the lease ours if it is no one's. It returns ErrKeyExists if it is
-// another's.
-func (c *candidate) claim(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// hold makes the lease ours if it is no one's, and last longer if it is ours. It
+// returns ErrLeaseLost if it is another's.
+func (c *candidate) hold(ctx context.Context, ttl time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, min(ttl/4, lastTimeout))
 	defer cancel()
-	revision, err := c.kv.Create(ctx, c.name, []byte(c.id))
-	if errors.Is(err, jetstream.ErrKeyExists) && c.unsure {
-		// An earlier call may have been heard, though it was not answered.
-		mine, found := c.own(ctx)
-		if found != nil {
-			return found
+	return c.write(ctx, func(last uint64) (uint64, error) {
+		if last == 0 {
+			return c.kv.Create(ctx, c.name, []byte(c.id))
 		}
-		if mine == 0 {
-			c.unsure = false
-			return err
-		}
-		revision, err = c.kv.Update(ctx, c.name, []byte(c.id), mine)
-	}
-	switch {
-	case err == nil:
-		c.revision, c.unsure = revision, false
-	case !errors.Is(err, jetstream.ErrKeyExists):
-		c.unsure = true
-	}
+		return c.kv.Update(ctx, c.name, []byte(c.id), last)
+	})
+}
+
+func (c *candidate) write(ctx context.Context, write func(last uint64) (uint64, error)) (err error) {
+	c.revision, err = rewrite(c.revision, write, func() (uint64, error) { return c.own(ctx) })
+	c.unsure = err != nil && !errors.Is(err, reconcile.ErrLeaseLost)
 	return err
 }
 
@@ -270,7 +262,7 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 			continue
 		}
 		begin := time.Now()
-		err := c.renew(t)
+		err := c.hold(context.Background(), t.ttl)
 		switch {
 		case err == nil && t.extend(begin.Add(t.ttl*2/3)):
 			timer.Reset(time.Until(begin.Add(t.ttl / 4)))
@@ -285,36 +277,6 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 	}
 }
 
-// renew makes the lease last longer. It returns ErrLeaseLost if it is no longer
-// ours.
-func (c *candidate) renew(t *term) error {
-	ctx, cancel := context.WithTimeout(context.Background(), min(t.ttl/4, lastTimeout))
-	defer cancel()
-	revision, err := c.kv.Update(ctx, c.name, []byte(c.id), c.revision)
-	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
-		// Another one's, or ours by an earlier call that was not answered.
-		mine, err := c.own(ctx)
-		if err != nil {
-			return err
-		}
-		if mine == 0 {
-			c.revision = 0
-			return reconcile.ErrLeaseLost
-		}
-		c.revision = mine
-		revision, err = c.kv.Update(ctx, c.name, []byte(c.id), mine)
-		if err != nil {
-			return err
-		}
-		c.revision = revision
-		return nil
-	}
-	if err == nil {
-		c.revision = revision
-	}
-	return err
-}
-
 // release gives the lease back, if it may be ours. Should that fail, it ends by
 // itself, or is claimed by us again.
 func (c *candidate) release() {
@@ -323,28 +285,11 @@ func (c *candidate) release() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
 	defer cancel()
-	revision := c.revision
-	c.revision, c.unsure = 0, true
-	for range 2 {
-		if revision != 0 {
-			err := c.kv.Delete(ctx, c.name, jetstream.LastRevision(revision))
-			if err == nil {
-				c.unsure = false
-				return
-			}
-			if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-				return
-			}
+	c.write(ctx, func(last uint64) (uint64, error) {
+		if last == 0 {
+			return 0, errConflict // find out
 		}
-		// A renewal may have been heard, though it was not answered.
-		mine, err := c.own(ctx)
-		if err != nil {
-			return
-		}
-		if mine == 0 {
-			c.unsure = false
-			return
-		}
-		revision = mine
-	}
+		return 0, c.kv.Delete(ctx, c.name, jetstream.LastRevision(last))
+	})
+	c.revision = 0
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -68,6 +69,28 @@ func (l *lease) extend(deadline time.Time) bool {
 func (l *lease) end(cause error) {
 	l.cancel(cause)
 	l.timer.Stop()
+}
+
+// rewrite writes the entry of a lease anew, over the one of ours with the number
+// last, 0 for none, and returns its number. If there is another than last, own is
+// asked whether it is ours as well, by an attempt that was not answered. If not,
+// the error is ErrLeaseLost.
+func rewrite(last uint64, write func(last uint64) (uint64, error), own func() (uint64, error)) (uint64, error) {
+	for again := false; ; again = true {
+		now, err := write(last)
+		switch {
+		case err == nil:
+			return now, nil
+		case again, !errors.Is(err, errConflict) && !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+			return last, err
+		}
+		if now, err = own(); err != nil {
+			return last, err
+		}
+		if last = now; last == 0 {
+			return 0, reconcile.ErrLeaseLost
+		}
+	}
 }
 
 // runGuarded runs r, and makes an error of a panic or a runtime.Goexit in it.

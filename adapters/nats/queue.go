@@ -103,7 +103,7 @@ type Queue[T comparable] struct {
 	waiters []*waiter[T]
 	intake  intake[T]
 	member  member
-	joining member // what member is to be while it is none; its id stays until then
+	joining string // the id that member is to have while it has none
 	trouble error  // why the lease could not be renewed the last time
 	others  others
 	timers  timers[T]

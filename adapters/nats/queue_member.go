@@ -148,8 +148,8 @@ func (q *Queue[T]) renew() bool {
 	m := q.member
 	joins := m.id == ""
 	if joins {
-		q.joining.id = cmp.Or(q.joining.id, newID())
-		m = q.joining
+		q.joining = cmp.Or(q.joining, newID())
+		m.id = q.joining
 	}
 	b := q.beatLocked()
 	q.mu.Unlock()
@@ -166,9 +166,22 @@ func (q *Queue[T]) renew() bool {
 			return false
 		}
 	}
-	sent := time.Now()
+	var sent time.Time
 	subject := q.cfg.Name + ".m." + m.id
-	seq, err := q.wire.publish(ctx, subject, m.seq, encodeBeat(b))
+	seq, err := rewrite(m.seq, func(last uint64) (uint64, error) {
+		sent = time.Now()
+		return q.wire.publish(ctx, subject, last, encodeBeat(b))
+	}, func() (uint64, error) {
+		last, err := q.wire.last(ctx, subject)
+		found := decodeBeat(last.data)
+		switch {
+		case errors.Is(err, errNoRecord) && joins: // it may come yet
+			return 0, err
+		case errors.Is(err, errNoRecord), err == nil && (found.Gone != "" || !strings.HasPrefix(found.Write, q.prefix+"-")):
+			return 0, nil // somebody has declared us gone
+		}
+		return last.seq, err
+	})
 	if err != nil {
 		q.troubled(err, "renewing the lease")
 		if isFull(err) {
@@ -176,36 +189,14 @@ func (q *Queue[T]) renew() bool {
 			q.spend(ctx)
 		}
 		q.mu.Lock()
-		q.trouble = err
-		q.mu.Unlock()
-		// It may be stored all the same; if so, it counts from when it was sent.
-		last, readErr := q.wire.last(ctx, subject)
-		found := decodeBeat(last.data)
-		switch {
-		case readErr != nil && !errors.Is(readErr, errNoRecord):
-			return false
-		case readErr == nil && found.Write == b.Write:
-			seq = last.seq
-		case readErr == nil && found.Gone == "" && strings.HasPrefix(found.Write, q.prefix+"-"):
-			// One of our own, perhaps of an attempt that we had given up. The next
-			// attempt writes over it.
-			q.mu.Lock()
-			for _, p := range []*member{&q.member, &q.joining} {
-				if p.id == m.id {
-					p.seq = last.seq
-				}
-			}
-			q.mu.Unlock()
-			return false
-		case m.seq == 0 && readErr != nil: // it may come yet
-			return false
-		default: // somebody has declared us gone
-			q.mu.Lock()
+		defer q.mu.Unlock()
+		if err == reconcile.ErrLeaseLost {
 			q.loseLeaseLocked()
-			q.joining = member{}
-			q.mu.Unlock()
-			return false
+			q.joining = ""
+		} else {
+			q.trouble = err
 		}
+		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -215,7 +206,7 @@ func (q *Queue[T]) renew() bool {
 	if !joins && q.member.id != m.id {
 		return false // it ended meanwhile
 	}
-	q.joining, q.trouble = member{}, nil
+	q.joining, q.trouble = "", nil
 	m.seq = seq
 	until := sent.Add(q.cfg.Lease * 3 / 4)
 	if joins {

@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"regexp"
-	"runtime/debug"
+	"runtime"
 	"strings"
 	"time"
 
@@ -205,9 +206,24 @@ func try[T comparable](what, name string, key func() (T, bool)) (item T, ok bool
 		if p := recover(); p != nil {
 			var none T
 			item, ok, err = none, false, errPanic
-			slog.Error("natsadapter: the key function panicked", "from", what, "of", name, "panic", p, "stack", string(debug.Stack()))
+			slog.Error("natsadapter: the key function panicked", "from", what, "of", name, "panic", p, "stack", callsToPanic())
 		}
 	}()
 	item, ok = key()
 	return item, ok, nil
+}
+
+// callsToPanic returns the calls of the user's code that led to a panic, the last
+// first, as "main.size disk.go:7 < main.attach disk.go:31". Only the deferred
+// function of try may call it.
+func callsToPanic() string {
+	var calls []string
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for f, more := frames.Next(); more && !strings.Contains(f.Function, "/adapters/nats.try["); f, more = frames.Next() {
+		if !strings.HasPrefix(f.Function, "runtime.") {
+			calls = append(calls, fmt.Sprintf("%s %s:%d", path.Base(f.Function), path.Base(f.File), f.Line))
+		}
+	}
+	return strings.Join(calls[:max(0, len(calls)-1)], " < ") // without that which try calls, as it is ours
 }

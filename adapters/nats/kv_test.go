@@ -4,8 +4,11 @@
 package natsadapter_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -112,20 +115,30 @@ func TestKeyValueManyKeys(t *testing.T) {
 	}
 }
 
-// TestKeyValuePanic has a key function that panics on one entry.
+// TestKeyValuePanic has a key function that panics on one entry. The log tells
+// where in one line.
 func TestKeyValuePanic(t *testing.T) {
+	var log bytes.Buffer
+	was := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(was) })
 	js := natstest.New(t).JetStream(t)
 	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	key := func(e jetstream.KeyValueEntry) (string, bool) {
 		if e.Key() == "bad" {
-			panic("bad")
+			refuse()
 		}
 		return e.Key(), true
 	}
 	put(t, kv, "bad", "")
 	put(t, kv, "good", "")
 	run(t, natsadapter.KeyValue(js, "b", key)).want("good")
+	if want := regexp.MustCompile(`stack="nats_test\.refuse kv_test\.go:\d+ < nats_test\.TestKeyValuePanic\.func\d+ kv_test\.go:\d+"\n`); !want.MatchString(log.String()) {
+		t.Errorf("log:\n%swant %s", log.String(), want)
+	}
 }
+
+func refuse() { panic("bad") }
 
 // TestKeyValueItems lists before there is a bucket, with and without deleted
 // keys, and while the server is away. Entries have headers and no values.

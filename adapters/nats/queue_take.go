@@ -240,21 +240,16 @@ func (q *Queue[T]) handle(m *nats.Msg) {
 		q.answer(m, "+ACK")
 		return
 	}
-	now := time.Now().UnixNano()
 	switch {
-	case s.running:
-		if !q.alive(item, s) {
-			q.reclaim(item, s)
-		}
-		q.answer(m, "+ACK")
+	case s.ready():
+		q.claim(item, s, m, time.Now().UnixNano())
+		return
 	case s.waiting():
 		q.schedule(item, s)
-		q.answer(m, "+ACK")
-	case s.ready():
-		q.claim(item, s, m, now)
-	default:
-		q.answer(m, "+ACK")
+	case s.running && !q.alive(item, s):
+		q.reclaim(item, s)
 	}
+	q.answer(m, "+ACK")
 }
 
 // decode reads a message of an item.

@@ -60,9 +60,6 @@ func (q *Queue[T]) finish(cause error) error {
 		h.lose()
 	}
 	q.end()
-	if t := q.timers.timer; t != nil {
-		t.Stop()
-	}
 	cause = cmp.Or(cause, q.failed, reconcile.ErrClosed)
 	q.mu.Unlock()
 	q.running.Wait()

@@ -49,7 +49,7 @@ func (q *Queue[T]) Stats() Stats {
 	}
 	return Stats{
 		Outbox: len(q.outbox.slots), InFlight: len(q.held), Again: again, Idle: len(q.waiters),
-		Timers: len(q.timers.heap), Settled: q.timers.settled, Member: q.member.valid(), Full: q.room.full,
+		Timers: len(q.timers.known), Settled: q.timers.settled, Member: q.member.valid(), Full: q.room.full,
 		Enqueued: c.enqueued, Coalesced: c.coalesced, Taken: c.taken, Requeued: c.requeued,
 		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Refused: c.refused, Retries: q.attempts.Load(),
 	}

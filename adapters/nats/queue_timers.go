@@ -4,66 +4,60 @@
 package natsadapter
 
 import (
-	"container/heap"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // This file holds the timers of a [Queue]: the waiting items that this process
 // was told of. When one is due it is made ready, by whoever is first.
 
 type timers[T comparable] struct {
-	known   map[T]*alarm[T]
-	heap    alarms[T]
-	settled int // of the heap
-	timer   *time.Timer
+	known   map[T]seen
+	settled int                    // of known
+	clock   *reconcile.Queue[[1]T] // hands out items of known when they are due; nil until there is one. T may be a pointer
 }
 
-type alarm[T comparable] struct {
-	seen
-	item T
-	at   int // in the heap
+func (t *timers[T]) init() { t.known = make(map[T]seen) }
+
+// set sets an item's timer to a record that waits.
+func (t *timers[T]) set(item T, s seen) {
+	t.remove(item)
+	t.known[item] = s
+	t.count(s, +1)
+	t.clock.EnqueueAfter([1]T{item}, time.Until(time.Unix(0, s.due)))
 }
 
-func (t *timers[T]) init() { t.known = make(map[T]*alarm[T]) }
-
-// set sets an item's alarm to a record, which waits and is newer.
-func (t *timers[T]) set(a *alarm[T], s seen) {
-	t.count(a, -1)
-	a.record, a.seq = s.record, s.seq
-	t.count(a, +1)
-	heap.Fix(&t.heap, a.at)
-}
-
-// remove removes an alarm.
-func (t *timers[T]) remove(a *alarm[T]) {
-	t.count(a, -1)
-	heap.Remove(&t.heap, a.at)
-	delete(t.known, a.item)
-	if len(t.heap) == 0 {
-		t.known = make(map[T]*alarm[T]) // so that the memory of a burst goes back
-		t.heap = nil
+func (t *timers[T]) remove(item T) {
+	s, ok := t.known[item]
+	if !ok {
+		return
+	}
+	t.count(s, -1)
+	t.clock.Remove([1]T{item})
+	delete(t.known, item)
+	if len(t.known) == 0 {
+		t.init() // so that the memory of a burst goes back
 	}
 }
 
-func (t *timers[T]) count(a *alarm[T], n int) {
-	if a.next == nextSettled {
+func (t *timers[T]) count(s seen, n int) {
+	if s.next == nextSettled {
 		t.settled += n
 	}
 }
 
 // replaced notes that the record of an item with the sequence before is now s.
 func (t *timers[T]) replaced(item T, before uint64, s seen) {
-	switch a := t.known[item]; {
-	case a == nil || a.seq > before:
+	switch a, ok := t.known[item]; {
+	case !ok || a.seq > before:
 	case s.waiting():
-		t.set(a, s)
+		s.tokens = a.tokens
+		t.set(item, s)
 	default:
-		t.remove(a)
+		t.remove(item)
 	}
 }
-
-// maxSleep bounds how long the timer relies on the two clocks going alike.
-const maxSleep = 30 * time.Second
 
 // schedule has an item made ready when it is due.
 func (q *Queue[T]) schedule(item T, s seen) {
@@ -73,70 +67,42 @@ func (q *Queue[T]) schedule(item T, s seen) {
 		return
 	}
 	t := &q.timers
-	a := t.known[item]
-	switch {
-	case a == nil:
-		a = &alarm[T]{seen: s, item: item}
-		t.known[item] = a
-		t.count(a, +1)
-		heap.Push(&t.heap, a)
-	case a.seq < s.seq:
-		t.set(a, s)
-	default:
-		return
+	if t.clock == nil {
+		t.clock = reconcile.NewQueue[[1]T]()
+		q.running.Go(q.keepTime)
 	}
-	q.setTimerLocked()
-}
-
-func (q *Queue[T]) setTimerLocked() {
-	t := &q.timers
-	if len(t.heap) == 0 || q.life.Err() != nil {
-		return
-	}
-	d := min(time.Duration(t.heap[0].due-time.Now().UnixNano()), maxSleep)
-	if t.timer == nil {
-		t.timer = time.AfterFunc(d, q.ring)
-	} else {
-		t.timer.Reset(d)
+	// One that is overdue here was held up, as by a machine that slept.
+	if a, ok := t.known[item]; !ok || a.seq < s.seq || s.due <= time.Now().UnixNano() {
+		t.set(item, s)
 	}
 }
 
-// ring makes ready what is due.
-func (q *Queue[T]) ring() {
+// keepTime makes ready what is due.
+func (q *Queue[T]) keepTime() {
+	clock := q.timers.clock
+	defer clock.Close()
+	for {
+		item, err := clock.Dequeue(q.life)
+		if err != nil {
+			return
+		}
+		clock.Done(item)
+		q.ring(item[0])
+	}
+}
+
+func (q *Queue[T]) ring(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.overLocked() != nil {
-		return
-	}
-	now := time.Now().UnixNano()
 	t := &q.timers
-	for len(t.heap) > 0 && t.heap[0].due <= now {
-		a := t.heap[0]
-		t.remove(a)
-		q.hintLocked(a.item, q.postLocked(a.item, a.tokens, op{verb: verbDue, at: now}, nil), a.seen)
+	now := time.Now().UnixNano()
+	s, ok := t.known[item]
+	switch {
+	case !ok || q.overLocked() != nil:
+	case s.due > now: // since a moment ago, or by the time of day
+		t.set(item, s)
+	default:
+		t.remove(item)
+		q.hintLocked(item, q.postLocked(item, s.tokens, op{verb: verbDue, at: now}, nil), s)
 	}
-	q.setTimerLocked()
-}
-
-type alarms[T comparable] []*alarm[T]
-
-func (h alarms[T]) Len() int           { return len(h) }
-func (h alarms[T]) Less(i, j int) bool { return h[i].due < h[j].due }
-func (h alarms[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-func (h *alarms[T]) Push(x any) {
-	a := x.(*alarm[T])
-	a.at = len(*h)
-	*h = append(*h, a)
-}
-
-func (h *alarms[T]) Pop() any {
-	old := *h
-	a := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return a
 }

@@ -19,15 +19,11 @@ func TestCloseStopsTheTimer(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.schedule("x", seen{record: record{next: nextHeld, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1})
-	timer := q.timers.timer
-	if timer == nil {
-		t.Fatal("no timer for what waits")
-	}
 	if err := q.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if timer.Stop() {
-		t.Error("the timer was not stopped")
+	if _, err := q.timers.clock.Dequeue(t.Context()); err != reconcile.ErrClosed {
+		t.Errorf("the timer goes on: %v", err)
 	}
 }
 
@@ -43,8 +39,9 @@ func TestNothingIsDueWithoutConnection(t *testing.T) {
 	q.schedule("x", waits)
 	nc.Close()
 	q.fail(errClosedConn(nc))
-	q.timers.heap[0].due = 1
-	q.ring()
+	waits.due = 1
+	q.timers.known["x"] = waits
+	q.ring("x")
 	q.reclaim("x", waits)
 	if err := q.Close(t.Context()); err != nil {
 		t.Error(err)

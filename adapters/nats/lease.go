@@ -11,11 +11,11 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/reconkernel/reconcile"
 )
 
@@ -292,4 +292,196 @@ func (c *candidate) release() {
 		return 0, c.kv.Delete(ctx, c.name, jetstream.LastRevision(last))
 	})
 	c.revision = 0
+}
+
+// A lease is the context of what runs under it. It ends when the time is up,
+// unless it is extended before.
+type lease struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+
+	mu       sync.Mutex // guards deadline
+	deadline time.Time
+}
+
+func newLease(ctx context.Context, deadline time.Time, number uint64) *lease {
+	l := &lease{deadline: deadline}
+	l.Context, l.cancel = context.WithCancelCause(withFence(ctx, number))
+	l.mu.Lock() // the timer may fire at once
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(time.Until(deadline), func() { l.over() })
+	return l
+}
+
+// Err returns an error as soon as the time is up. It does not wait for a timer,
+// which is late in a process that was stopped.
+func (l *lease) Err() error {
+	l.over()
+	return l.Context.Err()
+}
+
+// over ends the lease if its time is up, and reports whether it has ended. The
+// time is up by either clock, as one of them stands still while a machine sleeps.
+func (l *lease) over() bool {
+	now := time.Now()
+	l.mu.Lock()
+	up := !now.Before(l.deadline) || !now.Round(0).Before(l.deadline.Round(0))
+	l.mu.Unlock()
+	if up {
+		l.end(reconcile.ErrLeaseLost)
+	}
+	return l.Context.Err() != nil && errors.Is(context.Cause(l.Context), reconcile.ErrLeaseLost)
+}
+
+// extend reports whether the lease had not ended before.
+func (l *lease) extend(deadline time.Time) bool {
+	if l.over() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = deadline
+	l.timer.Reset(time.Until(deadline))
+	return true
+}
+
+func (l *lease) end(cause error) {
+	l.cancel(cause)
+	l.timer.Stop()
+}
+
+// rewrite writes the entry of a lease anew, over the one of ours with the number
+// last, 0 for none, and returns its number. If there is another than last, own is
+// asked whether it is ours as well, by an attempt that was not answered. If not,
+// the error is ErrLeaseLost.
+func rewrite(last uint64, write func(last uint64) (uint64, error), own func() (uint64, error)) (uint64, error) {
+	for again := false; ; again = true {
+		now, err := write(last)
+		switch {
+		case err == nil:
+			return now, nil
+		case again, !errors.Is(err, errConflict) && !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+			return last, err
+		}
+		if now, err = own(); err != nil {
+			return last, err
+		}
+		if last = now; last == 0 {
+			return 0, reconcile.ErrLeaseLost
+		}
+	}
+}
+
+// runGuarded runs r, and makes an error of a panic or a runtime.Goexit in it.
+func runGuarded(ctx context.Context, r reconcile.Runner) (err error) {
+	var run sync.WaitGroup
+	run.Go(func() {
+		returned := false
+		defer func() {
+			if !returned {
+				p := &reconcile.PanicError{Value: recover(), Stack: debug.Stack()}
+				if p.Value == nil {
+					p.Value = errors.New("runtime.Goexit was called")
+				}
+				err = p
+			}
+		}()
+		err = r.Run(ctx)
+		returned = true
+	})
+	run.Wait()
+	return err
+}
+
+// A watch tells a candidate that the key was deleted. It may be stale or fail:
+// whoever waits for it has a timer as well.
+type watch struct {
+	watcher jetstream.KeyWatcher
+	cancel  context.CancelFunc
+	quiet   int // waits in a row without a word, though a leader renews
+
+	stopping *sync.WaitGroup
+}
+
+func (w *watch) start(ctx context.Context, kv jetstream.KeyValue, name string) {
+	if w.watcher != nil && w.quiet < 3 {
+		return
+	}
+	w.stop()
+	ctx, w.cancel = context.WithCancel(ctx) // for the watch as long as it lasts
+	slow := time.AfterFunc(firstTimeout, w.cancel)
+	watcher, err := kv.Watch(ctx, name, jetstream.UpdatesOnly())
+	if slow.Stop(); err != nil {
+		w.cancel()
+		return
+	}
+	w.watcher, w.quiet = watcher, 0
+}
+
+// stop does not wait for the server, as Stop does: who has won a lease has it for
+// a short time only.
+func (w *watch) stop() {
+	if w.watcher == nil {
+		return
+	}
+	watcher, cancel := w.watcher, w.cancel
+	w.watcher = nil
+	w.stopping.Go(func() {
+		defer cancel()
+		defer time.AfterFunc(firstTimeout, cancel).Stop()
+		watcher.Stop()
+	})
+}
+
+// wait returns when the key was deleted, the timer fires or ctx is done.
+func (w *watch) wait(ctx context.Context, timer <-chan time.Time) {
+	w.quiet++
+	var updates <-chan jetstream.KeyValueEntry
+	if w.watcher != nil {
+		updates = w.watcher.Updates()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer:
+			return
+		case e, ok := <-updates:
+			if !ok {
+				updates = nil
+				w.stop()
+				continue
+			}
+			w.quiet = 0
+			if e != nil && e.Operation() != jetstream.KeyValuePut {
+				return
+			}
+		}
+	}
+}
+
+type fenceKey struct{}
+
+// Fence returns a number that grows with every run of an item, on whatever
+// machine, or with every term of [Elect]; or 0 if ctx is of neither. It is the
+// sequence of a message, plus the time at which its stream was created, in
+// nanoseconds since 1970: so it grows on when a stream was deleted and is made
+// anew, as long as the clock of the servers is not put back. It fits an int64, and
+// not the number of a JSON reader that takes 53 bits. Hand it on with writes to
+// what can refuse those with a smaller number than it has seen: a process that
+// was stopped for longer than its lease does not know, at the moment it goes on,
+// that another runs its item.
+func Fence(ctx context.Context) uint64 {
+	n, _ := ctx.Value(fenceKey{}).(uint64)
+	return n
+}
+
+// epoch returns what to add to the sequences of a stream. No stream stores a
+// message each nanosecond, so that of a later one is higher than all fences of
+// those before.
+func epoch(created time.Time) uint64 { return uint64(created.UnixNano()) }
+
+func withFence(ctx context.Context, n uint64) context.Context {
+	return context.WithValue(ctx, fenceKey{}, n)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,28 +222,18 @@ func (s *Secondaries) Owners(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	missing := make(map[string]ownership, len(s.owners))
-	for key, o := range s.owners {
-		missing[key] = o
-	}
+	missing := maps.Clone(s.owners)
 	s.mu.Unlock()
 
-	var owners []string
-	seen := make(map[string]bool)
-	add := func(owner string) {
-		if !seen[owner] {
-			seen[owner] = true
-			owners = append(owners, owner)
-		}
-	}
+	owners := make(map[string]bool)
 	err := s.list(ctx, nil, func(e *entry) {
 		delete(missing, e.Key())
 		if owner, ok := entryOwner(s.Kind, e); ok {
-			add(owner)
+			owners[owner] = true
 		}
 	})
 	if err != nil {
-		return owners, err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,10 +241,10 @@ func (s *Secondaries) Owners(ctx context.Context) ([]string, error) {
 		if s.owners[key] == o { // and not seen anew since the list began
 			delete(s.owners, key)
 			s.keys.Set(key)
-			add(o.owner)
+			owners[o.owner] = true
 		}
 	}
-	return owners, nil
+	return slices.Collect(maps.Keys(owners)), nil
 }
 
 // Of lists the secondaries of one owner. While Feed runs and has fed all that was

@@ -31,13 +31,6 @@ type seenMember struct {
 	since time.Time // when we first saw this beat
 }
 
-func (o *others) init() {
-	o.born = time.Now()
-	o.members = make(map[string]*seenMember)
-	o.dead = make(map[string]time.Time)
-	o.soon = make(chan struct{}, 1)
-}
-
 // hurry has the janitor look at all records soon: the server may have started
 // anew, see lookAround.
 func (o *others) hurry() {
@@ -62,7 +55,7 @@ func (q *Queue[T]) keepOrder() {
 	for {
 		graves, ok := q.readMembers()
 		was := janitor
-		janitor = ok && q.isJanitor()
+		janitor = ok
 		if janitor && !was {
 			due, adopt = time.Now(), true // whoever had it before may have left work
 		}
@@ -83,7 +76,9 @@ func (q *Queue[T]) keepOrder() {
 					for id, g := range graves {
 						if began.Sub(g.since) >= q.cfg.Lease {
 							q.wire.remove(q.life, g.seq)
-							q.bury(id)
+							q.mu.Lock()
+							delete(q.others.members, id)
+							q.mu.Unlock()
 						} else {
 							due, adopt = earlier(due, g.since.Add(q.cfg.Lease)), true
 						}
@@ -193,7 +188,7 @@ func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
 			delete(q.others.dead, id)
 		}
 	}
-	return graves, true
+	return graves, q.member.valid()
 }
 
 // see takes note of a member as it stands, and reports whether it lives.
@@ -209,21 +204,6 @@ func (q *Queue[T]) see(id string, b beat, seq uint64) bool {
 		q.others.dead[id] = time.Now()
 	}
 	return b.Gone == "" && time.Since(s.since) < q.cfg.Lease
-}
-
-// bury forgets a member whose message is deleted.
-func (q *Queue[T]) bury(id string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.others.members, id)
-}
-
-// isJanitor reports whether no member that lives is older than this one, as far
-// as readMembers saw.
-func (q *Queue[T]) isJanitor() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.member.valid() && q.others.elder == ""
 }
 
 // declareSilent declares those gone that have shown no sign of life for the time

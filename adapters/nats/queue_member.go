@@ -131,7 +131,10 @@ func (q *Queue[T]) keepLease() {
 				q.fail(err)
 			}
 			q.missPulls(false)
-			if time.Since(mended) > 2*time.Second && q.suspicious() {
+			q.mu.Lock()
+			suspect := q.intake.suspect
+			q.mu.Unlock()
+			if suspect && time.Since(mended) > 2*time.Second {
 				mended = time.Now()
 				q.mend()
 			}
@@ -298,12 +301,6 @@ func decodeBeat(data []byte) (b beat) {
 		return beat{} // nobody we know: gone once nobody renews it
 	}
 	return b
-}
-
-func (q *Queue[T]) suspicious() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.intake.suspect
 }
 
 // mend creates the consumer anew if somebody deleted it: then all records are

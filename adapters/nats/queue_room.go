@@ -54,20 +54,16 @@ func (q *Queue[T]) reserveSubject() string { return q.cfg.Name + ".r" }
 // filled notes that a message was refused by a full store.
 func (q *Queue[T]) filled(err error) {
 	q.mu.Lock()
-	q.fillLocked()
+	if !q.room.full && q.life.Err() == nil {
+		q.room.full = true
+		q.running.Go(q.awaitRoom)
+	}
 	first := !q.room.said
 	q.room.said = true
 	q.mu.Unlock()
 	if first {
 		q.cfg.Logger.Warn("the store is full: new items wait, and those that are known go on",
 			"queue", q.cfg.Name, "err", err)
-	}
-}
-
-func (q *Queue[T]) fillLocked() {
-	if !q.room.full && q.life.Err() == nil {
-		q.room.full = true
-		q.running.Go(q.awaitRoom)
 	}
 }
 

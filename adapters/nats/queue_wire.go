@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -225,14 +226,11 @@ func decodeRecord(s stored) (r record, m message, err error) {
 		since: nanoseconds(m.Since), due: nanoseconds(m.Due),
 		owner: m.Owner, fence: m.Fence, failures: m.Failures, err: m.Err,
 	}
-	for n, name := range nextNames {
-		if name == m.Next {
-			r.next = next(n)
-		}
-	}
-	if nextNames[r.next] != m.Next || r.next == nextSettled {
+	n := slices.Index(nextNames[:], m.Next)
+	if n < 0 || next(n) == nextSettled {
 		return record{}, m, bad("unknown next " + m.Next)
 	}
+	r.next = next(n)
 	switch m.Phase {
 	case "idle":
 		return record{}, m, nil

@@ -546,15 +546,10 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 		}
 		timer.Reset(pause)
 		pause = min(2*pause, lastPause)
-		for waiting := true; waiting; {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-timer.C:
-				waiting = false
-			case <-status:
-				waiting = false
-			}
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-status:
 		}
 	}
 	return nil

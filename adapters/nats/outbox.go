@@ -148,7 +148,7 @@ func (q *Queue[T]) send() {
 			q.parkLocked(item, s, b)
 			continue
 		case tooLong(err):
-			q.counted.refused += uint64(len(b.ops) + b.folds)
+			q.counted.Refused += uint64(len(b.ops) + b.folds)
 			go q.cfg.Logger.Error("an item is ignored", "queue", q.cfg.Name, "item", brief(item), "err", err)
 		default: // life has ended
 			if s.batch == nil {
@@ -177,7 +177,7 @@ func (q *Queue[T]) send() {
 
 // storedLocked takes note of what was stored.
 func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
-	q.counted.coalesced += uint64(b.folds)
+	q.counted.Coalesced += uint64(b.folds)
 	if h == nil {
 		return
 	}
@@ -338,11 +338,11 @@ func (q *Queue[T]) count(item T, b *batch, was, now seen) {
 		r = r.apply(o)
 		switch {
 		case o.counted() && before.next == nextNone && r.next != nextNone:
-			q.counted.enqueued++
+			q.counted.Enqueued++
 		case o.counted():
-			q.counted.coalesced++
+			q.counted.Coalesced++
 		case o.verb == verbReclaim && r != before:
-			q.counted.reclaimed++
+			q.counted.Reclaimed++
 		}
 		if b.told[i] != nil {
 			b.told[i](before)

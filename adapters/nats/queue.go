@@ -107,11 +107,7 @@ type Queue[T comparable] struct {
 	trouble error  // why the lease could not be renewed the last time
 	others  others
 	timers  timers[T]
-	counted counters
-}
-
-type counters struct {
-	enqueued, coalesced, taken, requeued, leasesLost, reclaimed, refused uint64
+	counted Stats // what happened, not what is
 }
 
 // NewQueue returns a queue of items that are strings, integers or booleans, or
@@ -219,7 +215,7 @@ func (q *Queue[T]) add(item T, v verb, d time.Duration) (*batch, error) {
 		return nil, reconcile.ErrClosed
 	}
 	if most := q.wire.largest() - recordRoom; len(tokens) > maxTokens && len(tokens) > most {
-		q.counted.refused++
+		q.counted.Refused++
 		return nil, fmt.Errorf("natsadapter: item %s is %d bytes long, and the server takes messages of %d: %w",
 			brief(item), len(tokens), q.wire.largest(), nats.ErrMaxPayload)
 	}

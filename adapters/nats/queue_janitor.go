@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -112,23 +113,22 @@ func earlier(a, b time.Time) time.Time {
 // with that.
 func (q *Queue[T]) eachMember(ctx context.Context, from uint64, fn func(id string, b beat, seq uint64) bool) error {
 	prefix := q.cfg.Name + ".m."
-	around := from == 0
-	for seq := from + 1; ; {
-		m, err := q.wire.next(ctx, prefix+">", seq)
-		switch {
-		case errors.Is(err, errNoRecord) && !around:
-			around, seq = true, 1
-			continue
-		case errors.Is(err, errNoRecord), err == nil && around && from > 0 && m.seq > from:
-			return nil
-		case err != nil:
-			return err
-		}
-		seq = m.seq + 1
-		if !fn(strings.TrimPrefix(m.subject, prefix), decodeBeat(m.data), m.seq) {
-			return nil
+	for _, part := range [][2]uint64{{from + 1, math.MaxUint64}, {1, from}} {
+		for seq := part[0]; seq <= part[1]; {
+			m, err := q.wire.next(ctx, prefix+">", seq)
+			if errors.Is(err, errNoRecord) || err == nil && m.seq > part[1] {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if !fn(strings.TrimPrefix(m.subject, prefix), decodeBeat(m.data), m.seq) {
+				return nil
+			}
+			seq = m.seq + 1
 		}
 	}
+	return nil
 }
 
 // readMembers looks whether there is a living member that is older than this

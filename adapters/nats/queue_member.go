@@ -252,7 +252,7 @@ func (q *Queue[T]) loseLeaseLocked() {
 			h.lose()
 		}
 	}
-	q.counted.leasesLost++
+	q.counted.LeasesLost++
 	if q.life.Err() == nil {
 		go q.cfg.Logger.Warn("lost the lease: it could not be renewed in time", "queue", q.cfg.Name, "runs", runs, "err", cmp.Or(q.trouble, errHeldUp))
 	}

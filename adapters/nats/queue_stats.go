@@ -40,19 +40,16 @@ type Stats struct {
 func (q *Queue[T]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.counted
-	again := 0
+	s := q.counted
 	for _, h := range q.held {
 		if h.next != nextNone {
-			again++
+			s.Again++
 		}
 	}
-	return Stats{
-		Outbox: len(q.outbox.slots), InFlight: len(q.held), Again: again, Idle: len(q.waiters),
-		Timers: len(q.timers.known), Settled: q.timers.settled, Member: q.member.valid(), Full: q.room.full,
-		Enqueued: c.enqueued, Coalesced: c.coalesced, Taken: c.taken, Requeued: c.requeued,
-		LeasesLost: c.leasesLost, Reclaimed: c.reclaimed, Refused: c.refused, Retries: q.attempts.Load(),
-	}
+	s.Outbox, s.InFlight, s.Idle = len(q.outbox.slots), len(q.held), len(q.waiters)
+	s.Timers, s.Settled, s.Member = len(q.timers.known), q.timers.settled, q.member.valid()
+	s.Full, s.Retries = q.room.full, q.attempts.Load()
+	return s
 }
 
 // Len returns about how many items are ready: those that the consumer has not

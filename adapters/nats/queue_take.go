@@ -81,7 +81,7 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	}
 	switch {
 	case w.some && ctx.Err() == nil:
-		q.counted.taken++
+		q.counted.Taken++
 		return w.item, nil
 	case w.some:
 		if h := q.held[w.item]; h != nil {
@@ -181,7 +181,7 @@ func (q *Queue[T]) giveBack(item T, o op) {
 		return
 	}
 	if o.verb != verbDone {
-		q.counted.requeued++
+		q.counted.Requeued++
 	}
 	ends := h.ends
 	h.ends = nil

@@ -27,6 +27,26 @@ func TestCloseStopsTheTimer(t *testing.T) {
 	}
 }
 
+// What is overdue though it has a timer, as on a machine that slept, is set anew.
+func TestOverdueIsNotLeftToItsTimer(t *testing.T) {
+	q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t), Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := seen{record: record{next: nextHeld, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1, tokens: "x"}
+	q.schedule("x", waits)
+	waits.due = 1
+	q.schedule("x", waits)
+	q.mu.Lock()
+	if s, ok := q.timers.known["x"]; ok && s.due != 1 {
+		t.Error("it waits for a timer that is late")
+	}
+	q.mu.Unlock()
+	if err := q.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // What is due once the connection is closed for good is the business of others:
 // it is nothing that Close has to name.
 func TestNothingIsDueWithoutConnection(t *testing.T) {

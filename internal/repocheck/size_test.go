@@ -16,9 +16,10 @@ import (
 const (
 	maxRootEntries = 53 // files and folders in the root folder
 	maxModules     = 8
-	maxSources     = 14 // source files of the kernel
-	maxTests       = 19 // its test files
-	maxTestsApart  = 0  // those of its test files that are not beside a source file
+	maxSources     = 14   // source files of the kernel
+	maxTests       = 19   // its test files
+	maxTestsApart  = 0    // those of its test files that are not beside a source file
+	maxNATS        = 4377 // lines of code of the package in adapters/nats
 )
 
 // testsApart are the test files of the kernel that belong to no one source file.
@@ -59,11 +60,29 @@ func TestSize(t *testing.T) {
 		{"source files of the kernel", sources, maxSources},
 		{"test files of the kernel", tests, maxTests},
 		{"test files of the kernel that are beside no source file", apart, maxTestsApart},
+		{"lines of code in adapters/nats", codeLines(t, "adapters/nats"), maxNATS},
 	} {
 		if c.got > c.most {
 			t.Errorf("%d %s, want %d at most", c.got, c.what, c.most)
 		}
 	}
+}
+
+// codeLines counts the lines of a package's source files that are neither blank
+// nor a comment.
+func codeLines(t *testing.T, dir string) (lines int) {
+	t.Helper()
+	for _, path := range repoFiles(t, ".go") {
+		if filepath.Dir(path) != dir || strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for line := range strings.Lines(readFile(t, path)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+				lines++
+			}
+		}
+	}
+	return lines
 }
 
 // rootEntries returns what is in the root folder, without what git does not see.

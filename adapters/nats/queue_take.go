@@ -15,8 +15,8 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// This file holds the way out of a [Queue]: how records are asked for, how one that is delivered
-// becomes an item in flight, and how that is given back.
+// This file holds the way out of a [Queue]: how records are asked for, how one
+// that is delivered becomes an item in flight, and how that is given back.
 
 // A holding is an item in flight here.
 type holding struct {

@@ -73,12 +73,31 @@ func (o *outcome) quantile(p float64) string {
 	return d.Round(100 * time.Microsecond).String()
 }
 
+func (o *outcome) counts(name string) string {
+	return fmt.Sprintf("%-34s %8.0f %9d %9d %8d %8d %6d %6d %6d %5d", name, o.seconds, o.Events, o.Runs,
+		o.Overlaps, o.WhileStopped, o.Late, o.Lost, o.Fences, o.left)
+}
+
+func (o *outcome) add(p outcome) {
+	o.seconds += p.seconds
+	o.left += p.left
+	o.Events += p.Events
+	o.Runs += p.Runs
+	o.Overlaps += p.Overlaps
+	o.WhileStopped += p.WhileStopped
+	o.Late += p.Late
+	o.Lost += p.Lost
+	o.Fences += p.Fences
+}
+
 // A stage is what a scenario plays on.
 type stage struct {
 	scenario
 	monitor *monitor
 	servers []*natstest.Server
 	verbose bool
+	seed    uint64
+	rand    *rand.Rand
 
 	children int
 	workers  []*process
@@ -93,18 +112,18 @@ type process struct {
 	proxies []*natstest.Proxy
 }
 
-func (s scenario) play(d time.Duration, verbose bool) (o outcome, err error) {
+func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o outcome, err error) {
 	dir, err := os.MkdirTemp("", "referee")
 	if err != nil {
 		return o, err
 	}
 	defer os.RemoveAll(dir)
-	st := &stage{scenario: s, verbose: verbose}
+	st := &stage{scenario: s, verbose: verbose, seed: seed, rand: rand.New(rand.NewPCG(seed, number))}
 	if st.monitor, err = newMonitor(); err != nil {
 		return o, err
 	}
 	defer st.monitor.close()
-	c, err := dial(st.monitor.listener.Addr().String(), 0)
+	c, err := dial(st.job(""), 0)
 	if err != nil {
 		return o, err
 	}
@@ -209,7 +228,7 @@ func (st *stage) left(url string) (int, error) {
 func (st *stage) job(role string) job {
 	j := job{
 		Role: role, Monitor: st.monitor.listener.Addr().String(), Queue: "referee", Naive: st.Naive,
-		Replicas: len(st.servers), Lease: lease, Slots: 8, RunMax: st.RunMax, Rate: 40, Verbose: st.verbose,
+		Replicas: len(st.servers), Lease: lease, Slots: 8, RunMax: st.RunMax, Rate: 40, Seed: st.seed, Verbose: st.verbose,
 	}
 	if j.RunMax == 0 {
 		j.RunMax = 4 * time.Millisecond
@@ -276,8 +295,8 @@ func (st *stage) killAll() {
 	}
 }
 
-func (st *stage) anyWorker() *process         { return st.workers[rand.N(len(st.workers))] }
-func (st *stage) anyServer() *natstest.Server { return st.servers[rand.N(len(st.servers))] }
+func (st *stage) anyWorker() *process         { return st.workers[st.rand.IntN(len(st.workers))] }
+func (st *stage) anyServer() *natstest.Server { return st.servers[st.rand.IntN(len(st.servers))] }
 
 func (st *stage) relaunch(p *process, sig syscall.Signal) {
 	p.end(sig)
@@ -288,12 +307,14 @@ func (st *stage) relaunch(p *process, sig syscall.Signal) {
 
 func (st *stage) killWorker() { st.relaunch(st.anyWorker(), syscall.SIGKILL) }
 func (st *stage) stopWorker() { st.relaunch(st.anyWorker(), syscall.SIGTERM) }
-func (st *stage) killFeeder() { st.relaunch(st.feeders[rand.N(len(st.feeders))], syscall.SIGKILL) }
+func (st *stage) killFeeder() {
+	st.relaunch(st.feeders[st.rand.IntN(len(st.feeders))], syscall.SIGKILL)
+}
 
 func (st *stage) killServer() {
 	s := st.anyServer()
 	s.Kill()
-	time.Sleep(rand.N(500 * time.Millisecond))
+	time.Sleep(below(st.rand, 500*time.Millisecond))
 	s.Start()
 }
 
@@ -311,7 +332,7 @@ func (st *stage) longOutage() {
 }
 
 func (st *stage) killAny() {
-	switch rand.N(3) {
+	switch st.rand.IntN(3) {
 	case 0:
 		st.killServer()
 	case 1:
@@ -324,7 +345,7 @@ func (st *stage) killAny() {
 func (st *stage) freezeServer() {
 	s := st.anyServer()
 	s.Freeze()
-	time.Sleep(rand.N(lease))
+	time.Sleep(below(st.rand, lease))
 	s.Thaw()
 }
 
@@ -365,7 +386,7 @@ func (st *stage) stepDown() {
 	}
 	defer nc.Close()
 	what := "$JS.API.STREAM.LEADER.STEPDOWN.referee"
-	if rand.N(2) == 0 {
+	if st.rand.IntN(2) == 0 {
 		what = "$JS.API.CONSUMER.LEADER.STEPDOWN.referee.workers"
 	}
 	nc.Request(what, nil, 2*time.Second)

@@ -13,7 +13,7 @@
 //
 //	go run ./referee              # all scenarios, 20 s each
 //	go run ./referee -short       # some, about 30 s in all
-//	go run ./referee -time 5m -run 'kill|stop'
+//	go run ./referee -time 5m -run 'kill|stop' -seed 7
 //
 // It ends with status 1 if a promise was broken, or a control was not caught.
 package main
@@ -47,19 +47,21 @@ func main() {
 		length  = flag.Duration("time", 20*time.Second, "how long to feed and break in each scenario")
 		only    = flag.String("run", "", "run the scenarios whose name matches")
 		rounds  = flag.Int("rounds", 1, "how often to run them all")
+		seed    = flag.Uint64("seed", uint64(time.Now().Unix()), "of the choices in the first round; the next one has the next")
 		verbose = flag.Bool("v", false, "show the logs of the workers")
 	)
 	flag.Parse()
 	match, err := regexp.Compile(*only)
 	if err != nil || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "referee: usage: referee [-short] [-time d] [-run regexp] [-rounds n] [-v]", err)
+		fmt.Fprintln(os.Stderr, "referee: usage: referee [-short] [-time d] [-run regexp] [-rounds n] [-seed n] [-v]", err)
 		os.Exit(2)
 	}
-	fmt.Printf("%-34s %8s %9s %9s %8s %8s %6s %6s %5s %9s %9s %9s %6s\n", "scenario", "seconds",
-		"events", "runs", "overlaps", "stopped", "lost", "fences", "left", "p50", "p99", "max", "gap")
+	fmt.Printf("seed %d\n%-34s %8s %9s %9s %8s %8s %6s %6s %6s %5s %9s %9s %9s %6s\n", *seed, "scenario", "seconds",
+		"events", "runs", "overlaps", "stopped", "late", "lost", "fences", "left", "p50", "p99", "max", "gap")
+	var sum outcome
 	broken := false
-	for range *rounds {
-		for _, s := range scenarios {
+	for round := range *rounds {
+		for i, s := range scenarios {
 			d := *length
 			if *short {
 				if s.Short == 0 {
@@ -70,14 +72,16 @@ func main() {
 			if !match.MatchString(s.Name) {
 				continue
 			}
-			o, err := s.play(d, *verbose)
+			o, err := s.play(d, *seed+uint64(round), uint64(i), *verbose)
 			if err != nil {
 				fmt.Printf("%-34s %v\n", s.Name, err)
 				broken = true
 				continue
 			}
-			fmt.Printf("%-34s %8.0f %9d %9d %8d %8d %6d %6d %5d %9s %9s %9s %6.1f\n", s.Name, o.seconds, o.Events, o.Runs,
-				o.Overlaps, o.WhileStopped, o.Lost, o.Fences, o.left, o.quantile(0.5), o.quantile(0.99), o.quantile(1), o.Gap.Seconds())
+			fmt.Printf("%s %9s %9s %9s %6.1f\n", o.counts(s.Name), o.quantile(0.5), o.quantile(0.99), o.quantile(1), o.Gap.Seconds())
+			if s.Naive == "" {
+				sum.add(o)
+			}
 			switch caught := o.Overlaps + o.Lost; {
 			case s.Naive != "" && caught == 0:
 				fmt.Println("  the monitor did not catch the control")
@@ -88,6 +92,7 @@ func main() {
 			}
 		}
 	}
+	fmt.Println(sum.counts("all but the controls"))
 	if broken {
 		os.Exit(1)
 	}

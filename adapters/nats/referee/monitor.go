@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -64,7 +65,7 @@ type score struct {
 	WhileStopped int // of runs in processes that were
 	Fences       int // runs whose number was not greater than that of the one before
 	Lost         int
-	Refused      int           // what a run asked for after another had begun
+	Late         int           // what a run asked for after another had begun
 	Gap          time.Duration // the longest that a process stood still which we did not stop
 	Example      string
 }
@@ -125,7 +126,7 @@ func (m *monitor) note(c net.Conn, a call) reply {
 	if a.Op != "enter" && a.Fence != 0 && a.Fence < k.fence {
 		// What a run asks for counts no more once another has begun elsewhere.
 		// Who writes to the outside world does the same by the fence.
-		m.Refused++
+		m.Late++
 		return reply{}
 	}
 	behind := k.accepted > k.observed
@@ -222,22 +223,27 @@ func (m *monitor) result() (score, []time.Duration) {
 	return s, m.latencies
 }
 
-// A client tells the monitor of what happens in this process. It is for one
-// goroutine.
+// A client tells the monitor of what happens in this process, and makes its
+// choices. It is for one goroutine.
 type client struct {
 	conn    net.Conn
 	in      *json.Decoder
 	out     *json.Encoder
 	process int
+	rand    *rand.Rand
 }
 
-func dial(addr string, process int) (*client, error) {
-	c, err := net.Dial("tcp", addr)
+func dial(j job, slot int) (*client, error) {
+	c, err := net.Dial("tcp", j.Monitor)
 	if err != nil {
 		return nil, err
 	}
-	return &client{c, json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c), process}, nil
+	choices := rand.New(rand.NewPCG(j.Seed, uint64(j.Process)<<32|uint64(slot)))
+	return &client{c, json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c), j.Process, choices}, nil
 }
+
+// below returns a time from 0 to just below d.
+func below(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 // watch tells of the times when this process stood still, because the machine
 // had no time for it or somebody stopped it: then no lease is kept.

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -46,8 +45,8 @@ func naive(ctx context.Context, js jetstream.JetStream, j job) error {
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
-	for range j.Slots {
-		c, err := dial(j.Monitor, j.Process)
+	for slot := range j.Slots {
+		c, err := dial(j, slot+1)
 		if err != nil {
 			return err
 		}
@@ -60,7 +59,7 @@ func naive(ctx context.Context, js jetstream.JetStream, j job) error {
 				for m := range batch.Messages() {
 					name := string(m.Data())
 					c.tell(call{Op: "enter", Key: name})
-					time.Sleep(rand.N(j.RunMax + 1))
+					time.Sleep(below(c.rand, j.RunMax+1))
 					c.tell(call{Op: "leave", Key: name})
 					m.DoubleAck(ctx)
 				}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strconv"
@@ -35,6 +34,7 @@ type job struct {
 	Lease    time.Duration
 	Slots    int           // runs at once, or bursts at once
 	RunMax   time.Duration // a run takes 0 to this
+	Seed     uint64        // of its choices
 	Rate     int           // bursts a second
 	Verbose  bool
 }
@@ -63,7 +63,7 @@ func child(j job) error {
 	if err != nil {
 		return err
 	}
-	c, err := dial(j.Monitor, j.Process)
+	c, err := dial(j, 0)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func child(j job) error {
 
 func work(ctx context.Context, j job, q *natsadapter.Queue[string]) error {
 	clients := make(chan *client, j.Slots)
-	for range j.Slots {
-		c, err := dial(j.Monitor, j.Process)
+	for slot := range j.Slots {
+		c, err := dial(j, slot+1)
 		if err != nil {
 			return err
 		}
@@ -116,8 +116,10 @@ func work(ctx context.Context, j job, q *natsadapter.Queue[string]) error {
 			c.tell(call{Op: "enter", Key: item, Fence: natsadapter.Fence(ctx)})
 			defer c.tell(call{Op: "leave", Key: item})
 			select {
-			case <-time.After(rand.N(j.RunMax + 1)):
+			case <-time.After(below(c.rand, j.RunMax+1)):
 			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			// What a run asks for is an event like any other.
@@ -125,16 +127,16 @@ func work(ctx context.Context, j job, q *natsadapter.Queue[string]) error {
 				v := c.tell(call{Op: "issue", Key: item, Fence: natsadapter.Fence(ctx)})
 				c.tell(call{Op: "accept", Key: item, Fence: natsadapter.Fence(ctx), Version: v})
 			}
-			switch n := rand.N(100); {
+			switch n := c.rand.IntN(100); {
 			case n < 6:
 				again()
 				return errors.New("now and then it fails")
 			case n < 9:
 				again()
-				return reconcile.RequeueAfter(rand.N(400 * time.Millisecond))
+				return reconcile.RequeueAfter(below(c.rand, 400*time.Millisecond))
 			case n < 12:
 				again()
-				return reconcile.RequeueWithin(rand.N(400 * time.Millisecond))
+				return reconcile.RequeueWithin(below(c.rand, 400*time.Millisecond))
 			}
 			return nil
 		},
@@ -153,8 +155,8 @@ func feed(ctx context.Context, j job, enqueue func(context.Context, string) erro
 	defer all.Wait()
 	tokens := make(chan int)
 	defer close(tokens)
-	for range j.Slots {
-		c, err := dial(j.Monitor, j.Process)
+	for slot := range j.Slots {
+		c, err := dial(j, slot+1)
 		if err != nil {
 			return err
 		}
@@ -162,14 +164,14 @@ func feed(ctx context.Context, j job, enqueue func(context.Context, string) erro
 			for n := range tokens {
 				name := fmt.Sprintf("burst %d of %d", n, j.Process)
 				if n%5 == 0 {
-					name = fmt.Sprintf("hot %d", rand.N(hot))
+					name = fmt.Sprintf("hot %d", c.rand.IntN(hot))
 				}
-				for range 1 + rand.N(4) {
+				for range 1 + c.rand.IntN(4) {
 					v := c.tell(call{Op: "issue", Key: name})
 					if enqueue(ctx, name) == nil {
 						c.tell(call{Op: "accept", Key: name, Version: v})
 					}
-					time.Sleep(rand.N(8 * time.Millisecond))
+					time.Sleep(below(c.rand, 8*time.Millisecond))
 				}
 			}
 		})

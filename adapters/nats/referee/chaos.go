@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,15 @@ type scenario struct {
 	RunMax  time.Duration // 0 means 4 ms
 	Every   time.Duration // between two breakages
 	Break   func(*stage)  // breaks something, and mends it again
+
+	Members  int           // in each worker process; 0 means 1
+	Bucket   bool          // feeders write to a bucket, and another process reads it into the queue
+	Poison   bool          // some runs kill their process
+	Pad      int           // bytes that an item, or a value of the bucket, has more
+	MaxBytes int64         // of the queue
+	MaxStore int64         // bytes that the one server keeps; 0 means what the machine has
+	Delay    time.Duration // of the links, each way, but not of those who write to a bucket
+	Bytes    int           // a second that enter them; 0 means no limit
 }
 
 const lease = 2 * time.Second
@@ -51,10 +61,28 @@ var scenarios = []scenario{
 	{Name: "stop a worker for 2 leases", Every: lease, RunMax: lease / 4, Break: (*stage).freezeWorker},
 	{Name: "stop the server for a while", Every: lease, RunMax: lease / 4, Break: (*stage).freezeServer},
 	{Name: "cut a worker off for 2 leases", Short: 4 * time.Second, Every: lease, RunMax: lease / 2, Break: (*stage).partitionWorker},
+	{Name: "cut anybody off in one direction", Every: lease, Break: (*stage).deafen},
+	{Name: "reset links", Every: 500 * time.Millisecond, Break: (*stage).resetLinks},
+	{Name: "far: 100 ms a round trip", Delay: 50 * time.Millisecond, Every: 3 * time.Second, Break: (*stage).killWorker},
+	{Name: "slow and far: 100 KB/s", Delay: 50 * time.Millisecond, Bytes: 100_000, Every: 5 * time.Second, Break: (*stage).killServer},
+	{Name: "30 members, kill anything", Members: 10, Every: time.Second, Break: (*stage).killAny},
+	{Name: "full stream drains", Short: 6 * time.Second, MaxBytes: 1 << 20, Pad: 3000, Every: time.Second, Break: (*stage).fillStream},
+	{Name: "full server drains", MaxStore: 16 << 20, Every: 2 * lease, Break: (*stage).fillServer},
+	{Name: "poison", Short: 4 * time.Second, Poison: true},
+	{Name: "poison, kill the server", Poison: true, Every: 3 * time.Second, Break: (*stage).killServer},
+	{Name: "stream made anew", Short: 4 * time.Second, Every: 2 * lease, Break: (*stage).makeAnew},
+	{Name: "bucket, kill anything", Bucket: true, Every: 2 * time.Second, Break: (*stage).killAny},
+	{Name: "bucket, reset links", Bucket: true, Every: 500 * time.Millisecond, Break: (*stage).resetLinks},
+	{Name: "bucket, slow and far link", Bucket: true, Pad: 10_000, Delay: 300 * time.Millisecond, Bytes: 500_000, RunMax: lease / 2},
 	{Name: "3 servers, step down", Servers: 3, Every: 2 * time.Second, Break: (*stage).stepDown},
 	{Name: "3 servers, kill one", Servers: 3, Every: 4 * time.Second, Break: (*stage).killServer},
 	{Name: "3 servers, cut one off", Servers: 3, Every: 4 * time.Second, Break: (*stage).partitionServer},
+	{Name: "3 servers, stop one for a while", Servers: 3, Every: lease, Break: (*stage).freezeServer},
 	{Name: "3 servers, kill anything", Servers: 3, Every: 2 * time.Second, Break: (*stage).killAny},
+	{Name: "3 servers, full stream drains", Servers: 3, MaxBytes: 1 << 20, Pad: 3000, Every: time.Second, Break: (*stage).fillStream},
+	{Name: "3 servers, poison", Servers: 3, Poison: true},
+	{Name: "3 servers, stream made anew", Servers: 3, Every: 2 * lease, Break: (*stage).makeAnew},
+	{Name: "3 servers, bucket, kill anything", Servers: 3, Bucket: true, Every: 4 * time.Second, Break: (*stage).killAny},
 }
 
 // An outcome is what a scenario came to.
@@ -102,6 +130,7 @@ type stage struct {
 	children int
 	workers  []*process
 	feeders  []*process
+	readers  []*process // of the bucket
 }
 
 // A process is a child with a network of its own.
@@ -137,7 +166,7 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 		defer c.Close()
 		st.servers, url = c.Servers, c.URL()
 	} else {
-		one, err := natstest.Open(dir)
+		one, err := natstest.OpenSmall(dir, s.MaxStore)
 		if err != nil {
 			return o, err
 		}
@@ -148,6 +177,11 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 	began := time.Now()
 	for range 3 {
 		if err := st.start(&st.workers, st.job("work")); err != nil {
+			return o, err
+		}
+	}
+	if s.Bucket {
+		if err := st.start(&st.readers, st.job("read")); err != nil {
 			return o, err
 		}
 	}
@@ -185,8 +219,8 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 	if s.Naive == "" {
 		o.left, err = st.left(url)
 	}
-	for _, w := range st.workers {
-		w.end(syscall.SIGTERM)
+	for _, p := range slices.Concat(st.readers, st.workers) {
+		p.end(syscall.SIGTERM)
 	}
 	return o, err
 }
@@ -205,8 +239,7 @@ func (st *stage) left(url string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	j := st.job("")
-	q, err := natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: j.Queue, Replicas: j.Replicas, Lease: j.Lease})
+	q, err := natsadapter.NewQueue[string](ctx, js, st.job("").config())
 	if err != nil {
 		return 0, err
 	}
@@ -229,6 +262,7 @@ func (st *stage) job(role string) job {
 	j := job{
 		Role: role, Monitor: st.monitor.listener.Addr().String(), Queue: "referee", Naive: st.Naive,
 		Replicas: len(st.servers), Lease: lease, Slots: 8, RunMax: st.RunMax, Rate: 40, Seed: st.seed, Verbose: st.verbose,
+		Members: max(1, st.Members), Bucket: st.Bucket, Poison: st.Poison, Pad: st.Pad, MaxBytes: st.MaxBytes,
 	}
 	if j.RunMax == 0 {
 		j.RunMax = 4 * time.Millisecond
@@ -246,6 +280,9 @@ func (st *stage) start(list *[]*process, j job) error {
 		x, err := natstest.NewProxy(s.URL())
 		if err != nil {
 			return err
+		}
+		if !(st.Bucket && j.Role == "feed") {
+			x.Link(st.Delay, st.Bytes)
 		}
 		p.proxies = append(p.proxies, x)
 		urls = append(urls, x.URL())
@@ -286,7 +323,7 @@ func (p *process) end(sig syscall.Signal) {
 }
 
 func (st *stage) killAll() {
-	for _, p := range append(st.workers, st.feeders...) {
+	for _, p := range slices.Concat(st.workers, st.feeders, st.readers) {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
 		for _, x := range p.proxies {
@@ -307,8 +344,14 @@ func (st *stage) relaunch(p *process, sig syscall.Signal) {
 
 func (st *stage) killWorker() { st.relaunch(st.anyWorker(), syscall.SIGKILL) }
 func (st *stage) stopWorker() { st.relaunch(st.anyWorker(), syscall.SIGTERM) }
+
+// killFeeder kills one of those who put into the queue.
 func (st *stage) killFeeder() {
-	st.relaunch(st.feeders[st.rand.IntN(len(st.feeders))], syscall.SIGKILL)
+	some := st.feeders
+	if st.Bucket {
+		some = st.readers
+	}
+	st.relaunch(some[st.rand.IntN(len(some))], syscall.SIGKILL)
 }
 
 func (st *stage) killServer() {
@@ -376,6 +419,111 @@ func (st *stage) partitionServer() {
 	s.Routes().Hang()
 	time.Sleep(2 * lease)
 	s.Routes().Heal()
+}
+
+func (st *stage) anybody() *process {
+	all := slices.Concat(st.workers, st.feeders, st.readers)
+	return all[st.rand.IntN(len(all))]
+}
+
+func (st *stage) deafen() {
+	p := st.anybody()
+	for _, x := range p.proxies {
+		x.Deafen()
+	}
+	time.Sleep(below(st.rand, 2*lease))
+	for _, x := range p.proxies {
+		x.Heal()
+	}
+}
+
+func (st *stage) resetLinks() {
+	p := st.anybody()
+	for _, x := range p.proxies {
+		x.Cut()
+	}
+	time.Sleep(below(st.rand, lease/4))
+	for _, x := range p.proxies {
+		x.Heal()
+	}
+}
+
+// fillStream has nobody work until the stream is full.
+func (st *stage) fillStream() {
+	for _, w := range st.workers {
+		w.end(syscall.SIGTERM)
+	}
+	time.Sleep(3*lease + below(st.rand, lease))
+	for _, w := range st.workers {
+		if err := st.launch(w); err != nil {
+			panic(err)
+		}
+	}
+	time.Sleep(lease)
+}
+
+// fillServer fills the server with messages of somebody else, and takes them away
+// again.
+func (st *stage) fillServer() {
+	st.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		other, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "other", Subjects: []string{"other"}})
+		for err == nil {
+			_, err = js.Publish(ctx, "other", make([]byte, 10_000))
+		}
+		time.Sleep(lease + below(st.rand, lease))
+		return other.Purge(ctx)
+	})
+}
+
+// makeAnew deletes the stream with all that is in it, as its feeders are gone,
+// and has somebody make it again. The workers live on, or not.
+func (st *stage) makeAnew() {
+	for _, f := range st.feeders {
+		f.end(syscall.SIGKILL)
+	}
+	restart := st.rand.IntN(2) == 0
+	if restart {
+		for _, w := range st.workers {
+			w.end(syscall.SIGKILL)
+		}
+	}
+	st.ask(func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, st.job("").Queue) })
+	st.monitor.forget()
+	var gone []*process
+	if restart {
+		gone = st.workers
+	}
+	for _, p := range append(gone, st.feeders...) {
+		if err := st.launch(p); err != nil {
+			panic(err)
+		}
+	}
+	for range 10 { // those who live on may not know it yet
+		for _, w := range st.workers {
+			st.monitor.stop(w.Process)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// ask does something with a connection of its own, until it succeeds.
+func (st *stage) ask(fn func(context.Context, jetstream.JetStream) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	nc, err := nats.Connect(st.servers[0].URL())
+	if err != nil {
+		panic(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	for err == nil {
+		if err = fn(ctx, js); err == nil {
+			return
+		}
+		fmt.Println("  again, as", err)
+		err = ctx.Err()
+	}
+	panic(err)
 }
 
 // stepDown has the leader of the stream, or of the consumer, give up.

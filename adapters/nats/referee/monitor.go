@@ -192,6 +192,20 @@ func (m *monitor) stop(process int) {
 	}
 }
 
+// forget notes that the queue has lost all it had by now, and that all runs from
+// now on have higher fences than those before.
+func (m *monitor) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending = 0
+	for _, k := range m.keys {
+		k.observed, k.fence = k.issued, uint64(time.Now().UnixNano())
+		for _, v := range k.inside {
+			v.stopped = true
+		}
+	}
+}
+
 // settled waits until all accepted events are followed by a run, or nothing has
 // run for so long that nothing will.
 func (m *monitor) settled(patience time.Duration) {

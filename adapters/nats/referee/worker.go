@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +25,7 @@ import (
 
 // A job is what a child process is told through its environment.
 type job struct {
-	Role     string // work or feed
+	Role     string // work, feed or read
 	Process  int
 	Monitor  string
 	URL      string
@@ -37,6 +38,20 @@ type job struct {
 	Seed     uint64        // of its choices
 	Rate     int           // bursts a second
 	Verbose  bool
+
+	Members  int   // queues of a worker
+	Bucket   bool  // feed a bucket, and not the queue
+	Poison   bool  // some items kill the process
+	Pad      int   // bytes
+	MaxBytes int64 // of the queue
+}
+
+func (j job) config() natsadapter.Config {
+	return natsadapter.Config{
+		Name: j.Queue, Replicas: j.Replicas, Lease: j.Lease, MaxBytes: j.MaxBytes,
+		Owner: "process " + strconv.Itoa(j.Process),
+		Gone:  reconcile.Backoff(50*time.Millisecond, time.Second),
+	}
 }
 
 // child is what a child process does. It ends when it is told to, or when the
@@ -71,30 +86,86 @@ func child(j job) error {
 	if j.Naive != "" {
 		return naive(ctx, js, j)
 	}
-	var q *natsadapter.Queue[string]
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
-		q, err = natsadapter.NewQueue[string](attempt, js, natsadapter.Config{
-			Name: j.Queue, Replicas: j.Replicas, Lease: j.Lease, Owner: "process " + strconv.Itoa(j.Process),
-			Gone: reconcile.Backoff(50*time.Millisecond, time.Second),
-		})
-		cancel()
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
+	if j.Role == "feed" && j.Bucket {
+		var kv jetstream.KeyValue
+		if !again(ctx, func(ctx context.Context) (err error) {
+			kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: j.Replicas})
+			return err
+		}) {
 			return nil
 		}
-		time.Sleep(50 * time.Millisecond) // the server may be down for now
+		value := make([]byte, j.Pad)
+		return feed(ctx, j, func(ctx context.Context, key string) error {
+			_, err := kv.Put(ctx, key, value)
+			return err
+		})
 	}
-	if j.Role == "feed" {
-		err = feed(ctx, j, q.EnqueueContext)
-	} else {
+	errs := make([]error, j.Members)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = member(ctx, js, j) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+const bucket = "wanted"
+
+// member does what the process does with one queue.
+func member(ctx context.Context, js jetstream.JetStream, j job) (err error) {
+	var q *natsadapter.Queue[string]
+	if !again(ctx, func(ctx context.Context) (err error) {
+		q, err = natsadapter.NewQueue[string](ctx, js, j.config())
+		return err
+	}) {
+		return nil
+	}
+	switch {
+	case j.Role == "work":
 		err = work(ctx, j, q)
+	case j.Role == "read":
+		err = reconcile.Feed(q, natsadapter.KeyValue(js, bucket, natsadapter.EntryKey)).Run(ctx)
+	case j.Poison:
+		err = feed(ctx, j, func(ctx context.Context, name string) error {
+			if poisonous(name) { // what was before is forgotten, and not what follows
+				ctx = context.WithoutCancel(ctx)
+				q.Remove(ctx, name)
+			}
+			return q.EnqueueContext(ctx, name)
+		})
+	default:
+		err = feed(ctx, j, q.EnqueueContext)
 	}
 	stop, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	return errors.Join(err, q.Close(stop))
+}
+
+// again tries until it succeeds, as the server may be down for now, or ctx is
+// done.
+func again(ctx context.Context, fn func(context.Context) error) bool {
+	for ctx.Err() == nil {
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := fn(attempt)
+		cancel()
+		if err == nil {
+			return true
+		}
+		slog.Info("again", "err", err)
+		time.Sleep(50 * time.Millisecond)
+	}
+	return false
+}
+
+func poisonous(name string) bool { return strings.HasPrefix(name, "poison") }
+
+// die ends this process as SIGKILL would, and begins another with its id.
+func die() {
+	self, err := os.Executable()
+	if err == nil {
+		err = syscall.Exec(self, os.Args, os.Environ())
+	}
+	panic(err)
 }
 
 func work(ctx context.Context, j job, q *natsadapter.Queue[string]) error {
@@ -122,20 +193,23 @@ func work(ctx context.Context, j job, q *natsadapter.Queue[string]) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
+			if fence := natsadapter.Fence(ctx); poisonous(item) && fence%2 == 0 {
+				die()
+			}
 			// What a run asks for is an event like any other.
-			again := func() {
+			ask := func() {
 				v := c.tell(call{Op: "issue", Key: item, Fence: natsadapter.Fence(ctx)})
 				c.tell(call{Op: "accept", Key: item, Fence: natsadapter.Fence(ctx), Version: v})
 			}
 			switch n := c.rand.IntN(100); {
 			case n < 6:
-				again()
+				ask()
 				return errors.New("now and then it fails")
 			case n < 9:
-				again()
+				ask()
 				return reconcile.RequeueAfter(below(c.rand, 400*time.Millisecond))
 			case n < 12:
-				again()
+				ask()
 				return reconcile.RequeueWithin(below(c.rand, 400*time.Millisecond))
 			}
 			return nil
@@ -165,6 +239,14 @@ func feed(ctx context.Context, j job, enqueue func(context.Context, string) erro
 				name := fmt.Sprintf("burst %d of %d", n, j.Process)
 				if n%5 == 0 {
 					name = fmt.Sprintf("hot %d", c.rand.IntN(hot))
+				}
+				if j.Poison && n%100 == 1 {
+					name = fmt.Sprintf("poison %d", c.rand.IntN(hot))
+				}
+				if j.Bucket {
+					name = subject(name)
+				} else {
+					name += strings.Repeat("-", j.Pad)
 				}
 				for range 1 + c.rand.IntN(4) {
 					v := c.tell(call{Op: "issue", Key: name})

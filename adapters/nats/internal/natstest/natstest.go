@@ -52,14 +52,11 @@ func New(tb testing.TB) *Server {
 // NewSmall is [New] for a server that keeps so many bytes and no more.
 func NewSmall(tb testing.TB, maxStore int64) *Server {
 	tb.Helper()
-	s, err := newServer(settings{Name: "small", Dir: tb.TempDir(), MaxStore: maxStore})
-	if err == nil {
-		tb.Cleanup(s.Close)
-		err = s.start()
-	}
+	s, err := OpenSmall(tb.TempDir(), maxStore)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(s.Close)
 	return s
 }
 

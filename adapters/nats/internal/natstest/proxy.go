@@ -31,6 +31,7 @@ const (
 	open mode = iota
 	cut
 	hung
+	deaf
 	closed
 )
 
@@ -60,6 +61,10 @@ func (p *Proxy) Cut() { p.turn(cut) }
 // on, in both directions: what a lost cable looks like.
 func (p *Proxy) Hang() { p.turn(hung) }
 
+// Deafen keeps all connections, and passes on what clients send, but nothing
+// that comes back: a link that is half open.
+func (p *Proxy) Deafen() { p.turn(deaf) }
+
 // Link makes the connections that follow ones over a long or slow link: each
 // byte takes delay to the other side, and no more than rate bytes a second enter
 // it, in each direction. A delay of 0 is none, a rate of 0 no limit. Connections
@@ -70,7 +75,7 @@ func (p *Proxy) Link(delay time.Duration, rate int) {
 	p.delay, p.rate = delay, rate
 }
 
-// Heal undoes Cut and Hang. Bytes that came in meanwhile are passed on.
+// Heal undoes Cut, Hang and Deafen. Bytes that came in meanwhile are passed on.
 func (p *Proxy) Heal() { p.turn(open) }
 
 // Close closes all connections and the port.
@@ -130,7 +135,7 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(c net.Conn) {
 	defer abort(c)
-	if !p.track(c) || !p.wait() {
+	if !p.track(c) || !p.wait(false) {
 		return
 	}
 	p.mu.Lock()
@@ -148,8 +153,8 @@ func (p *Proxy) serve(c net.Conn) {
 		return
 	}
 	var back sync.WaitGroup
-	back.Go(func() { p.copy(c, s) })
-	p.copy(s, c)
+	back.Go(func() { p.copy(c, s, true) })
+	p.copy(s, c, false)
 	back.Wait()
 	p.mu.Lock()
 	delete(p.conns, c)
@@ -168,20 +173,21 @@ func (p *Proxy) track(c net.Conn) bool {
 	return true
 }
 
-func (p *Proxy) copy(to, from net.Conn) {
+// copy passes bytes on, to the server or back.
+func (p *Proxy) copy(to, from net.Conn, back bool) {
 	defer abort(to)
 	defer abort(from)
 	p.mu.Lock()
 	delay, rate := p.delay, p.rate
 	p.mu.Unlock()
 	if delay > 0 || rate > 0 {
-		p.copyLink(to, from, delay, rate)
+		p.copyLink(to, from, back, delay, rate)
 		return
 	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if !p.wait() {
+		if !p.wait(back) {
 			return
 		}
 		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
@@ -191,7 +197,7 @@ func (p *Proxy) copy(to, from net.Conn) {
 }
 
 // copyLink is copy over a link, see [Proxy.Link].
-func (p *Proxy) copyLink(to, from net.Conn, delay time.Duration, rate int) {
+func (p *Proxy) copyLink(to, from net.Conn, back bool, delay time.Duration, rate int) {
 	type piece struct {
 		data []byte
 		due  time.Time
@@ -206,7 +212,7 @@ func (p *Proxy) copyLink(to, from net.Conn, delay time.Duration, rate int) {
 				continue
 			}
 			time.Sleep(time.Until(b.due))
-			if !p.wait() {
+			if !p.wait(back) {
 				broken = true
 				abort(from)
 				continue
@@ -239,14 +245,15 @@ func (p *Proxy) copyLink(to, from net.Conn, delay time.Duration, rate int) {
 	}
 }
 
-// wait blocks while the proxy hangs, and reports whether to go on after it.
-func (p *Proxy) wait() bool {
+// wait blocks while the proxy hangs, or is deaf for what comes back, and reports
+// whether to go on after it.
+func (p *Proxy) wait(back bool) bool {
 	for {
 		p.mu.Lock()
 		m, turned := p.mode, p.turned
 		p.mu.Unlock()
-		if m != hung {
-			return m == open
+		if m != hung && (m != deaf || !back) {
+			return m == open || m == deaf
 		}
 		<-turned
 	}

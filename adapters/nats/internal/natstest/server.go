@@ -157,8 +157,11 @@ func (s *Server) ProcessorTime() (time.Duration, error) {
 
 // Open starts a server with JetStream that keeps its data in a folder. Close it
 // when done.
-func Open(dir string) (*Server, error) {
-	s, err := newServer(settings{Name: "solo", Dir: dir})
+func Open(dir string) (*Server, error) { return OpenSmall(dir, 0) }
+
+// OpenSmall is [Open] for a server that keeps so many bytes and no more.
+func OpenSmall(dir string, maxStore int64) (*Server, error) {
+	s, err := newServer(settings{Name: "solo", Dir: dir, MaxStore: maxStore})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type others struct {
 type seenMember struct {
 	beat
 	seq   uint64
-	since time.Time // when we first saw this beat
+	since time.Time // from when on we know of no later beat
 }
 
 // hurry has the janitor look at all records soon: the server may have started
@@ -198,6 +198,9 @@ func (q *Queue[T]) see(id string, b beat, seq uint64) bool {
 	s := q.others.members[id]
 	if s == nil || s.seq != seq {
 		s = &seenMember{b, seq, time.Now()}
+		if b.Gone == "" { // many may have died before we first saw them
+			s.since = q.member.silentSince(seq)
+		}
 		q.others.members[id] = s
 	}
 	if _, known := q.others.dead[id]; b.Gone != "" && !known {

@@ -34,6 +34,34 @@ type member struct {
 	seq   uint64
 	lease *lease // nil while it is none
 	epoch uint64 // of the stream when it joined
+	past  []past // oldest first: one that is a lease old, and those that are younger
+}
+
+// A past is a sign of life that this member has stored.
+type past struct {
+	seq uint64
+	at  time.Time // when that was known
+}
+
+// silentSince returns since when at the latest another member is silent whose
+// last sign of life has the sequence seq: all that this member has stored since
+// has a higher one.
+func (m *member) silentSince(seq uint64) time.Time {
+	for _, p := range m.past {
+		if p.seq > seq {
+			return p.at
+		}
+	}
+	return time.Now()
+}
+
+// stored notes a sign of life.
+func (m *member) stored(seq uint64, lease time.Duration) {
+	m.seq = seq
+	m.past = append(m.past, past{seq, time.Now()})
+	for len(m.past) > 1 && time.Since(m.past[1].at) >= lease {
+		m.past = m.past[1:]
+	}
 }
 
 // A beat is how a member stands in the stream.
@@ -210,7 +238,7 @@ func (q *Queue[T]) renew() bool {
 		return false // it ended meanwhile
 	}
 	q.joining, q.trouble = "", nil
-	m.seq = seq
+	m.stored(seq, q.cfg.Lease)
 	until := sent.Add(q.cfg.Lease * 3 / 4)
 	if joins {
 		m.lease = newLease(context.Background(), until, 0)

@@ -142,3 +142,30 @@ func TestIdleMembersAskForOneEach(t *testing.T) {
 		t.Errorf("%d janitors, the next one is it: %t, and %d requests", n, next, requests)
 	}
 }
+
+// Who comes after many that died needs no lease for each: those are silent that
+// stored nothing after what it has stored itself a lease ago.
+func TestJanitorAfterManyDeaths(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	var last *Queue[string]
+	for range 5 {
+		q, err := NewQueue[string](t.Context(), js, Config{Name: "q", Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.end()
+		if !q.renew() {
+			t.Fatal("not a member")
+		}
+		last = q
+	}
+	if _, ok := last.readMembers(); ok {
+		t.Error("the janitor, though older ones may live")
+	}
+	last.others.init() // as if it looked for the first time
+	last.member.past[0].at = last.member.past[0].at.Add(-time.Hour)
+	if _, ok := last.readMembers(); !ok || !last.isJanitor() {
+		t.Error("not the janitor, though nobody else has shown a sign of life for a lease")
+	}
+}

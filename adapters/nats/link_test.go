@@ -167,3 +167,18 @@ func TestListsNoValues(t *testing.T) {
 		t.Errorf("the list is %q, %v; want %q", items, err, keys)
 	}
 }
+
+// A round trip takes more than half of what a request may.
+func TestQueueFarAway(t *testing.T) {
+	s := natstest.New(t)
+	js := overLink(t, s, 300*time.Millisecond, 0)
+	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, q)
+	enqueue(t, q, "x")
+	mustTake(t, q, "x")
+	q.Done("x")
+	flush(t, q)
+}

@@ -190,13 +190,6 @@ func (q *Queue[T]) renew() bool {
 
 	ctx, cancel := context.WithTimeout(q.life, q.cfg.Lease/4)
 	defer cancel()
-	if joins { // maybe as the stream was made anew
-		var err error
-		if m.epoch, err = q.wire.epoch(ctx); err != nil {
-			q.troubled(err, "joining")
-			return false
-		}
-	}
 	var sent time.Time
 	subject := q.cfg.Name + ".m." + m.id
 	seq, err := rewrite(m.seq, func(last uint64) (uint64, error) {

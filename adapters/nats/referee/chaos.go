@@ -73,7 +73,7 @@ var scenarios = []scenario{
 	{Name: "stream made anew", Short: 4 * time.Second, Every: 2 * lease, Break: (*stage).makeAnew},
 	{Name: "bucket, kill anything", Bucket: true, Every: 2 * time.Second, Break: (*stage).killAny},
 	{Name: "bucket, reset links", Bucket: true, Every: 500 * time.Millisecond, Break: (*stage).resetLinks},
-	{Name: "bucket, slow and far link", Bucket: true, Pad: 10_000, Delay: 300 * time.Millisecond, Bytes: 500_000, RunMax: lease / 2},
+	{Name: "bucket, slow and far link", Bucket: true, Pad: 10_000, Delay: 150 * time.Millisecond, Bytes: 500_000, RunMax: lease / 2},
 	{Name: "3 servers, step down", Servers: 3, Every: 2 * time.Second, Break: (*stage).stepDown},
 	{Name: "3 servers, kill one", Servers: 3, Every: 4 * time.Second, Break: (*stage).killServer},
 	{Name: "3 servers, cut one off", Servers: 3, Every: 4 * time.Second, Break: (*stage).partitionServer},
@@ -200,7 +200,9 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 			case <-end:
 				over = true
 			case <-tick.C:
-				s.Break(st)
+				if time.Since(began) < d {
+					s.Break(st)
+				}
 			}
 		}
 	} else {
@@ -262,7 +264,10 @@ func (st *stage) job(role string) job {
 	j := job{
 		Role: role, Monitor: st.monitor.listener.Addr().String(), Queue: "referee", Naive: st.Naive,
 		Replicas: len(st.servers), Lease: lease, Slots: 8, RunMax: st.RunMax, Rate: 40, Seed: st.seed, Verbose: st.verbose,
-		Members: max(1, st.Members), Bucket: st.Bucket, Poison: st.Poison, Pad: st.Pad, MaxBytes: st.MaxBytes,
+		Members: 1, Bucket: st.Bucket, Poison: st.Poison, Pad: st.Pad, MaxBytes: st.MaxBytes,
+	}
+	if role == "work" {
+		j.Members = max(1, st.Members)
 	}
 	if j.RunMax == 0 {
 		j.RunMax = 4 * time.Millisecond

@@ -222,6 +222,17 @@ func (q *Queue[T]) renew() bool {
 		}
 		return false
 	}
+	if joins {
+		// Asked after it, as the stream may have been made anew just before.
+		m.epoch, err = q.wire.epoch(q.life)
+		if err != nil {
+			q.troubled(err, "joining")
+			q.mu.Lock()
+			q.joining.seq = seq
+			q.mu.Unlock()
+			return false
+		}
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.life.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
@@ -167,5 +168,49 @@ func TestJanitorAfterManyDeaths(t *testing.T) {
 	last.member.past[0].at = last.member.past[0].at.Add(-time.Hour)
 	if _, ok := last.readMembers(); !ok || !last.isJanitor() {
 		t.Error("not the janitor, though nobody else has shown a sign of life for a lease")
+	}
+}
+
+// A stream is made anew as its time of creation is on its way.
+type madeAnew struct {
+	jetstream.Stream
+	then func()
+}
+
+func (s madeAnew) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	info, err := s.Stream.Info(ctx, opts...)
+	s.then()
+	return info, err
+}
+
+// Who joins as the stream is made anew has no fences of the old one.
+func TestJoinsAsTheStreamIsMadeAnew(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	cfg := Config{Name: "q", Lease: time.Hour}
+	q, err := NewQueue[string](t.Context(), js, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.end()
+	stream := q.wire.s
+	q.wire.s = madeAnew{stream, func() {
+		if err := js.DeleteStream(t.Context(), "q"); err != nil {
+			t.Error(err)
+		}
+		q, err := NewQueue[string](t.Context(), js, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.end()
+	}}
+	q.renew()
+	q.wire.s = stream
+	for !q.renew() {
+		if t.Failed() {
+			return
+		}
+	}
+	if want, err := q.wire.epoch(t.Context()); err != nil || q.member.epoch != want {
+		t.Errorf("the fences of a member begin at %d, want %d, %v", q.member.epoch, want, err)
 	}
 }

@@ -227,9 +227,6 @@ func (q *Queue[T]) renew() bool {
 		m.epoch, err = q.wire.epoch(q.life)
 		if err != nil {
 			q.troubled(err, "joining")
-			q.mu.Lock()
-			q.joining.seq = seq
-			q.mu.Unlock()
 			return false
 		}
 	}

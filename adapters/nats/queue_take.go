@@ -443,6 +443,9 @@ func (q *Queue[T]) missingLocked() int {
 	for i := range q.intake.pulls {
 		n -= q.intake.pulls[i].left
 	}
+	if 2*n < len(q.waiters) {
+		return 0 // rather one request for many later: each costs a heartbeat a second
+	}
 	return n
 }
 

@@ -211,7 +211,7 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 	for _, f := range st.feeders {
 		f.end(syscall.SIGTERM)
 	}
-	patience := 20 * time.Second
+	patience := time.Minute
 	if s.Naive != "" {
 		patience = 2 * lease
 	}
@@ -230,7 +230,7 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 // left waits until the queue knows no item, and returns how many it knows if
 // that does not come to be.
 func (st *stage) left(url string) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -250,7 +250,7 @@ func (st *stage) left(url string) (int, error) {
 	defer tick.Stop()
 	for since := time.Now(); ; {
 		all, err := q.All(ctx)
-		if err == nil && len(all) == 0 || time.Since(since) > 30*time.Second {
+		if err == nil && len(all) == 0 || time.Since(since) > 2*time.Minute {
 			if len(all) > 0 {
 				fmt.Printf("  left: %+v\n", all[:min(3, len(all))])
 			}

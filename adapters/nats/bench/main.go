@@ -9,6 +9,8 @@
 //
 //	go run ./bench
 //	go run ./bench -items 50000 -rounds 5 -only loop
+//	go run ./bench -servers 3
+//	go run ./bench -members   # what idle members cost, and how long a hand-over takes
 //
 // The server and the workers share the processors of one machine. The runs do
 // nothing. Of several rounds, in each of which all is measured once, the median
@@ -21,11 +23,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
@@ -35,13 +35,14 @@ const environment = "RECONCILE_NATS_BENCH"
 
 // A job is what a child process is told through its environment.
 type job struct {
-	What    string // a key of work
-	URL     string
-	Stream  string
-	Process int
-	Items   int
-	Slots   int
-	Rate    int // items a second, for latency
+	What     string // a key of work
+	URL      string
+	Stream   string
+	Replicas int
+	Process  int
+	Items    int
+	Slots    int
+	Rate     int // items a second, for latency
 }
 
 // A report is what a child process answers: after "ready" it is told to go on,
@@ -49,6 +50,7 @@ type job struct {
 type report struct {
 	Latencies []time.Duration
 	Processor time.Duration // what this process had of the processors
+	Rate      float64       // messages a second, of members that wait
 }
 
 // A cost is what some items took.
@@ -74,8 +76,16 @@ func main() {
 	items := flag.Int("items", 20000, "items of each measurement")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
 	slots := flag.Int("slots", 64, "runs at once in each process")
+	servers := flag.Int("servers", 1, "how many servers keep the items")
 	only := flag.String("only", "", "measure only what has this in its name")
+	idle := flag.Bool("members", false, "measure idle members, and nothing else")
 	flag.Parse()
+	if *idle {
+		if err := printMembers([]int{8, 32, 128, 512, 1024}); err != nil {
+			fail(err)
+		}
+		return
+	}
 	fmt.Printf("%s, %d processors, %d items, %d runs at once in each process, median of %d\n\n",
 		runtime.Version(), runtime.NumCPU(), *items, *slots, *rounds)
 	rows := slices.DeleteFunc([]struct{ name, what string }{
@@ -91,7 +101,7 @@ func main() {
 	for range *rounds {
 		for _, row := range rows {
 			for _, n := range processes {
-				c, err := measure(row.what, n, *items, *slots, 0)
+				c, err := measure(row.what, *servers, n, *items, *slots, 0)
 				if err != nil {
 					fail(err)
 				}
@@ -138,7 +148,7 @@ func main() {
 		{"plain, 100 items/s", "plain latency", 100},
 		{"plain, 1000 items/s", "plain latency", 1000},
 	} {
-		c, err := measure(row.what, 2, 5*row.rate, *slots, row.rate)
+		c, err := measure(row.what, *servers, 2, 5*row.rate, *slots, row.rate)
 		if err != nil {
 			fail(err)
 		}
@@ -156,70 +166,77 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// measure has so many processes do something with so many items on a new
-// server, and returns what that took.
-func measure(what string, processes, items, slots, rate int) (cost, error) {
+// measure has so many processes do something with so many items on new servers,
+// and returns what that took.
+func measure(what string, servers, processes, items, slots, rate int) (cost, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return cost{}, err
 	}
 	defer os.RemoveAll(dir)
-	s, err := natstest.Open(dir)
+	all, err := open(dir, servers)
 	if err != nil {
 		return cost{}, err
 	}
-	defer s.Close()
-	j := job{What: what, URL: s.DirectURL(), Stream: "bench", Items: items / processes, Slots: slots, Rate: rate / processes}
+	var urls []string
+	for _, s := range all {
+		defer s.Close()
+		urls = append(urls, s.DirectURL())
+	}
+	j := job{
+		What: what, URL: strings.Join(urls, ","), Stream: "bench", Replicas: servers,
+		Items: items / processes, Slots: slots, Rate: rate / processes,
+	}
 	if before, ok := work[what].before, work[what].before != ""; ok {
 		j.What = before
-		if _, err := run(s, j, processes); err != nil {
+		if _, err := run(all, j, processes); err != nil {
 			return cost{}, err
 		}
 		j.What = what
 	}
-	return run(s, j, processes)
+	return run(all, j, processes)
+}
+
+// open starts servers: more than one are a cluster.
+func open(dir string, servers int) ([]*natstest.Server, error) {
+	if servers == 1 {
+		s, err := natstest.Open(dir)
+		return []*natstest.Server{s}, err
+	}
+	c, err := natstest.OpenCluster(dir, servers)
+	if err != nil {
+		return nil, err
+	}
+	return c.Servers, nil
+}
+
+// processorTimeOf returns what servers have had of the processors.
+func processorTimeOf(servers []*natstest.Server) (sum time.Duration, err error) {
+	for _, s := range servers {
+		d, err := s.ProcessorTime()
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
 }
 
 // run has children do a job at the same time.
-func run(s *natstest.Server, j job, processes int) (c cost, err error) {
-	type running struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out *json.Decoder
-	}
-	var children []running
+func run(servers []*natstest.Server, j job, processes int) (c cost, err error) {
+	var children []*running
 	defer func() {
 		for _, c := range children {
-			c.in.Close()
-			c.cmd.Wait()
+			c.end()
 		}
 	}()
-	self, err := os.Executable()
-	if err != nil {
-		return c, err
-	}
 	for i := range processes {
 		j.Process = i
-		text, err := json.Marshal(j)
+		child, err := launch(j)
 		if err != nil {
 			return c, err
 		}
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), environment+"="+string(text))
-		cmd.Stderr = os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return c, err
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return c, err
-		}
-		if err := cmd.Start(); err != nil {
-			return c, err
-		}
-		children = append(children, running{cmd, in, json.NewDecoder(out)})
+		children = append(children, child)
 	}
 	var r report
 	for _, child := range children {
@@ -227,7 +244,7 @@ func run(s *natstest.Server, j job, processes int) (c cost, err error) {
 			return c, err
 		}
 	}
-	before, err := s.ProcessorTime()
+	before, err := processorTimeOf(servers)
 	if err != nil {
 		return c, err
 	}
@@ -244,7 +261,7 @@ func run(s *natstest.Server, j job, processes int) (c cost, err error) {
 		c.workers += r.Processor
 	}
 	c.wall = time.Since(began)
-	after, err := s.ProcessorTime()
+	after, err := processorTimeOf(servers)
 	c.server = after - before
 	return c, err
 }

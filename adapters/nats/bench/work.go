@@ -36,6 +36,8 @@ var work = map[string]struct {
 		return loop(ctx, js, j, start, true)
 	}},
 	"latency":   {"", latency},
+	"hold":      {"", hold},
+	"wait":      {"", wait},
 	"bare loop": {"", bare},
 	"plain fill": {"", func(ctx context.Context, js jetstream.JetStream, j job, start func()) (report, error) {
 		return plain(ctx, js, j, start, true, false)
@@ -88,7 +90,7 @@ func processorTime() time.Duration {
 }
 
 func queue(ctx context.Context, js jetstream.JetStream, j job) (*natsadapter.Queue[string], error) {
-	return natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: j.Stream})
+	return natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: j.Stream, Replicas: j.Replicas})
 }
 
 func name(j job, i int) string { return fmt.Sprintf("item-%d-%d", j.Process, i) }
@@ -226,6 +228,7 @@ func since(item string) time.Duration {
 func plain(ctx context.Context, js jetstream.JetStream, j job, start func(), publish, consume bool) (rep report, err error) {
 	if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: j.Stream, Subjects: []string{j.Stream + ".>"}, Retention: jetstream.WorkQueuePolicy,
+		Replicas: j.Replicas,
 	}); err != nil {
 		return rep, err
 	}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of this module, and its referee for half a minute. They need an
+# Runs the tests of this module, and its referee for about a minute. They need an
 # old nats-server, to see that the feeders work with it, and that the queue
 # refuses it: the one that Debian has in the package nats-server. If it is
 # missing, this installs it.

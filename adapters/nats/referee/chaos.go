@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -66,14 +67,14 @@ var scenarios = []scenario{
 	{Name: "far: 100 ms a round trip", Delay: 50 * time.Millisecond, Every: 3 * time.Second, Break: (*stage).killWorker},
 	{Name: "slow and far: 100 KB/s", Delay: 50 * time.Millisecond, Bytes: 100_000, Every: 5 * time.Second, Break: (*stage).killServer},
 	{Name: "30 members, kill anything", Members: 10, Every: time.Second, Break: (*stage).killAny},
-	{Name: "full stream drains", Short: 6 * time.Second, MaxBytes: 1 << 20, Pad: 3000, Every: time.Second, Break: (*stage).fillStream},
+	{Name: "full stream drains", MaxBytes: 1 << 20, Pad: 3000, Every: time.Second, Break: (*stage).fillStream},
 	{Name: "full server drains", MaxStore: 16 << 20, Every: 2 * lease, Break: (*stage).fillServer},
 	{Name: "poison", Short: 4 * time.Second, Poison: true},
 	{Name: "poison, kill the server", Poison: true, Every: 3 * time.Second, Break: (*stage).killServer},
 	{Name: "stream made anew", Short: 4 * time.Second, Every: 2 * lease, Break: (*stage).makeAnew},
 	{Name: "bucket, kill anything", Bucket: true, Every: 2 * time.Second, Break: (*stage).killAny},
 	{Name: "bucket, reset links", Bucket: true, Every: 500 * time.Millisecond, Break: (*stage).resetLinks},
-	{Name: "bucket, slow and far link", Bucket: true, Pad: 10_000, Delay: 150 * time.Millisecond, Bytes: 500_000, RunMax: lease / 2},
+	{Name: "bucket, slow and far link", Bucket: true, Pad: 10_000, Delay: 100 * time.Millisecond, Bytes: 500_000, RunMax: lease / 2},
 	{Name: "3 servers, step down", Servers: 3, Every: 2 * time.Second, Break: (*stage).stepDown},
 	{Name: "3 servers, kill one", Servers: 3, Every: 4 * time.Second, Break: (*stage).killServer},
 	{Name: "3 servers, cut one off", Servers: 3, Every: 4 * time.Second, Break: (*stage).partitionServer},
@@ -492,8 +493,15 @@ func (st *stage) makeAnew() {
 			w.end(syscall.SIGKILL)
 		}
 	}
-	st.ask(func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, st.job("").Queue) })
-	st.monitor.forget()
+	before := time.Now()
+	st.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		err := js.DeleteStream(ctx, st.job("").Queue)
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // nobody was in time to make it
+			return nil
+		}
+		return err
+	})
+	st.monitor.forget(before)
 	var gone []*process
 	if restart {
 		gone = st.workers

@@ -12,7 +12,7 @@
 // blind.
 //
 //	go run ./referee              # all scenarios, 20 s each
-//	go run ./referee -short       # some, about 30 s in all
+//	go run ./referee -short       # some, about a minute in all
 //	go run ./referee -time 5m -run 'kill|stop' -seed 7
 //
 // It ends with status 1 if a promise was broken, or a control was not caught.

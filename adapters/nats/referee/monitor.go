@@ -173,6 +173,7 @@ func (m *monitor) enter(c net.Conn, k *key, a call) {
 	}
 	if a.Fence != 0 && a.Fence <= k.fence && !v.stopped {
 		m.Fences++
+		m.Example = fmt.Sprintf("%s: process %d entered with fence %d after %d", a.Key, a.Process, a.Fence, k.fence)
 	}
 	k.fence = max(k.fence, a.Fence)
 	k.inside = append(k.inside, v)
@@ -192,14 +193,14 @@ func (m *monitor) stop(process int) {
 	}
 }
 
-// forget notes that the queue has lost all it had by now, and that all runs from
-// now on have higher fences than those before.
-func (m *monitor) forget() {
+// forget notes that the queue has lost all it had, and that its runs have the
+// fences of a stream that was made after a time.
+func (m *monitor) forget(after time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pending = 0
 	for _, k := range m.keys {
-		k.observed, k.fence = k.issued, uint64(time.Now().UnixNano())
+		k.observed, k.fence = k.issued, uint64(after.UnixNano())
 		for _, v := range k.inside {
 			v.stopped = true
 		}

@@ -28,6 +28,14 @@ import (
 	oteladapter "github.com/reconkernel/reconcile/adapters/otel"
 )
 
+// The global provider that OpenTelemetry begins with would hand on all that was
+// registered before to the first one that is set: queues of bubbles that have ended,
+// to TestGlobalProviders.
+func TestMain(m *testing.M) {
+	otel.SetMeterProvider(noop.NewMeterProvider())
+	m.Run()
+}
+
 // collect returns the value of each series: for a histogram, count and sum.
 func collect(t *testing.T, reader sdkmetric.Reader) map[string]string {
 	t.Helper()

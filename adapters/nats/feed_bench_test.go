@@ -140,6 +140,33 @@ func BenchmarkKeyValueFar(b *testing.B) {
 	}
 }
 
+// watchAll returns how long nats.go takes for all keys of bucket b, of which it
+// knows the name.
+func watchAll(tb testing.TB, js jetstream.JetStream) time.Duration {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), within)
+	defer cancel()
+	begin := time.Now()
+	kv, err := js.KeyValue(ctx, "b")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	watch, err := kv.WatchAll(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for e := range watch.Updates() {
+		if e == nil {
+			break
+		}
+	}
+	took := time.Since(begin)
+	if err := watch.Stop(); err != nil {
+		tb.Fatal(err)
+	}
+	return took
+}
+
 // fill makes a bucket with so many keys.
 func fill(tb testing.TB, js jetstream.JetStream, keys int) {
 	tb.Helper()
@@ -147,7 +174,7 @@ func fill(tb testing.TB, js jetstream.JetStream, keys int) {
 		tb.Fatal(err)
 	}
 	for i := range keys {
-		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), []byte("value")); err != nil {
+		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), []byte("value"), jetstream.WithStallWait(within)); err != nil {
 			tb.Fatal(err)
 		}
 	}

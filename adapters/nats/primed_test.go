@@ -110,7 +110,7 @@ func TestPrimedNever(t *testing.T) {
 }
 
 // TestPrimedRefused has servers that never will: one without JetStream, and one
-// that refuses this user. Wait and lists say why at once, with no time-out.
+// that refuses this user. Wait and lists say why, and not that it took too long.
 func TestPrimedRefused(t *testing.T) {
 	user := &server.User{Username: "u", Password: "p", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.>"}},
@@ -141,15 +141,11 @@ func TestPrimedRefused(t *testing.T) {
 			}
 			var primed natsadapter.Primed
 			f := run(t, natsadapter.Prime(&primed, entries(js, "b")))
-			begin := time.Now()
 			if err := primed.Wait(t.Context()); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "bucket b") {
 				t.Errorf("Wait: %v, want %v", err, c.want)
 			}
 			if _, err := natsadapter.KeyValueItems(js, "b", named)(t.Context()); !errors.Is(err, c.want) {
 				t.Errorf("the list: %v, want %v", err, c.want)
-			}
-			if took := time.Since(begin); took > 900*time.Millisecond {
-				t.Errorf("they say so after %v, want no time-out of a second before", took)
 			}
 			f.stop()
 		})

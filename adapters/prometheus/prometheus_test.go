@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,14 +173,24 @@ func start(ctx context.Context, t *testing.T, cmd *exec.Cmd, lines ...*regexp.Re
 
 // scraped returns when Prometheus last read the program, within a minute. Each
 // time that it does not get an answer soon, from a machine under load, there is
-// nothing to query until the next.
+// nothing to query until the next. It asks for the samples themselves: steps of a
+// subquery could all be before the last one, which the alerts are about.
 func scraped(ctx context.Context, t *testing.T, server string) string {
 	t.Helper()
-	got := query(ctx, t, server, `max_over_time((timestamp(up) and up == 1)[1m:100ms])`, "")
-	if len(got) != 1 {
-		t.Fatal("Prometheus cannot read the program")
+	var answer struct {
+		Result []struct{ Values [][2]any }
 	}
-	return got[0]
+	get(ctx, t, server+"/api/v1/query?query="+url.QueryEscape("up[1m]"), &answer)
+	if len(answer.Result) != 1 {
+		t.Fatalf("%d programs are read, want one", len(answer.Result))
+	}
+	for _, v := range slices.Backward(answer.Result[0].Values) {
+		if v[1] == "1" {
+			return fmt.Sprintf("%.3f", v[0])
+		}
+	}
+	t.Fatal("Prometheus cannot read the program")
+	return ""
 }
 
 // query asks Prometheus how it is at a time, or now, and returns the values of

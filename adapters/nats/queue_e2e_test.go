@@ -5,6 +5,7 @@ package natsadapter_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -18,6 +19,11 @@ func newQueue[T comparable](t testing.TB, s interface{ URL() string }, cfg natsa
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Connect(t, s.URL()))
 	q, err := natsadapter.NewQueue[T](t.Context(), js, cfg)
+	// nats.go gives up on a request after a while, and three servers under load may
+	// take longer to agree.
+	for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && time.Since(began) < patience; {
+		q, err = natsadapter.NewQueue[T](t.Context(), js, cfg)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

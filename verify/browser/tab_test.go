@@ -36,8 +36,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A tab is a page in the browser. Whatever a test asks of it is to come within
-// half a minute; in between nothing is asked again and again: the browser tells
+// patience bounds the wait for anything: far more than it ever takes.
+const patience = 3 * time.Minute
+
+// A tab is a page in the browser. Whatever a test asks of it is to come before
+// patience is over; in between nothing is asked again and again: the browser tells
 // when the page has changed.
 type tab struct {
 	t   *testing.T
@@ -116,7 +119,7 @@ func (tb *tab) forgive(text string) {
 
 func (tb *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	tb.t.Helper()
-	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		tb.t.Fatal(err)
@@ -134,7 +137,7 @@ func (tb *tab) load(path string) {
 // eval returns the value of a JavaScript expression.
 func eval[T any](tb *tab, expression string) T {
 	tb.t.Helper()
-	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -146,7 +149,7 @@ func eval[T any](tb *tab, expression string) T {
 // wait waits until an expression is true. It is looked at when the page changes.
 func (tb *tab) wait(expression string) {
 	tb.t.Helper()
-	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`new Promise((resolve) => {
 		const test = () => (`+expression+`);
@@ -192,7 +195,7 @@ func (tb *tab) click(selector string) {
 // clickAndLoad clicks on what leads to another page.
 func (tb *tab) clickAndLoad(selector string) {
 	tb.t.Helper()
-	ctx, cancel := context.WithTimeout(tb.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.ctx, patience)
 	defer cancel()
 	if _, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
 		tb.t.Fatalf("click on %s: %v", selector, err)

@@ -108,8 +108,8 @@ func (w *world) ran(t *testing.T) string {
 	select {
 	case item := <-w.runs:
 		return item
-	case <-time.After(30 * time.Second):
-		t.Fatal("no run within half a minute")
+	case <-time.After(patience):
+		t.Fatal("no run comes")
 		return ""
 	}
 }
@@ -140,7 +140,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // wait waits until so many streams are open.
 func (c *counter) wait(t *testing.T, want int64) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	for c.open.Load() != want {
 		select {
 		case <-c.changed:

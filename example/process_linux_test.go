@@ -59,7 +59,8 @@ func TestProcessOnTerminal(t *testing.T) {
 	if user == nil {
 		return
 	}
-	cmd := command("example", "-watch", "-log", "debug", "-build", "50ms")
+	// Without faults, as another look at an asset could fail in the end.
+	cmd := command("example", "-watch", "-log", "debug", "-build", "50ms", "-faults", "0")
 	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir(), "NO_COLOR=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // so that Ctrl-C reaches it

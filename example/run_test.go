@@ -33,13 +33,8 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	if code := run(t.Context(), []string{"-cloud", "http://" + l.Addr().String()}, &out, &out); code != 0 {
 		t.Errorf("exit code %d; it printed\n%s", code, out.String())
 	}
-	closed := make(chan struct{})
-	go func() {
-		counted.open.Wait()
-		close(closed)
-	}()
 	select {
-	case <-closed:
+	case <-counted.none():
 	case <-time.After(30 * time.Second): // half the time after which idle ones are closed
 		t.Error("30s after the end of the program, connections are open")
 	}
@@ -52,7 +47,33 @@ func TestNoConnectionIsLeft(t *testing.T) {
 // A countingListener knows how many connections are open.
 type countingListener struct {
 	net.Listener
-	open sync.WaitGroup
+	mu     sync.Mutex // guards the fields below
+	open   int
+	closed chan struct{} // closed when none is open; nil if nobody asked
+}
+
+// none returns a channel that is closed when no connection is open.
+func (l *countingListener) none() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	closed := make(chan struct{})
+	l.closed = closed
+	l.countLocked(0)
+	return closed
+}
+
+func (l *countingListener) count(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.countLocked(n)
+}
+
+func (l *countingListener) countLocked(n int) {
+	l.open += n
+	if l.open == 0 && l.closed != nil {
+		close(l.closed)
+		l.closed = nil
+	}
 }
 
 func (l *countingListener) Accept() (net.Conn, error) {
@@ -60,8 +81,8 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.open.Add(1)
-	return &countedConn{Conn: c, done: sync.OnceFunc(l.open.Done)}, nil
+	l.count(1)
+	return &countedConn{Conn: c, done: sync.OnceFunc(func() { l.count(-1) })}, nil
 }
 
 type countedConn struct {

@@ -5,7 +5,6 @@ package natsadapter_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -18,12 +17,9 @@ import (
 func newQueue[T comparable](t testing.TB, s interface{ URL() string }, cfg natsadapter.Config) *natsadapter.Queue[T] {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Connect(t, s.URL()))
-	q, err := natsadapter.NewQueue[T](t.Context(), js, cfg)
-	// nats.go gives up on a request after a while, and three servers under load may
-	// take longer to agree.
-	for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && time.Since(began) < patience; {
-		q, err = natsadapter.NewQueue[T](t.Context(), js, cfg)
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // three servers may take long to agree
+	defer cancel()
+	q, err := natsadapter.NewQueue[T](ctx, js, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

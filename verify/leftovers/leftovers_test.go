@@ -93,12 +93,13 @@ func reached(traces []trace) (n int) {
 // processor that is taken away hands over its timers, without those.
 func heap() uint64 {
 	all := runtime.GOMAXPROCS(1)
-	runtime.Gosched() // the one that is left looks at its timers
+	for range 4 { // what a cleanup or a pool lets go of takes another round
+		runtime.GC()
+		runtime.Gosched() // the one processor looks at its timers, and has the cleanups run
+	}
 	runtime.GOMAXPROCS(all)
 	var m runtime.MemStats
-	for range 3 { // what a cleanup or a pool lets go of takes another round
-		runtime.GC()
-	}
+	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }

@@ -220,6 +220,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			verbs = verbs || o.counted() || o.verb == verbRemove || o.verb == verbClaim
 		}
 		then := seen{record: after, seq: now.seq, write: write, read: true}
+		var data []byte
 		var err error
 		switch {
 		case after == now.record && !touch:
@@ -237,14 +238,15 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			}
 			err = errConflict // have it read
 		default:
-			then.seq, err = q.wire.publish(ctx, subject, now.seq, encodeRecord(&after, tokens, write))
+			data = encodeRecord(&after, tokens, write)
+			then.seq, err = q.wire.publish(ctx, subject, now.seq, data)
 			if after.running && after.fence == 0 {
 				then.fence = then.seq
 			}
 		}
 		if err == nil {
 			if now.seq == 0 && then.seq > 0 {
-				q.grown()
+				q.grown(len(subject) + len(data))
 			}
 			q.count(item, b, now, then)
 			return then, nil

@@ -31,6 +31,7 @@ type room[T comparable] struct {
 	said    bool // that was logged
 	parked  []T  // whose slot is parked, and maybe others
 	checked time.Time
+	grown   int // bytes stored since
 	spent   time.Time
 }
 
@@ -88,12 +89,25 @@ func (q *Queue[T]) spend(ctx context.Context) {
 	}
 }
 
-// refill sees to it that there is a reserve.
+// refill sees to it that there is a reserve, and that there is room besides: it
+// stores a longer one first. Who took a store for one with room that has no more
+// than the reserve would take what another spends in the same moment, however long
+// that one needs to use it.
 func (q *Queue[T]) refill(ctx context.Context) error {
-	size := max(1, min(reserveSize, q.wire.largest()-recordRoom))
-	_, err := q.wire.publish(ctx, q.reserveSubject(), 0, make([]byte, size))
-	if errors.Is(err, errConflict) {
-		return nil // there is
+	subject, most := q.reserveSubject(), max(1, q.wire.largest()-recordRoom)
+	longer := make([]byte, min(reserveSize*5/4, most))
+	seq, err := q.wire.publish(ctx, subject, 0, longer)
+	if errors.Is(err, errConflict) { // there is one
+		var m stored
+		if m, err = q.wire.last(ctx, subject); err == nil {
+			seq, err = q.wire.publish(ctx, subject, m.seq, longer)
+		}
+	}
+	if err == nil {
+		err = q.wire.remove(ctx, seq)
+	}
+	if err == nil {
+		_, err = q.wire.publish(ctx, subject, 0, longer[:min(reserveSize, most)])
 	}
 	return err
 }
@@ -146,19 +160,21 @@ func (q *Queue[T]) parkLocked(item T, s *slot, b *batch) {
 	}
 }
 
-// grown notes that a record of an item was stored that was not known. Now and
-// then it looks whether others use the reserve.
-func (q *Queue[T]) grown() {
+// grown notes that a record of so many bytes was stored, of an item that was not
+// known. Now and then, and after a part of the reserve, it looks whether others use
+// that.
+func (q *Queue[T]) grown(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.room.said && !q.room.full {
 		q.room.said = false
 		go q.cfg.Logger.Info("the store has room again", "queue", q.cfg.Name)
 	}
-	if time.Since(q.room.checked) < time.Second || q.life.Err() != nil {
+	q.room.grown += size
+	if time.Since(q.room.checked) < time.Second && q.room.grown < reserveSize/4 || q.life.Err() != nil {
 		return
 	}
-	q.room.checked = time.Now()
+	q.room.checked, q.room.grown = time.Now(), 0
 	q.running.Go(func() {
 		if err := q.keepReserve(q.life); isFull(err) {
 			q.filled(err)

@@ -47,10 +47,13 @@ func (h *held[T]) Lease(ctx context.Context, item T) context.Context {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })
-	h.releases.Store(item, func() {
+	before, waited := h.releases.Swap(item, func() {
 		stop()
 		cancel(nil)
 	})
+	if waited { // at a Gate
+		before.(func())()
+	}
 	return ctx
 }
 

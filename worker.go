@@ -488,6 +488,10 @@ func (w *worker[T]) measure() {
 // decide decides what becomes of the item. It calls code of the user, the methods
 // of the error and Retry, only if it may.
 func (w *worker[T]) decide(mayCall bool) {
+	if w.err == nil {
+		w.result.Outcome, w.verdict = Succeeded, verdict{done: true}
+		return // before planned, which is allocated
+	}
 	retry := w.loop.Retry
 	if !mayCall {
 		retry = DefaultRetry
@@ -496,8 +500,6 @@ func (w *worker[T]) decide(mayCall bool) {
 	readable := mayCall && !panicked // whatever the value of a panic unwraps to
 	var planned RequeueError
 	switch {
-	case w.err == nil:
-		w.result.Outcome, w.verdict = Succeeded, verdict{done: true}
 	case readable && errors.As(w.err, &planned):
 		w.changed = false // it says itself what follows
 		w.result.Outcome = Requeued

@@ -227,12 +227,15 @@ func (r *round) finish() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { ended <- g.Run(ctx) }()
-	r.Settle(func() bool {
+	wasSettled := false // polls may find items again
+	settled := func() bool {
 		s := r.queue.Stats()
-		return s.Ready+s.Waiting+s.InFlight == 0 && len(r.drifted()) == 0
-	})
-	if s := r.queue.Stats(); s.Ready+s.Waiting+s.InFlight != 0 {
-		r.world.complain(Left, "%+v", s)
+		wasSettled = s.Ready+s.Waiting+s.InFlight == 0 && len(r.drifted()) == 0
+		return wasSettled
+	}
+	r.Settle(settled)
+	if !wasSettled && !settled() {
+		r.world.complain(Left, "%+v", r.queue.Stats())
 	}
 	r.world.judge()
 

@@ -174,14 +174,18 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 	}
 }
 
-// judge is called when nothing goes on any more, and nothing waits.
+// judge is called when nothing goes on any more, and nothing waits; but polls may
+// find items again.
 func (w *World) judge() {
 	for i := range w.assets {
 		a := &w.assets[i]
 		if want, seen := a.want.Load(), a.seen.Load(); want != seen {
 			w.complain(Missed, "item %d: version %d, seen %d", i, want, seen)
 		}
-		if a.owed {
+		a.mu.Lock()
+		owed := a.owed
+		a.mu.Unlock()
+		if owed {
 			w.complain(Owed, "item %d", i)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,7 +30,26 @@ var during = flag.Duration("for", 0, "how long the chaos goes on")
 func TestMain(m *testing.M) {
 	slog.SetDefault(quiet) // Restart logs to it
 	flag.Parse()
+	haveGoroutines()
 	os.Exit(m.Run())
+}
+
+// haveGoroutines starts more of them at once than any scenario does. The runtime
+// keeps what it has made for one, on the heap, for those to come: how many that
+// are would otherwise be up to how many happen to meet.
+func haveGoroutines() {
+	var started, ended sync.WaitGroup
+	end := make(chan struct{})
+	for range 10_000 {
+		started.Add(1)
+		ended.Go(func() {
+			started.Done()
+			<-end
+		})
+	}
+	started.Wait()
+	close(end)
+	ended.Wait()
 }
 
 var (
@@ -38,7 +58,7 @@ var (
 )
 
 // rounds is how often a scenario is run. The first few are not counted: the
-// runtime keeps goroutines, and stacks of them, for later.
+// runtime keeps stacks of goroutines for later.
 const rounds, warmUp = 40, 10
 
 // allowed is how much larger the heap may be at the end: less than what one

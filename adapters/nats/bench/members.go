@@ -178,17 +178,10 @@ func (r *running) end() {
 
 // launch starts a child.
 func launch(j job) (*running, error) {
-	text, err := json.Marshal(j)
+	cmd, err := natstest.Self(environment, j)
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), environment+"="+string(text))
-	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -302,17 +301,11 @@ func (st *stage) start(list *[]*process, j job) error {
 func (st *stage) launch(p *process) error {
 	st.children++
 	p.Process = st.children
-	text, err := json.Marshal(p.job)
-	if err != nil {
+	var err error
+	if p.cmd, err = natstest.Self(environment, p.job); err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), environment+"="+string(text), "GOMAXPROCS=2")
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS=2")
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return err
 	}

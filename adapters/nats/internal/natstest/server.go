@@ -272,11 +272,7 @@ func (s *Server) start() error {
 	if s.process != nil {
 		return nil
 	}
-	launch := s.launchSelf
-	if s.binary != "" {
-		launch = s.launchBinary
-	}
-	cmd, err := launch()
+	cmd, err := s.command()
 	if err != nil {
 		return err
 	}
@@ -306,9 +302,19 @@ func (s *Server) start() error {
 	return nil
 }
 
-// launchSelf returns this program as a server.
-func (s *Server) launchSelf() (*exec.Cmd, error) {
-	text, err := json.Marshal(s.set)
+// command returns that of the server, which prints its log.
+func (s *Server) command() (*exec.Cmd, error) {
+	if s.binary == "" {
+		return Self(environment, s.set)
+	}
+	// The shell makes one stream of both, as it is not said which has the log.
+	return exec.Command("sh", "-c", `exec "$0" -a 127.0.0.1 -p -1 -js -sd "$1" 2>&1`, s.binary, s.set.Dir), nil
+}
+
+// Self returns the command that runs this program anew, to do a task: it finds that
+// as JSON in an environment variable of that name.
+func Self(environment string, task any) (*exec.Cmd, error) {
+	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, err
 	}
@@ -320,12 +326,6 @@ func (s *Server) launchSelf() (*exec.Cmd, error) {
 	cmd.Env = append(os.Environ(), environment+"="+string(text))
 	cmd.Stderr = os.Stderr
 	return cmd, nil
-}
-
-// launchBinary returns another server. It prints its log.
-func (s *Server) launchBinary() (*exec.Cmd, error) {
-	// The shell makes one stream of both, as it is not said which has the log.
-	return exec.Command("sh", "-c", `exec "$0" -a 127.0.0.1 -p -1 -js -sd "$1" 2>&1`, s.binary, s.set.Dir), nil
 }
 
 var (

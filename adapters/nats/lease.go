@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -223,7 +222,8 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	}
 	slog.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
-	go func() { ended <- runGuarded(t.lease, r) }()
+	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
+	go func() { ended <- guarded.Run(t.lease) }()
 	err = c.keep(t, ended)
 	lost := errors.Is(context.Cause(t.lease), reconcile.ErrLeaseLost)
 	t.end(errTermOver)
@@ -371,27 +371,6 @@ func rewrite(last uint64, write func(last uint64) (uint64, error), own func() (u
 			return 0, reconcile.ErrLeaseLost
 		}
 	}
-}
-
-// runGuarded runs r, and makes an error of a panic or a runtime.Goexit in it.
-func runGuarded(ctx context.Context, r reconcile.Runner) (err error) {
-	var run sync.WaitGroup
-	run.Go(func() {
-		returned := false
-		defer func() {
-			if !returned {
-				p := &reconcile.PanicError{Value: recover(), Stack: debug.Stack()}
-				if p.Value == nil {
-					p.Value = errors.New("runtime.Goexit was called")
-				}
-				err = p
-			}
-		}()
-		err = r.Run(ctx)
-		returned = true
-	})
-	run.Wait()
-	return err
 }
 
 // A watch tells a candidate that the key was deleted. It may be stale or fail:

@@ -116,8 +116,8 @@ type Queue[T comparable] struct {
 // are as a queue needs them: those of another purpose, another number of
 // replicas and a server that is too old are errors. It stores a reserve for a full
 // store, if there is none; that it cannot is no error. It blocks until the server
-// has answered or ctx is done, and starts nothing. If ctx has no deadline, each
-// request has that of nats.go, which is 5 s.
+// has answered or ctx is done, 15 s at most if ctx has no deadline, and starts
+// nothing. Many processes may call it at once.
 func NewQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
 	if err != nil {

@@ -48,14 +48,20 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
 			server, oldest[0], oldest[1], oldest[2])
 	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
+	}
 	want := streamConfig(cfg)
 	// Looked for first, as a full server creates none.
-	s, err := js.Stream(ctx, cfg.Name)
+	findStream := func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, cfg.Name) }
+	s, err := answer(ctx, findStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s, err = js.CreateStream(ctx, want)
+		s, err = answer(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.CreateStream(ctx, want) })
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // since a moment ago
-		s, err = js.Stream(ctx, cfg.Name)
+		s, err = answer(ctx, findStream)
 	}
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
@@ -66,12 +72,15 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
-	c, err := js.Consumer(ctx, cfg.Name, consumerName)
+	findConsumer := func(ctx context.Context) (jetstream.Consumer, error) { return js.Consumer(ctx, cfg.Name, consumerName) }
+	c, err := answer(ctx, findConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		c, err = js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
+		c, err = answer(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+			return js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
+		})
 	}
 	if errors.Is(err, jetstream.ErrConsumerExists) {
-		c, err = js.Consumer(ctx, cfg.Name, consumerName)
+		c, err = answer(ctx, findConsumer)
 	}
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
@@ -82,6 +91,19 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
 	return s, v, nil
+}
+
+// answer makes a request, again and with more time each time while nobody answers:
+// on several servers nobody does for a stream or a consumer that is being created.
+func answer[R any](ctx context.Context, request func(context.Context) (R, error)) (R, error) {
+	for patience := time.Second; ; patience *= 2 {
+		once, cancel := context.WithTimeout(ctx, patience)
+		r, err := request(once)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return r, err
+		}
+	}
 }
 
 func streamConfig(cfg Config) jetstream.StreamConfig {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,5 +177,25 @@ func TestQueueRefusesTheOldServer(t *testing.T) {
 	wantError(t, err, "nats-server 2.", "2.12.0 or later")
 	if _, err := js.Stream(t.Context(), "q"); err != jetstream.ErrStreamNotFound {
 		t.Errorf("looking for the stream: %v, want %v", err, jetstream.ErrStreamNotFound)
+	}
+}
+
+// As the replicas of a service do that is deployed for the first time.
+func TestManyMakeTheQueueAtOnce(t *testing.T) {
+	c := natstest.NewCluster(t, 3)
+	for round := range 5 {
+		var all sync.WaitGroup
+		for range 8 {
+			js := c.JetStream(t)
+			all.Go(func() {
+				q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: fmt.Sprint("q", round), Replicas: 3})
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+				q.Close(t.Context())
+			})
+		}
+		all.Wait()
 	}
 }

@@ -237,9 +237,9 @@ func run(servers []*natstest.Server, j job, processes int) (c cost, err error) {
 			return c, err
 		}
 		children = append(children, child)
-	}
-	var r report
-	for _, child := range children {
+		// One after the other, since the first creates what all use, and several
+		// servers do not answer who asks for that meanwhile.
+		var r report
 		if err := child.out.Decode(&r); err != nil { // ready
 			return c, err
 		}

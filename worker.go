@@ -101,7 +101,11 @@ func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 			return
 		case <-done:
 			done = nil
-			grace.Reset(l.Grace)
+			if l.Grace > 0 {
+				grace.Reset(l.Grace)
+			} else { // without a timer: in a bubble, two that fire at once break the race detector (go.dev/issue/78156)
+				l.watched.Store(true)
+			}
 		case <-grace.C:
 			endRuns(context.Cause(l.parent))
 			l.watched.Store(true)

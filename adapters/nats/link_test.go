@@ -184,3 +184,22 @@ func TestQueueFarAway(t *testing.T) {
 	q.Done("x")
 	flush(t, q)
 }
+
+// A reserve takes longer than other requests may.
+func TestReserveOverASlowLink(t *testing.T) {
+	s := natstest.New(t)
+	js := overLink(t, s, 50*time.Millisecond, 200_000)
+	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, q)
+	stream, err := s.JetStream(t).Stream(t.Context(), "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetLastMsgForSubject(t.Context(), "q.r")
+	if err != nil || len(m.Data) != 256<<10 {
+		t.Errorf("the reserve is %+v, %v; want 256 KiB", m, err)
+	}
+}

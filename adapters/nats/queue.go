@@ -150,6 +150,11 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 	if js == nil {
 		return nil, errors.New("natsadapter: the JetStream of a Queue is required, and nil")
 	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
 	stream, version, err := setUp(ctx, js, cfg)
 	if err != nil {
 		return nil, err

@@ -27,18 +27,18 @@ func TestReserveIsNoRoom(t *testing.T) {
 	if !isFull(err) {
 		t.Fatal(err)
 	}
-	if err := q.refill(t.Context()); !isFull(err) {
+	if err := q.refill(t.Context(), true); !isFull(err) {
 		t.Errorf("with a reserve: %v, want that the store is full", err)
 	}
 	q.spend(t.Context())
-	if err := q.refill(t.Context()); !isFull(err) {
+	if err := q.refill(t.Context(), true); !isFull(err) {
 		t.Errorf("with what was spent: %v, want that the store is full", err)
 	}
 	if err := q.wire.s.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // without a reserve, and with one
-		if err := q.refill(t.Context()); err != nil {
+		if err := q.refill(t.Context(), true); err != nil {
 			t.Errorf("with room: %v", err)
 		}
 	}

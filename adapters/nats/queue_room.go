@@ -30,6 +30,7 @@ type room[T comparable] struct {
 	full    bool // items that are not known wait
 	said    bool // that was logged
 	parked  []T  // whose slot is parked, and maybe others
+	checks  bool // one is under way
 	checked time.Time
 	grown   int // bytes stored since
 	spent   time.Time
@@ -90,24 +91,29 @@ func (q *Queue[T]) spend(ctx context.Context) {
 }
 
 // refill sees to it that there is a reserve, and that there is room besides: it
-// stores a longer one first. Who took a store for one with room that has no more
-// than the reserve would take what another spends in the same moment, however long
-// that one needs to use it.
-func (q *Queue[T]) refill(ctx context.Context) error {
-	subject, most := q.reserveSubject(), max(1, q.wire.largest()-recordRoom)
+// stores a longer one first, also over one that is there, if it is told to. Who took
+// a store for one with room that has no more than the reserve would take what another
+// spends in the same moment, however long that one needs to use it.
+func (q *Queue[T]) refill(ctx context.Context, over bool) error {
+	wire := q.wire
+	wire.timeout = patience // a reserve is long, and a link may be slow
+	subject, most := q.reserveSubject(), max(1, wire.largest()-recordRoom)
 	longer := make([]byte, min(reserveSize*5/4, most))
-	seq, err := q.wire.publish(ctx, subject, 0, longer)
+	seq, err := wire.publish(ctx, subject, 0, longer)
 	if errors.Is(err, errConflict) { // there is one
+		if !over {
+			return nil
+		}
 		var m stored
-		if m, err = q.wire.last(ctx, subject); err == nil {
-			seq, err = q.wire.publish(ctx, subject, m.seq, longer)
+		if m, err = wire.last(ctx, subject); err == nil {
+			seq, err = wire.publish(ctx, subject, m.seq, longer)
 		}
 	}
 	if err == nil {
-		err = q.wire.remove(ctx, seq)
+		err = wire.remove(ctx, seq)
 	}
 	if err == nil {
-		_, err = q.wire.publish(ctx, subject, 0, longer[:min(reserveSize, most)])
+		_, err = wire.publish(ctx, subject, 0, longer[:min(reserveSize, most)])
 	}
 	return err
 }
@@ -122,7 +128,7 @@ func (q *Queue[T]) awaitRoom() {
 			return
 		case <-tick.C:
 		}
-		if err := q.refill(q.life); err != nil {
+		if err := q.refill(q.life, true); err != nil {
 			q.troubled(err, "keeping a reserve")
 			continue
 		}
@@ -171,24 +177,27 @@ func (q *Queue[T]) grown(size int) {
 		go q.cfg.Logger.Info("the store has room again", "queue", q.cfg.Name)
 	}
 	q.room.grown += size
-	if time.Since(q.room.checked) < time.Second && q.room.grown < reserveSize/4 || q.life.Err() != nil {
+	if time.Since(q.room.checked) < time.Second && q.room.grown < reserveSize/4 || q.room.checks || q.life.Err() != nil {
 		return
 	}
-	q.room.checked, q.room.grown = time.Now(), 0
+	q.room.checks, q.room.checked, q.room.grown = true, time.Now(), 0
 	q.running.Go(func() {
 		if err := q.keepReserve(q.life); isFull(err) {
 			q.filled(err)
 		}
+		q.mu.Lock()
+		q.room.checks = false
+		q.mu.Unlock()
 	})
 }
 
 // keepReserve is refill that sends nothing long if there is a reserve.
 func (q *Queue[T]) keepReserve(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, q.wire.timeout)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	info, err := q.wire.s.Info(ctx, jetstream.WithSubjectFilter(q.reserveSubject()))
 	if err == nil && len(info.State.Subjects) == 0 {
-		err = q.refill(ctx)
+		err = q.refill(ctx, false)
 	}
 	return err
 }

@@ -40,6 +40,9 @@ func (v version) atLeast(o version) bool { return slices.Compare(v[:], o[:]) >= 
 // those that are on their way.
 var oldest = version{2, 12, 0}
 
+// patience is how long to wait for an answer that may take long.
+const patience = 15 * time.Second
+
 // setUp creates the stream and the consumer, or checks those that are there.
 func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.Stream, version, error) {
 	server := js.Conn().ConnectedServerVersion()
@@ -47,11 +50,6 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 	if !v.atLeast(oldest) {
 		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
 			server, oldest[0], oldest[1], oldest[2])
-	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 15*time.Second)
-		defer cancel()
 	}
 	want := streamConfig(cfg)
 	// Looked for first, as a full server creates none.
@@ -96,8 +94,8 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 // answer makes a request, again and with more time each time while nobody answers:
 // on several servers nobody does for a stream or a consumer that is being created.
 func answer[R any](ctx context.Context, request func(context.Context) (R, error)) (R, error) {
-	for patience := time.Second; ; patience *= 2 {
-		once, cancel := context.WithTimeout(ctx, patience)
+	for limit := time.Second; ; limit *= 2 {
+		once, cancel := context.WithTimeout(ctx, limit)
 		r, err := request(once)
 		cancel()
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {

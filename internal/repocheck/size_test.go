@@ -19,7 +19,7 @@ const (
 	maxSources     = 14   // source files of the kernel
 	maxTests       = 18   // its test files
 	maxTestsApart  = 0    // those of its test files that are not beside a source file
-	maxNATS        = 4424 // lines of code of the package in adapters/nats
+	maxNATS        = 4434 // lines of code of the package in adapters/nats
 )
 
 // testsApart are the test files of the kernel that belong to no one source file.

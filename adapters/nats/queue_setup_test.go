@@ -183,17 +183,19 @@ func TestQueueRefusesTheOldServer(t *testing.T) {
 // As the replicas of a service do that is deployed for the first time.
 func TestManyMakeTheQueueAtOnce(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for round := range 5 {
 		var all sync.WaitGroup
 		for range 8 {
 			js := c.JetStream(t)
 			all.Go(func() {
-				q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: fmt.Sprint("q", round), Replicas: 3})
+				q, err := natsadapter.NewQueue[string](ctx, js, natsadapter.Config{Name: fmt.Sprint("q", round), Replicas: 3})
 				if err != nil {
 					t.Errorf("round %d: %v", round, err)
 					return
 				}
-				q.Close(t.Context())
+				q.Close(ctx)
 			})
 		}
 		all.Wait()

@@ -976,6 +976,7 @@ func TestGateItemInHandHasOneLeaseAtATime(t *testing.T) {
 		})
 		q.q.Enqueue("a")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if n := len(*q.leases); n != 2 {
 			t.Errorf("%d leases, want 2", n)
 		}

@@ -152,7 +152,7 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, slowAnswer)
 		defer cancel()
 	}
 	stream, version, err := setUp(ctx, js, cfg)

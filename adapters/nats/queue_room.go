@@ -30,7 +30,7 @@ type room[T comparable] struct {
 	full    bool // items that are not known wait
 	said    bool // that was logged
 	parked  []T  // whose slot is parked, and maybe others
-	checks  bool // one is under way
+	keeping bool // keepReserve is under way
 	checked time.Time
 	grown   int // bytes stored since
 	spent   time.Time
@@ -91,29 +91,29 @@ func (q *Queue[T]) spend(ctx context.Context) {
 }
 
 // refill sees to it that there is a reserve, and that there is room besides: it
-// stores a longer one first, also over one that is there, if it is told to. Who took
-// a store for one with room that has no more than the reserve would take what another
-// spends in the same moment, however long that one needs to use it.
-func (q *Queue[T]) refill(ctx context.Context, over bool) error {
-	wire := q.wire
-	wire.timeout = patience // a reserve is long, and a link may be slow
-	subject, most := q.reserveSubject(), max(1, wire.largest()-recordRoom)
+// stores a longer one first, if replace is set also over one that is there. A process
+// that took a store for one with room, when it has no more than the reserve, would
+// take what another spends in the same moment, however long that one needs to use it.
+func (q *Queue[T]) refill(ctx context.Context, replace bool) error {
+	slow := q.wire
+	slow.timeout = slowAnswer // a reserve is long, and a link may be slow
+	subject, most := q.reserveSubject(), max(1, slow.largest()-recordRoom)
 	longer := make([]byte, min(reserveSize*5/4, most))
-	seq, err := wire.publish(ctx, subject, 0, longer)
+	seq, err := slow.publish(ctx, subject, 0, longer)
 	if errors.Is(err, errConflict) { // there is one
-		if !over {
+		if !replace {
 			return nil
 		}
 		var m stored
-		if m, err = wire.last(ctx, subject); err == nil {
-			seq, err = wire.publish(ctx, subject, m.seq, longer)
+		if m, err = slow.last(ctx, subject); err == nil {
+			seq, err = slow.publish(ctx, subject, m.seq, longer)
 		}
 	}
 	if err == nil {
-		err = wire.remove(ctx, seq)
+		err = q.wire.remove(ctx, seq)
 	}
 	if err == nil {
-		_, err = wire.publish(ctx, subject, 0, longer[:min(reserveSize, most)])
+		_, err = slow.publish(ctx, subject, 0, longer[:min(reserveSize, most)])
 	}
 	return err
 }
@@ -177,23 +177,23 @@ func (q *Queue[T]) grown(size int) {
 		go q.cfg.Logger.Info("the store has room again", "queue", q.cfg.Name)
 	}
 	q.room.grown += size
-	if time.Since(q.room.checked) < time.Second && q.room.grown < reserveSize/4 || q.room.checks || q.life.Err() != nil {
+	if time.Since(q.room.checked) < time.Second && q.room.grown < reserveSize/4 || q.room.keeping || q.life.Err() != nil {
 		return
 	}
-	q.room.checks, q.room.checked, q.room.grown = true, time.Now(), 0
+	q.room.keeping, q.room.checked, q.room.grown = true, time.Now(), 0
 	q.running.Go(func() {
 		if err := q.keepReserve(q.life); isFull(err) {
 			q.filled(err)
 		}
 		q.mu.Lock()
-		q.room.checks = false
+		q.room.keeping = false
 		q.mu.Unlock()
 	})
 }
 
 // keepReserve is refill that sends nothing long if there is a reserve.
 func (q *Queue[T]) keepReserve(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, slowAnswer)
 	defer cancel()
 	info, err := q.wire.s.Info(ctx, jetstream.WithSubjectFilter(q.reserveSubject()))
 	if err == nil && len(info.State.Subjects) == 0 {

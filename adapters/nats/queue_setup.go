@@ -40,8 +40,8 @@ func (v version) atLeast(o version) bool { return slices.Compare(v[:], o[:]) >= 
 // those that are on their way.
 var oldest = version{2, 12, 0}
 
-// patience is how long to wait for an answer that may take long.
-const patience = 15 * time.Second
+// slowAnswer is how long to wait for an answer that may take long.
+const slowAnswer = 15 * time.Second
 
 // setUp creates the stream and the consumer, or checks those that are there.
 func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.Stream, version, error) {
@@ -91,8 +91,9 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 	return s, v, nil
 }
 
-// answer makes a request, again and with more time each time while nobody answers:
-// on several servers nobody does for a stream or a consumer that is being created.
+// answer makes a request until it is answered or ctx is done. Each attempt has twice
+// the time of the one before. A cluster does not answer a request about a stream or
+// a consumer that is being created.
 func answer[R any](ctx context.Context, request func(context.Context) (R, error)) (R, error) {
 	for limit := time.Second; ; limit *= 2 {
 		once, cancel := context.WithTimeout(ctx, limit)

@@ -195,7 +195,9 @@ func TestManyMakeTheQueueAtOnce(t *testing.T) {
 					t.Errorf("round %d: %v", round, err)
 					return
 				}
-				q.Close(ctx)
+				if err := q.Close(ctx); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
 			})
 		}
 		all.Wait()

@@ -227,7 +227,7 @@ func (r *round) finish() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { ended <- g.Run(ctx) }()
-	wasSettled := false // polls may find items again
+	wasSettled := false // at the last look: since then a poll may have offered an item
 	settled := func() bool {
 		s := r.queue.Stats()
 		wasSettled = s.Ready+s.Waiting+s.InFlight == 0 && len(r.drifted()) == 0

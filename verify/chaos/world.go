@@ -174,8 +174,7 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 	}
 }
 
-// judge is called when nothing goes on any more, and nothing waits; but polls may
-// find items again.
+// judge is called when all is in order. Polls still go on, and may offer items.
 func (w *World) judge() {
 	for i := range w.assets {
 		a := &w.assets[i]

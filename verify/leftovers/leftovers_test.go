@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 // haveGoroutines starts more of them at once than any scenario does. The runtime
-// keeps what it has made for one, on the heap, for those to come: how many that
-// are would otherwise be up to how many happen to meet.
+// keeps the descriptor of each on the heap, and uses it again. How many there are
+// would otherwise depend on how many happened to exist at once.
 func haveGoroutines() {
 	var started, ended sync.WaitGroup
 	end := make(chan struct{})

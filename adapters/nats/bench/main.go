@@ -237,8 +237,8 @@ func run(servers []*natstest.Server, j job, processes int) (c cost, err error) {
 			return c, err
 		}
 		children = append(children, child)
-		// One after the other, since the first creates what all use, and several
-		// servers do not answer who asks for that meanwhile.
+		// One after the other: the first creates what all use, and a cluster does not
+		// answer requests about it meanwhile.
 		var r report
 		if err := child.out.Decode(&r); err != nil { // ready
 			return c, err

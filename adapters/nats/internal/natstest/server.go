@@ -302,7 +302,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// command returns that of the server, which prints its log.
+// command returns the command that starts the server. Another binary prints its log.
 func (s *Server) command() (*exec.Cmd, error) {
 	if s.binary == "" {
 		return Self(environment, s.set)
@@ -311,8 +311,8 @@ func (s *Server) command() (*exec.Cmd, error) {
 	return exec.Command("sh", "-c", `exec "$0" -a 127.0.0.1 -p -1 -js -sd "$1" 2>&1`, s.binary, s.set.Dir), nil
 }
 
-// Self returns the command that runs this program anew, to do a task: it finds that
-// as JSON in an environment variable of that name.
+// Self returns a command that runs this program anew. The task is in the environment
+// variable of the given name, as JSON.
 func Self(environment string, task any) (*exec.Cmd, error) {
 	text, err := json.Marshal(task)
 	if err != nil {

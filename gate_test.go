@@ -944,18 +944,6 @@ func TestGateLeaseIsLostAtItsTurn(t *testing.T) {
 	}
 }
 
-// A listedLease is a queue that keeps the contexts of its leases.
-type listedLease struct {
-	plainQueue[string]
-	leases *[]context.Context
-}
-
-func (q listedLease) Lease(ctx context.Context, _ string) context.Context {
-	ctx = context.WithValue(ctx, leaseKey{}, len(*q.leases))
-	*q.leases = append(*q.leases, ctx)
-	return ctx
-}
-
 // An item in hand is leased anew for its run. Its first lease has ended by then, so
 // that a Leaser knows that nobody uses it.
 func TestGateItemInHandHasOneLeaseAtATime(t *testing.T) {
@@ -964,20 +952,25 @@ func TestGateItemInHandHasOneLeaseAtATime(t *testing.T) {
 		g.SetLimit(1)
 		other := launchGated(t, reconcile.Reconciler[string]{Gate: g}, "other@1m")
 		synctest.Wait()
-		q := listedLease{plainly(reconcile.NewQueue[string]()), new([]context.Context)}
+		var leases []context.Context
+		q := leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+			ctx = context.WithValue(ctx, leaseKey{}, len(leases))
+			leases = append(leases, ctx)
+			return ctx
+		}}
 		run := launch(t, &reconcile.Reconciler[string]{
 			Queue: q, Gate: g, Logger: unlogged(),
 			Reconcile: func(ctx context.Context, _ string) error {
-				if n := ctx.Value(leaseKey{}); n != 1 || (*q.leases)[0].Err() == nil || ctx.Err() != nil {
-					t.Errorf("lease %v, the first: %v, this one: %v; want lease 1, and just the first ended", n, (*q.leases)[0].Err(), ctx.Err())
+				if n := ctx.Value(leaseKey{}); n != 1 || leases[0].Err() == nil || ctx.Err() != nil {
+					t.Errorf("lease %v, the first: %v, this one: %v; want lease 1, and just the first ended", n, leases[0].Err(), ctx.Err())
 				}
 				return nil
 			},
 		})
-		q.q.Enqueue("a")
+		q.q.Enqueue("bad")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := len(*q.leases); n != 2 {
+		if n := len(leases); n != 2 {
 			t.Errorf("%d leases, want 2", n)
 		}
 		run.end()

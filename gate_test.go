@@ -21,7 +21,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -309,9 +308,7 @@ func TestGateLeavesItemsInTheQueue(t *testing.T) {
 		if s := q.Stats(); q.Has("a") || s.Ready != 2 || s.InFlight != 1 {
 			t.Errorf("Stats() = %+v, Has(a) = %v, want two items ready, one in hand, and a done", s, q.Has("a"))
 		}
-		if diff := cmp.Diff(reconcile.GateStats{Waiting: 1, Next: time.Second}, g.Stats()); diff != "" {
-			t.Errorf("Stats (-want +got):\n%s", diff)
-		}
+		wantSame(t, "Stats()", g.Stats(), reconcile.GateStats{Waiting: 1, Next: time.Second})
 		q.Remove("d")
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -506,9 +503,7 @@ func TestGateSetLimit(t *testing.T) {
 			time.Sleep(d)
 			g.SetLimit(want.Limit)
 			synctest.Wait()
-			if diff := cmp.Diff(want, g.Stats()); diff != "" {
-				t.Errorf("after SetLimit(%d), Stats (-want +got):\n%s", want.Limit, diff)
-			}
+			wantSame(t, fmt.Sprintf("after SetLimit(%d), Stats()", want.Limit), g.Stats(), want)
 			checkGate(t, g)
 		}
 		at(1*time.Second, reconcile.GateStats{Limit: 3, InFlight: 3, Waiting: 1}) // 1 and 2 start at once
@@ -552,9 +547,7 @@ func TestGateLimitMeetsNewBounds(t *testing.T) {
 // Before the first Run a budget is whole.
 func TestGateStatsBeforeTheFirstRun(t *testing.T) {
 	g := &reconcile.Gate{Every: time.Hour, Burst: 3, Max: 7}
-	if diff := cmp.Diff(reconcile.GateStats{Limit: 7}, g.Stats()); diff != "" {
-		t.Errorf("Stats (-want +got):\n%s", diff)
-	}
+	wantSame(t, "Stats()", g.Stats(), reconcile.GateStats{Limit: 7})
 }
 
 // What Slow is called with, and after which runs.

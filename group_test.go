@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -515,9 +514,7 @@ func TestGroupWarnsOfAMemberThatDoesNotEnd(t *testing.T) {
 			line.mustSay(t, slog.LevelWarn, map[string]string{"member": "stuck"}, "has not ended")
 			after = append(after, line.Attrs["for"].Duration().String())
 		}
-		if diff := cmp.Diff([]string{"10s", "20s", "40s", "1m20s", "2m40s", "5m20s", "10m40s", "21m20s", "42m40s"}, after); diff != "" {
-			t.Errorf("warnings (-want +got):\n%s", diff)
-		}
+		wantSame(t, "warnings after", after, []string{"10s", "20s", "40s", "1m20s", "2m40s", "5m20s", "10m40s", "21m20s", "42m40s"})
 	})
 }
 
@@ -640,9 +637,7 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		"without a logger":         "fallback true feeder <nil>",
 		"elsewhere":                "fallback false <nil> <nil>",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("logger, whether there is a member, member, reconciler (-want +got):\n%s", diff)
-	}
+	wantSame(t, "logger, whether there is a member, member, reconciler", got, want)
 }
 
 // When Run returns nothing runs any more, however it came about; and the bubble
@@ -946,9 +941,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 			}
 		}
 		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s", "2 boom 2m0s"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("log lines (-want +got):\n%s", diff)
-		}
+		wantSame(t, "log lines", got, want)
 	})
 }
 

@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
@@ -481,18 +482,13 @@ func FuzzRequeueErrors(f *testing.F) {
 			want.Outcome, want.Failures, want.Next = reconcile.Retrying, 1, time.Minute
 			waits = []reconcile.Wait{{Delay: time.Minute, Err: err}}
 		}
-		same := cmp.Options{
-			cmp.Comparer(func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) }),
-			cmp.Comparer(func(a, b reconcile.Wait) bool { // no delay is no delay, and what is held is not settled
-				return max(a.Delay, 0) == max(b.Delay, 0) && fmt.Sprint(a.Err) == fmt.Sprint(b.Err) &&
-					(a.Delay <= 0 || a.Hold == b.Hold && (a.Hold || a.Settled == b.Settled))
-			}),
+		wantSame(t, fmt.Sprintf("result of %#v", err), got, want)
+		same := func(a, b reconcile.Wait) bool { // no delay is no delay, and what is held is not settled
+			return max(a.Delay, 0) == max(b.Delay, 0) && reflect.DeepEqual(a.Err, b.Err) &&
+				(a.Delay <= 0 || a.Hold == b.Hold && (a.Hold || a.Settled == b.Settled))
 		}
-		if diff := cmp.Diff(want, got, same); diff != "" {
-			t.Errorf("result of %#v (-want +got):\n%s", err, diff)
-		}
-		if diff := cmp.Diff(waits, q.waits, same); diff != "" {
-			t.Errorf("%#v requeued (-want +got):\n%s", err, diff)
+		if !slices.EqualFunc(q.waits, waits, same) {
+			t.Errorf("%#v requeued: %+v, want %+v", err, q.waits, waits)
 		}
 		if q.done != 1-len(waits) {
 			t.Errorf("%#v: item given back by %d Done and %v", err, q.done, q.waits)

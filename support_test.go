@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -89,11 +90,17 @@ func mustTakeAll[T comparable](t *testing.T, q *reconcile.Queue[T], want ...T) {
 func wantState(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.State) {
 	t.Helper()
 	got := q.State(item)
-	for _, s := range []*reconcile.State{&got, &want} { // so that == compares instants
+	for _, s := range []*reconcile.State{&got, &want} { // so that instants are the same
 		s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
 	}
-	if got != want {
-		t.Errorf("State(%q):\n got %+v\nwant %+v", item, got, want)
+	wantSame(t, fmt.Sprintf("State(%q)", item), got, want)
+}
+
+// wantSame checks a value that == does not compare, or would panic at.
+func wantSame[V any](t *testing.T, what string, got, want V) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
 	}
 }
 

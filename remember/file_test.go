@@ -14,8 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/reconkernel/reconcile/remember"
 )
 
@@ -40,8 +38,8 @@ func must(t *testing.T, errs ...error) {
 
 func mustHold[T, V comparable](t *testing.T, f *remember.File[T, V], want map[T]V) {
 	t.Helper()
-	if diff := cmp.Diff(want, maps.Collect(f.All())); diff != "" {
-		t.Errorf("remembered (-want +got):\n%s", diff)
+	if got := maps.Collect(f.All()); !maps.Equal(got, want) {
+		t.Errorf("remembered:\n got %v\nwant %v", got, want)
 	}
 }
 

@@ -338,3 +338,21 @@ func RunOf[T comparable](r *Reconciler[T]) (run func(context.Context) error, tic
 	}
 	return l.run, l.ticking.Load
 }
+
+// PromoteMax is how many items one call makes ready at most.
+const PromoteMax = promoteMax
+
+// StopTimer makes the timer of the queue late: it does not fire at all. It reports
+// whether the timer ran.
+func StopTimer[T comparable](q *Queue[T]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.timer.Stop()
+}
+
+// DoneAndTake is what a worker does that gives back one item and takes the next.
+func DoneAndTake[T comparable](ctx context.Context, q *Queue[T], item T) (next T, err error) {
+	k := taken[T]{item: item}
+	err = q.exchange(ctx, &k, &verdict{}, q.now())
+	return k.item, err
+}

@@ -226,9 +226,6 @@ func compile(scratch string, files map[string][]byte) (binary string, err error)
 	if err := os.WriteFile(path, text, 0o666); err != nil {
 		return "", err
 	}
-	if err := os.Symlink(filepath.Join(abs, "testdata"), filepath.Join(scratch, "testdata")); err != nil {
-		return "", err
-	}
 	binary = filepath.Join(scratch, "mutants.test")
 	c := exec.Command("go", "test", "-c", "-vet=off", "-overlay", path, "-o", binary, ".")
 	c.Dir = filepath.Join(*root, *dir)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -24,7 +25,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The state table and programs of random operations are in model_test.go. Here
+// The state table and programs of random operations are in rules_test.go. Here
 // is what they do not reach: the promises one by one, order, goroutines, misuse,
 // memory.
 
@@ -1184,3 +1185,349 @@ func TestTakenItemsStayReachable(t *testing.T) {
 		})
 	}
 }
+
+// TestHas has every way to be known, and not to be.
+func TestHas(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.Enqueue("in flight")
+		q.Enqueue("settled")
+		q.Enqueue("done")
+		mustTakeAll(t, q, "in flight", "settled", "done")
+		q.Requeue("settled", reconcile.Wait{Delay: time.Hour, Settled: true})
+		q.Done("done")
+		q.EnqueueAfter("in flight", time.Hour)
+		q.Enqueue("ready")
+		q.EnqueueWithin("waiting", time.Hour)
+		q.Enqueue("removed")
+		q.Remove("removed")
+		for item, want := range map[string]string{
+			"in flight": "in flight", "settled": "waiting", "ready": "ready", "waiting": "waiting",
+			"done": "idle", "removed": "idle", "unknown": "idle",
+		} {
+			if got := q.State(item).Phase.String(); got != want {
+				t.Errorf("State(%q).Phase: %s, want %s", item, got, want)
+			}
+			if got := q.Has(item); got != (want != "idle") {
+				t.Errorf("Has(%q): %t, though it is %s", item, got, want)
+			}
+		}
+		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Settled: 1, Again: 1, Enqueued: 7, Taken: 3, Requeued: 1})
+	})
+}
+
+// Each step gives an item in flight back, and says how often it has failed then.
+func TestFailuresInARow(t *testing.T) {
+	type queue = reconcile.Queue[string]
+	e1, e2, wrapped := errors.New("first"), errors.New("second"), fmt.Errorf("wrapped: %w", reconcile.ErrAborted)
+	inBubble(t, func(t *testing.T, q *queue) {
+		for i, step := range []struct {
+			back     func(q *queue)
+			failures int
+			err      error
+		}{
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e2, Hold: true}) }, 2, e2},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) }, 2, e2},
+			{func(q *queue) {
+				q.Requeue("x", reconcile.Wait{Delay: time.Hour, Hold: true, Settled: true, Err: reconcile.ErrAborted})
+			}, 2, e2},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: wrapped}) }, 3, wrapped}, // only as it is
+			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                   // a plan: no failure
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) }, 0, nil},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true, Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Enqueue("x"); q.Done("x") }, 0, nil}, // though it has a next run
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) }, 0, nil},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Done("x"); q.Enqueue("x") }, 0, nil}, // gone, and there again
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}); q.Remove("x"); q.Enqueue("x") }, 0, nil},
+		} {
+			want := func(when string) {
+				if s := q.State("x"); s.Failures != step.failures || s.Err != step.err {
+					t.Errorf("step %d, %s: %d failures, the last is %v, want %d and %v", i, when, s.Failures, s.Err, step.failures, step.err)
+				}
+			}
+			q.EnqueueNow("x") // changes nothing, as what follows
+			mustTakeAll(t, q, "x")
+			step.back(q)
+			want("given back")
+			q.Offer("x")
+			q.EnqueueNow("x")
+			mustTakeAll(t, q, "x")
+			want("in flight")
+			q.Enqueue("x")
+			q.Remove("x")
+			want("in flight, its next run removed")
+			q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted})
+			want("aborted")
+		}
+	})
+}
+
+func TestAllIsInOrder(t *testing.T) {
+	inBackground(t, 2, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.EnqueueAfter("due 3", 3*time.Hour)
+		q.EnqueueAfter("ready 1", 90*time.Minute)
+		q.EnqueueWithin("due 2, first", 2*time.Hour)
+		q.EnqueueAfter("due 2, second", 2*time.Hour)
+		q.Enqueue("flying")
+		q.Enqueue("flying too")
+		mustTakeAll(t, q, "flying", "flying too")
+		q.Enqueue("flying")
+		q.EnqueueAfter("flying too", time.Hour)
+		q.Offer("seen")
+		time.Sleep(90 * time.Minute)
+		q.Enqueue("ready 2")
+		q.Enqueue("removed")
+		q.Requeue("flying", reconcile.Wait{Err: errBoom})
+		q.Remove("removed")
+
+		var got []string
+		for item, s := range q.All() {
+			got = append(got, fmt.Sprintf("%s: %v", item, s.Phase))
+			wantState(t, q, item, s)
+		}
+		want := []string{
+			"flying too: in flight", "ready 1: ready", "seen: ready", "ready 2: ready", "flying: ready",
+			"due 2, first: waiting", "due 2, second: waiting", "due 3: waiting",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("All:\n got %q\nwant %q", got, want)
+		}
+	})
+}
+
+// The loop sees the queue as it was when the loop began, and may change it.
+func TestAllIsASnapshot(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		for _, item := range []string{"a", "b", "c"} {
+			q.Enqueue(item)
+		}
+		all := q.All()
+		var got []string
+		for item := range all {
+			got = append(got, item)
+			q.Remove("c")
+			q.Enqueue("d" + item)
+		}
+		for item := range all { // for the second time
+			got = append(got, item)
+			break // leaves nothing locked
+		}
+		if want := "a b c a"; strings.Join(got, " ") != want {
+			t.Errorf("All: %q, want %q", got, want)
+		}
+		mustTakeAll(t, q, "a", "b", "da", "db", "dc")
+	})
+}
+
+// inBubble runs f with an empty queue in a bubble, and checks the queue's
+// invariants afterwards.
+func inBubble(t *testing.T, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	inBackground(t, 0, f)
+}
+
+// inBackground is inBubble for a queue of that Background.
+func inBackground(t *testing.T, background int, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Background = background
+		f(t, q)
+		mustAgree(t, q)
+	})
+}
+
+// runQueue is inBubble as a subtest.
+func runQueue(t *testing.T, name string, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, f) })
+}
+
+// runBubble runs f as a subtest, in a bubble.
+func runBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// mustAgree checks that the queue keeps its own rules.
+func mustAgree[T comparable](t *testing.T, q *reconcile.Queue[T]) {
+	t.Helper()
+	if err := reconcile.Check(q); err != nil {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// mustTake dequeues an item that is ready.
+func mustTake[T comparable](t *testing.T, q *reconcile.Queue[T]) T {
+	t.Helper()
+	if q.Len() == 0 {
+		t.Fatal("nothing is ready to be taken")
+	}
+	item, err := q.Dequeue(t.Context())
+	if err != nil {
+		t.Fatalf("Dequeue: %v", err)
+	}
+	return item
+}
+
+// mustTakeAll dequeues the items that are ready and wants them in this order.
+func mustTakeAll[T comparable](t *testing.T, q *reconcile.Queue[T], want ...T) {
+	t.Helper()
+	var got []T
+	for q.Len() > 0 {
+		got = append(got, mustTake(t, q))
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("taken: %v, want %v", got, want)
+	}
+}
+
+func wantState(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.State) {
+	t.Helper()
+	got := q.State(item)
+	for _, s := range []*reconcile.State{&got, &want} { // so that instants are the same
+		s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
+	}
+	wantSame(t, fmt.Sprintf("State(%q)", item), got, want)
+}
+
+func wantPhase(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.Phase) {
+	t.Helper()
+	if got := q.State(item).Phase; got != want {
+		t.Errorf("State(%q).Phase: %v, want %v", item, got, want)
+	}
+}
+
+func wantStats[T comparable](t *testing.T, q *reconcile.Queue[T], want reconcile.Stats) {
+	t.Helper()
+	if got := q.Stats(); got != want {
+		t.Errorf("Stats:\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// wantSame checks a value that == does not compare, or would panic at.
+func wantSame[V any](t *testing.T, what string, got, want V) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}
+
+// A reply is what a call in a goroutine of its own returned, and when.
+type reply[T any] struct {
+	item T
+	err  error
+	at   time.Time
+}
+
+// startCall lets a call wait and returns where its reply will be.
+func startCall[T any](call func() (T, error)) <-chan reply[T] {
+	c := make(chan reply[T], 1)
+	go func() {
+		item, err := call()
+		c <- reply[T]{item, err, time.Now()}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// startDequeue lets a consumer wait.
+func startDequeue[T comparable](ctx context.Context, q *reconcile.Queue[T]) <-chan reply[T] {
+	return startCall(func() (T, error) { return q.Dequeue(ctx) })
+}
+
+// startWait lets a call wait that returns no more than an error.
+func startWait(wait func() error) <-chan reply[struct{}] {
+	return startCall(func() (struct{}, error) { return struct{}{}, wait() })
+}
+
+// mustWait wants the call to be waiting still.
+func mustWait[T any](t *testing.T, c <-chan reply[T]) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		t.Fatalf("the call returned %v, %v, want it to wait", a.item, a.err)
+	default:
+	}
+}
+
+// mustReturn wants the call to have returned.
+func mustReturn[T any](t *testing.T, c <-chan reply[T]) reply[T] {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		return a
+	default:
+	}
+	t.Fatal("the call waits, want it to return")
+	return reply[T]{}
+}
+
+// mustEnd wants a Dequeue to return ErrClosed.
+func mustEnd[T comparable](t *testing.T, q *reconcile.Queue[T]) {
+	t.Helper()
+	if d := mustReturn(t, startDequeue(t.Context(), q)); d.err != reconcile.ErrClosed {
+		t.Errorf("Dequeue: %v, %v, want %v", d.item, d.err, reconcile.ErrClosed)
+	}
+}
+
+// panics returns what f panics with, as text.
+func panics(f func()) (msg string) {
+	defer func() {
+		if v := recover(); v != nil {
+			msg = fmt.Sprint(v)
+		}
+	}()
+	f()
+	return ""
+}
+
+// heap is what is live after everything that can be collected was.
+func heap() int64 {
+	for range 3 { // pools and finalizers need more than one cycle
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// wantNoAllocs counts over many cycles in one go: an average would hide what
+// comes now and then. The few that it allows are the runtime's own, when a
+// timer fires and its goroutine is a new one.
+func wantNoAllocs(t *testing.T, cycle func()) {
+	t.Helper()
+	if got := testing.AllocsPerRun(1, func() {
+		for range 2000 {
+			cycle()
+		}
+	}); got > 10 {
+		t.Errorf("%v allocations in 2000 cycles, want none", got)
+	}
+}
+
+// tellSeed is deferred: it tells with which seed a test has failed, which a bubble
+// that fails ends.
+func tellSeed(t *testing.T, seed *uint64) {
+	if t.Failed() {
+		t.Logf("seed %d", *seed)
+	}
+}
+
+// randoms returns n sources of random numbers, one for the runs of each item: what
+// an item draws does not depend on whose turn it is.
+func randoms(seed, first uint64, n int) []*rand.Rand {
+	all := make([]*rand.Rand, n)
+	for i := range all {
+		all[i] = rand.New(rand.NewPCG(seed, first+uint64(i)))
+	}
+	return all
+}
+
+// within reports whether low < d ≤ high.
+func within(d, low, high time.Duration) bool { return low < d && d <= high }

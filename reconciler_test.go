@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -725,4 +728,243 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 			l.mustSay(t, l.Level, map[string]string{"item": "eu/b1"})
 		}
 	})
+}
+
+// A logBook is a slog.Handler that keeps all it is told.
+type logBook struct {
+	*logPages
+	with []slog.Attr
+}
+
+func (b *logBook) logger() *slog.Logger { return slog.New(b) }
+
+func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b *logBook) WithGroup(string) slog.Handler { return b }
+
+func (b *logBook) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logBook{b.logPages, append(b.with[:len(b.with):len(b.with)], attrs...)}
+}
+
+func (b *logBook) Handle(_ context.Context, r slog.Record) error {
+	line := logLine{time.Now(), r.Level, r.Message, make(map[string]slog.Value)}
+	keep := func(a slog.Attr) bool {
+		line.Attrs[a.Key] = a.Value.Resolve()
+		return true
+	}
+	for _, a := range b.with {
+		keep(a)
+	}
+	r.Attrs(keep)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = append(b.lines, line)
+	return nil
+}
+
+// from returns the lines of at least that level.
+func (b *logBook) from(level slog.Level) []logLine {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var lines []logLine
+	for _, l := range b.lines {
+		if l.Level >= level {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func (b *logBook) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = nil
+}
+
+// onlyLine returns the one line of at least that level.
+func (b *logBook) onlyLine(t *testing.T, level slog.Level) logLine {
+	t.Helper()
+	lines := b.from(level)
+	if len(lines) != 1 {
+		t.Fatalf("%d log lines of level %v or more, want 1: %v", len(lines), level, lines)
+	}
+	return lines[0]
+}
+
+type logPages struct {
+	mu    sync.Mutex
+	lines []logLine
+}
+
+type logLine struct {
+	At      time.Time
+	Level   slog.Level
+	Message string
+	Attrs   map[string]slog.Value
+}
+
+// String is the line without its time, as a person reads it.
+func (l logLine) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%v %s", l.Level, l.Message)
+	for k, v := range l.Attrs {
+		fmt.Fprintf(&s, " %s=%v", k, v)
+	}
+	return s.String()
+}
+
+// mustSay checks what a log line tells.
+func (l logLine) mustSay(t *testing.T, level slog.Level, attrs map[string]string, texts ...string) {
+	t.Helper()
+	if l.Level != level {
+		t.Errorf("log line %q has level %v, want %v", l, l.Level, level)
+	}
+	for k, want := range attrs {
+		if got, ok := l.Attrs[k]; !ok || got.String() != want {
+			t.Errorf("log line %q has %s=%v, want %q", l, k, got, want)
+		}
+	}
+	for _, text := range texts {
+		if !strings.Contains(l.String(), text) {
+			t.Errorf("log line %q does not contain %q", l, text)
+		}
+	}
+}
+
+func newLogBook() *logBook { return &logBook{logPages: new(logPages)} }
+
+// setDefaultLogger makes b the default logger until the test ends.
+func setDefaultLogger(t *testing.T, b *logBook) {
+	old, flags := slog.Default(), log.Flags()
+	slog.SetDefault(b.logger())
+	t.Cleanup(func() {
+		slog.SetDefault(old)
+		log.SetOutput(os.Stderr)
+		log.SetFlags(flags)
+	})
+}
+
+// unlogged is a Logger for tests that do not look at the log.
+func unlogged() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// A service is a Reconciler at work, with what it leaves behind.
+type service struct {
+	*running
+	q       *reconcile.Queue[string] // nil if the Dequeuer has none inside
+	results *resultBook[string]
+	log     *logBook
+	began   time.Time
+}
+
+// wantResult looks at the last result.
+func (s *service) wantResult(t *testing.T, item string, o reconcile.Outcome, failures int) reconcile.Result[string] {
+	t.Helper()
+	r := s.results.last(t)
+	if r.Item != item || r.Outcome != o || r.Failures != failures {
+		t.Errorf("result %+v, want %s: %s, with %d failures", r, item, o, failures)
+	}
+	return r
+}
+
+// wantItem looks at an item in the queue; in is when it is due, from now on.
+func (s *service) wantItem(t *testing.T, item string, phase reconcile.Phase, in time.Duration, failures int) {
+	t.Helper()
+	got := s.q.State(item)
+	if got.Phase != phase || got.Failures != failures || phase == reconcile.Waiting && !got.Due.Equal(time.Now().Add(in)) {
+		t.Errorf("State(%q) = %+v, want %v, due in %v, with %d failures", item, got, phase, in, failures)
+	}
+}
+
+func (s *service) wantSilence(t *testing.T, least slog.Level) {
+	t.Helper()
+	if lines := s.log.from(least); len(lines) != 0 {
+		t.Errorf("log lines of level %v or more: %v, want none", least, lines)
+	}
+}
+
+// serve launches a Reconciler, and enqueues items. It fills in what is missing: a
+// Queue, a Reconcile that succeeds, OnResult, a Logger, and minutes as Retry.
+func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *service {
+	t.Helper()
+	s := &service{results: new(resultBook[string]), log: newLogBook(), began: time.Now()}
+	if r.Queue == nil {
+		r.Queue = reconcile.NewQueue[string]()
+	}
+	s.q = queueInside(r.Queue)
+	if r.Reconcile == nil {
+		r.Reconcile = nothing
+	}
+	if r.OnResult == nil {
+		r.OnResult = s.results.add
+	}
+	if r.Logger == nil {
+		r.Logger = s.log.logger()
+	}
+	if r.Retry == nil {
+		r.Retry = minutes
+	}
+	for _, item := range items {
+		s.q.Enqueue(item)
+	}
+	s.running = launch(t, &r)
+	synctest.Wait()
+	return s
+}
+
+// pass lets time pass, and all that is to happen then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// A resultBook collects results.
+type resultBook[T comparable] struct {
+	mu   sync.Mutex
+	list []reconcile.Result[T]
+}
+
+func (b *resultBook[T]) add(r reconcile.Result[T]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = append(b.list, r)
+}
+
+func (b *resultBook[T]) all() []reconcile.Result[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]reconcile.Result[T](nil), b.list...)
+}
+
+func (b *resultBook[T]) only(t *testing.T) reconcile.Result[T] {
+	t.Helper()
+	all := b.all()
+	if len(all) != 1 {
+		t.Fatalf("%d results, want 1: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+func (b *resultBook[T]) last(t *testing.T) reconcile.Result[T] {
+	t.Helper()
+	all := b.all()
+	if len(all) == 0 {
+		t.Fatal("no result")
+	}
+	return all[len(all)-1]
+}
+
+// minutes is a policy that tells from a delay how many failures it was told.
+func minutes(_ error, failures int) (time.Duration, bool) {
+	return time.Duration(failures) * time.Minute, true
+}
+
+// fails makes a Reconcile that fails n times and then ends as last says.
+func fails(n int, last func(context.Context) error) func(context.Context, string) error {
+	runs := 0
+	return func(ctx context.Context, _ string) error {
+		if runs++; runs <= n {
+			return fmt.Errorf("failure %d", runs)
+		}
+		return last(ctx)
+	}
 }

@@ -258,11 +258,11 @@ func TestLoggedStackIsALineOfCalls(t *testing.T) {
 			t.Errorf("%s: a Reconciler ends with %v, want nil, or a Group with nil", name, err)
 		}
 
-		want := c.want + " < reconcile_test.panicsHere support_test.go < func7 requeue_test.go"
+		want := c.want + " < reconcile_test.panicsHere group_test.go < func7 requeue_test.go"
 		for i, want := range []string{want + " < func8 requeue_test.go", want} {
 			stack := book.from(slog.LevelWarn)[i].Attrs["stack"].String()
 			got := regexp.MustCompile(`reconcile_test\.Test\w+\.(func)|:\d+`).ReplaceAllString(stack, "$1")
-			if got != want || !strings.Contains(stack, " support_test.go:") {
+			if got != want || !strings.Contains(stack, " group_test.go:") {
 				t.Errorf("%s: the stack that is logged is %q, want %q and the lines", name, stack, want)
 			}
 		}

@@ -481,10 +481,13 @@ func (c poorContext) fail(method string) {
 	}
 }
 
-func (c poorContext) Done() <-chan struct{}       { c.fail("Done"); return c.Context.Done() }
-func (c poorContext) Err() error                  { c.fail("Err"); return c.Context.Err() }
+func (c poorContext) Done() <-chan struct{} { c.fail("Done"); return c.Context.Done() }
+
+func (c poorContext) Err() error { c.fail("Err"); return c.Context.Err() }
+
 func (c poorContext) Deadline() (time.Time, bool) { c.fail("Deadline"); return c.Context.Deadline() }
-func (c poorContext) Value(key any) any           { c.fail("Value"); return c.Context.Value(key) }
+
+func (c poorContext) Value(key any) any { c.fail("Value"); return c.Context.Value(key) }
 
 // A Lease that ends badly, or gives no context, is a failure of that item alone.
 func TestLeaseThatEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
@@ -1081,7 +1084,8 @@ func TestPanicInRetryPolicyAfterAPanic(t *testing.T) {
 
 type badTree struct{ end func() }
 
-func (badTree) Error() string   { return "bad" }
+func (badTree) Error() string { return "bad" }
+
 func (e badTree) Unwrap() error { e.end(); return nil }
 
 type badMessage struct{ end func() }
@@ -1137,4 +1141,143 @@ func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
 			l.mustSay(t, slog.LevelError, nil, "run panicked", "panicsHere")
 		}
 	})
+}
+
+// A plainQueue hides everything of a Queue but the methods of a Dequeuer, as
+// somebody else's Dequeuer does.
+type plainQueue[T comparable] struct{ q *reconcile.Queue[T] }
+
+func (p plainQueue[T]) Dequeue(ctx context.Context) (T, error) { return p.q.Dequeue(ctx) }
+
+func (p plainQueue[T]) Done(item T) { p.q.Done(item) }
+
+func (p plainQueue[T]) Requeue(item T, w reconcile.Wait) { p.q.Requeue(item, w) }
+
+func (p plainQueue[T]) State(item T) (state reconcile.State) { return p.q.State(item) }
+
+func (p plainQueue[T]) inside() *reconcile.Queue[T] { return p.q }
+
+func plainly[T comparable](q *reconcile.Queue[T]) plainQueue[T] { return plainQueue[T]{q} }
+
+// A leasing queue hands out items under leases that can be lost.
+type leasing struct {
+	plainQueue[string]
+	lose map[string]context.CancelCauseFunc
+}
+
+type leaseKey struct{}
+
+func newLeasing() leasing {
+	return leasing{plainly(reconcile.NewQueue[string]()), make(map[string]context.CancelCauseFunc)}
+}
+
+func (q leasing) Lease(ctx context.Context, item string) context.Context {
+	ctx, q.lose[item] = context.WithCancelCause(context.WithValue(ctx, leaseKey{}, "lease of "+item))
+	return ctx
+}
+
+// A brokenQueue fails to dequeue once it is broken. It wraps the errors of Dequeue,
+// as a Dequeuer may.
+type brokenQueue struct {
+	plainQueue[string]
+	broken chan struct{}
+}
+
+func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	select {
+	case <-q.broken:
+		return "", errBoom
+	default:
+	}
+	go func() {
+		select {
+		case <-q.broken:
+			cancel(errBoom)
+		case <-ctx.Done():
+		}
+	}()
+	item, err := q.q.Dequeue(ctx)
+	if err != nil {
+		err = fmt.Errorf("waiting for work: %w", err)
+	}
+	return item, err
+}
+
+// A ledger is a Dequeuer that hands out some items, then ends as it is told to,
+// and notes all that it is called for.
+type ledger struct {
+	*journal
+	items []string
+	end   func() error
+}
+
+func (q *ledger) Dequeue(context.Context) (string, error) {
+	if len(q.items) == 0 {
+		q.note("no more")
+		return "", q.end()
+	}
+	item := q.items[0]
+	q.items = q.items[1:]
+	q.note("take %s", item)
+	return item, nil
+}
+
+func (q *ledger) Done(item string) { q.note("done %s", item) }
+
+func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
+
+func (q *ledger) State(string) (state reconcile.State) { return reconcile.State{} }
+
+// queueInside returns the Queue that a Dequeuer is, or has inside; nil if there is none.
+func queueInside(d reconcile.Dequeuer[string]) *reconcile.Queue[string] {
+	switch q := d.(type) {
+	case *reconcile.Queue[string]:
+		return q
+	case interface {
+		inside() *reconcile.Queue[string]
+	}:
+		return q.inside()
+	}
+	return nil
+}
+
+// dequeuers are the ways in which a Reconciler meets a Queue.
+var dequeuers = []struct {
+	name string
+	of   func(q *reconcile.Queue[string]) reconcile.Dequeuer[string]
+}{
+	{"Queue", func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return q }},
+	{"Foreign", func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return plainly(q) }},
+}
+
+// eachDequeuer runs f in a bubble for each of them.
+func eachDequeuer(t *testing.T, f func(t *testing.T, d reconcile.Dequeuer[string])) {
+	for _, d := range dequeuers {
+		runQueue(t, d.name, func(t *testing.T, q *reconcile.Queue[string]) { f(t, d.of(q)) })
+	}
+}
+
+func nothing(context.Context, string) error { return nil }
+
+// untilDone is a Reconcile that works until its context ends.
+func untilDone(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return fmt.Errorf("working: %w", ctx.Err())
+}
+
+// mixed ends in each way that there is, by the name of the item.
+func mixed(_ context.Context, item string) error {
+	switch item {
+	case "plan":
+		return reconcile.RequeueAfter(time.Hour)
+	case "fail":
+		return errBoom
+	case "refuse":
+		return reconcile.Terminal(errBoom)
+	case "panic":
+		panic("no disk")
+	}
+	return nil
 }

@@ -14,13 +14,12 @@ say() {
 	"$@"
 }
 
-# These take one step at a time: there is nothing for the race detector to see.
-say go test -short ./search ./interleave
-# These run tests in processes of their own, without the detector: those of other
-# queues on ours, and those that promises name on a kernel that breaks them.
-say go test -short ./peers ./promises
+# Not for the race detector: search and interleave take one step at a time, peers
+# and promises run tests in processes of their own, and linearize would have it
+# watch how histories are judged, for ten times as long.
+say go test -short ./search ./interleave ./peers ./promises ./linearize
 # The pages of statuspage in a real browser.
 say bash browser/ci.sh
 # All the rest, with the million of changes in chaos.
-mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave|browser|peers|promises)(/|$)')
+mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave|browser|peers|promises|linearize)(/|$)')
 say env CGO_ENABLED=1 go test -race "${others[@]}"

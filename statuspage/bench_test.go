@@ -144,9 +144,7 @@ func BenchmarkLook(b *testing.B) {
 	})
 	b.Run("snapshot", func(b *testing.B) {
 		for b.Loop() {
-			l.view.mu.Lock()
-			l.takeLocked()
-			l.view.mu.Unlock()
+			l.newSnapshot()
 		}
 	})
 	s := l.snapshot(time.Hour)
@@ -163,7 +161,7 @@ func BenchmarkLook(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			renderRegions(overviewRegions, o)
+			changes(overviewRegions, o, make(map[string]string))
 		}
 	})
 }

@@ -3,7 +3,11 @@
 
 package statuspage
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/reconkernel/reconcile"
+)
 
 // perItem is how many runs of one item are remembered.
 const perItem = 20
@@ -18,41 +22,38 @@ const perItem = 20
 //
 // A book is for one goroutine at a time.
 type book[T comparable] struct {
-	bound   int
-	index   map[T]uint32
-	entries slab[entry[T]] // entries 0 and 1 are the heads of the two lists
-	runs    slab[runNode]
-	free    uint32 // the first of the entries given back, 0 if none
-	held    [2]int // runs, by list
+	bound int
+	items map[T]*entry[T]
+	lists [2]entry[T] // the heads of two rings, by list
+	held  [2]int      // runs, by list
+	spare *entry[T]   // the last one that was forgotten, to be used again; or nil
 }
 
 // An entry is an item and its runs. The entries of a list are in a ring, from
 // the one that was active last to the one that was active first.
 type entry[T comparable] struct {
 	item       T
-	next, prev uint32
-	newest     uint32 // of its runs, which are in a ring: the next one is the oldest
-	count      uint8
-	list       uint8 // the list it is in, wellList or failedList
+	newest     *node // of its runs, which are in a ring: the next one is the oldest
+	count      int   // at most perItem
+	list       int   // the list it is in, wellList or failedList
+	next, prev *entry[T]
 }
 
 const (
 	wellList   = 0
 	failedList = 1
-	firstEntry = 2 // that is of an item
 )
 
-type runNode struct {
+type node struct {
 	run
-	next uint32 // the next newer run of the same item
+	next *node // the next newer run of the same item
 }
 
 func newBook[T comparable](bound int) *book[T] {
-	b := &book[T]{bound: bound, index: make(map[T]uint32)}
-	for list := range uint32(2) {
-		b.entries.grow()
-		e := b.entries.at(list)
-		e.next, e.prev = list, list
+	b := &book[T]{bound: bound, items: make(map[T]*entry[T])}
+	for i := range b.lists {
+		head := &b.lists[i]
+		head.next, head.prev = head, head
 	}
 	return b
 }
@@ -62,129 +63,99 @@ func (b *book[T]) add(item T, r run) {
 	if item != item { //nolint:staticcheck // a NaN: it would never be found again
 		return
 	}
-	i := b.index[item]
-	known := i != 0
-	if !known {
-		i = b.newEntry(item)
-	}
-	e := b.entries.at(i)
-	if known {
+	e := b.items[item]
+	if e == nil {
+		if e = b.spare; e == nil {
+			e = new(entry[T])
+		}
+		b.spare = nil
+		*e = entry[T]{item: item}
+		b.items[item] = e
+	} else {
 		b.unlink(e)
-		b.held[e.list] -= int(e.count)
 	}
-	if r.outcome != aborted { // which says nothing about how the item fares
+	if r.Outcome != reconcile.Aborted { // which says nothing about how the item fares
 		e.list = wellList
-		if r.outcome.failed() {
+		if r.Failed() {
 			e.list = failedList
 		}
 	}
-	if last := b.last(e); last != nil && last.err == r.err {
-		r.err = last.err // the same text is kept once
+	if e.count > 0 && r.Error == e.newest.Error {
+		r.Error = e.newest.Error // the same text is kept once
 	} else {
-		r.err = strings.Clone(r.err) // it may be a part of something large
+		r.Error = strings.Clone(r.Error) // it may be a part of something large
 	}
-
 	n := b.room(e)
-	node := b.runs.at(n)
-	node.run = r
+	n.run = r
 	if e.count == 0 {
-		node.next = n
+		n.next = n
 	} else {
-		newest := b.runs.at(e.newest)
-		node.next, newest.next = newest.next, n
+		n.next, e.newest.next = e.newest.next, n
 	}
 	e.newest = n
 	e.count++
-	b.held[e.list] += int(e.count)
-	b.link(i, e)
+	b.link(e)
 }
 
-// room returns the number of a node for one more run of e, which is in no list
-// now.
-func (b *book[T]) room(e *entry[T]) uint32 {
+// room returns a node for one more run of e, which is in no list now.
+func (b *book[T]) room(e *entry[T]) *node {
 	switch {
 	case e.count == perItem:
-		return b.takeOldest(e)
-	case int(b.runs.len) < b.bound:
-		return b.runs.grow()
+		return e.takeOldest()
+	case b.held[wellList]+b.held[failedList]+e.count < b.bound:
+		return new(node)
 	}
-	list := uint32(wellList)
+	list := wellList
 	if 2*b.held[failedList] > b.bound {
 		list = failedList
 	}
-	i := b.entries.at(list).prev
-	if i == list { // it is empty
+	if b.held[list] == 0 {
 		list = 1 - list
-		i = b.entries.at(list).prev
 	}
-	if i == list { // so is the other: all runs are of this item
-		return b.takeOldest(e)
+	if b.held[list] == 0 { // all runs are of this item
+		return e.takeOldest()
 	}
-	victim := b.entries.at(i)
+	victim := b.lists[list].prev
 	b.held[list]--
-	n := b.takeOldest(victim)
+	n := victim.takeOldest()
 	if victim.count == 0 {
 		b.unlink(victim)
-		delete(b.index, victim.item)
-		*victim = entry[T]{next: b.free}
-		b.free = i
+		delete(b.items, victim.item)
+		b.spare = victim
 	}
 	return n
 }
 
-func (b *book[T]) takeOldest(e *entry[T]) uint32 {
-	newest := b.runs.at(e.newest)
-	n := newest.next
-	newest.next = b.runs.at(n).next
+func (e *entry[T]) takeOldest() *node {
+	n := e.newest.next
+	e.newest.next = n.next
 	e.count--
 	return n
 }
 
-func (b *book[T]) newEntry(item T) uint32 {
-	i := b.free
-	if i != 0 {
-		b.free = b.entries.at(i).next
-	} else {
-		i = b.entries.grow()
-	}
-	*b.entries.at(i) = entry[T]{item: item}
-	b.index[item] = i
-	return i
-}
-
-func (b *book[T]) link(i uint32, e *entry[T]) {
-	list := uint32(e.list)
-	head := b.entries.at(list)
-	e.prev, e.next = list, head.next
-	b.entries.at(head.next).prev = i
-	head.next = i
+func (b *book[T]) link(e *entry[T]) {
+	head := &b.lists[e.list]
+	e.prev, e.next = head, head.next
+	e.prev.next, e.next.prev = e, e
+	b.held[e.list] += e.count
 }
 
 func (b *book[T]) unlink(e *entry[T]) {
-	b.entries.at(e.prev).next = e.next
-	b.entries.at(e.next).prev = e.prev
-}
-
-// last returns the last run of an entry, nil if it has none.
-func (b *book[T]) last(e *entry[T]) *run {
-	if e.count == 0 {
-		return nil
-	}
-	return &b.runs.at(e.newest).run
+	e.prev.next, e.next.prev = e.next, e.prev
+	b.held[e.list] -= e.count
 }
 
 // history returns the runs of an item, the latest first.
 func (b *book[T]) history(item T) []run {
-	i := b.index[item]
-	if i == 0 {
+	e := b.items[item]
+	if e == nil {
 		return nil
 	}
-	e := b.entries.at(i)
 	all := make([]run, e.count)
 	n := e.newest
-	for k := range all {
-		n = b.runs.at(n).next
-		all[len(all)-1-k] = b.runs.at(n).run
+	for i := range all {
+		n = n.next
+		all[len(all)-1-i] = n.run
 	}
 	return all
 }

@@ -8,7 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // A modelBook does slowly and plainly what a book does.
@@ -30,8 +31,8 @@ func (m *modelBook) add(item int, r run) {
 		x = m.items[i]
 		m.items = slices.Delete(m.items, i, i+1)
 	}
-	if r.outcome != aborted {
-		x.failed = r.outcome.failed()
+	if r.Outcome != reconcile.Aborted {
+		x.failed = r.Failed()
 	}
 	all := len(x.runs)
 	inFailed := 0
@@ -73,21 +74,21 @@ func (m *modelBook) forget(x *modelItem, failed bool) {
 // check verifies what a book promises of its own data.
 func (b *book[T]) check() error {
 	runs, items := 0, 0
-	for list := range uint32(2) {
+	for list := range b.lists {
 		held := 0
-		for i := b.entries.at(list).next; i != list; i = b.entries.at(i).next {
-			e := b.entries.at(i)
+		head := &b.lists[list]
+		for e := head.next; e != head; e = e.next {
 			switch {
 			case e.count < 1 || e.count > perItem:
-				return fmt.Errorf("entry %d has %d runs", i, e.count)
-			case uint32(e.list) != list:
-				return fmt.Errorf("entry %d of list %d is in list %d", i, e.list, list)
-			case b.index[e.item] != i:
-				return fmt.Errorf("entry %d is not in the index", i)
-			case b.entries.at(e.next).prev != i || b.entries.at(e.prev).next != i:
-				return fmt.Errorf("entry %d is not linked both ways", i)
+				return fmt.Errorf("item %v has %d runs", e.item, e.count)
+			case e.list != list:
+				return fmt.Errorf("item %v of list %d is in list %d", e.item, e.list, list)
+			case b.items[e.item] != e:
+				return fmt.Errorf("item %v is not in the index", e.item)
+			case e.next.prev != e || e.prev.next != e:
+				return fmt.Errorf("item %v is not linked both ways", e.item)
 			}
-			held += int(e.count)
+			held += e.count
 			items++
 		}
 		if b.held[list] != held {
@@ -98,10 +99,8 @@ func (b *book[T]) check() error {
 	switch {
 	case runs > b.bound:
 		return fmt.Errorf("%d runs, bound is %d", runs, b.bound)
-	case runs != int(b.runs.len):
-		return fmt.Errorf("%d of %d nodes are in use", runs, b.runs.len)
-	case items != len(b.index):
-		return fmt.Errorf("%d items in the lists, %d in the index", items, len(b.index))
+	case items != len(b.items):
+		return fmt.Errorf("%d items in the lists, %d in the index", items, len(b.items))
 	}
 	return nil
 }
@@ -115,17 +114,17 @@ func TestBook(t *testing.T) {
 		for step := range 600 {
 			item := int(random.ExpFloat64() * float64(items) / 3)
 			r := run{
-				ended:   time.Duration(step),
-				outcome: succeeded + outcome(random.IntN(int(outcomes-succeeded))),
-				err:     []string{"", "one", "another"}[random.IntN(3)],
+				Next:    duration(step), // tells it from the others
+				Outcome: outcomes[random.IntN(len(outcomes))],
+				Error:   []string{"", "one", "another"}[random.IntN(3)],
 			}
 			b.add(item, r)
 			m.add(item, r)
 			if err := b.check(); err != nil {
 				t.Fatalf("seed %d, step %d: %v", seed, step, err)
 			}
-			if len(b.index) != len(m.items) {
-				t.Fatalf("seed %d, step %d: %d items, want %d", seed, step, len(b.index), len(m.items))
+			if len(b.items) != len(m.items) {
+				t.Fatalf("seed %d, step %d: %d items, want %d", seed, step, len(b.items), len(m.items))
 			}
 			for _, x := range m.items {
 				if got := b.history(x.item); !slices.Equal(got, x.runs) {
@@ -140,9 +139,9 @@ func TestBookNaN(t *testing.T) {
 	b := newBook[float64](100)
 	zero := 0.0
 	for range 1000 {
-		b.add(zero/zero, run{outcome: succeeded})
+		b.add(zero/zero, run{Outcome: reconcile.Succeeded})
 	}
-	if len(b.index) != 0 {
-		t.Errorf("%d entries that can never be found", len(b.index))
+	if len(b.items) != 0 {
+		t.Errorf("%d entries that can never be found", len(b.items))
 	}
 }

@@ -6,6 +6,7 @@ package statuspage
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,11 +23,12 @@ type chart struct {
 }
 
 type line struct {
-	Name  string
-	Class string
-	Value string // the latest
-	Path  string // of an SVG path; empty if there is nothing to draw
-	Area  string // the path of the area below, if it is to be filled
+	Name   string
+	Class  string
+	values []float64 // one for each bucket; a NaN leaves a gap
+	Value  string    // the latest
+	Path   string    // of an SVG path; empty if there is nothing to draw
+	Area   string    // the path of the area below
 }
 
 const (
@@ -34,39 +36,37 @@ const (
 	chartHeight = 64
 )
 
-// A scale gives the height of a value in a chart, from 0 to 1.
-type scale func(v float64) float64
-
-func upTo(top float64) scale { return func(v float64) float64 { return v / top } }
-
-// decades is a scale of powers of ten, from 10 to the power of low to that of
-// high.
-func decades(low, high float64) scale {
-	return func(v float64) float64 {
-		return min(1, max(0, (math.Log10(v)-low)/(high-low)))
+// add adds a line to the chart. The height of a value in it is from 0 to 1.
+func (c *chart) add(l line, height func(v float64) float64, format func(v float64) string) {
+	l.Value = "–"
+	if k := known(l.values); len(k) > 0 {
+		l.Value = format(k[len(k)-1])
 	}
-}
-
-// draw draws the values, one for each bucket; a NaN leaves a gap.
-func draw(values []float64, s scale) (path, area string) {
-	x := func(i int) string { return coordinate(float64(i) * chartWidth / float64(len(values)-1)) }
 	var points []string // of the piece that is being drawn
-	for i := range len(values) + 1 {
-		if i < len(values) && !math.IsNaN(values[i]) {
-			points = append(points, x(i)+" "+coordinate(chartHeight*(1-s(values[i]))))
+	for i := range len(l.values) + 1 {
+		if i < len(l.values) && !math.IsNaN(l.values[i]) {
+			x, y := float64(i)*chartWidth/float64(len(l.values)-1), chartHeight*(1-height(l.values[i]))
+			points = append(points, coordinate(x)+" "+coordinate(y))
 		} else if len(points) > 0 {
-			// The h.01 is for a single point to be seen.
-			path += "M" + strings.Join(append([]string{points[0] + "h.01"}, points[1:]...), "L")
-			area += fmt.Sprintf("M%sL%s %dL%s %dZ", strings.Join(points, "L"), x(i-1), chartHeight, x(i-len(points)), chartHeight)
+			begin, _, _ := strings.Cut(points[0], " ")
+			l.Area += fmt.Sprintf("M%sV%dH%sZ", strings.Join(points, "L"), chartHeight, begin)
+			points[0] += "h.01" // for a single point to be seen
+			l.Path += "M" + strings.Join(points, "L")
 			points = nil
 		}
 	}
-	return path, area
+	c.Lines = append(c.Lines, l)
 }
 
 func coordinate(v float64) string {
 	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 }
+
+// known returns the values that there are.
+func known(all ...[]float64) []float64 { return slices.DeleteFunc(slices.Concat(all...), math.IsNaN) }
+
+// highest returns the highest of all values, 0 if there is none.
+func highest(all ...[]float64) float64 { return slices.Max(append(known(all...), 0)) }
 
 // nice returns the smallest of 1, 2, 5, 10, 20, 50, … that is not below v.
 func nice(v float64) float64 {
@@ -79,136 +79,94 @@ func nice(v float64) float64 {
 	}
 }
 
-// charts draws those of a loop.
-func (m *measures) charts() []chart {
-	return []chart{m.rateChart(), m.durationChart(), m.depthChart()}
-}
-
 // series returns a number for each bucket. The one that has just begun is left
 // out until it means something.
-func (m *measures) series(value func(b *bucket, length time.Duration) float64) []float64 {
+func (m *measures) series(value func(b *bucket, seconds float64) float64) []float64 {
 	values := make([]float64, len(m.buckets))
 	for i := range m.buckets {
 		b := &m.buckets[i]
-		begin := time.Duration(b.number-1) * bucketLen
-		length := min(bucketLen, m.now-begin)
-		if b.number < 1 || i == len(m.buckets)-1 && length < bucketLen/4 {
-			values[i] = math.NaN()
-			continue
+		length := min(bucketLen, m.age-time.Duration(b.number-1)*bucketLen)
+		values[i] = math.NaN()
+		if b.number > 0 && (i < len(m.buckets)-1 || length >= bucketLen/4) {
+			values[i] = value(b, length.Seconds())
 		}
-		values[i] = value(b, length)
 	}
 	return values
 }
 
-// highest returns the highest of all values, 0 if there is none.
-func highest(all ...[]float64) float64 {
-	top := 0.0
-	for _, values := range all {
-		for _, v := range values {
-			if !math.IsNaN(v) {
-				top = max(top, v)
-			}
-		}
-	}
-	return top
-}
-
-// latest returns the last value that there is.
-func latest(values []float64) (float64, bool) {
-	for i := len(values) - 1; i >= 0; i-- {
-		if !math.IsNaN(values[i]) {
-			return values[i], true
-		}
-	}
-	return 0, false
-}
-
-func (m *measures) rateChart() chart {
-	runs := m.series(func(b *bucket, length time.Duration) float64 { return float64(b.runs()) / length.Seconds() })
-	failed := m.series(func(b *bucket, length time.Duration) float64 { return float64(b.failed()) / length.Seconds() })
-	top := nice(highest(runs))
-	c := chart{Title: "Runs", Top: perSecond(top), Bottom: "0"}
-	c.add("all", "rate", runs, upTo(top), perSecond)
-	c.add("failed", "failed", failed, upTo(top), perSecond)
-	c.Summary = fmt.Sprintf("Runs over the last 15 minutes: at most %s, of which failed at most %s; now %s.",
+// charts draws those of a loop.
+func (m *measures) charts() []chart {
+	runs := m.series(func(b *bucket, seconds float64) float64 { return float64(b.runs) / seconds })
+	failed := m.series(func(b *bucket, seconds float64) float64 { return float64(b.failed) / seconds })
+	rate := linear("Runs", perSecond, line{Name: "all", Class: "rate", values: runs}, line{Name: "failed", Class: "failed", values: failed})
+	rate.Summary = fmt.Sprintf("Runs over the last 15 minutes: at most %s, of which failed at most %s; now %s.",
 		perSecond(highest(runs)), perSecond(highest(failed)), perSecond(m.perSecond))
+
+	depth := func(of func(b *bucket) int) []float64 {
+		return m.series(func(b *bucket, _ float64) float64 {
+			if !b.sampled {
+				return math.NaN()
+			}
+			return float64(of(b))
+		})
+	}
+	ready := depth(func(b *bucket) int { return b.ready })
+	inFlight := depth(func(b *bucket) int { return b.inFlight })
+	format := func(v float64) string { return number(int(v)) }
+	queue := linear("Queue", format, line{Name: "ready", Class: "ready", values: ready}, line{Name: "in flight", Class: "in-flight", values: inFlight})
+	queue.Summary = fmt.Sprintf("Items over the last 15 minutes: at most %s ready and %s in flight at a time.",
+		format(highest(ready)), format(highest(inFlight)))
+
+	return []chart{rate, m.durations(), queue}
+}
+
+// linear returns a chart from 0 to a number that is not below any value.
+func linear(title string, format func(v float64) string, lines ...line) chart {
+	top := 1.0
+	for _, l := range lines {
+		top = max(top, nice(highest(l.values)))
+	}
+	c := chart{Title: title, Top: format(top), Bottom: "0"}
+	for _, l := range lines {
+		c.add(l, func(v float64) float64 { return v / top }, format)
+	}
 	return c
 }
 
-func (m *measures) durationChart() chart {
+// durations returns a chart of powers of ten.
+func (m *measures) durations() chart {
 	quantile := func(q float64) []float64 {
-		return m.series(func(b *bucket, _ time.Duration) float64 {
-			if d, ok := b.durations.quantile(q); ok {
-				return max(float64(d), 1)
+		return m.series(func(b *bucket, _ float64) float64 {
+			if d := b.durations.quantile(q); d != none {
+				return float64(d)
 			}
 			return math.NaN()
 		})
 	}
 	p50, p99 := quantile(0.5), quantile(0.99)
-	c := chart{Title: "Duration of a run"}
-	if highest(p99) == 0 {
-		c.add("p99", "p99", p99, nil, nil)
-		c.add("p50", "p50", p50, nil, nil)
-		c.Summary = "No run in the last 15 minutes."
-		return c
+	c := chart{Title: "Duration of a run", Summary: "No run in the last 15 minutes."}
+	longest := highest(p99)
+	high := math.Ceil(math.Log10(longest))
+	low := min(high-1, math.Floor(math.Log10(slices.Min(append(known(p50), longest)))))
+	if longest > 0 {
+		c.Top, c.Bottom = decade(high), decade(low)
+		c.Summary = fmt.Sprintf("Durations over the last 15 minutes: half of the runs took less than %s, 99 of 100 less than %s.",
+			took(m.p50), took(m.p99))
 	}
-	high := math.Ceil(math.Log10(highest(p99)))
-	low := high - 1
-	for _, v := range p50 {
-		if !math.IsNaN(v) {
-			low = min(low, math.Floor(math.Log10(v)))
-		}
-	}
-	c.Top, c.Bottom = decade(high), decade(low)
-	format := func(v float64) string { return took(time.Duration(v)) }
-	c.add("p99", "p99", p99, decades(low, high), format)
-	c.add("p50", "p50", p50, decades(low, high), format)
-	c.Summary = fmt.Sprintf("Durations over the last 15 minutes: half of the runs took less than %s, 99 of 100 less than %s.",
-		took(m.p50), took(m.p99))
+	height := func(v float64) float64 { return min(1, max(0, (math.Log10(v)-low)/(high-low))) }
+	format := func(v float64) string { return took(duration(v)) }
+	c.add(line{Name: "p99", Class: "p99", values: p99}, height, format)
+	c.add(line{Name: "p50", Class: "p50", values: p50}, height, format)
 	return c
 }
 
 // decade formats a power of ten of nanoseconds.
 func decade(power float64) string {
-	d := math.Pow(10, power)
-	for _, u := range []struct {
-		length float64
-		name   string
-	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}} {
+	d := time.Duration(math.Round(math.Pow(10, power)))
+	for _, u := range units {
 		if d >= u.length {
-			return fmt.Sprintf("%s %s", number(int(d/u.length+0.5)), u.name)
+			return number(int(d/u.length)) + " " + u.name
 		}
 	}
-	return fmt.Sprintf("%.0f ns", d)
-}
-
-func (m *measures) depthChart() chart {
-	most := func(of func(d depth) int) []float64 {
-		return m.series(func(b *bucket, _ time.Duration) float64 {
-			if !b.depth.known {
-				return math.NaN()
-			}
-			return float64(of(b.depth))
-		})
-	}
-	ready := most(func(d depth) int { return d.ready })
-	inFlight := most(func(d depth) int { return d.inFlight })
-	top := nice(highest(ready, inFlight))
-	c := chart{Title: "Queue", Top: number(int(top)), Bottom: "0"}
-	format := func(v float64) string { return number(int(v)) }
-	c.add("ready", "ready", ready, upTo(top), format)
-	c.add("in flight", "in-flight", inFlight, upTo(top), format)
-	c.Summary = fmt.Sprintf("Items over the last 15 minutes: at most %s ready and %s in flight at a time.",
-		format(highest(ready)), format(highest(inFlight)))
-	return c
-}
-
-func (c *chart) add(name, class string, values []float64, s scale, format func(float64) string) {
-	l := line{Name: name, Class: class, Value: "–"}
-	if v, ok := latest(values); ok {
-		l.Value = format(v)
-		l.Path, l.Area = draw(values, s)
-	}
-	c.Lines = append(c.Lines, l)
+	return fmt.Sprintf("%d ns", d)
 }

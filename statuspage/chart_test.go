@@ -7,6 +7,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 func TestDraw(t *testing.T) {
@@ -17,13 +19,14 @@ func TestDraw(t *testing.T) {
 		path, area string
 	}{
 		{"nothing", []float64{gap, gap, gap}, "", ""},
-		{"a line", []float64{0, 5, 10}, "M0 64h.01L150 32L300 0", "M0 64L150 32L300 0L300 64L0 64Z"},
-		{"a point", []float64{gap, 5, gap}, "M150 32h.01", "M150 32L150 64L150 64Z"},
-		{"two pieces", []float64{5, gap, 5}, "M0 32h.01M300 32h.01", "M0 32L0 64L0 64ZM300 32L300 64L300 64Z"},
+		{"a line", []float64{0, 5, 10}, "M0 64h.01L150 32L300 0", "M0 64L150 32L300 0V64H0Z"},
+		{"a point", []float64{gap, 5, gap}, "M150 32h.01", "M150 32V64H150Z"},
+		{"two pieces", []float64{5, gap, 5}, "M0 32h.01M300 32h.01", "M0 32V64H0ZM300 32V64H300Z"},
 	} {
-		path, area := draw(test.values, upTo(10))
-		if path != test.path || area != test.area {
-			t.Errorf("%s:\n%s\n%s, want\n%s\n%s", test.name, path, area, test.path, test.area)
+		var c chart
+		c.add(line{values: test.values}, func(v float64) float64 { return v / 10 }, perSecond)
+		if l := c.Lines[0]; l.Path != test.path || l.Area != test.area {
+			t.Errorf("%s:\n%s\n%s, want\n%s\n%s", test.name, l.Path, l.Area, test.path, test.area)
 		}
 	}
 }
@@ -32,12 +35,6 @@ func TestScales(t *testing.T) {
 	for v, want := range map[float64]float64{0: 1, 1: 1, 1.1: 2, 3: 5, 5: 5, 6: 10, 99: 100, 101: 200, 123456: 200000} {
 		if got := nice(v); got != want {
 			t.Errorf("nice(%v) = %v, want %v", v, got, want)
-		}
-	}
-	s := decades(6, 9) // from a millisecond to a second
-	for v, want := range map[float64]float64{1e6: 0, 1e9: 1, 1e5: 0, 1e10: 1, math.Sqrt(1e15): 0.5} {
-		if got := s(v); math.Abs(got-want) > 1e-9 {
-			t.Errorf("decades(6, 9)(%v) = %v, want %v", v, got, want)
 		}
 	}
 	for power, want := range map[float64]string{2: "100 ns", 3: "1 µs", 5: "100 µs", 6: "1 ms", 8: "100 ms", 9: "1 s", 12: "1,000 s"} {
@@ -51,16 +48,16 @@ func TestCharts(t *testing.T) {
 	var h history
 	for s := range 60 {
 		for i := range 10 {
-			o := succeeded
+			o := reconcile.Succeeded
 			if i == 0 {
-				o = retrying
+				o = reconcile.Retrying
 			}
-			h.count(run{ended: time.Duration(s)*time.Second + 1, outcome: o, duration: 20 * time.Millisecond})
+			h.count(time.Duration(s)*time.Second+1, &run{Outcome: o, Duration: 20e6})
 		}
 		h.sample(time.Duration(s)*time.Second, 30, 4)
 	}
-	m := measures{now: time.Minute + time.Second, buckets: make([]bucket, bucketCount)}
-	h.addTo(&m)
+	m := measures{age: time.Minute + time.Second}
+	m.add(&h)
 	m.sum()
 	if math.Abs(m.perSecond-500.0/51) > 1e-9 {
 		t.Errorf("runs a second = %v, want those of 50 s in the 51 s that the last buckets cover", m.perSecond)
@@ -85,10 +82,10 @@ func TestCharts(t *testing.T) {
 
 func TestChartsOfNothing(t *testing.T) {
 	var nothing, begun history
-	begun.count(run{ended: time.Second, outcome: succeeded, duration: time.Second}) // in a bucket that has just begun
+	begun.count(time.Second, &run{Outcome: reconcile.Succeeded, Duration: 1e9}) // in a bucket that has just begun
 	for name, h := range map[string]*history{"nothing": &nothing, "begun": &begun} {
-		m := measures{now: time.Second, buckets: make([]bucket, bucketCount)}
-		h.addTo(&m)
+		m := measures{age: time.Second}
+		m.add(h)
 		m.sum()
 		for _, c := range m.charts() {
 			for _, l := range c.Lines {
@@ -97,7 +94,7 @@ func TestChartsOfNothing(t *testing.T) {
 				}
 			}
 		}
-		if c := m.durationChart(); c.Top != "" || c.Bottom != "" {
+		if c := m.durations(); c.Top != "" || c.Bottom != "" {
 			t.Errorf("%s: the durations are between %q and %q", name, c.Bottom, c.Top)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -22,32 +23,33 @@ const (
 	pingEvery = 15 * time.Second
 )
 
+// The regions of a page are what is sent when it changes, each by the name of
+// its template, which is the id of its element too.
+var (
+	overviewRegions = []string{"title", "queues", "alerts", "tiles", "charts", "items", "groups"}
+	itemRegions     = []string{"item", "runs"}
+)
+
 // serveEvents sends the regions of a page that have changed, again and again
 // until the reader goes. The query is that of the page: with an item it is the
 // page of the item.
-func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
-	render, err := p.renderer(r)
+func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
+	look, regions, err := p.follow(r.URL.Query())
 	if err != nil {
-		p.fail(w, r, http.StatusNotFound, err)
-		return
+		return err
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // tells nginx to pass it on as it comes
-
 	out := http.NewResponseController(w)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	sent := make(map[string]string)
 	var last time.Time // when something was sent
 	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-timer.C:
+		page, next, err := look()
+		if err != nil {
+			return err
 		}
-		regions, next := render()
-		message := changes(regions, sent)
+		h := w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no") // tells nginx to pass it on as it comes
+		message := changes(regions, page, sent)
 		if message == nil && time.Since(last) >= pingEvery {
 			message = []byte(":\n\n")
 		}
@@ -55,66 +57,57 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 			// The server may have a limit for the whole answer; this one is for each part.
 			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 			if _, err := w.Write(message); err != nil {
-				return
+				return nil // the reader is gone
 			}
 			if err := out.Flush(); err != nil {
 				if errors.Is(err, http.ErrNotSupported) {
 					p.log(r.Context(), "statuspage: a handler around the page hides http.Flusher: no live page")
 				}
-				return
+				return nil
 			}
 			last = time.Now()
 		}
-		timer.Reset(min(time.Until(next), pingEvery))
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-time.After(min(time.Until(next), pingEvery)):
+		}
 	}
 }
 
-// renderer returns a function that renders the regions of the page that the
-// request is for, and says when to do so again.
-func (p *Page) renderer(r *http.Request) (func() (map[string]string, time.Time), error) {
-	v := r.URL.Query()
+// follow returns a function that returns the page that a query asks for, and when
+// to look again, and the regions of that page.
+func (p *Page) follow(v url.Values) (look func() (page any, next time.Time, err error), regions []string, err error) {
 	if !v.Has("item") {
 		q, err := parseQuery(v)
-		if err != nil {
-			return nil, err
-		}
-		if _, _, err := p.overview(q); err != nil {
-			return nil, err
-		}
-		return func() (map[string]string, time.Time) {
-			o, next, _ := p.overview(q) // it went well above, and no loop goes away
-			return renderRegions(overviewRegions, o), next
-		}, nil
+		return func() (any, time.Time, error) { return p.overview(q) }, overviewRegions, err
 	}
 	found, err := p.found(v)
 	if len(found) > 1 {
 		err = errAlike(found[0].text)
 	}
-	return func() (map[string]string, time.Time) {
-		return renderRegions(itemRegions, p.newItemPage(found[0])), time.Now().Add(p.refresh())
-	}, err
+	return func() (any, time.Time, error) {
+		return p.newItemPage(found[0]), time.Now().Add(p.refresh()), nil
+	}, itemRegions, err
 }
 
-func renderRegions(names []string, data any) map[string]string {
-	regions := make(map[string]string, len(names))
-	for _, name := range names {
+// changes renders the regions of a page, and returns the event that tells of those
+// that are not as they were sent, nil if all are.
+func changes(regions []string, page any, sent map[string]string) []byte {
+	changed := make(map[string]string)
+	for _, name := range regions {
 		var b bytes.Buffer
-		if err := templates.ExecuteTemplate(&b, name, data); err != nil {
+		if err := templates.ExecuteTemplate(&b, name, page); err != nil {
 			continue // the page itself cannot be shown then, and says so
 		}
-		regions[name] = b.String()
+		if was, ok := sent[name]; !ok || was != b.String() {
+			changed[name] = b.String()
+		}
 	}
-	return regions
-}
-
-// changes returns the event that tells of the regions that are not as they were
-// sent, nil if all are.
-func changes(regions, sent map[string]string) []byte {
-	maps.DeleteFunc(regions, func(name, html string) bool { was, ok := sent[name]; return ok && was == html })
-	if len(regions) == 0 {
+	if len(changed) == 0 {
 		return nil
 	}
-	maps.Copy(sent, regions)
-	data, _ := json.Marshal(regions) // has no line break that could end the event early
+	maps.Copy(sent, changed)
+	data, _ := json.Marshal(changed) // has no line break that could end the event early
 	return fmt.Appendf(nil, "event: regions\ndata: %s\n\n", data)
 }

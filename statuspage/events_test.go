@@ -281,13 +281,17 @@ func newWorldPage() *statuspage.Page {
 
 func TestEventsErrors(t *testing.T) {
 	page := newWorldPage()
-	for target, want := range map[string]string{
-		"/events?queue=x": `no queue "x"; there are q`,
-		"/events?page=x":  `page "x": want a number, 1 or more`,
-		"/events?item=x":  `queue "q" does not know item "x", and no run of it is remembered`,
+	for _, test := range []struct {
+		target string
+		status int
+		want   string
+	}{
+		{"/events?queue=x", http.StatusNotFound, `no queue "x"; there are q`},
+		{"/events?page=x", http.StatusBadRequest, `page "x": want a number, 1 or more`},
+		{"/events?item=x", http.StatusNotFound, `queue "q" does not know item "x", and no run of it is remembered`},
 	} {
-		if got := strings.TrimSpace(body(t, get(t, page, target), http.StatusNotFound)); got != want {
-			t.Errorf("%s: %s, want %s", target, got, want)
+		if got := strings.TrimSpace(body(t, get(t, page, test.target), test.status)); got != test.want {
+			t.Errorf("%s: %s, want %s", test.target, got, test.want)
 		}
 	}
 }

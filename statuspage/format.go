@@ -4,6 +4,7 @@
 package statuspage
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
@@ -12,54 +13,80 @@ import (
 	"unicode"
 )
 
-// took formats how long something took: three digits at most.
-func took(d time.Duration) string {
-	switch {
-	case d < time.Microsecond:
-		return "< 1 µs"
-	case d < time.Millisecond:
-		return digits(d, time.Microsecond) + " µs"
-	case d < time.Second:
-		return digits(d, time.Millisecond) + " ms"
-	case d < time.Minute:
-		return digits(d, time.Second) + " s"
+// A duration is a time.Duration that is a number of seconds in JSON.
+type duration time.Duration
+
+// none is a duration that there is not: null in JSON, or left out.
+const none duration = -1
+
+// IsZero says what omitzero leaves out.
+func (d duration) IsZero() bool { return d < 0 }
+
+func (d duration) MarshalJSON() ([]byte, error) {
+	if d < 0 {
+		return []byte("null"), nil
 	}
-	return age(d)
+	return json.Marshal(time.Duration(d).Seconds())
 }
 
-// digits divides d by a unit, and never rounds up.
-func digits(d, unit time.Duration) string {
-	if d < 10*unit {
-		return strconv.FormatFloat(float64(d*10/unit)/10, 'f', 1, 64)
+var units = []struct {
+	length time.Duration
+	name   string
+}{{time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}}
+
+// took formats how long something took: three digits at most, never rounded up.
+func took(d duration) string {
+	switch {
+	case d < 0:
+		return "–"
+	case d >= duration(time.Minute):
+		return age(time.Duration(d))
 	}
-	return strconv.FormatInt(int64(d/unit), 10)
+	for _, u := range units {
+		switch tenths := 10 * time.Duration(d) / u.length; {
+		case tenths >= 100:
+			return fmt.Sprintf("%d %s", tenths/10, u.name)
+		case tenths >= 10:
+			return fmt.Sprintf("%d.%d %s", tenths/10, tenths%10, u.name)
+		}
+	}
+	return "< 1 µs"
 }
+
+// since formats how long ago something was; zero is never.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return age(time.Since(t))
+}
+
+// until formats how long it takes until something comes, and never says 0 s
+// before that.
+func until(t time.Time) string { return age(time.Until(t) + time.Second - 1) }
 
 // age formats how long ago something was, or how long it takes until it comes:
 // in whole seconds, in two units at most.
 func age(d time.Duration) string {
-	s := int64(max(0, d) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 60*60:
-		return units(s, "m", 60, "s", 1)
-	case s < 24*60*60:
-		return units(s, "h", 60*60, "m", 60)
+	seconds := int64(max(0, d) / time.Second)
+	for _, u := range []struct {
+		inBig   int64
+		big     string
+		inSmall int64
+		small   string
+	}{{24 * 60 * 60, "d", 60 * 60, "h"}, {60 * 60, "h", 60, "m"}, {60, "m", 1, "s"}} {
+		n, rest := seconds/u.inBig, seconds%u.inBig/u.inSmall
+		if n > 0 && rest > 0 {
+			return fmt.Sprintf("%d %s %d %s", n, u.big, rest, u.small)
+		} else if n > 0 {
+			return fmt.Sprintf("%d %s", n, u.big)
+		}
 	}
-	return units(s, "d", 24*60*60, "h", 60*60)
-}
-
-func units(s int64, big string, inBig int64, small string, inSmall int64) string {
-	n, rest := s/inBig, s%inBig/inSmall
-	if rest == 0 {
-		return fmt.Sprintf("%d %s", n, big)
-	}
-	return fmt.Sprintf("%d %s %d %s", n, big, rest, small)
+	return fmt.Sprintf("%d s", seconds)
 }
 
 // number formats a count with commas between thousands.
-func number[N int | int32 | uint64](n N) string {
+func number[N int | uint64](n N) string {
 	s := strconv.FormatUint(uint64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

@@ -11,7 +11,7 @@ import (
 
 func TestTook(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-1:                      "< 1 µs",
+		-1:                      "–",
 		0:                       "< 1 µs",
 		time.Microsecond:        "1.0 µs",
 		340 * time.Microsecond:  "340 µs",
@@ -22,7 +22,7 @@ func TestTook(t *testing.T) {
 		59 * time.Second:        "59 s",
 		60 * time.Second:        "1 m",
 	} {
-		if got := took(d); got != want {
+		if got := took(duration(d)); got != want {
 			t.Errorf("took(%v) = %q, want %q", d, got, want)
 		}
 	}

@@ -35,7 +35,7 @@ type member struct {
 	Error  string      `json:"error,omitempty"` // why it failed last
 	failed time.Time   // and when
 
-	// Of polls alone.
+	poll      bool      // the rest is of polls alone
 	Failures  int       `json:"failures,omitempty"` // in a row
 	Succeeded time.Time `json:"succeeded,omitzero"` // the last one that did
 }
@@ -55,8 +55,8 @@ const maxMembers = 200
 
 // Add is [reconcile.Group.Add]. A member that is stopped is shown no more.
 func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
-	w, m := g.watch(name, r)
-	end := g.Group.Add(name, w)
+	m := g.newMember(name, false)
+	end := g.Group.Add(name, &watched{g, m, r})
 	return func() {
 		end()
 		g.mu.Lock()
@@ -70,17 +70,11 @@ func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
 //
 //	group.Add("events", reconcile.Restart(nil, group.Watch("event stream", feed)))
 func (g *Group) Watch(name string, r reconcile.Runner) reconcile.Runner {
-	w, _ := g.watch(name, r)
-	return w
+	return &watched{g, g.newMember(name, false), r}
 }
 
-func (g *Group) watch(name string, r reconcile.Runner) (*watched, *member) {
-	m := g.newMember(name)
-	return &watched{g, m, r}, m
-}
-
-func (g *Group) newMember(name string) *member {
-	m := &member{Name: name, State: memberNew}
+func (g *Group) newMember(name string, poll bool) *member {
+	m := &member{Name: name, State: memberNew, poll: poll}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.members) >= maxMembers {
@@ -92,9 +86,6 @@ func (g *Group) newMember(name string) *member {
 	return m
 }
 
-// panicked is what is said of a member that did not return.
-const panicked = "panic or runtime.Goexit; the log says where"
-
 // A watched is a Runner that notes what becomes of another.
 type watched struct {
 	group  *Group
@@ -105,39 +96,83 @@ type watched struct {
 // Unwrap lets a Group know what runs in here.
 func (w *watched) Unwrap() reconcile.Runner { return w.runner }
 
-func (w *watched) Run(ctx context.Context) error {
+func (w *watched) Run(ctx context.Context) (err error) {
 	if w.runner == nil {
 		err := errors.New("statuspage: Group needs a Runner, got nil")
-		w.set(memberFailed, err.Error())
+		w.group.note(w.member, memberFailed, err)
 		return err
 	}
-	w.set(memberRunning, "")
-	returned := false
+	w.group.note(w.member, memberRunning, nil)
+	failure := errPanicked // unless Run returns; the panic goes on to whoever catches it, with its stack
 	defer func() {
-		if !returned { // the panic goes on to whoever catches it, with its stack
-			w.set(memberFailed, panicked)
+		state := memberEnded
+		if failure != nil {
+			state = memberFailed
 		}
+		w.group.note(w.member, state, failure)
 	}()
-	err := w.runner.Run(ctx)
-	returned = true
-	if err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		w.set(memberEnded, "")
-	} else {
-		w.set(memberFailed, textOf(err))
+	err = w.runner.Run(ctx)
+	failure = err
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		failure = nil
 	}
 	return err
 }
 
-func (w *watched) set(state memberState, err string) {
-	w.group.mu.Lock()
-	defer w.group.mu.Unlock()
-	m := w.member
-	m.State, m.Since = state, time.Now()
-	if state == memberRunning {
+// errPanicked is the failure of what did not return.
+var errPanicked = errors.New("panic or runtime.Goexit; the log says where")
+
+// Poll returns a function that calls list, and shows among the members of g how
+// these calls fare: when one succeeded last, and while they fail, since when, how
+// often and why. It is for GetItems of a [reconcile.Poller], and for the function
+// that tracker.FromMap takes:
+//
+//	poller.GetItems = statuspage.Poll(group, "list of buckets", poller.GetItems)
+//
+// A call whose context is cancelled, as when the program ends, does not count. If
+// list is nil, so is the function.
+func Poll[R any](g *Group, name string, list func(context.Context) (R, error)) func(context.Context) (R, error) {
+	if list == nil {
+		return nil
+	}
+	m := g.newMember(name, true)
+	return func(ctx context.Context) (result R, err error) {
+		err = errPanicked // unless list returns
+		defer func() {
+			state := memberPolled
+			if err != nil {
+				state = memberFailed
+			}
+			if ctx.Err() != context.Canceled {
+				g.note(m, state, err)
+			}
+		}()
+		return list(ctx)
+	}
+}
+
+// note notes the state of a member, or the end of a poll, and why it failed if it did.
+func (g *Group) note(m *member, state memberState, err error) {
+	text := textOf(err) // with no lock held: it calls a method of the user's
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if state != memberFailed || m.State != memberFailed {
+		m.Since = now
+	}
+	m.State = state
+	if state == memberFailed {
+		m.Error, m.failed = text, now
+	}
+	if state == memberRunning || m.poll {
 		m.Starts++
 	}
-	if state == memberFailed {
-		m.Error, m.failed = err, m.Since
+	switch {
+	case !m.poll:
+	case state == memberFailed:
+		m.Failures++
+	default:
+		m.Succeeded, m.Failures = now, 0
 	}
 }
 
@@ -175,25 +210,15 @@ func (m member) Alert() string {
 	return ""
 }
 
-// Class returns the class of its state in the style sheet.
-func (m member) Class() string {
-	switch m.State {
-	case memberRunning:
-		return "in-flight"
-	case memberFailed:
-		return "failed"
-	case memberPolled:
-		return "in-order"
+// Story says how often polls failed, "" if the last one did not.
+func (m member) Story() string {
+	switch {
+	case m.Failures == 0:
+		return ""
+	case m.Succeeded.IsZero():
+		return fmt.Sprintf("(%s in a row, none succeeded)", number(m.Failures))
 	}
-	return "idle"
-}
-
-// Age returns for how long it has been in the state.
-func (m member) Age() string {
-	if m.Since.IsZero() {
-		return "–"
-	}
-	return age(time.Since(m.Since))
+	return fmt.Sprintf("(%s in a row, last success %s ago)", number(m.Failures), since(m.Succeeded))
 }
 
 // addTo makes a Group a Part.

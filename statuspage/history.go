@@ -4,7 +4,7 @@
 package statuspage
 
 import (
-	"math/bits"
+	"math"
 	"time"
 )
 
@@ -15,8 +15,8 @@ const (
 	chartLen    = bucketCount * bucketLen
 )
 
-// A history counts runs by outcome and duration, and notes the depth of the
-// queue, over the time that the charts show. Its size is fixed.
+// A history counts runs by duration, and notes the depth of the queue, over the
+// time that the charts show. Its size is fixed. Times are since its beginning.
 type history struct {
 	buckets [bucketCount + 1]bucket
 }
@@ -24,14 +24,11 @@ type history struct {
 // A bucket is what happened in bucketLen.
 type bucket struct {
 	number    int64 // of the time that it is for, from 1 on; 0 if it was never used
-	counts    [outcomes]uint32
+	runs      int
+	failed    int // of these
 	durations histogram
-	depth     depth
-}
 
-// A depth is how many items were ready and in flight, at most, within a bucket.
-type depth struct {
-	known           bool
+	sampled         bool // the rest is known: how many items there were, at most
 	ready, inFlight int
 }
 
@@ -50,51 +47,92 @@ func (h *history) bucket(at time.Duration) *bucket {
 	return b
 }
 
-func (h *history) count(r run) {
-	if b := h.bucket(r.ended); b != nil {
-		b.counts[r.outcome]++
-		b.durations.add(r.duration)
+func (h *history) count(at time.Duration, r *run) {
+	if b := h.bucket(at); b != nil {
+		b.runs++
+		if r.Failed() {
+			b.failed++
+		}
+		b.durations.add(r.Duration)
 	}
 }
 
 func (h *history) sample(at time.Duration, ready, inFlight int) {
 	if b := h.bucket(at); b != nil {
-		d := &b.depth
-		*d = depth{true, max(d.ready, ready), max(d.inFlight, inFlight)}
+		b.sampled, b.ready, b.inFlight = true, max(b.ready, ready), max(b.inFlight, inFlight)
 	}
 }
 
-// A histogram counts durations in steps of a quarter of an octave or less, from
-// a quarter of a microsecond to some hours.
+// Measures are what a page tells of the runs of a loop.
+type measures struct {
+	age     time.Duration         // of the recorder
+	totals  [len(outcomes)]uint64 // since the beginning
+	dropped uint64                // results that are only in totals
+	buckets [bucketCount]bucket   // of the charts, the oldest first
+
+	perSecond float64 // runs, over the last minute
+	p50, p99  duration
+}
+
+// add adds the buckets of the charts.
+func (m *measures) add(h *history) {
+	for i := range m.buckets {
+		sum, number := &m.buckets[i], bucketNumber(m.age)-bucketCount+1+int64(i)
+		sum.number = number
+		if number < 1 {
+			continue
+		}
+		b := &h.buckets[number%int64(len(h.buckets))]
+		if b.number != number {
+			continue
+		}
+		sum.runs += b.runs
+		sum.failed += b.failed
+		sum.durations.merge(&b.durations)
+		if b.sampled { // in one shard only
+			sum.sampled, sum.ready, sum.inFlight = true, b.ready, b.inFlight
+		}
+	}
+}
+
+// sum works out what follows from the buckets.
+func (m *measures) sum() {
+	var all histogram
+	for i := range m.buckets {
+		all.merge(&m.buckets[i].durations)
+	}
+	m.p50, m.p99 = all.quantile(0.5), all.quantile(0.99)
+
+	// The last minute is the bucket that has just begun, and those before it.
+	const before = int(time.Minute/bucketLen) - 1
+	runs := 0
+	for i := range m.buckets[bucketCount-1-before:] {
+		runs += m.buckets[bucketCount-1-before+i].runs
+	}
+	span := min(m.age, time.Duration(before)*bucketLen+m.age%bucketLen)
+	m.perSecond = float64(runs) / max(1, span.Seconds())
+}
+
+// A histogram counts durations in steps of a quarter of an octave, from
+// histogramUnit to some hours.
 type histogram [144]uint32
 
-const histogramUnit = 8 // as a shift: 256 ns
+const histogramUnit = 256 // nanoseconds
 
-func (h *histogram) add(d time.Duration) {
-	i := 0
-	if d > 0 {
-		i = histogramStep(uint64(d) >> histogramUnit)
-	}
-	h[min(i, len(h)-1)]++
-}
+// The exponent of a floating-point number and the first two bits of its fraction
+// count in such steps.
 
-// histogramStep returns the step of a number: the first four are exact, then
-// four of them double it.
-func histogramStep(v uint64) int {
-	if v < 4 {
-		return int(v)
-	}
-	octave := bits.Len64(v) - 1
-	return (octave-1)*4 + int(v>>(octave-2)&3)
+func histogramStep(d float64) int {
+	return int(math.Float64bits(d)>>50) - int(math.Float64bits(histogramUnit)>>50)
 }
 
 // histogramFloor is the inverse: the smallest number of a step.
-func histogramFloor(step int) uint64 {
-	if step < 4 {
-		return uint64(step)
-	}
-	octave := step/4 + 1
-	return uint64(4+step%4) << (octave - 2)
+func histogramFloor(step int) float64 {
+	return math.Float64frombits(math.Float64bits(histogramUnit) + uint64(step)<<50)
+}
+
+func (h *histogram) add(d duration) {
+	h[min(histogramStep(max(float64(d), histogramUnit)), len(h)-1)]++
 }
 
 func (h *histogram) merge(o *histogram) {
@@ -104,25 +142,20 @@ func (h *histogram) merge(o *histogram) {
 }
 
 // quantile returns the duration below which the part q of all lies, to within a
-// step, and false if there is none.
-func (h *histogram) quantile(q float64) (time.Duration, bool) {
+// step, and none if there is no run.
+func (h *histogram) quantile(q float64) duration {
 	var sum uint64
 	for _, n := range h {
 		sum += uint64(n)
 	}
-	if sum == 0 {
-		return 0, false
-	}
-	rank := uint64(q*float64(sum-1)) + 1
+	rank := uint64(q*float64(max(sum, 1)-1)) + 1
 	for i, n := range h {
 		if uint64(n) < rank {
 			rank -= uint64(n)
 			continue
 		}
 		low, high := histogramFloor(i), histogramFloor(i+1)
-		part := (float64(rank) - 0.5) / float64(n)
-		ns := (float64(low) + part*float64(high-low)) * (1 << histogramUnit)
-		return time.Duration(ns), true
+		return duration(low + (high-low)*(float64(rank)-0.5)/float64(n))
 	}
-	return 0, false
+	return none
 }

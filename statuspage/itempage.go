@@ -5,170 +5,191 @@ package statuspage
 
 import (
 	"fmt"
+	"hash/fnv"
+	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/reconkernel/reconcile"
 )
 
-// An itemPage is the page of one item.
-type itemPage struct {
-	frame
-	Queue      string
-	Name       string // whole, and not blank
-	HasActions bool
-	Action     string // the URL for them: in fields of a form a line break would not stay what it is
-	Notice     string // what became of an action
-
-	Row     rowView
-	Story   string // how it stands, in words
-	Error   string // whole, as it is kept
-	Runs    []runView
-	Choices []choiceView // if several items are shown alike: the rest is empty then
+// A handle is an item of a loop, whatever its type.
+type handle struct {
+	loop
+	*row
 }
 
-type runView struct {
-	Key     int64
-	At, Ago string
-	Outcome string
-	Fail    bool
-	Took    string
-	Waited  string
-	Next    string
-	Tries   int
-	Error   string
-	More    string // the whole error, if Error is not
-	Repeat  bool   // the error is that of the run after it, which stands above
+// Describe returns what tells it from others that are shown alike, and id a hash
+// of that.
+func (h handle) Describe() string { return fmt.Sprintf("%#v", h.item) }
+
+func (h handle) id() string {
+	hash := fnv.New64a()
+	hash.Write([]byte(h.Describe()))
+	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
-type choiceView struct{ Text, URL string }
+// URL returns the URL of the item's page.
+func (h handle) URL() string { return h.url("item") }
 
-// newItemPage returns the page of an item as it is now.
-func (p *Page) newItemPage(h handle) *itemPage {
-	r, runs, base := h.one(h)
-	now := time.Since(base)
-	v := &itemPage{
-		frame:      p.frame(h.name()),
-		Queue:      h.name(),
-		Name:       visible(h.text),
-		HasActions: p.AllowActions && h.hasActions(),
-		Action:     h.url("item"),
-		Row:        rowView{row: &r, loop: h.loop, now: now},
-		Story:      story(&r, now, h.hasQueue()),
-		Error:      r.err,
+func (h handle) url(path string) string { return itemURL(path, h.name(), h.text, h.id()) }
+
+// maxNameInURL is how much of a name stands in a URL. Browsers and servers limit
+// the length of a URL.
+const maxNameInURL = 512
+
+func nameInURL(name string) string { return name[:min(len(name), maxNameInURL)] }
+
+// itemURL returns the URL of an item's page, or of its twin in JSON, relative to
+// that of the Page. The id may be empty, if the name alone will do.
+func itemURL(path, queue, name, id string) string {
+	v := url.Values{"queue": {queue}, "item": {nameInURL(name)}}
+	if id != "" {
+		v.Set("id", id)
 	}
-	v.Live, v.JSON = true, h.url("item.json")
-	if !r.outcome.failed() {
-		v.Error = headline(r.err, r.outcome)
-	}
-	for i, x := range runs {
-		run := runView{
-			Key:     int64(x.ended),
-			At:      base.Add(x.ended).UTC().Format("2006-01-02 15:04:05 MST"),
-			Ago:     age(now-x.ended) + " ago",
-			Outcome: x.outcome.String(),
-			Fail:    x.outcome.failed(),
-			Took:    took(x.duration),
-			Waited:  took(x.waited),
-			Tries:   int(x.failures),
-			Error:   shorten(headline(x.err, x.outcome), 200),
-			Repeat:  i > 0 && x.err != "" && x.err == runs[i-1].err,
-		}
-		if len(x.err) > len(run.Error) && x.outcome.failed() {
-			run.More = x.err
-		}
-		if x.plans() {
-			run.Next = took(x.next)
-			if x.outcome == succeeded {
-				run.Outcome += ", again within " + run.Next
-			}
-		}
-		v.Runs = append(v.Runs, run)
-	}
-	return v
+	return path + "?" + v.Encode()
 }
 
-// newChoicePage returns a page that lets choose between items that are shown
-// alike.
-func (p *Page) newChoicePage(found []handle) *itemPage {
-	v := &itemPage{frame: p.frame(found[0].name()), Name: visible(found[0].text)}
-	for _, h := range found {
-		v.Choices = append(v.Choices, choiceView{shorten(h.describe(), 500), h.url("item")})
-	}
-	return v
+// named returns the items of a loop that have one of the names; and this id, if it
+// is not empty.
+func (p *Page) named(l loop, names map[string]int, id string) []handle {
+	found := p.choose(l, func(r *row) bool { _, ok := names[nameInURL(r.text)]; return ok })
+	return slices.DeleteFunc(found, func(h handle) bool { return id != "" && h.id() != id })
 }
 
-// story says in words how an item stands, and what comes next.
-func story(r *row, now time.Duration, hasQueue bool) string {
-	if !hasQueue {
-		return "What the queue knows of it cannot be seen from here."
+func (p *Page) choose(l loop, chosen func(*row) bool) (found []handle) {
+	rows := l.snapshot(p.refresh()).rows
+	for i := range rows {
+		if chosen(&rows[i]) {
+			found = append(found, handle{l, &rows[i]})
+		}
 	}
-	since := age(now - r.since)
-	text := ""
-	if r.failures == 1 {
-		text = "Its last run failed. "
-	} else if r.failures > 1 {
-		text = fmt.Sprintf("Its last %s runs failed. ", number(r.failures))
-	}
-	switch r.phase {
-	case reconcile.InFlight:
-		text += fmt.Sprintf("It has been running for %s.", since)
-		if r.again {
-			text += " It has a next run already."
-		}
-	case reconcile.Ready:
-		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
-	case reconcile.Waiting:
-		due := age(r.due - now + time.Second - 1)
-		if r.settled {
-			return fmt.Sprintf("All was well %s ago. It is looked at again in %s; an event brings it sooner.", since, due)
-		}
-		what := "The next run"
-		if r.failures > 0 {
-			what = "The next try"
-		}
-		brings := "an event brings it sooner"
-		if r.hold {
-			brings = "it is held, and an event does not bring it sooner"
-		}
-		text += fmt.Sprintf("%s is in %s; %s.", what, due, brings)
-	default:
-		text += idleStory(r, age(now-r.ended))
-	}
-	return text
+	return found
 }
 
-func idleStory(r *row, ago string) string {
-	const fed = "It runs again only when it is fed again."
-	switch r.outcome {
-	case noOutcome:
-		return "The queue does not know it, and no run of it is remembered. " + fed
-	case gaveUp:
-		return fmt.Sprintf("It was given up %s ago. %s", ago, fed)
-	case terminated:
-		return fmt.Sprintf("It failed for good %s ago: its error is one that no retry mends. %s", ago, fed)
-	case retrying, requeued, aborted:
-		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, fed)
-	}
-	return fmt.Sprintf("All was well %s ago. %s", ago, fed)
-}
-
-// found returns the items that a URL or form names: one, or several that are
-// shown alike.
+// found returns the items that a URL names: one, or several that are shown alike.
 func (p *Page) found(v url.Values) ([]handle, error) {
 	l, err := p.loop(v.Get("queue"))
 	if err != nil {
 		return nil, err
 	}
 	if !v.Has("item") {
-		return nil, fmt.Errorf("no item is named: want item=NAME")
+		return nil, refuse(http.StatusNotFound, "no item is named: want item=NAME")
 	}
-	name, id := v.Get("item"), v.Get("id")
-	found := l.choose(p.refresh(), func(r *row) bool { return nameInURL(r.name) == name })
-	found = slices.DeleteFunc(found, func(h handle) bool { return id != "" && h.id() != id })
+	name := v.Get("item")
+	found := p.named(l, map[string]int{name: 0}, v.Get("id"))
 	if len(found) == 0 {
-		return nil, fmt.Errorf("queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(name, 200))
+		return nil, refuse(http.StatusNotFound, "queue %q does not know item %q, and no run of it is remembered", l.name(), shorten(name, 200))
 	}
 	return found, nil
+}
+
+// An itemPage is the page of one item.
+type itemPage struct {
+	frame
+	handle
+	Queue      string
+	Name       string // whole, and not blank
+	HasActions bool
+	Notice     string // what became of an action
+	Status     filter // "" if the queue cannot be asked
+	Story      string // how it stands, in words
+	Error      string // whole, as it is kept
+	Runs       []run
+}
+
+// newItemPage returns the page of an item as it is now.
+func (p *Page) newItemPage(h handle) *itemPage {
+	now, runs := h.look(h.row)
+	h.row = now
+	v := &itemPage{
+		frame:      p.frame(h.name()),
+		handle:     h,
+		Queue:      h.name(),
+		Name:       visible(h.text),
+		HasActions: p.AllowActions && h.hasActions(),
+		Story:      h.story(),
+		Error:      now.Last.Error,
+		Runs:       runs,
+	}
+	v.Live, v.JSON = true, h.url("item.json")
+	if h.hasQueue() {
+		v.Status = now.Status()
+	}
+	if !now.Last.Failed() {
+		v.Error = now.Last.Headline()
+	}
+	return v
+}
+
+func (p *Page) serveItem(w http.ResponseWriter, r *http.Request) error {
+	found, err := p.found(r.URL.Query())
+	switch {
+	case err != nil:
+		return err
+	case len(found) > 1:
+		p.html(w, r, http.StatusMultipleChoices, "note-page", notePage{
+			p.frame(found[0].name()), visible(found[0].text), "Several items are shown like this. Which one?", found,
+		})
+	default:
+		v := p.newItemPage(found[0])
+		v.Notice = notices[r.FormValue("notice")]
+		p.html(w, r, http.StatusOK, "item-page", v)
+	}
+	return nil
+}
+
+// story says in words how an item stands, and what comes next.
+func (h handle) story() string {
+	r := h.row
+	if !h.hasQueue() {
+		return "What the queue knows of it cannot be seen from here."
+	}
+	text, since := "", since(r.Since)
+	if r.Failures == 1 {
+		text = "Its last run failed. "
+	} else if r.Failures > 1 {
+		text = fmt.Sprintf("Its last %s runs failed. ", number(r.Failures))
+	}
+	switch r.Phase {
+	case reconcile.InFlight:
+		text += fmt.Sprintf("It has been running for %s.", since)
+		if r.Again {
+			text += " It has a next run already."
+		}
+	case reconcile.Ready:
+		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
+	case reconcile.Waiting:
+		due := until(r.Due)
+		if r.Settled {
+			return fmt.Sprintf("All was well %s ago. It is looked at again in %s; an event brings it sooner.", since, due)
+		}
+		what := "The next run"
+		if r.Failures > 0 {
+			what = "The next try"
+		}
+		brings := "an event brings it sooner"
+		if r.Hold {
+			brings = "it is held, and an event does not bring it sooner"
+		}
+		text += fmt.Sprintf("%s is in %s; %s.", what, due, brings)
+	default:
+		text += idleStory(r.Last.Outcome, since)
+	}
+	return text
+}
+
+func idleStory(last reconcile.Outcome, ago string) string {
+	const fed = "It runs again only when it is fed again."
+	switch last {
+	case "":
+		return "The queue does not know it, and no run of it is remembered. " + fed
+	case reconcile.GaveUp:
+		return fmt.Sprintf("It was given up %s ago. %s", ago, fed)
+	case reconcile.Terminated:
+		return fmt.Sprintf("It failed for good %s ago: its error is one that no retry mends. %s", ago, fed)
+	case reconcile.Retrying, reconcile.Requeued, reconcile.Aborted:
+		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, fed)
+	}
+	return fmt.Sprintf("All was well %s ago. %s", ago, fed)
 }

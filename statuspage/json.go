@@ -4,9 +4,6 @@
 package statuspage
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -25,14 +22,14 @@ type statusJSON struct {
 type queueJSON struct {
 	Name string `json:"name"`
 	counts
-	LongestReady    float64 `json:"longest_ready_seconds"`
-	LongestInFlight float64 `json:"longest_in_flight_seconds"`
+	LongestReady    duration `json:"longest_ready_seconds"`
+	LongestInFlight duration `json:"longest_in_flight_seconds"`
 
-	Runs    map[string]uint64 `json:"runs"`    // by outcome, since the start
-	Dropped uint64            `json:"dropped"` // of these, counted but not remembered
-	Rate    float64           `json:"runs_per_second"`
-	P50     *float64          `json:"p50_seconds"` // of the last 15 minutes; null if there was no run
-	P99     *float64          `json:"p99_seconds"`
+	Runs    map[reconcile.Outcome]uint64 `json:"runs"`    // by outcome, since the start
+	Dropped uint64                       `json:"dropped"` // of these, counted but not remembered
+	Rate    float64                      `json:"runs_per_second"`
+	P50     duration                     `json:"p50_seconds"` // of the last 15 minutes; null if there was no run
+	P99     duration                     `json:"p99_seconds"`
 
 	ItemsURL string `json:"items_url"`
 }
@@ -49,186 +46,128 @@ type itemsJSON struct {
 }
 
 type itemJSON struct {
-	Name     string    `json:"name"`
-	ID       string    `json:"id,omitempty"`
-	Phase    string    `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
-	InOrder  bool      `json:"in_order"`
-	Since    time.Time `json:"since,omitzero"`
-	Due      time.Time `json:"due,omitzero"`
-	Hold     bool      `json:"hold"`
-	Again    bool      `json:"again"`
-	Failing  bool      `json:"failing"`
-	Failures int       `json:"failures"`
-	Error    string    `json:"error,omitempty"`
-	Outcome  string    `json:"last_outcome,omitempty"`
-	Ended    time.Time `json:"last_run,omitzero"`
-	Took     *float64  `json:"last_duration_seconds,omitempty"`
-	URL      string    `json:"url"`
-	Story    string    `json:"story,omitempty"` // item.json alone
-	Runs     []runJSON `json:"runs,omitempty"`  // item.json alone; the latest first
+	Name     string            `json:"name"`
+	ID       string            `json:"id,omitempty"`
+	Phase    string            `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
+	InOrder  bool              `json:"in_order"`
+	Since    time.Time         `json:"since,omitzero"`
+	Due      time.Time         `json:"due,omitzero"`
+	Hold     bool              `json:"hold"`
+	Again    bool              `json:"again"`
+	Failing  bool              `json:"failing"`
+	Failures int               `json:"failures"`
+	Error    string            `json:"error,omitempty"`
+	Outcome  reconcile.Outcome `json:"last_outcome,omitempty"`
+	Ended    moment            `json:"last_run,omitzero"`
+	Took     duration          `json:"last_duration_seconds,omitzero"`
+	URL      string            `json:"url"`
+	Story    string            `json:"story,omitempty"` // item.json alone
+	Runs     []run             `json:"runs,omitempty"`  // item.json alone; the latest first
 }
 
-type runJSON struct {
-	Ended    time.Time `json:"ended"`
-	Outcome  string    `json:"outcome"`
-	Duration float64   `json:"duration_seconds"`
-	Waited   float64   `json:"waited_seconds"`
-	Next     *float64  `json:"next_seconds,omitempty"`
-	Failures int       `json:"failures"`
-	Error    string    `json:"error,omitempty"`
+func (p *Page) serveStatusJSON(w http.ResponseWriter, r *http.Request) error {
+	p.json(w, r, http.StatusOK, statusJSON{At: time.Now(), Queues: p.queues(), Groups: p.groupViews()})
+	return nil
 }
 
-func (p *Page) json(w http.ResponseWriter, r *http.Request, status int, v any) {
-	var data bytes.Buffer
-	encoder := json.NewEncoder(&data)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)              // nobody takes it for HTML, and URLs stay readable
-	if err := encoder.Encode(v); err != nil { // a type above cannot be marshalled: a fault of this package
-		p.log(r.Context(), "statuspage: JSON failed", "err", err)
-		http.Error(w, "the answer cannot be written", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(data.Bytes()) // if the reader is gone there is nobody to tell
-}
-
-func (p *Page) serveStatusJSON(w http.ResponseWriter, r *http.Request) {
-	s := statusJSON{At: time.Now(), Queues: []queueJSON{}, Groups: p.groupViews()}
+// queues returns what is known of all loops.
+func (p *Page) queues() []queueJSON {
+	all := []queueJSON{}
 	for _, l := range p.loops {
-		s.Queues = append(s.Queues, newQueueJSON(l, l.snapshot(p.refresh())))
+		s := l.snapshot(p.refresh())
+		q := queueJSON{
+			Name:     l.name(),
+			counts:   s.counts,
+			Runs:     make(map[reconcile.Outcome]uint64),
+			Dropped:  s.dropped,
+			Rate:     s.perSecond,
+			P50:      s.p50,
+			P99:      s.p99,
+			ItemsURL: "items.json" + query{Size: defaultSize}.WithQueue(l.name()).String(),
+		}
+		if s.Ready > 0 {
+			q.LongestReady = duration(s.taken.Sub(s.readySince))
+		}
+		if s.InFlight > 0 {
+			q.LongestInFlight = duration(s.taken.Sub(s.inFlightSince))
+		}
+		for i, n := range s.totals {
+			q.Runs[outcomes[i]] = n
+		}
+		all = append(all, q)
 	}
-	p.json(w, r, http.StatusOK, s)
+	return all
 }
 
-func newQueueJSON(l loop, s *snapshot) queueJSON {
-	c := &s.counts
-	q := queueJSON{
-		Name:            l.name(),
-		counts:          *c,
-		LongestReady:    max(0, s.now-c.longestReady).Seconds(),
-		LongestInFlight: max(0, s.now-c.longestInFlight).Seconds(),
-		Runs:            make(map[string]uint64),
-		Dropped:         s.dropped,
-		Rate:            s.perSecond,
-		ItemsURL:        "items.json" + query{Size: defaultSize}.withQueue(l.name()).String(),
-	}
-	for o := succeeded; o < outcomes; o++ {
-		q.Runs[o.String()] = s.totals[o]
-	}
-	if s.timed {
-		p50, p99 := s.p50.Seconds(), s.p99.Seconds()
-		q.P50, q.P99 = &p50, &p99
-	}
-	return q
-}
-
-func (p *Page) serveItemsJSON(w http.ResponseWriter, r *http.Request) {
+func (p *Page) serveItemsJSON(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.Query())
 	if err != nil {
-		p.fail(w, r, http.StatusBadRequest, err)
-		return
+		return err
 	}
 	l, err := p.onlyLoop(q.Queue)
 	if err != nil {
-		p.fail(w, r, http.StatusNotFound, err)
-		return
+		return err
 	}
 	s := l.snapshot(p.refresh())
-	rows, total, page := s.page(q)
+	page := s.page(q)
 	v := itemsJSON{
 		At: s.taken, Queue: l.name(), Items: []itemJSON{},
-		Total: total, Page: page, Pages: max(1, (total+q.Size-1)/q.Size), Size: q.Size,
+		Total: page.Total, Page: page.Page, Pages: page.Pages, Size: q.Size,
 	}
-	for i := range rows {
-		v.Items = append(v.Items, newItemJSON(l, &rows[i], s.base))
+	for _, r := range page.Rows {
+		v.Items = append(v.Items, newItemJSON(handle{l, r}))
 	}
 	if v.Page < v.Pages {
-		v.Next = "items.json" + q.withPage(v.Page+1).String()
+		v.Next = "items.json" + q.WithPage(v.Page+1).String()
 	}
 	p.json(w, r, http.StatusOK, v)
+	return nil
 }
 
-func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) {
+func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) error {
 	v := r.URL.Query()
 	if _, err := p.onlyLoop(v.Get("queue")); err != nil {
-		p.fail(w, r, http.StatusNotFound, err)
-		return
+		return err
 	}
 	found, err := p.found(v)
-	switch {
-	case err != nil:
-		p.fail(w, r, http.StatusNotFound, err)
-	case len(found) > 1:
-		items := []itemJSON{}
-		for _, h := range found {
-			items = append(items, fullItemJSON(h))
-		}
-		p.json(w, r, http.StatusMultipleChoices, map[string]any{
-			"error": errAlike(found[0].text).Error(),
-			"items": items,
-		})
-	default:
-		p.json(w, r, http.StatusOK, fullItemJSON(found[0]))
+	if err != nil {
+		return err
 	}
+	items := []itemJSON{}
+	for _, h := range found {
+		now, runs := h.look(h.row)
+		h.row = now
+		i := newItemJSON(h)
+		i.ID, i.URL, i.Story, i.Runs = h.id(), h.url("item.json"), h.story(), runs
+		items = append(items, i)
+	}
+	if len(items) > 1 {
+		p.json(w, r, http.StatusMultipleChoices, map[string]any{"error": errAlike(found[0].text).Error(), "items": items})
+	} else {
+		p.json(w, r, http.StatusOK, items[0])
+	}
+	return nil
 }
 
-// onlyLoop is loop, but does without a name only if there is one loop alone.
-func (p *Page) onlyLoop(name string) (loop, error) {
-	if name == "" && len(p.loops) > 1 {
-		var names []string
-		for _, l := range p.loops {
-			names = append(names, l.name())
-		}
-		return nil, fmt.Errorf("which queue? Add queue=NAME; there are %s", list(names))
-	}
-	return p.loop(name)
-}
-
-func newItemJSON(l loop, r *row, base time.Time) itemJSON {
+func newItemJSON(h handle) itemJSON {
 	v := itemJSON{
-		Name:     r.name,
-		Phase:    r.phase.String(),
-		InOrder:  r.inOrder(),
-		Hold:     r.hold,
-		Again:    r.again,
-		Failing:  r.Failing(),
-		Failures: int(r.failures),
-		Error:    r.err,
-		URL:      itemURL("item.json", l.name(), r.name, ""),
+		Name:     h.text,
+		Phase:    h.Phase.String(),
+		InOrder:  h.inOrder(),
+		Since:    h.Since,
+		Due:      h.Due,
+		Hold:     h.Hold,
+		Again:    h.Again,
+		Failing:  h.Failing(),
+		Failures: h.Failures,
+		Error:    h.Last.Error,
+		Outcome:  h.Last.Outcome,
+		Ended:    h.Last.Ended,
+		Took:     h.Last.Duration,
+		URL:      itemURL("item.json", h.name(), h.text, ""),
 	}
-	if r.known() {
-		v.Since = base.Add(r.since)
-	}
-	if r.phase == reconcile.Waiting {
-		v.Due = base.Add(r.due)
-	}
-	if r.outcome != noOutcome {
-		seconds := r.took.Seconds()
-		v.Outcome, v.Ended, v.Took = r.outcome.String(), base.Add(r.ended), &seconds
-	}
-	return v
-}
-
-func fullItemJSON(h handle) itemJSON {
-	r, runs, base := h.one(h)
-	v := newItemJSON(h, &r, base)
-	v.ID, v.URL = h.id(), h.url("item.json")
-	v.Story = story(&r, time.Since(base), h.hasQueue())
-	for _, x := range runs {
-		run := runJSON{
-			Ended:    base.Add(x.ended),
-			Outcome:  x.outcome.String(),
-			Duration: x.duration.Seconds(),
-			Waited:   x.waited.Seconds(),
-			Failures: int(x.failures),
-			Error:    x.err,
-		}
-		if x.plans() {
-			next := x.next.Seconds()
-			run.Next = &next
-		}
-		v.Runs = append(v.Runs, run)
+	if h.Last.Outcome == "" {
+		v.Took = none
 	}
 	return v
 }

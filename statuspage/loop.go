@@ -4,10 +4,12 @@
 package statuspage
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/reconkernel/reconcile"
 )
@@ -44,7 +46,7 @@ type Loop[T comparable] struct {
 
 	once sync.Once
 	rec  *recorder[T]
-	view view[T]
+	view view
 }
 
 // A Source is a queue that can be looked at: [reconcile.Queue], or one that
@@ -68,8 +70,6 @@ type actor[T comparable] interface {
 	Remove(item T) bool
 }
 
-const defaultRuns = 20_000
-
 // OnResult returns what [reconcile.Reconciler.OnResult] is to be, so that the
 // page knows of the runs. It also calls next, if that is not nil.
 //
@@ -88,19 +88,12 @@ func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result
 
 func (l *Loop[T]) init() {
 	l.once.Do(func() {
-		runs := l.Runs
-		if runs == 0 {
-			runs = defaultRuns
+		var stats func() reconcile.Stats
+		if l.Queue != nil {
+			stats = l.Queue.Stats
 		}
-		l.rec = newRecorder[T](runs, l.stats)
+		l.rec = newRecorder[T](cmp.Or(l.Runs, 20_000), stats)
 	})
-}
-
-func (l *Loop[T]) stats() (reconcile.Stats, bool) {
-	if l.Queue == nil {
-		return reconcile.Stats{}, false
-	}
-	return l.Queue.Stats(), true
 }
 
 // addTo makes a Loop a Part.
@@ -120,17 +113,67 @@ func (l *Loop[T]) addTo(p *Page) {
 	p.loops = append(p.loops, l)
 }
 
-func (l *Loop[T]) name() string { return l.Name }
-
-// format returns how an item is shown.
-func (l *Loop[T]) format(item T) (text string) {
+// newRow returns the row of an item, without its last run.
+func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
+	r.item, r.State = item, s
 	if l.Format == nil {
-		return fmt.Sprint(item)
+		r.text = fmt.Sprint(r.item)
+		return r
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			text = fmt.Sprintf("(Format panicked for this item: %v)", p)
+			r.text = fmt.Sprintf("(Format panicked for this item: %v)", p)
 		}
 	}()
-	return l.Format(item)
+	r.text = l.Format(item)
+	return r
+}
+
+// A loop is a Loop whatever its items are.
+type loop interface {
+	name() string
+	bound() int // runs
+	hasQueue() bool
+	hasActions() bool
+	snapshot(interval time.Duration) *snapshot
+	look(known *row) (now *row, runs []run)
+	act(item any, a action) bool
+}
+
+func (l *Loop[T]) name() string { return l.Name }
+
+func (l *Loop[T]) bound() int { return l.rec.bound() }
+
+func (l *Loop[T]) hasQueue() bool { return l.Queue != nil }
+
+func (l *Loop[T]) hasActions() bool {
+	_, ok := l.Queue.(actor[T])
+	return ok
+}
+
+// look looks at an item alone, which takes no snapshot.
+func (l *Loop[T]) look(known *row) (now *row, runs []run) {
+	item, _ := known.item.(T) // nil, if T is an interface and the item is
+	now = &row{item: item, text: known.text}
+	if l.Queue != nil {
+		now.State = l.Queue.State(item)
+	}
+	runs = l.rec.history(item)
+	if len(runs) > 0 {
+		now.remember(runs[0])
+	} else {
+		now.remember(run{})
+	}
+	return now, runs
+}
+
+// act acts on an item, and reports whether it made a difference.
+func (l *Loop[T]) act(item any, a action) bool {
+	q := l.Queue.(actor[T])
+	x, _ := item.(T)
+	if a == cancelNext {
+		return q.Remove(x)
+	}
+	q.EnqueueNow(x)
+	return true
 }

@@ -6,7 +6,6 @@ package statuspage
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -69,16 +68,15 @@ func New(parts ...Part) *Page {
 		}
 		part.addTo(p)
 	}
-	p.mux.HandleFunc("GET /{$}", p.serveOverview)
-	p.mux.HandleFunc("GET /item", p.serveItem)
-	p.mux.HandleFunc("GET /events", p.serveEvents)
-	p.mux.HandleFunc("GET /status.json", p.serveStatusJSON)
-	p.mux.HandleFunc("GET /items.json", p.serveItemsJSON)
-	p.mux.HandleFunc("GET /item.json", p.serveItemJSON)
-	p.mux.HandleFunc("POST /item", p.serveAction)
-	p.mux.HandleFunc("POST /item.json", p.serveAction)
-	p.mux.HandleFunc("POST /items", p.serveAction)
-	p.mux.HandleFunc("POST /items.json", p.serveAction)
+	p.handle("GET /{$}", p.serveOverview)
+	p.handle("GET /item", p.serveItem)
+	p.handle("GET /events", p.serveEvents)
+	p.handle("GET /status.json", p.serveStatusJSON)
+	p.handle("GET /items.json", p.serveItemsJSON)
+	p.handle("GET /item.json", p.serveItemJSON)
+	for _, path := range []string{"/item", "/item.json", "/items", "/items.json"} {
+		p.handle("POST "+path, p.serveAction)
+	}
 	files, _ := fs.Sub(assets, "assets")
 	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
 		p.mux.Handle("GET /"+name, http.FileServerFS(files))
@@ -107,7 +105,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	if err := p.checkHost(r); err != nil {
-		p.fail(w, r, http.StatusMisdirectedRequest, err)
+		p.fail(w, r, err)
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") { // http.StripPrefix took the slash as well
@@ -140,7 +138,7 @@ func (p *Page) checkHost(r *http.Request) error {
 		slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
 		return nil
 	}
-	return fmt.Errorf("this page is at localhost, not at %q; if it is behind a proxy, the program has to name that host in Page.Hosts", host)
+	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, not at %q; if it is behind a proxy, the program has to name that host in Page.Hosts", host)
 }
 
 func isLoopback(address string) bool {
@@ -161,14 +159,28 @@ func (p *Page) refresh() time.Duration {
 
 // loop returns the loop of a name; "" means the first.
 func (p *Page) loop(name string) (loop, error) {
-	var names []string
 	for _, l := range p.loops {
 		if l.name() == name || name == "" {
 			return l, nil
 		}
+	}
+	return nil, refuse(http.StatusNotFound, "no queue %q; there are %s", name, p.loopNames())
+}
+
+// onlyLoop is loop, but does without a name only if there is one loop alone.
+func (p *Page) onlyLoop(name string) (loop, error) {
+	if name == "" && len(p.loops) > 1 {
+		return nil, refuse(http.StatusNotFound, "which queue? Add queue=NAME; there are %s", p.loopNames())
+	}
+	return p.loop(name)
+}
+
+func (p *Page) loopNames() string {
+	var names []string
+	for _, l := range p.loops {
 		names = append(names, l.name())
 	}
-	return nil, fmt.Errorf("no queue %q; there are %s", name, list(names))
+	return strings.Join(names, ", ")
 }
 
 func (p *Page) log(ctx context.Context, msg string, args ...any) {

@@ -115,7 +115,7 @@ func TestPageOfItem(t *testing.T) {
 			}
 		}
 		for item, want := range map[string]string{"fine": "succeeded, again within 1 h", "well": "succeeded"} {
-			if text := body(t, get(t, w.page, "/item?item="+item), http.StatusOK); !strings.Contains(text, `<span class="outcome">`+want+`</span>`) {
+			if text := body(t, get(t, w.page, "/item?item="+item), http.StatusOK); !strings.Contains(text, `<span>`+want+`</span>`) {
 				t.Errorf("the run of %s is not shown as %q", item, want)
 			}
 		}

@@ -66,7 +66,7 @@ func TestPoll(t *testing.T) {
 		if items, failure := poll(t.Context(), "well"); len(items) != 1 || items[0] != "a" || failure != nil {
 			t.Errorf("the poll gives %v, %v", items, failure)
 		}
-		check("buckets: succeeded, 2, 10s, no name", `<span class="phase in-order">succeeded</span>`, "buckets failed: no name (it runs again)")
+		check("buckets: succeeded, 2, 10s, no name", `<span class="phase succeeded">succeeded</span>`, "buckets failed: no name (it runs again)")
 		if items, failure := poll(t.Context(), "no access"); len(items) != 1 || items[0] != "b" || failure != err {
 			t.Errorf("the poll gives %v, %v", items, failure)
 		}

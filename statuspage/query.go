@@ -80,11 +80,15 @@ func list[S ~string](all []S) string {
 	return strings.Join(words, ", ")
 }
 
-// needle returns what is searched for, in lower case.
-func (q query) needle() string { return strings.ToLower(q.Search) }
-
-// has reports whether the query finds a row.
-func (q query) has(r *row) bool { return q.State.has(r) && r.matches(q.needle()) }
+// finds returns a function that reports whether the query finds a row: whether it
+// is of that state, and the name or the error contains the text, in any case.
+func (q query) finds() func(r *row) bool {
+	text := strings.ToLower(q.Search)
+	return func(r *row) bool {
+		return q.State.has(r) && (text == "" ||
+			strings.Contains(strings.ToLower(r.text), text) || strings.Contains(strings.ToLower(r.Last.Error), text))
+	}
+}
 
 // String returns the query as it stands in a URL, with the question mark, and
 // without what has its default.
@@ -112,24 +116,36 @@ func (q query) Order() string {
 	return string(q.Sort)
 }
 
+// Sorted returns how the query sorts a column, as aria-sort has it; "" if it does
+// not.
+func (q query) Sorted(c column) string {
+	switch {
+	case q.Sort != c.By:
+		return ""
+	case q.Descending != c.down:
+		return "descending"
+	}
+	return "ascending"
+}
+
 // Of these each returns the query with something changed, on its first page.
 
-func (q query) withState(f filter) query {
+func (q query) WithState(f filter) query {
 	q.State, q.Page = f, 1
 	return q
 }
 
-func (q query) withSort(s sorting) query {
+func (q query) WithSort(s sorting) query {
 	q.Descending = q.Sort == s && !q.Descending
 	q.Sort, q.Page = s, 1
 	return q
 }
 
-func (q query) withQueue(name string) query {
+func (q query) WithQueue(name string) query {
 	return query{Queue: name, State: allItems, Sort: byAttention, Page: 1, Size: q.Size}
 }
 
-func (q query) withPage(n int) query {
+func (q query) WithPage(n int) query {
 	q.Page = n
 	return q
 }

@@ -71,12 +71,12 @@ func TestQueryLinks(t *testing.T) {
 		got  query
 		want string
 	}{
-		{"the same column turns round", q.withSort(byName), "?queue=a&search=x&size=10&sort=-item&state=failing"},
-		{"and back", q.withSort(byName).withSort(byName), "?queue=a&search=x&size=10&sort=item&state=failing"},
-		{"another column", q.withSort(bySince), "?queue=a&search=x&size=10&sort=since&state=failing"},
-		{"another state", q.withState(allItems), "?queue=a&search=x&size=10&sort=item"},
-		{"another queue", q.withQueue("b"), "?queue=b&size=10"},
-		{"another page", q.withPage(5), "?page=5&queue=a&search=x&size=10&sort=item&state=failing"},
+		{"the same column turns round", q.WithSort(byName), "?queue=a&search=x&size=10&sort=-item&state=failing"},
+		{"and back", q.WithSort(byName).WithSort(byName), "?queue=a&search=x&size=10&sort=item&state=failing"},
+		{"another column", q.WithSort(bySince), "?queue=a&search=x&size=10&sort=since&state=failing"},
+		{"another state", q.WithState(allItems), "?queue=a&search=x&size=10&sort=item"},
+		{"another queue", q.WithQueue("b"), "?queue=b&size=10"},
+		{"another page", q.WithPage(5), "?page=5&queue=a&search=x&size=10&sort=item&state=failing"},
 	} {
 		if got := test.got.String(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)

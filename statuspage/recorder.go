@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,23 +19,23 @@ import (
 // result into the channel of the shard, if there is room. Then it tries to get
 // the lock of the shard, and if nobody has it, moves what is in the channel into
 // the book. If somebody has it, the worker is done: the result is moved by the
-// next one who comes, or by the next reader. Only readers wait for a lock, and
-// they give it up again and again, so that the channel does not fill. When it is
-// full all the same, results are dropped, and counted.
+// next one who comes, or by the next reader. Only readers wait for a lock. When the
+// channel is full, results are dropped, and counted.
 type recorder[T comparable] struct {
-	base    time.Time
+	begin   time.Time
 	seed    maphash.Seed
 	shards  [shardCount]shard[T]
-	totals  [outcomes]atomic.Uint64 // runs since the beginning
-	dropped atomic.Uint64           // of these
+	totals  [len(outcomes)]atomic.Uint64 // runs since the beginning
+	dropped atomic.Uint64                // of these
 
-	stats      func() (s reconcile.Stats, ok bool) // to sample the depth by
+	stats      func() reconcile.Stats // to sample the depth by; may be nil
 	nextSample atomic.Int64
 }
 
 // A worker that loses the processor while it has the lock of a shard keeps the
 // others from one shard only.
 type shard[T comparable] struct {
+	begin   time.Time // of the recorder
 	results chan result[T]
 
 	mu      sync.Mutex // guards the fields below
@@ -54,17 +55,15 @@ const (
 	sampleEvery = time.Second
 )
 
-func newRecorder[T comparable](bound int, stats func() (reconcile.Stats, bool)) *recorder[T] {
-	r := &recorder[T]{base: time.Now(), seed: maphash.MakeSeed(), stats: stats}
+func newRecorder[T comparable](bound int, stats func() reconcile.Stats) *recorder[T] {
+	r := &recorder[T]{begin: time.Now(), seed: maphash.MakeSeed(), stats: stats}
 	for i := range r.shards {
-		r.shards[i].results = make(chan result[T], pending)
-		r.shards[i].book = newBook[T](max(bound/shardCount, perItem))
+		s := &r.shards[i]
+		s.begin, s.results = r.begin, make(chan result[T], pending)
+		s.book = newBook[T](max(bound/shardCount, perItem))
 	}
 	return r
 }
-
-// now returns the time as runs keep it.
-func (r *recorder[T]) now() time.Duration { return time.Since(r.base) }
 
 // shard returns that of an item.
 func (r *recorder[T]) shard(item T) *shard[T] {
@@ -73,17 +72,23 @@ func (r *recorder[T]) shard(item T) *shard[T] {
 
 // record takes a result. It never blocks.
 func (r *recorder[T]) record(x reconcile.Result[T]) {
-	now, s, o := r.now(), r.shard(x.Item), outcomeOf(x.Outcome)
-	r.totals[o].Add(1)
+	now, s := time.Since(r.begin), r.shard(x.Item)
+	if i := slices.Index(outcomes[:], x.Outcome); i >= 0 {
+		r.totals[i].Add(1)
+	}
+	next := duration(x.Next)
+	if x.Next == 0 && x.Outcome != reconcile.Requeued && x.Outcome != reconcile.Retrying {
+		next = none
+	}
 	select {
 	case s.results <- result[T]{x.Item, run{
-		ended:    now,
-		duration: x.Duration,
-		waited:   x.Waited,
-		next:     x.Next,
-		err:      textOf(x.Err),
-		failures: int32(min(x.Failures, 1<<31-1)),
-		outcome:  o,
+		Ended:    moment(r.begin.UnixNano() + int64(now)),
+		Outcome:  x.Outcome,
+		Duration: duration(x.Duration),
+		Waited:   duration(x.Waited),
+		Next:     next,
+		Failures: x.Failures,
+		Error:    textOf(x.Err),
 	}}:
 	default:
 		r.dropped.Add(1)
@@ -100,9 +105,11 @@ func (r *recorder[T]) record(x reconcile.Result[T]) {
 
 // sample notes how deep the queue is, unless a reader is at it.
 func (r *recorder[T]) sample(now time.Duration) {
-	stats, ok := r.stats()
-	s := &r.shards[0]
-	if ok && s.mu.TryLock() {
+	if r.stats == nil {
+		return
+	}
+	stats, s := r.stats(), &r.shards[0]
+	if s.mu.TryLock() {
 		s.history.sample(now, stats.Ready, stats.InFlight)
 		s.mu.Unlock()
 	}
@@ -113,7 +120,7 @@ func (s *shard[T]) foldLocked(n int) {
 	for range n {
 		select {
 		case x := <-s.results:
-			s.history.count(x.run)
+			s.history.count(x.Ended.Time().Sub(s.begin), &x.run)
 			s.book.add(x.item, x.run)
 		default:
 			return
@@ -121,36 +128,36 @@ func (s *shard[T]) foldLocked(n int) {
 	}
 }
 
-// read calls f with the lock held, after moving all that is in the channel. It
-// is to be short.
-func (s *shard[T]) read(f func()) {
+// look returns the last run of each item that is remembered, and what is known of
+// all runs.
+func (r *recorder[T]) look() (map[T]run, *measures) {
+	now := time.Since(r.begin)
+	r.sample(now)
+	lasts, m := make(map[T]run), &measures{age: now, dropped: r.dropped.Load()}
+	for i := range m.totals {
+		m.totals[i] = r.totals[i].Load()
+	}
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		s.foldLocked(pending)
+		for item, e := range s.book.items {
+			lasts[item] = e.newest.run
+		}
+		m.add(&s.history)
+		s.mu.Unlock()
+	}
+	m.sum()
+	return lasts, m
+}
+
+// history returns the runs of an item, the latest first.
+func (r *recorder[T]) history(item T) []run {
+	s := r.shard(item)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.foldLocked(pending)
-	f()
-}
-
-// readAtOnce is how many items are read in one lock hold.
-const readAtOnce = 128
-
-// lasts returns the last run of each item that is remembered.
-func (r *recorder[T]) lasts() map[T]run {
-	lasts := make(map[T]run)
-	for n := range r.shards {
-		s := &r.shards[n]
-		for from, more := uint32(firstEntry), true; more; from += readAtOnce {
-			s.read(func() {
-				entries := &s.book.entries
-				more = from < entries.len
-				for i := from; i < min(from+readAtOnce, entries.len); i++ {
-					if e := entries.at(i); e.count > 0 {
-						lasts[e.item] = *s.book.last(e)
-					}
-				}
-			})
-		}
-	}
-	return lasts
+	return s.book.history(item)
 }
 
 // bound returns how many runs are remembered at most.

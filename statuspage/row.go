@@ -4,6 +4,8 @@
 package statuspage
 
 import (
+	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -11,84 +13,64 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A row is what a page tells of one item. Times are since the base of the
-// recorder of its loop.
+// A row is what a page tells of one item.
 type row struct {
-	name string
-	err  string // of the last run, or the last failure; "" if there is none
-
-	phase      reconcile.Phase
-	settled    bool
-	hold       bool
-	again      bool
-	failures   int32
-	since, due time.Duration // in its phase, and when it becomes ready if it waits
-
-	outcome outcome       // of the last run; noOutcome if that is not remembered
-	ended   time.Duration // the last run
-	took    time.Duration // the last run
+	item any
+	text string // how it is shown
+	reconcile.State
+	Last run // zero if none is remembered
 }
 
-// newRow puts together what the queue and what the book say of an item. The last
-// run is zero if the book has forgotten it.
-func newRow(name string, base time.Time, s reconcile.State, last run) row {
-	r := row{
-		name:     name,
-		phase:    s.Phase,
-		settled:  s.Settled,
-		hold:     s.Hold,
-		again:    s.Again,
-		failures: int32(min(s.Failures, 1<<31-1)),
+// remember adds the last run to what the queue says of an item.
+func (r *row) remember(last run) {
+	switch {
+	case last.Outcome == "" && r.State.Failures > 0:
+		last.Error = textOf(r.Err)
+	case last.Outcome != "" && r.Phase == reconcile.Idle:
+		r.Failures, r.Since = last.Failures, last.Ended.Time()
 	}
-	if !s.Since.IsZero() {
-		r.since = s.Since.Sub(base)
+	r.Last = last
+}
+
+// Name returns the name as a table has it.
+func (r *row) Name() string { return shorten(visible(r.text), 200) }
+
+// Key returns the name as a form has it.
+func (r *row) Key() string { return url.QueryEscape(nameInURL(r.text)) }
+
+// Next returns when the next run is, "" if there is none.
+func (r *row) Next() string {
+	switch {
+	case r.Phase == reconcile.Waiting:
+		return "in " + until(r.Due)
+	case r.Phase == reconcile.Ready:
+		return "now"
+	case r.Again:
+		return "after this run"
 	}
-	if !s.Due.IsZero() {
-		r.due = s.Due.Sub(base)
-	}
-	if last.outcome != noOutcome {
-		r.outcome, r.ended, r.took, r.err = last.outcome, last.ended, last.duration, last.err
-		if s.Phase == reconcile.Idle {
-			r.failures, r.since = last.failures, last.ended
-		}
-	} else if s.Failures > 0 {
-		r.err = textOf(s.Err)
-	}
-	return r
+	return ""
 }
 
 // Failing reports whether something is wrong with the item: its last run failed.
-func (r *row) Failing() bool { return r.failures > 0 || r.outcome.failed() }
+func (r *row) Failing() bool { return r.Failures > 0 || r.Last.Failed() }
 
 // Final reports whether the item failed and nobody will try again.
-func (r *row) Final() bool {
-	return r.phase == reconcile.Idle && r.Failing()
-}
+func (r *row) Final() bool { return r.Phase == reconcile.Idle && r.Failing() }
 
 // inOrder reports whether the last run ended well and nothing is left to do: the
 // item waits only to be looked at again, or the queue has it no more.
 func (r *row) inOrder() bool {
-	return r.settled || r.phase == reconcile.Idle && r.outcome == succeeded
+	return r.Settled || r.Phase == reconcile.Idle && r.Last.Outcome == reconcile.Succeeded
 }
 
-// state returns the part of the rows that the row is in: its phase, unless it is
+// Status returns the part of the rows that the row is in: its phase, unless it is
 // in order.
-func (r *row) state() filter {
-	switch {
-	case r.inOrder():
+func (r *row) Status() filter {
+	if r.inOrder() {
 		return inOrderItems
-	case r.phase == reconcile.InFlight:
-		return inFlightItems
-	case r.phase == reconcile.Ready:
-		return readyItems
-	case r.phase == reconcile.Waiting:
-		return waitingItems
 	}
-	return idleItems
+	return filter(strings.ReplaceAll(r.Phase.String(), " ", "-"))
 }
-
-// known reports whether it is known since when the row is in its phase.
-func (r *row) known() bool { return r.phase != reconcile.Idle || r.outcome != noOutcome }
 
 // A sorting is an order of the rows.
 type sorting string
@@ -108,41 +90,48 @@ var sortings = []sorting{byAttention, byName, byState, bySince, byDue, byFailure
 
 // key returns a number that puts the rows in the order of s; ties are broken by
 // name. What is of most interest is first: the failing, the slow, the soon.
-func (s sorting) key(r *row, now time.Duration) int64 {
+func (s sorting) key(r *row, now time.Time) int64 {
 	switch s {
 	case byAttention:
 		// All that need no look are in one class, so that they stay where they are
 		// while they run and wait in turn.
 		switch {
 		case r.Final():
-			return -3<<60 - int64(r.failures)
+			return -3<<60 - int64(r.Failures)
 		case r.Failing():
-			return -2<<60 - int64(r.failures)
-		case r.phase == reconcile.InFlight && now-r.since >= longRun:
-			return -1<<60 + int64(r.since)/16 // the oldest first
+			return -2<<60 - int64(r.Failures)
+		case r.Phase == reconcile.InFlight && now.Sub(r.Since) >= longRun:
+			return -1<<60 + nanos(r.Since)/16 // the oldest first
 		}
 	case byState:
-		return int64(slices.Index(ranks, r.state()))
+		return int64(slices.Index(ranks, r.Status()))
 	case bySince:
-		return int64(r.since)
+		return nanos(r.Since)
 	case byDue:
 		switch {
-		case r.phase == reconcile.Waiting:
-			return int64(r.due)
-		case r.phase == reconcile.Ready:
+		case r.Phase == reconcile.Waiting:
+			return nanos(r.Due)
+		case r.Phase == reconcile.Ready:
 			return -2 // before all that wait
-		case r.phase == reconcile.InFlight && r.again:
+		case r.Phase == reconcile.InFlight && r.Again:
 			return -1
 		}
-		return never
+		return math.MaxInt64
 	case byFailures:
-		return -int64(r.failures)
+		return -int64(r.Failures)
 	case byOutcome:
-		return -int64(r.ended)
+		return -int64(r.Last.Ended)
 	case byDuration:
-		return -int64(r.took)
+		return -int64(r.Last.Duration)
 	}
 	return 0
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }
 
 // ranks are the states in their order.
@@ -173,15 +162,9 @@ func (f filter) has(r *row) bool {
 	case failingItems:
 		return r.Failing()
 	}
-	return r.state() == f
+	return r.Status() == f
 }
 
 // words returns the filter as it is read. It is no String method, which
 // html/template would use for URLs and forms as well.
 func (f filter) words() string { return strings.ReplaceAll(string(f), "-", " ") }
-
-// matches reports whether the row's name or error contains the text, which is in
-// lower case.
-func (r *row) matches(text string) bool {
-	return text == "" || strings.Contains(strings.ToLower(r.name), text) || strings.Contains(strings.ToLower(r.err), text)
-}

@@ -5,7 +5,6 @@ package statuspage
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,49 +12,38 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A run is what is remembered of one run of an item.
+// A run is what is remembered of one run of an item, as JSON shows it.
 type run struct {
-	ended    time.Duration // since the base of its recorder
-	duration time.Duration
-	waited   time.Duration
-	next     time.Duration // to the next run, if one was planned
-	err      string        // at most maxText bytes, and a few that say that it is cut
-	failures int32         // in a row, this one included
-	outcome  outcome
+	Ended    moment            `json:"ended"`
+	Outcome  reconcile.Outcome `json:"outcome"`
+	Duration duration          `json:"duration_seconds"`
+	Waited   duration          `json:"waited_seconds"`
+	Next     duration          `json:"next_seconds,omitzero"` // none, if no run was planned
+	Failures int               `json:"failures"`              // in a row, this one included
+	Error    string            `json:"error,omitempty"`       // at most maxText bytes, and a few that say that it is cut
 }
 
-// An outcome is a reconcile.Outcome in a byte. The zero outcome is that of an
-// item of which no run is remembered.
-type outcome uint8
+// A moment is a time in nanoseconds since 1970. It takes a third of the memory of
+// a time.Time.
+type moment int64
 
-const (
-	noOutcome outcome = iota
-	succeeded
-	requeued
-	retrying
-	gaveUp
-	terminated
-	aborted
-	outcomes // how many there are
-)
-
-var outcomeNames = [outcomes]string{
-	"",
-	string(reconcile.Succeeded),
-	string(reconcile.Requeued),
-	string(reconcile.Retrying),
-	string(reconcile.GaveUp),
-	string(reconcile.Terminated),
-	string(reconcile.Aborted),
+// Time returns the moment as a time, zero if there is none.
+func (m moment) Time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(m))
 }
 
-func (o outcome) String() string { return outcomeNames[o] }
+func (m moment) MarshalJSON() ([]byte, error) { return m.Time().MarshalJSON() }
 
-// failed reports whether a run with this outcome counts as a failure.
-func (o outcome) failed() bool { return o == retrying || o == gaveUp || o == terminated }
+var outcomes = [...]reconcile.Outcome{
+	reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted,
+}
 
-func outcomeOf(o reconcile.Outcome) outcome {
-	return outcome(max(0, slices.Index(outcomeNames[:], string(o))))
+// Failed reports whether the run counts as a failure.
+func (r *run) Failed() bool {
+	return r.Outcome == reconcile.Retrying || r.Outcome == reconcile.GaveUp || r.Outcome == reconcile.Terminated
 }
 
 // maxText is how many bytes of an error are kept.
@@ -98,23 +86,22 @@ func where(stack []byte) []byte {
 	return bytes.TrimSpace(stack)
 }
 
-// plans reports whether the run asked for the next one, or a retry comes.
-func (r *run) plans() bool {
-	return r.outcome == requeued || r.outcome == retrying || r.outcome == succeeded && r.next > 0
-}
+// IsSettled reports whether the run ended well and asked to be looked at again.
+func (r *run) IsSettled() bool { return r.Outcome == reconcile.Succeeded && r.Next != none }
 
-// headline returns a text without the stack, and without what the queue says
+// Headline returns the error without the stack, and without what the queue says
 // better: when a planned run comes.
-func headline(text string, o outcome) string {
-	if o == requeued || o == succeeded {
-		for _, planned := range [...]string{"requeue after ", "requeue within ", "recheck within "} {
-			if i := strings.LastIndex(text, planned); i >= 0 && !strings.Contains(text[i+len(planned):], " ") {
-				text = strings.TrimRight(text[:i], " :")
-			}
-		}
+func (r *run) Headline() string {
+	text := r.Error
+	if r.Outcome != reconcile.Requeued && r.Outcome != reconcile.Succeeded {
+		text, _, _ = strings.Cut(text, stackMark)
 		return text
 	}
-	text, _, _ = strings.Cut(text, stackMark)
+	for _, planned := range [...]string{"requeue after ", "requeue within ", "recheck within "} {
+		if i := strings.LastIndex(text, planned); i >= 0 && !strings.Contains(text[i+len(planned):], " ") {
+			text = strings.TrimRight(text[:i], " :")
+		}
+	}
 	return text
 }
 

@@ -80,8 +80,8 @@ func TestTextOfPanic(t *testing.T) {
 		!strings.Contains(lines[2], "TestTextOfPanic") {
 		t.Errorf("want the two functions of this file, got\n%s", stack)
 	}
-	if got := headline(text, retrying); got != head {
-		t.Errorf("headline = %q, want %q", got, head)
+	if got := (&run{Error: text, Outcome: reconcile.Retrying}).Headline(); got != head {
+		t.Errorf("the headline is %q, want %q", got, head)
 	}
 }
 
@@ -91,31 +91,20 @@ func explode(s []int, i int) error { return fmt.Errorf("never: %d", s[i]) }
 func TestHeadline(t *testing.T) {
 	for _, test := range []struct {
 		text string
-		o    outcome
+		o    reconcile.Outcome
 		want string
 	}{
-		{"in sync: requeue within 1m4s", requeued, "in sync"},
-		{"in sync: recheck within 1h0m0s", succeeded, "in sync"},
-		{"throttled: 429: requeue after 30s", requeued, "throttled: 429"},
-		{"requeue after 30s", requeued, ""},
-		{"requeue after 30s", retrying, "requeue after 30s"},
-		{"we requeue after it is done", requeued, "we requeue after it is done"},
-		{"", requeued, ""},
-		{"first\nsecond", retrying, "first\nsecond"},
+		{"in sync: requeue within 1m4s", reconcile.Requeued, "in sync"},
+		{"in sync: recheck within 1h0m0s", reconcile.Succeeded, "in sync"},
+		{"throttled: 429: requeue after 30s", reconcile.Requeued, "throttled: 429"},
+		{"requeue after 30s", reconcile.Requeued, ""},
+		{"requeue after 30s", reconcile.Retrying, "requeue after 30s"},
+		{"we requeue after it is done", reconcile.Requeued, "we requeue after it is done"},
+		{"", reconcile.Requeued, ""},
+		{"first\nsecond", reconcile.Retrying, "first\nsecond"},
 	} {
-		if got := headline(test.text, test.o); got != test.want {
-			t.Errorf("headline(%q, %v) = %q, want %q", test.text, test.o, got, test.want)
+		if got := (&run{Error: test.text, Outcome: test.o}).Headline(); got != test.want {
+			t.Errorf("the headline of %q, %v is %q, want %q", test.text, test.o, got, test.want)
 		}
-	}
-}
-
-func TestOutcomes(t *testing.T) {
-	for o := succeeded; o < outcomes; o++ {
-		if got := outcomeOf(reconcile.Outcome(o.String())); got != o {
-			t.Errorf("outcomeOf(%q) = %v", o.String(), got)
-		}
-	}
-	if got := outcomeOf("something new"); got != noOutcome {
-		t.Errorf("an unknown outcome is %v", got)
 	}
 }

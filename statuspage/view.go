@@ -17,25 +17,23 @@ import (
 // the queue is asked for all its items once in an interval, and never by a
 // worker. Nothing happens while nobody looks, and soon after that the last
 // snapshot is let go.
-type view[T comparable] struct {
+type view struct {
 	mu      sync.Mutex // guards the fields below; held while a snapshot is made
 	last    *snapshot
-	items   []T // of the rows of last
 	release *time.Timer
 }
 
 // A snapshot is the state of all items at one time. It is never changed.
 type snapshot struct {
-	taken  time.Time
-	base   time.Time // of all times since
-	cost   time.Duration
-	rows   []row
-	counts counts
-	measures
+	taken time.Time
+	cost  time.Duration
+	rows  []row
+	counts
+	*measures
 }
 
 // counts sums up a snapshot. Each item is in order, in flight, ready, waiting or
-// idle, as [row.state] says.
+// idle, as [row.Status] says.
 type counts struct {
 	Items    int `json:"items"`    // the sum of in_order, ready, waiting, in_flight and idle
 	InOrder  int `json:"in_order"` // the last run ended well, and nothing is left to do
@@ -47,9 +45,10 @@ type counts struct {
 	Failing  int `json:"failing"`  // in whatever state
 	GivenUp  int `json:"given_up"` // of those that fail: idle, nobody tries again
 
-	longestInFlight, longestReady time.Duration // since the base; taken if there is none
-	firstDue, firstLook           time.Duration // of those that wait, and of those in order
-	mostFailures                  int32
+	// The earliest of each; zero if there is none.
+	inFlightSince, readySince time.Time
+	due, look                 time.Time // of those that wait, and of those in order
+	mostFailures              int
 }
 
 const (
@@ -64,29 +63,23 @@ const (
 // snapshot returns one that is no older than the interval, if that is not too
 // much work.
 func (l *Loop[T]) snapshot(interval time.Duration) *snapshot {
-	s, _ := l.look(interval)
-	return s
-}
-
-func (l *Loop[T]) look(interval time.Duration) (*snapshot, []T) {
 	v := &l.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.last == nil || !time.Now().Before(v.last.expires(interval)) {
-		l.takeLocked()
+		v.last = l.newSnapshot()
 	}
-	if v.release == nil {
-		v.release = time.AfterFunc(releaseAfter+interval, v.letGo)
-	} else {
-		v.release.Reset(releaseAfter + interval)
+	if v.release != nil {
+		v.release.Stop()
 	}
-	return v.last, v.items
+	v.release = time.AfterFunc(releaseAfter+interval, v.letGo)
+	return v.last
 }
 
-func (v *view[T]) letGo() {
+func (v *view) letGo() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.last, v.items = nil, nil
+	v.last = nil
 }
 
 // expires returns when there is to be a new snapshot.
@@ -94,69 +87,58 @@ func (s *snapshot) expires(interval time.Duration) time.Time {
 	return s.taken.Add(max(interval, share*s.cost))
 }
 
-func (l *Loop[T]) takeLocked() {
-	v, r := &l.view, l.rec
+func (l *Loop[T]) newSnapshot() *snapshot {
 	begin := time.Now()
-	var states []reconcile.State
-	v.items = nil
+	s := &snapshot{}
+	var known []T
 	if l.Queue != nil {
+		n := l.Queue.Stats()
+		s.rows = make([]row, 0, n.Ready+n.Waiting+n.InFlight)
 		for item, state := range l.Queue.All() {
-			v.items, states = append(v.items, item), append(states, state)
+			known, s.rows = append(known, item), append(s.rows, l.newRow(item, state))
 		}
 	}
-	lasts := r.lasts()
-	rows := make([]row, 0, len(states)+len(lasts))
-	for i, item := range v.items {
-		rows = append(rows, newRow(l.format(item), r.base, states[i], lasts[item]))
+	lasts, measures := l.rec.look() // after All, so that an item on its way out is seen here at least
+	for i, item := range known {
+		s.rows[i].remember(lasts[item])
 		delete(lasts, item)
 	}
-	for item, last := range lasts { // the queue does not know these
-		v.items = append(v.items, item)
-		rows = append(rows, newRow(l.format(item), r.base, reconcile.State{}, last))
+	for item, last := range lasts {
+		r := l.newRow(item, reconcile.State{})
+		r.remember(last)
+		s.rows = append(s.rows, r)
 	}
-	r.sample(r.now())
-	measures := r.measure()
-	end := time.Now()
-	v.last = &snapshot{
-		taken:    end,
-		base:     r.base,
-		cost:     end.Sub(begin),
-		rows:     rows,
-		counts:   count(rows, measures.now),
-		measures: measures,
-	}
+	s.measures, s.counts = measures, count(s.rows)
+	s.taken = time.Now()
+	s.cost = s.taken.Sub(begin)
+	return s
 }
 
-// never is a time that does not come.
-const never = 1<<63 - 1
-
-func count(rows []row, now time.Duration) counts {
-	c := counts{Items: len(rows), longestInFlight: now, longestReady: now, firstDue: never, firstLook: never}
+func count(rows []row) counts {
+	c := counts{Items: len(rows)}
 	for i := range rows {
 		r := &rows[i]
 		if r.Failing() {
 			c.Failing++
-			c.mostFailures = max(c.mostFailures, r.failures)
+			c.mostFailures = max(c.mostFailures, r.Failures)
 			if r.Final() {
 				c.GivenUp++
 			}
 		}
-		switch r.state() {
+		switch r.Status() {
 		case inOrderItems:
 			c.InOrder++
-			if r.phase == reconcile.Waiting {
-				c.firstLook = min(c.firstLook, r.due)
-			}
+			keepEarliest(&c.look, r.Due)
 		case inFlightItems:
 			c.InFlight++
-			c.longestInFlight = min(c.longestInFlight, r.since)
+			keepEarliest(&c.inFlightSince, r.Since)
 		case readyItems:
 			c.Ready++
-			c.longestReady = min(c.longestReady, r.since)
+			keepEarliest(&c.readySince, r.Since)
 		case waitingItems:
 			c.Waiting++
-			c.firstDue = min(c.firstDue, r.due)
-			if r.hold {
+			keepEarliest(&c.due, r.Due)
+			if r.Hold {
 				c.Held++
 			}
 		default:
@@ -166,9 +148,33 @@ func count(rows []row, now time.Duration) counts {
 	return c
 }
 
-// page returns the rows that a query asks for, how many there are on all pages,
-// and the number of the page, which is the last one if there are not so many.
-func (s *snapshot) page(q query) (rows []row, total, page int) {
+// keepEarliest makes t the earlier of both; one that is zero is none.
+func keepEarliest(t *time.Time, other time.Time) {
+	if t.IsZero() || !other.IsZero() && other.Before(*t) {
+		*t = other
+	}
+}
+
+// A tablePage has the rows that a query asks for.
+type tablePage struct {
+	Rows  []*row
+	Total int // on all pages
+	Page  int // the last one, if there are not so many
+	Pages int
+}
+
+// Prev and Next return the numbers of the pages beside it, 0 if there is none.
+
+func (p tablePage) Prev() int { return p.Page - 1 }
+
+func (p tablePage) Next() int {
+	if p.Page == p.Pages {
+		return 0
+	}
+	return p.Page + 1
+}
+
+func (s *snapshot) page(q query) tablePage {
 	type keyed struct {
 		key int64
 		row *row
@@ -179,16 +185,17 @@ func (s *snapshot) page(q query) (rows []row, total, page int) {
 		if q.Descending {
 			a, b = b, a
 		}
-		return cmp.Or(cmp.Compare(a.key, b.key), strings.Compare(a.row.name, b.row.name))
+		return cmp.Or(cmp.Compare(a.key, b.key), strings.Compare(a.row.text, b.row.text))
 	}
-	text, full := q.needle(), false // there are that many, in order
+	finds, full := q.finds(), false // there are that many, in order
+	p := tablePage{}
 	for i := range s.rows {
 		r := &s.rows[i]
-		if !q.State.has(r) || !r.matches(text) {
+		if !finds(r) {
 			continue
 		}
-		total++
-		k := keyed{q.Sort.key(r, s.now), r}
+		p.Total++
+		k := keyed{q.Sort.key(r, s.taken), r}
 		if full && compare(k, found[first-1]) >= 0 {
 			continue
 		}
@@ -198,10 +205,11 @@ func (s *snapshot) page(q query) (rows []row, total, page int) {
 		}
 	}
 	slices.SortFunc(found, compare)
-	page = min(q.Page, max(1, (total+q.Size-1)/q.Size))
-	from := (page - 1) * q.Size
+	p.Pages = max(1, (p.Total+q.Size-1)/q.Size)
+	p.Page = min(q.Page, p.Pages)
+	from := (p.Page - 1) * q.Size
 	for _, k := range found[from:min(len(found), from+q.Size)] {
-		rows = append(rows, *k.row)
+		p.Rows = append(p.Rows, k.row)
 	}
-	return rows, total, page
+	return p
 }

@@ -1,0 +1,136 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// An action is what a form asks for.
+type action string
+
+const (
+	reconcileNow action = "reconcile"
+	cancelNext   action = "cancel"
+)
+
+// notices are what is said after an action. They stand in a URL by their keys,
+// so that a URL cannot make the page say something else.
+var notices = map[string]string{
+	"reconcile":      "Asked for a run now.",
+	"reconcile-many": "Asked for the runs now.",
+	"cancel":         "The next run is cancelled.",
+	"cancel-many":    "The next runs are cancelled.",
+	"nothing":        "There was no next run to cancel.",
+}
+
+// maxForm is how many bytes a form may have.
+const maxForm = 64 << 10
+
+// serveAction does what a form asks for, and then shows the item, or the items.
+func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) error {
+	if err := p.protection.Check(r); err != nil {
+		return refuse(http.StatusForbidden, "refused: %v", err)
+	}
+	if !p.AllowActions {
+		return refuse(http.StatusForbidden, "this program does not allow actions on this page (Page.AllowActions)")
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return fmt.Errorf("the form cannot be read: %w", err)
+	}
+	a := action(r.PostForm.Get("action"))
+	if a != reconcileNow && a != cancelNext {
+		return fmt.Errorf("no action %q; there are %s, %s", a, reconcileNow, cancelNext)
+	}
+	q, err := parseQuery(r.Form)
+	if err != nil {
+		return err
+	}
+	items, log, err := p.chosen(r, q)
+	if err != nil {
+		return err
+	}
+	n, queue := 0, items[0].name()
+	for _, h := range items {
+		if h.act(h.item, a) {
+			n++
+		}
+	}
+	p.log(r.Context(), "statuspage: action", "action", string(a), "queue", queue, "items", len(items), log, "from", r.RemoteAddr)
+	notice, message := string(a), ""
+	switch {
+	case n == 0:
+		notice = "nothing"
+	case n > 1 && a == reconcileNow:
+		notice, message = "reconcile-many", fmt.Sprintf("Asked for %s runs now.", number(n))
+	case n > 1:
+		notice, message = "cancel-many", fmt.Sprintf("The next runs of %s items are cancelled.", number(n))
+	}
+	if wantsJSON(r) {
+		p.json(w, r, http.StatusOK, map[string]string{"message": cmp.Or(message, notices[notice])})
+		return nil
+	}
+	shown := "./" + q.String()
+	if r.URL.Path == "/item" {
+		shown = items[0].url("item")
+	}
+	w.Header().Set("Location", shown+"&notice="+notice)
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// chosen returns the items that a form names, without those that are gone by now,
+// or, if it says all, those that its query finds; and what a log says of them.
+func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, err error) {
+	l, err := p.onlyLoop(q.Queue)
+	if err != nil {
+		return nil, log, err
+	}
+	if !l.hasActions() {
+		return nil, log, refuse(http.StatusForbidden, "queue %q has no such actions", l.name())
+	}
+	if r.PostForm.Has("all") {
+		items = p.choose(l, q.finds())
+		log = slog.String("query", q.String())
+	} else {
+		names := make(map[string]int) // and how many items are shown so
+		for _, name := range r.Form["item"] {
+			names[name] = 0
+		}
+		for _, escaped := range r.PostForm["escaped"] { // a browser changes line feeds and such of what it sends
+			name, err := url.QueryUnescape(escaped)
+			if err != nil {
+				return nil, log, fmt.Errorf("escaped: %w", err)
+			}
+			names[name] = 0
+		}
+		if len(names) == 0 {
+			return nil, log, errors.New("no item is selected: want item=NAME, as often as needed, or all=true")
+		}
+		log = slog.String("item", fmt.Sprintf("%q", slices.Sorted(maps.Keys(names))))
+		items = p.named(l, names, r.Form.Get("id"))
+		for _, h := range items {
+			name := nameInURL(h.text)
+			if names[name]++; names[name] > 1 {
+				return nil, log, errAlike(name)
+			}
+		}
+	}
+	if len(items) == 0 {
+		return nil, log, refuse(http.StatusNotFound, "no such item is known any more")
+	}
+	return items, log, nil
+}
+
+func errAlike(name string) error {
+	return refuse(http.StatusConflict, "several items are shown as %q: add the id of the one that is meant", name)
+}

@@ -73,26 +73,22 @@
 
   const keyOf = (node) => node.nodeType === 1 ? node.getAttribute('data-key') : null;
 
-  // morph makes the children of a node like those of another, and keeps the
-  // nodes that are there already.
+  // morph makes the children of a node like those of another, and keeps those
+  // that are there already: known by their keys, or else by their order.
   function morph(have, want) {
+    const wanted = [...want.childNodes];
+    const keys = new Set(wanted.map(keyOf));
     const keyed = new Map();
-    for (const child of have.children) {
+    for (const child of [...have.children]) {
       const key = keyOf(child);
-      if (key !== null) keyed.set(key, child);
-    }
-    const wanted = new Set();
-    for (const child of want.children) wanted.add(keyOf(child));
-    for (const [key, child] of keyed) {
-      if (!wanted.has(key)) child.remove();
+      if (keys.has(key)) keyed.set(key, child);
+      else if (key !== null) child.remove();
     }
     let at = have.firstChild;
-    for (const next of [...want.childNodes]) {
+    for (const next of wanted) {
       const key = keyOf(next);
-      let old = at;
-      if (key !== null) old = keyed.get(key);
-      else if (at && keyOf(at) !== null) old = null;
-      if (!old || !old.isConnected || old.nodeName !== next.nodeName) {
+      const old = key === null ? at : keyed.get(key);
+      if (!old || keyOf(old) !== key || old.nodeName !== next.nodeName) {
         have.insertBefore(next, at);
         continue;
       }
@@ -107,25 +103,19 @@
       attributes(old, next);
       morph(old, next);
     }
-    while (at) {
-      const gone = at;
-      at = at.nextSibling;
-      gone.remove();
-    }
+    while (have.childNodes.length > wanted.length) have.lastChild.remove();
   }
 
   function attributes(have, want) {
     for (const {name} of [...have.attributes]) {
       if (!want.hasAttribute(name) && name !== 'open') have.removeAttribute(name);
     }
-    for (const {name, value} of want.attributes) {
-      if (have.getAttribute(name) !== value) have.setAttribute(name, value);
-    }
+    for (const {name, value} of want.attributes) have.setAttribute(name, value);
   }
 
-  function go(url, push) {
-    if (push) history.pushState(null, '', url);
-    else history.replaceState(null, '', url);
+  // go follows a page under another URL.
+  function go(url, how) {
+    history[how](null, '', url);
     connect();
   }
 
@@ -135,7 +125,7 @@
     if (!link || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     announce = link.dataset.nav === 'page' ? 'Items ' : link.textContent.trim() + ', items ';
-    go(link.href, true);
+    go(link.href, 'pushState');
     if (link.dataset.nav === 'page') document.getElementById('items').scrollIntoView({block: 'start'});
   });
 
@@ -155,7 +145,7 @@
       url.searchParams.delete('page');
       if (url.href === location.href) return;
       announce = 'Items ';
-      go(url, false);
+      go(url, 'replaceState');
     };
     text.addEventListener('input', () => {
       clearTimeout(typing);
@@ -170,7 +160,7 @@
   // Actions, without leaving the page.
   document.addEventListener('submit', async (event) => {
     const form = event.target;
-    const action = event.submitter && event.submitter.dataset.action || form.dataset.action;
+    const action = event.submitter?.dataset.action || form.dataset.action;
     if (!action) return;
     event.preventDefault();
     const body = new URLSearchParams(new FormData(form, event.submitter));
@@ -189,26 +179,19 @@
 
   button.addEventListener('click', () => {
     paused = !paused;
-    if (paused) {
-      disconnect();
-      show('paused', 'Paused');
-    } else {
-      show('', 'Live');
-      connect();
-    }
+    show(paused ? 'paused' : '', paused ? 'Paused' : 'Live');
+    follow();
   });
 
   // Nobody looks at a hidden tab, so nothing is sent to it.
-  document.addEventListener('visibilitychange', () => {
-    if (document.hidden) disconnect();
-    else if (!paused) connect();
-  });
+  function follow() {
+    if (paused || document.hidden) disconnect();
+    else connect();
+  }
+  document.addEventListener('visibilitychange', follow);
   addEventListener('pagehide', disconnect);
-  addEventListener('pageshow', (event) => {
-    if (event.persisted && !paused) connect();
-  });
+  addEventListener('pageshow', follow);
 
   button.hidden = false;
   show('', 'Live');
-  connect();
 })();

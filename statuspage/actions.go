@@ -38,7 +38,7 @@ const maxForm = 64 << 10
 // serveAction does what a form asks for, and then shows the item, or the items.
 func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) error {
 	if err := p.protection.Check(r); err != nil {
-		return refuse(http.StatusForbidden, "refused: %v", err)
+		return refuse(http.StatusForbidden, "refused: %w", err)
 	}
 	if !p.AllowActions {
 		return refuse(http.StatusForbidden, "this program does not allow actions on this page (Page.AllowActions)")

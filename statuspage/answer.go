@@ -42,14 +42,12 @@ func (p *Page) frame(queue string) frame {
 
 // A refusal is an error with the status of the answer.
 type refusal struct {
+	error
 	status int
-	text   string
 }
 
-func (r refusal) Error() string { return r.text }
-
 func refuse(status int, format string, args ...any) error {
-	return refusal{status, fmt.Sprintf(format, args...)}
+	return refusal{fmt.Errorf(format, args...), status}
 }
 
 // handle serves a pattern; an error of serve is the answer.

@@ -99,18 +99,12 @@ func (w *watched) Unwrap() reconcile.Runner { return w.runner }
 func (w *watched) Run(ctx context.Context) (err error) {
 	if w.runner == nil {
 		err := errors.New("statuspage: Group needs a Runner, got nil")
-		w.group.note(w.member, memberFailed, err)
+		w.group.note(w.member, memberEnded, err)
 		return err
 	}
 	w.group.note(w.member, memberRunning, nil)
 	failure := errPanicked // unless Run returns; the panic goes on to whoever catches it, with its stack
-	defer func() {
-		state := memberEnded
-		if failure != nil {
-			state = memberFailed
-		}
-		w.group.note(w.member, state, failure)
-	}()
+	defer func() { w.group.note(w.member, memberEnded, failure) }()
 	err = w.runner.Run(ctx)
 	failure = err
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
@@ -139,24 +133,23 @@ func Poll[R any](g *Group, name string, list func(context.Context) (R, error)) f
 	return func(ctx context.Context) (result R, err error) {
 		err = errPanicked // unless list returns
 		defer func() {
-			state := memberPolled
-			if err != nil {
-				state = memberFailed
-			}
 			if ctx.Err() != context.Canceled {
-				g.note(m, state, err)
+				g.note(m, memberPolled, err)
 			}
 		}()
 		return list(ctx)
 	}
 }
 
-// note notes the state of a member, or the end of a poll, and why it failed if it did.
+// note notes the state of a member, which is that it failed if there is an error.
 func (g *Group) note(m *member, state memberState, err error) {
 	text := textOf(err) // with no lock held: it calls a method of the user's
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
+	if err != nil {
+		state = memberFailed
+	}
 	if state != memberFailed || m.State != memberFailed {
 		m.Since = now
 	}

@@ -87,13 +87,7 @@ func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result
 }
 
 func (l *Loop[T]) init() {
-	l.once.Do(func() {
-		var stats func() reconcile.Stats
-		if l.Queue != nil {
-			stats = l.Queue.Stats
-		}
-		l.rec = newRecorder[T](cmp.Or(l.Runs, 20_000), stats)
-	})
+	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.Queue) })
 }
 
 // addTo makes a Loop a Part.

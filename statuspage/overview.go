@@ -24,9 +24,8 @@ type overview struct {
 	Note     string
 	Notice   string // what came of an action
 
-	// The buttons above the table.
 	HasActions bool
-	RetryAll   string // the label; empty if nothing that fails is shown
+	RetryAll   string // the label of a button; empty if nothing that fails is shown
 
 	tablePage
 	Range string
@@ -79,7 +78,7 @@ func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) error {
 // overview puts together the page that a query asks for. It returns when there
 // is something new to see.
 func (p *Page) overview(q query) (*overview, time.Time, error) {
-	o := &overview{frame: p.frame(""), Query: q, Groups: p.groupViews()}
+	o := &overview{frame: p.frame(""), Query: q, Groups: p.groupViews(), HasActions: p.AllowActions}
 	o.Live, o.Skip = true, true
 	if len(p.loops) == 0 {
 		return o, time.Now().Add(p.refresh()), nil
@@ -117,7 +116,6 @@ func (p *Page) overview(q query) (*overview, time.Time, error) {
 	default:
 		o.Empty = "No item is known: nothing is queued, and no result has come lately. Is Loop.OnResult the Reconciler's OnResult?"
 	}
-	o.HasActions = p.AllowActions && slices.ContainsFunc(p.loops, loop.hasActions)
 	if p.AllowActions && l.hasActions() && slices.ContainsFunc(o.Rows, (*row).Failing) {
 		o.RetryAll = "Reconcile the failing one now"
 		if n := s.page(q.WithState(failingItems)).Total; n > 1 {

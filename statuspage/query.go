@@ -44,15 +44,15 @@ func parseQuery(v url.Values) (query, error) {
 		return q, fmt.Errorf("search is too long: want at most %d bytes", maxSearch)
 	}
 	if s := filter(v.Get("state")); s != "" {
-		if !slices.Contains(filters, s) {
-			return q, fmt.Errorf("no state %q; there are %s", s, list(filters))
+		if !slices.Contains(filters, string(s)) {
+			return q, fmt.Errorf("no state %q; there are %s", s, strings.Join(filters, ", "))
 		}
 		q.State = s
 	}
 	if s := v.Get("sort"); s != "" {
 		s, q.Descending = strings.CutPrefix(s, "-")
-		if q.Sort = sorting(s); !slices.Contains(sortings, q.Sort) {
-			return q, fmt.Errorf("cannot sort by %q; there are %s, with a hyphen in front for the reverse", s, list(sortings))
+		if q.Sort = sorting(s); !slices.Contains(sortings, s) {
+			return q, fmt.Errorf("cannot sort by %q; there are %s, with a hyphen in front for the reverse", s, strings.Join(sortings, ", "))
 		}
 	}
 	for name, number := range map[string]*int{"page": &q.Page, "size": &q.Size} {
@@ -70,14 +70,6 @@ func parseQuery(v url.Values) (query, error) {
 		return q, fmt.Errorf("size %d: want at most %d", q.Size, maxSize)
 	}
 	return q, nil
-}
-
-func list[S ~string](all []S) string {
-	words := make([]string, len(all))
-	for i, s := range all {
-		words[i] = string(s)
-	}
-	return strings.Join(words, ", ")
 }
 
 // finds returns a function that reports whether the query finds a row: whether it

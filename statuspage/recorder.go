@@ -28,14 +28,13 @@ type recorder[T comparable] struct {
 	totals  [len(outcomes)]atomic.Uint64 // runs since the beginning
 	dropped atomic.Uint64                // of these
 
-	stats      func() reconcile.Stats // to sample the depth by; may be nil
+	queue      Source[T] // to sample the depth of; may be nil
 	nextSample atomic.Int64
 }
 
 // A worker that loses the processor while it has the lock of a shard keeps the
 // others from one shard only.
 type shard[T comparable] struct {
-	begin   time.Time // of the recorder
 	results chan result[T]
 
 	mu      sync.Mutex // guards the fields below
@@ -55,12 +54,11 @@ const (
 	sampleEvery = time.Second
 )
 
-func newRecorder[T comparable](bound int, stats func() reconcile.Stats) *recorder[T] {
-	r := &recorder[T]{begin: time.Now(), seed: maphash.MakeSeed(), stats: stats}
+func newRecorder[T comparable](bound int, queue Source[T]) *recorder[T] {
+	r := &recorder[T]{begin: time.Now(), seed: maphash.MakeSeed(), queue: queue}
 	for i := range r.shards {
-		s := &r.shards[i]
-		s.begin, s.results = r.begin, make(chan result[T], pending)
-		s.book = newBook[T](max(bound/shardCount, perItem))
+		r.shards[i].results = make(chan result[T], pending)
+		r.shards[i].book = newBook[T](max(bound/shardCount, perItem))
 	}
 	return r
 }
@@ -94,7 +92,7 @@ func (r *recorder[T]) record(x reconcile.Result[T]) {
 		r.dropped.Add(1)
 	}
 	if s.mu.TryLock() {
-		s.foldLocked(foldAtOnce)
+		r.foldLocked(s, foldAtOnce)
 		s.mu.Unlock()
 	}
 	if next := r.nextSample.Load(); int64(now) >= next &&
@@ -105,10 +103,10 @@ func (r *recorder[T]) record(x reconcile.Result[T]) {
 
 // sample notes how deep the queue is, unless a reader is at it.
 func (r *recorder[T]) sample(now time.Duration) {
-	if r.stats == nil {
+	if r.queue == nil {
 		return
 	}
-	stats, s := r.stats(), &r.shards[0]
+	stats, s := r.queue.Stats(), &r.shards[0]
 	if s.mu.TryLock() {
 		s.history.sample(now, stats.Ready, stats.InFlight)
 		s.mu.Unlock()
@@ -116,11 +114,11 @@ func (r *recorder[T]) sample(now time.Duration) {
 }
 
 // foldLocked moves at most n results from the channel into the book.
-func (s *shard[T]) foldLocked(n int) {
+func (r *recorder[T]) foldLocked(s *shard[T], n int) {
 	for range n {
 		select {
 		case x := <-s.results:
-			s.history.count(x.Ended.Time().Sub(s.begin), &x.run)
+			s.history.count(x.Ended.Time().Sub(r.begin), &x.run)
 			s.book.add(x.item, x.run)
 		default:
 			return
@@ -140,7 +138,7 @@ func (r *recorder[T]) look() (map[T]run, *measures) {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
-		s.foldLocked(pending)
+		r.foldLocked(s, pending)
 		for item, e := range s.book.items {
 			lasts[item] = e.newest.run
 		}
@@ -156,7 +154,7 @@ func (r *recorder[T]) history(item T) []run {
 	s := r.shard(item)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.foldLocked(pending)
+	r.foldLocked(s, pending)
 	return s.book.history(item)
 }
 

@@ -86,7 +86,7 @@ const (
 	byDuration  sorting = "duration"
 )
 
-var sortings = []sorting{byAttention, byName, byState, bySince, byDue, byFailures, byOutcome, byDuration}
+var sortings = []string{"attention", "item", "state", "since", "next", "failures", "last", "duration"}
 
 // key returns a number that puts the rows in the order of s; ties are broken by
 // name. What is of most interest is first: the failing, the slow, the soon.
@@ -153,7 +153,7 @@ const (
 	idleItems     filter = "idle"
 )
 
-var filters = []filter{allItems, inOrderItems, failingItems, inFlightItems, readyItems, waitingItems, idleItems}
+var filters = []string{"all", "in-order", "failing", "in-flight", "ready", "waiting", "idle"}
 
 func (f filter) has(r *row) bool {
 	switch f {

@@ -27,14 +27,7 @@ type run struct {
 // a time.Time.
 type moment int64
 
-// Time returns the moment as a time, zero if there is none.
-func (m moment) Time() time.Time {
-	if m == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, int64(m))
-}
-
+func (m moment) Time() time.Time              { return time.Unix(0, int64(m)) }
 func (m moment) MarshalJSON() ([]byte, error) { return m.Time().MarshalJSON() }
 
 var outcomes = [...]reconcile.Outcome{

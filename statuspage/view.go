@@ -163,16 +163,10 @@ type tablePage struct {
 	Pages int
 }
 
-// Prev and Next return the numbers of the pages beside it, 0 if there is none.
+// Prev and Next return the numbers of the pages beside this one.
 
 func (p tablePage) Prev() int { return p.Page - 1 }
-
-func (p tablePage) Next() int {
-	if p.Page == p.Pages {
-		return 0
-	}
-	return p.Page + 1
-}
+func (p tablePage) Next() int { return p.Page + 1 }
 
 func (s *snapshot) page(q query) tablePage {
 	type keyed struct {

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"strings"
 )
 
 //go:embed page.html
@@ -23,7 +22,7 @@ var pageHTML string
 var assets embed.FS
 
 var templates = template.Must(template.New("page").Funcs(template.FuncMap{
-	"itemURL": itemURL, "number": number[int], "perSecond": perSecond, "shorten": shorten, "since": since, "took": took, "words": filter.words,
+	"number": number[int], "perSecond": perSecond, "shorten": shorten, "since": since, "took": took, "words": filter.words,
 }).Parse(pageHTML))
 
 // A frame is what all pages have around their regions.
@@ -65,12 +64,9 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r, ok := err.(refusal); ok {
 		status = r.status
 	}
-	switch {
-	case wantsJSON(r):
+	if wantsJSON(r) {
 		p.json(w, r, status, map[string]string{"error": err.Error()})
-	case strings.HasSuffix(r.URL.Path, "/events"):
-		http.Error(w, err.Error(), status)
-	default:
+	} else {
 		p.html(w, r, status, "note-page", notePage{frame: p.frame(""), Heading: http.StatusText(status), Text: err.Error()})
 	}
 }
@@ -82,7 +78,9 @@ type notePage struct {
 	Choices       []handle
 }
 
-func wantsJSON(r *http.Request) bool { return path.Ext(r.URL.Path) == ".json" }
+func wantsJSON(r *http.Request) bool {
+	return path.Ext(r.URL.Path) == ".json" || path.Base(r.URL.Path) == "events"
+}
 
 // html answers with a page.
 func (p *Page) html(w http.ResponseWriter, r *http.Request, status int, name string, data any) {

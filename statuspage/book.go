@@ -22,7 +22,7 @@ const perItem = 20
 //
 // A book is for one goroutine at a time.
 type book[T comparable] struct {
-	bound int
+	bound int // at least perItem
 	items map[T]*entry[T]
 	lists [2]entry[T] // the heads of two rings, by list
 	held  [2]int      // runs, by list
@@ -111,9 +111,6 @@ func (b *book[T]) room(e *entry[T]) *node {
 	}
 	if b.held[list] == 0 {
 		list = 1 - list
-	}
-	if b.held[list] == 0 { // all runs are of this item
-		return e.takeOldest()
 	}
 	victim := b.lists[list].prev
 	b.held[list]--

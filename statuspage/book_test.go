@@ -46,23 +46,18 @@ func (m *modelBook) add(item int, r run) {
 	case len(x.runs) == perItem:
 		x.runs = x.runs[:perItem-1]
 	case all == m.bound:
-		m.forget(x, 2*inFailed > m.bound)
+		m.forget(2*inFailed > m.bound)
 	}
 	x.runs = slices.Insert(x.runs, 0, r)
 	m.items = append(m.items, x)
 }
 
 // forget drops the oldest run of the item that was active first among those that
-// failed, or those that did not. If there is none, it is one of the others, and
-// if there is no other item at all, x.
-func (m *modelBook) forget(x *modelItem, failed bool) {
+// failed, or those that did not. If there is none, it is one of the others.
+func (m *modelBook) forget(failed bool) {
 	i := slices.IndexFunc(m.items, func(o *modelItem) bool { return o.failed == failed })
 	if i < 0 {
 		i = slices.IndexFunc(m.items, func(o *modelItem) bool { return o.failed != failed })
-	}
-	if i < 0 {
-		x.runs = x.runs[:len(x.runs)-1]
-		return
 	}
 	victim := m.items[i]
 	victim.runs = victim.runs[:len(victim.runs)-1]
@@ -108,7 +103,7 @@ func (b *book[T]) check() error {
 func TestBook(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		bound := 1 + random.IntN(120)
+		bound := perItem + random.IntN(100)
 		items := 1 + random.IntN(80)
 		b, m := newBook[int](bound), &modelBook{bound: bound}
 		for step := range 600 {

@@ -12,7 +12,6 @@ import (
 const (
 	bucketLen   = 10 * time.Second
 	bucketCount = 90
-	chartLen    = bucketCount * bucketLen
 )
 
 // A history counts runs by duration, and notes the depth of the queue, over the
@@ -79,11 +78,8 @@ func (m *measures) add(h *history) {
 	for i := range m.buckets {
 		sum, number := &m.buckets[i], bucketNumber(m.age)-bucketCount+1+int64(i)
 		sum.number = number
-		if number < 1 {
-			continue
-		}
-		b := &h.buckets[number%int64(len(h.buckets))]
-		if b.number != number {
+		b := &h.buckets[max(number, 0)%int64(len(h.buckets))]
+		if number < 1 || b.number != number {
 			continue
 		}
 		sum.runs += b.runs
@@ -106,8 +102,8 @@ func (m *measures) sum() {
 	// The last minute is the bucket that has just begun, and those before it.
 	const before = int(time.Minute/bucketLen) - 1
 	runs := 0
-	for i := range m.buckets[bucketCount-1-before:] {
-		runs += m.buckets[bucketCount-1-before+i].runs
+	for _, b := range m.buckets[bucketCount-1-before:] {
+		runs += b.runs
 	}
 	span := min(m.age, time.Duration(before)*bucketLen+m.age%bucketLen)
 	m.perSecond = float64(runs) / max(1, span.Seconds())

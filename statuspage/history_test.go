@@ -50,6 +50,7 @@ func TestHistogramQuantile(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
+	const chartLen = bucketCount * bucketLen
 	var h history
 	count := func(at time.Duration, o reconcile.Outcome) { h.count(at, &run{Outcome: o, Duration: 1e6}) }
 	count(0, reconcile.Succeeded)

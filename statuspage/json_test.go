@@ -245,7 +245,8 @@ func TestItemJSON(t *testing.T) {
 	})
 }
 
-func TestJSONErrors(t *testing.T) {
+// TestErrors has programs and streams ask for what there is not.
+func TestErrors(t *testing.T) {
 	a := &statuspage.Loop[string]{Name: "a", Queue: reconcile.NewQueue[string]()}
 	b := &statuspage.Loop[string]{Name: "b", Queue: reconcile.NewQueue[string]()}
 	page := statuspage.New(a, b)
@@ -260,9 +261,12 @@ func TestJSONErrors(t *testing.T) {
 		{"/item.json?item=x", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
 		{"/item.json?queue=a", http.StatusNotFound, "no item is named: want item=NAME"},
 		{"/item.json?queue=a&item=x", http.StatusNotFound, `queue "a" does not know item "x", and no run of it is remembered`},
+		{"/events?queue=c", http.StatusNotFound, `no queue "c"; there are a, b`},
+		{"/events?page=x", http.StatusBadRequest, `page "x": want a number, 1 or more`},
+		{"/events?item=x", http.StatusNotFound, `queue "a" does not know item "x", and no run of it is remembered`},
 	} {
-		r := get(t, page, test.target)
-		if got, want := body(t, r, test.status), fmt.Sprintf("{\n  \"error\": %q\n}\n", test.want); got != want {
+		want := fmt.Sprintf("{\n  \"error\": %q\n}\n", test.want)
+		if got := body(t, get(t, page, test.target), test.status); got != want {
 			t.Errorf("%s: %s, want %s", test.target, got, want)
 		}
 	}

@@ -153,11 +153,11 @@ func (l *Loop[T]) look(known *row) (now *row, runs []run) {
 		now.State = l.Queue.State(item)
 	}
 	runs = l.rec.history(item)
+	last := run{}
 	if len(runs) > 0 {
-		now.remember(runs[0])
-	} else {
-		now.remember(run{})
+		last = runs[0]
 	}
+	now.remember(last)
 	return now, runs
 }
 

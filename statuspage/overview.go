@@ -158,11 +158,8 @@ func tiles(s *snapshot) []tile {
 		{waitingItems, "Waiting", number(s.Waiting), detail("next in", s.due, until), ""},
 		{idleItems, "Idle", number(s.Idle), "remembered", ""},
 	}
-	for i := range all {
-		all[i].Class = string(all[i].State)
-	}
 	if s.InOrder > 0 && s.InOrder == s.Items {
-		all[0].Class += " done"
+		all[0].Class = "done"
 	}
 	switch failing := &all[2]; {
 	case s.GivenUp > 0:

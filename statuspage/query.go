@@ -4,6 +4,7 @@
 package statuspage
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -32,39 +33,32 @@ const (
 // parseQuery reads a query. What is missing has its default; an error says what
 // is wrong and what is accepted.
 func parseQuery(v url.Values) (query, error) {
+	by, descending := strings.CutPrefix(cmp.Or(v.Get("sort"), string(byAttention)), "-")
 	q := query{
-		Queue:  v.Get("queue"),
-		Search: v.Get("search"),
-		State:  allItems,
-		Sort:   byAttention,
-		Page:   1,
-		Size:   defaultSize,
+		Queue:      v.Get("queue"),
+		Search:     v.Get("search"),
+		State:      cmp.Or(filter(v.Get("state")), allItems),
+		Sort:       sorting(by),
+		Descending: descending,
+		Page:       1,
+		Size:       defaultSize,
 	}
-	if len(q.Search) > maxSearch {
+	switch {
+	case len(q.Search) > maxSearch:
 		return q, fmt.Errorf("search is too long: want at most %d bytes", maxSearch)
-	}
-	if s := filter(v.Get("state")); s != "" {
-		if !slices.Contains(filters, string(s)) {
-			return q, fmt.Errorf("no state %q; there are %s", s, strings.Join(filters, ", "))
-		}
-		q.State = s
-	}
-	if s := v.Get("sort"); s != "" {
-		s, q.Descending = strings.CutPrefix(s, "-")
-		if q.Sort = sorting(s); !slices.Contains(sortings, s) {
-			return q, fmt.Errorf("cannot sort by %q; there are %s, with a hyphen in front for the reverse", s, strings.Join(sortings, ", "))
-		}
+	case !slices.Contains(filters, string(q.State)):
+		return q, fmt.Errorf("no state %q; there are %s", q.State, strings.Join(filters, ", "))
+	case !slices.Contains(sortings, by):
+		return q, fmt.Errorf("cannot sort by %q; there are %s, with a hyphen in front for the reverse", by, strings.Join(sortings, ", "))
 	}
 	for name, number := range map[string]*int{"page": &q.Page, "size": &q.Size} {
-		s := v.Get(name)
-		if s == "" {
-			continue
+		if s := v.Get(name); s != "" {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 {
+				return q, fmt.Errorf("%s %q: want a number, 1 or more", name, s)
+			}
+			*number = n
 		}
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			return q, fmt.Errorf("%s %q: want a number, 1 or more", name, s)
-		}
-		*number = n
 	}
 	if q.Size > maxSize {
 		return q, fmt.Errorf("size %d: want at most %d", q.Size, maxSize)

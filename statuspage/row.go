@@ -101,16 +101,16 @@ func (s sorting) key(r *row, now time.Time) int64 {
 		case r.Failing():
 			return -2<<60 - int64(r.Failures)
 		case r.Phase == reconcile.InFlight && now.Sub(r.Since) >= longRun:
-			return -1<<60 + nanos(r.Since)/16 // the oldest first
+			return -1<<60 + r.Since.UnixNano()/16 // the oldest first
 		}
 	case byState:
 		return int64(slices.Index(ranks, r.Status()))
 	case bySince:
-		return nanos(r.Since)
+		return r.Since.UnixNano()
 	case byDue:
 		switch {
 		case r.Phase == reconcile.Waiting:
-			return nanos(r.Due)
+			return r.Due.UnixNano()
 		case r.Phase == reconcile.Ready:
 			return -2 // before all that wait
 		case r.Phase == reconcile.InFlight && r.Again:
@@ -125,13 +125,6 @@ func (s sorting) key(r *row, now time.Time) int64 {
 		return -int64(r.Last.Duration)
 	}
 	return 0
-}
-
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
 }
 
 // ranks are the states in their order.

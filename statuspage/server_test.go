@@ -19,6 +19,8 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
+var discard = slog.New(slog.DiscardHandler)
+
 // lines is a Writer that hands on each line of a log.
 type lines chan string
 

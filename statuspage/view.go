@@ -90,16 +90,16 @@ func (s *snapshot) expires(interval time.Duration) time.Time {
 func (l *Loop[T]) newSnapshot() *snapshot {
 	begin := time.Now()
 	s := &snapshot{}
-	var known []T
 	if l.Queue != nil {
 		n := l.Queue.Stats()
 		s.rows = make([]row, 0, n.Ready+n.Waiting+n.InFlight)
 		for item, state := range l.Queue.All() {
-			known, s.rows = append(known, item), append(s.rows, l.newRow(item, state))
+			s.rows = append(s.rows, l.newRow(item, state))
 		}
 	}
 	lasts, measures := l.rec.look() // after All, so that an item on its way out is seen here at least
-	for i, item := range known {
+	for i := range s.rows {
+		item, _ := s.rows[i].item.(T)
 		s.rows[i].remember(lasts[item])
 		delete(lasts, item)
 	}

@@ -38,8 +38,9 @@ type Loop[T comparable] struct {
 
 	// Runs bounds the memory: how many runs are remembered, of all items
 	// together, and never more than the last 20 of one. Zero means 20,000, and
-	// anything below 80 means 80. A run takes some 100 bytes, and the text of its
-	// error, cut to a kilobyte, unless the run before it had the same.
+	// anything below 80 means 80. A run takes some 100 bytes, or 200 if it is
+	// the only one of its item, and the text of its error, cut to a kilobyte, unless
+	// the run before it had the same.
 	// The items that were not active for longest are forgotten first; but half of
 	// the room is kept for those whose last run failed, and half for the others.
 	Runs int

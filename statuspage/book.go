@@ -106,11 +106,8 @@ func (b *book[T]) room(e *entry[T]) *node {
 		return new(node)
 	}
 	list := wellList
-	if 2*b.held[failedList] > b.bound {
+	if 2*b.held[failedList] > b.bound || b.held[wellList] == 0 {
 		list = failedList
-	}
-	if b.held[list] == 0 {
-		list = 1 - list
 	}
 	victim := b.lists[list].prev
 	b.held[list]--

@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,10 +73,13 @@ func TestCharts(t *testing.T) {
 			t.Errorf("chart %d = %q, %q, %q, %q, want %q, %q, %q, %q", i, got.Title, got.Top, got.Bottom, got.Summary,
 				want.Title, want.Top, want.Bottom, want.Summary)
 		}
+		var heights []string // of the first point of each line
 		for _, l := range got.Lines {
-			if l.Path == "" {
-				t.Errorf("chart %q has no line %q", got.Title, l.Name)
-			}
+			begin, _, _ := strings.Cut(l.Path, "h.01L")
+			heights = append(heights, strings.Fields(begin + " none")[1])
+		}
+		if text := strings.Join(heights, " "); text != []string{"0 57.6", "43.5 46.4", "25.6 58.9"}[i] {
+			t.Errorf("the lines of chart %q begin at the heights %s", got.Title, text)
 		}
 	}
 }

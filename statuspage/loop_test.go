@@ -69,7 +69,7 @@ func TestOnResultCallsNext(t *testing.T) {
 }
 
 // TestOnResultAllocates shows that a run that ends well, is planned, or fails as
-// before allocates nothing.
+// before allocates nothing, nor one that has another item forgotten.
 func TestOnResultAllocates(t *testing.T) {
 	l := &Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()}
 	record := l.OnResult(nil)
@@ -85,6 +85,18 @@ func TestOnResultAllocates(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, func() { record(r) }); n != 0 {
 			t.Errorf("%s: %v allocations a run, want 0", name, n)
 		}
+	}
+	record = (&Loop[string]{Name: "q", Runs: 80}).OnResult(nil)
+	items, i := benchItems(1000), 0
+	another := func() {
+		record(reconcile.Result[string]{Item: items[i%len(items)], Outcome: reconcile.Succeeded})
+		i++
+	}
+	for range items {
+		another()
+	}
+	if n := testing.AllocsPerRun(1000, another); n != 0 {
+		t.Errorf("%v allocations a run of an item that is not remembered any more, want 0", n)
 	}
 }
 

@@ -91,8 +91,6 @@ func (l *Loop[T]) newSnapshot() *snapshot {
 	begin := time.Now()
 	s := &snapshot{}
 	if l.Queue != nil {
-		n := l.Queue.Stats()
-		s.rows = make([]row, 0, n.Ready+n.Waiting+n.InFlight)
 		for item, state := range l.Queue.All() {
 			s.rows = append(s.rows, l.newRow(item, state))
 		}

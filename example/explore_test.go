@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,9 +29,8 @@ import (
 // TestExplore lets each request of the controller fail, be lost, take long or be the
 // last one of a process that is killed, and then several of them.
 func TestExplore(t *testing.T) {
-	dir := t.TempDir()
 	reconciletest.Explore(t, reconciletest.Scenario[cloud.ID, *explored]{
-		World:  func() *explored { return openExplored(dir) },
+		World:  openExplored,
 		Start:  func(k *exploreKit, e *explored) { e.start(k) },
 		Play:   func(s *reconciletest.Stage[cloud.ID], e *explored) { e.play(s) },
 		State:  (*explored).state,
@@ -58,12 +56,8 @@ type explored struct {
 	wrong  error  // what never may be
 }
 
-func openExplored(dir string) *explored {
-	state, err := os.MkdirTemp(dir, "")
-	must(err)
-	e := &explored{}
-	e.server, err = fakecloud.Open(fakecloud.Config{Dir: state, Seed: 1, Build: 700 * time.Millisecond})
-	must(err)
+func openExplored() *explored {
+	e := &explored{server: fakecloud.New(fakecloud.Config{Seed: 1, Build: 700 * time.Millisecond})}
 	e.api = e.server.Handler()
 	l := &memListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	e.there = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) }, MaxIdleConnsPerHost: 100}
@@ -73,8 +67,9 @@ func openExplored(dir string) *explored {
 	go func() { ended <- e.server.Run(ctx, l) }()
 	e.stop = func() {
 		cancel()
-		must(<-ended)
-		must(os.RemoveAll(state))
+		if err := <-ended; err != nil {
+			panic(err)
+		}
 	}
 	return e
 }
@@ -130,21 +125,15 @@ func (e *explored) want(specs map[cloud.ID]cloud.Spec) {
 
 func (e *explored) state() string {
 	var b strings.Builder
-	for _, a := range e.assets() {
+	for _, a := range e.server.Assets("example") {
 		fmt.Fprintln(&b, a.ID, a.Spec, a.State)
 	}
 	return b.String()
 }
 
-func (e *explored) assets() []cloud.Asset {
-	all := e.server.Assets("example")
-	slices.SortFunc(all, func(a, b cloud.Asset) int { return strings.Compare(a.ID.String(), b.ID.String()) })
-	return all
-}
-
 // final says what is not as it is wanted, and whether the board knows.
 func (e *explored) final() error {
-	there := e.assets()
+	there := e.server.Assets("example")
 	for _, a := range there {
 		if spec, ok := e.wants.specs[a.ID]; !ok || !same(spec, a.Spec) || a.State != cloud.Ready {
 			return fmt.Errorf("%s is there, %s and %v; want %v, %t", a.ID, a.State, a.Spec, spec, ok)
@@ -196,7 +185,7 @@ func (x explorer) RoundTrip(r *http.Request) (*http.Response, error) {
 // fault of the plan.
 func (x explorer) pass(r *http.Request) response {
 	if r.Method == http.MethodDelete {
-		for _, a := range x.e.assets() {
+		for _, a := range x.e.server.Assets("example") {
 			spec, wanted := x.e.wants.specs[a.ID]
 			if strings.HasSuffix(r.URL.Path, "/v1/"+a.ID.Kind+"s/"+a.ID.Name) && wanted && a.State == cloud.Ready && same(spec, a.Spec) {
 				x.e.wrong = errors.New("removes " + a.ID.String() + ", which is as it is wanted")
@@ -209,10 +198,4 @@ func (x explorer) pass(r *http.Request) response {
 	answer := httptest.NewRecorder()
 	x.e.api.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
 	return response{answer.Code, answer.Header().Get("Retry-After"), answer.Body.Bytes()}
-}
-
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
 }

@@ -19,7 +19,7 @@ func TestBadFlags(t *testing.T) {
 		{"-n 3 -assets f", "-assets and -n exclude each other"},
 		{"-cloud localhost:8900", `-cloud is "localhost:8900", want a URL as http://127.0.0.1:8900`},
 		{"-cloud http://h -chaos", "-chaos is for a cloud that is started here; give it to go run ./example/cloud"},
-		{"-cloud http://h -state d", "-state is for a cloud that is started here"},
+		{"-cloud http://h -seed 1", "-seed is for a cloud that is started here"},
 		{"-http 8080", `-http is "8080", want an address with a port as 127.0.0.1:8080`},
 		{"-http 127.0.0.1:0", "want an address with a port"},
 		{"-tenant=", "-tenant is empty, want a name"},
@@ -49,7 +49,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, flag := range []string{
 		"assets", "build", "chaos", "cloud", "faults", "http", "latency", "lines", "log", "n", "poll",
-		"recheck", "retries", "seed", "state", "tenant", "watch", "workers",
+		"recheck", "retries", "seed", "tenant", "watch", "workers",
 	} {
 		if !strings.Contains(errs.String(), "\n  -"+flag+" ") && !strings.Contains(errs.String(), "\n  -"+flag+"\n") {
 			t.Errorf("the help lacks -%s", flag)

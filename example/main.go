@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
 	fmt.Fprintf(stdout, "%7.1fs  %s\n", 0., o) // at once, whatever comes
 	if o.cloudURL == "" {
-		url, _, stop, errStart := fakecloud.Start(o.cloud, "127.0.0.1:0")
+		url, stop, errStart := fakecloud.New(o.cloud).Start("127.0.0.1:0")
 		if errStart != nil {
 			return 1, errStart
 		}

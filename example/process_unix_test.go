@@ -6,18 +6,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/internal/programtest"
@@ -62,20 +59,26 @@ func lines(p *programtest.Program, texts ...string) {
 	})
 }
 
-// stateOf returns what the cloud in a folder holds for the tenant.
-func stateOf(t *testing.T, dir string) (all map[cloud.ID]cloud.Asset) {
+// startCloud starts a cloud on loopback that outlives the program.
+func startCloud(t *testing.T, config fakecloud.Config) (url string, server *fakecloud.Server) {
 	t.Helper()
-	inWorld(t, func(t *testing.T, w *world) {
-		w.dir = dir
-		all = w.there("example")
+	server = fakecloud.New(config)
+	url, stop, err := server.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
 	})
-	return all
+	return url, server
 }
 
 // Killed again and again as it works, the program finds what it left and goes on.
 func TestProcessKill9(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	args := []string{"-n", "60", "-state", dir, "-build", "200ms"}
+	url, server := startCloud(t, fakecloud.Config{Seed: 1, Latency: 10 * time.Millisecond, Build: 200 * time.Millisecond, Faults: 0.05})
+	args := []string{"-n", "60", "-cloud", url}
 	for _, seen := range []int{0, 1, 10, 20} {
 		p := execute(t, "example", append(args, "-watch")...) // so it has not ended before it is killed
 		p.Line("cloud at")
@@ -88,41 +91,20 @@ func TestProcessKill9(t *testing.T) {
 		}
 	}
 	execute(t, "example", args...).WantEnd(0, "60 of 60 assets in sync")
-	got := stateOf(t, dir)
-	for id, spec := range generate(60).specs {
-		if a := got[id]; a.State != cloud.Ready || !same(a.Spec, spec) {
-			t.Errorf("%s is %+v, want it ready as %+v", id, a, spec)
-		}
-		delete(got, id)
-	}
-	if len(got) > 0 {
-		t.Errorf("too much is there: %v", got)
-	}
+	wantAssets(t, server, generate(60))
 }
 
 func TestProcessInterrupt(t *testing.T) {
-	// All assets are there but one, which takes an hour: however late the signal comes,
-	// there is something left to do.
-	dir := filepath.Join(t.TempDir(), "state")
-	inWorld(t, func(t *testing.T, w *world) {
-		w.dir = dir
-		w.arrange("example", func(ctx context.Context, c *cloud.Client) error {
-			most := mustParse(t, string(shipped))
-			most.order = most.order[:len(most.order)-1]
-			return buildAll(ctx, c, most)
-		})
-	})
 	for _, test := range []struct {
 		args []string
-		wait string
 		code int
 		text string
 	}{
-		{[]string{"-watch", "-chaos", "-build", "1h", "-state", dir}, "in sync", 0, "ending in order"},
-		{[]string{"-build", "1h"}, "creating", 1, "\ninterrupted\n"},
+		{[]string{"-build", "1h", "-watch", "-chaos"}, 0, "ending in order"},
+		{[]string{"-build", "1h"}, 1, "\ninterrupted\n"},
 	} {
 		p := execute(t, "example", test.args...)
-		p.Line(test.wait)
+		p.Line("creating")
 		began := time.Now()
 		p.Signal(os.Interrupt)
 		p.WantEnd(test.code, test.text, "assets in sync after")
@@ -132,32 +114,22 @@ func TestProcessInterrupt(t *testing.T) {
 	}
 }
 
-// A file that is edited while the program runs: broken, then good.
-func TestProcessFile(t *testing.T) {
-	file := wishPath(t)
-	wish(t, file, keyAndTwo)
-	p := execute(t, "example", "-watch", "-assets", file, "-build", "50ms", "-faults", "0")
-	p.Line("bucket/a               in sync")
-	wish(t, file, brokenFile)
-	p.Error(`wishes.json:3: bucket/a: unknown field "colour"; there are`)
-	wish(t, file, keyAndOne)
-	lines(p, "is in force, 2 assets changed", "bucket/b               removed")
-	p.Signal(os.Interrupt)
-	p.WantEnd(0)
-}
-
-// Two programs share a cloud that is a third, and outlive its sudden end.
+// Two programs share a cloud that is a third. It is killed, and another one in its
+// place has nothing.
 func TestProcessOwnCloud(t *testing.T) {
-	dir := t.TempDir()
 	address := programtest.Address(t)
 	url := "http://" + address
-	c := execute(t, "cloud", "-addr", address, "-state", dir, "-build", "50ms", "-faults", "0")
-	c.Line(url)
+	startCloud := func() *programtest.Program {
+		c := execute(t, "cloud", "-addr", address, "-build", "50ms", "-faults", "0")
+		c.Line(url)
+		return c
+	}
 	wishes := func(name string) string {
 		file := wishPath(t)
 		wish(t, file, fmt.Sprintf(`{"buckets": [{"name": "%s", "region": "us-east"}, {"name": "shared", "region": "us-east"}]}`, name))
 		return file
 	}
+	c := startCloud()
 	first := execute(t, "example", "-cloud", url, "-watch", "-poll", "1s", "-assets", wishes("a"))
 	lines(first, "bucket/shared          in sync", "bucket/a               in sync")
 	execute(t, "example", "-cloud", url, "-tenant", "you", "-assets", wishes("b")).
@@ -166,31 +138,11 @@ func TestProcessOwnCloud(t *testing.T) {
 	c.Signal(syscall.SIGKILL)
 	c.End()
 	first.Error("connection refused")
-	c = execute(t, "cloud", "-addr", address, "-state", dir, "-build", "50ms", "-faults", "0")
-	c.Line(url)
-	other := &cloud.Client{URL: url, Tenant: "example"}
-	if err := other.Delete(t.Context(), bucket("a")); err != nil {
-		t.Fatal(err)
-	}
-	first.Line("bucket/a               creating")
-	first.Line("bucket/a               in sync")
+	c = startCloud()
+	lines(first, "bucket/a               creating", "bucket/shared          creating")
+	lines(first, "bucket/a               in sync", "bucket/shared          in sync")
 	first.Signal(os.Interrupt)
 	first.WantEnd(0)
 	c.Signal(os.Interrupt)
 	c.WantEnd(0)
-	if got := stateOf(t, dir); len(got) != 2 {
-		t.Errorf("in the end there is %v, want a and shared", got)
-	}
-}
-
-func TestProcessFolderInUse(t *testing.T) {
-	dir := t.TempDir()
-	_, _, stop, err := fakecloud.Start(fakecloud.Config{Dir: dir}, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, "example", "-state", dir).WantEnd(1, "is in use by another program")
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
 }

@@ -33,8 +33,8 @@ import (
 // own.
 type world struct {
 	*reconciletest.Kit[cloud.ID]
-	t   *testing.T
-	dir string
+	t     *testing.T
+	cloud *fakecloud.Server
 
 	mu     sync.Mutex   // guards the fields below
 	listen *memListener // nil while no cloud is there
@@ -47,7 +47,7 @@ type world struct {
 func inWorld(t *testing.T, play func(t *testing.T, w *world)) {
 	t.Helper()
 	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[cloud.ID]) {
-		w := &world{Kit: k, t: t, dir: t.TempDir()}
+		w := &world{Kit: k, t: t, cloud: fakecloud.New(quick)}
 		t.Cleanup(func() {
 			w.mu.Lock()
 			there := w.listen != nil
@@ -68,18 +68,13 @@ var (
 	bad   = fakecloud.Config{Seed: 1, Latency: 10 * time.Millisecond, Build: 700 * time.Millisecond, Faults: 0.3}
 )
 
-// open starts a cloud on the state of the world.
+// open lets the cloud run, with these habits.
 func (w *world) open(config fakecloud.Config) {
-	w.t.Helper()
-	config.Dir = w.dir
-	server, err := fakecloud.Open(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.cloud.Config = config
 	l := &memListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- server.Run(ctx, l) }()
+	go func() { ended <- w.cloud.Run(ctx, l) }()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listen = l
@@ -91,7 +86,7 @@ func (w *world) open(config fakecloud.Config) {
 	}
 }
 
-// close ends the cloud; its state stays. It takes no time if no request is on its
+// close stops the cloud; what is there stays. It takes no time if no request is on its
 // way: a server that shuts down looks every millisecond whether its connections are
 // idle, so what was answered gets to that first.
 func (w *world) close() {
@@ -230,43 +225,26 @@ func buildAll(ctx context.Context, c *cloud.Client, want assets) error {
 	return nil
 }
 
-// there returns what the tenant has.
-func (w *world) there(tenant string) map[cloud.ID]cloud.Asset {
-	w.t.Helper()
-	all := map[cloud.ID]cloud.Asset{}
-	w.arrange(tenant, func(ctx context.Context, c *cloud.Client) error {
-		for _, kind := range cloud.Kinds() {
-			list, err := c.List(ctx, kind)
-			if err != nil {
-				return err
-			}
-			for _, a := range list {
-				all[a.ID] = a
-			}
-		}
-		return nil
-	})
-	return all
-}
-
 // wantExactly checks that just these assets are there, ready and as specified.
 func (w *world) wantExactly(want assets) {
 	w.t.Helper()
-	got := w.there("example")
+	wantAssets(w.t, w.cloud, want)
+}
+
+func wantAssets(t *testing.T, c *fakecloud.Server, want assets) {
+	t.Helper()
+	got := map[cloud.ID]cloud.Asset{}
+	for _, a := range c.Assets("example") {
+		got[a.ID] = a
+	}
 	for id, spec := range want.specs {
-		a, ok := got[id]
-		switch {
-		case !ok:
-			w.t.Errorf("%s is missing", id)
-		case a.State != cloud.Ready:
-			w.t.Errorf("%s is %s", id, a.State)
-		case !same(a.Spec, spec):
-			w.t.Errorf("%s is %+v, want %+v", id, a.Spec, spec)
+		if a := got[id]; a.State != cloud.Ready || !same(a.Spec, spec) {
+			t.Errorf("%s is %+v, want it ready as %+v", id, a, spec)
 		}
 		delete(got, id)
 	}
-	for id := range got {
-		w.t.Errorf("%s is there, and not wanted", id)
+	if len(got) > 0 {
+		t.Errorf("there is too much: %v", got)
 	}
 }
 

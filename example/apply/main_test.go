@@ -41,7 +41,7 @@ func start(t *testing.T, text string, args ...string) *programtest.Program {
 // startCloud starts a cloud in which a creation takes that long.
 func startCloud(t *testing.T, build time.Duration) (url string) {
 	t.Helper()
-	url, _, stop, err := fakecloud.Start(fakecloud.Config{Build: build, Seed: 1}, "127.0.0.1:0")
+	url, stop, err := fakecloud.New(fakecloud.Config{Build: build, Seed: 1}).Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

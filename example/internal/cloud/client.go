@@ -34,47 +34,13 @@ func (c *Client) Get(ctx context.Context, id ID) (Asset, error) {
 	return a, err
 }
 
-// List returns all assets of one kind. It asks for one page after the other;
-// what changes meanwhile may be missing or there. A page that cannot be had is
-// asked for again a few times. If that does not help, List returns an error and
-// the assets before that page.
+// List returns all assets of one kind.
 func (c *Client) List(ctx context.Context, kind string) ([]Asset, error) {
-	var all []Asset
-	next := ""
-	for {
-		page, err := c.page(ctx, kind, next)
-		all = append(all, page.Items...)
-		if err != nil || page.Next == "" {
-			return all, err
-		}
-		next = page.Next
+	var list struct {
+		Items []Asset `json:"items"`
 	}
-}
-
-type page struct {
-	Items []Asset `json:"items"`
-	Next  string  `json:"next"`
-}
-
-// page gets one page. One that fails makes the whole list worthless, so it is
-// worth the wait to try again here.
-func (c *Client) page(ctx context.Context, kind, after string) (page, error) {
-	path := "/v1/" + kind + "s?after=" + url.QueryEscape(after)
-	wait := 50 * time.Millisecond
-	for tries := 1; ; tries++ {
-		var p page
-		err := c.call(ctx, "GET", path, nil, nil, &p)
-		var answer *Error
-		if !errors.As(err, &answer) || answer.Final() || tries == 6 {
-			return p, err
-		}
-		wait *= 2
-		select {
-		case <-ctx.Done():
-			return p, context.Cause(ctx)
-		case <-time.After(max(wait, answer.RetryAfter)):
-		}
-	}
+	err := c.call(ctx, "GET", "/v1/"+kind+"s", nil, nil, &list)
+	return list.Items, err
 }
 
 // Create starts the creation of an asset and returns the name of the operation.

@@ -4,123 +4,85 @@
 package fakecloud
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
 
-// A hub passes events to those who listen. One who does not keep up is cut off,
-// and has to look at everything again.
-type hub struct {
-	mu        sync.Mutex
-	closed    bool
-	listeners map[chan cloud.Event]string // and their tenants
-}
-
-// join returns a channel that is closed when the listener has to go.
-func (h *hub) join(tenant string) chan cloud.Event {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// join returns a channel with the events of a tenant. It is closed if the listener
+// does not keep up: it has to look at everything again.
+func (s *Server) join(tenant string) chan cloud.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	events := make(chan cloud.Event, 4096)
-	if h.closed {
-		close(events)
-		return events
-	}
-	if h.listeners == nil {
-		h.listeners = map[chan cloud.Event]string{}
-	}
-	h.listeners[events] = tenant
+	s.listeners[events] = tenant
 	return events
 }
 
-func (h *hub) leave(events chan cloud.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.listeners[events]; ok {
-		delete(h.listeners, events)
-		close(events)
-	}
+func (s *Server) leave(events chan cloud.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, events)
 }
 
-func (h *hub) publish(tenant string, e cloud.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for events, t := range h.listeners {
+func (s *Server) publishLocked(tenant string, e cloud.Event) {
+	for events, t := range s.listeners {
 		if t != tenant {
 			continue
 		}
 		select {
 		case events <- e:
 		default:
-			delete(h.listeners, events)
+			delete(s.listeners, events)
 			close(events)
 		}
-	}
-}
-
-func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	for events := range h.listeners {
-		delete(h.listeners, events)
-		close(events)
 	}
 }
 
 // events serves a stream of server-sent events. If the cloud has faults or
 // chaos, it cuts each after a while.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	if s.chance(s.config.Faults) {
+	if s.chance(s.Config.Faults) {
 		answer(w, nil, &cloud.Error{Status: 503, Message: "no stream just now"})
 		return
 	}
-	events := s.hub.join(tenant(r))
-	defer s.hub.leave(events)
-
-	var cut <-chan time.Time
-	if s.config.Faults > 0 || s.config.Chaos > 0 {
-		timer := time.NewTimer(s.about(90 * time.Second))
-		defer timer.Stop()
-		cut = timer.C
+	events := s.join(tenant(r))
+	defer s.leave(events)
+	ctx := r.Context()
+	if s.Config.Faults > 0 || s.Config.Chaos > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.about(90*time.Second))
+		defer cancel()
 	}
 	alive := time.NewTicker(10 * time.Second)
 	defer alive.Stop()
 
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	event, ok := cloud.Event{What: "hello"}, true
 	stream := http.NewResponseController(w)
+	text := `data: {"what": "hello"}`
 	for {
-		data, err := json.Marshal(event)
-		if err == nil {
-			_, err = fmt.Fprintf(w, "data: %s\n\n", data)
-		}
+		_, err := fmt.Fprintf(w, "%s\n\n", text)
 		if err == nil && len(events) == 0 {
 			err = stream.Flush()
 		}
-		for waiting := true; waiting && err == nil; {
-			select {
-			case event, ok = <-events:
-				if !ok {
-					return
-				}
-				waiting = false
-			case <-alive.C:
-				if _, err = fmt.Fprint(w, ": still here\n\n"); err == nil {
-					err = stream.Flush()
-				}
-			case <-cut:
-				return
-			case <-r.Context().Done():
+		if err != nil {
+			return
+		}
+		select {
+		case event, ok := <-events:
+			if !ok {
 				return
 			}
-		}
-		if err != nil {
+			data, _ := json.Marshal(event) // which has nothing that JSON cannot say
+			text = "data: " + string(data)
+		case <-alive.C:
+			text = ": still here"
+		case <-ctx.Done():
 			return
 		}
 	}

@@ -5,12 +5,9 @@ package fakecloud
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"strconv"
 	"time"
 
@@ -31,11 +28,11 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	Flags(f, &config)
 	err := program.Parse(f, usage, args, func(map[string]bool) error { return config.Check() }, stderr)
 	return program.Start(err, stderr, func() (int, error) {
-		url, dir, stop, err := Start(config, *address)
+		url, stop, err := New(config).Start(*address)
 		if err != nil {
 			return 1, err
 		}
-		fmt.Fprintf(stdout, "%s\nIts state is in %s; Ctrl-C ends it. In another terminal:\n  go run ./example -watch -cloud %s\n", url, dir, url)
+		fmt.Fprintf(stdout, "%s\nCtrl-C ends it, with all that is in it. In another terminal:\n  go run ./example -watch -cloud %s\n", url, url)
 		<-ctx.Done()
 		return 0, stop()
 	})
@@ -44,7 +41,6 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // Flags defines the flags that fill a Config, with defaults for a cloud that is
 // worth looking at.
 func Flags(f *flag.FlagSet, c *Config) {
-	f.StringVar(&c.Dir, "state", "", "the folder `DIR` where the cloud keeps its state; without it a new one\nthat is removed at the end")
 	f.DurationVar(&c.Latency, "latency", 10*time.Millisecond, "how long an answer of the cloud takes, on average")
 	f.DurationVar(&c.Build, "build", 700*time.Millisecond, "how long a creation in the background takes, on average")
 	f.Float64Var(&c.Faults, "faults", 0.05, "the part of all requests and creations that fail, 0 to 0.9")
@@ -78,31 +74,4 @@ func (c Config) Check() error {
 		return fmt.Errorf("-faults is %v, want 0 to 0.9", c.Faults)
 	}
 	return nil
-}
-
-// Start opens a cloud and runs it at a TCP address until stop is called. With
-// an empty Dir its state is in a new folder that stop removes.
-func Start(c Config, address string) (url, dir string, stop func() error, err error) {
-	clean := func() error { return nil }
-	if c.Dir == "" {
-		if c.Dir, err = os.MkdirTemp("", "reconcile-cloud-"); err != nil {
-			return "", "", nil, err
-		}
-		clean = func() error { return os.RemoveAll(c.Dir) }
-	}
-	s, err := Open(c)
-	if err != nil {
-		return "", "", nil, errors.Join(err, clean())
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return "", "", nil, errors.Join(err, s.Close(), clean())
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
-	return "http://" + l.Addr().String(), c.Dir, func() error {
-		cancel()
-		return errors.Join(<-ended, clean())
-	}, nil
 }

@@ -8,22 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
 
-const (
-	pageSize = 500
-	bodyMax  = 64 << 10
-)
-
-// Handler returns the whole API. Run serves it; without Run nothing is built.
+// Handler returns the whole API, which Run serves.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -47,11 +41,11 @@ func (s *Server) Handler() http.Handler {
 // faulty answers late, and sometimes badly: also after the work was done.
 func (s *Server) faulty(serve func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !sleep(r.Context(), s.about(s.config.Latency)) {
+		if !sleep(r.Context(), s.about(s.Config.Latency)) {
 			answer(w, nil, &cloud.Error{Status: 503, Message: "nobody waits for the answer any more"})
 			return
 		}
-		fault := s.chance(s.config.Faults)
+		fault := s.chance(s.Config.Faults)
 		if fault && s.chance(0.5) {
 			w.Header().Set("Retry-After", "1")
 			answer(w, nil, &cloud.Error{Status: 429, Message: "too many requests"})
@@ -61,7 +55,6 @@ func (s *Server) faulty(serve func(*http.Request) (any, error)) http.HandlerFunc
 			answer(w, nil, errors.New("internal error"))
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
 		out, err := serve(r)
 		if fault {
 			out, err = nil, errors.New("internal error after the work")
@@ -108,28 +101,12 @@ func idOf(r *http.Request, name string) (cloud.ID, error) {
 }
 
 func (s *Server) list(r *http.Request) (any, error) {
-	after, err := idOf(r, r.URL.Query().Get("after"))
+	of, err := idOf(r, "")
 	if err != nil {
 		return nil, err
 	}
-	var page struct {
-		Items []cloud.Asset `json:"items"`
-		Next  string        `json:"next,omitempty"`
-	}
-	who := tenant(r)
-	s.mu.RLock()
-	for id, rec := range s.records {
-		if id.Kind == after.Kind && id.Name > after.Name && rec.Tenant == who {
-			page.Items = append(page.Items, rec.Asset)
-		}
-	}
-	s.mu.RUnlock()
-	slices.SortFunc(page.Items, func(a, b cloud.Asset) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
-	if len(page.Items) > pageSize {
-		page.Items = page.Items[:pageSize]
-		page.Next = page.Items[pageSize-1].ID.Name
-	}
-	return page, nil
+	all := slices.DeleteFunc(s.Assets(tenant(r)), func(a cloud.Asset) bool { return a.ID.Kind != of.Kind })
+	return map[string]any{"items": all}, nil
 }
 
 func (s *Server) get(r *http.Request) (any, error) {
@@ -137,8 +114,8 @@ func (s *Server) get(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	rec, err := s.findLocked(id, r)
 	if err != nil {
 		return nil, err
@@ -149,7 +126,7 @@ func (s *Server) get(r *http.Request) (any, error) {
 // findLocked returns the record of an asset, if it is the tenant's own.
 func (s *Server) findLocked(id cloud.ID, r *http.Request) (*record, error) {
 	rec := s.records[id]
-	if rec == nil || rec.Tenant != tenant(r) {
+	if rec == nil || rec.tenant != tenant(r) {
 		return nil, refuse(404, "%s is not there", id)
 	}
 	return rec, nil
@@ -157,16 +134,14 @@ func (s *Server) findLocked(id cloud.ID, r *http.Request) (*record, error) {
 
 func (s *Server) getOperation(r *http.Request) (any, error) {
 	op := r.PathValue("id")
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	rec, err := s.findLocked(s.operations[op], r)
 	if err != nil {
 		return nil, refuse(404, "operation %s is not known", op)
 	}
-	return cloud.Operation{ID: op, Asset: rec.ID, Done: rec.State != cloud.Creating, Error: rec.Reason}, nil
+	return cloud.Operation{ID: op, Asset: rec.ID, Done: rec.State != cloud.Creating, Error: rec.reason}, nil
 }
-
-var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,62}$`)
 
 func (s *Server) create(r *http.Request) (any, error) {
 	var body struct {
@@ -180,15 +155,13 @@ func (s *Server) create(r *http.Request) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !goodName.MatchString(id.Name):
-		return nil, refuse(400, "name %q is not valid", id.Name)
 	case !slices.Contains(Regions(), body.Spec.Region):
 		return nil, refuse(400, "region %q does not exist; there are %s", body.Spec.Region, strings.Join(Regions(), ", "))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rec := s.records[id]; rec != nil {
-		if rec.Tenant != tenant(r) {
+		if rec.tenant != tenant(r) {
 			return nil, refuse(409, "the name %q is taken by another tenant", id.Name)
 		}
 		return nil, refuse(412, "%s is there already", id)
@@ -196,15 +169,13 @@ func (s *Server) create(r *http.Request) (any, error) {
 	if err := s.checkKeyLocked(body.Spec.Key, r); err != nil {
 		return nil, err
 	}
-	op := "op-" + strconv.FormatInt(s.last+1, 10)
-	rec := &record{
-		Asset:  cloud.Asset{ID: id, Spec: body.Spec, State: cloud.Creating, Operation: op},
-		Tenant: tenant(r),
-	}
-	if err := s.putLocked(rec, "creating"); err != nil {
-		return nil, err
-	}
-	s.builds.EnqueueAfter(id, s.about(s.config.Build))
+	s.last++
+	op := fmt.Sprintf("op-%d", s.last)
+	a := cloud.Asset{ID: id, Spec: body.Spec, State: cloud.Creating, Operation: op, Version: s.last}
+	s.records[id] = &record{Asset: a, tenant: tenant(r)}
+	s.operations[op] = id
+	failed := s.chance(s.Config.Faults)
+	time.AfterFunc(s.about(s.Config.Build), func() { s.built(id, op, failed) })
 	return cloud.Operation{ID: op, Asset: id}, nil
 }
 
@@ -249,9 +220,9 @@ func (s *Server) update(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	changed := *rec
-	changed.Spec = spec
-	return nil, s.putLocked(&changed, "changed")
+	rec.Spec = spec
+	s.changedLocked(rec, "changed")
+	return nil, nil
 }
 
 func (s *Server) delete(r *http.Request) (any, error) {
@@ -268,33 +239,28 @@ func (s *Server) delete(r *http.Request) (any, error) {
 	if users := s.usersLocked(rec); len(users) > 0 {
 		return nil, &cloud.Error{Status: 409, Message: fmt.Sprintf("%s is in use", id), Blocking: users}
 	}
-	return nil, s.removeLocked(rec)
+	s.removeLocked(rec)
+	return nil, nil
 }
 
-// usersLocked returns the buckets that use a key, ten at most. One that is not
-// ready is of no use to any; there may be buckets from the time of a key that
-// another hand deleted.
+// usersLocked returns the buckets that use a key. One that is not ready is of no
+// use to any; there may be buckets from the time of a key that another hand
+// deleted.
 func (s *Server) usersLocked(key *record) []cloud.ID {
 	if key.ID.Kind != cloud.Key || key.State != cloud.Ready {
 		return nil
 	}
 	var users []cloud.ID
 	for id, r := range s.records {
-		if r.Key == key.ID.Name && r.Tenant == key.Tenant {
-			if users = append(users, id); len(users) == 10 {
-				break
-			}
+		if r.Key == key.ID.Name && r.tenant == key.tenant {
+			users = append(users, id)
 		}
 	}
 	return users
 }
 
 func decode(r *http.Request, into any) error {
-	data, err := io.ReadAll(r.Body)
-	if err == nil {
-		err = json.Unmarshal(data, into)
-	}
-	if err != nil {
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return refuse(400, "body: %v", err)
 	}
 	return nil

@@ -4,7 +4,7 @@
 // Package fakecloud serves the cloud that package cloud speaks to, with the
 // habits of a real one: it is slow, creates in the background, limits the rate,
 // fails now and then, refuses some requests for good, cuts its event streams,
-// and lets other hands change what is there.
+// and lets other hands change what is there. It keeps all in memory.
 //
 // It is scenery. Look at the program in the folder above for what to copy.
 package fakecloud
@@ -12,24 +12,21 @@ package fakecloud
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
 
-// Config says how a cloud behaves. Only Dir is required; the zero value of the
-// rest is a cloud that is quick and never fails.
+// Config says how a cloud behaves. The zero value is a cloud that is quick and
+// never fails.
 type Config struct {
-	Dir     string        // the folder of its state; made if it is missing
 	Latency time.Duration // of an answer, on average
 	Build   time.Duration // of a creation in the background, on average
 	Faults  float64       // part of the requests that fail: half with 429, half with 500
@@ -37,10 +34,8 @@ type Config struct {
 	Seed    uint64        // of all that is random; 0 means another one each time
 }
 
-// Taken lists names that belong to another tenant from the beginning.
-func Taken() []cloud.ID {
-	return []cloud.ID{{Kind: cloud.Bucket, Name: "backup"}, {Kind: cloud.Bucket, Name: "test"}, {Kind: cloud.Key, Name: "master"}}
-}
+// somebody is the tenant that has some names from the beginning: see [New].
+const somebody = "someone-else"
 
 // Regions lists the regions that there are.
 func Regions() []string { return []string{"ap-south", "eu-north", "eu-west", "us-east", "us-west"} }
@@ -48,75 +43,55 @@ func Regions() []string { return []string{"ap-south", "eu-north", "eu-west", "us
 // A record is all that the cloud knows about an asset.
 type record struct {
 	cloud.Asset
-	Tenant string `json:"tenant"`
-	Reason string `json:"reason,omitempty"` // why its creation failed
-	Gone   bool   `json:"gone,omitempty"`   // in the journal: it was deleted
+	tenant string
+	reason string // why its creation failed
 }
 
-// A Server is a cloud. Make it with [Open], then call Run once, or Close.
+// A Server is a cloud. Make it with [New].
 type Server struct {
-	config Config
-	builds *reconcile.Queue[cloud.ID] // what is being created
-	hub    hub
+	Config Config // not to be changed while Run goes on, nor is its Seed ever
 
-	mu         sync.RWMutex // guards the fields below
-	journal    *journal
-	records    map[cloud.ID]*record // a record is replaced, never changed
+	random *rand.Rand
+
+	mu         sync.Mutex // guards the fields below
+	records    map[cloud.ID]*record
 	operations map[string]cloud.ID
-	last       int64 // version or operation that was given out
-
-	randomMu sync.Mutex
-	random   *rand.Rand
+	last       int64                       // version or operation that was given out
+	listeners  map[chan cloud.Event]string // of events, and their tenants
 }
 
-// Open reads the state of a cloud, and returns it ready to run. It fails if
-// another program has the folder in use.
-func Open(config Config) (*Server, error) {
-	j, records, err := openJournal(config.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("state of the cloud: %w", err)
-	}
+// New returns a cloud in which some names belong to another tenant.
+func New(config Config) *Server {
 	s := &Server{
-		config:     config,
-		builds:     reconcile.NewQueue[cloud.ID](),
-		journal:    j,
-		records:    records,
+		Config:     config,
+		random:     rand.New(&source{pcg: rand.NewPCG(cmp.Or(config.Seed, rand.Uint64()), 0)}),
+		records:    map[cloud.ID]*record{},
 		operations: map[string]cloud.ID{},
-		random:     rand.New(rand.NewPCG(cmp.Or(config.Seed, rand.Uint64()), 0)),
+		listeners:  map[chan cloud.Event]string{},
 	}
-	for id, r := range records {
-		s.last = max(s.last, r.Version)
-		s.operations[r.Operation] = id
-		if r.State == cloud.Creating {
-			s.builds.EnqueueAfter(id, s.about(config.Build))
-		}
+	for _, id := range []cloud.ID{{Kind: cloud.Bucket, Name: "backup"}, {Kind: cloud.Bucket, Name: "test"}, {Kind: cloud.Key, Name: "master"}} {
+		a := cloud.Asset{ID: id, Spec: cloud.Spec{Region: "us-east"}, State: cloud.Ready}
+		s.records[id] = &record{Asset: a, tenant: somebody}
 	}
-	for _, id := range Taken() {
-		if records[id] == nil {
-			a := cloud.Asset{ID: id, Spec: cloud.Spec{Region: "us-east"}, State: cloud.Ready}
-			if err := s.putLocked(&record{Asset: a, Tenant: "someone-else"}, "created"); err != nil {
-				return nil, errors.Join(err, j.close())
-			}
-		}
-	}
-	return s, nil
+	return s
 }
 
-// Run serves on l until ctx is done, and closes the state. Streams and requests
-// that go on then are cut.
+// Run serves on l until ctx is done. Streams and requests that go on then are
+// cut. It can be called again: what is there stays.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
-
+	server := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
 	var running sync.WaitGroup
-	running.Go(func() { s.build(ctx) })
-	if s.config.Chaos > 0 {
+	if s.Config.Chaos > 0 {
 		running.Go(func() { s.chaos(ctx) })
 	}
 	running.Go(func() {
 		<-ctx.Done()
-		s.hub.close()
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(short) != nil {
@@ -129,181 +104,123 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	}
 	cancel()
 	running.Wait()
-	return errors.Join(err, s.Close())
+	return err
 }
 
-// Close closes the state of a server that does not run, and unlocks it.
-func (s *Server) Close() error {
+// Start runs the cloud at a TCP address until stop is called.
+func (s *Server) Start(address string) (url string, stop func() error, err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	return "http://" + l.Addr().String(), func() error {
+		cancel()
+		return <-ended
+	}, nil
+}
+
+// Assets returns what a tenant has, by kind and name.
+func (s *Server) Assets(tenant string) []cloud.Asset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.journal.close()
-}
-
-// Assets returns what a tenant has, in the order of the last changes.
-func (s *Server) Assets(tenant string) []cloud.Asset {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	var all []cloud.Asset
 	for _, r := range s.records {
-		if r.Tenant == tenant {
+		if r.tenant == tenant {
 			all = append(all, r.Asset)
 		}
 	}
-	slices.SortFunc(all, func(a, b cloud.Asset) int { return cmp.Compare(a.Version, b.Version) })
+	slices.SortFunc(all, func(a, b cloud.Asset) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	return all
 }
 
-// build finishes creations when their time has come.
-func (s *Server) build(ctx context.Context) {
-	for {
-		id, err := s.builds.Dequeue(ctx)
-		if err != nil {
-			return
-		}
-		err = s.change(id, func(r *record) string {
-			switch {
-			case r.State != cloud.Creating:
-				return ""
-			case s.chance(s.config.Faults):
-				r.State, r.Reason = cloud.Failed, "no capacity left in "+r.Region
-				return "failed"
-			}
-			r.State = cloud.Ready
-			return "ready"
-		})
-		if err != nil {
-			s.builds.RequeueAfter(id, time.Second)
-		} else {
-			s.builds.Done(id)
-		}
+// built ends the creation of an asset, unless another one is there meanwhile.
+func (s *Server) built(id cloud.ID, operation string, failed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[id]
+	switch {
+	case r == nil || r.Operation != operation:
+	case failed:
+		r.State, r.reason = cloud.Failed, "no capacity left in "+r.Region
+		s.changedLocked(r, "failed")
+	default:
+		r.State = cloud.Ready
+		s.changedLocked(r, "ready")
 	}
 }
 
-// chaos is the other hand: it deletes and alters what is ready. If the disk is
-// full it fails, as another hand might.
+// chaos is the other hand: it deletes and alters what is ready.
 func (s *Server) chaos(ctx context.Context) {
-	for sleep(ctx, s.about(s.config.Chaos)) {
-		id, ok := s.pick()
-		switch {
-		case !ok:
-		case s.chance(0.4):
-			_ = s.remove(id)
-		default:
-			_ = s.change(id, s.alter)
+	for sleep(ctx, s.about(s.Config.Chaos)) {
+		s.mu.Lock()
+		for _, r := range s.records { // in no order
+			if r.State != cloud.Ready || r.tenant == somebody {
+				continue
+			}
+			if s.chance(0.4) {
+				s.removeLocked(r)
+			} else {
+				s.alterLocked(r)
+			}
+			break
 		}
+		s.mu.Unlock()
 	}
 }
 
-func (s *Server) alter(r *record) string {
+func (s *Server) alterLocked(r *record) {
 	labels := map[string]string{"touched-by": "another hand"}
 	maps.Copy(labels, r.Labels)
 	r.Labels = labels
 	if r.ID.Kind == cloud.Bucket {
-		r.Size = []string{"small", "medium", "large"}[s.below(3)]
+		r.Size = []string{"small", "medium", "large"}[s.random.IntN(3)]
 	}
-	return "changed"
+	s.changedLocked(r, "changed")
 }
 
-// pick chooses an asset of any tenant but the other one, at random.
-func (s *Server) pick() (cloud.ID, bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if len(s.records) == 0 {
-		return cloud.ID{}, false
-	}
-	skip := s.below(len(s.records))
-	for id, r := range s.records { // in no order, and from the middle
-		if skip--; skip < 0 && r.State == cloud.Ready && r.Tenant != "someone-else" {
-			return id, true
-		}
-	}
-	return cloud.ID{}, false
-}
-
-// change lets edit change a copy of a record and say what it did to it; "" means
-// that it did nothing. After an error nothing has changed.
-func (s *Server) change(id cloud.ID, edit func(*record) string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.records[id]
-	if r == nil {
-		return nil
-	}
-	changed := *r
-	if what := edit(&changed); what != "" {
-		return s.putLocked(&changed, what)
-	}
-	return nil
-}
-
-func (s *Server) remove(id cloud.ID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.records[id]; r != nil {
-		return s.removeLocked(r)
-	}
-	return nil
-}
-
-// putLocked stores a new or changed record under a new version. The journal has
-// it first: what was answered is never lost.
-func (s *Server) putLocked(r *record, what string) error {
-	r.Version = s.last + 1
-	if err := s.journal.write(r, s.records); err != nil {
-		return err
-	}
+// changedLocked gives a record a new version, and tells of it.
+func (s *Server) changedLocked(r *record, what string) {
 	s.last++
-	s.records[r.ID] = r
-	if r.Operation != "" {
-		s.operations[r.Operation] = r.ID
-	}
-	if what != "creating" { // who asked for it knows
-		s.hub.publish(r.Tenant, cloud.Event{Asset: r.ID, What: what})
-	}
-	return nil
+	r.Version = s.last
+	s.publishLocked(r.tenant, cloud.Event{Asset: r.ID, What: what})
 }
 
-func (s *Server) removeLocked(r *record) error {
-	if err := s.journal.write(&record{Asset: cloud.Asset{ID: r.ID}, Gone: true}, s.records); err != nil {
-		return err
-	}
+func (s *Server) removeLocked(r *record) {
 	delete(s.records, r.ID)
 	delete(s.operations, r.Operation)
-	s.hub.publish(r.Tenant, cloud.Event{Asset: r.ID, What: "deleted"})
-	return nil
+	s.publishLocked(r.tenant, cloud.Event{Asset: r.ID, What: "deleted"})
+}
+
+// A source is a source of randomness for many goroutines.
+type source struct {
+	mu  sync.Mutex // guards pcg
+	pcg *rand.PCG
+}
+
+// Uint64 implements [rand.Source].
+func (s *source) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pcg.Uint64()
 }
 
 // chance is true for that part of all calls.
-func (s *Server) chance(part float64) bool {
-	s.randomMu.Lock()
-	defer s.randomMu.Unlock()
-	return s.random.Float64() < part
-}
-
-func (s *Server) below(n int) int {
-	s.randomMu.Lock()
-	defer s.randomMu.Unlock()
-	return s.random.IntN(n)
-}
+func (s *Server) chance(part float64) bool { return s.random.Float64() < part }
 
 // about gives half of d to one and a half.
 func (s *Server) about(d time.Duration) time.Duration {
-	s.randomMu.Lock()
-	defer s.randomMu.Unlock()
 	return d/2 + time.Duration(s.random.Int64N(int64(d)+1))
 }
 
 // sleep reports whether ctx was not done by the end.
 func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
 
 var (
-	errInSync   = fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(time.Minute))
-	errCreating = fmt.Errorf("%w: %w", creating, reconcile.RequeueWithin(0))
-	errRemoving = fmt.Errorf("%w: %w", removing, reconcile.RequeueWithin(0))
+	errInSync   = fmt.Errorf("%w: %w", board.InSync, reconcile.RecheckWithin(time.Minute))
+	errCreating = fmt.Errorf("%w: %w", board.Creating, reconcile.RequeueWithin(0))
+	errRemoving = fmt.Errorf("%w: %w", board.Removing, reconcile.RequeueWithin(0))
 )
 
 // waitedFor returns a board with somebody who waits for its end.
-func waitedFor(t *testing.T) *board {
+func waitedFor(t *testing.T) *assetBoard {
 	b := newBoard(reconcile.NewQueue[cloud.ID]())
 	ended := make(chan error)
 	go func() { ended <- b.Wait(t.Context()) }()
@@ -34,7 +35,18 @@ func waitedFor(t *testing.T) *board {
 	return b
 }
 
-func wantDone(t *testing.T, b *board, want bool, when string) {
+// want and listed tell a board as control and the controller do.
+func want(b *assetBoard, a assets) int { return b.Want(a.order, a.specs) }
+
+func listed(b *assetBoard, list []cloud.Asset, err error) {
+	ids := make([]cloud.ID, len(list))
+	for i, a := range list {
+		ids[i] = a.ID
+	}
+	b.Listed(ids, func(i int, want cloud.Spec) bool { return same(list[i].Spec, want) }, err)
+}
+
+func wantDone(t *testing.T, b *assetBoard, want bool, when string) {
 	t.Helper()
 	synctest.Wait()
 	if _, done := b.Final(); done != want {
@@ -47,12 +59,12 @@ func wantDone(t *testing.T, b *board, want bool, when string) {
 func TestBoardDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := waitedFor(t)
-		b.Want(generate(2))
+		want(b, generate(2))
 		k, x := key("key-00000"), bucket("bucket-00001")
 		told(t, b, k, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, false, "with one of two in sync")
 		told(t, b, x, reconcile.Retrying, errors.New("bad"), 1, time.Second)
-		b.Listed([]cloud.Asset{{ID: k, Spec: generate(2).specs[k]}, {ID: bucket("old")}}, nil)
+		listed(b, []cloud.Asset{{ID: k, Spec: generate(2).specs[k]}, {ID: bucket("old")}}, nil)
 		time.Sleep(time.Second)
 		told(t, b, bucket("old"), reconcile.Requeued, errRemoving, 0, 0)
 		told(t, b, x, reconcile.Terminated, errors.New("never"), 1, 0)
@@ -60,8 +72,8 @@ func TestBoardDone(t *testing.T) {
 		told(t, b, bucket("old"), reconcile.Succeeded, nil, 0, 0)
 		wantDone(t, b, true, "in the end")
 		s, _ := b.Final()
-		if want := (totals{Wanted: 2, InSync: 1, Refused: 1, Runs: 5, Retries: 1, Removed: 1}); s.totals != want {
-			t.Errorf("the totals are %+v, want %+v", s.totals, want)
+		if want := (board.Totals{Wanted: 2, InSync: 1, Refused: 1, Runs: 5, Retries: 1, Removed: 1}); s.Totals != want {
+			t.Errorf("the totals are %+v, want %+v", s.Totals, want)
 		}
 	})
 }
@@ -69,12 +81,12 @@ func TestBoardDone(t *testing.T) {
 func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := waitedFor(t)
-		b.Want(generate(1))
+		want(b, generate(1))
 		told(t, b, key("key-00000"), reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, false, "before the list")
-		b.Listed(nil, errors.New("no answer"))
+		b.Listed(nil, nil, errors.New("no answer"))
 		wantDone(t, b, false, "after a list that failed")
-		b.Listed([]cloud.Asset{{ID: key("key-00000"), Spec: generate(1).specs[key("key-00000")]}}, nil)
+		listed(b, []cloud.Asset{{ID: key("key-00000"), Spec: generate(1).specs[key("key-00000")]}}, nil)
 		wantDone(t, b, true, "after the list")
 	})
 }
@@ -84,10 +96,10 @@ func TestBoardIsNotDoneBeforeTheList(t *testing.T) {
 func TestBoardIsDoneWithoutList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := waitedFor(t)
-		b.Want(generate(1))
+		want(b, generate(1))
 		told(t, b, key("key-00000"), reconcile.GaveUp, errors.New("no answer"), 3, 0)
 		wantDone(t, b, false, "before the list")
-		b.Listed(nil, errors.New("no answer"))
+		b.Listed(nil, nil, errors.New("no answer"))
 		wantDone(t, b, true, "after a list that failed")
 	})
 }
@@ -97,34 +109,21 @@ func TestBoardWaitsForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := waitedFor(t)
 		first := generate(1)
-		b.Want(first)
-		b.Listed(nil, nil)
+		want(b, first)
+		b.Listed(nil, nil, nil)
 		k := key("key-00000")
-		if _, err := b.queue.Dequeue(t.Context()); err != nil {
+		if _, err := b.Queue.Dequeue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		second := assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: first.order}
-		if n := b.Want(second); n != 1 {
+		if n := want(b, second); n != 1 {
 			t.Errorf("Want tells of %d changes, want 1", n)
 		}
-		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Succeeded, Err: errInSync}, nil)
-		b.queue.Requeue(k, reconcile.Wait{Delay: time.Minute, Settled: true})
+		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Succeeded, Err: errInSync})
+		b.Queue.Requeue(k, reconcile.Wait{Delay: time.Minute, Settled: true})
 		wantDone(t, b, false, "after a run for the old version")
 		told(t, b, k, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, true, "after a run for the new version")
-	})
-}
-
-// A change may come just as the queue was found idle.
-func TestBoardLooksAtTheQueueAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBoard(reconcile.NewQueue[cloud.ID]())
-		b.Want(generate(1))
-		b.Listed(nil, nil)
-		<-b.looked
-		if b.finish() || len(b.looked) != 1 {
-			t.Error("the board is done, or Wait does not go on, with an asset that is to run")
-		}
 	})
 }
 
@@ -133,32 +132,32 @@ func TestBoardLooksAtTheQueueAgain(t *testing.T) {
 func TestBoardAsksDependantsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := waitedFor(t)
-		b.Want(generate(3))
-		b.Listed(nil, nil)
+		want(b, generate(3))
+		b.Listed(nil, nil, nil)
 		k, x, y := key("key-00000"), bucket("bucket-00001"), bucket("bucket-00002")
 		for range 3 { // the key and its buckets
-			if _, err := b.queue.Dequeue(t.Context()); err != nil {
+			if _, err := b.Queue.Dequeue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		result := func(id cloud.ID, outcome reconcile.Outcome, err error, dependants ...cloud.ID) {
-			b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err}, dependants)
+			b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err}, dependants...)
 		}
 		never := errors.New("never")
 		result(y, reconcile.Retrying, never)
 		result(k, reconcile.GaveUp, never, x)
-		if !b.queue.State(x).Again {
+		if !b.Queue.State(x).Again {
 			t.Error("after the key was given up, its bucket does not run again")
 		}
-		if b.Refused(k) != never || b.Refused(x) != nil {
-			t.Errorf("refused are %v and %v, want the key alone", b.Refused(k), b.Refused(x))
+		if b.WhyNot(k) != never || b.WhyNot(x) != nil {
+			t.Errorf("refused are %v and %v, want the key alone", b.WhyNot(k), b.WhyNot(x))
 		}
-		b.queue.Done(x)
+		b.Queue.Done(x)
 		told(t, b, x, reconcile.Terminated, never, 1, 0)
 		result(k, reconcile.Succeeded, errInSync, x)
 		result(y, reconcile.Succeeded, errInSync)
-		b.queue.Done(k)
-		b.queue.Done(y)
+		b.Queue.Done(k)
+		b.Queue.Done(y)
 		wantDone(t, b, false, "with a bucket that has to be looked at again")
 		told(t, b, x, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, true, "in the end")
@@ -172,11 +171,11 @@ func TestBoardAsksDependantsAgain(t *testing.T) {
 func TestBoardComparesTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard(reconcile.NewQueue[cloud.ID]())
-		want := generate(5)
-		b.Want(want)
+		all := generate(5)
+		want(b, all)
 		var list []cloud.Asset
-		for i, id := range want.order {
-			a := cloud.Asset{ID: id, Spec: want.specs[id]}
+		for i, id := range all.order {
+			a := cloud.Asset{ID: id, Spec: all.specs[id]}
 			switch i {
 			case 1:
 				a.Size = "other"
@@ -189,13 +188,13 @@ func TestBoardComparesTheList(t *testing.T) {
 				told(t, b, id, reconcile.Succeeded, errInSync, 0, time.Minute)
 			}
 		}
-		b.Listed(list, errors.New("a page is missing"))
-		if n := b.queue.Len(); n != 1 {
+		listed(b, list, errors.New("a page is missing"))
+		if n := b.Queue.Len(); n != 1 {
 			t.Errorf("a list that is not complete leaves %d to do, want the 1 of before", n)
 		}
-		b.Listed(list, nil)
-		for i, id := range want.order {
-			if got, want := b.queue.State(id).Phase == reconcile.Ready, i == 1 || i == 2 || i == 4; got != want {
+		listed(b, list, nil)
+		for i, id := range all.order {
+			if got, want := b.Queue.State(id).Phase == reconcile.Ready, i == 1 || i == 2 || i == 4; got != want {
 				t.Errorf("%s is to be looked at: %t, want %t", id, got, want)
 			}
 		}
@@ -206,11 +205,11 @@ func TestBoardComparesTheList(t *testing.T) {
 func TestBoardCountsDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard(reconcile.NewQueue[cloud.ID]())
-		b.Want(generate(1))
+		want(b, generate(1))
 		k := key("key-00000")
 		step := func(outcome reconcile.Outcome, err error, want int) {
 			t.Helper()
-			b.queue.EnqueueNow(k)
+			b.Queue.EnqueueNow(k)
 			told(t, b, k, outcome, err, 0, 0)
 			if got := b.Totals().Mended; got != want {
 				t.Errorf("drift mended is %d, want %d", got, want)
@@ -224,11 +223,11 @@ func TestBoardCountsDrift(t *testing.T) {
 		step(reconcile.Retrying, errors.New("500"), 0)
 		step(reconcile.Requeued, errCreating, 0)
 		step(reconcile.Succeeded, errInSync, 1)
-		step(reconcile.Retrying, fmt.Errorf("%w: 500: after the work", updating), 1)
+		step(reconcile.Retrying, fmt.Errorf("%w: 500: after the work", board.Updating), 1)
 		step(reconcile.Succeeded, errInSync, 2)
 		step(reconcile.Retrying, errors.New("500"), 2)
 		step(reconcile.Succeeded, errInSync, 2)
-		b.Want(assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: []cloud.ID{k}})
+		want(b, assets{specs: map[cloud.ID]cloud.Spec{k: {Region: "us-west"}}, order: []cloud.ID{k}})
 		step(reconcile.Requeued, errCreating, 2)
 		step(reconcile.Succeeded, errInSync, 2) // as it was newly wanted
 	})
@@ -239,19 +238,19 @@ func TestBoardCountsRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := waitedFor(t)
 		var lines []string
-		b.moved = func(r row) { lines = append(lines, string(r.Status)) }
+		b.Moved = func(r board.Row[cloud.ID]) { lines = append(lines, string(r.Status)) }
 		x := bucket("x")
 		run := func(outcome reconcile.Outcome, err error) {
-			b.queue.EnqueueNow(x)
+			b.Queue.EnqueueNow(x)
 			told(t, b, x, outcome, err, 0, 0)
 		}
 		run(reconcile.Requeued, errRemoving)
 		run(reconcile.Succeeded, nil)
 		run(reconcile.Retrying, errors.New("500"))
 		run(reconcile.Succeeded, nil)
-		b.Listed([]cloud.Asset{{ID: x}}, nil) // a list that began before
+		listed(b, []cloud.Asset{{ID: x}}, nil) // a list that began before
 		run(reconcile.Succeeded, nil)
-		run(reconcile.Retrying, fmt.Errorf("%w: 500", removing)) // it worked all the same
+		run(reconcile.Retrying, fmt.Errorf("%w: 500", board.Removing)) // it worked all the same
 		run(reconcile.Succeeded, nil)
 		if got, want := fmt.Sprint(lines), "[removing removed retrying retrying removed]"; got != want {
 			t.Errorf("the changes are %s, want %s", got, want)

@@ -22,14 +22,32 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	board := newBoard(queue)
 	c := &controller{cloud: client, board: board, recheck: o.Recheck, patience: time.Second}
 	v := newView(o, client.URL, queue, board, stdout, stderr)
-	board.moved = v.moved
+	board.Moved = v.moved
 	// All parts log there, except what the view shows.
 	slog.SetDefault(program.Logger(v.logs, o.verbose, &slog.HandlerOptions{Level: o.level, ReplaceAttr: v.logTime}))
 
-	wishes := &wishFile{path: o.assets, board: board}
-	if o.n > 0 {
-		board.Want(generate(o.n))
-	} else if _, err := wishes.load(); err != nil {
+	file := &program.File{
+		Path: o.assets,
+		Use: func(text []byte) (changed int, err error) {
+			wanted, err := parse(o.assets, text)
+			if err != nil {
+				return 0, err
+			}
+			return board.Want(wanted.order, wanted.specs), nil
+		},
+		Told: func(changed int, err error) { v.file(o.assets, changed, err) },
+	}
+	var err error
+	switch {
+	case o.n > 0:
+		a := generate(o.n)
+		board.Want(a.order, a.specs)
+	case o.assets == "":
+		_, err = file.Use(shipped)
+	default:
+		err = file.Load(ctx)
+	}
+	if err != nil {
 		return 1, err
 	}
 
@@ -61,8 +79,8 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	group.Add("wanted", &reconcile.Poller[cloud.ID]{
 		Name: "wanted", Queue: queue, GetItems: board.AllWanted, Period: o.Poll, Jitter: 0.1,
 	})
-	if o.n == 0 {
-		group.Add("file", reconcile.RunFunc(func(ctx context.Context) error { return wishes.watch(ctx, v) }))
+	if o.n == 0 && o.assets != "" {
+		group.Add("file", file)
 	}
 
 	// What is there: by polls, and by events between them. What happens to an
@@ -85,10 +103,10 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	}
 
 	stopView := v.start(ctx)
-	err := group.Run(ctx)
+	err = group.Run(ctx)
 	stopView()
 	if err != nil {
 		return 1, err
 	}
-	return report(stdout, board, time.Since(v.began), o.watch), nil
+	return board.Report(stdout, "asset", "assets", time.Since(v.began), o.watch), nil
 }

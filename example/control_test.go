@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -143,30 +142,6 @@ func TestBrokenFileWhileWatching(t *testing.T) {
 		p.wantEnd(t, 0, "1 of 1 asset in sync", "drift mended 1", "removed 2", "is in force, 2 assets changed")
 		w.close()
 		w.wantExactly(mustParse(t, oneKey))
-	})
-}
-
-// A file that is gone for a while is a problem for as long.
-func TestFileComesBack(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.open(quick)
-		file := wishPath(t)
-		wish(t, file, keyAndTwo)
-		p := w.play("-watch", "-assets", file)
-		w.Advance(time.Minute)
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		w.Advance(time.Minute)
-		if got := p.errs.String(); !strings.Contains(got, "no such file") {
-			t.Errorf("without the file, standard error is\n%s", got)
-		}
-		wish(t, file, keyAndTwo)
-		w.Advance(time.Minute)
-		p.cancel()
-		p.wantEnd(t, 0, "is in force, 0 assets changed", "3 of 3 assets in sync")
-		w.close()
-		w.wantExactly(mustParse(t, keyAndTwo))
 	})
 }
 

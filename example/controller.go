@@ -4,17 +4,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
+
+// An assetBoard holds what is wanted, and whether an asset cannot be.
+type assetBoard = board.Board[cloud.ID, cloud.Spec]
 
 // A controller makes the assets of a cloud what the board says is wanted. This
 // file is the one to copy from: the rest of a service is its own affair.
@@ -22,11 +28,9 @@ import (
 // Buckets and keys share one queue and one Reconcile, because they depend on
 // each other. What depends on what is in refs: a bucket on its key, and a key
 // that is to go on the buckets that still use it.
-//
-// The board holds what is wanted, and whether an asset cannot be.
 type controller struct {
 	cloud *cloud.Client
-	board *board
+	board *assetBoard
 	refs  reconcile.Refs[cloud.ID, cloud.ID]
 
 	recheck  time.Duration // how often to look at an asset that is in sync
@@ -59,17 +63,17 @@ func (c *controller) Reconcile(ctx context.Context, id cloud.ID) error {
 	case !same(there.Spec, want):
 		return c.update(ctx, there, want)
 	}
-	return fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(c.recheck))
+	return fmt.Errorf("%w: %w", board.InSync, reconcile.RecheckWithin(c.recheck))
 }
 
 func (c *controller) create(ctx context.Context, id cloud.ID, want cloud.Spec) error {
 	operation, err := c.cloud.Create(ctx, id, want)
 	if err != nil {
-		return c.verdict(id, fmt.Errorf("%w: %w", creating, err))
+		return c.verdict(id, fmt.Errorf("%w: %w", board.Creating, err))
 	}
 	reconcile.Logger(ctx).Info("creation has begun", "operation", operation)
 	// The event that it is ready brings the asset back sooner.
-	return fmt.Errorf("%w, by %s: %w", creating, operation, reconcile.RequeueWithin(c.patience))
+	return fmt.Errorf("%w, by %s: %w", board.Creating, operation, reconcile.RequeueWithin(c.patience))
 }
 
 // follow asks about the operation that creates an asset.
@@ -79,9 +83,9 @@ func (c *controller) follow(ctx context.Context, there cloud.Asset) error {
 	case err != nil:
 		return c.verdict(there.ID, err)
 	case !operation.Done:
-		return fmt.Errorf("%w, by %s: %w", creating, operation.ID, reconcile.RequeueWithin(c.patience))
+		return fmt.Errorf("%w, by %s: %w", board.Creating, operation.ID, reconcile.RequeueWithin(c.patience))
 	case operation.Error == "":
-		return fmt.Errorf("%w, %s is done: %w", creating, operation.ID, reconcile.RequeueWithin(0))
+		return fmt.Errorf("%w, %s is done: %w", board.Creating, operation.ID, reconcile.RequeueWithin(0))
 	}
 	// Clear what is left of it. The back-off is the pause before the next try.
 	if err := c.cloud.Delete(ctx, there.ID); err != nil {
@@ -94,18 +98,18 @@ func (c *controller) update(ctx context.Context, there cloud.Asset, want cloud.S
 	// With the version, so that a change by another hand since the look above is
 	// not overwritten unseen: the cloud refuses, and the next run looks again.
 	if err := c.cloud.Update(ctx, there.ID, want, there.Version); err != nil {
-		return c.verdict(there.ID, fmt.Errorf("%w: %w", updating, err))
+		return c.verdict(there.ID, fmt.Errorf("%w: %w", board.Updating, err))
 	}
 	reconcile.Logger(ctx).Info("updated", "was", there.Spec, "is", want)
-	return fmt.Errorf("%w: %w", updating, reconcile.RequeueWithin(0))
+	return fmt.Errorf("%w: %w", board.Updating, reconcile.RequeueWithin(0))
 }
 
 func (c *controller) remove(ctx context.Context, id cloud.ID) error {
 	if err := c.cloud.Delete(ctx, id); err != nil {
-		return c.verdict(id, fmt.Errorf("%w: %w", removing, err))
+		return c.verdict(id, fmt.Errorf("%w: %w", board.Removing, err))
 	}
 	reconcile.Logger(ctx).Info("removed")
-	return fmt.Errorf("%w: %w", removing, reconcile.RequeueWithin(0))
+	return fmt.Errorf("%w: %w", board.Removing, reconcile.RequeueWithin(0))
 }
 
 // verdict turns a bad answer of the cloud into what the loop is to do about it.
@@ -116,7 +120,7 @@ func (c *controller) verdict(id cloud.ID, err error) error {
 	case !errors.As(err, &answer):
 		return err
 	case answer.RetryAfter > 0:
-		return fmt.Errorf("%w, %w: %w", throttled, err, reconcile.RequeueAfter(answer.RetryAfter))
+		return fmt.Errorf("%w, %w: %w", board.Throttled, err, reconcile.RequeueAfter(answer.RetryAfter))
 	case len(answer.Blocking) > 0:
 		return c.wait(id, answer.Blocking)
 	case answer.Final():
@@ -130,17 +134,17 @@ func (c *controller) verdict(id cloud.ID, err error) error {
 func (c *controller) wait(id cloud.ID, others []cloud.ID) error {
 	c.refs.Set(id, others...)
 	for _, other := range others {
-		if err := c.board.Refused(other); err != nil {
+		if err := c.board.WhyNot(other); err != nil {
 			return reconcile.Terminal(fmt.Errorf("it has to wait for %s, and that cannot be: %w", other, err))
 		}
 	}
 	// The change may have come just before refs knew: so not for ever.
-	return fmt.Errorf("%w for %s: %w", waiting, others[0], reconcile.RequeueWithin(c.patience))
+	return fmt.Errorf("%w for %s: %w", board.Waiting, others[0], reconcile.RequeueWithin(c.patience))
 }
 
 // result is told how each run ended.
 func (c *controller) result(r reconcile.Result[cloud.ID]) {
-	c.board.Result(r, slices.Collect(c.refs.Of(r.Item)))
+	c.board.Result(r, slices.Collect(c.refs.Of(r.Item))...)
 }
 
 // list returns all that is there, also what is not wanted: Reconcile is asked
@@ -149,11 +153,11 @@ func (c *controller) list(ctx context.Context) ([]cloud.ID, error) {
 	keys, errKeys := c.cloud.List(ctx, cloud.Key)
 	buckets, errBuckets := c.cloud.List(ctx, cloud.Bucket)
 	all, err := slices.Concat(keys, buckets), errors.Join(errKeys, errBuckets)
-	c.board.Listed(all, err)
 	ids := make([]cloud.ID, len(all))
 	for i, a := range all {
 		ids[i] = a.ID
 	}
+	c.board.Listed(ids, func(i int, want cloud.Spec) bool { return same(all[i].Spec, want) }, err)
 	return ids, err // what came counts, also if not all did
 }
 
@@ -196,6 +200,13 @@ func needs(spec cloud.Spec) []cloud.ID {
 		return nil
 	}
 	return []cloud.ID{{Kind: cloud.Key, Name: spec.Key}}
+}
+
+// newBoard returns a board on which keys come before buckets.
+func newBoard(queue *reconcile.Queue[cloud.ID]) *assetBoard {
+	return board.New(queue, same, func(a, b cloud.ID) int {
+		return cmp.Or(strings.Compare(b.Kind, a.Kind), strings.Compare(a.Name, b.Name))
+	})
 }
 
 func same(a, b cloud.Spec) bool {

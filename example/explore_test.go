@@ -52,8 +52,8 @@ type explored struct {
 	there  *http.Transport
 	stop   func()
 	wants  assets
-	board  *board // of the process that is there
-	wrong  error  // what never may be
+	board  *assetBoard // of the process that is there
+	wrong  error       // what never may be
 }
 
 func openExplored() *explored {
@@ -83,7 +83,7 @@ func (e *explored) close() {
 // start is what control does, without its jitter.
 func (e *explored) start(k *exploreKit) {
 	board := newBoard(k.Queue)
-	board.Want(e.wants)
+	want(board, e.wants)
 	e.board = board
 	client := &cloud.Client{URL: e.client.URL, Tenant: e.client.Tenant, HTTP: &http.Client{Transport: explorer{k, e}}}
 	c := &controller{cloud: client, board: board, recheck: 4 * time.Minute, patience: time.Second}
@@ -120,7 +120,7 @@ func (e *explored) play(s *reconciletest.Stage[cloud.ID]) {
 
 func (e *explored) want(specs map[cloud.ID]cloud.Spec) {
 	e.wants = assets{specs: specs, order: slices.SortedFunc(maps.Keys(specs), func(a, b cloud.ID) int { return strings.Compare(a.String(), b.String()) })}
-	e.board.Want(e.wants)
+	want(e.board, e.wants)
 }
 
 func (e *explored) state() string {

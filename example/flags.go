@@ -70,10 +70,8 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.cloudURL, "cloud", "", "use the cloud at `URL`, started with go run ./example/cloud")
 	fakecloud.Flags(f, &o.cloud)
 	f.StringVar(&o.tenant, "tenant", "example", "the `NAME` of the tenant that owns the assets")
-	f.IntVar(&o.Workers, "workers", 100, "how many assets are reconciled at once")
-	f.IntVar(&o.Retries, "retries", 12, "how often in a row a failed asset is tried again before it is given up")
-	f.DurationVar(&o.Poll, "poll", 30*time.Second, "time from one look for what is missing or too much to the next")
-	f.DurationVar(&o.Recheck, "recheck", time.Minute, "time after which an asset in sync is looked at again")
+	o.Loop = program.Loop{Workers: 100, Retries: 12, Poll: 30 * time.Second, Recheck: time.Minute}
+	o.Loop.Flags(f, "asset")
 	f.StringVar(&o.http, "http", "", "serve a live page of what happens at `ADDRESS`, as 127.0.0.1:8080, and stay as with -watch")
 	f.BoolVar(&o.lines, "lines", false, "print lines on a terminal too, not a table")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "the `LEVEL` from which on the loop logs each run: debug, info, warn or error;\nwithout it only what is not seen otherwise is logged")

@@ -49,8 +49,7 @@ func TestProcessPage(t *testing.T) {
 	for _, m := range status.Groups[0].Members {
 		members = append(members, m.Name+" "+m.State)
 	}
-	// The shipped assets never change, so nothing follows the file.
-	want := "page running, assets running, wanted running, file ended, existing running, event stream running, events running"
+	want := "page running, assets running, wanted running, existing running, event stream running, events running"
 	if got := strings.Join(members, ", "); got != want {
 		t.Errorf("the members are %s; want %s", got, want)
 	}

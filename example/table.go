@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
+	"github.com/reconkernel/reconcile/example/internal/cloud"
 )
 
 // The table of a view is drawn with escape sequences that all terminals know.
@@ -75,7 +77,7 @@ func (v *view) frame(width, height int) []string {
 	}
 	head := []string{
 		v.paint(bold, cut(progress, width)),
-		cut(now.others(), width),
+		cut(others(now), width),
 		v.paint(dim, cut(v.title, width)),
 		"",
 		v.paint(bold, cut(fmt.Sprintf("%-24s %-9s %5s  %-16s  %s", "ASSET", "STATE", "TRIES", "NEXT RUN", "DETAIL"), width)),
@@ -90,18 +92,18 @@ func (v *view) frame(width, height int) []string {
 	return lines[:min(len(lines), height)]
 }
 
-func (v *view) row(r row, width int) string {
+func (v *view) row(r board.Row[cloud.ID], width int) string {
 	tries := ""
 	if r.Tries > 0 {
 		tries = fmt.Sprint(r.Tries)
 	}
-	line := cut(fmt.Sprintf("%-24s %-9s %5s  %-16s  %s", cut(r.ID.String(), 24), r.Status, tries, nextRun(v.queue.State(r.ID)), detail(r)), width)
+	line := cut(fmt.Sprintf("%-24s %-9s %5s  %-16s  %s", cut(r.Item.String(), 24), r.Status, tries, nextRun(v.queue.State(r.Item)), board.Reason(r.Status, r.Err)), width)
 	switch {
-	case r.cannotBe():
+	case r.CannotBe():
 		return v.paint(red, line)
-	case r.Status == inSync:
+	case r.Status == board.InSync:
 		return v.paint(green, line)
-	case r.Status == retrying, r.Status == throttled:
+	case r.Status == board.Retrying, r.Status == board.Throttled:
 		return v.paint(yellow, line)
 	}
 	return line
@@ -142,7 +144,7 @@ func bar(part, whole int) string {
 
 // timeLeft gives ", about 9s left", if that can be said. What was begun counts as
 // half done. There is no such time once all was in sync.
-func (v *view) timeLeft(now totals, took time.Duration) string {
+func (v *view) timeLeft(now board.Totals, took time.Duration) string {
 	begun := float64(now.Wanted-now.Pending+now.InSync+now.Refused) / 2
 	v.inSync = v.inSync || now.InSync+now.Refused >= now.Wanted
 	if v.inSync || begun <= 0 {

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/program"
 )
@@ -24,7 +24,7 @@ import (
 // again and again, otherwise as lines.
 type view struct {
 	out, errs io.Writer
-	board     *board
+	board     *assetBoard
 	queue     *reconcile.Queue[cloud.ID]
 	screen    func() (width, height int) // nil if out is not a terminal
 	logs      io.Writer                  // where a logger is to write
@@ -41,7 +41,7 @@ type view struct {
 
 const keepMessages = 4
 
-func newView(o options, cloudURL string, queue *reconcile.Queue[cloud.ID], board *board, stdout, stderr io.Writer) *view {
+func newView(o options, cloudURL string, queue *reconcile.Queue[cloud.ID], board *assetBoard, stdout, stderr io.Writer) *view {
 	v := &view{
 		out: stdout, errs: stderr, logs: stderr, board: board, queue: queue,
 		brief: o.n > 100, began: time.Now(),
@@ -85,15 +85,15 @@ func (v *view) start(ctx context.Context) (stop func()) {
 }
 
 // moved tells of an asset whose status changed. It is called by the workers.
-func (v *view) moved(r row) {
-	if v.screen != nil || v.brief && !r.cannotBe() {
+func (v *view) moved(r board.Row[cloud.ID]) {
+	if v.screen != nil || v.brief && !r.CannotBe() {
 		return
 	}
-	text := detail(r)
-	if r.Status == retrying {
+	text := board.Reason(r.Status, r.Err)
+	if r.Status == board.Retrying {
 		text = fmt.Sprintf("try %d, the next in %v: %s", r.Tries, r.Next.Round(time.Millisecond), text)
 	}
-	v.line("%-22s %-10s %s", r.ID, r.Status, text)
+	v.line("%-22s %-10s %s", r.Item, r.Status, text)
 }
 
 // note tells of something that happened.
@@ -105,20 +105,21 @@ func (v *view) note(format string, args ...any) {
 	v.line(format, args...)
 }
 
-// problem tells of something bad that goes on; a nil err ends it.
-func (v *view) problem(what string, err error) {
+// file tells of another version of the file, or what is wrong with it; that stays
+// in the table until there is a good one.
+func (v *view) file(path string, changed int, err error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.trouble = nil
+	if err != nil {
+		text := v.stamp() + path + " is not used, the last good version stays in force:\n" + err.Error()
+		v.trouble = strings.Split(strings.ReplaceAll(text, "\n", "\n          "), "\n")
+		if v.screen == nil {
+			fmt.Fprintln(v.errs, strings.Join(v.trouble, "\n"))
+		}
+	}
+	v.mu.Unlock()
 	if err == nil {
-		return
-	}
-	v.trouble = strings.Split(v.stamp()+what+"\n"+err.Error(), "\n")
-	for i := range v.trouble[1:] {
-		v.trouble[i+1] = "          " + v.trouble[i+1]
-	}
-	if v.screen == nil {
-		fmt.Fprintln(v.errs, strings.Join(v.trouble, "\n"))
+		v.note("%s is in force, %s changed", path, program.Count(changed, "asset", "assets"))
 	}
 }
 
@@ -166,7 +167,7 @@ func (v *view) run(ctx context.Context) {
 	}
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	var last totals
+	var last board.Totals
 	for {
 		select {
 		case <-ctx.Done():
@@ -177,44 +178,21 @@ func (v *view) run(ctx context.Context) {
 			v.draw()
 		} else if now := v.board.Totals(); now != last {
 			last = now
-			v.line("%s%s", now, v.timeLeft(now, time.Since(v.began)))
+			v.line("%s%s", line(now), v.timeLeft(now, time.Since(v.began)))
 		}
 	}
 }
 
-// String gives "in sync 12/14, creating 2; 61 reconciles, 4 retries, drift mended 0".
-func (t totals) String() string {
-	return fmt.Sprintf("in sync %d/%d, %s", t.InSync, t.Wanted, t.others())
+// line gives "in sync 12/14, creating 2; 61 reconciles, 4 retries, drift mended 0".
+func line(t board.Totals) string {
+	return fmt.Sprintf("in sync %d/%d, %s", t.InSync, t.Wanted, others(t))
 }
 
 // others gives what is under way and what was done.
-func (t totals) others() string {
+func others(t board.Totals) string {
 	s := t.UnderWay
 	if t.Refused > 0 {
 		s = strings.TrimPrefix(fmt.Sprintf("%s, cannot be %d", s, t.Refused), ", ")
 	}
-	return strings.TrimPrefix(s+"; "+t.activity(), "; ")
-}
-
-func (t totals) activity() string {
-	s := fmt.Sprintf("%s, %s, drift mended %d",
-		program.Count(t.Runs, "reconcile", "reconciles"), program.Count(t.Retries, "retry", "retries"), t.Mended)
-	if t.Removed > 0 {
-		s += fmt.Sprintf(", removed %d", t.Removed)
-	}
-	return s
-}
-
-// detail says why an asset stands as it does, without what its status and its
-// next run say already.
-func detail(r row) string {
-	if r.Err == nil || r.Status == inSync {
-		return ""
-	}
-	text := r.Err.Error()
-	if planned := (reconcile.RequeueError{}); errors.As(r.Err, &planned) {
-		text = strings.TrimSuffix(strings.TrimSuffix(text, planned.Error()), ": ")
-	}
-	text = strings.TrimLeft(strings.TrimPrefix(text, string(r.Status)), ",: ")
-	return strings.ReplaceAll(text, "\n", " ")
+	return strings.TrimPrefix(s+"; "+t.Activity(), "; ")
 }

@@ -14,27 +14,28 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // told tells a board of a run, as the Reconciler does: before the item is
 // given back to the queue.
-func told(t *testing.T, b *board, id cloud.ID, outcome reconcile.Outcome, err error, failures int, next time.Duration) {
+func told(t *testing.T, b *assetBoard, id cloud.ID, outcome reconcile.Outcome, err error, failures int, next time.Duration) {
 	t.Helper()
-	got, errTake := b.queue.Dequeue(t.Context())
+	got, errTake := b.Queue.Dequeue(t.Context())
 	if errTake != nil || got != id {
 		t.Fatalf("the queue gives %v, %v; want %v", got, errTake, id)
 	}
-	b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err, Failures: failures, Next: next}, nil)
+	b.Result(reconcile.Result[cloud.ID]{Item: id, Outcome: outcome, Err: err, Failures: failures, Next: next})
 	planned := reconcile.RequeueError{}
 	switch {
 	case errors.As(err, &planned):
-		b.queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled})
+		b.Queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled})
 	case outcome == reconcile.Retrying:
-		b.queue.Requeue(id, reconcile.Wait{Delay: next, Err: err})
+		b.Queue.Requeue(id, reconcile.Wait{Delay: next, Err: err})
 	default:
-		b.queue.Done(id)
+		b.Queue.Done(id)
 	}
 }
 
@@ -42,13 +43,13 @@ func told(t *testing.T, b *board, id cloud.ID, outcome reconcile.Outcome, err er
 func scene(t *testing.T) *view {
 	queue := reconcile.NewQueue[cloud.ID]()
 	b := newBoard(queue)
-	b.Want(generate(8)) // a key and seven buckets
+	want(b, generate(8)) // a key and seven buckets
 	id := func(i int) cloud.ID { return bucket(fmt.Sprintf("bucket-%05d", i)) }
-	told(t, b, key("key-00000"), reconcile.Succeeded, fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(time.Minute)), 0, time.Minute)
+	told(t, b, key("key-00000"), reconcile.Succeeded, fmt.Errorf("%w: %w", board.InSync, reconcile.RecheckWithin(time.Minute)), 0, time.Minute)
 	told(t, b, id(1), reconcile.Retrying, errors.New("500: internal error"), 3, 400*time.Millisecond)
 	told(t, b, id(2), reconcile.Terminated, errors.New("409: the name is taken\nby another"), 1, 0)
-	told(t, b, id(3), reconcile.Requeued, fmt.Errorf("%w, by op-7: %w", creating, reconcile.RequeueWithin(time.Second)), 0, time.Second)
-	told(t, b, id(4), reconcile.Requeued, fmt.Errorf("%w, 429: slowly: %w", throttled, reconcile.RequeueAfter(2*time.Second)), 0, 2*time.Second)
+	told(t, b, id(3), reconcile.Requeued, fmt.Errorf("%w, by op-7: %w", board.Creating, reconcile.RequeueWithin(time.Second)), 0, time.Second)
+	told(t, b, id(4), reconcile.Requeued, fmt.Errorf("%w, 429: slowly: %w", board.Throttled, reconcile.RequeueAfter(2*time.Second)), 0, 2*time.Second)
 	told(t, b, id(5), reconcile.GaveUp, errors.New("no answer"), 13, 0)
 	if _, err := queue.Dequeue(t.Context()); err != nil { // bucket 6 runs, bucket 7 is ready
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func TestTable(t *testing.T) {
 		v.screen = func() (int, int) { return 0, 0 }
 		v.note("something %s", "happened")
 		time.Sleep(2 * time.Second)
-		v.problem("f.json is not used:", errors.New("f.json:3: bad"))
+		v.file("f.json", 0, errors.New("f.json:3: bad"))
 		fmt.Fprintln(v, "a line of the log")
 		for _, test := range []struct {
 			width, height int
@@ -83,7 +84,7 @@ bucket/bucket-00005      gave up      13  -                 no answer
 bucket/bucket-00006      pending          running
 bucket/bucket-00007      pending          now
 
-    2.0s  f.json is not used:
+    2.0s  f.json is not used, the last good version stays in force:
           f.json:3: bad
     2.0s  a line of the log
     0.0s  something happened
@@ -99,7 +100,7 @@ bucket/bucket-00005      gave up      13  -                ~
 bucket/bucket-00002      refused       1  -                ~
 bucket/bucket-00001      retrying      3  now              ~
 
-    2.0s  f.json is not used:
+    2.0s  f.json is not used, the last good version stays ~
           f.json:3: bad
     2.0s  a line of the log
     0.0s  something happened
@@ -160,16 +161,16 @@ func TestCut(t *testing.T) {
 func TestTimeLeft(t *testing.T) {
 	v := &view{began: time.Now()}
 	for _, test := range []struct {
-		now  totals
+		now  board.Totals
 		took time.Duration
 		want string
 	}{
-		{totals{Wanted: 20000, Pending: 20000}, 100 * time.Millisecond, ""},
-		{totals{Wanted: 20000, Pending: 16000}, time.Second, ", about 9s left"},
-		{totals{Wanted: 20000, Pending: 10000, Runs: 10000}, 3 * time.Second, ", about 9s left"},
-		{totals{Wanted: 20000, InSync: 8000, Refused: 2000}, 3 * time.Second, ", about 1s left"},
-		{totals{Wanted: 20000, InSync: 20000}, 10 * time.Second, ""},
-		{totals{Wanted: 20000, InSync: 19999}, time.Hour, ""}, // drift is being mended
+		{board.Totals{Wanted: 20000, Pending: 20000}, 100 * time.Millisecond, ""},
+		{board.Totals{Wanted: 20000, Pending: 16000}, time.Second, ", about 9s left"},
+		{board.Totals{Wanted: 20000, Pending: 10000, Runs: 10000}, 3 * time.Second, ", about 9s left"},
+		{board.Totals{Wanted: 20000, InSync: 8000, Refused: 2000}, 3 * time.Second, ", about 1s left"},
+		{board.Totals{Wanted: 20000, InSync: 20000}, 10 * time.Second, ""},
+		{board.Totals{Wanted: 20000, InSync: 19999}, time.Hour, ""}, // drift is being mended
 	} {
 		if got := v.timeLeft(test.now, test.took); got != test.want {
 			t.Errorf("%+v after %v: %q, want %q", test.now, test.took, got, test.want)
@@ -238,10 +239,10 @@ func TestLines(t *testing.T) {
 func TestRowsOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard(reconcile.NewQueue[cloud.ID]())
-		want := generate(1000)
-		b.Want(want)
-		for i, id := range want.order {
-			err := fmt.Errorf("%w: %w", inSync, reconcile.RecheckWithin(time.Hour))
+		all := generate(1000)
+		want(b, all)
+		for i, id := range all.order {
+			err := fmt.Errorf("%w: %w", board.InSync, reconcile.RecheckWithin(time.Hour))
 			switch i {
 			case 500:
 				told(t, b, id, reconcile.Retrying, errors.New("bad"), 2, time.Hour)
@@ -256,9 +257,9 @@ func TestRowsOfMany(t *testing.T) {
 		}
 		var got []cloud.ID
 		for _, r := range b.Rows(5) {
-			got = append(got, r.ID)
+			got = append(got, r.Item)
 		}
-		o := want.order
+		o := all.order
 		if want := []cloud.ID{o[800], o[700], o[500], o[999], o[998]}; !slices.Equal(got, want) {
 			t.Errorf("the rows are %v, want %v", got, want)
 		}
@@ -280,7 +281,7 @@ func TestReport(t *testing.T) {
 			{false, 1, "interrupted\n1 of 8 assets in sync after 2.0s\n"},
 		} {
 			var out programtest.Buffer
-			code := report(&out, v.board, 2*time.Second, test.watch)
+			code := v.board.Report(&out, "asset", "assets", 2*time.Second, test.watch)
 			got := out.String()
 			if code != test.code || !strings.HasPrefix(got, test.first) {
 				t.Errorf("with watch %t the code is %d and the report\n%s\nwant %d and first\n%s", test.watch, code, got, test.code, test.first)

@@ -316,13 +316,12 @@ func (p *play) wantEnd(t *testing.T, code int, out ...string) {
 	}
 }
 
-// wish writes a file of assets.
+// wish writes a file of assets that is a second old: it is used at once.
 func wish(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	then := time.Now().Add(-time.Second)
+	err := errors.Join(os.WriteFile(path+".new", []byte(text), 0o666), os.Chtimes(path+".new", then, then), os.Rename(path+".new", path))
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,55 +9,40 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 )
 
 // control puts all parts together and runs them until ctx is done or, unless it
 // is to watch, nothing is left to do. It returns the exit code.
-func control(ctx context.Context, o options, file *bucket.File, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
+func control(ctx context.Context, o options, file *program.File, b *bucketBoard, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
 	began := time.Now()
-	out := &lines{w: stdout}
+	out := &lines{w: stdout, last: map[string]string{}}
 	// All parts log there, except what the lines say.
 	slog.SetDefault(program.Logger(stderr, o.verbose, &slog.HandlerOptions{Level: o.level}))
 
-	wishes := file.Wishes
-	if err := greet(ctx, o, store); err != nil {
-		return 1, err
-	}
 	if !o.watch {
 		o.Recheck = max(o.Recheck, time.Hour) // looks that are due all the time would put off the end
 	}
 	c := &bucket.Controller{
-		Store: store, Wish: wishes.Get, Owner: o.owner, Recheck: o.Recheck, Purge: o.purge,
+		Store: store, Owner: o.Owner, Recheck: o.Recheck, Purge: o.purge, Did: out.bucket,
+		Wish: func(_ context.Context, name string) (bucket.Wish, bool, error) {
+			wish, wanted := b.Wanted(name)
+			return wish, wanted, nil
+		},
 	}
 	if o.plan {
-		return plan(ctx, o, c, wishes, out)
-	}
-
-	queue := reconcile.NewQueue[string]()
-	p := newProgress(queue, wishes)
-	c.Did = func(name, what string) {
-		out.bucket(name, what)
-		p.did(name)
-	}
-	p.news = func(name string, s bucket.Status, err error) {
-		switch s {
-		case bucket.InSync:
-			out.bucket(name, string(s))
-		case removed: // the step was told
-		case bucket.NotOurs: // most of them are nobody's business here
-		case bucket.Kept, bucket.Busy:
-			out.bucket(name, reason(err))
-		default:
-			out.bucket(name, string(s)+": "+reason(err))
-		}
+		c.Did = nil
+		return plan(ctx, o, c, b, out)
 	}
 	file.Told = func(changed int, err error) {
 		if err != nil {
@@ -66,10 +51,6 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 		}
 		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, program.Count(changed, "bucket", "buckets")))
 	}
-	wished, _ := wishes.Names(ctx)
-	for _, name := range wished {
-		queue.Enqueue(name)
-	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 
@@ -77,20 +58,23 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	var group reconcile.Group
 	group.Add("buckets", &reconcile.Reconciler[string]{
 		Name:      "buckets",
-		Queue:     queue,
+		Queue:     b.Queue,
 		Reconcile: c.Reconcile,
-		OnResult:  p.result,
-		Workers:   o.Workers,
-		Timeout:   30 * time.Second,
-		Grace:     2 * time.Second,
-		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		OnResult: func(r reconcile.Result[string]) {
+			b.Result(r)
+			out.result(r)
+		},
+		Workers: o.Workers,
+		Timeout: 30 * time.Second,
+		Grace:   2 * time.Second,
+		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
 	})
 
-	// What is wished for: what changes in the file comes as an event. The poll
-	// gives what was refused or given up another try.
-	group.Add("file", reconcile.Feed(queue, file.Feed))
+	// What is wished for: what changes in the file is enqueued by the board. The
+	// poll gives what was refused or given up another try.
+	group.Add("file", file)
 	group.Add("wished", &reconcile.Poller[string]{
-		Name: "wished", Queue: queue, GetItems: wishes.Names, Period: o.Poll, Jitter: 0.1,
+		Name: "wished", Queue: b.Queue, GetItems: b.AllWanted, Period: o.Poll, Jitter: 0.1,
 	})
 
 	// What is there: S3 has no events that could be had everywhere, so this is a
@@ -98,44 +82,41 @@ func control(ctx context.Context, o options, file *bucket.File, store *bucket.St
 	// another hand has removed. What changes inside a bucket is found by the look
 	// into it that Reconcile asks for when it is in sync.
 	group.Add("existing", &reconcile.Poller[string]{
-		Name: "existing", Queue: queue, Period: o.Poll, Jitter: 0.1, Vanished: true,
+		Name: "existing", Queue: b.Queue, Period: o.Poll, Jitter: 0.1, Vanished: true,
 		GetItems: func(ctx context.Context) ([]string, error) {
 			names, err := store.List(ctx)
-			p.list(names, err)
+			b.Listed(names, func(int, bucket.Wish) bool { return true }, err)
 			return names, err
 		},
 	})
 
-	done := false
 	if !o.watch {
 		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
-			done = p.wait(ctx) == nil
-			end()
-			return nil
+			defer end()
+			return b.Wait(ctx)
 		}))
 	}
 	if err := group.Run(ctx); err != nil {
 		return 1, err
 	}
-	return report(out, p.total(), time.Since(began), o.watch, done), nil
-}
-
-// greet asks the store for its buckets once. Wrong keys end the program at once:
-// each bucket would be refused. All else may pass.
-func greet(ctx context.Context, o options, store *bucket.Store) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if _, err := store.List(ctx); bucket.BadCredentials(err) {
-		return fmt.Errorf("%s refuses the keys, which are from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws/credentials: %w", o.endpoint, err)
+	code := b.Report(stdout, "bucket", "buckets", time.Since(began), o.watch)
+	var kept []string
+	for _, r := range b.Rows(math.MaxInt) {
+		if r.Status == bucket.Kept {
+			kept = append(kept, r.Item)
+		}
 	}
-	return nil
+	if kept != nil {
+		out.line("kept, as they are not empty: " + strings.Join(kept, ", "))
+	}
+	return code, nil
 }
 
 // plan prints what there is to do for each bucket, in the order of their names.
-// The same queue and the same loop serve for it: a queue that is closed ends the
-// loop when it is empty.
-func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.Wishes, out *lines) (int, error) {
-	wished, _ := wishes.Names(ctx)
+// The same loop serves for it: a queue that is closed ends the loop when it is
+// empty.
+func plan(ctx context.Context, o options, c *bucket.Controller, b *bucketBoard, out *lines) (int, error) {
+	wished, _ := b.AllWanted(ctx)
 	there, err := c.Store.List(ctx)
 	if err != nil {
 		return 1, err
@@ -150,27 +131,22 @@ func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.W
 	todo := map[string]string{}
 	bad := 0
 	r := reconcile.Reconciler[string]{
-		Name: "plan", Queue: queue, Workers: o.Workers, Timeout: 30 * time.Second, Retry: reconcile.NoRetry,
+		Name: "plan", Queue: queue, Workers: o.Workers, Timeout: 30 * time.Second,
 		Reconcile: func(ctx context.Context, name string) error {
 			steps, err := c.Plan(ctx, name)
 			mu.Lock()
 			defer mu.Unlock()
-			if len(steps) > 0 {
+			switch {
+			case len(steps) > 0:
 				todo[name] = strings.Join(steps, ", ")
-			}
-			return err
-		},
-		OnResult: func(r reconcile.Result[string]) {
-			mu.Lock()
-			defer mu.Unlock()
-			switch s := statusOf(r); s {
-			case removed, bucket.InSync, bucket.NotOurs:
-			case bucket.Kept:
-				todo[r.Item] = "nothing: " + reason(r.Err)
+			case err == nil, errors.Is(err, bucket.NotOurs):
+			case errors.Is(err, bucket.Kept):
+				todo[name] = "nothing: kept: " + board.Reason(bucket.Kept, err)
 			default:
-				todo[r.Item] = "cannot be: " + reason(r.Err)
+				todo[name] = "cannot be: " + board.Reason(board.Refused, err)
 				bad++
 			}
+			return nil
 		},
 	}
 	if err := r.Run(ctx); err != nil {
@@ -180,56 +156,18 @@ func plan(ctx context.Context, o options, c *bucket.Controller, wishes *bucket.W
 		out.line("interrupted")
 		return 1, nil
 	}
-	names := make([]string, 0, len(todo))
-	for name := range todo {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(todo)) {
 		out.bucket(name, todo[name])
 	}
 	out.line(fmt.Sprintf("%s wished for, %d with something to say; nothing was done", program.Count(len(wished), "bucket", "buckets"), len(todo)))
 	return min(bad, 1), nil
 }
 
-// report prints how it ended, and returns the exit code.
-func report(out *lines, t total, took time.Duration, watch, done bool) int {
-	if !watch && !done {
-		out.line("interrupted")
-	}
-	out.line(fmt.Sprintf("%d of %s in sync after %.1fs, %s", t.inSync, program.Count(t.wanted, "bucket", "buckets"), took.Seconds(), program.Count(t.runs, "run", "runs")))
-	if len(t.kept) > 0 {
-		out.line(fmt.Sprintf("kept, as they are not empty: %s", strings.Join(t.kept, ", ")))
-	}
-	if len(t.bad) > 0 {
-		out.line("cannot be:")
-		for _, text := range t.bad {
-			out.line("  " + strings.ReplaceAll(text, "\n", " "))
-		}
-	}
-	if t.unlisted != nil {
-		out.line(fmt.Sprintf("what is there besides is not known: %v", t.unlisted))
-	}
-	if watch || done && len(t.bad) == 0 && t.unlisted == nil {
-		return 0
-	}
-	return 1
-}
-
-// reason gives an error without what the loop makes of it.
-func reason(err error) string {
-	text := err.Error()
-	var plan reconcile.RequeueError
-	if errors.As(err, &plan) {
-		text = strings.TrimSuffix(text, ": "+plan.Error())
-	}
-	return strings.ReplaceAll(text, "\n", " ")
-}
-
 // Lines writes whole lines from many goroutines.
 type lines struct {
-	mu sync.Mutex // guards w
-	w  io.Writer
+	mu   sync.Mutex // guards the fields below
+	w    io.Writer
+	last map[string]string // of each bucket
 }
 
 func (l *lines) line(text string) {
@@ -238,4 +176,25 @@ func (l *lines) line(text string) {
 	fmt.Fprintln(l.w, text)
 }
 
-func (l *lines) bucket(name, text string) { l.line(fmt.Sprintf("%-24s %s", name, text)) }
+// bucket tells of a bucket, unless that is what it has told last.
+func (l *lines) bucket(name, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last[name] != text {
+		fmt.Fprintf(l.w, "%-24s %s\n", name, text)
+		l.last[name] = text
+	}
+}
+
+// result tells how a run ended, except that a bucket is gone, as the step was told,
+// or not ours: most of them are nobody's business here.
+func (l *lines) result(r reconcile.Result[string]) {
+	s := board.StatusOf(r)
+	text := string(s)
+	if why := board.Reason(s, r.Err); why != "" {
+		text += ": " + why
+	}
+	if r.Outcome != reconcile.Aborted && s != board.Removed && s != bucket.NotOurs {
+		l.bucket(r.Item, text)
+	}
+}

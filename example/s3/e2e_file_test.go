@@ -40,7 +40,7 @@ buckets:
 	p.WantEnd(0, "1 of 1 bucket in sync", "kept, as they are not empty: history, used")
 	w.wantBuckets("history", "stays", "used")
 
-	w.run("-wishes", file, "-plan").WantEnd(0, "used                     nothing: kept, it is not empty, there is data")
+	w.run("-wishes", file, "-plan").WantEnd(0, "used                     nothing: kept: it is not empty, there is data")
 	w.run("-wishes", file, "-plan", "-purge").WantEnd(0, "used                     remove with all that is in it")
 	w.wantBuckets("history", "stays", "used")
 	w.run("-wishes", file, "-purge").WantEnd(0, "1 of 1 bucket in sync")

@@ -48,7 +48,7 @@ func TestConverges(t *testing.T) {
 	w.wantLook("bare", bare)
 
 	// And from there on there is nothing to do.
-	out := w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync", "2 runs")
+	out := w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync", "2 reconciles")
 	for _, step := range []string{"create", "set", "turn", "write", "remove"} {
 		if strings.Contains(out, step) {
 			t.Errorf("the second time there is something to %s:\n%s", step, out)

@@ -6,28 +6,22 @@ package main
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
-	"regexp"
-	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/program"
+	"github.com/reconkernel/reconcile/example/s3/internal/fed"
 )
 
 // Options are what the flags say.
 type options struct {
-	program.Loop
-	wishes   string
-	endpoint string // "" means to start a gateway
-	region   string
-	owner    string
-	state    string // the folder of that gateway; "" means one that is gone at the end
-	plan     bool
-	watch    bool
-	purge    bool
-	level    slog.Level
-	verbose  bool // log also what the lines say
+	fed.Options
+	wishes  string
+	plan    bool
+	watch   bool
+	purge   bool
+	level   slog.Level
+	verbose bool // log also what the lines say
 }
 
 const usage = `Usage: go run . [flags]
@@ -49,25 +43,16 @@ tag from the first moment on; README.md says on which stores it may not.
 
 `
 
-var validOwner = regexp.MustCompile(`^[A-Za-z0-9 +=._:/@-]{1,100}$`)
-
 // parseFlags reads the flags. It has printed what is wrong, or the help, when
 // it returns an error; that is flag.ErrHelp for the help.
 func parseFlags(args []string, stderr io.Writer) (options, error) {
-	var o options
+	o := options{Options: fed.New()}
 	f := flag.NewFlagSet("s3", flag.ContinueOnError)
+	o.Flags(f)
 	f.StringVar(&o.wishes, "wishes", "wishes.yaml", "the `FILE`, in YAML or JSON, that says what is wished for")
-	f.StringVar(&o.endpoint, "endpoint", "", "use the S3 store at `URL`")
-	f.StringVar(&o.region, "region", "us-east-1", "the `NAME` of the store's region")
-	f.StringVar(&o.owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
-	f.StringVar(&o.state, "state", "", "the `FOLDER` of the gateway that it starts; without it, one that is gone at the end")
 	f.BoolVar(&o.plan, "plan", false, "print what there is to do, and do nothing")
 	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
 	f.BoolVar(&o.purge, "purge", false, "remove buckets that left the file also if they are not empty, with all that is in them")
-	f.IntVar(&o.Workers, "workers", 16, "how many buckets are reconciled at once")
-	f.IntVar(&o.Retries, "retries", 8, "how often in a row a failed bucket is tried again before it is given up")
-	f.DurationVar(&o.Poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
-	f.DurationVar(&o.Recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "how much is logged: debug, info, warn or error; if given, also the outcome of each run")
 	err := program.Parse(f, usage, args, o.check, stderr)
 	return o, err
@@ -78,16 +63,8 @@ func (o *options) check(given map[string]bool) error {
 	switch {
 	case o.wishes == "":
 		return errors.New("-wishes is empty, want a file")
-	case given["endpoint"] && given["state"]:
-		return errors.New("-state is for the gateway that is started without -endpoint; want one of them")
-	case given["endpoint"] && o.endpoint == "":
-		return errors.New("-endpoint is empty, want a URL as https://s3.eu-central-1.amazonaws.com")
-	case o.region == "":
-		return errors.New("-region is empty, want a name as us-east-1")
-	case !validOwner.MatchString(o.owner):
-		return fmt.Errorf("-owner is %q, want 1 to 100 letters, digits, spaces and + - = . _ : / @", o.owner)
 	case o.plan && o.watch:
 		return errors.New("-plan ends by itself, -watch does not; want one of them")
 	}
-	return o.Check()
+	return o.Check(given)
 }

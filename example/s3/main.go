@@ -18,15 +18,15 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net/http"
+	"maps"
+	"slices"
+	"strings"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
-	"github.com/reconkernel/reconcile/example/s3/local"
 )
 
 func main() { program.Main(run) }
@@ -37,31 +37,26 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return program.Start(err, stderr, func() (int, error) { return start(ctx, o, stdout, stderr) })
 }
 
+// A bucketBoard holds the wishes, and how far each bucket is.
+type bucketBoard = board.Board[string, bucket.Wish]
+
 // start reads the file, opens the store, and starts it before if there is none.
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
-	file := &bucket.File{Path: o.wishes, Wishes: &bucket.Wishes{}}
-	if _, err := file.Load(ctx); err != nil {
+	b := board.New(reconcile.NewQueue[string](), bucket.Wish.Equal, strings.Compare)
+	file := &program.File{Path: o.wishes, Use: func(text []byte) (changed int, err error) {
+		wishes, err := bucket.Parse(o.wishes, text)
+		if err != nil {
+			return 0, err
+		}
+		return b.Want(slices.Sorted(maps.Keys(wishes)), wishes), nil
+	}}
+	if err := file.Load(ctx); err != nil {
 		return 1, err
 	}
-	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})
-	if o.endpoint == "" {
-		gateway, stop, err := local.Start(ctx, o.state, stderr)
-		if err != nil {
-			return 1, err
-		}
-		defer stop()
-		fmt.Fprintf(stdout, "versitygw at %s (process %d) over %s\n", gateway.URL, gateway.PID(), gateway.Buckets)
-		o.endpoint = gateway.URL
-		keys = credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
-	} else if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" || value.SecretAccessKey == "" {
-		return 1, errors.New("there are no keys for the store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials")
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = o.Workers + 8 // the default of 2 would open a connection for most requests
-	defer transport.CloseIdleConnections()
-	store, err := bucket.Open(o.endpoint, o.region, keys, transport)
+	store, end, err := o.Open(ctx, stdout, stderr)
 	if err != nil {
 		return 1, err
 	}
-	return control(ctx, o, file, store, stdout, stderr)
+	defer end()
+	return control(ctx, o, file, b, store, stdout, stderr)
 }

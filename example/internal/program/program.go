@@ -78,6 +78,15 @@ type Loop struct {
 	Recheck time.Duration
 }
 
+// Flags adds the flags, with what is there as defaults. Item is a word for what
+// the loop is about.
+func (l *Loop) Flags(f *flag.FlagSet, item string) {
+	f.IntVar(&l.Workers, "workers", l.Workers, "how many "+item+"s are reconciled at once")
+	f.IntVar(&l.Retries, "retries", l.Retries, "how often in a row a failed "+item+" is tried again before it is given up")
+	f.DurationVar(&l.Poll, "poll", l.Poll, "time from one look for what is missing or too much to the next")
+	f.DurationVar(&l.Recheck, "recheck", l.Recheck, "time after which "+item+"s in sync are looked at again")
+}
+
 // Check says which flag is out of its range.
 func (l Loop) Check() error {
 	switch {

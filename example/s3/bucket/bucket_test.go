@@ -8,39 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/reconciletest"
 )
-
-func TestWishes(t *testing.T) {
-	var w Wishes
-	set := func(all map[string]Wish, want ...string) {
-		t.Helper()
-		if got := w.Set(all); !slices.Equal(got, want) {
-			t.Errorf("Set(%v) says that %q changed, want %q", all, got, want)
-		}
-	}
-	set(map[string]Wish{"a": {}, "b": {Versioning: true}}, "a", "b")
-	set(map[string]Wish{"a": {}, "b": {Versioning: true}})
-	set(map[string]Wish{"a": {Tags: map[string]string{"x": "y"}}, "c": {}}, "a", "b", "c")
-	if names, err := w.Names(t.Context()); err != nil || !slices.Equal(names, []string{"a", "c"}) {
-		t.Errorf("there are the names %q, %v, want a and c", names, err)
-	}
-	if wish, ok, err := w.Get(t.Context(), "a"); !ok || err != nil || wish.Tags["x"] != "y" {
-		t.Errorf("the wish for a is %v, %v, %v", wish, ok, err)
-	}
-	if _, ok, _ := w.Get(t.Context(), "b"); ok {
-		t.Error("there is a wish for b, which has left")
-	}
-}
 
 // What is not known is not taken for not wished: nothing is asked of the store.
 func TestWishUnknown(t *testing.T) {
@@ -166,130 +139,4 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("the verdict on %v is %s (%v), want %s", test.err, got, err, test.want)
 		}
 	}
-}
-
-// The file is looked at once a second, what two looks have found is used, and
-// only what changes is enqueued.
-func TestFileFeed(t *testing.T) {
-	const gone = "gone" // no such file
-	path := filepath.Join(t.TempDir(), "wishes.yaml")
-	write := func(text string) {
-		t.Helper()
-		err := os.WriteFile(path, []byte(text), 0o666)
-		if text == gone {
-			err = os.Remove(path)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[string]) {
-		wishes := &Wishes{}
-		f := &File{Path: path, Wishes: wishes, Told: func(changed int, err error) {
-			k.Note(fmt.Sprintf("told, changes: %d, bad: %v", changed, err != nil))
-		}}
-		const start = "buckets: [{name: one}, {name: two}]"
-		write(start)
-		if changed, err := f.Load(t.Context()); err != nil || !slices.Equal(changed, []string{"one", "two"}) {
-			t.Fatalf("Load returns %q, %v", changed, err)
-		}
-		noted := reconcile.Filter(k.Queue, func(name string) bool {
-			k.Note("enqueue " + name)
-			return false
-		})
-		k.Go(reconcile.Feed(noted, f.Feed))
-		look := func(text string, want ...string) { // Load took the first second, each look takes one
-			t.Helper()
-			write(text)
-			k.Advance(time.Second)
-			k.Want(want...)
-		}
-		look(start)
-		look("buckets: [{name: two}, {name: one}] # the same")
-		look("buckets: [{name: two}, {name: one}] # the same")
-		const versioning = "buckets: [{name: one, versioning: true}, {name: two}]"
-		look(versioning)
-		look(versioning, "6s enqueue one", "6s told, changes: 1, bad: false")
-		look(versioning)
-		// Half of a file may be a good one.
-		look("buckets:\n- {name: one, versioning: true}\n")
-		look("buckets:\n- {name: one, versioning: true}\n- {name: two}\n")
-		const four = "buckets:\n- {name: one, versioning: true}\n- {name: two}\n- {name: four}\n"
-		look(four)
-		look(four, "11s enqueue four", "11s told, changes: 1, bad: false")
-		// And it may be a bad one, or none at all.
-		look("buckets: [{name: ")
-		look(versioning)
-		look(versioning, "14s enqueue four", "14s told, changes: 1, bad: false")
-		look("buckets: [{name: ")
-		look("buckets: [{name: ", "16s told, changes: 0, bad: true")
-		look("buckets: [{name: ")
-		look("buckets: [{name: ONE}]")
-		look("buckets: [{name: ONE}]", "19s told, changes: 0, bad: true")
-		look("")
-		look("", "21s told, changes: 0, bad: true")
-		look(gone, "22s told, changes: 0, bad: true")
-		look("")
-		look("", "24s told, changes: 0, bad: true")
-		look(versioning)
-		look(versioning, "26s told, changes: 0, bad: false")
-		look("buckets: [{name: two}, {name: three-3}]")
-		look("buckets: [{name: two}, {name: three-3}]", "28s enqueue one", "28s enqueue three-3", "28s told, changes: 2, bad: false")
-		if names, _ := wishes.Names(t.Context()); !slices.Equal(names, []string{"three-3", "two"}) {
-			t.Errorf("in the end there are wishes for %q", names)
-		}
-	})
-}
-
-// A file that has just been changed is looked at until it stays as it is; any
-// other is used at once.
-func TestFileLoad(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "wishes.yaml")
-	synctest.Test(t, func(t *testing.T) {
-		write := func(text string, age time.Duration) {
-			t.Helper()
-			then := time.Now().Add(-age)
-			if err := errors.Join(os.WriteFile(path, []byte(text), 0o666), os.Chtimes(path, then, then)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		load := func(took time.Duration, want ...string) {
-			t.Helper()
-			wishes, began := &Wishes{}, time.Now()
-			f := &File{Path: path, Wishes: wishes}
-			if _, err := f.Load(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if got := time.Since(began); got != took {
-				t.Errorf("Load returns after %v, want %v", got, took)
-			}
-			if names, _ := wishes.Names(t.Context()); !slices.Equal(names, want) {
-				t.Errorf("there are wishes for %q, want %q", names, want)
-			}
-		}
-		const half, whole = "buckets:\n- name: one\n", "buckets:\n- name: one\n- name: two\n"
-		write(whole, time.Second)
-		load(0, "one", "two")
-		write(whole, 999*time.Millisecond)
-		load(time.Second, "one", "two")
-		write(half, 0)
-		time.AfterFunc(500*time.Millisecond, func() { write(whole, 0) })
-		load(2*time.Second, "one", "two")
-		write(half, -time.Hour) // by a clock that is ahead
-		load(time.Second, "one")
-
-		ctx, cancel := context.WithCancelCause(t.Context())
-		stopped := errors.New("stopped")
-		cancel(stopped)
-		write(half, 0)
-		if _, err := (&File{Path: path, Wishes: &Wishes{}}).Load(ctx); !errors.Is(err, stopped) {
-			t.Errorf("Load with a context that is done returns %v, want its cause", err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := (&File{Path: path, Wishes: &Wishes{}}).Load(t.Context()); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("Load of a file that is not there returns %v", err)
-		}
-	})
 }

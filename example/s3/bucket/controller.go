@@ -15,19 +15,14 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/board"
 )
 
-// A Status says in a word how a bucket stands after a run. It is an error, so
-// that it can travel in the one that the run returns, beside what is planned.
-type Status string
-
-func (s Status) Error() string { return string(s) }
-
+// Statuses of a bucket after a run, besides those that all items may have.
 const (
-	InSync  Status = "in sync"
-	Kept    Status = "kept"     // not wished for any more, but something is in it
-	NotOurs Status = "not ours" // and nobody wishes for it
-	Busy    Status = "busy"     // the store asks us to come back later
+	Kept    board.Status = "kept"     // not wished for any more, but something is in it
+	NotOurs board.Status = "not ours" // and nobody wishes for it
+	Busy    board.Status = "busy"     // the store asks us to come back later
 )
 
 // A Controller makes the buckets of a store what the wishes say. This file is
@@ -93,7 +88,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 		return nil // gone: forget it
 	}
 	// Nothing is left to do. An event brings it back sooner.
-	return fmt.Errorf("%w: %w", InSync, reconcile.RecheckWithin(c.Recheck))
+	return fmt.Errorf("%w: %w", board.InSync, reconcile.RecheckWithin(c.Recheck))
 }
 
 // Plan says what Reconcile would do to one bucket, and does nothing.

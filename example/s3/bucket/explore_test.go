@@ -27,7 +27,7 @@ import (
 func TestExplore(t *testing.T) {
 	reconciletest.Explore(t, reconciletest.Scenario[string, *fakeStore]{
 		World: func() *fakeStore {
-			return &fakeStore{wishes: &Wishes{}, buckets: map[string]*fakeBucket{
+			return &fakeStore{buckets: map[string]*fakeBucket{
 				"theirs": {Tags: map[string]string{OwnerTag: "them"}},
 				"stray":  {},
 			}}
@@ -46,21 +46,25 @@ func startOn(k *reconciletest.Kit[string], s *fakeStore) {
 	if err != nil {
 		panic(err)
 	}
-	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Wish: s.wishes.Get}
+	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Wish: s.wish}
 	k.Start(&reconcile.Reconciler[string]{
 		Reconcile: c.Reconcile,
 		Workers:   2,
 		Timeout:   30 * time.Second,
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
-	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: s.wishes.Names})
+	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: s.wished})
 	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
 }
 
 func playOn(stage *reconciletest.Stage[string], s *fakeStore) {
 	wish := func(all map[string]Wish) {
-		for _, name := range s.wishes.Set(all) {
-			stage.Event(name)
+		was := s.wishes
+		s.wishes = all
+		for _, some := range []map[string]Wish{was, all} {
+			for _, name := range slices.Sorted(maps.Keys(some)) {
+				stage.Event(name)
+			}
 		}
 	}
 	data := Wish{Tags: map[string]string{"team": "finance"}, Versioning: true}
@@ -78,7 +82,7 @@ func playOn(stage *reconciletest.Stage[string], s *fakeStore) {
 
 // A fakeStore is an S3 store without objects. It survives the controller.
 type fakeStore struct {
-	wishes  *Wishes
+	wishes  map[string]Wish // changed only while all else is still
 	buckets map[string]*fakeBucket
 }
 
@@ -87,13 +91,22 @@ type fakeBucket struct {
 	Versioning, Policy string
 }
 
+func (s *fakeStore) wish(_ context.Context, name string) (Wish, bool, error) {
+	wish, wanted := s.wishes[name]
+	return wish, wanted, nil
+}
+
+func (s *fakeStore) wished(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(s.wishes)), nil
+}
+
 // String leaves out a bare bucket that nobody wishes for: a creation that is cut short
 // leaves one if the wish is withdrawn before the next run, and nobody can tell whose it is.
 func (s *fakeStore) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s.buckets)) {
 		there := *s.buckets[name]
-		if _, wanted, _ := s.wishes.Get(context.Background(), name); !wanted && len(there.Tags) == 0 {
+		if _, wanted := s.wishes[name]; !wanted && len(there.Tags) == 0 {
 			continue
 		}
 		if there.Versioning == "Suspended" {

@@ -57,10 +57,10 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 			recorder.OnResult(r)
 			told(r)
 		},
-		Workers: 16,
+		Workers: o.Workers,
 		Timeout: 30 * time.Second,
 		Grace:   2 * time.Second,
-		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second),
+		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
 	})))
 	group.Add("informer", kubeadapter.Run(informer))
 	group.Add("wishes", reconcile.Feed(queue, wishes.Feed))

@@ -56,7 +56,8 @@ type world struct {
 func newWorld(t *testing.T, poll, recheck time.Duration) *world {
 	t.Helper()
 	w := &world{World: s3test.New(t), server: kubetest.Shared(t)}
-	w.o = options{Options: fed.Options{Owner: "example", Poll: poll, Recheck: recheck}, namespace: w.server.Namespace(t)}
+	w.o = options{Options: fed.New(), namespace: w.server.Namespace(t)}
+	w.o.Poll, w.o.Recheck = poll, recheck
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.server.Admin())
 	w.Must(err)

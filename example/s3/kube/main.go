@@ -38,12 +38,13 @@ func main() { program.Main(start) }
 
 // start reads the flags and runs the program. It returns the exit code.
 func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var o options
+	o := options{Options: fed.New()}
 	f := flag.NewFlagSet("kube", flag.ContinueOnError)
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "the `FILE` that says where the cluster is; without it, as kubectl does, or the cluster it runs in")
 	f.StringVar(&o.namespace, "namespace", "", "the `NAME` of the namespace with the wishes; without it, that of kubectl")
 	o.Flags(f)
-	return o.Run(f, args, stderr, func() error { return run(ctx, o, stdout, stderr) })
+	err := program.Parse(f, "Usage: go run . [flags]\n\n", args, o.Check, stderr)
+	return program.Start(err, stderr, func() (int, error) { return 0, run(ctx, o, stdout, stderr) })
 }
 
 // run starts what there is not yet, and works until ctx is done.
@@ -52,7 +53,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	store, end, err := o.Open(ctx, stderr)
+	store, end, err := o.Open(ctx, stdout, stderr)
 	if err != nil {
 		return err
 	}

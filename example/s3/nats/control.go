@@ -39,10 +39,10 @@ func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o
 		Queue:     queue,
 		Reconcile: c.Reconcile,
 		OnResult:  told,
-		Workers:   16,
+		Workers:   o.Workers,
 		Timeout:   30 * time.Second,
 		Grace:     2 * time.Second,
-		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second),
+		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
 	})
 	group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, wishBucket, natsadapter.EntryKey)))
 	group.Add("wished", &reconcile.Poller[string]{

@@ -58,7 +58,8 @@ func newWorld(t *testing.T, poll, recheck time.Duration) (w *world, restart func
 	w.kv, err = js.CreateKeyValue(w.Ctx, jetstream.KeyValueConfig{Bucket: wishBucket, History: 5})
 	w.Must(err)
 	w.Background(func(ctx context.Context) error {
-		o := options{Options: fed.Options{Owner: "example", Poll: poll, Recheck: recheck}}
+		o := options{Options: fed.New()}
+		o.Poll, o.Recheck = poll, recheck
 		return control(ctx, js, w.Store, o, w.Told)
 	})
 	return w, func() {

@@ -1,8 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fed is what the programs that are fed by something else than a file
-// have in common: their flags and their store.
+// Package fed is what the programs have in common, whatever they are fed by: their
+// flags and their store.
 package fed
 
 import (
@@ -11,6 +11,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -22,54 +24,79 @@ import (
 
 // Options are what the flags say.
 type Options struct {
+	program.Loop
 	Endpoint string // "" means to start a gateway
 	Region   string
 	Owner    string
-	Poll     time.Duration
-	Recheck  time.Duration
+	State    string // the folder of that gateway; "" means one that is gone at the end
+}
+
+// New returns the options without any flags.
+func New() Options {
+	return Options{
+		Loop:   program.Loop{Workers: 16, Retries: 8, Poll: 30 * time.Second, Recheck: 5 * time.Minute},
+		Region: "us-east-1", Owner: "example",
+	}
 }
 
 // Flags adds the flags for them.
 func (o *Options) Flags(f *flag.FlagSet) {
-	f.StringVar(&o.Endpoint, "endpoint", "", "use the S3 store at `URL`, with the keys from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, a gateway is started")
-	f.StringVar(&o.Region, "region", "us-east-1", "the `NAME` of the store's region")
-	f.StringVar(&o.Owner, "owner", "example", "the `NAME` that marks the buckets of this controller")
-	f.DurationVar(&o.Poll, "poll", 30*time.Second, "how often to list what is there and what is wished for")
-	f.DurationVar(&o.Recheck, "recheck", 5*time.Minute, "how often to look into a bucket that is in sync")
+	f.StringVar(&o.Endpoint, "endpoint", "", "use the S3 store at `URL`; without it, a gateway is started")
+	f.StringVar(&o.Region, "region", o.Region, "the `NAME` of the store's region")
+	f.StringVar(&o.Owner, "owner", o.Owner, "the `NAME` that marks the buckets of this controller")
+	f.StringVar(&o.State, "state", "", "the `FOLDER` of the gateway that it starts; without it, one that is gone at the end")
+	o.Loop.Flags(f, "bucket")
 }
 
-func (o *Options) check(map[string]bool) error {
+var validOwner = regexp.MustCompile(`^[A-Za-z0-9 +=._:/@-]{1,100}$`)
+
+// Check says what is wrong with them.
+func (o *Options) Check(given map[string]bool) error {
 	switch {
-	case o.Owner == "":
-		return errors.New("-owner is empty, want a name")
-	case o.Poll <= 0:
-		return fmt.Errorf("-poll is %v, want more than 0", o.Poll)
-	case o.Recheck <= 0:
-		return fmt.Errorf("-recheck is %v, want more than 0", o.Recheck)
+	case given["endpoint"] && given["state"]:
+		return errors.New("-state is for the gateway that is started without -endpoint; want one of them")
+	case given["endpoint"] && o.Endpoint == "":
+		return errors.New("-endpoint is empty, want a URL as https://s3.eu-central-1.amazonaws.com")
+	case o.Region == "":
+		return errors.New("-region is empty, want a name as us-east-1")
+	case !validOwner.MatchString(o.Owner):
+		return fmt.Errorf("-owner is %q, want 1 to 100 letters, digits, spaces and + - = . _ : / @", o.Owner)
 	}
-	return nil
+	return o.Loop.Check()
 }
 
-// Run reads the flags, those of o and others, and runs a program with them. It
-// returns the exit code, as [program.Start] does.
-func (o *Options) Run(f *flag.FlagSet, args []string, stderr io.Writer, run func() error) int {
-	err := program.Parse(f, "Usage: go run . [flags]\n\n", args, o.check, stderr)
-	return program.Start(err, stderr, func() (int, error) { return 0, run() })
-}
-
-// Open opens the store, and starts a gateway before if there is none. End is to
-// be called after the runs in flight, which need it.
-func (o *Options) Open(ctx context.Context, stderr io.Writer) (store *bucket.Store, end func(), err error) {
-	keys, end := credentials.NewEnvAWS(), func() {}
+// Open opens the store, and starts a gateway before if there is none. Wrong keys
+// are an error at once: each bucket would be refused. End is to be called after
+// the runs in flight, which need the store.
+func (o *Options) Open(ctx context.Context, stdout, stderr io.Writer) (store *bucket.Store, end func(), err error) {
+	keys, stop := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}), func() {}
 	if o.Endpoint == "" {
-		gateway, stop, err := local.Start(ctx, "", stderr)
+		gateway, stopGateway, err := local.Start(ctx, o.State, stderr)
 		if err != nil {
 			return nil, nil, err
 		}
-		o.Endpoint, end = gateway.URL, stop
+		fmt.Fprintf(stdout, "versitygw at %s (process %d) over %s\n", gateway.URL, gateway.PID(), gateway.Buckets)
+		o.Endpoint, stop = gateway.URL, stopGateway
 		keys = credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
+	} else if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" || value.SecretAccessKey == "" {
+		return nil, nil, errors.New("there are no keys for the store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials")
 	}
-	if store, err = bucket.Open(o.Endpoint, o.Region, keys, nil); err != nil {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = o.Workers + 8 // the default of 2 would open a connection for most requests
+	end = func() {
+		transport.CloseIdleConnections()
+		stop()
+	}
+	store, err = bucket.Open(o.Endpoint, o.Region, keys, transport)
+	if err == nil {
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		// All else may pass.
+		if _, errList := store.List(short); bucket.BadCredentials(errList) {
+			err = fmt.Errorf("%s refuses the keys, which are from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws/credentials: %w", o.Endpoint, errList)
+		}
+	}
+	if err != nil {
 		end()
 		return nil, nil, err
 	}

@@ -1,0 +1,364 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package board knows what is wanted of each item of a program and how far it is,
+// for those who look at it, and whether anything is left to do.
+package board
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Row is what the board knows of one item.
+type Row[T comparable] struct {
+	Item    T
+	Status  Status
+	Tries   int           // failures in a row
+	Err     error         // what the last run returned
+	Next    time.Duration // as it was planned then
+	Changed time.Time
+
+	wanted bool
+	there  bool // a run found it there, or tried to change that
+	synced bool // it was in sync, and the same is still wanted
+	drift  bool // it was in sync, and is being mended
+}
+
+// CannotBe reports whether an item was refused or given up.
+func (r *Row[T]) CannotBe() bool { return r.Status == Refused || r.Status == GaveUp }
+
+// Totals count what the board has seen.
+type Totals struct {
+	Wanted, InSync, Pending, Refused int    // items, now
+	UnderWay                         string // and the others, as "Creating 4, Waiting 2"
+	Runs, Retries, Mended, Removed   int    // since the start
+}
+
+// A Summary is what a board has seen, and what cannot be, in order.
+type Summary[T comparable] struct {
+	Totals
+	CannotBe []Row[T]
+	Unlisted error // why it is not known what is there, if it is not
+}
+
+// A Board holds what is wanted of each item, a W, and how far it is: what an API
+// server calls spec and status. All methods may be called from any goroutine,
+// and none but Wait blocks.
+type Board[T comparable, W any] struct {
+	Queue   *reconcile.Queue[T]
+	Same    func(a, b W) bool
+	Compare func(a, b T) int // the order of items
+	Moved   func(Row[T])     // told of each change of a status; may be nil
+
+	looked chan struct{} // room for one token: Listed was called
+
+	mu       sync.Mutex // guards the fields below
+	order    []T        // of what is wanted
+	want     map[T]W
+	rows     map[T]*Row[T]  // of all that is wanted or there
+	counts   map[Status]int // of rows
+	totals   Totals
+	listed   bool        // it is known what is there
+	unlisted error       // why not
+	failures int         // of lists, before the first good one
+	final    *Summary[T] // of the moment when nothing was left to do; nil before
+}
+
+// New returns a board that wants nothing.
+func New[T comparable, W any](queue *reconcile.Queue[T], same func(a, b W) bool, compare func(a, b T) int) *Board[T, W] {
+	return &Board[T, W]{
+		Queue: queue, Same: same, Compare: compare,
+		looked: make(chan struct{}, 1), rows: map[T]*Row[T]{}, counts: map[Status]int{},
+	}
+}
+
+// Want puts another version of what is wanted in force, and enqueues what
+// differs from the one before. It returns how many that are.
+func (b *Board[T, W]) Want(order []T, want map[T]W) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var changed []T
+	for _, item := range order {
+		if old, ok := b.want[item]; !ok || !b.Same(old, want[item]) {
+			changed = append(changed, item)
+		}
+	}
+	for _, item := range b.order {
+		if _, ok := want[item]; !ok {
+			changed = append(changed, item)
+		}
+	}
+	b.order, b.want = order, want
+	b.totals.Wanted = len(order)
+	for _, item := range changed {
+		r := Row[T]{Item: item, Status: Surplus, Changed: time.Now()}
+		if _, r.wanted = want[item]; r.wanted {
+			r.Status = Pending
+		}
+		if old := b.rows[item]; old != nil {
+			r.there = old.there
+		}
+		b.setLocked(r)
+		b.Queue.Enqueue(item)
+	}
+	return len(changed)
+}
+
+// Wanted returns what is wanted of an item, if it is.
+func (b *Board[T, W]) Wanted(item T) (W, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	want, ok := b.want[item]
+	return want, ok
+}
+
+// AllWanted lists all that is wanted, for a Poller.
+func (b *Board[T, W]) AllWanted(context.Context) ([]T, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.order, nil // it is replaced, never changed
+}
+
+// Listed is told all that is there, or why that is not known, and whether it is as
+// it is wanted, as far as a list shows. What is there and not wanted gets a row.
+// What was in sync and is missing or different now has changed unseen. Both are
+// enqueued here, before Wait can find the queue idle, and because to be offered
+// would not be enough.
+func (b *Board[T, W]) Listed(there []T, same func(i int, want W) bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listed = b.listed || err == nil
+	found := make(map[T]bool, len(there))
+	for i, item := range there {
+		want, wanted := b.want[item]
+		found[item] = !wanted || same(i, want)
+		if !wanted && b.rows[item] == nil {
+			b.setLocked(Row[T]{Item: item, Status: Surplus, Changed: time.Now()})
+			b.Queue.Enqueue(item)
+		}
+	}
+	if b.unlisted = err; err != nil {
+		b.failures++
+	} else {
+		for item, r := range b.rows {
+			if r.Status == InSync && !found[item] {
+				b.Queue.Enqueue(item)
+			}
+		}
+	}
+	b.lookedNow()
+}
+
+func (b *Board[T, W]) lookedNow() {
+	select {
+	case b.looked <- struct{}{}:
+	default:
+	}
+}
+
+// WhyNot returns why an item cannot be, or nil if it may still.
+func (b *Board[T, W]) WhyNot(item T) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.rows[item]; r != nil && r.CannotBe() {
+		return r.Err
+	}
+	return nil
+}
+
+// Result is told how each run ended, before its item goes back to the queue. If
+// the item has become one that cannot be, or is one no longer, that concerns
+// its dependants: they are enqueued.
+func (b *Board[T, W]) Result(result reconcile.Result[T], dependants ...T) {
+	if result.Outcome == reconcile.Aborted {
+		return
+	}
+	if r, moved := b.result(result, dependants); moved && b.Moved != nil {
+		b.Moved(r)
+	}
+}
+
+func (b *Board[T, W]) result(result reconcile.Result[T], dependants []T) (r Row[T], moved bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old := b.rows[result.Item]; old != nil {
+		r = *old
+	}
+	was := r
+	r.Item, r.Status = result.Item, StatusOf(result)
+	r.Tries, r.Err, r.Next = result.Failures, result.Err, result.Next
+	_, r.wanted = b.want[r.Item]
+
+	b.totals.Runs++
+	// What was tried counts, even if the answer was lost: it may have worked.
+	r.there = r.there || r.Status == InSync || errors.Is(r.Err, Removing)
+	r.drift = r.drift || r.synced && (errors.Is(r.Err, Creating) || errors.Is(r.Err, Updating))
+	switch r.Status {
+	case Retrying:
+		b.totals.Retries++
+	case InSync:
+		if r.drift {
+			b.totals.Mended++
+		}
+		r.drift, r.synced = false, true
+	case Removed:
+		if r.there {
+			b.totals.Removed++
+		}
+		r.there = false
+	}
+	// That something is gone is no news if it was not there.
+	if moved = r.Status != was.Status && (r.Status != Removed || was.there); moved {
+		r.Changed = time.Now()
+	}
+	b.setLocked(r)
+	if r.CannotBe() != was.CannotBe() {
+		for _, item := range dependants {
+			b.Queue.Enqueue(item)
+		}
+	}
+	return r, moved
+}
+
+// setLocked stores a row and keeps the counts.
+func (b *Board[T, W]) setLocked(r Row[T]) {
+	if old := b.rows[r.Item]; old != nil {
+		b.countLocked(old, -1)
+	}
+	if r.Status == Removed {
+		delete(b.rows, r.Item)
+		return
+	}
+	b.rows[r.Item] = &r
+	b.countLocked(&r, 1)
+}
+
+func (b *Board[T, W]) countLocked(r *Row[T], n int) {
+	b.counts[r.Status] += n
+	switch {
+	case r.Status == InSync && r.wanted:
+		b.totals.InSync += n
+	case r.CannotBe():
+		b.totals.Refused += n
+	}
+}
+
+// Wait blocks until nothing is left to do: all items of the queue are settled or
+// given up, and it is known what is there. If that cannot be found out, what was
+// given up is reason enough to end, and so are ten lists that failed.
+func (b *Board[T, W]) Wait(ctx context.Context) error {
+	for {
+		select {
+		case <-b.looked:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := b.Queue.WaitIdle(ctx); err != nil || b.finish() {
+			return err
+		}
+	}
+}
+
+// finish keeps the summary if all is over. It looks at the queue again: while the
+// lock is held no run can end, so what is settled now is what the rows say.
+func (b *Board[T, W]) finish() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.Queue.Stats(); s.Ready+s.InFlight+s.Waiting > s.Settled {
+		b.lookedNow() // so Wait goes on at once
+		return false
+	}
+	if !b.listed && b.totals.Refused == 0 && b.failures < 10 {
+		return false
+	}
+	s := b.summaryLocked()
+	b.final = &s
+	return true
+}
+
+// Totals returns the counts as they are now.
+func (b *Board[T, W]) Totals() Totals {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.totals
+	now.Pending = b.counts[Pending]
+	var others []string
+	for _, s := range []Status{Surplus, Pending, Creating, Updating, Removing, Waiting, Throttled, Retrying} {
+		if n := b.counts[s]; n > 0 {
+			others = append(others, fmt.Sprintf("%s %d", s, n))
+		}
+	}
+	now.UnderWay = strings.Join(others, ", ")
+	return now
+}
+
+// Final returns the summary of the moment when nothing was left to do, and
+// whether that moment came; if not, it is the one of now.
+func (b *Board[T, W]) Final() (Summary[T], bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.final != nil {
+		return *b.final, true
+	}
+	return b.summaryLocked(), false
+}
+
+func (b *Board[T, W]) summaryLocked() Summary[T] {
+	s := Summary[T]{Totals: b.totals}
+	for _, r := range b.rows {
+		if r.CannotBe() {
+			s.CannotBe = append(s.CannotBe, *r)
+		}
+	}
+	slices.SortFunc(s.CannotBe, func(x, y Row[T]) int { return b.Compare(x.Item, y.Item) })
+	if !b.listed {
+		s.Unlisted = b.unlisted
+	}
+	return s
+}
+
+// Rows returns the rows, in order if all fit into the limit; otherwise those that
+// need attention, and those that changed last.
+func (b *Board[T, W]) Rows(limit int) []Row[T] {
+	b.mu.Lock()
+	rows := make([]Row[T], 0, len(b.rows))
+	for _, r := range b.rows {
+		rows = append(rows, *r)
+	}
+	b.mu.Unlock()
+	slices.SortFunc(rows, func(x, y Row[T]) int {
+		if len(rows) > limit {
+			if c := byAttention(&x, &y); c != 0 {
+				return c
+			}
+		}
+		return b.Compare(x.Item, y.Item)
+	})
+	return rows[:min(limit, len(rows))]
+}
+
+func byAttention[T comparable](a, b *Row[T]) int {
+	class := func(r *Row[T]) int {
+		switch {
+		case r.CannotBe():
+			return 0
+		case r.Status == Retrying:
+			return 1
+		case r.Status == InSync:
+			return 4
+		case r.Status == Pending:
+			return 3
+		}
+		return 2
+	}
+	return cmp.Or(class(a)-class(b), b.Tries-a.Tries, b.Changed.Compare(a.Changed))
+}

@@ -121,7 +121,7 @@ func TestFile(t *testing.T) {
 	p.line("full in sync", "bare in sync")
 
 	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
-	p.Error(file + `:5: bucket "full": unknown field "colour"; there are name, versioning, tags, policy, markers`)
+	p.Error(file + `:5: unknown field "colour"; there are buckets, and in each name, versioning, tags, policy, markers`)
 	p.Error("is not used, the last good version stays in force")
 	w.must(os.Remove(file))
 	p.Error("no such file")

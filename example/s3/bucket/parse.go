@@ -9,10 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -37,134 +37,149 @@ var (
 	validTag    = regexp.MustCompile(`^[\p{L}\p{N} +=._:/@-]*$`)
 )
 
+// A text is a wish as it is written.
+type text struct {
+	Versioning bool
+	Tags       map[string]string
+	Policy     yaml.Node
+	Markers    map[string]string
+}
+
+// An entry is one in a file of wishes.
+type entry struct {
+	Name string
+	text `yaml:",inline"`
+}
+
+type wishFile struct{ Buckets []entry }
+
 // Parse reads a file of wishes, in YAML or JSON. The error lists all that is
-// wrong with it, each with the line.
+// wrong with it, each with the line; or first all that cannot be read.
 func Parse(file string, data []byte) (map[string]Wish, error) {
-	p := &parser{file: file, lines: map[string]int{}, wishes: map[string]Wish{}}
-	if root := p.document(data); root != nil {
-		list := false
-		p.object("the file", root, func(field string, value *yaml.Node) {
-			switch field {
-			case "buckets":
-				list = true
-				p.list("buckets", value, func(n *yaml.Node) { p.bucket("", n) })
-			default:
-				p.problem(value, "the file: unknown field %q; there is buckets", field)
-			}
-		})
-		if !list && p.problems == nil {
-			p.problem(root, "the file: buckets is missing; want a list of buckets, [] for none")
+	p := &parser{file: file}
+	var all wishFile
+	var nodes struct{ Buckets []yaml.Node } // the same, with the lines
+	if err := p.decode(data, &all, "buckets, and in each name, versioning, tags, policy, markers"); err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(data, &nodes); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if all.Buckets == nil {
+		return nil, fmt.Errorf("%s:1: buckets is missing; want a list of buckets, [] for none", file)
+	}
+	wishes, lines := map[string]Wish{}, map[string]int{}
+	for i, e := range all.Buckets {
+		p.line = nodes.Buckets[i].Line
+		if first, twice := lines[e.Name]; twice {
+			p.problem("bucket %q: there is one of that name in line %d already", e.Name, first)
 		}
+		lines[e.Name] = p.line
+		wishes[e.Name] = p.wish(e.Name, &e.text)
 	}
 	if p.problems != nil {
 		return nil, errors.Join(p.problems...)
 	}
-	return p.wishes, nil
+	return wishes, nil
 }
 
 // ParseOne reads the wish for one bucket, in YAML or JSON, from a source that
 // has each of its own under its name. Source is for the errors.
 func ParseOne(source, name string, data []byte) (Wish, error) {
-	p := &parser{file: source, lines: map[string]int{}, wishes: map[string]Wish{}}
-	if root := p.document(data); root != nil {
-		p.bucket(name, root)
+	p := &parser{file: source, line: 1}
+	var t text
+	if err := p.decode(data, &t, "versioning, tags, policy, markers"); err != nil {
+		return Wish{}, err
 	}
+	wish := p.wish(name, &t)
 	if p.problems != nil {
 		return Wish{}, errors.Join(p.problems...)
 	}
-	return p.wishes[name], nil
+	return wish, nil
 }
 
 type parser struct {
 	file     string
-	lines    map[string]int // of the buckets
-	wishes   map[string]Wish
+	line     int // of what is being read
 	problems []error
 }
 
-func (p *parser) problem(at *yaml.Node, format string, args ...any) {
-	p.problems = append(p.problems, fmt.Errorf("%s:%d: %s", p.file, at.Line, fmt.Sprintf(format, args...)))
+func (p *parser) problem(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Errorf("%s:%d: %s", p.file, p.line, fmt.Sprintf(format, args...)))
 }
 
-var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var (
+	yamlLine     = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
+	unknownField = regexp.MustCompile(`field (.*) not found in type .*`)
+)
 
-// document returns what is in the only document of a file. If there is none, or
-// more than one, it notes the problem and returns nil.
-func (p *parser) document(data []byte) *yaml.Node {
+// decode reads the only document of a file, in which there may be these fields.
+func (p *parser) decode(data []byte, into any, fields string) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, more yaml.Node
-	err := d.Decode(&doc)
-	if err == nil {
-		if err = d.Decode(&more); err == nil {
-			p.problem(&more, "another document begins; want one alone")
-			return nil
+	d.KnownFields(true)
+	err := d.Decode(into)
+	var all *yaml.TypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s:1: nothing is in it; there are %s", p.file, fields)
+	case errors.As(err, &all):
+		for _, text := range all.Errors {
+			text = unknownField.ReplaceAllString(text, fmt.Sprintf("unknown field %q; there are %s", "$1", fields))
+			p.problems = append(p.problems, p.place(text))
 		}
-	} else if errors.Is(err, io.EOF) {
-		p.problem(&yaml.Node{Line: 1}, "nothing is in it; to wish for nothing, write buckets: []")
-		return nil
+		return errors.Join(p.problems...)
+	case err != nil:
+		return p.place(err.Error())
+	case !errors.Is(d.Decode(new(yaml.Node)), io.EOF):
+		return fmt.Errorf("%s: more follows; want one document alone", p.file)
 	}
-	if !errors.Is(err, io.EOF) {
-		line := 1
-		if m := yamlError.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
-			line, _ = strconv.Atoi(m[1])
-		}
-		p.problem(&yaml.Node{Line: line}, "%s", yamlError.ReplaceAllString(err.Error(), ""))
-		return nil
-	}
-	return doc.Content[0]
+	return nil
 }
 
-// bucket reads one bucket. Its name is among the fields if it is not given.
-func (p *parser) bucket(name string, n *yaml.Node) {
-	what := "bucket"
-	inside := name == ""
-	if inside {
-		// The name first, for the messages about the rest.
-		for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
-			if n.Content[i].Value == "name" && n.Content[i+1].Kind == yaml.ScalarNode {
-				name = n.Content[i+1].Value
-			}
-		}
+// place puts the place of an error of YAML in front, as all others have it.
+func (p *parser) place(text string) error {
+	line := "1"
+	if m := yamlLine.FindStringSubmatch(text); m[1] != "" {
+		line = m[1]
 	}
-	if name != "" {
-		what = fmt.Sprintf("bucket %q", name)
+	return fmt.Errorf("%s:%s: %s", p.file, line, yamlLine.ReplaceAllString(text, ""))
+}
+
+// wish notes what is wrong with a wish, and returns it.
+func (p *parser) wish(name string, t *text) Wish {
+	what := fmt.Sprintf("bucket %q: ", name)
+	if err := checkName(name); err != nil {
+		p.problem("%s%v", what, err)
 	}
-	before := len(p.problems)
-	var wish Wish
-	p.object(what, n, func(field string, value *yaml.Node) {
+	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
+		value := t.Tags[key]
 		switch {
-		case field == "name" && inside:
-			p.text(what+": name", value)
-		case field == "versioning":
-			wish.Versioning = p.yesNo(what+": versioning", value)
-		case field == "tags":
-			wish.Tags = p.tags(what, value)
-		case field == "policy":
-			wish.Policy = p.policy(what, value)
-		case field == "markers":
-			wish.Markers = p.markers(what, value)
-		default:
-			fields := "versioning, tags, policy, markers"
-			if inside {
-				fields = "name, " + fields
-			}
-			p.problem(value, "%s: unknown field %q; there are %s", what, field, fields)
+		case key == OwnerTag:
+			p.problem("%stag %q: this one is the controller's own", what, key)
+		case strings.HasPrefix(strings.ToLower(key), "aws:"):
+			p.problem("%stag %q: those with aws: in front are the store's own", what, key)
+		case key == "" || len(key) > 128 || !validTag.MatchString(key):
+			p.problem("%stag %q: want 1 to 128 letters, digits, spaces and + - = . _ : / @", what, key)
+		case len(value) > 256 || !validTag.MatchString(value):
+			p.problem("%stag %q: the value is %q, want at most 256 letters, digits, spaces and + - = . _ : / @", what, key, value)
 		}
-	})
-	first, twice := p.lines[name]
-	switch {
-	case len(p.problems) > before && name == "": // the problem is noted
-	case name == "":
-		p.problem(n, "bucket: name is missing")
-	case twice:
-		p.problem(n, "%s: there is one of that name in line %d already", what, first)
-	default:
-		if err := checkName(name); err != nil {
-			p.problem(n, "%s: %v", what, err)
-		}
-		p.lines[name] = n.Line
-		p.wishes[name] = wish
 	}
+	if len(t.Tags) > maxTags {
+		p.problem("%s%d tags, want at most %d", what, len(t.Tags), maxTags)
+	}
+	for _, marker := range slices.Sorted(maps.Keys(t.Markers)) {
+		switch size := len(t.Markers[marker]); {
+		case !validMarker.MatchString(marker):
+			p.problem("%smarker %q: want 1 to 100 letters, digits, dots, hyphens and underscores, first a letter or digit", what, marker)
+		case size > maxMarker:
+			p.problem("%smarker %q: the text has %d bytes, want at most %d", what, marker, size, maxMarker)
+		}
+	}
+	policy, err := policyOf(&t.Policy)
+	if err != nil {
+		p.problem("%spolicy: %v", what, err)
+	}
+	return Wish{Versioning: t.Versioning, Tags: t.Tags, Policy: policy, Markers: t.Markers}
 }
 
 // checkName says what is wrong with the name of a bucket, by the rules of S3.
@@ -180,181 +195,32 @@ func checkName(name string) error {
 	return nil
 }
 
-func (p *parser) tags(what string, n *yaml.Node) map[string]string {
-	tags := map[string]string{}
-	p.object(what+": tags", n, func(key string, value *yaml.Node) {
-		tag := fmt.Sprintf("%s: tag %q", what, key)
-		text, ok := p.text(tag, value)
-		switch {
-		case key == OwnerTag:
-			p.problem(value, "%s: this one is the controller's own", tag)
-		case strings.HasPrefix(strings.ToLower(key), "aws:"):
-			p.problem(value, "%s: those with aws: in front are the store's own", tag)
-		case key == "" || len(key) > 128 || !validTag.MatchString(key):
-			p.problem(value, "%s: want 1 to 128 letters, digits, spaces and + - = . _ : / @", tag)
-		case ok && (len(text) > 256 || !validTag.MatchString(text)):
-			p.problem(value, "%s: the value is %q, want at most 256 letters, digits, spaces and + - = . _ : / @", tag, text)
-		}
-		tags[key] = text
-	})
-	if len(tags) > maxTags {
-		p.problem(n, "%s: %d tags, want at most %d", what, len(tags), maxTags)
+// policyOf returns a policy as JSON. What it may say is the store's affair.
+func policyOf(n *yaml.Node) (string, error) {
+	if n.IsZero() {
+		return "", nil
 	}
-	return tags
+	asWritten(n)
+	var policy map[string]any
+	if err := n.Decode(&policy); err != nil {
+		return "", err
+	}
+	if policy["Version"] == nil || policy["Statement"] == nil {
+		return "", errors.New("want an object with Version and Statement")
+	}
+	text, err := json.Marshal(policy)
+	if err == nil && len(text) > maxPolicy {
+		err = fmt.Errorf("it has %d bytes, want at most %d", len(text), maxPolicy)
+	}
+	return string(text), err
 }
 
-func (p *parser) markers(what string, n *yaml.Node) map[string]string {
-	markers := map[string]string{}
-	p.object(what+": markers", n, func(name string, value *yaml.Node) {
-		marker := fmt.Sprintf("%s: marker %q", what, name)
-		text, _ := p.text(marker, value)
-		switch {
-		case !validMarker.MatchString(name):
-			p.problem(value, "%s: want 1 to 100 letters, digits, dots, hyphens and underscores, first a letter or digit", marker)
-		case len(text) > maxMarker:
-			p.problem(value, "%s: the text has %d bytes, want at most %d", marker, len(text), maxMarker)
-		}
-		markers[name] = text
-	})
-	return markers
-}
-
-// policy returns a policy as JSON. What it may say is the store's affair.
-func (p *parser) policy(what string, n *yaml.Node) string {
-	if n.Kind != yaml.MappingNode {
-		p.problem(n, "%s: policy: want an object with Version and Statement", what)
-		return ""
-	}
-	before := len(p.problems)
-	fields := map[string]bool{}
-	value := p.plain(what+": policy", n, fields)
-	for _, field := range []string{"Version", "Statement"} {
-		if !fields[field] {
-			p.problem(n, "%s: policy: %s is missing", what, field)
-		}
-	}
-	text, err := json.Marshal(value)
-	switch {
-	case len(p.problems) > before:
-		return ""
-	case err != nil:
-		p.problem(n, "%s: policy: %v", what, err)
-	case len(text) > maxPolicy:
-		p.problem(n, "%s: policy: it has %d bytes, want at most %d", what, len(text), maxPolicy)
-	}
-	return string(text)
-}
-
-// plain turns a node into what encoding/json can write. It adds the fields of
-// the outermost object to fields, unless that is nil.
-func (p *parser) plain(what string, n *yaml.Node, fields map[string]bool) any {
-	switch n.Kind {
-	case yaml.MappingNode:
-		object := map[string]any{}
-		p.object(what, n, func(field string, value *yaml.Node) {
-			object[field] = p.plain(what+": "+field, value, nil)
-			if fields != nil {
-				fields[field] = true
-			}
-		})
-		return object
-	case yaml.SequenceNode:
-		list := []any{}
-		p.list(what, n, func(value *yaml.Node) { list = append(list, p.plain(what, value, nil)) })
-		return list
-	case yaml.ScalarNode:
-		// As it is written: 2012-10-17 is a text, not a time.
-		switch n.Tag {
-		case "!!bool", "!!int", "!!float":
-			var value any
-			if err := n.Decode(&value); err != nil {
-				p.problem(n, "%s: %v", what, err)
-			}
-			return value
-		}
-		return n.Value
-	}
-	p.alias(what, n)
-	return nil
-}
-
-// object calls read for each field of an object.
-func (p *parser) object(what string, n *yaml.Node, read func(field string, value *yaml.Node)) {
-	if n.Kind != yaml.MappingNode {
-		if !p.alias(what, n) {
-			p.problem(n, "%s: want fields with values, not %s", what, kind(n))
-		}
-		return
-	}
-	lines := map[string]int{}
-	for i := 0; i < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode {
-			p.problem(key, "%s: the name of a field is %s, want a text", what, kind(key))
-			continue
-		}
-		if line, twice := lines[key.Value]; twice {
-			p.problem(key, "%s: %q is there twice, first in line %d", what, key.Value, line)
-			continue
-		}
-		lines[key.Value] = key.Line
-		read(key.Value, n.Content[i+1])
-	}
-}
-
-func (p *parser) list(what string, n *yaml.Node, read func(*yaml.Node)) {
-	if n.Kind != yaml.SequenceNode {
-		if !p.alias(what, n) {
-			p.problem(n, "%s: want a list, not %s; [] is an empty one", what, kind(n))
-		}
-		return
+// asWritten makes texts of times: 2012-10-17 is the name of a version.
+func asWritten(n *yaml.Node) {
+	if n.Tag == "!!timestamp" {
+		n.Tag = "!!str"
 	}
 	for _, part := range n.Content {
-		read(part)
+		asWritten(part)
 	}
-}
-
-// text returns a text, which has to be one: yes, 1 and 2026-01-01 are others in
-// YAML, and what came out would not be what stands there.
-func (p *parser) text(what string, n *yaml.Node) (string, bool) {
-	switch {
-	case p.alias(what, n):
-		return "", false
-	case n.Kind != yaml.ScalarNode || n.Tag != "!!str":
-		p.problem(n, "%s: want a text, not %s; put it in quotes", what, kind(n))
-		return "", false
-	}
-	return n.Value, true
-}
-
-func (p *parser) yesNo(what string, n *yaml.Node) bool {
-	if p.alias(what, n) {
-		return false
-	}
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" || !slices.Contains([]string{"true", "false"}, n.Value) {
-		p.problem(n, "%s: want true or false, not %s", what, kind(n))
-	}
-	return n.Value == "true"
-}
-
-// alias notes a problem if a node stands for another one.
-func (p *parser) alias(what string, n *yaml.Node) bool {
-	if n.Kind == yaml.AliasNode {
-		p.problem(n, "%s: *%s: aliases are not understood here", what, n.Value)
-		return true
-	}
-	return false
-}
-
-// kind says what a node is.
-func kind(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "fields"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Tag == "!!null":
-		return "nothing"
-	}
-	return n.Value
 }

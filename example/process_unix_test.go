@@ -86,7 +86,7 @@ func TestProcessKill9(t *testing.T) {
 			p.Line("in sync")
 		}
 		p.Signal(syscall.SIGKILL)
-		if code, _ := p.End(); code != -1 {
+		if code := p.End(); code != -1 {
 			t.Fatalf("the killed program has exit code %d", code)
 		}
 	}
@@ -137,7 +137,7 @@ func TestProcessOwnCloud(t *testing.T) {
 
 	c.Signal(syscall.SIGKILL)
 	c.End()
-	first.Error("connection refused")
+	first.Line("connection refused")
 	c = startCloud()
 	lines(first, "bucket/a               creating", "bucket/shared          creating")
 	lines(first, "bucket/a               in sync", "bucket/shared          in sync")

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
-	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // The program closes all its connections to a cloud that goes on.
@@ -29,7 +28,7 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	}
 	server.Start()
 	defer server.Close()
-	var out programtest.Buffer
+	var out buffer
 	if code := run(t.Context(), []string{"-cloud", server.URL}, &out, &out); code != 0 {
 		t.Errorf("exit code %d; it printed\n%s", code, out.String())
 	}

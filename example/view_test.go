@@ -16,7 +16,6 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
-	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // told tells a board of a run, as the Reconciler does: before the item is
@@ -182,7 +181,7 @@ func TestTimeLeft(t *testing.T) {
 func TestScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := scene(t)
-		var out programtest.Buffer
+		var out buffer
 		v.out = &out
 		v.screen = func() (int, int) { return 100, 24 }
 		stop := sync.OnceFunc(v.start(t.Context()))
@@ -207,7 +206,7 @@ func TestScreen(t *testing.T) {
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := scene(t)
-		var out, errs programtest.Buffer
+		var out, errs buffer
 		v.out, v.errs = &out, &errs
 		for _, r := range v.board.Rows(100) {
 			v.moved(r)
@@ -280,7 +279,7 @@ func TestReport(t *testing.T) {
 			{true, 0, "1 of 8 assets in sync after 2.0s\n"},
 			{false, 1, "interrupted\n1 of 8 assets in sync after 2.0s\n"},
 		} {
-			var out programtest.Buffer
+			var out buffer
 			code := v.board.Report(&out, "asset", "assets", 2*time.Second, test.watch)
 			got := out.String()
 			if code != test.code || !strings.HasPrefix(got, test.first) {

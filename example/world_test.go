@@ -20,7 +20,6 @@ import (
 
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
-	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
@@ -250,7 +249,7 @@ func wantAssets(t *testing.T, c *fakecloud.Server, want assets) {
 
 // A play is a run of the program's control in a bubble.
 type play struct {
-	out, errs programtest.Buffer
+	out, errs buffer
 	cancel    context.CancelFunc
 	ended     chan struct{}
 	code      int
@@ -299,7 +298,7 @@ func (p *play) wait(t *testing.T) int {
 }
 
 // text returns what was printed.
-func (p *play) text() string { return programtest.Shorten(p.errs.String() + p.out.String()) }
+func (p *play) text() string { return p.errs.String() + p.out.String() }
 
 // wantEnd checks the exit code and what was printed.
 func (p *play) wantEnd(t *testing.T, code int, out ...string) {
@@ -314,6 +313,24 @@ func (p *play) wantEnd(t *testing.T, code int, out ...string) {
 			t.Errorf("the output lacks %q; it is\n%s", s, text)
 		}
 	}
+}
+
+// A buffer can be read while it is written. The zero buffer is empty and ready.
+type buffer struct {
+	mu sync.Mutex // guards b
+	b  strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // wish writes a file of assets that is a second old: it is used at once.

@@ -99,7 +99,7 @@ func TestPlanChangesNothing(t *testing.T) {
 	w.make("theirs")
 	before := w.snapshot()
 	p := w.run("-plan", "-wishes", wish(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
-	_, out := p.End()
+	out := p.WantEnd(0)
 	want := `drifted                  set tags a=b
 full                     turn versioning on, write marker README
 new                      create, turn versioning on
@@ -107,7 +107,7 @@ old                      remove
 4 buckets wished for, 4 with something to say; nothing was done
 `
 	if out != want {
-		t.Errorf("the plan is\n%s\nwant\n%s", p.Text(), want)
+		t.Errorf("the plan is\n%s\nwant\n%s", out, want)
 	}
 	w.wantSnapshot(before)
 }
@@ -121,10 +121,10 @@ func TestFile(t *testing.T) {
 	p.line("full in sync", "bare in sync")
 
 	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
-	p.Error(file + `:5: unknown field "colour"; there are buckets, and in each name, versioning, tags, policy, markers`)
-	p.Error("is not used, the last good version stays in force")
+	p.Line("is not used, the last good version stays in force")
+	p.Line(file + `:5: unknown field "colour"; there are buckets, and in each name, versioning, tags, policy, markers`)
 	w.must(os.Remove(file))
-	p.Error("no such file")
+	p.Line("no such file")
 	rewrite(t, file, strings.Replace(everything, "team: finance", "team: product", 1))
 	p.line(file + " is in force, 1 bucket changed")
 	p.line("full set tags keep=10 years team=product")

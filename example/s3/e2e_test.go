@@ -241,8 +241,8 @@ func TestControllerKilled(t *testing.T) {
 		p := w.run("-wishes", file, "-watch")
 		p.read(seen, "bucket-")
 		p.Signal(syscall.SIGKILL)
-		if code, _ := p.End(); code != -1 {
-			t.Fatalf("the killed program has exit code %d:\n%s", code, p.Text())
+		if code := p.End(); code != -1 {
+			t.Fatalf("the killed program has exit code %d:\n%s", code, p.Printed())
 		}
 	}
 	w.run("-wishes", file).WantEnd(0, "120 of 120 buckets in sync")
@@ -297,7 +297,7 @@ func TestOwnGateway(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.Error("versitygw has ended: signal: killed")
+	p.Line("versitygw has ended: signal: killed")
 	if err := os.Rename(filepath.Join(dir, "buckets", "full"), filepath.Join(dir, "gone")); err != nil { // at once
 		t.Fatal(err)
 	}

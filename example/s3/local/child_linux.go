@@ -3,24 +3,12 @@
 
 package local
 
-import (
-	"os/exec"
-	"runtime"
-	"syscall"
-)
+import "syscall"
 
-// run runs a command that is killed if we are, however we end. Linux does that
-// when the thread ends that has started it: so this one is kept until then.
-func run(cmd *exec.Cmd, started, ended chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	// A process group of its own: Ctrl-C is for us, who end it in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	err := cmd.Start()
-	started <- err
-	if err == nil {
-		ended <- cmd.Wait()
-	}
+// child makes a command one that is killed if we are, however we end, and that is
+// in a process group of its own: Ctrl-C is for us, who end it in order.
+func child() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
 // hasAttributes reports whether files in a folder can have extended attributes.

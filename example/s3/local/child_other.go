@@ -5,16 +5,10 @@
 
 package local
 
-import "os/exec"
+import "syscall"
 
-// run runs a command. If we are killed it stays, and has to be ended by hand.
-func run(cmd *exec.Cmd, started, ended chan<- error) {
-	err := cmd.Start()
-	started <- err
-	if err == nil {
-		ended <- cmd.Wait()
-	}
-}
+// child does nothing. If we are killed the command stays, and has to be ended by hand.
+func child() *syscall.SysProcAttr { return nil }
 
 // hasAttributes reports whether files in a folder can have extended attributes.
 func hasAttributes(string) bool { return true }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -98,31 +99,27 @@ func free(address string) (string, error) {
 // Run starts the gateway, and waits until it ends. It returns nil if that is
 // because ctx is done. It can be called again.
 func (g *Gateway) Run(ctx context.Context) error {
-	cmd := exec.Command(g.binary, g.args...)
+	cmd := exec.CommandContext(ctx, g.binary, g.args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second // then it is killed
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+g.AccessKey, "ROOT_SECRET_ACCESS_KEY="+g.SecretKey)
 	cmd.Stdout, cmd.Stderr = (*output)(g), (*output)(g)
+	cmd.SysProcAttr = child()
 	g.mu.Lock()
 	g.output.Reset()
 	g.mu.Unlock()
 
-	started, ended := make(chan error, 1), make(chan error, 1)
-	go run(cmd, started, ended)
-	if err := <-started; err != nil {
+	// Linux kills a child when the thread ends that has started it, so this one is
+	// kept until then: see child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("versitygw: %w", err)
 	}
 	g.set(cmd.Process.Pid)
 	defer g.set(0)
-	select {
-	case err := <-ended:
+	if err := cmd.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("versitygw has ended: %w; %s", err, g.said())
-	case <-ctx.Done():
-	}
-	_ = cmd.Process.Signal(os.Interrupt)
-	select {
-	case <-ended:
-	case <-time.After(5 * time.Second):
-		_ = cmd.Process.Kill()
-		<-ended
 	}
 	return nil
 }

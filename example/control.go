@@ -4,9 +4,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -55,8 +57,12 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	group := &statuspage.Group{Name: "Runners"}
 	shown := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue}
 	if o.http != "" {
-		addPage(group, shown, o.http)
-		v.title += "; live page at " + pageURL(o.http)
+		page := statuspage.New(shown, group)
+		page.Title = "Assets"
+		page.AllowActions = true // whoever reaches the page may press the buttons
+		group.Add("page", statuspage.Serve(o.http, page))
+		host, port, _ := net.SplitHostPort(o.http)
+		v.title += "; live page at http://" + net.JoinHostPort(cmp.Or(host, "localhost"), port)
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()

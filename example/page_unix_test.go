@@ -74,17 +74,3 @@ func TestProcessPageAddressInUse(t *testing.T) {
 	defer listener.Close()
 	execute(t, "example", "-http", listener.Addr().String()).WantEnd(1, "page: statuspage: Serve cannot use the address", "address already in use")
 }
-
-func TestPageURL(t *testing.T) {
-	for address, want := range map[string]string{
-		"127.0.0.1:80": "http://127.0.0.1:80",
-		"[::1]:8080":   "http://[::1]:8080",
-		"host:8080":    "http://host:8080",
-		"0.0.0.0:8080": "http://localhost:8080",
-		":8080":        "http://localhost:8080",
-	} {
-		if got := pageURL(address); got != want {
-			t.Errorf("pageURL(%s) = %s, want %s", address, got, want)
-		}
-	}
-}

@@ -154,16 +154,10 @@ func (v *view) timeLeft(now board.Totals, took time.Duration) string {
 	return fmt.Sprintf(", about %v left", max(left, time.Second).Round(time.Second))
 }
 
-// cut shortens a line to the width of the screen: after a word, unless that is
-// too far away.
+// cut shortens a line to the width of the screen.
 func cut(s string, width int) string {
-	runes := []rune(s)
-	if len(runes) <= width {
-		return s
+	if runes := []rune(s); len(runes) > width {
+		return string(runes[:max(0, width-1)]) + "~"
 	}
-	s = string(runes[:max(0, width-1)])
-	if i := strings.LastIndexByte(s, ' '); i >= len(s)/2 && runes[len([]rune(s))] != ' ' {
-		s = s[:i+1]
-	}
-	return s + "~"
+	return s
 }

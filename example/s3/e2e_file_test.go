@@ -30,7 +30,7 @@ buckets:
 	p.line("stays in sync", "vacant in sync", "marked in sync", "used in sync", "history in sync")
 	w.put("used", "data", "1")
 	w.put("history", "data", "1")
-	w.must(w.hand.RemoveObject(t.Context(), "history", "data", minio.RemoveObjectOptions{})) // a version stays
+	w.Must(w.Hand.RemoveObject(t.Context(), "history", "data", minio.RemoveObjectOptions{})) // a version stays
 	w.put("marked", marker("README"), "2")                                                   // and so does one here
 	p.line("marked write marker README")
 
@@ -52,7 +52,7 @@ buckets:
 func (w *world) snapshot() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
-	w.must(filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+	w.Must(filepath.WalkDir(w.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -93,10 +93,10 @@ func TestPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.run("-wishes", wish(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).WantEnd(0)
-	w.must(w.hand.SuspendVersioning(t.Context(), "full"))
+	w.Must(w.Hand.SuspendVersioning(t.Context(), "full"))
 	w.put("full", marker("README"), "?")
-	w.tag("drifted", "reconcile-owner", "example")
-	w.make("theirs")
+	w.tag("drifted", map[string]string{"reconcile-owner": "example"})
+	w.make("theirs", nil)
 	before := w.snapshot()
 	p := w.run("-plan", "-wishes", wish(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
 	out := p.WantEnd(0)
@@ -123,7 +123,7 @@ func TestFile(t *testing.T) {
 	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
 	p.Line("is not used, the last good version stays in force")
 	p.Line(file + `:5: unknown field "colour"; there are buckets, and in each name, versioning, tags, policy, markers`)
-	w.must(os.Remove(file))
+	w.Must(os.Remove(file))
 	p.Line("no such file")
 	rewrite(t, file, strings.Replace(everything, "team: finance", "team: product", 1))
 	p.line(file + " is in force, 1 bucket changed")

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 )
 
 // The gateway that the program starts does not outlive it, however it ends.
@@ -32,7 +34,7 @@ func TestOwnGatewayEndsToo(t *testing.T) {
 		defer conn.Close()
 		p.Signal(signal)
 		p.End()
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(s3test.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,8 +21,8 @@ import (
 // the proxy passes on the host that was asked for.
 func (w *world) proxy(hand func(rw http.ResponseWriter, r *http.Request, pass http.Handler) bool) string {
 	w.t.Helper()
-	target, err := url.Parse(w.gateway.URL)
-	w.must(err)
+	target, err := url.Parse(w.Gateway.URL)
+	w.Must(err)
 	pass := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !hand(rw, r, pass) {
@@ -77,132 +76,32 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// The bucket was made, and the answer got lost: the next run finds it, and it is
-// ours.
-func TestAnswerLost(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var once sync.Once
-	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) (lost bool) {
-		if creates(r) {
-			once.Do(func() {
-				pass.ServeHTTP(httptest.NewRecorder(), r)
-				lost = true
-			})
-		}
-		if lost {
-			panic(http.ErrAbortHandler) // breaks the connection
-		}
-		return false
-	})
-	w.runAt(url, "-wishes", wish(t, everything)).WantEnd(0, "2 of 2 buckets in sync", "retrying: create")
-	w.wantLook("full", full)
-	w.wantLook("bare", bare)
-}
-
-// The store died in the middle of a creation and left a bucket without tags. It
-// is ours, unless something is in it or somebody has tagged it since.
-func TestCreationCutShort(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		inside, team string
-		code         int
-		want         string
-	}{
-		{"", "", 0, "bare                     mark as ours, it is empty and bears no tags"},
-		{"data", "", 1, "bare: it exists and is not ours"},
-		{"", "product", 1, "bare: it exists and is not ours"},
-	} {
-		w := newWorld(t)
-		var once sync.Once
-		url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) (lost bool) {
-			if creates(r) {
-				once.Do(func() {
-					if err := os.Mkdir(w.path("bare"), 0o755); err != nil {
-						t.Error(err)
-					}
-					if test.inside != "" {
-						w.put("bare", test.inside, "theirs")
-					}
-					if test.team != "" {
-						w.tag("bare", "team", test.team)
-					}
-					lost = true
-				})
-			}
-			if lost {
-				panic(http.ErrAbortHandler)
-			}
-			return false
-		})
-		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).WantEnd(test.code, test.want)
-		want := bare
-		switch {
-		case test.inside != "":
-			want = look{Objects: map[string]string{test.inside: "theirs"}}
-		case test.team != "":
-			want = look{Tags: map[string]string{"team": test.team}}
-		}
-		w.wantLook("bare", want)
-	}
-}
-
 // Some stores answer 200 to the creation of a bucket that exists. If another
-// hand made it a moment before, it is not ours, and nothing of it is touched; also
-// when that owner forgets its tag, if anything is in it.
+// hand made it a moment before, it is not ours, and nothing of it is touched.
 func TestMadeMeanwhile(t *testing.T) {
 	t.Parallel()
+	const untagged = "it bears no tag reconcile-owner"
 	for _, test := range []struct {
 		want  string
 		there look
 	}{
-		{
-			`it exists and is not ours: its tag reconcile-owner is "them"`,
-			look{Tags: map[string]string{"reconcile-owner": "them", "team": "product"}},
-		},
-		{
-			"it exists and is not ours: it bears no tag reconcile-owner",
-			look{Objects: map[string]string{"data": "theirs"}},
-		},
-		{
-			"it exists and is not ours: it bears no tag reconcile-owner",
-			look{Tags: map[string]string{"team": "product"}},
-		},
+		{`its tag reconcile-owner is "them"`, look{Tags: map[string]string{"reconcile-owner": "them", "team": "product"}}},
+		{untagged, look{Objects: map[string]string{"data": "theirs"}}},
+		{untagged, look{Tags: map[string]string{"team": "product"}}},
 	} {
 		w := newWorld(t)
 		url := w.proxy(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 			if !creates(r) {
 				return false
 			}
-			w.make("full")
-			var pairs []string
-			for key, value := range test.there.Tags {
-				pairs = append(pairs, key, value)
-			}
-			if pairs != nil {
-				w.tag("full", pairs...)
-			}
+			w.make("bare", test.there.Tags)
 			for key, text := range test.there.Objects {
-				w.put("full", key, text)
+				w.put("bare", key, text)
 			}
 			return true // 200
 		})
-		file := wish(t, everything[:strings.Index(everything, "  - name: bare")])
-		p := w.runAt(url, "-wishes", file, "-watch", "-poll", "200ms")
-		p.line("full refused: create with tags keep=10 years team=finance: " + test.want)
-		w.wantLook("full", test.there)
-		w.must(w.hand.RemoveBucketTagging(t.Context(), "full"))
-		if test.there.Objects == nil { // as our own would be if its creation was cut short
-			p.line("full mark as ours, it is empty and bears no tags", "full in sync")
-			p.interrupt()
-			p.WantEnd(0, "1 of 1 bucket in sync")
-			w.wantLook("full", full)
-			continue
-		}
-		p.read(1, "full                     refused: it exists and is not ours: it bears no tag reconcile-owner")
-		p.interrupt()
-		p.WantEnd(0, "0 of 1 bucket in sync")
-		w.wantLook("full", look{Objects: test.there.Objects})
+		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).WantEnd(1, "bare                     refused: create: it exists and is not ours: "+test.want)
+		w.wantLook("bare", test.there)
 	}
 }
 
@@ -239,36 +138,6 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// What the store refuses for good is said at once, and not tried again and again:
-// once more at most, if the first list of what is there comes after the refusal,
-// since a bucket that was given up and is seen gets another try.
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var mu sync.Mutex
-	tries := 0
-	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-		if r.Method == http.MethodPut && r.URL.Query().Has("policy") {
-			mu.Lock()
-			defer mu.Unlock()
-			tries++
-		}
-		return false
-	})
-	file := wish(t, `
-buckets:
-- name: bare
-- name: refused
-  policy: {Version: "2012-10-17", Statement: [{Effect: Perhaps, Principal: "*", Action: "s3:GetObject", Resource: "arn:aws:s3:::refused/*"}]}
-`)
-	w.runAt(url, "-wishes", file).WantEnd(1, "1 of 2 buckets in sync", "refused: set the policy: ", "(MalformedPolicy)")
-	mu.Lock()
-	defer mu.Unlock()
-	if tries < 1 || tries > 2 {
-		t.Errorf("the policy was tried %d times, want once, or twice", tries)
-	}
-}
-
 // A store that forgets what it was told does not make the program turn in
 // circles.
 func TestForgetfulStore(t *testing.T) {
@@ -281,21 +150,6 @@ func TestForgetfulStore(t *testing.T) {
 		"full: after turn versioning on there is still to do: turn versioning on")
 }
 
-// A store that knows nothing of tags at the creation has them all the same.
-func TestNoTagsAtCreation(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-		if !creates(r) {
-			return false
-		}
-		w.make(strings.Trim(r.URL.Path, "/"))
-		return true
-	})
-	w.runAt(url, "-wishes", wish(t, everything)).WantEnd(0, "2 of 2 buckets in sync")
-	w.wantLook("full", full)
-}
-
 // A store that leaves out the tags of a creation needs a second request for them.
 // The program is killed with -9 between the two. What it leaves is marked by the
 // next one that wishes for it; nobody else touches it, and nobody removes it.
@@ -306,7 +160,7 @@ func TestKilledBetweenCreationAndTags(t *testing.T) {
 	var once sync.Once
 	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		if creates(r) {
-			w.make(strings.Trim(r.URL.Path, "/"))
+			w.make(strings.Trim(r.URL.Path, "/"), nil)
 			return true
 		}
 		if r.Method == http.MethodPut && r.URL.Query().Has("tagging") {
@@ -341,7 +195,7 @@ func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"moved", "signed", "denied"} {
-		w.make(name)
+		w.make(name, nil)
 	}
 	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		status, code := 0, ""
@@ -394,7 +248,7 @@ func TestVanished(t *testing.T) {
 	}
 	<-listed // it may have begun before
 	<-listed // this one has the bucket in it
-	w.must(w.hand.RemoveBucket(t.Context(), "bare"))
+	w.Must(w.Hand.RemoveBucket(t.Context(), "bare"))
 	p.line("bare create")
 	p.line("bare in sync")
 	p.interrupt()

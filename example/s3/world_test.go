@@ -4,34 +4,27 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/tags"
 	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
 
 // The tests run the program as a user does: as a process, against a real
 // gateway that is another one, started with a folder of the test.
-
-// patience bounds the wait for anything that a process is to do.
-const patience = 3 * time.Minute
 
 // asProgram in the environment makes the test binary the program itself.
 const asProgram = "RECONCILE_S3_TEST_AS_PROGRAM"
@@ -43,84 +36,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A world is a gateway over a folder, and another hand that reaches both.
+// A world is that of s3test, in which the program is a process.
 type world struct {
-	t       *testing.T
-	dir     string
-	gateway *local.Gateway
-	hand    *minio.Client
-
-	mu    sync.Mutex // guards the field below
-	end   func()     // of the gateway; nil while it does not run
-	ended chan error
+	*s3test.World
+	t *testing.T
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
-	var err error
-	if w.gateway, err = local.New(w.dir, programtest.Address(t)); err != nil {
-		t.Fatal(err)
-	}
-	w.hand = handAt(t, w.gateway.URL, w.gateway.AccessKey, w.gateway.SecretKey)
-	t.Cleanup(w.stop)
-	w.start()
-	return w
+	return &world{s3test.New(t), t}
 }
 
-func handAt(t *testing.T, url, access, secret string) *minio.Client {
-	t.Helper()
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	t.Cleanup(transport.CloseIdleConnections)
-	hand, err := minio.New(strings.TrimPrefix(url, "http://"), &minio.Options{
-		Creds: credentials.NewStaticV4(access, secret, ""), Region: "us-east-1", Transport: transport,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hand
-}
-
-// start starts the gateway, and returns when it answers.
-func (w *world) start() {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.gateway.Run(ctx) }()
-	w.mu.Lock()
-	w.end, w.ended = cancel, ended
-	w.mu.Unlock()
-	if err := w.gateway.Ready(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// stop ends the gateway in order, if it runs.
-func (w *world) stop() {
-	w.mu.Lock()
-	end, ended := w.end, w.ended
-	w.end = nil
-	w.mu.Unlock()
-	if end != nil {
-		end()
-		<-ended
-	}
-}
-
-// kill kills the gateway with -9, and returns when it is gone.
+// kill kills the gateway with -9.
 func (w *world) kill() {
 	w.t.Helper()
-	if err := syscall.Kill(w.gateway.PID(), syscall.SIGKILL); err != nil {
-		w.t.Fatal(err)
+	pid := w.Gateway.PID()
+	if pid == 0 {
+		w.t.Fatal("the gateway does not run")
 	}
-	w.mu.Lock()
-	end, ended := w.end, w.ended
-	w.end = nil
-	w.mu.Unlock()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "signal: killed") {
-		w.t.Fatalf("the killed gateway ended with %v", err)
-	}
-	end()
+	w.Must(syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // wish writes a file of wishes and returns its path.
@@ -161,7 +95,7 @@ type process struct {
 // run starts the program on the gateway of the world.
 func (w *world) run(args ...string) *process {
 	w.t.Helper()
-	return w.runAt(w.gateway.URL, args...)
+	return w.runAt(w.Gateway.URL, args...)
 }
 
 // runAt starts it on what answers at that URL, with the keys of the gateway.
@@ -171,7 +105,7 @@ func (w *world) runAt(url string, args ...string) *process {
 }
 
 func (w *world) keys() []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + w.gateway.AccessKey, "AWS_SECRET_ACCESS_KEY=" + w.gateway.SecretKey}
+	return []string{"AWS_ACCESS_KEY_ID=" + w.Gateway.AccessKey, "AWS_SECRET_ACCESS_KEY=" + w.Gateway.SecretKey}
 }
 
 // execute starts the program with these variables in its environment, and
@@ -191,7 +125,7 @@ func executeIn(t *testing.T, dir string, env []string, args ...string) *process 
 	cmd.Dir = dir
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") }),
 		append(env, asProgram+"=yes", "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(t.TempDir(), "none"))...)
-	return &process{programtest.Start(t, patience, cmd), t}
+	return &process{programtest.Start(t, s3test.Patience, cmd), t}
 }
 
 // line waits for lines that begin so, in any order. Spaces count as one.
@@ -236,35 +170,28 @@ func (w *world) look(name string) look {
 	w.t.Helper()
 	ctx := w.t.Context()
 	l := look{Tags: map[string]string{}, Objects: map[string]string{}}
-	set, err := w.hand.GetBucketTagging(ctx, name)
+	set, err := w.Hand.GetBucketTagging(ctx, name)
 	switch {
 	case err == nil:
 		l.Tags = set.ToMap()
 	case minio.ToErrorResponse(err).Code != "NoSuchTagSet":
 		w.t.Fatalf("%s: %v", name, err)
 	}
-	versioning, err := w.hand.GetBucketVersioning(ctx, name)
-	w.must(err)
+	versioning, err := w.Hand.GetBucketVersioning(ctx, name)
+	w.Must(err)
 	l.Versioning = versioning.Status
-	policy, err := w.hand.GetBucketPolicy(ctx, name)
-	w.must(err)
+	policy, err := w.Hand.GetBucketPolicy(ctx, name)
+	w.Must(err)
 	l.Policy = policy != ""
-	for object := range w.hand.ListObjects(ctx, name, minio.ListObjectsOptions{Recursive: true}) {
-		w.must(object.Err)
-		o, err := w.hand.GetObject(ctx, name, object.Key, minio.GetObjectOptions{})
-		w.must(err)
+	for object := range w.Hand.ListObjects(ctx, name, minio.ListObjectsOptions{Recursive: true}) {
+		w.Must(object.Err)
+		o, err := w.Hand.GetObject(ctx, name, object.Key, minio.GetObjectOptions{})
+		w.Must(err)
 		text, err := io.ReadAll(o)
-		w.must(err)
+		w.Must(err)
 		l.Objects[object.Key] = string(text)
 	}
 	return l
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 func (w *world) wantLook(name string, want look) {
@@ -275,55 +202,38 @@ func (w *world) wantLook(name string, want look) {
 	}
 }
 
-// buckets lists them.
-func (w *world) buckets() []string {
-	w.t.Helper()
-	all, err := w.hand.ListBuckets(w.t.Context())
-	w.must(err)
-	names := []string{}
-	for _, b := range all {
-		names = append(names, b.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 func (w *world) wantBuckets(names ...string) {
 	w.t.Helper()
-	if got := w.buckets(); !slices.Equal(got, names) {
+	if got := w.Buckets(); !slices.Equal(got, names) {
 		w.t.Errorf("there are the buckets %q, want %q", got, names)
 	}
 }
 
-// make makes a bucket by the other hand, with these tags, given as key, value.
-func (w *world) make(name string, pairs ...string) {
+// make makes a bucket by the other hand, with these tags if there are any.
+func (w *world) make(name string, set map[string]string) {
 	w.t.Helper()
-	w.must(w.hand.MakeBucket(w.t.Context(), name, minio.MakeBucketOptions{}))
-	if len(pairs) > 0 {
-		w.tag(name, pairs...)
+	w.Must(w.Hand.MakeBucket(w.t.Context(), name, minio.MakeBucketOptions{}))
+	if len(set) > 0 {
+		w.tag(name, set)
 	}
 }
 
-func (w *world) tag(name string, pairs ...string) {
+func (w *world) tag(name string, set map[string]string) {
 	w.t.Helper()
-	set := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		set[pairs[i]] = pairs[i+1]
-	}
 	all, err := tags.NewTags(set, false)
-	w.must(err)
-	w.must(w.hand.SetBucketTagging(w.t.Context(), name, all))
+	w.Must(err)
+	w.Must(w.Hand.SetBucketTagging(w.t.Context(), name, all))
 }
 
 func (w *world) put(name, key, text string) {
 	w.t.Helper()
-	_, err := w.hand.PutObject(w.t.Context(), name, key, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{})
-	w.must(err)
+	_, err := w.Hand.PutObject(w.t.Context(), name, key, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{})
+	w.Must(err)
 }
 
 // path returns where something of a bucket is on disk.
 func (w *world) path(name string, more ...string) string {
-	return filepath.Join(append([]string{w.gateway.Buckets, name}, more...)...)
+	return filepath.Join(append([]string{w.Gateway.Buckets, name}, more...)...)
 }
 
 func marker(name string) string { return bucket.MarkerPrefix + name }

@@ -12,7 +12,6 @@ package cloud
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -22,28 +21,15 @@ const (
 	Key    = "key"
 )
 
-// Kinds lists all kinds, those that others need first.
-func Kinds() []string { return []string{Key, Bucket} }
-
 // An ID names an asset, for all tenants alike. It is comparable, small and
 // never changes: what a queue wants for an item.
-type ID struct{ Kind, Name string }
+type ID struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
 
 // String gives "bucket/invoices".
 func (id ID) String() string { return id.Kind + "/" + id.Name }
-
-// MarshalText does as [ID.String] does.
-func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (id *ID) UnmarshalText(text []byte) error {
-	kind, name, ok := strings.Cut(string(text), "/")
-	if !ok || (kind != Bucket && kind != Key) {
-		return fmt.Errorf("asset %q: want bucket/NAME or key/NAME", text)
-	}
-	*id = ID{kind, name}
-	return nil
-}
 
 // A Spec is what one can ask for.
 type Spec struct {

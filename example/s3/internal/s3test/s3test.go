@@ -1,9 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package s3test is a world for tests of the controller fed by something else
-// than a file: a gateway, another hand that reaches it, and what the controller
-// tells of its runs.
+// Package s3test is a world for tests: a gateway, another hand that reaches it, and
+// what the controller tells of its runs, if it is in the test.
 package s3test
 
 import (
@@ -28,9 +27,11 @@ const Patience = 3 * time.Minute
 // A World is a gateway and those around it. Its methods are for the goroutine of
 // the test, except Told.
 type World struct {
-	Ctx   context.Context // ends with the test, or after Patience
-	Hand  *minio.Client   // another client of the gateway
-	Store *bucket.Store   // for the controller
+	Ctx     context.Context // ends with the test, or after Patience
+	Dir     string          // of the gateway
+	Gateway *local.Gateway  // when it dies, it is back a second later
+	Hand    *minio.Client   // another client of it
+	Store   *bucket.Store   // for the controller
 
 	t       *testing.T
 	results chan reconcile.Result[string]
@@ -41,10 +42,12 @@ func New(t *testing.T) *World {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
-	w := &World{Ctx: ctx, t: t, results: make(chan reconcile.Result[string], 100_000)}
-	gateway, err := local.New(t.TempDir(), programtest.Address(t))
+	w := &World{Ctx: ctx, Dir: t.TempDir(), t: t, results: make(chan reconcile.Result[string], 100_000)}
+	gateway, err := local.New(w.Dir, programtest.Address(t))
 	w.Must(err)
-	w.Background(gateway.Run)
+	w.Gateway = gateway
+	again := func(error, int) (time.Duration, bool) { return time.Second, true }
+	w.Background(reconcile.Restart(again, gateway).Run)
 	w.Must(gateway.Ready(ctx))
 	keys := credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
 	w.Hand, err = minio.New(strings.TrimPrefix(gateway.URL, "http://"), &minio.Options{Creds: keys, Region: "us-east-1"})

@@ -58,8 +58,10 @@ func (c *controller) Reconcile(ctx context.Context, id cloud.ID) error {
 		return c.verdict(id, err)
 	case !wanted:
 		return c.remove(ctx, id)
-	case there.State != cloud.Ready:
-		return c.follow(ctx, there)
+	case there.State == cloud.Creating:
+		return c.await(there)
+	case there.State == cloud.Failed:
+		return c.clear(ctx, there)
 	case !same(there.Spec, want):
 		return c.update(ctx, there, want)
 	}
@@ -67,31 +69,27 @@ func (c *controller) Reconcile(ctx context.Context, id cloud.ID) error {
 }
 
 func (c *controller) create(ctx context.Context, id cloud.ID, want cloud.Spec) error {
-	operation, err := c.cloud.Create(ctx, id, want)
+	there, err := c.cloud.Create(ctx, id, want)
 	if err != nil {
 		return c.verdict(id, fmt.Errorf("%w: %w", board.Creating, err))
 	}
-	reconcile.Logger(ctx).Info("creation has begun", "operation", operation)
-	// The event that it is ready brings the asset back sooner.
-	return fmt.Errorf("%w, by %s: %w", board.Creating, operation, reconcile.RequeueWithin(c.patience))
+	reconcile.Logger(ctx).Info("creation has begun", "operation", there.Operation)
+	return c.await(there)
 }
 
-// follow asks about the operation that creates an asset.
-func (c *controller) follow(ctx context.Context, there cloud.Asset) error {
-	operation, err := c.cloud.Operation(ctx, there.Operation)
-	switch {
-	case err != nil:
-		return c.verdict(there.ID, err)
-	case !operation.Done:
-		return fmt.Errorf("%w, by %s: %w", board.Creating, operation.ID, reconcile.RequeueWithin(c.patience))
-	case operation.Error == "":
-		return fmt.Errorf("%w, %s is done: %w", board.Creating, operation.ID, reconcile.RequeueWithin(0))
-	}
-	// Clear what is left of it. The back-off is the pause before the next try.
+// await waits for the end of a creation. The event that it is ready brings the
+// asset back sooner.
+func (c *controller) await(there cloud.Asset) error {
+	return fmt.Errorf("%w, by %s: %w", board.Creating, there.Operation, reconcile.RequeueWithin(c.patience))
+}
+
+// clear removes what is left of a creation that failed. The back-off is the pause
+// before the next try.
+func (c *controller) clear(ctx context.Context, there cloud.Asset) error {
 	if err := c.cloud.Delete(ctx, there.ID); err != nil {
 		return c.verdict(there.ID, err)
 	}
-	return fmt.Errorf("%s failed: %s", operation.ID, operation.Error)
+	return fmt.Errorf("%s failed: %s", there.Operation, there.Reason)
 }
 
 func (c *controller) update(ctx context.Context, there cloud.Asset, want cloud.Spec) error {

@@ -43,10 +43,4 @@ func (l *memListener) Close() error {
 	return nil
 }
 
-func (l *memListener) Addr() net.Addr { return memAddr{} }
-
-type memAddr struct{}
-
-func (memAddr) Network() string { return "memory" }
-
-func (memAddr) String() string { return "memory" }
+func (l *memListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }

@@ -161,41 +161,13 @@ func (w *world) arrange(tenant string, hand func(context.Context, *cloud.Client)
 	w.other(tenant, hand)
 }
 
-// other lets another hand do something to the cloud that is there, again and
-// again if the cloud fails.
+// other lets another hand do something to the cloud that is there.
 func (w *world) other(tenant string, hand func(context.Context, *cloud.Client) error) {
 	w.t.Helper()
 	client, done := w.client(tenant)
 	defer done()
-	for {
-		err := hand(context.Background(), client)
-		if answer := new(cloud.Error); errors.As(err, &answer) && (answer.Status == 429 || answer.Status >= 500) {
-			time.Sleep(time.Second) // of the bubble
-			continue
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return
-	}
-}
-
-// deletes is a hand that deletes an asset once. If the answer to that is lost, what is
-// there when it tries again may be the next one, which the program made.
-func deletes(id cloud.ID) func(context.Context, *cloud.Client) error {
-	operation := "" // that made the one to be deleted
-	return func(ctx context.Context, c *cloud.Client) error {
-		a, err := c.Get(ctx, id)
-		switch {
-		case operation == "" && err == nil:
-			operation = a.Operation
-		case operation != "" && (errors.Is(err, cloud.ErrNotFound) || err == nil && a.Operation != operation):
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return c.Delete(ctx, id)
+	if err := hand(context.Background(), client); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -43,22 +43,15 @@ func (c *Client) List(ctx context.Context, kind string) ([]Asset, error) {
 	return list.Items, err
 }
 
-// Create starts the creation of an asset and returns the name of the operation.
-func (c *Client) Create(ctx context.Context, id ID, spec Spec) (operation string, err error) {
+// Create starts the creation of an asset, and returns what is there of it.
+func (c *Client) Create(ctx context.Context, id ID, spec Spec) (Asset, error) {
 	body := struct {
 		Name string `json:"name"`
 		Spec `json:"spec"`
 	}{id.Name, spec}
-	var op Operation
-	err = c.call(ctx, "POST", "/v1/"+id.Kind+"s", nil, body, &op)
-	return op.ID, err
-}
-
-// Operation tells how an operation goes on.
-func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
-	var op Operation
-	err := c.call(ctx, "GET", "/v1/operations/"+url.PathEscape(id), nil, nil, &op)
-	return op, err
+	var a Asset
+	err := c.call(ctx, "POST", "/v1/"+id.Kind+"s", nil, body, &a)
+	return a, err
 }
 
 // Update changes an asset, if it still has the version given: otherwise it fails

@@ -5,8 +5,8 @@
 // that encrypt them. It stands where the SDK of a real provider would.
 //
 // A bucket or key belongs to one tenant. Creating one goes on in the
-// background, as an [Operation] that one asks about. A key must be ready before
-// a bucket can use it, and cannot be deleted while a bucket does.
+// background: the asset tells how far it is. A key must be ready before a bucket
+// can use it, and cannot be deleted while a bucket does.
 package cloud
 
 import (
@@ -45,6 +45,7 @@ type Asset struct {
 	Spec      `json:"spec"`
 	State     State  `json:"state"`
 	Operation string `json:"operation,omitempty"` // that creates it, or tried to
+	Reason    string `json:"reason,omitempty"`    // why that failed
 	Version   int64  `json:"version"`             // another one after each change
 }
 
@@ -55,16 +56,8 @@ type State string
 const (
 	Creating State = "creating"
 	Ready    State = "ready"
-	Failed   State = "failed" // its Operation says why; it can only be deleted
+	Failed   State = "failed" // it can only be deleted
 )
-
-// An Operation creates an asset in the background.
-type Operation struct {
-	ID    string `json:"id"`
-	Asset ID     `json:"asset"`
-	Done  bool   `json:"done"`
-	Error string `json:"error,omitempty"` // why it failed
-}
 
 // An Event tells that an asset changed. The one without an asset comes first on
 // each stream: from then on no change is missed.

@@ -25,7 +25,6 @@ func (s *Server) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /v1/events", s.events)
 	for pattern, serve := range map[string]func(*http.Request) (any, error){
-		"GET /v1/operations/{id}":   s.getOperation,
 		"GET /v1/{kinds}":           s.list,
 		"POST /v1/{kinds}":          s.create,
 		"GET /v1/{kinds}/{name}":    s.get,
@@ -132,17 +131,6 @@ func (s *Server) findLocked(id cloud.ID, r *http.Request) (*record, error) {
 	return rec, nil
 }
 
-func (s *Server) getOperation(r *http.Request) (any, error) {
-	op := r.PathValue("id")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rec, err := s.findLocked(s.operations[op], r)
-	if err != nil {
-		return nil, refuse(404, "operation %s is not known", op)
-	}
-	return cloud.Operation{ID: op, Asset: rec.ID, Done: rec.State != cloud.Creating, Error: rec.reason}, nil
-}
-
 func (s *Server) create(r *http.Request) (any, error) {
 	var body struct {
 		Name string     `json:"name"`
@@ -173,10 +161,9 @@ func (s *Server) create(r *http.Request) (any, error) {
 	op := fmt.Sprintf("op-%d", s.last)
 	a := cloud.Asset{ID: id, Spec: body.Spec, State: cloud.Creating, Operation: op, Version: s.last}
 	s.records[id] = &record{Asset: a, tenant: tenant(r)}
-	s.operations[op] = id
 	failed := s.chance(s.Config.Faults)
 	time.AfterFunc(s.about(s.Config.Build), func() { s.built(id, op, failed) })
-	return cloud.Operation{ID: op, Asset: id}, nil
+	return a, nil
 }
 
 // checkKeyLocked refuses a bucket whose key is not ready.

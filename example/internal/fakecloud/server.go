@@ -44,7 +44,6 @@ func Regions() []string { return []string{"ap-south", "eu-north", "eu-west", "us
 type record struct {
 	cloud.Asset
 	tenant string
-	reason string // why its creation failed
 }
 
 // A Server is a cloud. Make it with [New].
@@ -53,21 +52,19 @@ type Server struct {
 
 	random *rand.Rand
 
-	mu         sync.Mutex // guards the fields below
-	records    map[cloud.ID]*record
-	operations map[string]cloud.ID
-	last       int64                       // version or operation that was given out
-	listeners  map[chan cloud.Event]string // of events, and their tenants
+	mu        sync.Mutex // guards the fields below
+	records   map[cloud.ID]*record
+	last      int64                       // version or operation that was given out
+	listeners map[chan cloud.Event]string // of events, and their tenants
 }
 
 // New returns a cloud in which some names belong to another tenant.
 func New(config Config) *Server {
 	s := &Server{
-		Config:     config,
-		random:     rand.New(&source{pcg: rand.NewPCG(cmp.Or(config.Seed, rand.Uint64()), 0)}),
-		records:    map[cloud.ID]*record{},
-		operations: map[string]cloud.ID{},
-		listeners:  map[chan cloud.Event]string{},
+		Config:    config,
+		random:    rand.New(&source{pcg: rand.NewPCG(cmp.Or(config.Seed, rand.Uint64()), 0)}),
+		records:   map[cloud.ID]*record{},
+		listeners: map[chan cloud.Event]string{},
 	}
 	for _, id := range []cloud.ID{{Kind: cloud.Bucket, Name: "backup"}, {Kind: cloud.Bucket, Name: "test"}, {Kind: cloud.Key, Name: "master"}} {
 		a := cloud.Asset{ID: id, Spec: cloud.Spec{Region: "us-east"}, State: cloud.Ready}
@@ -144,7 +141,7 @@ func (s *Server) built(id cloud.ID, operation string, failed bool) {
 	switch {
 	case r == nil || r.Operation != operation:
 	case failed:
-		r.State, r.reason = cloud.Failed, "no capacity left in "+r.Region
+		r.State, r.Reason = cloud.Failed, "no capacity left in "+r.Region
 		s.changedLocked(r, "failed")
 	default:
 		r.State = cloud.Ready
@@ -190,7 +187,6 @@ func (s *Server) changedLocked(r *record, what string) {
 
 func (s *Server) removeLocked(r *record) {
 	delete(s.records, r.ID)
-	delete(s.operations, r.Operation)
 	s.publishLocked(r.tenant, cloud.Event{Asset: r.ID, What: "deleted"})
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 )
@@ -54,6 +55,37 @@ func TestCloudFaults(t *testing.T) {
 			t.Errorf("%d of %d creations failed, want about 0.4 of them", failed, len(list))
 		}
 		w.close()
+	})
+}
+
+// An update for an old version is refused, and a stream survives a silence.
+func TestCloudHabits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.open(quick)
+		defer w.close()
+		c, done := w.client("me")
+		defer done()
+		var broken error
+		w.Go(reconcile.RunFunc(func(ctx context.Context) error {
+			for _, err := range c.Events(ctx) {
+				if ctx.Err() == nil {
+					broken = err
+				}
+			}
+			return nil
+		}))
+		spec := cloud.Spec{Region: "us-east"}
+		if err := build(t.Context(), c, key("k"), spec); err != nil {
+			t.Fatal(err)
+		}
+		var answer *cloud.Error
+		if err := c.Update(t.Context(), key("k"), spec, 0); !errors.As(err, &answer) || answer.Status != 412 {
+			t.Errorf("an update for an old version gives %v, want 412", err)
+		}
+		w.Advance(10 * time.Minute)
+		if broken != nil {
+			t.Errorf("the stream ended with %v", broken)
+		}
 	})
 }
 

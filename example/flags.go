@@ -85,7 +85,7 @@ func (o *options) check(given map[string]bool) error {
 		return fmt.Errorf("-assets and -n exclude each other")
 	}
 	if given["cloud"] {
-		for _, name := range fakecloud.FlagNames() {
+		for _, name := range []string{"build", "chaos", "faults", "latency", "seed"} {
 			if given[name] {
 				return fmt.Errorf("-%s is for a cloud that is started here; give it to go run ./example/cloud", name)
 			}

@@ -8,7 +8,6 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -64,13 +63,4 @@ func TestProcessPage(t *testing.T) {
 		t.Errorf("the stream ends with %v", err)
 	}
 	p.WantEnd(0, "14 of 14 assets in sync")
-}
-
-func TestProcessPageAddressInUse(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	execute(t, "example", "-http", listener.Addr().String()).WantEnd(1, "page: statuspage: Serve cannot use the address", "address already in use")
 }

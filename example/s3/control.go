@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -99,17 +98,7 @@ func control(ctx context.Context, o options, file *program.File, b *bucketBoard,
 	if err := group.Run(ctx); err != nil {
 		return 1, err
 	}
-	code := b.Report(stdout, "bucket", "buckets", time.Since(began), o.watch)
-	var kept []string
-	for _, r := range b.Rows(math.MaxInt) {
-		if r.Status == bucket.Kept {
-			kept = append(kept, r.Item)
-		}
-	}
-	if kept != nil {
-		out.line("kept, as they are not empty: " + strings.Join(kept, ", "))
-	}
-	return code, nil
+	return b.Report(stdout, "bucket", "buckets", time.Since(began), o.watch), nil
 }
 
 // plan prints what there is to do for each bucket, in the order of their names.

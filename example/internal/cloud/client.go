@@ -89,13 +89,10 @@ func (c *Client) call(ctx context.Context, method, path string, header http.Head
 	defer resp.Body.Close()
 	// Read to the end, so that the connection can be used again.
 	data, err := io.ReadAll(resp.Body)
+	if err == nil && out != nil {
+		err = json.Unmarshal(data, out)
+	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(data, out); err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil

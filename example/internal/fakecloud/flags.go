@@ -54,15 +54,6 @@ func Flags(f *flag.FlagSet, c *Config) {
 	})
 }
 
-// FlagNames lists the flags that Flags defines.
-func FlagNames() []string {
-	var names []string
-	f := flag.NewFlagSet("", flag.ContinueOnError)
-	Flags(f, new(Config))
-	f.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	return names
-}
-
 // Check says which setting is out of its range.
 func (c Config) Check() error {
 	switch {

@@ -23,18 +23,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestBinaryMissing(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	_, err := Binary()
-	if err == nil || !strings.Contains(err.Error(), "run example/s3/gateway/build.sh") {
-		t.Errorf("without the program the error is %v, want one that names the script", err)
-	}
-	if _, err := New(t.TempDir(), "127.0.0.1:0"); err == nil {
-		t.Error("New has no error")
-	}
-}
-
 // A gateway that cannot start says why.
 func TestReadySaysWhyNot(t *testing.T) {
 	g, err := New(t.TempDir(), "127.0.0.1:0")

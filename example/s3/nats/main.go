@@ -78,25 +78,12 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := first(ctx, js); err != nil {
+	// One that is there stays as it is.
+	if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
 		return err
 	}
 	fmt.Fprintf(stdout, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.Endpoint, o.nats, o.nats)
 	return control(ctx, js, store, o, nil)
-}
-
-// first creates the KeyValue bucket with a first wish, if it is not there. If it
-// is, it stays as it is.
-func first(ctx context.Context, js jetstream.JetStream) error {
-	if _, err := js.KeyValue(ctx, wishBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return err
-	}
-	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket})
-	if err != nil {
-		return err
-	}
-	_, err = kv.PutString(ctx, "payroll", `{"tags": {"team": "finance"}}`)
-	return err
 }
 
 // startNATS starts a server with JetStream on loopback over a folder.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -136,56 +135,4 @@ func TestEventsAlone(t *testing.T) {
 	if got := status.History(); got != 5 {
 		t.Errorf("the history of the KeyValue bucket is %d, want 5 as before", got)
 	}
-}
-
-// The first wish is for a KeyValue bucket that was not there before, and for no
-// other.
-func TestFirst(t *testing.T) {
-	s, err := startNATS(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { s.Shutdown(); s.WaitForShutdown() }()
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), s3test.Patience)
-	defer cancel()
-	want := func(history int64, names ...string) jetstream.KeyValue {
-		t.Helper()
-		if err := first(ctx, js); err != nil {
-			t.Fatal(err)
-		}
-		kv, err := js.KeyValue(ctx, wishBucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		status, err := kv.Status(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys, err := kv.Keys(ctx)
-		if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-			t.Fatal(err)
-		}
-		if status.History() != history || !slices.Equal(keys, names) {
-			t.Errorf("there is a history of %d and wishes for %q, want %d and %q", status.History(), keys, history, names)
-		}
-		return kv
-	}
-	kv := want(1, "payroll")
-	if err := kv.Delete(ctx, "payroll"); err != nil {
-		t.Fatal(err)
-	}
-	want(1)
-	if _, err := js.UpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket, History: 7}); err != nil {
-		t.Fatal(err)
-	}
-	want(7)
 }

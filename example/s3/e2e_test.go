@@ -231,19 +231,22 @@ func TestNotOurs(t *testing.T) {
 	w.make("theirs", map[string]string{"reconcile-owner": "them", "team": "product"})
 	w.make("inhabited", nil)
 	w.put("inhabited", "data", "theirs")
+	w.make("tagged", map[string]string{"team": "product"})
 	w.make("wished", map[string]string{"team": "product"})
 	w.put("wished", marker("README"), "theirs")
 	w.make("claimed", map[string]string{"reconcile-owner": "them"})
 	before := w.snapshot()
 
-	file := wish(t, `buckets: [{name: wished, markers: {README: ours}}, {name: claimed, versioning: true}, {name: inhabited}]`)
+	file := wish(t, `buckets: [{name: wished, markers: {README: ours}}, {name: claimed, versioning: true}, {name: inhabited}, {name: tagged}]`)
 	for _, args := range [][]string{{"-plan"}, nil, {"-purge"}} {
 		p := w.run(append([]string{"-wishes", file, "-retries", "1"}, args...)...)
 		p.WantEnd(1,
 			`it exists and is not ours: it bears no tag reconcile-owner; to hand it over, set that tag to "example"`,
 			`it exists and is not ours: its tag reconcile-owner is "them"`)
 	}
-	w.wantSnapshot(before)
+	w.wantSnapshot(before) // which has no tags
+	w.wantLook("inhabited", look{Objects: map[string]string{"data": "theirs"}})
+	w.wantLook("tagged", look{Tags: map[string]string{"team": "product"}})
 
 	// Handed over, it is ours.
 	w.tag("wished", map[string]string{"reconcile-owner": "example"})

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,26 @@ func TestBoardIsDoneWithoutList(t *testing.T) {
 		wantDone(t, b, false, "before the list")
 		b.Listed(nil, nil, errors.New("no answer"))
 		wantDone(t, b, true, "after a list that failed")
+	})
+}
+
+// Ten lists that fail are enough if all else is done, and that is said.
+func TestBoardIsDoneAfterTenLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := waitedFor(t)
+		want(b, generate(1))
+		told(t, b, key("key-00000"), reconcile.Succeeded, errInSync, 0, time.Minute)
+		for range 9 {
+			b.Listed(nil, nil, errors.New("no answer"))
+		}
+		wantDone(t, b, false, "after nine lists that failed")
+		b.Listed(nil, nil, errors.New("no answer"))
+		wantDone(t, b, true, "after ten")
+		var out strings.Builder
+		code := b.Report(&out, "asset", "assets", time.Second, false)
+		if want := "\nwhat is there besides is not known: no answer\n"; code != 1 || !strings.HasSuffix(out.String(), want) {
+			t.Errorf("the code is %d and the report\n%s\nwant 1 and at its end%s", code, out.String(), want)
+		}
 	})
 }
 

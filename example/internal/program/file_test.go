@@ -70,6 +70,9 @@ func TestFile(t *testing.T) {
 			{gone, "one two three four", "15s 0 changes, bad: true"},
 			{"one two three four", "one two three four", ""},
 			{"one two three four", "one two three four", "17s 0 changes, bad: false"},
+			{gone, "one two three four", "18s 0 changes, bad: true"},
+			{"one two three four", "one two three four", ""},
+			{"one two three four", "one two three four", "20s 0 changes, bad: false"},
 		} {
 			write(look.text)
 			k.Advance(time.Second)

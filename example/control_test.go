@@ -230,7 +230,7 @@ func TestCloudRestarts(t *testing.T) {
 		config := bad
 		config.Build = 10 * time.Second
 		w.open(config)
-		p := w.play()
+		p := w.play("-retries", "100") // nothing is given up by chance
 		w.Advance(12 * time.Second)
 		w.close()
 		w.Advance(20 * time.Second)

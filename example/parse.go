@@ -39,6 +39,17 @@ type entry struct {
 	cloud.Spec
 }
 
+// entries are a list that a file may not have twice: the second would replace the
+// first, and its assets would go.
+type entries []json.RawMessage
+
+func (l *entries) UnmarshalJSON(data []byte) error {
+	if *l != nil {
+		return errors.New("there is a second list of the same name")
+	}
+	return json.Unmarshal(data, (*[]json.RawMessage)(l))
+}
+
 // fields are those that an entry of a kind may have.
 var fields = map[string]string{
 	cloud.Key:    "name, region, labels",
@@ -51,8 +62,8 @@ func parse(file string, data []byte) (assets, error) {
 	p := &parser{file: file, data: data, lines: map[cloud.ID]int{}}
 	p.assets.specs = map[cloud.ID]cloud.Spec{}
 	var lists *struct {
-		Keys    []json.RawMessage `json:"keys"`
-		Buckets []json.RawMessage `json:"buckets"`
+		Keys    entries `json:"keys"`
+		Buckets entries `json:"buckets"`
 	}
 	if err := decode(data, &lists); err != nil {
 		line := 1

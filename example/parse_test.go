@@ -41,6 +41,7 @@ func TestParseErrors(t *testing.T) {
 		{"cut off", "{\n\"keys\": [\n", []string{"f.json:3: unexpected end of JSON input" + lists}},
 		{"more after the end", "{}\n{}", []string{"f.json:2: invalid character '{' after top-level value" + lists}},
 		{"null", "null", []string{"f.json:1: there is null; want the lists keys and buckets"}},
+		{"a list twice", `{"keys": [], "buckets": [{"name": "a"}], "buckets": []}`, []string{"f.json:1: there is a second list of the same name" + lists}},
 		{"unknown list", `{"disks": []}`, []string{`f.json:1: json: unknown field "disks"` + lists}},
 		{"no asset", "{\"keys\": [\n{}]}", []string{`f.json:2: key: name ""; want 1 to 63 of a-z, 0-9, dot and hyphen, first a letter or digit`}},
 		{

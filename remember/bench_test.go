@@ -4,10 +4,11 @@
 package remember_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -25,19 +26,17 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer f.Close()
+				b.ResetTimer()
+				var calls sync.WaitGroup
 				var next atomic.Int64
-				b.SetParallelism((workers + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
-				if workers == 1 {
-					for b.Loop() {
-						touch(b, f, next.Add(1)%1000)
-					}
-					return
+				for range workers {
+					calls.Go(func() {
+						for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+							touch(b, f, i%1000)
+						}
+					})
 				}
-				b.RunParallel(func(pb *testing.PB) {
-					for pb.Next() {
-						touch(b, f, next.Add(1)%1000)
-					}
-				})
+				calls.Wait()
 			})
 		}
 	}
@@ -66,18 +65,12 @@ func BenchmarkOpen(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	if err := f.Close(); err != nil {
-		b.Fatal(err)
-	}
 	info, err := os.Stat(path)
-	if err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if err := f.Open(); err != nil {
-			b.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
+		if err := errors.Join(f.Open(), f.Close()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,11 +4,17 @@
 package remember
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -16,20 +22,20 @@ const path = "m"
 
 // A call is one of the three of a File.
 type call struct {
-	verb    verb
+	verb    string
 	item    string
 	version int
 }
 
 func randomCall(rnd *rand.Rand) call {
-	return call{[]verb{began, did, did, forgot}[rnd.IntN(4)], fmt.Sprint("item", rnd.IntN(6)), 1 + rnd.IntN(5)}
+	return call{[]string{begin, done, done, forget}[rnd.IntN(4)], fmt.Sprint("item", rnd.IntN(6)), 1 + rnd.IntN(5)}
 }
 
 func (c call) on(f *File[string, int]) error {
 	switch c.verb {
-	case began:
+	case begin:
 		return f.Begin(c.item)
-	case did:
+	case done:
 		return f.Done(c.item, c.version)
 	default:
 		return f.Forget(c.item)
@@ -42,9 +48,9 @@ type model map[string]int
 func (m model) after(c call) model {
 	m = maps.Clone(m)
 	switch c.verb {
-	case began:
+	case begin:
 		m[c.item] = 0
-	case did:
+	case done:
 		m[c.item] = c.version
 	default:
 		delete(m, c.item)
@@ -52,150 +58,134 @@ func (m model) after(c call) model {
 	return m
 }
 
-func reopen(t *testing.T, d disk) *File[string, int] {
+func holds(f *File[string, int]) model { return maps.Collect(f.All()) }
+
+// oneOf reports which of the states a File is in, or -1.
+func oneOf(f *File[string, int], states []model) int {
+	return slices.IndexFunc(states, func(m model) bool { return maps.Equal(m, holds(f)) })
+}
+
+func openOn(t *testing.T, d *testDisk) *File[string, int] {
 	t.Helper()
 	f := &File[string, int]{Path: path, disk: d, slack: 6}
 	if err := f.Open(); err != nil {
-		t.Fatalf("Open after the crash: %v", err)
+		t.Fatalf("Open: %v", err)
 	}
 	return f
 }
 
-// oneOf reports which of the states a File is in, or -1.
-func oneOf(f *File[string, int], states []model) int {
-	got := model(maps.Collect(f.All()))
-	return slices.IndexFunc(states, func(m model) bool { return maps.Equal(m, got) })
-}
-
-// The process is killed, or the power is lost, in each step that is made on the disk,
-// one after the other. Afterwards the file can be opened, and used; a kill loses
-// nothing that had returned, and a loss of power no Begin.
+// The process is killed in each step that is made on the disk, one after the other,
+// or the power is lost in it, or later. Afterwards the file can be opened, and used;
+// a kill loses nothing that had returned, and a loss of power no Begin.
 func TestFileSurvivesACrashInEachStep(t *testing.T) {
+	const kill, power, killThenPower = 0, 1, 2
 	for seed := range uint64(6) {
-		for _, power := range []bool{false, true} {
-			steps := 0
-			for kill := 1; ; kill++ {
-				rnd := rand.New(rand.NewPCG(seed, uint64(kill)))
-				d := newTestDisk(rnd)
-				d.killAt = kill
+		for crash := range 3 {
+			for at := 1; ; at++ {
+				d := newTestDisk(rand.New(rand.NewPCG(seed, uint64(at))))
+				d.killAt = at
 				calls := rand.New(rand.NewPCG(seed, 0))
 				states := []model{{}}
 				oldest, returned := 0, 0
 				f := &File[string, int]{Path: path, disk: d, slack: 6}
 				err := f.Open()
-				for range 60 {
-					if err != nil {
-						break
-					}
-					c := randomCall(calls)
-					states = append(states, states[len(states)-1].after(c))
+				for i := 0; err == nil && i < 60; i++ {
+					c, before := randomCall(calls), states[len(states)-1]
+					states = append(states, before.after(c))
 					if err = c.on(f); err == nil {
 						returned = len(states) - 1
-						if old, known := states[returned-1][c.item]; c.verb == began && (!known || old > 0) {
+						if old, known := before[c.item]; c.verb == begin && (!known || old > 0) {
 							oldest = returned
 						}
 					}
 				}
 				if err == nil {
-					steps = d.steps
+					if at < 60 {
+						t.Errorf("only %d steps were made on the disk", at)
+					}
 					break
 				}
 				if !errors.Is(err, errKilled) {
-					t.Fatalf("seed %d, kill at %d: %v", seed, kill, err)
+					t.Fatalf("seed %d, crash in step %d: %v", seed, at, err)
 				}
 				next := d.afterKill()
-				if power {
+				if crash == power {
 					next = d.afterPowerLoss()
 				} else {
 					oldest = returned
 				}
-				f = reopen(t, next)
-				if oneOf(f, states[oldest:]) < 0 {
-					t.Fatalf("seed %d, power %t, kill at %d: remembered %v, want one of %v", seed, power, kill, maps.Collect(f.All()), states[oldest:])
+				f = openOn(t, next)
+				i := oneOf(f, states[oldest:])
+				if i < 0 {
+					t.Fatalf("seed %d, crash %d in step %d: remembered %v, want one of %v", seed, crash, at, holds(f), states[oldest:])
 				}
-				if err := errors.Join(f.Begin("after"), f.Done("after", 1), f.Close()); err != nil {
-					t.Fatalf("seed %d, power %t, kill at %d: after that: %v", seed, power, kill, err)
+				err = f.Begin("after")
+				if crash == killThenPower {
+					f = openOn(t, next.afterPowerLoss())
 				}
-			}
-			if steps < 60 {
-				t.Errorf("only %d steps were made on the disk", steps)
-			}
-		}
-	}
-}
-
-// A process is killed in each step, the next one goes on, and then the power is lost.
-// What the second one began is remembered, wherever the first one was killed.
-func TestFileSurvivesAKillAndThenALossOfPower(t *testing.T) {
-	for seed := range uint64(6) {
-		for kill := 1; ; kill++ {
-			d := newTestDisk(rand.New(rand.NewPCG(seed, uint64(kill))))
-			d.killAt = kill
-			calls := rand.New(rand.NewPCG(seed, 0))
-			f := &File[string, int]{Path: path, disk: d, slack: 6}
-			err := f.Open()
-			for i := 0; err == nil && i < 60; i++ {
-				err = randomCall(calls).on(f)
-			}
-			if err == nil {
-				break
-			}
-			d = d.afterKill()
-			if err := reopen(t, d).Begin("second"); err != nil {
-				t.Fatal(err)
-			}
-			f = reopen(t, d.afterPowerLoss())
-			if got, known := maps.Collect(f.All())["second"]; !known || got != 0 {
-				t.Fatalf("seed %d, kill at %d: remembered %v, want second in it, begun", seed, kill, maps.Collect(f.All()))
+				if want := states[oldest+i].after(call{begin, "after", 0}); err != nil || !maps.Equal(holds(f), want) {
+					t.Fatalf("seed %d, crash %d in step %d: after Begin = %v: remembered %v, want %v", seed, crash, at, err, holds(f), want)
+				}
 			}
 		}
 	}
 }
 
 // A step on the disk fails, each one once, and the process goes on. What it says is
-// remembered is what the next process finds.
+// remembered is what the next process finds; and after a loss of power what it began.
 func TestFileAfterAFailureInEachStep(t *testing.T) {
+	old := aLog(t, func(*File[string, int]) error { return nil })
+	states, _ := statesOf(t, old)
 	for seed := range uint64(6) {
 		for fail := 1; ; fail++ {
-			rnd := rand.New(rand.NewPCG(seed, uint64(fail)))
-			d := newTestDisk(rnd)
+			d := newTestDisk(rand.New(rand.NewPCG(seed, uint64(fail))))
+			want := model{}
+			if seed%2 == 0 { // Open has to cut something off
+				want = states[len(states)-1]
+				d = diskWith(slices.Concat(old, []byte("torn")))
+			}
 			d.failAt = fail
 			calls := rand.New(rand.NewPCG(seed, 0))
 			f := &File[string, int]{Path: path, disk: d, slack: 6}
 			if err := f.Open(); err != nil {
-				if !errors.Is(err, errFull) {
-					t.Fatalf("seed %d, fail at %d: Open = %v", seed, fail, err)
+				if !errors.Is(err, errFull) || d.opened != 0 || len(holds(f)) > 0 {
+					t.Fatalf("seed %d, fail at %d: Open = %v, %d files are open, remembered %v", seed, fail, err, d.opened, holds(f))
 				}
 				if err := f.Open(); err != nil {
 					t.Fatalf("seed %d, fail at %d: second Open = %v", seed, fail, err)
 				}
 			}
-			want := model{}
-			failures := 0
 			for range 60 {
 				c := randomCall(calls)
 				err := c.on(f)
-				if err == nil || maps.Equal(want.after(c), maps.Collect(f.All())) { // an error leaves it open
+				if err == nil || maps.Equal(want.after(c), holds(f)) { // an error leaves it open
 					want = want.after(c)
 				}
-				if err != nil {
-					failures++
+				if !maps.Equal(holds(f), want) {
+					t.Fatalf("seed %d, fail at %d: after %v = %v: %v, want %v", seed, fail, c, err, holds(f), want)
 				}
-				if got := maps.Collect(f.All()); !maps.Equal(want, got) {
-					t.Fatalf("seed %d, fail at %d: after %v = %v: %v, want %v", seed, fail, c, err, got, want)
+				if d.files[path+".new"] != nil {
+					t.Fatalf("seed %d, fail at %d: a new file that failed takes space", seed, fail)
 				}
 			}
+			err := f.Begin("last")
+			if last := want.after(call{begin, "last", 0}); maps.Equal(holds(f), last) {
+				want = last
+			}
+			if err == nil {
+				if g := openOn(t, d.afterPowerLoss()); !maps.Equal(holds(g), want) {
+					t.Fatalf("seed %d, fail at %d: after a loss of power: %v, want %v", seed, fail, holds(g), want)
+				}
+			}
+			over := d.steps < fail
 			f.Close()
 			if d.opened != 0 {
 				t.Fatalf("seed %d, fail at %d: %d files are still open", seed, fail, d.opened)
 			}
-			over := d.steps < fail
 			d.failAt = 0
-			f = reopen(t, d)
-			if got := maps.Collect(f.All()); !maps.Equal(want, got) {
-				t.Fatalf("seed %d, fail at %d, %d failures: the next process remembers %v, want %v", seed, fail, failures, got, want)
+			if f = openOn(t, d); !maps.Equal(holds(f), want) {
+				t.Fatalf("seed %d, fail at %d: the next process remembers %v, want %v", seed, fail, holds(f), want)
 			}
-			f.Close()
 			if over {
 				break
 			}
@@ -203,53 +193,43 @@ func TestFileAfterAFailureInEachStep(t *testing.T) {
 	}
 }
 
-// A step of Open fails, each one once. The File is as it was before, and can be opened.
-func TestFileAfterAFailureInEachStepOfOpen(t *testing.T) {
-	data, states, _ := aLog(t)
-	for fail := 1; ; fail++ {
-		d := diskWith(append(data[:len(data):len(data)], "torn"...))
-		d.failAt = fail
-		f := &File[string, int]{Path: path, disk: d}
-		err := f.Open()
-		if err == nil {
-			if fail <= 5 { // read, open, cut off, sync, sync the folder
-				t.Errorf("Open takes %d steps, want 5", fail-1)
-			}
-			return
-		}
-		if got := maps.Collect(f.All()); !errors.Is(err, errFull) || len(got) != 0 || d.opened != 0 {
-			t.Fatalf("fail at %d: Open = %v, remembered %v, %d files are open; want %v and nothing", fail, err, got, d.opened, errFull)
-		}
-		if err := f.Open(); err != nil {
-			t.Fatalf("fail at %d: second Open = %v", fail, err)
-		}
-		if got := model(maps.Collect(f.All())); !maps.Equal(got, states[len(states)-1]) {
-			t.Fatalf("fail at %d: remembered %v, want %v", fail, got, states[len(states)-1])
-		}
-	}
-}
-
-// aLog returns a file that was not written anew, and the state and size after each
-// call.
-func aLog(t *testing.T) (data []byte, states []model, sizes []int) {
+// aLog returns the file of a process that was killed after 30 calls, and a last one.
+func aLog(t *testing.T, last func(*File[string, int]) error) []byte {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	d := newTestDisk(rnd)
 	f := &File[string, int]{Path: path, disk: d}
-	if err := f.Open(); err != nil {
+	err := f.Open()
+	for range 30 {
+		err = errors.Join(err, randomCall(rnd).on(f))
+	}
+	if err = errors.Join(err, last(f)); err != nil {
 		t.Fatal(err)
 	}
-	states, sizes = []model{{}}, []int{len(d.files[path].data)}
-	for range 60 {
-		c := randomCall(rnd)
-		if err := c.on(f); err != nil {
-			t.Fatal(err)
+	return d.files[path].data
+}
+
+// statesOf returns what is remembered after each record of a log, and where each ends;
+// the first is that of no record.
+func statesOf(t *testing.T, data []byte) (states []model, ends []int) {
+	t.Helper()
+	states, ends = []model{{}}, []int{len(magic)}
+	if _, err := scan(string(data), func(r record) error {
+		state := maps.Clone(states[len(states)-1])
+		switch item := strings.Trim(r.item, `"`); r.verb {
+		case begin:
+			state[item] = 0
+		case done:
+			state[item], _ = strconv.Atoi(r.version)
+		case forget:
+			delete(state, item)
 		}
-		if n := len(d.files[path].data); n > sizes[len(sizes)-1] {
-			states, sizes = append(states, states[len(states)-1].after(c)), append(sizes, n)
-		}
+		states, ends = append(states, state), append(ends, ends[len(ends)-1]+len(r.append(nil)))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
-	return d.files[path].data, states, sizes
+	return states, ends
 }
 
 func diskWith(data []byte) *testDisk {
@@ -262,23 +242,21 @@ func diskWith(data []byte) *testDisk {
 // The file is cut off at each byte. What is remembered is the state after the last
 // call that is whole.
 func TestFileCutOffAtEachByte(t *testing.T) {
-	data, states, sizes := aLog(t)
+	data := aLog(t, func(*File[string, int]) error { return nil })
+	states, ends := statesOf(t, data)
 	for n := len(magic); n <= len(data); n++ {
-		want := 0
-		for want+1 < len(sizes) && sizes[want+1] <= n {
-			want++
-		}
-		d := diskWith(append([]byte(nil), data[:n]...))
-		f := reopen(t, d)
-		if got := model(maps.Collect(f.All())); !maps.Equal(got, states[want]) {
-			t.Fatalf("cut off at %d of %d: %v, want %v", n, len(data), got, states[want])
+		whole, _ := slices.BinarySearch(ends, n+1)
+		want := states[whole-1]
+		d := diskWith(data[:n])
+		f := openOn(t, d)
+		if !maps.Equal(holds(f), want) {
+			t.Fatalf("cut off at %d of %d: %v, want %v", n, len(data), holds(f), want)
 		}
 		if err := errors.Join(f.Done("after", 7), f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		f = reopen(t, d)
-		if got := model(maps.Collect(f.All())); !maps.Equal(got, states[want].after(call{did, "after", 7})) {
-			t.Fatalf("cut off at %d, and written to: %v", n, got)
+		if f = openOn(t, d); !maps.Equal(holds(f), want.after(call{done, "after", 7})) {
+			t.Fatalf("cut off at %d, and written to: %v", n, holds(f))
 		}
 	}
 }
@@ -287,76 +265,123 @@ func TestFileCutOffAtEachByte(t *testing.T) {
 // disk had what was before. Otherwise it may be what a loss of power left, and what
 // comes before it is remembered; it is never a state that never was.
 func TestFileWithEachBitTurned(t *testing.T) {
-	data, states, sizes := aLog(t)
-	proven := len(magic) // what is known to have been on the disk
-	for _, start := range sizes[:len(sizes)-1] {
-		r, n := parse(data[start:])
-		if n == 0 {
-			t.Fatalf("no record at byte %d", start)
-		}
-		proven = max(proven, start-int(r.loose))
-	}
-	if proven < len(data)/2 {
-		t.Fatalf("only %d bytes of %d are known to have been on the disk", proven, len(data))
-	}
-	for i := range 8 * len(data) {
-		bad := append([]byte(nil), data...)
-		bad[i/8] ^= 1 << (i % 8)
-		d := diskWith(bad)
-		f := &File[string, int]{Path: path, disk: d}
-		err := f.Open()
-		if i/8 < proven {
-			if err == nil {
-				t.Fatalf("bit %d of byte %d of %d turned: opened, want an error", i%8, i/8, len(data))
+	for name, last := range map[string]func(*File[string, int]) error{
+		"killed":         func(*File[string, int]) error { return nil },
+		"Close":          (*File[string, int]).Close,
+		"Open":           func(f *File[string, int]) error { return errors.Join(f.lock.Close(), f.Open()) },
+		"Begin and Done": func(f *File[string, int]) error { return errors.Join(f.Begin("a"), f.Done("a", 1)) },
+		"rewrite":        func(f *File[string, int]) error { f.allowed = 0; return f.compactLocked() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := aLog(t, last)
+			states, ends := statesOf(t, data)
+			proven := ends[len(ends)-2] // what is known to have been on the disk
+			if name == "killed" {
+				r, _ := parse(string(data[proven:]))
+				proven = int(r.safe)
 			}
-			if string(d.files[path].data) != string(bad) {
-				t.Fatalf("bit %d of byte %d turned: the file was changed", i%8, i/8)
+			if proven < len(data)/2 {
+				t.Fatalf("only %d bytes of %d are known to have been on the disk", proven, len(data))
 			}
-			continue
-		}
-		if err != nil {
-			t.Fatalf("bit %d of byte %d turned, which the disk may not have had: %v", i%8, i/8, err)
-		}
-		whole, _ := slices.BinarySearch(sizes, i/8+1)
-		if got := model(maps.Collect(f.All())); !maps.Equal(got, states[whole-1]) {
-			t.Fatalf("bit %d of byte %d turned: %v, want %v", i%8, i/8, got, states[whole-1])
-		}
+			for i := range 8 * len(data) {
+				bad := slices.Clone(data)
+				bad[i/8] ^= 1 << (i % 8)
+				d := diskWith(bad)
+				f := &File[string, int]{Path: path, disk: d}
+				err := f.Open()
+				if i/8 < proven {
+					if err == nil || string(d.files[path].data) != string(bad) {
+						t.Fatalf("bit %d of byte %d of %d turned: %v, want an error, and nothing changed", i%8, i/8, len(data), err)
+					}
+					continue
+				}
+				whole, _ := slices.BinarySearch(ends, i/8+1)
+				if want := states[whole-1]; err != nil || !maps.Equal(holds(f), want) {
+					t.Fatalf("bit %d of byte %d turned, which the disk may not have had: %v, %v, want %v", i%8, i/8, err, holds(f), want)
+				}
+			}
+		})
 	}
 }
 
-// A loss of power leaves a hole, and behind it a record whose item looks like a record
-// of what the disk had.
-func TestFileIsNotMisledByAnItem(t *testing.T) {
-	text := record{verb: did, item: []byte("a"), version: []byte("1")}.append([]byte(magic))
-	hole := record{verb: did, item: []byte("b"), version: []byte("1")}.append(nil)
-	clear(hole)
-	fake := record{verb: forgot, item: []byte("a")}.append(nil)
-	behind := record{verb: began, item: fake, loose: uint64(len(hole))}.append(nil)
-	f := reopen(t, diskWith(slices.Concat(text, hole, behind)))
-	if got, want := maps.Collect(f.All()), (map[string]int{"a": 1}); !maps.Equal(got, want) {
-		t.Errorf("remembered %v, want %v", got, want)
+const childEnv = "REMEMBER_TEST_CHILD" // path, seed and NoSync
+
+func TestMain(m *testing.M) {
+	if args, ok := os.LookupEnv(childEnv); ok {
+		fmt.Fprintln(os.Stderr, child(strings.Fields(args)))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// child makes random calls until it is killed, and says after each how many
+// returned.
+func child(args []string) error {
+	seed, err := strconv.ParseUint(args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	f := &File[string, int]{Path: args[0], NoSync: args[2] == "true", slack: 30}
+	if err := f.Open(); err != nil {
+		return err
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for n := 1; ; n++ {
+		if err := randomCall(rnd).on(f); err != nil {
+			return err
+		}
+		fmt.Println(n)
 	}
 }
 
-// Nothing that is read makes it panic, and what it takes for whole is.
-func FuzzFileReadsAnything(f *testing.F) {
-	f.Add([]byte(magic))
-	f.Add(record{verb: did, item: []byte("a"), version: []byte("1"), loose: 200}.append([]byte(magic)))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var records []record
-		whole, err := scan(data, func(r record) error { records = append(records, r); return nil })
-		if err != nil {
-			return
+// A process is killed by SIGKILL in the midst of its calls, again and again on the
+// same file. Everything that had returned is there.
+func TestFileSurvivesKill9(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	state := model{}
+	for seed := range uint64(12) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %t", childEnv, path, seed, seed%2 == 0))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err = errors.Join(err, cmd.Start()); err != nil {
+			t.Fatal(err)
 		}
-		again := []byte(magic)
-		for _, r := range records {
-			n := len(again)
-			if again = r.append(again); len(again) > whole || string(again[n:]) != string(data[n:len(again)]) && len(r.item) < 128 && r.loose < 128 {
-				t.Errorf("record %q does not stand at byte %d", r, n)
+		enough, returned := 20+rand.IntN(100), 0
+		for lines := bufio.NewReader(out); ; {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break // it is dead; a line without its end does not count
+			}
+			if returned, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+				t.Fatal(err)
+			}
+			if returned == enough {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		if len(again) != whole {
-			t.Errorf("%d bytes are whole, the records have %d", whole, len(again))
+		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Fatalf("the process ended with %v, want killed", err)
 		}
-	})
+
+		calls := rand.New(rand.NewPCG(seed, 0))
+		for range returned {
+			state = state.after(randomCall(calls))
+		}
+		states := []model{state, state.after(randomCall(calls))} // which may not have returned
+		f := &File[string, int]{Path: path}
+		if err := f.Open(); err != nil {
+			t.Fatal(err)
+		}
+		n := oneOf(f, states)
+		if n < 0 {
+			t.Fatalf("seed %d, killed after %d calls: remembered %v, want one of %v", seed, returned, holds(f), states)
+		}
+		state = states[n]
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -17,18 +17,18 @@ import (
 // power, and is killed between any two calls.
 type disk interface {
 	resolve(path string) (string, error)
-	read(path string) ([]byte, error) // nil if it is not there
-	append(path string) (file, error) // which is there
-	create(path string) (file, error) // or makes it empty
-	isAt(f file, path string) error   // an error if path is another file by now, or none
+	lock(path string) (io.Closer, error)
+	read(path string) ([]byte, error)
+	open(path string, flag int) (file, error)
+	isAt(f file, path string) error // an error if path is another file by now, or none
 	rename(from, to string) error
 	remove(path string)
 	syncDir(path string) error // the folder that path is in
-	lock(path string) (io.Closer, error)
 }
 
 type file interface {
-	io.WriteCloser
+	io.WriterAt
+	io.Closer
 	Sync() error
 	Truncate(size int64) error
 }
@@ -38,47 +38,28 @@ type osDisk struct{}
 // resolve follows symbolic links: one that was renamed to would be a file from then on,
 // in another place; and by two names two processes would have two locks.
 func (osDisk) resolve(path string) (string, error) {
-	to, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		info, err := os.Stat(to)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("it is %v, want a regular file", info.Mode())
-		}
-		return to, err
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return path, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return to, err
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("it is %v", info.Mode())
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return "", errors.New("it is a symbolic link to nothing")
+	if err != nil {
+		return "", fmt.Errorf("want a regular file, or a symbolic link to one: %w", err)
 	}
-	return path, nil
+	return filepath.EvalSymlinks(path)
 }
 
-func (osDisk) read(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return data, err
-}
+func (osDisk) read(path string) ([]byte, error) { return os.ReadFile(path) }
 
-func (osDisk) append(path string) (file, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-}
-
-func (osDisk) create(path string) (file, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-}
+func (osDisk) open(path string, flag int) (file, error) { return os.OpenFile(path, flag, 0o600) }
 
 func (osDisk) isAt(f file, path string) error {
-	open, err := f.(*os.File).Stat()
-	if err != nil {
-		return err
-	}
+	open, _ := f.(*os.File).Stat()
 	there, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(open, there) {
-		return errMoved
+		err = errors.New("the file was moved away, removed or replaced")
 	}
 	return err
 }

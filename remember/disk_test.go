@@ -9,6 +9,10 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
 )
 
 var (
@@ -30,8 +34,8 @@ type testDisk struct {
 	failAt int // the step that fails; 0 means none
 	locked bool
 
-	failDir   bool // syncDir fails
-	failClose bool // files say that they could not be closed well, and are closed
+	syncTakes time.Duration // in a bubble
+	mu        sync.Mutex    // held in steps of a file that others may be in
 }
 
 type content struct {
@@ -52,8 +56,8 @@ func (d *testDisk) afterKill() *testDisk {
 // page is how much of a file a disk writes at once; which page comes first, it decides.
 const page = 20
 
-// afterPowerLoss keeps what was synced, and of the rest what chance decides: not to its
-// end, and with holes.
+// afterPowerLoss keeps what was synced. Of the rest chance decides, page by page,
+// whether it is there, is as it was before, or is a hole; and how much of the end.
 func (d *testDisk) afterPowerLoss() *testDisk {
 	next := newTestDisk(d.rnd)
 	names := d.safe
@@ -61,16 +65,13 @@ func (d *testDisk) afterPowerLoss() *testDisk {
 		names = d.files
 	}
 	for name, c := range names {
-		data := c.safe
-		if n := len(c.data) - len(c.safe); n > 0 && string(c.data[:len(c.safe)]) == string(c.safe) {
-			data = c.data[:len(c.safe)+d.rnd.IntN(n+1)]
-		}
-		data = append([]byte(nil), data...)
-		if d.rnd.IntN(2) == 0 {
-			for i := len(c.safe); i < len(data); i += page {
-				if d.rnd.IntN(3) == 0 {
-					clear(data[i:min(i+page, len(data))])
-				}
+		least := min(len(c.data), len(c.safe))
+		data := make([]byte, least+d.rnd.IntN(max(len(c.data), len(c.safe))-least+1))
+		copy(data, c.safe)
+		lost := d.rnd.IntN(3) // nothing, a third, or all
+		for from := 0; from < min(len(data), len(c.data)); from += page {
+			if lost == 0 || lost == 1 && d.rnd.IntN(3) > 0 {
+				copy(data[from:], c.data[from:min(from+page, len(c.data))])
 			}
 		}
 		next.files[name] = &content{data: data, safe: data}
@@ -99,38 +100,24 @@ func (d *testDisk) read(path string) ([]byte, error) {
 		return nil, err
 	}
 	if c := d.files[path]; c != nil {
-		return append([]byte(nil), c.data...), nil
-	}
-	return nil, nil
-}
-
-func (d *testDisk) append(path string) (file, error) {
-	if err := d.step(); err != nil {
-		return nil, err
-	}
-	if c := d.files[path]; c != nil {
-		return d.open(c), nil
+		return slices.Clone(c.data), nil
 	}
 	return nil, fs.ErrNotExist
 }
 
-func (d *testDisk) create(path string) (file, error) {
+func (d *testDisk) open(path string, flag int) (file, error) {
 	if err := d.step(); err != nil {
 		return nil, err
 	}
-	c := d.files[path]
-	if c == nil {
-		c = new(content)
-		d.files[path] = c
+	if flag&os.O_CREATE != 0 {
+		d.files[path] = new(content)
+		d.made++
 	}
-	c.data = nil
-	d.made++
-	return d.open(c), nil
-}
-
-func (d *testDisk) open(c *content) *testFile {
+	if d.files[path] == nil {
+		return nil, fs.ErrNotExist
+	}
 	d.opened++
-	return &testFile{disk: d, c: c}
+	return &testFile{disk: d, c: d.files[path]}, nil
 }
 
 func (d *testDisk) rename(from, to string) error {
@@ -152,9 +139,6 @@ func (d *testDisk) syncDir(string) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	if d.failDir {
-		return errFull
-	}
 	d.safe = maps.Clone(d.files)
 	return nil
 }
@@ -167,10 +151,10 @@ func (d *testDisk) lock(string) (io.Closer, error) {
 	return unlocker{d}, nil
 }
 
-type unlocker struct{ d *testDisk }
+type unlocker struct{ *testDisk }
 
 func (u unlocker) Close() error {
-	u.d.locked = false
+	u.locked = false
 	return nil
 }
 
@@ -180,21 +164,27 @@ type testFile struct {
 	closed bool
 }
 
-func (f *testFile) Write(p []byte) (int, error) {
+func (f *testFile) WriteAt(p []byte, off int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
 	n := len(p)
 	err := f.step()
 	if err != nil { // some of it may be written
-		n = f.disk.rnd.IntN(n + 1)
+		n = f.disk.rnd.IntN(n)
 	}
-	f.c.data = append(f.c.data, p[:n]...)
+	old := f.c.data
+	f.c.data = slices.Concat(old[:off], p[:n], old[min(int(off)+n, len(old)):])
 	return n, err
 }
 
 func (f *testFile) Sync() error {
+	time.Sleep(f.disk.syncTakes)
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
 	f.disk.syncs++
 	err := f.step()
 	if err == nil {
-		f.c.safe = append([]byte(nil), f.c.data...)
+		f.c.safe = f.c.data
 	}
 	return err
 }
@@ -213,10 +203,7 @@ func (f *testFile) Close() error {
 	}
 	f.closed = true
 	f.disk.opened--
-	if f.disk.failClose {
-		return errFull
-	}
-	return nil
+	return f.disk.step()
 }
 
 func (f *testFile) step() error {

@@ -4,12 +4,14 @@
 package remember
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
-	"strings"
+	"maps"
+	"os"
 	"sync"
 )
 
@@ -19,9 +21,8 @@ import (
 //
 // Items and versions that are strings are kept as they are, others as JSON. What
 // does not come back from that equal to what it was is refused with an error: a
-// struct with fields that are not exported, a time that is not in UTC. An item and
-// its version together may have a megabyte. Methods that make JSON of them, or read
-// it, must not call the File.
+// struct with fields that are not exported, a time that is not in UTC. Methods that
+// make JSON of them, or read it, must not call the File.
 //
 // While it is open the file must stay where it is. That it was moved away, removed
 // or replaced is an error of the next Begin that waits for the disk, or of Close.
@@ -40,40 +41,28 @@ type File[T, V comparable] struct {
 
 	disk  disk // nil means that of the operating system
 	slack int  // records that are put up with in any log; 0 means 1024
-	item  codec[T]
-	ver   codec[V]
-
-	syncing sync.Mutex // held for an fsync, and to change file; before mu
 
 	mu      sync.Mutex // guards the fields below
 	path    string     // with no symbolic link
 	entries map[T]entry[V]
-	file    file // nil if it is not open
+	file    file // nil if it is not open; stays as it is while syncing
 	lock    io.Closer
-	err     error  // why nothing can be written any more
-	size    int64  // of the file
-	safe    int64  // how much of it the disk has
-	records int    // in the file, without checkpoints
-	checked bool   // the last record in the file is a checkpoint
-	allowed int    // records, before it is written anew
-	written uint64 // calls that were written, since Open
-	synced  uint64 // how many of these the disk has
+	err     error     // why nothing can be written any more
+	size    int64     // of the file, without what a write that failed left
+	records int       // in the file
+	checked bool      // the last of them says that the disk has all
+	allowed int       // records, before it is written anew
+	written int64     // bytes so far; never less
+	synced  int64     // how many of these the disk has
+	syncing bool      // a call waits for the disk, without mu
+	idle    sync.Cond // syncing is false again
 }
 
 // entry is what is remembered of an item.
 type entry[V comparable] struct {
-	version V
-	begun   uint64 // by which call; 0 if it is done
+	version V     // the zero one if it has begun
+	written int64 // by then
 }
-
-// errNotOpen is returned before Open and after Close.
-var errNotOpen = errors.New("not open")
-
-// errMoved is returned when what is written would not be found again.
-var errMoved = errors.New("the file was moved away, removed or replaced")
-
-// maxRecord is how long an item and its version may be, as they are kept.
-const maxRecord = 1 << 20
 
 // Open reads the file, or makes it if it is not there; its folder must be. What the
 // end of a process or a loss of power left half written is cut off. It returns an
@@ -82,126 +71,97 @@ const maxRecord = 1 << 20
 // no regular one, or is open already, in this process or in another one of this machine; on
 // Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
-	f.syncing.Lock()
-	defer f.syncing.Unlock()
+	if f.Path == "" {
+		return errors.New("remember: File.Path is required, and empty")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.Path == "":
-		return errors.New("remember: File.Path is required, and empty")
-	case f.file != nil:
-		return f.wrap("open", errors.New("open already"))
+	if err := f.openLocked(); err != nil {
+		return fmt.Errorf("remember: open %s: %w", f.Path, err)
 	}
-	if f.disk == nil {
-		f.disk = osDisk{}
+	return nil
+}
+
+func (f *File[T, V]) openLocked() error {
+	f.idle.L = &f.mu
+	f.disk = cmp.Or[disk](f.disk, osDisk{})
+	path, err := f.disk.resolve(f.Path)
+	if err != nil {
+		return err
 	}
-	var err error
-	if f.path, err = f.disk.resolve(f.Path); err != nil {
-		return f.wrap("open", err)
+	lock, err := f.disk.lock(path + ".lock")
+	if err != nil {
+		return err
+	}
+	f.path, f.lock = path, lock
+	if err := f.load(); err != nil {
+		f.file, f.entries = nil, nil
+		lock.Close()
+		return err
 	}
 	f.err = nil
-	lock, err := f.disk.lock(f.path + ".lock")
-	if err != nil {
-		return f.wrap("open", err)
-	}
-	if err := f.load(); err != nil {
-		lock.Close()
-		f.file, f.entries = nil, nil
-		return f.wrap("open", err)
-	}
-	f.lock = lock
 	return nil
 }
 
 // load makes the entries of the file, and opens it to be written to.
 func (f *File[T, V]) load() error {
-	var err error
-	if f.item, err = newCodec[T](); err != nil {
-		return err
-	}
-	if f.ver, err = newCodec[V](); err != nil {
-		return err
-	}
 	f.entries = make(map[T]entry[V])
-	f.checked = false
-	f.records, f.written, f.synced = 0, 1, 0 // the first call stands for what is there
+	f.records, f.checked = 0, false
 	data, err := f.disk.read(f.path)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if len(data) == 0 {
 		return f.rewrite()
 	}
-	size, err := scan(data, f.apply)
+	size, err := scan(string(data), f.apply)
 	if err != nil {
 		return err
 	}
-	f.size = int64(size)
-	if f.file, err = f.disk.append(f.path); err != nil {
-		return err
+	return f.attach(size)
+}
+
+// apply does to the entries what a record of the file says.
+func (f *File[T, V]) apply(r record) (err error) {
+	defer refuse(&err)
+	f.records++
+	if f.checked = r.verb == synced; f.checked {
+		return nil
 	}
-	if size < len(data) {
-		err = f.file.Truncate(f.size)
-	}
-	if err == nil { // what was written before, the disk may not have
-		err = f.file.Sync()
-	}
-	if err == nil { // nor the name, if that process ended in rewrite
-		err = f.disk.syncDir(f.path)
+	var version V
+	item, err := decode[T](r.item)
+	if err == nil && r.verb == done {
+		version, err = decode[V](r.version)
 	}
 	if err != nil {
-		f.file.Close()
-		return err
+		return fmt.Errorf("item %s, version %s: %w", brief(r.item), brief(r.version), err)
 	}
-	f.safe, f.synced = f.size, f.written
-	f.allow()
-	f.checkpoint()
+	f.set(r.verb, item, version)
 	return nil
 }
 
-// checkpoint notes that the disk has all that is in the file. That it cannot be
-// written costs no more than what it is for: the file is cut off before it.
-func (f *File[T, V]) checkpoint() {
-	if f.checked || f.err != nil {
-		return
+func (f *File[T, V]) set(verb string, item T, version V) {
+	if verb == forget {
+		delete(f.entries, item)
+	} else {
+		f.entries[item] = entry[V]{version, f.written}
 	}
-	text := checkpoint(f.records).append(nil)
-	if _, err := f.file.Write(text); err != nil {
-		if cut := f.file.Truncate(f.size); cut != nil {
-			f.err = fmt.Errorf("after a write that failed (%w): %w", err, cut)
-		}
-		return
-	}
-	f.size += int64(len(text))
-	f.checked = true
 }
 
-// apply does to the entries what a record says.
-func (f *File[T, V]) apply(r record) error {
-	f.checked = r.verb == checked
-	if f.checked {
-		if n, _ := binary.Uvarint(r.version); n != uint64(f.records) {
-			return fmt.Errorf("%d records are before it, want %d: some are missing", f.records, n)
-		}
-		return nil
-	}
-	item, err := f.item.decode(r.item)
+// attach opens the file that is at path now, to be written to behind so many bytes.
+// The disk may not yet have what was written before, nor the name, if it was renamed.
+func (f *File[T, V]) attach(size int64) error {
+	file, err := f.disk.open(f.path, os.O_WRONLY)
 	if err != nil {
-		return fmt.Errorf("item %q: %w", r.item, err)
+		return err
 	}
-	f.records++
-	switch r.verb {
-	case began:
-		f.entries[item] = entry[V]{begun: f.written}
-	case forgot:
-		delete(f.entries, item)
-	default:
-		version, err := f.ver.decode(r.version)
-		if err != nil {
-			return fmt.Errorf("version %q of item %q: %w", r.version, r.item, err)
-		}
-		f.entries[item] = entry[V]{version: version}
+	if err := cmp.Or(file.Truncate(size), file.Sync(), f.disk.syncDir(f.path)); err != nil {
+		file.Close()
+		return err
 	}
+	f.file, f.size, f.synced = file, size, f.written
+	f.allowed = 2*len(f.entries) + cmp.Or(f.slack, 1024)
+	f.checkpoint()
 	return nil
 }
 
@@ -210,24 +170,23 @@ func (f *File[T, V]) apply(r record) error {
 // the same time share that. An item that is begun already costs nothing. After an
 // error the run must not go on.
 func (f *File[T, V]) Begin(item T) error {
-	return f.note("begin", item, began, entry[V]{})
+	return f.note(begin, item, *new(V))
 }
 
 // Done notes that the item was handled at a version, the one that was read before
 // the work. It does not wait for the disk: what is lost is run again. The zero
 // version is an error: it is that of an item that has begun.
 func (f *File[T, V]) Done(item T, version V) error {
-	var none V
-	if version == none {
+	if version == *new(V) {
 		return fmt.Errorf("remember: done %s: the version is the zero one, want that of what was handled", brief(item))
 	}
-	return f.note("done", item, did, entry[V]{version: version})
+	return f.note(done, item, version)
 }
 
 // Forget notes that the item is gone, and all that was made for it. It does not
 // wait for the disk. Forget of an item that is not remembered does nothing.
 func (f *File[T, V]) Forget(item T) error {
-	return f.note("forget", item, forgot, entry[V]{})
+	return f.note(forget, item, *new(V))
 }
 
 // Version returns the version at which the item was handled; false if it was not,
@@ -235,8 +194,8 @@ func (f *File[T, V]) Forget(item T) error {
 func (f *File[T, V]) Version(item T) (V, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e, ok := f.entries[item]
-	return e.version, ok && e.begun == 0
+	version := f.entries[item].version
+	return version, version != *new(V)
 }
 
 // All returns a snapshot of all items, made when the loop begins, in no order. An
@@ -245,14 +204,10 @@ func (f *File[T, V]) Version(item T) (V, bool) {
 func (f *File[T, V]) All() iter.Seq2[T, V] {
 	return func(yield func(T, V) bool) {
 		f.mu.Lock()
-		items := make([]T, 0, len(f.entries))
-		versions := make([]V, 0, len(f.entries))
-		for item, e := range f.entries {
-			items, versions = append(items, item), append(versions, e.version)
-		}
+		entries := maps.Clone(f.entries)
 		f.mu.Unlock()
-		for i, item := range items {
-			if !yield(item, versions[i]) {
+		for item, e := range entries {
+			if !yield(item, e.version) {
 				return
 			}
 		}
@@ -262,161 +217,173 @@ func (f *File[T, V]) All() iter.Seq2[T, V] {
 // Close ends the use of the file. What was written is on the disk when it returns
 // nil, unless NoSync is set. Closing twice is fine; it may be opened again.
 func (f *File[T, V]) Close() error {
-	f.syncing.Lock()
-	defer f.syncing.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for f.syncing {
+		f.idle.Wait()
+	}
 	if f.file == nil {
 		return nil
 	}
-	err := f.err
-	if err == nil && !f.NoSync {
-		if err = f.file.Sync(); err == nil {
+	if f.err == nil && !f.NoSync {
+		if f.err = f.file.Sync(); f.err == nil {
+			f.synced = f.written
 			f.checkpoint()
-			err = f.err
 		}
 	}
-	if err == nil {
-		err = f.disk.isAt(f.file, f.path)
-	}
-	if closed := f.file.Close(); f.err == nil { // otherwise it may be closed
-		err = errors.Join(err, closed)
-	}
-	err = errors.Join(err, f.lock.Close())
+	err := cmp.Or(f.err, f.disk.isAt(f.file, f.path), f.file.Close(), f.lock.Close())
 	f.file, f.entries = nil, nil
 	if err != nil {
-		return f.wrap("close", err)
+		return fmt.Errorf("remember: close %s: %w", f.Path, err)
 	}
 	return nil
 }
 
-// note writes what a call says, unless it is remembered already.
-func (f *File[T, V]) note(call string, item T, v verb, e entry[V]) error {
-	r, err := f.encode(item, v, e)
-	if err != nil {
-		return fmt.Errorf("remember: %s %s: %w", call, brief(item), err)
-	}
-	f.mu.Lock()
-	upTo, full, err := f.noteLocked(item, v, e, r)
-	f.mu.Unlock()
-	if err == nil && v == began && !f.NoSync {
-		err = f.flush(upTo)
-	}
-	if err == nil && full {
-		err = f.compact()
-	}
-	if err != nil {
-		return fmt.Errorf("remember: %s %s: %s: %w", call, brief(item), f.Path, err)
-	}
-	return nil
-}
-
-// noteLocked returns the call that has to be on the disk, and whether the file
-// is to be written anew.
-func (f *File[T, V]) noteLocked(item T, v verb, e entry[V], r record) (upTo uint64, full bool, err error) {
-	switch {
-	case f.file == nil:
-		return 0, false, errNotOpen
-	case f.err != nil:
-		return 0, false, f.err
-	}
-	old, known := f.entries[item]
-	switch {
-	case v == began && known && old.begun > 0:
-		return old.begun, false, nil
-	case v == did && known && old == e, v == forgot && !known:
-		return 0, false, nil
-	}
-	r.loose = uint64(f.size - f.safe)
-	text := r.append(nil)
-	if _, err := f.file.Write(text); err != nil {
-		// What came before this call is whole, and is to stay so.
-		if cut := f.file.Truncate(f.size); cut != nil {
-			f.err = fmt.Errorf("after a write that failed (%w): %w", err, cut)
-		}
-		return 0, false, err
-	}
-	f.size += int64(len(text))
-	f.checked = false
-	f.records++
-	f.written++
-	switch v {
-	case began:
-		f.entries[item] = entry[V]{begun: f.written}
-	case did:
-		f.entries[item] = e
-	case forgot:
-		delete(f.entries, item)
-	}
-	return f.written, f.records > f.allowed, nil
-}
-
-// encode returns the record of a call.
-func (f *File[T, V]) encode(item T, v verb, e entry[V]) (r record, err error) {
-	f.mu.Lock()
-	open := f.file != nil
-	f.mu.Unlock()
-	if !open {
-		return r, errNotOpen
-	}
-	r.verb = v
-	if r.item, err = f.item.encode(item); err != nil {
-		return r, fmt.Errorf("the item: %w", err)
-	}
-	if v == did {
-		if r.version, err = f.ver.encode(e.version); err != nil {
-			return r, fmt.Errorf("the version %s: %w", brief(e.version), err)
-		}
-	}
-	if n := len(r.item) + len(r.version); n > maxRecord {
-		return r, fmt.Errorf("item and version have %d bytes, want %d at most", n, maxRecord)
-	}
-	return r, nil
-}
-
-// flush returns when the disk has a call, and all before it. Of those that wait,
-// one does it for all.
-func (f *File[T, V]) flush(upTo uint64) error {
-	f.syncing.Lock()
-	defer f.syncing.Unlock()
-	f.mu.Lock()
-	file, written, size, err := f.file, f.written, f.size, f.err
-	have := f.synced >= upTo
-	f.mu.Unlock()
-	switch {
-	case have:
-		return nil
-	case err != nil:
-		return err
-	case file == nil:
-		return errNotOpen
-	}
-	err = file.Sync()
+func (f *File[T, V]) note(verb string, item T, version V) error {
+	r, err := newRecord(verb, item, version)
 	if err == nil {
-		err = f.disk.isAt(file, f.path)
+		f.mu.Lock()
+		err = f.noteLocked(r, item, version)
+		f.mu.Unlock()
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err != nil {
-		// What the disk has after this, nobody knows; another try may
-		// succeed without it.
-		f.err = err
-		return err
+		return fmt.Errorf("remember: %s %s: %s: %w", verb, brief(item), f.Path, err)
 	}
-	f.safe, f.synced = size, written
 	return nil
 }
 
-func (f *File[T, V]) wrap(what string, err error) error {
-	return fmt.Errorf("remember: %s %s: %w", what, f.Path, err)
+// noteLocked does what a call says. What is remembered already is not written.
+func (f *File[T, V]) noteLocked(r record, item T, version V) error {
+	if f.file == nil || f.err != nil {
+		return cmp.Or(f.err, errors.New("not open"))
+	}
+	e, known := f.entries[item]
+	if known == (r.verb == forget) || e.version != version {
+		if err := f.write(r); err != nil {
+			return err
+		}
+		f.set(r.verb, item, version)
+		e.written = f.written
+	}
+	if r.verb == begin {
+		if err := f.flushLocked(e.written); err != nil {
+			return err
+		}
+	}
+	return f.compactLocked()
 }
 
-// brief returns what an error says of v, which may be a megabyte.
-func brief(v any) string {
-	const most = 200
-	s := fmt.Sprint(v)
-	if len(s) <= most {
-		return s
+// write appends a record. If that fails, the next one is written in its place.
+func (f *File[T, V]) write(r record) error {
+	r.safe = f.size - (f.written - f.synced)
+	line := r.append(nil)
+	if _, err := f.file.WriteAt(line, f.size); err != nil {
+		return err
 	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
+	f.size += int64(len(line))
+	f.written += int64(len(line))
+	f.records++
+	f.checked = r.verb == synced
+	return nil
+}
+
+// checkpoint notes that the disk has all that is in the file. That it cannot be
+// written costs no more than what it is for.
+func (f *File[T, V]) checkpoint() {
+	if !f.checked {
+		_ = f.write(record{verb: synced})
+	}
+}
+
+// flushLocked returns when the disk has what was written by then. Of the calls that
+// wait, one does it for all, and gives up the lock meanwhile.
+func (f *File[T, V]) flushLocked(upTo int64) error {
+	for !f.NoSync && f.synced < upTo {
+		switch {
+		case f.err != nil:
+			return f.err
+		case f.syncing:
+			f.idle.Wait()
+			continue
+		}
+		file, written := f.file, f.written
+		f.syncing = true
+		f.mu.Unlock()
+		err := cmp.Or(file.Sync(), f.disk.isAt(file, f.path))
+		f.mu.Lock()
+		f.syncing = false
+		f.idle.Broadcast()
+		// After an error nobody knows what the disk has: another try may succeed
+		// without it.
+		if f.err = err; err == nil {
+			f.synced = written
+		}
+	}
+	return nil
+}
+
+// compactLocked writes the log anew if most of it is out of date. While a call waits
+// for the disk that is left to that call. If it does not succeed and the old log goes
+// on, this is no error: it is tried again when the log is twice as long.
+func (f *File[T, V]) compactLocked() error {
+	if f.syncing || f.file == nil || f.err != nil || f.records <= f.allowed {
+		return nil
+	}
+	if f.err = f.disk.isAt(f.file, f.path); f.err == nil && f.rewrite() != nil {
+		f.allowed = 2 * f.records
+	}
+	return f.err
+}
+
+// rewrite puts a log of all entries into the place of the old one, if there is one,
+// and opens it. If it returns an error, and does not set err, the old one goes on.
+func (f *File[T, V]) rewrite() error {
+	next := f.path + ".new"
+	size, err := f.writeAll(next)
+	if err != nil {
+		f.disk.remove(next) // it takes space, which may be what is short
+		return err
+	}
+	if f.file != nil {
+		f.file.Close() // as some systems do not rename to what is open
+	}
+	if err = f.disk.rename(next, f.path); err != nil {
+		f.disk.remove(next)
+		size = f.size
+	} else {
+		f.records, f.checked = len(f.entries), false
+	}
+	f.err = f.attach(size)
+	return cmp.Or(err, f.err)
+}
+
+// writeAll writes a log of all entries, and returns its size.
+func (f *File[T, V]) writeAll(path string) (size int64, err error) {
+	text := []byte(magic)
+	for item, e := range f.entries {
+		verb := done
+		if e.version == *new(V) {
+			verb = begin
+		}
+		r, err := newRecord(verb, item, e.version)
+		if err != nil {
+			return 0, err
+		}
+		text = r.append(text)
+	}
+	file, err := f.disk.open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return 0, err
+	}
+	_, err = file.WriteAt(text, 0)
+	return int64(len(text)), cmp.Or(err, file.Sync(), file.Close())
+}
+
+// brief returns what an error says of v, which may be long.
+func brief(v any) string {
+	s := fmt.Sprint(v)
+	if short := fmt.Sprintf("%.100s", s); short != s {
+		return short + "…"
+	}
+	return s
 }

@@ -4,8 +4,11 @@
 package remember_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,7 +42,14 @@ func must(t *testing.T, errs ...error) {
 func mustHold[T, V comparable](t *testing.T, f *remember.File[T, V], want map[T]V) {
 	t.Helper()
 	if got := maps.Collect(f.All()); !maps.Equal(got, want) {
-		t.Errorf("remembered:\n got %v\nwant %v", got, want)
+		t.Errorf("remembered %.1000v, want %.1000v", got, want)
+	}
+}
+
+func mustSay(t *testing.T, name string, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.HasPrefix(err.Error(), "remember: ") || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: error %v, want one of the package that says %q", name, err, want)
 	}
 }
 
@@ -76,34 +86,16 @@ func TestFileRemembersAcrossProcesses(t *testing.T) {
 	must(t, f.Close())
 }
 
-func TestFileWritesNothingThatItKnows(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m")
-	f := open[string, int](t, path)
-	must(t, f.Begin("a"), f.Done("b", 1), f.Begin("c"), f.Forget("c"))
-	size := func() int64 {
-		info, err := os.Stat(path)
-		must(t, err)
-		return info.Size()
-	}
-	before := size()
-	must(t, f.Begin("a"), f.Done("b", 1), f.Forget("c"))
-	if after := size(); after != before {
-		t.Errorf("the file has %d bytes after calls that change nothing, %d before", after, before)
-	}
-}
-
-func TestFileKeepsAnyString(t *testing.T) {
-	keeps(t, map[string]string{"": "empty", "\xff\x00": "\xfe\xff", "a\nb": "x", "<é>": "<é>", strings.Repeat("x", 1<<19): "y", "most": strings.Repeat("x", 1<<20-4)})
-}
-
 type key struct {
 	Space string
 	Index int
 }
 
-func TestFileKeepsStructsAndNumbers(t *testing.T) {
+func TestFileKeepsStringsStructsAndNumbers(t *testing.T) {
+	long := strings.Repeat("x", 1<<21)
+	keeps(t, map[string]string{"": "empty", "\xff\x00": "\xfe\xff", "a\nb": "x\ty", "<é>": "<é>", "\"\\": " ", long: long})
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	keeps(t, map[key]time.Time{{"a", 1}: at, {"a", 2}: at.Add(1), {"", 0}: at})
+	keeps(t, map[key]time.Time{{"a\t\n", 1}: at, {"a", 2}: at.Add(1), {"", 0}: at})
 }
 
 // keeps checks that a file has these versions when it is opened again.
@@ -120,27 +112,21 @@ func keeps[T, V comparable](t *testing.T, want map[T]V) {
 func TestFileRefusesWhatWouldNotBeFoundAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	type hidden struct{ name string }
-	for name, err := range map[string]error{
-		"hidden field":   open[hidden, int](t, path+"1").Begin(hidden{"a"}),
-		"no UTF-8":       open[key, int](t, path+"2").Begin(key{"\xff", 1}),
-		"local time":     open[string, time.Time](t, path+"3").Done("a", time.Now()),
-		"not a number":   open[float64, int](t, path+"4").Begin(nan()),
-		"too long":       open[string, string](t, path+"5").Done("a", strings.Repeat("x", 1<<20)),
-		"zero version":   open[string, int](t, path+"0").Done("a", 0),
-		"pointer":        (&remember.File[*int, int]{Path: path + "6"}).Open(),
-		"interface":      (&remember.File[string, any]{Path: path + "7"}).Open(),
-		"no path":        (&remember.File[string, int]{}).Open(),
-		"no such folder": (&remember.File[string, int]{Path: filepath.Join(path, "x", "y")}).Open(),
-		"not open":       (&remember.File[string, int]{Path: path}).Begin("a"),
+	type loose struct{ Any any }
+	for want, err := range map[string]error{
+		"hidden {a} comes back": open[hidden, int](t, path+"1").Begin(hidden{"a"}),
+		"\xff 1} comes back":    open[key, int](t, path+"2").Begin(key{"\xff", 1}),
+		"as time.Time":          open[string, time.Time](t, path+"3").Done("a", time.Now()),
+		"NaN":                   open[float64, int](t, path+"4").Begin(nan()),
+		"*int":                  open[*int, int](t, path+"5").Begin(new(int)),
+		"as float64 1":          open[string, any](t, path+"6").Done("a", 1),
+		"uncomparable":          open[loose, int](t, path+"7").Begin(loose{[]any{1.0}}),
+		"version is the zero":   open[string, int](t, path+"8").Done("a", 0),
+		"Path is required":      (&remember.File[string, int]{}).Open(),
+		"x.lock: no such":       (&remember.File[string, int]{Path: filepath.Join(path, "x")}).Open(),
+		"not open":              (&remember.File[string, int]{Path: path}).Begin("a"),
 	} {
-		if err == nil || !strings.HasPrefix(err.Error(), "remember: ") {
-			t.Errorf("%s: error %v, want one that begins with the package", name, err)
-		} else {
-			t.Logf("%s: %v", name, err)
-		}
-	}
-	for i := 1; i <= 5; i++ {
-		must(t, open[string, string](t, fmt.Sprint(path, "ok", i)).Begin("a"))
+		mustSay(t, "", err, want)
 	}
 }
 
@@ -154,12 +140,9 @@ func TestFileIsOpenOnce(t *testing.T) {
 	f := open[string, int](t, path)
 	must(t, f.Done("a", 1))
 	other := &remember.File[string, int]{Path: path}
-	for name, err := range map[string]error{"same": f.Open(), "other": other.Open()} {
-		if err == nil || !strings.Contains(err.Error(), "open already") {
-			t.Errorf("%s File: Open = %v, want an error", name, err)
-		}
-	}
-	must(t, f.Close(), other.Open())
+	mustSay(t, "same File", f.Open(), "open already")
+	mustSay(t, "other File", other.Open(), "open already")
+	must(t, f.Done("a", 1), f.Close(), other.Open())
 	mustHold(t, other, map[string]int{"a": 1})
 	must(t, other.Close())
 }
@@ -170,9 +153,7 @@ func TestFileRefusesForeignFiles(t *testing.T) {
 	for _, text := range []string{"something else\n", "reconcile", strings.Repeat("\x00", 100)} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
 		f := &remember.File[string, int]{Path: path}
-		if err := f.Open(); err == nil || !strings.Contains(err.Error(), "no file of package remember") {
-			t.Errorf("Open of %q = %v, want an error", text, err)
-		}
+		mustSay(t, text, f.Open(), "no file of package remember")
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
 			t.Errorf("it is now %q, %v, want %q", got, err, text)
 		}
@@ -180,9 +161,7 @@ func TestFileRefusesForeignFiles(t *testing.T) {
 	other := open[string, string](t, path+"2")
 	must(t, other.Done("a", "no number"), other.Close())
 	f := &remember.File[string, int]{Path: path + "2"}
-	if err := f.Open(); err == nil || !strings.Contains(err.Error(), `"no number" of item "a"`) {
-		t.Errorf("Open of a file with other types = %v, want an error that names the item", err)
-	}
+	mustSay(t, "other types", f.Open(), `item "a", version "no number"`)
 }
 
 // The file stays short, however many runs there are.
@@ -247,22 +226,16 @@ func TestErrorsAreShort(t *testing.T) {
 	closed := open[string, string](t, path+"1")
 	must(t, closed.Close())
 	for name, err := range map[string]error{
-		"long item":    f.Begin(long),
-		"long version": f.Done("a", long),
+		"zero version": f.Done(long, ""),
 		"not open":     closed.Begin(long),
 		"bad item":     open[key, int](t, path+"2").Begin(key{long + "\xff", 1}),
 		"bad version":  open[string, key](t, path+"3").Done("a", key{long + "\xff", 1}),
 	} {
-		switch {
-		case err == nil:
-			t.Errorf("%s: no error", name)
-		case len(err.Error()) > 1000 || !utf8.ValidString(err.Error()):
+		mustSay(t, name, err, "…")
+		if len(err.Error()) > 1000 || !utf8.ValidString(err.Error()) {
 			t.Errorf("%s: an error of %d bytes, valid %t: %.100v", name, len(err.Error()), utf8.ValidString(err.Error()), err)
-		default:
-			t.Logf("%s: %v", name, err)
 		}
 	}
-	mustHold(t, f, map[string]string{})
 }
 
 // A link to the file stays one, and what it points to is the file.
@@ -271,17 +244,82 @@ func TestFileBehindALink(t *testing.T) {
 	path, link := filepath.Join(dir, "m"), filepath.Join(dir, "link")
 	must(t, os.Symlink("m", link))
 	f := &remember.File[string, int]{Path: link, NoSync: true}
-	if err := f.Open(); err == nil || !strings.Contains(err.Error(), "link to nothing") {
-		t.Fatalf("Open of a link to nothing = %v, want an error that says so", err)
-	}
+	mustSay(t, "link to nothing", f.Open(), "want a regular file, or a symbolic link to one")
 	other := open[string, int](t, path)
-	if err := f.Open(); err == nil || !strings.Contains(err.Error(), "open already") {
-		t.Fatalf("Open of a link to a file that is open = %v, want an error that says so", err)
-	}
+	mustSay(t, "link to a file that is open", f.Open(), "open already")
 	must(t, other.Close(), f.Open())
-	for i := range 3_000 { // so it is written anew
-		must(t, f.Done("a", i+1))
-	}
+	must(t, written(f))
 	must(t, f.Close(), other.Open())
 	mustHold(t, other, map[string]int{"a": 3_000})
+}
+
+// A folder and a socket, which stands for all devices, are left as they are. A device
+// of the machine has no place here: an Open that takes it replaces it.
+func TestFileRefusesOtherThanFiles(t *testing.T) {
+	t.Chdir(t.TempDir()) // the path of a socket must be short
+	listener, err := net.Listen("unix", "socket")
+	must(t, err, os.Symlink("socket", "link"))
+	defer listener.Close()
+	for _, path := range []string{".", "socket", "link"} {
+		mustSay(t, path, (&remember.File[string, int]{Path: path}).Open(), "want a regular file")
+	}
+}
+
+// Another program moves the file, or puts an older one into its place: what is written
+// would not be found again.
+func TestFileNoticesThatItWasMovedAway(t *testing.T) {
+	for name, call := range map[string]func(*remember.File[string, int]) error{
+		"Begin":   func(f *remember.File[string, int]) error { return f.Begin("b") },
+		"Close":   func(f *remember.File[string, int]) error { return f.Close() },
+		"rewrite": func(f *remember.File[string, int]) error { return written(f) },
+	} {
+		for how, move := range map[string]func(path string) error{
+			"moved": func(path string) error { return os.Rename(path, path+".old") },
+			"replaced": func(path string) error {
+				return errors.Join(os.WriteFile(path+"2", nil, 0o600), os.Rename(path+"2", path))
+			},
+		} {
+			path := filepath.Join(t.TempDir(), "m")
+			f := &remember.File[string, int]{Path: path, NoSync: name == "rewrite"}
+			must(t, f.Open(), f.Begin("a"), move(path))
+			mustSay(t, name+" "+how, call(f), "moved away")
+			f.Close()
+		}
+	}
+}
+
+// written makes calls until the file is written anew, or they fail.
+func written(f *remember.File[string, int]) (err error) {
+	for i := 1; err == nil && i <= 3_000; i++ {
+		err = f.Done("a", i)
+	}
+	return err
+}
+
+// A moody value calls what a test wants when it becomes JSON and back.
+type moody struct{ Name string }
+
+var mood func()
+
+func (m moody) MarshalJSON() ([]byte, error) {
+	mood()
+	return json.Marshal(m.Name)
+}
+
+func (m *moody) UnmarshalJSON(b []byte) error {
+	mood()
+	return json.Unmarshal(b, &m.Name)
+}
+
+// A value that panics on its way is refused, and stands in nobody's way.
+func TestFileBearsValuesThatPanic(t *testing.T) {
+	mood = func() {}
+	f := open[moody, string](t, filepath.Join(t.TempDir(), "m"))
+	must(t, f.Begin(moody{"a"}), f.Close())
+	mood = func() { panic("bad mood") }
+	mustSay(t, "Open", f.Open(), "bad mood")
+	mood = func() {}
+	must(t, f.Open())
+	mood = func() { panic("bad mood") }
+	mustSay(t, "Begin", f.Begin(moody{"b"}), "bad mood")
 }

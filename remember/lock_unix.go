@@ -19,14 +19,8 @@ func (osDisk) lock(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != syscall.EINTR {
-			break
-		}
-	}
-	if err == syscall.EWOULDBLOCK {
-		err = errors.New("open already, by another File or process")
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == syscall.EWOULDBLOCK {
+		err = errors.New("open already")
 	}
 	if err != nil {
 		f.Close()

@@ -4,143 +4,133 @@
 package remember
 
 import (
-	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"reflect"
+	"strconv"
 	"strings"
 )
 
-// This file holds the format of the file: the line magic, and then records, each of
-// them
+// magic is the first line of the file. Each of the others is a record: these fields,
+// with a tab between two of them.
 //
-//	4 bytes  length of what follows the checksum
-//	4 bytes  checksum (CRC-32C) of the length and of what follows
-//	1 byte   verb
-//	varint   how many of the bytes before this record may not be on the disk
-//	varint   length of the item
-//	         the item
-//	         the version, if the verb is did; how many records are before it, a
-//	         varint, if the verb is checked
+//	checksum (CRC-32C, 8 hexadecimal digits) of the rest of the line
+//	verb
+//	how many bytes of the file the disk had for certain when this was written
+//	item
+//	version, if the verb is done
 //
-// A record with the verb checked has no item. It says that the disk has all that is
+// A string is quoted as in Go, anything else is JSON, so neither has a tab or the end
+// of a line. A record with the verb synced has no item. The disk has all that is
 // before it, so nothing there may be bad: without it, bad records that no fsync came
 // after look like what a loss of power leaves, and are cut off.
-//
-// Numbers are little-endian. No record has the length 0, so zeros are no record.
+const magic = "reconcile remember 2\n"
 
+// The verbs.
 const (
-	magic  = "reconcile remember 1\n"
-	prefix = 8 // bytes before the verb
-)
-
-// A verb says what was noted.
-type verb byte
-
-const (
-	began   verb = 'b'
-	did     verb = 'd'
-	forgot  verb = 'f'
-	checked verb = 'c'
+	begin  = "begin"
+	done   = "done"
+	forget = "forget"
+	synced = "synced"
 )
 
 type record struct {
-	verb          verb
-	item, version []byte
-	loose         uint64 // bytes before it that were not synced when it was written
+	verb, item, version string
+	safe                int64 // bytes of the file that the disk had
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// checkpoint returns the record to write after so many others, which the disk has.
-func checkpoint(records int) record {
-	return record{verb: checked, version: binary.AppendUvarint(nil, uint64(records))}
+func newRecord[T, V comparable](verb string, item T, version V) (r record, err error) {
+	defer refuse(&err)
+	r.verb = verb
+	r.item, err = encode(item)
+	if err == nil && verb == done {
+		r.version, err = encode(version)
+	}
+	return r, err
 }
 
 // append appends the record as it stands in the file.
 func (r record) append(b []byte) []byte {
 	start := len(b)
-	b = append(b, make([]byte, prefix)...)
-	b = append(b, byte(r.verb))
-	b = binary.AppendUvarint(b, r.loose)
-	b = binary.AppendUvarint(b, uint64(len(r.item)))
-	b = append(b, r.item...)
-	b = append(b, r.version...)
-	text := b[start:]
-	binary.LittleEndian.PutUint32(text, uint32(len(text)-prefix))
-	binary.LittleEndian.PutUint32(text[4:], checksum(text))
+	b = append(b, "00000000\t"+r.verb+"\t"+strconv.FormatInt(r.safe, 10)+"\t"+r.item+"\t"+r.version+"\n"...)
+	copy(b[start:], fmt.Sprintf("%08x", crc32.Checksum(b[start+8:], crc32.MakeTable(crc32.Castagnoli))))
 	return b
 }
 
-func checksum(text []byte) uint32 {
-	return crc32.Update(crc32.Checksum(text[:4], castagnoli), castagnoli, text[prefix:])
+// parse returns the record that a line ends with, and its text, which is empty if
+// there is none that is whole. Before it may be a record whose own end of the line is
+// damaged.
+func parse(line string) (r record, text string) {
+	fields := strings.Split(line, "\t")
+	if len(fields) < 5 {
+		return r, ""
+	}
+	fields = fields[len(fields)-4:]
+	safe, _ := strconv.ParseInt(fields[1], 10, 64)
+	r = record{fields[0], fields[2], strings.TrimSuffix(fields[3], "\n"), safe}
+	if text = string(r.append(nil)); !strings.HasSuffix(line, text) {
+		text = ""
+	}
+	return r, text
 }
 
-// parse returns the record at the beginning of b and its length, or 0 if there is
-// none that is whole.
-func parse(b []byte) (r record, n int) {
-	if len(b) < prefix {
-		return r, 0
-	}
-	length := uint64(binary.LittleEndian.Uint32(b))
-	if length == 0 || length > uint64(len(b)-prefix) {
-		return r, 0
-	}
-	text := b[:prefix+length]
-	if binary.LittleEndian.Uint32(b[4:]) != checksum(text) {
-		return r, 0
-	}
-	rest := text[prefix+1:]
-	loose, used := binary.Uvarint(rest)
-	if used <= 0 {
-		return r, 0
-	}
-	rest = rest[used:]
-	size, used := binary.Uvarint(rest)
-	if used <= 0 || size > uint64(len(rest)-used) {
-		return r, 0
-	}
-	rest = rest[used:]
-	r = record{verb: verb(text[prefix]), item: rest[:size], version: rest[size:], loose: loose}
-	switch r.verb {
-	case did:
-	case checked:
-		if _, used := binary.Uvarint(r.version); used <= 0 || used < len(r.version) || len(r.item) > 0 {
-			return r, 0
-		}
-	case began, forgot:
-		if len(r.version) > 0 {
-			return r, 0
-		}
-	default:
-		return r, 0
-	}
-	return r, len(text)
-}
-
-// scan calls apply for each record, and returns how much of the data is whole.
+// scan calls apply for each record, and returns how many bytes of the data are whole.
 // What the end of a process leaves is a record that is not, with nothing behind it;
 // a loss of power also leaves whole ones behind it, as a disk writes in any order.
 // But if one of these was written when the disk had the bad one, that was damaged.
-func scan(data []byte, apply func(record) error) (whole int, err error) {
-	if !strings.HasPrefix(string(data[:min(len(data), len(magic))]), magic) {
+func scan(data string, apply func(record) error) (int64, error) {
+	if !strings.HasPrefix(data, magic) {
 		return 0, fmt.Errorf("this is no file of package remember: it does not begin with %q", magic)
 	}
-	at := len(magic)
-	for at < len(data) {
-		r, n := parse(data[at:])
-		if n == 0 {
-			break
-		}
-		if err := apply(r); err != nil {
-			return 0, fmt.Errorf("record at byte %d: %w", at, err)
-		}
-		at += n
-	}
-	for next, n := at+1, 0; next < len(data); next += max(n, 1) {
-		var r record
-		if r, n = parse(data[next:]); n > 0 && r.loose < uint64(next-at) {
-			return 0, fmt.Errorf("damaged at byte %d, with whole records behind it; what is before it can be kept by cutting the file off there", at)
+	whole, bad := int64(len(magic)), false
+	for line := range strings.Lines(data[whole:]) {
+		r, text := parse(line)
+		bad = bad || text != line
+		switch {
+		case !bad:
+			if err := apply(r); err != nil {
+				return 0, fmt.Errorf("record at byte %d: %w", whole, err)
+			}
+			whole += int64(len(line))
+		case text != "" && r.safe > whole:
+			return 0, fmt.Errorf("damaged at byte %d, with whole records behind it; what is before it can be kept by cutting the file off there", whole)
 		}
 	}
-	return at, nil
+	return whole, nil
+}
+
+// encode returns v as it stands in a record. It may panic, by a method of T or a
+// comparison.
+func encode[T comparable](v T) (string, error) {
+	if reflect.TypeFor[T]().Kind() == reflect.String { // JSON would change what is no UTF-8
+		return strconv.Quote(reflect.ValueOf(v).String()), nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	back, err := decode[T](string(text))
+	if err == nil && back != v {
+		err = fmt.Errorf("%T %s comes back from JSON, %s, as %T %s", v, brief(v), brief(string(text)), back, brief(back))
+	}
+	return string(text), err
+}
+
+func decode[T comparable](text string) (v T, err error) {
+	if reflect.TypeFor[T]().Kind() == reflect.String {
+		text, err = strconv.Unquote(text)
+		reflect.ValueOf(&v).Elem().SetString(text)
+		return v, err
+	}
+	err = json.Unmarshal([]byte(text), &v)
+	return v, err
+}
+
+// refuse makes an error of a panic. One that went on through Open would keep the lock
+// of the file.
+func refuse(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("panic: %v", v)
+	}
 }

@@ -6,207 +6,175 @@ package remember
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"strings"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
-func openOn(t *testing.T, d *testDisk, noSync bool) *File[string, int] {
-	t.Helper()
-	f := &File[string, int]{Path: path, disk: d, NoSync: noSync}
-	if err := f.Open(); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// Only a Begin that changes something waits for the disk.
+// Only a Begin that changes something waits for the disk, and what is known already is
+// not written.
 func TestFileSyncsOnceForABegin(t *testing.T) {
 	for _, noSync := range []bool{false, true} {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-		f := openOn(t, d, noSync)
-		opened := d.syncs
-		err := errors.Join(
-			f.Done("a", 1), f.Begin("a"), f.Begin("a"), f.Done("a", 2), f.Begin("b"), f.Done("c", 1), f.Begin("b"), f.Forget("b"),
-		)
-		want := 2
-		if noSync {
-			want = 0
-		}
-		if got := d.syncs - opened; err != nil || got != want {
-			t.Errorf("NoSync %t: %d times synced, error %v, want %d, nil", noSync, got, err, want)
-		}
-		before := d.syncs
-		if err := f.Close(); err != nil || d.syncs != before+want/2 {
-			t.Errorf("NoSync %t: %d times synced by Close, error %v, want %d, nil", noSync, d.syncs-before, err, want/2)
-		}
-		// What the process before wrote, the disk may not have.
-		before = d.syncs
-		f = openOn(t, d, noSync)
-		if d.syncs != before+1 {
-			t.Errorf("NoSync %t: %d times synced by Open, want once", noSync, d.syncs-before)
-		}
-		before = d.syncs
-		if err := f.Begin("a"); err != nil || d.syncs != before+want/2 {
-			t.Errorf("NoSync %t: %d times synced by Begin, error %v, want %d, nil", noSync, d.syncs-before, err, want/2)
-		}
-	}
-}
-
-// What was written while the disk was busy takes one sync, however many calls it was.
-func TestFileSyncsOnceForManyCalls(t *testing.T) {
-	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-	f := openOn(t, d, false)
-	before := d.syncs
-	var calls []uint64
-	for i := range 10 { // each as far as Begin gets before it waits
-		item := fmt.Sprint(i)
-		r, err := f.encode(item, began, entry[int]{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.mu.Lock()
-		upTo, _, err := f.noteLocked(item, began, entry[int]{}, r)
-		f.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
-		calls = append(calls, upTo)
-	}
-	var workers sync.WaitGroup
-	for _, upTo := range calls {
-		workers.Go(func() {
-			if err := f.flush(upTo); err != nil {
-				t.Error(err)
+		f := &File[string, int]{Path: path, disk: d, NoSync: noSync}
+		var syncs, lines []int
+		note := func(errs ...error) {
+			t.Helper()
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	workers.Wait()
-	if got := d.syncs - before; got != 1 {
-		t.Errorf("%d times synced for 10 calls, want once", got)
+			states, _ := statesOf(t, d.files[path].data)
+			syncs, lines = append(syncs, d.syncs), append(lines, len(states)-1)
+		}
+		note(f.Open()) // with a line that says that the disk has it all
+		note(f.Done("a", 1), f.Begin("a"), f.Begin("a"), f.Done("a", 2), f.Begin("b"), f.Done("c", 1), f.Begin("b"), f.Forget("b"))
+		note(f.Done("a", 2), f.Forget("b"))
+		note(f.Close())
+		note(f.Open()) // what the process before wrote, the disk may not have
+		note(f.Begin("a"))
+		note(f.Begin("a"))
+		wantSyncs, wantLines := []int{2, 4, 4, 5, 6, 7, 7}, []int{1, 7, 7, 8, 8, 9, 9}
+		if noSync {
+			wantSyncs, wantLines = []int{2, 2, 2, 2, 3, 3, 3}, []int{1, 7, 7, 7, 8, 9, 9}
+		}
+		if !slices.Equal(syncs, wantSyncs) || !slices.Equal(lines, wantLines) {
+			t.Errorf("NoSync %t: synced %v times by then, with %v lines, want %v, %v", noSync, syncs, lines, wantSyncs, wantLines)
+		}
 	}
 }
 
-// What the disk has at Open, and what is written anew, it has: a call that waits for
-// it needs no more, and the next record says so.
-func TestFileKnowsWhatTheDiskHas(t *testing.T) {
-	for name, make := range map[string]func(f *File[string, int]) error{
-		"Open":          func(f *File[string, int]) error { return errors.Join(f.Close(), f.Open()) },
-		"written anew":  func(f *File[string, int]) error { f.allowed = 0; return f.compact() },
-		"one after two": func(f *File[string, int]) error { return f.Begin("c") },
-	} {
+// What is written while the disk is busy takes one sync, however many calls it is, and
+// who need not wait for the disk does not. Close waits.
+func TestFileWhileTheDiskIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-		f := openOn(t, d, false)
-		if err := errors.Join(f.Begin("a"), f.Done("b", 1), make(f)); err != nil {
-			t.Fatal(err)
+		f := openOn(t, d)
+		d.syncTakes, f.allowed = time.Second, 100
+		start, before := time.Now(), d.syncs
+		var workers sync.WaitGroup
+		begin := func(item string, seconds time.Duration) {
+			workers.Go(func() {
+				if err := f.Begin(item); err != nil || time.Since(start) != seconds*time.Second {
+					t.Errorf("Begin(%s) = %v after %v, want nil after %d s", item, err, time.Since(start), seconds)
+				}
+			})
+			synctest.Wait()
 		}
-		before, at := d.syncs, len(d.files[path].data)
-		if err := errors.Join(f.Begin("a"), f.Done("b", 2)); err != nil || d.syncs != before {
-			t.Errorf("%s: a Begin that is known and a Done sync %d times, error %v, want never, nil", name, d.syncs-before, err)
+		begin("first", 1)
+		if err := f.Done("done", 1); err != nil || time.Since(start) != 0 {
+			t.Errorf("Done = %v after %v, want nil at once", err, time.Since(start))
 		}
-		if r, n := parse(d.files[path].data[at:]); n == 0 || r.loose != 0 {
-			t.Errorf("%s: the next record says that the disk may not have %d bytes, want 0", name, r.loose)
+		for i := range 5 {
+			begin(fmt.Sprint(i), 2)
 		}
-	}
+		begin("first", 1)
+		workers.Wait()
+		if got := d.syncs - before; got != 2 {
+			t.Errorf("%d times synced for 6 calls, want twice", got)
+		}
+
+		start = time.Now()
+		begin("last", 1)
+		f.allowed, d.syncTakes = 0, 0 // it is written anew by the call that waits, before Close
+		made := d.made
+		if err := f.Done("done", 2); err != nil || d.made != made {
+			t.Errorf("Done = %v, written anew: %t", err, d.made > made)
+		}
+		err := f.Close()
+		workers.Wait()
+		if err != nil || d.made != made+1 {
+			t.Errorf("Close = %v, written anew %d times, want once", err, d.made-made)
+		}
+	})
 }
 
-// A call waits for the disk while the file is written anew, and the folder of that is
-// not synced: a loss of power may bring back the old file, without the call.
-func TestFileDoesNotTrustAFolderThatWasNotSynced(t *testing.T) {
+// If the file cannot be written anew, it goes on, and the next try comes when it is
+// twice as long; after one that succeeds, it may have twice the records that it needs,
+// and some more. There are two in it from the beginning, and one after each rewrite.
+func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-	f := openOn(t, d, false)
-	r, err := f.encode("a", began, entry[int]{})
-	if err != nil {
+	f := openOn(t, d)
+	if err := f.Done("b", 1); err != nil {
 		t.Fatal(err)
 	}
-	f.mu.Lock()
-	upTo, _, err := f.noteLocked("a", began, entry[int]{}, r)
-	f.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.allowed = 0
-	d.failDir = true
-	if err := f.compact(); !errors.Is(err, errFull) {
-		t.Errorf("compact = %v, want %v", err, errFull)
-	}
-	if err := f.flush(upTo); !errors.Is(err, errFull) {
-		t.Errorf("the call that waited returns %v, want %v", err, errFull)
-	}
-}
-
-// A new file that could not be finished does not keep the space that is short.
-func TestFileGivesBackTheSpaceOfANewFileThatFailed(t *testing.T) {
-	for step := 2; step <= 4; step++ { // after create: write, sync, rename
-		d := newTestDisk(rand.New(rand.NewPCG(1, uint64(step))))
-		f := openOn(t, d, false)
-		if err := errors.Join(f.Begin("a"), f.Done("b", 1)); err != nil {
+	f.allowed = 3
+	var made []int
+	for i := range 17 {
+		before := d.made
+		if i == 1 {
+			d.failAt = d.steps + 3 // write, create, and then write
+		}
+		if err := f.Done("a", i+1); err != nil {
 			t.Fatal(err)
 		}
-		f.allowed = 0
-		d.failAt = d.steps + step
-		if err := f.compact(); err != nil {
-			t.Errorf("step %d: compact = %v, want nil: the old file goes on", step, err)
+		if d.made > before {
+			made = append(made, i)
 		}
-		if left := d.files[path+".new"]; left != nil {
-			t.Errorf("step %d: %d bytes are left of the new file", step, len(left.data))
-		}
-		if err := f.Begin("c"); err != nil {
-			t.Errorf("step %d: Begin = %v", step, err)
-		}
+	}
+	if want := []int{1, 6, 14}; !slices.Equal(made, want) {
+		t.Errorf("written anew by the calls %v, want %v", made, want)
 	}
 }
 
-// After an fsync that failed, nobody knows what the disk has. The File says so until
-// it is opened anew.
+// The file stays short, too, when no process makes many calls.
+func TestFileOfManyProcessesIsWrittenAnew(t *testing.T) {
+	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
+	for i := range 100 {
+		f := openOn(t, d)
+		if err := errors.Join(f.Done("a", i+1), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(d.files[path].data); n > 400 {
+		t.Errorf("the file has %d bytes for one item", n)
+	}
+}
+
+// After a step of which nobody knows what it left, nothing is written any more until the
+// file is opened anew.
 func TestFileStopsAfterASyncThatFailed(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-	f := openOn(t, d, false)
-	if err := f.Done("a", 1); err != nil {
-		t.Fatal(err)
-	}
+	f := openOn(t, d)
 	d.failAt = d.steps + 2 // the write, and then the sync
-	if err := f.Begin("b"); !errors.Is(err, errFull) {
-		t.Errorf("Begin = %v, want %v", err, errFull)
-	}
-	for i, err := range []error{f.Begin("b"), f.Begin("c"), f.Done("b", 2), f.Forget("a")} {
+	for i, err := range []error{f.Begin("b"), f.Begin("b"), f.Begin("c"), f.Done("b", 2), f.Forget("a"), f.Close()} {
 		if !errors.Is(err, errFull) {
-			t.Errorf("call %d after that = %v, want %v", i, err, errFull)
+			t.Errorf("call %d = %v, want %v", i, err, errFull)
 		}
 	}
-	if err := f.Close(); !errors.Is(err, errFull) {
-		t.Errorf("Close = %v, want %v", err, errFull)
-	}
-	f = openOn(t, d, false)
-	if err := f.Begin("c"); err != nil {
+	if err := openOn(t, d).Begin("c"); err != nil {
 		t.Errorf("Begin = %v after it was opened anew, want nil", err)
 	}
 }
 
-// A write that failed, and cannot be cut off, leaves a file that must not be written
-// to: what comes behind would be lost.
-func TestFileStopsWhenAFailedWriteCannotBeCutOff(t *testing.T) {
+// What says when it is closed that it was not written well is not put in the place of
+// what was; and Close says so, too.
+func TestFileThatDoesNotCloseWell(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-	f := openOn(t, d, false)
-	d.killAt = d.steps + 1
-	if err := f.Done("a", 1); !errors.Is(err, errKilled) {
-		t.Errorf("Done = %v, want %v", err, errKilled)
+	f := openOn(t, d)
+	f.allowed = 0
+	old := d.files[path]
+	d.failAt = d.steps + 4 // create, write, sync, close
+	if err := f.compactLocked(); err != nil || d.files[path] != old || d.steps < d.failAt {
+		t.Errorf("compact = %v, the old file goes on: %t; want nil, true", err, d.files[path] == old)
 	}
-	d.killAt = 0 // it works again, too late
-	if err := f.Done("a", 1); err == nil || !strings.Contains(err.Error(), "after a write that failed") {
-		t.Errorf("Done = %v, want an error that tells of the write", err)
+	d.failAt = d.steps + 2 // sync, close
+	if err := f.Close(); !errors.Is(err, errFull) {
+		t.Errorf("Close = %v, want %v", err, errFull)
 	}
-	if err := f.Close(); err == nil {
-		t.Error("Close = nil, want the error")
+}
+
+func TestRemoveRemoves(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.new")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	f = openOn(t, d, false)
-	if err := errors.Join(f.Done("b", 2), f.Close()); err != nil {
-		t.Error(err)
-	}
-	f = openOn(t, d, false)
-	if got := maps.Collect(f.All()); got["b"] != 2 {
-		t.Errorf("remembered %v, want b at 2", got)
+	osDisk{}.remove(path)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after remove: %v, want %v", err, os.ErrNotExist)
 	}
 }

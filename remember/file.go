@@ -106,7 +106,7 @@ func (f *File[T, V]) openLocked() error {
 // load makes the entries of the file, and opens it to be written to.
 func (f *File[T, V]) load() error {
 	f.entries = make(map[T]entry[V])
-	f.records, f.checked = 0, false
+	f.records = 0
 	data, err := f.disk.read(f.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -117,7 +117,7 @@ func TestFileRefusesWhatWouldNotBeFoundAgain(t *testing.T) {
 		"hidden {a} comes back": open[hidden, int](t, path+"1").Begin(hidden{"a"}),
 		"\xff 1} comes back":    open[key, int](t, path+"2").Begin(key{"\xff", 1}),
 		"as time.Time":          open[string, time.Time](t, path+"3").Done("a", time.Now()),
-		"NaN":                   open[float64, int](t, path+"4").Begin(nan()),
+		"NaN":                   open[float64, int](t, path+"4").Done(nan(), 1),
 		"*int":                  open[*int, int](t, path+"5").Begin(new(int)),
 		"as float64 1":          open[string, any](t, path+"6").Done("a", 1),
 		"uncomparable":          open[loose, int](t, path+"7").Begin(loose{[]any{1.0}}),

@@ -299,6 +299,9 @@ func TestFileWithEachBitTurned(t *testing.T) {
 				if want := states[whole-1]; err != nil || !maps.Equal(holds(f), want) {
 					t.Fatalf("bit %d of byte %d turned, which the disk may not have had: %v, %v, want %v", i%8, i/8, err, holds(f), want)
 				}
+				if _, now := statesOf(t, d.files[path].data); now[len(now)-1] != len(d.files[path].data) {
+					t.Fatalf("bit %d of byte %d turned: it is not cut off", i%8, i/8)
+				}
 			}
 		})
 	}

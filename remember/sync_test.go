@@ -141,13 +141,29 @@ func TestFileStopsAfterASyncThatFailed(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	d.failAt = d.steps + 2 // the write, and then the sync
-	for i, err := range []error{f.Begin("b"), f.Begin("b"), f.Begin("c"), f.Done("b", 2), f.Forget("a"), f.Close()} {
+	for i, err := range []error{f.Begin("b"), f.Begin("b"), f.Begin("c"), f.Done("b", 2), f.Forget("a")} {
 		if !errors.Is(err, errFull) {
 			t.Errorf("call %d = %v, want %v", i, err, errFull)
 		}
 	}
-	if err := errors.Join(f.Open(), f.Begin("c")); err != nil {
+	mustNotCompact(t, d, f)
+	if err := f.Close(); !errors.Is(err, errFull) {
+		t.Errorf("Close = %v, want %v", err, errFull)
+	}
+	if err := errors.Join(f.Open(), f.Begin("c"), f.Close()); err != nil {
 		t.Errorf("Begin = %v after it was opened anew, want nil", err)
+	}
+	mustNotCompact(t, d, f)
+}
+
+// mustNotCompact is for a File that was closed, or stopped, while a call waited for the
+// disk.
+func mustNotCompact(t *testing.T, d *testDisk, f *File[string, int]) {
+	t.Helper()
+	before := d.steps
+	f.allowed = -1
+	if err := f.compactLocked(); err != nil || d.steps != before {
+		t.Errorf("compact = %v in %d steps, want nil in none", err, d.steps-before)
 	}
 }
 

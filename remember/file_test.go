@@ -263,6 +263,9 @@ func TestFileRefusesOtherThanFiles(t *testing.T) {
 	for _, path := range []string{".", "socket", "link"} {
 		mustSay(t, path, (&remember.File[string, int]{Path: path}).Open(), "want a regular file")
 	}
+	must(t, os.Mkdir("m.new", 0o700)) // what is in the way of a new file is removed
+	mustSay(t, "folder", (&remember.File[string, int]{Path: "m"}).Open(), "directory")
+	open[string, int](t, "m")
 }
 
 // Another program moves the file, or puts an older one into its place: what is written

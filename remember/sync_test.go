@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -121,20 +119,6 @@ func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
 	}
 }
 
-// The file stays short, too, when no process makes many calls.
-func TestFileOfManyProcessesIsWrittenAnew(t *testing.T) {
-	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
-	for i := range 100 {
-		f := openOn(t, d)
-		if err := errors.Join(f.Done("a", i+1), f.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(d.files[path].data); n > 400 {
-		t.Errorf("the file has %d bytes for one item", n)
-	}
-}
-
 // After a step of which nobody knows what it left, nothing is written any more until the
 // file is opened anew.
 func TestFileStopsAfterASyncThatFailed(t *testing.T) {
@@ -181,16 +165,5 @@ func TestFileThatDoesNotCloseWell(t *testing.T) {
 	d.failAt = d.steps + 2 // sync, close
 	if err := f.Close(); !errors.Is(err, errFull) {
 		t.Errorf("Close = %v, want %v", err, errFull)
-	}
-}
-
-func TestRemoveRemoves(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m.new")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	osDisk{}.remove(path)
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after remove: %v, want %v", err, os.ErrNotExist)
 	}
 }

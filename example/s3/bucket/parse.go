@@ -58,15 +58,19 @@ type wishFile struct{ Buckets []entry }
 func Parse(file string, data []byte) (map[string]Wish, error) {
 	p := &parser{file: file}
 	var all wishFile
+	var doc yaml.Node
 	var nodes struct{ Buckets []yaml.Node } // the same, with the lines
 	if err := p.decode(data, &all, "buckets, and in each name, versioning, tags, policy, markers"); err != nil {
 		return nil, err
 	}
-	if err := yaml.Unmarshal(data, &nodes); err != nil {
+	if err := errors.Join(yaml.Unmarshal(data, &doc), doc.Decode(&nodes)); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if all.Buckets == nil {
 		return nil, fmt.Errorf("%s:1: buckets is missing; want a list of buckets, [] for none", file)
+	}
+	if p.noNull(&doc); p.problems != nil { // YAML leaves them out of the list
+		return nil, errors.Join(p.problems...)
 	}
 	wishes, lines := map[string]Wish{}, map[string]int{}
 	for i, e := range all.Buckets {
@@ -88,8 +92,15 @@ func Parse(file string, data []byte) (map[string]Wish, error) {
 func ParseOne(source, name string, data []byte) (Wish, error) {
 	p := &parser{file: source, line: 1}
 	var t text
+	var doc yaml.Node
 	if err := p.decode(data, &t, "versioning, tags, policy, markers"); err != nil {
 		return Wish{}, err
+	}
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return Wish{}, fmt.Errorf("%s: %w", source, err)
+	}
+	if p.noNull(&doc); p.problems != nil {
+		return Wish{}, errors.Join(p.problems...)
 	}
 	wish := p.wish(name, &t)
 	if p.problems != nil {
@@ -134,6 +145,21 @@ func (p *parser) decode(data []byte, into any, fields string) error {
 		return fmt.Errorf("%s: more follows; want one document alone", p.file)
 	}
 	return nil
+}
+
+// noNull notes where a value is missing. YAML takes that for null, and so for a wish
+// to have nothing there. What is in a policy is the store's affair.
+func (p *parser) noNull(n *yaml.Node) {
+	if n.ShortTag() == "!!null" {
+		p.line = n.Line
+		p.problem("there is null; want a value, or leave out what it is for")
+	}
+	for i, part := range n.Content {
+		inPolicy := n.Kind == yaml.MappingNode && i%2 == 1 && n.Content[i-1].Value == "policy" && part.Kind == yaml.MappingNode
+		if !inPolicy {
+			p.noNull(part)
+		}
+	}
 }
 
 // place puts the place of an error of YAML in front, as all others have it.

@@ -69,6 +69,11 @@ func TestParseProblems(t *testing.T) {
 		{"# a comment alone", []string{`f:1: nothing is in it` + fields}},
 		{"[]", []string{`f:1: cannot unmarshal !!seq into bucket.wishFile`}},
 		{"buckets:", []string{`f:1: buckets is missing; want a list of buckets, [] for none`}},
+		{"buckets:\n-\n", []string{`f:2: there is null`}}, // it wishes for no bucket less
+		{
+			wish("versioning:\n  tags:\n  markers: {a: , b: ~}\n  policy: {Version: 1, Statement: [{a: null}]}"),
+			[]string{`f:4: there is null`, `f:5: there is null`, `f:6: there is null`, `f:6: there is null`},
+		},
 		{"buckets: []\n---\nbuckets: []", []string{`f: more follows; want one document alone`}},
 		{"buckets:\n  - name: a\n - name: b", []string{`f:2: did not find expected key`}},
 		{"buckets: \"\x01\"", []string{`f:1: control characters are not allowed`}},
@@ -127,6 +132,7 @@ func TestParseOne(t *testing.T) {
 	}
 	for _, test := range []struct{ name, text, want string }{
 		{"abc", "name: abc", `key:1: unknown field "name"; there are versioning, tags, policy, markers`},
+		{"abc", "null", `key:1: there is null`},
 		{"ABC", "{}", `key:1: bucket "ABC": its name is not valid`},
 	} {
 		if _, err := ParseOne("key", test.name, []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {

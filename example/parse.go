@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,8 +45,11 @@ type entry struct {
 type entries []json.RawMessage
 
 func (l *entries) UnmarshalJSON(data []byte) error {
-	if *l != nil {
+	switch {
+	case *l != nil:
 		return errors.New("there is a second list of the same name")
+	case string(data) == "null": // what is missing would go
+		return errors.New("there is null for a list; [] is an empty one")
 	}
 	return json.Unmarshal(data, (*[]json.RawMessage)(l))
 }
@@ -88,6 +92,11 @@ func parse(file string, data []byte) (assets, error) {
 	return p.assets, nil
 }
 
+// kinds are the words for the types that are in a file.
+var kinds = map[reflect.Kind]string{
+	reflect.String: "a text in quotes", reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object",
+}
+
 // decode is strict about names of fields and about what follows the end.
 func decode(data []byte, into any) error {
 	var whole json.RawMessage
@@ -96,7 +105,43 @@ func decode(data []byte, into any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	return d.Decode(into)
+	err := d.Decode(into)
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		return fmt.Errorf("%s: want %s, not %s", cmp.Or(field, "it"), kinds[wrong.Type.Kind()], wrong.Value)
+	}
+	return err
+}
+
+// check reads a value, and finds what encoding/json lets pass: null, which it takes
+// for nothing, and a name that is there twice, of which it takes the last. In the
+// names of fields, the outermost ones, upper and lower case are the same.
+func check(d *json.Decoder, outermost bool) error {
+	token, _ := d.Token() // the syntax is known to be good
+	switch token {
+	case nil:
+		return errors.New("there is null; want a value, or leave out what it is for")
+	case json.Delim('{'), json.Delim('['):
+		names := map[string]bool{}
+		for d.More() {
+			if token == json.Delim('{') {
+				field, _ := d.Token()
+				name := field.(string)
+				if outermost {
+					name = strings.ToLower(name)
+				}
+				if names[name] {
+					return fmt.Errorf("%q is there twice", field)
+				}
+				names[name] = true
+			}
+			if err := check(d, false); err != nil {
+				return err
+			}
+		}
+		_, _ = d.Token() // the end
+	}
+	return nil
 }
 
 type parser struct {
@@ -130,10 +175,11 @@ func (p *parser) list(kind string, list []json.RawMessage) {
 
 func (p *parser) asset(kind string, text []byte, line int) {
 	var e entry
-	err := decode(text, &e)
+	err := cmp.Or(decode(text, &e), check(json.NewDecoder(bytes.NewReader(text)), true))
 	id := cloud.ID{Kind: kind, Name: e.Name}
 	if err != nil {
-		p.problem(line, "%s: %s; there are %s", id, strings.TrimPrefix(err.Error(), "json: "), fields[kind])
+		p.lines[id] = line // a bucket may name this key
+		p.problem(line, "%s: %s; there are %s", strings.TrimSuffix(id.String(), "/"), strings.TrimPrefix(err.Error(), "json: "), fields[kind])
 		return
 	}
 	switch {

@@ -86,10 +86,10 @@ func (p *Page) queues() []queueJSON {
 			ItemsURL: "items.json" + query{Size: defaultSize}.WithQueue(l.name()).String(),
 		}
 		if s.Ready > 0 {
-			q.LongestReady = duration(s.taken.Sub(s.readySince))
+			q.LongestReady = duration(max(0, s.taken.Sub(s.readySince))) // a queue elsewhere may have a clock that is ahead
 		}
 		if s.InFlight > 0 {
-			q.LongestInFlight = duration(s.taken.Sub(s.inFlightSince))
+			q.LongestInFlight = duration(max(0, s.taken.Sub(s.inFlightSince)))
 		}
 		for i, n := range s.totals {
 			q.Runs[outcomes[i]] = n

@@ -6,6 +6,7 @@ package statuspage_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,35 @@ func TestStatusJSON(t *testing.T) {
 			}
 		}
 	})
+}
+
+// aheadQueue is a queue on a machine whose clock is an hour ahead.
+type aheadQueue struct{ *reconcile.Queue[string] }
+
+func (q aheadQueue) All() iter.Seq2[string, reconcile.State] {
+	return func(yield func(string, reconcile.State) bool) {
+		for item, s := range q.Queue.All() {
+			s.Since = s.Since.Add(time.Hour)
+			if !yield(item, s) {
+				return
+			}
+		}
+	}
+}
+
+func TestStatusJSONClockAhead(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("a")
+	queue.Enqueue("b")
+	queue.Dequeue(t.Context())
+	page := statuspage.New(&statuspage.Loop[string]{Name: "assets", Queue: aheadQueue{queue}})
+	var got struct{ Queues []map[string]any }
+	fromJSON(t, get(t, page, "/status.json"), &got)
+	for _, name := range []string{"longest_ready_seconds", "longest_in_flight_seconds"} {
+		if got := got.Queues[0][name]; got != 0.0 {
+			t.Errorf("%s = %v, want 0", name, got)
+		}
+	}
 }
 
 func TestItemsJSON(t *testing.T) {

@@ -43,6 +43,7 @@ type bucketBoard = board.Board[string, bucket.Wish]
 // start reads the file, opens the store, and starts it before if there is none.
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
 	b := board.New(reconcile.NewQueue[string](), bucket.Wish.Equal, strings.Compare)
+	b.Lists = 3 // a store that has not answered by then may forbid to list its buckets
 	file := &program.File{Path: o.wishes, Use: func(text []byte) (changed int, err error) {
 		wishes, err := bucket.Parse(o.wishes, text)
 		if err != nil {

@@ -58,6 +58,7 @@ type Board[T comparable, W any] struct {
 	Same    func(a, b W) bool
 	Compare func(a, b T) int // the order of items
 	Moved   func(Row[T])     // told of each change of a status; may be nil
+	Lists   int              // how many may fail before Wait ends without; 0 means 10
 
 	looked chan struct{} // room for one token: Listed was called
 
@@ -254,7 +255,7 @@ func (b *Board[T, W]) countLocked(r *Row[T], n int) {
 
 // Wait blocks until nothing is left to do: all items of the queue are settled or
 // given up, and it is known what is there. If that cannot be found out, what was
-// given up is reason enough to end, and so are ten lists that failed.
+// given up is reason enough to end, and so are as many lists that failed as Lists says.
 func (b *Board[T, W]) Wait(ctx context.Context) error {
 	for {
 		select {
@@ -277,7 +278,7 @@ func (b *Board[T, W]) finish() bool {
 		b.lookedNow() // so Wait goes on at once
 		return false
 	}
-	if !b.listed && b.totals.Refused == 0 && b.failures < 10 {
+	if !b.listed && b.totals.Refused == 0 && b.failures < cmp.Or(b.Lists, 10) {
 		return false
 	}
 	s := b.summaryLocked()

@@ -4,6 +4,7 @@
 package board
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -19,5 +20,20 @@ func TestLooksAtTheQueueAgain(t *testing.T) {
 	<-b.looked
 	if b.finish() || len(b.looked) != 1 {
 		t.Error("the board is done, or Wait does not go on, with an item that is to run")
+	}
+}
+
+// What is there may be forbidden to know: Wait does not ask for minutes then.
+func TestLists(t *testing.T) {
+	b := New(reconcile.NewQueue[string](), func(a, b int) bool { return a == b }, strings.Compare)
+	b.Lists = 3
+	for n := range 3 {
+		if b.finish() {
+			t.Errorf("the board is done after %d lists that failed, want 3", n)
+		}
+		b.Listed(nil, nil, errors.New("access denied"))
+	}
+	if !b.finish() {
+		t.Error("the board is not done after 3 lists that failed")
 	}
 }

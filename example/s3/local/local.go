@@ -113,7 +113,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	// kept until then: see child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	switch err := cmd.Start(); {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return fmt.Errorf("versitygw: %w", err)
 	}
 	g.set(cmd.Process.Pid)

@@ -42,6 +42,15 @@ func TestReadySaysWhyNot(t *testing.T) {
 	}
 }
 
+// A gateway that is ended before it starts has not failed.
+func TestRunEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := new(Gateway).Run(ctx); err != nil {
+		t.Errorf("Run returns %v with a context that is done, want nil", err)
+	}
+}
+
 // fakeGo stands for the Go command: it lists 120 packages, and builds them.
 const fakeGo = `#!/usr/bin/env bash
 case $1 in

@@ -61,8 +61,7 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		page.Title = "Assets"
 		page.AllowActions = true // whoever reaches the page may press the buttons
 		group.Add("page", statuspage.Serve(o.http, page))
-		host, port, _ := net.SplitHostPort(o.http)
-		v.title += "; live page at http://" + net.JoinHostPort(cmp.Or(host, "localhost"), port)
+		v.title += "; live page at " + pageURL(o.http)
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -115,4 +114,14 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		return 1, err
 	}
 	return board.Report(stdout, "asset", "assets", time.Since(v.began), o.watch), nil
+}
+
+// pageURL returns a URL that a browser on this machine can open. The page answers
+// nobody who calls it 0.0.0.0.
+func pageURL(address string) string {
+	host, port, _ := net.SplitHostPort(address)
+	if net.ParseIP(host).IsUnspecified() {
+		host = ""
+	}
+	return "http://" + net.JoinHostPort(cmp.Or(host, "localhost"), port)
 }

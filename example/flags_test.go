@@ -72,3 +72,16 @@ func TestBadFileAtStart(t *testing.T) {
 		}
 	}
 }
+
+func TestPageURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080",
+		":8080":          "http://localhost:8080",
+		"0.0.0.0:8080":   "http://localhost:8080",
+		"[::]:8080":      "http://localhost:8080",
+	} {
+		if got := pageURL(address); got != want {
+			t.Errorf("pageURL(%s) = %s, want %s", address, got, want)
+		}
+	}
+}

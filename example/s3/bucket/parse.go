@@ -5,6 +5,7 @@ package bucket
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -122,7 +124,15 @@ func (p *parser) problem(format string, args ...any) {
 var (
 	yamlLine     = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 	unknownField = regexp.MustCompile(`field (.*) not found in type .*`)
+	wrongType    = regexp.MustCompile("(?s)cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)")
 )
+
+// types are the words for what a value may be that is of another type.
+var types = map[string]string{
+	"bucket.wishFile": "the field buckets", "[]bucket.entry": "a list of buckets, [] for none",
+	"bucket.entry": "the fields of a bucket", "bucket.text": "the fields of a bucket",
+	"map[string]string": "names with texts", "string": "a text", "bool": "true or false",
+}
 
 // decode reads the only document of a file, in which there may be these fields.
 func (p *parser) decode(data []byte, into any, fields string) error {
@@ -136,6 +146,10 @@ func (p *parser) decode(data []byte, into any, fields string) error {
 	case errors.As(err, &all):
 		for _, text := range all.Errors {
 			text = unknownField.ReplaceAllString(text, fmt.Sprintf("unknown field %q; there are %s", "$1", fields))
+			if m := wrongType.FindStringSubmatch(text); m != nil {
+				there := map[string]string{"seq": "a list", "map": "fields with values"}[m[1]]
+				text = strings.TrimSuffix(text, m[0]) + fmt.Sprintf("want %s, not %s", types[m[3]], cmp.Or(there, strconv.Quote(m[2])))
+			}
 			p.problems = append(p.problems, p.place(text))
 		}
 		return errors.Join(p.problems...)

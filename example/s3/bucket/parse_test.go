@@ -67,7 +67,9 @@ func TestParseProblems(t *testing.T) {
 		want []string // begins of the lines of the error
 	}{
 		{"# a comment alone", []string{`f:1: nothing is in it` + fields}},
-		{"[]", []string{`f:1: cannot unmarshal !!seq into bucket.wishFile`}},
+		{"[]", []string{`f:1: want the field buckets, not a list`}},
+		{"buckets: {a: b}", []string{`f:1: want a list of buckets, [] for none, not fields with values`}},
+		{wish("tags: [a]\n  markers: {a: [b]}"), []string{`f:4: want names with texts, not a list`, `f:5: want a text, not a list`}},
 		{"buckets:", []string{`f:1: buckets is missing; want a list of buckets, [] for none`}},
 		{"buckets:\n-\n", []string{`f:2: there is null`}}, // it wishes for no bucket less
 		{
@@ -82,7 +84,7 @@ func TestParseProblems(t *testing.T) {
 			[]string{
 				`f:1: unknown field "a"` + fields,
 				`f:3: mapping key "name" already defined at line 3`,
-				`f:4: unknown field "colour"` + fields, "f:5: cannot unmarshal !!str `perhaps` into bool", "f:6: cannot unmarshal !!str `a-name` into bucket.entry",
+				`f:4: unknown field "colour"` + fields, `f:5: want true or false, not "perhaps"`, `f:6: want the fields of a bucket, not "a-name"`,
 			},
 		},
 		{"buckets:\n- {}", []string{`f:2: bucket "": its name is not valid; want 3 to 63 of a-z, 0-9, dot and hyphen`}},
@@ -133,6 +135,7 @@ func TestParseOne(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"abc", "name: abc", `key:1: unknown field "name"; there are versioning, tags, policy, markers`},
 		{"abc", "null", `key:1: there is null`},
+		{"abc", "true", `key:1: want the fields of a bucket, not "true"`},
 		{"ABC", "{}", `key:1: bucket "ABC": its name is not valid`},
 	} {
 		if _, err := ParseOne("key", test.name, []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {

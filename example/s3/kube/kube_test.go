@@ -140,7 +140,7 @@ func TestWishesInConfigMaps(t *testing.T) {
 	w.Until("the marker is another", func(reconcile.Result[string]) bool { return marker() != before && marker() != "" })
 	before = marker()
 	w.update("second", "versioning: perhaps\n")
-	w.untilRefused(t, "second", "the ConfigMap "+w.o.namespace+"/second:1: cannot unmarshal !!str `perhaps` into bool")
+	w.untilRefused(t, "second", "the ConfigMap "+w.o.namespace+`/second:1: want true or false, not "perhaps"`)
 	w.update("first", "")
 	w.untilRefused(t, "first", "the ConfigMap "+w.o.namespace+"/first: wish is missing among its data; want the wish there, {} for a bare bucket")
 	w.create("a", "{}") // no bucket has such a name

@@ -8,8 +8,9 @@
 //	go run ./example -http 127.0.0.1:8080 -assets wanted.json -chaos -faults 0.35 -lines &
 //	cd verify && go run ./browser/screenshots -out ../docs/img
 //
-// It waits until some items fail: those of which wanted.json changes the region,
-// which the cloud refuses. The charts are full after 15 minutes.
+// It waits until some items fail, so change the region of three of them in
+// wanted.json just before, which the cloud refuses. The charts are full after 15
+// minutes.
 package main
 
 import (

@@ -78,8 +78,12 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// One that is there stays as it is.
-	if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+	// One that is there stays as it is, and needs no right to create one.
+	if _, err := js.KeyValue(ctx, wishBucket); errors.Is(err, jetstream.ErrBucketNotFound) {
+		if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wishBucket}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "S3 at %s, NATS at %s; try\n  nats -s %s kv put wishes invoices '{\"versioning\": true}'\n", o.Endpoint, o.nats, o.nats)

@@ -57,10 +57,10 @@ func Flags(f *flag.FlagSet, c *Config) {
 // Check says which setting is out of its range.
 func (c Config) Check() error {
 	switch {
-	case c.Latency < 0:
-		return fmt.Errorf("-latency is %v, want 0 or more", c.Latency)
-	case c.Build < 0:
-		return fmt.Errorf("-build is %v, want 0 or more", c.Build)
+	case c.Latency < 0 || c.Latency > time.Hour:
+		return fmt.Errorf("-latency is %v, want 0 to 1h", c.Latency)
+	case c.Build < 0 || c.Build > time.Hour:
+		return fmt.Errorf("-build is %v, want 0 to 1h", c.Build)
 	case !(c.Faults >= 0 && c.Faults <= 0.9): // also a NaN
 		return fmt.Errorf("-faults is %v, want 0 to 0.9", c.Faults)
 	}

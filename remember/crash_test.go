@@ -214,7 +214,7 @@ func aLog(t *testing.T, last func(*File[string, int]) error) []byte {
 func statesOf(t *testing.T, data []byte) (states []model, ends []int) {
 	t.Helper()
 	states, ends = []model{{}}, []int{len(magic)}
-	if _, err := scan(string(data), func(r record) error {
+	if _, _, err := scan(string(data), func(r record) error {
 		state := maps.Clone(states[len(states)-1])
 		switch item := strings.Trim(r.item, `"`); r.verb {
 		case begin:

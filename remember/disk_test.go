@@ -40,6 +40,7 @@ type testDisk struct {
 
 type content struct {
 	data, safe []byte
+	lost       int // from there on no sync brings it to the disk, until it is written again
 }
 
 func newTestDisk(rnd *rand.Rand) *testDisk {
@@ -169,8 +170,11 @@ func (f *testFile) WriteAt(p []byte, off int64) (int, error) {
 	defer f.disk.mu.Unlock()
 	n := len(p)
 	err := f.step()
-	if err != nil { // some of it may be written
-		n = f.disk.rnd.IntN(n)
+	if err != nil { // some of it may be written, or all
+		n = f.disk.rnd.IntN(n + 1)
+	}
+	if err == nil && int(off) <= f.c.lost {
+		f.c.lost = 0
 	}
 	old := f.c.data
 	f.c.data = slices.Concat(old[:off], p[:n], old[min(int(off)+n, len(old)):])
@@ -183,7 +187,7 @@ func (f *testFile) Sync() error {
 	defer f.disk.mu.Unlock()
 	f.disk.syncs++
 	err := f.step()
-	if err == nil {
+	if err == nil && f.c.lost == 0 {
 		f.c.safe = f.c.data
 	}
 	return err

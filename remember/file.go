@@ -47,15 +47,15 @@ type File[T, V comparable] struct {
 	entries map[T]entry[V]
 	file    file // nil if it is not open; stays as it is while syncing
 	lock    io.Closer
-	err     error     // why nothing can be written any more
-	size    int64     // of the file, without what a write that failed left
-	records int       // in the file
-	checked bool      // the last of them says that the disk has all
-	allowed int       // records, before it is written anew
-	written int64     // bytes so far; never less
-	synced  int64     // how many of these the disk has
-	syncing bool      // a call waits for the disk, without mu
-	idle    sync.Cond // syncing is false again
+	err     error      // why nothing can be written any more
+	size    int64      // of the file, without what a write that failed left
+	records int        // in the file
+	checked bool       // the last of them says that the disk has all
+	allowed int        // records, before it is written anew
+	written int64      // bytes so far; never less
+	synced  int64      // how many of these the disk has
+	syncing bool       // a call waits for the disk, without mu
+	idle    *sync.Cond // syncing is false again; another one with each Open
 }
 
 // entry is what is remembered of an item.
@@ -67,7 +67,7 @@ type entry[V comparable] struct {
 // Open reads the file, or makes it if it is not there; its folder must be. What the
 // end of a process or a loss of power left half written is cut off. It returns an
 // error, and leaves the file as it is, if it is damaged otherwise (anywhere before
-// the last Open, Close, rewrite or Begin that the disk has), is no such file or
+// what the disk had for certain when the last record was written), is no such file or
 // no regular one, or is open already, in this process or in another one of this machine; on
 // Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
@@ -83,7 +83,6 @@ func (f *File[T, V]) Open() error {
 }
 
 func (f *File[T, V]) openLocked() error {
-	f.idle.L = &f.mu
 	f.disk = cmp.Or[disk](f.disk, osDisk{})
 	path, err := f.disk.resolve(f.Path)
 	if err != nil {
@@ -99,7 +98,7 @@ func (f *File[T, V]) openLocked() error {
 		lock.Close()
 		return err
 	}
-	f.err = nil
+	f.err, f.idle = nil, sync.NewCond(&f.mu)
 	return nil
 }
 
@@ -114,11 +113,11 @@ func (f *File[T, V]) load() error {
 	if len(data) == 0 {
 		return f.rewrite()
 	}
-	size, err := scan(string(data), f.apply)
+	size, safe, err := scan(string(data), f.apply)
 	if err != nil {
 		return err
 	}
-	return f.attach(size)
+	return f.attach(size, data[min(safe, size):size])
 }
 
 // apply does to the entries what a record of the file says.
@@ -150,12 +149,15 @@ func (f *File[T, V]) set(verb string, item T, version V) {
 
 // attach opens the file that is at path now, to be written to behind so many bytes.
 // The disk may not yet have what was written before, nor the name, if it was renamed.
-func (f *File[T, V]) attach(size int64) error {
+// If an fsync of a process before failed, the next one may succeed without what that
+// was for: so the end of the file, which the disk may not have, is written again.
+func (f *File[T, V]) attach(size int64, end []byte) error {
 	file, err := f.disk.open(f.path, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(file.Truncate(size), file.Sync(), f.disk.syncDir(f.path)); err != nil {
+	_, err = file.WriteAt(end, size-int64(len(end)))
+	if err := cmp.Or(err, file.Truncate(size), file.Sync(), f.disk.syncDir(f.path)); err != nil {
 		file.Close()
 		return err
 	}
@@ -260,6 +262,7 @@ func (f *File[T, V]) noteLocked(r record, item T, version V) error {
 	e, known := f.entries[item]
 	if known == (r.verb == forget) || e.version != version {
 		if err := f.write(r); err != nil {
+			f.err = f.file.Truncate(f.size) // it may be there all the same
 			return err
 		}
 		f.set(r.verb, item, version)
@@ -303,13 +306,17 @@ func (f *File[T, V]) flushLocked(upTo int64) error {
 		case f.err != nil:
 			return f.err
 		case f.syncing:
-			f.idle.Wait()
+			idle := f.idle
+			idle.Wait()
+			if f.idle != idle { // what it is now may be another file
+				return errors.New("closed meanwhile, and opened again")
+			}
 			continue
 		}
-		file, written := f.file, f.written
+		file, disk, written := f.file, f.disk, f.written
 		f.syncing = true
 		f.mu.Unlock()
-		err := cmp.Or(file.Sync(), f.disk.isAt(file, f.path))
+		err := cmp.Or(file.Sync(), disk.isAt(file, f.path))
 		f.mu.Lock()
 		f.syncing = false
 		f.idle.Broadcast()
@@ -349,11 +356,14 @@ func (f *File[T, V]) rewrite() error {
 	}
 	if err = f.disk.rename(next, f.path); err != nil {
 		f.disk.remove(next)
+		if f.file == nil {
+			return err
+		}
 		size = f.size
 	} else {
 		f.records, f.checked = len(f.entries), false
 	}
-	f.err = f.attach(size)
+	f.err = f.attach(size, nil)
 	return cmp.Or(err, f.err)
 }
 

@@ -75,13 +75,14 @@ func parse(line string) (r record, text string) {
 	return r, text
 }
 
-// scan calls apply for each record, and returns how many bytes of the data are whole.
+// scan calls apply for each record, and returns how many bytes of the data are whole,
+// and how many of these the disk had when the last of them was written.
 // What the end of a process leaves is a record that is not, with nothing behind it;
 // a loss of power also leaves whole ones behind it, as a disk writes in any order.
 // But if one of these was written when the disk had the bad one, that was damaged.
-func scan(data string, apply func(record) error) (int64, error) {
+func scan(data string, apply func(record) error) (whole, safe int64, err error) {
 	if !strings.HasPrefix(data, magic) {
-		return 0, fmt.Errorf("this is no file of package remember: it does not begin with %q", magic)
+		return 0, 0, fmt.Errorf("this is no file of package remember: it does not begin with %q", magic)
 	}
 	whole, bad := int64(len(magic)), false
 	for line := range strings.Lines(data[whole:]) {
@@ -90,14 +91,15 @@ func scan(data string, apply func(record) error) (int64, error) {
 		switch {
 		case !bad:
 			if err := apply(r); err != nil {
-				return 0, fmt.Errorf("record at byte %d: %w", whole, err)
+				return 0, 0, fmt.Errorf("record at byte %d: %w", whole, err)
 			}
 			whole += int64(len(line))
+			safe = max(safe, r.safe)
 		case text != "" && r.safe > whole:
-			return 0, fmt.Errorf("damaged at byte %d, with whole records behind it; what is before it can be kept by cutting the file off there", whole)
+			return 0, 0, fmt.Errorf("damaged at byte %d, with whole records behind it; what is before it can be kept by cutting the file off there", whole)
 		}
 	}
-	return whole, nil
+	return whole, safe, nil
 }
 
 // encode returns v as it stands in a record. It may panic, by a method of T or a

@@ -32,6 +32,7 @@ type testDisk struct {
 	made   int // files that were created
 	killAt int // the step in which the process is killed; 0 means never
 	failAt int // the step that fails; 0 means none
+	fails  int // how many steps fail from there on; 0 means one
 	locked bool
 
 	syncTakes time.Duration // in a bubble
@@ -86,7 +87,7 @@ func (d *testDisk) step() error {
 	switch {
 	case d.killAt > 0 && d.steps >= d.killAt:
 		return errKilled
-	case d.steps == d.failAt:
+	case d.failAt > 0 && d.steps >= d.failAt && d.steps < d.failAt+max(1, d.fails):
 		return errFull
 	}
 	return nil
@@ -194,6 +195,8 @@ func (f *testFile) Sync() error {
 }
 
 func (f *testFile) Truncate(size int64) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
 	err := f.step()
 	if err == nil {
 		f.c.data = f.c.data[:size:size]

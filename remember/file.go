@@ -228,7 +228,7 @@ func (f *File[T, V]) Close() error {
 		return nil
 	}
 	if f.err == nil && !f.NoSync {
-		if f.err = f.file.Sync(); f.err == nil {
+		if f.err = cmp.Or(f.file.Sync(), f.disk.isAt(f.file, f.path)); f.err == nil {
 			f.synced = f.written
 			f.checkpoint()
 		}
@@ -320,10 +320,10 @@ func (f *File[T, V]) flushLocked(upTo int64) error {
 		f.mu.Lock()
 		f.syncing = false
 		f.idle.Broadcast()
-		// After an error nobody knows what the disk has: another try may succeed
-		// without it.
-		if f.err = err; err == nil {
+		if err == nil {
 			f.synced = written
+		} else { // nobody knows what the disk has: another try may succeed without it
+			f.err = err
 		}
 	}
 	return nil

@@ -43,6 +43,9 @@ var oldest = version{2, 12, 0}
 // slowAnswer is how long to wait for an answer that may take long.
 const slowAnswer = 15 * time.Second
 
+// streamNotCreated is the code of a server that cannot make the files of a stream.
+const streamNotCreated jetstream.ErrorCode = 10049
+
 // setUp creates the stream and the consumer, or checks those that are there.
 func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.Stream, version, error) {
 	server := js.Conn().ConnectedServerVersion()
@@ -93,13 +96,18 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 
 // answer makes a request until it is answered or ctx is done. Each attempt has twice
 // the time of the one before. A cluster does not answer a request about a stream or
-// a consumer that is being created.
+// a consumer that is being created, and a server that is still deleting a stream
+// creates none of that name.
 func answer[R any](ctx context.Context, request func(context.Context) (R, error)) (R, error) {
 	for limit := time.Second; ; limit *= 2 {
 		once, cancel := context.WithTimeout(ctx, limit)
 		r, err := request(once)
+		if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == streamNotCreated {
+			<-once.Done()
+		}
+		again := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		if !again {
 			return r, err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -201,5 +203,42 @@ func TestManyMakeTheQueueAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
+	}
+}
+
+// A stillDeleting server has, at first, something of another stream where the files
+// of a new one are to be.
+type stillDeleting struct {
+	jetstream.JetStream
+	at string
+}
+
+func (j stillDeleting) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := j.JetStream.CreateStream(ctx, cfg)
+	os.Remove(j.at)
+	return s, err
+}
+
+func TestQueueIsMadeOnceItsNameIsFree(t *testing.T) {
+	dir := t.TempDir()
+	s, err := natstest.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	streams := filepath.Join(dir, "jetstream", "$G", "streams")
+	if err := os.MkdirAll(streams, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(streams, "q")
+	if err := os.WriteFile(at, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q, err := natsadapter.NewQueue[string](t.Context(), stillDeleting{s.JetStream(t), at}, natsadapter.Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

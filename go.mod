@@ -1,4 +1,3 @@
 module github.com/reconkernel/reconcile
 
 go 1.25
-

@@ -967,6 +967,8 @@ func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
 	}
 }
 
+// What follows is for the tests of all files.
+
 var (
 	errBoom = errors.New("boom")
 	errEnd  = errors.New("the test ends")

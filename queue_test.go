@@ -1322,6 +1322,8 @@ func TestAllIsASnapshot(t *testing.T) {
 	})
 }
 
+// What follows is for the tests of all files.
+
 // inBubble runs f with an empty queue in a bubble, and checks the queue's
 // invariants afterwards.
 func inBubble(t *testing.T, f func(t *testing.T, q *reconcile.Queue[string])) {
@@ -1392,6 +1394,9 @@ func wantState(t *testing.T, q *reconcile.Queue[string], item string, want recon
 		s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
 	}
 	wantSame(t, fmt.Sprintf("State(%q)", item), got, want)
+	if want.Err != nil && reflect.TypeOf(want.Err).Comparable() && got.Err != want.Err {
+		t.Errorf("State(%q).Err: another error than %v, with its text", item, want.Err)
+	}
 }
 
 func wantPhase(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.Phase) {
@@ -1408,7 +1413,7 @@ func wantStats[T comparable](t *testing.T, q *reconcile.Queue[T], want reconcile
 	}
 }
 
-// wantSame checks a value that == does not compare, or would panic at.
+// wantSame checks a value by reflect.DeepEqual.
 func wantSame[V any](t *testing.T, what string, got, want V) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

@@ -730,6 +730,8 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 	})
 }
 
+// What follows is for the tests of all files.
+
 // A logBook is a slog.Handler that keeps all it is told.
 type logBook struct {
 	*logPages

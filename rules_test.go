@@ -18,8 +18,9 @@ import (
 	"github.com/reconkernel/reconcile/internal/model"
 )
 
-// This file checks the queue against a slow, obvious model of it: every cell of
-// the state table, and programs that nobody thought of.
+// The tests down to FuzzQueue check the queue against a slow, obvious model of it:
+// every cell of the state table, and programs that nobody thought of. Those after it
+// are about timers that are late, as on a busy machine.
 
 // TestQueueTable runs every cell of internal/model/table.md, and once more for
 // a queue without a Background.

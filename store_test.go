@@ -256,7 +256,17 @@ func TestDelaysAreInOrder(t *testing.T) {
 	}
 }
 
-// From here on, what the other tests see and do of the inside.
+// The end of time means that a timer is not set, so nothing is due then.
+func TestNothingIsDueAtTheEndOfTime(t *testing.T) {
+	for _, now := range []int64{0, 100} {
+		if got := later(now, math.MaxInt64); got != math.MaxInt64-1 {
+			t.Errorf("later(%d, MaxInt64) = %d, want one less than MaxInt64", now, got)
+		}
+	}
+}
+
+// From here on, what the tests of other files see and do of the inside: this is the
+// one test file in the package itself.
 
 // Check returns an error if the queue breaks one of the rules that stand at its
 // mutex, or its store one of its own.

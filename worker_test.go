@@ -1143,6 +1143,8 @@ func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
 	})
 }
 
+// What follows is for the tests of all files.
+
 // A plainQueue hides everything of a Queue but the methods of a Dequeuer, as
 // somebody else's Dequeuer does.
 type plainQueue[T comparable] struct{ q *reconcile.Queue[T] }

@@ -68,8 +68,8 @@ type entry[V comparable] struct {
 // end of a process or a loss of power left half written is cut off. It returns an
 // error, and leaves the file as it is, if it is damaged otherwise (anywhere before
 // what the disk had for certain when the last record was written), is no such file or
-// no regular one, or is open already, in this process or in another one of this machine; on
-// Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
+// no regular one, or is open already, in this process or in another one of this
+// machine; on Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
 	if f.Path == "" {
 		return errors.New("remember: File.Path is required, and empty")

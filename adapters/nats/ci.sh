@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright 2026 The reconcile Authors
+# SPDX-License-Identifier: Apache-2.0
+#
 # Runs the tests of this module, and its referee for about a minute. They need an
 # old nats-server, to see that the feeders work with it, and that the queue
 # refuses it: the one that Debian has in the package nats-server. If it is

@@ -96,13 +96,13 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 
 // answer makes a request until it is answered or ctx is done. Each attempt has twice
 // the time of the one before. A cluster does not answer a request about a stream or
-// a consumer that is being created, and a server that is still deleting a stream
-// creates none of that name.
+// a consumer that is being created. A server that is still deleting a stream creates
+// none of that name, but may have other reasons: it is asked three times.
 func answer[R any](ctx context.Context, request func(context.Context) (R, error)) (R, error) {
 	for limit := time.Second; ; limit *= 2 {
 		once, cancel := context.WithTimeout(ctx, limit)
 		r, err := request(once)
-		if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == streamNotCreated {
+		if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == streamNotCreated && limit < 4*time.Second {
 			<-once.Done()
 		}
 		again := err != nil && once.Err() != nil && ctx.Err() == nil

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright 2026 The reconcile Authors
+# SPDX-License-Identifier: Apache-2.0
+#
 # Runs the tests of this module. They need prometheus and promtool, which Debian
 # has in the package prometheus; if they are missing, this installs it.
 

@@ -16,6 +16,7 @@
 //			}
 //			return create(ctx, zone) // an error is tried again
 //		},
+//		Spread: 0.1, // looks that fall together come apart
 //	})
 //	err := g.Run(ctx)
 //
@@ -24,7 +25,8 @@
 // says what follows.
 //
 //   - [Queue.Enqueue] reports an event, and is never lost. [Queue.Offer] reports
-//     an observation, and is ignored if the item is known.
+//     an observation: it runs an item that is in order or not known, and is ignored
+//     if a run is due or planned anyway.
 //   - [RequeueAfter] is a floor: only [Queue.EnqueueNow] brings the item back
 //     sooner. [RequeueWithin] is a ceiling: any event does.
 //   - RequeueWithin says that work is left, [RecheckWithin] that the item is in order.
@@ -37,7 +39,7 @@
 //     or more makes two such lines, and starves neither.
 //  4. No run starts before the end of a floor (RequeueAfter), unless by
 //     EnqueueNow; an item is ready by the end of a ceiling (RequeueWithin).
-//  5. No worker sleeps while an item is ready, unless a Gate holds it back.
+//  5. No worker sleeps while an item is ready, unless Admit holds it back.
 //  6. A panic or runtime.Goexit in a reconcile function is a failure of that
 //     item alone.
 //  7. Cancellation loses no item.

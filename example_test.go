@@ -423,48 +423,6 @@ func ExampleRetryPolicy() {
 	// false
 }
 
-// The limit of runs at once is halved when the far side has too much to do: half
-// of one run is one still. Each limit's worth of good runs adds one, if the limit
-// is in the way.
-func ExampleGate() {
-	errTooMany := errors.New("429 Too Many Requests")
-	gate := &reconcile.Gate{
-		Max:  8,
-		Slow: func(err error, _ time.Duration) bool { return errors.Is(err, errTooMany) },
-	}
-	queue := reconcile.NewQueue[string]()
-	for _, bucket := range []string{"logs", "photos", "music", "books"} {
-		queue.Enqueue(bucket)
-	}
-	queue.Close()
-
-	busy := true
-	r := reconcile.Reconciler[string]{
-		Queue: queue,
-		Gate:  gate,
-		Reconcile: func(context.Context, string) error {
-			if busy {
-				busy = false
-				return errTooMany
-			}
-			return nil
-		},
-		Retry:    reconcile.NoRetry,
-		OnResult: func(r reconcile.Result[string]) { fmt.Println(r.Item, r.Outcome, gate.Stats().Limit) },
-		Logger:   slog.New(slog.DiscardHandler),
-	}
-	fmt.Println("limit", gate.Stats().Limit)
-	if err := r.Run(context.Background()); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// limit 8
-	// logs gave_up 1
-	// photos succeeded 2
-	// music succeeded 2
-	// books succeeded 2
-}
-
 func ExamplePoller() {
 	ctx, cancel := context.WithCancel(context.Background())
 	queue := reconcile.NewQueue[string]()

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +41,8 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 
 // A Group runs its members together: if one fails, the others are ended. When
 // a Group ends, it first ends the members that feed, and waits for them; only
-// then it ends the Reconcilers. So nothing enters a queue that nobody serves.
+// then it ends the Reconcilers. So a feeder that waits for its items to be done can
+// end. What is in a queue by then stays there.
 //
 // A member counts as a Reconciler if it is one, if it is a Group that has one, or
 // if its Unwrap method leads to one, as those of After and Restart do. A RunFunc
@@ -83,7 +83,9 @@ type member struct {
 // or has ended, the member never runs.
 //
 // Stop ends that member alone and waits for it; before Run it takes it out of
-// the group. It may be called again, and from any goroutine except the member's.
+// the group. It may be called again, and from any goroutine except those that the
+// member waits for: its own, and, if it is a Reconciler, those of its functions,
+// such as Reconcile and OnResult. There it would wait for itself, for ever.
 func (g *Group) Add(name string, r Runner) (stop func()) {
 	m := &member{name: name, runner: r, ended: make(chan struct{})}
 	g.mu.Lock()
@@ -379,21 +381,3 @@ func (s restart) Run(ctx context.Context) error {
 }
 
 func (s restart) Unwrap() Runner { return s.Runner }
-
-// guard calls f, and makes an error of a panic or a runtime.Goexit in it. It
-// uses a goroutine, because there is no other way to outlive a Goexit.
-func guard(f func() error) (err error) {
-	var call sync.WaitGroup
-	call.Go(func() {
-		returned := false
-		defer func() {
-			if !returned {
-				err = &PanicError{Value: cmp.Or[any](recover(), errGoexit), Stack: debug.Stack()}
-			}
-		}()
-		err = f()
-		returned = true
-	})
-	call.Wait()
-	return err
-}

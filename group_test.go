@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,15 +56,6 @@ func waiting(j *journal) reconcile.Runner {
 		j.note("run ends")
 		return nil
 	}}
-}
-
-func failuresAs(name string) func() error {
-	return func() error { return panicsHere(failuresOfUserCode[name]) }
-}
-
-func isPanic(err error) bool {
-	var p *reconcile.PanicError
-	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
 }
 
 type callerKey struct{}
@@ -965,150 +954,4 @@ func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What follows is for the tests of all files.
-
-var (
-	errBoom = errors.New("boom")
-	errEnd  = errors.New("the test ends")
-)
-
-// A running is a Runner in a goroutine of its own. It ends before the test does,
-// even if that fails first: the clock of a bubble stands still once the test is over,
-// and so would the Run.
-type running struct {
-	t      *testing.T
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-	err    error // valid once done is closed
-}
-
-// wait returns what Run returned. It gives up after a day of the bubble.
-func (r *running) wait() error {
-	r.t.Helper()
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(24 * time.Hour):
-		r.t.Fatal("Run goes on for more than a day")
-		return nil
-	}
-}
-
-// end cancels Run's context and expects Run to return nil.
-func (r *running) end() {
-	r.t.Helper()
-	r.cancel(errEnd)
-	if err := r.wait(); err != nil {
-		r.t.Errorf("Run(ctx) = %v after ctx is done, want nil", err)
-	}
-}
-
-func (r *running) returned() bool {
-	synctest.Wait()
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func launch(t *testing.T, r reconcile.Runner) *running {
-	t.Helper()
-	return launchUnder(t.Context(), t, r)
-}
-
-func launchUnder(ctx context.Context, t *testing.T, r reconcile.Runner) *running {
-	t.Helper()
-	ctx, cancel := context.WithCancelCause(ctx)
-	run := &running{t: t, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(run.done)
-		run.err = errors.New("Run did not return")
-		run.err = r.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel(errEnd)
-		select {
-		case <-run.done:
-		case <-time.After(24 * time.Hour):
-			t.Error("Run goes on for more than a day after the test")
-		}
-	})
-	return run
-}
-
-// A journal notes when things happened, in time since it began.
-type journal struct {
-	mu    sync.Mutex
-	begun time.Time
-	list  []string
-}
-
-func (d *journal) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = append(d.list, fmt.Sprintf("%v ", time.Since(d.begun))+fmt.Sprintf(format, args...))
-}
-
-func (d *journal) mustBe(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if got := strings.Join(d.list, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("journal:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
-	}
-}
-
-// mustHold checks what happened, in any order.
-func (d *journal) mustHold(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	slices.Sort(d.list)
-	d.mu.Unlock()
-	slices.Sort(want)
-	d.mustBe(t, want...)
-}
-
-func (d *journal) len() int {
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.list)
-}
-
-func newJournal() *journal { return &journal{begun: time.Now()} }
-
-// failuresOfUserCode are the ways in which a function can end without returning.
-var failuresOfUserCode = map[string]func(){
-	"panic":  func() { panic("no disk") },
-	"error":  func() { panic(errBoom) },
-	"nil":    func() { panic(nil) },
-	"Goexit": runtime.Goexit,
-	"panic in Goexit": func() {
-		defer func() { panic("no disk") }()
-		runtime.Goexit()
-	},
-	"Goexit in panic": func() {
-		defer runtime.Goexit()
-		panic("no disk")
-	},
-}
-
-// eachFailure runs f in a bubble for each way in which a call can end without
-// returning. Who calls end is found in the stack as panicsHere.
-func eachFailure(t *testing.T, f func(t *testing.T, name string, end func())) {
-	for name, end := range failuresOfUserCode {
-		runBubble(t, name, func(t *testing.T) { f(t, name, func() { panicsHere(end) }) })
-	}
-}
-
-// panicsHere is found in the stack of what it calls.
-func panicsHere(end func()) error {
-	end()
-	return nil
 }

@@ -13,23 +13,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 )
-
-// A tray is an Enqueuer that notes its calls.
-type tray[T comparable] struct {
-	*journal
-}
-
-func newTray[T comparable]() tray[T] { return tray[T]{newJournal()} }
-
-func (q tray[T]) Enqueue(item T)                       { q.note("enqueue %v", item) }
-func (q tray[T]) EnqueueAfter(item T, d time.Duration) { q.note("enqueue %v after %v", item, d) }
-func (q tray[T]) Offer(item T)                         { q.note("offer %v", item) }
 
 // polls lets a Poller work for some time and returns when each poll began.
 func polls(t *testing.T, p *reconcile.Poller[string], d time.Duration, poll func(n int) ([]string, error)) []time.Duration {
@@ -69,14 +59,18 @@ func TestPollerRunNamesTheFieldThatIsWrong(t *testing.T) {
 	get := func(context.Context) ([]string, error) { t.Error("it polls all the same"); return nil, nil }
 	q := reconcile.NewQueue[string]()
 	for name, p := range map[string]*reconcile.Poller[string]{
-		"Queue":                  {GetItems: get, Period: time.Second},
-		"Queue without NewQueue": {Queue: new(reconcile.Queue[string]), GetItems: get, Period: time.Second},
-		"GetItems":               {Queue: q, Period: time.Second},
-		"Period of zero":         {Queue: q, GetItems: get},
-		"Period below zero":      {Queue: q, GetItems: get, Period: -time.Second},
-		"Jitter below zero":      {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
-		"Jitter above one":       {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
-		"Jitter of no number":    {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
+		"Queue":                        {GetItems: get, Period: time.Second},
+		"Queue without NewQueue":       {Queue: new(reconcile.Queue[string]), GetItems: get, Period: time.Second},
+		"GetItems":                     {Queue: q, Period: time.Second},
+		"Period of zero":               {Queue: q, GetItems: get},
+		"Period below zero":            {Queue: q, GetItems: get, Period: -time.Second},
+		"Jitter below zero":            {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
+		"Jitter above one":             {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
+		"Jitter of no number":          {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
+		"MaxVanished below zero":       {Queue: q, GetItems: get, Period: time.Second, Vanished: true, MaxVanished: -0.01},
+		"MaxVanished above one":        {Queue: q, GetItems: get, Period: time.Second, Vanished: true, MaxVanished: 1.01},
+		"MaxVanished of no number":     {Queue: q, GetItems: get, Period: time.Second, Vanished: true, MaxVanished: math.NaN()},
+		"MaxVanished without Vanished": {Queue: q, GetItems: get, Period: time.Second, MaxVanished: 0.1},
 	} {
 		field, _, _ := strings.Cut(name, " ")
 		err := p.Run(t.Context())
@@ -165,17 +159,10 @@ func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 				}
 				return nil, nil
 			})
-			full := time.Second
-			for i := range 8 {
-				gap := starts[i+1] - starts[i]
-				if low, high := min(full/2, period-1), min(full, period); !within(gap, low, high) {
-					t.Errorf("try %d came after %v, want in (%v, %v]", i+2, gap, low, high)
-				}
-				full *= 2
-			}
-			for i, want := range []time.Duration{period, time.Second, period} { // a good one resets the back-off
-				if gap := starts[9+i] - starts[8+i]; !within(gap, want/2, want) || want == period && gap != want {
-					t.Errorf("poll %d came after %v, want %v", 10+i, gap, want)
+			// 1 s, 2 s, 4 s, up to the period; a good one resets that.
+			for i, seconds := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30, 30, 1, 30} {
+				if gap := starts[i+1] - starts[i]; gap != seconds*time.Second {
+					t.Errorf("poll %d came after %v, want %v", i+2, gap, seconds*time.Second)
 				}
 			}
 		})
@@ -263,7 +250,7 @@ func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 				return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
 			})
 			q.mustBe(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
-			book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed")
+			book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad")
 		})
 	}
 }
@@ -489,4 +476,159 @@ func TestPollerOutlivesItsLoggerHandler(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A file that is in order and looked at again in an hour is mended by the next poll:
+// nil is a recheck that never comes.
+func TestPollMendsWhatIsInOrder(t *testing.T) {
+	for name, answer := range map[string]error{"nil": nil, "recheck": reconcile.RecheckWithin(time.Hour)} {
+		for _, background := range []int{0, 8} {
+			runBubble(t, fmt.Sprint(name, ", Background ", background), func(t *testing.T) {
+				q := reconcile.NewQueue[string]()
+				q.Background = background
+				var there atomic.Bool
+				mended := newJournal()
+				s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: func(_ context.Context, file string) error {
+					if !there.Swap(true) {
+						mended.note("%s", file)
+					}
+					return answer
+				}})
+				p := launch(t, &reconcile.Poller[string]{Queue: q, Period: 2 * time.Second, Logger: unlogged(), GetItems: func(context.Context) ([]string, error) {
+					return []string{"a"}, nil
+				}})
+				pass(time.Minute + time.Second)
+				there.Store(false)
+				pass(time.Minute)
+				mended.mustBe(t, "0s a", "1m2s a")
+				p.end()
+				s.end()
+			})
+		}
+	}
+}
+
+func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
+	list := func(n int) (items []string) {
+		for i := range n {
+			items = append(items, fmt.Sprint("i", i))
+		}
+		return items
+	}
+	type step struct {
+		items   []string
+		before  func(p *reconcile.Poller[string]) // the poll
+		refused bool
+		gone    int // that are enqueued because of this poll
+	}
+	believe := (*reconcile.Poller[string]).Believe
+	for _, c := range []struct {
+		name  string
+		max   float64
+		steps []step
+	}{
+		{"no limit", 0, []step{{list(10), nil, false, 0}, {nil, nil, false, 10}}},
+		{"rounded up", 0.15, []step{{list(10), nil, false, 0}, {list(8), nil, false, 2}, {list(6), nil, false, 2}, {list(4), nil, true, 0}, {list(5), nil, false, 1}}},
+		{"a whole number", 0.28, []step{{list(25), nil, false, 0}, {list(17), nil, true, 0}, {list(18), nil, false, 7}}},
+		{"one always may", 1e-9, []step{{list(3), nil, false, 0}, {list(2), nil, false, 1}, {list(1), nil, false, 1}, {nil, nil, false, 1}}},
+		{"all may", 1, []step{{list(10), nil, false, 0}, {nil, nil, false, 10}}},
+		{"compared with the last that was complete", 0.1, []step{{list(10), nil, false, 0}, {nil, nil, true, 0}, {list(3), nil, true, 0}, {list(10), nil, false, 0}, {list(9), nil, false, 1}}},
+		{"believed", 0.1, []step{{list(10), nil, false, 0}, {list(2), nil, true, 0}, {list(2), believe, false, 8}, {nil, nil, true, 0}}},
+		{"believed, and lacks less", 0.1, []step{{list(10), nil, false, 0}, {list(2), nil, true, 0}, {list(5), believe, false, 5}}},
+		{"believed, and lacks more", 0.1, []step{{list(10), nil, false, 0}, {list(5), nil, true, 0}, {list(4), believe, true, 0}, {list(4), nil, true, 0}, {list(4), believe, false, 6}}},
+		{"believed, and was wrong after all", 0.1, []step{{list(10), nil, false, 0}, {list(5), nil, true, 0}, {list(10), believe, false, 0}, {list(5), nil, true, 0}}},
+		{"nothing to believe", 0.1, []step{{list(10), believe, false, 0}, {list(10), believe, false, 0}, {list(5), nil, true, 0}}},
+		{"nothing to believe any more", 0.1, []step{{list(10), nil, false, 0}, {list(5), nil, true, 0}, {list(10), nil, false, 0}, {list(5), believe, true, 0}}},
+	} {
+		runBubble(t, c.name, func(t *testing.T) {
+			log := newLogBook()
+			q := newTray[string]()
+			p := &reconcile.Poller[string]{Queue: q, Period: time.Second, Vanished: true, MaxVanished: c.max, Logger: log.logger()}
+			for n, s := range c.steps {
+				if s.before != nil {
+					s.before(p)
+				}
+				log.clear()
+				q.list = nil
+				p.GetItems = func(context.Context) ([]string, error) { return s.items, nil }
+				run := launch(t, p)
+				synctest.Wait()
+				run.end()
+				offered, gone := 0, 0
+				for _, l := range q.list {
+					if strings.Contains(l, "offer") {
+						offered++
+					} else {
+						gone++
+					}
+				}
+				if offered != len(s.items) || gone != s.gone {
+					t.Errorf("poll %d: %d offered and %d enqueued, want %d and %d", n, offered, gone, len(s.items), s.gone)
+				}
+				if _, err := p.Refused(); (err != nil) != s.refused || errors.Is(err, reconcile.ErrVanished) != s.refused {
+					t.Errorf("poll %d: Refused = %v, want an error: %t", n, err, s.refused)
+				}
+				if lines := log.from(slog.LevelWarn); (len(lines) > 0) != s.refused {
+					t.Errorf("poll %d: log %v, want it refused: %t", n, lines, s.refused)
+				} else if s.refused {
+					lines[0].mustSay(t, slog.LevelError, nil, "poll failed", "too much vanished at once", fmt.Sprint("MaxVanished is ", c.max))
+				}
+			}
+		})
+	}
+}
+
+// Believe polls soon, and a refused poll counts as failed: it is tried again with
+// back-off.
+func TestBelievePollsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, polls := newTray[string](), newJournal()
+		items := []string{"a", "b", "c"}
+		p := &reconcile.Poller[string]{Queue: q, Period: time.Hour, Vanished: true, MaxVanished: 0.1, Logger: unlogged()}
+		p.GetItems = func(context.Context) ([]string, error) { polls.note("poll"); return items, nil }
+		run := launch(t, p)
+		synctest.Wait()
+		p.Believe() // of nothing
+		pass(time.Minute)
+		items = nil
+		p.Trigger()
+		synctest.Wait()
+		p.Believe()
+		synctest.Wait()
+		polls.mustBe(t, "0s poll", "1m0s poll", "1m0s poll")
+		if n := len(q.list); n != 3+3 {
+			t.Errorf("the queue was called for %v, want 3 offers, and 3 events for what has vanished", q.list)
+		}
+		run.end()
+	})
+}
+
+// Refused says since when: since the first of the polls in a row that were refused.
+func TestRefusedSaysSinceWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var items atomic.Pointer[[]string]
+		items.Store(&[]string{"a", "b", "c"})
+		p := &reconcile.Poller[string]{Queue: newTray[string](), Period: time.Minute, Vanished: true, MaxVanished: 0.1, Logger: unlogged()}
+		p.GetItems = func(context.Context) ([]string, error) { return *items.Load(), nil }
+		run := launch(t, p)
+		synctest.Wait()
+		if since, err := p.Refused(); !since.IsZero() || err != nil {
+			t.Errorf("a poll that lacks nothing was refused since %v: %v", since, err)
+		}
+		items.Store(new([]string))
+		pass(time.Minute)
+		first := time.Now()
+		for range 10 {
+			if since, err := p.Refused(); !errors.Is(err, reconcile.ErrVanished) || time.Since(since) < time.Since(first) || time.Since(since) > time.Since(first)+2*time.Second {
+				t.Errorf("Refused = %v, %v; want %v for %v", since, err, reconcile.ErrVanished, time.Since(first))
+			}
+			pass(time.Minute)
+		}
+		p.Believe()
+		synctest.Wait()
+		if since, err := p.Refused(); !since.IsZero() || err != nil {
+			t.Errorf("what was believed is refused since %v: %v", since, err)
+		}
+		run.end()
+	})
 }

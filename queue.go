@@ -41,7 +41,8 @@ type Enqueuer[T comparable] interface {
 // A Dequeuer hands out items to workers. [Queue] is one; its methods say what
 // the methods of any Dequeuer do. An error of Dequeue that wraps neither the
 // cause of ctx nor [ErrClosed] says that it cannot go on, and ends
-// [Reconciler.Run]. Of a State, a Reconciler reads Failures.
+// [Reconciler.Run]. Of a State, a Reconciler reads Failures. It calls Done after
+// a run that returned nil, and Requeue after any other; see Wait.Done.
 type Dequeuer[T comparable] interface {
 	Dequeue(ctx context.Context) (item T, err error)
 	Done(item T)
@@ -51,10 +52,10 @@ type Dequeuer[T comparable] interface {
 
 // A Dequeuer may also be a Leaser, when what it hands out can be lost while a
 // run goes on: a queue that machines share. [Reconciler] then runs the item
-// under the context that Lease returns. It calls Lease when the run begins, and
-// before, if the item has to wait at a [Gate]. The context is derived from ctx,
-// and ends with [ErrLeaseLost] as its cause when the item is no longer ours; it
-// is not nil. Lease does not block.
+// under the context that Lease returns. It calls Lease when the run begins, and,
+// with a [Reconciler.Admit], once before that for the wait. The context is derived
+// from ctx, and ends with [ErrLeaseLost] as its cause when the item is no longer
+// ours; it is not nil. Lease does not block.
 type Leaser[T comparable] interface {
 	Lease(ctx context.Context, item T) context.Context
 }
@@ -66,7 +67,12 @@ type Wait struct {
 	Hold    bool          // not before Delay; otherwise no later than Delay
 	Err     error         // why, if the run failed: counts one failure; nil resets the count; see ErrAborted
 	Settled bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
+	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Settled
+	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Settled and Reason do not count, and Err is why the item was given up
 }
+
+// settled reports whether the run ended well, and the next is only a look.
+func (w *Wait) settled() bool { return w.Settled && !w.Hold && w.Err == nil }
 
 // A Queue holds items that need a run, each of them once. It hands out every
 // item to one worker at a time, in the order in which the items became ready; see
@@ -75,13 +81,14 @@ type Wait struct {
 // An item is an identity, never a payload: what it needs is looked up when it
 // runs. For each item the queue keeps one entry, which says whether the item is
 // in flight (taken and not yet given back), whether it has a next run, whether it
-// is settled (its last run ended well, and the next is but a look), and how often
+// is settled (its last run ended well, and the next is only a look), and how often
 // it failed in a row. An item with neither a run in flight nor a next run has no
 // entry.
 //
 // An event ([Queue.Enqueue]) asks for a run now, and is never lost: it is
 // followed by a run that started after it, also when it comes while the item is
-// in flight. An observation ([Queue.Offer]) is ignored when the item is known.
+// in flight. An observation ([Queue.Offer]) is ignored when a run of the item is
+// due or planned anyway, and asks for one when the item is settled or not known.
 // A hold ([Queue.EnqueueAfter]) answers an event "not yet", a ceiling
 // ([Queue.EnqueueWithin]) answers "by then".
 //
@@ -93,11 +100,11 @@ type Wait struct {
 // waits.
 type Queue[T comparable] struct {
 	// Background, if it is more than 0, makes observations wait behind events:
-	// an item that is not known joins the background when it is offered, and
-	// leaves it for the tail of the others at an Enqueue or EnqueueNow. The
-	// others are taken first, but of each Background items taken at least one is
-	// from the background, as long as it has any. So an event does not wait for
-	// all that a resync offers, and what was offered is not starved by events.
+	// an item that an Offer makes ready joins the background, and leaves it for
+	// the tail of the others at an Enqueue or EnqueueNow. The others are taken
+	// first, but of each Background items taken at least one is from the
+	// background, as long as it has any. So an event does not wait for all that a
+	// resync offers, and what was offered is not starved by events.
 	// 8 is a good start; 1 takes the background first. With 0 there is none, and
 	// an item that is offered joins the tail of all. It must be set before the
 	// first use of the queue, and not changed.
@@ -132,25 +139,24 @@ type Queue[T comparable] struct {
 	//     first delay.
 	//   - A watcher of a run is at an entry in flight without a next run that is
 	//     ready; one of an item is at an entry that is not settled.
-	mu       sync.Mutex
-	closed   bool
-	store    store[T]
-	events   list
-	offered  list
-	inRow    int
-	delays   delays[T]
-	order    uint32              // of the last delay
-	timer    *time.Timer         // nil until the first delay
-	armed    int64               // when the timer fires; math.MaxInt64 if it is not armed
-	last     uint32              // the entry that was taken last; perhaps it is gone
-	wake     chan struct{}       // room for one token; nil until a consumer blocks
-	blocked  int                 // consumers that wait for a token
-	watchers map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
-	notified *watcher            // the first of those that unlock calls
-	closing  chan struct{}       // closed by Close; nil until somebody waits for items
+	mu         sync.Mutex
+	closed     bool
+	store      store[T]
+	events     list
+	offered    list
+	inRow      int
+	delays     delays[T]
+	delayOrder uint32              // of the last delay
+	timer      *time.Timer         // nil until the first delay
+	firesAt    int64               // when the timer fires; math.MaxInt64 if it is not armed
+	lastTaken  uint32              // the entry that was taken last; perhaps it is gone
+	wake       chan struct{}       // room for one token; nil until a consumer blocks
+	blocked    int                 // consumers that wait for a token
+	watchers   map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
+	notified   *watcher            // the first of those that unlock calls
 
-	waiting, settled, inFlight, again       int
-	enqueued, coalesced, takenSum, requeued uint64
+	waiting, settled, inFlight, again    int
+	enqueued, coalesced, taken, requeued uint64
 }
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
@@ -165,30 +171,30 @@ func NewQueue[T comparable]() *Queue[T] {
 			"use a comparable key, such as a string or a struct of strings", t, t.Kind()))
 	}
 	return &Queue[T]{
-		made:  true,
-		base:  time.Now().Add(-century), // so that now is positive in a synctest bubble too, where it is the year 2000
-		seed:  maphash.MakeSeed(),
-		armed: math.MaxInt64,
+		made:    true,
+		base:    time.Now().Add(-century), // so that now is positive in a synctest bubble too, where it is the year 2000
+		seed:    maphash.MakeSeed(),
+		firesAt: math.MaxInt64,
 	}
 }
 
 const century = 100 * 365 * 24 * time.Hour
 
 // Enqueue reports that something happened to the item. It runs as soon as its
-// turn comes, also if it was promised for later, or after the run in flight, or,
+// turn comes, also if it was planned for later, or after the run in flight, or,
 // if it is held, when its time comes. Enqueue never blocks; on a closed queue it
 // does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
 
-// EnqueueAfter asks for a run of the item in d, and not before: until then an
+// EnqueueAfter asks for a run of the item in d, and not before: until then
 // [Queue.Enqueue] does not bring it forward. It changes nothing if the item is
-// ready, held already, or promised for a sooner time by EnqueueWithin. A d of
+// ready, held already, or planned for a sooner time by EnqueueWithin. A d of
 // zero or less is Enqueue. EnqueueAfter never blocks.
 func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, runHeld, d) }
 
-// EnqueueWithin asks for a run of the item in d at the latest; an
+// EnqueueWithin asks for a run of the item in d at the latest;
 // [Queue.Enqueue] brings it sooner. It changes nothing if the item is ready,
-// held, or promised for a sooner time. A d of zero or less is Enqueue.
+// held, or planned for a sooner time. A d of zero or less is Enqueue.
 // EnqueueWithin never blocks.
 func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, runWithin, d) }
 
@@ -196,9 +202,10 @@ func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, runWithi
 // the one that a run in flight may ask for. EnqueueNow never blocks.
 func (q *Queue[T]) EnqueueNow(item T) { q.add(item, runNow, 0) }
 
-// Offer reports that the item was seen. It is ignored if the item is known at
-// all: ready, waiting or in flight. Otherwise the item runs as soon as its turn
-// comes, see Background. Offer never blocks.
+// Offer reports that the item was seen, as polls do again and again. If the item
+// is not known, or settled, it runs as soon as its turn comes, see Background.
+// Otherwise a run of it is due or planned anyway (it is ready, in flight, in
+// back-off, held, or has a plan), and the Offer is ignored. Offer never blocks.
 func (q *Queue[T]) Offer(item T) { q.add(item, runOffered, 0) }
 
 // add applies a verb, which asks for a next run of that kind.
@@ -218,7 +225,7 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask runKind, d time.Duration) 
 	i, e := q.store.find(hash, item)
 	switch {
 	case e == nil:
-	case ask == runOffered, e.kind == runReady && (ask != runNow || !e.inFlight): // as most events of a storm
+	case ask == runOffered && e.kind != runSettled, e.kind == runReady && (ask != runNow || !e.inFlight): // as most events of a storm
 		q.coalesced++
 		return
 	case e.inFlight && e.kind == runNone && !ask.delayed(): // as most events of an item in flight
@@ -241,19 +248,24 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask runKind, d time.Duration) 
 			to.due = later(now, d)
 		}
 	}
+	if ask == runOffered && q.Background <= 0 {
+		to.kind = runReady
+	}
 	if e == nil {
 		q.enqueued++
-		if ask == runOffered && q.Background <= 0 {
-			to.kind = runReady
-		}
 		to = q.restingLocked(nextRun{}, to, now)
 		i, e = q.store.insert(hash, item)
-		e.kind, e.since = to.kind, now
+		e.kind, e.since, e.pending = to.kind, now, now
 		q.countLocked(e, +1)
 		q.enterLocked(i, e, to, now)
 		return
 	}
 	was := q.nextRunLocked(e)
+	if !e.inFlight && was.kind.delayed() && was.due <= now { // ready since then, and only not promoted yet
+		q.coalesced++
+		q.moveLocked(i, e, nextRun{runWithin, was.due}, false, was.due)
+		return
+	}
 	if was.kind == runNone {
 		q.enqueued++
 	} else {
@@ -288,7 +300,7 @@ func (q *Queue[T]) Remove(item T) bool {
 // are ready, and takes nothing. When the queue is closed and empty it returns
 // [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
-	var t taken[T]
+	var t takenItem[T]
 	err := q.exchange(ctx, &t, nil, 0)
 	return t.item, err
 }
@@ -296,20 +308,15 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 // Done gives back an item whose run needs no other. The count of its failures
 // is reset; a next run that it has already stands. Done does nothing for an
 // item that is not in flight. Done never blocks.
-func (q *Queue[T]) Done(item T) {
-	q.lock()
-	q.giveBackUnlock(item, verdict{done: true})
-}
+func (q *Queue[T]) Done(item T) { q.giveBack(item, Wait{Done: true}) }
 
 // Requeue gives back an item that runs again as w says. With w.Hold that run
-// replaces a pending one, unless it was asked for by [Queue.EnqueueNow];
-// without, the sooner of the two stays. Requeue does nothing for an item that is
-// not in flight. After Close a run that is due later is dropped. Requeue never
-// blocks.
-func (q *Queue[T]) Requeue(item T, w Wait) {
-	q.lock()
-	q.giveBackUnlock(item, verdict{Wait: w})
-}
+// replaces a next run that it has already, unless it was asked for by
+// [Queue.EnqueueNow]; without, the sooner of the two stays. With w.Done it is
+// [Queue.Done], and says why the item was given up. Requeue does nothing for an
+// item that is not in flight. After Close a run that is due later is dropped.
+// Requeue never blocks.
+func (q *Queue[T]) Requeue(item T, w Wait) { q.giveBack(item, w) }
 
 // RequeueAfter is Requeue(item, Wait{Delay: d, Hold: true}).
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
@@ -330,8 +337,10 @@ func (q *Queue[T]) Close() {
 		q.promoteDueLocked(now)
 	}
 	q.closed = true
-	if q.closing != nil {
-		close(q.closing)
+	for i := range q.watchers {
+		if e := q.store.entry(i); i != 0 && e.kind.delayed() {
+			q.notifyLocked(i, false, ErrClosed)
+		}
 	}
 	q.delays = delays[T]{}
 	q.waiting, q.settled = 0, 0
@@ -394,27 +403,27 @@ func (q *Queue[T]) readyLocked() int { return q.events.len + q.offered.len }
 // will become so.
 func (q *Queue[T]) drainedLocked() bool { return q.closed && q.readyLocked() == 0 && q.again == 0 }
 
-// A taken item is one that was handed out, with what its worker wants to know.
-type taken[T comparable] struct {
-	item     T
-	ready    int64 // when it became ready
-	at       int64 // when it was taken
-	failures int   // in a row, before this run
-	index    uint32
+// A takenItem is one that was handed out, with what its worker wants to know.
+type takenItem[T comparable] struct {
+	item       T
+	readySince int64
+	takenAt    int64
+	failures   int    // in a row, before this run
+	index      uint32 // of its entry
 }
 
-// exchange gives back one item, if v is not nil, and takes the next under the
+// exchange gives back one item, if w is not nil, and takes the next under the
 // same lock. It is what the workers of a [Reconciler] do between two runs. Now is
 // the time at which the item is given back. If it returns an error, it has taken
 // nothing, and t is as it was.
-func (q *Queue[T]) exchange(ctx context.Context, t *taken[T], v *verdict, now int64) error {
+func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *Wait, now int64) error {
 	done := ctx.Done()
-	if v == nil {
+	if w == nil {
 		now = q.now() // before the lock, to hold it for less time
 	}
 	q.lock()
-	if v != nil {
-		q.giveBackLocked(t.index, t.item, v, now)
+	if w != nil {
+		q.giveBackTakenLocked(t, w, now)
 	}
 	if isDone(done) {
 		q.unlock()
@@ -423,11 +432,17 @@ func (q *Queue[T]) exchange(ctx context.Context, t *taken[T], v *verdict, now in
 	return q.takeOrWaitUnlock(ctx, done, now, t)
 }
 
-// giveBack is the first half of exchange.
-func (q *Queue[T]) giveBack(t *taken[T], v *verdict, now int64) {
+// giveBackTaken is the first half of exchange.
+func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *Wait, now int64) {
 	q.mu.Lock()
-	q.giveBackLocked(t.index, t.item, v, now)
+	q.giveBackTakenLocked(t, w, now)
 	q.unlock()
+}
+
+func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *Wait, now int64) {
+	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if somebody else gave it back
+		q.giveBackLocked(t.index, e, w, now)
+	}
 }
 
 // isDone reports whether a context is done. Its Done, as all user code, is called
@@ -443,7 +458,7 @@ func isDone(done <-chan struct{}) bool {
 
 // takeOrWaitUnlock takes the next item as soon as there is one. Nothing is taken
 // before the context was looked at, so nothing has ever to be put back.
-func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, now int64, t *taken[T]) error {
+func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, now int64, t *takenItem[T]) error {
 	for !q.takeNextLocked(now, t) {
 		if q.drainedLocked() {
 			q.unlock()
@@ -472,7 +487,7 @@ func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, n
 }
 
 // takeNextLocked takes the item whose turn it is, if one is ready.
-func (q *Queue[T]) takeNextLocked(now int64, t *taken[T]) bool {
+func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	if q.delays.len > 0 {
 		q.promoteDueLocked(now)
 	}
@@ -484,16 +499,16 @@ func (q *Queue[T]) takeNextLocked(now int64, t *taken[T]) bool {
 	if i == 0 {
 		return false
 	}
-	e := q.store.at(i)
-	*t = taken[T]{item: e.item, index: i, ready: e.since, at: max(now, e.since)}
-	if e.failed != nil {
-		t.failures = e.failed.count
+	e := q.store.entry(i)
+	*t = takenItem[T]{item: e.item, index: i, readySince: e.since, takenAt: max(now, e.since)}
+	if e.cause != nil {
+		t.failures = e.cause.failures
 	}
 	q.store.unlink(from, e)
-	e.inFlight, e.kind, e.since = true, runNone, t.at
-	q.last = i
+	e.inFlight, e.kind, e.since = true, runNone, t.takenAt
+	q.lastTaken = i
 	q.inFlight++
-	q.takenSum++
+	q.taken++
 	return true
 }
 
@@ -506,30 +521,45 @@ func (q *Queue[T]) chooseLocked(anyEvents bool, inRow int) (*list, int) {
 	return &q.events, inRow + 1
 }
 
-// A verdict says what becomes of an item after its run.
-type verdict struct {
-	Wait
-	done bool // it needs no next run; Err is why it was given up, or nil
-}
-
 // clockNotRead stands for the time where it is read only if it is needed.
 const clockNotRead = math.MinInt64
 
-func (q *Queue[T]) giveBackUnlock(item T, v verdict) {
-	q.giveBackLocked(q.last, item, &v, clockNotRead)
+// giveBack gives back an item, if it is in flight. It looks first at the entry
+// that was taken last. If that is the one, it needs no hash, and in a big queue no
+// cache miss, to find it.
+func (q *Queue[T]) giveBack(item T, w Wait) {
+	q.lock()
+	i := q.lastTaken
+	e := q.inFlightAtLocked(i, item)
+	if e == nil {
+		q.mu.Unlock()
+		hash := q.hash(item) // may panic
+		q.mu.Lock()
+		i, e = q.store.find(hash, item)
+	}
+	if e != nil && e.inFlight {
+		q.giveBackLocked(i, e, &w, clockNotRead)
+	}
 	q.unlock()
 }
 
-// giveBackLocked gives back an item, if it is in flight.
-func (q *Queue[T]) giveBackLocked(guess uint32, item T, v *verdict, now int64) {
-	i, e := q.findInFlightLocked(guess, item)
-	if e == nil {
-		return
+// inFlightAtLocked returns the entry at an index that was used once, if it is that
+// of the item, and in flight; otherwise nil.
+func (q *Queue[T]) inFlightAtLocked(i uint32, item T) *entry[T] {
+	if e := q.store.peek(i); e != nil && e.inFlight && e.item == item {
+		return e
 	}
-	if !v.done {
+	return nil
+}
+
+// giveBackLocked gives back an item that is in flight.
+func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], w *Wait, now int64) {
+	aborted := w.Err == ErrAborted
+	done := w.Done && !aborted
+	if !done {
 		q.requeued++
 	} else if e.kind == runNone {
-		q.endLocked(i, e, v.Err)
+		q.endLocked(i, e, w.Err)
 		return
 	}
 	if now == clockNotRead {
@@ -538,31 +568,30 @@ func (q *Queue[T]) giveBackLocked(guess uint32, item T, v *verdict, now int64) {
 	q.promoteDueLocked(now)
 	to := nextRun{}
 	switch {
-	case v.done:
-		e.failed = nil
-	case v.Err == ErrAborted:
+	case aborted:
 		to.kind = runReady
+	case done:
+		e.cause = nil
 	default:
-		e.fail(v.Err)
-		to = v.Wait.nextRun(now)
+		e.note(w)
+		to = w.nextRun(now)
+	}
+	if done && w.Err == nil || w.settled() {
+		e.pending = e.since // what came before the run began is answered
 	}
 	was := q.nextRunLocked(e)
 	to = judged(was, to)
-	dropped := q.closed && e.kind.delayed() // the next run, by Close
-	if dropped && q.watchers != nil {
-		q.notifyLocked(i, false, ErrClosed)
-	}
+	err := w.Err
 	if q.closed && to.kind.delayed() {
-		dropped = dropped || to.kind != runSettled
+		if to.kind != runSettled {
+			err = errors.Join(ErrClosed, w.Err, w.Reason)
+		}
 		to = nextRun{}
 	}
-	switch {
-	case to.kind != runNone:
+	if to.kind == runNone {
+		q.endLocked(i, e, err)
+	} else {
 		q.moveLocked(i, e, q.restingLocked(was, to, now), false, now)
-	case dropped:
-		q.endLocked(i, e, errors.Join(ErrClosed, v.Err))
-	default:
-		q.endLocked(i, e, v.Err)
 	}
 }
 
@@ -576,32 +605,24 @@ func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
 	q.store.remove(i)
 }
 
-// findInFlightLocked returns the entry of an item in flight, or 0 and nil. It
-// looks at the guess first, which for a worker is where its item was taken, and
-// for others where the last item was: that spares it the hash and, in a big
-// queue, the cache miss of finding it.
-func (q *Queue[T]) findInFlightLocked(guess uint32, item T) (uint32, *entry[T]) {
-	if e := q.store.peek(guess); e != nil && e.inFlight && e.item == item {
-		return guess, e
+// note keeps why an item runs again, and counts a failure, or resets the count.
+func (e *entry[T]) note(w *Wait) {
+	failures, err := 0, w.Reason
+	switch {
+	case w.settled():
+		err = nil
+	case w.Err != nil:
+		failures, err = 1, w.Err
+		if e.cause != nil {
+			failures += e.cause.failures
+		}
 	}
-	q.mu.Unlock()
-	hash := q.hash(item) // may panic
-	q.mu.Lock()
-	if i, e := q.store.find(hash, item); e != nil && e.inFlight {
-		return i, e
-	}
-	return 0, nil
-}
-
-// fail counts a failure, or resets the count if err is nil.
-func (e *entry[T]) fail(err error) {
 	switch {
 	case err == nil:
-		e.failed = nil
-	case e.failed == nil:
-		e.failed = &failure{1, err}
+		e.cause = nil
+	case e.cause == nil:
+		e.cause = &cause{failures, err}
 	default:
-		e.failed.count++
-		e.failed.err = err
+		*e.cause = cause{failures, err}
 	}
 }

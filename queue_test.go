@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -82,7 +81,7 @@ func TestDueOrder(t *testing.T) {
 	})
 }
 
-func TestEventLostWhileInFlight(t *testing.T) {
+func TestEventWhileInFlightIsKept(t *testing.T) {
 	for name, event := range map[string]func(q *reconcile.Queue[string]){
 		"Enqueue":       func(q *reconcile.Queue[string]) { q.Enqueue("x") },
 		"EnqueueNow":    func(q *reconcile.Queue[string]) { q.EnqueueNow("x") },
@@ -170,7 +169,7 @@ func TestHoldIsAFloorAndCeilingACeiling(t *testing.T) {
 
 // The queue of a package is made before the bubble of a test begins, whose clock
 // is of another time.
-func TestQueueMadeOutsideABubble(t *testing.T) {
+func TestQueueMadeOutsideABubbleWorksInside(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -184,7 +183,7 @@ func TestQueueMadeOutsideABubble(t *testing.T) {
 		q.EnqueueWithin("taken", 2*time.Hour)
 		q.Requeue("taken", reconcile.Wait{})
 		q.EnqueueWithin("ceiling", time.Hour)
-		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), Hold: true})
+		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), Hold: true, Pending: start})
 		mustTakeAll(t, q, "within", "taken")
 		waiting = startDequeue(t.Context(), q)
 		time.Sleep(time.Hour)
@@ -298,7 +297,7 @@ func (c intruder) Value(key any) any {
 
 // A consumer hears of all that it waits for, also in the window before it
 // sleeps.
-func TestConsumerSleepsWhileAnItemIsQueued(t *testing.T) {
+func TestNoConsumerSleepsWhileAnItemIsQueued(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(q *reconcile.Queue[string], cancel func())
 		want string
@@ -387,7 +386,7 @@ func TestConsumersWakeEachOther(t *testing.T) {
 // A context that ends as an item comes: the consumer takes the item or leaves it
 // as it was, whoever else waits or drains the queue. Nothing that was counted is
 // ever uncounted, and each item is counted once.
-func TestCancellationSwallowsAnItem(t *testing.T) {
+func TestCancellationKeepsTheItem(t *testing.T) {
 	for order, events := range map[string][]string{
 		"canceled, then enqueued": {"cancel", "x", "x", "y"},
 		"enqueued, then canceled": {"x", "x", "y", "cancel"},
@@ -446,7 +445,7 @@ func TestCancellationSwallowsAnItem(t *testing.T) {
 									t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
 								}
 								if second == nil {
-									wantState(t, q, "x", reconcile.State{Phase: reconcile.Ready, Since: start.Add(time.Minute)})
+									wantState(t, q, "x", reconcile.State{Phase: reconcile.Ready, Since: start.Add(time.Minute), Pending: start.Add(time.Minute)})
 								}
 							}
 							count()
@@ -726,7 +725,7 @@ func goroutinesOfQueues() (n int) {
 	bubble := regexp.MustCompile(`synctest bubble \d+`).FindString(stacks[0]) // of the caller
 	for _, stack := range stacks {
 		head, calls, _ := strings.Cut(stack, "\n")
-		if strings.Contains(head, bubble+"]") && strings.Contains(calls, "reconcile.(*Queue[") {
+		if strings.Contains(head, bubble+"]") && strings.Contains(calls, ".(*Queue[") {
 			n++
 		}
 	}
@@ -827,6 +826,9 @@ func (c stress) run(t *testing.T) {
 			t.Errorf("item %d: its last run started after %d of %d events", i, seen, want)
 		}
 	}
+	if !c.closed {
+		c.offerAll(t, q, users)
+	}
 	if all := uint64(c.producers * c.events); s.Enqueued+s.Coalesced < all && !c.closed {
 		t.Errorf("Stats: %+v, want all of %d events counted", s, all)
 	}
@@ -836,6 +838,23 @@ func (c stress) run(t *testing.T) {
 	}
 	q.Close()
 	working.Wait()
+}
+
+// offerAll reports as a poll does that something has drifted everywhere. All items
+// are settled or not known, so that each of them has a run.
+func (c stress) offerAll(t *testing.T, q *reconcile.Queue[int], users []user) {
+	for i := range users {
+		users[i].events.Add(1)
+		q.Offer(i)
+	}
+	if err := q.WaitIdle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i := range users {
+		if seen, want := users[i].seen.Load(), users[i].events.Load(); seen != want {
+			t.Errorf("item %d was offered: its last run started after %d of %d events", i, seen, want)
+		}
+	}
 }
 
 func (c stress) produce(t *testing.T, q *reconcile.Queue[int], users []user, r *rand.Rand) {
@@ -859,7 +878,7 @@ func (c stress) produce(t *testing.T, q *reconcile.Queue[int], users []user, r *
 				break
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+r.IntN(10))*time.Second)
-			if err := q.EnqueueAndWait(ctx, i, (i+1)%c.items); err != nil && ctx.Err() == nil && !errors.Is(err, reconcile.ErrClosed) {
+			if err := q.EnqueueAndWait(ctx, i, (i+1)%c.items); err != nil && ctx.Err() == nil && !errors.Is(err, reconcile.ErrClosed) && !errors.Is(err, errBoom) {
 				t.Errorf("EnqueueAndWait: %v", err)
 			}
 			cancel()
@@ -872,7 +891,6 @@ func (c stress) produce(t *testing.T, q *reconcile.Queue[int], users []user, r *
 		case 1, 2, 3:
 			runtime.Gosched()
 		case 4: // observers
-			q.Offer(i)
 			q.State(i)
 			q.Stats()
 			q.Len()
@@ -884,6 +902,8 @@ func (c stress) produce(t *testing.T, q *reconcile.Queue[int], users []user, r *
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_ = q.WaitIdle(ctx)
 			cancel()
+		case 7, 8, 9: // of what may be settled
+			q.Offer(r.IntN(c.items))
 		}
 	}
 }
@@ -927,11 +947,15 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			{Delay: d},
 			{Delay: d, Hold: true},
 			{Delay: d, Hold: true, Err: errBoom},
-			{Delay: 1000 * time.Hour, Settled: true},
 			{Err: reconcile.ErrAborted},
 			{},
+			{Delay: d, Reason: errBoom},
+			{Done: true, Err: errBoom},
+			{Delay: 1000 * time.Hour, Settled: true},
+			{Delay: 1000 * time.Hour, Settled: true},
+			{Delay: 1000 * time.Hour, Settled: true},
 		}
-		n := r.IntN(12)
+		n := r.IntN(14)
 		if n < len(wait) && wait[n].Hold {
 			u.until.Store(int64(time.Since(start) + d))
 		}
@@ -1032,7 +1056,7 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 // A queue that held a million items and was drained holds no more than a
 // megabyte over an empty one. Nor does it after smaller bursts of other kinds,
 // which would keep several.
-func TestMemoryIsKeptAfterABurst(t *testing.T) {
+func TestMemoryGoesBackAfterABurst(t *testing.T) {
 	type queue = reconcile.Queue[int]
 	const allowed, n = 1 << 19, 60_000
 	run := func(t *testing.T, q *queue) {
@@ -1121,7 +1145,7 @@ type boxed struct {
 
 // Once items are gone nothing of the queue reaches them, although others keep
 // the queue in use. The queue holds all of them at the same time first.
-func TestTakenItemsStayReachable(t *testing.T) {
+func TestItemsThatAreGoneCanBeCollected(t *testing.T) {
 	type queue = reconcile.Queue[boxed]
 	for name, path := range map[string]struct {
 		hold, release func(t *testing.T, q *queue, b boxed)
@@ -1211,7 +1235,7 @@ func TestHas(t *testing.T) {
 				t.Errorf("Has(%q): %t, though it is %s", item, got, want)
 			}
 		}
-		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Settled: 1, Again: 1, Enqueued: 7, Taken: 3, Requeued: 1})
+		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Settled: 1, Enqueued: 7, Taken: 3, Requeued: 1})
 	})
 }
 
@@ -1322,217 +1346,146 @@ func TestAllIsASnapshot(t *testing.T) {
 	})
 }
 
-// What follows is for the tests of all files.
-
-// inBubble runs f with an empty queue in a bubble, and checks the queue's
-// invariants afterwards.
-func inBubble(t *testing.T, f func(t *testing.T, q *reconcile.Queue[string])) {
-	t.Helper()
-	inBackground(t, 0, f)
+// Since when there is work, after each step of an item.
+func TestPendingStepByStep(t *testing.T) {
+	type queue = reconcile.Queue[string]
+	take := func(q *queue) { _, _ = q.Dequeue(context.Background()) }
+	settle := func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) }
+	plan := func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Nanosecond}) }
+	fail := func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Nanosecond, Err: errBoom}) }
+	abort := func(q *queue) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) }
+	done := func(q *queue) { q.Done("x") }
+	event := func(q *queue) { q.Enqueue("x") }
+	const none = -1
+	for _, c := range []struct {
+		name  string
+		steps []func(q *queue) // one a minute, the first at 0
+		want  []int            // the minute since when it is pending after each
+	}{
+		{"unknown, and done", []func(*queue){event, take, done, event}, []int{0, 0, none, 3}},
+		{"by an Offer", []func(*queue){func(q *queue) { q.Offer("x") }, event}, []int{0, 0}},
+		{"by a hold", []func(*queue){func(q *queue) { q.EnqueueAfter("x", time.Minute) }, take}, []int{0, 0}},
+		{"settled, and an event", []func(*queue){event, take, settle, event}, []int{0, 0, none, 3}},
+		{"settled, and an Offer", []func(*queue){event, take, settle, func(q *queue) { q.Offer("x") }}, []int{0, 0, none, 3}},
+		{"settled, and asked for later than the look", []func(*queue){event, take, settle, func(q *queue) { q.EnqueueWithin("x", 2*time.Hour) }}, []int{0, 0, none, 3}},
+		{"settled, and due", []func(*queue){event, take, func(q *queue) {
+			q.Requeue("x", reconcile.Wait{Delay: 30 * time.Second, Settled: true})
+			time.Sleep(30 * time.Second)
+		}, take}, []int{0, 0, 2, 2}},
+		{"plans and failures", []func(*queue){event, take, plan, take, fail, take, abort, take, plan, take, settle}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, none}},
+		{"an event in a good run", []func(*queue){event, take, event, done, take, event, settle, take, done}, []int{0, 0, 0, 1, 1, 1, 4, 4, none}},
+		{"an event in a run that plans", []func(*queue){event, take, event, plan}, []int{0, 0, 0, 0}},
+		{"a hold asked for in a good run", []func(*queue){event, take, func(q *queue) { q.EnqueueAfter("x", time.Hour) }, done}, []int{0, 0, 0, 1}},
+		{"given up with an event to come", []func(*queue){event, take, event, func(q *queue) { q.Requeue("x", reconcile.Wait{Done: true, Err: errBoom}) }}, []int{0, 0, 0, 0}},
+	} {
+		runQueue(t, c.name, func(t *testing.T, q *queue) {
+			began := time.Now()
+			for n, step := range c.steps {
+				time.Sleep(time.Until(began.Add(time.Duration(n) * time.Minute)))
+				step(q)
+				want := time.Time{}
+				if c.want[n] != none {
+					want = began.Add(time.Duration(c.want[n]) * time.Minute)
+				}
+				if c.name == "settled, and due" && n >= 2 {
+					want = want.Add(30 * time.Second)
+				}
+				if got := q.State("x").Pending; !got.Equal(want) {
+					t.Errorf("step %d: pending since %v, want %v", n, got, want)
+				}
+				for item, s := range q.All() {
+					if !s.Pending.Equal(want) {
+						t.Errorf("step %d: All says that %s is pending since %v, want %v", n, item, s.Pending, want)
+					}
+				}
+			}
+		})
+	}
 }
 
-// inBackground is inBubble for a queue of that Background.
-func inBackground(t *testing.T, background int, f func(t *testing.T, q *reconcile.Queue[string])) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		q.Background = background
-		f(t, q)
-		mustAgree(t, q)
+// Why an item waits is kept until its next run has ended.
+func TestStateTellsTheReasonOfAPlan(t *testing.T) {
+	type queue = reconcile.Queue[string]
+	reason, other := errors.New("the disk is being made"), errors.New("the disk is being attached")
+	inBubble(t, func(t *testing.T, q *queue) {
+		for n, c := range []struct {
+			w        reconcile.Wait
+			failures int
+			err      error
+		}{
+			{reconcile.Wait{Delay: time.Hour, Reason: reason}, 0, reason},
+			{reconcile.Wait{Hold: true, Delay: time.Hour, Reason: other}, 0, other},
+			{reconcile.Wait{Err: reconcile.ErrAborted}, 0, other},
+			{reconcile.Wait{Reason: reason, Err: errBoom}, 1, errBoom},
+			{reconcile.Wait{Err: errBoom}, 2, errBoom},
+			{reconcile.Wait{Reason: reason}, 0, reason},
+			{reconcile.Wait{Delay: time.Hour}, 0, nil},
+			{reconcile.Wait{Reason: reason}, 0, reason},
+			{reconcile.Wait{Delay: time.Hour, Reason: reason, Settled: true}, 0, nil},
+			{reconcile.Wait{Delay: time.Hour, Reason: reason, Settled: true, Hold: true}, 0, reason}, // a plan
+		} {
+			q.EnqueueNow("x")
+			mustTakeAll(t, q, "x")
+			q.Requeue("x", c.w)
+			if s := q.State("x"); s.Failures != c.failures || s.Err != c.err {
+				t.Errorf("step %d: %d failures and %v, want %d and %v", n, s.Failures, s.Err, c.failures, c.err)
+			}
+		}
+		q.EnqueueNow("x")
+		mustTakeAll(t, q, "x")
+		if s := q.State("x"); s.Err != reason {
+			t.Errorf("in flight: %v, want %v until the run has ended", s.Err, reason)
+		}
+		q.Enqueue("x")
+		q.Done("x")
+		if s := q.State("x"); s.Err != nil {
+			t.Errorf("after a run that ended well: %v, want nothing", s.Err)
+		}
 	})
 }
 
-// runQueue is inBubble as a subtest.
-func runQueue(t *testing.T, name string, f func(t *testing.T, q *reconcile.Queue[string])) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { inBubble(t, f) })
-}
-
-// runBubble runs f as a subtest, in a bubble.
-func runBubble(t *testing.T, name string, f func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
-}
-
-// mustAgree checks that the queue keeps its own rules.
-func mustAgree[T comparable](t *testing.T, q *reconcile.Queue[T]) {
-	t.Helper()
-	if err := reconcile.Check(q); err != nil {
-		t.Errorf("check: %v", err)
+// More settled items are due than one call promotes: a verb that comes for one that
+// is left finds it ready, and pending, since it was due, and in its turn.
+func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
+	const n = 3*reconcile.PromoteMax + 10
+	for verb, do := range map[string]func(q *reconcile.Queue[int]){
+		"Offer":         func(q *reconcile.Queue[int]) { q.Offer(n - 1) },
+		"Enqueue":       func(q *reconcile.Queue[int]) { q.Enqueue(n - 1) },
+		"EnqueueNow":    func(q *reconcile.Queue[int]) { q.EnqueueNow(n - 1) },
+		"EnqueueAfter":  func(q *reconcile.Queue[int]) { q.EnqueueAfter(n-1, time.Hour) },
+		"EnqueueWithin": func(q *reconcile.Queue[int]) { q.EnqueueWithin(n-1, time.Hour) },
+	} {
+		runBubble(t, verb, func(t *testing.T) {
+			q := reconcile.NewQueue[int]()
+			q.Background = 2
+			for i := range n {
+				q.Enqueue(i)
+			}
+			for range n {
+				q.Requeue(mustTake(t, q), reconcile.Wait{Delay: time.Hour, Settled: true})
+			}
+			reconcile.DelayTimer(q, time.Hour)
+			due := time.Now().Add(time.Hour)
+			time.Sleep(time.Hour + time.Minute)
+			do(q)
+			mustAgree(t, q)
+			if s := q.State(n - 1); s.Settled {
+				t.Errorf("%+v, want it settled no more", s)
+			}
+			if s := q.Stats(); s.Enqueued != n || s.Coalesced != 1 {
+				t.Errorf("%+v, want it to count as coalesced", s)
+			}
+			for q.Len() < n { // each call promotes some
+				q.Stats()
+			}
+			if s := q.State(n - 1); s.Phase != reconcile.Ready || !s.Since.Equal(due) || !s.Pending.Equal(due) {
+				t.Errorf("%+v, want it ready and pending since %v", s, due)
+			}
+			for i := range n {
+				if got := mustTake(t, q); got != i {
+					t.Fatalf("%d is taken at place %d", got, i)
+				}
+			}
+		})
 	}
 }
-
-// mustTake dequeues an item that is ready.
-func mustTake[T comparable](t *testing.T, q *reconcile.Queue[T]) T {
-	t.Helper()
-	if q.Len() == 0 {
-		t.Fatal("nothing is ready to be taken")
-	}
-	item, err := q.Dequeue(t.Context())
-	if err != nil {
-		t.Fatalf("Dequeue: %v", err)
-	}
-	return item
-}
-
-// mustTakeAll dequeues the items that are ready and wants them in this order.
-func mustTakeAll[T comparable](t *testing.T, q *reconcile.Queue[T], want ...T) {
-	t.Helper()
-	var got []T
-	for q.Len() > 0 {
-		got = append(got, mustTake(t, q))
-	}
-	if !slices.Equal(got, want) {
-		t.Fatalf("taken: %v, want %v", got, want)
-	}
-}
-
-func wantState(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.State) {
-	t.Helper()
-	got := q.State(item)
-	for _, s := range []*reconcile.State{&got, &want} { // so that instants are the same
-		s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
-	}
-	wantSame(t, fmt.Sprintf("State(%q)", item), got, want)
-	if want.Err != nil && reflect.TypeOf(want.Err).Comparable() && got.Err != want.Err {
-		t.Errorf("State(%q).Err: another error than %v, with its text", item, want.Err)
-	}
-}
-
-func wantPhase(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.Phase) {
-	t.Helper()
-	if got := q.State(item).Phase; got != want {
-		t.Errorf("State(%q).Phase: %v, want %v", item, got, want)
-	}
-}
-
-func wantStats[T comparable](t *testing.T, q *reconcile.Queue[T], want reconcile.Stats) {
-	t.Helper()
-	if got := q.Stats(); got != want {
-		t.Errorf("Stats:\n got %+v\nwant %+v", got, want)
-	}
-}
-
-// wantSame checks a value by reflect.DeepEqual.
-func wantSame[V any](t *testing.T, what string, got, want V) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
-	}
-}
-
-// A reply is what a call in a goroutine of its own returned, and when.
-type reply[T any] struct {
-	item T
-	err  error
-	at   time.Time
-}
-
-// startCall lets a call wait and returns where its reply will be.
-func startCall[T any](call func() (T, error)) <-chan reply[T] {
-	c := make(chan reply[T], 1)
-	go func() {
-		item, err := call()
-		c <- reply[T]{item, err, time.Now()}
-	}()
-	synctest.Wait()
-	return c
-}
-
-// startDequeue lets a consumer wait.
-func startDequeue[T comparable](ctx context.Context, q *reconcile.Queue[T]) <-chan reply[T] {
-	return startCall(func() (T, error) { return q.Dequeue(ctx) })
-}
-
-// startWait lets a call wait that returns no more than an error.
-func startWait(wait func() error) <-chan reply[struct{}] {
-	return startCall(func() (struct{}, error) { return struct{}{}, wait() })
-}
-
-// mustWait wants the call to be waiting still.
-func mustWait[T any](t *testing.T, c <-chan reply[T]) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case a := <-c:
-		t.Fatalf("the call returned %v, %v, want it to wait", a.item, a.err)
-	default:
-	}
-}
-
-// mustReturn wants the call to have returned.
-func mustReturn[T any](t *testing.T, c <-chan reply[T]) reply[T] {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case a := <-c:
-		return a
-	default:
-	}
-	t.Fatal("the call waits, want it to return")
-	return reply[T]{}
-}
-
-// mustEnd wants a Dequeue to return ErrClosed.
-func mustEnd[T comparable](t *testing.T, q *reconcile.Queue[T]) {
-	t.Helper()
-	if d := mustReturn(t, startDequeue(t.Context(), q)); d.err != reconcile.ErrClosed {
-		t.Errorf("Dequeue: %v, %v, want %v", d.item, d.err, reconcile.ErrClosed)
-	}
-}
-
-// panics returns what f panics with, as text.
-func panics(f func()) (msg string) {
-	defer func() {
-		if v := recover(); v != nil {
-			msg = fmt.Sprint(v)
-		}
-	}()
-	f()
-	return ""
-}
-
-// heap is what is live after everything that can be collected was.
-func heap() int64 {
-	for range 3 { // pools and finalizers need more than one cycle
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// wantNoAllocs counts over many cycles in one go: an average would hide what
-// comes now and then. The few that it allows are the runtime's own, when a
-// timer fires and its goroutine is a new one.
-func wantNoAllocs(t *testing.T, cycle func()) {
-	t.Helper()
-	if got := testing.AllocsPerRun(1, func() {
-		for range 2000 {
-			cycle()
-		}
-	}); got > 10 {
-		t.Errorf("%v allocations in 2000 cycles, want none", got)
-	}
-}
-
-// tellSeed is deferred: it tells with which seed a test has failed, which a bubble
-// that fails ends.
-func tellSeed(t *testing.T, seed *uint64) {
-	if t.Failed() {
-		t.Logf("seed %d", *seed)
-	}
-}
-
-// randoms returns n sources of random numbers, one for the runs of each item: what
-// an item draws does not depend on whose turn it is.
-func randoms(seed, first uint64, n int) []*rand.Rand {
-	all := make([]*rand.Rand, n)
-	for i := range all {
-		all[i] = rand.New(rand.NewPCG(seed, first+uint64(i)))
-	}
-	return all
-}
-
-// within reports whether low < d ≤ high.
-func within(d, low, high time.Duration) bool { return low < d && d <= high }

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
+	"sync"
 	"time"
 )
 
@@ -21,6 +21,8 @@ import (
 //	RequeueWithin    planned: again in a time, sooner if there is an event
 //	Terminal         failed for good; forgotten until it is fed again
 //	any other error  failed; Retry says when to try again
+//
+// What it makes of errors that are joined is said at [Judge].
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.
@@ -39,7 +41,7 @@ type Reconciler[T comparable] struct {
 	Reconcile func(ctx context.Context, item T) error
 
 	Name    string // for logs and metrics
-	Workers int    // how many runs go on at once, if the Gate lets them; 0 means 1
+	Workers int    // how many runs go on at once, if Admit lets them; 0 means 1
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
 	// its cause; 0 means none. A run that does not return all the same is
@@ -61,9 +63,32 @@ type Reconciler[T comparable] struct {
 	// given back: so results of one item come in order. It may be nil.
 	OnResult func(Result[T])
 
-	// Gate holds back the runs: to a budget, and to a limit of runs at once that
-	// may adapt. Reconcilers may share one; nil means none.
-	Gate *Gate
+	// Spread is the part, 0 to 1, of a RecheckWithin by which the look may come
+	// sooner, at random; 0 means none. Without it, items that were fed together
+	// are looked at together, again and again; 0.1 is a good value for a service.
+	Spread float64
+
+	// Admit, if it is not nil, holds back the runs: it is called before each, and
+	// blocks until the run may start. One worker at a time calls it, with an item
+	// in hand that is in flight; the other items wait in the queue. So Remove does
+	// not stop the run of that item, and an event makes another run follow it.
+	//
+	// Its ctx ends with that of Run, and with the lease of the item. Once it has
+	// ended, the item is given back as if it had not run, whatever Admit returns;
+	// an Admit that goes on all the same is warned of as a run is. An error that it
+	// returns before that, or a panic, gives the item back too, and ends Run with
+	// that error.
+	//
+	// Leave, if it is not nil, is called once, by the worker: after the run, with
+	// its Outcome, what Reconcile returned, and how long that took; or with Aborted
+	// if there was no run.
+	//
+	//	Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+	//		return nil, limiter.Wait(ctx) // of golang.org/x/time/rate
+	//	}
+	//
+	// The package gate has a budget, a limit that adapts, and a pause.
+	Admit func(ctx context.Context) (leave func(o Outcome, err error, took time.Duration), err error)
 
 	Logger *slog.Logger // nil means slog.Default()
 }
@@ -72,10 +97,10 @@ type Reconciler[T comparable] struct {
 type Result[T comparable] struct {
 	Item     T
 	Outcome  Outcome
-	Err      error         // what Reconcile returned, a *PanicError, or nil
+	Err      error         // what Reconcile returned, so also a plan or a recheck; or a *PanicError
 	Failures int           // in a row, this one included; unchanged if it was aborted; 0 otherwise
 	Next     time.Duration // to the next run, if one is planned
-	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then at the Gate
+	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then for Admit
 	Duration time.Duration
 }
 
@@ -92,20 +117,23 @@ const (
 	Aborted    Outcome = "aborted"    // cut short by a shutdown or a lost lease: no failure
 )
 
+// Failed reports whether the run failed: Retrying, GaveUp or Terminated.
+func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == Terminated }
+
 // Run takes and runs items until ctx is done, or the queue is closed and empty.
 // It then waits for the runs in flight and returns nil. It returns an error at
-// once if a field is missing or negative, and, after its runs, if the queue
-// cannot go on.
+// once if a field is missing or out of its range, and, after its runs, if the
+// queue or Admit cannot go on.
 //
 // After ctx is done, a run that ends with an error is [Aborted], and its item is
 // ready again in the queue. A run that ends well or with a plan counts as usual,
 // and so does a panic. A run that ignores the end of its context is waited for,
 // and a warning names the item, again each time its age has doubled.
 //
-// A panic in OnResult, Retry, Gate.Slow or a handler of the Logger is logged. It
-// ends the calls of OnResult, Slow and the Logger that were still to come in that
-// run, and the item is given back as was decided by then; by [DefaultRetry], if
-// Retry panicked.
+// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
+// logged. It ends the calls of OnResult and the Logger that were still to come in
+// that run, and the item is given back as was decided by then; by [DefaultRetry],
+// if Retry panicked.
 //
 // Run may be called again, and several times at once.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
@@ -116,6 +144,51 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 	return l.run(ctx)
 }
 
+// Apply runs r until the items are settled or given up, or ctx is done: for programs
+// that apply what is wanted once. It enqueues the items, waits for them as
+// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
+// returns the errors of both; nil means that all items ended well.
+//
+// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
+// beside the items is not waited for, and stays in that Queue. To wait for it too,
+// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
+//
+// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
+// again, and several times at once if Reconcile and the hooks allow that.
+func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
+	c := *r
+	if c.Queue == nil {
+		c.Queue = NewQueue[T]()
+	}
+	q, ok := c.Queue.(*Queue[T])
+	if !ok {
+		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
+	}
+	l, err := newLoop(&c)
+	if err != nil {
+		return err
+	}
+	ctx, stopRun := context.WithCancel(ctx)
+	waitCtx, stopWaiting := context.WithCancelCause(ctx)
+	var runErr error
+	var run sync.WaitGroup
+	run.Go(func() {
+		runErr = l.run(ctx)
+		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
+			stopWaiting(errRunEnded)
+		}
+	})
+	func() {
+		defer run.Wait() // also if an item makes EnqueueAndWait panic
+		defer stopRun()
+		err = q.EnqueueAndWait(waitCtx, items...)
+	}()
+	return errors.Join(err, runErr)
+}
+
+// errRunEnded is why a wait of Apply ends although its ctx has not.
+var errRunEnded = errors.New("reconcile: Run ended")
+
 // reconciles marks the members of a [Group] that are ended last.
 func (r *Reconciler[T]) reconciles() bool { return true }
 
@@ -123,17 +196,16 @@ func (r *Reconciler[T]) reconciles() bool { return true }
 func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 	l := &loop[T]{
 		Reconciler: *r,
-		atGate:     make(chan struct{}, 1),
+		admitting:  make(chan struct{}, 1),
 		begun:      make(chan struct{}, 1),
 	}
 	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
 		return nil, err
 	}
-	base := time.Now()
 	if q, ok := r.Queue.(*Queue[T]); ok {
-		l.source, base = q, q.base
+		l.source = q
 	} else {
-		l.source = &foreign[T]{Dequeuer: r.Queue, base: base}
+		l.source = &foreign[T]{Dequeuer: r.Queue, base: time.Now()}
 	}
 	l.leaser, _ = r.Queue.(Leaser[T])
 	switch {
@@ -145,16 +217,10 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
 	case r.Grace < 0:
 		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	}
-	if r.Gate != nil {
-		if err := r.Gate.begin(); err != nil {
-			return nil, err
-		}
-		l.place.wake = make(chan struct{}, 1)
-		l.ahead = int64(base.Sub(r.Gate.base))
+	case !(r.Spread >= 0 && r.Spread <= 1): // true for a NaN as well
+		return nil, fmt.Errorf("reconcile: Reconciler.Spread is %v, want 0 (which means none) to 1", r.Spread)
 	}
 	l.Workers = max(1, l.Workers)
-	l.Retry = l.Retry.orDefault()
 	if l.Logger == nil {
 		l.Logger = slog.Default()
 	}
@@ -162,10 +228,6 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		l.Logger = l.Logger.With("reconciler", l.Name)
 	}
 	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
-	l.runBatch = 1
-	if !l.watched.Load() && reflect.TypeFor[run[T]]().Size() <= 128 {
-		l.runBatch = 16 // which keep little: their contexts are one
-	}
 	return l, nil
 }
 

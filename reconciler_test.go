@@ -7,13 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -42,6 +40,9 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 		{"reconcile: Reconciler.Workers is -1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: -1}},
 		{"reconcile: Reconciler.Timeout is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Timeout: -time.Second}},
 		{"reconcile: Reconciler.Grace is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Grace: -time.Second}},
+		{"reconcile: Reconciler.Spread is -0.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: -0.1}},
+		{"reconcile: Reconciler.Spread is 1.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: 1.1}},
+		{"reconcile: Reconciler.Spread is NaN, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: math.NaN()}},
 	} {
 		if err := c.r.Run(ended); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("Run of %+v = %v, want an error with %q", c.r, err, c.want)
@@ -201,40 +202,67 @@ var outcomes = []struct {
 	outcome reconcile.Outcome
 	next    time.Duration
 	held    bool // the next run
-	level   slog.Level
+	reason  bool // err is that of the plan
 }{
-	{name: "nil", outcome: reconcile.Succeeded, level: slog.LevelDebug},
-	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.Succeeded, level: slog.LevelDebug},
-	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour, level: slog.LevelDebug},
-	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour, level: slog.LevelDebug},
-	{name: "recheck, joined with a failure", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour, level: slog.LevelDebug},
+	{name: "nil", outcome: reconcile.Succeeded},
+	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.Succeeded},
+	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour},
+	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour},
 
-	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Settled: true}, outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
-	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
-	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
-	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
-	{name: "within, joined before a failure", err: errors.Join(reconcile.RequeueWithin(time.Hour), errBoom), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
-	{name: "two plans: the first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
-	{name: "held retries do not hold a plan", err: reconcile.RequeueWithin(time.Hour), hold: true, outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
-	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, level: slog.LevelDebug},
-	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true, level: slog.LevelDebug},
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Settled: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour},
+	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "a reason and its plan", err: fmt.Errorf("%w: %w", errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "held retries do not hold a plan", err: reconcile.RequeueWithin(time.Hour), hold: true, outcome: reconcile.Requeued, next: time.Hour},
+	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true},
 
-	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.Terminated, level: slog.LevelError},
-	{name: "terminal, joined", err: errors.Join(errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.Terminated, level: slog.LevelError},
-	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.Terminated, level: slog.LevelError},
+	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.Terminated},
+	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.Terminated},
+	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.Terminated},
 
-	{name: "plain", err: errBoom, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true, level: slog.LevelWarn},
-	{name: "wrapped with a nil", err: errWithNil, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "that cannot be compared", err: oddError{[]string{"a"}}, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "context error of its own", err: context.Canceled, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "lease lost, of its own", err: reconcile.ErrLeaseLost, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "queue closed, of its own", err: reconcile.ErrClosed, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "aborted, of its own", err: reconcile.ErrAborted, outcome: reconcile.Retrying, next: time.Minute, level: slog.LevelWarn},
-	{name: "aborted, of its own, wrapped", err: fmt.Errorf("no: %w", reconcile.ErrAborted), hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true, level: slog.LevelWarn},
-	{name: "retry in the far future", err: errBoom, retry: func(error, int) (time.Duration, bool) { return far, true }, outcome: reconcile.Retrying, next: far, level: slog.LevelWarn},
-	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.GaveUp, level: slog.LevelError},
-	{name: "no retry, aborted of its own", err: reconcile.ErrAborted, retry: reconcile.NoRetry, outcome: reconcile.GaveUp, level: slog.LevelError},
+	{name: "plain", err: errBoom, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true},
+	{name: "wrapped with a nil", err: errWithNil, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "that cannot be compared", err: oddError{[]string{"a"}}, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "context error of its own", err: context.Canceled, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "lease lost, of its own", err: reconcile.ErrLeaseLost, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "queue closed, of its own", err: reconcile.ErrClosed, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "aborted, of its own", err: reconcile.ErrAborted, outcome: reconcile.Retrying, next: time.Minute},
+	{name: "aborted, of its own, wrapped", err: fmt.Errorf("no: %w", reconcile.ErrAborted), hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true},
+	{name: "retry in the far future", err: errBoom, retry: func(error, int) (time.Duration, bool) { return far, true }, outcome: reconcile.Retrying, next: far},
+	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "no retry, aborted of its own", err: reconcile.ErrAborted, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "a panic of somebody else, with a plan in it", err: fmt.Errorf("step: %w", &reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Terminated},
+
+	// The answers of several steps.
+	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a failure after a ceiling", err: errors.Join(reconcile.RequeueWithin(time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a failure beside a longer floor", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Retrying, next: time.Hour, held: true},
+	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Terminated},
+	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.Terminated},
+	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: two ceilings, the sooner one first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueWithin(2*time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: a longer ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.Terminated},
+	{name: "joined: a ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: a floor and a ceiling", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueWithin(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: a plan and a recheck", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: two rechecks", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour},
+	{name: "joined within a join", err: errors.Join(reconcile.RecheckWithin(time.Hour), fmt.Errorf("disk: %w", errors.Join(errBoom, nil))), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a panic with a plan in it", err: errors.Join(reconcile.RecheckWithin(time.Hour), &reconcile.PanicError{Value: reconcile.RecheckWithin(time.Hour)}), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined below several: one reason and its plan", err: fmt.Errorf("%w, %w", errors.Join(errBoom, errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour},
 }
 
 var messages = map[reconcile.Outcome]string{
@@ -259,28 +287,26 @@ func TestOutcomeOfEachError(t *testing.T) {
 				want := reconcile.Result[string]{Item: "b1", Outcome: c.outcome, Err: c.err, Next: c.next, Duration: 2 * time.Second}
 				state, next := reconcile.State{}, "<nil>"
 				if c.next > 0 {
-					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Hold: c.held, Settled: c.outcome == reconcile.Succeeded}
+					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Hold: c.held, Pending: s.began}
 					next = c.next.String()
 				}
-				if c.outcome == reconcile.Retrying {
+				level := slog.LevelDebug
+				switch c.outcome {
+				case reconcile.Succeeded:
+					state.Settled, state.Pending = c.next > 0, time.Time{}
+				case reconcile.Requeued:
+					if c.reason {
+						state.Err = c.err
+					}
+				case reconcile.Retrying:
+					level, want.Failures = slog.LevelWarn, 1
 					state.Failures, state.Err = 1, c.err
+				default:
+					level, want.Failures = slog.LevelError, 1
 				}
-				if c.level > slog.LevelDebug {
-					want.Failures = 1
-				}
-				got := s.results.only(t)
-				if fmt.Sprint(got.Err) == fmt.Sprint(c.err) { // a panic is not the same error
-					want.Err = got.Err
-				}
-				wantSame(t, "result", got, want)
-				kept := s.q.State("b1")
-				if fmt.Sprint(kept.Err) == fmt.Sprint(state.Err) { // ErrAborted of its own is wrapped
-					state.Err = kept.Err
-				}
-				if c.next == far {
-					state.Due = kept.Due
-				}
-				wantState(t, s.q, "b1", state)
+				wantSame(t, "result", s.results.only(t), want)
+				atTheEnd := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Due" && c.next == far }, cmp.Ignore())
+				wantSame(t, "state", s.q.State("b1"), state, atTheEnd)
 
 				// One line for the start, one for the outcome.
 				lines := s.log.from(slog.LevelDebug)
@@ -293,7 +319,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 				if c.err != nil {
 					about["err"], about["failures"] = c.err.Error(), fmt.Sprint(want.Failures)
 				}
-				lines[1].mustSay(t, c.level, about, messages[c.outcome])
+				lines[1].mustSay(t, level, about, messages[c.outcome])
 				if got := lines[1].Attrs["next"].String(); got != next { // a retry and a plan say when
 					t.Errorf("%v: next is %v, want %v", lines[1], got, next)
 				}
@@ -569,7 +595,7 @@ func TestReconcilerResultLeavesOutTheTimeOfOnResultAndLog(t *testing.T) {
 // The time that passes in a hook of a run that ended well counts as well: that is
 // when an item that was enqueued meanwhile becomes ready.
 func TestTimeThatHooksTakeIsCounted(t *testing.T) {
-	for _, slow := range []string{"log", "Slow", "OnResult"} {
+	for _, slow := range []string{"log", "Retry", "leave", "OnResult"} {
 		synctest.Test(t, func(t *testing.T) {
 			q := reconcile.NewQueue[string]()
 			q.Enqueue("a")
@@ -581,6 +607,9 @@ func TestTimeThatHooksTakeIsCounted(t *testing.T) {
 					if ran++; ran == 1 {
 						q.Enqueue("a")
 						q.Close()
+						if slow == "Retry" {
+							return errBoom
+						}
 					} else if since := q.State("a").Since; item == "b" && !since.Equal(time.Now()) {
 						t.Errorf("slow %s: a is ready since %v, want now, %v", slow, since, time.Now())
 					}
@@ -595,8 +624,12 @@ func TestTimeThatHooksTakeIsCounted(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 				}})
-			case "Slow":
-				r.Gate = &reconcile.Gate{Slow: func(error, time.Duration) bool { time.Sleep(time.Second); return false }}
+			case "Retry":
+				r.Retry = func(error, int) (time.Duration, bool) { time.Sleep(time.Second); return 0, false }
+			case "leave":
+				r.Admit = func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					return func(reconcile.Outcome, error, time.Duration) { time.Sleep(time.Second) }, nil
+				}
 			case "OnResult":
 				r.OnResult = func(reconcile.Result[string]) { time.Sleep(time.Second) }
 			}
@@ -730,243 +763,211 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 	})
 }
 
-// What follows is for the tests of all files.
-
-// A logBook is a slog.Handler that keeps all it is told.
-type logBook struct {
-	*logPages
-	with []slog.Attr
-}
-
-func (b *logBook) logger() *slog.Logger { return slog.New(b) }
-
-func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
-
-func (b *logBook) WithGroup(string) slog.Handler { return b }
-
-func (b *logBook) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logBook{b.logPages, append(b.with[:len(b.with):len(b.with)], attrs...)}
-}
-
-func (b *logBook) Handle(_ context.Context, r slog.Record) error {
-	line := logLine{time.Now(), r.Level, r.Message, make(map[string]slog.Value)}
-	keep := func(a slog.Attr) bool {
-		line.Attrs[a.Key] = a.Value.Resolve()
-		return true
-	}
-	for _, a := range b.with {
-		keep(a)
-	}
-	r.Attrs(keep)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lines = append(b.lines, line)
-	return nil
-}
-
-// from returns the lines of at least that level.
-func (b *logBook) from(level slog.Level) []logLine {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var lines []logLine
-	for _, l := range b.lines {
-		if l.Level >= level {
-			lines = append(lines, l)
-		}
-	}
-	return lines
-}
-
-func (b *logBook) clear() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lines = nil
-}
-
-// onlyLine returns the one line of at least that level.
-func (b *logBook) onlyLine(t *testing.T, level slog.Level) logLine {
-	t.Helper()
-	lines := b.from(level)
-	if len(lines) != 1 {
-		t.Fatalf("%d log lines of level %v or more, want 1: %v", len(lines), level, lines)
-	}
-	return lines[0]
-}
-
-type logPages struct {
-	mu    sync.Mutex
-	lines []logLine
-}
-
-type logLine struct {
-	At      time.Time
-	Level   slog.Level
-	Message string
-	Attrs   map[string]slog.Value
-}
-
-// String is the line without its time, as a person reads it.
-func (l logLine) String() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "%v %s", l.Level, l.Message)
-	for k, v := range l.Attrs {
-		fmt.Fprintf(&s, " %s=%v", k, v)
-	}
-	return s.String()
-}
-
-// mustSay checks what a log line tells.
-func (l logLine) mustSay(t *testing.T, level slog.Level, attrs map[string]string, texts ...string) {
-	t.Helper()
-	if l.Level != level {
-		t.Errorf("log line %q has level %v, want %v", l, l.Level, level)
-	}
-	for k, want := range attrs {
-		if got, ok := l.Attrs[k]; !ok || got.String() != want {
-			t.Errorf("log line %q has %s=%v, want %q", l, k, got, want)
-		}
-	}
-	for _, text := range texts {
-		if !strings.Contains(l.String(), text) {
-			t.Errorf("log line %q does not contain %q", l, text)
+func TestOutcomeFailed(t *testing.T) {
+	for o, want := range map[reconcile.Outcome]bool{
+		reconcile.Succeeded: false, reconcile.Requeued: false, reconcile.Aborted: false,
+		reconcile.Retrying: true, reconcile.GaveUp: true, reconcile.Terminated: true,
+	} {
+		if got := o.Failed(); got != want {
+			t.Errorf("%s.Failed() = %t, want %t", o, got, want)
 		}
 	}
 }
 
-func newLogBook() *logBook { return &logBook{logPages: new(logPages)} }
+// What a Reconciler would do with an error, without one.
+func TestJudge(t *testing.T) {
+	for _, c := range outcomes {
+		retry := c.retry
+		if retry == nil {
+			retry = minutes
+		}
+		o, w := reconcile.Judge(c.err, 1, retry)
+		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Settled != (o == reconcile.Succeeded && c.next > 0) ||
+			w.Hold != (c.held && !c.hold) || (w.Reason != nil) != c.reason || (w.Err != nil) != o.Failed() {
+			t.Errorf("%s: Judge = %s, %+v", c.name, o, w)
+		}
+		if w.Err == reconcile.ErrAborted { // as it is, it would abort
+			t.Errorf("%s: the Err of the Wait is %v, want it wrapped", c.name, w.Err)
+		}
+	}
+	if _, w := reconcile.Judge(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {
+		t.Errorf("with a nil RetryPolicy the delay is %v, want that of DefaultRetry", w.Delay)
+	}
+	if o, _ := reconcile.Judge(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.GaveUp {
+		t.Errorf("the fourth failure in a row with a limit of 3 retries is %s, want %s", o, reconcile.GaveUp)
+	}
+}
 
-// setDefaultLogger makes b the default logger until the test ends.
-func setDefaultLogger(t *testing.T, b *logBook) {
-	old, flags := slog.Default(), log.Flags()
-	slog.SetDefault(b.logger())
-	t.Cleanup(func() {
-		slog.SetDefault(old)
-		log.SetOutput(os.Stderr)
-		log.SetFlags(flags)
+// Things that were fed together, and are looked at again and again, drift apart.
+func TestSpreadBreaksUpAHerd(t *testing.T) {
+	const items, every = 1000, 10 * time.Minute
+	for _, spread := range []float64{0, 0.2} {
+		synctest.Test(t, func(t *testing.T) {
+			q := reconcile.NewQueue[int]()
+			for i := range items {
+				q.Enqueue(i)
+			}
+			began := time.Now()
+			runs := make(map[int]int)
+			third := make(map[time.Duration]int) // runs of the third round by second
+			run := launch(t, &reconcile.Reconciler[int]{
+				Queue: q, Spread: spread, Logger: unlogged(),
+				Reconcile: func(_ context.Context, i int) error {
+					if runs[i]++; runs[i] == 3 {
+						third[time.Since(began).Truncate(time.Second)]++
+					}
+					return reconcile.RecheckWithin(every)
+				},
+				OnResult: func(r reconcile.Result[int]) {
+					least := time.Duration((1 - spread) * float64(every))
+					if r.Next < least || r.Next > every || spread == 0 && r.Next != every {
+						t.Errorf("the next look is in %v, want %v to %v", r.Next, least, every)
+					}
+				},
+			})
+			pass(2*every + time.Second)
+			busiest := 0
+			for _, n := range third {
+				busiest = max(busiest, n)
+			}
+			if spread == 0 && busiest != items || spread > 0 && busiest*10 >= items {
+				t.Errorf("with a Spread of %v the busiest second of the third round has %d of %d looks", spread, busiest, items)
+			}
+			run.end()
+		})
+	}
+}
+
+// Spread is about looks alone.
+func TestSpreadLeavesPlansAndRetriesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, reconcile.Reconciler[string]{Spread: 1, Reconcile: func(_ context.Context, item string) error {
+			switch item {
+			case "after":
+				return reconcile.RequeueAfter(time.Hour)
+			case "within":
+				return reconcile.RequeueWithin(time.Hour)
+			}
+			return errBoom
+		}}, "after", "within", "fail")
+		s.wantItem(t, "after", reconcile.Waiting, time.Hour, 0)
+		s.wantItem(t, "within", reconcile.Waiting, time.Hour, 0)
+		s.wantItem(t, "fail", reconcile.Waiting, time.Minute, 1)
+		s.end()
 	})
 }
 
-// unlogged is a Logger for tests that do not look at the log.
-func unlogged() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
-// A service is a Reconciler at work, with what it leaves behind.
-type service struct {
-	*running
-	q       *reconcile.Queue[string] // nil if the Dequeuer has none inside
-	results *resultBook[string]
-	log     *logBook
-	began   time.Time
-}
-
-// wantResult looks at the last result.
-func (s *service) wantResult(t *testing.T, item string, o reconcile.Outcome, failures int) reconcile.Result[string] {
-	t.Helper()
-	r := s.results.last(t)
-	if r.Item != item || r.Outcome != o || r.Failures != failures {
-		t.Errorf("result %+v, want %s: %s, with %d failures", r, item, o, failures)
+func TestApply(t *testing.T) {
+	beingMade := fmt.Errorf("address of web is being made: %w", reconcile.RequeueWithin(10*time.Second))
+	for _, c := range []struct {
+		name  string
+		r     reconcile.Reconciler[string]
+		items []string
+		err   []string // what the error says
+		took  time.Duration
+	}{
+		{name: "no items"},
+		{name: "all in order", items: []string{"a", "b"}, took: 2 * time.Second},
+		{name: "a retry", items: []string{"flaky"}, took: time.Minute + 2*time.Second},
+		{name: "given up", items: []string{"a", "refuse"}, err: []string{"item refuse: no"}, took: 2 * time.Second},
+		{name: "never ready", items: []string{"a", "web"}, err: []string{"1 of 2 items are left: context deadline exceeded", "item web is waiting: address of web is being made"}, took: time.Hour},
+		{name: "a failure beside a recheck", items: []string{"steps"}, err: []string{"1 of 1 items are left", "item steps is waiting, after ", "no address left"}, took: time.Hour},
+		{name: "what it enqueues is not waited for", items: []string{"parent"}, took: time.Second},
+		{name: "no workers", r: reconcile.Reconciler[string]{Workers: -1}, items: []string{"a"}, err: []string{"Reconciler.Workers is -1"}},
+		{name: "a Spread too wide", r: reconcile.Reconciler[string]{Spread: 1.5}, items: []string{"a"}, err: []string{"Reconciler.Spread is 1.5"}},
+		{name: "no *Queue", r: reconcile.Reconciler[string]{Queue: plainly(reconcile.NewQueue[string]())}, items: []string{"a"}, err: []string{"reconcile: Reconciler.Queue is a ", "Apply wants a *Queue, or nil"}},
+		{name: "Admit fails", r: reconcile.Reconciler[string]{Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) { return nil, errBoom }}, items: []string{"a"}, err: []string{"1 of 1 items are left: reconcile: Run ended", "reconcile: admit: boom"}},
+	} {
+		runBubble(t, c.name, func(t *testing.T) {
+			queues := []*reconcile.Queue[string]{nil}
+			if c.r.Queue == nil {
+				queues = append(queues, reconcile.NewQueue[string]())
+			}
+			for _, q := range queues {
+				r := c.r
+				if q != nil {
+					r.Queue = q
+				}
+				tries := 0
+				r.Logger, r.Retry = unlogged(), minutes
+				r.Reconcile = func(ctx context.Context, item string) error {
+					time.Sleep(time.Second)
+					switch item {
+					case "flaky":
+						if tries++; tries == 1 {
+							return errBoom
+						}
+					case "refuse":
+						return reconcile.Terminal(errors.New("no"))
+					case "web":
+						return beingMade
+					case "steps":
+						return errors.Join(errors.New("no address left"), reconcile.RecheckWithin(time.Hour))
+					case "parent":
+						if q != nil {
+							q.EnqueueAfter("child", time.Minute)
+						}
+					}
+					return nil
+				}
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				err := r.Apply(ctx, c.items...)
+				cancel()
+				if took := time.Since(began); took != c.took {
+					t.Errorf("Apply took %v, want %v", took, c.took)
+				}
+				if (err == nil) != (len(c.err) == 0) {
+					t.Fatalf("Apply = %v, want an error: %t", err, len(c.err) > 0)
+				}
+				for _, text := range c.err {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("Apply = %v, want %q in it", err, text)
+					}
+				}
+				switch {
+				case q == nil:
+				case strings.HasPrefix(c.name, "what it"):
+					wantPhase(t, q, "child", reconcile.Waiting)
+				case c.r.Workers < 0, c.r.Spread > 1:
+					wantStats(t, q, reconcile.Stats{}) // nothing was enqueued
+				}
+			}
+		})
 	}
-	return r
 }
 
-// wantItem looks at an item in the queue; in is when it is due, from now on.
-func (s *service) wantItem(t *testing.T, item string, phase reconcile.Phase, in time.Duration, failures int) {
-	t.Helper()
-	got := s.q.State(item)
-	if got.Phase != phase || got.Failures != failures || phase == reconcile.Waiting && !got.Due.Equal(time.Now().Add(in)) {
-		t.Errorf("State(%q) = %+v, want %v, due in %v, with %d failures", item, got, phase, in, failures)
-	}
-}
-
-func (s *service) wantSilence(t *testing.T, least slog.Level) {
-	t.Helper()
-	if lines := s.log.from(least); len(lines) != 0 {
-		t.Errorf("log lines of level %v or more: %v, want none", least, lines)
-	}
-}
-
-// serve launches a Reconciler, and enqueues items. It fills in what is missing: a
-// Queue, a Reconcile that succeeds, OnResult, a Logger, and minutes as Retry.
-func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *service {
-	t.Helper()
-	s := &service{results: new(resultBook[string]), log: newLogBook(), began: time.Now()}
-	if r.Queue == nil {
-		r.Queue = reconcile.NewQueue[string]()
-	}
-	s.q = queueInside(r.Queue)
-	if r.Reconcile == nil {
-		r.Reconcile = nothing
-	}
-	if r.OnResult == nil {
-		r.OnResult = s.results.add
-	}
-	if r.Logger == nil {
-		r.Logger = s.log.logger()
-	}
-	if r.Retry == nil {
-		r.Retry = minutes
-	}
-	for _, item := range items {
-		s.q.Enqueue(item)
-	}
-	s.running = launch(t, &r)
-	synctest.Wait()
-	return s
-}
-
-// pass lets time pass, and all that is to happen then.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// A resultBook collects results.
-type resultBook[T comparable] struct {
-	mu   sync.Mutex
-	list []reconcile.Result[T]
-}
-
-func (b *resultBook[T]) add(r reconcile.Result[T]) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.list = append(b.list, r)
-}
-
-func (b *resultBook[T]) all() []reconcile.Result[T] {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return append([]reconcile.Result[T](nil), b.list...)
-}
-
-func (b *resultBook[T]) only(t *testing.T) reconcile.Result[T] {
-	t.Helper()
-	all := b.all()
-	if len(all) != 1 {
-		t.Fatalf("%d results, want 1: %+v", len(all), all)
-	}
-	return all[0]
-}
-
-func (b *resultBook[T]) last(t *testing.T) reconcile.Result[T] {
-	t.Helper()
-	all := b.all()
-	if len(all) == 0 {
-		t.Fatal("no result")
-	}
-	return all[len(all)-1]
-}
-
-// minutes is a policy that tells from a delay how many failures it was told.
-func minutes(_ error, failures int) (time.Duration, bool) {
-	return time.Duration(failures) * time.Minute, true
-}
-
-// fails makes a Reconcile that fails n times and then ends as last says.
-func fails(n int, last func(context.Context) error) func(context.Context, string) error {
-	runs := 0
-	return func(ctx context.Context, _ string) error {
-		if runs++; runs <= n {
-			return fmt.Errorf("failure %d", runs)
+// A run that Apply does not wait for is ended, and waited for.
+func TestApplyEndsWhatItStarted(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.Enqueue("other")
+		var cause error
+		r := reconcile.Reconciler[string]{
+			Queue: q, Workers: 2, Logger: unlogged(),
+			Reconcile: func(ctx context.Context, item string) error {
+				if item == "other" {
+					<-ctx.Done()
+					time.Sleep(time.Minute)
+					cause = ctx.Err()
+					return cause
+				}
+				return nil
+			},
 		}
-		return last(ctx)
-	}
+		began := time.Now()
+		if err := r.Apply(t.Context(), "a"); err != nil || time.Since(began) != time.Minute || cause == nil {
+			t.Errorf("Apply = %v after %v, want nil once the other run has ended, after 1m0s", err, time.Since(began))
+		}
+		wantPhase(t, q, "other", reconcile.Ready)
+	})
+}
+
+// An item that no queue takes is a bug of the caller; the run ends all the same.
+func TestApplyOfAnItemThatPanicsLeavesNothingRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reconcile.Reconciler[float64]{Reconcile: func(context.Context, float64) error { return nil }, Logger: unlogged()}
+		if msg := panics(func() { _ = r.Apply(t.Context(), math.NaN()) }); !strings.Contains(msg, "not equal to itself") {
+			t.Errorf("Apply panicked with %q, want what is wrong with the item", msg)
+		}
+	}) // which fails if a goroutine is left
 }

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path"
 	"reflect"
-	"strings"
 	"time"
 )
 
@@ -26,7 +24,7 @@ var (
 )
 
 // RequeueAfter returns an error that asks for the next run in d and not before:
-// no event brings the item back sooner. It is a plan, not a failure; the count
+// only [Queue.EnqueueNow] brings the item back sooner. It is a plan, not a failure; the count
 // of failures starts anew. A d of zero or less means now.
 //
 // Give the reason by wrapping:
@@ -47,8 +45,8 @@ func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Settle
 
 // A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
 // return. A result of a run with a RequeueError anywhere in its tree, as
-// [errors.As] finds it, is no failure. The zero RequeueError asks for another run
-// now.
+// [errors.As] finds it, is no failure, unless that is in one of several errors that
+// were joined; see [Judge]. The zero RequeueError asks for another run now.
 type RequeueError struct {
 	Delay   time.Duration
 	Hold    bool // not before Delay; otherwise no later than Delay
@@ -83,45 +81,147 @@ func (e terminalError) Error() string        { return e.err.Error() }
 func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
-// A PanicError, always as *PanicError, is the error of a call into user code
-// that panicked or called [runtime.Goexit].
-type PanicError struct {
-	Value any    // what was passed to panic
-	Stack []byte // of the goroutine, as [debug.Stack] formats it; what is logged of it is one line
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-// Unwrap returns Value if it is an error, and nil otherwise.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// line returns Stack as a log line has room for it: the calls that led to the
-// panic, the last first, as "main.size disk.go:7 < main.attach disk.go:31".
-func (e *PanicError) line() string {
-	_, stack, _ := strings.Cut(strings.Replace(string(e.Stack), "\nruntime.Goexit(", "\npanic(", 1), "\npanic(")
-	kernel := reflect.TypeFor[Wait]().PkgPath() + "."
-	var calls []string
-	call, users := "", 0 // users is how many of calls there are down to the first one of the user's code
-	for line := range strings.Lines(stack) {
-		place, ok := strings.CutPrefix(line, "\t")
-		if !ok {
-			call = line[:max(0, strings.LastIndexByte(line, '('))]
-		} else if call != "" && call != "panic" && !strings.HasPrefix(call, "runtime.") {
-			place, _, _ = strings.Cut(strings.TrimSpace(path.Base(place)), " ")
-			calls = append(calls, path.Base(call)+" "+place)
-			if !strings.HasPrefix(call, kernel) && !strings.HasPrefix(call, "sync.") && !strings.HasPrefix(call, "created by ") {
-				users = len(calls)
-			}
-		}
+// Judge returns what a [Reconciler] makes of err, which a run returned: the outcome,
+// and the [Wait] that its item is given back with, by Requeue, or if it is Done
+// without an Err, by Done. It is for loops of one's own, and for what explains
+// errors. Failures counts the failures in a row, this one included; a nil retry
+// means [DefaultRetry].
+//
+//	nil                     Succeeded, Done
+//	a RequeueError          Requeued, or Succeeded if it is settled
+//	an error that matches   Terminated, Done, with the error
+//	ErrTerminal
+//	any other error, or a   Retrying, with the error, or GaveUp, Done, with the
+//	*PanicError             error, as retry says
+//
+// The first two lines that apply to an error, as [errors.As] and [errors.Is] find
+// them, decide: so an error that wraps a plan is a reason and its plan, and becomes
+// the Reason of the Wait.
+//
+// The members of what [errors.Join] returned, alone or wrapped by errors that wrap
+// one each, are answers of several steps, and judged one by one. A Terminal around
+// them is one around each that failed.
+//
+//   - If one failed, retry decides, with the whole error. A floor among the others
+//     that is longer than the back-off holds the retry.
+//   - If all that failed did so for good, the plan of the others is followed, with
+//     the whole error as its reason. Without a plan (a recheck is none) the outcome
+//     is Terminated.
+//   - If none failed, the longest floor holds, and otherwise the soonest ceiling.
+//     It is settled only if all are.
+//
+// Judge calls retry and the methods of err, and what panics there panics here. An
+// err that is [ErrAborted] comes back wrapped. What the Reconciler adds is not in
+// the Wait: HoldRetries, Spread, and what [UntilChanged] and the end of a run's
+// context make of an error.
+func Judge(err error, failures int, retry RetryPolicy) (Outcome, Wait) {
+	if err == nil {
+		return Succeeded, Wait{Done: true}
 	}
-	return strings.Join(calls[:users], " < ")
+	return answerOf(err).judge(err, failures, retry)
 }
 
-// errGoexit is the Value of a PanicError that stands for a call of runtime.Goexit.
-var errGoexit = errors.New("runtime.Goexit called")
+// An answer is what an error says, before a RetryPolicy is asked: of one step, or of
+// several that were joined.
+type answer struct {
+	failed   bool         // one did, and not for good
+	terminal bool         // one failed for good
+	planned  bool         // one planned, or was in order
+	plan     RequeueError // of those that planned
+}
+
+// plans reports whether the plan is followed.
+func (a answer) plans() bool {
+	return a.planned && !a.failed && !(a.terminal && a.plan.settled())
+}
+
+func (a answer) judge(err error, failures int, retry RetryPolicy) (Outcome, Wait) {
+	p := a.plan
+	switch {
+	case a.plans() && p.settled():
+		return Succeeded, Wait{Delay: p.Delay, Settled: true}
+	case a.plans():
+		w := Wait{Delay: p.Delay, Hold: p.Hold}
+		if _, bare := err.(RequeueError); !bare {
+			w.Reason = err
+		}
+		return Requeued, w
+	case !a.failed:
+		return Terminated, Wait{Done: true, Err: err}
+	}
+	if err == ErrAborted {
+		err = fmt.Errorf("%w", err)
+	}
+	delay, again := retry.orDefault()(err, failures)
+	if !again {
+		return GaveUp, Wait{Done: true, Err: err}
+	}
+	w := Wait{Delay: delay, Err: err}
+	if p.Hold && p.Delay > delay { // of a step beside the one that failed
+		w.Delay, w.Hold = p.Delay, true
+	}
+	return Retrying, w
+}
+
+// answerOf returns what err says. It goes down to the join, through errors that wrap
+// one each; if there is none, err is one answer as a whole.
+func answerOf(err error) answer {
+	if p, ok := err.(RequeueError); ok { // as most are
+		return answer{planned: true, plan: p}
+	}
+	terminal := false // something around the join says so
+	for e := err; e != nil; {
+		if _, panicked := e.(*PanicError); panicked { // whatever its value unwraps to
+			return answer{failed: !terminal, terminal: terminal}
+		}
+		if reflect.TypeOf(e) == joinType {
+			var a answer
+			for _, member := range e.(interface{ Unwrap() []error }).Unwrap() {
+				a = a.join(answerOf(member))
+			}
+			if terminal && a.failed {
+				a.failed, a.terminal = false, true
+			}
+			return a
+		}
+		if _, ok := e.(terminalError); ok {
+			terminal = true
+		}
+		w, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			break
+		}
+		e = w.Unwrap()
+	}
+	var plan RequeueError
+	switch {
+	case errors.As(err, &plan):
+		return answer{planned: true, plan: plan}
+	case errors.Is(err, ErrTerminal):
+		return answer{terminal: true}
+	}
+	return answer{failed: true}
+}
+
+var joinType = reflect.TypeOf(errors.Join(ErrTerminal))
+
+// join returns what two steps say together.
+func (a answer) join(b answer) answer {
+	p := b.plan
+	switch {
+	case !b.planned:
+		p = a.plan
+	case !a.planned:
+	case a.plan.Hold && p.Hold:
+		p.Delay = max(p.Delay, a.plan.Delay)
+	case a.plan.Hold:
+		p = a.plan
+	case !p.Hold:
+		p.Delay = min(p.Delay, a.plan.Delay)
+		p.Settled = p.Settled && a.plan.Settled
+	}
+	return answer{a.failed || b.failed, a.terminal || b.terminal, a.planned || b.planned, p}
+}
 
 // A RetryPolicy decides what follows a failed run: the delay before the next
 // try, or that there is none. Failures counts the failures in a row, this one

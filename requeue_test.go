@@ -11,11 +11,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
-	"math/big"
+	"path"
 	"reflect"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,38 +199,12 @@ func TestBackoffKeepsItemsApart(t *testing.T) {
 	}
 }
 
-func FuzzBackoff(f *testing.F) {
-	for _, first := range []int64{-1, 0, 1, 2, 3, int64(time.Second), math.MaxInt64, math.MinInt64} {
-		for _, limit := range []int64{-1, 0, 1, 5, int64(time.Hour), math.MaxInt64} {
-			for _, failures := range []int{1, 39, 63, 141, math.MinInt} {
-				f.Add(first, limit, failures)
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, first, limit int64, failures int) {
-		d, retry := reconcile.Backoff(time.Duration(first), time.Duration(limit))(errBoom, failures)
-		full := time.Second
-		if first > 0 {
-			full = time.Duration(first)
-		}
-		if limit > 0 {
-			grown := new(big.Int).Lsh(big.NewInt(int64(full)), uint(min(max(failures, 1)-1, 64)))
-			if highest := big.NewInt(limit); grown.Cmp(highest) > 0 {
-				grown = highest
-			}
-			full = time.Duration(grown.Int64())
-		}
-		if !retry || !within(d, full/2, full) {
-			t.Errorf("Backoff(%d, %d)(err, %d) = %d, %v, want in (%d, %d]", first, limit, failures, d, retry, full/2, full)
-		}
-	})
-}
-
 func divide(a, b int) { fmt.Fprint(io.Discard, a/b) }
 
 // The stack that is logged is one line: the calls of the user, from the panic on.
 func TestLoggedStackIsALineOfCalls(t *testing.T) {
 	var disks map[string]int
+	folder := path.Base(reflect.TypeFor[reconcile.Wait]().PkgPath()) // another one in a copy
 	for name, c := range map[string]struct {
 		fails func()
 		want  string
@@ -258,162 +231,14 @@ func TestLoggedStackIsALineOfCalls(t *testing.T) {
 			t.Errorf("%s: a Reconciler ends with %v, want nil, or a Group with nil", name, err)
 		}
 
-		want := c.want + " < reconcile_test.panicsHere group_test.go < func7 requeue_test.go"
+		want := c.want + " < reconcile_test.panicsHere support_test.go < func7 requeue_test.go"
 		for i, want := range []string{want + " < func8 requeue_test.go", want} {
 			stack := book.from(slog.LevelWarn)[i].Attrs["stack"].String()
-			got := regexp.MustCompile(`reconcile_test\.Test\w+\.(func)|:\d+`).ReplaceAllString(stack, "$1")
-			if got != want || !strings.Contains(stack, " group_test.go:") {
+			got := strings.NewReplacer(folder+"_test.", "reconcile_test.", folder+".", "reconcile.").Replace(stack)
+			got = regexp.MustCompile(`reconcile_test\.Test\w+\.(func)|:\d+`).ReplaceAllString(got, "$1")
+			if got != want || !strings.Contains(stack, " support_test.go:") {
 				t.Errorf("%s: the stack that is logged is %q, want %q and the lines", name, stack, want)
 			}
 		}
 	}
-}
-
-// A oneItem is a Dequeuer that hands out one item and then is closed. It notes
-// what it is given back.
-type oneItem struct {
-	taken bool
-	done  int
-	waits []reconcile.Wait
-}
-
-func (q *oneItem) Dequeue(context.Context) (string, error) {
-	if q.taken {
-		return "", reconcile.ErrClosed
-	}
-	q.taken = true
-	return "item", nil
-}
-
-func (q *oneItem) Done(string) { q.done++ }
-
-func (q *oneItem) Requeue(_ string, w reconcile.Wait) { q.waits = append(q.waits, w) }
-
-func (q *oneItem) State(string) (state reconcile.State) { return reconcile.State{} }
-
-// A manyErrors has more than one error, some of them nil.
-type manyErrors []error
-
-func (m manyErrors) Error() string { return fmt.Sprint(len(m), " errors") }
-
-func (m manyErrors) Unwrap() []error { return m }
-
-// A errTree builds an error from bytes, and says what the rules make of it.
-type errTree struct {
-	ops      []byte
-	plan     *reconcile.RequeueError // the first, depth first
-	terminal bool
-}
-
-func (b *errTree) next() byte {
-	if len(b.ops) == 0 {
-		return 0
-	}
-	op := b.ops[0]
-	b.ops = b.ops[1:]
-	return op
-}
-
-func (b *errTree) build(depth int) error {
-	op := b.next()
-	if depth > 8 {
-		op %= 6
-	}
-	switch op % 12 {
-	case 0:
-		return nil
-	case 1:
-		return errBoom
-	case 2, 3:
-		n := b.next()
-		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%12 == 2, Settled: n%2 == 0}
-		if b.plan == nil {
-			b.plan = &plan
-		}
-		return plan
-	case 4:
-		return context.Canceled
-	case 5:
-		b.terminal = true
-		return reconcile.ErrTerminal
-	case 6:
-		err := b.build(depth + 1)
-		return fmt.Errorf("wrapped: %w", err)
-	case 7:
-		err := b.build(depth + 1)
-		b.terminal = b.terminal || err != nil
-		return reconcile.Terminal(err)
-	case 8:
-		list := make([]error, b.next()%4)
-		for i := range list {
-			list[i] = b.build(depth + 1)
-		}
-		return errors.Join(list...)
-	case 9:
-		list := make(manyErrors, b.next()%4)
-		for i := range list {
-			list[i] = b.build(depth + 1)
-		}
-		return list
-	default:
-		first := b.build(depth + 1)
-		return fmt.Errorf("%w, then %w", first, b.build(depth+1))
-	}
-}
-
-func FuzzRequeueErrors(f *testing.F) {
-	for op := range byte(11) {
-		f.Add([]byte{op, 2, 3, 1, 5})
-		f.Add([]byte{8, 3, 1, op, 5, 1})
-		f.Add([]byte{10, 7, 2, 9, op})
-		f.Add([]byte{6, 7, op, 250, 1})
-	}
-	for _, ops := range []string{"((0", "A0A9", "A0"} {
-		f.Add([]byte(ops))
-	}
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		tree := errTree{ops: ops}
-		err := tree.build(0)
-		var q oneItem
-		var results resultBook[string]
-		r := reconcile.Reconciler[string]{
-			Queue:     &q,
-			Reconcile: func(context.Context, string) error { return err },
-			Retry:     minutes,
-			OnResult:  results.add,
-			Logger:    slog.New(slog.DiscardHandler),
-		}
-		if err := r.Run(t.Context()); err != nil {
-			t.Fatalf("Run = %v", err)
-		}
-		got := results.only(t)
-		want := reconcile.Result[string]{Item: "item", Err: err, Duration: got.Duration, Waited: got.Waited}
-		var waits []reconcile.Wait
-		switch {
-		case err == nil:
-			want.Outcome = reconcile.Succeeded
-		case tree.plan != nil:
-			want.Outcome, want.Next = reconcile.Requeued, max(tree.plan.Delay, 0)
-			if tree.plan.Settled && !tree.plan.Hold {
-				want.Outcome = reconcile.Succeeded
-			}
-			waits = []reconcile.Wait{{Delay: tree.plan.Delay, Hold: tree.plan.Hold, Settled: tree.plan.Settled}}
-		case tree.terminal:
-			want.Outcome, want.Failures = reconcile.Terminated, 1
-		default:
-			want.Outcome, want.Failures, want.Next = reconcile.Retrying, 1, time.Minute
-			waits = []reconcile.Wait{{Delay: time.Minute, Err: err}}
-		}
-		wantSame(t, fmt.Sprintf("result of %#v", err), got, want)
-		same := func(a, b reconcile.Wait) bool { // no delay is no delay, and what is held is not settled
-			return max(a.Delay, 0) == max(b.Delay, 0) && reflect.DeepEqual(a.Err, b.Err) &&
-				(a.Delay <= 0 || a.Hold == b.Hold && (a.Hold || a.Settled == b.Settled))
-		}
-		if !slices.EqualFunc(q.waits, waits, same) {
-			t.Errorf("%#v requeued: %+v, want %+v", err, q.waits, waits)
-		}
-		if q.done != 1-len(waits) {
-			t.Errorf("%#v: item given back by %d Done and %v", err, q.done, q.waits)
-		}
-	})
 }

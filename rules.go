@@ -14,7 +14,7 @@ import (
 // function, moveLocked, carries out what they say.
 //
 //	              none          ready    within 2h   settled 2h  held 2h    in flight, and next none / ready / within 2h / held 2h
-//	Offer         ready (*)     –        –           –           –          –        –      –          –
+//	Offer         ready (*)     –        –           ready (*)   –          –        –      –          –
 //	Enqueue       ready         –        ready       ready       –          ready    –      ready      –
 //	EnqueueAfter  held 1h       –        held 1h     held 1h     –          held 1h  –      held 1h    –
 //	EnqueueWithin within 1h     –        within 1h   within 1h   –          within   –      within 1h  –
@@ -26,10 +26,10 @@ import (
 //	Requeue 3h, Settled                                                     settled  ready  within 2h  held 2h   ready
 //	Requeue 3h, Hold                                                        held 3h  held   held 3h    held 3h   ready
 //
-// A dash changes nothing, except that what was settled 2h is within 2h after
-// every verb but Offer. (*) If the queue has a Background: ready there, out of
-// which Enqueue and EnqueueNow take it to the other ready items; for all else it
-// is ready. Only an item at rest can be settled.
+// A dash changes nothing. What was settled 2h is not settled after any verb: where
+// the table has a dash, it is within 2h. (*) If the queue has a Background: ready
+// there, out of which Enqueue and EnqueueNow take it to the other ready items; for
+// all else it is ready. Only an item at rest can be settled.
 
 // A nextRun says whether and when an item runs next.
 type nextRun struct {
@@ -51,8 +51,8 @@ const (
 
 func (k runKind) delayed() bool { return k >= runWithin }
 
-// asked returns what an event makes of a next run; ask is what the event asks
-// for.
+// asked returns what a verb makes of a next run; ask is what the verb asks for. An
+// Offer comes here only for an item that is settled.
 func asked(old, ask nextRun) nextRun {
 	if old.kind == runSettled {
 		old.kind = runWithin
@@ -86,13 +86,13 @@ func judged(old, verdict nextRun) nextRun {
 }
 
 // nextRun returns the next run that a Wait asks for.
-func (w Wait) nextRun(now int64) nextRun {
+func (w *Wait) nextRun(now int64) nextRun {
 	switch {
 	case w.Delay <= 0:
 		return nextRun{kind: runReady}
 	case w.Hold:
 		return nextRun{runHeld, later(now, w.Delay)}
-	case w.Settled && w.Err == nil:
+	case w.settled():
 		return nextRun{runSettled, later(now, w.Delay)}
 	}
 	return nextRun{runWithin, later(now, w.Delay)}
@@ -107,13 +107,13 @@ func (q *Queue[T]) nextRunLocked(e *entry[T]) nextRun {
 	case q.closed:
 		return nextRun{}
 	}
-	return nextRun{e.kind, q.delays.at(int(e.prev)).due}
+	return nextRun{e.kind, q.delays.node(int(e.prev)).due}
 }
 
 // moveLocked gives an entry a next run, and puts it where that and inFlight say:
 // out of the list or the heap, and into another. An entry that has neither is
-// removed. At is the time at which the entry enters its phase, if it changes that.
-func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, at int64) {
+// removed. When is the time at which the entry enters its phase, if it changes that.
+func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, when int64) {
 	was := q.nextRunLocked(e)
 	if to == was && inFlight == e.inFlight {
 		return
@@ -125,7 +125,10 @@ func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, 
 		q.leaveLocked(e, was)
 	}
 	if e.inFlight != inFlight || was.kind.delayed() && !to.kind.delayed() && !inFlight {
-		e.since = at
+		e.since = when
+	}
+	if was.kind == runSettled {
+		e.pending = when
 	}
 	e.kind, e.inFlight = to.kind, inFlight
 	q.countLocked(e, +1)
@@ -133,7 +136,7 @@ func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, 
 		q.notifyMovedLocked(i, e, nil)
 	}
 	if !stays {
-		q.enterLocked(i, e, to, at)
+		q.enterLocked(i, e, to, when)
 	}
 }
 
@@ -177,8 +180,8 @@ func (q *Queue[T]) leaveLocked(e *entry[T], was nextRun) {
 func (q *Queue[T]) enterLocked(i uint32, e *entry[T], to nextRun, now int64) {
 	switch {
 	case to.kind.delayed():
-		q.order++
-		q.delays.push(&q.store, delay{to.due, q.order, i})
+		q.delayOrder++
+		q.delays.push(&q.store, delay{to.due, q.delayOrder, i})
 		q.armLocked(now)
 	case e.inFlight:
 	case to.kind == runReady:
@@ -198,8 +201,8 @@ func (q *Queue[T]) enterLocked(i uint32, e *entry[T], to nextRun, now int64) {
 // the timer.
 func (q *Queue[T]) promoteDueLocked(now int64) {
 	for n := 0; n < promoteMax && q.delays.first() <= now; n++ {
-		first := *q.delays.at(0)
-		e := q.store.at(first.index)
+		first := *q.delays.node(0)
+		e := q.store.entry(first.index)
 		q.moveLocked(first.index, e, nextRun{kind: runReady}, e.inFlight, first.due)
 	}
 }
@@ -228,7 +231,7 @@ func (q *Queue[T]) restingLocked(was, to nextRun, now int64) nextRun {
 func (q *Queue[T]) now() int64 { return int64(time.Since(q.base)) }
 
 // later returns now + d, or the end of time: one before math.MaxInt64, which
-// Queue.armed keeps for itself.
+// Queue.firesAt keeps for itself.
 func later(now int64, d time.Duration) int64 {
 	return now + min(int64(d), math.MaxInt64-1-now)
 }
@@ -236,11 +239,11 @@ func later(now int64, d time.Duration) int64 {
 // armLocked makes the timer fire when the first delay is due. When the first
 // delay is removed, the timer is not put off: it fires early and is armed anew.
 func (q *Queue[T]) armLocked(now int64) {
-	if q.delays.first() >= q.armed {
+	if q.delays.first() >= q.firesAt {
 		return
 	}
-	q.armed = q.delays.first()
-	d := time.Duration(q.armed - now)
+	q.firesAt = q.delays.first()
+	d := time.Duration(q.firesAt - now)
 	if q.timer == nil {
 		q.timer = time.AfterFunc(d, q.fire)
 	} else {
@@ -249,9 +252,9 @@ func (q *Queue[T]) armLocked(now int64) {
 }
 
 func (q *Queue[T]) disarmLocked() {
-	if q.armed != math.MaxInt64 {
+	if q.firesAt != math.MaxInt64 {
 		q.timer.Stop()
-		q.armed = math.MaxInt64
+		q.firesAt = math.MaxInt64
 	}
 }
 
@@ -259,7 +262,7 @@ func (q *Queue[T]) disarmLocked() {
 func (q *Queue[T]) fire() {
 	q.mu.Lock()
 	now := q.now()
-	q.armed = math.MaxInt64
+	q.firesAt = math.MaxInt64
 	q.promoteDueLocked(now)
 	q.armLocked(now)
 	q.unlock()

@@ -37,26 +37,38 @@ func (p Phase) String() string {
 // A State is what a queue knows of an item. The zero State is that of an item
 // that it does not know.
 type State struct {
-	Phase    Phase
-	Since    time.Time // when it entered this phase
-	Due      time.Time // Waiting: when it becomes ready
-	Hold     bool      // Waiting: an Enqueue does not bring it forward
-	Again    bool      // InFlight: it has a next run already
-	Settled  bool      // Waiting: its last run ended well, and the next is but a look
-	Failures int       // in a row
-	Err      error     // the last failure
+	Phase   Phase
+	Since   time.Time // when it entered this phase
+	Due     time.Time // Waiting: when it becomes ready
+	Hold    bool      // Waiting: an Enqueue does not bring it forward
+	Again   bool      // InFlight: it has a next run already
+	Settled bool      // Waiting: its last run ended well, and the next is only a look
+
+	// Pending is since when there has been work: since the first event, Offer or
+	// due time after the item was last settled or not known. A run that ends well
+	// answers what came before it began; what is left then counts from that
+	// beginning. Pending is zero while the item is settled. So an item that plans
+	// its next run again and again is pending all the time, and one that has an
+	// event in each good run is not.
+	Pending time.Time
+
+	Failures int // in a row
+
+	// Err is the last failure. With no failures, it is the reason that the last
+	// run gave for a plan, if it gave one; it stays until the next run has ended.
+	Err error
 }
 
 // Stats counts what a queue holds now, and what it did since [NewQueue].
 type Stats struct {
 	Ready, Waiting, InFlight int
 	Settled                  int // of those that wait
-	Again                    int // of those in flight: they have a next run already
+	Again                    int // of those in flight: their next run is ready
 
 	Enqueued  uint64 // accepted as new work: the item had no next run
 	Coalesced uint64 // folded into work already known; ignored Offers too
 	Taken     uint64 // dequeued
-	Requeued  uint64 // given back with a Wait
+	Requeued  uint64 // given back with a next run: retries, plans, looks, aborted runs
 }
 
 // Len returns how many items are ready. It never blocks.
@@ -121,13 +133,13 @@ func (q *Queue[T]) snapshot() []itemState[T] {
 				next = &offered
 			}
 		}
-		e := q.store.at(*next)
+		e := q.store.entry(*next)
 		add(e)
 		*next = e.next
 	}
 	due := make([]delay, q.delays.len)
 	for p := range due {
-		due[p] = *q.delays.at(p)
+		due[p] = *q.delays.node(p)
 	}
 	slices.SortFunc(due, func(a, b delay) int {
 		if a.before(b) {
@@ -136,7 +148,7 @@ func (q *Queue[T]) snapshot() []itemState[T] {
 		return 1
 	})
 	for _, d := range due {
-		if e := q.store.at(d.index); !e.inFlight {
+		if e := q.store.entry(d.index); !e.inFlight {
 			add(e)
 		}
 	}
@@ -151,8 +163,8 @@ func (q *Queue[T]) Stats() Stats {
 	q.catchUpLocked()
 	return Stats{
 		Ready: q.readyLocked(), Waiting: q.waiting, InFlight: q.inFlight,
-		Settled: q.settled, Again: q.again + q.delays.len - q.waiting,
-		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.takenSum, Requeued: q.requeued,
+		Settled: q.settled, Again: q.again,
+		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.taken, Requeued: q.requeued,
 	}
 }
 
@@ -173,10 +185,10 @@ func (q *Queue[T]) clock() clock {
 	return clock{t.Add(-t.Sub(q.base))}
 }
 
-func (c clock) at(now int64) time.Time { return c.base.Add(time.Duration(now)) }
+func (c clock) time(now int64) time.Time { return c.base.Add(time.Duration(now)) }
 
 func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
-	s := State{Phase: Ready, Since: clock.at(e.since)}
+	s := State{Phase: Ready, Since: clock.time(e.since)}
 	next := q.nextRunLocked(e)
 	switch {
 	case e.inFlight:
@@ -186,12 +198,15 @@ func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
 		return State{}
 	case next.kind.delayed():
 		s.Phase = Waiting
-		s.Due = clock.at(next.due)
+		s.Due = clock.time(next.due)
 		s.Hold = next.kind == runHeld
 		s.Settled = next.kind == runSettled
 	}
-	if e.failed != nil {
-		s.Failures, s.Err = e.failed.count, e.failed.err
+	if !s.Settled {
+		s.Pending = clock.time(e.pending)
+	}
+	if e.cause != nil {
+		s.Failures, s.Err = e.cause.failures, e.cause.err
 	}
 	return s
 }

@@ -18,9 +18,10 @@ import (
 
 // An entry is all that the queue knows about one item.
 type entry[T comparable] struct {
-	item   T
-	since  int64    // when it entered its phase, in nanoseconds of Queue.now
-	failed *failure // nil unless its last run failed
+	item    T
+	since   int64  // when it entered its phase, in nanoseconds of Queue.now
+	pending int64  // since when there is work, by the same clock; not read while it is settled
+	cause   *cause // why it runs again; nil if it need not be said
 
 	// The neighbours in the list of ready items that the entry is in, if it is.
 	// While its next run is delayed, prev is its place in the heap.
@@ -31,22 +32,22 @@ type entry[T comparable] struct {
 	inFlight bool
 }
 
-type failure struct {
-	count int
-	err   error
+// A cause is why an item runs again: its last run failed, or planned the next and
+// gave a reason.
+type cause struct {
+	failures int // in a row; 0 after a plan
+	err      error
 }
 
 // A store holds the entries. Each has an index, which stays the same as long as
 // the entry is used; 0 is the index of none. The zero store is empty.
 type store[T comparable] struct {
-	parts    [partCount]part // the hash table
-	removals [64]slot        // still in the table, see remove
-	removed  int             // how many of them there are
-	chunks   []chunk[T]
-	open     []uint32 // chunks that may have room; all that have room are among them
-	vacant   []uint32 // chunks without memory
-	empty    int      // chunks with memory and without entries in use
-	count    int      // entries in use
+	parts  [partCount]part // the hash table
+	chunks []chunk[T]
+	open   []uint32 // chunks that may have room; all that have room are among them
+	vacant []uint32 // chunks without memory
+	empty  int      // chunks with memory and without entries in use
+	count  int      // entries in use
 }
 
 // find returns the index and the entry of an item, or 0 and nil.
@@ -61,7 +62,7 @@ func (s *store[T]) find(hash uint32, item T) (uint32, *entry[T]) {
 			return 0, nil
 		}
 		if found.hash() == hash {
-			if e := s.peek(found.index()); e != nil && e.hash == hash && e.item == item {
+			if e := s.entry(found.index()); e.item == item {
 				return found.index(), e
 			}
 		}
@@ -71,7 +72,7 @@ func (s *store[T]) find(hash uint32, item T) (uint32, *entry[T]) {
 // insert adds an entry for an item that has none.
 func (s *store[T]) insert(hash uint32, item T) (uint32, *entry[T]) {
 	i := s.allocate()
-	e := s.at(i)
+	e := s.entry(i)
 	e.item, e.hash = item, hash
 	s.count++
 	s.part(hash).insert(newSlot(hash, i))
@@ -79,43 +80,14 @@ func (s *store[T]) insert(hash uint32, item T) (uint32, *entry[T]) {
 }
 
 // remove frees an entry. Nothing of the item stays reachable.
-//
-// Its slot of the table is cleared together with those of other removals. In a
-// big table each is a cache miss; loaded one after the other, without anything
-// that depends on them in between, these misses overlap. Until then find passes
-// the slot by, since its entry has another hash or none; and if the same index is
-// used for the same hash again, insert finds the slot in place, and it is not
-// cleared.
 func (s *store[T]) remove(i uint32) {
-	e := s.at(i)
-	s.removals[s.removed] = newSlot(e.hash, i)
-	s.removed++
+	e := s.entry(i)
+	s.part(e.hash).remove(newSlot(e.hash, i))
 	*e = entry[T]{}
 	s.free(i)
-	s.count--
-	switch {
-	case s.count == 0 && len(s.chunks) > manyChunks:
+	if s.count--; s.count == 0 && len(s.chunks) > manyChunks {
 		*s = store[T]{}
-	case s.removed == len(s.removals):
-		s.clearRemovals()
 	}
-}
-
-func (s *store[T]) clearRemovals() {
-	var homes [len(s.removals)]slot
-	for n, r := range s.removals {
-		slots := s.part(r.hash()).slots
-		homes[n] = slots[r.hash()&uint32(len(slots)-1)]
-	}
-	for n, r := range s.removals {
-		if homes[n] == 0 {
-			continue // it was there twice among the removals
-		}
-		if e := s.peek(r.index()); e == nil || e.hash != r.hash() {
-			s.part(r.hash()).remove(r)
-		}
-	}
-	s.removed = 0
 }
 
 // The hash table is split in parts by the first bits of the hash, so that no
@@ -142,30 +114,26 @@ func (s slot) index() uint32      { return uint32(s) }
 
 func (s *store[T]) part(hash uint32) *part { return &s.parts[hash>>(32-partBits)] }
 
-// insert puts a slot in its place, if it is not there already.
+// insert puts a slot in its place.
 func (t *part) insert(s slot) {
 	if (t.used+1)*4 > len(t.slots)*3 {
 		t.resize(max(minSlots, 2*len(t.slots)))
 	}
 	mask := uint32(len(t.slots) - 1)
 	p := s.hash() & mask
-	for ; t.slots[p] != 0; p = (p + 1) & mask {
-		if t.slots[p] == s {
-			return
-		}
+	for t.slots[p] != 0 {
+		p = (p + 1) & mask
 	}
 	t.slots[p] = s
 	t.used++
 }
 
-// remove clears a slot, if it is there, and closes the gap.
+// remove clears a slot, and closes the gap.
 func (t *part) remove(s slot) {
 	mask := uint32(len(t.slots) - 1)
 	gap := s.hash() & mask
-	for ; t.slots[gap] != s; gap = (gap + 1) & mask {
-		if t.slots[gap] == 0 {
-			return
-		}
+	for t.slots[gap] != s {
+		gap = (gap + 1) & mask
 	}
 	for p := (gap + 1) & mask; t.slots[p] != 0; p = (p + 1) & mask {
 		// A slot may move back to the gap, but not before its home.
@@ -192,27 +160,32 @@ func (t *part) resize(n int) {
 }
 
 const (
-	chunkLen   = 64
-	maxEmpty   = 4  // chunks that are kept, so that a queue that goes up and down allocates nothing
-	manyChunks = 64 // from so many on, an emptied store begins anew
+	// Of the 32 indexes that are a chunk's the last is not used: with the header that
+	// the runtime gives an allocation with pointers, 31 entries fill just what it
+	// rounds up to.
+	chunkSpan = 32
+	chunkLen  = chunkSpan - 1
+
+	maxEmpty   = 8   // chunks that are kept, so that a queue that goes up and down allocates nothing
+	manyChunks = 128 // from so many on, an emptied store begins anew
 )
 
 // A chunk holds chunkLen entries, which never move.
 type chunk[T comparable] struct {
 	entries *[chunkLen]entry[T] // nil if the chunk is vacant
-	used    uint64              // a bit for each entry in use
+	used    uint32              // a bit for each entry in use
 	listed  bool                // in store.open
 }
 
-// at returns the entry of an index.
-func (s *store[T]) at(i uint32) *entry[T] { return &s.chunks[i/chunkLen].entries[i%chunkLen] }
+// entry returns the entry of an index.
+func (s *store[T]) entry(i uint32) *entry[T] { return &s.chunks[i/chunkSpan].entries[i%chunkSpan] }
 
 // peek returns the entry at an index that was used once: that of any item, a
 // free one, or nil.
 func (s *store[T]) peek(i uint32) *entry[T] {
-	if n := i / chunkLen; n < uint32(len(s.chunks)) {
+	if n := i / chunkSpan; n < uint32(len(s.chunks)) {
 		if entries := s.chunks[n].entries; entries != nil {
-			return &entries[i%chunkLen]
+			return &entries[i%chunkSpan]
 		}
 	}
 	return nil
@@ -227,9 +200,9 @@ func (s *store[T]) allocate() uint32 {
 			if c.used == 0 {
 				s.empty--
 			}
-			free := bits.TrailingZeros64(^c.used)
+			free := bits.TrailingZeros32(^c.used)
 			c.used |= 1 << free
-			return n*chunkLen + uint32(free)
+			return n*chunkSpan + uint32(free)
 		}
 		c.listed = false
 		s.open = s.open[:len(s.open)-1]
@@ -247,14 +220,14 @@ func (s *store[T]) allocate() uint32 {
 		s.chunks = append(s.chunks, fresh)
 	}
 	s.open = append(s.open, n)
-	return n*chunkLen + uint32(bits.Len64(fresh.used)-1)
+	return n*chunkSpan + uint32(bits.Len32(fresh.used)-1)
 }
 
 // free takes back an entry.
 func (s *store[T]) free(i uint32) {
-	n := i / chunkLen
+	n := i / chunkSpan
 	c := &s.chunks[n]
-	c.used &^= 1 << (i % chunkLen)
+	c.used &^= 1 << (i % chunkSpan)
 	if !c.listed {
 		c.listed = true
 		s.open = append(s.open, n)
@@ -281,7 +254,7 @@ func (s *store[T]) push(l *list, i uint32, e *entry[T]) {
 	if l.last == 0 {
 		l.first = i
 	} else {
-		s.at(l.last).next = i
+		s.entry(l.last).next = i
 	}
 	l.last = i
 	l.len++
@@ -291,12 +264,12 @@ func (s *store[T]) unlink(l *list, e *entry[T]) {
 	if e.prev == 0 {
 		l.first = e.next
 	} else {
-		s.at(e.prev).next = e.next
+		s.entry(e.prev).next = e.next
 	}
 	if e.next == 0 {
 		l.last = e.prev
 	} else {
-		s.at(e.next).prev = e.prev
+		s.entry(e.next).prev = e.prev
 	}
 	l.len--
 }
@@ -328,7 +301,7 @@ type delays[T comparable] struct {
 
 const rowLen = 256
 
-func (h *delays[T]) at(p int) *delay { return &h.rows[p/rowLen][p%rowLen] }
+func (h *delays[T]) node(p int) *delay { return &h.rows[p/rowLen][p%rowLen] }
 
 // first returns when the first delay is due, or the end of time.
 func (h *delays[T]) first() int64 {
@@ -349,10 +322,10 @@ func (h *delays[T]) push(s *store[T], d delay) {
 // remove takes out the delay at place p.
 func (h *delays[T]) remove(s *store[T], p int) {
 	h.len--
-	last := *h.at(h.len)
+	last := *h.node(h.len)
 	switch {
 	case p == h.len:
-	case p > 0 && last.before(*h.at((p - 1) / 4)):
+	case p > 0 && last.before(*h.node((p - 1) / 4)):
 		h.up(s, p, last)
 	default:
 		h.down(s, p, last)
@@ -368,10 +341,10 @@ func (h *delays[T]) remove(s *store[T], p int) {
 func (h *delays[T]) up(s *store[T], p int, d delay) {
 	for p > 0 {
 		parent := (p - 1) / 4
-		if !d.before(*h.at(parent)) {
+		if !d.before(*h.node(parent)) {
 			break
 		}
-		h.set(s, p, *h.at(parent))
+		h.set(s, p, *h.node(parent))
 		p = parent
 	}
 	h.set(s, p, d)
@@ -384,20 +357,20 @@ func (h *delays[T]) down(s *store[T], p int, d delay) {
 			break
 		}
 		for c := least + 1; c < min(4*p+5, h.len); c++ {
-			if h.at(c).before(*h.at(least)) {
+			if h.node(c).before(*h.node(least)) {
 				least = c
 			}
 		}
-		if !h.at(least).before(d) {
+		if !h.node(least).before(d) {
 			break
 		}
-		h.set(s, p, *h.at(least))
+		h.set(s, p, *h.node(least))
 		p = least
 	}
 	h.set(s, p, d)
 }
 
 func (h *delays[T]) set(s *store[T], p int, d delay) {
-	*h.at(p) = d
-	s.at(d.index).prev = uint32(p)
+	*h.node(p) = d
+	s.entry(d.index).prev = uint32(p)
 }

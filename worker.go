@@ -4,94 +4,123 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// This file is the inside of [Reconciler.Run]: a loop, which starts the workers,
-// ends their runs in time and warns of those that do not end; and the workers.
+// This file is the inside of [Reconciler.Run].
 //
-// A worker is a goroutine that goes through the stages of a run again and again.
-// Code of the user is called in most of them, and may panic or call
-// runtime.Goexit in any. One place catches both, worker.runStages: it notes what
-// happened, and the worker goes on with the stage that comes after; in a new
-// goroutine, if its own is lost.
+// A call of Run is a loop. It starts the workers, waits until all have returned,
+// and meanwhile ends the contexts of their runs in time (after Grace), and warns of
+// what does not return although its context has ended.
+//
+// A worker is a goroutine that goes through the stages of a run again and again:
+//
+//	taking      gives back the last item, and waits for the next   Queue
+//	admitting   waits until the item may run                       Lease, Admit
+//	starting    logs the start                                     Logger
+//	running     calls Reconcile                                    Lease, Reconcile
+//	deciding    decides what becomes of the item                   Retry, methods of the error
+//	leaving     says how the run went to what Admit returned       leave
+//	reporting   logs the outcome                                   Logger
+//	notifying   calls OnResult                                     OnResult
+//
+// On the right is the code of the user that a stage calls. Any of it may panic or
+// call runtime.Goexit. A deferred function for each call would catch that, and slow
+// down every run. So one place catches it for all of them, worker.runStages. The
+// worker's stage says what was going on, and resumeAfterPanic decides with which
+// stage the worker goes on: in a new goroutine, if a Goexit has taken its own.
+//
+// An item that is in flight and has no run yet is given back as if it had not been
+// taken, by giveBackUnrun. Once it has a run, verdict says how it is given back, by
+// the next takeNext, whatever happens in between.
 
 // A loop is one call of Run. The embedded fields have their defaults filled in.
 type loop[T comparable] struct {
 	Reconciler[T]
-	source  source[T]
-	leaser  Leaser[T] // nil if the queue is none
-	workers []*worker[T]
-	running sync.WaitGroup // workers
+	source source[T]
+	leaser Leaser[T] // nil if the queue is none
+
+	pool    []*worker[T]
+	working sync.WaitGroup // the goroutines of pool
 	failed  sync.Once
-	err     error // of the queue, once failed
+	err     error // what ended the loop, once failed
 
-	parent  context.Context // that Run was called with
-	dequeue context.Context // to wait for items under: ends also when the queue fails
-	stop    context.CancelFunc
-	runs    context.Context // of the runs: may end later than parent, see Grace
+	// The contexts. Code of the user sees only those that are made from them.
+	caller     context.Context // of Run; its end is the shutdown
+	taking     context.Context // a child of caller, to wait for items under; ends also when the loop fails
+	stopTaking context.CancelFunc
+	runs       context.Context // parent of those of the runs; with a Grace it ends later than caller
 
-	// At a Gate, one worker at a time is between the queue and the gate: atGate
-	// has room for that one, and place is what it waits with. So each loop has
-	// one item in hand at most, and the others wait in the queue.
-	atGate chan struct{}
-	place  gatePlace
-	ahead  int64 // of the source's clock is that of the gate
+	// With an Admit, one worker at a time has a place in admitting. It takes an
+	// item and waits until that may run. So one item at most is in hand, and the
+	// others stay in the queue, where events still change what becomes of them.
+	admitting chan struct{}
+	admission admission[T]
 
 	// Runs are watched if they have a Timeout or a lease, or are to end. While
-	// ticking is false, a worker tells in begun that there is a run to watch.
+	// ticking is false, a worker tells in begun that there is something to watch.
 	watched atomic.Bool
 	ticking atomic.Bool
 	begun   chan struct{} // room for one
-
-	// Runs are allocated in batches, since code of the user may keep the context
-	// of one; who keeps one keeps its batch, and so does an idle worker.
-	runBatch int
 }
 
 // A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
 type source[T comparable] interface {
-	exchange(ctx context.Context, t *taken[T], v *verdict, now int64) error
-	giveBack(t *taken[T], v *verdict, now int64)
+	exchange(ctx context.Context, t *takenItem[T], last *Wait, now int64) error
+	giveBackTaken(t *takenItem[T], w *Wait, now int64)
 	now() int64
 }
 
+// An admission is a call of Admit that goes on.
+type admission[T comparable] struct {
+	mu     sync.Mutex      // guards the fields below
+	ctx    context.Context // that Admit was called with; nil if it has returned
+	item   T
+	start  int64
+	number int // of calls so far
+
+	warned int   // the number of the call that warnAt is about; belongs to supervise
+	warnAt int64 // belongs to supervise
+}
+
 func (l *loop[T]) run(ctx context.Context) error {
-	l.parent, l.runs = ctx, ctx
-	l.dequeue, l.stop = context.WithCancel(ctx)
-	defer l.stop()
+	l.caller, l.runs = ctx, ctx
+	l.taking, l.stopTaking = context.WithCancel(ctx)
+	defer l.stopTaking()
 	endRuns := func(error) {}
 	if l.Grace > 0 {
 		l.runs, endRuns = context.WithCancelCause(context.WithoutCancel(ctx))
 		defer endRuns(nil)
 	}
 	for range l.Workers {
-		l.workers = append(l.workers, &worker[T]{loop: l})
+		l.pool = append(l.pool, &worker[T]{loop: l})
 	}
-	for _, w := range l.workers {
-		l.running.Go(w.work)
+	for _, w := range l.pool {
+		l.working.Go(w.work)
 	}
 	l.supervise(endRuns)
 	return l.err
 }
 
 // supervise waits for the workers. Meanwhile it ends the contexts of the runs
-// when their time is over, and warns of runs that ignore that.
+// when their time is over, and warns of those that ignore that.
 func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() {
-		l.running.Wait()
+		l.working.Wait()
 		close(ended)
 	}()
-	done := l.parent.Done()
+	done := l.caller.Done()
 	grace, tick := idleTimer(), idleTimer()
 	defer grace.Stop()
 	defer tick.Stop()
@@ -103,17 +132,18 @@ func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 			done = nil
 			if l.Grace > 0 {
 				grace.Reset(l.Grace)
-			} else { // without a timer: in a bubble, two that fire at once break the race detector (go.dev/issue/78156)
-				l.watched.Store(true)
+			}
+			if l.Grace <= 0 || l.Admit != nil {
+				l.watched.Store(true) // without a timer: in a bubble, two that fire at once break the race detector (go.dev/issue/78156)
 			}
 		case <-grace.C:
-			endRuns(context.Cause(l.parent))
+			endRuns(context.Cause(l.caller))
 			l.watched.Store(true)
 		case <-l.begun:
 		case <-tick.C:
 			l.ticking.Store(false)
 		}
-		if !l.ticking.Load() && l.warnOfStuckRuns() {
+		if !l.ticking.Load() && l.warnOfStuck() {
 			l.ticking.Store(true)
 			tick.Reset(stuckTick)
 		}
@@ -131,43 +161,58 @@ func idleTimer() *time.Timer {
 	return t
 }
 
-// warnOfStuckRuns names the runs whose contexts ended a while ago. It reports
-// whether there are runs to look at again.
-func (l *loop[T]) warnOfStuckRuns() (again bool) {
+// warnOfStuck names the runs, and the call of Admit, whose contexts ended a while
+// ago. It reports whether there is anything to look at again.
+func (l *loop[T]) warnOfStuck() (again bool) {
 	if !l.watched.Load() {
 		return false
 	}
-	_ = guard(func() error { // the Logger and the context of a Leaser are code of the user
-		now := l.source.now()
-		for _, w := range l.workers {
-			r := w.current.Load()
-			if r == nil {
-				continue
-			}
+	for _, w := range l.pool {
+		if r := w.current.Load(); r != nil {
 			again = true
-			cause := context.Cause(r)
-			if cause != nil && r.warnAt == 0 {
-				r.warnAt = now + int64(stuckTick)
-			}
-			if cause != nil && r.warnAt <= now {
-				age := now - r.start
-				r.warnAt = now + age
-				l.Logger.Warn("run has not returned, though its context ended",
-					"item", r.item, "age", time.Duration(age), "cause", cause)
-			}
+			l.warnIfStuck("run has not returned, though its context ended", r.Context, r.item, r.start, &r.warnAt)
 		}
-		return nil
-	})
+	}
+	a := &l.admission
+	a.mu.Lock()
+	ctx, item, start, number := a.ctx, a.item, a.start, a.number
+	a.mu.Unlock()
+	if ctx != nil {
+		again = true
+		if a.warned != number {
+			a.warned, a.warnAt = number, 0
+		}
+		l.warnIfStuck("Admit has not returned, though its context ended", ctx, item, start, &a.warnAt)
+	}
 	return again
 }
 
-// logGuarded writes a line. A handler that panics, or calls Goexit, costs no
-// more than the line.
-func logGuarded(logger *slog.Logger, level slog.Level, msg string, args ...any) {
-	_ = guard(func() error {
-		logger.Log(context.Background(), level, msg, args...)
+// warnIfStuck warns if ctx ended a while ago, and again each time the age since
+// start has doubled. warnAt is when the next warning is due; 0 at first.
+func (l *loop[T]) warnIfStuck(msg string, ctx context.Context, item T, start int64, warnAt *int64) {
+	_ = guard(func() error { // the Logger, and the context of a Leaser, are code of the user
+		now := l.source.now()
+		cause := context.Cause(ctx)
+		if cause != nil && *warnAt == 0 {
+			*warnAt = now + int64(stuckTick)
+		}
+		if cause != nil && *warnAt <= now {
+			age := now - start
+			*warnAt = now + age
+			l.Logger.Warn(msg, "item", item, "age", time.Duration(age), "cause", cause)
+		}
 		return nil
 	})
+}
+
+// noteBegun is called when something begins that may have to be watched.
+func (l *loop[T]) noteBegun() {
+	if l.watched.Load() && !l.ticking.Load() {
+		select {
+		case l.begun <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // A run is the context of one call of Reconcile.
@@ -192,40 +237,40 @@ func (r *run[T]) logger() *slog.Logger {
 	return r.worker.loop.Logger.With("item", r.item, "failures", r.failures)
 }
 
-// A stage is how far a worker is with an item.
+// A stage is how far a worker is with an item; see the top of this file.
 type stage uint8
 
 const (
-	stageTaking    stage = iota // gives back the last item and waits for one
-	stageStarting               // logs the start
-	stageRunning                // calls Reconcile
-	stageDeciding               // decides what becomes of the item
-	stageLeaving                // tells the Gate how the run went
-	stageReporting              // logs the outcome
-	stageNotifying              // calls OnResult
-	stageFinished               // for good
+	stageTaking stage = iota
+	stageAdmitting
+	stageStarting
+	stageRunning
+	stageDeciding
+	stageLeaving
+	stageReporting
+	stageNotifying
+	stageFinished // for good
 )
 
 type worker[T comparable] struct {
 	loop       *loop[T]
-	current    atomic.Pointer[run[T]] // while Reconcile runs
-	runPool    []run[T]               // for the next runs
+	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item
 	stage      stage
 	now        int64 // the latest reading of the clock
 	clockStale bool  // time has passed since that reading
 
-	hasItem bool // it has taken one; the fields below are about the latest
-	taken[T]
-	pass      gatePass // of the Gate, if there is one
-	waited    time.Duration
-	start     int64
-	release   context.CancelFunc // of the Timeout; nil if there is none
-	err       error              // what Reconcile returned
-	aborted   bool
-	changed   bool // the run ended early, because its item was enqueued again
-	hooksOver bool // one of them panicked, so the others are not called
-	result    Result[T]
-	verdict   verdict
+	hasItem      bool                                           // the fields below are about it
+	takenItem[T]                                                // has the item, and what the queue knows of it
+	leave        func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
+	waited       time.Duration
+	start        int64
+	release      context.CancelFunc // of the Timeout; nil if there is none
+	err          error              // what Reconcile returned
+	aborted      bool               // by a shutdown or a lost lease
+	changed      bool               // the run ended early, because its item was enqueued again
+	hooksOver    bool               // one of them panicked, so the others are not called
+	result       Result[T]
+	verdict      Wait // how the item is given back
 }
 
 // work goes on until the worker has finished: in another goroutine if this one
@@ -233,7 +278,7 @@ type worker[T comparable] struct {
 func (w *worker[T]) work() {
 	defer func() {
 		if w.stage != stageFinished {
-			w.loop.running.Go(w.work)
+			w.loop.working.Go(w.work)
 		}
 	}()
 	for w.stage != stageFinished {
@@ -258,6 +303,8 @@ func (w *worker[T]) runStages() {
 		switch w.stage {
 		case stageTaking:
 			w.takeNext()
+		case stageAdmitting:
+			w.admit()
 		case stageStarting:
 			w.logStart()
 		case stageRunning:
@@ -265,10 +312,12 @@ func (w *worker[T]) runStages() {
 		case stageDeciding:
 			w.measure()
 			w.decide(true)
+			w.endRun()
 			w.stage = stageLeaving
 		case stageLeaving:
-			if w.loop.Gate != nil {
-				w.leaveGate()
+			if leave := w.leave; leave != nil {
+				w.leave, w.clockStale = nil, true
+				leave(w.result.Outcome, w.err, w.result.Duration)
 			}
 			w.stage = stageReporting
 		case stageReporting:
@@ -287,13 +336,16 @@ func (w *worker[T]) runStages() {
 }
 
 // resumeAfterPanic decides where to go on after a panic. One in a hook ends the
-// hooks that were still to come in that run, their stages do nothing; the item is
-// given back as was decided by then.
+// hooks that were still to come in that run: their stages do nothing, except that
+// leave is always called. The item is given back as was decided by then.
 func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	what := ""
 	switch w.stage {
 	case stageTaking:
-		w.failQueue(p)
+		w.fail(fmt.Errorf("reconcile: dequeue: %w", p))
+		return
+	case stageAdmitting:
+		w.failAdmit(p)
 		return
 	case stageStarting:
 		what = "the Logger panicked"
@@ -305,11 +357,10 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	case stageDeciding:
 		what = "Retry, or a method of the error, panicked; DefaultRetry is used instead"
 		w.decide(false)
+		w.endRun()
 		w.stage = stageLeaving
 	case stageLeaving:
-		what = "Gate.Slow panicked"
-		w.loop.Gate.leave(w.pass, foundNothing)
-		w.stage = stageTaking
+		what = "what Admit returned panicked" // it is not called again
 	case stageReporting:
 		what = "the Logger panicked"
 	case stageNotifying:
@@ -319,114 +370,146 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	logGuarded(w.loop.Logger, slog.LevelError, what, "item", w.item, "err", p, "stack", p.line())
 }
 
-// failQueue ends the worker, and with it the loop: the queue cannot go on.
-func (w *worker[T]) failQueue(err error) {
+// fail ends the worker, and with it the loop: it cannot go on.
+func (w *worker[T]) fail(err error) {
 	l := w.loop
-	l.failed.Do(func() { l.err = fmt.Errorf("reconcile: dequeue: %w", err) })
-	l.stop()
+	l.failed.Do(func() { l.err = err })
+	l.stopTaking()
 	w.stage = stageFinished
 }
 
 // takeNext gives back the last item, if there is one, and takes the next.
 func (w *worker[T]) takeNext() {
 	l := w.loop
-	ctx := l.dequeue
-	if w.aborted && l.parent.Err() != nil {
-		ctx = l.parent // ends a moment before its child: the aborted item must not be taken again
-	}
-	var last *verdict
+	var last *Wait
 	if w.hasItem {
 		last = &w.verdict
 		if w.clockStale {
 			w.now = l.source.now()
 		}
 	}
-	var err error
-	if l.Gate == nil {
-		err = l.source.exchange(ctx, &w.taken, last, w.now)
-	} else {
-		if last != nil {
-			l.source.giveBack(&w.taken, last, w.now)
-		}
-		err = w.takeThroughGate(ctx)
+	// What was aborted by the end of the caller's context must not be taken again,
+	// and taking may end a moment later than that.
+	ending := w.aborted && l.caller.Err() != nil
+	if last != nil && (ending || l.Admit != nil) {
+		l.source.giveBackTaken(&w.takenItem, last, w.now)
+		last = nil
 	}
-	if err == nil {
-		w.hasItem = true
-		w.now, w.clockStale = w.taken.at, l.Gate != nil
-		w.aborted, w.changed, w.hooksOver = false, false, false
-		w.stage = stageStarting
-	} else if ctx.Err() != nil || l.parent.Err() != nil || errors.Is(err, ErrClosed) { // ctx may end a moment after its parent
+	if ending {
 		w.stage = stageFinished
-	} else {
-		w.failQueue(err)
+		return
 	}
-}
-
-// takeThroughGate takes an item and waits until the Gate lets it in.
-func (w *worker[T]) takeThroughGate(ctx context.Context) error {
-	l := w.loop
-	free := l.Gate.now()
-	for {
+	next := stageStarting
+	if l.Admit != nil {
+		next = stageAdmitting
 		select {
-		case l.atGate <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case l.admitting <- struct{}{}:
+		case <-l.taking.Done():
+			w.stage = stageFinished
+			return
 		}
-		in, err := w.takeAtGate(ctx, free)
-		if in || err != nil {
-			return err
-		}
-		if l.parent.Err() != nil {
-			ctx = l.parent // as in takeNext
-		}
+	}
+	err := l.source.exchange(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
+	switch {
+	case err == nil:
+		w.hasItem = true
+		w.now, w.clockStale = w.takenItem.takenAt, false
+		w.aborted, w.changed, w.hooksOver = false, false, false
+		w.stage = next
+		return
+	case l.taking.Err() != nil, l.caller.Err() != nil, errors.Is(err, ErrClosed):
+		w.stage = stageFinished
+	default:
+		w.fail(fmt.Errorf("reconcile: dequeue: %w", err))
+	}
+	if l.Admit != nil {
+		<-l.admitting
 	}
 }
 
-// takeAtGate is called by one worker at a time. It returns false and no error if
-// the item had to be given back before it was let in.
-func (w *worker[T]) takeAtGate(ctx context.Context, free int64) (in bool, err error) {
+// admit waits until Admit lets the item run. Its context ends with the lease of the
+// item, too; then the item is given back, and others may be taken.
+func (w *worker[T]) admit() {
 	l := w.loop
-	defer func() { <-l.atGate }() // also if the queue panics
-	if err := l.source.exchange(ctx, &w.taken, nil, 0); err != nil {
-		return false, err
-	}
-	p := &l.place
-	p.since = max(free, w.taken.ready+l.ahead)
-	if in = l.Gate.tryEnter(p); !in {
-		var lost <-chan struct{}
-		if l.leaser != nil {
-			var end context.CancelFunc
-			lost, end = w.leaseEarly()
-			defer end()
+	w.clockStale = true
+	ctx, done := l.taking, l.taking.Done()
+	if l.leaser != nil {
+		parent, end := context.WithCancel(ctx)
+		defer end()
+		bad := guard(func() error {
+			ctx = l.leaser.Lease(parent, w.item)
+			done = ctx.Done()
+			return nil
+		})
+		if bad != nil { // the run will meet that too, and is what fails
+			<-l.admitting
+			w.stage = stageStarting
+			return
 		}
-		in = l.Gate.enter(p, ctx.Done(), lost, l.parent.Done())
 	}
-	if !in {
-		w.verdict = verdict{Wait: Wait{Err: ErrAborted}}
-		l.source.giveBack(&w.taken, &w.verdict, l.source.now())
-		return false, nil
+	leave, err := w.callAdmit(ctx)
+	ended := isDone(done) || l.caller.Err() != nil
+	if leave != nil && (ended || err != nil) {
+		cause := cmp.Or(context.Cause(l.caller), err)
+		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
+		if p := guard(func() error { leave(Aborted, cause, 0); return nil }); p != nil {
+			logGuarded(l.Logger, slog.LevelError, "what Admit returned panicked", "item", w.item, "err", p)
+		}
 	}
-	w.pass = p.pass
-	return true, nil
+	switch {
+	case ended:
+		<-l.admitting
+		w.giveBackUnrun()
+	case err != nil:
+		w.failAdmit(err)
+	default:
+		<-l.admitting
+		w.leave = leave
+		w.stage = stageStarting
+	}
 }
 
-// leaseEarly leases an item that has to wait at the gate, until end is called. What
-// panics here does so in the run too, and is a failure of that.
-func (w *worker[T]) leaseEarly() (lost <-chan struct{}, end context.CancelFunc) {
-	ctx, end := context.WithCancel(w.loop.runs)
-	_ = guard(func() error {
-		lost = w.loop.leaser.Lease(ctx, w.item).Done()
-		return nil
-	})
-	return lost, end
+// callAdmit calls Admit, and lets supervise see that.
+func (w *worker[T]) callAdmit(ctx context.Context) (leave func(Outcome, error, time.Duration), err error) {
+	l := w.loop
+	a := &l.admission
+	a.mu.Lock()
+	a.ctx, a.item, a.start = ctx, w.item, w.now
+	a.number++
+	a.mu.Unlock()
+	l.noteBegun()
+	defer func() {
+		a.mu.Lock()
+		a.ctx = nil
+		a.mu.Unlock()
+	}()
+	return l.Admit(ctx)
+}
+
+// failAdmit gives back the item that Admit failed for, and ends the worker. It keeps
+// the place in admitting: nobody else is to ask.
+func (w *worker[T]) failAdmit(err error) {
+	err = fmt.Errorf("reconcile: admit: %w", err)
+	if p := guard(func() error { w.giveBackUnrun(); return nil }); p != nil {
+		err = errors.Join(err, fmt.Errorf("reconcile: requeue: %w", p))
+	}
+	w.fail(err)
+}
+
+// giveBackUnrun gives back an item that had no run. The worker is to take another
+// one, so a panic in it is one of the queue.
+func (w *worker[T]) giveBackUnrun() {
+	w.stage = stageTaking
+	w.hasItem, w.aborted = false, true
+	w.loop.source.giveBackTaken(&w.takenItem, &Wait{Err: ErrAborted}, w.loop.source.now())
 }
 
 // logStart logs the start of a run.
 func (w *worker[T]) logStart() {
-	if w.clockStale { // because of the Gate
+	if w.clockStale { // because of Admit
 		w.now, w.clockStale = w.loop.source.now(), false
 	}
-	w.waited = time.Duration(w.now - w.ready)
+	w.waited = time.Duration(w.now - w.readySince)
 	if w.loop.Logger.Enabled(w.loop.runs, slog.LevelDebug) {
 		w.clockStale = true
 		w.loop.Logger.LogAttrs(w.loop.runs, slog.LevelDebug, "run starts",
@@ -451,19 +534,9 @@ func (w *worker[T]) reconcile() {
 			panic("reconcile: Lease returned nil, want a context")
 		}
 	}
-	if len(w.runPool) == 0 {
-		w.runPool = make([]run[T], l.runBatch)
-	}
-	r := &w.runPool[0]
-	w.runPool = w.runPool[1:]
-	r.Context, r.worker, r.item, r.failures, r.start = ctx, w, w.item, int32(w.failures), w.start
+	r := &run[T]{Context: ctx, worker: w, item: w.item, failures: int32(w.failures), start: w.start}
 	w.current.Store(r)
-	if l.watched.Load() && !l.ticking.Load() {
-		select {
-		case l.begun <- struct{}{}:
-		default:
-		}
-	}
+	l.noteBegun()
 	w.err = l.Reconcile(r, r.item)
 	w.stage = stageDeciding
 }
@@ -477,13 +550,9 @@ func (w *worker[T]) measure() {
 		Waited:   w.waited,
 		Duration: time.Duration(w.now - w.start),
 	}
-	r := w.current.Load()
-	defer w.current.Store(nil) // also if its context panics
-	if w.release != nil {
-		defer w.release()
-	}
 	if _, panicked := w.err.(*PanicError); w.err != nil && !panicked {
-		w.aborted = w.loop.parent.Err() != nil || w.loop.leaser != nil && errors.Is(context.Cause(r), ErrLeaseLost)
+		r := w.current.Load()
+		w.aborted = w.loop.caller.Err() != nil || w.loop.leaser != nil && errors.Is(context.Cause(r), ErrLeaseLost)
 		w.changed = w.outdated(r)
 		w.clockStale = true // what follows is code of the user
 	}
@@ -492,71 +561,46 @@ func (w *worker[T]) measure() {
 // decide decides what becomes of the item. It calls code of the user, the methods
 // of the error and Retry, only if it may.
 func (w *worker[T]) decide(mayCall bool) {
+	r := &w.result
 	if w.err == nil {
-		w.result.Outcome, w.verdict = Succeeded, verdict{done: true}
-		return // before planned, which is allocated
-	}
-	retry := w.loop.Retry
-	if !mayCall {
-		retry = DefaultRetry
-	}
-	_, panicked := w.err.(*PanicError)
-	readable := mayCall && !panicked // whatever the value of a panic unwraps to
-	var planned RequeueError
-	switch {
-	case readable && errors.As(w.err, &planned):
-		w.changed = false // it says itself what follows
-		w.result.Outcome = Requeued
-		if planned.settled() {
-			w.result.Outcome = Succeeded
-		}
-		w.result.Next = max(0, planned.Delay)
-		w.verdict = verdict{Wait: Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled}}
-	case w.aborted:
-		w.result.Outcome, w.verdict = Aborted, verdict{Wait: Wait{Err: ErrAborted}}
-		w.result.Failures = w.failures
-	case w.changed:
-		w.result.Outcome, w.verdict = Requeued, verdict{}
-	case readable && errors.Is(w.err, ErrTerminal):
-		w.giveUp(Terminated)
-	default:
-		w.decideByRetry(retry)
-	}
-}
-
-func (w *worker[T]) decideByRetry(p RetryPolicy) {
-	delay, again := p(w.err, w.failures+1)
-	if !again {
-		w.giveUp(GaveUp)
+		r.Outcome, w.verdict = Succeeded, Wait{Done: true}
 		return
 	}
-	err := w.err
-	if err == ErrAborted { // returned by Reconcile
-		err = fmt.Errorf("%w", err)
+	a, retry := answer{failed: true}, DefaultRetry
+	if mayCall {
+		a, retry = answerOf(w.err), w.loop.Retry
 	}
-	w.result.Outcome, w.result.Failures = Retrying, w.failures+1
-	w.result.Next = max(0, delay)
-	w.verdict = verdict{Wait: Wait{Delay: delay, Hold: w.loop.HoldRetries, Err: err}}
+	switch {
+	case a.plans(): // it says itself what follows
+		w.changed = false
+	case w.aborted:
+		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, Wait{Err: ErrAborted}
+		return
+	case w.changed:
+		r.Outcome, w.verdict = Requeued, Wait{}
+		return
+	}
+	r.Outcome, w.verdict = a.judge(w.err, w.failures+1, retry)
+	switch {
+	case w.verdict.Done:
+	case r.Outcome.Failed():
+		w.verdict.Hold = w.verdict.Hold || w.loop.HoldRetries
+	case w.verdict.Settled && w.loop.Spread > 0:
+		w.verdict.Delay -= time.Duration(w.loop.Spread * rand.Float64() * float64(max(0, w.verdict.Delay)))
+	}
+	if r.Outcome.Failed() {
+		r.Failures = w.failures + 1
+	}
+	r.Next = max(0, w.verdict.Delay)
 }
 
-func (w *worker[T]) giveUp(o Outcome) {
-	w.result.Outcome, w.result.Failures = o, w.failures+1
-	w.verdict = verdict{done: true, Wait: Wait{Err: w.err}}
-}
-
-// leaveGate tells the gate how the run went. It calls code of the user: Slow.
-func (w *worker[T]) leaveGate() {
-	g, found := w.loop.Gate, foundNothing
-	if g.Slow != nil && w.result.Outcome != Aborted && !w.hooksOver {
-		w.clockStale = true
-		switch {
-		case g.Slow(w.err, w.result.Duration):
-			found = foundSlow
-		case w.result.Outcome == Succeeded, w.result.Outcome == Requeued && !w.changed: // not cut short
-			found = foundWell
-		}
+// endRun is called once it is decided what becomes of the item: until then, the
+// run is one that has not returned.
+func (w *worker[T]) endRun() {
+	w.current.Store(nil)
+	if w.release != nil {
+		w.release()
 	}
-	g.leave(w.pass, found)
 }
 
 // report writes the one line that each outcome has, except for Aborted.
@@ -592,7 +636,7 @@ func (w *worker[T]) report() {
 		slog.String("outcome", string(w.result.Outcome)),
 		slog.Duration("duration", w.result.Duration),
 	}
-	if w.err != nil && !w.verdict.done {
+	if w.err != nil && !w.verdict.Done {
 		attrs = append(attrs, slog.Duration("next", w.result.Next))
 	}
 	if w.err != nil {
@@ -612,23 +656,30 @@ type foreign[T comparable] struct {
 
 func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
 
-func (f *foreign[T]) exchange(ctx context.Context, t *taken[T], v *verdict, now int64) error {
-	if v != nil {
-		f.giveBack(t, v, now)
+func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Wait, now int64) error {
+	if last != nil {
+		f.giveBackTaken(t, last, now)
 	}
 	item, err := f.Dequeue(ctx)
 	if err != nil {
 		return err
 	}
 	now = f.now()
-	*t = taken[T]{item: item, ready: now, at: now, failures: f.State(item).Failures}
+	*t = takenItem[T]{item: item, readySince: now, takenAt: now}
+	known := false
+	defer func() {
+		if !known { // State panicked, which ends the loop: nobody else would give it back
+			f.Requeue(item, Wait{Err: ErrAborted})
+		}
+	}()
+	t.failures, known = f.State(item).Failures, true
 	return nil
 }
 
-func (f *foreign[T]) giveBack(t *taken[T], v *verdict, _ int64) {
-	if v.done {
+func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *Wait, _ int64) {
+	if w.Done && w.Err == nil {
 		f.Done(t.item)
 	} else {
-		f.Requeue(t.item, v.Wait)
+		f.Requeue(t.item, *w)
 	}
 }

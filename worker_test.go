@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -115,7 +117,6 @@ func TestShutdownWithoutGraceEndsRunsAtOnceAndKeepsTheirItems(t *testing.T) {
 				cause = context.Cause(ctx)
 				return err
 			},
-			Gate: &reconcile.Gate{Slow: func(err error, _ time.Duration) bool { t.Errorf("Slow is asked of %v", err); return true }},
 		}, "a", "b") // b is not taken, before or after
 		pass(time.Minute)
 		s.log.clear()
@@ -212,14 +213,14 @@ func (c lateContext) AfterFunc(f func()) func() bool {
 // The context that workers wait under is derived from that of Run, and so ends
 // later than that of the runs.
 func TestAbortedItemIsNotTakenAgain(t *testing.T) {
-	for name, gate := range map[string]*reconcile.Gate{"no Gate": nil, "Gate": {Max: 1}} {
+	for name, admit := range map[string]admit{"no Admit": nil, "Admit": places(1)} {
 		runBubble(t, name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			q := reconcile.NewQueue[string]()
 			q.Enqueue("a")
-			q.Enqueue("b") // runs too, or waits at the Gate
-			r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Gate: gate}
+			q.Enqueue("b") // runs too, or waits for Admit
+			r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Admit: admit}
 			defer time.Sleep(time.Hour) // until all have been told
 			r.OnResult = func(r reconcile.Result[string]) {
 				if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.Aborted {
@@ -300,17 +301,17 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 			},
 			HoldRetries: true,
 			Workers:     2,
-			Gate:        &reconcile.Gate{Max: 1}, // at which the last item waits
+			Admit:       places(1), // for which the last item waits
 		}, strings.Fields("good refuse plan look fail long wait")...)
 		s.end()
 		q.journal.mustHold(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s done refuse",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Settled:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Settled:true}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Settled:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Settled:false Reason:<nil> Done:true}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Settled:false Reason:<nil> Done:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Settled:true Reason:<nil> Done:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Settled:false Reason:<nil> Done:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}")
 	})
 }
 
@@ -348,15 +349,15 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 			"Dequeue": "take good, done good, take fail, requeue fail, no more",
 			"Done":    "take good, done good",
 			"Requeue": "take good, done good, take fail, requeue fail",
-			"State":   "take good",
+			"State":   "take good, requeue good",
 		} {
 			if method != "Dequeue" && name == "an error returned" {
 				continue
 			}
-			for gated, gate := range map[string]*reconcile.Gate{"": nil, ", Gate": {}} {
-				runBubble(t, method+"/"+name+gated, func(t *testing.T) {
+			for admitted, admit := range map[string]admit{"": nil, ", Admit": places(1)} {
+				runBubble(t, method+"/"+name+admitted, func(t *testing.T) {
 					q := &badQueue{ledger{newJournal(), strings.Fields("good fail"), end}, method}
-					s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Gate: gate})
+					s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Admit: admit})
 					err := s.wait()
 					if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
 						t.Errorf("Run = %v, want how Dequeue ended", err)
@@ -384,7 +385,7 @@ func (q lostLease) Lease(ctx context.Context, _ string) context.Context {
 
 // A worker whose last run was aborted is woken like any other when the queue
 // fails for one of them.
-func TestQueueFailsAfterALostLease(t *testing.T) {
+func TestRunEndsWithItsQueueAfterALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := lostLease{brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}}
 		s := serve(t, reconcile.Reconciler[string]{
@@ -496,9 +497,9 @@ func TestLeaseThatEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 			func(context.Context) context.Context { end(); return nil },
 			func(context.Context) context.Context { return nil },
 		} {
-			for _, gate := range []*reconcile.Gate{nil, {Every: time.Second}} { // at which bad has to wait
+			for _, admit := range []admit{nil, places(1)} {
 				s := serve(t, reconcile.Reconciler[string]{
-					Queue: leaser{plainly(reconcile.NewQueue[string]()), lease}, Gate: gate,
+					Queue: leaser{plainly(reconcile.NewQueue[string]()), lease}, Admit: admit,
 				}, "first", "bad", "good")
 				pass(2 * time.Second)
 				s.wantResult(t, "good", reconcile.Succeeded, 0)
@@ -576,7 +577,7 @@ func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 }
 
 // Nor does the context that Run was called with harm more than a run.
-func TestContextOfRunThatEndsBadlyInErr(t *testing.T) {
+func TestContextWhoseErrEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		ctx := poorContext{t.Context(), "Err", time.Now().Add(time.Second), time.Now().Add(30 * time.Second), end}
 		q := reconcile.NewQueue[string]()
@@ -892,21 +893,6 @@ func TestPanicValueIsNotAPlan(t *testing.T) {
 	}
 }
 
-// A funcHandler is a slog.Handler that calls a function first.
-type funcHandler struct {
-	slog.Handler
-	handle func(slog.Record)
-}
-
-func (h funcHandler) Handle(ctx context.Context, r slog.Record) error {
-	h.handle(r)
-	return h.Handler.Handle(ctx, r)
-}
-
-func (h funcHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return funcHandler{h.Handler.WithAttrs(attrs), h.handle}
-}
-
 // A hookError calls functions when it is looked into.
 type hookError struct{ as, is func() }
 
@@ -920,15 +906,15 @@ func (e *hookError) Is(error) bool { e.is(); return false }
 // that were still to come in that run, except for those that decide, and the item is
 // given back as was decided by then.
 func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
-	const all = "start, run, As, Is, Retry, Slow, outcome, result"
+	const all = "start, run, As, Is, Retry, leave, outcome, result"
 	for _, c := range []struct{ bad, want, logged string }{
 		{"none", all, ""},
-		{"start", "start, run, As, Is, Retry", "the Logger panicked"},
-		{"As", "start, run, As", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Is", "start, run, As, Is", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Retry", "start, run, As, Is, Retry", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Slow", "start, run, As, Is, Retry, Slow", "Gate.Slow panicked"},
-		{"outcome", "start, run, As, Is, Retry, Slow, outcome", "the Logger panicked"},
+		{"start", "start, run, As, Is, Retry, leave", "the Logger panicked"},
+		{"As", "start, run, As, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Is", "start, run, As, Is, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Retry", "start, run, As, Is, Retry, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"leave", "start, run, As, Is, Retry, leave", "what Admit returned panicked"},
+		{"outcome", "start, run, As, Is, Retry, leave, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
 	} {
 		t.Run(c.bad, func(t *testing.T) {
@@ -942,7 +928,6 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 						end()
 					}
 				}
-				gate := &reconcile.Gate{Max: 1, Slow: func(error, time.Duration) bool { hook("Slow"); return false }}
 				log := newLogBook()
 				s := serve(t, reconcile.Reconciler[string]{
 					Reconcile: func(context.Context, string) error {
@@ -951,7 +936,9 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 					},
 					Retry:    func(error, int) (time.Duration, bool) { hook("Retry"); return time.Hour, true },
 					OnResult: func(reconcile.Result[string]) { hook("result") },
-					Gate:     gate,
+					Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+						return func(reconcile.Outcome, error, time.Duration) { hook("leave") }, nil
+					},
 					Logger: slog.New(funcHandler{log, func(r slog.Record) {
 						if name, ok := map[string]string{"run starts": "start", "run failed, to be retried": "outcome"}[r.Message]; ok {
 							hook(name)
@@ -978,9 +965,6 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 				if logged.String() != c.logged {
 					t.Errorf("logged: %q, want %q", logged.String(), c.logged)
 				}
-				if st := gate.Stats(); st.InFlight != 0 {
-					t.Errorf("%+v, want the Gate left", st)
-				}
 				hooks, first = nil, false
 				s.q.EnqueueNow("a")
 				pass(8 * time.Second)
@@ -992,35 +976,6 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 		})
 	}
 }
-
-// A badHandler is a slog.Handler that ends badly in the methods given.
-type badHandler struct {
-	end                   func()
-	enabled, handle, with bool
-}
-
-func (h badHandler) Enabled(context.Context, slog.Level) bool {
-	if h.enabled {
-		h.end()
-	}
-	return true
-}
-
-func (h badHandler) Handle(context.Context, slog.Record) error {
-	if h.handle {
-		h.end()
-	}
-	return nil
-}
-
-func (h badHandler) WithAttrs([]slog.Attr) slog.Handler {
-	if h.with {
-		h.end()
-	}
-	return h
-}
-
-func (h badHandler) WithGroup(string) slog.Handler { return h }
 
 // Not even the line that says what failed can be logged, nor a warning.
 func TestLoggerThatAlwaysEndsBadlyLosesNeitherItemNorWorker(t *testing.T) {
@@ -1058,7 +1013,7 @@ func TestLoggerThatAlwaysEndsBadlyLosesNeitherItemNorWorker(t *testing.T) {
 
 // Reconcile panics, and so does the policy that is asked about that: once. That
 // the worker's last run was aborted does not matter.
-func TestPanicInRetryPolicyAfterAPanic(t *testing.T) {
+func TestPanicInRetryPolicyAfterAPanicKeepsTheItem(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		q, asked, runs := newLeasing(), 0, 0
 		s := serve(t, reconcile.Reconciler[string]{
@@ -1143,143 +1098,380 @@ func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
 	})
 }
 
-// What follows is for the tests of all files.
-
-// A plainQueue hides everything of a Queue but the methods of a Dequeuer, as
-// somebody else's Dequeuer does.
-type plainQueue[T comparable] struct{ q *reconcile.Queue[T] }
-
-func (p plainQueue[T]) Dequeue(ctx context.Context) (T, error) { return p.q.Dequeue(ctx) }
-
-func (p plainQueue[T]) Done(item T) { p.q.Done(item) }
-
-func (p plainQueue[T]) Requeue(item T, w reconcile.Wait) { p.q.Requeue(item, w) }
-
-func (p plainQueue[T]) State(item T) (state reconcile.State) { return p.q.State(item) }
-
-func (p plainQueue[T]) inside() *reconcile.Queue[T] { return p.q }
-
-func plainly[T comparable](q *reconcile.Queue[T]) plainQueue[T] { return plainQueue[T]{q} }
-
-// A leasing queue hands out items under leases that can be lost.
-type leasing struct {
-	plainQueue[string]
-	lose map[string]context.CancelCauseFunc
-}
-
-type leaseKey struct{}
-
-func newLeasing() leasing {
-	return leasing{plainly(reconcile.NewQueue[string]()), make(map[string]context.CancelCauseFunc)}
-}
-
-func (q leasing) Lease(ctx context.Context, item string) context.Context {
-	ctx, q.lose[item] = context.WithCancelCause(context.WithValue(ctx, leaseKey{}, "lease of "+item))
-	return ctx
-}
-
-// A brokenQueue fails to dequeue once it is broken. It wraps the errors of Dequeue,
-// as a Dequeuer may.
-type brokenQueue struct {
-	plainQueue[string]
-	broken chan struct{}
-}
-
-func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	select {
-	case <-q.broken:
-		return "", errBoom
-	default:
+// admitAfter returns an Admit that takes that long, whatever its context says, and a
+// journal of its calls and of those of leave.
+func admitAfter(d time.Duration) (*journal, admit) {
+	j := newJournal()
+	return j, func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+		j.note("admit")
+		time.Sleep(d)
+		return func(o reconcile.Outcome, err error, took time.Duration) { j.note("left %s, %v, %v", o, err, took) }, nil
 	}
-	go func() {
-		select {
-		case <-q.broken:
-			cancel(errBoom)
-		case <-ctx.Done():
+}
+
+func TestAdmitIsCalledBeforeEachRunAndLeaveAfterIt(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		j, admit := admitAfter(time.Second)
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d, Admit: admit, Workers: 4,
+			Reconcile: func(ctx context.Context, item string) error {
+				j.note("run %s", item)
+				time.Sleep(10 * time.Second)
+				return mixed(ctx, item)
+			},
+			OnResult: func(r reconcile.Result[string]) { j.note("result %s after %v and %v", r.Outcome, r.Waited, r.Duration) },
+			Logger:   slog.New(slog.DiscardHandler), // nothing else looks at the clock
+		}, "good", "fail")
+		pass(time.Minute)
+		waited := 2 * time.Second // until it is taken, and then for Admit
+		if d != reconcile.Dequeuer[string](s.q) {
+			waited = time.Second // what is ready in it is not known
 		}
-	}()
-	item, err := q.q.Dequeue(ctx)
-	if err != nil {
-		err = fmt.Errorf("waiting for work: %w", err)
+		j.mustBe(t,
+			"0s admit", "1s run good", // one worker at a time: the others wait for it
+			"1s admit", "2s run fail",
+			"11s left succeeded, <nil>, 10s", "11s result succeeded after 1s and 10s",
+			"12s left retrying, boom, 10s", fmt.Sprintf("12s result retrying after %v and 10s", waited))
+		s.end()
+	})
+}
+
+// The worker that waits for Admit has the one item in hand; the others wait in the
+// queue, where an event finds them.
+func TestAdmitHoldsBackOneItemInHand(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		_, admit := admitAfter(time.Hour)
+		s := serve(t, reconcile.Reconciler[string]{Queue: q, Admit: admit, Workers: 8}, "a", "b", "c")
+		pass(time.Minute)
+		wantStats(t, q, reconcile.Stats{Ready: 2, InFlight: 1, Enqueued: 3, Taken: 1})
+		q.Remove("a") // does not stop the run of the item in hand
+		q.Enqueue("a")
+		pass(time.Hour)
+		s.wantResult(t, "a", reconcile.Succeeded, 0)
+		q.Remove("b") // in hand
+		q.Remove("c")
+		pass(2 * time.Hour)
+		if got := len(s.results.all()); got != 3 { // a for its event
+			t.Errorf("%d runs, want 3: %v", got, s.results.all())
+		}
+		s.end()
+	})
+}
+
+// A Run with an Admit ends when its queue is closed, however many workers wait.
+func TestRunWithAdmitEndsWithItsQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		_, admit := admitAfter(0)
+		s := serve(t, reconcile.Reconciler[string]{Queue: q, Admit: admit, Workers: 3}, "a")
+		pass(time.Minute)
+		q.Close()
+		if err := s.wait(); err != nil || time.Since(s.began) != time.Minute {
+			t.Errorf("Run = %v after %v, want nil at once", err, time.Since(s.began))
+		}
+	})
+}
+
+// Once its context has ended, what Admit returns does not matter: the item is given
+// back as if it had not run, and leave is called.
+func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
+	for name, ends := range map[string]struct {
+		admit func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error)
+		want  []string
+	}{
+		"obeys its context": {func(ctx context.Context, _ *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}, nil},
+		"admits all the same": {func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+			<-ctx.Done()
+			return func(o reconcile.Outcome, err error, took time.Duration) { j.note("left %s, %v, %v", o, err, took) }, nil
+		}, []string{"1m0s left aborted, the test ends, 0s"}},
+		"fails as well": {func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+			<-ctx.Done()
+			return func(o reconcile.Outcome, err error, took time.Duration) { j.note("left %s", o) }, errBoom
+		}, []string{"1m0s left aborted"}},
+		"has a leave that panics": {func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+			<-ctx.Done()
+			return func(reconcile.Outcome, error, time.Duration) { j.note("left"); panic("no disk") }, nil
+		}, []string{"1m0s left"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+				j := newJournal()
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: d, Workers: 2,
+					Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+						return ends.admit(ctx, j)
+					},
+				}, "a", "b")
+				pass(time.Minute)
+				s.end()
+				j.mustBe(t, ends.want...)
+				if len(s.results.all()) != 0 {
+					t.Errorf("results %v, want none", s.results.all())
+				}
+				s.wantItem(t, "a", reconcile.Ready, 0, 0)
+				s.wantItem(t, "b", reconcile.Ready, 0, 0)
+				if lines := s.log.from(slog.LevelDebug); (len(lines) != 0) != strings.Contains(name, "panics") {
+					t.Errorf("log: %v", lines)
+				}
+			})
+		})
 	}
-	return item, err
 }
 
-// A ledger is a Dequeuer that hands out some items, then ends as it is told to,
-// and notes all that it is called for.
-type ledger struct {
-	*journal
-	items []string
-	end   func() error
+// An item whose lease is lost while it waits is given back, and the next one waits.
+func TestAdmitEndsWithTheLeaseOfTheItemInHand(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		j := newJournal()
+		leased := make(chan context.Context, 9)
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: leaser{plainly(q), func(ctx context.Context) context.Context {
+				if leased <- ctx; len(leased) > 1 {
+					return ctx
+				}
+				ctx, lose := context.WithCancelCause(ctx)
+				time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
+				return ctx
+			}},
+			Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+				select {
+				case <-ctx.Done():
+					return func(o reconcile.Outcome, err error, _ time.Duration) { j.note("left %s, %v", o, err) }, context.Cause(ctx)
+				case <-time.After(2 * time.Minute):
+					j.note("admitted")
+					return nil, nil
+				}
+			},
+		}, "bad", "other")
+		pass(4 * time.Minute)
+		j.mustBe(t, "1m0s left aborted, reconcile: lease lost", "3m0s admitted")
+		s.wantResult(t, "other", reconcile.Succeeded, 0)
+		if n := len(leased); n != 2 { // of bad, which waits again
+			t.Errorf("%d leases, want 2", n)
+		}
+		pass(2 * time.Minute)
+		s.wantResult(t, "bad", reconcile.Succeeded, 0)
+		if n := len(leased); n != 3 {
+			t.Errorf("%d leases, want 3: of the wait that ended well and of the run", n)
+		}
+		for range 2 {
+			if ctx := <-leased; ctx.Err() == nil {
+				t.Error("what was leased for a wait does not end with it")
+			}
+		}
+		s.end()
+	})
 }
 
-func (q *ledger) Dequeue(context.Context) (string, error) {
-	if len(q.items) == 0 {
-		q.note("no more")
-		return "", q.end()
+// An Admit that cannot go on ends Run, and keeps the item.
+func TestAdmitThatFailsEndsRun(t *testing.T) {
+	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
+	for name := range failuresOfUserCode {
+		ends[name] = failuresAs(name)
 	}
-	item := q.items[0]
-	q.items = q.items[1:]
-	q.note("take %s", item)
-	return item, nil
-}
-
-func (q *ledger) Done(item string) { q.note("done %s", item) }
-
-func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
-
-func (q *ledger) State(string) (state reconcile.State) { return reconcile.State{} }
-
-// queueInside returns the Queue that a Dequeuer is, or has inside; nil if there is none.
-func queueInside(d reconcile.Dequeuer[string]) *reconcile.Queue[string] {
-	switch q := d.(type) {
-	case *reconcile.Queue[string]:
-		return q
-	case interface {
-		inside() *reconcile.Queue[string]
-	}:
-		return q.inside()
-	}
-	return nil
-}
-
-// dequeuers are the ways in which a Reconciler meets a Queue.
-var dequeuers = []struct {
-	name string
-	of   func(q *reconcile.Queue[string]) reconcile.Dequeuer[string]
-}{
-	{"Queue", func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return q }},
-	{"Foreign", func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return plainly(q) }},
-}
-
-// eachDequeuer runs f in a bubble for each of them.
-func eachDequeuer(t *testing.T, f func(t *testing.T, d reconcile.Dequeuer[string])) {
-	for _, d := range dequeuers {
-		runQueue(t, d.name, func(t *testing.T, q *reconcile.Queue[string]) { f(t, d.of(q)) })
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+				admitted := 0
+				s := serve(t, reconcile.Reconciler[string]{
+					Queue: d, Workers: 3,
+					Reconcile: func(context.Context, string) error { time.Sleep(time.Minute); return nil },
+					Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+						if admitted++; admitted == 1 {
+							return nil, nil
+						}
+						return nil, end()
+					},
+				}, "a", "b", "c")
+				err := s.wait()
+				if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: admit: ") {
+					t.Errorf("Run = %v, want how Admit ended", err)
+				}
+				if took := time.Since(s.began); took != time.Minute || admitted != 2 { // the run in flight is waited for
+					t.Errorf("Run returned after %v, and %d calls of Admit, want 1m0s and 2", took, admitted)
+				}
+				s.wantResult(t, "a", reconcile.Succeeded, 0)
+				s.wantItem(t, "b", reconcile.Ready, 0, 0)
+				s.wantItem(t, "c", reconcile.Ready, 0, 0)
+				s.wantSilence(t, slog.LevelInfo) // Run says it
+			})
+		})
 	}
 }
 
-func nothing(context.Context, string) error { return nil }
-
-// untilDone is a Reconcile that works until its context ends.
-func untilDone(ctx context.Context, _ string) error {
-	<-ctx.Done()
-	return fmt.Errorf("working: %w", ctx.Err())
+// A leave that Admit returns beside an error is called all the same, as when the second
+// of two limits fails and the first has let the run in.
+func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
+	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
+		var left []string
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: d,
+			Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+				return func(o reconcile.Outcome, err error, took time.Duration) {
+					left = append(left, fmt.Sprint(o, " ", err, " ", took))
+				}, errBoom
+			},
+		}, "a")
+		if err := s.wait(); !errors.Is(err, errBoom) {
+			t.Errorf("Run = %v, want the error of Admit", err)
+		}
+		if diff := cmp.Diff([]string{"aborted boom 0s"}, left); diff != "" {
+			t.Errorf("calls of leave (-want +got):\n%s", diff)
+		}
+		s.wantItem(t, "a", reconcile.Ready, 0, 0)
+	})
 }
 
-// mixed ends in each way that there is, by the name of the item.
-func mixed(_ context.Context, item string) error {
-	switch item {
-	case "plan":
-		return reconcile.RequeueAfter(time.Hour)
-	case "fail":
-		return errBoom
-	case "refuse":
-		return reconcile.Terminal(errBoom)
-	case "panic":
-		panic("no disk")
+// An Admit that outlasts its context is warned about, as a run is, and waited for.
+func TestAdmitThatIgnoresItsContextIsWarnedAbout(t *testing.T) {
+	for _, grace := range []time.Duration{0, time.Hour} {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			_, admit := admitAfter(10 * time.Minute)
+			s := serve(t, reconcile.Reconciler[string]{Queue: q, Admit: admit, Grace: grace}, "a")
+			pass(time.Minute)
+			s.end()
+			if took := time.Since(s.began); took != 10*time.Minute {
+				t.Errorf("Run returned after %v, want 10m0s", took)
+			}
+			var ages []string
+			for _, l := range s.log.from(slog.LevelDebug) {
+				l.mustSay(t, slog.LevelWarn, map[string]string{"item": "a", "cause": errEnd.Error()}, "Admit has not returned")
+				ages = append(ages, l.Attrs["age"].String())
+			}
+			if want := []string{"1m0.5s", "2m1s", "4m2s", "8m4s"}; !slices.Equal(ages, want) {
+				t.Errorf("warnings at the ages %v, want %v", ages, want)
+			}
+		})
 	}
-	return nil
+}
+
+// A second call of Admit is warned about for its own age, not for that of the first.
+func TestWarningsAboutAdmitAreOfTheCallThatGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		calls := 0
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: leaser{plainly(q), func(ctx context.Context) context.Context {
+				ctx, lose := context.WithCancelCause(ctx)
+				time.AfterFunc(900*time.Millisecond, func() { lose(reconcile.ErrLeaseLost) })
+				return ctx
+			}},
+			Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+				if calls++; calls > 2 {
+					<-ctx.Done()
+				} else {
+					time.Sleep(2 * time.Second)
+				}
+				return nil, nil
+			},
+		}, "bad")
+		pass(4200 * time.Millisecond)
+		s.end()
+		var ages []string
+		for _, l := range s.log.from(slog.LevelWarn) {
+			ages = append(ages, l.Attrs["age"].String())
+		}
+		if want := []string{"1.5s", "1.5s"}; !slices.Equal(ages, want) {
+			t.Errorf("warnings at the ages %v, want %v", ages, want)
+		}
+	})
+}
+
+// The context of a lease that ends badly while its item waits for Admit is a failure
+// of the run of that item, or none, and loses nothing.
+func TestLeaseWhoseContextEndsBadlyWhileItWaitsForAdmit(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		for method := range strings.FieldsSeq("Done Err Deadline Value") {
+			began, left, admitted := time.Now(), 0, 0
+			leases := 0
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+					if leases++; leases == 1 {
+						ctx, lose := context.WithCancelCause(ctx)
+						time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
+						return poorContext{ctx, method, began, began.Add(time.Hour), end}
+					}
+					return ctx
+				}},
+				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					admitted++
+					time.Sleep(2 * time.Minute)
+					return func(reconcile.Outcome, error, time.Duration) { left++ }, nil
+				},
+			}, "bad", "good")
+			pass(time.Hour)
+			s.wantItem(t, "bad", reconcile.Idle, 0, 0)
+			s.wantItem(t, "good", reconcile.Idle, 0, 0)
+			if admitted == 0 || left != admitted {
+				t.Errorf("%s: admitted %d times, and left %d times", method, admitted, left)
+			}
+			s.end()
+		}
+	})
+}
+
+// A run is one that has not returned until it is decided what becomes of its item:
+// an error that hangs when it is looked into is found by the log.
+func TestRunWhoseErrorHangsIsWarnedAbout(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: q, Timeout: time.Minute,
+			Reconcile: func(context.Context, string) error {
+				return &hookError{func() { time.Sleep(5 * time.Minute) }, func() {}}
+			},
+		}, "a")
+		pass(4 * time.Minute)
+		for _, l := range s.log.from(slog.LevelWarn) {
+			l.mustSay(t, slog.LevelWarn, map[string]string{"item": "a", "cause": reconcile.ErrTimeout.Error()}, "run has not returned")
+		}
+		if n := len(s.log.from(slog.LevelWarn)); n != 2 {
+			t.Errorf("%d warnings, want 2", n)
+		}
+		s.end()
+	})
+}
+
+// A badRequeue is a queue whose Requeue panics, once.
+type badRequeue struct {
+	plainQueue[string]
+	calls *int
+}
+
+func (q badRequeue) Requeue(string, reconcile.Wait) {
+	*q.calls++
+	_ = panicsHere(func() { panic("no disk") })
+}
+
+// A queue that panics when the item in hand is given back ends Run with that panic,
+// however Admit ended; the item is given back once.
+func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		admit func(ctx context.Context) error
+		want  []string // in what Run returns
+	}{
+		"too late": {func(ctx context.Context) error { <-ctx.Done(); return nil }, []string{"reconcile: dequeue: panic: no disk"}},
+		"fails":    {func(context.Context) error { return errBoom }, []string{"reconcile: admit: boom", "reconcile: requeue: panic: no disk"}},
+		"panics":   {func(context.Context) error { panic("no gate") }, []string{"reconcile: admit: panic: no gate", "reconcile: requeue: panic: no disk"}},
+	} {
+		runBubble(t, name, func(t *testing.T) {
+			calls, left := 0, 0
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: badRequeue{plainly(reconcile.NewQueue[string]()), &calls}, Workers: 2,
+				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					return func(reconcile.Outcome, error, time.Duration) { left++ }, c.admit(ctx)
+				},
+			}, "a", "b")
+			pass(time.Minute)
+			s.cancel(errEnd)
+			err := s.wait()
+			for _, text := range c.want {
+				if err == nil || !strings.Contains(err.Error(), text) {
+					t.Errorf("Run = %v, want %q in it", err, text)
+				}
+			}
+			if calls != 1 || left != map[string]int{"too late": 1, "fails": 1}[name] {
+				t.Errorf("Requeue was called %d times, leave %d times", calls, left)
+			}
+		})
+	}
 }

@@ -14,9 +14,9 @@ require (
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.70.1
 	github.com/prometheus/prometheus v0.314.0
-	github.com/reconkernel/reconcile v0.0.0-00010101000000-000000000000
-	github.com/reconkernel/reconcile/adapters/kube v0.0.0-00010101000000-000000000000
-	github.com/reconkernel/reconcile/adapters/prometheus v0.0.0-00010101000000-000000000000
+	github.com/reconkernel/reconcile v0.1.0
+	github.com/reconkernel/reconcile/adapters/kube v0.1.0
+	github.com/reconkernel/reconcile/adapters/prometheus v0.1.0
 	go.yaml.in/yaml/v3 v3.0.5
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2

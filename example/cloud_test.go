@@ -21,8 +21,7 @@ import (
 
 // The tests of this file ask the simulated cloud itself.
 
-// Half of the faults are 429 with Retry-After, half 500; and as many creations fail
-// in the background, and say why.
+// Faults are 500; and as many creations fail in the background, and say why.
 func TestCloudFaults(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.open(fakecloud.Config{Seed: 1, Faults: 0.4, Latency: 10 * time.Millisecond})
@@ -35,11 +34,11 @@ func TestCloudFaults(t *testing.T) {
 			answer := &cloud.Error{Status: 200}
 			errors.As(err, &answer)
 			counts[answer.Status]++
-			if answer.Final() || answer.Status == 429 && answer.RetryAfter != time.Second {
-				t.Fatalf("%v is final, or says to come back in %v", answer, answer.RetryAfter)
+			if answer.Final() {
+				t.Fatalf("%v is final", answer)
 			}
 		}
-		for status, want := range map[int]int{200: n * 6 / 10, 429: n * 2 / 10, 500: n * 2 / 10} {
+		for status, want := range map[int]int{200: n * 6 / 10, 500: n * 4 / 10} {
 			if got := counts[status]; got < want*8/10 || got > want*12/10 {
 				t.Errorf("%d of %d answers have status %d, want about %d", got, n, status, want)
 			}
@@ -114,5 +113,33 @@ func TestSilentStream(t *testing.T) {
 		if took := time.Since(began); took != 30*time.Second || last == nil || !strings.Contains(last.Error(), "nothing came for 30s") {
 			t.Errorf("after %v the stream ended with %v, want 30s and the silence", took, last)
 		}
+	})
+}
+
+// A cloud with a rate takes a second's worth at once, and then says when to come back.
+func TestCloudRate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.open(fakecloud.Config{Seed: 1, Rate: 10})
+		c, done := w.client("me")
+		defer done()
+		for _, want := range []int{10, 0, 5} {
+			taken := 0
+			for range 15 {
+				_, err := c.List(t.Context(), cloud.Bucket)
+				answer := new(cloud.Error)
+				if err == nil {
+					taken++
+				} else if !errors.As(err, &answer) || answer.Status != 429 || answer.RetryAfter != time.Second {
+					t.Errorf("List = %v, want 429 and a second to wait", err)
+				}
+			}
+			if taken != want {
+				t.Errorf("%d of 15 requests are taken, want %d", taken, want)
+			}
+			if want == 0 {
+				time.Sleep(time.Second / 2)
+			}
+		}
+		w.close()
 	})
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/program"
+	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/statuspage"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // control puts all parts together and runs them until ctx is done or, unless it
@@ -22,42 +24,45 @@ import (
 func control(ctx context.Context, o options, client *cloud.Client, stdout, stderr io.Writer) (int, error) {
 	queue := reconcile.NewQueue[cloud.ID]()
 	board := newBoard(queue)
-	c := &controller{cloud: client, board: board, recheck: o.Recheck, patience: time.Second}
+	var read func(context.Context) (assets, error) // the file; nil if there is none
+	if o.n == 0 && o.assets != "" {
+		read = tracker.FromFile(o.assets, func(text []byte) (assets, error) { return parse(o.assets, text) })
+	}
+	c := &controller{cloud: client, board: board, recheck: o.Recheck, patience: time.Second, wish: lookUp(board, read)}
 	v := newView(o, client.URL, queue, board, stdout, stderr)
 	board.Moved = v.moved
 	// All parts log there, except what the view shows.
 	slog.SetDefault(program.Logger(v.logs, o.verbose, &slog.HandlerOptions{Level: o.level, ReplaceAttr: v.logTime}))
 
-	file := &program.File{
-		Path: o.assets,
-		Use: func(text []byte) (changed int, err error) {
-			wanted, err := parse(o.assets, text)
-			if err != nil {
-				return 0, err
-			}
-			return board.Want(wanted.order, wanted.specs), nil
-		},
-		Told: func(changed int, err error) { v.file(o.assets, changed, err) },
-	}
+	var wanted assets
 	var err error
 	switch {
 	case o.n > 0:
-		a := generate(o.n)
-		board.Want(a.order, a.specs)
-	case o.assets == "":
-		_, err = file.Use(shipped)
+		wanted = generate(o.n)
+	case read == nil:
+		wanted, err = parse(o.assets, shipped)
 	default:
-		err = file.Load(ctx)
+		wanted, err = read(ctx)
 	}
 	if err != nil {
 		return 1, err
 	}
+	board.Want(wanted.order, wanted.specs)
+
+	// What the cloud allows, and a pause for all when it says that it has too much to do.
+	calls := &gate.Gate{Pause: pause}
+	if o.budget > 0 {
+		calls.Every, calls.Burst = time.Second/time.Duration(o.budget), max(1, o.budget/5)
+	}
 
 	// Both do the same with or without a page that shows them, see -http.
 	group := &statuspage.Group{Name: "Runners"}
-	shown := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue}
+	shown := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: func(id cloud.ID) bool {
+		_, wanted := board.Wanted(id)
+		return wanted // what was removed is shown no more
+	}}
 	if o.http != "" {
-		page := statuspage.New(shown, group)
+		page := statuspage.New(shown, &statuspage.Gate{Name: "cloud", Gate: calls}, group)
 		page.Title = "Assets"
 		page.AllowActions = true // whoever reaches the page may press the buttons
 		group.Add("page", statuspage.Serve(o.http, page))
@@ -66,7 +71,8 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 
-	// The loop.
+	// The loop. What is there is asked for as often as an asset is tried.
+	board.Lists = 1 + o.Retries
 	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
 		Name:      "assets",
 		Queue:     queue,
@@ -76,6 +82,8 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		Timeout:   15 * time.Second,
 		Grace:     2 * time.Second,
 		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		Spread:    0.1, // what was made together is not looked at together for ever
+		Admit:     calls.Admit,
 	})
 
 	// What is wanted: once at the start, and again with each poll, which also
@@ -84,8 +92,17 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	group.Add("wanted", &reconcile.Poller[cloud.ID]{
 		Name: "wanted", Queue: queue, GetItems: board.AllWanted, Period: o.Poll, Jitter: 0.1,
 	})
-	if o.n == 0 && o.assets != "" {
-		group.Add("file", file)
+	if read != nil {
+		look := statuspage.Poll(group, o.assets, read) // red while the file is not used
+		news := program.News(func(changed int, err error) { v.file(o.assets, changed, err) })
+		group.Add("file", &reconcile.Poller[cloud.ID]{
+			Name: "file", Queue: queue, Period: 2 * time.Second, Logger: slog.New(slog.DiscardHandler), // the view says why
+			GetItems: func(ctx context.Context) ([]cloud.ID, error) {
+				wanted, err := look(ctx)
+				news(board.Want(wanted.order, wanted.specs), err)
+				return nil, err
+			},
+		})
 	}
 
 	// What is there: by polls, and by events between them. What happens to an
@@ -114,6 +131,22 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 		return 1, err
 	}
 	return board.Report(stdout, "asset", "assets", time.Since(v.began), o.watch), nil
+}
+
+// lookUp returns a function that looks up whether an asset is wanted: in the file, if
+// there is one that read reads, and not in what the board knows of it.
+func lookUp(board *assetBoard, read func(context.Context) (assets, error)) func(context.Context, cloud.ID) (bool, error) {
+	return func(ctx context.Context, id cloud.ID) (wanted bool, err error) {
+		if read == nil {
+			_, wanted = board.Wanted(id)
+			return wanted, nil
+		}
+		now, err := read(ctx)
+		if err == nil {
+			_, wanted = now.specs[id]
+		}
+		return wanted, err
+	}
 }
 
 // pageURL returns a URL that a browser on this machine can open. The page answers

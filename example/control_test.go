@@ -184,7 +184,9 @@ func TestRefusedComesBack(t *testing.T) {
 		w.arrange("rival", func(ctx context.Context, c *cloud.Client) error {
 			return build(ctx, c, key("k"), cloud.Spec{Region: "us-east"})
 		})
-		w.open(bad)
+		config := bad
+		config.Faults = 0 // it is cut off at a moment when nothing may be under way
+		w.open(config)
 		file := wishPath(t)
 		wish(t, file, keyAndTwo)
 		p := w.play("-watch", "-assets", file)
@@ -194,7 +196,7 @@ func TestRefusedComesBack(t *testing.T) {
 		}
 		w.close()
 		w.arrange("rival", func(ctx context.Context, c *cloud.Client) error { return c.Delete(ctx, key("k")) })
-		w.open(bad)
+		w.open(config)
 		w.Advance(5 * time.Minute)
 		p.cancel()
 		p.wantEnd(t, 0, "3 of 3 assets in sync")
@@ -230,7 +232,7 @@ func TestCloudRestarts(t *testing.T) {
 		config := bad
 		config.Build = 10 * time.Second
 		w.open(config)
-		p := w.play("-retries", "100") // nothing is given up by chance
+		p := w.play()
 		w.Advance(12 * time.Second)
 		w.close()
 		w.Advance(20 * time.Second)

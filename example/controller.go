@@ -33,6 +33,10 @@ type controller struct {
 	board *assetBoard
 	refs  reconcile.Refs[cloud.ID, cloud.ID]
 
+	// wish looks up where the wishes are kept, not in what was read of them last,
+	// whether an asset is wanted. It is asked before something is deleted.
+	wish func(ctx context.Context, id cloud.ID) (wanted bool, err error)
+
 	recheck  time.Duration // how often to look at an asset that is in sync
 	patience time.Duration // how long to wait for an event before asking
 }
@@ -102,7 +106,16 @@ func (c *controller) update(ctx context.Context, there cloud.Asset, want cloud.S
 	return fmt.Errorf("%w: %w", board.Updating, reconcile.RequeueWithin(0))
 }
 
+// remove removes what nobody wants. Wishes that were read in a bad moment, from a file
+// that was half written or a service that answered with an empty list, must not take
+// everything away: so it looks the wish up once more.
 func (c *controller) remove(ctx context.Context, id cloud.ID) error {
+	switch wanted, err := c.wish(ctx, id); {
+	case err != nil:
+		return fmt.Errorf("%w: is it wanted? %w", board.Removing, err)
+	case wanted:
+		return fmt.Errorf("%w, it is wanted after all: %w", board.Waiting, reconcile.RequeueWithin(c.patience))
+	}
 	if err := c.cloud.Delete(ctx, id); err != nil {
 		return c.verdict(id, fmt.Errorf("%w: %w", board.Removing, err))
 	}
@@ -125,6 +138,20 @@ func (c *controller) verdict(id cloud.ID, err error) error {
 		return reconcile.Terminal(answer)
 	}
 	return err
+}
+
+// pause says for how long nobody asks the cloud anything, because of what a run
+// returned: it has too much to do, or is not there for anybody. After that one run
+// looks whether it is there again.
+func pause(err error) time.Duration {
+	var answer *cloud.Error
+	switch {
+	case !errors.As(err, &answer):
+		return 0
+	case answer.Status == 429, answer.Status == 503:
+		return cmp.Or(answer.RetryAfter, 10*time.Second)
+	}
+	return 0
 }
 
 // wait makes an asset wait for others: it runs again when one of them changes.

@@ -4,25 +4,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
+	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
@@ -36,7 +31,6 @@ func TestExplore(t *testing.T) {
 		State:  (*explored).state,
 		Check:  func(e *explored) error { return e.wrong },
 		Final:  (*explored).final,
-		Close:  (*explored).close,
 		Within: 5 * time.Minute,
 		Plans:  100, // all single faults, which are more
 	})
@@ -47,10 +41,7 @@ type exploreKit = reconciletest.Kit[cloud.ID]
 // An explored is a cloud, and what is wished for in it. It survives the controller.
 type explored struct {
 	server *fakecloud.Server
-	api    http.Handler
 	client *cloud.Client // of another hand
-	there  *http.Transport
-	stop   func()
 	wants  assets
 	board  *assetBoard // of the process that is there
 	wrong  error       // what never may be
@@ -58,26 +49,8 @@ type explored struct {
 
 func openExplored() *explored {
 	e := &explored{server: fakecloud.New(fakecloud.Config{Seed: 1, Build: 700 * time.Millisecond})}
-	e.api = e.server.Handler()
-	l := &memListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	e.there = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) }, MaxIdleConnsPerHost: 100}
-	e.client = &cloud.Client{URL: "http://cloud", Tenant: "example", HTTP: &http.Client{Transport: e.there}}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- e.server.Run(ctx, l) }()
-	e.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			panic(err)
-		}
-	}
+	e.client = &cloud.Client{URL: "http://cloud", Tenant: "example", HTTP: &http.Client{Transport: explore.Transport(nil, e.server.Handler())}}
 	return e
-}
-
-func (e *explored) close() {
-	e.there.CloseIdleConnections()
-	synctest.Wait()
-	e.stop()
 }
 
 // start is what control does, without its jitter.
@@ -85,8 +58,9 @@ func (e *explored) start(k *exploreKit) {
 	board := newBoard(k.Queue)
 	want(board, e.wants)
 	e.board = board
-	client := &cloud.Client{URL: e.client.URL, Tenant: e.client.Tenant, HTTP: &http.Client{Transport: explorer{k, e}}}
+	client := &cloud.Client{URL: e.client.URL, Tenant: e.client.Tenant, HTTP: &http.Client{Transport: explore.Transport(k, e.watched(e.server.Handler()))}}
 	c := &controller{cloud: client, board: board, recheck: 4 * time.Minute, patience: time.Second}
+	c.wish = lookUp(board, nil)
 	k.Start(&reconcile.Reconciler[cloud.ID]{
 		Reconcile: c.Reconcile,
 		OnResult:  c.result,
@@ -148,54 +122,15 @@ func (e *explored) final() error {
 	return nil
 }
 
-// An explorer is the way of one process to the cloud.
-type explorer struct {
-	kit *exploreKit
-	e   *explored
-}
-
-// A response is what can be read again later.
-type response struct {
-	Status int
-	Header string // Retry-After
-	Body   []byte
-}
-
-// RoundTrip implements http.RoundTripper.
-func (x explorer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if filepath.Base(r.URL.Path) == "events" {
-		return x.e.there.RoundTrip(r)
-	}
-	var got response
-	var err error
-	if op := r.Method + " " + r.URL.Path; r.Method == http.MethodGet {
-		got, err = reconciletest.Read(r.Context(), x.kit, op, func() (response, error) { return x.pass(r), nil })
-	} else {
-		err = x.kit.Do(r.Context(), op, func() error { got = x.pass(r); return nil })
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: got.Status, Header: http.Header{"Retry-After": {got.Header}}, Body: io.NopCloser(bytes.NewReader(got.Body)), Request: r,
-	}, nil
-}
-
-// pass asks the cloud. Nobody hangs up on it half-way: that a caller is gone is a
-// fault of the plan.
-func (x explorer) pass(r *http.Request) response {
-	if r.Method == http.MethodDelete {
-		for _, a := range x.e.server.Assets("example") {
-			spec, wanted := x.e.wants.specs[a.ID]
-			if strings.HasSuffix(r.URL.Path, "/v1/"+a.ID.Kind+"s/"+a.ID.Name) && wanted && a.State == cloud.Ready && same(spec, a.Spec) {
-				x.e.wrong = errors.New("removes " + a.ID.String() + ", which is as it is wanted")
+// watched lets the API answer, and notes what never may be asked of it.
+func (e *explored) watched(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, a := range e.server.Assets("example") {
+			spec, wanted := e.wants.specs[a.ID]
+			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/v1/"+a.ID.Kind+"s/"+a.ID.Name) && wanted && a.State == cloud.Ready && same(spec, a.Spec) {
+				e.wrong = errors.New("removes " + a.ID.String() + ", which is as it is wanted")
 			}
 		}
-	}
-	if r.Body == nil {
-		r.Body = http.NoBody
-	}
-	answer := httptest.NewRecorder()
-	x.e.api.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
-	return response{answer.Code, answer.Header().Get("Retry-After"), answer.Body.Bytes()}
+		api.ServeHTTP(w, r)
+	})
 }

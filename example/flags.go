@@ -28,6 +28,7 @@ type options struct {
 	cloudURL string           // "" means to start one
 	cloud    fakecloud.Config // that one
 	tenant   string
+	budget   int    // runs a second; 0 means any number
 	http     string // where to serve the live page; "" means not at all
 	lines    bool
 	level    slog.Level
@@ -72,6 +73,7 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.tenant, "tenant", "example", "the `NAME` of the tenant that owns the assets")
 	o.Loop = program.Loop{Workers: 100, Retries: 12, Poll: 30 * time.Second, Recheck: time.Minute}
 	o.Loop.Flags(f, "asset")
+	f.IntVar(&o.budget, "budget", 0, "start at most `N` runs a second, where the cloud takes so many; 0 means any number")
 	f.StringVar(&o.http, "http", "", "serve a live page of what happens at `ADDRESS`, as 127.0.0.1:8080, and stay as with -watch")
 	f.BoolVar(&o.lines, "lines", false, "print lines on a terminal too, not a table")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "the `LEVEL` from which on the loop logs each run: debug, info, warn or error;\nwithout it only what is not seen otherwise is logged")
@@ -85,7 +87,7 @@ func (o *options) check(given map[string]bool) error {
 		return fmt.Errorf("-assets and -n exclude each other")
 	}
 	if given["cloud"] {
-		for _, name := range []string{"build", "chaos", "faults", "latency", "seed"} {
+		for _, name := range []string{"build", "chaos", "faults", "latency", "rate", "seed"} {
 			if given[name] {
 				return fmt.Errorf("-%s is for a cloud that is started here; give it to go run ./example/cloud", name)
 			}
@@ -102,6 +104,8 @@ func (o *options) check(given map[string]bool) error {
 	switch {
 	case given["n"] && o.n < 1:
 		return fmt.Errorf("-n is %d, want 1 or more", o.n)
+	case o.budget < 0:
+		return fmt.Errorf("-budget is %d, want 0 (which means any number) or more", o.budget)
 	case o.tenant == "":
 		return fmt.Errorf("-tenant is empty, want a name")
 	}

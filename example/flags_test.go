@@ -33,6 +33,9 @@ func TestBadFlags(t *testing.T) {
 		{"-build 61m", "-build is 1h1m0s, want 0 to 1h"},
 		{"-faults 1", "-faults is 1, want 0 to 0.9"},
 		{"-faults NaN", "-faults is NaN, want 0 to 0.9"},
+		{"-rate 0.5", "-rate is 0.5, want 0, or 1 to 1e9"},
+		{"-rate NaN", "-rate is NaN, want 0, or 1 to 1e9"},
+		{"-budget -1", "-budget is -1, want 0 (which means any number) or more"},
 		{"-log loud", `invalid value "loud" for flag -log`},
 	} {
 		var out, errs bytes.Buffer
@@ -50,8 +53,8 @@ func TestHelp(t *testing.T) {
 		t.Errorf("with -h the exit code is %d, want 0", code)
 	}
 	for _, flag := range []string{
-		"assets", "build", "chaos", "cloud", "faults", "http", "latency", "lines", "log", "n", "poll",
-		"recheck", "retries", "seed", "tenant", "watch", "workers",
+		"assets", "budget", "build", "chaos", "cloud", "faults", "http", "latency", "lines", "log", "n", "poll",
+		"rate", "recheck", "retries", "seed", "tenant", "watch", "workers",
 	} {
 		if !strings.Contains(errs.String(), "\n  -"+flag+" ") && !strings.Contains(errs.String(), "\n  -"+flag+"\n") {
 			t.Errorf("the help lacks -%s", flag)

@@ -50,6 +50,8 @@ func (l *entries) UnmarshalJSON(data []byte) error {
 		return errors.New("there is a second list of the same name")
 	case string(data) == "null": // what is missing would go
 		return errors.New("there is null for a list; [] is an empty one")
+	case data[0] != '[': // of which releases of encoding/json say different things
+		return fmt.Errorf("there is %.10s for a list; [] is an empty one", data)
 	}
 	return json.Unmarshal(data, (*[]json.RawMessage)(l))
 }

@@ -44,7 +44,7 @@ func TestParseErrors(t *testing.T) {
 		{"a list twice", `{"keys": [], "buckets": [{"name": "a"}], "buckets": []}`, []string{"f.json:1: there is a second list of the same name" + lists}},
 		{"null for a list", `{"keys": null}`, []string{"f.json:1: there is null for a list; [] is an empty one" + lists}},
 		{"no object", "[]", []string{"f.json:1: it: want an object, not array" + lists}},
-		{"no list", `{"keys": {}}`, []string{"f.json:1: keys: want a list, not object" + lists}},
+		{"no list", `{"keys": {}}`, []string{"f.json:1: there is {} for a list; [] is an empty one" + lists}},
 		{"unknown list", `{"disks": []}`, []string{`f.json:1: json: unknown field "disks"` + lists}},
 		{"no asset", "{\"keys\": [\n{}]}", []string{`f.json:2: key: name ""; want 1 to 63 of a-z, 0-9, dot and hyphen, first a letter or digit`}},
 		{

@@ -139,8 +139,8 @@ func TestProcessOwnCloud(t *testing.T) {
 	c.End()
 	first.Line("connection refused")
 	c = startCloud()
-	lines(first, "bucket/a               creating", "bucket/shared          creating")
-	lines(first, "bucket/a               in sync", "bucket/shared          in sync")
+	lines(first, "bucket/a               creating", "bucket/shared          creating",
+		"bucket/a               in sync", "bucket/shared          in sync")
 	first.Signal(os.Interrupt)
 	first.WantEnd(0)
 	c.Signal(os.Interrupt)

@@ -66,7 +66,9 @@ func newView(o options, cloudURL string, queue *reconcile.Queue[cloud.ID], board
 
 // start shows the board until the function it returns is called.
 func (v *view) start(ctx context.Context) (stop func()) {
+	said := make(chan struct{})
 	interrupted := context.AfterFunc(ctx, func() {
+		defer close(said)
 		if _, done := v.board.Final(); !done {
 			v.note("ending in order; again to end at once")
 		}
@@ -78,7 +80,9 @@ func (v *view) start(ctx context.Context) (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() { v.run(showing) })
 	return func() {
-		interrupted()
+		if !interrupted() {
+			<-said // else the program may be quicker
+		}
 		end()
 		running.Wait()
 	}

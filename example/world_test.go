@@ -123,14 +123,14 @@ func (w *world) answer(hand func(r *http.Request, pass http.RoundTripper) (*http
 	w.hand = hand
 }
 
-// A gate is where the requests of the program go through.
-type gate struct {
+// A tap is where the requests of the program go through.
+type tap struct {
 	w    *world
 	pass http.RoundTripper // to the cloud
 }
 
 // RoundTrip implements http.RoundTripper.
-func (g gate) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g tap) RoundTrip(r *http.Request) (*http.Response, error) {
 	request := r.Method + " " + r.URL.Path
 	g.w.mu.Lock()
 	noted, hand := slices.Contains(g.w.noted, request), g.w.hand
@@ -227,11 +227,12 @@ type play struct {
 	code      int
 }
 
-// play starts the program with these flags.
+// play starts the program with these flags. It tries 100 times before it gives up: the
+// 12 of a user are used up by chance, in a bad cloud, by one play in some hundred.
 func (w *world) play(args ...string) *play {
 	w.t.Helper()
 	p := &play{ended: make(chan struct{})}
-	o, err := parseFlags(append([]string{"-cloud", "http://cloud"}, args...), &p.errs)
+	o, err := parseFlags(append([]string{"-cloud", "http://cloud", "-retries", "100"}, args...), &p.errs)
 	if err != nil {
 		w.t.Fatalf("flags %v: %s", args, p.errs.String())
 	}
@@ -245,7 +246,7 @@ func (w *world) play(args ...string) *play {
 		defer close(p.ended)
 		client, done := w.client(o.tenant)
 		defer done()
-		client.HTTP.Transport = gate{w, client.HTTP.Transport}
+		client.HTTP.Transport = tap{w, client.HTTP.Transport}
 		var err error
 		if p.code, err = control(ctx, o, client, &p.out, &p.errs); err != nil {
 			w.t.Errorf("control: %v", err)

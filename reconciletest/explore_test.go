@@ -12,11 +12,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // plain is a scenario in which nothing is wrong: a disk is wished for, made by three
@@ -30,22 +33,31 @@ func plainWith(controller func(client) work) Scenario[string, *shop] {
 	return exhibit{play: comes, alone: true}.scenario(controller)
 }
 
-func explorerOf[W any](t *testing.T, s Scenario[string, W]) *explorer[string] {
+func search[W any](t *testing.T, s Scenario[string, W]) *explore.Report {
 	t.Helper()
-	x, err := newExplorer(t, s)
+	r, err := explore.Search(t, s.Untyped())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return x
+	return r
+}
+
+// An outcome is what a plan came to.
+type outcome struct {
+	journal []string
+	failure string
 }
 
 // outcomeOf plays the plan of these faults.
-func outcomeOf[W any](t *testing.T, s Scenario[string, W], faults ...string) *outcome {
+func outcomeOf[W any](t *testing.T, s Scenario[string, W], faults ...string) outcome {
 	t.Helper()
-	s.Replay = faults
-	x := explorerOf(t, s)
-	x.clean = x.perform(plan{}.decide, false)
-	return x.perform(x.replay.decide, true)
+	s.Replay = append([]string{}, faults...)
+	r := search(t, s)
+	o := outcome{journal: r.Journal()}
+	if r.Found != nil {
+		o.failure = r.Found.Failure
+	}
+	return o
 }
 
 // What each fault does, and what a good controller does about it.
@@ -59,10 +71,10 @@ func TestFaults(t *testing.T) {
 	}{
 		{"", append(get, "0s call put disk a", "0s a succeeded")},
 		{"call put disk a #1: fails", slices.Concat(get, []string{
-			"0s call put disk a  <== fails", "0s a retrying in 1s: reconciletest: injected fault",
+			"0s call put disk a  <== fails", "0s a retrying in 1s: explore: injected fault",
 		}, again)},
 		{"call put disk a #1: answer lost", slices.Concat(get, []string{
-			"0s call put disk a  <== answer lost", "0s a retrying in 1s: reconciletest: injected fault",
+			"0s call put disk a  <== answer lost", "0s a retrying in 1s: explore: injected fault",
 		}, found)},
 		{"call put disk a #1: dies before", slices.Concat(get, []string{"0s call put disk a  <== dies before", "1s start"}, again)},
 		{"call put disk a #1: dies after", slices.Concat(get, []string{"0s call put disk a  <== dies after", "1s start"}, found)},
@@ -72,7 +84,7 @@ func TestFaults(t *testing.T) {
 			"11s call want a", "11s call get disk a", "11s a succeeded",
 		})},
 		{"call want a #1: fails", slices.Concat([]string{
-			"0s event a", "0s call want a  <== fails", "0s a retrying in 1s: reconciletest: injected fault",
+			"0s event a", "0s call want a  <== fails", "0s a retrying in 1s: explore: injected fault",
 		}, again)},
 		{"call want a #1: dies before", slices.Concat([]string{"0s event a", "0s call want a  <== dies before", "1s start"}, again)},
 		{"call want a #1: slow", []string{
@@ -132,20 +144,10 @@ func TestStale(t *testing.T) {
 		if !slices.Contains(o.journal, want) {
 			t.Errorf("%q: want %q in the journal:\n%s", fault, want, indent(o.journal))
 		}
-		if happened := len(o.happened) == 1; happened != (fault != "call get disk a #2: stale") {
-			t.Errorf("%q happens: %t", fault, happened)
+		const missed = `a fault of Replay does not come any more: "call get disk a #2: stale"`
+		if came := !strings.HasPrefix(o.failure, missed); came != (fault != "call get disk a #2: stale") {
+			t.Errorf("%q comes: %t", fault, came)
 		}
-	}
-	var offered []string
-	x := explorerOf(t, s)
-	for _, i := range x.faults(x.perform(plan{}.decide, false).points) {
-		if i.fault == Stale {
-			offered = append(offered, i.String())
-		}
-	}
-	want := []string{"call get disk a #3: stale", "call get disk a #4: stale", "call get disk a #5: stale"}
-	if !slices.Equal(offered, want) {
-		t.Errorf("these are tried: %q, want %q", offered, want)
 	}
 }
 
@@ -180,15 +182,10 @@ func TestCallInAPlan(t *testing.T) {
 			return errors.Join(c.Call("go"), c.Call("go"))
 		}
 	})
-	x := explorerOf(t, s)
-	clean := x.perform(plan{}.decide, true)
+	o := outcomeOf(t, s)
 	want := []string{"0s event a", "0s call go", "0s call go: boom", "0s a retrying in 1s: boom", "1s call go", "1s call go", "1s a succeeded"}
-	if !slices.Equal(clean.journal, want) {
-		t.Errorf("this happened:\n%swant:\n%s", indent(clean.journal), indent(want))
-	}
-	got := plan(x.faults(clean.points[1:2])).String()
-	if want := "call go #1: fails; call go #1: dies before"; got != want {
-		t.Errorf("the faults of a Call are %q, want %q", got, want)
+	if !slices.Equal(o.journal, want) {
+		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
 	}
 }
 
@@ -214,14 +211,13 @@ func TestADeadProcessIsCutOff(t *testing.T) {
 		}
 		return asWanted(c)
 	})
-	x := explorerOf(t, s)
-	o := x.perform(plan{{place{"call put disk a", 1}, DiesAfter}}.decide, true)
+	o := outcomeOf(t, s, "call put disk a #1: dies after")
 	want := []string{
 		"0s event a", "0s call want a", "0s call get disk a: there is none", "0s call put disk a  <== dies after",
 		"1s start", "1s call want a", "1s call get disk a", "1s a succeeded",
 	}
-	if !slices.Equal(o.journal, want) || o.failure != "" || o.state != "disk a = 1\n" {
-		t.Errorf("this happened:\n%swant:\n%s, failure %q, state %q", indent(o.journal), indent(want), o.failure, o.state)
+	if !slices.Equal(o.journal, want) || o.failure != "" {
+		t.Errorf("this happened:\n%swant:\n%s, failure %q", indent(o.journal), indent(want), o.failure)
 	}
 	if calls != 100 {
 		t.Errorf("it makes %d calls in vain until it is ended, want 100", calls)
@@ -310,7 +306,7 @@ func TestOracles(t *testing.T) {
 			s.Start = startWith(func(client) work {
 				return func(context.Context, string) error { return reconcile.RecheckWithin(time.Second) }
 			})
-			s.Within, s.Without = 30*time.Minute, allFaults
+			s.Within, s.Without = 30*time.Minute, explore.Faults()
 		}, ""},
 		"no rest at an instant": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(client) work {
@@ -331,24 +327,24 @@ func TestOracles(t *testing.T) {
 					return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueWithin(10*time.Second))
 				}
 			})
-		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a waiting until 1h1"},
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a waiting until 1h4m40s"},
 		"a run that hangs": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error { <-c.ctx.Done(); return nil }
 			})
 		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a in flight"},
 		"a change that comes by itself": {func(s *Scenario[string, *shop]) {
-			var ready atomic.Bool // in a goroutine of the world's own
 			s.Play = func(s *Stage[string], w *shop) {
 				comes(s, w)
-				ready.Store(false)
-				time.AfterFunc(25*time.Minute, func() { ready.Store(true) })
+				time.AfterFunc(25*time.Minute, func() { w.ready.Store(true) }) // in a goroutine of the world's own
 			}
-			s.State = func(w *shop) string { return fmt.Sprint(w.things, ready.Load()) }
+			s.State = func(w *shop) string { return fmt.Sprint(w.things, w.ready.Load()) }
 		}, ""},
 		"an event without a run": {func(s *Scenario[string, *shop]) {
 			start := startWith(idle)
+			var queues sync.Map // by world
 			s.Start = func(k *Kit[string], w *shop) {
+				queues.Store(w, k.Queue)
 				k.Go(reconcile.RunFunc(func(ctx context.Context) error {
 					for ctx.Err() == nil {
 						k.Queue.Remove("b")
@@ -361,10 +357,11 @@ func TestOracles(t *testing.T) {
 			s.Play = func(s *Stage[string], w *shop) {
 				s.Event("a")
 				s.Advance(time.Minute)
-				s.play.process.kit.Queue.EnqueueAfter("b", time.Hour) // so that the event is not run at once
+				queue, _ := queues.Load(w)
+				queue.(*reconcile.Queue[string]).EnqueueAfter("b", time.Hour) // so that the event is not run at once
 				s.Event("b")
 			}
-		}, "no run followed the event b of 1m0s"},
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, no run followed the event b of 1m0s"},
 		"an event of another queue": {func(s *Scenario[string, *shop]) {
 			start := s.Start
 			s.Start = func(k *Kit[string], w *shop) {
@@ -408,22 +405,22 @@ func TestOracles(t *testing.T) {
 		}, ""},
 		"nothing to disturb": {func(s *Scenario[string, *shop]) {
 			s.Start, s.Play = startWith(idle), func(*Stage[string], *shop) {}
-		}, "there is nothing to disturb: no call by Do, Read or Call, and no event"},
+		}, "there is nothing to disturb: no call by Do or Read, and no event"},
 		"not twice the same": {func(s *Scenario[string, *shop]) {
 			plays := 0
 			s.Play = func(s *Stage[string], w *shop) { plays++; w.things["far play"] = fmt.Sprint(plays) }
-		}, "the world is once so and once so, without any fault:\n- far play = 1  (without faults)\n+ far play = 2"},
+		}, "the world is once so and once so, without any fault:\n- far play = 1  (once)\n+ far play = 2"},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			s := plain()
 			s.Without, s.Plans = []Fault{Lost}, 1
 			test.change(&s)
-			f := explorerOf(t, s).explore()
+			f := search(t, s).Found
 			switch {
 			case f == nil && test.want != "":
 				t.Errorf("exploring finds nothing, want %q", test.want)
-			case f != nil && (test.want == "" || !strings.HasPrefix(f.outcome.failure, test.want)):
-				t.Errorf("exploring finds something, want %q:\n%s", test.want, f.story())
+			case f != nil && (test.want == "" || !strings.HasPrefix(f.Failure, test.want)):
+				t.Errorf("exploring finds something, want %q:\n%s", test.want, f.String())
 			}
 		})
 	}
@@ -464,7 +461,7 @@ func TestPanics(t *testing.T) {
 		"the run of a panicked: boom\n": func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work { return func(context.Context, string) error { panic("boom") } })
 		},
-		"reconcile.RunFunc panicked: boom\n": func(s *Scenario[string, *shop]) {
+		"what Go started panicked: boom\n": func(s *Scenario[string, *shop]) {
 			s.Start = func(k *Kit[string], w *shop) {
 				k.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
 			}
@@ -493,8 +490,8 @@ func TestPanics(t *testing.T) {
 	} {
 		s := plain()
 		change(&s)
-		f := explorerOf(t, s).explore()
-		if f == nil || !strings.HasPrefix(f.outcome.failure, want) {
+		f := search(t, s).Found
+		if f == nil || !strings.HasPrefix(f.Failure, want) {
 			t.Errorf("exploring finds %v, want %q", f, want)
 		}
 	}
@@ -575,53 +572,92 @@ func TestNoFalseAlarm(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			s := exhibit{play: test.play, plans: 60}.scenario(test.controller)
-			x := explorerOf(t, s)
-			if f := x.explore(); f != nil {
-				t.Errorf("exploring finds something:\n%s", f.story())
+			r := search(t, s)
+			if f := r.Found; f != nil {
+				t.Errorf("exploring finds something:\n%s", f.String())
 			}
-			t.Log(x.summary())
+			t.Log(r)
 		})
+	}
+}
+
+// What stands around a reconciler hides nothing: one that is watched has its runs in the
+// journal, and of one that is not, in a Group, no run is missed.
+func TestWhatStandsAroundAReconciler(t *testing.T) {
+	ready := func(ctx context.Context) error { time.Sleep(time.Second); return ctx.Err() }
+	for name, start := range map[string]func(k *Kit[string], r *reconcile.Reconciler[string]){
+		"After":   func(k *Kit[string], r *reconcile.Reconciler[string]) { k.Start(reconcile.After(ready, k.Watch(r))) },
+		"Restart": func(k *Kit[string], r *reconcile.Reconciler[string]) { k.Start(reconcile.Restart(nil, k.Watch(r))) },
+		"Group": func(k *Kit[string], r *reconcile.Reconciler[string]) {
+			group := &reconcile.Group{}
+			group.Add("disks", k.Watch(r))
+			k.Go(group)
+		},
+		"a Group without Watch": func(k *Kit[string], r *reconcile.Reconciler[string]) {
+			r.Queue, r.Retry = k.Queue, retry
+			group := &reconcile.Group{}
+			group.Add("disks", r)
+			k.Go(group)
+		},
+	} {
+		s := plain()
+		s.Without, s.Plans = []Fault{Lost}, 60
+		s.Start = func(k *Kit[string], w *shop) {
+			start(k, &reconcile.Reconciler[string]{Reconcile: asWanted(client{k, w}), Timeout: 10 * time.Second, Spread: 0.5})
+			for _, item := range w.items() {
+				k.Queue.Enqueue(item)
+			}
+		}
+		if f := search(t, s).Found; f != nil {
+			t.Errorf("%s: exploring finds something:\n%s", name, f)
+		}
+		s.Replay = []string{}
+		journal := search(t, s).Journal()
+		watched := slices.ContainsFunc(journal, func(line string) bool { return strings.HasSuffix(line, " a succeeded") })
+		if watched != (name != "a Group without Watch") {
+			t.Errorf("%s: that the journal has the run is %t:\n%s", name, watched, indent(journal))
+		}
 	}
 }
 
 // What a fault does is waited for, if that is longer than Within.
 func TestALateEventWithinAMinute(t *testing.T) {
 	s := plain()
-	s.Without, s.Within, s.Plans = []Fault{Lost}, time.Minute, 60
+	s.Without, s.Within, s.Plans = []Fault{Lost, Outage, Blackout}, time.Minute, 60 // retries come up to five minutes later
 	s.Play = func(s *Stage[string], w *shop) {
 		w.want("a", "1")
 		s.Event("a")
 	}
-	if f := explorerOf(t, s).explore(); f != nil {
-		t.Errorf("exploring finds something:\n%s", f.story())
+	if f := search(t, s).Found; f != nil {
+		t.Errorf("exploring finds something:\n%s", f.String())
 	}
 }
 
 // A plan of many faults is shrunk to those that it takes.
 func TestShrink(t *testing.T) {
-	s := exhibit{play: goes, without: []Fault{Slow}, plans: 5000}.scenario(func(c client) work {
+	s := exhibit{play: goes, without: []Fault{Slow, Outage, Blackout}, plans: 5000}.scenario(func(c client) work {
 		return removing(c, func(remove func() error) error {
 			for tries := 0; tries < 3 && remove() != nil; tries++ {
 			}
 			return nil
 		})
 	})
-	f := explorerOf(t, s).explore()
+	f := search(t, s).Found
 	if f == nil {
 		t.Fatal("exploring finds nothing")
 	}
-	if want := "call remove far a #1: fails; call remove far a #2: fails; call remove far a #3: fails"; f.plan.String() != want {
-		t.Errorf("the plan is %q, want %q", f.plan, want)
+	if want := "call remove far a #1: fails; call remove far a #2: fails; call remove far a #3: fails"; strings.Join(f.Plan, "; ") != want {
+		t.Errorf("the plan is %q, want %q", f.Plan, want)
 	}
-	if want := "it fails with 3 faults, but not if one of them is left out, found in plan "; !strings.HasPrefix(f.story(), want) {
-		t.Errorf("the story is\n%s\nwant it to begin so: %q", f.story(), want)
+	if want := "it fails with 3 faults, but not if one of them is left out, found in plan "; !strings.HasPrefix(f.String(), want) {
+		t.Errorf("the story is\n%s\nwant it to begin so: %q", f.String(), want)
 	}
 }
 
 // The story, and the plan in it, which is played alone.
 func TestStoryAndReplay(t *testing.T) {
 	s := plain()
-	f := explorerOf(t, s).explore()
+	f := search(t, s).Found
 	if f == nil {
 		t.Fatal("exploring finds nothing, want an event that is lost")
 	}
@@ -635,7 +671,7 @@ and then:
 to play this plan alone, set
 	Replay: []string{"event a #1: lost"},
 `
-	if got := f.story(); got != want {
+	if got := f.String(); got != want {
 		t.Errorf("the story is\n%s\nwant\n%s", got, want)
 	}
 	for _, test := range []struct {
@@ -648,50 +684,17 @@ to play this plan alone, set
 		{[]string{"call put disk a #1: fails", "call want a #2: dies before"}, ""},
 	} {
 		s.Replay = test.replay
-		x := explorerOf(t, s)
-		f := x.explore()
+		r := search(t, s)
+		f := r.Found
 		got := ""
 		if f != nil {
-			got = f.outcome.failure
+			got = f.Failure
 		}
 		if !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
 			t.Errorf("playing %q again fails with %q, want %q", test.replay, got, test.want)
 		}
-		if x.played != 3 {
-			t.Errorf("playing %q again takes %d plans, want two without faults and it", test.replay, x.played)
-		}
-	}
-}
-
-func TestExcerpt(t *testing.T) {
-	o := &outcome{rest: 200}
-	for i := range 300 {
-		line := fmt.Sprint(i)
-		if i == 50 {
-			line += mark
-		}
-		o.journal = append(o.journal, line)
-	}
-	got := o.excerpt()
-	if want := "... 30 lines"; got[0] != want || got[1] != "30" {
-		t.Errorf("the excerpt begins with %q, want %q and then 30", got[:2], want)
-	}
-	if want := "... 98 lines, in which nothing changes"; got[len(got)-1] != want || got[len(got)-2] != "201" {
-		t.Errorf("the excerpt ends with %q, want 201 and then %q", got[len(got)-2:], want)
-	}
-	if len(got) != 121 {
-		t.Errorf("the excerpt has %d lines, want 121", len(got))
-	}
-}
-
-func TestDifference(t *testing.T) {
-	for _, test := range []struct{ want, got, text string }{
-		{"a\nb", "b\nc", "- a  (without faults)\n+ c"},
-		{"a\na", "a", "- a  (without faults)"},
-		{"a\nb", "b\na", "its lines are in another order:\nb\na"},
-	} {
-		if text := difference(test.want, test.got); text != test.text {
-			t.Errorf("difference(%q, %q) = %q, want %q", test.want, test.got, text, test.text)
+		if r.Plans != 3 {
+			t.Errorf("playing %q again takes %d plans, want two without faults and it", test.replay, r.Plans)
 		}
 	}
 }
@@ -729,181 +732,72 @@ func busy() Scenario[string, *shop] {
 	}
 }
 
-// The same seed gives the same plans and journals.
-func TestSameSeedSamePlans(t *testing.T) {
-	journals := func(seed uint64) []string {
-		s := busy()
-		s.Seed = seed
-		x := explorerOf(t, s)
-		var plays []*play[string]
-		setup := x.setup
-		x.setup = func(p *play[string]) {
-			setup(p)
-			p.journal = true
-			plays = append(plays, p)
-		}
-		if f := x.explore(); f != nil {
-			t.Error(f.story())
-		}
-		var all []string
-		for _, p := range plays {
-			all = append(all, plan(p.outcome.happened).String()+"\n"+strings.Join(p.outcome.journal, "\n"))
-		}
-		return all
-	}
-	first, second, other := journals(1), journals(1), journals(2)
-	if len(first) != 200 {
-		t.Errorf("%d plans are played, want 200", len(first))
-	}
-	for i := range first {
-		if i < len(second) && first[i] != second[i] {
-			t.Fatalf("plan %d with the same seed is once\n%s\nand once\n%s", i, first[i], second[i])
-		}
-	}
-	if slices.Equal(first, other) {
-		t.Error("another seed gives the same plans")
-	}
-	if i := slices.IndexFunc(first[2:], func(text string) bool { return strings.Count(text, mark) == 0 }); i >= 0 {
-		t.Logf("plan %d has no fault", i+2)
-	}
-}
-
-// All single faults are played whatever the limits say, then pairs and more.
-func TestLimits(t *testing.T) {
-	for _, test := range []struct {
-		plans                int
-		budget               time.Duration
-		without              []Fault
-		singles, pairs, many int
-	}{
-		{1, 0, []Fault{Lost}, 13, 0, 0},
-		{0, 1, []Fault{Lost}, 13, 0, 0},
-		{15 + 40, 0, []Fault{Lost}, 13, 30, 10},
-		{15 + 40, time.Hour, []Fault{Lost}, 13, 30, 10},
-		{50, 0, allFaults[1:7], 5, 17, 26},
-		{0, 0, allFaults, 0, 0, 0},
+// The same plan gives the same journal on any number of processors, though workers,
+// reconcilers and pollers have no order.
+func TestSamePlanSameJournal(t *testing.T) {
+	for _, faults := range [][]string{
+		{},
+		{"call get disk a #1: slow", "call put disk b #1: dies after"},
+		{"event b #1: late", "call want a #2: fails", "call list #2: answer lost"},
+		{"call want b #1: blackout"},
 	} {
-		s := plain()
-		s.Plans, s.Budget, s.Without = test.plans, test.budget, test.without
-		x := explorerOf(t, s)
-		if f := x.explore(); f != nil {
-			t.Error(f.story())
-		}
-		if x.singles != test.singles || x.pairs != test.pairs || x.many != test.many || x.played != 2+x.singles+x.pairs+x.many {
-			t.Errorf("Plans %d, Budget %v, Without %q plays %s, want %d, %d, %d", test.plans, test.budget, test.without, x.summary(), test.singles, test.pairs, test.many)
+		first := ""
+		for i := range 20 {
+			was := runtime.GOMAXPROCS([]int{1, 2, 4}[i%3])
+			journal := outcomeOf(t, busy(), faults...).journal
+			runtime.GOMAXPROCS(was)
+			text := strings.Join(journal, "\n")
+			if first == "" {
+				first = text
+			}
+			if text != first {
+				t.Fatalf("the plan %q has once the journal\n%s\nand once\n%s", faults, first, text)
+			}
 		}
 	}
 }
 
-// No pair is played twice, and all of them if there is time.
-func TestPairs(t *testing.T) {
-	s := plain()
-	s.Without, s.Plans = []Fault{Lost}, 1
-	x := explorerOf(t, s)
-	x.explore()
-	all, seen := 0, map[string]bool{}
-	for _, one := range x.first {
-		all += len(one.next)
-	}
-	for range 2 * all {
-		p := x.pair()
-		x.pairs++ // or it is the turn of one of more
-		if p != nil {
-			seen[p.String()] = true
+// TestFailedListsHaveNoChance plays lists that fail again and again: a Poller and a
+// Tracker try again at the same instants each time.
+func TestFailedListsHaveNoChance(t *testing.T) {
+	play := func() string {
+		r, err := explore.Search(t, Scenario[string, *atomic.Int32]{
+			World: func() *atomic.Int32 { return new(atomic.Int32) }, // how often lists have failed
+			Start: func(k *Kit[string], failed *atomic.Int32) {
+				list := func(ctx context.Context, name string) (map[string]int, error) {
+					all, err := Read(ctx, k, name, func() (map[string]int, error) { return map[string]int{"a": 1, "b": 1, "c": 1}, nil })
+					if err != nil {
+						failed.Add(1)
+					}
+					return all, err
+				}
+				k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
+				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, GetItems: func(ctx context.Context) ([]string, error) {
+					all, err := list(ctx, "poll")
+					return slices.Sorted(maps.Keys(all)), err
+				}})
+				k.Go(&tracker.Tracker[string, int]{Queue: k.Queue, Period: 10 * time.Minute, List: tracker.FromMap(func(ctx context.Context) (map[string]int, error) {
+					return list(ctx, "list")
+				})})
+			},
+			Play: func(s *Stage[string], _ *atomic.Int32) { s.Advance(time.Hour) },
+			Final: func(failed *atomic.Int32) error {
+				if failed.Load() > 10 {
+					return errors.New("so there is a journal to see")
+				}
+				return nil
+			},
+			Replay: []string{"call list #1: outage", "call poll #1: outage"},
+		}.Untyped())
+		if err != nil || r.Found == nil {
+			t.Fatalf("the plan gives %v, %v", r, err)
 		}
+		return strings.Join(r.Found.Journal, "\n")
 	}
-	if len(seen) != all || all < 100 {
-		t.Errorf("%d different pairs are played, want all %d of them", len(seen), all)
-	}
-}
-
-// Another seed means other pairs, and other plans of more.
-func TestSeed(t *testing.T) {
-	plans := func(seed uint64) (pairs, dice string) {
-		s := plain()
-		s.Without, s.Plans, s.Seed = []Fault{Lost}, 1, seed
-		x := explorerOf(t, s)
-		x.explore()
-		decide := x.dice(3)
-		for i := range 100 {
-			dice += string(decide(point{place: place{"call a", i}, kind: onDo}) + ",")
+	first := play()
+	for range 20 {
+		if again := play(); again != first {
+			t.Fatalf("the journals differ:\n%s\n\n%s", first, again)
 		}
-		for range 20 {
-			pairs += x.pair().String() + ","
-		}
-		return pairs, dice
-	}
-	pairs1, dice1 := plans(1)
-	pairs2, dice2 := plans(2)
-	if pairs, dice := plans(1); pairs != pairs1 || dice != dice1 {
-		t.Errorf("the same seed gives\n%s\n%s\nand\n%s\n%s", pairs1, dice1, pairs, dice)
-	}
-	if pairs1 == pairs2 || dice1 == dice2 {
-		t.Errorf("two seeds give the pairs\n%s\n%s\nand the dice\n%s\n%s", pairs1, pairs2, dice1, dice2)
-	}
-}
-
-// What goes on for ever is disturbed twice at each place, while nothing changes.
-func TestPointsEnd(t *testing.T) {
-	s := exhibit{play: comes}.scenario(asWanted)
-	x := explorerOf(t, s)
-	nth := map[string]int{}
-	for _, p := range x.perform(plan{}.decide, false).points {
-		nth[p.what] = max(nth[p.what], p.nth)
-	}
-	// One for the event, and two of the six polls after Play.
-	if want := map[string]int{"event a": 1, "call want a": 3, "call get disk a": 3, "call put disk a": 1}; !maps.Equal(nth, want) {
-		t.Errorf("the last points are %v, want %v", nth, want)
-	}
-}
-
-func TestScenarioIsChecked(t *testing.T) {
-	for want, change := range map[string]func(*Scenario[string, *shop]){
-		"World is required, and nil; want a function that makes the world":                                                        func(s *Scenario[string, *shop]) { s.World = nil },
-		"Start is required, and nil; want a function that starts the controller":                                                  func(s *Scenario[string, *shop]) { s.Start = nil },
-		"Play is required, and nil; want a function that says what happens":                                                       func(s *Scenario[string, *shop]) { s.Play = nil },
-		"State and Final are nil; want one of them at least":                                                                      func(s *Scenario[string, *shop]) { s.State = nil },
-		"Within is 59s, want 0 (which means an hour) or a minute at least":                                                        func(s *Scenario[string, *shop]) { s.Within = 59 * time.Second },
-		"Within is -1ns, want 0 (which means an hour) or a minute at least":                                                       func(s *Scenario[string, *shop]) { s.Within = -1 },
-		"Plans is -1, want 0 (which means no limit) or more":                                                                      func(s *Scenario[string, *shop]) { s.Plans = -1 },
-		"Budget is -1ns, want 0 (which means no limit, or a second if Plans is 0 too) or more":                                    func(s *Scenario[string, *shop]) { s.Budget = -1 },
-		`Without has "none", want one of ["fails" "answer lost" "dies before" "dies after" "slow" "stale" "lost" "twice" "late"]`: func(s *Scenario[string, *shop]) { s.Without = []Fault{"none"} },
-		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:                             func(s *Scenario[string, *shop]) { s.Replay = []string{"call a"} },
-		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:                 func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #0x1: fails"} },
-		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:                    func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #1: lost"} },
-		`Replay has "event a #1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:                  func(s *Scenario[string, *shop]) { s.Replay = []string{"event a #1: fails"} },
-		`Replay has "call a #1: explodes", want a fault as a failure prints it, such as "call create a #1: fails"`:                func(s *Scenario[string, *shop]) { s.Replay = []string{"call a #1: explodes"} },
-	} {
-		s := plain()
-		change(&s)
-		_, err := newExplorer(t, s)
-		if want := "reconciletest: Scenario." + want; err == nil || err.Error() != want {
-			t.Errorf("the error is %v, want %s", err, want)
-		}
-	}
-	s := plain()
-	s.Replay = []string{"call put #1: x\ny #12: dies after"}
-	x := explorerOf(t, s)
-	if want := (injection{place{"call put #1: x\ny", 12}, DiesAfter}); x.replay[0] != want {
-		t.Errorf("the fault is %q, want %q", x.replay[0], want)
-	}
-}
-
-// What does not fail again is told, and that it did not.
-func TestFlaky(t *testing.T) {
-	plays := 0
-	s := plain()
-	s.Without = []Fault{Lost}
-	s.Check = func(*shop) error {
-		if plays == 5 {
-			return errBoom
-		}
-		return nil
-	}
-	world := s.World
-	s.World = func() *shop { plays++; return world() }
-	f := explorerOf(t, s).explore()
-	if f == nil || !f.flaky || f.outcome.failure != "Check: boom" || !strings.Contains(f.story(), "something is left to chance") {
-		t.Errorf("exploring finds %+v, want what did not fail again", f)
 	}
 }

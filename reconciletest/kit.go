@@ -9,7 +9,6 @@ package reconciletest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/explore"
 )
 
 // A Kit is what a test has in hand: a queue, the time, and a journal of what
@@ -48,13 +48,13 @@ type Kit[T comparable] struct {
 	// if an event concerns other items too, or not all are let in.
 	Events reconcile.Enqueuer[T]
 
-	errorf  func(format string, args ...any) // reports a failure of the test
-	helper  func()
-	log     *slog.Logger
-	ctx     context.Context // of the bubble; ends after play
-	begun   time.Time
-	work    *sync.WaitGroup
-	process *process[T] // in a plan of Explore; nil in Run
+	errorf func(format string, args ...any) // reports a failure of the test
+	helper func()
+	log    *slog.Logger
+	ctx    context.Context // of the bubble; ends after play
+	begun  time.Time
+	work   *sync.WaitGroup
+	plan   *process[T] // in a plan of Explore; nil in Run
 
 	mu     sync.Mutex // guards the fields below
 	lines  []string   // that no Want has seen
@@ -131,14 +131,26 @@ func (k *Kit[T]) end(cancel func()) {
 	k.work.Wait()
 }
 
-// Start starts r on the queue of the kit, until the end of the test. It sets Queue,
-// and what is nil: Retry to a back-off that doubles from a second to five minutes,
-// without chance, and Logger to one that writes to the output of the test. Its
-// OnResult is called after the journal was written. Start panics if r is nil.
-func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
+// Start starts r until the end of the test: a [reconcile.Reconciler] as [Kit.Watch]
+// makes it, anything else as [Kit.Go] does. It panics if r is nil.
+func (k *Kit[T]) Start(r reconcile.Runner) {
 	k.helper()
+	if r == nil || r == (*reconcile.Reconciler[T])(nil) {
+		panic("reconciletest: Start needs a Reconciler or another Runner, got nil")
+	}
+	k.Go(r)
+}
+
+// Watch returns a copy of r on the queue of the kit, whose runs are in the journal, for
+// what stands around a reconciler: a [reconcile.Group], [reconcile.After]. It sets Queue,
+// and what is nil: Retry to a back-off that doubles from a second to five minutes,
+// without chance, and Logger to one that writes to the output of the test; in a plan of
+// [Explore] that is lost, since the journal has a line for each run, and Spread does not
+// count there. OnResult of r is called after the journal was
+// written. Watch panics if r is nil.
+func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	if r == nil {
-		panic("reconciletest: Start needs a Reconciler, got nil")
+		panic("reconciletest: Watch needs a Reconciler, got nil")
 	}
 	r.Queue = k.Queue
 	if r.Retry == nil {
@@ -147,27 +159,31 @@ func (k *Kit[T]) Start(r *reconcile.Reconciler[T]) {
 	if r.Logger == nil {
 		r.Logger = k.log
 	}
-	watched := *r // so that r can be started again
+	watched := *r // so that r can be watched again
+	if k.plan != nil {
+		watched.Spread = 0
+	}
 	if run := r.Reconcile; run != nil {
 		watched.Reconcile = func(ctx context.Context, item T) error {
-			k.synchronize()
-			if k.process != nil && !k.process.begin(item) {
+			if k.plan == nil {
+				k.synchronize()
+			} else if !k.plan.begin(item) {
 				return nil
 			}
 			return run(ctx, item)
 		}
 	}
 	watched.OnResult = func(result reconcile.Result[T]) {
-		if k.process == nil {
+		if k.plan == nil {
 			k.note("%s", resultText(result))
-		} else if !k.process.result(result) {
+		} else if !k.plan.result(result) {
 			return
 		}
 		if r.OnResult != nil {
 			r.OnResult(result)
 		}
 	}
-	k.Go(&watched)
+	return &watched
 }
 
 // Go runs anything else until the end of the test: a poller, a feeder, a group. An
@@ -178,32 +194,45 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
 	}
-	if p, ok := r.(*reconcile.Poller[T]); ok && p != nil && p.GetItems != nil {
-		list := p.GetItems
-		if k.process != nil {
-			list = k.process.evenly(p)
-			p.Jitter = 0
+	given := r
+	switch known := r.(type) {
+	case *reconcile.Reconciler[T]:
+		if known != nil {
+			r = k.Watch(known)
 		}
-		if p.Logger == nil {
-			p.Logger = k.log
-		}
-		p.GetItems = func(ctx context.Context) ([]T, error) {
-			k.synchronize()
-			return list(ctx)
+	case *reconcile.Poller[T]:
+		if known != nil && known.GetItems != nil {
+			k.prepare(known)
 		}
 	}
-	k.work.Go(func() {
-		run := func() {
-			if err := r.Run(k.ctx); err != nil {
-				k.errorf("%T: Run = %v, want nil", r, err)
-			}
+	run := func(ctx context.Context) error {
+		if err := r.Run(ctx); err != nil && (k.plan == nil || ctx.Err() == nil) {
+			k.errorf("%T: Run = %v, want nil", given, err)
 		}
-		if k.process == nil {
-			run()
-			return
-		}
-		k.process.play.protect(k.process, fmt.Sprintf("%T", r), run)
-	})
+		return nil
+	}
+	if k.plan != nil {
+		k.plan.Go(run)
+	} else {
+		k.work.Go(func() { _ = run(k.ctx) })
+	}
+}
+
+// prepare sets what Go sets of a poller.
+func (k *Kit[T]) prepare(p *reconcile.Poller[T]) {
+	list := p.GetItems
+	if k.plan != nil {
+		get := p.GetItems
+		list = func(ctx context.Context) ([]T, error) { return k.plan.list(ctx, get) }
+		p.Jitter = 0
+	}
+	if p.Logger == nil {
+		p.Logger = k.log
+	}
+	p.GetItems = func(ctx context.Context) ([]T, error) {
+		k.synchronize()
+		return list(ctx)
+	}
 }
 
 // Advance lets d pass, and returns when everything that is to happen by then has
@@ -218,17 +247,17 @@ func (k *Kit[T]) Advance(d time.Duration) {
 // next one. A bubble does so for what goroutines did before Wait returns, but not for
 // what they do after a timer woke them.
 func (k *Kit[T]) synchronize() {
-	mu := &k.mu
-	if k.process != nil {
-		mu = &k.process.play.mu
+	if k.plan != nil {
+		k.plan.Step()
+		return
 	}
-	mu.Lock()
-	defer mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 }
 
 // rest returns when everything that is to happen at this instant has happened.
 func (k *Kit[T]) rest(what string) {
-	if k.process != nil {
+	if k.plan != nil {
 		panic("reconciletest: " + what + " is called in a process of Explore; what happens is up to Play and its Stage")
 	}
 	synctest.Wait()
@@ -278,7 +307,13 @@ func (k *Kit[T]) WantQueue(lines ...string) {
 // done and to what, such as "attach disk-1". What the call does comes after it, so a
 // plan of [Explore] cannot lose its answer; see [Kit.Do] for one that can.
 func (k *Kit[T]) Call(op string) error {
-	return k.ask(&request{ctx: context.Background(), op: op, kind: onCall, effect: func() error { return nil }})
+	if k.plan != nil {
+		if err := k.planned(op); err != nil {
+			return k.plan.Do(context.Background(), op, func() error { return err })
+		}
+		return k.plan.Do(context.Background(), op, nil)
+	}
+	return k.direct(context.Background(), op, func() error { return nil })
 }
 
 // Do is a call that changes the world: it runs effect and returns its error. The
@@ -293,8 +328,38 @@ func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
 	}
-	return k.ask(&request{ctx: ctx, op: op, kind: onDo, effect: effect})
+	if k.plan != nil {
+		return k.plan.Do(ctx, op, func() error {
+			if err := k.planned(op); err != nil {
+				return err
+			}
+			return effect()
+		})
+	}
+	return k.direct(ctx, op, effect)
 }
+
+// Look is what [Read] is for values of one type. By it a Kit is an [explore.Caller], for
+// [explore.Transport].
+func (k *Kit[T]) Look(ctx context.Context, op string, look func() (any, error)) (any, error) {
+	if ctx == nil || look == nil {
+		panic(fmt.Sprintf("reconciletest: Look(%q) needs a context and a function, got nil", op))
+	}
+	if k.plan != nil {
+		return k.plan.Look(ctx, op, func() (any, error) {
+			if err := k.planned(op); err != nil {
+				return nil, err
+			}
+			return look()
+		})
+	}
+	var found any
+	err := k.direct(ctx, op, func() (err error) { found, err = look(); return err })
+	return found, err
+}
+
+// Context returns the context of the test, or in a plan of [Explore] that of the process.
+func (k *Kit[T]) Context() context.Context { return k.ctx }
 
 // Read is a call that looks at the world and changes nothing: it returns what read
 // does, or fails as [Kit.Do] does. In a plan of [Explore] the answer may be stale: one
@@ -304,53 +369,19 @@ func Read[V any, T comparable](ctx context.Context, k *Kit[T], op string, read f
 	if ctx == nil || k == nil || read == nil {
 		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, a Kit and a function, got nil", op))
 	}
-	var got V
-	err := k.ask(&request{
-		ctx: ctx, op: op, kind: onRead,
-		effect: func() (err error) { got, err = read(); return err },
-		answer: func() any { return got },
-		revert: func(old any) { got, _ = old.(V) },
-	})
-	return got, err
+	return explore.Read(ctx, k, op, read)
 }
 
-// A request is one call of the world.
-type request struct {
-	ctx    context.Context
-	op     string
-	kind   kind
-	effect func() error
-
-	answer func() any    // of a read: what effect found
-	revert func(old any) // of a read: returns that instead, or nothing if nil
-
-	// In a plan, for play.
-	turn  chan struct{} // closed when the call may go on
-	point int           // the last one then
-	lasts time.Duration // if it is slow
-	injection
-}
-
-// ask makes a call.
-func (k *Kit[T]) ask(r *request) error {
-	if r.revert == nil {
-		r.revert = func(any) {}
-	}
-	effect := r.effect
-	r.effect = func() error {
-		if err := k.planned(r.op); err != nil {
-			return err
-		}
-		return effect()
-	}
-	if k.process != nil {
-		return k.process.ask(r)
-	}
-	err := context.Cause(r.ctx)
+// direct makes a call outside of a plan.
+func (k *Kit[T]) direct(ctx context.Context, op string, effect func() error) error {
+	err := context.Cause(ctx)
 	if err == nil {
-		err = r.effect()
+		err = k.planned(op)
 	}
-	k.note("call %s%s", r.op, suffix(err))
+	if err == nil {
+		err = effect()
+	}
+	k.note("call %s%s", op, suffix(err))
 	return err
 }
 
@@ -377,8 +408,8 @@ func (k *Kit[T]) planned(op string) error {
 // journal. In a plan of [Explore] the event may be lost, or come twice or late.
 // It never blocks.
 func (k *Kit[T]) Event(item T) {
-	if k.process != nil {
-		k.process.play.tell(k.process, item)
+	if k.plan != nil {
+		k.plan.Kit.Event(item)
 		return
 	}
 	k.note("event %v", item)
@@ -394,7 +425,13 @@ func (k *Kit[T]) events() reconcile.Enqueuer[T] {
 
 // Note writes a line of the test's own to the journal: what its world has told, or
 // was told.
-func (k *Kit[T]) Note(text string) { k.note("%s", text) }
+func (k *Kit[T]) Note(text string) {
+	if k.plan != nil {
+		k.plan.Kit.Note(text)
+		return
+	}
+	k.note("%s", text)
+}
 
 // Fail plans that the nth call of op, from now on, returns err. The next one is the
 // first. It panics if nth is less than 1, err is nil, or that call is to fail already.
@@ -412,10 +449,6 @@ func (k *Kit[T]) Fail(op string, nth int, err error) {
 }
 
 func (k *Kit[T]) note(format string, args ...any) {
-	if k.process != nil {
-		k.process.note(format, args...)
-		return
-	}
 	line := fmt.Sprintf("%v ", time.Since(k.begun)) + fmt.Sprintf(format, args...)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -429,20 +462,18 @@ func retry(_ error, failures int) (time.Duration, bool) {
 
 func resultText[T comparable](r reconcile.Result[T]) string {
 	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
-	var plan reconcile.RequeueError
-	planned := errors.As(r.Err, &plan)
+	_, wait := reconcile.Judge(r.Err, r.Failures, retry)
 	switch {
-	case r.Outcome == reconcile.Succeeded && planned:
+	case r.Outcome == reconcile.Succeeded && wait.Settled:
 		text += fmt.Sprintf(", again within %v", r.Next)
-	case r.Outcome == reconcile.Requeued && plan.Hold:
+	case r.Outcome == reconcile.Requeued && wait.Hold:
 		text += fmt.Sprintf(" after %v", r.Next)
 	case r.Outcome == reconcile.Requeued:
 		text += fmt.Sprintf(" within %v", r.Next)
 	case r.Outcome == reconcile.Retrying:
 		text += fmt.Sprintf(" in %v", r.Next)
 	}
-	switch r.Outcome {
-	case reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted:
+	if r.Outcome.Failed() || r.Outcome == reconcile.Aborted {
 		text += fmt.Sprintf(": %v", r.Err)
 	}
 	return text
@@ -460,8 +491,14 @@ func (k *Kit[T]) stateText(item T, s reconcile.State) string {
 	case s.Again:
 		text += ", again"
 	}
+	if s.Pending.Before(s.Since) && !s.Pending.IsZero() {
+		text += fmt.Sprintf(", pending since %v", s.Pending.Sub(k.begun))
+	}
 	if s.Failures > 0 {
-		text += fmt.Sprintf(", failures %d: %v", s.Failures, s.Err)
+		text += fmt.Sprintf(", failures %d", s.Failures)
+	}
+	if s.Err != nil {
+		text += fmt.Sprintf(": %v", s.Err)
 	}
 	return text
 }

@@ -75,7 +75,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 			"look settled until 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight",
-			"within waiting until 1h0m0s",
+			"within waiting until 1h0m0s: soon: requeue within 1h0m0s",
 		)
 		k.Queue.Enqueue("slow")
 		k.Queue.Enqueue("well")
@@ -85,7 +85,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight, again",
 			"well ready",
-			"within waiting until 1h0m0s",
+			"within waiting until 1h0m0s: soon: requeue within 1h0m0s",
 		)
 		k.Queue.Remove("slow")
 		k.Advance(time.Second)
@@ -109,7 +109,7 @@ func TestRetryDoublesWithoutChance(t *testing.T) {
 		k.Queue.Enqueue("a")
 		k.Advance(3 * time.Second)
 		k.Want("0s a retrying in 1s: boom", "1s a retrying in 2s: boom", "3s a retrying in 4s: boom")
-		k.WantQueue("a waiting until 7s, failures 3: boom")
+		k.WantQueue("a waiting until 7s, pending since 0s, failures 3: boom")
 		k.Queue.Remove("a")
 	})
 	for failures, want := range map[int]time.Duration{1: time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1000: 5 * time.Minute} {
@@ -240,7 +240,7 @@ func TestNilIsRefused(t *testing.T) {
 	var none context.Context
 	Run(t, func(t *testing.T, k *Kit[string]) {
 		for want, f := range map[string]func(){
-			"reconciletest: Start needs a Reconciler, got nil":                        func() { k.Start(nil) },
+			"reconciletest: Start needs a Reconciler or another Runner, got nil":      func() { k.Start(nil) },
 			"reconciletest: Go needs a Runner, got nil":                               func() { k.Go(nil) },
 			`reconciletest: Do("put") needs a context and an effect, got nil`:         func() { _ = k.Do(none, "put", func() error { return nil }) },
 			`reconciletest: Do("get") needs a context and an effect, got nil`:         func() { _ = k.Do(t.Context(), "get", nil) },

@@ -268,6 +268,7 @@ func TestFileWithEachBitTurned(t *testing.T) {
 	for name, last := range map[string]func(*File[string, int]) error{
 		"killed":         func(*File[string, int]) error { return nil },
 		"Close":          (*File[string, int]).Close,
+		"NoSync":         func(f *File[string, int]) error { f.NoSync = true; return errors.Join(f.Done("a", 1), f.Close()) },
 		"Open":           func(f *File[string, int]) error { return errors.Join(f.lock.Close(), f.Open()) },
 		"Begin and Done": func(f *File[string, int]) error { return errors.Join(f.Begin("a"), f.Done("a", 1)) },
 		"rewrite":        func(f *File[string, int]) error { f.allowed = 0; return f.compactLocked() },

@@ -19,8 +19,9 @@ type disk interface {
 	resolve(path string) (string, error)
 	lock(path string) (io.Closer, error)
 	read(path string) ([]byte, error)
-	open(path string, flag int) (file, error)
-	isAt(f file, path string) error // an error if path is another file by now, or none
+	open(path string) (file, error)         // to be written to
+	create(path, like string) (file, error) // a new one with the mode of like, in the place of what is there
+	isAt(f file, path string) error         // an error if path is another file by now, or none
 	rename(from, to string) error
 	remove(path string)
 	syncDir(path string) error // the folder that path is in
@@ -53,7 +54,30 @@ func (osDisk) resolve(path string) (string, error) {
 
 func (osDisk) read(path string) ([]byte, error) { return os.ReadFile(path) }
 
-func (osDisk) open(path string, flag int) (file, error) { return os.OpenFile(path, flag, 0o600) }
+func (osDisk) open(path string) (file, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, exclude(f)
+}
+
+// create neither writes through a link that somebody put there nor waits for the
+// reader of a pipe.
+func (osDisk) create(path, like string) (file, error) {
+	_ = os.Remove(path) // if that fails, so does what follows
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(like); err == nil {
+		if err := f.Chmod(info.Mode().Perm()); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
 
 func (osDisk) isAt(f file, path string) error {
 	open, _ := f.(*os.File).Stat()

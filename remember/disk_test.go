@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -107,13 +106,19 @@ func (d *testDisk) read(path string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-func (d *testDisk) open(path string, flag int) (file, error) {
+func (d *testDisk) create(path, _ string) (file, error) {
 	if err := d.step(); err != nil {
 		return nil, err
 	}
-	if flag&os.O_CREATE != 0 {
-		d.files[path] = new(content)
-		d.made++
+	d.files[path] = new(content)
+	d.made++
+	d.opened++
+	return &testFile{disk: d, c: d.files[path]}, nil
+}
+
+func (d *testDisk) open(path string) (file, error) {
+	if err := d.step(); err != nil {
+		return nil, err
 	}
 	if d.files[path] == nil {
 		return nil, fs.ErrNotExist

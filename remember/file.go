@@ -4,6 +4,7 @@
 package remember
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"os"
 	"sync"
 )
 
@@ -31,12 +31,15 @@ import (
 // date, the call that finds it so writes it anew, and all others wait.
 type File[T, V comparable] struct {
 	// Path is where the file is, or a symbolic link to it. Beside the file there
-	// is a lock, its name with .lock, and at times the next file, with .new.
+	// is a lock, its name with .lock, at times the next file, with .new, and, with
+	// .cut, what Open cut off from it last, if that was more than half a record.
 	Path string
 
-	// NoSync makes Begin not wait until the disk has it. What was remembered then
-	// still survives the end of the process, but the last calls may be lost when
-	// the machine loses power: what a run did that had begun may be forgotten.
+	// NoSync makes Begin not wait until the disk has it; Open and Close still do.
+	// What was remembered then survives the end of the process, but what came since
+	// Open may be lost when the machine loses power: what a run did that had begun
+	// may be forgotten. Nor is damage to that part told from such a loss: it is cut
+	// off.
 	NoSync bool
 
 	disk  disk // nil means that of the operating system
@@ -67,7 +70,8 @@ type entry[V comparable] struct {
 // Open reads the file, or makes it if it is not there; its folder must be. What the
 // end of a process or a loss of power left half written is cut off. It returns an
 // error, and leaves the file as it is, if it is damaged otherwise (anywhere before
-// what the disk had for certain when the last record was written), is no such file or
+// what the disk had for certain when the last record was written, or in all of its
+// records), is no such file or
 // no regular one, or is open already, in this process or in another one of this
 // machine; on Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
 func (f *File[T, V]) Open() error {
@@ -117,7 +121,22 @@ func (f *File[T, V]) load() error {
 	if err != nil {
 		return err
 	}
+	if cut := data[size:]; bytes.IndexByte(cut, '\n') >= 0 { // more than a record that is half written
+		if err := f.keepAside(cut); err != nil {
+			return fmt.Errorf("keep what is damaged: %w", err)
+		}
+	}
 	return f.attach(size, data[min(safe, size):size])
+}
+
+// keepAside writes what is cut off from the file beside it, for people to look at.
+func (f *File[T, V]) keepAside(cut []byte) error {
+	file, err := f.disk.create(f.path+".cut", f.path)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(cut, 0)
+	return cmp.Or(err, file.Sync(), file.Close())
 }
 
 // apply does to the entries what a record of the file says.
@@ -152,7 +171,7 @@ func (f *File[T, V]) set(verb string, item T, version V) {
 // If an fsync of a process before failed, the next one may succeed without what that
 // was for: so the end of the file, which the disk may not have, is written again.
 func (f *File[T, V]) attach(size int64, end []byte) error {
-	file, err := f.disk.open(f.path, os.O_WRONLY)
+	file, err := f.disk.open(f.path)
 	if err != nil {
 		return err
 	}
@@ -217,7 +236,7 @@ func (f *File[T, V]) All() iter.Seq2[T, V] {
 }
 
 // Close ends the use of the file. What was written is on the disk when it returns
-// nil, unless NoSync is set. Closing twice is fine; it may be opened again.
+// nil. Closing twice is fine; it may be opened again.
 func (f *File[T, V]) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -227,7 +246,7 @@ func (f *File[T, V]) Close() error {
 	if f.file == nil {
 		return nil
 	}
-	if f.err == nil && !f.NoSync {
+	if f.err == nil {
 		if f.err = cmp.Or(f.file.Sync(), f.disk.isAt(f.file, f.path)); f.err == nil {
 			f.synced = f.written
 			f.checkpoint()
@@ -361,7 +380,7 @@ func (f *File[T, V]) rewrite() error {
 		}
 		size = f.size
 	} else {
-		f.records, f.checked = len(f.entries), false
+		f.records, f.checked = len(f.entries)+1, true
 	}
 	f.err = f.attach(size, nil)
 	return cmp.Or(err, f.err)
@@ -381,7 +400,9 @@ func (f *File[T, V]) writeAll(path string) (size int64, err error) {
 		}
 		text = r.append(text)
 	}
-	file, err := f.disk.open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	// The disk has all of it before it gets its name.
+	text = record{verb: synced, safe: int64(len(text))}.append(text)
+	file, err := f.disk.create(path, f.path)
 	if err != nil {
 		return 0, err
 	}

@@ -4,9 +4,11 @@
 package remember_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -263,9 +265,75 @@ func TestFileRefusesOtherThanFiles(t *testing.T) {
 	for _, path := range []string{".", "socket", "link"} {
 		mustSay(t, path, (&remember.File[string, int]{Path: path}).Open(), "want a regular file")
 	}
-	must(t, os.Mkdir("m.new", 0o700)) // what is in the way of a new file is removed
-	mustSay(t, "folder", (&remember.File[string, int]{Path: "m"}).Open(), "directory")
+	must(t, os.MkdirAll("m.new/full", 0o700))
+	mustSay(t, "folder", (&remember.File[string, int]{Path: "m"}).Open(), "m.new")
+	must(t, os.Remove("m.new/full")) // what is in the way of a new file is removed
 	open[string, int](t, "m")
+}
+
+// A file whose records are all damaged held something. It is not taken for an empty
+// one, nor touched.
+func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	f := open[string, int](t, path)
+	must(t, f.Begin("a"), f.Done("a", 1), f.Close())
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	first := bytes.IndexByte(whole, '\n') + 1
+	lines := bytes.Clone(whole)
+	for i := first; i < len(lines); i++ {
+		if i == first || lines[i-1] == '\n' {
+			lines[i] ^= 1
+		}
+	}
+	zeros := append(bytes.Clone(whole[:first]), make([]byte, len(whole)-first)...)
+	for name, damaged := range map[string][]byte{"each line": lines, "zeros": zeros} {
+		must(t, os.WriteFile(path, damaged, 0o600))
+		mustSay(t, name, f.Open(), "no whole record")
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, damaged) {
+			t.Errorf("%s: it is now %q, %v", name, got, err)
+		}
+	}
+}
+
+// What is cut off from a file, and is more than half a record, is kept beside it.
+func TestFileKeepsWhatItCutsOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	f := open[string, int](t, path)
+	must(t, f.Begin("a"), f.Close())
+	data, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append(data, "half"...), 0o600), f.Open(), f.Close())
+	if _, err := os.Stat(path + ".cut"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of half a record is kept: %v", err)
+	}
+	data, err = os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append(data, "bad\nworse"...), 0o600), f.Open())
+	mustHold(t, f, map[string]int{"a": 0})
+	if got, err := os.ReadFile(path + ".cut"); err != nil || string(got) != "bad\nworse" {
+		t.Errorf("kept aside is %q, %v", got, err)
+	}
+}
+
+// What somebody put in the place of the next file is neither written to nor waited
+// for.
+func TestFileMakesTheNextOneItself(t *testing.T) {
+	dir := t.TempDir()
+	path, theirs := filepath.Join(dir, "m"), filepath.Join(dir, "theirs")
+	f := open[string, int](t, path)
+	must(t, f.Close(), os.Chmod(path, 0o640))
+	must(t, os.WriteFile(theirs, []byte("theirs"), 0o600), os.Symlink("theirs", path+".new"))
+	f.NoSync = true
+	must(t, f.Open(), written(f))
+	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
+		t.Errorf("the file that a link leads to is now %q, %v", got, err)
+	}
+	info, err := os.Lstat(path)
+	must(t, err)
+	if info.Mode() != 0o640 {
+		t.Errorf("written anew, the file has the mode %v, want %v as before", info.Mode(), fs.FileMode(0o640))
+	}
 }
 
 // Another program moves the file, or puts an older one into its place: what is written

@@ -19,12 +19,18 @@ func (osDisk) lock(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == syscall.EWOULDBLOCK {
+	return f, exclude(f)
+}
+
+// exclude keeps others from the file itself too, who came by another name of it, or
+// after the lock was removed. If it returns an error, the file is closed.
+func exclude(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK {
 		err = errors.New("open already")
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
 	}
-	return f, nil
+	return err
 }

@@ -99,8 +99,16 @@ func scan(data string, apply func(record) error) (whole, safe int64, err error) 
 			return 0, 0, fmt.Errorf("damaged at byte %d, with whole records behind it; what is before it can be kept by cutting the file off there", whole)
 		}
 	}
+	// The disk had the first record before the file got its name; of files that
+	// were made otherwise it may have had the first part.
+	if rest := data[len(magic):]; whole == int64(len(magic)) && !strings.HasPrefix(string(firstRecord), rest) {
+		return 0, 0, fmt.Errorf("damaged at byte %d, with no whole record at all; an empty one can be made by removing it", whole)
+	}
 	return whole, safe, nil
 }
+
+// firstRecord is the first record of a file that was made with no entries.
+var firstRecord = record{verb: synced, safe: int64(len(magic))}.append(nil)
 
 // encode returns v as it stands in a record. It may panic, by a method of T or a
 // comparison.

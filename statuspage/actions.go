@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 )
 
 // An action is what a form asks for.
@@ -30,15 +31,21 @@ var notices = map[string]string{
 	"cancel":         "The next run is cancelled.",
 	"cancel-many":    "The next runs are cancelled.",
 	"nothing":        "There was no next run to cancel.",
+	"pause":          "The gate is shut.",
+	"go-on":          "The pause has ended: one run goes first.",
+	"believe":        "The next listing may lack as much, and comes soon.",
 }
 
 // maxForm is how many bytes a form may have.
 const maxForm = 64 << 10
 
-// serveAction does what a form asks for, and then shows the item, or the items.
-func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) error {
+// readAction reads the form of an action, or refuses it.
+func (p *Page) readAction(w http.ResponseWriter, r *http.Request) error {
 	if err := p.protection.Check(r); err != nil {
 		return refuse(http.StatusForbidden, "refused: %w", err)
+	}
+	if err := p.checkHost(r, true); err != nil {
+		return err
 	}
 	if !p.AllowActions {
 		return refuse(http.StatusForbidden, "this program does not allow actions on this page (Page.AllowActions)")
@@ -46,6 +53,15 @@ func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return fmt.Errorf("the form cannot be read: %w", err)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return nil
+}
+
+// serveAction does what a form asks for, and then shows the item, or the items.
+func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) error {
+	if err := p.readAction(w, r); err != nil {
+		return err
 	}
 	a := action(r.PostForm.Get("action"))
 	if a != reconcileNow && a != cancelNext {

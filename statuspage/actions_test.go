@@ -75,6 +75,10 @@ func TestCancelNext(t *testing.T) {
 			if i.Phase != test.phase || i.Again {
 				t.Errorf("%s is %s, again %v; want %s", test.item, i.Phase, i.Again, test.phase)
 			}
+			shown := body(t, get(t, w.page, "/item?item="+test.item), http.StatusOK)
+			if !strings.Contains(shown, `value="cancel" disabled>`) {
+				t.Errorf("%s has no next run, and the button that cancels it is not disabled", test.item)
+			}
 		}
 	})
 }
@@ -243,7 +247,7 @@ func TestActionsRefused(t *testing.T) {
 		for name, change := range map[string]func(r *http.Request){
 			"from the page":          header("Sec-Fetch-Site", "same-origin"),
 			"from the address bar":   header("Sec-Fetch-Site", "none"),
-			"with the page's origin": header("Origin", "http://example.com"), // which is the host of httptest
+			"with the page's origin": header("Origin", "http://localhost"), // which is the host of httptest
 			"from curl":              func(*http.Request) {},
 		} {
 			if r := post(t, w.page, "/item", reconcileA, change); r.StatusCode != http.StatusSeeOther {

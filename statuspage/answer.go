@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"time"
 )
 
 //go:embed page.html
@@ -107,6 +108,9 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request, status int, conten
 		return
 	}
 	w.Header().Set("Content-Type", contentType)
+	// Who reads slowly has the answer kept in memory, but not for long: a megabyte a
+	// second will do. The server takes the deadline back after the answer.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout + time.Duration(data.Len())*time.Microsecond))
 	w.WriteHeader(status)
 	_, _ = w.Write(data.Bytes()) // if the reader is gone there is nobody to tell
 }

@@ -161,7 +161,7 @@ func BenchmarkLook(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			changes(overviewRegions, o, make(map[string]string))
+			changes(overviewRegions, o, make(map[string]uint64))
 		}
 	})
 }

@@ -113,7 +113,7 @@ func (m *measures) charts() []chart {
 	ready := depth(func(b *bucket) int { return b.ready })
 	inFlight := depth(func(b *bucket) int { return b.inFlight })
 	format := func(v float64) string { return number(int(v)) }
-	queue := linear("Queue", format, line{Name: "ready", Class: "ready", values: ready}, line{Name: "in flight", Class: "in-flight", values: inFlight})
+	queue := linear("Queue", format, line{Name: "most ready", Class: "ready", values: ready}, line{Name: "most in flight", Class: "in-flight", values: inFlight})
 	queue.Summary = fmt.Sprintf("Items over the last 15 minutes: at most %s ready and %s in flight at a time.",
 		format(highest(ready)), format(highest(inFlight)))
 

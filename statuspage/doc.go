@@ -14,7 +14,7 @@
 // A [Loop] is a queue and its reconciler; a page has any number of them. A
 // [Group] is a [reconcile.Group] whose members are shown as well: a stream of
 // events that broke explains why nothing happens. So do polls that fail, which [Poll]
-// adds to the members.
+// adds to the members, a [Gate] that is shut, and a [Listing] that was refused.
 //
 // # In order
 //
@@ -23,6 +23,8 @@
 // has it no more and the page remembers a last run that succeeded. An item for
 // which the next run is planned or retried is waiting, and an item that was given
 // up or cancelled is idle. An event makes an item that was in order ready again.
+// What was removed for good counts as in order until the page forgets it, unless
+// Loop.Wanted says that it is gone.
 //
 // # Cost
 //
@@ -49,14 +51,20 @@
 //	curl -d queue=assets -d item=bucket/invoices -d action=reconcile 127.0.0.1:8080/item.json
 //	curl -d queue=assets -d item=a -d item=b -d action=reconcile 127.0.0.1:8080/items.json
 //	curl -d queue=assets -d state=failing -d all=true -d action=reconcile 127.0.0.1:8080/items.json
+//	curl -d gate=cloud -d action=pause -d for=1h 127.0.0.1:8080/gate.json
+//	curl -d gate=cloud -d action=go-on 127.0.0.1:8080/gate.json
+//	curl -d listing=buckets -d action=believe --data-urlencode because="$error" 127.0.0.1:8080/listing.json
+//
+// Without because, the error of the listing that somebody has looked at, that listing is
+// believed which was refused last.
 //
 // What may stand behind the question mark:
 //
 //	queue   the Name of a Loop; not needed if there is one alone
 //	search  a part of the name or the error, in any case
 //	state   all, in-order, failing, in-flight, ready, waiting or idle
-//	sort    attention, item, state, since, next, failures, last or duration;
-//	        with a hyphen in front for the reverse
+//	sort    attention, item, state, since, next, failures, last, duration or
+//	        pending; with a hyphen in front for the reverse
 //	page    from 1
 //	size    of a page: 50, at most 1000
 //	item    the name of an item, as it is shown
@@ -77,7 +85,8 @@
 // The page loads nothing from elsewhere, and its Content-Security-Policy allows
 // no script but its own. Actions are off unless the program turns them on, see
 // [Page.AllowActions]. There is no login: put a handler in front that asks for
-// one, or listen on a loopback address.
+// one, as an example of [Page] does, or listen on a loopback address. What an error
+// says is shown to all who may look, unless Loop.FormatError leaves it out.
 //
 // # Ending
 //

@@ -8,25 +8,32 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"hash/maphash"
 	"net/http"
 	"net/url"
 	"time"
 )
 
 const (
-	// writeTimeout is how long a reader may take for what it is sent.
+	// writeTimeout is how long a reader may take for what it is sent, and a sender for
+	// a form.
 	writeTimeout = 10 * time.Second
 
 	// pingEvery is how often something is sent, if only to learn whether the
 	// reader is still there.
 	pingEvery = 15 * time.Second
+
+	// maxStreams is how many pages are kept up to date at the same time.
+	maxStreams = 100
 )
+
+// hashing is for what was sent: to keep it would take the page again for each reader.
+var hashing = maphash.MakeSeed()
 
 // The regions of a page are what is sent when it changes, each by the name of
 // its template, which is the id of its element too.
 var (
-	overviewRegions = []string{"title", "queues", "alerts", "tiles", "charts", "items", "groups"}
+	overviewRegions = []string{"title", "queues", "alerts", "tiles", "charts", "items", "gates", "groups"}
 	itemRegions     = []string{"item", "runs"}
 )
 
@@ -38,8 +45,13 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	defer p.streams.Add(-1)
+	if p.streams.Add(1) > maxStreams {
+		w.Header().Set("Retry-After", "10")
+		return refuse(http.StatusServiceUnavailable, "%d pages are kept up to date already; this one can be loaded again", maxStreams)
+	}
 	out := http.NewResponseController(w)
-	sent := make(map[string]string)
+	sent := make(map[string]uint64)
 	var last time.Time // when something was sent
 	for {
 		page, next, err := look()
@@ -93,21 +105,21 @@ func (p *Page) follow(v url.Values) (look func() (page any, next time.Time, err 
 
 // changes renders the regions of a page, and returns the event that tells of those
 // that are not as they were sent, nil if all are.
-func changes(regions []string, page any, sent map[string]string) []byte {
+func changes(regions []string, page any, sent map[string]uint64) []byte {
 	changed := make(map[string]string)
 	for _, name := range regions {
 		var b bytes.Buffer
 		if err := templates.ExecuteTemplate(&b, name, page); err != nil {
 			continue // the page itself cannot be shown then, and says so
 		}
-		if was, ok := sent[name]; !ok || was != b.String() {
-			changed[name] = b.String()
+		hash := maphash.Bytes(hashing, b.Bytes())
+		if was, ok := sent[name]; !ok || was != hash {
+			changed[name], sent[name] = b.String(), hash
 		}
 	}
 	if len(changed) == 0 {
 		return nil
 	}
-	maps.Copy(sent, changed)
 	data, _ := json.Marshal(changed) // has no line break that could end the event early
 	return fmt.Appendf(nil, "event: regions\ndata: %s\n\n", data)
 }

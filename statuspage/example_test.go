@@ -5,8 +5,11 @@ package statuspage_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"time"
 
@@ -64,4 +67,34 @@ func ExamplePage() {
 	defer cancel()
 	fmt.Println(group.Run(ctx))
 	// Output: <nil>
+}
+
+// The page has no login. A handler in front asks for one; over a network it needs TLS as
+// well.
+func ExamplePage_password() {
+	page := statuspage.New(&statuspage.Loop[string]{Name: "assets", Queue: reconcile.NewQueue[string]()})
+	page.AllowActions = true
+	want := sha256.Sum256([]byte("a long random password"))
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		got := sha256.Sum256([]byte(password))
+		if subtle.ConstantTimeCompare(got[:], want[:]) == 0 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="status"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+	// group.Add("page", statuspage.Serve("127.0.0.1:8080", handler))
+
+	for _, password := range []string{"a guess", "a long random password"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.SetBasicAuth("", password)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 200
 }

@@ -20,6 +20,9 @@ import (
 type Group struct {
 	Name string // shown above the members; may be empty
 
+	// FormatError returns how an error of a member is shown, as that of a [Loop] does.
+	FormatError func(err error) string
+
 	reconcile.Group
 
 	mu      sync.Mutex // guards the fields below
@@ -123,6 +126,9 @@ var errPanicked = errors.New("panic or runtime.Goexit; the log says where")
 //
 //	poller.GetItems = statuspage.Poll(group, "list of buckets", poller.GetItems)
 //
+// The members of g need not run in it: where the loops are in a [reconcile.Group], g is
+// one for polls alone, which the page is given and nobody runs.
+//
 // A call whose context is cancelled, as when the program ends, does not count. If
 // list is nil, so is the function.
 func Poll[R any](g *Group, name string, list func(context.Context) (R, error)) func(context.Context) (R, error) {
@@ -143,7 +149,7 @@ func Poll[R any](g *Group, name string, list func(context.Context) (R, error)) f
 
 // note notes the state of a member, which is that it failed if there is an error.
 func (g *Group) note(m *member, state memberState, err error) {
-	text := textOf(err) // with no lock held: it calls a method of the user's
+	text := errorFormat(g.FormatError).text(err, maxText) // with no lock held: it calls a method of the user's
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()

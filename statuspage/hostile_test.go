@@ -14,8 +14,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/statuspage"
 )
 
@@ -53,7 +55,9 @@ func testHostile(t *testing.T, name string) {
 	queueName := "q" + name[:min(len(name), 1000)]
 	loop := &statuspage.Loop[string]{Name: queueName, Queue: queue}
 	group := &statuspage.Group{Name: name}
-	page := statuspage.New(loop, group, &statuspage.Loop[string]{Name: "other"})
+	shut := &gate.Gate{Logger: discard, Pause: func(error) time.Duration { return time.Hour }}
+	page := statuspage.New(loop, group, &statuspage.Loop[string]{Name: "other"},
+		&statuspage.Gate{Name: queueName, Gate: shut}, &statuspage.Listing{Name: queueName, Of: refusing{errors.New(name), new(bool)}})
 	page.AllowActions = true
 	page.Logger = discard
 	queue.Enqueue(name)
@@ -69,6 +73,13 @@ func testHostile(t *testing.T, name string) {
 		t.Fatal("the failing runner ended well")
 	}
 
+	// What keeps items from running is shown too.
+	leave, err := shut.Admit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave(reconcile.Retrying, errors.New(name), 0)
+
 	plain := statuspage.New(&statuspage.Loop[string]{Name: "other", Queue: reconcile.NewQueue[string]()})
 	// tags returns the names of all tags and of their attributes.
 	tags := func(text string) map[string]bool {
@@ -83,8 +94,8 @@ func testHostile(t *testing.T, name string) {
 	}
 	usual := tags(body(t, get(t, plain, "/"), http.StatusOK))
 	for tag := range strings.FieldsSeq("<p </p <pre </pre <b </b <tr </tr <th </th <td </td <bdi </bdi <h2 </h2 <main <form </form <input " +
-		"<button </button <details </details <summary </summary <section </section aria-labelledby= tabindex= method= data-action= form= formaction= " +
-		"data-key= data-label= title= type= name= value= aria-current= rel=") {
+		"<button </button <details </details <summary </summary <section </section aria-labelledby= tabindex= method= data-action= form= formaction= aria-label= " +
+		"data-key= data-label= title= type= name= value= aria-current= rel= disabled") {
 		usual[tag] = true
 	}
 	check := func(where, text string) {
@@ -147,7 +158,8 @@ func testHostile(t *testing.T, name string) {
 	events := stream(t, page, "/events?queue="+url.QueryEscape(queueName))
 	event := <-events
 	check("event", event["items"])
-	if len(event) != 7 {
-		t.Errorf("the event has %d regions, want 7", len(event))
+	check("event", event["gates"])
+	if len(event) != 8 {
+		t.Errorf("the event has %d regions, want 8", len(event))
 	}
 }

@@ -19,13 +19,16 @@ type handle struct {
 	*row
 }
 
-// Describe returns what tells it from others that are shown alike, and id a hash
-// of that.
-func (h handle) Describe() string { return fmt.Sprintf("%#v", h.item) }
+// Describe returns what tells it from others that are shown alike. It has no field that
+// Format leaves out.
+func (h handle) Describe() string {
+	return fmt.Sprintf("%s, %s (%s)", shorten(visible(h.text), 400), h.Status().words(), h.id())
+}
 
+// id returns a hash of all that the item is.
 func (h handle) id() string {
 	hash := fnv.New64a()
-	hash.Write([]byte(h.Describe()))
+	fmt.Fprintf(hash, "%#v", h.item)
 	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
@@ -61,7 +64,8 @@ func (p *Page) choose(l loop, chosen func(*row) bool) (found []handle) {
 	rows := l.snapshot(p.refresh()).rows
 	for i := range rows {
 		if chosen(&rows[i]) {
-			found = append(found, handle{l, &rows[i]})
+			r := rows[i] // a copy: else who keeps one row keeps them all
+			found = append(found, handle{l, &r})
 		}
 	}
 	return found
@@ -94,7 +98,7 @@ type itemPage struct {
 	Notice     string // what became of an action
 	Status     filter // "" if the queue cannot be asked
 	Story      string // how it stands, in words
-	Error      string // whole, as it is kept
+	Error      string // whole, while the queue has it; otherwise as it is kept
 	Runs       []run
 }
 
@@ -116,7 +120,10 @@ func (p *Page) newItemPage(h handle) *itemPage {
 	if h.hasQueue() {
 		v.Status = now.Status()
 	}
-	if !now.Last.Failed() {
+	switch {
+	case now.Failures > 0 && now.Err != nil:
+		v.Error = h.errorText(now.Err, maxWhole)
+	case !now.Last.Failed():
 		v.Error = now.Last.Headline()
 	}
 	return v
@@ -175,6 +182,9 @@ func (h handle) story() string {
 		text += fmt.Sprintf("%s is in %s; %s.", what, due, brings)
 	default:
 		text += idleStory(r.Last.Outcome, since)
+	}
+	if pending := r.PendingFor(); pending != "" {
+		text += fmt.Sprintf(" It has not been in order for %s.", pending)
 	}
 	return text
 }

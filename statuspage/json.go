@@ -14,9 +14,11 @@ import (
 // field is never renamed or given another meaning; new ones may come.
 
 type statusJSON struct {
-	At     time.Time   `json:"at"`
-	Queues []queueJSON `json:"queues"`
-	Groups []groupView `json:"groups"`
+	At       time.Time     `json:"at"`
+	Queues   []queueJSON   `json:"queues"`
+	Groups   []groupView   `json:"groups"`
+	Gates    []gateView    `json:"gates"`
+	Listings []listingView `json:"listings"`
 }
 
 type queueJSON struct {
@@ -24,6 +26,7 @@ type queueJSON struct {
 	counts
 	LongestReady    duration `json:"longest_ready_seconds"`
 	LongestInFlight duration `json:"longest_in_flight_seconds"`
+	LongestPending  duration `json:"longest_pending_seconds"` // of those in the queue that are not in order
 
 	Runs    map[reconcile.Outcome]uint64 `json:"runs"`    // by outcome, since the start
 	Dropped uint64                       `json:"dropped"` // of these, counted but not remembered
@@ -51,6 +54,7 @@ type itemJSON struct {
 	Phase    string            `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
 	InOrder  bool              `json:"in_order"`
 	Since    time.Time         `json:"since,omitzero"`
+	Pending  time.Time         `json:"pending,omitzero"` // since when there has been work
 	Due      time.Time         `json:"due,omitzero"`
 	Hold     bool              `json:"hold"`
 	Again    bool              `json:"again"`
@@ -66,7 +70,7 @@ type itemJSON struct {
 }
 
 func (p *Page) serveStatusJSON(w http.ResponseWriter, r *http.Request) error {
-	p.json(w, r, http.StatusOK, statusJSON{At: time.Now(), Queues: p.queues(), Groups: p.groupViews()})
+	p.json(w, r, http.StatusOK, statusJSON{time.Now(), p.queues(), p.groupViews(), p.gateViews(), p.listingViews()})
 	return nil
 }
 
@@ -90,6 +94,9 @@ func (p *Page) queues() []queueJSON {
 		}
 		if s.InFlight > 0 {
 			q.LongestInFlight = duration(max(0, s.taken.Sub(s.inFlightSince)))
+		}
+		if !s.pending.IsZero() {
+			q.LongestPending = duration(max(0, s.taken.Sub(s.pending)))
 		}
 		for i, n := range s.totals {
 			q.Runs[outcomes[i]] = n
@@ -155,6 +162,7 @@ func newItemJSON(h handle) itemJSON {
 		Phase:    h.Phase.String(),
 		InOrder:  h.inOrder(),
 		Since:    h.Since,
+		Pending:  h.Pending,
 		Due:      h.Due,
 		Hold:     h.Hold,
 		Again:    h.Again,

@@ -35,7 +35,7 @@ func TestStatusJSON(t *testing.T) {
 		delete(got.Queues[0], "runs")
 		for name, want := range map[string]any{
 			"name": "assets", "items": 7.0, "in_order": 2.0, "ready": 0.0, "waiting": 3.0, "held": 1.0, "in_flight": 1.0, "idle": 1.0,
-			"failing": 2.0, "given_up": 1.0, "longest_ready_seconds": 0.0, "longest_in_flight_seconds": 30.0,
+			"failing": 2.0, "given_up": 1.0, "longest_ready_seconds": 0.0, "longest_in_flight_seconds": 30.0, "longest_pending_seconds": 30.0,
 			"dropped": 0.0, "items_url": "items.json?queue=assets",
 		} {
 			if got := got.Queues[0][name]; got != want {

@@ -36,6 +36,21 @@ type Loop[T comparable] struct {
 	// [Page.Refresh], and only while somebody looks.
 	Format func(item T) string
 
+	// FormatError returns how an error of a run is shown and remembered: it is the place
+	// to leave out what must not be seen, such as a token in a URL. Nil means the Error
+	// method. It is called from any goroutine, by workers.
+	FormatError func(err error) string
+
+	// Wanted reports whether an item is still to be there; nil means that all are. One
+	// that it says no of is shown for as long as something is left to do or has failed:
+	// then it is gone, and neither shown nor counted. It is called from any goroutine,
+	// for items that the queue has no more, as Format is.
+	Wanted func(item T) bool
+
+	// ReadOnly takes the actions away from the items of this loop, whatever
+	// [Page.AllowActions] says.
+	ReadOnly bool
+
 	// Runs bounds the memory: how many runs are remembered, of all items
 	// together, and never more than the last 20 of one. Zero means 20,000, and
 	// anything below 80 means 80. A run takes some 100 bytes, or 200 if it is
@@ -88,7 +103,7 @@ func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result
 }
 
 func (l *Loop[T]) init() {
-	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.Queue) })
+	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.FormatError, l.Queue) })
 }
 
 // addTo makes a Loop a Part.
@@ -124,6 +139,19 @@ func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 	return r
 }
 
+// gone reports whether nothing is left of an item whose last run was this one.
+func (l *Loop[T]) gone(item T, last run) (gone bool) {
+	if l.Wanted == nil || last.Outcome != reconcile.Succeeded {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			gone = false // it is shown, as nobody knows better
+		}
+	}()
+	return !l.Wanted(item)
+}
+
 // A loop is a Loop whatever its items are.
 type loop interface {
 	name() string
@@ -133,15 +161,23 @@ type loop interface {
 	snapshot(interval time.Duration) *snapshot
 	look(known *row) (now *row, runs []run)
 	act(item any, a action) bool
+	errorText(err error, limit int) string
 }
 
 func (l *Loop[T]) name() string { return l.Name }
+
+func (l *Loop[T]) errorText(err error, limit int) string {
+	return errorFormat(l.FormatError).text(err, limit)
+}
 
 func (l *Loop[T]) bound() int { return l.rec.bound() }
 
 func (l *Loop[T]) hasQueue() bool { return l.Queue != nil }
 
 func (l *Loop[T]) hasActions() bool {
+	if l.ReadOnly {
+		return false
+	}
 	_, ok := l.Queue.(actor[T])
 	return ok
 }
@@ -158,7 +194,7 @@ func (l *Loop[T]) look(known *row) (now *row, runs []run) {
 	if len(runs) > 0 {
 		last = runs[0]
 	}
-	now.remember(last)
+	now.remember(last, l.FormatError)
 	return now, runs
 }
 

@@ -21,6 +21,8 @@ type overview struct {
 	Tiles    []tile
 	Charts   []chart
 	Groups   []groupView
+	Gates    []gateView
+	Listings []listingView
 	Note     string
 	Notice   string // what came of an action
 
@@ -78,8 +80,8 @@ func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) error {
 // overview puts together the page that a query asks for. It returns when there
 // is something new to see.
 func (p *Page) overview(q query) (*overview, time.Time, error) {
-	o := &overview{frame: p.frame(""), Query: q, Groups: p.groupViews(), HasActions: p.AllowActions}
-	o.Live, o.Skip = true, true
+	o := &overview{frame: p.frame(""), Query: q, Groups: p.groupViews(), Gates: p.gateViews(), HasActions: p.AllowActions}
+	o.Listings, o.Live, o.Skip = p.listingViews(), true, true
 	if len(p.loops) == 0 {
 		return o, time.Now().Add(p.refresh()), nil
 	}
@@ -140,6 +142,10 @@ func lead(queues []queueJSON) string {
 	return part(inOrder, all) + " in order"
 }
 
+// longPending is from when on an item that is not in order is an alarm, as it is for
+// the alerts of adapters/prometheus.
+const longPending = time.Hour
+
 func part(n, all int) string { return number(n) + " of " + number(all) }
 
 func tiles(s *snapshot) []tile {
@@ -158,8 +164,14 @@ func tiles(s *snapshot) []tile {
 		{waitingItems, "Waiting", number(s.Waiting), detail("next in", s.due, until), ""},
 		{idleItems, "Idle", number(s.Idle), "remembered", ""},
 	}
-	if s.InOrder > 0 && s.InOrder == s.Items {
+	switch pending := s.taken.Sub(s.pending); {
+	case s.InOrder > 0 && s.InOrder == s.Items:
 		all[0].Class = "done"
+	case !s.pending.IsZero() && pending >= longRun:
+		all[0].Detail = "one has not been for " + since(s.pending)
+		if pending >= longPending {
+			all[0].Class = "bad"
+		}
 	}
 	switch failing := &all[2]; {
 	case s.GivenUp > 0:

@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +31,9 @@ type Page struct {
 	// AllowActions has the page of an item show the buttons "Reconcile now"
 	// (EnqueueNow) and "Cancel the next run" (Remove), if the queue has these
 	// methods. Where items fail, the page of all then has buttons to reconcile now
-	// those that are selected, or all of them. Requests that another site makes a
+	// those that are selected, or all of them. A [Gate] has buttons that pause it and
+	// let it go on, and a [Listing] that was refused has one that believes it.
+	// Requests that another site makes a
 	// browser send are refused. Who may press the buttons is for the program to say,
 	// by a handler around this one.
 	AllowActions bool
@@ -40,31 +44,36 @@ type Page struct {
 	// twentieth of the time.
 	Refresh time.Duration
 
-	// Hosts are names under which the page is reached, when it listens on a
-	// loopback address behind a proxy that passes them on. A request that came by
-	// loopback for any other host than localhost is refused: it would be that of
-	// a site which has made its own name point here.
+	// Hosts are names under which the page is reached, beside localhost and IP
+	// addresses: without the port. A request for any other host is refused, as it
+	// would be that of a site which has made its own name point here. With no
+	// Hosts, only requests that came by a loopback address are checked, and all
+	// actions: a page with a name, behind a proxy or not, has to say it here.
 	Hosts []string
 
 	// Logger is told of each action; nil means slog.Default().
 	Logger *slog.Logger
 
+	streams    atomic.Int32 // of events, at this time
 	loops      []loop
 	groups     []*Group
+	gates      []*Gate
+	listings   []*Listing
 	mux        *http.ServeMux
 	protection *http.CrossOriginProtection
 }
 
-// A Part is what a page is made of: a [*Loop] or a [*Group].
+// A Part is what a page is made of: a [*Loop], a [*Group],
+// a [*Gate] or a [*Listing].
 type Part interface{ addTo(p *Page) }
 
-// New returns a page of these parts, in this order. It panics if the name of a
-// loop is missing or there twice.
+// New returns a page of these parts, in this order. It panics if a name that
+// is required is missing, or there twice, or if a part is nil.
 func New(parts ...Part) *Page {
 	p := &Page{mux: http.NewServeMux(), protection: http.NewCrossOriginProtection()}
 	for _, part := range parts {
 		if part == nil {
-			panic("statuspage: New needs a *Loop or *Group, got nil")
+			panic("statuspage: New needs a *Loop, *Group, *Gate or *Listing, got nil")
 		}
 		part.addTo(p)
 	}
@@ -77,9 +86,17 @@ func New(parts ...Part) *Page {
 	for _, path := range []string{"/item", "/item.json", "/items", "/items.json"} {
 		p.handle("POST "+path, p.serveAction)
 	}
+	for _, twin := range []string{"", ".json"} {
+		p.handle("POST /gate"+twin, p.serveGateAction)
+		p.handle("POST /listing"+twin, p.serveListingAction)
+	}
 	files, _ := fs.Sub(assets, "assets")
+	file := http.FileServerFS(files)
 	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
-		p.mux.Handle("GET /"+name, http.FileServerFS(files))
+		p.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+			file.ServeHTTP(w, r)
+		})
 	}
 	return p
 }
@@ -104,7 +121,12 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Not no-referrer: with that a browser calls the origin of our own forms null.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	if err := p.checkHost(r); err != nil {
+	if r.ContentLength != 0 {
+		// Also of a body that nobody wants: the server reads it before the answer. Past
+		// the deadline it does not wait for the rest, and sets its own after it.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(writeTimeout))
+	}
+	if err := p.checkHost(r, false); err != nil {
 		p.fail(w, r, err)
 		return
 	}
@@ -121,12 +143,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-// checkHost keeps other sites from reading a page that only this machine can
-// reach: such a site has its own name point to 127.0.0.1, and the browser then
-// takes the page for a part of the site.
-func (p *Page) checkHost(r *http.Request) error {
+// checkHost keeps other sites from reading a page that only this machine, or who
+// is behind the same firewall, can reach: such a site has its own name point to
+// the address, and the browser then takes the page for a part of the site. Without
+// Hosts a page that does not listen on a loopback address may have any name; so
+// whoever only wants to read is let in there, and who wants to act is not.
+func (p *Page) checkHost(r *http.Request, acts bool) error {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || !isLoopback(local.String()) {
+	if !acts && len(p.Hosts) == 0 && (!ok || !isLoopback(local.String())) {
 		return nil
 	}
 	host := r.Host
@@ -134,11 +158,17 @@ func (p *Page) checkHost(r *http.Request) error {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || isLoopback(host) ||
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || isIP(host) ||
 		slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
 		return nil
 	}
-	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, not at %q; if it is behind a proxy, the program has to name that host in Page.Hosts", host)
+	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, or an IP address, not at %q; if that is its name, the program has to say so in Page.Hosts", host)
+}
+
+// isIP reports whether a host is an address: no site has that as its name.
+func isIP(host string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
 }
 
 func isLoopback(address string) bool {

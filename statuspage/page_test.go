@@ -4,6 +4,7 @@
 package statuspage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/statuspage"
 )
 
@@ -27,7 +29,7 @@ func TestPage(t *testing.T) {
 		text := body(t, get(t, w.page, "/"), http.StatusOK)
 		for _, want := range []string{
 			`<title id="title">2 of 7 in order · Cloud</title>`,
-			`<span class="label">In order</span> <span class="count">2 of 7</span> <span class="detail">next look in 59 m 31 s</span>`,
+			`<span class="label">In order</span> <span class="count">2 of 7</span> <span class="detail">one has not been for 30 s</span>`,
 			`<span class="label">Failing</span> <span class="count">2</span> <span class="detail">1 not retried</span>`,
 			`<span class="label">In flight</span> <span class="count">1</span> <span class="detail">longest 30 s</span>`,
 			`<span class="label">Waiting</span> <span class="count">3</span> <span class="detail">next in 59 m 31 s, 1 held</span>`,
@@ -186,6 +188,32 @@ func TestPageStories(t *testing.T) {
 	})
 }
 
+// An item that plans its next run again and again says for how long it has not been
+// in order, and why, also if no run of it is remembered.
+func TestPageTellsHowLongItIsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.returns("a", time.Millisecond, fmt.Errorf("the disk is being made: %w", reconcile.RequeueWithin(10*time.Second)))
+		w.queue.Enqueue("a")
+		sleep(48*time.Hour + time.Second)
+		table, page := body(t, get(t, w.page, "/"), http.StatusOK), body(t, get(t, w.page, "/item?item=a"), http.StatusOK)
+		for text, want := range map[string]string{
+			`<span class="ago">pending 2 d</span>`:                         table,
+			`<span class="error"><bdi>the disk is being made</bdi></span>`: table,
+			`It has not been in order for 2 d.`:                            page,
+			`<bdi>the disk is being made</bdi>`:                            page,
+		} {
+			if !strings.Contains(want, text) {
+				t.Errorf("the page lacks %s", text)
+			}
+		}
+		other := statuspage.New(&statuspage.Loop[string]{Name: "other", Queue: w.queue})
+		if text := body(t, get(t, other, "/"), http.StatusOK); !strings.Contains(text, "<bdi>the disk is being made</bdi>") {
+			t.Error("a page that remembers no run does not tell the reason that the queue has kept")
+		}
+	})
+}
+
 // TestPageAllInOrder has a page whose items are all in order: those that wait for
 // another look, and those that the queue has no more.
 func TestPageAllInOrder(t *testing.T) {
@@ -268,8 +296,11 @@ func TestPageOfItemsShownAlike(t *testing.T) {
 	}
 	for _, link := range links {
 		phase := "ready"
-		if strings.Contains(link[3], "b ") {
+		if strings.Contains(link[3], ", waiting (") {
 			phase = "waiting"
+		}
+		if strings.Contains(link[3], "alike{") {
+			t.Errorf("the choice %s shows more than Format does", link[3])
 		}
 		one := body(t, get(t, page, "/"+html.UnescapeString(link[1])), http.StatusOK)
 		if !strings.Contains(one, `<span class="phase `+phase+`">`) {
@@ -314,9 +345,15 @@ func TestPageWithoutQueue(t *testing.T) {
 func TestNewPanics(t *testing.T) {
 	loop := func(name string) statuspage.Part { return &statuspage.Loop[string]{Name: name} }
 	for want, parts := range map[string][]statuspage.Part{
-		"statuspage: New needs a *Loop or *Group, got nil":                 {nil},
-		"statuspage: *statuspage.Loop[string].Name is required, and empty": {loop("")},
-		`statuspage: there are two loops named "a"`:                        {loop("a"), loop("a")},
+		"statuspage: New needs a *Loop, *Group, *Gate or *Listing, got nil": {nil},
+		"statuspage: *statuspage.Loop[string].Name is required, and empty":  {loop("")},
+		"statuspage: Gate.Name is required, and empty":                      {&statuspage.Gate{Gate: new(gate.Gate)}},
+		`statuspage: Gate.Gate of gate "a" is required, and nil`:            {&statuspage.Gate{Name: "a"}},
+		`statuspage: there are two gates named "a"`:                         {&statuspage.Gate{Name: "a", Gate: new(gate.Gate)}, &statuspage.Gate{Name: "a", Gate: new(gate.Gate)}},
+		"statuspage: Listing.Name is required, and empty":                   {&statuspage.Listing{Of: new(reconcile.Poller[int])}},
+		`statuspage: Listing.Of of listing "a" is required, and nil`:        {&statuspage.Listing{Name: "a"}},
+		`statuspage: there are two listings named "a"`:                      {&statuspage.Listing{Name: "a", Of: new(reconcile.Poller[int])}, &statuspage.Listing{Name: "a", Of: new(reconcile.Poller[int])}},
+		`statuspage: there are two loops named "a"`:                         {loop("a"), loop("a")},
 		`statuspage: Queue of loop "a" is a nil *reconcile.Queue[string]`: {
 			&statuspage.Loop[string]{Name: "a", Queue: (*reconcile.Queue[string])(nil)},
 		},
@@ -344,4 +381,115 @@ func TestFormatPanics(t *testing.T) {
 	if got.names() != want {
 		t.Errorf("items %s, want %s", got.names(), want)
 	}
+}
+
+// TestWanted has items that go for good: one that nobody wants any more is shown and
+// counted until its last run has ended well.
+func TestWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		unwanted := ""
+		w.loop.Wanted = func(item string) bool {
+			if unwanted == "panic" {
+				panic("the wishes cannot be read")
+			}
+			return item != unwanted
+		}
+		w.fill()
+		for _, test := range []struct {
+			unwanted string
+			want     int
+		}{{"", 7}, {"well", 6}, {"refused", 7}, {"retrying", 7}, {"fine", 7}, {"panic", 7}} {
+			unwanted = test.unwanted
+			time.Sleep(time.Minute) // then there is another snapshot
+			var all items
+			fromJSON(t, get(t, w.page, "/items.json"), &all)
+			if len(all.Items) != test.want {
+				t.Errorf("with %q unwanted %d items are shown, want %d", test.unwanted, len(all.Items), test.want)
+			}
+		}
+	})
+}
+
+// TestReadOnlyLoop has a loop whose items cannot be acted on, beside one whose items can.
+func TestReadOnlyLoop(t *testing.T) {
+	var loops []statuspage.Part
+	for _, name := range []string{"open", "closed"} {
+		queue := reconcile.NewQueue[string]()
+		queue.EnqueueAfter("a", time.Hour)
+		loops = append(loops, &statuspage.Loop[string]{Name: name, Queue: queue, ReadOnly: name == "closed"})
+	}
+	page := statuspage.New(loops...)
+	page.AllowActions, page.Logger = true, discard
+	for name, status := range map[string]int{"open": http.StatusOK, "closed": http.StatusForbidden} {
+		form := url.Values{"queue": {name}, "item": {"a"}, "action": {"reconcile"}}
+		body(t, post(t, page, "/item.json", form), status)
+		shown := body(t, get(t, page, "/item?item=a&queue="+name), http.StatusOK)
+		if got := strings.Contains(shown, "Reconcile now"); got != (status == http.StatusOK) {
+			t.Errorf("the page of an item of %s has actions: %t", name, got)
+		}
+	}
+}
+
+// TestWholeError has an error that is longer than what is kept of each run: the page of
+// its item shows it whole.
+func TestWholeError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		long := strings.Repeat("quota exceeded, ", 4000)
+		w.returns("a", 0, errors.New(long+"and again"))
+		w.returns("b", 0, errors.New(long+long+"and again"))
+		w.queue.Enqueue("a")
+		w.queue.Enqueue("b")
+		sleep(time.Second)
+		for item, want := range map[string]string{"a": long + "and again</bdi></pre>", "b": " … (cut)</bdi></pre>"} {
+			if shown := body(t, get(t, w.page, "/item?item="+item), http.StatusOK); !strings.Contains(shown, want) {
+				t.Errorf("the page of %s lacks the end of its error", item)
+			}
+		}
+	})
+}
+
+// TestFormatError has errors with something that nobody is to see.
+func TestFormatError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hide := func(err error) string {
+			if strings.Contains(err.Error(), "panic") {
+				panic("no text")
+			}
+			return strings.ReplaceAll(err.Error(), "s3cret", "…")
+		}
+		secret := errors.New("GET /?token=s3cret: 403")
+		queue := reconcile.NewQueue[string]()
+		loop := &statuspage.Loop[string]{Name: "q", Queue: queue, FormatError: hide}
+		group := &statuspage.Group{FormatError: hide}
+		shut := &gate.Gate{Pause: func(error) time.Duration { return time.Hour }, Logger: discard}
+		page := statuspage.New(loop, group, &statuspage.Gate{Name: "cloud", Gate: shut, FormatError: hide})
+		_, err := statuspage.Poll(group, "list", func(context.Context) (int, error) { return 0, secret })(t.Context())
+		if err != secret {
+			t.Fatalf("Poll returned %v", err)
+		}
+		errs := map[string]error{"a": secret, "b": errors.New("panic")}
+		r := &reconcile.Reconciler[string]{
+			Queue: queue, OnResult: loop.OnResult(nil), Logger: discard, Admit: shut.Admit,
+			Reconcile: func(_ context.Context, item string) error { return errs[item] },
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		queue.Enqueue("a")
+		queue.Enqueue("b")
+		if err := r.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for _, target := range []string{"/", "/item?item=a", "/item?item=b", "/item.json?item=a", "/items.json", "/status.json"} {
+			all.WriteString(body(t, get(t, page, target), http.StatusOK))
+		}
+		if strings.Contains(all.String(), "s3cret") || strings.Count(all.String(), "token=…") < 7 {
+			t.Errorf("the pages have the secret, or nothing in its place:\n%s", all.String())
+		}
+		if !strings.Contains(all.String(), "(FormatError panicked for this error)") {
+			t.Error("no page says that FormatError panicked")
+		}
+	})
 }

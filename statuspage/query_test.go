@@ -4,8 +4,16 @@
 package statuspage
 
 import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 func TestQuery(t *testing.T) {
@@ -43,8 +51,8 @@ func TestQuery(t *testing.T) {
 func TestQueryErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"state=sleeping": `no state "sleeping"; there are all, in-order, failing, in-flight, ready, waiting, idle`,
-		"sort=color":     `cannot sort by "color"; there are attention, item, state, since, next, failures, last, duration, with a hyphen in front for the reverse`,
-		"sort=--item":    `cannot sort by "-item"; there are attention, item, state, since, next, failures, last, duration, with a hyphen in front for the reverse`,
+		"sort=color":     `cannot sort by "color"; there are attention, item, state, since, next, failures, last, duration, pending, with a hyphen in front for the reverse`,
+		"sort=--item":    `cannot sort by "-item"; there are attention, item, state, since, next, failures, last, duration, pending, with a hyphen in front for the reverse`,
 		"page=0":         `page "0": want a number, 1 or more`,
 		"size=-1":        `size "-1": want a number, 1 or more`,
 		"size=1001":      `size 1001: want at most 1000`,
@@ -80,4 +88,41 @@ func TestQueryLinks(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
+}
+
+// FuzzRequest asks for pages, and sends forms, with anything behind the question mark:
+// each is answered, none as a fault of this package, and no text becomes a tag.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []string{
+		"queue=q&state=failing&sort=-since&page=2&size=1", "item=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E", "item=a&id=00&notice=nothing",
+		"queue=q&item=a&action=cancel", "queue=q&all=true&action=reconcile&state=idle", "gate=g&action=pause&for=1h", "listing=l&action=believe",
+		"escaped=%25&queue=q&action=reconcile", "search=%ff%00", "page=99999999999999999999", "for=-1h&gate=g&action=pause",
+	} {
+		for path := range uint8(8) {
+			f.Add(path, seed)
+		}
+	}
+	queue := reconcile.NewQueue[string]()
+	for _, item := range []string{"a", "<img src=x onerror=alert(1)>", "", "\xff"} {
+		queue.EnqueueAfter(item, time.Hour)
+	}
+	page := New(&Loop[string]{Name: "q", Queue: queue}, &Gate{Name: "g", Gate: &gate.Gate{Logger: slog.New(slog.DiscardHandler)}})
+	page.AllowActions, page.Logger = true, slog.New(slog.DiscardHandler)
+	paths := []string{"/", "/item", "/item.json", "/items.json", "/status.json", "/items", "/gate", "/listing.json"}
+	f.Fuzz(func(t *testing.T, path uint8, query string) {
+		target := paths[int(path)%len(paths)]
+		get := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: target, RawQuery: query}, RequestURI: target + "?x", Host: "localhost"}
+		post := httptest.NewRequest(http.MethodPost, target, strings.NewReader(query))
+		post.Host = "localhost"
+		post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		for _, r := range []*http.Request{get, post} {
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, r)
+			text := w.Body.String()
+			html := strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
+			if w.Code >= 500 || w.Code < 200 || html && strings.Contains(text, "<img") {
+				t.Errorf("%s %s?%s: %d\n%s", r.Method, target, query, w.Code, text)
+			}
+		}
+	})
 }

@@ -28,6 +28,7 @@ type recorder[T comparable] struct {
 	totals  [len(outcomes)]atomic.Uint64 // runs since the beginning
 	dropped atomic.Uint64                // of these
 
+	format     errorFormat
 	queue      Source[T] // to sample the depth of; may be nil
 	nextSample atomic.Int64
 }
@@ -54,8 +55,8 @@ const (
 	sampleEvery = time.Second
 )
 
-func newRecorder[T comparable](bound int, queue Source[T]) *recorder[T] {
-	r := &recorder[T]{begin: time.Now(), seed: maphash.MakeSeed(), queue: queue}
+func newRecorder[T comparable](bound int, format errorFormat, queue Source[T]) *recorder[T] {
+	r := &recorder[T]{begin: time.Now(), seed: maphash.MakeSeed(), format: format, queue: queue}
 	for i := range r.shards {
 		r.shards[i].results = make(chan result[T], pending)
 		r.shards[i].book = newBook[T](max(bound/shardCount, perItem))
@@ -86,7 +87,7 @@ func (r *recorder[T]) record(x reconcile.Result[T]) {
 		Waited:   duration(x.Waited),
 		Next:     next,
 		Failures: x.Failures,
-		Error:    textOf(x.Err),
+		Error:    r.format.text(x.Err, maxText),
 	}}:
 	default:
 		r.dropped.Add(1)

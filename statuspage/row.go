@@ -22,10 +22,10 @@ type row struct {
 }
 
 // remember adds the last run to what the queue says of an item.
-func (r *row) remember(last run) {
+func (r *row) remember(last run, format errorFormat) {
 	switch {
-	case last.Outcome == "" && r.State.Failures > 0:
-		last.Error = textOf(r.Err)
+	case last.Outcome == "" && r.State.Err != nil: // of a failure, or a plan
+		last.Error = format.text(r.Err, maxText)
 	case last.Outcome != "" && r.Phase == reconcile.Idle:
 		r.Failures, r.Since = last.Failures, last.Ended.Time()
 	}
@@ -49,6 +49,15 @@ func (r *row) Next() string {
 		return "after this run"
 	}
 	return ""
+}
+
+// PendingFor returns for how long there has been work, if that is longer than the
+// item has been where it is; otherwise "".
+func (r *row) PendingFor() string {
+	if r.Pending.IsZero() || r.Since.Sub(r.Pending) < time.Second {
+		return ""
+	}
+	return since(r.Pending)
 }
 
 // Failing reports whether something is wrong with the item: its last run failed.
@@ -84,9 +93,10 @@ const (
 	byFailures  sorting = "failures"
 	byOutcome   sorting = "last"
 	byDuration  sorting = "duration"
+	byPending   sorting = "pending"
 )
 
-var sortings = []string{"attention", "item", "state", "since", "next", "failures", "last", "duration"}
+var sortings = []string{"attention", "item", "state", "since", "next", "failures", "last", "duration", "pending"}
 
 // key returns a number that puts the rows in the order of s; ties are broken by
 // name. What is of most interest is first: the failing, the slow, the soon.
@@ -123,6 +133,11 @@ func (s sorting) key(r *row, now time.Time) int64 {
 		return -int64(r.Last.Ended)
 	case byDuration:
 		return -int64(r.Last.Duration)
+	case byPending:
+		if r.inOrder() || r.Pending.IsZero() {
+			return math.MaxInt64
+		}
+		return r.Pending.UnixNano()
 	}
 	return 0
 }

@@ -35,19 +35,27 @@ var outcomes = [...]reconcile.Outcome{
 }
 
 // Failed reports whether the run counts as a failure.
-func (r *run) Failed() bool {
-	return r.Outcome == reconcile.Retrying || r.Outcome == reconcile.GaveUp || r.Outcome == reconcile.Terminated
-}
+func (r *run) Failed() bool { return r.Outcome.Failed() }
 
-// maxText is how many bytes of an error are kept.
-const maxText = 1 << 10
+// maxText is how many bytes of an error are kept, and maxWhole how many the page of
+// an item shows of one that the queue has still.
+const (
+	maxText  = 1 << 10
+	maxWhole = 64 << 10
+)
 
 // stackMark stands between the text of a panic and its stack.
 const stackMark = "\n\n"
 
 // textOf returns the text of an error, cut to a bounded length, and for a panic
 // where it was. It outlives a panic of the error's own method.
-func textOf(err error) (text string) {
+func textOf(err error) string { return errorFormat(nil).text(err, maxText) }
+
+// An errorFormat is a FormatError of a part; nil means the Error method.
+type errorFormat func(error) string
+
+// text is textOf in that format, of at most limit bytes.
+func (format errorFormat) text(err error, limit int) (text string) {
 	switch err.(type) {
 	case nil, reconcile.RequeueError:
 		return "" // the outcome and the delay say it all
@@ -55,13 +63,20 @@ func textOf(err error) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
 			text = "(the Error method of this error panicked)"
+			if format != nil {
+				text = "(FormatError panicked for this error)"
+			}
 		}
 	}()
-	text = err.Error()
+	if format != nil {
+		text = format(err)
+	} else {
+		text = err.Error()
+	}
 	if p, ok := err.(*reconcile.PanicError); ok {
 		text += stackMark + string(where(p.Stack))
 	}
-	return cut(text, maxText)
+	return cut(text, limit)
 }
 
 // where returns the part of a stack that is of the user's code: below the call
@@ -86,7 +101,7 @@ func (r *run) IsSettled() bool { return r.Outcome == reconcile.Succeeded && r.Ne
 // better: when a planned run comes.
 func (r *run) Headline() string {
 	text := r.Error
-	if r.Outcome != reconcile.Requeued && r.Outcome != reconcile.Succeeded {
+	if r.Failed() || r.Outcome == reconcile.Aborted {
 		text, _, _ = strings.Cut(text, stackMark)
 		return text
 	}

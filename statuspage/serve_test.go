@@ -6,6 +6,7 @@ package statuspage_test
 import (
 	"context"
 	"html"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -152,38 +153,59 @@ func TestPagePrefix(t *testing.T) {
 // TestPageHost plays a site that has its own name point to this machine, so that
 // the browser takes the page for a part of the site.
 func TestPageHost(t *testing.T) {
-	page := statuspage.New()
-	page.Hosts = []string{"status.example.org"}
+	named, nameless := []string{"status.example.org"}, []string(nil)
 	for _, test := range []struct {
-		local, host string
-		status      int
+		hosts        []string
+		local, host  string
+		read, action int
 	}{
-		{"127.0.0.1:8080", "127.0.0.1:8080", 200},
-		{"127.0.0.1:8080", "localhost:8080", 200},
-		{"127.0.0.1:8080", "LOCALHOST", 200},
-		{"127.0.0.1:8080", "app.localhost:8080", 200},
-		{"[::1]:8080", "[::1]:8080", 200},
-		{"[::1]:8080", "[::1]", 200},
-		{"127.0.0.1:8080", "status.example.org", 200},
-		{"127.0.0.1:8080", "STATUS.example.org:80", 200},
-		{"127.0.0.1:8080", "evil.example:8080", 421},
-		{"127.0.0.1:8080", "localhost.evil.example:8080", 421},
-		{"127.0.0.1:8080", "127.0.0.1.evil.example", 421},
-		{"[::1]:8080", "evil.example", 421},
-		{"192.0.2.1:8080", "anything.example", 200}, // not by loopback: not for us to know
+		{named, "127.0.0.1:8080", "127.0.0.1:8080", 200, 200},
+		{named, "127.0.0.1:8080", "localhost:8080", 200, 200},
+		{named, "127.0.0.1:8080", "LOCALHOST", 200, 200},
+		{named, "127.0.0.1:8080", "app.localhost:8080", 200, 200},
+		{named, "[::1]:8080", "[::1]:8080", 200, 200},
+		{named, "[::1]:8080", "[::1]", 200, 200},
+		{named, "127.0.0.1:8080", "status.example.org", 200, 200},
+		{named, "127.0.0.1:8080", "STATUS.example.org:80", 200, 200},
+		{named, "127.0.0.1:8080", "evil.example:8080", 421, 421},
+		{named, "127.0.0.1:8080", "localhost.evil.example:8080", 421, 421},
+		{named, "127.0.0.1:8080", "127.0.0.1.evil.example", 421, 421},
+		{named, "[::1]:8080", "evil.example", 421, 421},
+		{named, "192.0.2.1:8080", "status.example.org", 200, 200},
+		{named, "192.0.2.1:8080", "evil.example", 421, 421},
+		{named, "192.0.2.1:8080", "192.0.2.1:8080", 200, 200},
+		{named, "[2001:db8::1]:8080", "[2001:db8::1]", 200, 200},
+		{named, "", "evil.example", 421, 421}, // behind a server that does not say where it listens
+		{nameless, "127.0.0.1:8080", "evil.example", 421, 421},
+		{nameless, "192.0.2.1:8080", "192.0.2.1:8080", 200, 200},
+		{nameless, "192.0.2.1:8080", "anything.example", 200, 421}, // its own name, or that of a site: who knows
+		{nameless, "", "anything.example", 200, 421},
 	} {
-		address, err := net.ResolveTCPAddr("tcp", test.local)
-		if err != nil {
-			t.Fatal(err)
+		queue := reconcile.NewQueue[string]()
+		queue.Enqueue("a")
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+		page.Hosts, page.AllowActions = test.hosts, true
+		page.Logger = slog.New(slog.DiscardHandler)
+		at := func(r *http.Request) {
+			r.Host = test.host
+			if test.local != "" {
+				address, err := net.ResolveTCPAddr("tcp", test.local)
+				if err != nil {
+					t.Fatal(err)
+				}
+				*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address)))
+			}
 		}
 		for _, target := range []string{"/", "/status.json"} {
-			r := get(t, page, target, func(r *http.Request) {
-				r.Host = test.host
-				*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address)))
-			})
-			if r.StatusCode != test.status {
-				t.Errorf("%s at %s for %s: %d, want %d", target, test.local, test.host, r.StatusCode, test.status)
+			if got := get(t, page, target, at).StatusCode; got != test.read {
+				t.Errorf("GET %s at %s for %s, with the hosts %q: %d, want %d", target, test.local, test.host, test.hosts, got, test.read)
 			}
+		}
+		post := httptest.NewRequestWithContext(t.Context(), "POST", "/items.json?queue=q", strings.NewReader("action=reconcile&item=a"))
+		post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		at(post)
+		if got := send(t, page, post).StatusCode; got != test.action {
+			t.Errorf("an action at %s for %s, with the hosts %q: %d, want %d", test.local, test.host, test.hosts, got, test.action)
 		}
 	}
 }

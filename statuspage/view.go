@@ -48,6 +48,7 @@ type counts struct {
 	// The earliest of each; zero if there is none.
 	inFlightSince, readySince time.Time
 	due, look                 time.Time // of those that wait, and of those in order
+	pending                   time.Time // since when the oldest has not been in order
 	mostFailures              int
 }
 
@@ -98,12 +99,15 @@ func (l *Loop[T]) newSnapshot() *snapshot {
 	lasts, measures := l.rec.look() // after All, so that an item on its way out is seen here at least
 	for i := range s.rows {
 		item, _ := s.rows[i].item.(T)
-		s.rows[i].remember(lasts[item])
+		s.rows[i].remember(lasts[item], l.FormatError)
 		delete(lasts, item)
 	}
 	for item, last := range lasts {
+		if l.gone(item, last) {
+			continue
+		}
 		r := l.newRow(item, reconcile.State{})
-		r.remember(last)
+		r.remember(last, l.FormatError)
 		s.rows = append(s.rows, r)
 	}
 	s.measures, s.counts = measures, count(s.rows)
@@ -122,6 +126,9 @@ func count(rows []row) counts {
 			if r.Final() {
 				c.GivenUp++
 			}
+		}
+		if !r.inOrder() {
+			keepEarliest(&c.pending, r.Pending)
 		}
 		switch r.Status() {
 		case inOrderItems:

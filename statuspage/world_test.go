@@ -118,6 +118,7 @@ func get(t *testing.T, h http.Handler, target string, change ...func(r *http.Req
 func post(t *testing.T, h http.Handler, target string, form url.Values, change ...func(r *http.Request)) *http.Response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(form.Encode()))
+	r.Host = "localhost"
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return send(t, h, r, change...)
 }

@@ -15,9 +15,12 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"math"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +36,9 @@ import (
 // Queue, List and Period are required; the zero value of every other field is a
 // good default. The fields must not be changed while Run goes on.
 type Tracker[T, V comparable] struct {
-	// Queue gets an Enqueue of each item that is new, changed or gone.
+	// Queue gets an Enqueue of each item that is new, changed or gone. What the
+	// first complete listing, and those before it, show as new is offered, so that
+	// events go before it, unless there is a Known.
 	Queue reconcile.Enqueuer[T]
 
 	// List yields the items that there are, in any order. It may read them page by
@@ -52,9 +57,19 @@ type Tracker[T, V comparable] struct {
 	Period time.Duration
 	Jitter float64
 
-	// Resync makes each Resync-th complete listing also Offer what has not
-	// changed: 1 means all, 0 none.
-	Resync int
+	// Resync is how often a complete listing also offers what has not changed, so
+	// that what was given up, or has changed without another version, is looked at
+	// again: the first that begins so long after the last that did. 0 means an hour,
+	// and less than 0 none.
+	Resync time.Duration
+
+	// MaxVanished is the part, 0 to 1, of what is known that may be gone at once,
+	// rounded up to whole items, so that one always may; 0 means no limit. A listing
+	// that lacks more is taken for one that lies, as an answer is that is empty
+	// without an error: it fails with [reconcile.ErrVanished], and nothing is gone
+	// by it, until [Tracker.Believe] is called. What is new or has changed in it is
+	// enqueued all the same.
+	MaxVanished float64
 
 	// Known yields the items that were handled before this process began, each
 	// with its version: with it, the first listing shows what changed and what is
@@ -72,12 +87,19 @@ type Tracker[T, V comparable] struct {
 
 	poller atomic.Pointer[reconcile.Poller[T]] // does the timing; nil while Run does not go on
 
-	// The fields below belong to Run.
+	mu       sync.RWMutex   // guards the fields below; entries change in Run alone
 	entries  map[T]entry[V] // nil before the first Run
-	peak     int            // of the length of entries, since they were made
-	listing  uint32         // the number of this listing
-	complete int            // listings that were complete, since all was offered
-	panics   int            // of OnChange
+	refused  int            // how many the last complete listing lacked, if it was refused
+	refusal  error          // and why
+	since    time.Time      // and when the first of those in a row was
+	believed int            // how many the next may lack, by Believe
+
+	// The fields below belong to Run.
+	peak     int       // of the length of entries, since they were made
+	listing  uint32    // the number of this listing
+	complete bool      // a listing was
+	offered  time.Time // when the last listing began that offered all
+	panics   int       // of OnChange
 }
 
 // Listed is an item of a listing, with the version that it has.
@@ -113,7 +135,8 @@ type entry[V comparable] struct {
 
 // FromMap makes a [Tracker.List] of a function that returns all items at once, with
 // their versions. If it returns an error as well, the items count, and the listing
-// is incomplete. FromMap panics if list is nil.
+// is incomplete. The order is the same each time, that of the items as text. FromMap
+// panics if list is nil.
 func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) func(ctx context.Context) iter.Seq2[Listed[T, V], error] {
 	if list == nil {
 		panic("tracker: FromMap needs a function, got nil")
@@ -121,8 +144,8 @@ func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) f
 	return func(ctx context.Context) iter.Seq2[Listed[T, V], error] {
 		return func(yield func(Listed[T, V], error) bool) {
 			items, err := list(ctx)
-			for item, version := range items {
-				if !yield(Listed[T, V]{item, version}, nil) {
+			for _, item := range inOrder(maps.Keys(items), len(items)) {
+				if !yield(Listed[T, V]{item, items[item]}, nil) {
 					return
 				}
 			}
@@ -158,9 +181,14 @@ func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	}
 	defer t.poller.Store(nil)
 	if t.entries == nil {
-		t.readKnown()
+		if err := guard(t.readKnown); err != nil {
+			return fmt.Errorf("tracker: Tracker.Known: %w", err)
+		}
 	}
-	return p.Run(ctx)
+	if err := p.Run(ctx); err != nil { // of all that a Poller refuses, check leaves this
+		return fmt.Errorf("tracker: Tracker.Queue: %w", err)
+	}
+	return nil
 }
 
 // Trigger makes the tracker list soon: at once, or as soon as the listing in
@@ -172,7 +200,46 @@ func (t *Tracker[T, V]) Trigger() {
 	}
 }
 
-func (t *Tracker[T, V]) readKnown() {
+// Believe says that what the last listing lacked, when it was refused because of
+// MaxVanished, is gone: a complete listing that lacks no more items than that one is
+// accepted, once. It lists soon. If none was refused since the last that was
+// complete, Believe does nothing. It never blocks, and may be called from any
+// goroutine.
+func (t *Tracker[T, V]) Believe() {
+	t.mu.Lock()
+	refused := t.refused
+	t.believed = refused
+	t.mu.Unlock()
+	if refused > 0 {
+		t.Trigger()
+	}
+}
+
+// Refused returns why the last complete listing was refused, which matches
+// [reconcile.ErrVanished], and since when such listings are; a nil error if it was
+// not. It does not block, and may be called from any goroutine.
+func (t *Tracker[T, V]) Refused() (since time.Time, err error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.refusal == nil {
+		return time.Time{}, nil
+	}
+	return t.since, t.refusal
+}
+
+// Version returns the version that the listings gave an item, and whether they have
+// it. It is what was accepted: what a listing lacks that was refused, or was not
+// complete, is there. So a reconcile function that asks the Tracker, rather than what
+// its List has read last, takes nothing away because of a listing that lies. Until
+// the first listing Run knows what Known said. It may be called from any goroutine.
+func (t *Tracker[T, V]) Version(item T) (version V, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e, ok := t.entries[item]
+	return e.version, ok
+}
+
+func (t *Tracker[T, V]) readKnown() error {
 	var zero V
 	entries := make(map[T]entry[V])
 	if t.Known != nil {
@@ -182,14 +249,22 @@ func (t *Tracker[T, V]) readKnown() {
 			}
 		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.entries, t.peak = entries, len(entries)
+	return nil
 }
 
 // list goes through one listing. It enqueues the items itself, so that the Poller
 // has none to offer.
 func (t *Tracker[T, V]) list(ctx context.Context) error {
 	t.listing++
-	resync := t.Resync > 0 && t.complete+1 >= t.Resync
+	begun, known := time.Now(), len(t.entries)
+	if t.offered.IsZero() {
+		t.offered = begun
+	}
+	every := cmp.Or(t.Resync, time.Hour)
+	resync := every > 0 && begun.Sub(t.offered) >= every
 	seq := t.List(ctx)
 	if seq == nil {
 		return errors.New("tracker: Tracker.List returned nil, want a sequence")
@@ -211,11 +286,14 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 	if failed != nil {
 		return failed
 	}
-	t.complete++
-	if resync {
-		t.complete = 0
+	gone := t.gone()
+	if err := t.judge(len(gone), known); err != nil {
+		return err
 	}
-	return t.reportVanished()
+	if t.complete = true; resync {
+		t.offered = begun
+	}
+	return t.reportVanished(gone, known)
 }
 
 // compare compares one item of a listing with what is known of it.
@@ -223,59 +301,141 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], resync bool) error {
 	if listed.Item != listed.Item { // true for a NaN
 		return fmt.Errorf("tracker: listed item %v is not equal to itself", listed.Item)
 	}
-	var err error
+	e := entry[V]{version: listed.Version, listing: t.listing}
 	old, known := t.entries[listed.Item]
 	switch {
 	case !known:
-		err = t.report(Change[T, V]{Kind: Appeared, Item: listed.Item, New: listed.Version})
+		add := t.Queue.Enqueue
+		if !t.complete && t.Known == nil {
+			add = t.Queue.Offer
+		}
+		return t.report(Change[T, V]{Kind: Appeared, Item: listed.Item, New: listed.Version}, add, &e)
 	case old.unfinished || old.version != listed.Version:
-		err = t.report(Change[T, V]{Kind: Altered, Item: listed.Item, Old: old.version, New: listed.Version})
+		return t.report(Change[T, V]{Kind: Altered, Item: listed.Item, Old: old.version, New: listed.Version}, t.Queue.Enqueue, &e)
 	case resync:
 		t.Queue.Offer(listed.Item)
 	}
-	if err == nil { // else it is reported again
-		t.entries[listed.Item] = entry[V]{version: listed.Version, listing: t.listing}
-	}
-	return err
+	t.set(listed.Item, &e)
+	return nil
 }
 
-// reportVanished reports the items that a complete listing lacks.
-func (t *Tracker[T, V]) reportVanished() error {
+// gone returns the items that this listing lacks, in the order of FromMap.
+func (t *Tracker[T, V]) gone() []T {
+	n := 0
+	for _, e := range t.entries {
+		if e.listing != t.listing {
+			n++
+		}
+	}
+	return inOrder(func(yield func(T) bool) {
+		for item, e := range t.entries {
+			if e.listing != t.listing && !yield(item) {
+				return
+			}
+		}
+	}, n)
+}
+
+// judge returns an error if a complete listing lacks more of what was known than it
+// may.
+func (t *Tracker[T, V]) judge(gone, known int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	most := max(1, math.Ceil(t.MaxVanished*float64(known)-1e-6)) // 0.28 of 25 is 7, and a little more in binary
+	if t.MaxVanished > 0 && float64(gone) > most && gone > t.believed {
+		if t.refusal == nil {
+			t.since = time.Now()
+		}
+		t.refused, t.believed = gone, 0
+		t.refusal = fmt.Errorf("tracker: the listing lacks %d of %d items, and %v may vanish at once: %w", gone, known, most, reconcile.ErrVanished)
+		return t.refusal
+	}
+	t.refused, t.refusal, t.believed = 0, nil, 0
+	return nil
+}
+
+// reportVanished reports the items that a complete listing lacks, of so many.
+func (t *Tracker[T, V]) reportVanished(gone []T, known int) error {
 	var failed error
-	for item, e := range t.entries {
-		if e.listing == t.listing {
-			continue
+	for _, item := range gone {
+		old := t.entries[item]
+		failed = cmp.Or(failed, t.report(Change[T, V]{Kind: Vanished, Item: item, Old: old.version}, t.Queue.Enqueue, nil))
+	}
+	if len(gone) > 0 {
+		level := slog.LevelInfo
+		if 10*len(gone) > known {
+			level = slog.LevelWarn
 		}
-		err := t.report(Change[T, V]{Kind: Vanished, Item: item, Old: e.version})
-		if err == nil {
-			delete(t.entries, item)
-		}
-		failed = cmp.Or(failed, err)
+		t.log(level, "listing lost items", "lost", len(gone), "of", known)
 	}
 	if n := len(t.entries); t.peak > 1024 && n < t.peak/4 { // maps never shrink
 		entries := make(map[T]entry[V], n)
 		maps.Copy(entries, t.entries)
+		t.mu.Lock()
 		t.entries, t.peak = entries, n
+		t.mu.Unlock()
 	}
 	return failed
 }
 
-// report calls OnChange and enqueues the item. A panic of OnChange keeps no item
-// from the queue; it is logged, and those that follow when their number has doubled.
-func (t *Tracker[T, V]) report(c Change[T, V]) error {
+// set keeps what is known of an item, or forgets it if that is nil.
+func (t *Tracker[T, V]) set(item T, e *entry[V]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e != nil {
+		t.entries[item] = *e
+	} else {
+		delete(t.entries, item)
+	}
+}
+
+// inOrder returns the items, n of them, in the order of their texts.
+func inOrder[T comparable](items iter.Seq[T], n int) []T {
+	all := slices.AppendSeq(make([]T, 0, n), items)
+	if names, ok := any(all).([]string); ok {
+		slices.Sort(names)
+		return all
+	}
+	texts := make(map[T]string, n)
+	for _, item := range all {
+		texts[item] = fmt.Sprint(item)
+	}
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(texts[a], texts[b]) })
+	return all
+}
+
+// report calls OnChange, keeps what is known of the item from now on, and enqueues
+// it by add. If add panics, what was known before is so again, and the change is
+// reported again. A panic of OnChange keeps no item from the queue; it is logged, and
+// those that follow when their number has doubled.
+func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 	if t.OnChange != nil {
 		err := guard(func() error { t.OnChange(c); return nil })
 		if p, ok := err.(*reconcile.PanicError); ok {
 			if t.panics++; t.panics&(t.panics-1) == 0 {
-				logger := slog.New(handler{t.logger().Handler(), t.Name})
-				_ = guard(func() error {
-					logger.Error("OnChange panicked", "item", c.Item, "err", p, "panics", t.panics, "stack", string(p.Stack))
-					return nil
-				})
+				t.log(slog.LevelError, "OnChange panicked", "item", c.Item, "err", p, "panics", t.panics, "stack", string(p.Stack))
 			}
 		}
 	}
-	return guard(func() error { t.Queue.Enqueue(c.Item); return nil })
+	var was *entry[V]
+	if old, known := t.entries[c.Item]; known {
+		was = &old
+	}
+	t.set(c.Item, e) // first, for the run that asks for it by Version
+	err := guard(func() error { add(c.Item); return nil })
+	if err != nil {
+		t.set(c.Item, was)
+	}
+	return err
+}
+
+// log writes a line. A handler that panics costs no more than that.
+func (t *Tracker[T, V]) log(level slog.Level, msg string, args ...any) {
+	logger := slog.New(handler{t.logger().Handler(), t.Name})
+	_ = guard(func() error {
+		logger.Log(context.Background(), level, msg, args...)
+		return nil
+	})
 }
 
 // guard calls f, and makes an error of a panic in it, so that one item does not
@@ -316,8 +476,8 @@ func (t *Tracker[T, V]) check() error {
 		return fmt.Errorf("tracker: Tracker.Period is %v, want more than 0", t.Period)
 	case !(t.Jitter >= 0 && t.Jitter <= 1): // true for a NaN as well
 		return fmt.Errorf("tracker: Tracker.Jitter is %v, want 0 to 1", t.Jitter)
-	case t.Resync < 0:
-		return fmt.Errorf("tracker: Tracker.Resync is %d, want 0 or more", t.Resync)
+	case !(t.MaxVanished >= 0 && t.MaxVanished <= 1):
+		return fmt.Errorf("tracker: Tracker.MaxVanished is %v, want 0 (which means no limit) to 1", t.MaxVanished)
 	}
 	switch v := reflect.TypeFor[V](); v.Kind() {
 	case reflect.Pointer, reflect.UnsafePointer, reflect.Chan:

@@ -114,6 +114,9 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 	if tr.Logger == nil {
 		tr.Logger = quiet
 	}
+	if tr.Known == nil {
+		tr.Known = func(func(string, int) bool) {} // or the first listing would be offered
+	}
 	n := 0
 	tr.List = func(context.Context) sequence {
 		if n == len(listings) {
@@ -177,14 +180,16 @@ func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
 	}
 }
 
-func TestTrackerOffersTheRestInEveryNthListing(t *testing.T) {
+func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	all := []string{"a1 b1", "a1 b1", "a1 b2", "a1 b2", "a1 b2", "a1 b2"}
 	first := []string{"0s enqueue a", "0s enqueue b"}
-	for resync, want := range map[int][]string{
-		0: append(first[:2:2], "20s enqueue b"),
+	for resync, want := range map[time.Duration][]string{
+		-1: append(first[:2:2], "20s enqueue b"),
+		0:  append(first[:2:2], "20s enqueue b"), // not within an hour
 		1: append(first[:2:2], "10s offer a", "10s offer b", "20s offer a", "20s enqueue b",
 			"30s offer a", "30s offer b", "40s offer a", "40s offer b", "50s offer a", "50s offer b"),
-		3: append(first[:2:2], "20s offer a", "20s enqueue b", "50s offer a", "50s offer b"),
+		20 * time.Second: append(first[:2:2], "20s offer a", "20s enqueue b", "40s offer a", "40s offer b"),
+		25 * time.Second: append(first[:2:2], "20s enqueue b", "30s offer a", "30s offer b"),
 	} {
 		t.Run(fmt.Sprint(resync), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,6 +199,216 @@ func TestTrackerOffersTheRestInEveryNthListing(t *testing.T) {
 			})
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal[string]()
+		trackInto(t, new(letters), j, nil, slices.Repeat([]string{"a1"}, 721)...)
+		j.mustBe(t, "0s enqueue a", "1h0m0s offer a", "2h0m0s offer a")
+	})
+}
+
+// What is new at the start is offered until a listing is complete.
+func TestTrackerOffersTheFirstListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal[string]()
+		ctx, cancel := context.WithCancel(t.Context())
+		listings := []string{"a1 !", "a1 b1", "a2 b1 c1"}
+		tr := &letters{Queue: j, Period: 10 * time.Second, Logger: quiet, List: func(context.Context) sequence {
+			if len(listings) == 0 {
+				cancel()
+				return listed("")
+			}
+			defer func() { listings = listings[1:] }()
+			return listed(listings[0])
+		}}
+		if err := tr.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if got, want := j.whats(), []string{"offer a", "offer b", "enqueue a", "enqueue c"}; !slices.Equal(got, want) {
+			t.Errorf("the queue got %q, want %q", got, want)
+		}
+	})
+}
+
+// A versioned is a queue that notes what a Tracker says of each item at its Enqueue,
+// as the run that follows may see it.
+type versioned struct {
+	*journal[string]
+	tr *letters
+}
+
+func (q versioned) Enqueue(item string) {
+	version, ok := q.tr.Version(item)
+	q.note("%s %d %v", item, version, ok)
+	if item == "x" && version == 1 {
+		panic("no x")
+	}
+}
+
+// Version says what is accepted, at the moment of the Enqueue already.
+func TestTrackerVersionIsThatOfTheAcceptedListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal[string]()
+		tr := &letters{MaxVanished: 0.5, Known: maps.All(map[string]int{"k": 5})}
+		if version, ok := tr.Version("k"); version != 0 || ok {
+			t.Errorf("Version before Run = %d, %v, want none", version, ok)
+		}
+		trackInto(t, tr, versioned{j, tr}, nil, "k5 a1 b1", "", "a2 b1 !", "k5 a2 x1", "k5 a2 x2", "a2 x2")
+		want := []string{"a 1 true", "b 1 true", "a 2 true", "x 1 true", "x 2 true", "b 0 false", "k 0 false"}
+		if got := j.whats(); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		for item, want := range map[string]int{"a": 2, "b": 0, "k": 0, "x": 2} {
+			if version, ok := tr.Version(item); version != want || ok != (want != 0) {
+				t.Errorf("Version(%s) = %d, %v, want %d", item, version, ok, want)
+			}
+		}
+	})
+}
+
+// More than MaxVanished at once is not believed, until Believe, and then once.
+func TestTrackerRefusesAListingThatLacksTooMuch(t *testing.T) {
+	ten := "a1 b1 c1 d1 e1 f1 g1 h1 i1 j1"
+	for name, c := range map[string]struct {
+		most     float64
+		listings []string // "believe" calls Believe
+		want     string   // what vanished
+	}{
+		"no limit":       {0, []string{ten, ""}, "a b c d e f g h i j"},
+		"one always may": {1e-9, []string{ten, "b1 c1 d1 e1 f1 g1 h1 i1 j1", "c1 d1 e1 f1 g1 h1 i1 j1"}, "a b"},
+		"so many":        {0.3, []string{ten, "d1 e1 f1 g1 h1 i1 j1"}, "a b c"},
+		"so many of 25, in floating point": {
+			0.28, []string{"a1 b1 c1 d1 e1 f1 g1 h1 i1 j1 k1 l1 m1 n1 o1 p1 q1 r1 s1 t1 u1 v1 w1 x1 y1", "i1 j1 k1 l1 m1 n1 o1 p1 q1 r1 s1 t1 u1 v1 w1 x1 y1"}, "",
+		},
+		"one too many":                         {0.3, []string{ten, "e1 f1 g1 h1 i1 j1", "e1 f1 g1 h1 i1 j1"}, ""},
+		"all":                                  {0.9, []string{ten, "", ""}, ""},
+		"all may":                              {1, []string{ten, ""}, "a b c d e f g h i j"},
+		"of what is known, not of what is new": {0.3, []string{"a1 b1 c1 d1", "e1 f1 g1 h1 i1 j1"}, ""},
+		"it comes back":                        {0.3, []string{ten, "", ten, "b1 c1 d1 e1 f1 g1 h1 i1 j1"}, "a"},
+		"believed":                             {0.3, []string{ten, "e1 f1 g1 h1 i1 j1", "believe", "e1 f1 g1 h1 i1 j1"}, "a b c d"},
+		"believed, and fewer":                  {0.1, []string{ten, "e1 f1 g1 h1 i1 j1", "believe", "d1 e1 f1 g1 h1 i1 j1"}, "a b c"},
+		"not more than believed":               {0.1, []string{ten, "e1 f1 g1 h1 i1 j1", "believe", "f1 g1 h1 i1 j1", "e1 f1 g1 h1 i1 j1"}, ""},
+		"believed once":                        {0.1, []string{ten, "c1 d1 e1 f1 g1 h1 i1 j1", "believe", "c1 d1 e1 f1 g1 h1 i1 j1", "e1 f1 g1 h1 i1 j1"}, "a b"},
+		"an incomplete one is not what was believed": {0.1, []string{ten, "", "believe", "!", ""}, "a b c d e f g h i j"},
+		"nothing to believe":                         {0.1, []string{ten, "believe", "", ""}, ""},
+		"what came back is not believed gone":        {0.1, []string{ten, "", ten, "believe", "", ""}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var gone []string
+				tr := &letters{MaxVanished: c.most}
+				listings := slices.Clone(c.listings)
+				var text bytes.Buffer
+				tr.Logger = logTo(&text)
+				ctx, cancel := context.WithCancel(t.Context())
+				tr.Queue, tr.Period = newJournal[string](), time.Hour
+				tr.OnChange = func(c tracker.Change[string, int]) {
+					if c.Kind == tracker.Vanished {
+						gone = append(gone, c.Item)
+					}
+				}
+				tr.List = func(context.Context) sequence {
+					if len(listings) > 0 && listings[0] == "believe" {
+						listings = listings[1:]
+						tr.Believe()
+					}
+					if len(listings) == 0 {
+						cancel()
+						return listed("!")
+					}
+					defer func() { listings = listings[1:] }()
+					return listed(listings[0])
+				}
+				if err := tr.Run(ctx); err != nil {
+					t.Error(err)
+				}
+				if got := strings.Join(gone, " "); got != c.want {
+					t.Errorf("vanished: %q, want %q; log:\n%s", got, c.want, &text)
+				}
+			})
+		})
+	}
+}
+
+// Believe lists soon; without a refusal it does nothing.
+func TestTrackerBelieveListsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var at []time.Duration
+		tr := &letters{Queue: newJournal[string](), Period: time.Hour, Logger: quiet, MaxVanished: 0.5, List: func(context.Context) sequence {
+			at = append(at, time.Since(begun))
+			if len(at) > 1 {
+				return listed("")
+			}
+			return listed("a1 b1 c1")
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = tr.Run(ctx) }()
+		time.Sleep(time.Minute)
+		tr.Believe()
+		time.Sleep(2*time.Hour - 2*time.Minute) // refused at 1h, and again and again by back-off
+		synctest.Wait()
+		n := len(at)
+		tr.Believe()
+		synctest.Wait()
+		if len(at) != n+1 || at[1] != time.Hour {
+			t.Errorf("listings at %v, want one more at once", at[n-1:])
+		}
+		if _, ok := tr.Version("a"); ok {
+			t.Error("a is there, want it gone")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// How much a listing lost is said, and loudly if it was more than a tenth.
+func TestTrackerSaysWhatALandslideTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		trackInto(t, &letters{Name: "disks", Logger: logTo(&text), MaxVanished: 0.5}, newJournal[string](), nil,
+			"a1 b1 c1 d1 e1 f1 g1 h1 i1 j1", "b1 c1 d1 e1 f1 g1 h1 i1 j1", "d1 e1 f1 g1 h1 i1 j1", "")
+		want := `level=INFO msg="listing lost items" lost=1 of=10 tracker=disks
+level=WARN msg="listing lost items" lost=2 of=9 tracker=disks
+level=ERROR msg="listing failed" failures=1 err="tracker: the listing lacks 7 of 7 items, and 4 may vanish at once: ` + reconcile.ErrVanished.Error() + `" tracker=disks
+`
+		if got := text.String(); !strings.HasPrefix(got, want) {
+			t.Errorf("log:\n%s\nwant:\n%s", got, want)
+		}
+	})
+}
+
+// FromMap yields in the same order each time, and so is what has gone.
+func TestFromMapHasAnOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type id struct{ n int }
+		items := map[id]int{}
+		for i := range 30 {
+			items[id{i}] = i
+		}
+		var calls []string
+		for range 3 {
+			j := newJournal[id]()
+			ctx, cancel := context.WithCancel(t.Context())
+			n := 0
+			tr := &tracker.Tracker[id, int]{Queue: j, Period: time.Second, Logger: quiet, List: tracker.FromMap(func(context.Context) (map[id]int, error) {
+				if n++; n == 2 {
+					return nil, nil
+				} else if n > 2 {
+					cancel()
+				}
+				return items, nil
+			})}
+			if err := tr.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			if calls == nil {
+				calls = j.lines
+			}
+			if j.mustBe(t, calls...); len(calls) != 60 {
+				t.Errorf("%d calls, want 60", len(calls))
+			}
+		}
+	})
 }
 
 func TestTrackerReportsWhatChangedSinceTheLastProcess(t *testing.T) {
@@ -239,7 +454,7 @@ func (q refusal) Offer(item string) { q.Enqueue(item) }
 func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		known    map[string]int
-		resync   int
+		resync   time.Duration
 		listings []string
 		want     []string // sorted
 	}{
@@ -298,6 +513,7 @@ level=ERROR msg="OnChange panicked" item=b err="panic: no hook" panics=2 stack=t
 level=INFO msg="listing succeeded again" failures=1 tracker=disks
 level=ERROR msg="OnChange panicked" item=d err="panic: no hook" panics=4 stack=true tracker=disks
 level=ERROR msg="listing failed" failures=1 err=boom
+level=WARN msg="listing lost items" lost=4 of=4
 level=INFO msg="listing succeeded again" failures=1
 `
 		if got := text.String(); got != want {
@@ -376,7 +592,7 @@ func TestTrackerTriggerListsSoon(t *testing.T) {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		tr.Trigger()
-		j.mustBe(t, "0s enqueue a", "3s offer a", "4s offer a", "14s offer a")
+		j.mustBe(t, "0s offer a", "3s offer a", "4s offer a", "14s offer a")
 	})
 }
 
@@ -385,12 +601,15 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	list := func(context.Context) sequence { return listed("") }
 	for want, tr := range map[string]*letters{
 		"tracker: Tracker.Queue is required": {List: list, Period: 1},
+		"tracker: Tracker.Queue: ":           {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
 		"Queue that was not made":            {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
+		"tracker: Tracker.Known: panic":      {Queue: q, List: list, Period: 1, Known: func(func(string, int) bool) { panic("no disk") }},
 		"tracker: Tracker.List is required":  {Queue: q, Period: 1},
 		"tracker: Tracker.Period is 0s":      {Queue: q, List: list},
 		"tracker: Tracker.Jitter is 2":       {Queue: q, List: list, Period: 1, Jitter: 2},
 		"tracker: Tracker.Jitter is NaN":     {Queue: q, List: list, Period: 1, Jitter: math.NaN()},
-		"tracker: Tracker.Resync is -1":      {Queue: q, List: list, Period: 1, Resync: -1},
+		"tracker: Tracker.MaxVanished is 2":  {Queue: q, List: list, Period: 1, MaxVanished: 2},
+		"MaxVanished is NaN, want 0":         {Queue: q, List: list, Period: 1, MaxVanished: math.NaN()},
 	} {
 		if err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Run = %v, want an error that says %q", err, want)
@@ -463,9 +682,8 @@ func TestFromMapYieldsTheItemsAndThenTheError(t *testing.T) {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		got := j.whats()
-		slices.Sort(got[:2])
-		if want := []string{"enqueue a", "enqueue b", "enqueue c", "enqueue b"}; !slices.Equal(got, want) {
-			t.Errorf("enqueued %q, want %q: a did not vanish", got, want)
+		if want := []string{"offer a", "offer b", "enqueue c", "enqueue b"}; !slices.Equal(got, want) {
+			t.Errorf("the queue got %q, want %q: a did not vanish", got, want)
 		}
 		list := tracker.FromMap(func(context.Context) (map[string]int, error) { return map[string]int{"a": 1, "b": 1}, nil })
 		for range list(ctx) {
@@ -503,7 +721,7 @@ func TestTrackerGivesBackItsMemory(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		tr := &tracker.Tracker[int, int]{Queue: drop[int]{}, List: list, Period: time.Hour}
+		tr := &tracker.Tracker[int, int]{Queue: drop[int]{}, List: list, Period: time.Hour, Logger: quiet}
 		tr.OnChange = func(tracker.Change[int, int]) { changes++ }
 		before := heap()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -530,16 +748,17 @@ func TestTrackerGivesBackItsMemory(t *testing.T) {
 // A model is a Tracker that anybody can read. It answers what a listing makes of the
 // queue, sorted.
 type model struct {
-	resync     int
-	known      map[int]int
-	unfinished map[int]bool
-	complete   int
+	resync, offered time.Duration
+	most            float64
+	known           map[int]int
+	unfinished      map[int]bool
 }
 
-func (m *model) listing(listed []tracker.Listed[int, int], complete bool) []string {
+func (m *model) listing(now time.Duration, listed []tracker.Listed[int, int], complete bool) []string {
 	var done []string
 	note := func(verb string, item int) { done = append(done, fmt.Sprint(verb, " ", item)) }
-	offers := m.resync > 0 && m.complete == m.resync-1
+	offers := m.resync > 0 && now-m.offered >= m.resync
+	before := len(m.known)
 	for _, l := range listed {
 		old, known := m.known[l.Item]
 		switch {
@@ -553,16 +772,23 @@ func (m *model) listing(listed []tracker.Listed[int, int], complete bool) []stri
 		m.known[l.Item] = l.Version
 		delete(m.unfinished, l.Item)
 	}
-	if complete {
-		for item, old := range m.known {
-			if !slices.ContainsFunc(listed, func(l tracker.Listed[int, int]) bool { return l.Item == item }) {
-				note(fmt.Sprint("vanished ", old, " 0 enqueue"), item)
-				delete(m.known, item)
-				delete(m.unfinished, item)
-			}
+	lacks := func(item int) bool {
+		return !slices.ContainsFunc(listed, func(l tracker.Listed[int, int]) bool { return l.Item == item })
+	}
+	var gone []int
+	for item := range m.known {
+		if lacks(item) {
+			gone = append(gone, item)
 		}
-		if m.complete++; offers {
-			m.complete = 0
+	}
+	if complete && (m.most == 0 || float64(len(gone)) < m.most*float64(before)+0.999) {
+		for _, item := range gone {
+			note(fmt.Sprint("vanished ", m.known[item], " 0 enqueue"), item)
+			delete(m.known, item)
+			delete(m.unfinished, item)
+		}
+		if offers {
+			m.offered = now
 		}
 	}
 	slices.Sort(done)
@@ -592,7 +818,7 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			m := &model{resync: rnd.IntN(4), known: make(map[int]int), unfinished: make(map[int]bool)}
+			m := &model{resync: time.Duration(rnd.IntN(4)) * time.Minute, most: float64(rnd.IntN(3)) / 4, known: make(map[int]int), unfinished: make(map[int]bool)}
 			for range rnd.IntN(6) {
 				item, version := rnd.IntN(8), rnd.IntN(3)
 				m.known[item] = version
@@ -602,14 +828,16 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var want []string
-			steps := 0
+			begun, steps := time.Now(), 0
 			tr := &tracker.Tracker[int, int]{
-				Queue:    q,
-				Period:   time.Minute,
-				Resync:   m.resync,
-				Known:    maps.All(maps.Clone(m.known)),
-				OnChange: q.onChange,
-				Logger:   quiet,
+				Queue:  q,
+				Period: time.Minute,
+				Resync: m.resync,
+
+				MaxVanished: m.most,
+				Known:       maps.All(maps.Clone(m.known)),
+				OnChange:    q.onChange,
+				Logger:      quiet,
 			}
 			tr.List = func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {
 				if slices.Sort(q.calls); !slices.Equal(q.calls, want) {
@@ -630,7 +858,7 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 					}
 				}
 				end := rnd.IntN(6)
-				q.calls, want = nil, m.listing(items, end > 2)
+				q.calls, want = nil, m.listing(time.Since(begun), items, end > 2)
 				return func(yield func(tracker.Listed[int, int], error) bool) {
 					for i, item := range items {
 						if end == 0 && i == len(items)/2 && !yield(tracker.Listed[int, int]{Item: 99}, errBoom) {

@@ -15,11 +15,13 @@ say() {
 }
 
 # Not for the race detector: search and interleave take one step at a time, peers
-# and promises run tests in processes of their own, and linearize would have it
-# watch how histories are judged, for ten times as long.
-say go test -short ./search ./interleave ./peers ./promises ./linearize
+# and promises run tests in processes of their own, and linearize and badday would
+# have it watch how histories are judged, or a cloud, for ten times as long.
+# badday has a real Prometheus try the alerts.
+bash ../.ci/need promtool prometheus
+say go test -short ./search ./interleave ./peers ./promises ./linearize ./badday
 # The pages of statuspage in a real browser.
 say bash browser/ci.sh
 # All the rest, with the million of changes in chaos.
-mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave|browser|peers|promises|linearize)(/|$)')
+mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave|browser|peers|promises|linearize|badday)(/|$)')
 say env CGO_ENABLED=1 go test -race "${others[@]}"

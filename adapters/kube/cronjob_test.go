@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"cmp"
@@ -29,11 +29,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // This is the CronJob controller of the kubebuilder book, as one writes it here. A
@@ -66,83 +66,40 @@ func (c *CronJob) DeepCopyObject() runtime.Object { return custom.DeepCopy(c) }
 
 const scheduledAt = "batch.example.com/scheduled-at" // annotation of a Job
 
-var ownedByCronJob = kubeadapter.OwnedBy{APIVersion: "batch.example.com/v1", Kind: "CronJob"}
-
 // A CronJobReconciler has what its Reconcile needs.
 type CronJobReconciler struct {
 	client   kubernetes.Interface
 	cronJobs *custom.Client[*CronJob]
-	cronJob  cache.SharedIndexInformer
-	job      cache.SharedIndexInformer
-	jobsOf   func(owner cache.ObjectName) ([]*batchv1.Job, error)
-	made     *kubeadapter.Writes[cache.ObjectName] // Jobs that the cache may not have yet
+	jobs     *kube.Owned[*batchv1.Job]
 	now      func() time.Time
 	told     func(reconcile.Result[cache.ObjectName]) // for the test
 }
 
-func NewCronJobReconciler(config *rest.Config, namespace string) (*CronJobReconciler, error) {
+func NewCronJobReconciler(config *rest.Config) (*CronJobReconciler, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	gvr := schema.GroupVersionResource{Group: "batch.example.com", Version: "v1", Resource: "cronjobs"}
 	cronJobs, err := custom.NewClient[CronJob](config, gvr, "CronJob")
-	if err != nil {
-		return nil, err
-	}
-	jobs := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)).Batch().V1().Jobs().Informer()
-	jobsOf, err := kubeadapter.Index[*batchv1.Job](jobs, "owner", ownedByCronJob.Keys)
-	return &CronJobReconciler{
-		client:   client,
-		cronJobs: cronJobs,
-		cronJob:  cronJobs.Informer(namespace, 0),
-		job:      jobs,
-		jobsOf:   jobsOf,
-		made:     &kubeadapter.Writes[cache.ObjectName]{Informer: jobs},
-		now:      time.Now,
-	}, err
+	return &CronJobReconciler{client: client, cronJobs: cronJobs, now: time.Now}, err
 }
 
 // Group is what a process runs: the informers, and the rest while it leads.
-func (r *CronJobReconciler) Group(leader elect.Config) *reconcile.Group {
-	cronJobs := &kubeadapter.Source[cache.ObjectName]{
-		Name:     "cron jobs",
-		Informer: r.cronJob,
-		Keys:     kubeadapter.Name,              // For
-		Changed:  kubeadapter.GenerationChanged, // not our status
-	}
-	jobs := &kubeadapter.Source[cache.ObjectName]{Name: "jobs", Informer: r.job, Keys: ownedByCronJob.Keys} // Owns
+func (r *CronJobReconciler) Group(namespace string, leader elect.Config) *reconcile.Group {
+	c := &kube.Controller[*CronJob]{Name: "cron jobs", Informer: r.cronJobs.Informer(namespace, 0), Reconcile: r.Reconcile, Workers: 4}
+	jobs := informers.NewSharedInformerFactoryWithOptions(r.client, 0, informers.WithNamespace(namespace)).Batch().V1().Jobs()
+	r.jobs = kube.Owns[*batchv1.Job](c, jobs.Informer(), kube.OwnedBy{APIVersion: "batch.example.com/v1", Kind: "CronJob"})
+	c.With = func(p *kube.Parts) { p.Reconciler.OnResult = r.told }
 	var group reconcile.Group
-	group.Add("informer of cron jobs", kubeadapter.Run(r.cronJob))
-	group.Add("informer of jobs", kubeadapter.Run(r.job))
-	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
-		queue := reconcile.NewQueue[cache.ObjectName]()
-		term.Add("cron jobs", reconcile.Feed(queue, cronJobs.Feed))
-		term.Add("jobs", reconcile.Feed(queue, jobs.Feed))
-		term.Add("workers", reconcile.After(kubeadapter.AllSynced(cronJobs, jobs), &reconcile.Reconciler[cache.ObjectName]{
-			Queue:     elect.Held(queue),
-			Reconcile: r.Reconcile,
-			Workers:   4,
-			Retry:     kubeadapter.Retry(nil),
-			OnResult:  r.told,
-		}))
-	})))
+	group.Add("informers", c.Informers())
+	group.Add("leader", elect.Elect(leader, c))
 	return &group
 }
 
 // Reconcile starts the Job that is due, removes old ones, and says how it went.
-func (r *CronJobReconciler) Reconcile(ctx context.Context, name cache.ObjectName) error {
-	cronJob, err := kubeadapter.Get[*CronJob](r.cronJob, name)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := r.made.Seen(name); err != nil {
-		return err
-	}
-	jobs, err := r.jobsOf(name)
+func (r *CronJobReconciler) Reconcile(ctx context.Context, cronJob *CronJob) error {
+	jobs, err := r.jobs.Of(cronJob)
 	if err != nil {
 		return err
 	}
@@ -167,9 +124,9 @@ func (r *CronJobReconciler) Reconcile(ctx context.Context, name cache.ObjectName
 		r.tidy(ctx, finished[batchv1.JobFailed], cronJob.Spec.FailedJobsHistoryLimit),
 	)
 	if verdict == nil {
-		verdict = r.start(ctx, name, cronJob, status)
+		verdict = r.start(ctx, cronJob, status)
 	}
-	return conditions.Report(ctx, r.cronJobs.In(name.Namespace), cronJob, verdict, func(c *CronJob, ready metav1.Condition) {
+	return conditions.Report(ctx, r.cronJobs.In(cronJob.Namespace), cronJob, verdict, func(c *CronJob, ready metav1.Condition) {
 		c.Status.Active, c.Status.LastScheduleTime = status.Active, status.LastScheduleTime
 		meta.SetStatusCondition(&c.Status.Conditions, ready)
 	})
@@ -177,7 +134,7 @@ func (r *CronJobReconciler) Reconcile(ctx context.Context, name cache.ObjectName
 
 // start starts the Job that is due, if the others let it, and asks to be called
 // again when the next one is.
-func (r *CronJobReconciler) start(ctx context.Context, name cache.ObjectName, cronJob *CronJob, status CronJobStatus) error {
+func (r *CronJobReconciler) start(ctx context.Context, cronJob *CronJob, status CronJobStatus) error {
 	if cronJob.Spec.Suspend {
 		return nil
 	}
@@ -189,7 +146,7 @@ func (r *CronJobReconciler) start(ctx context.Context, name cache.ObjectName, cr
 	if due.IsZero() || cronJob.Spec.ConcurrencyPolicy == "Forbid" && len(status.Active) > 0 {
 		return later
 	}
-	jobs := r.client.BatchV1().Jobs(name.Namespace)
+	jobs := r.client.BatchV1().Jobs(cronJob.Namespace)
 	if cronJob.Spec.ConcurrencyPolicy == "Replace" {
 		for _, job := range status.Active {
 			if err := jobs.Delete(ctx, job.Name, deleteBackground); err != nil && !apierrors.IsNotFound(err) {
@@ -199,21 +156,17 @@ func (r *CronJobReconciler) start(ctx context.Context, name cache.ObjectName, cr
 	}
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   name.Namespace,
-			Name:        fmt.Sprintf("%s-%d", name.Name, due.Unix()), // one for each start
+			Namespace:   cronJob.Namespace,
+			Name:        fmt.Sprintf("%s-%d", cronJob.Name, due.Unix()), // one for each start
 			Labels:      cronJob.Spec.JobTemplate.Labels,
 			Annotations: map[string]string{scheduledAt: due.Format(time.RFC3339)},
 		},
 		Spec: cronJob.Spec.JobTemplate.Spec,
 	}
 	maps.Copy(job.Annotations, cronJob.Spec.JobTemplate.Annotations)
-	if err := ownedByCronJob.Set(job, cronJob); err != nil {
+	if _, err := r.jobs.Create(ctx, jobs, cronJob, job); err != nil {
 		return err
 	}
-	if job, err = jobs.Create(ctx, job, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	r.made.Add(name, job)
 	return later
 }
 
@@ -276,7 +229,7 @@ func TestCronJob(t *testing.T) {
 	var mu sync.Mutex // guards what follows
 	begin, passed, ran := time.Now(), time.Duration(0), make(map[string]int)
 	process := func(name string) (stop func()) {
-		r, err := NewCronJobReconciler(s.Admin(), ns)
+		r, err := NewCronJobReconciler(s.Admin())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +246,7 @@ func TestCronJob(t *testing.T) {
 			defer mu.Unlock()
 			ran[name]++
 		}
-		return kubetest.Run(t, r.Group(elect.Config{Client: r.client.CoordinationV1(), Namespace: ns, Name: "cronjobs", Identity: name}))
+		return kubetest.Run(t, r.Group(ns, elect.Config{Client: r.client.CoordinationV1(), Namespace: ns, Name: "cronjobs", Identity: name}))
 	}
 	stopA := process("a")
 	kubetest.Eventually(t, func() error {

@@ -1,19 +1,22 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeadapter feeds queues from Kubernetes.
+// Package kube makes controllers of Kubernetes objects, and the parts of them.
 //
-// A [Source] is what an informer sees. Its Feed is a [reconcile.Feeder], its
-// Synced is for [reconcile.After], its List for a [reconcile.Poller]:
+// A [Controller] is the usual case: a function that is called with an object of a
+// kind when that, or what it owns, has changed.
 //
-//	factory := informers.NewSharedInformerFactory(client, 0)
-//	pods := kubeadapter.Source[cache.ObjectName]{
-//		Name:     "pods",
-//		Informer: factory.Core().V1().Pods().Informer(),
-//		Keys:     kubeadapter.Name,
-//	}
+//	c := &kube.Controller[*corev1.ConfigMap]{Name: "configs", Informer: informer, Reconcile: put}
+//	group.Add("informers", c.Informers())
+//	group.Add("configs", c)
+//
+// For items of another type, the parts are put together by hand. A [Source] is what
+// an informer sees. Its Feed is a [reconcile.Feeder], its Synced is for
+// [reconcile.After], its List for a [reconcile.Poller]:
+//
+//	pods := kube.Source[cache.ObjectName]{Name: "pods", Informer: informer, Keys: kube.Name}
 //	queue := reconcile.NewQueue[cache.ObjectName]()
-//	group.Add("informer", kubeadapter.Run(pods.Informer))
+//	group.Add("informer", kube.Run(informer))
 //	group.Add("pods", reconcile.Feed(queue, pods.Feed))
 //	group.Add("pods, the runs", reconcile.After(pods.Synced, reconciler))
 //
@@ -42,4 +45,4 @@
 // time in kinds, typed clients of custom resources in custom, finalizers in
 // finalizer, the status and its conditions in conditions, leader election in
 // elect, items shared out among processes in shard, events about runs in events.
-package kubeadapter
+package kube

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -13,10 +13,37 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 )
 
 // Each ConfigMap is wanted somewhere outside.
+func ExampleController() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	api := fcache.NewFakeControllerSource() // in place of an API server
+	api.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}, Data: map[string]string{"apple": "2"}})
+	informer := cache.NewSharedInformer(api, &corev1.ConfigMap{}, 0)
+
+	put := func(_ context.Context, config *corev1.ConfigMap) error {
+		fmt.Println(config.Name, config.Data)
+		cancel()
+		return nil
+	}
+	c := &kube.Controller[*corev1.ConfigMap]{
+		Name:      "configs",
+		Informer:  informer,
+		Reconcile: put,
+	}
+	var group reconcile.Group
+	group.Add("informers", c.Informers())
+	group.Add("configs", c)
+	if err := group.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: prices map[apple:2]
+}
+
+// The same by hand, for a queue of one's own.
 func ExampleSource() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -25,18 +52,18 @@ func ExampleSource() {
 	informer := cache.NewSharedInformer(api, &corev1.ConfigMap{}, 0)
 
 	queue := reconcile.NewQueue[cache.ObjectName]()
-	configs := &kubeadapter.Source[cache.ObjectName]{
+	configs := &kube.Source[cache.ObjectName]{
 		Name:     "configs",
 		Informer: informer,
-		Keys:     kubeadapter.Name,
+		Keys:     kube.Name,
 		Changed: func(old, new metav1.Object) bool {
-			return kubeadapter.GenerationChanged(old, new) || kubeadapter.AnnotationsChanged(old, new, "example.com/suspend")
+			return kube.GenerationChanged(old, new) || kube.AnnotationsChanged(old, new, "example.com/suspend")
 		},
 	}
 	reconciler := &reconcile.Reconciler[cache.ObjectName]{
 		Queue: queue,
 		Reconcile: func(ctx context.Context, name cache.ObjectName) error {
-			config, err := kubeadapter.Get[*corev1.ConfigMap](informer, name)
+			config, err := kube.Get[*corev1.ConfigMap](informer, name)
 			if err != nil {
 				return err
 			}
@@ -44,11 +71,11 @@ func ExampleSource() {
 			cancel()
 			return nil
 		},
-		Retry: kubeadapter.Retry(nil),
+		Retry: kube.Retry(nil),
 	}
 
 	var group reconcile.Group
-	group.Add("informer", kubeadapter.Run(informer))
+	group.Add("informer", kube.Run(informer))
 	group.Add("configs", reconcile.Feed(queue, configs.Feed))
 	group.Add("runs", reconcile.After(configs.Synced, reconciler))
 	if err := group.Run(ctx); err != nil {
@@ -60,7 +87,7 @@ func ExampleSource() {
 // A ConfigMap is owned by a Deployment: by a reference that names it, which Keys
 // follows back.
 func ExampleOwnedBy() {
-	byDeployment := kubeadapter.OwnedBy{APIVersion: "apps/v1", Kind: "Deployment"}
+	byDeployment := kube.OwnedBy{APIVersion: "apps/v1", Kind: "Deployment"}
 	deployment := &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "8d0a"}
 
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-config"}}
@@ -75,7 +102,7 @@ func ExampleOwnedBy() {
 
 // A Secret belongs to a bucket, which is not in Kubernetes.
 func ExampleMark() {
-	byBucket := kubeadapter.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Bucket"}
+	byBucket := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Bucket"}
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket-key"}}
 	if err := byBucket.Set(secret, "eu-west-1/pictures"); err != nil {

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 // Known returns of how many items w remembers a write.
 func (w *Writes[T]) Known() int {
@@ -9,3 +9,6 @@ func (w *Writes[T]) Known() int {
 	defer w.mu.Unlock()
 	return len(w.last)
 }
+
+// ObjectOf is what handlers make of what an informer tells them.
+var ObjectOf = objectOf

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 )
 
 // TestFakeClientset changes an object of client-go's fake clientset, which gives
@@ -25,11 +25,11 @@ func TestFakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(configMap("shop", "prices"))
 		source := names(informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer())
-		source.Changed = kubeadapter.VersionChanged
+		source.Changed = kube.VersionChanged
 		queue := reconcile.NewQueue[name]()
 		begin, runs := time.Now(), make(chan time.Duration, 10)
 		var group reconcile.Group
-		group.Add("informer", kubeadapter.Run(source.Informer))
+		group.Add("informer", kube.Run(source.Informer))
 		group.Add("configs", reconcile.Feed(queue, source.Feed))
 		group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[name]{
 			Queue: queue,

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // A mirror is an outside world that a reconcile function keeps like the
@@ -36,7 +36,7 @@ func (m *mirror) run(t *testing.T, informer cache.SharedIndexInformer) {
 	queue := reconcile.NewQueue[name]()
 	source := names(informer)
 	var group reconcile.Group
-	group.Add("informer", kubeadapter.Run(informer))
+	group.Add("informer", kube.Run(informer))
 	group.Add("source", reconcile.Feed(queue, source.Feed))
 	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[name]{
 		Queue: queue, Workers: 2,
@@ -48,7 +48,7 @@ func (m *mirror) run(t *testing.T, informer cache.SharedIndexInformer) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if ok {
-				obj, err := kubeadapter.Object(v)
+				obj, err := kube.ObjectOf(v)
 				if err != nil {
 					return err
 				}
@@ -182,7 +182,7 @@ func TestSlowAPI(t *testing.T) {
 	source := names(typedInformer(t, link.Config(s.Admin()), ns, 0))
 	source.SyncTimeout = 50 * time.Millisecond
 	h := newHeard[name]()
-	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, kube.Run(source.Informer))
 	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	<-asked
 	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "not synced within 50ms") {
@@ -306,7 +306,7 @@ func TestFlood(t *testing.T) {
 		}
 		return nil
 	}}
-	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, kube.Run(source.Informer))
 	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	synced(t, source)
 	kubetest.Run(t, reconciler)
@@ -315,7 +315,7 @@ func TestFlood(t *testing.T) {
 	// through the informer is over when the runs go on.
 	other := names(metadataInformer(t, s.Admin(), ns, configMaps))
 	other.Only = func(obj metav1.Object) bool { return obj.GetName() == "event" }
-	kubetest.Run(t, kubeadapter.Run(other.Informer))
+	kubetest.Run(t, kube.Run(other.Informer))
 	kubetest.Run(t, reconcile.Feed(queue, other.Feed))
 	synced(t, other) // what it lists first is no event
 	create(t, client, configMap(ns, "event"))

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +29,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestFeed has kubectl create, change and delete an object, and each kind of
@@ -78,7 +80,7 @@ func TestKeysOfAnyType(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	client := typed(t, s.Admin())
-	source := &kubeadapter.Source[port]{
+	source := &kube.Source[port]{
 		Informer: typedInformer(t, s.Admin(), ns, 0),
 		Keys: func(obj metav1.Object) iter.Seq[port] {
 			if obj.GetName() == "nothing" {
@@ -99,7 +101,7 @@ func TestKeysOfAnyType(t *testing.T) {
 
 // TestKey skips what the function cannot make an item of.
 func TestKey(t *testing.T) {
-	keys := kubeadapter.Key(func(obj metav1.Object) (int, bool) { return len(obj.GetName()), obj.GetName() != "" })
+	keys := kube.Key(func(obj metav1.Object) (int, bool) { return len(obj.GetName()), obj.GetName() != "" })
 	if got := slices.Collect(keys(configMap("", "abc"))); !slices.Equal(got, []int{3}) {
 		t.Errorf("of abc: %v, want 3", got)
 	}
@@ -113,7 +115,7 @@ func TestKey(t *testing.T) {
 func TestUpdateMapsOldAndNew(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	source := &kubeadapter.Source[string]{
+	source := &kube.Source[string]{
 		Informer: typedInformer(t, s.Admin(), ns, 0),
 		Keys: func(obj metav1.Object) iter.Seq[string] {
 			return slices.Values(strings.Split(obj.GetLabels()["owners"], "."))
@@ -154,11 +156,11 @@ func TestHandlerIsRemoved(t *testing.T) {
 
 	var mu sync.Mutex // guards last
 	var last string   // object that Keys saw
-	source := &kubeadapter.Source[name]{Informer: informer, Keys: func(obj metav1.Object) iter.Seq[name] {
+	source := &kube.Source[name]{Informer: informer, Keys: func(obj metav1.Object) iter.Seq[name] {
 		mu.Lock()
 		defer mu.Unlock()
 		last = obj.GetName()
-		return kubeadapter.Name(obj)
+		return kube.Name(obj)
 	}}
 	h := newHeard[name]()
 	stop := kubetest.Run(t, reconcile.Feed(h, source.Feed))
@@ -205,7 +207,7 @@ func TestLateListIsAnEvent(t *testing.T) {
 	}})
 	<-begun
 	source := names(typedInformer(t, s.Admin(), ns, 0))
-	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, kube.Run(source.Informer))
 	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	synced(t, source)
 	close(goOn)
@@ -228,7 +230,7 @@ func TestSynced(t *testing.T) {
 	source := names(typedInformer(t, s.Admin(), ns, 0))
 	known := make(chan int, 10)
 	var group reconcile.Group
-	group.Add("runs", reconcile.After(kubeadapter.AllSynced(source), &reconcile.Reconciler[name]{
+	group.Add("runs", reconcile.After(kube.AllSynced(source), &reconcile.Reconciler[name]{
 		Queue: queue,
 		Reconcile: func(context.Context, name) error {
 			s := queue.Stats()
@@ -237,7 +239,7 @@ func TestSynced(t *testing.T) {
 		},
 	}))
 	group.Add("names", reconcile.Feed(queue, source.Feed))
-	group.Add("informer", kubeadapter.Run(source.Informer))
+	group.Add("informer", kube.Run(source.Informer))
 	kubetest.Run(t, &group)
 	// The namespace has a ConfigMap of its own only if a controller makes it;
 	// this server has none.
@@ -245,7 +247,7 @@ func TestSynced(t *testing.T) {
 		t.Errorf("the first run saw %d items, want 3", got)
 	}
 
-	if err := kubeadapter.AllSynced()(t.Context()); err != nil {
+	if err := kube.AllSynced()(t.Context()); err != nil {
 		t.Errorf("AllSynced of nothing: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -270,7 +272,7 @@ func TestForbidden(t *testing.T) {
 	h := newHeard[name]()
 	var log logged
 	group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	group.Add("informer", kubeadapter.Run(source.Informer))
+	group.Add("informer", kube.Run(source.Informer))
 	group.Add("feed", reconcile.Feed(h, source.Feed))
 	kubetest.Run(t, &group)
 	// What it says before the first answer of the server is of no interest.
@@ -349,7 +351,7 @@ func TestFailuresAreLoggedRarely(t *testing.T) {
 		}
 		var log logged
 		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		group.Add("informer", kubeadapter.Run(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0)))
+		group.Add("informer", kube.Run(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0)))
 		broken.Store(true)
 		kubetest.Run(t, &group)
 		for hour, min := range []int{60, 0, 60} {
@@ -373,15 +375,15 @@ func TestBadSource(t *testing.T) {
 	h := newHeard[name]()
 	mapped := reconcile.Filter(h, func(name) bool { return true })
 	for _, test := range []struct {
-		source *kubeadapter.Source[name]
+		source *kube.Source[name]
 		q      reconcile.Enqueuer[name]
 		want   string
 	}{
-		{&kubeadapter.Source[name]{Keys: kubeadapter.Name}, h, "Source.Informer is required, and nil"},
-		{&kubeadapter.Source[name]{Informer: informer}, h, "Source.Keys is required, and nil"},
-		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name}, nil, "needs a queue, got nil"},
-		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, SyncTimeout: -1}, h, "Source.SyncTimeout is -1ns, want 0 or more"},
-		{&kubeadapter.Source[name]{Informer: informer, Keys: kubeadapter.Name, Now: true}, mapped, "Source.Now needs a queue with EnqueueNow, got reconcile.filter"},
+		{&kube.Source[name]{Keys: kube.Name}, h, "Source.Informer is required, and nil"},
+		{&kube.Source[name]{Informer: informer}, h, "Source.Keys is required, and nil"},
+		{&kube.Source[name]{Informer: informer, Keys: kube.Name}, nil, "needs a queue, got nil"},
+		{&kube.Source[name]{Informer: informer, Keys: kube.Name, SyncTimeout: -1}, h, "Source.SyncTimeout is -1ns, want 0 or more"},
+		{&kube.Source[name]{Informer: informer, Keys: kube.Name, Now: true}, mapped, "Source.Now needs a queue with EnqueueNow, got reconcile.filter"},
 	} {
 		err := test.source.Feed(t.Context(), test.q)
 		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, reconcile.ErrTerminal) {
@@ -391,12 +393,12 @@ func TestBadSource(t *testing.T) {
 
 	source := names(informer)
 	kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, kube.Run(informer))
 	synced(t, source)
 	if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("Feed twice at once: %v", err)
 	}
-	if err := kubeadapter.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+	if err := kube.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
 		t.Errorf("Run of nil: %v, want a terminal error", err)
 	}
 }
@@ -412,7 +414,7 @@ func TestTwoSources(t *testing.T) {
 	h := []*heard[name]{newHeard[name](), newHeard[name]()}
 	for _, h := range h {
 		source := names(informer)
-		group.Add("informer", kubeadapter.Run(informer))
+		group.Add("informer", kube.Run(informer))
 		group.Add("feed", reconcile.Feed(h, source.Feed))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -430,7 +432,7 @@ func TestTwoSources(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the group: %v", err)
 	}
-	if err := kubeadapter.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "runs only once") {
+	if err := kube.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "runs only once") {
 		t.Errorf("Run after the end: %v, want a terminal error that says so", err)
 	}
 }
@@ -440,7 +442,7 @@ func TestTwoSources(t *testing.T) {
 func TestStoppedInformer(t *testing.T) {
 	s := kubetest.Shared(t)
 	source := names(typedInformer(t, s.Admin(), "default", 0))
-	stop := kubetest.Run(t, kubeadapter.Run(source.Informer))
+	stop := kubetest.Run(t, kube.Run(source.Informer))
 	ended := make(chan error, 1)
 	go func() { ended <- source.Feed(context.Background(), newHeard[name]()) }()
 	synced(t, source)
@@ -467,17 +469,17 @@ func TestPanicInKeys(t *testing.T) {
 	ns := s.Namespace(t)
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	panicked := false
-	source := &kubeadapter.Source[name]{
+	source := &kube.Source[name]{
 		Informer: typedInformer(t, s.Admin(), ns, 0),
 		Keys: func(obj metav1.Object) iter.Seq[name] {
 			if !panicked {
 				panicked = true
 				panic("of a user")
 			}
-			return kubeadapter.Name(obj)
+			return kube.Name(obj)
 		},
 	}
-	kubetest.Run(t, kubeadapter.Run(source.Informer))
+	kubetest.Run(t, kube.Run(source.Informer))
 	h := newHeard[name]()
 	var panicErr *reconcile.PanicError
 	if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != "of a user" {
@@ -485,4 +487,103 @@ func TestPanicInKeys(t *testing.T) {
 	}
 	kubetest.Run(t, reconcile.Feed(h, source.Feed))
 	h.wait(t, "enqueue "+ns+"/a")
+}
+
+// TestSyncedSaysWhatItWaitsFor has what a newcomer forgets, and a server that client-go
+// tries again and again without a word.
+func TestSyncedSaysWhatItWaitsFor(t *testing.T) {
+	refused := &url.Error{Op: "Get", URL: "https://server", Err: syscall.ECONNREFUSED}
+	for name, c := range map[string]struct {
+		run, feed bool
+		err       error // of each list and watch
+		lines     int   // in a minute
+		want      string
+	}{
+		"no Run":             {false, true, nil, 5, "add Run(informer) to the group"},
+		"no Feed":            {true, false, nil, 0, "add Feed(queue, source.Feed) to the group"},
+		"connection refused": {true, true, refused, 5, "connection refused"},
+		"429":                {true, true, apierrors.NewTooManyRequests("slow down", 1), 5, "slow down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				list := &cache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+						return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, c.err
+					},
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						return watch.NewFake(), c.err
+					},
+				}
+				source := names(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0))
+				var log logged
+				group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				if c.run {
+					group.Add("informer", kube.Run(source.Informer))
+				}
+				if c.feed {
+					group.Add("feed", reconcile.Feed(newHeard[cache.ObjectName](), source.Feed))
+				}
+				group.Add("runs", reconcile.After(source.Synced, reconcile.RunFunc(func(context.Context) error { return nil })))
+				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
+				defer cancel()
+				err := group.Run(ctx)
+				got := log.String()
+				if c.lines == 0 {
+					if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("the group returned %v, want a terminal error with %q", err, c.want)
+					}
+					return
+				}
+				if err != nil {
+					t.Errorf("the group returned %v", err)
+				}
+				lines := 0
+				for line := range strings.Lines(got) {
+					if strings.Contains(line, "source has not synced") && strings.Contains(line, c.want) {
+						lines++
+					}
+				}
+				if lines != c.lines {
+					t.Errorf("%d lines in a minute say %q, want %d:\n%s", lines, c.want, c.lines, got)
+				}
+			})
+		})
+	}
+}
+
+// TestFeedThatBeginsLater has a Feed that waits for something else first. With a
+// SyncTimeout it is not taken for one that was forgotten.
+func TestFeedThatBeginsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			},
+			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if o.SendInitialEvents != nil { // an old server, which is listed
+					return nil, apierrors.NewBadRequest("no such field")
+				}
+				return watch.NewFake(), nil
+			},
+		}
+		source := names(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0))
+		source.SyncTimeout = time.Minute
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		later := func(context.Context) error { time.Sleep(15 * time.Second); return nil }
+		group := reconcile.Group{Logger: slog.New(slog.DiscardHandler)}
+		group.Add("informer", kube.Run(source.Informer))
+		group.Add("feed", reconcile.After(later, reconcile.Feed(newHeard[cache.ObjectName](), source.Feed)))
+		group.Add("runs", reconcile.After(source.Synced, reconcile.RunFunc(func(context.Context) error {
+			if d := time.Since(begin); d < 15*time.Second || d > 20*time.Second {
+				t.Errorf("the runs begin after %v, want some seconds after the feed did at 15s", d)
+			}
+			cancel()
+			return nil
+		})))
+		if err := group.Run(ctx); err != nil || time.Since(begin) == time.Hour {
+			t.Errorf("the group returned %v after %v", err, time.Since(begin))
+		}
+	})
 }

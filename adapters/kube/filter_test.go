@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"slices"
@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestGenerationFilter lets no status and no label through, but the spec, an
@@ -29,7 +29,7 @@ func TestGenerationFilter(t *testing.T) {
 	source := names(dynamicInformer(t, s.Admin(), ns, things))
 	source.Now = true
 	source.Changed = func(old, new metav1.Object) bool {
-		return kubeadapter.GenerationChanged(old, new) || kubeadapter.AnnotationsChanged(old, new, "suspend")
+		return kube.GenerationChanged(old, new) || kube.AnnotationsChanged(old, new, "suspend")
 	}
 	h := feed(t, source)
 	s.KubectlInput(t, "{apiVersion: feed.example.com/v1, kind: Thing, metadata: {name: a, finalizers: [example.com/x]}, spec: {n: 1}}", "apply", "-n", ns, "-f", "-")
@@ -83,14 +83,12 @@ func TestNothingIsSwallowed(t *testing.T) {
 func TestOnly(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns, other := s.Namespace(t), s.Namespace(t)
-	labelled, err := kubeadapter.Labelled("app in (web, db)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	inNamespace := kubeadapter.InNamespaces(ns)
 	source := names(typedInformer(t, s.Admin(), "", 0))
 	source.Now = true
-	source.Only = func(obj metav1.Object) bool { return inNamespace(obj) && labelled(obj) }
+	source.Only = func(obj metav1.Object) bool {
+		app := obj.GetLabels()["app"]
+		return obj.GetNamespace() == ns && (app == "web" || app == "db")
+	}
 	source.Changed = func(_, _ metav1.Object) bool { return false } // not asked at the border
 	h := feed(t, source)
 	s.Kubectl(t, "create", "configmap", "end", "-n", ns)
@@ -119,29 +117,6 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-func TestLabelledSelector(t *testing.T) {
-	web := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
-	for selector, want := range map[string]bool{
-		"": true, "app": true, "app=web": true, "app!=web": false, "app in (a,b)": false, "!app": false, "tier": false, "!tier": true,
-	} {
-		match, err := kubeadapter.Labelled(selector)
-		if err != nil {
-			t.Errorf("Labelled(%q): %v", selector, err)
-		} else if got := match(web); got != want {
-			t.Errorf("Labelled(%q) of app=web: %v, want %v", selector, got, want)
-		}
-	}
-	if _, err := kubeadapter.Labelled("a=b=c"); err == nil || !strings.Contains(err.Error(), `the label selector "a=b=c"`) {
-		t.Errorf("a selector that is none: %v", err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("InNamespaces of none did not panic")
-		}
-	}()
-	kubeadapter.InNamespaces()
-}
-
 func TestChanges(t *testing.T) {
 	meta := func(version string, generation int64, label, note string) metav1.Object {
 		m := &metav1.ObjectMeta{ResourceVersion: version, Generation: generation}
@@ -161,37 +136,22 @@ func TestChanges(t *testing.T) {
 		yes, not []pair
 	}{
 		{
-			"GenerationChanged", kubeadapter.GenerationChanged,
+			"GenerationChanged", kube.GenerationChanged,
 			[]pair{{meta("1", 1, "", ""), meta("1", 2, "", "")}, {meta("1", 0, "", ""), meta("2", 0, "", "")}},
 			[]pair{same, {meta("1", 1, "x", "y"), meta("2", 1, "z", "z")}},
 		},
 		{
-			"VersionChanged", kubeadapter.VersionChanged,
+			"VersionChanged", kube.VersionChanged,
 			[]pair{{meta("1", 1, "", ""), meta("2", 1, "", "")}},
 			[]pair{same, {meta("1", 1, "", ""), meta("1", 2, "", "")}},
 		},
 		{
-			"LabelsChanged", func(old, new metav1.Object) bool { return kubeadapter.LabelsChanged(old, new) },
-			[]pair{{meta("1", 1, "x", ""), meta("2", 1, "z", "")}, {meta("1", 1, "", ""), meta("2", 1, "z", "")}, {meta("1", 1, "x", ""), meta("2", 1, "", "")}},
-			[]pair{same, {meta("1", 1, "x", "y"), meta("2", 2, "x", "z")}},
-		},
-		{
-			"LabelsChanged l", func(old, new metav1.Object) bool { return kubeadapter.LabelsChanged(old, new, "k", "l") },
-			[]pair{{meta("1", 1, "x", ""), meta("2", 1, "z", "")}, {meta("1", 1, "", ""), meta("2", 1, "z", "")}},
-			[]pair{same},
-		},
-		{
-			"LabelsChanged same", func(old, new metav1.Object) bool { return kubeadapter.LabelsChanged(old, new, "same") },
-			[]pair{{meta("1", 1, "x", ""), meta("2", 1, "", "")}},
-			[]pair{same, {meta("1", 1, "x", ""), meta("2", 1, "z", "")}},
-		},
-		{
-			"AnnotationsChanged", func(old, new metav1.Object) bool { return kubeadapter.AnnotationsChanged(old, new) },
+			"AnnotationsChanged", func(old, new metav1.Object) bool { return kube.AnnotationsChanged(old, new) },
 			[]pair{{meta("1", 1, "", "x"), meta("2", 1, "", "z")}},
 			[]pair{same, {meta("1", 1, "x", "y"), meta("2", 2, "z", "y")}},
 		},
 		{
-			"AnnotationsChanged n", func(old, new metav1.Object) bool { return kubeadapter.AnnotationsChanged(old, new, "n") },
+			"AnnotationsChanged n", func(old, new metav1.Object) bool { return kube.AnnotationsChanged(old, new, "n") },
 			[]pair{{meta("1", 1, "", "x"), meta("2", 1, "", "z")}, {meta("1", 1, "", "x"), meta("2", 1, "", "")}},
 			[]pair{same, {meta("1", 1, "x", "y"), meta("2", 2, "z", "y")}},
 		},
@@ -252,10 +212,6 @@ func TestDeletionBegins(t *testing.T) {
 func TestTombstones(t *testing.T) {
 	obj := configMap("n", "a")
 	obj.Labels = map[string]string{"app": "web"}
-	labelled, err := kubeadapter.Labelled("app=web")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, test := range []struct {
 		what string
 		v    any
@@ -270,7 +226,7 @@ func TestTombstones(t *testing.T) {
 	} {
 		informer := newStub()
 		source := names(informer)
-		source.Only = labelled
+		source.Only = func(obj metav1.Object) bool { return obj.GetLabels()["app"] == "web" }
 		h, handler := informer.feed(t, source)
 		handler.OnDelete(test.v)
 		if got := h.drain(); !slices.Equal(got, test.want) {
@@ -281,7 +237,7 @@ func TestTombstones(t *testing.T) {
 
 func TestObject(t *testing.T) {
 	for _, bad := range []any{nil, 7, "n/a", (*corev1.ConfigMap)(nil), cache.DeletedFinalStateUnknown{}, cache.DeletedFinalStateUnknown{Key: "a/b/c"}, (*cache.DeletedFinalStateUnknown)(nil)} {
-		if obj, err := kubeadapter.Object(bad); err == nil || !strings.Contains(err.Error(), "is no Kubernetes object") {
+		if obj, err := kube.ObjectOf(bad); err == nil || !strings.Contains(err.Error(), "is no Kubernetes object") {
 			t.Errorf("Object(%#v): %v, %v, want an error", bad, obj, err)
 		}
 	}
@@ -290,7 +246,7 @@ func TestObject(t *testing.T) {
 		cache.DeletedFinalStateUnknown{Key: "n/a"},
 		cache.DeletedFinalStateUnknown{Key: "x", Obj: configMap("n", "a")},
 	} {
-		obj, err := kubeadapter.Object(good)
+		obj, err := kube.ObjectOf(good)
 		if err != nil || obj.GetNamespace() != "n" || obj.GetName() != "a" {
 			t.Errorf("Object(%#v): %v, %v, want n/a", good, obj, err)
 		}
@@ -347,14 +303,14 @@ func (done) Done() <-chan struct{} {
 }
 
 // feed runs the source and returns its handler.
-func (s *stub) feed(t *testing.T, source *kubeadapter.Source[name]) (*heard[name], cache.ResourceEventHandler) {
+func (s *stub) feed(t *testing.T, source *kube.Source[name]) (*heard[name], cache.ResourceEventHandler) {
 	t.Helper()
 	h := newHeard[name]()
 	return h, s.into(t, source, h)
 }
 
 // into runs the source into a queue, and returns its handler.
-func (s *stub) into(t *testing.T, source *kubeadapter.Source[name], q reconcile.Enqueuer[name]) cache.ResourceEventHandler {
+func (s *stub) into(t *testing.T, source *kube.Source[name], q reconcile.Enqueuer[name]) cache.ResourceEventHandler {
 	t.Helper()
 	kubetest.Run(t, reconcile.Feed(q, source.Feed))
 	return <-s.handlers

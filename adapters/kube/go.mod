@@ -7,7 +7,7 @@ replace github.com/reconkernel/reconcile => ../..
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
-	github.com/reconkernel/reconcile v0.0.0-00010101000000-000000000000
+	github.com/reconkernel/reconcile v0.1.0
 	golang.org/x/time v0.15.0
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
 	k8s.io/api v0.37.2

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ type handler[T comparable] struct {
 
 func (h *handler[T]) OnAdd(v any, initial bool) {
 	h.guard(func() error {
-		obj, err := Object(v)
+		obj, err := objectOf(v)
 		if err != nil || !h.only(obj) {
 			return err
 		}
@@ -42,15 +42,16 @@ func (h *handler[T]) OnAdd(v any, initial bool) {
 // listed passes on an item of an object that is listed first: to the Background of
 // a queue that has one, which is for items that are offered.
 //
-// An Offer is ignored if the item is known, so it is right only if a run that has
-// still to begin will see the object. The informer's store has it by now. So that
-// holds for an item that is ready now, and for one that is unknown: if it
-// is known a moment later, that is by a run that begins, or began, after now.
-// It does not hold for an item in flight, nor soon enough for one that waits.
+// An Offer is ignored if a run of the item is due or planned, so it is right only if
+// a run that has still to begin will see the object. The informer's store has it by
+// now. So that holds for an item that is ready now, and for one that is settled or
+// unknown: if it is something else a moment later, that is by a run that begins, or
+// began, after now. It does not hold for an item in flight, nor soon enough for one
+// that waits for a plan or a retry.
 func (h *handler[T]) listed(item T) {
 	// Another kind of queue may not know what is in flight elsewhere.
 	if q, ok := h.q.(*reconcile.Queue[T]); ok {
-		if phase := q.State(item).Phase; phase == reconcile.Idle || phase == reconcile.Ready {
+		if s := q.State(item); s.Phase == reconcile.Idle || s.Phase == reconcile.Ready || s.Settled {
 			q.Offer(item)
 			return
 		}
@@ -60,11 +61,11 @@ func (h *handler[T]) listed(item T) {
 
 func (h *handler[T]) OnUpdate(before, after any) {
 	h.guard(func() error {
-		old, err := Object(before)
+		old, err := objectOf(before)
 		if err != nil {
 			return err
 		}
-		obj, err := Object(after)
+		obj, err := objectOf(after)
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func (h *handler[T]) update(old, obj metav1.Object) {
 
 func (h *handler[T]) OnDelete(v any) {
 	h.guard(func() error {
-		obj, err := Object(v)
+		obj, err := objectOf(v)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -127,10 +127,6 @@ func typedInformer(t testing.TB, config *rest.Config, ns string, resync time.Dur
 		Core().V1().ConfigMaps().Informer()
 }
 
-func factory(client kubernetes.Interface, ns string) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns))
-}
-
 func dynamicInformer(t testing.TB, config *rest.Config, ns string, gvr schema.GroupVersionResource) cache.SharedIndexInformer {
 	t.Helper()
 	return dynamicinformer.NewFilteredDynamicInformer(kubetest.Dynamic(t, config), gvr, ns, 0, cache.Indexers{}, nil).Informer()
@@ -146,22 +142,22 @@ func metadataInformer(t testing.TB, config *rest.Config, ns string, gvr schema.G
 }
 
 // names is a Source of the names that an informer sees.
-func names(informer cache.SharedInformer) *kubeadapter.Source[name] {
-	return &kubeadapter.Source[name]{Name: "names", Informer: informer, Keys: kubeadapter.Name}
+func names(informer cache.SharedInformer) *kube.Source[name] {
+	return &kube.Source[name]{Name: "names", Informer: informer, Keys: kube.Name}
 }
 
 // feed runs an informer and a source of it, and returns what the source says
 // after it has synced.
-func feed[T comparable](t testing.TB, s *kubeadapter.Source[T]) *heard[T] {
+func feed[T comparable](t testing.TB, s *kube.Source[T]) *heard[T] {
 	t.Helper()
 	h := newHeard[T]()
-	kubetest.Run(t, kubeadapter.Run(s.Informer))
+	kubetest.Run(t, kube.Run(s.Informer))
 	kubetest.Run(t, reconcile.Feed(h, s.Feed))
 	synced(t, s)
 	return h
 }
 
-func synced[T comparable](t testing.TB, s *kubeadapter.Source[T]) {
+func synced[T comparable](t testing.TB, s *kube.Source[T]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"cmp"
@@ -74,11 +74,11 @@ func (m Mark) Set(obj metav1.Object, owner string) error {
 		return err
 	}
 	if owner == "" {
-		return errors.New("kubeadapter: Mark.Set needs an owner, got an empty text")
+		return errors.New("kube: Mark.Set needs an owner, got an empty text")
 	}
 	if had := cmp.Or(obj.GetAnnotations()[m.Key], obj.GetLabels()[m.Key]); had != "" &&
 		(!m.has(obj, m.Key, owner) || m.KindName != "" && !m.has(obj, m.KindName, m.Kind)) {
-		return fmt.Errorf("kubeadapter: cannot mark %s as owned by %q: %w: %q", nameOf(obj), owner, ErrOwned, had)
+		return fmt.Errorf("kube: cannot mark %s as owned by %q: %w: %q", nameOf(obj), owner, ErrOwned, had)
 	}
 	annotations, labels := with(obj.GetAnnotations()), with(obj.GetLabels())
 	annotations[m.Key], labels[m.Key] = owner, ""
@@ -104,7 +104,7 @@ func (m Mark) Selector(owner string) (string, error) {
 	selector := m.Key
 	if owner != "" {
 		if !isLabel(owner) {
-			return "", fmt.Errorf("kubeadapter: no label can have the owner %q, so there is no selector of it", owner)
+			return "", fmt.Errorf("kube: no label can have the owner %q, so there is no selector of it", owner)
 		}
 		selector += "=" + owner
 	}
@@ -116,19 +116,19 @@ func (m Mark) Selector(owner string) (string, error) {
 
 func (m Mark) check() error {
 	if bad := validation.IsQualifiedName(m.Key); len(bad) > 0 {
-		return fmt.Errorf("kubeadapter: Mark.Key %q is no name of a label: %s", m.Key, bad[0])
+		return fmt.Errorf("kube: Mark.Key %q is no name of a label: %s", m.Key, bad[0])
 	}
 	if m.KindName == "" {
 		if m.Kind != "" {
-			return fmt.Errorf("kubeadapter: Mark.Kind is %q, and needs Mark.KindName", m.Kind)
+			return fmt.Errorf("kube: Mark.Kind is %q, and needs Mark.KindName", m.Kind)
 		}
 		return nil
 	}
 	if bad := validation.IsQualifiedName(m.KindName); len(bad) > 0 {
-		return fmt.Errorf("kubeadapter: Mark.KindName %q is no name of a label: %s", m.KindName, bad[0])
+		return fmt.Errorf("kube: Mark.KindName %q is no name of a label: %s", m.KindName, bad[0])
 	}
 	if m.Kind == "" || !isLabel(m.Kind) || m.KindName == m.Key {
-		return errors.New("kubeadapter: Mark.KindName needs a Mark.Kind that a label can have, and another name than Mark.Key")
+		return errors.New("kube: Mark.KindName needs a Mark.Kind that a label can have, and another name than Mark.Key")
 	}
 	return nil
 }

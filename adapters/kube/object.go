@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Object returns the object that an informer's handler or store hands out: the
+// objectOf returns the object that an informer's handler or store hands out: the
 // object itself, or the last known one of a tombstone
 // ([cache.DeletedFinalStateUnknown]). If the tombstone has none, the result has
 // a name and a namespace and nothing else. Anything else is an error.
-func Object(v any) (metav1.Object, error) {
+func objectOf(v any) (metav1.Object, error) {
 	if t, ok := v.(*cache.DeletedFinalStateUnknown); ok && t != nil {
 		v = *t
 	}
@@ -56,10 +56,10 @@ func Name(obj metav1.Object) iter.Seq[cache.ObjectName] {
 // of its own; it is the names that belong into queues.
 func Self(obj metav1.Object) iter.Seq[metav1.Object] { return one(obj) }
 
-// Key makes of a function that returns one item, or none, what [Source].Keys
-// and [reconcile.Map] want.
-func Key[T any](key func(obj metav1.Object) (item T, ok bool)) func(metav1.Object) iter.Seq[T] {
-	return func(obj metav1.Object) iter.Seq[T] {
+// Key makes of a function that returns one item, or none, what [Source].Keys,
+// [Watches] and [reconcile.Map] want.
+func Key[O metav1.Object, T any](key func(obj O) (item T, ok bool)) func(O) iter.Seq[T] {
+	return func(obj O) iter.Seq[T] {
 		if item, ok := key(obj); ok {
 			return one(item)
 		}
@@ -75,8 +75,8 @@ func none[T any](func(T) bool) {}
 
 // Get returns an object of the store of an informer. One that is not there is an
 // error that apierrors.IsNotFound knows; one that is there and no O is another
-// error. The object belongs to all: it is not to be changed, only a deep copy of it.
-func Get[O any](informer cache.SharedInformer, name cache.ObjectName) (obj O, err error) {
+// error. It is a deep copy, so it may be changed.
+func Get[O Object](informer cache.SharedInformer, name cache.ObjectName) (obj O, err error) {
 	v, ok, err := informer.GetStore().GetByKey(name.String())
 	if err != nil {
 		return obj, err
@@ -84,19 +84,16 @@ func Get[O any](informer cache.SharedInformer, name cache.ObjectName) (obj O, er
 	if !ok {
 		return obj, apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", obj)}, name.String())
 	}
-	if obj, ok = v.(O); !ok {
-		return obj, fmt.Errorf("kubeadapter: %s is a %T, want a %T", name, v, obj)
-	}
-	return obj, nil
+	return copyOf[O](name, v)
 }
 
 // Index has an informer find its objects by the items that keys makes of them, such
 // as those of an owner by [OwnedBy.Keys], and returns the function that finds them.
 // Its errors are that an object is no O. The name is that of the index, of which an
-// informer has one. The objects belong to all, as those of [Get].
-func Index[O any, T comparable](informer cache.SharedIndexInformer, name string, keys func(metav1.Object) iter.Seq[T]) (find func(item T) ([]O, error), err error) {
+// informer has one. The objects are deep copies, as those of [Get].
+func Index[O Object, T comparable](informer cache.SharedIndexInformer, name string, keys func(metav1.Object) iter.Seq[T]) (find func(item T) ([]O, error), err error) {
 	err = informer.AddIndexers(cache.Indexers{name: func(v any) (texts []string, err error) {
-		obj, err := Object(v)
+		obj, err := objectOf(v)
 		if err == nil {
 			for item := range keys(obj) {
 				texts = append(texts, fmt.Sprint(item))
@@ -105,17 +102,25 @@ func Index[O any, T comparable](informer cache.SharedIndexInformer, name string,
 		return texts, err
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("kubeadapter: the index %s: %w", name, err)
+		return nil, fmt.Errorf("kube: the index %s: %w", name, err)
 	}
 	return func(item T) ([]O, error) {
 		found, err := informer.GetIndexer().ByIndex(name, fmt.Sprint(item))
 		objs := make([]O, len(found))
 		for i, v := range found {
-			var ok bool
-			if objs[i], ok = v.(O); !ok {
-				return nil, fmt.Errorf("kubeadapter: of %v is a %T, want a %T", item, v, objs[i])
+			if objs[i], err = copyOf[O](item, v); err != nil {
+				return nil, err
 			}
 		}
 		return objs, err
 	}, nil
+}
+
+// copyOf returns a deep copy of what a store has of an item.
+func copyOf[O Object](item, v any) (obj O, err error) {
+	o, ok := v.(O)
+	if !ok {
+		return obj, fmt.Errorf("kube: of %v there is a %T, want a %T", item, v, obj)
+	}
+	return o.DeepCopyObject().(O), nil
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"errors"
@@ -67,7 +67,7 @@ func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[cache.ObjectName] {
 // it was.
 func (o OwnedBy) Set(obj, owner metav1.Object) error {
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("kubeadapter: %s %s cannot own %s: %w", o.Kind, nameOf(owner), nameOf(obj), fmt.Errorf(format, args...))
+		return fmt.Errorf("kube: %s %s cannot own %s: %w", o.Kind, nameOf(owner), nameOf(obj), fmt.Errorf(format, args...))
 	}
 	switch {
 	case o.APIVersion == "" || o.Kind == "":

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestOwnerKeys maps owner references to names: of the kind and group meant,
@@ -28,12 +28,12 @@ func TestOwnerKeys(t *testing.T) {
 	ref := func(apiVersion, kind, name string, controller *bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: controller}
 	}
-	set := kubeadapter.OwnedBy{APIVersion: "apps/v1", Kind: "ReplicaSet"}
-	all, cluster, core := set, set, kubeadapter.OwnedBy{APIVersion: "v1", Kind: "Node", Cluster: true, All: true}
+	set := kube.OwnedBy{APIVersion: "apps/v1", Kind: "ReplicaSet"}
+	all, cluster, core := set, set, kube.OwnedBy{APIVersion: "v1", Kind: "Node", Cluster: true, All: true}
 	all.All, cluster.Cluster = true, true
 	for _, test := range []struct {
 		what string
-		by   kubeadapter.OwnedBy
+		by   kube.OwnedBy
 		refs []metav1.OwnerReference
 		want []string
 	}{
@@ -47,7 +47,7 @@ func TestOwnerKeys(t *testing.T) {
 		{"twice", all, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v2", "ReplicaSet", "a", nil)}, []string{"n/a"}},
 		{"in no namespace", cluster, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, []string{"a"}},
 		{"of the core group", core, []metav1.OwnerReference{ref("v1", "Node", "a", nil), ref("x/v1", "Node", "b", nil)}, []string{"a"}},
-		{"the zero value", kubeadapter.OwnedBy{}, []metav1.OwnerReference{ref("", "", "a", &yes)}, nil},
+		{"the zero value", kube.OwnedBy{}, []metav1.OwnerReference{ref("", "", "a", &yes)}, nil},
 	} {
 		cm := configMap("n", "child")
 		cm.OwnerReferences = test.refs
@@ -67,8 +67,8 @@ func TestOwnerSet(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	client := typed(t, s.Admin())
-	byMap := kubeadapter.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
-	byNamespace := kubeadapter.OwnedBy{APIVersion: "v1", Kind: "Namespace", Cluster: true, All: true}
+	byMap := kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
+	byNamespace := kube.OwnedBy{APIVersion: "v1", Kind: "Namespace", Cluster: true, All: true}
 	owner := create(t, client, configMap(ns, "owner"))
 	space, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 	if err != nil {
@@ -77,12 +77,12 @@ func TestOwnerSet(t *testing.T) {
 
 	informer := typedInformer(t, s.Admin(), ns, 0)
 	// Of objects themselves, mapped further on.
-	source := &kubeadapter.Source[metav1.Object]{Informer: informer, Keys: kubeadapter.Self}
+	source := &kube.Source[metav1.Object]{Informer: informer, Keys: kube.Self}
 	owners := newHeard[name]()
-	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, kube.Run(informer))
 	kubetest.Run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
 	spaces := newHeard[name]()
-	kubetest.Run(t, reconcile.Feed(spaces, (&kubeadapter.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
+	kubetest.Run(t, reconcile.Feed(spaces, (&kube.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
 	synced(t, source)
 
 	child := configMap(ns, "child")
@@ -110,7 +110,7 @@ func TestOwnerSet(t *testing.T) {
 // TestOwnerSetErrors asks for references that would not be valid; the object
 // stays as it was.
 func TestOwnerSetErrors(t *testing.T) {
-	by := kubeadapter.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
+	by := kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
 	cluster := by
 	cluster.Cluster = true
 	owner := configMap("n", "owner")
@@ -126,11 +126,11 @@ func TestOwnerSetErrors(t *testing.T) {
 	second := configMap("n", "second")
 	second.UID = "4"
 	for _, test := range []struct {
-		by         kubeadapter.OwnedBy
+		by         kube.OwnedBy
 		obj, owner metav1.Object
 		want       string
 	}{
-		{kubeadapter.OwnedBy{Kind: "ConfigMap"}, configMap("n", "a"), owner, `OwnedBy.APIVersion and OwnedBy.Kind are required, and "" and "ConfigMap"`},
+		{kube.OwnedBy{Kind: "ConfigMap"}, configMap("n", "a"), owner, `OwnedBy.APIVersion and OwnedBy.Kind are required, and "" and "ConfigMap"`},
 		{by, configMap("n", "a"), configMap("n", "b"), "no UID"},
 		{by, configMap("n", "a"), elsewhere, "in another namespace"},
 		{by, configMap("n", "a"), nowhere, "OwnedBy.Cluster is not set"},
@@ -142,7 +142,7 @@ func TestOwnerSetErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Set: %v, want %q", err, test.want)
 		}
-		if errors.Is(err, kubeadapter.ErrOwned) != (test.obj == metav1.Object(taken)) {
+		if errors.Is(err, kube.ErrOwned) != (test.obj == metav1.Object(taken)) {
 			t.Errorf("Set: %v: is it ErrOwned?", err)
 		}
 		if after := fmt.Sprint(test.obj.GetOwnerReferences()); after != before {
@@ -162,8 +162,8 @@ func TestMark(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	client := typed(t, s.Admin())
-	mark := kubeadapter.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
-	source := &kubeadapter.Source[string]{Informer: typedInformer(t, s.Admin(), ns, 0), Keys: mark.Keys}
+	mark := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
+	source := &kube.Source[string]{Informer: typedInformer(t, s.Admin(), ns, 0), Keys: mark.Keys}
 	h := feed(t, source)
 
 	const long = "arn:of/a zone that has a long name, and letters that no label has: ÄÖÜ"
@@ -210,7 +210,7 @@ func TestMark(t *testing.T) {
 }
 
 func TestMarkNames(t *testing.T) {
-	mark := kubeadapter.Mark{Key: "owner"}
+	mark := kube.Mark{Key: "owner"}
 	for owner, want := range map[string][]name{
 		"a": {{Name: "a"}}, "n/a": {{Namespace: "n", Name: "a"}}, "n/a/b": nil, "/a": nil, "n/": nil, "": nil,
 	} {
@@ -224,10 +224,10 @@ func TestMarkNames(t *testing.T) {
 
 // TestMarkOwner reads marks from labels and annotations, of the kind meant.
 func TestMarkOwner(t *testing.T) {
-	zone := kubeadapter.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
+	zone := kube.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
 	type set = map[string]string
 	for _, test := range []struct {
-		mark                kubeadapter.Mark
+		mark                kube.Mark
 		labels, annotations set
 		want                string
 	}{
@@ -239,7 +239,7 @@ func TestMarkOwner(t *testing.T) {
 		{zone, set{"owner": "a"}, nil, ""},
 		{zone, set{"kind": "Zone"}, nil, ""},
 		{zone, set{"owner": "", "kind": "Zone"}, set{"owner": "a/b"}, "a/b"},
-		{kubeadapter.Mark{Key: "owner"}, set{"owner": "a", "kind": "Host"}, nil, "a"},
+		{kube.Mark{Key: "owner"}, set{"owner": "a", "kind": "Host"}, nil, "a"},
 	} {
 		cm := configMap("n", "a")
 		cm.Labels, cm.Annotations = test.labels, test.annotations
@@ -250,21 +250,21 @@ func TestMarkOwner(t *testing.T) {
 }
 
 func TestMarkErrors(t *testing.T) {
-	zone := kubeadapter.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
+	zone := kube.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
 	host := zone
 	host.Kind = "Host"
 	for _, test := range []struct {
-		mark  kubeadapter.Mark
+		mark  kube.Mark
 		owner string
 		want  string
 	}{
-		{kubeadapter.Mark{}, "x", `Mark.Key "" is no name of a label`},
-		{kubeadapter.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
-		{kubeadapter.Mark{Key: "a", KindName: "ä", Kind: "Zone"}, "x", `Mark.KindName "ä" is no name of a label`},
-		{kubeadapter.Mark{Key: "a", KindName: "b"}, "x", "needs a Mark.Kind"},
-		{kubeadapter.Mark{Key: "a", KindName: "b", Kind: "a/b"}, "x", "that a label can have"},
-		{kubeadapter.Mark{Key: "a", KindName: "a", Kind: "Zone"}, "x", "another name than Mark.Key"},
-		{kubeadapter.Mark{Key: "a", Kind: "Zone"}, "x", "needs Mark.KindName"},
+		{kube.Mark{}, "x", `Mark.Key "" is no name of a label`},
+		{kube.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
+		{kube.Mark{Key: "a", KindName: "ä", Kind: "Zone"}, "x", `Mark.KindName "ä" is no name of a label`},
+		{kube.Mark{Key: "a", KindName: "b"}, "x", "needs a Mark.Kind"},
+		{kube.Mark{Key: "a", KindName: "b", Kind: "a/b"}, "x", "that a label can have"},
+		{kube.Mark{Key: "a", KindName: "a", Kind: "Zone"}, "x", "another name than Mark.Key"},
+		{kube.Mark{Key: "a", Kind: "Zone"}, "x", "needs Mark.KindName"},
 		{zone, "", "needs an owner"},
 	} {
 		if err := test.mark.Set(configMap("n", "a"), test.owner); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -281,16 +281,16 @@ func TestMarkErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range []struct {
-		mark  kubeadapter.Mark
+		mark  kube.Mark
 		owner string
 	}{{zone, "theirs"}, {host, "ours"}} {
-		if err := other.mark.Set(cm, other.owner); !errors.Is(err, kubeadapter.ErrOwned) || zone.Owner(cm) != "ours" {
+		if err := other.mark.Set(cm, other.owner); !errors.Is(err, kube.ErrOwned) || zone.Owner(cm) != "ours" {
 			t.Errorf("Set over another owner: %v, want ErrOwned", err)
 		}
 	}
 	byLabel := configMap("n", "a")
 	byLabel.Labels = map[string]string{"owner": "theirs", "kind": "Zone"}
-	if err := zone.Set(byLabel, "ours"); !errors.Is(err, kubeadapter.ErrOwned) {
+	if err := zone.Set(byLabel, "ours"); !errors.Is(err, kube.ErrOwned) {
 		t.Errorf("Set over a label of another owner: %v, want ErrOwned", err)
 	}
 }
@@ -300,10 +300,10 @@ func TestMarkErrors(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	mark := kubeadapter.Mark{Key: "owner"}
+	mark := kube.Mark{Key: "owner"}
 	owners := names(dynamicInformer(t, s.Admin(), ns, configMaps))
 	owners.Only = func(obj metav1.Object) bool { return obj.GetAnnotations()["owner"] == "" }
-	children := &kubeadapter.Source[name]{
+	children := &kube.Source[name]{
 		Name: "children", Informer: typedInformer(t, s.Admin(), ns, 0),
 		Keys: func(obj metav1.Object) iter.Seq[name] {
 			return func(yield func(name) bool) {
@@ -319,7 +319,7 @@ func TestOrphans(t *testing.T) {
 		s.Kubectl(t, "create", "configmap", child, "-n", ns)
 		s.Kubectl(t, "label", "configmap", child, "owner="+owner, "-n", ns)
 	}
-	orphans := kubeadapter.Orphans(children, owners)
+	orphans := kube.Orphans(children, owners)
 	if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "children: the informer has not synced yet") {
 		t.Errorf("before the children have synced: %v, %v", got, err)
 	}
@@ -343,7 +343,7 @@ func TestOrphans(t *testing.T) {
 	poller.Trigger()
 	swept.wait(t, "offer "+ns+"/owner")
 
-	if _, err := new(kubeadapter.Source[name]).List(context.Background()); err == nil {
+	if _, err := new(kube.Source[name]).List(context.Background()); err == nil {
 		t.Error("List of a source without an informer: no error")
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestRetry asks for the delays after errors that a client has got.
@@ -79,7 +79,7 @@ func TestRetry(t *testing.T) {
 		{"anything else", minutely, errors.New("broken"), 1, time.Minute, time.Minute},
 		{"anything else by default", nil, errors.New("broken"), 1, 500 * ms, time.Second},
 	} {
-		delay, again := kubeadapter.Retry(test.policy)(test.err, test.failures)
+		delay, again := kube.Retry(test.policy)(test.err, test.failures)
 		if again != (test.max > 0) || delay < test.min || delay > test.max {
 			t.Errorf("after %s: %v, %t, want %v to %v", test.what, delay, again, test.min, test.max)
 		}

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
 )
 
 // running has the run of each informer that runs. It is what a Source and the
@@ -29,10 +30,7 @@ type run struct {
 	ended  chan struct{} // closed when it has ended
 	logger *slog.Logger
 
-	mu    sync.Mutex // guards what follows
-	err   error      // the last failure to list or watch
-	at    time.Time  // when that was
-	count int        // of those that read like it, in a row
+	failures rare.Failures // to list or watch
 }
 
 // Run returns a Runner that runs an informer. Run of one that runs already waits
@@ -47,7 +45,7 @@ type run struct {
 func Run(informer cache.SharedInformer) reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
 		if informer == nil {
-			return reconcile.Terminal(errors.New("kubeadapter: Run needs an informer, got nil"))
+			return reconcile.Terminal(errors.New("kube: Run needs an informer, got nil"))
 		}
 		r := &run{ended: make(chan struct{}), logger: reconcile.Logger(ctx)}
 		if other, ok := running.LoadOrStore(informer, r); ok {
@@ -60,11 +58,47 @@ func Run(informer cache.SharedInformer) reconcile.Runner {
 		defer close(r.ended)
 		defer running.Delete(informer)
 		if err := informer.SetWatchErrorHandlerWithContext(r.failed); err != nil {
-			return reconcile.Terminal(fmt.Errorf("kubeadapter: something else runs the informer, or it has run before, and it runs only once: %w", err))
+			return reconcile.Terminal(fmt.Errorf("kube: something else runs the informer, or it has run before, and it runs only once: %w", err))
 		}
-		informer.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(r.logger.Handler())))
+		informer.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(listener{r.logger.Handler(), r})))
 		return nil
 	})
+}
+
+// A listener is the handler of an informer's log. It hears of the failures that
+// client-go tries again without a word to the watch error handler: while the API server
+// refuses connections, or answers 429.
+type listener struct {
+	slog.Handler
+	run *run
+}
+
+// retried is the level at which they are logged at least: V(4) of klog.
+const retried = slog.Level(-4)
+
+func (l listener) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= retried || l.Handler.Enabled(ctx, level)
+}
+
+func (l listener) Handle(ctx context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+			l.run.failed(ctx, nil, err)
+		}
+		return true
+	})
+	if !l.Handler.Enabled(ctx, record.Level) {
+		return nil
+	}
+	return l.Handler.Handle(ctx, record)
+}
+
+func (l listener) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return listener{l.Handler.WithAttrs(attrs), l.run}
+}
+
+func (l listener) WithGroup(name string) slog.Handler {
+	return listener{l.Handler.WithGroup(name), l.run}
 }
 
 // failed is what an informer calls when it cannot list or watch.
@@ -78,16 +112,7 @@ func (r *run) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	case apierrors.IsForbidden(err):
 		err = fmt.Errorf("this client may not list and watch it: %w", err)
 	}
-	r.mu.Lock()
-	// One that fails tries again after up to a minute: longer ago, it was well since.
-	if r.err == nil || r.err.Error() != err.Error() || time.Since(r.at) > 5*time.Minute {
-		r.count = 0
-	}
-	r.count++
-	r.err, r.at = err, time.Now()
-	count := r.count
-	r.mu.Unlock()
-	if count&(count-1) == 0 {
+	if count, log := r.failures.Add(err); log {
 		r.logger.Warn("informer cannot list or watch, to be tried again", "failures", count, "err", err)
 	}
 }
@@ -96,11 +121,9 @@ func (r *run) failed(ctx context.Context, _ *cache.Reflector, err error) {
 func failure(informer cache.SharedInformer) error {
 	r, ok := running.Load(informer)
 	if !ok {
-		return errors.New("is it running?")
+		return errors.New("Run does not run it; if nothing else does, add Run(informer) to the group")
 	}
-	r.(*run).mu.Lock()
-	defer r.(*run).mu.Unlock()
-	if err := r.(*run).err; err != nil {
+	if err := r.(*run).failures.Last(); err != nil {
 		return err
 	}
 	return errors.New("the API server has not answered")

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	appsinformers "k8s.io/client-go/informers/apps/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // This is kubernetes/sample-controller, as one writes it here: a Foo asks for a
@@ -54,34 +54,18 @@ var errNotOurs = errors.New("is there already, and not managed by this Foo")
 type FooController struct {
 	client      kubernetes.Interface
 	foos        *custom.Client[*Foo]
-	foo         cache.SharedIndexInformer // of foos
-	deployments appsinformers.DeploymentInformer
+	deployments *kube.Owned[*appsv1.Deployment]
 }
 
-// ownedByFoo is the kind of the owners: its Set writes the reference, its Keys
-// find them.
-var ownedByFoo = kubeadapter.OwnedBy{APIVersion: "samplecontroller.example.com/v1", Kind: "Foo"}
-
 // syncHandler makes the Deployment of a Foo what the Foo asks for.
-func (c *FooController) syncHandler(ctx context.Context, ref cache.ObjectName) error {
-	foo, err := kubeadapter.Get[*Foo](c.foo, ref)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+func (c *FooController) syncHandler(ctx context.Context, foo *Foo) error {
 	if foo.Spec.DeploymentName == "" {
 		return reconcile.Terminal(errors.New("spec.deploymentName is missing")) // until it changes
 	}
 	deployments := c.client.AppsV1().Deployments(foo.Namespace)
-	deployment, err := c.deployments.Lister().Deployments(foo.Namespace).Get(foo.Spec.DeploymentName)
+	deployment, err := c.deployments.Get(foo.Namespace, foo.Spec.DeploymentName)
 	if apierrors.IsNotFound(err) {
-		wanted := newDeployment(foo)
-		if err := ownedByFoo.Set(wanted, foo); err != nil {
-			return err
-		}
-		deployment, err = deployments.Create(ctx, wanted, metav1.CreateOptions{})
+		deployment, err = c.deployments.Create(ctx, deployments, foo, newDeployment(foo))
 	}
 	if err != nil {
 		return err
@@ -90,7 +74,6 @@ func (c *FooController) syncHandler(ctx context.Context, ref cache.ObjectName) e
 		return fmt.Errorf("deployment %s %w", deployment.Name, errNotOurs)
 	}
 	if foo.Spec.Replicas != nil && *foo.Spec.Replicas != *deployment.Spec.Replicas {
-		deployment = deployment.DeepCopy() // the cache's belongs to all
 		deployment.Spec.Replicas = foo.Spec.Replicas
 		if deployment, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err != nil {
 			return err
@@ -104,23 +87,15 @@ func (c *FooController) syncHandler(ctx context.Context, ref cache.ObjectName) e
 
 // Run takes the place of NewController, Run, runWorker, processNextWorkItem,
 // enqueueFoo and handleObject there.
-func (c *FooController) Run(ctx context.Context, workers int) error {
-	foos := &kubeadapter.Source[cache.ObjectName]{
-		Name:     "foos",
-		Informer: c.foo,
-		Keys:     kubeadapter.Name,
-		Changed:  kubeadapter.GenerationChanged, // not our status
-	}
-	deployments := &kubeadapter.Source[cache.ObjectName]{
-		Name:     "deployments",
-		Informer: c.deployments.Informer(),
-		Keys:     ownedByFoo.Keys,
-	}
+func (c *FooController) Run(ctx context.Context, namespace string, workers int) error {
+	foos := &kube.Controller[*Foo]{Name: "foos", Informer: c.foos.Informer(namespace, 0), Reconcile: c.syncHandler, Workers: workers}
+	deployments := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(namespace)).Apps().V1().Deployments()
+	c.deployments = kube.Owns[*appsv1.Deployment](foos, deployments.Informer(), kube.OwnedBy{APIVersion: "samplecontroller.example.com/v1", Kind: "Foo"})
 	recorder := &events.Recorder[cache.ObjectName]{
 		Client:     c.client.EventsV1(),
 		Controller: "example.com/sample-controller",
 		Regarding: func(ref cache.ObjectName) (runtime.Object, error) {
-			return kubeadapter.Get[*Foo](c.foo, ref)
+			return foos.Get(ctx, ref)
 		},
 		Event: func(r reconcile.Result[cache.ObjectName]) (events.Event, bool) {
 			if r.Outcome == reconcile.Succeeded {
@@ -133,20 +108,10 @@ func (c *FooController) Run(ctx context.Context, workers int) error {
 			return event, ok
 		},
 	}
-	queue := reconcile.NewQueue[cache.ObjectName]()
-	reconciler := &reconcile.Reconciler[cache.ObjectName]{
-		Queue:     queue,
-		Reconcile: c.syncHandler,
-		Workers:   workers,
-		Retry:     kubeadapter.Retry(nil),
-		OnResult:  recorder.OnResult,
-	}
+	foos.With = func(p *kube.Parts) { p.Reconciler.OnResult, p.Around = recorder.OnResult, recorder.Around }
 	var group reconcile.Group
-	group.Add("informer of foos", kubeadapter.Run(foos.Informer))
-	group.Add("informer of deployments", kubeadapter.Run(deployments.Informer))
-	group.Add("foos", reconcile.Feed(queue, foos.Feed))
-	group.Add("deployments", reconcile.Feed(queue, deployments.Feed))
-	group.Add("workers", reconcile.After(kubeadapter.AllSynced(foos, deployments), recorder.Around(reconciler)))
+	group.Add("informers", foos.Informers())
+	group.Add("foos", foos)
 	return group.Run(ctx)
 }
 
@@ -176,8 +141,8 @@ func TestSampleController(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := typed(t, s.Admin())
-	c := &FooController{client: client, foos: foos, foo: foos.Informer(ns, 0), deployments: factory(client, ns).Apps().V1().Deployments()}
-	kubetest.Run(t, reconcile.RunFunc(func(ctx context.Context) error { return c.Run(ctx, 2) }))
+	c := &FooController{client: client, foos: foos}
+	kubetest.Run(t, reconcile.RunFunc(func(ctx context.Context) error { return c.Run(ctx, ns, 2) }))
 
 	deployments := client.AppsV1().Deployments(ns)
 	foo := func(name, deployment string, replicas int32) *Foo {

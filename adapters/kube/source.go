@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"cmp"
@@ -50,13 +50,15 @@ type Source[T comparable] struct {
 	// as [reconcile.Queue] has.
 	Now bool
 
-	// SyncTimeout is how long Synced waits; 0 means until its ctx is done.
+	// SyncTimeout is how long Synced waits; 0 means until its ctx is done, or ten
+	// seconds if Feed is not called by then.
 	SyncTimeout time.Duration
 
 	Name string // for errors
 
 	mu      sync.Mutex    // guards the fields below
 	feeding bool          // Feed goes on
+	fed     bool          // it did once
 	synced  chan struct{} // closed when Feed has passed on the initial list; see syncedLocked
 }
 
@@ -146,7 +148,7 @@ func (s *Source[T]) begin() error {
 	if s.feeding {
 		return fmt.Errorf("%s: Source.Feed is running already; another queue needs another Source", s.what())
 	}
-	s.feeding = true
+	s.feeding, s.fed = true, true
 	return nil
 }
 
@@ -173,7 +175,11 @@ func (s *Source[T]) remove(reg cache.ResourceEventHandlerRegistration, h *handle
 // is for [reconcile.After]: a reconciler that starts then finds whole caches. If
 // that is not so within SyncTimeout, or ctx is done first, it returns an error
 // that says why, with the cause of ctx and the failure of the list in it; of an
-// informer that is not run by [Run], the failure is not known.
+// informer that is not run by [Run], the failure is not known. Every ten seconds it
+// logs what it waits for, to the [reconcile.Logger] of ctx. If Feed has not been called
+// by the first of these lines, and there is no SyncTimeout, it returns a
+// [reconcile.Terminal] error: it was forgotten. So a Feed that waits for something else
+// first needs a SyncTimeout.
 func (s *Source[T]) Synced(ctx context.Context) error {
 	s.mu.Lock()
 	synced := s.syncedLocked()
@@ -188,11 +194,25 @@ func (s *Source[T]) Synced(ctx context.Context) error {
 		return nil
 	default:
 	}
-	select {
-	case <-synced:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w: %w", s.what(), context.Cause(ctx), s.trouble())
+	begin := time.Now()
+	remind := time.NewTicker(10 * time.Second)
+	defer remind.Stop()
+	for {
+		select {
+		case <-synced:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %w", s.what(), context.Cause(ctx), s.trouble())
+		case <-remind.C:
+		}
+		why := s.trouble()
+		s.mu.Lock()
+		fed := s.fed
+		s.mu.Unlock()
+		if !fed && s.SyncTimeout == 0 {
+			return reconcile.Terminal(fmt.Errorf("%s: %w", s.what(), why))
+		}
+		reconcile.Logger(ctx).Warn("source has not synced", "source", s.Name, "for", time.Since(begin), "err", why)
 	}
 }
 
@@ -203,7 +223,7 @@ func (s *Source[T]) trouble() error {
 	s.mu.Unlock()
 	switch {
 	case !feeding:
-		return errors.New("Feed is not running")
+		return errors.New("Feed is not running; add Feed(queue, source.Feed) to the group")
 	case !s.Informer.HasSynced():
 		return fmt.Errorf("the informer has no list: %w", failure(s.Informer))
 	default:
@@ -253,7 +273,7 @@ func (s *Source[T]) List(context.Context) ([]T, error) {
 	var items []T
 	seen := make(map[T]struct{})
 	for _, v := range s.Informer.GetStore().List() {
-		obj, err := Object(v)
+		obj, err := objectOf(v)
 		if err != nil {
 			return items, fmt.Errorf("%s: %w", s.what(), err)
 		}
@@ -311,5 +331,5 @@ func Orphans[T comparable](children, owners *Source[T]) func(ctx context.Context
 }
 
 func (s *Source[T]) what() string {
-	return "kubeadapter: source " + cmp.Or(s.Name, "without a name")
+	return "kube: source " + cmp.Or(s.Name, "without a name")
 }

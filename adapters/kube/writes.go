@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter
+package kube
 
 import (
 	"cmp"
@@ -81,7 +81,7 @@ func (w *Writes[T]) Seen(item T) error {
 	}
 	switch seen, err := w.seen(version); {
 	case err != nil:
-		return fmt.Errorf("kubeadapter: Writes: %w", err)
+		return fmt.Errorf("kube: Writes: %w", err)
 	case !seen:
 		return fmt.Errorf("the cache has not seen the last write, of version %s: %w", version, reconcile.RequeueWithin(lag))
 	}

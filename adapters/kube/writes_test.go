@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadapter_test
+package kube_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // A nursery makes one child for each parent that has none, with a name that the
@@ -26,7 +26,7 @@ import (
 type nursery struct {
 	client   typedcorev1.ConfigMapInterface
 	children cache.SharedInformer
-	own      *kubeadapter.Writes[string] // nil means not to look
+	own      *kube.Writes[string] // nil means not to look
 }
 
 func (n *nursery) reconcile(ctx context.Context, parent string) error {
@@ -68,9 +68,9 @@ func TestStaleCache(t *testing.T) {
 			}
 			n := &nursery{client: client.CoreV1().ConfigMaps(ns), children: informer}
 			if careful {
-				n.own = &kubeadapter.Writes[string]{Informer: informer}
+				n.own = &kube.Writes[string]{Informer: informer}
 			}
-			kubetest.Run(t, kubeadapter.Run(informer))
+			kubetest.Run(t, kube.Run(informer))
 			if !cache.WaitForCacheSync(bounded(t).Done(), informer.HasSynced) {
 				t.Fatal("no list")
 			}
@@ -117,7 +117,7 @@ func TestWrites(t *testing.T) {
 	client := typed(t, s.Admin())
 	before := create(t, client, configMap(ns, "before"))
 	informer := typedInformer(t, s.Admin(), ns, 0)
-	own := &kubeadapter.Writes[string]{Informer: informer}
+	own := &kube.Writes[string]{Informer: informer}
 	own.Add("x", before)
 	var plan reconcile.RequeueError
 	if err := own.Seen("x"); !errors.As(err, &plan) || plan.Hold || plan.Settled || plan.Delay > time.Second {
@@ -156,7 +156,7 @@ func ExampleWrites() {
 		children cache.SharedInformer
 		missing  func(name name) *corev1.ConfigMap // by the cache; nil if there is nothing to do
 	)
-	own := &kubeadapter.Writes[name]{Informer: children}
+	own := &kube.Writes[name]{Informer: children}
 	_ = func(ctx context.Context, name name) error {
 		if err := own.Seen(name); err != nil {
 			return err // again when the cache has our last write

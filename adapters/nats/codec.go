@@ -16,6 +16,7 @@ import (
 // A codec turns an item into the last tokens of its subject, and back. Equal
 // items have equal tokens, and unequal ones unequal tokens.
 type codec[T comparable] struct {
+	shape  string                  // of the items, for those who make another queue of the same name
 	encode func(T) (string, error) // into one or more tokens
 	decode func(string) (T, error)
 }
@@ -34,6 +35,7 @@ func newCodec[T comparable]() (codec[T], error) {
 			"NewQueueFunc takes any other with functions that encode and decode it", t, err)
 	}
 	return codec[T]{
+		shape: shape(t),
 		encode: func(item T) (string, error) {
 			var b []byte
 			for i, leaf := range appendLeaves(nil, reflect.ValueOf(&item).Elem()) {
@@ -73,6 +75,7 @@ func newCodec[T comparable]() (codec[T], error) {
 // them is an error.
 func funcCodec[T comparable](encode func(T) string, decode func(string) (T, error)) codec[T] {
 	return codec[T]{
+		shape: "of NewQueueFunc",
 		encode: func(item T) (tokens string, err error) {
 			defer func() {
 				if p := recover(); p != nil {
@@ -123,6 +126,26 @@ func encodable(t reflect.Type, what string) error {
 		return nil
 	}
 	return fmt.Errorf("%s is a %v", what, t.Kind())
+}
+
+// shape says what the tokens of an encodable type mean. Types of one shape can stand
+// for each other.
+func shape(t reflect.Type) string {
+	switch {
+	case t.Kind() == reflect.Array:
+		return fmt.Sprintf("[%d]%s", t.Len(), shape(t.Elem()))
+	case t.Kind() == reflect.Struct:
+		var fields []string
+		for i := range t.NumField() {
+			fields = append(fields, t.Field(i).Name+" "+shape(t.Field(i).Type))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	case t.Kind() == reflect.String || t.Kind() == reflect.Bool:
+		return t.Kind().String()
+	case reflect.Zero(t).CanInt():
+		return "int"
+	}
+	return "uint"
 }
 
 // appendLeaves appends the strings, integers and booleans that v is made of.

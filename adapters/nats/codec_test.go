@@ -153,7 +153,7 @@ func TestLongItemsAreShortened(t *testing.T) {
 	if a == b || !shortened(a) || len(a) > 100 {
 		t.Errorf("shortened to %q and %q", a, b)
 	}
-	r := record{next: nextReady, since: 5}
+	r := record{next: nextReady, since: 5, pending: 5}
 	got, m, err := decodeRecord(stored{"q.i." + a, 1, encodeRecord(&r, long+"a", "w")})
 	if err != nil || got != r || m.Item != long+"a" {
 		t.Errorf("%+v, %+v, %v", got, m, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
 // within bounds what a test waits for: far more than it ever takes.
@@ -128,6 +129,13 @@ func name(e jetstream.KeyValueEntry) string                  { return e.Key() + 
 func named(e jetstream.KeyValueEntry) (string, bool)         { return name(e), true }
 func entries(js jetstream.JetStream, bucket string, filters ...string) reconcile.Feeder[string] {
 	return natsadapter.KeyValue(js, bucket, named, filters...)
+}
+
+// as returns a JetStream context over another connection to the same server, which may do
+// what the page says that a role may.
+func as(t *testing.T, js jetstream.JetStream, role, name string) jetstream.JetStream {
+	t.Helper()
+	return natstest.JetStream(t, natstest.Connect(t, js.Conn().ConnectedUrl(), natstest.In(t, role, name)))
 }
 
 func op(e jetstream.KeyValueEntry) string {

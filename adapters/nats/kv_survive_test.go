@@ -23,7 +23,7 @@ import (
 func TestKeyValueSurvivesRestarts(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
-	watched := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+	watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b", History: 5})
 	put(t, kv, "a", "older") // is history when the Feeder begins
 	put(t, kv, "a", "0")
@@ -50,7 +50,7 @@ func TestKeyValueSurvivesRestarts(t *testing.T) {
 func TestKeyValueLostConnection(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
-	watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), nats.PingInterval(time.Hour)))
+	watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b"), nats.PingInterval(time.Hour)))
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	f := run(t, entries(watched, "b"))
 	put(t, kv, "a", "0")
@@ -77,7 +77,7 @@ func TestKeyValueLostConnection(t *testing.T) {
 func TestKeyValueStaleWatch(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	f := run(t, entries(js, "b"))
+	f := run(t, entries(as(t, js, "feeder of a bucket", "b"), "b"))
 	put(t, kv, "a", "0")
 	f.want("a =0")
 	stream, err := js.Stream(t.Context(), "KV_b")
@@ -109,7 +109,7 @@ func TestKeyValueStaleWatch(t *testing.T) {
 func TestKeyValueNewBucket(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
-	watched := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+	watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 	js := s.JetStream(t)
 	f := run(t, entries(watched, "b"))
 	for round := range 4 {
@@ -147,7 +147,7 @@ func TestKeyValueLostRevisions(t *testing.T) {
 	for _, lost := range [][]string{{"b"}, {"b", "c"}} {
 		s := natstest.New(t)
 		p := natstest.NewClientProxy(t, s)
-		watched := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+		watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 		js := s.JetStream(t)
 		kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b", History: 5})
 		f := run(t, entries(watched, "b"))
@@ -190,7 +190,7 @@ func TestKeyValueLostRevisionsUnseen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := natstest.New(t)
 			p := natstest.NewClientProxy(t, s)
-			watched := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+			watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 			js := s.JetStream(t)
 			kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			f := run(t, entries(watched, "b"))
@@ -227,7 +227,7 @@ func TestKeyValueGoesOn(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
-	f := run(t, entries(natstest.JetStream(t, natstest.Connect(t, p.URL())), "b"))
+	f := run(t, entries(natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b"))), "b"))
 	put(t, kv, "calm", "1")
 	put(t, kv, "busy", "1")
 	f.want("calm =1", "busy =1")
@@ -243,10 +243,10 @@ func TestKeyValueGoesOn(t *testing.T) {
 
 // TestKeyValueClosedConnection ends a Feeder that cannot go on.
 func TestKeyValueClosedConnection(t *testing.T) {
-	nc := natstest.New(t).Connect(t)
-	js := natstest.JetStream(t, nc)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	f := run(t, entries(js, "b"))
+	s := natstest.New(t)
+	nc := s.Connect(t, natstest.In(t, "feeder of a bucket", "b"))
+	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	f := run(t, entries(natstest.JetStream(t, nc), "b"))
 	put(t, kv, "a", "1")
 	f.want("a =1")
 	nc.Close()

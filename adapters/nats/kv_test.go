@@ -34,7 +34,7 @@ func TestKeyValueEvents(t *testing.T) {
 	if err := kv.Delete(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
-	f := run(t, entries(js, "b"))
+	f := run(t, entries(as(t, js, "feeder of a bucket", "b"), "b"))
 	f.want("a =1", "b =1", "gone deleted")
 	put(t, kv, "a", "2")
 	f.want("a =2")
@@ -58,7 +58,7 @@ func TestKeyValueEvents(t *testing.T) {
 func TestKeyValueTTL(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b", TTL: time.Second, LimitMarkerTTL: time.Hour})
-	f := run(t, entries(js, "b"))
+	f := run(t, entries(as(t, js, "feeder of a bucket", "b"), "b"))
 	put(t, kv, "a", "1")
 	f.want("a =1", "a purged")
 }
@@ -68,7 +68,7 @@ func TestKeyValueTTL(t *testing.T) {
 func TestKeyValueEntry(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	f := run(t, natsadapter.KeyValue(js, "b", func(e jetstream.KeyValueEntry) (string, bool) {
+	f := run(t, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", func(e jetstream.KeyValueEntry) (string, bool) {
 		h := e.(interface{ Headers() nats.Header }).Headers()
 		return fmt.Sprint(e.Bucket(), e.Key(), string(e.Value()), e.Revision(), e.Created().IsZero(), e.Delta(), op(e), h.Get("H")), e.Key() != "no"
 	}))
@@ -88,7 +88,7 @@ func TestKeyValueFilters(t *testing.T) {
 	for _, key := range []string{"disk.1", "net.1", "x"} {
 		put(t, kv, key, "0")
 	}
-	one, two := run(t, entries(js, "b", "disk.*")), run(t, entries(js, "b", "disk.>", "x"))
+	one, two := run(t, entries(as(t, js, "feeder of a bucket", "b"), "b", "disk.*")), run(t, entries(as(t, js, "feeder of a bucket", "b"), "b", "disk.>", "x"))
 	one.want("disk.1 =0")
 	two.want("disk.1 =0", "x =0")
 	for _, key := range []string{"net.1", "x", "disk.2"} {
@@ -107,9 +107,9 @@ func TestKeyValueManyKeys(t *testing.T) {
 		keys = append(keys, fmt.Sprint("k", i))
 		put(t, kv, keys[i], "")
 	}
-	f := run(t, natsadapter.KeyValue(js, "b", natsadapter.EntryKey))
+	f := run(t, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", natsadapter.EntryKey))
 	f.want(keys...)
-	items, err := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)(t.Context())
+	items, err := natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", natsadapter.EntryKey)(t.Context())
 	if err != nil || !slices.Equal(items, keys) {
 		t.Errorf("KeyValueItems returns %d items and %v, want %d and nil", len(items), err, len(keys))
 	}
@@ -132,7 +132,7 @@ func TestKeyValuePanic(t *testing.T) {
 	}
 	put(t, kv, "bad", "")
 	put(t, kv, "good", "")
-	run(t, natsadapter.KeyValue(js, "b", key)).want("good")
+	run(t, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", key)).want("good")
 	if want := regexp.MustCompile(`stack="nats_test\.refuse kv_test\.go:\d+ < nats_test\.TestKeyValuePanic\.func\d+ kv_test\.go:\d+"\n`); !want.MatchString(log.String()) {
 		t.Errorf("log:\n%swant %s", log.String(), want)
 	}
@@ -145,7 +145,7 @@ func refuse() { panic("bad") }
 func TestKeyValueItems(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
-	list := natsadapter.KeyValueItems(js, "b", named)
+	list := natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", named)
 	want := func(items ...string) {
 		t.Helper()
 		got, err := list(t.Context())
@@ -190,7 +190,7 @@ func TestKeyValueItemsBroken(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
 	p.Link(0, 40_000) // so that some keys are still to come
-	listed := natstest.JetStream(t, natstest.Connect(t, p.URL()))
+	listed := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	const keys = 500
 	for i := range keys {
@@ -231,7 +231,7 @@ func TestKeyValueItemsWhileKeysChange(t *testing.T) {
 		put(t, kv, keys[i], "")
 	}
 	first := true
-	items, err := natsadapter.KeyValueItems(js, "b", func(e jetstream.KeyValueEntry) (string, bool) {
+	items, err := natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", func(e jetstream.KeyValueEntry) (string, bool) {
 		if first {
 			first = false
 			for _, key := range []string{"k000", "k150", "k001", "k199", "k180"} {
@@ -263,7 +263,7 @@ func TestKeyValueItemsWhileKeysGo(t *testing.T) {
 		put(t, kv, fmt.Sprintf("%s.%03d", []string{"stays", "goes"}[i/100], i), "")
 	}
 	first := true
-	items, err := natsadapter.KeyValueItems(js, "b", func(e jetstream.KeyValueEntry) (string, bool) {
+	items, err := natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", func(e jetstream.KeyValueEntry) (string, bool) {
 		if first {
 			first = false
 			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.goes.>")); err != nil {
@@ -284,7 +284,7 @@ func TestKeyValuePoller(t *testing.T) {
 	put(t, kv, "a", "1")
 	put(t, kv, "b", "1")
 	p := &reconcile.Poller[string]{
-		GetItems: natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey),
+		GetItems: natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", natsadapter.EntryKey),
 		Period:   time.Hour,
 		Vanished: true,
 	}

@@ -28,7 +28,7 @@ func TestElectChild(t *testing.T) {
 	if url == "" {
 		return
 	}
-	kv, err := natstest.JetStream(t, natstest.Connect(t, url)).KeyValue(t.Context(), "leases")
+	kv, err := natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "leader", "leases"))).KeyValue(t.Context(), "leases")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestQueueChild(t *testing.T) {
 	if url == "" {
 		return
 	}
-	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, natstest.Connect(t, url)),
+	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "worker", "q"))),
 		natsadapter.Config{Name: "q", Lease: time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestElectHandsOver(t *testing.T) {
 	r := newReferee(t)
 	stops := make(map[string]func())
 	for _, name := range []string{"a", "b", "c"} {
-		own, err := s.JetStream(t).KeyValue(t.Context(), "leases")
+		own, err := s.JetStream(t, natstest.In(t, "leader", "leases")).KeyValue(t.Context(), "leases")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestElectLostConnection(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		p := natstest.NewClientProxy(t, s)
 		proxies[name] = p
-		kv, err := natstest.JetStream(t, natstest.Connect(t, p.URL())).KeyValue(t.Context(), "leases")
+		kv, err := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "leader", "leases"))).KeyValue(t.Context(), "leases")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestElectRestarts(t *testing.T) {
 	r := newReferee(t)
 	stops := make(map[string]func())
 	for _, name := range []string{"a", "b", "c", "d"} {
-		kv, err := s.JetStream(t).KeyValue(t.Context(), "leases")
+		kv, err := s.JetStream(t, natstest.In(t, "leader", "leases")).KeyValue(t.Context(), "leases")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestElectCluster(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		var kv jetstream.KeyValue
 		eventually(t, func(ctx context.Context) (err error) {
-			kv, err = c.JetStream(t).KeyValue(ctx, "leases")
+			kv, err = c.JetStream(t, natstest.In(t, "leader", "leases")).KeyValue(ctx, "leases")
 			return err
 		})
 		stops[name] = elect(t, kv, r.runner(name))

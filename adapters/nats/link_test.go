@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
@@ -32,11 +33,11 @@ var slowLinks = []struct {
 }
 
 // overLink returns a JetStream behind a link, see [natstest.Proxy.Link].
-func overLink(tb testing.TB, s *natstest.Server, delay time.Duration, rate int) jetstream.JetStream {
+func overLink(tb testing.TB, s *natstest.Server, delay time.Duration, rate int, options ...nats.Option) jetstream.JetStream {
 	tb.Helper()
 	p := natstest.NewClientProxy(tb, s)
 	p.Link(delay, rate)
-	return natstest.JetStream(tb, natstest.Connect(tb, p.URL()))
+	return natstest.JetStream(tb, natstest.Connect(tb, p.URL(), options...))
 }
 
 // reads notes what JetStream is asked for from now on, of what reading takes. The
@@ -97,7 +98,7 @@ func TestKeyValueSlowLinks(t *testing.T) {
 				}
 			}
 			asked := reads(t, s)
-			f := run(t, natsadapter.KeyValue(overLink(t, s, l.delay, l.rate), "b", natsadapter.EntryKey))
+			f := run(t, natsadapter.KeyValue(overLink(t, s, l.delay, l.rate, natstest.In(t, "feeder of a bucket", "b")), "b", natsadapter.EntryKey))
 			f.want(keys...)
 			put(t, kv, "later", string(value))
 			f.want("later")
@@ -122,7 +123,7 @@ func TestConsumerSlowLinks(t *testing.T) {
 				subjects = append(subjects, fmt.Sprint("S.", i))
 				publish(t, direct, subjects[i], strings.Repeat("x", l.size))
 			}
-			js := overLink(t, s, l.delay, l.rate)
+			js := overLink(t, s, l.delay, l.rate, natstest.In(t, "feeder of a stream", "S"))
 			f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, func(msg jetstream.Msg) (string, bool) {
 				return msg.Subject(), true
 			}))
@@ -137,7 +138,7 @@ func TestConsumerSlowLinks(t *testing.T) {
 func TestKeyValueFar(t *testing.T) {
 	s := natstest.New(t)
 	fill(t, s.JetStream(t), 5000)
-	js := overLink(t, s, 100*time.Millisecond, 0)
+	js := overLink(t, s, 100*time.Millisecond, 0, natstest.In(t, "feeder of a bucket", "b"))
 	asked := reads(t, s)
 	f := run(t, natsadapter.KeyValue(js, "b", natsadapter.EntryKey))
 	for range 5000 {
@@ -164,7 +165,7 @@ func TestListsNoValues(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within/2)
 	defer cancel()
-	items, err := natsadapter.KeyValueItems(overLink(t, s, 0, 100_000), "b", natsadapter.EntryKey)(ctx)
+	items, err := natsadapter.KeyValueItems(overLink(t, s, 0, 100_000, natstest.In(t, "feeder of a bucket", "b")), "b", natsadapter.EntryKey)(ctx)
 	if err != nil || !slices.Equal(items, keys) {
 		t.Errorf("the list is %q, %v; want %q", items, err, keys)
 	}
@@ -173,7 +174,7 @@ func TestListsNoValues(t *testing.T) {
 // A round trip takes more than half of what a request may.
 func TestQueueFarAway(t *testing.T) {
 	s := natstest.New(t)
-	js := overLink(t, s, 300*time.Millisecond, 0)
+	js := overLink(t, s, 300*time.Millisecond, 0, natstest.In(t, "worker", "q"))
 	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestQueueFarAway(t *testing.T) {
 // A reserve takes longer than other requests may.
 func TestReserveOverASlowLink(t *testing.T) {
 	s := natstest.New(t)
-	js := overLink(t, s, 50*time.Millisecond, 200_000)
+	js := overLink(t, s, 50*time.Millisecond, 200_000, natstest.In(t, "worker", "q"))
 	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)

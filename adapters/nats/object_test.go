@@ -46,7 +46,7 @@ func TestObjects(t *testing.T) {
 	store := createStore(t, js)
 	putObject(t, store, "a", "1")
 	putObject(t, store, "no", "1")
-	f := run(t, natsadapter.Objects(js, "b", object))
+	f := run(t, natsadapter.Objects(as(t, js, "feeder of an object store", "b"), "b", object))
 	f.want("a 1 false false")
 	putObject(t, store, "b", "1")
 	f.want("b 1 false false")
@@ -59,7 +59,7 @@ func TestObjects(t *testing.T) {
 	}
 	f.want("b 1 true false")
 
-	items, err := natsadapter.ObjectItems(js, "b", natsadapter.ObjectName)(t.Context())
+	items, err := natsadapter.ObjectItems(as(t, js, "feeder of an object store", "b"), "b", natsadapter.ObjectName)(t.Context())
 	if slices.Sort(items); err != nil || !slices.Equal(items, []string{"a", "no"}) {
 		t.Errorf("ObjectItems returns %q, %v; want a and no", items, err)
 	}
@@ -81,7 +81,7 @@ func TestObjects(t *testing.T) {
 func TestObjectsStrangers(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	store := createStore(t, js)
-	f := run(t, natsadapter.Objects(js, "b", object))
+	f := run(t, natsadapter.Objects(as(t, js, "feeder of an object store", "b"), "b", object))
 	if _, err := js.Publish(t.Context(), "$O.b.M.x", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestObjectsMisuse(t *testing.T) {
 			t.Errorf("ObjectItems(%q): %v, want %q", c.bucket, err, c.want)
 		}
 	}
-	if _, err := natsadapter.ObjectItems(js, "b", object)(t.Context()); err == nil || !strings.Contains(err.Error(), "object store b") {
+	if _, err := natsadapter.ObjectItems(as(t, js, "feeder of an object store", "b"), "b", object)(t.Context()); err == nil || !strings.Contains(err.Error(), "object store b") {
 		t.Errorf("ObjectItems of a missing store: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 )
 
 // This file holds the outbox of a [Queue]: what is to be stored, a slot for each
@@ -211,7 +211,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		if ctx.Err() != nil {
 			return seen{}, context.Cause(ctx)
 		}
-		after := now.record
+		began, after := time.Now(), now.record
 		touch, verbs := false, false
 		for i := range b.ops {
 			o := &b.ops[i]
@@ -267,6 +267,8 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			}
 		case !errors.Is(err, errConflict), tries > many:
 			q.troubled(err, "storing", "item", brief(item))
+			q.deny(err)
+			q.alarm(&q.unstored, began, unstoredAlarm, "the server stores nothing: it waits in the outbox", err)
 			q.attempts.Add(1)
 			pause(ctx, tries)
 		case tries > 2:
@@ -293,6 +295,7 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 	}
 	if err != nil {
 		q.troubled(err, "reading", "subject", subject)
+		q.deny(err)
 		pause(ctx, 0)
 		return seen{}, err
 	}
@@ -311,7 +314,7 @@ func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint6
 	if q.byWord {
 		return q.wire.remove(ctx, seq)
 	}
-	idle, err := q.wire.publish(ctx, subject, seq, encodeRecord(&record{}, tokens, write), jetstream.WithMsgTTL(time.Minute))
+	idle, err := q.wire.publishBriefly(ctx, subject, seq, encodeRecord(&record{}, tokens, write))
 	if err == nil {
 		q.wire.drop(idle)
 	}
@@ -323,13 +326,14 @@ func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint6
 // of an old one. So it is asked for a write that depends on it, which none but
 // the true leader can do.
 func (q *Queue[T]) witness(ctx context.Context, subject string, seq uint64) error {
-	_, err := q.wire.publish(ctx, q.cfg.Name+".w", seq, nil, jetstream.WithExpectLastSequenceForSubject(seq, subject))
-	return err
+	return q.wire.publishIf(ctx, q.cfg.Name+".w", subject, seq)
 }
 
 // count counts what the verbs of a batch did, which made one record another, and
 // tells those who want to know.
 func (q *Queue[T]) count(item T, b *batch, was, now seen) {
+	q.calm(&q.unstored, "the server stores again")
+	q.allow()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.timers.replaced(item, was.seq, now)
@@ -358,12 +362,83 @@ func (q *Queue[T]) troubled(err error, what string, args ...any) {
 	if q.life.Err() != nil {
 		return
 	}
-	if err := errClosedConn(q.wire.nc); err != nil {
+	if err := q.wire.closed(); err != nil {
 		q.fail(err)
 		return
 	}
 	q.cfg.Logger.Debug("server does not answer as it should; to be tried again",
 		append([]any{"queue", q.cfg.Name, "doing", what, "err", err}, args...)...)
+}
+
+// deny notes that the server denied what stores something, if that is the error, for
+// those who wait; allow notes that something was stored.
+func (q *Queue[T]) deny(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	q.mu.Lock()
+	first := q.denied == nil
+	if first {
+		q.denied = fmt.Errorf("natsadapter: %w", err)
+		close(q.nowDenied)
+	}
+	q.mu.Unlock()
+	if first {
+		q.cfg.Logger.Warn("a permission is missing: it waits in the outbox", "queue", q.cfg.Name, "err", err)
+	}
+}
+
+func (q *Queue[T]) allow() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.denied != nil {
+		q.denied, q.nowDenied = nil, make(chan struct{})
+	}
+}
+
+// An alarm is about something that does not work.
+type alarm struct {
+	since time.Time
+	last  time.Time // when it was last seen not to work; zero while it works
+	said  time.Time // when that was logged
+}
+
+// unstoredAlarm is for how long nothing can be stored before that is said.
+const unstoredAlarm = 10 * time.Second
+
+// alarm notes that a try that began then did not work, and says so at Warn if that
+// lasts, then once a minute. What nobody tried for long is another failure: who looks
+// at the records may have been somebody else meanwhile.
+func (q *Queue[T]) alarm(a *alarm, began time.Time, after time.Duration, what string, err error) {
+	if q.life.Err() != nil {
+		return
+	}
+	q.mu.Lock()
+	now := time.Now()
+	if began.Sub(a.last) > after+time.Minute {
+		*a = alarm{since: now}
+	}
+	a.last = now
+	lasts := now.Sub(a.since)
+	say := lasts >= after && (a.said.IsZero() || now.Sub(a.said) >= time.Minute)
+	if say {
+		a.said = now
+	}
+	q.mu.Unlock()
+	if say {
+		q.cfg.Logger.Warn(what, "queue", q.cfg.Name, "for", lasts, "err", err)
+	}
+}
+
+// calm notes that it works.
+func (q *Queue[T]) calm(a *alarm, what string) {
+	q.mu.Lock()
+	said := !a.said.IsZero()
+	*a = alarm{}
+	q.mu.Unlock()
+	if said {
+		q.cfg.Logger.Info(what, "queue", q.cfg.Name)
+	}
 }
 
 // pause waits for a while that grows with the tries, or until ctx is done.

@@ -91,10 +91,10 @@ func TestSecondaries(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	mounts := &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "disk"}
+	mounts := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	f := run(t, mounts.Feed)
 	put(t, kv, "nobodys", "x")
-	mustPut(t, &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "net"}, "nets", "x", "d1")
+	mustPut(t, &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "net"}, "nets", "x", "d1")
 	mustPut(t, mounts, "m1", "1", "d1")
 	f.want("d1")
 	mustPut(t, mounts, "m1", "2", "d1")
@@ -178,7 +178,7 @@ func TestSecondariesGarbage(t *testing.T) {
 func TestSecondariesMissed(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	s := &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "disk"}
+	s := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	f := run(t, s.Feed)
 	mustPut(t, s, "m1", "", "d1")
 	mustPut(t, s, "m2", "", "d2")
@@ -206,7 +206,7 @@ func TestSecondariesMissed(t *testing.T) {
 func TestSecondariesOf(t *testing.T) {
 	s := natstest.New(t)
 	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
-	mounts := &natsadapter.Secondaries{JS: s.JetStream(t), Bucket: "b", Kind: "disk"}
+	mounts := &natsadapter.Secondaries{JS: s.JetStream(t, natstest.In(t, "keeper of a bucket", "b")), Bucket: "b", Kind: "disk"}
 	want := func(owner string, want ...string) {
 		t.Helper()
 		owned, err := mounts.Of(t.Context(), owner)
@@ -255,7 +255,7 @@ func TestSecondariesOf(t *testing.T) {
 func TestSecondariesPut(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	s := &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "disk"}
+	s := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	put(t, kv, "stranger", "x")
 	mustPut(t, s, "m", "1", "d1")
 	for _, key := range []string{"stranger", "m"} {
@@ -323,14 +323,14 @@ func TestSecondariesMisuse(t *testing.T) {
 			}
 		}
 	}
-	s := &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "k"}
+	s := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "k"}
 	if _, err := s.Put(t.Context(), "a b", nil, "d"); err == nil || !strings.Contains(err.Error(), `the key is "a b", want letters`) {
 		t.Errorf("Put with a bad key: %v", err)
 	}
 	if _, err := s.Put(t.Context(), "a", nil, ""); err == nil || !strings.Contains(err.Error(), `the owner is ""`) {
 		t.Errorf("Put without an owner: %v", err)
 	}
-	s.Bucket = "missing"
+	s.JS, s.Bucket = js, "missing"
 	if _, err := s.Put(t.Context(), "a", nil, "d"); err == nil || !strings.Contains(err.Error(), "put a into bucket missing") {
 		t.Errorf("Put into a missing bucket: %v", err)
 	}

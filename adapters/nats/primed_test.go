@@ -60,7 +60,7 @@ func TestPrimedWaits(t *testing.T) {
 	if err := primed.Wait(t.Context()); err != nil {
 		t.Errorf("Wait for no feeder: %v", err)
 	}
-	feeder := natsadapter.Prime(&primed, entries(js, "b"))
+	feeder := natsadapter.Prime(&primed, entries(as(t, js, "feeder of a bucket", "b"), "b"))
 	over := errors.New("over")
 	waits := func(want string) {
 		t.Helper()

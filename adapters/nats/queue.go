@@ -27,7 +27,7 @@ import (
 //
 //	NAME.i.ITEM    the record of an item
 //	NAME.m.MEMBER  a process that takes items; it writes this anew all the time
-//	NAME.r         see queue_room.go
+//	NAME.r, NAME.p see queue_room.go
 //	NAME.w         see witness
 //
 // A record is written only over the one that its writer has seen: the publish
@@ -47,6 +47,8 @@ import (
 //   - The oldest member is the janitor: it declares members gone, and then reads
 //     all records once, and once more after the time of a lease: runs of members
 //     that are gone are made ready, and what waits gets a timer.
+//   - Each other member minds the oldest. If that one is gone, it does for once what
+//     a janitor does: so work goes on though the oldest die one after the other.
 //
 // Clocks are compared only where the contract is about times of day: when a
 // waiting item is due. Leases are measured by the clocks of one process each.
@@ -70,11 +72,11 @@ import (
 //
 // Make one with [NewQueue]. All methods may be called from any goroutine.
 type Queue[T comparable] struct {
-	cfg    Config
-	js     jetstream.JetStream
-	wire   wire
-	codec  codec[T]
-	byWord bool // finish a run by deleting its record, which this server does in one step
+	cfg     Config
+	wire    wire
+	codec   codec[T]
+	timeout time.Duration // of one request
+	byWord  bool          // finish a run by deleting its record, which this server does in one step
 
 	life     context.Context // of all goroutines; Close ends it, and fail
 	end      context.CancelFunc
@@ -92,29 +94,36 @@ type Queue[T comparable] struct {
 	//   - Once closed, no Dequeue waits.
 	//
 	// Names that end in Locked are called with it held.
-	mu      sync.Mutex
-	closed  bool
-	failed  error         // why nothing can go on; life has ended then
-	empty   chan struct{} // closed when closed and nothing is held or to be stored
-	outbox  outbox[T]
-	room    room[T]
-	held    map[T]*holding
-	giving  int // holdings that are being given back
-	waiters []*waiter[T]
-	intake  intake[T]
-	member  member
-	joining string // the id that member is to have while it has none
-	trouble error  // why the lease could not be renewed the last time
-	others  others
-	timers  timers[T]
-	counted Stats // what happened, not what is
+	mu        sync.Mutex
+	closed    bool
+	failed    error         // why nothing can go on; life has ended then
+	empty     chan struct{} // closed when closed and nothing is held or to be stored
+	outbox    outbox[T]
+	room      room[T]
+	held      map[T]*holding
+	giving    int // holdings that are being given back
+	waiters   []*waiter[T]
+	intake    intake[T]
+	member    member
+	joining   string    // the id that member is to have while it has none
+	tries     time.Time // since when it tries to join with that
+	trouble   error     // why the lease could not be renewed the last time
+	others    others
+	timers    timers[T]
+	counted   Stats         // what happened, not what is
+	denied    error         // what the server allows nobody to store here, until something is stored
+	nowDenied chan struct{} // closed when denied is set
+	unstored  alarm         // nothing can be stored
+	unseen    alarm         // the janitor cannot look at all records
 }
 
 // NewQueue returns a queue of items that are strings, integers or booleans, or
 // structs or arrays of them; see [NewQueueFunc] for others. It creates the
 // stream and the consumer if they are missing, and otherwise checks that they
 // are as a queue needs them: those of another purpose, another number of
-// replicas and a server that is too old are errors. It stores a reserve for a full
+// replicas, items of another shape (other fields, or other kinds of them), another
+// version of what processes write, a permission that is missing, and a server that
+// is too old are errors. It stores a reserve for a full
 // store, if there is none; that it cannot is no error. It blocks until the server
 // has answered or ctx is done, 15 s at most if ctx has no deadline, and starts
 // nothing. Many processes may call it at once.
@@ -132,7 +141,8 @@ func NewQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 // queue, and have to return soon. A panic in encode is an error of
 // [Queue.EnqueueContext] and [Queue.Remove]; the other verbs log it, and ignore
 // the item. After a panic or an error in decode, which is logged, the record of
-// that item is left alone.
+// that item is left alone; so is a record that encode does not make of the item
+// that decode makes of it.
 func NewQueueFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config,
 	encode func(T) string, decode func(string) (T, error),
 ) (*Queue[T], error) {
@@ -155,19 +165,30 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 		ctx, cancel = context.WithTimeout(ctx, slowAnswer)
 		defer cancel()
 	}
-	stream, version, err := setUp(ctx, js, cfg)
+	stream, version, err := setUp(ctx, js, cfg, c.shape)
 	if err != nil {
 		return nil, err
 	}
+	timeout := min(2*time.Second, cfg.Lease/4)
+	q := openQueue(cfg, newWire(js, stream, cfg, timeout), c, timeout)
+	q.byWord = cfg.Replicas == 1 && version.atLeast([3]int{2, 15, 2})
+	if err := q.keepReserve(ctx); err != nil {
+		q.cfg.Logger.Debug("no reserve", "queue", cfg.Name, "err", err) // a later attempt may make it
+	}
+	return q, nil
+}
+
+// openQueue returns the queue of a stream that is there.
+func openQueue[T comparable](cfg Config, w wire, c codec[T], timeout time.Duration) *Queue[T] {
 	q := &Queue[T]{
-		cfg:    cfg,
-		js:     js,
-		wire:   newWire(js, stream, min(2*time.Second, cfg.Lease/4)),
-		codec:  c,
-		byWord: cfg.Replicas == 1 && version.atLeast([3]int{2, 15, 2}),
-		prefix: newID(),
-		empty:  make(chan struct{}),
-		held:   make(map[T]*holding),
+		cfg:       cfg,
+		wire:      w,
+		codec:     c,
+		timeout:   timeout,
+		prefix:    newID(),
+		empty:     make(chan struct{}),
+		nowDenied: make(chan struct{}),
+		held:      make(map[T]*holding),
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	q.outbox.slots = make(map[T]*slot)
@@ -176,10 +197,7 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 		born: time.Now(), members: make(map[string]*seenMember), dead: make(map[string]time.Time), soon: make(chan struct{}, 1),
 	}
 	q.timers.init()
-	if err := q.keepReserve(ctx); err != nil {
-		q.cfg.Logger.Debug("no reserve", "queue", cfg.Name, "err", err) // a later attempt may make it
-	}
-	return q, nil
+	return q
 }
 
 // Enqueue reports that something happened to the item: see
@@ -198,8 +216,8 @@ func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.tell(item, verbWit
 // [reconcile.Queue.EnqueueNow]. It never blocks.
 func (q *Queue[T]) EnqueueNow(item T) { q.tell(item, verbNow, 0) }
 
-// Offer reports that the item was seen, and is ignored if the queue knows it:
-// see [reconcile.Queue.Offer]. It never blocks.
+// Offer reports that the item was seen, and is ignored if a run of it is due or
+// planned anyway: see [reconcile.Queue.Offer]. It never blocks.
 func (q *Queue[T]) Offer(item T) { q.tell(item, verbOffer, 0) }
 
 // tell is add for those who are not told of an error.
@@ -257,7 +275,8 @@ func after(now int64, d time.Duration) int64 {
 // If ctx is done before, it returns the cause, and the event may still be
 // stored. For an item that is too long for a message of the server, which other
 // verbs log and ignore, it returns at once an error that wraps
-// [nats.ErrMaxPayload]. On a closed queue it returns [reconcile.ErrClosed], and once the
+// [nats.ErrMaxPayload]. So it does with [nats.ErrPermissionViolation] while the
+// server allows nobody to store something here; the outbox tries on. On a closed queue it returns [reconcile.ErrClosed], and once the
 // connection is closed for good [nats.ErrConnectionClosed], wrapped; so do
 // Remove and Flush.
 func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
@@ -273,11 +292,15 @@ func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
 
 // await waits for a batch to be stored.
 func (q *Queue[T]) await(ctx context.Context, b *batch) error {
+	q.mu.Lock()
+	denied := q.nowDenied
+	q.mu.Unlock()
 	select {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-denied:
 	case <-q.life.Done():
 	}
 	select {
@@ -286,8 +309,15 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 	default:
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return cmp.Or(q.failed, reconcile.ErrClosed)
+	err := cmp.Or(q.failed, q.denied)
+	if err == nil && q.life.Err() != nil {
+		err = reconcile.ErrClosed
+	}
+	q.mu.Unlock()
+	if err == nil { // what was denied is stored since
+		return q.await(ctx, b)
+	}
+	return err
 }
 
 // Remove cancels the item's next run, never a run in flight, and reports
@@ -368,10 +398,10 @@ func (q *Queue[T]) Close(ctx context.Context) error {
 		q.endWaitersLocked()
 	}
 	q.checkEmptyLocked()
-	sub := q.intake.sub
+	unsubscribe := q.intake.unsubscribe
 	q.mu.Unlock()
-	if sub != nil {
-		sub.Unsubscribe()
+	if unsubscribe != nil {
+		unsubscribe()
 	}
 
 	var cause error
@@ -437,12 +467,4 @@ func (q *Queue[T]) fail(err error) {
 	if first {
 		q.cfg.Logger.Error("the queue can store nothing any more", "queue", q.cfg.Name, "err", err)
 	}
-}
-
-// errClosedConn says that the connection will not come back.
-func errClosedConn(nc *nats.Conn) error {
-	if nc.IsClosed() {
-		return fmt.Errorf("natsadapter: %w", nats.ErrConnectionClosed)
-	}
-	return nil
 }

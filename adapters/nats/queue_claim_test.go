@@ -17,9 +17,10 @@ import (
 // out a record may be ahead of the one that answers.
 func TestClaim(t *testing.T) {
 	const item = "x"
-	setUp := func(t *testing.T) (*Queue[string], seen) {
+	setUp := func(t *testing.T) (*Queue[string], seen, *nats.Conn) {
 		t.Helper()
-		q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t), Config{Name: "q", Lease: time.Hour})
+		s := natstest.New(t)
+		q, err := NewQueue[string](t.Context(), s.JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q", Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,13 +40,13 @@ func TestClaim(t *testing.T) {
 		if err != nil || !ready.ready() {
 			t.Fatalf("%+v, %v, want a ready record", ready, err)
 		}
-		return q, ready
+		return q, ready, s.Connect(t)
 	}
 
 	// The server still has the run that ended here a moment ago. It is no new
 	// one, though nothing here holds it any more.
 	t.Run("a run that is over", func(t *testing.T) {
-		q, ready := setUp(t)
+		q, ready, _ := setUp(t)
 		if _, ok := q.writeClaim(item, ready, q.member.id, 1000); !ok {
 			t.Fatal("not claimed")
 		}
@@ -56,7 +57,7 @@ func TestClaim(t *testing.T) {
 
 	// The claim was stored, though nobody was told, and then there was an event.
 	t.Run("a claim that was changed", func(t *testing.T) {
-		q, ready := setUp(t)
+		q, ready, _ := setUp(t)
 		claimed := ready.apply(&op{verb: verbClaim, owner: q.member.id, at: 1000})
 		fence, err := q.wire.publish(t.Context(), q.subject(item), ready.seq, encodeRecord(&claimed, item, q.newWrite()))
 		if err != nil {
@@ -75,11 +76,11 @@ func TestClaim(t *testing.T) {
 	// that depends on it: if our claim was stored and we did not wait to see it,
 	// the item would be in flight with nobody.
 	t.Run("a server that is behind", func(t *testing.T) {
-		q, ready := setUp(t)
+		q, ready, observer := setUp(t)
 		if _, ok := q.writeClaim(item, ready, "another", 1000); !ok {
 			t.Fatal("not claimed")
 		}
-		witnesses, err := q.wire.nc.SubscribeSync("q.w")
+		witnesses, err := listen(observer, "q.w")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,16 +94,16 @@ func TestClaim(t *testing.T) {
 
 	// What could not be claimed is handed back, in case it can be later.
 	t.Run("handed back", func(t *testing.T) {
-		q, ready := setUp(t)
+		q, ready, observer := setUp(t)
 		if _, ok := q.writeClaim(item, ready, "another", 1000); !ok {
 			t.Fatal("not claimed")
 		}
-		answers, err := q.wire.nc.SubscribeSync("answers")
+		answers, err := listen(observer, "$JS.ACK.q.answers")
 		if err != nil {
 			t.Fatal(err)
 		}
 		q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
-		q.claim(item, ready, &nats.Msg{Reply: "answers"}, 2000)
+		q.claim(item, ready, arrival{reply: "$JS.ACK.q.answers"}, 2000)
 		m, err := answers.NextMsg(time.Minute)
 		if err != nil || !strings.HasPrefix(string(m.Data), "-NAK") {
 			t.Errorf("answer %+v, %v, want a NAK", m, err)
@@ -130,4 +131,13 @@ func TestAliveWhileItsRecordChanges(t *testing.T) {
 		}
 	}
 	<-changed
+}
+
+// listen subscribes, and returns when the server knows of it.
+func listen(nc *nats.Conn, subject string) (*nats.Subscription, error) {
+	sub, err := nc.SubscribeSync(subject)
+	if err == nil {
+		err = nc.Flush()
+	}
+	return sub, err
 }

@@ -71,7 +71,7 @@ func TestQueueWaitsForNoClosedConnection(t *testing.T) {
 		}},
 	} {
 		t.Run(c.verb, func(t *testing.T) {
-			nc := s.Connect(t)
+			nc := s.Connect(t, natstest.In(t, "worker", "q"))
 			q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestQueueWaitsForNoClosedConnection(t *testing.T) {
 // run goes on.
 func TestQueueConnectionClosedDuringRun(t *testing.T) {
 	s := natstest.New(t)
-	nc := s.Connect(t)
+	nc := s.Connect(t, natstest.In(t, "worker", "q"))
 	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)

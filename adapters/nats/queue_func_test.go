@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +44,7 @@ func codecQueue(t *testing.T, s *natstest.Server, lease time.Duration, log *jour
 ) *natsadapter.Queue[string] {
 	t.Helper()
 	cfg := natsadapter.Config{Name: "q", Lease: lease, Logger: slog.New(slog.NewTextHandler(log, nil))}
-	q, err := natsadapter.NewQueueFunc(t.Context(), s.JetStream(t), cfg, encode, decode)
+	q, err := natsadapter.NewQueueFunc(t.Context(), s.JetStream(t, natstest.In(t, "worker", cfg.Name)), cfg, encode, decode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +115,11 @@ func TestQueueFuncPanics(t *testing.T) {
 	}
 }
 
-// An item is encoded where it comes in, once, with no lock held: the function
-// may call the queue. Signs of life tell of the item without it.
+// An item is encoded where it comes in, by a verb or a record, with no lock held:
+// the function may call the queue. Signs of life tell of the item without it.
 func TestQueueFuncMayCallTheQueue(t *testing.T) {
 	s := natstest.New(t)
 	var q *natsadapter.Queue[string]
-	var calls atomic.Int64
 	ask := func() {
 		if q != nil {
 			q.Stats()
@@ -130,7 +128,6 @@ func TestQueueFuncMayCallTheQueue(t *testing.T) {
 		}
 	}
 	q = codecQueue(t, s, time.Second, new(journal), func(item string) string {
-		calls.Add(1)
 		ask()
 		return item
 	}, func(key string) (string, error) {
@@ -163,7 +160,4 @@ func TestQueueFuncMayCallTheQueue(t *testing.T) {
 	mustTake(t, q, "x")
 	q.Done("x")
 	flush(t, q)
-	if n := calls.Load(); n != 1 {
-		t.Errorf("the item was encoded %d times, want once", n)
-	}
 }

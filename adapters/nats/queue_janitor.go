@@ -4,14 +4,13 @@
 package natsadapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // This file looks after what members leave behind that are gone.
@@ -21,7 +20,7 @@ type others struct {
 	born    time.Time
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
-	elder   string               // a member that lived and was older than this one; empty if there was none
+	elder   string               // the eldest member, if that is another; empty if there was none
 	soon    chan struct{}        // told when the janitor is to look at all records soon; room for one
 }
 
@@ -41,51 +40,50 @@ func (o *others) hurry() {
 	}
 }
 
-// keepOrder looks again and again whether an older member lives. If none does,
-// this process is the janitor: it reads the signs of life of all members, and does
-// what is to be done about those that are gone.
+// keepOrder looks again and again whether the eldest member lives. If that is this
+// process, it is the janitor: it reads the signs of life of all members, and does
+// what is to be done about those that are gone. If it is another, and is gone, this
+// one does so once: whose business it is may die as well before it gets to it.
 func (q *Queue[T]) keepOrder() {
 	tick := time.NewTicker(q.cfg.Lease / 5)
 	defer tick.Stop()
 	var (
-		janitor bool
-		look    time.Time // when the last look at all records began
-		due     = time.Now()
-		adopt   = true // what waits may have no timer anywhere
+		janitor, standsIn bool
+		look              time.Time // when the last look at all records began
+		due               = time.Now()
+		adopt             = true // what waits may have no timer anywhere
 	)
 	for {
-		graves, ok := q.readMembers()
 		was := janitor
-		janitor = ok
-		if janitor && !was {
+		janitor, standsIn = q.readMembers(standsIn)
+		if janitor && !was || standsIn {
 			due, adopt = time.Now(), true // whoever had it before may have left work
 		}
-		if janitor {
-			if q.declareSilent() {
-				due, adopt = time.Now(), true
-			}
+		if janitor || standsIn && q.isMember() {
+			sure := q.declareSilent()
+			graves := q.graves()
 			for _, g := range graves {
 				if g.since.After(look) {
 					due, adopt = earlier(due, g.since), true
 				}
 			}
-			if !time.Now().Before(due) {
+			if sure && !time.Now().Before(due) {
 				began := time.Now()
 				if err := q.lookAround(q.life, adopt); err == nil {
-					look, adopt = began, false
+					look, adopt, standsIn = began, false, false
 					due = time.Now().Add(max(3*q.cfg.Lease, 10*time.Second, 20*time.Since(began)))
 					for id, g := range graves {
-						if began.Sub(g.since) >= q.cfg.Lease {
-							q.wire.remove(q.life, g.seq)
-							q.mu.Lock()
-							delete(q.others.members, id)
-							q.mu.Unlock()
-						} else {
-							due, adopt = earlier(due, g.since.Add(q.cfg.Lease)), true
+						if janitor && began.Sub(g.since) >= q.cfg.Lease {
+							q.removeGrave(id, g)
+							continue
 						}
+						q.markGrave(id, g)
+						due, adopt = earlier(due, g.since.Add(q.cfg.Lease)), true
 					}
+					q.calm(&q.unseen, "all records are looked at again")
 				} else {
 					q.troubled(err, "looking at all records")
+					q.alarm(&q.unseen, began, q.cfg.Lease, "cannot look at all records: what was in flight in processes that are gone does not run again", err)
 					due = time.Now().Add(q.cfg.Lease / 5)
 				}
 			}
@@ -101,6 +99,37 @@ func (q *Queue[T]) keepOrder() {
 	}
 }
 
+// graves returns the members that are declared gone.
+func (q *Queue[T]) graves() map[string]seenMember {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	graves := make(map[string]seenMember)
+	for id, s := range q.others.members {
+		if s.Gone != "" {
+			graves[id] = *s
+		}
+	}
+	return graves
+}
+
+func (q *Queue[T]) removeGrave(id string, g seenMember) {
+	q.wire.remove(q.life, g.seq)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.others.members, id)
+}
+
+// markGrave lets the others know that somebody has looked at all records since.
+func (q *Queue[T]) markGrave(id string, g seenMember) {
+	if g.Looked || g.Left {
+		return
+	}
+	g.Looked, g.Write = true, q.newWrite()
+	if _, err := q.wire.publish(q.life, q.cfg.Name+".m."+id, g.seq, encodeBeat(g.beat)); err != nil {
+		q.troubled(err, "marking a member that is gone", "member", id)
+	}
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -109,74 +138,81 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // eachMember calls fn for all members, and for those declared gone, until it
-// returns false. It begins after the message with the sequence from, and ends
-// with that.
-func (q *Queue[T]) eachMember(ctx context.Context, from uint64, fn func(id string, b beat, seq uint64) bool) error {
+// returns false: the eldest first. What no member can have written is left alone.
+func (q *Queue[T]) eachMember(ctx context.Context, fn func(id string, b beat, seq uint64) bool) error {
 	prefix := q.cfg.Name + ".m."
-	for _, part := range [][2]uint64{{from + 1, math.MaxUint64}, {1, from}} {
-		for seq := part[0]; seq <= part[1]; {
-			m, err := q.wire.next(ctx, prefix+">", seq)
-			if errors.Is(err, errNoRecord) || err == nil && m.seq > part[1] {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if !fn(strings.TrimPrefix(m.subject, prefix), decodeBeat(m.data), m.seq) {
-				return nil
-			}
-			seq = m.seq + 1
+	subjects, err := q.wire.subjects(ctx, prefix+">")
+	if err != nil {
+		return err
+	}
+	slices.Sort(subjects)
+	for _, subject := range subjects {
+		id := strings.TrimPrefix(subject, prefix)
+		if err := checkID(id); err != nil {
+			q.leaveAlone(fmt.Errorf("natsadapter: message %s: the id of a member: %w", brief(subject), err))
+			continue
+		}
+		m, err := q.wire.last(ctx, subject)
+		switch {
+		case errors.Is(err, errNoRecord): // since a moment ago
+		case err != nil:
+			return err
+		case !fn(id, decodeBeat(m.data), m.seq):
+			return nil
 		}
 	}
 	return nil
 }
 
-// readMembers looks whether there is a living member that is older than this
-// one, its elder: first at the one that it was the last time, so that it costs
-// one request. If there is none, it has looked at all members, and returns those
-// that are declared gone. Each looks from where it is itself in the stream, so
-// that they do not all mind the same one.
-func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
+// readMembers looks whether the eldest member lives, which costs one request. If it
+// does not, or standsIn is set, it looks at others as well. It reports whether this
+// member is the janitor, as it is the eldest, or stands in for it.
+//
+// Who is not the janitor minds the eldest, and not any that is older: of three that
+// die one after the other, each may die before it sees that the one before is silent.
+func (q *Queue[T]) readMembers(standsIn bool) (janitor, stillStandsIn bool) {
 	q.mu.Lock()
 	own, elder := q.member, q.others.elder
 	q.mu.Unlock()
 	if own.id == "" {
-		return nil, false
+		return false, standsIn
 	}
-	if elder != "" {
+	if elder != "" && !standsIn {
 		m, err := q.wire.last(q.life, q.cfg.Name+".m."+elder)
 		if err != nil && !errors.Is(err, errNoRecord) {
 			q.troubled(err, "reading a member")
-			return nil, false
+			return false, false
 		}
-		if err == nil && q.see(elder, decodeBeat(m.data), m.seq) && elder < own.id {
-			return nil, false
-		}
-		elder = ""
+		if err == nil {
+			b := decodeBeat(m.data)
+			switch lives := q.see(elder, b, m.seq); {
+			case lives && elder < own.id:
+				return false, false
+			case lives, b.Left, b.Looked:
+			case b.Gone != "" && !q.goneForALease(elder):
+				return false, false // who declared it gone is at it
+			default:
+				standsIn = true
+			}
+		} // else it left, or the janitor has removed its grave
 	}
-	graves = make(map[string]seenMember)
+	elder = ""
 	found := make(map[string]bool)
-	err := q.eachMember(q.life, own.seq, func(id string, b beat, seq uint64) bool {
+	err := q.eachMember(q.life, func(id string, b beat, seq uint64) bool {
 		found[id] = true
 		if q.see(id, b, seq) && id < own.id {
-			elder = id
-			return false
+			elder = cmp.Or(elder, id)
 		}
-		if b.Gone != "" {
-			q.mu.Lock()
-			graves[id] = *q.others.members[id]
-			q.mu.Unlock()
-		}
-		return true
+		return elder == "" || standsIn
 	})
 	if err != nil {
 		q.troubled(err, "reading the members")
-		return nil, false
+		return false, standsIn
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.others.elder = elder; elder != "" {
-		return nil, false
+	if q.others.elder = elder; elder != "" && !standsIn {
+		return false, false
 	}
 	for id := range q.others.members {
 		if !found[id] {
@@ -188,7 +224,7 @@ func (q *Queue[T]) readMembers() (graves map[string]seenMember, ok bool) {
 			delete(q.others.dead, id)
 		}
 	}
-	return graves, q.member.valid()
+	return elder == "" && q.member.valid(), standsIn
 }
 
 // see takes note of a member as it stands, and reports whether it lives.
@@ -196,7 +232,11 @@ func (q *Queue[T]) see(id string, b beat, seq uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.others.members[id]
-	if s == nil || s.seq != seq {
+	switch {
+	case s != nil && s.seq == seq:
+	case s != nil && s.Gone != "" && b.Gone != "": // it is as gone as before
+		s.beat, s.seq = b, seq
+	default:
 		s = &seenMember{b, seq, time.Now()}
 		if b.Gone == "" { // many may have died before we first saw them
 			s.since = q.member.silentSince(seq)
@@ -209,9 +249,21 @@ func (q *Queue[T]) see(id string, b beat, seq uint64) bool {
 	return b.Gone == "" && time.Since(s.since) < q.cfg.Lease
 }
 
+func (q *Queue[T]) isMember() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.member.valid()
+}
+
+func (q *Queue[T]) goneForALease(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return time.Since(q.others.members[id].since) >= q.cfg.Lease
+}
+
 // declareSilent declares those gone that have shown no sign of life for the time
-// of a lease. It reports whether there were any.
-func (q *Queue[T]) declareSilent() (any bool) {
+// of a lease. It reports whether it is sure that none is left.
+func (q *Queue[T]) declareSilent() (sure bool) {
 	q.mu.Lock()
 	silent := make(map[string]uint64)
 	for id, s := range q.others.members {
@@ -220,19 +272,19 @@ func (q *Queue[T]) declareSilent() (any bool) {
 		}
 	}
 	q.mu.Unlock()
+	sure = true
 	for id, seq := range silent {
-		if _, err := q.declareGone(q.life, id, seq, false); err != nil {
+		grave, at, err := q.declareGone(q.life, id, seq, false)
+		if err != nil {
+			sure = false // it lives, or another was faster
 			q.troubled(err, "declaring a member gone", "member", id)
 			continue
 		}
-		q.cfg.Logger.Warn("a member has shown no sign of life, and its items run again",
+		q.see(id, grave, at)
+		q.cfg.Logger.Warn("a member has shown no sign of life and is declared gone: its items run again once all records are looked at",
 			"queue", q.cfg.Name, "member", id)
-		q.mu.Lock()
-		q.others.dead[id] = time.Now()
-		q.mu.Unlock()
-		any = true
 	}
-	return any
+	return sure
 }
 
 // alive reports whether the owner of a run may still be at it. If it does not
@@ -255,7 +307,7 @@ func (q *Queue[T]) alive(item T, s seen) bool {
 	case known:
 		return true
 	}
-	ctx, cancel := context.WithTimeout(q.life, 2*q.wire.timeout)
+	ctx, cancel := context.WithTimeout(q.life, 2*q.timeout)
 	defer cancel()
 	m, err := q.wire.last(ctx, q.cfg.Name+".m."+s.owner)
 	switch {
@@ -266,7 +318,7 @@ func (q *Queue[T]) alive(item T, s seen) bool {
 	case errors.Is(err, errNoRecord):
 		// A leader that was deposed may have told us so. Only the true one can
 		// take this.
-		_, err := q.declareGone(ctx, s.owner, 0, false)
+		_, _, err := q.declareGone(ctx, s.owner, 0, false)
 		return err != nil
 	}
 	return true
@@ -335,11 +387,10 @@ func (q *Queue[T]) post(item T, o op, s seen) {
 // before its last run, or in it. That does no harm but for one more run, if
 // somebody notices.
 func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
-	c, err := q.js.Consumer(ctx, q.cfg.Name, consumerName)
+	at, err := q.wire.consumer(ctx)
 	if err != nil {
 		return err
 	}
-	floor, delivered := c.CachedInfo().AckFloor.Stream, c.CachedInfo().Delivered.Stream
 	long := time.Now().Add(-2 * q.cfg.Lease)
 	return q.scan(ctx, func(item T, s seen, stored time.Time) {
 		switch {
@@ -349,7 +400,7 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 			}
 		case s.waiting() && (adopt || s.due < time.Now().Add(-q.cfg.Lease).UnixNano()):
 			q.schedule(item, s)
-		case s.ready() && (s.seq <= floor || s.seq <= delivered && stored.Before(long)):
+		case s.ready() && (s.seq <= at.floor || s.seq <= at.delivered && stored.Before(long)):
 			q.post(item, op{verb: verbTouch, at: time.Now().UnixNano()}, s)
 		}
 	})
@@ -365,51 +416,13 @@ func (q *Queue[T]) disowned(s seen) bool {
 
 // scan calls fn for all records, in the order of the stream.
 func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time.Time)) error {
-	c, err := q.js.CreateConsumer(ctx, q.cfg.Name, jetstream.ConsumerConfig{
-		Description:       "Reads all records once",
-		FilterSubject:     q.cfg.Name + ".i.>",
-		DeliverPolicy:     jetstream.DeliverAllPolicy,
-		AckPolicy:         jetstream.AckNonePolicy,
-		MemoryStorage:     true,
-		Replicas:          1,
-		InactiveThreshold: 30 * time.Second,
+	return q.wire.scan(ctx, func(m stored, at time.Time) {
+		item, s, err := q.decode(m)
+		switch {
+		case err != nil:
+			q.leaveAlone(err)
+		case s.record != record{}:
+			fn(item, s, at)
+		}
 	})
-	if err != nil {
-		return err
-	}
-	defer q.js.DeleteConsumer(context.WithoutCancel(ctx), q.cfg.Name, c.CachedInfo().Name)
-	for left := c.CachedInfo().NumPending; left > 0; {
-		// A server that dies meanwhile forgets this consumer: then there are no
-		// heartbeats, and that is an error.
-		msgs, err := c.Fetch(int(min(500, left)), jetstream.FetchMaxWait(2*time.Second), jetstream.FetchHeartbeat(500*time.Millisecond))
-		if err != nil {
-			return err
-		}
-		some := false
-		for m := range msgs.Messages() {
-			meta, err := m.Metadata()
-			if err != nil {
-				return err
-			}
-			some, left = true, meta.NumPending
-			item, s, err := q.decode(stored{m.Subject(), meta.Sequence.Stream, m.Data()})
-			if err != nil {
-				q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", err)
-				continue
-			}
-			if s.record != (record{}) {
-				fn(item, s, meta.Timestamp)
-			}
-		}
-		if err := msgs.Error(); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		if !some {
-			break // the rest was deleted meanwhile
-		}
-	}
-	return nil
 }

@@ -28,7 +28,7 @@ func TestQueueVictim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js := natstest.JetStream(t, natstest.Connect(t, url))
+	js := natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "worker", "q")))
 	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: time.Second, Owner: "the victim"})
 	if err != nil {
 		t.Fatal(err)

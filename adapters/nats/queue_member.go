@@ -8,10 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
@@ -66,15 +66,16 @@ func (m *member) stored(seq uint64, lease time.Duration) {
 
 // A beat is how a member stands in the stream.
 type beat struct {
-	Owner string    `json:"owner"`          // see Config
-	Since time.Time `json:"since,omitzero"` // when it became a member
-	Seen  time.Time `json:"seen"`           // when this was written, by its own clock
-	Prev  uint64    `json:"prev,omitempty"` // the sequence of the beat before, stored when this was written
-	Held  []run     `json:"held,omitempty"` // items in flight there
-	More  bool      `json:"more,omitempty"` // and more, for which there was no room
-	Gone  string    `json:"gone,omitempty"` // who has declared it gone
-	Left  bool      `json:"left,omitempty"` // it did so itself, with nothing in flight
-	Write string    `json:"write"`
+	Owner  string    `json:"owner"`            // see Config
+	Since  time.Time `json:"since,omitzero"`   // when it became a member
+	Seen   time.Time `json:"seen"`             // when this was written, by its own clock
+	Prev   uint64    `json:"prev,omitempty"`   // the sequence of the beat before, stored when this was written
+	Held   []run     `json:"held,omitempty"`   // items in flight there
+	More   bool      `json:"more,omitempty"`   // and more, for which there was no room
+	Gone   string    `json:"gone,omitempty"`   // who has declared it gone
+	Left   bool      `json:"left,omitempty"`   // it did so itself, with nothing in flight
+	Looked bool      `json:"looked,omitempty"` // somebody has looked at all records since it is gone
+	Write  string    `json:"write"`
 }
 
 // A run is an item in flight as a beat tells of it.
@@ -136,8 +137,8 @@ func (m *member) valid() bool { return m.id != "" && !m.lease.over() }
 // keepLease renews the lease until life ends, and becomes a new member when it
 // is lost. It also sees to it that pull requests that got lost are replaced.
 func (q *Queue[T]) keepLease() {
-	connected := q.wire.nc.StatusChanged(nats.CONNECTED)
-	defer q.wire.nc.RemoveStatusListener(connected)
+	connected, stop := q.wire.connects()
+	defer stop()
 	tick := time.NewTicker(min(200*time.Millisecond, q.cfg.Lease/10))
 	defer tick.Stop()
 	var renewed, mended time.Time
@@ -155,7 +156,7 @@ func (q *Queue[T]) keepLease() {
 			q.missPulls(true)
 			q.others.hurry()
 		case <-tick.C:
-			if err := errClosedConn(q.wire.nc); err != nil {
+			if err := q.wire.closed(); err != nil {
 				q.fail(err)
 			}
 			q.missPulls(false)
@@ -179,12 +180,17 @@ func (q *Queue[T]) renew() bool {
 	m := q.member
 	joins := m.id == ""
 	if joins {
-		q.joining = cmp.Or(q.joining, newID())
+		// An attempt that was not answered may have been stored, so the next one has
+		// the same id. But a lease after it the others may declare that id gone, and
+		// later forget the grave: who joins over that is dead to all of them.
+		if q.joining == "" || time.Since(q.tries) > q.cfg.Lease {
+			q.joining, q.tries = newID(), time.Now()
+		}
 		m.id = q.joining
 	}
 	b := q.beatLocked()
 	q.mu.Unlock()
-	if !q.wire.nc.IsConnected() {
+	if !q.wire.connected() {
 		return false // what is sent now would arrive with all else when it is back
 	}
 
@@ -297,16 +303,16 @@ func (q *Queue[T]) leave() {
 		return
 	}
 	m.lease.end(reconcile.ErrLeaseLost)
-	ctx, cancel := context.WithTimeout(context.Background(), q.wire.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
 	defer cancel()
-	if _, err := q.declareGone(ctx, m.id, m.seq, true); err != nil {
+	if _, _, err := q.declareGone(ctx, m.id, m.seq, true); err != nil {
 		q.troubled(err, "leaving")
 	}
 }
 
 // declareGone writes over the last sign of life of a member, if it is the one
-// with the sequence seq.
-func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left bool) (uint64, error) {
+// with the sequence seq, and returns what it wrote.
+func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left bool) (beat, uint64, error) {
 	q.mu.Lock()
 	owner := id
 	if m := q.others.members[id]; m != nil {
@@ -314,7 +320,24 @@ func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left 
 	}
 	q.mu.Unlock()
 	b := beat{Owner: owner, Seen: time.Now().UTC(), Gone: q.cfg.Owner, Left: left, Write: q.newWrite()}
-	return q.wire.publish(ctx, q.cfg.Name+".m."+id, seq, encodeBeat(b))
+	seq, err := q.wire.publish(ctx, q.cfg.Name+".m."+id, seq, encodeBeat(b))
+	return b, seq, err
+}
+
+// checkID returns an error if a member cannot have this id. It becomes part of a
+// subject, and a server closes the connection of those who publish to one that is
+// too long or is none.
+func checkID(id string) error {
+	const most = 64
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' || strings.IndexByte(".*>", c) >= 0 {
+			return fmt.Errorf("%q is not one token of a subject", brief(id))
+		}
+	}
+	if id == "" || len(id) > most {
+		return fmt.Errorf("%q has %d bytes, want 1 to %d", brief(id), len(id), most)
+	}
+	return nil
 }
 
 func encodeBeat(b beat) []byte {
@@ -335,12 +358,9 @@ func decodeBeat(data []byte) (b beat) {
 // mend creates the consumer anew if somebody deleted it: then all records are
 // delivered again, which does no harm.
 func (q *Queue[T]) mend() {
-	ctx, cancel := context.WithTimeout(q.life, q.wire.timeout)
+	ctx, cancel := context.WithTimeout(q.life, q.timeout)
 	defer cancel()
-	_, err := q.js.CreateConsumer(ctx, q.cfg.Name, consumerConfig(q.cfg))
-	if errors.Is(err, jetstream.ErrConsumerExists) {
-		err = nil
-	}
+	err := q.wire.createConsumer(ctx)
 	var now uint64
 	if err == nil {
 		now, err = q.wire.epoch(ctx)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
@@ -29,7 +28,7 @@ func TestOutageMakesNoMembers(t *testing.T) {
 		t.Run(outage.name, func(t *testing.T) {
 			s := natstest.New(t)
 			cable := natstest.NewClientProxy(t, s)
-			nc := natstest.Connect(t, cable.URL(), nats.PingInterval(time.Hour))
+			nc := natstest.Connect(t, cable.URL(), nats.PingInterval(time.Hour), natstest.In(t, "worker", "q"))
 			lost, back := nc.StatusChanged(nats.RECONNECTING), nc.StatusChanged(nats.CONNECTED)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -45,8 +44,8 @@ func TestOutageMakesNoMembers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			patience := q.wire.timeout
-			q.wire.timeout = 50 * time.Millisecond // nothing comes
+			patience := q.timeout
+			q.timeout = 50 * time.Millisecond // nothing comes
 			outage.begin(cable)
 			if outage.name == "cut" {
 				wait(lost)
@@ -56,7 +55,7 @@ func TestOutageMakesNoMembers(t *testing.T) {
 					t.Fatal("renewed, without a connection")
 				}
 			}
-			q.wire.timeout = patience
+			q.timeout = patience
 			cable.Heal()
 			if outage.name == "cut" {
 				wait(back)
@@ -78,7 +77,7 @@ func TestOutageMakesNoMembers(t *testing.T) {
 // back.
 func TestOutageAsksForNothing(t *testing.T) {
 	s := natstest.New(t)
-	nc := s.Connect(t)
+	nc := s.Connect(t, natstest.In(t, "worker", "q"))
 	lost := nc.StatusChanged(nats.RECONNECTING)
 	q, err := NewQueue[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q", Lease: time.Hour})
 	if err != nil {
@@ -106,7 +105,7 @@ func TestOutageAsksForNothing(t *testing.T) {
 func TestIdleMembersAskForOneEach(t *testing.T) {
 	const members = 12
 	s := natstest.New(t)
-	nc := s.Connect(t)
+	nc := s.Connect(t, natstest.In(t, "worker", "q"))
 	js := natstest.JetStream(t, nc)
 	var all []*Queue[string]
 	for range members {
@@ -123,7 +122,7 @@ func TestIdleMembersAskForOneEach(t *testing.T) {
 	look := func() (janitors int, requests uint64) {
 		before := nc.Stats().OutMsgs
 		for _, q := range all {
-			if _, ok := q.readMembers(); ok {
+			if ok, _ := q.readMembers(false); ok {
 				janitors++
 			}
 		}
@@ -139,7 +138,7 @@ func TestIdleMembersAskForOneEach(t *testing.T) {
 	all = all[1:]
 	look()
 	n, requests := look()
-	if _, next := all[0].readMembers(); n != 1 || !next || requests > 2*members+1 {
+	if next, _ := all[0].readMembers(false); n != 1 || !next || requests > 2*members+1 {
 		t.Errorf("%d janitors, the next one is it: %t, and %d requests", n, next, requests)
 	}
 }
@@ -148,7 +147,7 @@ func TestIdleMembersAskForOneEach(t *testing.T) {
 // stored nothing after what it has stored itself a lease ago.
 func TestJanitorAfterManyDeaths(t *testing.T) {
 	s := natstest.New(t)
-	js := s.JetStream(t)
+	js := s.JetStream(t, natstest.In(t, "worker", "q"))
 	var last *Queue[string]
 	for range 5 {
 		q, err := NewQueue[string](t.Context(), js, Config{Name: "q", Lease: time.Hour})
@@ -161,39 +160,39 @@ func TestJanitorAfterManyDeaths(t *testing.T) {
 		}
 		last = q
 	}
-	if _, ok := last.readMembers(); ok {
+	if ok, _ := last.readMembers(false); ok {
 		t.Error("the janitor, though older ones may live")
 	}
 	last.others.members, last.others.elder = make(map[string]*seenMember), "" // as if it looked for the first time
 	last.member.past[0].at = last.member.past[0].at.Add(-time.Hour)
-	if _, ok := last.readMembers(); !ok {
+	if ok, _ := last.readMembers(false); !ok {
 		t.Error("not the janitor, though nobody else has shown a sign of life for a lease")
 	}
 }
 
 // A stream is made anew as its time of creation is on its way.
 type madeAnew struct {
-	jetstream.Stream
+	wire
 	then func()
 }
 
-func (s madeAnew) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	info, err := s.Stream.Info(ctx, opts...)
-	s.then()
-	return info, err
+func (w madeAnew) epoch(ctx context.Context) (uint64, error) {
+	n, err := w.wire.epoch(ctx)
+	w.then()
+	return n, err
 }
 
 // Who joins as the stream is made anew has no fences of the old one.
 func TestJoinsAsTheStreamIsMadeAnew(t *testing.T) {
-	js := natstest.New(t).JetStream(t)
+	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
 	cfg := Config{Name: "q", Lease: time.Hour}
 	q, err := NewQueue[string](t.Context(), js, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.end()
-	stream := q.wire.s
-	q.wire.s = madeAnew{stream, func() {
+	old := q.wire
+	q.wire = madeAnew{old, func() {
 		if err := js.DeleteStream(t.Context(), "q"); err != nil {
 			t.Error(err)
 		}
@@ -204,7 +203,7 @@ func TestJoinsAsTheStreamIsMadeAnew(t *testing.T) {
 		q.end()
 	}}
 	q.renew()
-	q.wire.s = stream
+	q.wire = old
 	for !q.renew() {
 		if t.Failed() {
 			return
@@ -219,7 +218,7 @@ func TestJoinsAsTheStreamIsMadeAnew(t *testing.T) {
 // wait one after the other, there are few requests, and for half of them at least.
 func TestFewRequestsForManyDequeues(t *testing.T) {
 	s := natstest.New(t)
-	q, err := NewQueue[string](t.Context(), s.JetStream(t), Config{Name: "q", Lease: time.Hour})
+	q, err := NewQueue[string](t.Context(), s.JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q", Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

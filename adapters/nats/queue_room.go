@@ -38,6 +38,9 @@ type room[T comparable] struct {
 
 // isFull reports whether the server refused a message as there is no room for it.
 func isFull(err error) bool {
+	if err == errFull {
+		return true
+	}
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) {
 		return false
@@ -81,55 +84,70 @@ func (q *Queue[T]) spend(ctx context.Context) {
 	if soon {
 		return
 	}
-	m, err := q.wire.last(ctx, q.reserveSubject())
-	if err == nil {
-		err = q.wire.remove(ctx, m.seq)
-	}
-	if err != nil && !errors.Is(err, errNoRecord) && !errors.Is(err, errConflict) {
+	if err := q.wire.purge(ctx, q.reserveSubject()); err != nil {
 		q.troubled(err, "making room")
 	}
 }
 
 // refill sees to it that there is a reserve, and that there is room besides: it
-// stores a longer one first, if replace is set also over one that is there. A process
-// that took a store for one with room, when it has no more than the reserve, would
-// take what another spends in the same moment, however long that one needs to use it.
-func (q *Queue[T]) refill(ctx context.Context, replace bool) error {
-	slow := q.wire
-	slow.timeout = slowAnswer // a reserve is long, and a link may be slow
-	subject, most := q.reserveSubject(), max(1, slow.largest()-recordRoom)
-	longer := make([]byte, min(reserveSize*5/4, most))
-	seq, err := slow.publish(ctx, subject, 0, longer)
-	if errors.Is(err, errConflict) { // there is one
-		if !replace {
+// stores a longer one first, or with probe, beside one that is there, another message
+// for a moment. A process that took a store for one with room, when it has no more
+// than the reserve, would take what another spends in the same moment, however long
+// that one needs to use it. What cannot fit by the limit of the stream is not sent.
+func (q *Queue[T]) refill(ctx context.Context, probe bool) error {
+	free, there, err := q.wire.room(ctx, q.reserveSubject())
+	if err != nil {
+		return err
+	}
+	slow := q.wire.patient() // a reserve is long, and a link may be slow
+	size := min(reserveSize, max(1, (slow.largest()-recordRoom)*4/5))
+	if there {
+		if !probe {
 			return nil
 		}
-		var m stored
-		if m, err = slow.last(ctx, subject); err == nil {
-			seq, err = slow.publish(ctx, subject, m.seq, longer)
+		if free < int64(size/4) {
+			return errFull
 		}
+		seq, err := slow.publishBriefly(ctx, q.cfg.Name+".p", 0, make([]byte, size/4))
+		if err == nil {
+			err = q.wire.remove(ctx, seq)
+		}
+		return err
+	}
+	if free < int64(size*5/4) {
+		return errFull
+	}
+	longer := make([]byte, size*5/4)
+	seq, err := slow.publish(ctx, q.reserveSubject(), 0, longer)
+	if errors.Is(err, errConflict) && !probe { // there is one since a moment ago
+		return nil
 	}
 	if err == nil {
 		err = q.wire.remove(ctx, seq)
 	}
 	if err == nil {
-		_, err = slow.publish(ctx, subject, 0, longer[:min(reserveSize, most)])
+		_, err = slow.publish(ctx, q.reserveSubject(), 0, longer[:size])
 	}
 	return err
 }
 
-// awaitRoom lets the items that wait go on when there is a reserve again.
+// awaitRoom lets the items that wait go on when there is a reserve again. A limit of
+// the account or the server does not show, so long messages find out, ever more
+// seldom.
 func (q *Queue[T]) awaitRoom() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	const often, seldom = time.Second, 8 * time.Second
+	again := often
 	for {
 		select {
 		case <-q.life.Done():
 			return
-		case <-tick.C:
+		case <-time.After(again):
 		}
 		if err := q.refill(q.life, true); err != nil {
 			q.troubled(err, "keeping a reserve")
+			if again = min(2*again, seldom); err == errFull || !isFull(err) {
+				again = often
+			}
 			continue
 		}
 		q.mu.Lock()
@@ -195,11 +213,7 @@ func (q *Queue[T]) grown(size int) {
 func (q *Queue[T]) keepReserve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slowAnswer)
 	defer cancel()
-	info, err := q.wire.s.Info(ctx, jetstream.WithSubjectFilter(q.reserveSubject()))
-	if err == nil && len(info.State.Subjects) == 0 {
-		err = q.refill(ctx, false)
-	}
-	return err
+	return q.refill(ctx, false)
 }
 
 func (q *Queue[T]) isFull() bool {

@@ -38,10 +38,11 @@ type record struct {
 	next     next
 	due      int64 // of a next run that is later, in Unix nanoseconds, as all times here
 	since    int64 // when it entered its phase
+	pending  int64 // since when there is work; 0 while it is settled
 	owner    string
 	fence    uint64 // of the run in flight; 0 in the message that began it, whose sequence it is
 	failures int
-	err      string // the last failure
+	err      string // the last failure; with no failures, the reason of a plan
 	removed  bool   // of a run in flight: if its process is gone, the item need not run again
 }
 
@@ -68,7 +69,10 @@ func (r record) state() reconcile.State {
 		s.Hold = r.next == nextHeld
 		s.Settled = r.next == nextSettled
 	}
-	if r.failures > 0 {
+	if !s.Settled {
+		s.Pending = time.Unix(0, r.pending)
+	}
+	if r.failures > 0 || r.err != "" {
 		s.Err = errors.New(r.err)
 	}
 	return s
@@ -96,13 +100,13 @@ const (
 // An op is an operation on one item, with all that it needs.
 type op struct {
 	verb    verb
-	at      int64 // when it was asked for
-	due     int64 // of verbAfter, verbWithin, verbRequeue and verbReclaim
-	hold    bool  // of verbRequeue
-	settled bool  // of verbRequeue
-	err     string
-	fail    bool   // of verbRequeue and verbReclaim: the run failed, with err
-	giveUp  bool   // of verbReclaim: it is not to run again
+	at      int64  // when it was asked for
+	due     int64  // of verbAfter, verbWithin, verbRequeue and verbReclaim
+	hold    bool   // of verbRequeue
+	settled bool   // of verbRequeue: the run ended well
+	err     string // of verbRequeue and verbReclaim: of the failure, or the reason of a plan
+	fail    bool   // of verbRequeue and verbReclaim: the run failed
+	giveUp  bool   // of verbDone and verbReclaim: it is not to run again, though it failed
 	owner   string // of the run, for verbs that end one
 	fence   uint64
 }
@@ -115,12 +119,18 @@ func newRequeue(w reconcile.Wait, now int64) op {
 	if w.Err == reconcile.ErrAborted {
 		return op{verb: verbAbort, at: now}
 	}
-	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Settled}
+	if w.Done {
+		return op{verb: verbDone, at: now, giveUp: w.Err != nil}
+	}
+	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Settled && !w.Hold && w.Err == nil}
 	if w.Delay > 0 {
 		o.due = after(now, w.Delay)
 	}
-	if w.Err != nil {
+	switch {
+	case w.Err != nil:
 		o.fail, o.err = true, errorText(w.Err)
+	case w.Reason != nil && !o.settled:
+		o.err = errorText(w.Reason)
 	}
 	return o
 }
@@ -134,6 +144,9 @@ func (r record) promoteDue(now int64) record {
 	if r.next.later() && r.due <= now {
 		if !r.running {
 			r.since = r.due
+		}
+		if r.next == nextSettled {
+			r.pending = r.due
 		}
 		r.next, r.due = nextReady, 0
 	}
@@ -158,7 +171,7 @@ func (r record) apply(o *op) record {
 	case verbTouch: // the same record in a new message
 	case verbClaim:
 		if r.ready() {
-			return record{running: true, since: o.at, owner: o.owner, failures: r.failures, err: r.err}
+			return record{running: true, since: o.at, pending: r.pending, owner: o.owner, failures: r.failures, err: r.err}
 		}
 	case verbDone, verbRequeue, verbAbort, verbReclaim:
 		if !r.running || r.owner != o.owner || r.fence != o.fence {
@@ -169,11 +182,15 @@ func (r record) apply(o *op) record {
 	return r
 }
 
-// ask applies a verb of an Enqueuer. Each but an Offer asks for something that
-// is still to be answered, so nothing is settled after it.
+// ask applies a verb of an Enqueuer. Each asks for something that is still to be
+// answered, so nothing is settled after it.
 func (r record) ask(o *op) record {
-	if r.next == nextSettled && o.verb != verbOffer {
-		r.next = nextWithin
+	before := r
+	switch {
+	case r.next == nextSettled:
+		r.next, r.pending = nextWithin, o.at
+	case !r.running && r.next == nextNone:
+		r.pending = o.at
 	}
 	if o.verb != verbOffer {
 		r.removed = false
@@ -181,8 +198,8 @@ func (r record) ask(o *op) record {
 	was := r.next
 	switch o.verb {
 	case verbOffer:
-		if !r.running && was == nextNone {
-			r.next = nextReady
+		if !r.running && was == nextNone || before.next == nextSettled {
+			r.next, r.due = nextReady, 0
 		}
 	case verbEnqueue:
 		if was == nextNone || was == nextWithin {
@@ -214,12 +231,15 @@ func (r record) end(o *op) record {
 	if o.verb == verbReclaim && o.fail {
 		switch {
 		case r.removed, o.giveUp:
-			o = &op{verb: verbDone, at: o.at}
+			o = &op{verb: verbDone, at: o.at, giveUp: true}
 		default:
 			o = &op{verb: verbRequeue, at: o.at, due: o.due, hold: true, fail: true, err: o.err}
 		}
 	}
-	r = record{next: was.next, due: was.due, since: o.at, failures: r.failures, err: r.err}
+	r = record{next: was.next, due: was.due, since: o.at, pending: was.pending, failures: r.failures, err: r.err}
+	if o.settled || o.verb == verbDone && !o.giveUp {
+		r.pending = was.since // what came before the run began is answered
+	}
 	switch o.verb {
 	case verbDone:
 		r.failures, r.err = 0, ""
@@ -229,15 +249,15 @@ func (r record) end(o *op) record {
 		if o.fail {
 			r.failures, r.err = r.failures+1, o.err
 		} else {
-			r.failures, r.err = 0, ""
+			r.failures, r.err = 0, o.err
 		}
 		switch {
 		case r.next == nextNow, o.due <= o.at:
 			r.next, r.due = nextReady, 0
 		case o.hold:
 			r.next, r.due = nextHeld, o.due
-		case r.next == nextNone && o.settled && !o.fail:
-			r.next, r.due = nextSettled, o.due
+		case r.next == nextNone && o.settled:
+			r.next, r.due, r.pending = nextSettled, o.due, 0
 		case r.next == nextNone, r.next.later() && o.due < r.due:
 			r.next, r.due = nextWithin, o.due
 		}

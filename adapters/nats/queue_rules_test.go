@@ -98,6 +98,9 @@ func (w *twin) differ() string {
 	if e.Err != nil {
 		want.err = e.Err.Error()
 	}
+	if e.Next.Kind != model.Settled {
+		want.pending = w.start + int64(e.Pending)
+	}
 	if want.next.later() {
 		want.due = w.start + int64(e.Next.Due)
 	}
@@ -127,7 +130,10 @@ func randomOp(r *rand.Rand) model.Op[string] {
 			o.Wait.Err = errors.New("oops")
 		case 1:
 			o.Wait.Err = model.ErrAborted
+		case 2:
+			o.Wait.Reason = errors.New("it is being made")
 		}
+		o.Wait.Done = r.IntN(6) == 0
 	}
 	return o
 }
@@ -246,6 +252,12 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 			t.Fatalf("%s: %+v, %v, want %+v", data, got, err, w.record)
 		}
 	}
+	for _, owner := range []string{"", "a.b", "*", "a>", "a b", "a\n", "\u00e9", strings.Repeat("a", 65)} {
+		text := fmt.Sprintf(`{"phase":"in flight","owner":%q}`, owner)
+		if r, _, err := decodeRecord(stored{"q.i.x", 7, []byte(text)}); err == nil {
+			t.Errorf("%s: %+v, want an error", text, r)
+		}
+	}
 	for _, bad := range []string{``, `{}`, `[]`, `{"phase":"on holiday"}`, `{"phase":"waiting"}`, `{"phase":"in flight","next":"never"}`, `{"phase":"in flight","next":"settled"}`, `{"phase":"ready","since":"noon"}`} {
 		if r, _, err := decodeRecord(stored{"q.i.x", 7, []byte(bad)}); err == nil {
 			t.Errorf("%s: %+v, want an error", bad, r)
@@ -263,6 +275,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 		`{"phase":"waiting","next":"within","settled":true,"due":"` + due + `"}`: {next: nextSettled, due: at},
 		`{"phase":"waiting","next":"held","settled":true,"due":"` + due + `"}`:   {next: nextHeld, due: at},
 		`{"phase":"ready","settled":true}`:                                       {next: nextReady},
+		`{"phase":"ready","since":"` + due + `"}`:                                {next: nextReady, since: at, pending: at},
 	} {
 		if got, _, err := decodeRecord(stored{"q.i.x", 7, []byte(text)}); got != want || err != nil {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)

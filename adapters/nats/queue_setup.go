@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/reconkernel/reconcile"
 )
@@ -46,23 +48,33 @@ const slowAnswer = 15 * time.Second
 // streamNotCreated is the code of a server that cannot make the files of a stream.
 const streamNotCreated jetstream.ErrorCode = 10049
 
+// What the metadata of a stream says of its queue.
+const (
+	protocolKey = "reconcile.protocol"
+	itemKey     = "reconcile.item"
+
+	// protocol is what processes write into the stream and read from it. It changes
+	// when those before and after a change must not share a queue.
+	protocol = "1"
+)
+
 // setUp creates the stream and the consumer, or checks those that are there.
-func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.Stream, version, error) {
+func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string) (jetstream.Stream, version, error) {
 	server := js.Conn().ConnectedServerVersion()
 	v := parseVersion(server)
 	if !v.atLeast(oldest) {
 		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
 			server, oldest[0], oldest[1], oldest[2])
 	}
-	want := streamConfig(cfg)
+	want := streamConfig(cfg, shape)
 	// Looked for first, as a full server creates none.
 	findStream := func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, cfg.Name) }
-	s, err := answer(ctx, findStream)
+	s, err := answer(ctx, js.Conn(), findStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s, err = answer(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.CreateStream(ctx, want) })
+		s, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Stream, error) { return js.CreateStream(ctx, want) })
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // since a moment ago
-		s, err = answer(ctx, findStream)
+		s, err = answer(ctx, js.Conn(), findStream)
 	}
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
@@ -73,15 +85,18 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
+	if s, err = stamp(ctx, js, s, want.Metadata); err != nil {
+		return nil, v, err
+	}
 	findConsumer := func(ctx context.Context) (jetstream.Consumer, error) { return js.Consumer(ctx, cfg.Name, consumerName) }
-	c, err := answer(ctx, findConsumer)
+	c, err := answer(ctx, js.Conn(), findConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		c, err = answer(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+		c, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Consumer, error) {
 			return js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
 		})
 	}
 	if errors.Is(err, jetstream.ErrConsumerExists) {
-		c, err = answer(ctx, findConsumer)
+		c, err = answer(ctx, js.Conn(), findConsumer)
 	}
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
@@ -94,14 +109,43 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.S
 	return s, v, nil
 }
 
+// stamp checks what the metadata of a stream says of its queue. One that says
+// nothing is of a version before that, and is told.
+func stamp(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, want map[string]string) (jetstream.Stream, error) {
+	cfg := s.CachedInfo().Config
+	if cfg.Metadata[protocolKey] == "" {
+		cfg.Metadata = maps.Clone(cfg.Metadata)
+		if cfg.Metadata == nil {
+			cfg.Metadata = make(map[string]string)
+		}
+		maps.Copy(cfg.Metadata, want)
+		var err error
+		if s, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Stream, error) { return js.UpdateStream(ctx, cfg) }); err != nil {
+			return nil, fmt.Errorf("natsadapter: stream %s, setting its metadata: %w", cfg.Name, err)
+		}
+		cfg = s.CachedInfo().Config
+	}
+	if have := cfg.Metadata[protocolKey]; have != want[protocolKey] {
+		return nil, fmt.Errorf("natsadapter: stream %s is used by a version of this package that speaks protocol %s, and this one speaks %s",
+			cfg.Name, have, want[protocolKey])
+	}
+	if have := cfg.Metadata[itemKey]; have != want[itemKey] {
+		return nil, fmt.Errorf("natsadapter: stream %s has items %s, and this queue has items %s: drain it, or take another Config.Name",
+			cfg.Name, have, want[itemKey])
+	}
+	return s, nil
+}
+
 // answer makes a request until it is answered or ctx is done. Each attempt has twice
 // the time of the one before. A cluster does not answer a request about a stream or
 // a consumer that is being created. A server that is still deleting a stream creates
-// none of that name, but may have other reasons: it is asked three times.
-func answer[R any](ctx context.Context, request func(context.Context) (R, error)) (R, error) {
+// none of that name, but may have other reasons: it is asked three times. A
+// permission that is missing is an error at once; also one that somebody else misses
+// on the same connection meanwhile.
+func answer[R any](ctx context.Context, nc *nats.Conn, request func(context.Context) (R, error)) (R, error) {
 	for limit := time.Second; ; limit *= 2 {
 		once, cancel := context.WithTimeout(ctx, limit)
-		r, err := request(once)
+		r, err := unlessDenied(once, nc, func(string) bool { return true }, request)
 		if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == streamNotCreated && limit < 4*time.Second {
 			<-once.Done()
 		}
@@ -113,7 +157,7 @@ func answer[R any](ctx context.Context, request func(context.Context) (R, error)
 	}
 }
 
-func streamConfig(cfg Config) jetstream.StreamConfig {
+func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 	maxBytes, discard := int64(-1), jetstream.DiscardOld
 	if cfg.MaxBytes > 0 {
 		maxBytes, discard = cfg.MaxBytes, jetstream.DiscardNew
@@ -133,6 +177,7 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 		Replicas:          cfg.Replicas,
 		AllowMsgTTL:       true,
 		AllowDirect:       false, // followers would answer with what was
+		Metadata:          map[string]string{protocolKey: protocol, itemKey: shape},
 	}
 }
 

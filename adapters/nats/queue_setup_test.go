@@ -242,3 +242,53 @@ func TestQueueIsMadeOnceItsNameIsFree(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The stream says what items the queue has and how its processes speak. Who has
+// other items or speaks otherwise is refused, and the error names both.
+func TestQueueRefusesOtherItems(t *testing.T) {
+	type site struct{ Region, Domain string }
+	type wider struct {
+		Region, Domain string
+		Port           int16
+	}
+	type swapped struct{ Domain, Region string }
+	js := natstest.New(t).JetStream(t)
+	cfg := natsadapter.Config{Name: "q"}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{ // by a version that did not say
+		Name: "q", Subjects: []string{"q.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Metadata: map[string]string{"team": "a"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsadapter.NewQueue[site](t.Context(), js, cfg); err != nil {
+		t.Fatal(err)
+	}
+	const have = "{Region string, Domain string}"
+	_, err = natsadapter.NewQueue[wider](t.Context(), js, cfg)
+	wantError(t, err, "stream q", have, "{Region string, Domain string, Port int}")
+	_, err = natsadapter.NewQueue[swapped](t.Context(), js, cfg)
+	wantError(t, err, have, "{Domain string, Region string}")
+	_, err = natsadapter.NewQueue[[2]uint8](t.Context(), js, cfg)
+	wantError(t, err, have, "[2]uint")
+	_, err = natsadapter.NewQueueFunc(t.Context(), js, cfg, func(f float64) string { return "" }, func(string) (float64, error) { return 0, nil })
+	wantError(t, err, have, "NewQueueFunc")
+	type same site
+	if _, err := natsadapter.NewQueue[same](t.Context(), js, cfg); err != nil {
+		t.Error(err)
+	}
+
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := info.Config
+	if newer.Metadata["team"] != "a" {
+		t.Errorf("the metadata is %v, want that it keeps what it had", newer.Metadata)
+	}
+	newer.Metadata["reconcile.protocol"] = "77"
+	if _, err := js.UpdateStream(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	_, err = natsadapter.NewQueue[site](t.Context(), js, cfg)
+	wantError(t, err, "stream q", "protocol 77", "speaks 1")
+}

@@ -19,7 +19,7 @@ import (
 type Stats struct {
 	Outbox   int  // items of which something is not stored yet
 	InFlight int  // items taken here and not yet given back for good
-	Again    int  // of those in flight: this process enqueued them meanwhile
+	Again    int  // of those in flight: this process asked for a run that follows at once
 	Idle     int  // Dequeues that wait
 	Timers   int  // waiting items that this process will make ready
 	Settled  int  // of those with a timer: the last run ended well
@@ -34,6 +34,7 @@ type Stats struct {
 	Reclaimed  uint64 // runs of members that are gone which this process made ready
 	Refused    uint64 // verbs that were ignored, as their item cannot be stored
 	Retries    uint64 // writes that had to be tried again, as the server did not answer
+	Unreadable uint64 // records and members that were left alone, as no Queue writes such; each time they were read
 }
 
 // Stats returns the counts of this process. It never blocks.
@@ -42,7 +43,7 @@ func (q *Queue[T]) Stats() Stats {
 	defer q.mu.Unlock()
 	s := q.counted
 	for _, h := range q.held {
-		if h.next != nextNone {
+		if h.next == nextReady || h.next == nextNow {
 			s.Again++
 		}
 	}
@@ -57,11 +58,8 @@ func (q *Queue[T]) Stats() Stats {
 // written a moment ago. It asks the server, and takes the same time however many
 // items there are.
 func (q *Queue[T]) Len(ctx context.Context) (int, error) {
-	c, err := q.js.Consumer(ctx, q.cfg.Name, consumerName)
-	if err != nil {
-		return 0, err
-	}
-	return int(c.CachedInfo().NumPending), nil
+	at, err := q.wire.consumer(ctx)
+	return at.pending, err
 }
 
 // An Entry is an item that the queue knows.
@@ -115,6 +113,20 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	return entries, nil
 }
 
+// Unreadable returns the subjects of the records that are left alone, as this
+// queue cannot read them or they are of no item of its own, each with the reason. All
+// does not have them. It reads the whole stream, and blocks until it has, or ctx is
+// done. With an error comes what it found before that.
+func (q *Queue[T]) Unreadable(ctx context.Context) (map[string]error, error) {
+	left := make(map[string]error)
+	err := q.wire.scan(ctx, func(m stored, _ time.Time) {
+		if _, _, err := q.decode(m); err != nil {
+			left[m.subject] = err
+		}
+	})
+	return left, err
+}
+
 // A Member is a process that takes items.
 type Member struct {
 	ID    string    // as in Entry
@@ -128,13 +140,12 @@ type Member struct {
 // ended without Close is among them for up to two leases.
 func (q *Queue[T]) Members(ctx context.Context) ([]Member, error) {
 	var all []Member
-	err := q.eachMember(ctx, 0, func(id string, b beat, _ uint64) bool {
+	err := q.eachMember(ctx, func(id string, b beat, _ uint64) bool {
 		if b.Gone != "" {
 			return true
 		}
 		all = append(all, Member{ID: id, Owner: b.Owner, Since: b.Since.Local(), Seen: b.Seen.Local(), Held: len(b.Held)})
 		return true
 	})
-	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
 }

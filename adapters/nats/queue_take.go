@@ -7,11 +7,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/reconkernel/reconcile"
 )
 
@@ -215,7 +213,7 @@ func (q *Queue[T]) State(item T) reconcile.State {
 	if err != nil { // there is no such item
 		return reconcile.State{}
 	}
-	ctx, cancel := context.WithTimeout(q.life, 3*q.wire.timeout)
+	ctx, cancel := context.WithTimeout(q.life, 3*q.timeout)
 	defer cancel()
 	subject := q.subject(tokens)
 	for ctx.Err() == nil {
@@ -227,34 +225,35 @@ func (q *Queue[T]) State(item T) reconcile.State {
 }
 
 // handle looks at a record that was delivered.
-func (q *Queue[T]) handle(m *nats.Msg) {
+func (q *Queue[T]) handle(d arrival) {
 	defer q.handled()
 	var (
 		item T
 		s    seen
+		err  = d.err
 	)
-	meta, err := m.Metadata()
 	if err == nil {
-		item, s, err = q.decode(stored{m.Subject, meta.Sequence.Stream, m.Data})
+		item, s, err = q.decode(d.stored)
 	}
 	if err != nil {
-		q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", err)
-		q.answer(m, "+ACK")
+		q.leaveAlone(err)
+		q.wire.answer(d, "+ACK")
 		return
 	}
 	switch {
 	case s.ready():
-		q.claim(item, s, m, time.Now().UnixNano())
+		q.claim(item, s, d, time.Now().UnixNano())
 		return
 	case s.waiting():
 		q.schedule(item, s)
 	case s.running && !q.alive(item, s):
 		q.reclaim(item, s)
 	}
-	q.answer(m, "+ACK")
+	q.wire.answer(d, "+ACK")
 }
 
-// decode reads a message of an item.
+// decode reads a message of an item. It refuses one whose subject is not that of
+// the item: two records of one item would be two runs at once.
 func (q *Queue[T]) decode(m stored) (item T, s seen, err error) {
 	r, text, err := decodeRecord(m)
 	if err != nil {
@@ -266,20 +265,31 @@ func (q *Queue[T]) decode(m stored) (item T, s seen, err error) {
 			return item, seen{record: r, seq: m.seq, write: text.Write, read: true}, nil
 		}
 	}
-	item, err = q.codec.decode(tokens)
+	var own string
+	if item, err = q.codec.decode(tokens); err == nil {
+		own, err = q.codec.encode(item)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("natsadapter: message %d, %s: %w", m.seq, brief(m.subject), err)
+	case own != tokens || q.subject(own) != m.subject:
+		err = fmt.Errorf("natsadapter: message %d, %s: this is not the subject of its item, %s", m.seq, brief(m.subject), brief(item))
+	}
 	return item, seen{r, m.seq, tokens, text.Write, true}, err
 }
 
-// answer tells the consumer what became of a delivery. If that gets lost the
-// message comes again, and does no harm.
-func (q *Queue[T]) answer(m *nats.Msg, what string) {
-	q.wire.nc.Publish(m.Reply, []byte(what))
+// leaveAlone counts and logs a message that no Queue writes.
+func (q *Queue[T]) leaveAlone(err error) {
+	q.mu.Lock()
+	q.counted.Unreadable++
+	q.mu.Unlock()
+	q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", errorText(err))
 }
 
 // claim makes a ready item one in flight here, if a Dequeue waits for it. It
 // goes on until it knows whether it has: else the item would be taken by
 // nobody.
-func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
+func (q *Queue[T]) claim(item T, s seen, d arrival, now int64) {
 	q.mu.Lock()
 	h := q.held[item]
 	owner, me := q.member.id, q.member
@@ -287,11 +297,11 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	case h != nil && !h.giving, q.intake.claims[item] != claim{}:
 		// A run whose lease was lost goes on. Nobody is to run it here twice.
 		q.mu.Unlock()
-		q.answer(m, `-NAK {"delay": 1000000000}`)
+		q.wire.answer(d, `-NAK {"delay": 1000000000}`)
 		return
 	case !q.member.valid(), len(q.waiters) <= q.intake.claiming:
 		q.mu.Unlock()
-		q.answer(m, "-NAK")
+		q.wire.answer(d, "-NAK")
 		return
 	}
 	q.intake.claiming++
@@ -322,7 +332,7 @@ func (q *Queue[T]) claim(item T, s seen, m *nats.Msg, now int64) {
 	q.checkEmptyLocked()
 	q.mu.Unlock()
 	if !ok { // it is gone by then, or can be claimed
-		q.answer(m, `-NAK {"delay": 20000000}`)
+		q.wire.answer(d, `-NAK {"delay": 20000000}`)
 	}
 }
 
@@ -341,17 +351,16 @@ func (q *Queue[T]) writeClaim(item T, s seen, owner string, now int64) (seen, bo
 // more of the server and of this process for a message than all else did here.
 
 type intake[T comparable] struct {
-	started  bool
-	sub      *nats.Subscription
-	inbox    string
-	pulls    []pullRequest // oldest first
-	lastPull uint64
-	heard    time.Time   // when the consumer last said anything
-	handling int         // messages that are being looked at
-	claims   map[T]claim // items that are being claimed
-	claiming int         // how many they are
-	suspect  bool        // the consumer may be gone
-	deleted  bool        // it is, so the stream may be another
+	started     bool
+	unsubscribe func()
+	pulls       []pullRequest // oldest first
+	lastPull    uint64
+	heard       time.Time   // when the consumer last said anything
+	handling    int         // messages that are being looked at
+	claims      map[T]claim // items that are being claimed
+	claiming    int         // how many they are
+	suspect     bool        // the consumer may be gone
+	deleted     bool        // it is, so the stream may be another
 }
 
 // A pullRequest asks for messages. A message that comes does not say which
@@ -396,16 +405,14 @@ func (q *Queue[T]) startTakingLocked() error {
 	if i.started {
 		return nil
 	}
-	if err := errClosedConn(q.wire.nc); err != nil {
+	if err := q.wire.closed(); err != nil {
 		return err
 	}
-	i.inbox = q.wire.nc.NewInbox()
-	sub, err := q.wire.nc.Subscribe(i.inbox+".*", q.receive)
+	unsubscribe, err := q.wire.subscribe(q.receive)
 	if err != nil {
 		return fmt.Errorf("natsadapter: subscribing: %w", err)
 	}
-	sub.SetPendingLimits(-1, -1) // no more comes than was asked for
-	i.sub, i.started = sub, true
+	i.unsubscribe, i.started = unsubscribe, true
 	q.running.Go(q.keepLease)
 	q.running.Go(q.keepOrder)
 	return nil
@@ -415,7 +422,7 @@ func (q *Queue[T]) startTakingLocked() error {
 func (q *Queue[T]) pull() {
 	q.mu.Lock()
 	n := q.missingLocked()
-	if n <= 0 || !q.wire.nc.IsConnected() { // keepLease pulls when it is back
+	if n <= 0 || !q.wire.connected() { // keepLease pulls when it is back
 		q.mu.Unlock()
 		return
 	}
@@ -427,11 +434,7 @@ func (q *Queue[T]) pull() {
 	}
 	i.pulls = append(i.pulls, pullRequest{id, n, time.Now()})
 	q.mu.Unlock()
-	// A request that gets lost is missed by its heartbeat.
-	q.wire.nc.PublishRequest(
-		q.wire.api+"CONSUMER.MSG.NEXT."+q.cfg.Name+"."+consumerName,
-		i.inbox+"."+strconv.FormatUint(id, 10),
-		fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, pullExpires, pullHeartbeat))
+	q.wire.pull(id, n)
 }
 
 // missingLocked returns how many messages to ask for.
@@ -450,39 +453,33 @@ func (q *Queue[T]) missingLocked() int {
 }
 
 // receive is called with what the consumer sends.
-func (q *Queue[T]) receive(m *nats.Msg) {
-	status := ""
-	if len(m.Data) == 0 {
-		status = m.Header.Get("Status")
-	}
+func (q *Queue[T]) receive(d arrival) {
 	i := &q.intake
 	q.mu.Lock()
 	i.heard = time.Now()
 	switch {
-	case status == "":
+	case d.status == "":
 		i.answered(0, 1)
 		if q.closed {
 			q.mu.Unlock()
-			q.answer(m, "-NAK")
+			q.wire.answer(d, "-NAK")
 			return
 		}
 		i.handling++
-		q.running.Go(func() { q.handle(m) })
+		q.running.Go(func() { q.handle(d) })
 		q.mu.Unlock()
-	case status == "100": // a heartbeat
+	case d.status == "100": // a heartbeat
 		q.mu.Unlock()
-	case status == "408", status == "404": // the request is over
-		id, _ := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
-		n, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
-		i.answered(id, n)
+	case d.status == "408", d.status == "404": // the request is over
+		i.answered(d.id, d.left)
 		q.mu.Unlock()
 		q.pull()
 	default: // keepLease asks anew, so that a server in trouble is not flooded
 		i.pulls = nil
 		i.suspect = true
-		i.deleted = i.deleted || strings.Contains(m.Header.Get("Description"), "Deleted")
+		i.deleted = i.deleted || strings.Contains(d.text, "Deleted")
 		q.mu.Unlock()
-		q.troubled(fmt.Errorf("status %s %s", status, m.Header.Get("Description")), "pulling")
+		q.troubled(fmt.Errorf("status %s %s", d.status, d.text), "pulling")
 	}
 }
 

@@ -124,8 +124,8 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 	s := natstest.New(t)
 	cfg := natsadapter.Config{Name: "q"}
 	a := newQueue[string](t, s, cfg)
-	enqueue(t, a, "x", "y")
-	for _, item := range []string{"x", "y"} {
+	enqueue(t, a, "x", "y", "z")
+	for _, item := range []string{"x", "y", "z"} {
 		mustTake(t, a, item)
 		a.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
 	}
@@ -133,20 +133,60 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newQueue[string](t, s, cfg)
-	b.Offer("x") // is known
 	b.EnqueueWithin("y", 2*time.Hour)
+	b.Offer("y") // a run of it is promised
+	b.Offer("z")
 	flush(t, b)
 	all, err := b.All(t.Context())
-	if err != nil || len(all) != 2 {
+	if err != nil || len(all) != 3 {
 		t.Fatalf("All: %+v, %v", all, err)
 	}
 	for _, e := range all {
 		if s := b.State(e.Item); s != e.State {
 			t.Errorf("%s: State %+v, All %+v", e.Item, s, e.State)
 		}
-		if want := e.Item == "x"; e.State.Phase != reconcile.Waiting || e.State.Hold || e.State.Settled != want {
-			t.Errorf("%+v, want that it waits, settled %t", e, want)
+		want := reconcile.State{Phase: reconcile.Waiting, Settled: e.Item == "x"}
+		if e.Item == "z" {
+			want.Phase = reconcile.Ready
 		}
+		if e.State.Phase != want.Phase || e.State.Hold || e.State.Settled != want.Settled || e.State.Pending.IsZero() != want.Settled {
+			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Settled)
+		}
+	}
+}
+
+// Why an item is planned, and since when there is work, are kept with its record,
+// also while another process has it.
+func TestQueueKeepsWhyItWaits(t *testing.T) {
+	s := natstest.New(t)
+	cfg := natsadapter.Config{Name: "q"}
+	a, b := newQueue[string](t, s, cfg), newQueue[string](t, s, cfg)
+	enqueue(t, a, "x")
+	pending := a.State("x").Pending
+	mustTake(t, a, "x")
+	a.Requeue("x", reconcile.Wait{Delay: time.Hour, Reason: errors.New("the disk is being made")})
+	flush(t, a)
+	want := func(phase reconcile.Phase, reason string) {
+		t.Helper()
+		if s := b.State("x"); s.Phase != phase || s.Failures != 0 || fmt.Sprint(s.Err) != reason || !s.Pending.Equal(pending) {
+			t.Errorf("%+v, want it %v without failures, pending since %v because %s", s, phase, pending, reason)
+		}
+	}
+	want(reconcile.Waiting, "the disk is being made")
+	enqueue(t, a, "x")
+	mustTake(t, b, "x")
+	want(reconcile.InFlight, "the disk is being made")
+	began := b.State("x").Since
+	enqueue(t, b, "x")
+	b.Done("x")
+	flush(t, b)
+	pending = began // what came before that run is answered
+	want(reconcile.Ready, "<nil>")
+	mustTake(t, b, "x")
+	b.Requeue("x", reconcile.Wait{Done: true, Err: errors.New("no such disk")})
+	flush(t, b)
+	if s := a.State("x"); s != (reconcile.State{}) {
+		t.Errorf("after it was given up: %+v", s)
 	}
 }
 

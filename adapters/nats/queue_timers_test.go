@@ -14,7 +14,7 @@ import (
 // A queue that is closed has no timer that keeps it in memory.
 func TestCloseStopsTheTimer(t *testing.T) {
 	s := natstest.New(t)
-	q, err := NewQueue[string](t.Context(), s.JetStream(t), Config{Name: "q"})
+	q, err := NewQueue[string](t.Context(), s.JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestCloseStopsTheTimer(t *testing.T) {
 
 // What is overdue though it has a timer, as on a machine that slept, is set anew.
 func TestOverdueIsNotLeftToItsTimer(t *testing.T) {
-	q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t), Config{Name: "q"})
+	q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestOverdueIsNotLeftToItsTimer(t *testing.T) {
 // What is due once the connection is closed for good is the business of others:
 // it is nothing that Close has to name.
 func TestNothingIsDueWithoutConnection(t *testing.T) {
-	nc := natstest.New(t).Connect(t)
+	nc := natstest.New(t).Connect(t, natstest.In(t, "worker", "q"))
 	q, err := NewQueue[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestNothingIsDueWithoutConnection(t *testing.T) {
 	waits := seen{record: record{next: nextHeld, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1, tokens: "x"}
 	q.schedule("x", waits)
 	nc.Close()
-	q.fail(errClosedConn(nc))
+	q.fail(q.wire.closed())
 	waits.due = 1
 	q.timers.known["x"] = waits
 	q.ring("x")
@@ -70,7 +70,7 @@ func TestNothingIsDueWithoutConnection(t *testing.T) {
 
 // The timers are of what waits, as far as this process knows.
 func TestStatsOfTimers(t *testing.T) {
-	q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t), Config{Name: "q"})
+	q, err := NewQueue[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestStatsOfTimers(t *testing.T) {
 	flush()
 	want("x is ready", 1, 0, 0)
 
-	other, err := NewQueue[string](t.Context(), q.js, Config{Name: "q"})
+	other, err := NewQueue[string](t.Context(), q.wire.(*jetWire).js, Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}

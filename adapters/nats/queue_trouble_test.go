@@ -134,7 +134,7 @@ func TestQueueRefusesWhatCannotBeStored(t *testing.T) {
 func TestQueueLimitIsSetLater(t *testing.T) {
 	s := natstest.New(t)
 	q := newQueue[string](t, s, natsadapter.Config{Name: "q"})
-	js := s.JetStream(t)
+	js := s.JetStream(t, natstest.In(t, "worker", "q"))
 	stream, err := js.Stream(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)
@@ -291,6 +291,69 @@ func TestQueueDisownedRun(t *testing.T) {
 	}
 }
 
+// A record with another subject than its item has is left alone: else the item
+// would be in flight twice at once.
+func TestQueueLeavesOtherSubjectsAlone(t *testing.T) {
+	s := natstest.New(t)
+	log := newGauge()
+	q := newQueue[string](t, s, natsadapter.Config{Name: "q", Logger: log.logger()})
+	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	long, short := strings.Repeat("x", 600), "=h"+strings.Repeat("0", 64)
+	for subject, item := range map[string]string{
+		"=61": "", "=4a=6F": "", "%61": "", long: "", short: "a", short + "0": long, "=h": "=61",
+	} {
+		if _, err := js.Publish(t.Context(), "q.i."+subject, fmt.Appendf(nil, `{"phase":"ready","item":%q}`, item)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue(t, q, "a", long, "last")
+	for _, item := range []string{"a", long, "last"} {
+		mustTake(t, q, item)
+	}
+	if n := q.Stats().Unreadable; n < 7 {
+		t.Errorf("Stats: %d records were left alone, want each of the 7", n)
+	}
+	log.want(t, "left alone", "q.i.=61: this is not the subject of its item, a")
+	all, err := q.All(t.Context())
+	if err != nil || len(all) != 3 {
+		t.Errorf("All: %d items, %v, want 3", len(all), err)
+	}
+	left, err := q.Unreadable(t.Context())
+	if err != nil || len(left) != 7 || left["q.i.=61"] == nil || !strings.Contains(left["q.i.=61"].Error(), "not the subject of its item, a") {
+		t.Errorf("Unreadable: %v, %v, want the 7 and why", left, err)
+	}
+}
+
+// A record or a member whose name is too long for a subject is left alone: a
+// server closes the connection of those who publish to such a subject.
+func TestQueueLeavesLongNamesAlone(t *testing.T) {
+	s := natstest.New(t)
+	log := newGauge()
+	q := newQueue[string](t, s, natsadapter.Config{Name: "q", Lease: time.Second, Logger: log.logger()})
+	nc, js := s.Connect(t), s.JetStream(t)
+	record := `{"phase":"in flight","since":"2026-01-02T03:04:05Z","owner":"` + strings.Repeat("o", 5000) + `"}`
+	if _, err := js.Publish(t.Context(), "q.i.bad", []byte(record)); err != nil {
+		t.Fatal(err)
+	}
+	// With a subject to answer to, which a Queue adds, it is over the limit of 4096.
+	if err := nc.Publish("q.m."+strings.Repeat("m", 4050), []byte(`{"owner":"x"}`)); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, q, "good")
+	mustTake(t, q, "good")
+	log.want(t, "left alone", "q.i.bad", "owner")
+	log.want(t, "left alone", "q.m.mmm")
+	enqueue(t, q, "victim")
+	kill(t, s, "victim")
+	mustTake(t, q, "victim") // so q has looked for those that are silent for longer
+	q.Done("good")
+	q.Done("victim")
+	flush(t, q)
+	if got := q.Stats(); got.LeasesLost != 0 || got.Unreadable < 2 {
+		t.Errorf("Stats: %+v, want no lost lease, and two left alone", got)
+	}
+}
+
 func TestQueueConsumerDeleted(t *testing.T) {
 	s := natstest.New(t)
 	q := newQueue[string](t, s, natsadapter.Config{Name: "q"})
@@ -300,7 +363,7 @@ func TestQueueConsumerDeleted(t *testing.T) {
 	flush(t, q)
 	taken := make(chan string)
 	go func() { taken <- take(t, q) }()
-	js := s.JetStream(t)
+	js := s.JetStream(t, natstest.In(t, "worker", "q"))
 	if err := js.DeleteConsumer(t.Context(), "q", "workers"); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +424,7 @@ func TestQueueStreamMadeAnew(t *testing.T) {
 
 func TestQueueConnectionClosed(t *testing.T) {
 	s := natstest.New(t)
-	nc := s.Connect(t)
+	nc := s.Connect(t, natstest.In(t, "worker", "q"))
 	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, nc), natsadapter.Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
@@ -390,7 +453,7 @@ func TestQueueConnectionClosed(t *testing.T) {
 func TestQueueOfThreeServers(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	cfg := natsadapter.Config{Name: "q", Replicas: 3, Lease: 2 * time.Second}
-	js := c.JetStream(t)
+	js := c.JetStream(t, natstest.In(t, "worker", "q"))
 	eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
 		q, err := natsadapter.NewQueue[int](ctx, js, cfg)
 		if err == nil {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,79 +25,75 @@ var (
 	errNoRecord = errors.New("no record")
 )
 
-// A wire sends requests about one stream.
-type wire struct {
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	s       jetstream.Stream
-	api     string        // the prefix of the API's subjects
-	timeout time.Duration // of one request
-}
+// A wire is all that a [Queue] asks of its server, about one stream and its
+// consumer.
+type wire interface {
+	// publish stores a message if the last one with its subject has the sequence
+	// last, 0 for none, else it is errConflict. It returns the sequence of the new
+	// one.
+	publish(ctx context.Context, subject string, last uint64, data []byte) (uint64, error)
 
-func newWire(js jetstream.JetStream, s jetstream.Stream, timeout time.Duration) wire {
-	api := jetstream.DefaultAPIPrefix
-	switch o := js.Options(); {
-	case o.Domain != "":
-		api = "$JS." + o.Domain + ".API."
-	case o.APIPrefix != "":
-		api = strings.TrimSuffix(o.APIPrefix, ".") + "."
-	}
-	return wire{nc: js.Conn(), js: js, s: s, api: api, timeout: timeout}
-}
+	// publishBriefly is publish of a message that ends by itself in a minute.
+	publishBriefly(ctx context.Context, subject string, last uint64, data []byte) (uint64, error)
 
-// recordRoom is how many bytes the message of an item takes at most, beside the
-// item.
-const recordRoom = 8192
+	// publishIf stores an empty message if the last one with another subject has
+	// the sequence last.
+	publishIf(ctx context.Context, subject, other string, last uint64) error
 
-// largest returns how long a message may be.
-func (w *wire) largest() int {
-	most := int(w.nc.MaxPayload())
-	if n := int(w.s.CachedInfo().Config.MaxMsgSize); n > 0 {
-		most = min(most, n)
-	}
-	return most
-}
+	// last returns the last message with a subject, or errNoRecord. The leader of
+	// the stream answers, never a follower.
+	last(ctx context.Context, subject string) (stored, error)
 
-// tooLong reports whether a message was refused because of its length, by the
-// client or by the stream.
-func tooLong(err error) bool {
-	const code = 10054
-	var refused *jetstream.APIError
-	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == code
-}
+	// subjects returns the subjects of all messages that match, in no order.
+	subjects(ctx context.Context, filter string) ([]string, error)
 
-// publish stores a message if the last one with its subject has the sequence
-// last, 0 for none. It returns the sequence of the new one.
-func (w *wire) publish(ctx context.Context, subject string, last uint64, data []byte, more ...jetstream.PublishOpt) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	ack, err := w.js.Publish(ctx, subject, data, append([]jetstream.PublishOpt{
-		jetstream.WithExpectStream(w.s.CachedInfo().Config.Name),
-		jetstream.WithExpectLastSequencePerSubject(last),
-	}, more...)...)
-	if err == nil {
-		return ack.Sequence, nil
-	}
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) {
-		switch refused.ErrorCode {
-		// The second is said while another message for the subject is on its way.
-		case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
-			return 0, errConflict
-		}
-	}
-	return 0, err
-}
+	// remove deletes the message with a sequence. It is errConflict if the server
+	// refuses: nearly always as the message is not there any more.
+	remove(ctx context.Context, seq uint64) error
 
-// epoch returns what to add to the sequences of the stream.
-func (w *wire) epoch(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	info, err := w.s.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return epoch(info.Created), nil
+	// purge deletes the message with a subject, if there is one.
+	purge(ctx context.Context, subject string) error
+
+	// room returns how many bytes the stream may still take by its own limit, and
+	// whether there is a message with a subject.
+	room(ctx context.Context, subject string) (free int64, there bool, err error)
+
+	// drop deletes a message that nobody needs, some time.
+	drop(seq uint64)
+
+	// scan calls fn for the records of all items, in the order of the stream.
+	scan(ctx context.Context, fn func(m stored, at time.Time)) error
+
+	// epoch returns what to add to the sequences of the stream.
+	epoch(ctx context.Context) (uint64, error)
+
+	// consumer returns how far the consumer is.
+	consumer(ctx context.Context) (progress, error)
+
+	// createConsumer creates the consumer if it is missing.
+	createConsumer(ctx context.Context) error
+
+	// subscribe has receive called, by one goroutine, with all that the consumer
+	// sends from now on.
+	subscribe(receive func(arrival)) (unsubscribe func(), err error)
+
+	// pull asks the consumer for n messages. A request that gets lost is missed by
+	// its heartbeat.
+	pull(id uint64, n int)
+
+	// answer tells the consumer what became of a message. If that gets lost the
+	// message comes again.
+	answer(d arrival, what string)
+
+	// patient returns the same wire with time for long messages over slow links.
+	patient() wire
+
+	largest() int    // how long a message may be
+	connected() bool // else what is sent may arrive with all else when it is back
+	closed() error   // not nil if the connection will not come back
+
+	// connects sends when the connection is there again, until stop is called.
+	connects() (again chan nats.Status, stop func())
 }
 
 // A stored is a message in the stream.
@@ -108,55 +103,43 @@ type stored struct {
 	data    []byte
 }
 
-// last returns the last message with a subject, or errNoRecord. The leader of
-// the stream answers, never a follower.
-func (w *wire) last(ctx context.Context, subject string) (stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	return got(w.s.GetLastMsgForSubject(ctx, subject))
+// An arrival is what the consumer sends: a message, or if status is not empty a
+// word about a request.
+type arrival struct {
+	stored
+	reply  string // where to answer
+	err    error  // why the message is none of a stream
+	status string // as in HTTP
+	text   string // of the status
+	id     uint64 // of the request that the status is about
+	left   int    // messages that it asked for and did not get
 }
 
-// next returns the first message from a sequence on whose subject matches.
-func (w *wire) next(ctx context.Context, filter string, seq uint64) (stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	return got(w.s.GetMsg(ctx, max(1, seq), jetstream.WithGetMsgSubject(filter)))
+// A progress is how far a consumer is.
+type progress struct {
+	pending   int    // messages that it has not delivered yet
+	delivered uint64 // the sequence of the last message that it has delivered
+	floor     uint64 // up to this sequence it thinks all are done with
 }
 
-func got(m *jetstream.RawStreamMsg, err error) (stored, error) {
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return stored{}, errNoRecord
-	case err != nil:
-		return stored{}, err
-	}
-	return stored{m.Subject, m.Sequence, m.Data}, nil
-}
+// recordRoom is how many bytes the message of an item takes at most, beside the
+// item.
+const recordRoom = 8192
 
-// remove deletes the message with a sequence. It is errConflict if the server
-// refuses: nearly always as the message is not there any more (10043, or 10057
-// if it never was). nats.go hands on no code.
-func (w *wire) remove(ctx context.Context, seq uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	err := w.s.DeleteMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		return fmt.Errorf("%w: %w", errConflict, err)
-	}
-	return err
-}
-
-// drop deletes a message that nobody needs, some time. What stays ends by its
-// TTL.
-func (w *wire) drop(seq uint64) {
-	w.nc.Publish(w.api+"STREAM.MSG.DELETE."+w.s.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
+// tooLong reports whether a message was refused because of its length, by the
+// client or by the stream.
+func tooLong(err error) bool {
+	const code = 10054
+	var refused *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == code
 }
 
 // A message is how a record stands in the stream.
 type message struct {
 	Phase    string    `json:"phase"` // ready, waiting, in flight, or idle
 	Since    time.Time `json:"since,omitzero"`
-	Next     string    `json:"next,omitempty"` // what follows a run in flight, or the kind of wait
+	Pending  time.Time `json:"pending,omitzero"` // if that is not since; none of what is settled
+	Next     string    `json:"next,omitempty"`   // what follows a run in flight, or the kind of wait
 	Due      time.Time `json:"due,omitzero"`
 	Settled  bool      `json:"settled,omitempty"` // with next within, at rest: all is well
 	Owner    string    `json:"owner,omitempty"`
@@ -193,6 +176,9 @@ func encodeRecord(r *record, tokens, write string) []byte {
 	if len(tokens) > maxTokens {
 		m.Item = tokens
 	}
+	if r.pending != r.since {
+		m.Pending = asTime(r.pending)
+	}
 	switch {
 	case r.running:
 		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextNames[r.next], asTime(r.due), r.removed
@@ -217,18 +203,23 @@ func encodeRecord(r *record, tokens, write string) []byte {
 // sequence.
 func decodeRecord(s stored) (r record, m message, err error) {
 	if err := json.Unmarshal(s.data, &m); err != nil {
-		return record{}, m, fmt.Errorf("natsadapter: message %d, %s, is no record: %w", s.seq, s.subject, err)
+		return record{}, m, fmt.Errorf("natsadapter: message %d, %s, is no record: %w", s.seq, brief(s.subject), err)
 	}
 	bad := func(what string) error {
-		return fmt.Errorf("natsadapter: message %d, %s: %s", s.seq, s.subject, what)
+		return fmt.Errorf("natsadapter: message %d, %s: %s", s.seq, brief(s.subject), what)
 	}
 	r = record{
-		since: nanoseconds(m.Since), due: nanoseconds(m.Due),
+		since: nanoseconds(m.Since), pending: nanoseconds(m.Pending), due: nanoseconds(m.Due),
 		owner: m.Owner, fence: m.Fence, failures: m.Failures, err: m.Err,
+	}
+	if r.owner != "" || m.Phase == "in flight" {
+		if err := checkID(r.owner); err != nil {
+			return record{}, m, bad("its owner: " + err.Error())
+		}
 	}
 	n := slices.Index(nextNames[:], m.Next)
 	if n < 0 || next(n) == nextSettled {
-		return record{}, m, bad("unknown next " + m.Next)
+		return record{}, m, bad("unknown next " + brief(m.Next))
 	}
 	r.next = next(n)
 	switch m.Phase {
@@ -249,7 +240,10 @@ func decodeRecord(s stored) (r record, m message, err error) {
 			r.fence = s.seq
 		}
 	default:
-		return record{}, m, bad("unknown phase " + strconv.Quote(m.Phase))
+		return record{}, m, bad("unknown phase " + strconv.Quote(brief(m.Phase)))
+	}
+	if r.pending == 0 && r.next != nextSettled {
+		r.pending = r.since
 	}
 	return r, m, nil
 }

@@ -62,7 +62,7 @@ func settled(t *testing.T, stream jetstream.Stream, consumer string) {
 // acknowledged; a message without an item too.
 func TestConsumer(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	f := run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body))
 	stream := createStream(t, js, "S")
 	for _, data := range []string{"1", "no", "2"} {
 		publish(t, js, "S.a", data)
@@ -71,7 +71,7 @@ func TestConsumer(t *testing.T) {
 	settled(t, stream, "c")
 	f.stop()
 	publish(t, js, "S.a", "3")
-	run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body)).want("3")
+	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body)).want("3")
 }
 
 // TestConsumerKeepsItsConfig uses a consumer that is there already, with a
@@ -84,7 +84,7 @@ func TestConsumerKeepsItsConfig(t *testing.T) {
 	}
 	publish(t, js, "S.a", "1")
 	publish(t, js, "S.b", "2")
-	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	f := run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body))
 	f.want("2")
 	settled(t, stream, "c")
 	f.none()
@@ -97,7 +97,7 @@ func TestConsumerSurvivesRestarts(t *testing.T) {
 	js := s.JetStream(t)
 	stream := createStream(t, js, "S")
 	// A short AckWait, for messages whose acknowledgement dies with the server.
-	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: time.Second}, body))
+	f := run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c", AckWait: time.Second}, body))
 	var all []string
 	for round, end := range []func(){s.Kill, s.Stop, s.Kill} {
 		for i := range 100 {
@@ -118,7 +118,7 @@ func TestConsumerSurvivesRestarts(t *testing.T) {
 func TestConsumerNewStream(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	createStream(t, js, "S")
-	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body))
+	f := run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body))
 	publish(t, js, "S.a", "1")
 	f.want("1")
 	if err := js.DeleteStream(t.Context(), "S"); err != nil {
@@ -158,7 +158,7 @@ func TestConsumerAcknowledgesWhatIsTaken(t *testing.T) {
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	feeder := natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body)
+	feeder := natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body)
 	go func() { ended <- feeder(ctx, q) }()
 	for _, verdict := range []error{errors.New("full"), errors.New("full"), nil} {
 		try := <-tries
@@ -196,12 +196,12 @@ func TestConsumerClosedQueue(t *testing.T) {
 			}
 			return fmt.Errorf("queue q: %w", over)
 		}}
-		err := natsadapter.Consumer(js, "S", config, body)(ctx, q)
+		err := natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)(ctx, q)
 		if !errors.Is(err, over) || !strings.Contains(err.Error(), "consumer c of stream S: ") || calls != 1 {
 			t.Errorf("the Feeder asks %d times and returns %v, want once, and an error that wraps %v", calls, err, over)
 		}
 	}
-	run(t, natsadapter.Consumer(js, "S", config, body)).want("1")
+	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)).want("1")
 }
 
 // TestConsumerHandsBack stops a Feeder that has fetched messages and enqueued
@@ -221,7 +221,7 @@ func TestConsumerHandsBack(t *testing.T) {
 		<-release
 		return nil
 	}}
-	go func() { ended <- natsadapter.Consumer(js, "S", config, body)(ctx, q) }()
+	go func() { ended <- natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)(ctx, q) }()
 	if got := next(t, began); got != "1" {
 		t.Errorf("the first item is %q", got)
 	}
@@ -237,7 +237,7 @@ func TestConsumerHandsBack(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	run(t, natsadapter.Consumer(js, "S", config, body)).wantAll("2", "3")
+	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)).wantAll("2", "3")
 }
 
 // TestConsumerPanic has a key function that panics once: the message comes
@@ -247,7 +247,7 @@ func TestConsumerPanic(t *testing.T) {
 	createStream(t, js, "S")
 	publish(t, js, "S.a", "1")
 	var calls atomic.Int32
-	run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 100 * time.Millisecond}, func(msg jetstream.Msg) (string, bool) {
+	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 100 * time.Millisecond}, func(msg jetstream.Msg) (string, bool) {
 		if calls.Add(1) == 1 {
 			panic("bad")
 		}

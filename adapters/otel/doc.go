@@ -27,7 +27,8 @@
 //     RecheckWithin says;
 //   - reconcile.reason, what a run said that planned the next, or was aborted;
 //   - error.type, if the run failed. The span then has the status Error, and an
-//     exception event, with the stack if it was a panic.
+//     exception event, with the stack if it was a panic. Its text is that of the
+//     error, whatever that says.
 //
 // The span is linked to those spans that asked for the run: to the ones of the
 // feeder, if it feeds through [Telemetry.Enqueuer], with reconcile.cause

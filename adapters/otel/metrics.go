@@ -78,7 +78,7 @@ func (m *metrics) record(span trace.Span, o observation) {
 		ctx = trace.ContextWithSpan(ctx, span) // for exemplars
 	}
 	options := m.plain[o.outcome]
-	if o.failed() {
+	if o.outcome.Failed() {
 		options = m.options(outcomeKey.String(string(o.outcome)), o.errorType)
 	}
 	m.duration.Record(ctx, o.duration.Seconds(), options...)

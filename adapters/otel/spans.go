@@ -87,7 +87,7 @@ func (s *spans) end(span trace.Span, at time.Time, o observation) {
 		attributes = append(attributes, nextKey.Float64(o.next.Seconds()))
 	}
 	switch {
-	case o.failed():
+	case o.outcome.Failed():
 		text := fmt.Sprint(o.err) // which outlives a panic of Error
 		attributes = append(attributes, o.errorType)
 		event := []attribute.KeyValue{

@@ -81,7 +81,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	}
 	queue, _ := r.Queue.(statser)
 	if q, ok := r.Queue.(*reconcile.Queue[T]); ok {
-		m.waits = true // of another queue, Result.Waited is the time at a Gate alone
+		m.waits = true // of another queue, Result.Waited is the time in Admit alone
 		if q == nil {
 			queue = nil // Run will say so
 		}
@@ -113,7 +113,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 				outcome: res.Outcome, err: res.Err, failures: res.Failures,
 				next: res.Next, waited: res.Waited, duration: res.Duration,
 			}
-			if o.failed() {
+			if o.outcome.Failed() {
 				o.errorType = errorType(res.Err)
 			}
 			m.record(f.span, o)
@@ -162,15 +162,6 @@ type observation struct {
 	errorType              attribute.KeyValue // if it failed
 	failures               int
 	next, waited, duration time.Duration
-}
-
-// failed reports whether the run counts as a failure.
-func (o *observation) failed() bool {
-	switch o.outcome {
-	case reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated:
-		return true
-	}
-	return false
 }
 
 // settled reports whether the run said that all is well, and asked for a look.

@@ -10,11 +10,13 @@ import (
 	"math"
 	"reflect"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 // A Statser tells the counts of a queue. [reconcile.Queue] is one. Stats must
@@ -40,7 +42,14 @@ type Collector struct {
 	mu     sync.Mutex
 	queues map[string]Statser
 	runs   map[string]*runs
-	gates  map[string]*reconcile.Gate
+	gates  map[string]*gate.Gate
+	lists  map[string]Refuser
+	oldest map[string]func() time.Duration // by AddPending
+	stats  map[statsKey]func(chan<- prometheus.Metric)
+
+	// figures are what the metrics of stats are of, those that were removed too: a
+	// name in a dashboard goes on to mean what it did.
+	figures map[string]string
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -59,7 +68,7 @@ func (c *Collector) AddQueue(name string, q Statser) error {
 // becomes the label name; a queue or a reconciler may have the same. AddGate
 // returns an error if the name is empty, not UTF-8 or that of another gate, or if
 // g is nil.
-func (c *Collector) AddGate(name string, g *reconcile.Gate) error {
+func (c *Collector) AddGate(name string, g *gate.Gate) error {
 	if g == nil {
 		return fmt.Errorf("promadapter: gate %q is nil", name)
 	}
@@ -72,14 +81,80 @@ func (c *Collector) AddGate(name string, g *reconcile.Gate) error {
 		return fmt.Errorf("promadapter: there is a gate %q already; each needs a name of its own", name)
 	}
 	if c.gates == nil {
-		c.gates = make(map[string]*reconcile.Gate)
+		c.gates = make(map[string]*gate.Gate)
 	}
 	c.gates[name] = g
 	return nil
 }
 
-// Remove forgets the queue, the reconciler and the gate of that name, for one that
-// has ended; the name may then be used again. It reports whether there was one.
+// A Refuser tells whether its last listing was refused. A [reconcile.Poller] and a
+// tracker.Tracker are ones. Refused must not block, and may be called from any
+// goroutine.
+type Refuser interface {
+	Refused() (since time.Time, err error)
+}
+
+// AddListing adds for how long the listings of a Poller or Tracker have been refused.
+// The name becomes the label name; a queue, a reconciler or a gate may have the same.
+// AddListing returns an error if the name is empty, not UTF-8 or that of another
+// listing, or if l is nil.
+func (c *Collector) AddListing(name string, l Refuser) error {
+	if isNil(l) {
+		return fmt.Errorf("promadapter: listing %q is nil", name)
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lists[name] != nil {
+		return fmt.Errorf("promadapter: there is a listing %q already; each needs a name of its own", name)
+	}
+	if c.lists == nil {
+		c.lists = make(map[string]Refuser)
+	}
+	c.lists[name] = l
+	return nil
+}
+
+// AddPending adds the age of the item of q that has not been in order for longest. It
+// is apart from the rest, since each scrape goes through the whole queue, which holds
+// it up for some milliseconds with 100,000 items. The name becomes the labels name and
+// controller; it may be that of the queue or its reconciler. AddPending returns an
+// error if the name is empty, not UTF-8 or was given to another AddPending, or if c or
+// q is nil.
+func AddPending[T comparable](c *Collector, name string, q *reconcile.Queue[T]) error {
+	switch {
+	case c == nil:
+		return errors.New("promadapter: AddPending needs a Collector, got nil")
+	case q == nil:
+		return fmt.Errorf("promadapter: queue %q is nil", name)
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.oldest[name] != nil {
+		return fmt.Errorf("promadapter: AddPending was called for %q already; each needs a name of its own", name)
+	}
+	if c.oldest == nil {
+		c.oldest = make(map[string]func() time.Duration)
+	}
+	c.oldest[name] = func() (age time.Duration) {
+		for _, s := range q.All() {
+			if !s.Pending.IsZero() {
+				age = max(age, time.Since(s.Pending))
+			}
+		}
+		return age
+	}
+	return nil
+}
+
+// Remove forgets the queue, the reconciler, the gate, the listing and the stats of that
+// name, for one that has ended; the name may then be used again. It reports whether
+// there was one.
 func (c *Collector) Remove(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,9 +162,15 @@ func (c *Collector) Remove(name string) bool {
 	_, runs := c.runs[name]
 	delete(c.queues, name)
 	delete(c.runs, name)
-	_, gate := c.gates[name]
+	_, isGate := c.gates[name]
 	delete(c.gates, name)
-	return queue || runs || gate
+	_, isPending := c.oldest[name]
+	delete(c.oldest, name)
+	_, isListing := c.lists[name]
+	delete(c.lists, name)
+	before := len(c.stats)
+	maps.DeleteFunc(c.stats, func(key statsKey, _ func(chan<- prometheus.Metric)) bool { return key.name == name })
+	return queue || runs || isGate || isPending || isListing || len(c.stats) < before
 }
 
 // add adds a queue, or runs, or both, but not one alone of the two.
@@ -128,7 +209,7 @@ func checkName(name string) error {
 }
 
 // isNil reports whether q is nil, or a nil pointer.
-func isNil(q Statser) bool {
+func isNil(q any) bool {
 	v := reflect.ValueOf(q)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
@@ -147,14 +228,27 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, r := range c.runs {
 		all = append(all, r)
 	}
-	gates := maps.Clone(c.gates)
+	gates, oldest, lists, stats := maps.Clone(c.gates), maps.Clone(c.oldest), maps.Clone(c.lists), maps.Clone(c.stats)
 	c.mu.Unlock()
 
 	for name, q := range queues {
 		collectQueue(ch, name, q.Stats())
 	}
+	for name, age := range oldest {
+		gauge(ch, pendingDesc, age().Seconds(), name, name)
+	}
 	for name, g := range gates {
 		collectGate(ch, name, g.Stats())
+	}
+	for name, l := range lists {
+		age := 0.0
+		if since, err := l.Refused(); err != nil {
+			age = time.Since(since).Seconds()
+		}
+		gauge(ch, refusedDesc, age, name)
+	}
+	for _, collect := range stats {
+		collect(ch)
 	}
 	for _, r := range all {
 		r.collect(ch)
@@ -175,7 +269,7 @@ func collectQueue(ch chan<- prometheus.Metric, name string, s reconcile.Stats) {
 	counter(ch, coalescedDesc, s.Coalesced, name, name)
 }
 
-func collectGate(ch chan<- prometheus.Metric, name string, s reconcile.GateStats) {
+func collectGate(ch chan<- prometheus.Metric, name string, s gate.Stats) {
 	limit := float64(s.Limit)
 	if s.Limit == 0 {
 		limit = math.Inf(1)
@@ -184,6 +278,12 @@ func collectGate(ch chan<- prometheus.Metric, name string, s reconcile.GateStats
 	gauge(ch, gateInFlightDesc, float64(s.InFlight), name)
 	gauge(ch, gateWaitingDesc, float64(s.Waiting), name)
 	counter(ch, gateHalvedDesc, s.Halved, name)
+	shut := 0.0 // also after a pause, while there is nothing to do that could be the probe
+	if !s.Shut.IsZero() && (s.Waiting > 0 || time.Now().Before(s.Until)) {
+		shut = 1
+	}
+	gauge(ch, gateShutDesc, shut, name)
+	counter(ch, gatePausesDesc, s.Pauses, name)
 }
 
 func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 func idle(context.Context, string) error { return nil }
@@ -63,10 +64,48 @@ func TestAddQueue(t *testing.T) {
 	}
 }
 
+// TestAddListing has listings that are refused for a while.
+func TestAddListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c promadapter.Collector
+		l := &refusing{}
+		for range 2 {
+			if err := c.AddListing("disks", l); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.AddListing("disks", l); err == nil {
+				t.Error("a name was given to two listings")
+			}
+			wantValues(t, &c, map[string]float64{`reconcile_listing_refused_seconds{name="disks"}`: 0})
+			if !c.Remove("disks") || c.Remove("disks") {
+				t.Error("Remove does not report whether there was a listing")
+			}
+		}
+		if c.AddListing("", l) == nil || c.AddListing("nil", nil) == nil || c.AddListing("nil", (*refusing)(nil)) == nil {
+			t.Error("bad arguments were taken")
+		}
+		if err := c.AddListing("disks", l); err != nil {
+			t.Fatal(err)
+		}
+		l.since, l.err = time.Now(), reconcile.ErrVanished
+		time.Sleep(time.Minute)
+		wantValues(t, &c, map[string]float64{`reconcile_listing_refused_seconds{name="disks"}`: 60})
+		l.err = nil
+		wantValues(t, &c, map[string]float64{`reconcile_listing_refused_seconds{name="disks"}`: 0})
+	})
+}
+
+type refusing struct {
+	since time.Time
+	err   error
+}
+
+func (r *refusing) Refused() (time.Time, error) { return r.since, r.err }
+
 // TestAddGate has a gate with two runs in, and one that is held back.
 func TestAddGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &reconcile.Gate{Slow: func(error, time.Duration) bool { return true }}
+		g := &gate.Gate{Slow: func(error, time.Duration) bool { return true }, Logger: slog.New(slog.DiscardHandler)}
 		var c promadapter.Collector
 		for range 2 {
 			if err := c.AddGate("far", g); err != nil {
@@ -92,7 +131,7 @@ func TestAddGate(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		r := &reconcile.Reconciler[time.Duration]{
-			Queue: q, Gate: g, Workers: 5, Logger: slog.New(slog.DiscardHandler),
+			Queue: q, Admit: g.Admit, Workers: 5, Logger: slog.New(slog.DiscardHandler),
 			Reconcile: func(_ context.Context, takes time.Duration) error { time.Sleep(takes); return nil },
 		}
 		ended := make(chan error)
@@ -110,7 +149,80 @@ func TestAddGate(t *testing.T) {
 			`reconcile_gate_in_flight{name="far"}`:    4,
 			`reconcile_gate_waiting{name="far"}`:      1,
 			`reconcile_gate_halved_total{name="far"}`: 1,
+			`reconcile_gate_shut{name="far"}`:         0,
+			`reconcile_gate_pauses_total{name="far"}`: 0,
 		})
+		g.PauseUntil(time.Now().Add(time.Minute))
+		got := values(t, &c)
+		if shut, pauses := got[`reconcile_gate_shut{name="far"}`], got[`reconcile_gate_pauses_total{name="far"}`]; shut != 1 || pauses != 1 {
+			t.Errorf("after PauseUntil it is shut: %v, after %v pauses; want 1 and 1", shut, pauses)
+		}
+	})
+}
+
+// An idle gate is not shut once its pause is over, though no probe came.
+func TestIdleGateIsNotShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate.Gate{Logger: slog.New(slog.DiscardHandler)}
+		var c promadapter.Collector
+		if err := c.AddGate("idle", g); err != nil {
+			t.Fatal(err)
+		}
+		shut := func(want float64) {
+			t.Helper()
+			synctest.Wait()
+			if got := values(t, &c)[`reconcile_gate_shut{name="idle"}`]; got != want {
+				t.Errorf("the gate is shut: %v, want %v", got, want)
+			}
+		}
+		g.PauseUntil(time.Now().Add(time.Minute))
+		shut(1)
+		time.Sleep(2 * time.Minute)
+		shut(0)
+		leave, _ := g.Admit(t.Context()) // the probe
+		shut(0)
+		go func() { // which another waits for
+			if leave, err := g.Admit(t.Context()); err == nil {
+				leave(reconcile.Succeeded, nil, 0)
+			}
+		}()
+		shut(1)
+		leave(reconcile.Succeeded, nil, 0)
+		shut(0)
+	})
+}
+
+// TestAddPending has one item that is in order, and two that are not.
+func TestAddPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		var c promadapter.Collector
+		if promadapter.AddPending(nil, "x", q) == nil || promadapter.AddPending[string](&c, "x", nil) == nil || promadapter.AddPending(&c, "", q) == nil {
+			t.Error("bad arguments were taken")
+		}
+		for range 2 {
+			if err := promadapter.AddPending(&c, "x", q); err != nil {
+				t.Fatal(err)
+			}
+			if promadapter.AddPending(&c, "x", q) == nil {
+				t.Error("a name was taken twice")
+			}
+			wantValues(t, &c, map[string]float64{`reconcile_oldest_pending_seconds{controller="x",name="x"}`: 0})
+			if !c.Remove("x") || c.Remove("x") {
+				t.Error("Remove does not report whether there was one")
+			}
+		}
+		if err := promadapter.AddPending(&c, "x", q); err != nil {
+			t.Fatal(err)
+		}
+		q.Enqueue("in order")
+		item, _ := q.Dequeue(t.Context())
+		q.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+		time.Sleep(time.Minute)
+		q.Enqueue("a")
+		time.Sleep(time.Minute)
+		q.EnqueueAfter("b", time.Hour)
+		wantValues(t, &c, map[string]float64{`reconcile_oldest_pending_seconds{controller="x",name="x"}`: 60})
 	})
 }
 

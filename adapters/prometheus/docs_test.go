@@ -15,6 +15,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 var writeDocs = flag.Bool("write-docs", false, "write the table of docs/metrics.md")
@@ -31,7 +32,13 @@ func TestDocsNames(t *testing.T) {
 	if err := promadapter.Instrument(&c, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddGate("x", new(reconcile.Gate)); err != nil {
+	if err := c.AddGate("x", new(gate.Gate)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddListing("x", new(reconcile.Poller[string])); err != nil {
+		t.Fatal(err)
+	}
+	if err := promadapter.AddPending(&c, "x", reconcile.NewQueue[string]()); err != nil {
 		t.Fatal(err)
 	}
 	var rows []string

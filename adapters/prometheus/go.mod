@@ -7,7 +7,7 @@ replace github.com/reconkernel/reconcile => ../..
 require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/client_model v0.6.2
-	github.com/reconkernel/reconcile v0.0.0-00010101000000-000000000000
+	github.com/reconkernel/reconcile v0.1.0
 )
 
 require (

@@ -40,7 +40,7 @@ func Instrument[T comparable](c *Collector, r *reconcile.Reconciler[T]) error {
 	m := newRuns(r.Name, r.Workers)
 	m.holdRetries = r.HoldRetries
 	if _, ok := r.Queue.(*reconcile.Queue[T]); ok {
-		m.waited = newWaited(r.Name) // of another queue, Result.Waited is the time at a Gate alone
+		m.waited = newWaited(r.Name) // of another queue, Result.Waited is the time in Admit alone
 	}
 	if err := c.add(r.Name, queue, m); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 	if err == nil {
 		return
 	}
-	if end == requeuedLater && hold(err) || end == retrying && r.holdRetries && next > 0 {
+	if end == requeuedLater && planHolds(err) || end == retrying && r.holdRetries && next > 0 {
 		r.held.Add(1)
 	}
 	if _, ok := err.(*reconcile.PanicError); ok { // not errors.As: the kernel's own
@@ -148,13 +148,10 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 	}
 }
 
-// hold reports whether a planned result is one not before its time.
-func hold(err error) bool {
-	if e, ok := err.(reconcile.RequeueError); ok {
-		return e.Hold
-	}
-	var e reconcile.RequeueError
-	return errors.As(err, &e) && e.Hold
+// planHolds reports whether a planned result is one not before its time.
+func planHolds(err error) bool {
+	_, w := reconcile.Judge(err, 1, nil)
+	return w.Hold
 }
 
 // observe adds a run to the histograms. controller-runtime knows no aborted
@@ -165,12 +162,10 @@ func (r *runs) observe(outcome reconcile.Outcome, failures int, waited, duration
 	}
 	seconds := duration.Seconds()
 	r.worked.Observe(seconds)
-	switch outcome {
-	case reconcile.Aborted:
-	case reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated:
+	if outcome.Failed() {
 		r.failures.Observe(float64(failures))
-		fallthrough
-	default:
+	}
+	if outcome != reconcile.Aborted {
 		r.reconciled.Observe(seconds)
 	}
 }

@@ -208,6 +208,7 @@ func TestSection(t *testing.T) {
 	}
 	s["processor"]["ours"] = []float64{0.5, 1.9, 5.9}
 	s["start"]["ours"] = []float64{0.5, 1.9, 6.1}
+	s["many, start"]["ours"] = []float64{0.5, 1.9, 6.1}
 	got, err := s.figures(3, full).section()
 	if err != nil {
 		t.Fatal(err)

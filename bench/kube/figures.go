@@ -45,11 +45,20 @@ var rows = []row{
 	{"files", "start", "from start until all files are there", " s"},
 	{"files", "recovery", "until {{.Faulty}} updates after a kill -9 are files", " s"},
 	{"files", "clean-up", "until all deleted objects are cleaned up", " s"},
+	{"many", "many, memory", "memory with {{.Many}} objects known", " MiB"},
+	{"many", "many, peak", "memory at most", " MiB"},
+	{"many", "many, processor", "processor time", " s"},
+	{"many", "many, allocations", "allocations", " M"},
+	{"many", "many, start", "from start until all files are there", " s"},
+	{"many", "many, clean-up", "until all deleted objects are cleaned up", " s"},
 	{"standby", "gone", "runs of objects that are gone", ""},
 	{"standby", "first run", "from the Lease to another run", " ms"},
 	{"stale", "too many", "children too many", ""},
 	{"stale", "stale runs", "runs", ""},
 }
+
+// compared reports whether it is about the two programs, and so has a ratio.
+func (r row) compared() bool { return r.table == "files" || r.table == "many" }
 
 // samples are the values of each metric, of each program, by round.
 type samples map[string]map[string][]float64
@@ -107,7 +116,7 @@ func (s samples) figures(rounds int, l load) figures {
 		for program, list := range s[r.metric] {
 			of[program] = spreadOf(list)
 		}
-		if r.table == "files" {
+		if r.compared() {
 			ratios := slices.Clone(s[r.metric]["ours"])
 			for i, theirs := range s[r.metric]["theirs"] {
 				ratios[i] /= theirs
@@ -146,7 +155,7 @@ func (f figures) section() (string, error) {
 	table := func(name string, programs ...string) (string, error) {
 		var b strings.Builder
 		for _, r := range rows {
-			if r.table != name || name == "files" && !f.Values[r.metric]["ratio"].steady() {
+			if r.table != name || r.compared() && !f.Values[r.metric]["ratio"].steady() {
 				continue
 			}
 			text, err := label(r)
@@ -161,7 +170,7 @@ func (f figures) section() (string, error) {
 					fmt.Fprintf(&b, " %.2f |", v.Median)
 				case program == "ratio":
 					fmt.Fprintf(&b, " %.2f (%.2f–%.2f) |", v.Median, v.Min, v.Max)
-				case name == "files" || v.Min == v.Max:
+				case r.compared() || v.Min == v.Max:
 					fmt.Fprintf(&b, " %s%s |", number(v.Median), r.unit)
 				default:
 					fmt.Fprintf(&b, " %s%s (%s–%s) |", number(v.Median), r.unit, number(v.Min), number(v.Max))
@@ -172,10 +181,10 @@ func (f figures) section() (string, error) {
 		return strings.TrimSuffix(b.String(), "\n"), nil
 	}
 	// unsteady are the rows that are in no table.
-	unsteady := func() (string, error) {
+	unsteady := func(name string) (string, error) {
 		var labels []string
 		for _, r := range rows {
-			if r.table == "files" && !f.Values[r.metric]["ratio"].steady() {
+			if r.table == name && !f.Values[r.metric]["ratio"].steady() {
 				text, err := label(r)
 				if err != nil {
 					return "", err

@@ -142,6 +142,13 @@ func round(ctx context.Context, s *kubetest.Server, programs []string, l load, r
 			return fmt.Errorf("%s: %w", sides[i], err)
 		}
 		add(sides[i], v)
+		many, _, err := run(ctx, s, programs[i], l.many())
+		if err != nil {
+			return fmt.Errorf("%s, %d objects: %w", sides[i], l.Many, err)
+		}
+		for metric, value := range many {
+			add(sides[i], values{"many, " + metric: value})
+		}
 	}
 	delays, err := beside(ctx, s, programs, l)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 // A load is what a controller has to do in a round.
 type load struct {
 	Objects int // ConfigMaps that are there when it starts; half of them are updated later
+	Many    int // the same again, with so many
 	Hot     int // of them are updated many times
 	Paced   int // updates of one object each, at an even pace; see beside
 	Gone    int // objects that come and go before a standby leads; see standby
@@ -37,11 +38,11 @@ type load struct {
 
 var (
 	full = load{
-		Objects: 1000, Hot: 20, Paced: 100, Gone: 1000, Parents: 50,
+		Objects: 1000, Many: 5000, Hot: 20, Paced: 100, Gone: 1000, Parents: 50,
 		Pace: 20 * time.Millisecond, Work: 10 * time.Millisecond, Lag: 100 * time.Millisecond, Settle: time.Second,
 	}
 	short = load{
-		Objects: 60, Hot: 20, Paced: 20, Gone: 50, Parents: 10,
+		Objects: 60, Many: 120, Hot: 20, Paced: 20, Gone: 50, Parents: 10,
 		Pace: time.Millisecond, Work: time.Millisecond, Lag: 50 * time.Millisecond, Settle: 200 * time.Millisecond,
 	}
 )
@@ -58,6 +59,12 @@ func (l load) Faulty() int { return l.Objects / 10 }
 // Events is how many changes of objects the load of a run makes, besides those
 // that the controller makes itself: each object comes and is deleted.
 func (l load) Events() int { return 2*l.Objects + l.Updates() + l.Hot*l.Storm() + l.Faulty() }
+
+// many is the load with many objects.
+func (l load) many() load {
+	l.Objects = l.Many
+	return l
+}
 
 // values are what was measured of one program in one round.
 type values map[string]float64

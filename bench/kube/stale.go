@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -93,15 +93,15 @@ func nurseryOurs(n *nursery, careful bool) (func(context.Context) error, error) 
 	}
 	parentsByName := listers.NewConfigMapLister(parents.GetIndexer()).ConfigMaps(n.namespace)
 	childrenByName := listers.NewSecretLister(children.GetIndexer()).Secrets(n.namespace)
-	own := &kubeadapter.Writes[cache.ObjectName]{Informer: children}
+	own := &kube.Writes[cache.ObjectName]{Informer: children}
 
 	queue := reconcile.NewQueue[cache.ObjectName]()
-	wishes := &kubeadapter.Source[cache.ObjectName]{Informer: parents, Keys: kubeadapter.Name}
-	owned := &kubeadapter.Source[cache.ObjectName]{
-		Informer: children, Keys: kubeadapter.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}.Keys,
+	wishes := &kube.Source[cache.ObjectName]{Informer: parents, Keys: kube.Name}
+	owned := &kube.Source[cache.ObjectName]{
+		Informer: children, Keys: kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}.Keys,
 	}
 	workers := &reconcile.Reconciler[cache.ObjectName]{
-		Queue: queue, Workers: 4, Retry: kubeadapter.Retry(nil), Logger: quiet,
+		Queue: queue, Workers: 4, Retry: kube.Retry(nil), Logger: quiet,
 		Reconcile: func(ctx context.Context, name cache.ObjectName) error {
 			n.began()
 			if careful {
@@ -129,8 +129,8 @@ func nurseryOurs(n *nursery, careful bool) (func(context.Context) error, error) 
 		},
 	}
 	group := &reconcile.Group{Logger: quiet}
-	group.Add("parents", kubeadapter.Run(parents))
-	group.Add("children", kubeadapter.Run(children))
+	group.Add("parents", kube.Run(parents))
+	group.Add("children", kube.Run(children))
 	group.Add("wishes", reconcile.Feed(queue, wishes.Feed))
 	group.Add("owned", reconcile.Feed(queue, owned.Feed))
 	group.Add("workers", reconcile.After(wishes.Synced, reconcile.After(owned.Synced, workers)))

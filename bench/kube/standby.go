@@ -22,7 +22,7 @@ import (
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
@@ -62,18 +62,12 @@ func standbyOurs(p *post) (func(context.Context) error, error) {
 		_, ok, err := informer.GetStore().GetByKey(p.namespace + "/" + name)
 		return ok && err == nil
 	}
-	source := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
+	c := &kube.Controller[*corev1.ConfigMap]{Name: p.lease, Informer: informer, Reconcile: func(ctx context.Context, cm *corev1.ConfigMap) error {
+		return p.reconcile(ctx, cm.Name)
+	}, Gone: func(ctx context.Context, n cache.ObjectName) error { return p.reconcile(ctx, n.Name) }}
 	group := &reconcile.Group{Logger: quiet}
-	group.Add("informer", kubeadapter.Run(informer))
-	leader := elect.Config{Client: leases, Namespace: p.namespace, Name: p.lease, Logger: quiet}
-	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
-		queue := reconcile.NewQueue[cache.ObjectName]()
-		term.Add("feed", reconcile.Feed(queue, source.Feed))
-		term.Add("workers", reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{
-			Queue:     elect.Held(queue),
-			Reconcile: func(ctx context.Context, n cache.ObjectName) error { return p.reconcile(ctx, n.Name) },
-		}))
-	})))
+	group.Add("informers", c.Informers())
+	group.Add("leader", elect.Elect(elect.Config{Client: leases, Namespace: p.namespace, Name: p.lease, Logger: quiet}, c))
 	return group.Run, nil
 }
 

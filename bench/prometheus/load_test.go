@@ -27,6 +27,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 // This file puts the same load on three controllers: ours, and that of
@@ -122,7 +123,13 @@ func startOurs(t *testing.T, metrics *promadapter.Collector) *subject {
 	if err := promadapter.Instrument(metrics, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := metrics.AddGate("ours", new(reconcile.Gate)); err != nil {
+	if err := metrics.AddGate("ours", new(gate.Gate)); err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.AddListing("ours", new(reconcile.Poller[string])); err != nil {
+		t.Fatal(err)
+	}
+	if err := promadapter.AddPending(metrics, "ours", q); err != nil {
 		t.Fatal(err)
 	}
 	return &subject{"ours", q.Enqueue, w, background(t, r.Run)}

@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 // The programs of back-off.md.
@@ -88,27 +88,6 @@ type tooMany struct{ after time.Duration }
 
 func (e *tooMany) Error() string { return "429 Too Many Requests" }
 
-// A pause lasts while a service wants to be left alone.
-type pause struct {
-	mu    sync.Mutex // guards until
-	until time.Time
-}
-
-func (p *pause) begin(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if until := time.Now().Add(d); until.After(p.until) {
-		p.until = until
-	}
-}
-
-// left returns how long the pause goes on: nothing, or less, if there is none.
-func (p *pause) left() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Until(p.until)
-}
-
 func TestBackOffTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
@@ -121,16 +100,20 @@ func TestBackOffTooManyRequests(t *testing.T) {
 			happened.note("%s is made", vm)
 			return nil
 		}
-		var pause pause
 
+		cloud := &gate.Gate{
+			Every: time.Second,
+			Pause: func(err error) time.Duration {
+				if busy := (*tooMany)(nil); errors.As(err, &busy) {
+					return busy.after
+				}
+				return 0
+			},
+		}
 		makeVM := func(ctx context.Context, vm string) error {
-			if d := pause.left(); d > 0 {
-				return fmt.Errorf("the service wants a pause: %w", reconcile.RequeueAfter(d))
-			}
 			err := ask(ctx, vm)
 			if busy := (*tooMany)(nil); errors.As(err, &busy) {
-				pause.begin(busy.after)
-				return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(busy.after))
+				return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(busy.after)) // no failure
 			}
 			return err
 		}
@@ -142,14 +125,14 @@ func TestBackOffTooManyRequests(t *testing.T) {
 		run(t, &reconcile.Reconciler[string]{
 			Queue:     q,
 			Reconcile: makeVM,
-			Gate:      &reconcile.Gate{Every: time.Second},
+			Admit:     cloud.Admit,
 			Logger:    quiet,
 		}, time.Hour)
 		happened.check(t, `
 0s      a: 429
-30s     a is made
-31s     b is made
-32s     c is made
+30s     b is made
+31s     c is made
+32s     a is made
 `)
 	})
 }

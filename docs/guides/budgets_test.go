@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/lanes"
 )
 
 // The programs of budgets.md.
@@ -40,7 +42,7 @@ func TestBudgetsOfTime(t *testing.T) {
 		r := &reconcile.Reconciler[string]{
 			Queue:     q,
 			Reconcile: look,
-			Gate:      &reconcile.Gate{Every: time.Second, Burst: 2},
+			Admit:     (&gate.Gate{Every: time.Second, Burst: 2}).Admit,
 			Logger:    quiet,
 		}
 
@@ -79,20 +81,20 @@ func TestBudgetsOfAService(t *testing.T) {
 			q.Enqueue(vm)
 		}
 
-		gate := &reconcile.Gate{
+		service := &gate.Gate{
 			Max: 8,
 			Slow: func(err error, took time.Duration) bool {
 				return errors.Is(err, errTooMany) || took > 10*time.Second
 			},
 		}
-		r := &reconcile.Reconciler[int]{Queue: q, Reconcile: ask, Workers: 16, Gate: gate, Logger: quiet}
+		r := &reconcile.Reconciler[int]{Queue: q, Reconcile: ask, Workers: 16, Admit: service.Admit, Logger: quiet}
 
 		var mu sync.Mutex // guards limits
 		limits := make(map[int]bool)
 		r.OnResult = func(reconcile.Result[int]) { // after the gate was told
 			mu.Lock()
 			defer mu.Unlock()
-			limits[gate.Stats().Limit] = true
+			limits[service.Stats().Limit] = true
 		}
 		run(t, r, time.Hour)
 		happened.start = time.Now()
@@ -101,6 +103,11 @@ func TestBudgetsOfAService(t *testing.T) {
 0s      limits seen in an hour: [2 3 4 5]
 `)
 	})
+}
+
+type tenantVM struct {
+	tenant string
+	number int
 }
 
 func TestBudgetsOfTenants(t *testing.T) {
@@ -115,25 +122,28 @@ func TestBudgetsOfTenants(t *testing.T) {
 			runs[tenant]++
 		}
 
-		gate := &reconcile.Gate{Every: time.Second}
-		var group reconcile.Group
+		shared := &gate.Gate{Every: time.Second}
+		lane := func(tenant string) *reconcile.Reconciler[tenantVM] {
+			return &reconcile.Reconciler[tenantVM]{
+				Name:      tenant,
+				Reconcile: func(context.Context, tenantVM) error { look(tenant); return nil },
+				Admit:     shared.Admit, // one for all
+			}
+		}
+		tenants := &lanes.Lanes[tenantVM, string]{
+			Lane:       func(m tenantVM) string { return m.tenant },
+			Reconciler: lane,
+			Logger:     quiet,
+		}
 		for tenant, n := range items {
-			q := reconcile.NewQueue[int]()
 			time.AfterFunc(time.Second, func() {
 				for vm := range n {
-					q.Enqueue(vm)
+					tenants.Enqueue(tenantVM{tenant, vm})
 				}
-			})
-			group.Add(tenant, &reconcile.Reconciler[int]{
-				Queue:     q,
-				Reconcile: func(context.Context, int) error { look(tenant); return nil },
-				Name:      tenant,
-				Gate:      gate, // one for all
-				Logger:    quiet,
 			})
 		}
 
-		run(t, &group, 65500*time.Millisecond)
+		run(t, tenants, 65500*time.Millisecond)
 		// All come at once, and the first of them may have a second turn before the others are in line.
 		apart := runs["big"] - runs["huge"]
 		happened.note("runs: small %d, big and huge %d, even within 2: %t", runs["small"], runs["big"]+runs["huge"], -2 <= apart && apart <= 2)
@@ -150,20 +160,20 @@ func TestBudgetsByHand(t *testing.T) {
 		for i := range 20 {
 			q.Enqueue(i)
 		}
-		gate := new(reconcile.Gate)
-		gate.SetLimit(1)
+		service := new(gate.Gate)
+		service.SetLimit(1)
 		r := &reconcile.Reconciler[int]{
 			Queue:     q,
 			Reconcile: func(context.Context, int) error { time.Sleep(time.Minute); return nil },
 			Workers:   50, // the most there will ever be
-			Gate:      gate,
+			Admit:     service.Admit,
 			Logger:    quiet,
 		}
-		time.AfterFunc(90*time.Second, func() { gate.SetLimit(9) })
-		time.AfterFunc(130*time.Second, func() { gate.SetLimit(3) })
+		time.AfterFunc(90*time.Second, func() { service.SetLimit(9) })
+		time.AfterFunc(130*time.Second, func() { service.SetLimit(3) })
 		for _, at := range []int{60, 100, 140, 160} {
 			time.AfterFunc(time.Duration(at)*time.Second+time.Millisecond, func() {
-				s := gate.Stats()
+				s := service.Stats()
 				happened.note("%d of %d", s.InFlight, s.Limit)
 			})
 		}

@@ -85,7 +85,8 @@ func TestEventsAndPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
 		hooks := make(chan string)
-		time.AfterFunc(90*time.Second, func() { hooks <- "vm" })
+		made := time.Now().Add(150 * time.Second)
+		time.AfterFunc(150*time.Second, func() { hooks <- "vm" })
 
 		q := reconcile.NewQueue[string]()
 		var group reconcile.Group
@@ -98,15 +99,20 @@ func TestEventsAndPolls(t *testing.T) {
 		group.Add("vms", &reconcile.Reconciler[string]{
 			Queue: q,
 			Reconcile: func(_ context.Context, vm string) error {
-				happened.note("look at %s", vm)
-				return fmt.Errorf("in order: %w", reconcile.RequeueWithin(time.Hour))
+				if time.Now().Before(made) {
+					happened.note("%s is being made", vm)
+					return fmt.Errorf("%s is being made: %w", vm, reconcile.RequeueWithin(time.Hour))
+				}
+				happened.note("%s is in order", vm)
+				return reconcile.RecheckWithin(time.Hour)
 			},
 		})
-		run(t, &group, 2*time.Hour)
+		run(t, &group, 5*time.Minute-time.Second)
 		happened.check(t, `
-0s      look at vm
-1m30s   look at vm
-1h1m30s look at vm
+0s      vm is being made
+2m30s   vm is in order
+3m0s    vm is in order
+4m0s    vm is in order
 `)
 	})
 }
@@ -165,7 +171,7 @@ func TestFloorMeetsCeiling(t *testing.T) {
 		q.EnqueueAfter("a", time.Hour)    // … and a floor that is sooner: the floor
 
 		q.EnqueueWithin("b", time.Hour)  // a ceiling …
-		q.EnqueueAfter("b", 2*time.Hour) // … and a floor that is later: it was promised sooner
+		q.EnqueueAfter("b", 2*time.Hour) // … and a floor that is later: it was planned sooner
 
 		q.EnqueueAfter("c", time.Hour)     // a floor …
 		q.EnqueueWithin("c", time.Minute)  // … is not broken by a ceiling,

@@ -210,7 +210,7 @@ this happened:
 	0s event web
 	0s call lookup web
 	0s call reserve  <== answer lost
-	0s web retrying in 1s: reconciletest: injected fault
+	0s web retrying in 1s: explore: injected fault
 	1s call lookup web
 	1s call reserve
 	1s call publish web

@@ -65,12 +65,13 @@ func each(d time.Duration) reconcile.RetryPolicy {
 var quiet = slog.New(slog.DiscardHandler)
 
 // TestGuidesOutput checks that what a guide shows as output, a block marked
-// text, is what a test in this folder compares with.
+// text, is what a test in this folder compares with, or the guide's test of a module.
 func TestGuidesOutput(t *testing.T) {
 	sources, err := filepath.Glob("*_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	sources = append(sources, "../../adapters/kubesim/manager/guide_test.go")
 	guides, err := filepath.Glob("*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -254,7 +254,7 @@ func TestRecipeSteps(t *testing.T) {
 		}
 		disk := func(context.Context, string) error {
 			happened.note("disk")
-			return nil
+			return reconcile.RequeueWithin(time.Minute) // it is being made
 		}
 
 		q := reconcile.NewQueue[string]()
@@ -273,6 +273,7 @@ func TestRecipeSteps(t *testing.T) {
 0s      network
 0s      disk
 0s      gave_up: no address left
+requeue within 1m0s
 `)
 	})
 }

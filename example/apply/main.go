@@ -12,7 +12,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -42,17 +41,12 @@ func main() {
 
 // apply returns nil once all that the file wants is there.
 func apply(ctx context.Context, c *cloud.Client, file string) error {
-	b := &buckets{cloud: c}
+	var want map[string]cloud.Spec
 	if text, err := os.ReadFile(file); err != nil {
 		return err
-	} else if err := json.Unmarshal(text, &b.want); err != nil {
+	} else if err := json.Unmarshal(text, &want); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	q := reconcile.NewQueue[string]()
-	loop := &reconcile.Reconciler[string]{Queue: q, Reconcile: b.reconcile, Workers: 8}
-	ended := make(chan error, 1)
-	go func() { ended <- loop.Run(ctx) }()
-	err := q.EnqueueAndWait(ctx, slices.Collect(maps.Keys(b.want))...)
-	q.Close()
-	return errors.Join(err, <-ended)
+	loop := &reconcile.Reconciler[string]{Reconcile: newBuckets(c, want, joined).reconcile, Workers: joined}
+	return loop.Apply(ctx, slices.Collect(maps.Keys(want))...)
 }

@@ -4,18 +4,23 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/internal/cloud"
 	"github.com/reconkernel/reconcile/example/internal/fakecloud"
 	"github.com/reconkernel/reconcile/example/internal/programtest"
+	"github.com/reconkernel/reconcile/explore"
 )
 
 // The tests run the program as a process: the test binary, told to be it.
@@ -104,6 +109,43 @@ func TestSignal(t *testing.T) {
 		<-asked
 		p.Signal(signal)
 		p.WantEnd(1, "2 of 2 items are left")
+	}
+}
+
+// What the buckets are asked for is joined: 200 of them, each of which takes a second
+// to be made, are described by a fiftieth of the calls that it takes one by one.
+func TestCallsAreJoined(t *testing.T) {
+	calls := map[int]int{} // by how many are joined
+	for _, each := range []int{1, joined} {
+		synctest.Test(t, func(t *testing.T) {
+			server := fakecloud.New(fakecloud.Config{Build: time.Second, Seed: 1})
+			var described atomic.Int64
+			client := &cloud.Client{URL: "http://cloud", Tenant: "apply", HTTP: &http.Client{
+				Transport: explore.Transport(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet {
+						described.Add(1)
+					}
+					server.Handler().ServeHTTP(w, r)
+				})),
+			}}
+			want, names := map[string]cloud.Spec{}, []string{}
+			for i := range 200 {
+				names = append(names, fmt.Sprint("b", i))
+				want[names[i]] = cloud.Spec{Region: "eu-west", Size: "small"}
+			}
+			loop := &reconcile.Reconciler[string]{Reconcile: newBuckets(client, want, each).reconcile, Workers: joined}
+			if err := loop.Apply(t.Context(), names...); err != nil {
+				t.Error(err)
+			}
+			calls[each] = int(described.Load())
+			if there := server.Assets("apply"); len(there) != len(want) {
+				t.Errorf("%d buckets are there, want %d", len(there), len(want))
+			}
+		})
+	}
+	t.Logf("calls to describe: %d one by one, %d joined", calls[1], calls[joined])
+	if calls[1] < 2000 || calls[joined] > calls[1]/50 {
+		t.Errorf("it takes %d calls to describe one by one, and %d joined; want a fiftieth", calls[1], calls[joined])
 	}
 }
 

@@ -19,11 +19,12 @@ import (
 	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 // control puts all parts together and runs them until ctx is done or, unless it
 // is to watch, nothing is left to do. It returns the exit code.
-func control(ctx context.Context, o options, file *program.File, b *bucketBoard, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
+func control(ctx context.Context, o options, wishes func(context.Context) (changed int, err error), b *bucketBoard, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
 	began := time.Now()
 	out := &lines{w: stdout, last: map[string]string{}}
 	// All parts log there, except what the lines say.
@@ -43,17 +44,11 @@ func control(ctx context.Context, o options, file *program.File, b *bucketBoard,
 		c.Did = nil
 		return plan(ctx, o, c, b, out)
 	}
-	file.Told = func(changed int, err error) {
-		if err != nil {
-			fmt.Fprintf(stderr, "%s is not used, the last good version stays in force:\n%v\n", o.wishes, err)
-			return
-		}
-		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, program.Count(changed, "bucket", "buckets")))
-	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 
-	// The loop.
+	// The loop. When the store says that it has too much to do, nobody asks it.
+	calls := &gate.Gate{Pause: bucket.Pause}
 	var group reconcile.Group
 	group.Add("buckets", &reconcile.Reconciler[string]{
 		Name:      "buckets",
@@ -67,11 +62,27 @@ func control(ctx context.Context, o options, file *program.File, b *bucketBoard,
 		Timeout: 30 * time.Second,
 		Grace:   2 * time.Second,
 		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		Spread:  0.1, // what was made together is not looked at together for ever
+		Admit:   calls.Admit,
 	})
 
 	// What is wished for: what changes in the file is enqueued by the board. The
 	// poll gives what was refused or given up another try.
-	group.Add("file", file)
+	news := program.News(func(changed int, err error) {
+		if err != nil {
+			fmt.Fprintf(stderr, "%s is not used, the last good version stays in force:\n%v\n", o.wishes, err)
+			return
+		}
+		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, program.Count(changed, "bucket", "buckets")))
+	})
+	group.Add("file", &reconcile.Poller[string]{
+		Name: "file", Queue: b.Queue, Period: 2 * time.Second, Logger: slog.New(slog.DiscardHandler), // it is said here
+		GetItems: func(ctx context.Context) ([]string, error) {
+			changed, err := wishes(ctx)
+			news(changed, err)
+			return nil, err
+		},
+	})
 	group.Add("wished", &reconcile.Poller[string]{
 		Name: "wished", Queue: b.Queue, GetItems: b.AllWanted, Period: o.Poll, Jitter: 0.1,
 	})

@@ -12,9 +12,9 @@ require (
 	github.com/minio/minio-go/v7 v7.4.1
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
-	github.com/reconkernel/reconcile v0.0.0-00010101000000-000000000000
-	github.com/reconkernel/reconcile/adapters/kube v0.0.0-00010101000000-000000000000
-	github.com/reconkernel/reconcile/adapters/nats v0.0.0-00010101000000-000000000000
+	github.com/reconkernel/reconcile v0.1.0
+	github.com/reconkernel/reconcile/adapters/kube v0.1.0
+	github.com/reconkernel/reconcile/adapters/nats v0.1.0
 	go.yaml.in/yaml/v3 v3.0.5
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2

@@ -27,6 +27,7 @@ import (
 	"github.com/reconkernel/reconcile/example/internal/board"
 	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 func main() { program.Main(run) }
@@ -44,14 +45,15 @@ type bucketBoard = board.Board[string, bucket.Wish]
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
 	b := board.New(reconcile.NewQueue[string](), bucket.Wish.Equal, strings.Compare)
 	b.Lists = 3 // a store that has not answered by then may forbid to list its buckets
-	file := &program.File{Path: o.wishes, Use: func(text []byte) (changed int, err error) {
-		wishes, err := bucket.Parse(o.wishes, text)
-		if err != nil {
-			return 0, err
+	read := tracker.FromFile(o.wishes, func(text []byte) (map[string]bucket.Wish, error) { return bucket.Parse(o.wishes, text) })
+	wishes := func(ctx context.Context) (changed int, err error) {
+		wishes, err := read(ctx)
+		if wishes == nil {
+			return 0, err // there was no good version yet
 		}
-		return b.Want(slices.Sorted(maps.Keys(wishes)), wishes), nil
-	}}
-	if err := file.Load(ctx); err != nil {
+		return b.Want(slices.Sorted(maps.Keys(wishes)), wishes), err
+	}
+	if _, err := wishes(ctx); err != nil {
 		return 1, err
 	}
 	store, end, err := o.Open(ctx, stdout, stderr)
@@ -59,5 +61,5 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 		return 1, err
 	}
 	defer end()
-	return control(ctx, o, file, b, store, stdout, stderr)
+	return control(ctx, o, wishes, b, store, stdout, stderr)
 }

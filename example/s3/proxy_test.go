@@ -39,7 +39,7 @@ func creates(r *http.Request) bool {
 }
 
 // A store that says when to come back is asked again then and not before, not
-// even for an event. The other buckets go on.
+// even for an event.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -141,11 +141,14 @@ func (p *Pair[T]) state(s model.State) reconcile.State {
 	if s.Phase == model.Waiting {
 		r.Due = p.start.Add(s.Due)
 	}
+	if !s.Settled {
+		r.Pending = p.start.Add(s.Pending)
+	}
 	return plain(r)
 }
 
 // plain strips the monotonic readings, so that == compares instants.
 func plain(s reconcile.State) reconcile.State {
-	s.Since, s.Due = s.Since.Round(0), s.Due.Round(0)
+	s.Since, s.Due, s.Pending = s.Since.Round(0), s.Due.Round(0), s.Pending.Round(0)
 	return s
 }

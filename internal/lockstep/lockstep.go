@@ -25,8 +25,7 @@ type Pair[T comparable] struct {
 	Model *model.Attended[T]
 	Log   []model.Op[T] // all steps so far
 
-	Check  func() error            // of the queue's own invariants, after each step; may be nil
-	GiveUp func(item T, err error) // what a Reconciler does; nil if no step is a GiveUp
+	Check func() error // of the queue's own invariants, after each step; may be nil
 
 	items   []T // those to ask about
 	start   time.Time
@@ -210,8 +209,6 @@ func (p *Pair[T]) do(o model.Op[T], want model.Result[T]) (r model.Result[T], er
 	switch o.Verb {
 	case model.EnqueueAndWait:
 		p.waits[o.Nth] = startWait(func(ctx context.Context) error { return q.EnqueueAndWait(ctx, o.Item) })
-	case model.GiveUp:
-		p.GiveUp(o.Item, o.Wait.Err)
 	case model.Advance:
 		time.Sleep(o.Wait.Delay)
 	case model.Canceled:

@@ -78,11 +78,6 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 	case Cancel:
 		a.Waiters = max(0, a.Waiters-1)
 	case Canceled: // takes nothing
-	case GiveUp:
-		a.Done(o.Item)
-		if !a.Has(o.Item) {
-			a.end(&r, o.Item, o.Wait.Err)
-		}
 	case Close:
 		for _, e := range a.entries {
 			if e.Next.Later() {
@@ -92,7 +87,11 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 		a.Close()
 	case Requeue:
 		a.Requeue(o.Item, o.Wait)
-		if !a.Has(o.Item) && (!o.Wait.Settled || o.Wait.Hold || o.Wait.Err != nil) {
+		switch {
+		case a.Has(o.Item), o.Wait.Well():
+		case o.Wait.Done:
+			a.end(&r, o.Item, o.Wait.Err) // why it was given up
+		default:
 			a.end(&r, o.Item, ErrClosed) // which dropped its next run
 		}
 	default:

@@ -53,20 +53,23 @@ type Entry[T comparable] struct {
 	Take     int // which take it was, of all
 	Next     Next
 	Since    time.Duration // when it entered its phase
-	Failures int
-	Err      error
+	Pending  time.Duration // since when there is work; says nothing while it is settled
+	Failures int           // in a row
+	Err      error         // the last failure; if there is none, the reason of a plan
 }
 
 // Fault is a deliberate mistake. Tests switch one on to see that they find it.
 type Fault uint8
 
 const (
-	NoFault      Fault = iota
-	DropInFlight       // an Enqueue of an item in flight is lost
-	BreakHold          // an Enqueue cuts a hold short
-	LIFO               // the item that became ready last is taken first
-	Starve             // what was offered waits until there is nothing else
-	StaySettled        // a verb that changes nothing else leaves a settled item settled
+	NoFault       Fault = iota
+	DropInFlight        // an Enqueue of an item in flight is lost
+	BreakHold           // an Enqueue cuts a hold short
+	LIFO                // the item that became ready last is taken first
+	Starve              // what was offered waits until there is nothing else
+	StaySettled         // a verb that changes nothing else leaves a settled item settled
+	IgnoreSettled       // an Offer of a settled item is ignored
+	ForgetPending       // an item is pending since its last run
 )
 
 // Queue is the model. The zero Queue is empty, open and ready for use, at
@@ -120,6 +123,9 @@ func (q *Queue[T]) Advance(d time.Duration) {
 			e.Since = e.Next.Due
 			q.line = append(q.line, e.Item)
 		}
+		if e.Next.Kind == Settled {
+			e.Pending = e.Next.Due
+		}
 		e.Next = Next{Kind: Ready}
 	}
 }
@@ -134,11 +140,12 @@ func (q *Queue[T]) NextDue() (due time.Duration, ok bool) {
 	return due, ok
 }
 
-// Offer: an item that is known at all stays as it is.
+// Offer asks for a run of an item that is not known or settled; any other is
+// about to run, or was promised a run.
 func (q *Queue[T]) Offer(item T) {
 	q.change(item, func(e *Entry[T], n Next) Next {
 		switch {
-		case e.InFlight || n.Kind != None:
+		case e.InFlight, n.Kind != None && n.Kind != Settled, n.Kind == Settled && q.Fault == IgnoreSettled:
 			return n
 		case q.Background > 0:
 			return Next{Kind: Offered}
@@ -235,11 +242,14 @@ func (q *Queue[T]) change(item T, to func(*Entry[T], Next) Next) {
 	}
 	e := q.find(item)
 	if e == nil {
-		q.entries = append(q.entries, Entry[T]{Item: item, Since: q.now})
+		q.entries = append(q.entries, Entry[T]{Item: item, Since: q.now, Pending: q.now})
 		e = &q.entries[len(q.entries)-1]
 	}
 	was := e.Next
 	e.Next = to(e, was)
+	if was.Kind == Settled {
+		e.Pending = q.now
+	}
 	if was.Kind == None && e.Next.Kind != None {
 		q.stats.Enqueued++
 	} else {
@@ -257,6 +267,7 @@ func (q *Queue[T]) change(item T, to func(*Entry[T], Next) Next) {
 		if len(q.offered) == 0 {
 			q.inRow = 0
 		}
+		e.Since = q.now
 		q.offered = append(q.offered, item)
 	}
 }

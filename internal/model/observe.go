@@ -28,6 +28,7 @@ type State struct {
 	Hold     bool
 	Again    bool
 	Settled  bool
+	Pending  time.Duration // if it is not settled
 	Failures int
 	Err      error
 }
@@ -54,7 +55,7 @@ func (q *Queue[T]) State(item T) State {
 }
 
 func (e *Entry[T]) state() State {
-	s := State{Since: e.Since, Failures: e.Failures, Err: e.Err}
+	s := State{Since: e.Since, Pending: e.Pending, Failures: e.Failures, Err: e.Err}
 	switch {
 	case e.InFlight:
 		s.Phase, s.Again = Running, e.Next.Kind != None
@@ -135,7 +136,7 @@ func (q *Queue[T]) Stats() Stats {
 			}
 		case Running:
 			s.InFlight++
-			if e.Again {
+			if k := q.entries[i].Next.Kind; k == Ready || k == Sticky {
 				s.Again++
 			}
 		}
@@ -144,19 +145,23 @@ func (q *Queue[T]) Stats() Stats {
 }
 
 // Key is equal for two queues that will answer alike from now on, but for
-// Since and the counters, which nothing depends on. Times count from now, and
+// Since, Pending and the counters, which nothing depends on. Times count from now, and
 // of the scheduling order only what decides a tie is kept.
 func (q *Queue[T]) Key() string {
 	return string(q.appendKey(nil))
 }
 
-// FullKey is equal for two queues that will answer alike, Since included, and
-// the counters too if they are asked for.
+// FullKey is equal for two queues that will answer alike, Since and Pending
+// included, and the counters too if they are asked for.
 func (q *Queue[T]) FullKey(counters bool) string {
 	b := q.appendKey(nil)
 	rows := make([]string, 0, len(q.entries))
 	for _, e := range q.entries {
-		rows = append(rows, string(strconv.AppendInt(fmt.Append(nil, e.Item, " since "), int64(e.Since), 10)))
+		row := fmt.Append(nil, e.Item, " since ", int64(e.Since))
+		if e.Next.Kind != Settled {
+			row = fmt.Append(row, " pending ", int64(e.Pending))
+		}
+		rows = append(rows, string(row))
 	}
 	slices.Sort(rows)
 	for _, r := range rows {

@@ -23,7 +23,6 @@ const (
 	Dequeue
 	Close
 	EnqueueAndWait
-	GiveUp   // Done by a Reconciler that gives up the item, because of the Err of the Wait
 	Advance  // the clock
 	Canceled // a Dequeue whose context has ended before
 	Cancel   // the context of a Dequeue that waits
@@ -35,7 +34,7 @@ const Verbs = int(Cancel) + 1
 func (v Verb) String() string {
 	return [...]string{
 		"Offer", "Enqueue", "EnqueueAfter", "EnqueueWithin", "EnqueueNow", "Remove", "Done", "Requeue",
-		"Dequeue", "Close", "EnqueueAndWait", "GiveUp", "Advance", "Canceled", "Cancel",
+		"Dequeue", "Close", "EnqueueAndWait", "Advance", "Canceled", "Cancel",
 	}[v]
 }
 
@@ -122,6 +121,12 @@ func (w Wait) String() string {
 		s += ", ErrAborted"
 	case w.Err != nil:
 		s += ", Err"
+	}
+	if w.Reason != nil {
+		s += ", Reason"
+	}
+	if w.Done {
+		s += ", Done"
 	}
 	return s
 }

@@ -130,6 +130,10 @@ func parseOp(s string) Op[string] {
 			o.Wait.Err = errRun
 		case "Aborted":
 			o.Wait.Err = ErrAborted
+		case "Reason":
+			o.Wait.Reason = errRun
+		case "Done":
+			o.Wait.Done = true
 		default:
 			panic(fmt.Sprintf("model: unknown row %q", s))
 		}

@@ -61,9 +61,14 @@ func (q *Queue[T]) Done(item T) {
 	if e == nil || !e.InFlight {
 		return
 	}
+	q.answer(e)
 	e.Failures, e.Err = 0, nil
 	q.giveBack(e, e.Next)
 }
+
+// answer is called for a run that ended well: it answers what came before it
+// began, and what its item has ahead came later.
+func (q *Queue[T]) answer(e *Entry[T]) { e.Pending = e.Since }
 
 // Wait is what the queue's Wait is.
 type Wait struct {
@@ -71,7 +76,12 @@ type Wait struct {
 	Hold    bool
 	Err     error
 	Settled bool
+	Reason  error
+	Done    bool
 }
+
+// Well reports whether the run ended well, and the next is only a look.
+func (w Wait) Well() bool { return w.Settled && !w.Hold && w.Err == nil && !w.Done }
 
 // ErrAborted as the Err of a Wait gives the item back as if it had not run.
 var ErrAborted = errors.New("model: run aborted")
@@ -82,16 +92,30 @@ func (q *Queue[T]) Requeue(item T, w Wait) {
 	if e == nil || !e.InFlight {
 		return
 	}
-	q.stats.Requeued++
 	switch {
 	case w.Err == ErrAborted:
+		q.stats.Requeued++
 		q.giveBack(e, Next{Kind: Ready})
+		return
+	case w.Done && w.Err == nil:
+		q.Done(item)
+		return
+	case w.Done: // given up
+		e.Failures, e.Err = 0, nil
+		q.giveBack(e, e.Next)
 		return
 	case w.Err != nil:
 		e.Failures, e.Err = e.Failures+1, w.Err
-	default:
+	case w.Well():
+		q.answer(e)
 		e.Failures, e.Err = 0, nil
+	default:
+		e.Failures, e.Err = 0, w.Reason
 	}
+	if q.Fault == ForgetPending {
+		q.answer(e)
+	}
+	q.stats.Requeued++
 	q.giveBack(e, q.verdict(e.Next, w))
 }
 
@@ -106,7 +130,7 @@ func (q *Queue[T]) verdict(n Next, w Wait) Next {
 	switch {
 	case w.Hold:
 		return q.schedule(n, Held, due)
-	case n.Kind == None && w.Settled && w.Err == nil:
+	case n.Kind == None && w.Well():
 		return q.schedule(n, Settled, due)
 	case n.Kind == None, n.Later() && due < n.Due:
 		return q.schedule(n, Within, due)

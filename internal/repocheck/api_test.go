@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build repo
+
 package repocheck_test
 
 import (
@@ -22,7 +24,7 @@ var writeAPI = flag.Bool("write-api", false, "write what the kernel exports to a
 // TestAPI compares what the kernel exports with api.txt, so that no name is
 // added, changed or lost by accident. An intended change is written by
 //
-//	go test -run TestAPI ./internal/repocheck -write-api
+//	go test -tags repo -run TestAPI ./internal/repocheck -write-api
 func TestAPI(t *testing.T) {
 	inRoot(t)
 	got := exported(t)
@@ -48,10 +50,6 @@ func TestAPI(t *testing.T) {
 // sorted, without comments and without what is unexported in them.
 func exported(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	fset := token.NewFileSet()
 	var lines []string
 	add := func(keyword string, node any) {
@@ -62,8 +60,8 @@ func exported(t *testing.T) []string {
 		line := strings.NewReplacer("{\n", "{ ", "\n}", " }", "\n\n", "; ", "\n", "; ").Replace(text.String())
 		lines = append(lines, keyword+strings.Join(strings.Fields(line), " "))
 	}
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
+	for _, path := range repoFiles(t, ".go") {
+		if filepath.Dir(path) != "." || strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)

@@ -1,15 +1,21 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build repo
+
 // Package repocheck_test checks the repository: what the documents say, what
 // the kernel exports, that it can be vendored, and how big it is. The tests of
-// the packages themselves read nothing of all this.
+// the packages themselves read nothing of all this, and those who only want to
+// know whether the packages work need not wait for it: it has a build tag.
+//
+//	go test -tags repo ./internal/repocheck
 package repocheck_test
 
 import (
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,26 +28,26 @@ func inRoot(t *testing.T) {
 	t.Chdir("../..")
 }
 
-// repoFiles returns the files of this repository with the given suffix,
-// without testdata and what tools keep in hidden folders other than .github.
+// repoFiles returns the files that git tracks with the given suffix, without
+// testdata and what tools keep in hidden folders other than .github. What an
+// editor or a build has left is not of the repository.
 func repoFiles(t *testing.T, suffix string) []string {
 	t.Helper()
-	var files []string
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() && (name == "testdata" || len(name) > 1 && strings.HasPrefix(name, ".") && name != ".github") {
-			return fs.SkipDir
-		}
-		if !entry.IsDir() && strings.HasSuffix(name, suffix) {
-			files = append(files, path)
-		}
-		return nil
-	})
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z").Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal("git ls-files: ", err)
+	}
+	var files []string
+	for path := range strings.SplitSeq(string(out), "\x00") {
+		hidden := slices.ContainsFunc(strings.Split(filepath.Dir(path), "/"), func(folder string) bool {
+			return folder == "testdata" || len(folder) > 1 && folder[0] == '.' && folder != ".github"
+		})
+		if hidden || !strings.HasSuffix(path, suffix) {
+			continue
+		}
+		if _, err := os.Stat(path); err == nil { // it may be deleted and not yet committed
+			files = append(files, filepath.FromSlash(path))
+		}
 	}
 	return files
 }

@@ -1,73 +1,75 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build repo
+
 package repocheck_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// How much there may be at most. A number is raised only with a reason in the
-// commit.
+// About how much there is meant to be. They are for thinking: a tenth more
+// passes, and a number is raised with a reason in the commit.
 const (
-	maxRootEntries = 45 // files and folders in the root folder
-	maxModules     = 8
-	maxSources     = 14     // source files of the kernel
-	maxTests       = 14     // its test files
-	maxTestsApart  = 0      // those of its test files that are not beside a source file
-	maxKernel      = 3063   // lines of code of the kernel
-	maxNATS        = 4439   // lines of code of the package in adapters/nats
-	maxWords       = 25_000 // in the README and docs
+	rootEntries = 50     // files and folders in the root folder
+	modules     = 12     // one for each tree of dependencies: those of controller-runtime came last
+	sources     = 14     // source files of the kernel
+	tests       = 18     // its test files
+	kernel      = 2_800  // lines of code of the kernel
+	nats        = 4_500  // lines of code of the package in adapters/nats
+	words       = 32_000 // in the README and docs
 )
 
 // testsApart are the test files of the kernel that belong to no one source file.
-var testsApart = []string{"bench_test.go", "example_test.go"}
+var testsApart = []string{"bench_test.go", "example_test.go", "export_test.go", "model_test.go", "support_test.go"}
 
 // TestSize counts what somebody sees who opens the repository: the entries of
 // the root folder, the modules, and the kernel's source files, each with one
 // test file beside it.
 func TestSize(t *testing.T) {
 	inRoot(t)
-	var sources, tests, apart int
-	entries := rootEntries(t)
-	for _, name := range entries {
-		base, isTest := strings.CutSuffix(name, "_test.go")
+	got := make(map[string]int)
+	entries := make(map[string]bool)
+	for _, path := range repoFiles(t, "") {
+		entry, _, inFolder := strings.Cut(filepath.ToSlash(path), "/")
+		entries[entry] = true
 		switch {
-		case isTest:
-			tests++
-			if !slices.Contains(testsApart, name) && !slices.Contains(entries, base+".go") {
-				apart++
-			}
-		case strings.HasSuffix(name, ".go"):
-			sources++
+		case filepath.Base(path) == "go.mod":
+			got["modules"]++
+		case inFolder:
+		case strings.HasSuffix(path, "_test.go"):
+			got["tests"]++
+		case strings.HasSuffix(path, ".go"):
+			got["sources"]++
 		}
 	}
-	modules := 0
-	for _, path := range repoFiles(t, "go.mod") {
-		if filepath.Base(path) == "go.mod" {
-			modules++
+	for name := range entries {
+		base, isTest := strings.CutSuffix(name, "_test.go")
+		if isTest && !entries[base+".go"] && !slices.Contains(testsApart, name) {
+			t.Errorf("%s is beside no source file of the kernel", name)
 		}
 	}
 
 	for _, c := range []struct {
-		what      string
-		got, most int
+		what       string
+		got, about int
 	}{
-		{"entries in the root folder", len(entries), maxRootEntries},
-		{"modules", modules, maxModules},
-		{"source files of the kernel", sources, maxSources},
-		{"test files of the kernel", tests, maxTests},
-		{"test files of the kernel that are beside no source file", apart, maxTestsApart},
-		{"lines of code in the kernel", codeLines(t, "."), maxKernel},
-		{"lines of code in adapters/nats", codeLines(t, "adapters/nats"), maxNATS},
-		{"words in the README and docs", words(t), maxWords},
+		{"entries in the root folder", len(entries), rootEntries},
+		{"modules", got["modules"], modules},
+		{"source files of the kernel", got["sources"], sources},
+		{"test files of the kernel", got["tests"], tests},
+		{"lines of code in the kernel", codeLines(t, "."), kernel},
+		{"lines of code in adapters/nats", codeLines(t, "adapters/nats"), nats},
+		{"words in the README and docs", wordsOf(t), words},
 	} {
-		if c.got > c.most {
-			t.Errorf("%d %s, want %d at most", c.got, c.what, c.most)
+		if most := c.about + c.about/10; c.got > most {
+			t.Errorf("%d %s, want about %d and %d at most", c.got, c.what, c.about, most)
+		} else {
+			t.Logf("%d %s, of about %d", c.got, c.what, c.about)
 		}
 	}
 }
@@ -89,8 +91,8 @@ func codeLines(t *testing.T, dir string) (lines int) {
 	return lines
 }
 
-// words counts what somebody reads who reads it all.
-func words(t *testing.T) (n int) {
+// wordsOf counts what somebody reads who reads it all.
+func wordsOf(t *testing.T) (n int) {
 	t.Helper()
 	for _, path := range repoFiles(t, ".md") {
 		if path == "README.md" || strings.HasPrefix(path, "docs"+string(filepath.Separator)) {
@@ -98,28 +100,4 @@ func words(t *testing.T) (n int) {
 		}
 	}
 	return n
-}
-
-// rootEntries returns what is in the root folder, without what git and go test
-// leave there.
-func rootEntries(t *testing.T) []string {
-	t.Helper()
-	ignored := []string{".git", "*.test", "*.out", "*.prof"}
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, entry := range entries {
-		if !slices.ContainsFunc(ignored, func(pattern string) bool {
-			match, err := filepath.Match(pattern, entry.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return match
-		}) {
-			names = append(names, entry.Name())
-		}
-	}
-	return names
 }

@@ -1,10 +1,14 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build repo
+
 package repocheck_test
 
 import (
 	"archive/zip"
+	"bytes"
+	"errors"
 	"go/parser"
 	"go/token"
 	"os"
@@ -30,6 +34,10 @@ var packages = map[string]string{
 	"remember":      `if err := (&remember.File[string, int]{}).Open(); err == nil { fmt.Println("a file without a path") }`,
 	"statuspage":    `if w := httptest.NewRecorder(); w.Body.Len() == 0 { statuspage.New().ServeHTTP(w, httptest.NewRequest("GET", "/script.js", nil)); if w.Code != 200 { fmt.Println(w) } }`,
 	"reconciletest": `fmt.Print(reconciletest.Fails[:0])`,
+	"gate":          `if s := new(gate.Gate).Stats(); s.Limit != 0 { fmt.Println(s) }`,
+	"batch":         `if batch.New[int, int] == nil { fmt.Println("no batch") }`,
+	"lanes":         `if (&lanes.Lanes[string, string]{}).Lane != nil { fmt.Println("a lane") }`,
+	"explore":       `if explore.Transport == nil { fmt.Println("no transport") }`,
 }
 
 // vendorSets are the sets of packages that TestVendor vendors.
@@ -39,7 +47,10 @@ var vendorSets = [][]string{
 	{"remember"},
 	{"statuspage"},
 	{"reconciletest"},
-	{"tracker", "remember", "statuspage", "reconciletest"},
+	{"gate", "lanes"},
+	{"batch"},
+	{"explore"},
+	{"tracker", "remember", "statuspage", "reconciletest", "gate", "batch", "lanes", "explore"},
 }
 
 // TestVendor builds and runs the kernel's package example, with a line for each
@@ -50,7 +61,7 @@ func TestVendor(t *testing.T) {
 	example := exampleBody(t)
 	clone := cloneModule(t)
 	commit := commitAll(t, clone)
-	proxy := moduleProxy(t, clone)
+	proxy := moduleProxy(t, map[string]string{modulePath: clone})
 
 	for _, way := range []struct {
 		name  string
@@ -106,11 +117,13 @@ func TestVendor(t *testing.T) {
 // TestVendorScript is about what scripts/vendor.sh refuses, and says then.
 func TestVendorScript(t *testing.T) {
 	inRoot(t)
-	clone := cloneModule(t)
+	clone := cloneModule(t, "internal/model", "internal/lockstep", "adapters/prometheus")
 	commitAll(t, clone)
 	app := t.TempDir()
 	writeFile(t, filepath.Join(app, "go.mod"), appMod)
-	writeFile(t, filepath.Join(app, "mine", "notes.txt"), "not to be lost")
+	for _, name := range []string{"notes.txt", "notes2.txt", "notes3.txt"} { // the first is named
+		writeFile(t, filepath.Join(app, "mine", name), "not to be lost")
+	}
 	old := t.TempDir()
 	writeFile(t, filepath.Join(old, "go.mod"), "module example.org/old\n\ngo 1.21\n")
 
@@ -121,8 +134,13 @@ func TestVendorScript(t *testing.T) {
 	}{
 		{app, nil, "vendor.sh: DEST is missing, the folder for the copy"},
 		{app, []string{""}, "vendor.sh: DEST is missing, the folder for the copy"},
-		{app, []string{"lib", "statuspages"}, "vendor.sh: no package statuspages; there are remember, reconciletest, statuspage, tracker"},
-		{app, []string{"-x"}, "vendor.sh: no flag -x; there is -h"},
+		{app, []string{"lib", "statuspages"}, "vendor.sh: no package statuspages; there are batch, explore, gate, lanes, reconciletest, remember, statuspage, tracker, adapters/kube, adapters/nats, adapters/otel, adapters/prometheus"},
+		{app, []string{"-x"}, "vendor.sh: no flag -x; there are --update, --tests, --force and -h"},
+		{app, []string{"--update", "lib"}, "vendor.sh: lib has no copy to update"},
+		{app, []string{"a b"}, "and is not vendor or testdata"}, // with each of these the whole module would not build
+		{app, []string{"bücher"}, "and is not vendor or testdata"},
+		{app, []string{"vendor/reconcile"}, "and is not vendor or testdata"},
+		{app, []string{".lib"}, "and is not vendor or testdata"},
 		{t.TempDir(), []string{"lib"}, "is in no Go module: no go.mod in it or above"},
 		{old, []string{"lib"}, "vendor.sh: example.org/old says go 1.21, the copy needs 1.25 or newer: go mod edit -go=1.25"},
 		{app, []string{"mine"}, "vendor.sh: mine has notes.txt, which is not of a copy made by this script: move it, or choose another folder"},
@@ -139,27 +157,62 @@ func TestVendorScript(t *testing.T) {
 		t.Errorf("after that there is %v, %v: want go.mod and mine alone", entries, err)
 	}
 
-	// An older copy is replaced as a whole, unless it has what is not of it.
+	// An older copy is replaced as a whole, unless something would be lost by that.
 	copied := filepath.Join(app, "lib")
+	note := func() string { return readFile(t, filepath.Join(copied, "VENDORED")) }
 	for _, step := range []struct {
+		before string // a file of the copy that is written before
 		args   []string
-		status bool // whether statuspage is there after
+		says   string // if it is refused
+		want   string // the packages of VENDORED
 	}{
-		{[]string{"lib", "statuspage"}, true},
-		{[]string{copied}, false}, // an absolute path does too
+		{"", []string{"lib", "statuspage"}, "", ". statuspage"},
+		{"", []string{"lib", "batch"}, "lib has statuspage too: name it, say --update", ". statuspage"},
+		{"", []string{"--update", copied, "batch"}, "", ". batch statuspage"}, // an absolute path does too
+		{"batch/batch.go", []string{"--update", "lib"}, "in lib these were edited since they were copied: batch/batch.go;", ". batch statuspage"},
+		{"", []string{"--force", "lib", "statuspage"}, "", ". statuspage"},
+		{"extra.go", []string{"--force", "lib", "statuspage"}, "lib has extra.go, which is not of a copy", ". statuspage"},
 	} {
-		if out, err := vendor(clone, app, step.args...); err != nil {
-			t.Fatalf("vendor.sh %q: %v\n%s", step.args, err, out)
+		if step.before != "" {
+			writeFile(t, filepath.Join(copied, step.before), "package reconcile\n")
 		}
-		_, err := os.Stat(filepath.Join(copied, "statuspage", "assets", "style.css"))
-		if (err == nil) != step.status {
-			t.Errorf("vendor.sh %q: statuspage is there: %v, want %v", step.args, err == nil, step.status)
+		out, err := vendor(clone, app, step.args...)
+		if (err != nil) != (step.says != "") || !strings.Contains(out, step.says) {
+			t.Fatalf("vendor.sh %q: %v, %s, want it to say %q", step.args, err, out, step.says)
+		}
+		if !strings.Contains(note(), "\npackages "+step.want+"\n") {
+			t.Errorf("after vendor.sh %q VENDORED is\n%s\nwant packages %s", step.args, note(), step.want)
+		}
+		for name, file := range map[string]string{"batch": "batch/batch.go", "statuspage": "statuspage/assets/style.css"} {
+			if _, err := os.Stat(filepath.Join(copied, file)); (err == nil) != strings.Contains(step.want, name) {
+				t.Errorf("after vendor.sh %q: %s: %v", step.args, file, err)
+			}
 		}
 	}
-	writeFile(t, filepath.Join(copied, "extra.go"), "package reconcile\n")
-	if out, err := vendor(clone, app, "lib"); err == nil || !strings.Contains(out, "lib has extra.go, which is not of a copy") {
-		t.Errorf("over a file of ours: %v, %s", err, out)
+
+	// What VENDORED names is no reason to lose a file.
+	forged := filepath.Join(app, "forged")
+	writeFile(t, filepath.Join(forged, "mine.go"), "package mine\n")
+	writeFile(t, filepath.Join(forged, "VENDORED"), "packages ../..\nfile "+strings.Repeat("0", 64)+" ../go.mod\nfile mine.go\n")
+	if out, err := vendor(clone, app, "--update", "forged"); err == nil || !strings.Contains(out, "forged has mine.go, which is not of a copy") {
+		t.Errorf("with a forged VENDORED: %v, %s", err, out)
 	}
+
+	// With --tests the copy can be tested where it is; an adapter brings what it needs.
+	writeFile(t, filepath.Join(app, "go.mod"), appMod+"\nrequire github.com/google/go-cmp v0.7.0\n")
+	writeFile(t, filepath.Join(app, "go.sum"), readFile(t, "go.sum"))
+	out, err := vendor(clone, app, "--tests", "tested", "gate", "adapters/prometheus")
+	if err != nil || !strings.Contains(out, "adapters/prometheus needs other modules, which go mod tidy finds; it is tested with github.com/prometheus/client_golang@v") {
+		t.Errorf("vendor.sh --tests: %v, %s", err, out)
+	}
+	if !strings.Contains(readFile(t, filepath.Join(app, "tested", "adapters", "prometheus", "collector.go")), `"example.org/app/tested"`) {
+		t.Error("the adapter does not import the copy")
+	}
+	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output() // it has what the tests here need
+	if err != nil {
+		t.Fatal(err)
+	}
+	runGo(t, app, "file://"+strings.TrimSpace(string(cache))+"/cache/download", "-mod=mod", "test", "-timeout=1m", "-run=Goroutines|LoggedStack|Gate", "./tested", "./tested/gate")
 
 	// A copy of what is not committed says so.
 	writeFile(t, filepath.Join(clone, "doc.go"), readFile(t, "doc.go")+"\n// Changed.\n")
@@ -219,27 +272,17 @@ func vendoringProgram(t *testing.T, body string, set []string, own string) strin
 	return "package main\n\n" + imports.String() + "\nfunc main() {\n" + body + "\n}\n"
 }
 
-// cloneModule copies what there is to vendor, tests too, and returns where to. It
-// reads all of it, so that the test cache knows.
-func cloneModule(t *testing.T) string {
+// cloneModule copies what there is to vendor, tests too, and what is in more folders,
+// and returns where to. It reads all of it, so that the test cache knows.
+func cloneModule(t *testing.T, more ...string) string {
 	t.Helper()
 	clone := t.TempDir()
-	files := []string{"LICENSE", "go.mod", "scripts/vendor.sh"}
-	kernel, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = append(files, kernel...)
-	for name := range packages {
-		for _, pattern := range []string{"/*.*", "/assets/*"} {
-			found, err := filepath.Glob(name + pattern)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, found...)
+	for _, file := range repoFiles(t, "") {
+		folder := strings.TrimSuffix(filepath.ToSlash(filepath.Dir(file)), "/assets")
+		whole := slices.Contains([]string{"LICENSE", "go.mod", "go.sum", "scripts/vendor.sh"}, filepath.ToSlash(file))
+		if packages[folder] == "" && !whole && !(folder == "." && strings.HasSuffix(file, ".go")) && !slices.Contains(more, folder) {
+			continue
 		}
-	}
-	for _, file := range files {
 		writeFile(t, filepath.Join(clone, file), readFile(t, file))
 	}
 	return clone
@@ -265,49 +308,87 @@ func commitAll(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// moduleProxy returns the URL of a module proxy, which is a folder, that has the
-// clone as version v0.1.0 and nothing else.
-func moduleProxy(t *testing.T, clone string) string {
+// moduleProxy returns the URL of a file-system module proxy that has these modules,
+// each in its folder here, as version v0.1.0 and nothing else.
+func moduleProxy(t *testing.T, modules map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
-	versions := filepath.Join(folder, modulePath, "@v")
-	writeFile(t, filepath.Join(versions, "list"), "v0.1.0\n")
-	writeFile(t, filepath.Join(versions, "v0.1.0.info"), `{"Version":"v0.1.0"}`)
-	writeFile(t, filepath.Join(versions, "v0.1.0.mod"), readFile(t, "go.mod"))
-	archive, err := os.Create(filepath.Join(versions, "v0.1.0.zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer archive.Close()
-	w := zip.NewWriter(archive)
-	err = filepath.WalkDir(clone, func(name string, entry os.DirEntry, err error) error {
-		if entry.IsDir() && entry.Name() == ".git" {
-			return filepath.SkipDir
-		}
-		if err != nil || entry.IsDir() {
+	for name, dir := range modules {
+		versions := filepath.Join(folder, name, "@v")
+		writeFile(t, filepath.Join(versions, "list"), "v0.1.0\n")
+		writeFile(t, filepath.Join(versions, "v0.1.0.info"), `{"Version":"v0.1.0"}`)
+		writeFile(t, filepath.Join(versions, "v0.1.0.mod"), readFile(t, filepath.Join(dir, "go.mod")))
+		var archive bytes.Buffer
+		w := zip.NewWriter(&archive)
+		err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if entry.IsDir() {
+				if _, err := os.Stat(filepath.Join(path, "go.mod")); entry.Name() == ".git" || path != dir && err == nil {
+					return filepath.SkipDir // as for a nested module
+				}
+				return nil
+			}
+			inside, err := filepath.Rel(dir, path)
+			if err != nil {
+				return err
+			}
+			f, err := w.Create(name + "@v0.1.0/" + filepath.ToSlash(inside))
+			if err != nil {
+				return err
+			}
+			_, err = f.Write([]byte(readFile(t, path)))
 			return err
+		})
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
 		}
-		inside, err := filepath.Rel(clone, name)
-		if err != nil {
-			return err
-		}
-		f, err := w.Create(modulePath + "@v0.1.0/" + filepath.ToSlash(inside))
-		if err != nil {
-			return err
-		}
-		_, err = f.Write([]byte(readFile(t, name)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		writeFile(t, filepath.Join(versions, "v0.1.0.zip"), archive.String())
 	}
 	if runtime.GOOS == "windows" {
 		folder = "/" + folder
 	}
 	return "file://" + filepath.ToSlash(folder)
+}
+
+// TestAdaptersCanBeGot gets the adapters as their users will, from a module proxy that
+// has all modules as v0.1.0: with nothing but a tag for each, a program that imports
+// them can be built. What else they need is from this machine's module cache.
+func TestAdaptersCanBeGot(t *testing.T) {
+	inRoot(t)
+	modules := map[string]string{modulePath: cloneModule(t)}
+	dirs, err := filepath.Glob("adapters/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	downloads, others, _ := strings.Cut(strings.TrimSpace(string(have)), "\n")
+	for _, dir := range dirs {
+		modules[modulePath+"/"+filepath.ToSlash(dir)] = dir
+	}
+	env := append(os.Environ(), "GOFLAGS=-modcacherw", "GOWORK=off", "GOSUMDB=off", "GOPRIVATE=", "GOMODCACHE="+t.TempDir(),
+		"GOPROXY="+moduleProxy(t, modules)+",file://"+filepath.ToSlash(downloads)+"/cache/download,"+others)
+	for _, dir := range dirs {
+		fill := exec.CommandContext(t.Context(), "go", "list", "-deps", ".") // what it needs, into the cache
+		fill.Dir = dir
+		if out, err := fill.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", dir, err, out)
+		}
+		name, app := modulePath+"/"+filepath.ToSlash(dir), t.TempDir()
+		writeFile(t, filepath.Join(app, "go.mod"), "module example.org/app\n\ngo 1.26.0\n")
+		writeFile(t, filepath.Join(app, "main.go"), "package main\n\nimport _ \""+name+"\"\n\nfunc main() {}\n")
+		for _, args := range [][]string{{"get", name + "@v0.1.0"}, {"list", "-deps", "."}} {
+			cmd := exec.CommandContext(t.Context(), "go", args...)
+			cmd.Dir, cmd.Env = app, env
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: go %s: %v\n%s", dir, strings.Join(args, " "), err, out)
+			}
+		}
+	}
 }
 
 // checkProgram runs the program in dir and compares the lines that it prints,
@@ -342,11 +423,11 @@ func runGo(t *testing.T, dir, proxy, flags string, args ...string) string {
 	cmd.Env = append(os.Environ(),
 		"GOFLAGS=-trimpath -modcacherw -ldflags=-w "+flags, "GOPROXY="+proxy, "GONOSUMDB="+modulePath, "GOPRIVATE=", "GOWORK=off",
 		"GOMODCACHE="+t.TempDir(), "GO111MODULE=on", "GOTOOLCHAIN=local")
-	var errors strings.Builder
-	cmd.Stderr = &errors
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, errors.String())
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
 	}
 	return string(out)
 }

@@ -86,7 +86,7 @@ func TestHostileNames(t *testing.T) {
 	for i, link := range links {
 		tb.load(link)
 		name := eval[string](tb, "document.querySelector('h1 bdi').textContent")
-		tb.click("#actions button[value=reconcile]")
+		tb.click("#item button[value=reconcile]")
 		if got := strings.ReplaceAll(w.ran(t), "\r\n", "\n"); got != strings.ReplaceAll(name, "\r\n", "\n") {
 			t.Errorf("the button of page %d is for %q, and %q ran", i, name, got)
 		}

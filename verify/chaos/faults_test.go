@@ -41,6 +41,15 @@ func (q twofold) Dequeue(ctx context.Context) (int, error) {
 	return item, err
 }
 
+// aloof ignores an offer of an item that it knows, also of one that is in order.
+type aloof struct{ *reconcile.Queue[int] }
+
+func (q aloof) Offer(item int) {
+	if !q.Has(item) {
+		q.Queue.Offer(item)
+	}
+}
+
 // impatient takes a hold for a ceiling.
 type impatient struct{ *reconcile.Queue[int] }
 
@@ -141,6 +150,7 @@ func TestFaultsAreFound(t *testing.T) {
 		"none":                               {func(q *reconcile.Queue[int]) Queue { return struct{ *reconcile.Queue[int] }{q} }, ""},
 		"an enqueue in flight is lost":       {func(q *reconcile.Queue[int]) Queue { return deaf{q} }, Missed},
 		"what is ready is lost with Close":   {func(q *reconcile.Queue[int]) Queue { return hasty{q} }, Missed},
+		"an item in order is not polled":     {func(q *reconcile.Queue[int]) Queue { return aloof{q} }, Blind},
 		"an item is handed out twice":        {func(q *reconcile.Queue[int]) Queue { return twofold{q, new(counter)} }, Twice},
 		"a hold is ignored":                  {func(q *reconcile.Queue[int]) Queue { return impatient{q} }, TooEarly},
 		"a retry or a plan is lost":          {func(q *reconcile.Queue[int]) Queue { return forgetful{q, new(counter)} }, Owed},

@@ -50,17 +50,25 @@ func (r *round) reconcile(ctx context.Context, item int) error {
 		return fmt.Errorf("busy: %w", reconcile.RequeueAfter(some(30)))
 	case n < 245:
 		return fmt.Errorf("slow: %w", reconcile.RequeueWithin(some(30)))
-	case n < 275:
+	case n < 265:
 		return reconcile.RecheckWithin(some(30))
-	case n < 290:
+	case n < 350: // in order, for so long that only an event or a poll brings it back
+		return reconcile.RecheckWithin(some(1e6))
+	case n < 355: // two steps
+		return errors.Join(errBoom, reconcile.RequeueAfter(some(30)))
+	case n < 360:
+		return errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(some(30)))
+	case n < 365:
+		return errors.Join(reconcile.RecheckWithin(some(30)), reconcile.RecheckWithin(some(30)))
+	case n < 380:
 		return reconcile.Terminal(errBoom)
-	case n < 310:
+	case n < 400:
 		if !polled(item) && r.take() { // it sees a change that it caused itself
 			r.world.change(item)
 			r.queue.Enqueue(item)
 		}
 		return nil
-	case n < 400:
+	case n < 500:
 		runtime.Gosched()
 	}
 	return nil
@@ -153,7 +161,7 @@ func (r *round) tell(random *rand.Rand, q reconcile.Enqueuer[int]) {
 	case n < 60:
 		r.queue.EnqueueWithin(item, delay)
 	case n < 65:
-		q.Offer(item)
+		r.world.offered(r.queue, item)
 		q.Enqueue(item)
 	default:
 		q.Enqueue(item)
@@ -199,7 +207,7 @@ func (r *round) send(ctx context.Context) error {
 func (r *round) poller() reconcile.Runner {
 	var p *reconcile.Poller[int]
 	p = &reconcile.Poller[int]{
-		Queue: r.queue, Period: 5 * r.Unit, Jitter: 0.2, Vanished: true, Logger: r.logger,
+		Queue: polls{r}, Period: 5 * r.Unit, Jitter: 0.2, Vanished: true, Logger: r.logger,
 		GetItems: func(ctx context.Context) ([]int, error) {
 			r.world.polls.Add(1)
 			items := r.drifted()
@@ -224,6 +232,13 @@ func (r *round) poller() reconcile.Runner {
 	}
 	return p
 }
+
+// polls is the queue as the poller knows it.
+type polls struct{ *round }
+
+func (p polls) Enqueue(item int)                       { p.queue.Enqueue(item) }
+func (p polls) EnqueueAfter(item int, d time.Duration) { p.queue.EnqueueAfter(item, d) }
+func (p polls) Offer(item int)                         { p.world.offered(p.queue, item) }
 
 // drifted are the polled items that changed since they were looked at.
 func (r *round) drifted() (items []int) {

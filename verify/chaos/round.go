@@ -74,6 +74,7 @@ type round struct {
 	randoms atomic.Uint64 // sources of randomness so far
 	nudge   chan struct{} // told now and then, in the midst of things
 	steps   atomic.Int64
+	admits  bool // some runs have to be admitted
 	groups  int64
 	members atomic.Int64
 }
@@ -83,10 +84,12 @@ type round struct {
 func Run(c Config) Report {
 	q := reconcile.NewQueue[int]()
 	q.Background = int(c.Seed % 4)
+	admits := c.Seed%4 > 1
 	r := &round{
 		// A Reconciler does not know when an item of a queue that is not of the
-		// kernel became ready.
-		Config: c, world: newWorld(c.Items, c.Exact && c.Wrap == nil), queue: q,
+		// kernel became ready; nor does the referee, if it was given back after it
+		// had waited to be admitted.
+		Config: c, world: newWorld(c.Items, c.Exact && c.Wrap == nil && !admits), queue: q, admits: admits,
 		logger:  slog.New(&handler{}),
 		channel: make(chan int), nudge: make(chan struct{}, 1),
 	}
@@ -230,14 +233,14 @@ func (r *round) finish() {
 	wasSettled := false // at the last look: since then a poll may have offered an item
 	settled := func() bool {
 		s := r.queue.Stats()
-		wasSettled = s.Ready+s.Waiting+s.InFlight == 0 && len(r.drifted()) == 0
+		wasSettled = s.Ready+s.Waiting-s.Settled+s.InFlight == 0 && len(r.drifted()) == 0
 		return wasSettled
 	}
 	r.Settle(settled)
 	if !wasSettled && !settled() {
 		r.world.complain(Left, "%+v", r.queue.Stats())
 	}
-	r.world.judge()
+	r.world.judge(false)
 
 	// What is ready when the queue is closed has its run.
 	stop()
@@ -254,7 +257,7 @@ func (r *round) finish() {
 	if err := <-ended; err != nil {
 		r.world.complain(Ended, "closed: %v", err)
 	}
-	r.world.judge()
+	r.world.judge(true)
 }
 
 // reconciler makes one of many kinds.
@@ -275,6 +278,9 @@ func (r *round) reconciler(random *rand.Rand) reconcile.Runner {
 	if random.IntN(2) == 0 {
 		m.Grace = time.Duration(1 + random.Int64N(int64(5*r.Unit)))
 	}
+	if r.admits && random.IntN(3) == 0 {
+		m.Admit = r.admit
+	}
 	if random.IntN(3) == 0 {
 		// Two loops of one Reconciler.
 		g := &reconcile.Group{Logger: r.logger}
@@ -283,6 +289,25 @@ func (r *round) reconciler(random *rand.Rand) reconcile.Runner {
 		return reconcile.Restart(reconcile.NoRetry, g)
 	}
 	return m
+}
+
+// admit holds runs back for a while, now and then for longer than it may, and panics
+// now and then once they are over.
+func (r *round) admit(ctx context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error) {
+	random := r.random()
+	switch n := random.IntN(100); {
+	case n < 60:
+		return nil, nil
+	case n < 63:
+		r.pause(context.Background(), random, 3)
+	case n < 80:
+		r.pause(ctx, random, 0.1)
+	}
+	return func(reconcile.Outcome, error, time.Duration) {
+		if !r.calm.Load() && random.IntN(500) == 0 {
+			panic(errBoom)
+		}
+	}, ctx.Err()
 }
 
 // results has the referee see each result, and panics now and then.

@@ -8,7 +8,6 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -37,12 +36,13 @@ type World struct {
 
 // An asset is what an item stands for.
 type asset struct {
-	want atomic.Uint64 // its version: how often it changed
-	seen atomic.Uint64 // the version that its last run found when it began
-	runs atomic.Int32  // going on
+	want  atomic.Uint64 // its version: how often it changed
+	seen  atomic.Uint64 // the version that its last run found when it began
+	runs  atomic.Int32  // going on
+	begun atomic.Int64  // so far
 
 	mu        sync.Mutex    // guards the fields below
-	owed      bool          // the loop said that a run follows
+	owed      bool          // the loop said that a run follows, because work is left
 	notBefore time.Duration // what it said, in time since the start; 0 is nothing
 	notAfter  time.Duration // when the item is ready at the latest
 	promised  time.Duration // what notAfter was when the run that goes on began
@@ -58,6 +58,7 @@ const (
 	TooEarly Check = "a run inside a hold"
 	TooLate  Check = "an item that was ready only after the time that was promised"
 	Owed     Check = "a next run that was announced and did not come"
+	Blind    Check = "an item in order that was offered, and was not ready for it"
 	Unseen   Check = "an EnqueueAndWait that returned before a run saw the change"
 	Fell     Check = "a count of the queue that fell"
 	Left     Check = "something left in the queue"
@@ -112,6 +113,7 @@ func (w *World) count(stats func() reconcile.Stats) {
 func (w *World) begin(item int) {
 	w.runs.Add(1)
 	a := &w.assets[item]
+	a.begun.Add(1)
 	if n := a.runs.Add(1); n != 1 {
 		w.complain(Twice, "item %d: %d of them", item, n)
 	}
@@ -139,7 +141,6 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 	}
 	n.(*atomic.Int64).Add(1)
 
-	var plan reconcile.RequeueError
 	now := w.now()
 	ready := now - r.Duration - r.Waited
 	a := &w.assets[r.Item]
@@ -149,19 +150,19 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 		w.complain(TooLate, "item %d: by %v", r.Item, ready-a.promised)
 	}
 	a.promised, a.notAfter = 0, 0
+	_, wait := reconcile.Judge(r.Err, r.Failures, atOnce)
 	switch r.Outcome {
 	case reconcile.Aborted:
 		a.owed = true
 	case reconcile.Succeeded:
-		if errors.As(r.Err, &plan) { // it is to be looked at again
-			a.owed = true
+		if wait.Settled { // it is to be looked at again
 			a.notAfter = now + r.Next
 		}
 	case reconcile.Requeued, reconcile.Retrying:
 		a.owed = true
-		hold := holdRetries
-		if r.Outcome == reconcile.Requeued {
-			hold = errors.As(r.Err, &plan) && plan.Hold
+		hold := wait.Hold
+		if r.Outcome == reconcile.Retrying { // by its back-off, or by the floor of another step
+			hold = holdRetries || wait.Hold && r.Next == wait.Delay
 		}
 		if hold {
 			a.notBefore = now + r.Next
@@ -170,19 +171,34 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 		}
 	}
 	if overridden(r.Item) {
-		a.owed = false // what was announced may be removed
+		a.owed, a.notAfter = false, 0 // what was announced may be removed
 	}
 }
 
-// judge is called when all is in order. Polls still go on, and may offer items.
-func (w *World) judge() {
+func atOnce(error, int) (time.Duration, bool) { return 0, true }
+
+// offered is called around an Offer of an item: one that was settled is to be ready
+// for it, unless it has had a run since.
+func (w *World) offered(q Queue, item int) {
+	begun := w.assets[item].begun.Load()
+	was := q.State(item)
+	q.Offer(item)
+	if is := q.State(item); was.Settled && is.Settled && w.assets[item].begun.Load() == begun {
+		w.complain(Blind, "item %d: %+v after %+v", item, is, was)
+	}
+}
+
+// judge is called when all is in order. Polls still go on, and may offer items. A
+// queue that is closed has dropped the looks that were to come.
+func (w *World) judge(closed bool) {
+	now := w.now()
 	for i := range w.assets {
 		a := &w.assets[i]
 		if want, seen := a.want.Load(), a.seen.Load(); want != seen {
 			w.complain(Missed, "item %d: version %d, seen %d", i, want, seen)
 		}
 		a.mu.Lock()
-		owed := a.owed
+		owed := a.owed || w.exact && !closed && a.notAfter > 0 && a.notAfter < now
 		a.mu.Unlock()
 		if owed {
 			w.complain(Owed, "item %d", i)

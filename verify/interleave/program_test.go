@@ -31,8 +31,8 @@ import (
 
 // A program is what a few goroutines do with a queue, one text each: verbs with
 // their item, separated by semicolons. "?" is the item that the goroutine took
-// last; without one the verb is left out. Times are in seconds; "hold", "settled"
-// and "aborted" may follow that of a Requeue. A number after Dequeue, WaitIdle,
+// last; without one the verb is left out. Times are in seconds; "hold", "settled",
+// "reason", "done", "failed" and "aborted" may follow that of a Requeue. A number after Dequeue, WaitIdle,
 // EnqueueAndWait and Cancel names a context.
 type program struct {
 	before     string // done first, by one goroutine alone
@@ -54,6 +54,8 @@ func (p program) String() string {
 	}
 	return s
 }
+
+var errReason, errFailed = errors.New("a reason"), errors.New("failed")
 
 // calls reads the text of one goroutine.
 func calls(text string) (calls []spec.Call) {
@@ -99,9 +101,23 @@ func calls(text string) (calls []spec.Call) {
 			if n, err := strconv.Atoi(arg(2)); err == nil {
 				c.Wait.Delay = time.Duration(n) * time.Second
 			}
-			c.Wait.Hold, c.Wait.Settled = arg(3) == "hold", arg(3) == "settled"
-			if arg(3) == "aborted" {
-				c.Wait.Err = model.ErrAborted
+			for _, word := range words[min(3, len(words)):] {
+				switch word {
+				case "hold":
+					c.Wait.Hold = true
+				case "settled":
+					c.Wait.Settled = true
+				case "reason":
+					c.Wait.Reason = errReason
+				case "done":
+					c.Wait.Done = true
+				case "failed":
+					c.Wait.Err = errFailed
+				case "aborted":
+					c.Wait.Err = model.ErrAborted
+				default:
+					panic("interleave: unknown word " + word)
+				}
 			}
 		}
 		calls = append(calls, c)
@@ -419,7 +435,7 @@ func keyOf(history []porcupine.Operation, start time.Time) (key []byte) {
 		}
 		if r.State != (reconcile.State{}) {
 			s := r.State
-			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Settled, s.Failures)
+			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Settled, s.Pending.Sub(start), s.Failures, s.Err)
 		}
 		if r.Stats != (reconcile.Stats{}) {
 			key = fmt.Append(key, r.Stats)

@@ -16,6 +16,9 @@ import (
 
 func newReal() subject { return reconcile.NewQueue[string]() }
 
+// settledA leaves a to be looked at again.
+const settledA = "Enqueue a; Dequeue; Requeue a 9 settled"
+
 // programs are those that the faults of earlier queues live in.
 var programs = map[string][]program{
 	"wake-up": {
@@ -55,6 +58,23 @@ var programs = map[string][]program{
 		{threads: []string{"Dequeue 1", "Offer a; Cancel 1", "Enqueue b; Dequeue"}, background: 2},
 		{threads: []string{"Dequeue 1", "Offer a; Cancel 1", "Offer b; Dequeue"}, background: 2},
 		{threads: []string{"Offer a; Enqueue b; Close", "Dequeue; Done ?; Dequeue; Done ?; Dequeue"}, background: 2},
+	},
+	"settled": {
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 9 settled", "Offer a; Dequeue", "State a"}},
+		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Requeue a 9 settled", "Offer a; Dequeue", "State a"}},
+		{before: settledA, threads: []string{"Offer a; Offer a", "Dequeue; Done ?", "Offer a; Dequeue"}},
+		{before: settledA, threads: []string{"Offer a", "Enqueue a; Dequeue", "Offer b; Dequeue"}, background: 2},
+		{before: settledA, threads: []string{"Offer a", "Remove a; State a", "Dequeue; Done ?"}},
+		{before: settledA, threads: []string{"Offer a; Stats", "EnqueueWithin a 9; EnqueueAfter a 9", "Dequeue"}},
+		{before: settledA, threads: []string{"Offer a; Close", "Dequeue; Requeue ? 9 settled; Dequeue"}},
+		{before: settledA, threads: []string{"Offer a; WaitIdle", "Dequeue; Requeue ? 9 settled", "State a"}},
+		{before: settledA, threads: []string{"EnqueueAndWait a", "Offer a; Dequeue; Requeue ? 9 settled"}},
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 9 reason", "Enqueue a; Dequeue; State a", "Offer a; State a"}},
+		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Requeue a 9 failed done", "EnqueueAndWait a", "Dequeue; Done ?"}},
+		{threads: []string{"EnqueueAndWait a", "Dequeue; Requeue ? 0 failed done"}},
+		{before: "Enqueue a; Dequeue; Requeue a 1 settled", threads: []string{"Offer a; State a", "Dequeue; Done ?"}, ticks: 1},
+		{before: "Enqueue a; Dequeue; Requeue a 1 settled", threads: []string{"Offer a; Dequeue", "EnqueueWithin a 2; State a"}, ticks: 1},
+		{before: "Enqueue a; Dequeue; Requeue a 1 settled", threads: []string{"Offer a", "Enqueue b; Dequeue; State a"}, ticks: 1, background: 2},
 	},
 	"cancellation": {
 		{threads: []string{"Dequeue 1", "Cancel 1", "Enqueue a"}},
@@ -150,6 +170,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 		{threads: []string{"Dequeue; Done ?", "EnqueueAfter a 1"}, ticks: 1},
 		{threads: []string{"Dequeue 1; Done ?", "EnqueueAfter a 1; Cancel 1"}, ticks: 1},
 		{threads: []string{"Enqueue a; WaitIdle", "Remove a", "Dequeue; Done ?"}},
+		{before: settledA, threads: []string{"Offer a; State a", "Dequeue; Done ?"}},
 		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 0", "Done a", "Dequeue"}},
 		{before: "Enqueue a; Dequeue; EnqueueAfter a 1", threads: []string{"EnqueueAndWait a", "Close", "Done a"}},
 	} {
@@ -195,12 +216,12 @@ func pairs(verbs ...string) (all []string) {
 }
 
 // TestAllPairs is every program of two goroutines with two verbs each, on an
-// item that is unknown, or in flight, at first.
+// item that is unknown, or in flight, or settled, at first.
 func TestAllPairs(t *testing.T) {
 	all := pairs("Offer a", "Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue b", "Remove a",
-		"Done a", "Requeue a 0", "Requeue a 1", "Requeue a 1 hold", "Requeue a 1 settled", "Dequeue", "Close")
+		"Done a", "Requeue a 0", "Requeue a 1 reason", "Requeue a 1 hold", "Requeue a 1 settled", "Dequeue", "Close")
 	var n tally
-	for _, before := range []string{"", "Enqueue a; Dequeue"} {
+	for _, before := range []string{"", "Enqueue a; Dequeue", settledA} {
 		for i, one := range all {
 			for _, other := range all[i:] {
 				n.explore(t, program{before: before, threads: []string{one, other}}, -1)
@@ -238,8 +259,11 @@ func TestWithACancellation(t *testing.T) {
 // first of them falls due, and one that waits.
 func TestAsTimePasses(t *testing.T) {
 	var n tally
-	for _, before := range []string{"EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue a; Dequeue; EnqueueAfter a 1", "Enqueue a; Dequeue; EnqueueWithin a 1"} {
-		for _, other := range pairs("Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Remove a",
+	for _, before := range []string{
+		"EnqueueAfter a 1", "EnqueueWithin a 1", "Enqueue a; Dequeue; EnqueueAfter a 1", "Enqueue a; Dequeue; EnqueueWithin a 1",
+		"Enqueue a; Dequeue; Requeue a 1 settled",
+	} {
+		for _, other := range pairs("Offer a", "Enqueue a", "EnqueueNow a", "EnqueueAfter a 1", "EnqueueWithin a 1", "Remove a",
 			"Done a", "Requeue a 1 hold", "Requeue a 1", "Requeue a 1 settled", "Close", "State a", "Len") {
 			n.explore(t, program{before: before, threads: []string{"Dequeue", other}, ticks: 1}, -1)
 		}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
@@ -161,6 +162,20 @@ var scenarios = map[string]func() []trace{
 		}
 		return []trace{of(q)}
 	},
+	"a queue whose settled items were offered": func() []trace {
+		q := reconcile.NewQueue[int]()
+		for i := range 2000 {
+			q.Enqueue(i)
+		}
+		for range 2000 {
+			item, _ := q.Dequeue(context.Background())
+			q.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+		}
+		for i := range 2000 {
+			q.Offer(i)
+		}
+		return []trace{of(q)}
+	},
 	"a queue whose waiting items came sooner": func() []trace {
 		q := reconcile.NewQueue[int]()
 		for i := range 2000 {
@@ -197,7 +212,7 @@ var scenarios = map[string]func() []trace{
 				if runs.Add(1) == 500 {
 					cancel()
 				}
-				switch item % 8 {
+				switch item % 9 {
 				case 0:
 					return errBoom
 				case 1:
@@ -210,6 +225,10 @@ var scenarios = map[string]func() []trace{
 					return reconcile.RequeueWithin(time.Hour)
 				case 5:
 					return reconcile.Terminal(errBoom)
+				case 6:
+					return fmt.Errorf("a reason: %w", reconcile.RequeueWithin(time.Hour))
+				case 7:
+					return reconcile.RecheckWithin(time.Hour)
 				}
 				return nil
 			},

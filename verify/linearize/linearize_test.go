@@ -92,6 +92,8 @@ func TestWhole(t *testing.T) {
 		"offered":              {Goroutines: 8, Consumers: 3, Items: 6, Calls: 3, Phases: 4, Stats: true, Background: 2},
 		"offered and canceled": {Goroutines: 7, Consumers: 4, Items: 3, Calls: 3, Phases: 2, Stats: true, Cancel: true, Background: 2},
 		"canceled":             {Goroutines: 7, Consumers: 4, Items: 2, Calls: 3, Phases: 2, Stats: true, Cancel: true},
+		"settled":              {Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true, Settle: true},
+		"settled and offered":  {Goroutines: 8, Consumers: 3, Items: 5, Calls: 3, Phases: 4, Stats: true, Settle: true, Background: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n tally
@@ -111,6 +113,7 @@ func TestByItem(t *testing.T) {
 		"8 goroutines":  {Goroutines: 8, Consumers: 3, Items: 4, Calls: 20, Phases: 10},
 		"32 goroutines": {Goroutines: 32, Consumers: 12, Items: 12, Calls: 12, Phases: 6},
 		"64 goroutines": {Goroutines: 64, Consumers: 24, Items: 24, Calls: 8, Phases: 5, Close: true},
+		"settled":       {Goroutines: 32, Consumers: 12, Items: 12, Calls: 12, Phases: 6, Settle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n tally
@@ -130,14 +133,16 @@ func TestByItem(t *testing.T) {
 // and that a history is drawn.
 func TestFaultsAreFound(t *testing.T) {
 	for fault, name := range map[model.Fault]string{
-		model.DropInFlight: "Enqueue dropped in flight",
-		model.BreakHold:    "a hold that an Enqueue breaks",
-		model.LIFO:         "last in, first out",
-		model.Starve:       "a background that starves",
-		model.StaySettled:  "an item that stays settled",
+		model.DropInFlight:  "Enqueue dropped in flight",
+		model.BreakHold:     "a hold that an Enqueue breaks",
+		model.LIFO:          "last in, first out",
+		model.Starve:        "a background that starves",
+		model.StaySettled:   "an item that stays settled",
+		model.IgnoreSettled: "an Offer of a settled item that is ignored",
+		model.ForgetPending: "an item that is pending since its last run",
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := Load{Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true}
+			l := Load{Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true, Settle: fault == model.StaySettled || fault == model.IgnoreSettled}
 			if fault == model.Starve {
 				l.Items, l.Background = 6, 2
 			}

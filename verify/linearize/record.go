@@ -39,9 +39,13 @@ type Load struct {
 	Stats      bool // also ask for Len and Stats, which are about all items at once
 	Close      bool // at the end, as the others work
 	Background int  // of the queue; if it has one, Offers are frequent
+	Settle     bool // most runs end well, with a look to come, and Offers are frequent
 }
 
-var errRun = errors.New("linearize: the run failed")
+var (
+	errRun    = errors.New("linearize: the run failed")
+	errReason = errors.New("linearize: it is being made")
+)
 
 type recorder struct {
 	Load
@@ -149,6 +153,9 @@ func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 		switch n := rnd.IntN(20); {
 		case took == "":
 			c.Verb, c.Item = model.Dequeue, ""
+		case r.Settle && n < 14:
+			c.Verb, c.Item = model.Requeue, took
+			c.Wait = model.Wait{Delay: time.Duration(1+rnd.IntN(3)) * time.Second, Settled: true}
 		case n < 8:
 			c.Verb, c.Item = model.Done, took
 		case n < 18:
@@ -156,12 +163,14 @@ func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 			c.Wait.Hold = rnd.IntN(3) == 0
 			c.Wait.Settled = rnd.IntN(2) == 0
 			c.Wait.Err = [8]error{0: errRun, 1: errRun, 2: model.ErrAborted}[rnd.IntN(8)]
+			c.Wait.Reason = [2]error{errReason}[rnd.IntN(2)]
+			c.Wait.Done = rnd.IntN(8) == 0
 		default: // somebody else's
 			c.Verb = model.Done
 		}
 		return c
 	}
-	if r.Background > 0 && rnd.IntN(3) == 0 {
+	if (r.Background > 0 || r.Settle) && rnd.IntN(3) == 0 {
 		c.Verb = model.Offer
 		return c
 	}

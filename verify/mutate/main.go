@@ -56,7 +56,6 @@ const slow = "^(TestQueueAgreesWithItsModel|TestMemory.*|TestStore.*)$"
 // first are the tests that most mutants of a file die of, and at once. Others
 // may hang before they fail.
 var first = map[string]string{
-	"gate.go":    "^TestGate",
 	"group.go":   "^Test(Group|Restart|After)",
 	"listmap.go": "^Test(ListMap|Refs)",
 	"poller.go":  "^Test(Poller|Trigger)",
@@ -65,7 +64,8 @@ var first = map[string]string{
 	"rules.go":   ofQueue,
 	"state.go":   ofQueue,
 	"store.go":   ofQueue,
-	"watch.go":   "^Test(UntilChanged|RunThatEnded|EnqueueAndWait|Wait|Watchers)",
+	"changed.go": "^Test(UntilChanged|RunThatEnded)",
+	"watch.go":   "^Test(EnqueueAndWait|Wait|Watchers)",
 }
 
 const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestStoreDoesWhatAMapDoes)$"

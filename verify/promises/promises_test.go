@@ -29,6 +29,11 @@ func TestEachBreakIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rows, err := readBreaks("rows.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	breaks = append(breaks, rows...)
 	binaries, tests := map[bool]string{}, map[bool][]string{}
 	for _, race := range []bool{false, true} {
 		if race && testing.Short() {
@@ -91,6 +96,62 @@ func TestEveryPromiseIsBroken(t *testing.T) {
 			}
 		}
 	}
+	tests := kernelTests(t)
+	for test := range seenBy {
+		if !strings.Contains(tests, "\nfunc "+test+"(t *testing.T) {") {
+			t.Errorf("breaks.txt has %s, which there is none of", test)
+		}
+	}
+}
+
+// Every row of the table of the five systems that a test of the kernel shows has a
+// break that a test of the row sees.
+func TestEveryRowIsBroken(t *testing.T) {
+	breaks, err := readBreaks("breaks.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := readBreaks("rows.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seenBy := map[string]bool{}
+	for _, b := range append(breaks, rows...) {
+		seenBy[b.topTest()] = true
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "design", "from-the-seeds.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := kernelTests(t)
+	shown := map[string][]string{} // by row, the tests of the kernel
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z]{2}\d\d) \|.* \|([^|]*)\|$`).FindAllStringSubmatch(string(text), -1) {
+		for _, test := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(row[2], -1) {
+			if strings.Contains(tests, "\nfunc "+test[1]+"(t *testing.T) {") {
+				shown[row[1]] = append(shown[row[1]], test[1])
+			}
+		}
+	}
+	if len(shown) < 100 {
+		t.Errorf("%d rows are shown by tests of the kernel", len(shown))
+	}
+	for id, tests := range shown {
+		for _, test := range tests {
+			if !seenBy[test] {
+				t.Errorf("row %s names %s, which no break is for", id, test)
+			}
+		}
+	}
+	for _, b := range rows {
+		if !slices.Contains(shown[b.promise], b.test) {
+			t.Errorf("rows.txt breaks %s for %s, which that row does not name", b.promise, b.test)
+		}
+	}
+}
+
+// kernelTests returns the text of the kernel's tests.
+func kernelTests(t *testing.T) string {
+	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +164,7 @@ func TestEveryPromiseIsBroken(t *testing.T) {
 		}
 		tests.Write(text)
 	}
-	for test := range seenBy {
-		if !strings.Contains(tests.String(), "\nfunc "+test+"(t *testing.T) {") {
-			t.Errorf("breaks.txt has %s, which there is none of", test)
-		}
-	}
+	return tests.String()
 }
 
 // A break of what is not in the source any more is an error that says so.

@@ -30,8 +30,11 @@ type World struct {
 	Fault      model.Fault
 }
 
-// Err is what runs fail with.
-var Err = errors.New("search: the run failed")
+// Err is what runs fail with, and ErrReason why they plan.
+var (
+	Err       = errors.New("search: the run failed")
+	ErrReason = errors.New("search: it is being made")
+)
 
 // Node is a state, with the shortest way to it.
 type Node struct {
@@ -85,7 +88,14 @@ func (w World) Ops(n *Node) []Op {
 		if len(n.Model.Waits) < w.Waits {
 			ops = append(ops, Op{Verb: model.EnqueueAndWait, Item: item})
 		}
-		ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Hold: true, Settled: true, Err: model.ErrAborted}})
+		ops = append(ops,
+			Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Hold: true, Settled: true, Err: model.ErrAborted, Done: true}},
+			Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Hold: true, Settled: true, Err: Err, Reason: ErrReason, Done: true}})
+		if w.Failures > 0 { // else no error is kept, nor a reason
+			ops = append(ops,
+				Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Reason: ErrReason}},
+				Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Settled: true, Reason: ErrReason}})
+		}
 		for _, d := range slices.Concat([]time.Duration{0}, w.Delays) {
 			ops = append(ops,
 				Op{Verb: model.EnqueueAfter, Item: item, Wait: model.Wait{Delay: d}},

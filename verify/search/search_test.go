@@ -111,11 +111,13 @@ func (w World) try(path []Op, o Op) error {
 // A model with a fault must disagree with the queue, or the search is blind.
 func TestFaultsAreFound(t *testing.T) {
 	for fault, name := range map[model.Fault]string{
-		model.DropInFlight: "Enqueue dropped in flight",
-		model.BreakHold:    "a hold that an Enqueue breaks",
-		model.LIFO:         "last in, first out",
-		model.Starve:       "a background that starves",
-		model.StaySettled:  "an item that stays settled",
+		model.DropInFlight:  "Enqueue dropped in flight",
+		model.BreakHold:     "a hold that an Enqueue breaks",
+		model.LIFO:          "last in, first out",
+		model.Starve:        "a background that starves",
+		model.StaySettled:   "an item that stays settled",
+		model.IgnoreSettled: "an Offer of a settled item that is ignored",
+		model.ForgetPending: "an item that is pending since its last run",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worlds["every second from the background"]

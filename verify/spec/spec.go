@@ -249,7 +249,11 @@ func SameState(got reconcile.State, want model.State, start time.Time) bool {
 	if want.Phase == model.Waiting {
 		due = got.Due.Equal(start.Add(want.Due))
 	}
-	return got.Phase == reconcile.Phase(want.Phase) && since && due &&
+	pending := got.Pending.IsZero()
+	if !want.Settled {
+		pending = got.Pending.Equal(start.Add(want.Pending))
+	}
+	return got.Phase == reconcile.Phase(want.Phase) && since && due && pending &&
 		got.Hold == want.Hold && got.Again == want.Again && got.Settled == want.Settled &&
 		got.Failures == want.Failures && errors.Is(got.Err, want.Err)
 }

@@ -17,24 +17,14 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/outcome"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
-
-// An Object is a pointer to an object that has a status subresource.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
 
 // attempts is how often WriteStatus tries again what ended in a conflict.
 const attempts = 5
@@ -57,7 +47,7 @@ const attempts = 5
 // it does not count up. An object that is gone, or replaced by another of its
 // name, is a NotFound error. A change of anything but the status is a
 // [reconcile.Terminal] error, and nothing is written.
-func WriteStatus[O Object](ctx context.Context, client object.Client[O], obj O, change func(obj O)) (O, error) {
+func WriteStatus[O kube.Object](ctx context.Context, client kube.Client[O], obj O, change func(obj O)) (O, error) {
 	name := obj.GetName()
 	for attempt := 1; ; attempt++ {
 		changed := obj.DeepCopyObject().(O)
@@ -140,7 +130,7 @@ func fields(obj any) (map[string]string, error) {
 // A run that was cut short, so that ctx is done, writes nothing. If err is nil or a
 // plan all the same, the cause of ctx is returned in its place: another run has to
 // write what is so.
-func Report[O Object](ctx context.Context, client object.Client[O], obj O, err error, change func(obj O, ready metav1.Condition)) error {
+func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, err error, change func(obj O, ready metav1.Condition)) error {
 	wrong := context.Cause(ctx)
 	if wrong == nil {
 		ready := Ready(obj.GetGeneration(), err)
@@ -149,15 +139,15 @@ func Report[O Object](ctx context.Context, client object.Client[O], obj O, err e
 	if wrong == nil || apierrors.IsNotFound(wrong) {
 		return err
 	}
-	switch found := outcome.Of(err); {
-	case found == reconcile.Succeeded || found == reconcile.Requeued:
+	switch found := outcomeOf(err); {
+	case !found.Failed():
 		return wrong
 	case ctx.Err() != nil:
 		return err
 	case found == reconcile.Terminated:
 		return fmt.Errorf("%v; %w", err, wrong)
 	}
-	return fmt.Errorf("%w; %w", err, wrong)
+	return errors.Join(err, wrong)
 }
 
 // Ready returns a condition of the type Ready for the outcome of a run that saw
@@ -175,7 +165,7 @@ func Report[O Object](ctx context.Context, client object.Client[O], obj O, err e
 // has "requeued"; of RecheckWithin "recheck", or nothing if that is all.
 func Ready(generation int64, err error) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", ObservedGeneration: generation}
-	switch outcome.Of(err) {
+	switch outcomeOf(err) {
 	case reconcile.Succeeded:
 		c.Status, c.Reason = metav1.ConditionTrue, "Reconciled"
 	case reconcile.Requeued:
@@ -194,12 +184,18 @@ func Ready(generation int64, err error) metav1.Condition {
 	return c
 }
 
+// outcomeOf returns what a Reconciler makes of err, as long as its policy retries.
+func outcomeOf(err error) reconcile.Outcome {
+	o, _ := reconcile.Judge(err, 1, nil)
+	return o
+}
+
 // undelayed returns text without the delays of the plans in the tree of err.
 func undelayed(text string, err error) string {
 	switch e := err.(type) {
 	case reconcile.RequeueError:
 		what := "requeued"
-		if outcome.Of(e) == reconcile.Succeeded {
+		if outcomeOf(e) == reconcile.Succeeded {
 			what = "recheck"
 		}
 		return strings.ReplaceAll(text, e.Error(), what)
@@ -211,35 +207,4 @@ func undelayed(text string, err error) string {
 		}
 	}
 	return text
-}
-
-// Set sets a condition of an object of a dynamic client. What is no condition in
-// its list is left out.
-func Set(obj *unstructured.Unstructured, c metav1.Condition) {
-	conditions := Of(obj)
-	if !meta.SetStatusCondition(&conditions, c) {
-		return
-	}
-	list := make([]any, len(conditions))
-	for i := range conditions {
-		list[i], _ = runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i]) // of its type, always
-	}
-	if _, ok := obj.Object["status"].(map[string]any); !ok {
-		obj.Object["status"] = make(map[string]any)
-	}
-	obj.Object["status"].(map[string]any)["conditions"] = list
-}
-
-// Of returns the conditions of an object of a dynamic client, and leaves out what
-// is no condition.
-func Of(obj *unstructured.Unstructured) (conditions []metav1.Condition) {
-	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, entry := range list {
-		var c metav1.Condition
-		fields, _ := entry.(map[string]any)
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &c) == nil && c.Type != "" {
-			conditions = append(conditions, c)
-		}
-	}
-	return conditions
 }

@@ -18,16 +18,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -35,21 +37,21 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 type thing = *unstructured.Unstructured
 
 // define makes the kind Thing known, and one of it.
-func define(t *testing.T, s *kubetest.Server, config *rest.Config) (client object.Client[thing], watch dynamic.ResourceInterface) {
+func define(t *testing.T, s *kubetest.Server, config *rest.Config) (client kube.Client[thing], watch dynamic.ResourceInterface) {
 	t.Helper()
 	things := s.Define(t, "Namespaced", "conditions.example.com", "Thing")
 	ns := s.Namespace(t)
 	s.KubectlInput(t, "{apiVersion: conditions.example.com/v1, kind: Thing, metadata: {name: a, namespace: "+ns+"}, status: {size: 1}}", "create", "-f", "-")
 	watch = kubetest.Dynamic(t, config).Resource(things).Namespace(ns)
-	return object.Untyped[thing](watch), watch
+	return kube.Untyped[thing](watch), watch
 }
 
 // write writes a condition of a Thing.
-func write(t *testing.T, client object.Client[thing], obj thing, c metav1.Condition) (thing, error) {
-	return conditions.WriteStatus(t.Context(), client, obj, func(obj thing) { conditions.Set(obj, c) })
+func write(t *testing.T, client kube.Client[thing], obj thing, c metav1.Condition) (thing, error) {
+	return conditions.WriteStatus(t.Context(), client, obj, func(obj thing) { set(obj, c) })
 }
 
-func get(t *testing.T, client object.Client[thing]) thing {
+func get(t *testing.T, client kube.Client[thing]) thing {
 	t.Helper()
 	obj, err := client.Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
@@ -61,7 +63,7 @@ func get(t *testing.T, client object.Client[thing]) thing {
 // brief returns conditions in one line.
 func brief(obj thing) string {
 	var parts []string
-	for _, c := range conditions.Of(obj) {
+	for _, c := range of(obj) {
 		parts = append(parts, fmt.Sprintf("%s=%s %s %s %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration))
 	}
 	return strings.Join(parts, ", ")
@@ -93,14 +95,14 @@ func TestWrite(t *testing.T) {
 	if err != nil || same != obj || patches() != before {
 		t.Errorf("the same again: %v, %d requests, want none", err, patches()-before)
 	}
-	first := conditions.Of(obj)[1].LastTransitionTime
+	first := of(obj)[1].LastTransitionTime
 	other := failed
 	other.Message = "still no luck"
 	obj, err = write(t, client, obj, other)
 	if err != nil || patches() != before+1 {
 		t.Errorf("another message: %v, %d requests, want one", err, patches()-before)
 	}
-	if c := conditions.Of(obj)[1]; first.IsZero() || !c.LastTransitionTime.Equal(&first) {
+	if c := of(obj)[1]; first.IsZero() || !c.LastTransitionTime.Equal(&first) {
 		t.Errorf("last transition %v, want %v, since the status is the same", c.LastTransitionTime, first)
 	}
 }
@@ -174,7 +176,7 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 					return err
 				}
 				outcome = next()
-				return conditions.Report(ctx, client, obj, outcome, conditions.Set)
+				return conditions.Report(ctx, client, obj, outcome, set)
 			},
 			OnResult: func(r reconcile.Result[string]) { runs <- r.Err },
 		}).Run(ctx)
@@ -238,7 +240,7 @@ func TestReadyOfPeriodicController(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			err = conditions.Report(ctx, client, obj, next(), conditions.Set)
+			err = conditions.Report(ctx, client, obj, next(), set)
 			seen = append(seen, fmt.Sprint(brief(get(t, client)), ", written ", patches()))
 			if run == 10 {
 				q.Close()
@@ -271,7 +273,7 @@ func TestReportOverran(t *testing.T) {
 	} {
 		ctx, stop := context.WithCancelCause(t.Context())
 		stop(reconcile.ErrTimeout)
-		err := conditions.Report(ctx, nil, new(unstructured.Unstructured), test.err, conditions.Set)
+		err := conditions.Report(ctx, nil, new(unstructured.Unstructured), test.err, set)
 		if err != test.want {
 			t.Errorf("a run that overran its timeout and returned %v: %v, want %v", test.err, err, test.want)
 		}
@@ -285,11 +287,14 @@ func TestReportErrors(t *testing.T) {
 	client, _ := define(t, s, s.User("eve")) // may do nothing
 	obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a", "uid": "1"}}}
 	unlucky := errors.New("no luck")
-	for _, outcome := range []error{nil, unlucky, reconcile.RequeueAfter(1), reconcile.RecheckWithin(1), reconcile.Terminal(errors.New("never"))} {
-		err := conditions.Report(t.Context(), client, obj, outcome, conditions.Set)
-		var planned reconcile.RequeueError
-		if !apierrors.IsForbidden(err) || errors.As(err, &planned) || errors.Is(err, reconcile.ErrTerminal) || errors.Is(outcome, unlucky) != errors.Is(err, unlucky) {
-			t.Errorf("run with %v: %v, want forbidden, and its own error but no plan and no end", outcome, err)
+	for _, result := range []error{
+		nil, unlucky, reconcile.RequeueAfter(1), reconcile.RecheckWithin(1), reconcile.Terminal(errors.New("never")),
+		errors.Join(unlucky, reconcile.RecheckWithin(1)),
+	} {
+		err := conditions.Report(t.Context(), client, obj, result, set)
+		outcome, _ := reconcile.Judge(err, 1, nil)
+		if !apierrors.IsForbidden(err) || outcome != reconcile.Retrying || errors.Is(result, unlucky) != errors.Is(err, unlucky) {
+			t.Errorf("run with %v: %v, which is %s, want forbidden, and its own error, to be retried", result, err, outcome)
 		}
 	}
 }
@@ -308,6 +313,7 @@ func TestReady(t *testing.T) {
 		{fmt.Errorf("3 of 3 copies: %w", reconcile.RecheckWithin(time.Hour)), "True", "Reconciled", "3 of 3 copies: recheck"},
 		{reconcile.Terminal(errors.New("never")), "False", "Terminated", "never"},
 		{errors.New("no luck"), "False", "Failed", "no luck"},
+		{errors.Join(errors.New("no luck"), reconcile.RecheckWithin(time.Hour)), "False", "Failed", "no luck\nrecheck"},
 		{errors.New(strings.Repeat("ä", 20000)), "False", "Failed", strings.Repeat("ä", 16382) + "..."},
 	} {
 		want := metav1.Condition{Type: "Ready", Status: metav1.ConditionStatus(test.status), Reason: test.reason, Message: test.message, ObservedGeneration: 3}
@@ -349,15 +355,33 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// TestBadInput finds no condition in what is none.
-func TestBadInput(t *testing.T) {
-	for _, content := range []map[string]any{{}, {"status": "1"}, {"status": map[string]any{"conditions": []any{"1", map[string]any{}}}}} {
-		obj := &unstructured.Unstructured{Object: content}
-		if got := conditions.Of(obj); len(got) > 0 {
-			t.Errorf("Of(%v) = %v, want none", content, got)
-		}
-		if conditions.Set(obj, failed); len(conditions.Of(obj)) != 1 {
-			t.Errorf("after Set: %v, want one condition", content)
+// set sets a condition of an object of a dynamic client. What is no condition in
+// its list is left out.
+func set(obj *unstructured.Unstructured, c metav1.Condition) {
+	conditions := of(obj)
+	if !meta.SetStatusCondition(&conditions, c) {
+		return
+	}
+	list := make([]any, len(conditions))
+	for i := range conditions {
+		list[i], _ = runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i]) // of its type, always
+	}
+	if _, ok := obj.Object["status"].(map[string]any); !ok {
+		obj.Object["status"] = make(map[string]any)
+	}
+	obj.Object["status"].(map[string]any)["conditions"] = list
+}
+
+// of returns the conditions of an object of a dynamic client, and leaves out what
+// is no condition.
+func of(obj *unstructured.Unstructured) (conditions []metav1.Condition) {
+	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, entry := range list {
+		var c metav1.Condition
+		fields, _ := entry.(map[string]any)
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &c) == nil && c.Type != "" {
+			conditions = append(conditions, c)
 		}
 	}
+	return conditions
 }

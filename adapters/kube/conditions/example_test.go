@@ -6,24 +6,25 @@ package conditions_test
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
 
-// Ready says of each object, which is of a dynamic client, how its last run went.
+// Each Namespace says how its last run went, in a condition.
 func ExampleReport() {
 	var (
-		client  dynamic.Interface
-		buckets = schema.GroupVersionResource{Group: "storage.example.com", Version: "v1", Resource: "buckets"}
-		put     func(ctx context.Context, bucket *unstructured.Unstructured) error
+		client kubernetes.Interface
+		put    func(ctx context.Context, ns *corev1.Namespace) error
 	)
-	ensure := func(ctx context.Context, bucket *unstructured.Unstructured) error {
-		resource := object.Untyped(client.Resource(buckets).Namespace(bucket.GetNamespace()))
-		return conditions.Report(ctx, resource, bucket, put(ctx, bucket), conditions.Set)
+	ensure := func(ctx context.Context, ns *corev1.Namespace) error {
+		return conditions.Report(ctx, client.CoreV1().Namespaces(), ns, put(ctx, ns), func(ns *corev1.Namespace, ready metav1.Condition) {
+			ns.Status.Conditions = []corev1.NamespaceCondition{{
+				Type: "example.com/Ready", Status: corev1.ConditionStatus(ready.Status), Reason: ready.Reason, Message: ready.Message,
+			}}
+		})
 	}
-	_ = ensure // Guard.Ensure, or what a reconcile function calls
+	_ = ensure // Reconcile of a Controller, or Ensure of a Guard
 }

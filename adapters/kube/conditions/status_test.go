@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // A Thing is what some program knows of a Thing: its status has a size as well.
@@ -127,10 +127,10 @@ func ExampleReport_typed() {
 	if err != nil {
 		return
 	}
-	source := &kubeadapter.Source[cache.ObjectName]{Informer: things.Informer("", 0), Keys: kubeadapter.Name}
+	source := &kube.Source[cache.ObjectName]{Informer: things.Informer("", 0), Keys: kube.Name}
 	queue := reconcile.NewQueue[cache.ObjectName]()
 	run := func(ctx context.Context, name cache.ObjectName) error {
-		thing, err := kubeadapter.Get[*Thing](source.Informer, name)
+		thing, err := kube.Get[*Thing](source.Informer, name)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -143,9 +143,9 @@ func ExampleReport_typed() {
 			meta.SetStatusCondition(&t.Status.Conditions, ready)
 		})
 	}
-	group.Add("informer", kubeadapter.Run(source.Informer))
+	group.Add("informer", kube.Run(source.Informer))
 	group.Add("things", reconcile.Feed(queue, source.Feed))
 	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{
-		Queue: queue, Reconcile: run, Retry: kubeadapter.Retry(nil),
+		Queue: queue, Reconcile: run, Retry: kube.Retry(nil),
 	}))
 }

@@ -30,17 +30,12 @@ import (
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile/adapters/kube"
 )
 
-// An Object is a pointer to a Go type of a kind: a struct with TypeMeta and
-// ObjectMeta in it, and a method DeepCopyObject; see [DeepCopy].
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
 // A List is what the server answers when it is asked for all objects of a kind.
-type List[O Object] struct {
+type List[O kube.Object] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []O `json:"items"`
@@ -73,21 +68,22 @@ func DeepCopy[T any](in *T) *T {
 
 // A Client has clients and informers of the objects of one kind. Its methods may
 // be called from any goroutine.
-type Client[O Object] struct {
+type Client[O kube.Object] struct {
 	rest       rest.Interface
 	resource   string
 	parameters runtime.ParameterCodec
 	create     func() O
 }
 
-// NewClient returns a client of the objects of a kind, whose Go type is T. It
+// NewClient returns a client of the objects of a kind, whose Go type is T: a struct
+// with TypeMeta and ObjectMeta in it, and a method DeepCopyObject; see [DeepCopy]. It
 // asks the server nothing: a kind that is not there is an error of each request.
 // All objects that come from the server have their kind in TypeMeta.
 // Config is not changed; its content type is not used, because custom resources
 // are JSON.
 func NewClient[T any, O interface {
 	*T
-	Object
+	kube.Object
 }](config *rest.Config, gvr schema.GroupVersionResource, kind string,
 ) (*Client[O], error) {
 	create := func() O { return new(T) }

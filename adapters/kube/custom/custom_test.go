@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -66,9 +66,9 @@ func TestClient(t *testing.T) {
 	}
 
 	informer := jobs.Informer(ns, 0)
-	source := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
+	source := &kube.Source[cache.ObjectName]{Informer: informer, Keys: kube.Name}
 	queue := reconcile.NewQueue[cache.ObjectName]()
-	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, kube.Run(informer))
 	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	// see takes the next item and returns its object.
 	see := func() (*Job, bool) {
@@ -78,7 +78,7 @@ func TestClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue.Done(name)
-		job, err := kubeadapter.Get[*Job](informer, name)
+		job, err := kube.Get[*Job](informer, name)
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
@@ -160,9 +160,9 @@ func TestInformerOptions(t *testing.T) {
 			o.Limit, o.ResourceVersion = 2, "" // version 0 has no pages
 		}
 	})
-	source := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
+	source := &kube.Source[cache.ObjectName]{Informer: informer, Keys: kube.Name}
 	queue := reconcile.NewQueue[cache.ObjectName]()
-	kubetest.Run(t, kubeadapter.Run(informer))
+	kubetest.Run(t, kube.Run(informer))
 	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -195,7 +195,7 @@ func TestInformerOptions(t *testing.T) {
 	if got := next(); got != "i" {
 		t.Errorf("got %s, want i", got)
 	}
-	if _, err := kubeadapter.Get[*Job](informer, cache.ObjectName{Namespace: ns, Name: "b"}); !apierrors.IsNotFound(err) {
+	if _, err := kube.Get[*Job](informer, cache.ObjectName{Namespace: ns, Name: "b"}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get of what is no longer selected: %v", err)
 	}
 }

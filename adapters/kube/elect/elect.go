@@ -28,7 +28,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
 )
 
 // A Config says which Lease is stood for, and how. Client and Name are required;
@@ -147,7 +149,7 @@ func (e *Candidate) Run(ctx context.Context) error {
 	// The elector must outlive ctx: it renews the lease until the runner has ended.
 	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
-	electing = klog.NewContext(electing, logr.FromSlogHandler(c.Logger.Handler()))
+	electing = klog.NewContext(electing, logr.FromSlogHandler(noErrors{c.Logger.Handler()}))
 	t := newTerm(c)
 	leading := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -200,6 +202,38 @@ type term struct {
 
 	mu      sync.Mutex // guards what follows
 	renewed time.Time  // before the last request that got or renewed the lease
+
+	failures rare.Failures // of requests
+}
+
+// noErrors leaves out the errors that the elector logs: all are of requests that the
+// term has sent and logged, more and more rarely.
+type noErrors struct{ slog.Handler }
+
+// Handle logs a record that is no error.
+func (h noErrors) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs returns a handler that has attributes.
+func (h noErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return noErrors{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup returns a handler with a group.
+func (h noErrors) WithGroup(name string) slog.Handler { return noErrors{h.Handler.WithGroup(name)} }
+
+// failed logs that a request failed, unless that somebody else was faster.
+func (t *term) failed(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return
+	}
+	if count, log := t.failures.Add(err); log {
+		t.Logger.Warn("lease cannot be read or written, to be tried again", "lease", t.Namespace+"/"+t.Name, "failures", count, "err", err)
+	}
 }
 
 func newTerm(c Config) *term {
@@ -216,6 +250,7 @@ func newTerm(c Config) *term {
 // Get reads the lease.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := t.Interface.Get(ctx)
+	t.failed(ctx, err)
 	if err == nil && record.HolderIdentity != t.Config.Identity && !t.last().IsZero() {
 		t.lose(fmt.Errorf("%w: %s/%s is held by %q", reconcile.ErrLeaseLost, t.Namespace, t.Name, record.HolderIdentity))
 	}
@@ -224,17 +259,18 @@ func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create makes the lease, with this process as its holder.
 func (t *term) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return t.note(record, func() error { return t.Interface.Create(ctx, record) })
+	return t.note(ctx, record, func() error { return t.Interface.Create(ctx, record) })
 }
 
 // Update writes the lease.
 func (t *term) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return t.note(record, func() error { return t.Interface.Update(ctx, record) })
+	return t.note(ctx, record, func() error { return t.Interface.Update(ctx, record) })
 }
 
-func (t *term) note(record resourcelock.LeaderElectionRecord, write func() error) error {
+func (t *term) note(ctx context.Context, record resourcelock.LeaderElectionRecord, write func() error) error {
 	begin := time.Now()
 	err := write()
+	t.failed(ctx, err)
 	if err == nil && record.HolderIdentity == t.Config.Identity {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -252,11 +288,9 @@ func (t *term) last() time.Time {
 // Identity is this candidate's.
 func (t *term) Identity() string { return t.Interface.Identity() }
 
-type termKey struct{}
-
 // run runs r, and ends it if the lease is lost.
 func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struct{}) error {
-	running, end := context.WithCancelCause(context.WithValue(ctx, termKey{}, t))
+	running, end := context.WithCancelCause(held.With(ctx, t))
 	returned := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { t.watch(end, stopped, returned) })
@@ -275,6 +309,18 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 	return err
 }
 
+// Over reports whether the lease is lost. If it was not renewed in time, it is from
+// now on, even if a renewal comes yet.
+func (t *term) Over() bool {
+	if t.lost.Err() == nil && time.Since(t.last()) >= t.Deadline {
+		t.lose(fmt.Errorf("%w: %s/%s was not renewed for %v", reconcile.ErrLeaseLost, t.Namespace, t.Name, t.Deadline))
+	}
+	return t.lost.Err() != nil
+}
+
+// Lost returns a context that is done once the lease is lost.
+func (t *term) Lost() context.Context { return t.lost }
+
 // watch ends the runner, with end, if the lease is lost before it has returned.
 func (t *term) watch(end context.CancelCauseFunc, stopped, returned <-chan struct{}) {
 	timer := time.NewTimer(time.Until(t.last().Add(t.Deadline)))
@@ -287,11 +333,9 @@ func (t *term) watch(end context.CancelCauseFunc, stopped, returned <-chan struc
 		case <-stopped:
 			t.lose(fmt.Errorf("%w: the elector has ended", reconcile.ErrLeaseLost))
 		case <-timer.C:
-			if left := time.Until(t.last().Add(t.Deadline)); left > 0 {
-				timer.Reset(left)
-				continue
+			if !t.Over() {
+				timer.Reset(time.Until(t.last().Add(t.Deadline)))
 			}
-			t.lose(fmt.Errorf("%w: %s/%s was not renewed for %v", reconcile.ErrLeaseLost, t.Namespace, t.Name, t.Deadline))
 		}
 	}
 	cause := context.Cause(t.lost)

@@ -17,7 +17,8 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -31,7 +32,7 @@ var (
 // lead at a time.
 type field struct {
 	t     *testing.T
-	store kubetest.LeaseStore
+	store leasetest.LeaseStore
 	begin time.Time
 
 	mu    sync.Mutex // guards what follows
@@ -83,7 +84,7 @@ func (f *field) took() string {
 
 // candidate returns a Runner that leads until its context ends, and then takes
 // its time to end.
-func (f *field) candidate(name string, client *kubetest.LeaseClient, windDown time.Duration) reconcile.Runner {
+func (f *field) candidate(name string, client *leasetest.LeaseClient, windDown time.Duration) reconcile.Runner {
 	return elect.Elect(f.config(name, client), reconcile.RunFunc(func(ctx context.Context) error {
 		f.note(name, "leads")
 		<-ctx.Done()
@@ -93,7 +94,7 @@ func (f *field) candidate(name string, client *kubetest.LeaseClient, windDown ti
 	}))
 }
 
-func (f *field) config(name string, client *kubetest.LeaseClient) elect.Config {
+func (f *field) config(name string, client *leasetest.LeaseClient) elect.Config {
 	client.Store = &f.store
 	return elect.Config{
 		Client: client, Namespace: "default", Name: "lease", Identity: name, Logger: quiet,
@@ -102,9 +103,9 @@ func (f *field) config(name string, client *kubetest.LeaseClient) elect.Config {
 }
 
 // broken is a client whose requests fail, or hang, from an instant on.
-func broken(from time.Duration, hang bool) *kubetest.LeaseClient {
+func broken(from time.Duration, hang bool) *leasetest.LeaseClient {
 	begin := time.Now()
-	return &kubetest.LeaseClient{Before: func(ctx context.Context, _ string) error {
+	return &leasetest.LeaseClient{Before: func(ctx context.Context, _ string) error {
 		if time.Since(begin) < from {
 			return nil
 		}
@@ -120,9 +121,9 @@ func broken(from time.Duration, hang bool) *kubetest.LeaseClient {
 // passed on at once.
 func TestElect(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(kubetest.LeaseClient), time.Minute))
+		stop := f.run(f.candidate("a", new(leasetest.LeaseClient), time.Minute))
 		time.Sleep(time.Second)
-		f.run(f.candidate("b", new(kubetest.LeaseClient), 0))
+		f.run(f.candidate("b", new(leasetest.LeaseClient), 0))
 		time.Sleep(time.Minute)
 		if err := stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("a: %v, want what its runner returned", err)
@@ -143,7 +144,7 @@ func TestLostLease(t *testing.T) {
 				// It renews each 2 s, the last time at 20 s.
 				stop := f.run(f.candidate("a", broken(21*time.Second, hang), 3*time.Second))
 				time.Sleep(time.Second)
-				f.run(f.candidate("b", new(kubetest.LeaseClient), 0))
+				f.run(f.candidate("b", new(leasetest.LeaseClient), 0))
 				time.Sleep(time.Minute)
 				if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) {
 					t.Errorf("a: %v, want %v", err, reconcile.ErrLeaseLost)
@@ -183,14 +184,14 @@ func TestRunnerEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *field) {
 				var g reconcile.Group
-				g.Add("a", elect.Elect(f.config("a", new(kubetest.LeaseClient)), reconcile.RunFunc(func(context.Context) error {
+				g.Add("a", elect.Elect(f.config("a", new(leasetest.LeaseClient)), reconcile.RunFunc(func(context.Context) error {
 					time.Sleep(3 * time.Second)
 					return end()
 				})))
 				if err := g.Run(t.Context()); errors.Is(err, errBroken) != (name != "nil") {
 					t.Errorf("Run: %v", err)
 				}
-				f.run(f.candidate("b", new(kubetest.LeaseClient), 0))
+				f.run(f.candidate("b", new(leasetest.LeaseClient), 0))
 				time.Sleep(2 * time.Second) // a lease of 1 s is what a released one has left
 				time.Sleep(time.Second)
 				if !strings.HasPrefix(f.took(), "b leads ") {
@@ -204,9 +205,9 @@ func TestRunnerEnds(t *testing.T) {
 // TestStolenLease has somebody write another holder into the lease.
 func TestStolenLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(kubetest.LeaseClient), 0))
+		stop := f.run(f.candidate("a", new(leasetest.LeaseClient), 0))
 		time.Sleep(5 * time.Second)
-		leases := (&kubetest.LeaseClient{Store: &f.store}).Leases("default")
+		leases := (&leasetest.LeaseClient{Store: &f.store}).Leases("default")
 		lease, err := leases.Get(t.Context(), "lease", getOptions)
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +230,7 @@ func TestStolenLease(t *testing.T) {
 func TestStandsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
-		client := &kubetest.LeaseClient{Before: func(context.Context, string) error {
+		client := &leasetest.LeaseClient{Before: func(context.Context, string) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
 				return errBroken
 			}
@@ -247,11 +248,11 @@ func TestStandsAgain(t *testing.T) {
 // is as it was.
 func TestNotElected(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		f.run(f.candidate("a", new(kubetest.LeaseClient), 0))
+		f.run(f.candidate("a", new(leasetest.LeaseClient), 0))
 		synctest.Wait()
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
-		if err := f.candidate("b", new(kubetest.LeaseClient), 0).Run(ctx); err != nil {
+		if err := f.candidate("b", new(leasetest.LeaseClient), 0).Run(ctx); err != nil {
 			t.Errorf("b: %v, want nil", err)
 		}
 		if got, want := f.took(), "a leads 0s"; got != want {
@@ -264,7 +265,7 @@ func TestNotElected(t *testing.T) {
 // before them.
 func TestWarmUp(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(kubetest.LeaseClient), 0))
+		stop := f.run(f.candidate("a", new(leasetest.LeaseClient), 0))
 		synctest.Wait()
 
 		q := reconcile.NewQueue[string]()
@@ -288,7 +289,7 @@ func TestWarmUp(t *testing.T) {
 			feeding = false
 			return nil
 		}))
-		g.Add("workers", elect.Elect(f.config("b", new(kubetest.LeaseClient)), workers))
+		g.Add("workers", elect.Elect(f.config("b", new(leasetest.LeaseClient)), workers))
 		stopGroup := f.run(&g)
 		time.Sleep(time.Minute)
 		if got, want := f.took(), "a leads 0s"; got != want || q.Len() != 1 {
@@ -316,14 +317,14 @@ func TestBadConfig(t *testing.T) {
 		"Config.Deadline is 15s":                                       func(c *elect.Config) { c.Deadline = 15 * time.Second },
 		"Config.Period is 9s":                                          func(c *elect.Config) { c.Period = 9 * time.Second },
 	} {
-		c := newField(t).config("a", new(kubetest.LeaseClient))
+		c := newField(t).config("a", new(leasetest.LeaseClient))
 		spoil(&c)
 		err := elect.Elect(c, reconcile.RunFunc(func(context.Context) error { return nil })).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("got %v, want a terminal error with %q in it", err, want)
 		}
 	}
-	if err := elect.Elect(newField(t).config("a", new(kubetest.LeaseClient)), nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "got nil") {
+	if err := elect.Elect(newField(t).config("a", new(leasetest.LeaseClient)), nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "got nil") {
 		t.Errorf("Elect of a nil Runner: %v, want an error", err)
 	}
 }
@@ -337,7 +338,7 @@ func TestIsLeader(t *testing.T) {
 			return nil
 		}
 		a := elect.Elect(f.config("a", broken(time.Minute, true)), reconcile.RunFunc(until))
-		b := elect.Elect(f.config("b", new(kubetest.LeaseClient)), reconcile.RunFunc(until))
+		b := elect.Elect(f.config("b", new(leasetest.LeaseClient)), reconcile.RunFunc(until))
 		want := func(aLeads, bLeads bool) {
 			t.Helper()
 			synctest.Wait()
@@ -365,6 +366,24 @@ func TestIsLeader(t *testing.T) {
 		want(false, false)
 		if err := stopA(); !errors.Is(err, reconcile.ErrLeaseLost) {
 			t.Errorf("a: %v, want ErrLeaseLost", err)
+		}
+	})
+}
+
+// TestFailuresAreLoggedRarely stands for an hour for a Lease that it may not read: there
+// is a line of the first failure, and of each whose number is twice as high.
+func TestFailuresAreLoggedRarely(t *testing.T) {
+	bubble(t, func(t *testing.T, f *field) {
+		var log strings.Builder // one goroutine writes to it
+		c := f.config("a", broken(0, false))
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		stop := f.run(elect.Elect(c, f.candidate("a", broken(0, false), 0)))
+		time.Sleep(time.Hour)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "broken"); n != 11 {
+			t.Errorf("%d lines, want 11 of more than 1024 failures:\n%s", n, log.String())
 		}
 	})
 }

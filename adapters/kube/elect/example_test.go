@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 )
 
@@ -24,12 +24,12 @@ func ExampleEachTerm() {
 		run      func(ctx context.Context, name cache.ObjectName) error
 		group    reconcile.Group
 	)
-	buckets := &kubeadapter.Source[cache.ObjectName]{Informer: informer, Keys: kubeadapter.Name}
+	buckets := &kube.Source[cache.ObjectName]{Informer: informer, Keys: kube.Name}
 	leader := elect.Config{Client: client, Name: "buckets"} // in the namespace of the pod
-	group.Add("informer", kubeadapter.Run(informer))
+	group.Add("informer", kube.Run(informer))
 	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
 		queue := reconcile.NewQueue[cache.ObjectName]()
-		workers := &reconcile.Reconciler[cache.ObjectName]{Queue: elect.Held(queue), Reconcile: run, Retry: kubeadapter.Retry(nil)}
+		workers := &reconcile.Reconciler[cache.ObjectName]{Queue: elect.Held(queue), Reconcile: run, Retry: kube.Retry(nil)}
 		term.Add("watch", reconcile.Feed(queue, buckets.Feed))
 		term.Add("workers", reconcile.After(buckets.Synced, workers))
 	})))

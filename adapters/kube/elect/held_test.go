@@ -12,18 +12,18 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 )
 
 // TestHeld has a run with an hour of grace end when the lease is lost, and when
 // it is not, take it.
 func TestHeld(t *testing.T) {
 	for name, test := range map[string]struct {
-		client *kubetest.LeaseClient
+		client *leasetest.LeaseClient
 		want   string
 	}{
 		"lost":    {nil, "run begins 0s, run ends 30s"}, // the last renewal at 20 s
-		"stopped": {new(kubetest.LeaseClient), "run begins 0s, run ends 1h0m25s"},
+		"stopped": {new(leasetest.LeaseClient), "run begins 0s, run ends 1h0m25s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *field) {
@@ -97,6 +97,35 @@ func TestHeldTakesNothing(t *testing.T) {
 			t.Errorf("%d runs, and x is there: %v; want one, and that it is", runs, q.Has("x"))
 		}
 	})
+}
+
+// TestHeldAsksTheClock has a process go on after it was stopped for a while: what its
+// queue hands out before the timer has said that the lease is over is given back, and
+// a run that begins has a context that has ended.
+func TestHeldAsksTheClock(t *testing.T) {
+	for name, renewed := range map[string]time.Duration{"before": -time.Minute, "while it waits": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := elect.InTerm(t.Context(), elect.Config{Deadline: 10 * time.Second}, time.Now().Add(renewed))
+				ctx, end := context.WithTimeoutCause(ctx, time.Hour, errors.New("the end"))
+				defer end()
+				q := reconcile.NewQueue[string]()
+				q.EnqueueAfter("x", 10*time.Second)
+				h := elect.Held(q)
+				begin := time.Now()
+				if item, err := h.Dequeue(ctx); err == nil || err.Error() != "the end" || time.Since(begin) != time.Hour {
+					t.Errorf("Dequeue returned %q, %v after %v, want the end after an hour", item, err, time.Since(begin))
+				}
+				if got := q.State("x").Phase; got != reconcile.Ready {
+					t.Errorf("x is %v, want ready", got)
+				}
+				leased := h.(reconcile.Leaser[string]).Lease(elect.InTerm(t.Context(), elect.Config{Deadline: 10 * time.Second}, begin), "x")
+				if err := context.Cause(leased); !errors.Is(err, reconcile.ErrLeaseLost) {
+					t.Errorf("the context of a run ended with %v, want %v at once", err, reconcile.ErrLeaseLost)
+				}
+			})
+		})
+	}
 }
 
 // TestHeldElsewhere uses such a queue without an election.

@@ -20,9 +20,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestStandby creates and deletes 1,000 objects while a process waits to lead.
@@ -45,9 +46,9 @@ func TestStandby(t *testing.T) {
 	stopOther := kubetest.Run(t, other)
 	<-leads
 
-	configs := &kubeadapter.Source[cache.ObjectName]{
+	configs := &kube.Source[cache.ObjectName]{
 		Informer: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns)).Core().V1().ConfigMaps().Informer(),
-		Keys:     kubeadapter.Name,
+		Keys:     kube.Name,
 	}
 	seen, ran := make(chan struct{}), make(chan string, 2000)
 	if _, err := configs.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
@@ -58,7 +59,7 @@ func TestStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	var group reconcile.Group
-	group.Add("informer", kubeadapter.Run(configs.Informer))
+	group.Add("informer", kube.Run(configs.Informer))
 	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
 		queue := reconcile.NewQueue[cache.ObjectName]()
 		term.Add("configs", reconcile.Feed(queue, configs.Feed))
@@ -109,7 +110,7 @@ func TestStandby(t *testing.T) {
 func TestSecondTerm(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
-		client := &kubetest.LeaseClient{Before: func(context.Context, string) error {
+		client := &leasetest.LeaseClient{Before: func(context.Context, string) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
 				return errBroken
 			}
@@ -133,7 +134,7 @@ func TestSecondTerm(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 
-		err := elect.Elect(f.config("b", new(kubetest.LeaseClient)), new(reconcile.Group)).Run(t.Context())
+		err := elect.Elect(f.config("b", new(leasetest.LeaseClient)), new(reconcile.Group)).Run(t.Context())
 		if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "EachTerm") {
 			t.Errorf("Elect of a Group: %v, want a terminal error that names EachTerm", err)
 		}

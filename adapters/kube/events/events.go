@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 )
 
@@ -72,15 +73,19 @@ type Recorder[T comparable] struct {
 
 // Failures is what a Recorder does with a result if it is not told otherwise:
 // Warnings for Retrying, GaveUp and Terminated, with the reasons Failed, GaveUp
-// and Terminated; Panicked for a panic; nothing for the rest.
+// and Terminated; Panicked for a panic; nothing for the rest. The note is the text of
+// the error: whoever may read events of the object reads it.
 func Failures[T comparable](r reconcile.Result[T]) (Event, bool) {
-	reason := map[reconcile.Outcome]string{
-		reconcile.Retrying: "Failed", reconcile.GaveUp: "GaveUp", reconcile.Terminated: "Terminated",
-	}[r.Outcome]
-	if r.Err == nil || reason == "" {
+	if r.Err == nil || !r.Outcome.Failed() {
 		return Event{}, false
 	}
-	e := Event{Type: corev1.EventTypeWarning, Reason: reason, Note: r.Err.Error()}
+	e := Event{Type: corev1.EventTypeWarning, Reason: "Failed", Note: r.Err.Error()}
+	switch r.Outcome {
+	case reconcile.GaveUp:
+		e.Reason = "GaveUp"
+	case reconcile.Terminated:
+		e.Reason = "Terminated"
+	}
 	if panicked := (*reconcile.PanicError)(nil); errors.As(r.Err, &panicked) {
 		e.Reason = "Panicked"
 	}
@@ -156,7 +161,7 @@ func (r *Recorder[T]) start(ctx context.Context) (stop func(), err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	logger := logr.FromSlogHandler(r.logger().Handler())
+	logger := logr.FromSlogHandler(&discreet{Handler: r.logger().Handler(), failures: new(rare.Failures)})
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logger))
 	perSecond := cmp.Or(r.Rate, 10)
 	s := &sink{
@@ -178,6 +183,49 @@ func (r *Recorder[T]) start(ctx context.Context) (stop func(), err error) {
 		cancel()
 		broadcaster.Shutdown()
 	}, nil
+}
+
+// discreet is the handler of what client-go logs. The note of an event that was refused
+// is for those who may read events of its object, who need not be those who read the
+// log: it is left out. The same failure is logged more and more rarely.
+type discreet struct {
+	slog.Handler
+	failures *rare.Failures
+}
+
+// Handle logs a record.
+func (d *discreet) Handle(ctx context.Context, record slog.Record) error {
+	r := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
+	err := errors.New(record.Message)
+	record.Attrs(func(a slog.Attr) bool {
+		switch v := a.Value.Any().(type) {
+		case *eventsv1.Event:
+			of := v.Regarding
+			a = slog.String(a.Key, fmt.Sprintf("%s %s of %s %s/%s", v.Type, v.Reason, of.Kind, of.Namespace, of.Name))
+		case error:
+			err = v
+		}
+		r.AddAttrs(a)
+		return true
+	})
+	if record.Level >= slog.LevelError {
+		count, log := d.failures.Add(err)
+		if !log {
+			return nil
+		}
+		r.AddAttrs(slog.Int("failures", count))
+	}
+	return d.Handler.Handle(ctx, r)
+}
+
+// WithAttrs returns a handler that has attributes.
+func (d *discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &discreet{d.Handler.WithAttrs(attrs), d.failures}
+}
+
+// WithGroup returns a handler with a group.
+func (d *discreet) WithGroup(name string) slog.Handler {
+	return &discreet{d.Handler.WithGroup(name), d.failures}
 }
 
 // A sink writes events at a rate, and knows whether it is writing.

@@ -27,7 +27,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }

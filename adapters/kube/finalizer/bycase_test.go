@@ -9,14 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reconkernel/reconcile/adapters/kube"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // A Gadget is an object whose status says which generation was handled last.
@@ -93,7 +94,7 @@ func TestByCase(t *testing.T) {
 			Get: func(ctx context.Context, name string) (*Gadget, error) {
 				return client.Get(ctx, name, metav1.GetOptions{})
 			},
-			Client: func(string) object.Client[*Gadget] { return client },
+			Client: func(string) kube.Client[*Gadget] { return client },
 			Ensure: byCase(gadgets, note("create"), note("change"), note("look")),
 			Clean:  note("clean"),
 		}

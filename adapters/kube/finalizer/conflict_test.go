@@ -12,8 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestConflict has another controller change the object between the reading of
@@ -187,4 +188,106 @@ func TestLaggingCache(t *testing.T) {
 		run(t, g, "a")
 	}
 	wantCalls(t, w, "gone gone") // as the server says of the dying ones
+}
+
+// TestTakeOverWithALaggingCache has another process clean an object whose deletion the
+// cache of this one does not show yet: what Ensure then made is cleaned when the cache
+// has caught up, shows another object with that name, or shows that Clean must wait.
+func TestTakeOverWithALaggingCache(t *testing.T) {
+	s := kubetest.Shared(t)
+	client := clientOf(t, s.Admin(), s.Namespace(t))
+	w := new(world)
+	before := newGuard(client, w)
+	take := func(name string) (alive *corev1.ConfigMap) {
+		create(t, client, name, "1")
+		run(t, before, name)
+		alive, err := client.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove(t, client, name)
+		run(t, before, name)
+		wantCalls(t, w, "ensure clean")
+		return alive
+	}
+	shown := func(g *guard, cm *corev1.ConfigMap) {
+		g.Get = func(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+			if cm != nil {
+				return cm, nil
+			}
+			return client.Get(ctx, name, metav1.GetOptions{})
+		}
+	}
+
+	after := newGuard(client, w)
+	shown(after, take("gone"))
+	run(t, after, "gone")
+	wantCalls(t, w, "ensure")
+	shown(after, nil)
+	w.fail = map[string]error{"clean": errors.New("not now")}
+	if err := after.Reconcile(t.Context(), "gone"); err == nil {
+		t.Error("Reconcile returned nil, want why Clean failed")
+	}
+	w.fail = nil
+	wantCalls(t, w, "clean")
+	run(t, after, "gone")
+	run(t, after, "gone")
+	wantCalls(t, w, "clean gone gone")
+	if len(w.files) != 0 {
+		t.Errorf("the files %v are left", w.files)
+	}
+
+	shown(after, take("anew"))
+	run(t, after, "anew")
+	shown(after, nil)
+	create(t, client, "anew", "2")
+	run(t, after, "anew")
+	wantCalls(t, w, "ensure clean ensure")
+	if w.files["anew"] != "2" {
+		t.Errorf("the files are %v, want anew with 2", w.files)
+	}
+
+	// Who takes our finalizer away wants no Clean.
+	kept := create(t, client, "stripped", "1", other)
+	run(t, after, "stripped")
+	remove(t, client, "stripped")
+	if _, err := client.Patch(t.Context(), "stripped", types.MergePatchType, []byte(`{"metadata":{"finalizers":["`+other+`"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, after, "stripped")
+	if _, err := client.Patch(t.Context(), kept.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, after, "stripped")
+	wantCalls(t, w, "ensure gone")
+}
+
+// TestTakeOverOfAnotherObject has another process clean an object, and make what a new
+// one of its name asks for. Who had the first one, and is back, takes nothing of that
+// away, whatever its cache shows.
+func TestTakeOverOfAnotherObject(t *testing.T) {
+	s := kubetest.Shared(t)
+	client := clientOf(t, s.Admin(), s.Namespace(t))
+	w := new(world)
+	for name, shown := range map[string]func(created *corev1.ConfigMap) (*corev1.ConfigMap, error){
+		"as-it-is": func(created *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+			return client.Get(t.Context(), created.Name, metav1.GetOptions{})
+		},
+		"without-ours": func(created *corev1.ConfigMap) (*corev1.ConfigMap, error) { return created, nil },
+		"not-there": func(created *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+			return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), created.Name)
+		},
+	} {
+		here, there := newGuard(client, w), newGuard(client, w)
+		create(t, client, name, "1")
+		run(t, here, name)
+		remove(t, client, name)
+		run(t, there, name)
+		created := create(t, client, name, "2")
+		run(t, there, name)
+		wantCalls(t, w, "ensure clean ensure")
+		here.Get = func(context.Context, string) (*corev1.ConfigMap, error) { return shown(created) }
+		run(t, here, name)
+		wantCalls(t, w, "ensure")
+	}
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
 )
 
 // A Guard reads objects from an informer's cache and writes with a client.
@@ -30,7 +30,7 @@ func ExampleGuard() {
 		Get: func(_ context.Context, n cache.ObjectName) (*corev1.ConfigMap, error) {
 			return lister.ConfigMaps(n.Namespace).Get(n.Name)
 		},
-		Client: func(n cache.ObjectName) object.Client[*corev1.ConfigMap] {
+		Client: func(n cache.ObjectName) kube.Client[*corev1.ConfigMap] {
 			return client.ConfigMaps(n.Namespace)
 		},
 		Ensure: put,

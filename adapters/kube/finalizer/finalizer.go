@@ -8,7 +8,7 @@
 // after a clean-up that succeeded. It never touches the finalizers of others.
 //
 // The package imports no client: typed, dynamic and metadata clients all fit
-// [object.Client].
+// [kube.Client].
 package finalizer
 
 import (
@@ -27,8 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/outcome"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
+	"github.com/reconkernel/reconcile/adapters/kube"
 )
 
 // A Guard is a reconcile function for objects with a finalizer: its Reconcile
@@ -36,7 +35,7 @@ import (
 // objects of type O, a pointer.
 //
 //	object                            what is called
-//	not there                         Gone
+//	not there                         Gone; before it Clean, if it vanished without
 //	being deleted, not with ours      nothing: it is left alone
 //	being deleted, with ours          Clean; then our finalizer is removed
 //	any other, not yet with ours      our finalizer is added; then Ensure
@@ -55,8 +54,17 @@ import (
 // or Clean, so both are idempotent. In one process, Clean is not called again
 // for an object once it succeeded, even if the finalizer could not be removed.
 //
-// The zero Guard is not usable: Name, Get, Client, Ensure and Clean are required. The fields are not to be changed once Reconcile was called; it may
-// be called from many goroutines, though not for one item at a time.
+// Get may read a cache that lags. After a take-over it may show an object that is
+// gone, cleaned by the process before; then Ensure makes outside what nobody wants.
+// So Clean is called for an object that Ensure was called for, and that vanished
+// without it, unless another one with its name has our finalizer by then: what is
+// outside may be what another process made for that one. A process that ends before
+// its cache has caught up leaves that to nobody: to rule it out, begin a term with a
+// cache that was filled in it.
+//
+// The zero Guard is not usable: Name, Get, Client, Ensure and Clean are required.
+// The fields are not to be changed once Reconcile was called; it may be called from
+// many goroutines, though not for one item at a time.
 type Guard[T comparable, O metav1.Object] struct {
 	// Name is our finalizer: a domain, a slash and a name, such as
 	// example.com/bucket. See [NameOf].
@@ -67,7 +75,7 @@ type Guard[T comparable, O metav1.Object] struct {
 	Get func(ctx context.Context, item T) (O, error)
 
 	// Client returns the client for the object of an item.
-	Client func(item T) object.Client[O]
+	Client func(item T) kube.Client[O]
 
 	// Ensure makes outside what the object asks for. It is given the object with
 	// our finalizer, and does not change it.
@@ -80,6 +88,13 @@ type Guard[T comparable, O metav1.Object] struct {
 	Gone func(ctx context.Context, item T) error
 
 	cleaned sync.Map // of an item, the UID of the object that Clean has succeeded for
+	ensured sync.Map // of an item, the made[O] that Ensure was called for last, until Clean has succeeded for it
+}
+
+// A made is an object that Ensure was called for.
+type made[O metav1.Object] struct {
+	obj  O
+	heir types.UID // of the object that has its place now, if we have added our finalizer to that
 }
 
 // NameOf returns a name for the finalizer of a controller, which is known by
@@ -113,6 +128,14 @@ func (g *Guard[T, O]) Reconcile(ctx context.Context, item T) error {
 			if attempt == 1 { // else the cache may still show it for a while
 				g.cleaned.Delete(item)
 			}
+			old, ok := g.ensured.Load(item)
+			if ok && attempt == 1 { // there may be another by now, which a Clean would harm
+				obj, err = g.Client(item).Get(ctx, old.(made[O]).obj.GetName(), metav1.GetOptions{})
+				continue
+			}
+			if done, err := g.cleanVanished(ctx, item, ""); !done {
+				return err
+			}
 			if g.Gone != nil {
 				return g.Gone(ctx, item)
 			}
@@ -145,12 +168,19 @@ func (e *patchError) Unwrap() error { return e.err }
 // handle does what is to be done for obj.
 func (g *Guard[T, O]) handle(ctx context.Context, item T, obj O) error {
 	ours := slices.Contains(obj.GetFinalizers(), g.Name)
-	switch deleted := obj.GetDeletionTimestamp() != nil; {
+	deleted := obj.GetDeletionTimestamp() != nil
+	if deleted {
+		if done, err := g.cleanVanished(ctx, item, obj.GetUID()); !done {
+			return err
+		}
+	}
+	switch {
 	case deleted && !ours:
+		g.ensured.Delete(item) // somebody took our finalizer away, and wants no Clean
 		return nil
 	case deleted:
 		if !g.isClean(item, obj) {
-			if err := g.Clean(ctx, obj); outcome.Of(err) != reconcile.Succeeded {
+			if done, err := g.clean(ctx, item, obj); !done {
 				return err
 			}
 			g.cleaned.Store(item, obj.GetUID())
@@ -164,8 +194,38 @@ func (g *Guard[T, O]) handle(ctx context.Context, item T, obj O) error {
 		if obj, err = g.finalize(ctx, item, obj, true); err != nil {
 			return err
 		}
+		if old, ok := g.ensured.Load(item); ok {
+			g.ensured.Store(item, made[O]{old.(made[O]).obj, obj.GetUID()})
+		}
 	}
+	if old, ok := g.ensured.Load(item); ok && old.(made[O]).heir == obj.GetUID() {
+		if done, err := g.cleanVanished(ctx, item, obj.GetUID()); !done {
+			return err
+		}
+	} // else another process may have called Ensure for obj: a Clean would take that away
+	g.ensured.Store(item, made[O]{obj: obj})
 	return g.Ensure(ctx, obj)
+}
+
+// cleanVanished calls Clean for the object that Ensure was called for, if another
+// one, or none, has its place: the cache that showed it lagged behind a Clean of
+// another process.
+func (g *Guard[T, O]) cleanVanished(ctx context.Context, item T, now types.UID) (done bool, err error) {
+	old, ok := g.ensured.Load(item)
+	if !ok || old.(made[O]).obj.GetUID() == now {
+		return true, nil
+	}
+	return g.clean(ctx, item, old.(made[O]).obj)
+}
+
+// clean calls Clean, and reports whether it has succeeded.
+func (g *Guard[T, O]) clean(ctx context.Context, item T, obj O) (done bool, err error) {
+	err = g.Clean(ctx, obj)
+	if o, _ := reconcile.Judge(err, 1, nil); o != reconcile.Succeeded {
+		return false, err
+	}
+	g.ensured.Delete(item)
+	return true, nil
 }
 
 // finalize adds our finalizer to obj, or removes it. It returns the object as it

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestRestartAnywhere ends the process at each point where it can end: before a
@@ -222,14 +222,14 @@ func TestUntyped(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("dynamic", func(t *testing.T) {
-		testUntyped(t, s, "a", object.Untyped[*unstructured.Unstructured](client.Resource(gvr)))
+		testUntyped(t, s, "a", kube.Untyped[*unstructured.Unstructured](client.Resource(gvr)))
 	})
 	t.Run("metadata", func(t *testing.T) {
-		testUntyped(t, s, "b", object.Untyped[*metav1.PartialObjectMetadata](meta.Resource(gvr)))
+		testUntyped(t, s, "b", kube.Untyped[*metav1.PartialObjectMetadata](meta.Resource(gvr)))
 	})
 }
 
-func testUntyped[O metav1.Object](t *testing.T, s *kubetest.Server, name string, client object.Client[O]) {
+func testUntyped[O metav1.Object](t *testing.T, s *kubetest.Server, name string, client kube.Client[O]) {
 	var calls []string
 	note := func(call string) func(context.Context, O) error {
 		return func(context.Context, O) error {
@@ -240,7 +240,7 @@ func testUntyped[O metav1.Object](t *testing.T, s *kubetest.Server, name string,
 	g := &finalizer.Guard[string, O]{
 		Name:   finalizer.NameOf("example.com", "finalizer.example.com", "Widget"),
 		Get:    func(ctx context.Context, name string) (O, error) { return client.Get(ctx, name, metav1.GetOptions{}) },
-		Client: func(string) object.Client[O] { return client },
+		Client: func(string) kube.Client[O] { return client },
 		Ensure: note("ensure"), Clean: note("clean"),
 	}
 	manifest := "{apiVersion: finalizer.example.com/v1, kind: Widget, metadata: {name: " + name + "}, spec: {size: 1}}"

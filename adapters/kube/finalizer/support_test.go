@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reconkernel/reconcile/adapters/kube"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,8 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -105,7 +106,7 @@ func newGuard(client configMaps, w *world) *guard {
 		Get: func(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 			return client.Get(ctx, name, metav1.GetOptions{})
 		},
-		Client: func(string) object.Client[*corev1.ConfigMap] { return client },
+		Client: func(string) kube.Client[*corev1.ConfigMap] { return client },
 		Ensure: w.ensure("ensure"),
 		Clean:  w.clean,
 		Gone:   w.gone,

@@ -14,7 +14,7 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
 )
 
@@ -34,7 +34,7 @@ func ExampleServe() {
 	go func() { ended <- group.Run(ctx) }()
 
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	configs := &kubeadapter.Source[cache.ObjectName]{Keys: kubeadapter.Name}
+	configs := &kube.Source[cache.ObjectName]{Keys: kube.Name}
 	stop, err := kinds.Serve(watches, gvr, queue, configs)
 	if err != nil {
 		fmt.Println(err)

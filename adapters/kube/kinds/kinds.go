@@ -7,7 +7,7 @@
 //	watches := &kinds.Kinds{Informer: kinds.Dynamic(client, "", 0)}
 //	group.Add("kinds", watches)
 //
-//	stop, err := kinds.Serve(watches, gvr, queue, &kubeadapter.Source[Item]{Keys: keys})
+//	stop, err := kinds.Serve(watches, gvr, queue, &kube.Source[Item]{Keys: keys})
 package kinds
 
 import (
@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 )
 
 // Kinds watches kinds while somebody is served with them: each with one watch,
@@ -131,7 +131,7 @@ func (k *Kinds) end() {
 // exist is not an error here: it is asked for again and again, and served when
 // it is there. A panic in a function of s is logged, and s is fed again, with
 // back-off.
-func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[T], s *kubeadapter.Source[T]) (stop func(), err error) {
+func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[T], s *kube.Source[T]) (stop func(), err error) {
 	switch {
 	case k == nil || k.Informer == nil:
 		return nil, errors.New("kinds: Serve needs Kinds with an Informer")
@@ -183,7 +183,7 @@ func (k *Kinds) acquire(gvr schema.GroupVersionResource, s syncer, use func(cach
 				k.kinds = make(map[schema.GroupVersionResource]*kind)
 			}
 			k.kinds[gvr] = kd
-			kd.stop = k.add(gvr, kubeadapter.Run(kd.informer))
+			kd.stop = k.add(gvr, kube.Run(kd.informer))
 		}
 		if kd != nil {
 			kd.served[s] = struct{}{}

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -39,8 +39,8 @@ var (
 // An item of a queue that several kinds share.
 type item struct{ kind, name string }
 
-func of(kind string) *kubeadapter.Source[item] {
-	return &kubeadapter.Source[item]{Name: kind, Keys: func(obj metav1.Object) iter.Seq[item] {
+func of(kind string) *kube.Source[item] {
+	return &kube.Source[item]{Name: kind, Keys: func(obj metav1.Object) iter.Seq[item] {
 		return slices.Values([]item{{kind, obj.GetName()}})
 	}}
 }
@@ -63,7 +63,7 @@ func want(t *testing.T, q *reconcile.Queue[item], wanted item) (before []item) {
 	}
 }
 
-func serve(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[item], s *kubeadapter.Source[item]) (stop func()) {
+func serve(t *testing.T, k *kinds.Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[item], s *kube.Source[item]) (stop func()) {
 	t.Helper()
 	stop, err := kinds.Serve(k, gvr, q, s)
 	if err != nil {
@@ -242,7 +242,7 @@ func TestMetadata(t *testing.T) {
 	kubetest.Run(t, k)
 	q := reconcile.NewQueue[cache.ObjectName]()
 	s.Kubectl(t, "create", "configmap", "a", "--from-literal=big=text", "-n", ns)
-	source := &kubeadapter.Source[cache.ObjectName]{Keys: kubeadapter.Name}
+	source := &kube.Source[cache.ObjectName]{Keys: kube.Name}
 	if _, err := kinds.Serve(k, configMaps, q, source); err != nil {
 		t.Fatal(err)
 	}

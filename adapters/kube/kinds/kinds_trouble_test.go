@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestMissingKind serves a kind before its CRD is there: a clear error in time,
@@ -111,7 +111,7 @@ func TestPanicOfOneKind(t *testing.T) {
 	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 	q := reconcile.NewQueue[item]()
 	first := true
-	serve(t, k, configMaps, q, &kubeadapter.Source[item]{Keys: func(obj metav1.Object) iter.Seq[item] {
+	serve(t, k, configMaps, q, &kube.Source[item]{Keys: func(obj metav1.Object) iter.Seq[item] {
 		if first {
 			first = false
 			panic("of a user")
@@ -136,7 +136,7 @@ func TestBadInput(t *testing.T) {
 		k    *kinds.Kinds
 		gvr  schema.GroupVersionResource
 		q    reconcile.Enqueuer[item]
-		s    *kubeadapter.Source[item]
+		s    *kube.Source[item]
 		want string
 	}{
 		{nil, configMaps, q, of("x"), "needs Kinds with an Informer"},
@@ -144,7 +144,7 @@ func TestBadInput(t *testing.T) {
 		{k, schema.GroupVersionResource{Resource: "pods"}, q, of("x"), `needs a version and a resource, got "" and "pods"`},
 		{k, configMaps, nil, of("x"), "needs a queue, got nil"},
 		{k, configMaps, q, nil, "needs a Source with Keys"},
-		{k, configMaps, q, &kubeadapter.Source[item]{}, "needs a Source with Keys"},
+		{k, configMaps, q, &kube.Source[item]{}, "needs a Source with Keys"},
 		{k, configMaps, q, used, "has an informer already"},
 		{&kinds.Kinds{Informer: func(schema.GroupVersionResource) cache.SharedIndexInformer { return nil }}, configMaps, q, of("x"), "Kinds.Informer returned nil"},
 	} {

@@ -19,7 +19,8 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
@@ -36,7 +37,7 @@ const items = 200
 // item is in two runs at once.
 type arena struct {
 	t       *testing.T
-	store   kubetest.LeaseStore
+	store   leasetest.LeaseStore
 	begin   time.Time
 	workers int // of each process
 
@@ -208,10 +209,10 @@ func (a *arena) number() int32 {
 	return *lease.Spec.LeaseTransitions
 }
 
-func (a *arena) client() *kubetest.LeaseClient { return &kubetest.LeaseClient{Store: &a.store} }
+func (a *arena) client() *leasetest.LeaseClient { return &leasetest.LeaseClient{Store: &a.store} }
 
 // broken returns a client whose requests fail while broken is set.
-func (a *arena) broken(broken *atomic.Bool) *kubetest.LeaseClient {
+func (a *arena) broken(broken *atomic.Bool) *leasetest.LeaseClient {
 	client := a.client()
 	client.Before = func(context.Context, string) error {
 		if broken.Load() {

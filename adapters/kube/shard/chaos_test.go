@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
@@ -50,7 +50,7 @@ func chaos(t *testing.T, a *arena, seed uint64) {
 	}
 	var well atomic.Bool
 	trouble := make(map[string]int) // of each process, in percent
-	client := func(name string) *kubetest.LeaseClient {
+	client := func(name string) *leasetest.LeaseClient {
 		c := a.client()
 		fault := func(ctx context.Context, _ string) error {
 			if well.Load() {

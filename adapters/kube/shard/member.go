@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
 )
 
 // This file is what a member does: it renews its Lease, looks at those of the
@@ -49,6 +50,8 @@ type member[T comparable] struct {
 	odd     int    // how often in a row the list was not right
 	lost    chan struct{}
 	fence   *time.Timer
+
+	failures, untidy rare.Failures // of turns, of removals
 }
 
 // A sighting is when a Lease was last seen to be renewed.
@@ -129,7 +132,9 @@ func (m *member[T]) run(ctx context.Context) error {
 			m.lose()
 			return err
 		case err != nil && ctx.Err() == nil:
-			m.cfg.Logger.Warn("shards: no contact with the API server", "set", m.Name, "err", err)
+			if count, log := m.failures.Add(err); log {
+				m.cfg.Logger.Warn("shards: no contact with the API server", "set", m.Name, "failures", count, "err", err)
+			}
 			next.Reset(m.cfg.Period)
 		case again:
 			next.Reset(0)
@@ -330,7 +335,9 @@ func (m *member[T]) tidy(ctx context.Context, found *coordinationv1.LeaseList, l
 		}
 		err := m.leases.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &lease.ResourceVersion}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			m.cfg.Logger.Warn("Lease of a former member not removed", "lease", lease.Name, "err", err)
+			if count, log := m.untidy.Add(err); log {
+				m.cfg.Logger.Warn("Lease of a former member not removed", "lease", lease.Name, "failures", count, "err", err)
+			}
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestHandedOverBeforeItRuns has an item change hands after it was taken and
@@ -74,7 +74,7 @@ func TestQueuePassesVerdictsOn(t *testing.T) {
 			}
 			q.Requeue(1, step.wait)
 			got := q.State(1)
-			got.Since, got.Due = time.Time{}, time.Time{}
+			got.Since, got.Due, got.Pending = time.Time{}, time.Time{}, time.Time{}
 			if got != step.want {
 				t.Errorf("after %+v: %+v, want %+v", step.wait, got, step.want)
 			}

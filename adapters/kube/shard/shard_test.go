@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
@@ -28,7 +29,7 @@ func TestBadFields(t *testing.T) {
 		"Shards.Period is 10s":                                         func(s *shard.Shards[string]) { s.Period = 10 * time.Second },
 		"Shards.Grace is -1s":                                          func(s *shard.Shards[string]) { s.Grace = -time.Second },
 	} {
-		s := &shard.Shards[string]{Client: new(kubetest.LeaseClient), Namespace: "default", Name: "set"}
+		s := &shard.Shards[string]{Client: new(leasetest.LeaseClient), Namespace: "default", Name: "set"}
 		spoil(s)
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("got %v, want a terminal error with %q in it", err, want)

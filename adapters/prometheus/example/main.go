@@ -26,6 +26,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 func main() {
@@ -40,6 +41,7 @@ func main() {
 
 func run(ctx context.Context, addr string) error {
 	q := reconcile.NewQueue[string]()
+	far := &gate.Gate{Max: 3}
 	disks := &reconcile.Reconciler[string]{
 		Name:      "disks",
 		Queue:     q,
@@ -47,7 +49,7 @@ func run(ctx context.Context, addr string) error {
 		Timeout:   200 * time.Millisecond,
 		Retry:     reconcile.Backoff(50*time.Millisecond, time.Second),
 		Reconcile: attach,
-		Gate:      &reconcile.Gate{Max: 3},
+		Admit:     far.Admit,
 	}
 	poll := &reconcile.Poller[string]{
 		Name:     "disks",
@@ -60,7 +62,7 @@ func run(ctx context.Context, addr string) error {
 	if err := promadapter.Instrument(&metrics, disks); err != nil {
 		return err
 	}
-	if err := metrics.AddGate("disks", disks.Gate); err != nil {
+	if err := metrics.AddGate("disks", far); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()

@@ -15,14 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/object"
 	"github.com/reconkernel/reconcile/bench/kube/files"
 )
 
@@ -46,27 +44,20 @@ func main() {
 		}
 		return v, nil
 	})
-	lister := listers.NewConfigMapLister(informer.GetIndexer())
+	c := &kube.Controller[*corev1.ConfigMap]{Name: "files", Informer: informer, Workers: 4}
 	guard := &finalizer.Guard[cache.ObjectName, *corev1.ConfigMap]{
-		Name: "example.com/file",
-		Get: func(_ context.Context, n cache.ObjectName) (*corev1.ConfigMap, error) {
-			return lister.ConfigMaps(n.Namespace).Get(n.Name)
-		},
-		Client: func(n cache.ObjectName) object.Client[*corev1.ConfigMap] { return client.ConfigMaps(n.Namespace) },
+		Name:   "example.com/file",
+		Get:    c.Get,
+		Client: func(n cache.ObjectName) kube.Client[*corev1.ConfigMap] { return client.ConfigMaps(n.Namespace) },
 		Ensure: dir.Ensure,
 		Clean:  dir.Clean,
 	}
-	source := &kubeadapter.Source[cache.ObjectName]{Name: "configmaps", Informer: informer, Keys: kubeadapter.Name}
-	queue := reconcile.NewQueue[cache.ObjectName]()
+	c.ByName = guard.Reconcile
 	var runs atomic.Int64
-	workers := &reconcile.Reconciler[cache.ObjectName]{
-		Name: "files", Queue: queue, Reconcile: guard.Reconcile, Workers: 4, Retry: kubeadapter.Retry(nil),
-		OnResult: func(reconcile.Result[cache.ObjectName]) { runs.Add(1) },
-	}
+	c.With = func(p *kube.Parts) { p.Reconciler.OnResult = func(reconcile.Result[cache.ObjectName]) { runs.Add(1) } }
 	var group reconcile.Group
-	group.Add("informer", kubeadapter.Run(informer))
-	group.Add("feed", reconcile.Feed(queue, source.Feed))
-	group.Add("workers", reconcile.After(source.Synced, workers))
+	group.Add("informers", c.Informers())
+	group.Add("files", c)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := group.Run(ctx); err != nil {

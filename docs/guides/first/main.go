@@ -5,10 +5,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log"
 	"maps"
@@ -20,31 +20,30 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // A controller keeps the files of a folder as its wishes say.
 type controller struct {
-	file   string                            // the wishes, such as {"hello.txt": "Hello."}
-	wishes atomic.Pointer[map[string]string] // the last good version of them
-	folder *os.Root                          // everything in it is ours
+	read   func(context.Context) (map[string]string, error) // the file of wishes, such as {"hello.txt": "Hello."}
+	wishes atomic.Pointer[map[string]string]                // what was read last
+	folder *os.Root                                         // everything in it is ours
 }
 
-// load reads the wishes. If it cannot, the last good version stays in force.
-func (c *controller) load() error {
-	var wishes map[string]string
-	data, err := os.ReadFile(c.file)
-	err = cmp.Or(err, json.Unmarshal(data, &wishes))
-	if err == nil && wishes != nil {
-		c.wishes.Store(&wishes)
-		return nil
+func parse(text []byte) (wishes map[string]string, err error) {
+	if err := json.Unmarshal(text, &wishes); err != nil {
+		return nil, fmt.Errorf("the wishes: %w", err)
+	} else if wishes == nil {
+		return nil, errors.New("the wishes are null")
 	}
-	return cmp.Or(err, errors.New("the wishes are null"))
+	return wishes, nil
 }
 
 // list returns the names to look at: what is wanted, and what is there.
-func (c *controller) list(context.Context) ([]string, error) {
-	errWishes := c.load()
-	names := slices.Collect(maps.Keys(*c.wishes.Load()))
+func (c *controller) list(ctx context.Context) ([]string, error) {
+	wishes, errWishes := c.read(ctx) // if it is bad, the last good version
+	c.wishes.Store(&wishes)
+	names := slices.Collect(maps.Keys(wishes))
 	there, errThere := fs.ReadDir(c.folder.FS(), ".")
 	for _, entry := range there {
 		if entry.Type().IsRegular() {
@@ -79,8 +78,8 @@ func run(ctx context.Context, wishes, folder string) error {
 		return err
 	}
 	defer root.Close()
-	c := &controller{file: wishes, folder: root}
-	if err := c.load(); err != nil {
+	c := &controller{read: tracker.FromFile(wishes, parse), folder: root}
+	if _, err := c.list(ctx); err != nil {
 		return err // there is no good version yet
 	}
 	queue := reconcile.NewQueue[string]()

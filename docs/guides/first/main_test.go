@@ -85,9 +85,12 @@ func after(t *testing.T, d time.Duration, dir string, want map[string]string) {
 	}
 }
 
+// write makes a file that nobody is writing any more: it is a second old.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	check(t, os.WriteFile(path, []byte(text), 0o644))
+	then := time.Now().Add(-time.Second)
+	check(t, os.Chtimes(path, then, then))
 }
 
 func mkdir(t *testing.T, path string) {

@@ -34,12 +34,17 @@ func (c *Client) Get(ctx context.Context, id ID) (Asset, error) {
 	return a, err
 }
 
-// List returns all assets of one kind.
-func (c *Client) List(ctx context.Context, kind string) ([]Asset, error) {
+// List returns all assets of one kind or, if there are names, those of them that are
+// there, by one call.
+func (c *Client) List(ctx context.Context, kind string, names ...string) ([]Asset, error) {
 	var list struct {
 		Items []Asset `json:"items"`
 	}
-	err := c.call(ctx, "GET", "/v1/"+kind+"s", nil, nil, &list)
+	path := "/v1/" + kind + "s"
+	if len(names) > 0 {
+		path += "?" + url.Values{"name": names}.Encode()
+	}
+	err := c.call(ctx, "GET", path, nil, nil, &list)
 	return list.Items, err
 }
 

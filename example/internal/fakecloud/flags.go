@@ -44,6 +44,7 @@ func Flags(f *flag.FlagSet, c *Config) {
 	f.DurationVar(&c.Latency, "latency", 10*time.Millisecond, "how long an answer of the cloud takes, on average")
 	f.DurationVar(&c.Build, "build", 700*time.Millisecond, "how long a creation in the background takes, on average")
 	f.Float64Var(&c.Faults, "faults", 0.05, "the part of all requests and creations that fail, 0 to 0.9")
+	f.Float64Var(&c.Rate, "rate", 0, "how many requests a second the cloud takes, 1 or more; 0 means any number")
 	f.Uint64Var(&c.Seed, "seed", 0, "the `NUMBER` that all that is random comes from; 0 means another one each time")
 	f.BoolFunc("chaos", "let another hand delete and alter assets, about three in two seconds", func(s string) error {
 		on, err := strconv.ParseBool(s)
@@ -63,6 +64,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("-build is %v, want 0 to 1h", c.Build)
 	case !(c.Faults >= 0 && c.Faults <= 0.9): // also a NaN
 		return fmt.Errorf("-faults is %v, want 0 to 0.9", c.Faults)
+	case c.Rate != 0 && !(c.Rate >= 1 && c.Rate <= 1e9): // also a NaN
+		return fmt.Errorf("-rate is %v, want 0, or 1 to 1e9", c.Rate)
 	}
 	return nil
 }

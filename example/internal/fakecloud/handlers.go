@@ -44,12 +44,12 @@ func (s *Server) faulty(serve func(*http.Request) (any, error)) http.HandlerFunc
 			answer(w, nil, &cloud.Error{Status: 503, Message: "nobody waits for the answer any more"})
 			return
 		}
-		fault := s.chance(s.Config.Faults)
-		if fault && s.chance(0.5) {
+		if !s.takes() {
 			w.Header().Set("Retry-After", "1")
 			answer(w, nil, &cloud.Error{Status: 429, Message: "too many requests"})
 			return
 		}
+		fault := s.chance(s.Config.Faults)
 		if fault && s.chance(0.5) {
 			answer(w, nil, errors.New("internal error"))
 			return
@@ -60,6 +60,20 @@ func (s *Server) faulty(serve func(*http.Request) (any, error)) http.HandlerFunc
 		}
 		answer(w, out, err)
 	}
+}
+
+// takes reports whether the rate lets in one more request.
+func (s *Server) takes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rate, now := s.Config.Rate, time.Now()
+	s.missing = max(0, s.missing-rate*now.Sub(s.counted).Seconds())
+	s.counted = now
+	if rate > 0 && s.missing > rate-1 {
+		return false
+	}
+	s.missing++
+	return true
 }
 
 func answer(w http.ResponseWriter, out any, err error) {
@@ -104,7 +118,10 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(s.Assets(tenant(r)), func(a cloud.Asset) bool { return a.ID.Kind != of.Kind })
+	names := r.URL.Query()["name"]
+	all := slices.DeleteFunc(s.Assets(tenant(r)), func(a cloud.Asset) bool {
+		return a.ID.Kind != of.Kind || len(names) > 0 && !slices.Contains(names, a.ID.Name)
+	})
 	return map[string]any{"items": all}, nil
 }
 

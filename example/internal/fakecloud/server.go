@@ -29,7 +29,8 @@ import (
 type Config struct {
 	Latency time.Duration // of an answer, on average
 	Build   time.Duration // of a creation in the background, on average
-	Faults  float64       // part of the requests that fail: half with 429, half with 500
+	Faults  float64       // part of the requests that fail with 500, half of them after the work
+	Rate    float64       // requests a second, and so many at once; 429 to what is more. 0 means any number
 	Chaos   time.Duration // on average from one change by another hand to the next; 0 means none
 	Seed    uint64        // of all that is random; 0 means another one each time
 }
@@ -56,6 +57,8 @@ type Server struct {
 	records   map[cloud.ID]*record
 	last      int64                       // version or operation that was given out
 	listeners map[chan cloud.Event]string // of events, and their tenants
+	missing   float64                     // requests that are missing to a whole second of Rate
+	counted   time.Time                   // when that was so
 }
 
 // New returns a cloud in which some names belong to another tenant.

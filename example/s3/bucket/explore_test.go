@@ -18,6 +18,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
@@ -42,7 +43,7 @@ func TestExplore(t *testing.T) {
 }
 
 func startOn(k *reconciletest.Kit[string], s *fakeStore) {
-	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), route{k, s})
+	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), explore.Transport(k, api{k, s}))
 	if err != nil {
 		panic(err)
 	}
@@ -126,20 +127,20 @@ func (s *fakeStore) check() error {
 	return nil
 }
 
-// A route is the way of one process to the store.
-type route struct {
-	kit   *reconciletest.Kit[string]
-	store *fakeStore
-}
-
-// A reply is what can be read again later.
+// A reply is what the store answers.
 type reply struct {
 	Status int
 	Body   string
 }
 
-// RoundTrip implements http.RoundTripper.
-func (w route) RoundTrip(r *http.Request) (*http.Response, error) {
+// An api is the store as one process reaches it.
+type api struct {
+	kit *reconciletest.Kit[string]
+	*fakeStore
+}
+
+// ServeHTTP implements http.Handler.
+func (s api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.Trim(r.URL.Path, "/")
 	what := ""
 	for _, sub := range []string{"tagging", "versioning", "policy", "versions", "list-type"} {
@@ -147,40 +148,27 @@ func (w route) RoundTrip(r *http.Request) (*http.Response, error) {
 			what = sub
 		}
 	}
-	op := strings.TrimSpace(fmt.Sprintf("%s /%s %s", r.Method, name, what))
-	var body []byte
-	if r.Body != nil {
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-	}
+	body, _ := io.ReadAll(r.Body)
 	var got reply
-	var err error
 	switch {
 	case r.Method == http.MethodGet:
-		got, err = reconciletest.Read(r.Context(), w.kit, op, func() (reply, error) { return w.store.get(name, what), nil })
+		got = s.get(name, what)
 	case r.Method == http.MethodPut && what == "":
-		err = w.kit.Do(r.Context(), op, func() error { got = w.store.create(name); return nil })
-		if err == nil && w.store.buckets[name] != nil {
-			err = w.kit.Do(r.Context(), op+" its tags", func() error { w.store.change(name, "tagging", body); return nil })
-		}
-	default:
-		err = w.kit.Do(r.Context(), op, func() error {
-			if r.Method == http.MethodDelete {
-				body = nil
-			}
-			got = w.store.change(name, what, body)
+		got = s.create(name)
+		if err := s.kit.Do(r.Context(), r.Method+" "+r.URL.Path+" its tags", func() error {
+			s.change(name, "tagging", body)
 			return nil
-		})
+		}); err != nil {
+			got = refusal(500, "InternalError")
+		}
+	case r.Method == http.MethodDelete:
+		got = s.change(name, what, nil)
+	default:
+		got = s.change(name, what, body)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: got.Status, Header: http.Header{"Content-Type": {"application/xml"}}, Request: r,
-		Body: io.NopCloser(strings.NewReader(got.Body)), ContentLength: int64(len(got.Body)),
-	}, nil
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(got.Status)
+	_, _ = io.WriteString(w, got.Body)
 }
 
 func refusal(status int, code string) reply {

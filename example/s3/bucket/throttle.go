@@ -4,10 +4,13 @@
 package bucket
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/minio/minio-go/v7"
 )
 
 // Throttled is the error of a request that the store has refused because there
@@ -19,6 +22,20 @@ type Throttled struct {
 
 func (t *Throttled) Error() string {
 	return fmt.Sprintf("the store asks to come back in %v (%s)", t.After, t.Status)
+}
+
+// Pause says for how long nobody asks the store anything, because of what a run
+// returned: it has too much to do, or is not there for anybody. It is for a gate.
+func Pause(err error) time.Duration {
+	var throttled *Throttled
+	var answer minio.ErrorResponse
+	switch {
+	case errors.As(err, &throttled):
+		return throttled.After
+	case errors.As(err, &answer) && (answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable):
+		return 10 * time.Second
+	}
+	return 0
 }
 
 // throttle turns answers with a Retry-After into errors: minio-go does not tell

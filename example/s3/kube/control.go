@@ -17,9 +17,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	kubeadapter "github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 const (
@@ -39,10 +40,10 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 		informers.WithNamespace(o.namespace),
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector }),
 	).Core().V1().ConfigMaps().Informer()
-	wishes := &kubeadapter.Source[string]{
+	wishes := &kube.Source[string]{
 		Name:     "wishes",
 		Informer: informer,
-		Keys:     kubeadapter.Key(func(cm metav1.Object) (string, bool) { return cm.GetName(), true }),
+		Keys:     kube.Key(func(cm metav1.Object) (string, bool) { return cm.GetName(), true }),
 	}
 	recorder := &events.Recorder[string]{Client: client.EventsV1(), Controller: "example.com/s3", Regarding: o.regarding(informer)}
 	c := &bucket.Controller{Store: store, Owner: o.Owner, Recheck: o.Recheck, Wish: o.wishFrom(informer)}
@@ -61,8 +62,10 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 		Timeout: 30 * time.Second,
 		Grace:   2 * time.Second,
 		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		Spread:  0.1,
+		Admit:   (&gate.Gate{Pause: bucket.Pause}).Admit, // nobody asks a store that has too much to do
 	})))
-	group.Add("informer", kubeadapter.Run(informer))
+	group.Add("informer", kube.Run(informer))
 	group.Add("wishes", reconcile.Feed(queue, wishes.Feed))
 	group.Add("wished", reconcile.After(wishes.Synced, &reconcile.Poller[string]{
 		Name: "wished", Queue: queue, Period: o.Poll, Jitter: 0.1, GetItems: wishes.List,
@@ -77,7 +80,7 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 // a better one, and its bucket stays as it is.
 func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, string) (bucket.Wish, bool, error) {
 	return func(_ context.Context, name string) (bucket.Wish, bool, error) {
-		cm, err := kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
+		cm, err := kube.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
 		if apierrors.IsNotFound(err) {
 			return bucket.Wish{}, false, nil
 		}
@@ -97,6 +100,6 @@ func (o options) wishFrom(informer cache.SharedInformer) func(context.Context, s
 // regarding finds the ConfigMap that the events about a bucket belong to.
 func (o options) regarding(informer cache.SharedInformer) func(string) (runtime.Object, error) {
 	return func(name string) (runtime.Object, error) {
-		return kubeadapter.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
+		return kube.Get[*corev1.ConfigMap](informer, cache.ObjectName{Namespace: o.namespace, Name: name})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/gate"
 )
 
 // wishBucket is the KeyValue bucket with the wishes: a key for each S3 bucket,
@@ -43,6 +44,8 @@ func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o
 		Timeout:   30 * time.Second,
 		Grace:     2 * time.Second,
 		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		Spread:    0.1,
+		Admit:     (&gate.Gate{Pause: bucket.Pause}).Admit, // nobody asks a store that has too much to do
 	})
 	group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, wishBucket, natsadapter.EntryKey)))
 	group.Add("wished", &reconcile.Poller[string]{

@@ -28,11 +28,15 @@
 package natstest
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -100,6 +104,65 @@ func Connect(tb testing.TB, url string, options ...nats.Option) *nats.Conn {
 	}
 	tb.Cleanup(nc.Close)
 	return nc
+}
+
+// Documented returns what the pages say that a process of a role may do, with the
+// queue, bucket or stream of a name. The test runs in the folder of the module.
+func Documented(tb testing.TB, role, name string) *server.Permissions {
+	tb.Helper()
+	for _, path := range []string{"../../docs/nats.md", "../../docs/nats-feeders.md"} {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		row := regexp.MustCompile("(?m)^\\| " + regexp.QuoteMeta(role) + " \\| (`.*`) \\|$").FindSubmatch(page)
+		if row == nil {
+			continue
+		}
+		publish := new(server.SubjectPermission)
+		for _, subject := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {
+			publish.Allow = append(publish.Allow, strings.ReplaceAll(string(subject[1]), "NAME", name))
+		}
+		return &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}, Publish: publish}
+	}
+	tb.Fatalf("no page says what a %s may do", role)
+	return nil
+}
+
+// As is an option for a connection that may only publish and subscribe as is said. The
+// test fails if it tries more.
+func As(tb testing.TB, may *server.Permissions) nats.Option {
+	tb.Helper()
+	text, err := json.Marshal(may)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	tb.Cleanup(func() {
+		select {
+		case err := <-refused:
+			tb.Errorf("more than is documented is needed: %v", err)
+		default:
+		}
+	})
+	return func(o *nats.Options) error {
+		o.User, o.Password = limited, string(text)
+		o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				select {
+				case refused <- err:
+				default:
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// In is [As] for what the pages say of a role.
+func In(tb testing.TB, role, name string) nats.Option {
+	tb.Helper()
+	return As(tb, Documented(tb, role, name))
 }
 
 // Connect returns a connection to the server; see the function [Connect].

@@ -1,0 +1,158 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package leasetest keeps Leases in memory, for tests in a bubble of testing/synctest,
+// where no server can be.
+package leasetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// A LeaseStore keeps Leases in memory, with resource versions: for tests in a bubble
+// of testing/synctest, where no server can be. The zero LeaseStore is empty.
+type LeaseStore struct {
+	mu      sync.Mutex // guards what follows
+	version int64
+	leases  map[string]*coordinationv1.Lease
+}
+
+// A LeaseClient is the client of a store, for one process. Before and After are called
+// with the verb of each request, before and after it reaches the Store; if one
+// returns an error, the request does. They may sleep, and may be nil.
+type LeaseClient struct {
+	Store         *LeaseStore
+	Before, After func(ctx context.Context, verb string) error
+}
+
+// Leases returns the client for a namespace.
+func (c *LeaseClient) Leases(string) typedv1.LeaseInterface { return leases{client: c} }
+
+type leases struct {
+	typedv1.LeaseInterface // what is not here is not to be called
+	client                 *LeaseClient
+}
+
+func (l leases) do(ctx context.Context, verb string, f func(*LeaseStore) error) error {
+	if l.client.Before != nil {
+		if err := l.client.Before(ctx, verb); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.client.Store.mu.Lock()
+	err := f(l.client.Store)
+	l.client.Store.mu.Unlock()
+	if l.client.After != nil {
+		if err := l.client.After(ctx, verb); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (s *LeaseStore) putLocked(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	s.version++
+	lease = lease.DeepCopy()
+	lease.ResourceVersion = strconv.FormatInt(s.version, 10)
+	if s.leases == nil {
+		s.leases = make(map[string]*coordinationv1.Lease)
+	}
+	s.leases[lease.Name] = lease
+	return lease.DeepCopy()
+}
+
+func (s *LeaseStore) getLocked(name string) (*coordinationv1.Lease, error) {
+	if lease := s.leases[name]; lease != nil {
+		return lease.DeepCopy(), nil
+	}
+	return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
+}
+
+// Create makes a lease.
+func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (out *coordinationv1.Lease, err error) {
+	err = l.do(ctx, "create", func(s *LeaseStore) error {
+		if s.leases[lease.Name] != nil {
+			return apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), lease.Name)
+		}
+		out = s.putLocked(lease)
+		return nil
+	})
+	return out, err
+}
+
+// Update writes a lease, if its resource version is the current one.
+func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (out *coordinationv1.Lease, err error) {
+	err = l.do(ctx, "update", func(s *LeaseStore) error {
+		now, err := s.getLocked(lease.Name)
+		if err != nil {
+			return err
+		}
+		if lease.ResourceVersion != now.ResourceVersion { // none is no way around: the server wants one
+			return apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, fmt.Errorf("is at %s", now.ResourceVersion))
+		}
+		out = s.putLocked(lease)
+		return nil
+	})
+	return out, err
+}
+
+// Get reads a lease.
+func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *coordinationv1.Lease, err error) {
+	err = l.do(ctx, "get", func(s *LeaseStore) error {
+		out, err = s.getLocked(name)
+		return err
+	})
+	return out, err
+}
+
+// Delete removes a lease, if its resource version is that of the preconditions.
+func (l leases) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	return l.do(ctx, "delete", func(s *LeaseStore) error {
+		now, err := s.getLocked(name)
+		if err != nil {
+			return err
+		}
+		if p := opts.Preconditions; p != nil && p.ResourceVersion != nil && *p.ResourceVersion != now.ResourceVersion {
+			return apierrors.NewConflict(coordinationv1.Resource("leases"), name, fmt.Errorf("is at %s", now.ResourceVersion))
+		}
+		delete(s.leases, name)
+		return nil
+	})
+}
+
+// List reads all leases with the labels asked for.
+func (l leases) List(ctx context.Context, opts metav1.ListOptions) (out *coordinationv1.LeaseList, err error) {
+	selector, err := labels.Parse(opts.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	out = new(coordinationv1.LeaseList)
+	err = l.do(ctx, "list", func(s *LeaseStore) error {
+		for _, lease := range s.leases {
+			if selector.Matches(labels.Set(lease.Labels)) {
+				out.Items = append(out.Items, *lease.DeepCopy())
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(out.Items, func(a, b coordinationv1.Lease) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return out, err
+}

@@ -1,0 +1,277 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubesim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/reconkernel/reconcile/explore"
+)
+
+// Config returns how a process of a plan reaches the server: each request is a call of
+// c, named as "create jobs default/a". If c is an [explore.Kit], the events of watches
+// are events of the plan, named as "jobs ADDED default/a". A generated name is named as
+// what it is generated from, and an asterisk. What discovers kinds and what records events
+// (of the kind Event) is never disturbed.
+//
+// A request that fails is answered with the code 503. A read is stale only if it may be:
+// if it asks for the version "0", as informers do; and then an informer lists what was
+// there before. An event that is lost ends its watch after a minute, as one that is too
+// old: the client lists anew. An event that comes twice does so too. One that is late holds
+// back those after it. The time of a watch has no end.
+//
+// A nil c is for Play: its requests have no faults, and are in no journal.
+func (s *Server) Config(c explore.Caller) *rest.Config {
+	t := &transport{server: s}
+	if k, ok := c.(kit); ok && !isNil(c) {
+		t.caller = c
+		t.ways = s.waysOf(k)
+	} else if !isNil(c) {
+		t.caller = c
+	}
+	return &rest.Config{
+		Host: "http://kubesim", QPS: -1, Transport: t,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"},
+	}
+}
+
+// ServerOf returns the server that a configuration of [Server.Config] is for, or nil.
+func ServerOf(cfg *rest.Config) *Server {
+	if t, ok := cfg.Transport.(*transport); ok {
+		return t.server
+	}
+	return nil
+}
+
+// Mapper knows the kinds of the server, as discovery would tell.
+func (s *Server) Mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for gv, kinds := range s.groups {
+		for _, k := range kinds {
+			scope := meta.RESTScopeNamespace
+			if k.Cluster {
+				scope = meta.RESTScopeRoot
+			}
+			m.AddSpecific(k.GroupVersionKind, gv.WithResource(k.Resource), gv.WithResource(k.singular), scope)
+		}
+	}
+	return m
+}
+
+func isNil(c explore.Caller) bool {
+	k, ok := c.(*explore.Kit)
+	return c == nil || ok && k == nil
+}
+
+// A kit is a Caller that has events.
+type kit interface {
+	explore.Caller
+	Event(event any)
+	OnEvent(hear func(event any))
+}
+
+// ways are how events come to a process of a plan.
+type ways struct {
+	kit kit
+}
+
+func (s *Server) waysOf(k kit) *ways {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.all {
+		if w.kit == k {
+			return w
+		}
+	}
+	w := &ways{kit: k}
+	s.all[w] = true
+	k.OnEvent(func(event any) {
+		if h, ok := event.(*happening); ok && h.watcher.ways == w {
+			h.watcher.came(h)
+		}
+	})
+	return w
+}
+
+func (w *ways) event(h *happening) { w.kit.Event(h) }
+
+// A transport is the way of a process to the server.
+type transport struct {
+	server *Server
+	caller explore.Caller // nil without faults
+	ways   *ways
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		body, err = io.ReadAll(r.Body)
+		if err = errors.Join(err, r.Body.Close()); err != nil {
+			return nil, fmt.Errorf("kubesim: body of %s %s: %w", r.Method, r.URL.Path, err)
+		}
+	}
+	q, err := t.server.parse(r)
+	if err != nil {
+		return failed(err).response(r), nil
+	}
+	q.body = body
+	if err := r.Context().Err(); err != nil {
+		return nil, context.Cause(r.Context())
+	}
+	if q.kind != nil && q.watches() {
+		return t.watch(r, q)
+	}
+	var got answer
+	serve := func() { got = t.server.answer(q, r.URL.Path) }
+	reads := q.method == http.MethodGet
+	served := false
+	switch {
+	case t.caller == nil, q.kind == nil, reads && t.caller.Context().Err() != nil:
+		// What a dead process looks at is no matter, and some wait for it.
+		serve()
+	case q.kind.Kind == "Event" && t.caller.Context().Err() == nil:
+		serve() // nothing depends on these
+	case reads && q.query.Get("resourceVersion") == "0":
+		var text string
+		text, err = explore.Read(r.Context(), t.caller, t.server.opOf(q), func() (string, error) {
+			served = true
+			serve()
+			return strconv.Itoa(got.code) + " " + string(got.body), nil
+		})
+		code, rest, _ := strings.Cut(text, " ") // of before, perhaps
+		got.code, _ = strconv.Atoi(code)
+		got.body = []byte(rest)
+	case reads:
+		_, err = t.caller.Look(r.Context(), t.server.opOf(q), func() (any, error) { served = true; serve(); return nil, nil })
+	default:
+		err = t.caller.Do(r.Context(), t.server.opOf(q), func() error { served = true; serve(); return nil })
+	}
+	switch {
+	case errors.Is(err, explore.ErrInjected) && !served:
+		got = failed(apierrors.NewServiceUnavailable(err.Error()))
+	case errors.Is(err, explore.ErrInjected):
+		return nil, fmt.Errorf("connection broken, answer lost: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	return got.response(r), nil
+}
+
+func (t *transport) watch(r *http.Request, q *request) (*http.Response, error) {
+	ways := t.ways
+	switch {
+	case t.caller == nil:
+	case t.caller.Context().Err() != nil:
+		ways = nil
+	default:
+		if err := t.caller.Do(r.Context(), t.server.opOf(q), nil); errors.Is(err, explore.ErrInjected) {
+			return failed(apierrors.NewServiceUnavailable(err.Error())).response(r), nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	w, err := t.server.watch(r.Context(), q, ways)
+	if err != nil {
+		return failed(err).response(r), nil
+	}
+	if ways != nil {
+		context.AfterFunc(t.caller.Context(), w.cut)
+	}
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: w, ContentLength: -1, Request: r,
+	}, nil
+}
+
+func (a answer) response(r *http.Request) *http.Response {
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", a.code, http.StatusText(a.code)), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(a.body)),
+		ContentLength: int64(len(a.body)), Request: r,
+	}
+}
+
+// opOf names a request in plans.
+func (s *Server) opOf(q *request) string {
+	var verb string
+	switch q.method {
+	case http.MethodGet:
+		verb = "list"
+		if q.name != "" {
+			verb = "get"
+		}
+		if q.watches() {
+			verb = "watch"
+		}
+	case http.MethodPost:
+		verb = "create"
+	case http.MethodPut:
+		verb = "update"
+	case http.MethodPatch:
+		verb = "patch"
+		if q.media == "application/apply-patch+yaml" {
+			verb = "apply"
+		}
+	case http.MethodDelete:
+		verb = "delete"
+		if q.name == "" {
+			verb = "delete all"
+		}
+	default:
+		verb = strings.ToLower(q.method)
+	}
+	op := verb + " " + q.kind.Resource
+	if q.sub != "" {
+		op += "/" + q.sub
+	}
+	name := q.name
+	if q.method == http.MethodPost && name == "" {
+		name = nameIn(q.body)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.patterns[name]; p != "" {
+		name = p
+	}
+	if q.space != "" {
+		name = q.space + "/" + name
+	}
+	if name != "" {
+		op += " " + strings.TrimSuffix(name, "/")
+	}
+	for _, selector := range []string{"labelSelector", "fieldSelector"} {
+		if v := q.query.Get(selector); v != "" {
+			op += " " + v
+		}
+	}
+	return op
+}
+
+// Silence lets klog and the error handlers of apimachinery do nothing from now on, as
+// [Explore] does: the handlers compare the clock of the machine with that of a bubble, and
+// sleep for years. It is for scenarios of package explore with a world of their own.
+func Silence() { silence() }
+
+var silence = sync.OnceFunc(func() {
+	utilruntime.ErrorHandlers = nil
+	klog.SetLogger(klog.Logger{})
+	klog.SetOutput(io.Discard)
+	klog.LogToStderr(false)
+})

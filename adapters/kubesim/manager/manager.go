@@ -1,0 +1,106 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manager explores controllers of controller-runtime as they are: with a Manager,
+// its caches and its queues, over the API server of package kubesim. Its [Start] takes
+// what the main of a program sets up:
+//
+//	kubesim.Explore(t, kubesim.Scenario{
+//		Kinds:  kubesim.CRDs(t, "../../config/crd/bases"),
+//		Scheme: scheme,
+//		Start: manager.Start(ctrl.Options{Scheme: scheme}, func(mgr ctrl.Manager) error {
+//			return (&Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr)
+//		}),
+//		Play: func(s *kubesim.Stage) { ... },
+//	})
+package manager
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore"
+)
+
+// Start returns the Start of a [kubesim.Scenario]: for each process a Manager with these
+// options and what setup adds to it. It serves no metrics, probes and webhooks; it logs to
+// options.Logger, or nothing; it waits a second for its controllers when it ends, unless options
+// say otherwise; the names of controllers may come again; and instead of
+// options.MapperProvider it takes [kubesim.Server.Mapper], which makes no requests. It
+// panics if setup returns an error, or if the configuration is not one of
+// [kubesim.Server.Config].
+func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Kit, *rest.Config) reconcile.Runner {
+	if options.Logger.GetSink() == nil {
+		options.Logger = logr.Discard()
+	}
+	log.SetLogger(options.Logger) // otherwise it complains, after 30 seconds
+	yes, second := true, time.Second
+	options.Metrics.BindAddress, options.HealthProbeBindAddress, options.PprofBindAddress = "0", "0", "0"
+	options.Controller.SkipNameValidation = &yes
+	options.GracefulShutdownTimeout = cmp.Or(options.GracefulShutdownTimeout, &second)
+	return func(_ *explore.Kit, cfg *rest.Config) reconcile.Runner {
+		server := kubesim.ServerOf(cfg)
+		if server == nil {
+			panic("manager: Start needs a configuration of kubesim.Server.Config, whose Transport is as it was")
+		}
+		own := options
+		own.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return server.Mapper(), nil }
+		mgr, err := ctrl.NewManager(cfg, own)
+		if err == nil {
+			err = setup(mgr)
+		}
+		if err != nil {
+			panic("manager: " + err.Error())
+		}
+		return runner{mgr}
+	}
+}
+
+type runner struct{ ctrl.Manager }
+
+// Run implements [reconcile.Runner].
+func (r runner) Run(ctx context.Context) error {
+	// A Manager whose context ends before its caches have synced goes round without a
+	// pause until they have, which would hold the clock of the bubble. So that comes
+	// first: the server answers lists and watches of a process that is dead.
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	synced := make(started)
+	if err := r.Add(synced); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-own.Done():
+			return
+		}
+		select {
+		case <-synced:
+		case <-own.Done():
+		}
+		end()
+	}()
+	return r.Start(own)
+}
+
+// started is a part of a Manager that it starts after its caches.
+type started chan struct{}
+
+func (s started) Start(ctx context.Context) error {
+	close(s)
+	<-ctx.Done()
+	return nil
+}
+
+func (started) NeedLeaderElection() bool { return false }

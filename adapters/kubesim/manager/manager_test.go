@@ -1,0 +1,60 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/adapters/kubesim/manager"
+)
+
+// A copier keeps a Secret as each ConfigMap.
+type copier struct{ client.Client }
+
+func (c *copier) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).Complete(c)
+}
+
+func (c *copier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var cm corev1.ConfigMap
+	if err := c.Get(ctx, req.NamespacedName, &cm); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name}}
+	_, err := controllerutil.CreateOrUpdate(ctx, c.Client, secret, func() error {
+		secret.Data = map[string][]byte{"text": []byte(cm.Data["text"])}
+		return controllerutil.SetControllerReference(&cm, secret, c.Scheme())
+	})
+	return ctrl.Result{}, err
+}
+
+func TestCopier(t *testing.T) {
+	kubesim.Explore(t, kubesim.Scenario{
+		Start: manager.Start(ctrl.Options{Scheme: clientscheme.Scheme}, func(mgr ctrl.Manager) error {
+			return (&copier{mgr.GetClient()}).SetupWithManager(mgr)
+		}),
+		Play: func(s *kubesim.Stage) {
+			a := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"text": "1"}}
+			s.Create(a)
+			s.Advance(time.Minute)
+			kubesim.Update(s.Server, a, func(cm *corev1.ConfigMap) { cm.Data["text"] = "2" })
+			s.Advance(time.Minute)
+			b := a.DeepCopy()
+			b.Name = "b"
+			s.Create(b)
+			s.Delete(a)
+		},
+		Plans: 100,
+	})
+}

@@ -1,0 +1,156 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubesim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// nameIn returns how an object is named in plans that is still to be made.
+func nameIn(body []byte) string {
+	var o struct {
+		Metadata struct{ Name, GenerateName string }
+	}
+	if json.Unmarshal(body, &o) != nil {
+		return ""
+	}
+	if o.Metadata.Name == "" && o.Metadata.GenerateName != "" {
+		return o.Metadata.GenerateName + "*"
+	}
+	return o.Metadata.Name
+}
+
+// State describes all objects, except for events, leases and the namespaces of a new
+// cluster, without what differs from plan to plan: times, versions, ids and what
+// is generated of names. An observedGeneration is described as the current one or an old
+// one.
+func (s *Server) State() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, k := range s.kinds() {
+		if k.Kind == "Event" || k.builtIn && k.Kind == "Lease" {
+			continue
+		}
+		t := s.tables[k]
+		for _, name := range slices.Sorted(maps.Keys(t.records)) {
+			r := t.records[name]
+			if k.builtIn && k.Kind == "Namespace" && slices.Contains(firstNamespaces, r.object.GetName()) && r.object.GetDeletionTimestamp() == nil {
+				continue
+			}
+			if r.brief == "" {
+				r.brief = s.brief(r)
+			}
+			all = append(all, r.brief)
+		}
+	}
+	slices.Sort(all) // where there are generated names, the order of names is that of chance
+	return strings.Join(all, "")
+}
+
+// brief describes one object.
+func (s *Server) brief(r *record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", r.kind, s.nameOf(r.object))
+	d := describer{s, &b, r.object.GetGeneration()}
+	for _, name := range slices.Sorted(maps.Keys(r.object.Object)) {
+		switch name {
+		case "apiVersion", "kind":
+		case "metadata":
+			meta, _ := r.object.Object[name].(map[string]any)
+			for _, field := range slices.Sorted(maps.Keys(meta)) {
+				switch field {
+				case "labels", "annotations", "finalizers":
+					d.write(name+"."+field, meta[field])
+				case "deletionTimestamp":
+					b.WriteString("  is being deleted\n")
+				case "ownerReferences":
+					for _, ref := range r.object.GetOwnerReferences() {
+						role := "owner"
+						if ref.Controller != nil && *ref.Controller {
+							role = "controller"
+						}
+						fmt.Fprintf(&b, "  %s: %s %s\n", role, ref.Kind, s.patternOf(ref.Name))
+					}
+				}
+			}
+		default:
+			d.write(name, r.object.Object[name])
+		}
+	}
+	return b.String()
+}
+
+type describer struct {
+	*Server
+	b          *strings.Builder
+	generation int64
+}
+
+func (d describer) write(path string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			d.write(path+"."+name, v[name])
+		}
+	case []any:
+		for i, one := range v {
+			d.write(fmt.Sprintf("%s[%d]", path, i), one)
+		}
+	case string:
+		fmt.Fprintf(d.b, "  %s: %s\n", path, d.text(v))
+	case int64:
+		if strings.HasSuffix(path, ".observedGeneration") {
+			which := "an old one"
+			if v == d.generation {
+				which = "the current one"
+			}
+			fmt.Fprintf(d.b, "  %s: %s\n", path, which)
+			return
+		}
+		fmt.Fprintf(d.b, "  %s: %d\n", path, v)
+	default:
+		fmt.Fprintf(d.b, "  %s: %v\n", path, v)
+	}
+}
+
+// text is a value without times and generated names.
+func (d describer) text(v string) string {
+	if len(v) >= len("2006-01-02T15:04:05Z") && v[4] == '-' && v[10] == 'T' {
+		if _, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			return "(a time)"
+		}
+	}
+	if strings.HasPrefix(v, uidPrefix) {
+		return "(an id)"
+	}
+	if ns, name, ok := strings.Cut(v, "/"); ok {
+		return ns + "/" + d.patternOf(name)
+	}
+	return d.patternOf(v)
+}
+
+// patternOf returns a name, or what it is generated from.
+func (s *Server) patternOf(name string) string {
+	if p := s.patterns[name]; p != "" {
+		return p
+	}
+	return name
+}
+
+// nameOf names an object in plans: a generated name by what it is generated from.
+func (s *Server) nameOf(o *unstructured.Unstructured) string {
+	name := s.patternOf(o.GetName())
+	if ns := o.GetNamespace(); ns != "" {
+		return ns + "/" + name
+	}
+	return name
+}

@@ -1,0 +1,122 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
+// was enqueued again.
+var ErrChanged = errors.New("reconcile: item was enqueued again")
+
+// UntilChanged returns a context that ends, with [ErrChanged] as its cause, as
+// soon as the item of the run has a next run that is ready; if it has one
+// already, at once. It is for runs that take long, and whose work is outdated if
+// something happens to the item meanwhile. The context is derived from ctx, which
+// is that of the run or one derived from it.
+//
+//	Enqueue, EnqueueNow                          ends it
+//	a later next run becomes due                 ends it
+//	EnqueueAfter, EnqueueWithin, an Enqueue of   does not
+//	an item whose next run is held, Offer
+//
+// It ends as well when ctx does, with the cause of that, and with
+// [context.Canceled] when stop is called or the item is given back. Call stop
+// when the part of the run that may be cut short is over; more than once is
+// fine. A context that has ended stays so: if [Queue.Remove] cancels the next
+// run after that, the run finds out by looking at the world.
+//
+// What a run returns after such a context ended with ErrChanged:
+//
+//	nil                             as ever: the item runs again
+//	RequeueAfter                    as ever: holds the next run, unless EnqueueNow asked for it
+//	RequeueWithin, RecheckWithin    as ever: the item runs again at once
+//	any error, after the end of     as ever: aborted
+//	Reconciler.Run or of the lease
+//	a panic                         as ever: a failure
+//	any other error, also Terminal  as RequeueWithin(0), which is no failure
+//
+// In the last row the outcome is [Requeued], the item runs again at once, also
+// with HoldRetries, and the count of its failures starts anew, since they were
+// those of an outdated wish. If the next run has been cancelled by Remove, that
+// row does not apply. A run that enqueues its own item, and then ends by that row,
+// begins again at once, for as long as it does so.
+//
+// It may be called several times in a run, and from any goroutine. For the
+// context of a run that has returned, it returns one that has ended. Outside of
+// a run, and if the Queue of the [Reconciler] is not a [*Queue], its context ends
+// only when ctx does or stop is called. It does not block.
+func UntilChanged(ctx context.Context) (c context.Context, stop context.CancelFunc) {
+	if r, ok := ctx.Value(runKey{}).(runContext); ok {
+		return r.untilChanged(ctx)
+	}
+	return context.WithCancel(ctx)
+}
+
+func (r *run[T]) untilChanged(ctx context.Context) (context.Context, context.CancelFunc) {
+	if q, ok := r.worker.loop.source.(*Queue[T]); ok {
+		return q.untilChanged(ctx, r)
+	}
+	return context.WithCancel(ctx)
+}
+
+func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context, context.CancelFunc) {
+	c, end := context.WithCancelCause(ctx)
+	w := &watcher{ended: func(cause error) {
+		if cause == ErrChanged && c.Err() == nil {
+			r.changed.Store(true) // before the run can see the end, and return
+		}
+		end(cause)
+	}}
+	var cause error
+	q.mu.Lock()
+	q.catchUpLocked()
+	// A worker puts its run aside before it gives the item back, and gives it
+	// back under the lock. So while the run is the worker's, so is the item.
+	if e := q.entryOfRunLocked(r); e == nil {
+		cause = context.Canceled
+	} else if e.readyNext() {
+		cause = ErrChanged
+	} else {
+		q.watchLocked(r.worker.index, w)
+	}
+	q.unlock()
+	if cause != nil {
+		w.ended(cause)
+	}
+	return c, func() {
+		q.mu.Lock()
+		q.unwatchLocked(w)
+		q.unlock()
+		end(nil)
+	}
+}
+
+// outdated reports whether a run that has returned was notified of a change, and
+// the next run that this was is still there.
+func (w *worker[T]) outdated(r *run[T]) bool {
+	if !r.changed.Load() {
+		return false
+	}
+	q := w.loop.source.(*Queue[T]) // nobody else notified it
+	q.mu.Lock()
+	defer q.unlock()
+	q.catchUpLocked()
+	e := q.entryOfRunLocked(r)
+	return e != nil && e.readyNext()
+}
+
+// entryOfRunLocked returns the entry of the item of a run that its worker has;
+// nil if the run has ended, or somebody else gave its item back.
+func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
+	if r.worker.current.Load() != r {
+		return nil
+	}
+	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
+		return e
+	}
+	return nil
+}

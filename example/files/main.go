@@ -1,0 +1,45 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command files keeps the files of the folder that it is started in as they are
+// wanted, until Ctrl-C.
+package main
+
+import (
+	"context"
+	"log"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+var wanted = map[string]string{"hello.txt": "Hello.\n", "news.txt": "None.\n"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	queue := reconcile.NewQueue[string]()
+	var group reconcile.Group
+	group.Add("poller", &reconcile.Poller[string]{
+		Queue:    queue,
+		GetItems: func(context.Context) ([]string, error) { return slices.Collect(maps.Keys(wanted)), nil },
+		Period:   time.Second,
+	})
+	group.Add("reconciler", &reconcile.Reconciler[string]{
+		Queue: queue,
+		Reconcile: func(_ context.Context, name string) error {
+			if there, err := os.ReadFile(name); err == nil && string(there) == wanted[name] {
+				return nil // in order
+			}
+			log.Println("write", name)
+			return os.WriteFile(name, []byte(wanted[name]), 0o644) // an error is tried again
+		},
+	})
+	if err := group.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}

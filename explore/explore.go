@@ -1,0 +1,834 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ErrInjected is what a call returns that fails, or whose answer is lost, by a plan. A
+// fake may turn it into an error of its own, such as a status 503.
+var ErrInjected = errors.New("explore: injected fault")
+
+// A Fault is what a plan does to one call or event.
+type Fault string
+
+// The faults of calls, by [Kit.Do] and [Read], and of events.
+const (
+	Fails      Fault = "fails"       // the call returns ErrInjected and has no effect
+	AnswerLost Fault = "answer lost" // Do: the call has its effect and returns ErrInjected
+	DiesBefore Fault = "dies before" // the process dies, and the call has no effect
+	DiesAfter  Fault = "dies after"  // Do: the call has its effect, and the process dies
+	Slow       Fault = "slow"        // Do, Read: the call has its effect, and answers when its context has ended or a minute is over
+	Stale      Fault = "stale"       // Read: the last other answer comes, if there was one
+	Behind     Fault = "behind"      // Read: for a minute the last other answer comes; then the events since that answer come again
+	Outage     Fault = "outage"      // this call and those of its name that follow fail, for as long as Scenario.Within, 100 of them at most
+	Blackout   Fault = "blackout"    // this call and all that follow fail, for as long as Scenario.Within, 100 of them at most
+	Overlap    Fault = "overlap"     // Do: the next process starts, while this one goes on for a minute; see Scenario.With
+	Lost       Fault = "lost"        // the event does not come
+	Twice      Fault = "twice"       // the event comes, and again a minute later
+	Late       Fault = "late"        // the event comes a minute later
+)
+
+// outage reports whether calls fail for a while, of which one in a plan is enough.
+func (f Fault) outage() bool { return f == Outage || f == Blackout }
+
+// faultsOf lists what can happen to each kind. A process that dies after a read left
+// the same world as one that died before it.
+var faultsOf = [...][]Fault{
+	onCall:  {Fails, DiesBefore},
+	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Slow},
+	onRead:  {Fails, DiesBefore, Slow, Stale},
+	onEvent: {Lost, Twice, Late},
+}
+
+// longFaultsOf lists those that go on for a while. They are tried after the others, as
+// their stories are longer.
+var longFaultsOf = [...][]Fault{
+	onCall:  {Outage, Blackout, Overlap},
+	onDo:    {Outage, Blackout, Overlap},
+	onRead:  {Behind, Outage, Blackout},
+	onEvent: {},
+}
+
+// Faults returns all faults, in the order in which they are tried.
+func Faults() []Fault {
+	return []Fault{
+		Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, Behind, Outage, Blackout, Overlap, Lost, Twice, Late,
+	}
+}
+
+// A Scenario is what [Run] plays: a controller, and a world of type W. World, Start and
+// Play are required, and so is State or Final; the zero value of every other field is a
+// good default.
+//
+// Each plan has a bubble of [testing/synctest] and a world of its own. State, Check,
+// Final and Play are called while nothing else of that plan runs. Plans are played at the
+// same time (see Parallel): World, Start and Play must not share variables between plans.
+type Scenario[W any] struct {
+	// World makes the world: a fake, with what is wished for. It survives when the
+	// process dies.
+	World func() W
+
+	// Start starts the controller, by [Kit.Go], and returns. It is called for each
+	// process, in a goroutine of that: at the beginning, and a second after each death.
+	// All that the process before knew is gone, and its calls reach the world no more.
+	Start func(k *Kit, w W)
+
+	// Beside starts other controllers of the same world, each in a process that dies
+	// alone.
+	Beside []func(k *Kit, w W)
+
+	// Play is what happens to the world beside the controller: wishes, changes by
+	// another hand, events of these. It changes w, and lets time pass.
+	Play func(s *Stage, w W)
+
+	// State describes the world. At the end of each plan it must be what it is
+	// without faults. So it has what counts, and nothing that may differ: no times,
+	// no generated names.
+	State func(w W) string
+
+	// Check is called after each call that may change the world, and after each
+	// change by Play. It returns an error if what never may be is so; nil means that
+	// all may be.
+	Check func(w W) error
+
+	// Final is called at the end of each plan, and returns an error if the world is
+	// not as it has to be. If it is set, the end need not be what it is without
+	// faults.
+	Final func(w W) error
+
+	// Close ends what World started, such as a server; it may be nil.
+	Close func(w W)
+
+	// Without lists the faults that this world does not have; nil means that it has
+	// all. After Lost and Stale no event tells the truth, so they need a controller
+	// that looks again by itself, within the time of Within.
+	Without []Fault
+
+	// With lists the faults that are tried only if they are asked for: Overlap, which
+	// needs a controller of which two may work at the same time.
+	With []Fault
+
+	// Steady fails a plan in which State is what it has to be, and then is something
+	// else before Play changes anything. It needs State, and is not asked in plans
+	// with Stale or Behind, which may make any controller take a step back.
+	Steady bool
+
+	// Within is how long the controller may take to converge after the last fault,
+	// or the end of Play, and how long it is watched after that, in the time of the
+	// bubble. 0 means an hour; otherwise it is a minute or more.
+	Within time.Duration
+
+	// Plans and Budget limit how many plans are played, and for how long, in the
+	// time of the machine. All plans of a single fault are played whatever they say
+	// if there are no more than 1,000; of more, as many as they allow, but 1,000 at
+	// least, drawn by Seed. 0 means no limit; if both are 0, Budget is a second.
+	Plans  int
+	Budget time.Duration
+
+	// Parallel is how many plans are played at the same time; 0 means as many as there
+	// are processors. A controller that changes variables of its package, or uses
+	// libraries that do, needs 1.
+	Parallel int
+
+	Seed uint64 // of the plans that are drawn
+
+	// Replay is one plan, as a failure prints it. If it is not nil, this plan is played
+	// alone.
+	Replay []string
+}
+
+// Run plays a scenario without faults, then with each single fault at each call and
+// event, then with pairs and with more of them, as s says. The test fails at the first
+// plan after which the world is not as it has to be, and prints a story: the smallest
+// plan that fails, with its journal.
+//
+// A plan fails if
+//   - the world does not stand still, or work is left, an hour after the last fault: see
+//     Within and [Kit.Unfinished];
+//   - there are many more calls in the hour after than without faults, or calls without
+//     end;
+//   - the world is then not what it is without faults, or Final says no;
+//   - Check says no at any time;
+//   - a goroutine is left when the process is ended, or all wait for ever;
+//   - what was started by [Kit.Go] returns an error, or something of the scenario panics;
+//   - nothing goes on for 20 seconds of the real clock, as when a goroutine waits for a
+//     mutex that is held over a call.
+//
+// Calls go through one at a time, in an order that is the same each time, and so the
+// same Seed gives the same plans and journals, on any number of processors. What is left
+// to chance in the controller spoils that, and so do two goroutines that make a call of
+// one name at once.
+//
+// While Run plays, what a plan logs by the default loggers of log and log/slog goes to its
+// journal. Run must not be called in a bubble. It blocks for as long as Plans and Budget
+// say, or as all single faults take if that is longer.
+func Run[W any](t *testing.T, s Scenario[W]) {
+	t.Helper()
+	r, err := Search(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Found != nil {
+		t.Error(r.Found)
+	}
+	t.Log(r)
+}
+
+// Search is [Run] without a verdict: the test does not fail, and what was found is in the
+// report. The error is about s.
+func Search[W any](t *testing.T, s Scenario[W]) (*Report, error) {
+	x, err := newExplorer(t, s)
+	if err != nil {
+		return nil, err
+	}
+	return x.explore(), nil
+}
+
+// An explorer goes through the plans of a scenario.
+type explorer struct {
+	t        *testing.T
+	setup    func(*play)
+	clean    *outcome
+	patterns []pattern // of names with generated parts
+
+	without []Fault
+	steady  bool
+	plans   int
+	budget  time.Duration
+	seed    uint64
+	replay  plan
+	workers int
+	hang    time.Duration
+	enough  int // single faults that are tried whatever the limits say
+	within  time.Duration
+
+	begun   time.Time
+	report  Report
+	first   []single
+	round   int // of pair
+	turn    int
+	bubbles sync.Map      // from the name of a bubble to its *play, while that is played
+	keep    func(p *play) // for tests; may be nil
+}
+
+const (
+	secondMax   = 1_000   // second faults that are tried with a first one
+	secondsMax  = 100_000 // that are remembered
+	singlesMax  = 1_000   // single faults that are tried whatever the limits say
+	hangMax     = 20 * time.Second
+	neverCameIn = 5 // the report names so many
+)
+
+// A single is a plan of one fault that passed, and where a second one can be.
+type single struct {
+	fault injection
+	next  []injection
+}
+
+// injected is the text of an injection.
+var injected = regexp.MustCompile(`(?s)^((call|event) .*) #(\d{1,9}): (.+)$`)
+
+func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
+	wrong := ""
+	switch {
+	case s.World == nil:
+		wrong = "World is required, and nil; want a function that makes the world"
+	case s.Start == nil:
+		wrong = "Start is required, and nil; want a function that starts the controller"
+	case slices.ContainsFunc(s.Beside, func(f func(*Kit, W)) bool { return f == nil }):
+		wrong = "Beside has a nil; want functions that start controllers"
+	case s.Play == nil:
+		wrong = "Play is required, and nil; want a function that says what happens"
+	case s.State == nil && s.Final == nil:
+		wrong = "State and Final are nil; want one of them at least"
+	case s.Steady && s.State == nil:
+		wrong = "Steady is set, and State is nil; want a description of the world to compare"
+	case s.Within != 0 && s.Within < time.Minute:
+		wrong = fmt.Sprintf("Within is %v, want 0 (which means an hour) or a minute at least", s.Within)
+	case s.Plans < 0:
+		wrong = fmt.Sprintf("Plans is %d, want 0 (which means no limit) or more", s.Plans)
+	case s.Parallel < 0:
+		wrong = fmt.Sprintf("Parallel is %d, want 0 (which means as many as there are processors) or more", s.Parallel)
+	case s.Budget < 0:
+		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
+	}
+	for _, f := range s.Without {
+		if !slices.Contains(Faults(), f) {
+			wrong = fmt.Sprintf("Without has %q, want one of %q", f, Faults())
+		}
+	}
+	for _, f := range s.With {
+		if f != Overlap {
+			wrong = fmt.Sprintf("With has %q, want %q, the only fault that is not tried by default", f, Overlap)
+		}
+	}
+	x := &explorer{
+		t: t, without: slices.Clone(s.Without), steady: s.Steady, plans: s.Plans, budget: s.Budget, seed: s.Seed,
+		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
+	}
+	if !slices.Contains(s.With, Overlap) {
+		x.without = append(x.without, Overlap)
+	}
+	if s.Replay != nil {
+		x.replay = plan{}
+	}
+	for _, text := range s.Replay {
+		m := injected.FindStringSubmatch(text)
+		if m == nil || !slices.Contains(Faults(), Fault(m[4])) || (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
+			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
+			break
+		}
+		nth, _ := strconv.Atoi(m[3])
+		x.replay = append(x.replay, injection{place{m[1], nth}, Fault(m[4])})
+	}
+	if wrong != "" {
+		return nil, fmt.Errorf("explore: Scenario.%s", wrong)
+	}
+	if x.plans == 0 && x.budget == 0 {
+		x.budget = time.Second
+	}
+	direct := func(p *play) {
+		w := s.World()
+		for _, start := range append([]func(*Kit, W){s.Start}, s.Beside...) {
+			p.slots = append(p.slots, &slot{number: len(p.slots), start: func(k *Kit) { start(k, w) }})
+		}
+		p.check, p.describe = func() error { return nil }, func() string { return "" }
+		if s.Check != nil {
+			p.check = func() error { return s.Check(w) }
+		}
+		if s.State != nil {
+			p.describe = func() string { return s.State(w) }
+		}
+		if s.Close != nil {
+			p.close = func() { s.Close(w) }
+		}
+		for _, slot := range p.slots {
+			p.launch(slot)
+		}
+		p.advance(0) // so that Start has returned, and nothing runs beside Play
+		s.Play(&Stage{p}, w)
+		p.settle()
+		var err error
+		if s.Final != nil && !p.over(nil) {
+			err = s.Final(w)
+		}
+		p.judge(err, s.Final == nil)
+	}
+	x.setup = func(p *play) { p.direct, p.within = direct, x.within }
+	return x, nil
+}
+
+// A plan is a list of faults.
+type plan []injection
+
+func (p plan) strings() []string {
+	texts := make([]string, len(p))
+	for i, one := range p {
+		texts[i] = one.String()
+	}
+	return texts
+}
+
+func (p plan) decide(at point) Fault {
+	for _, i := range p {
+		if i.place == at.place {
+			return i.fault
+		}
+	}
+	return ""
+}
+
+// noFault is the plan without any.
+func noFault(point) Fault { return "" }
+
+// explore plays all plans, or those until one fails.
+func (x *explorer) explore() *Report {
+	defer divert(x)()
+	x.report.Found = x.find()
+	x.report.Took = time.Since(x.begun)
+	return &x.report
+}
+
+func (x *explorer) find() *Finding {
+	clean, f := x.withoutFaults()
+	if f != nil {
+		return f
+	}
+	x.clean = clean
+	x.report.journal = clean.journal
+	for _, p := range clean.points {
+		if p.kind == onEvent {
+			x.report.Events++
+		} else {
+			x.report.Calls++
+		}
+	}
+	if x.replay != nil {
+		return x.again()
+	}
+	singles := x.singles(clean.points)
+	if f := x.playSingles(singles); f != nil {
+		return f
+	}
+	return x.playMore()
+}
+
+// withoutFaults plays the plan without faults, twice: what differs then would be taken
+// for the work of a fault.
+func (x *explorer) withoutFaults() (*outcome, *Finding) {
+	clean := x.perform(x.report.Plans+1, noFault)
+	x.report.Plans++
+	if clean.failure != "" {
+		return nil, x.reduce(nil, clean)
+	}
+	again := x.perform(x.report.Plans+1, noFault)
+	x.report.Plans++
+	switch {
+	case again.state != clean.state:
+		clean.failure = "the world is once so and once so, without any fault:\n" + difference(clean.state, again.state, "(once)")
+	case len(clean.points) == 0:
+		clean.failure = "there is nothing to disturb: no call by Do or Read, and no event"
+	}
+	if clean.failure != "" {
+		return nil, x.finding(nil, clean)
+	}
+	if x.patterns = patternsOf(clean.points, again.points); len(x.patterns) > 0 {
+		clean = x.perform(x.report.Plans+1, noFault)
+		x.report.Plans++
+		if clean.failure != "" {
+			return nil, x.reduce(nil, clean)
+		}
+	}
+	return clean, nil
+}
+
+// singles lists all single faults, in the order in which they are tried.
+func (x *explorer) singles(points []point) []injection {
+	all := append(x.faults(points, faultsOf[:]), x.faults(points, longFaultsOf[:])...)
+	if len(all) > x.enough && (x.plans == 0 || x.plans < len(all)) {
+		x.draw(all)
+	}
+	return all
+}
+
+// draw shuffles so that each kind of fault at each kind of call comes early.
+func (x *explorer) draw(all []injection) {
+	random := rand.New(rand.NewPCG(x.seed, 1))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	seen := map[string]int{}
+	rank := make(map[injection]int, len(all))
+	for _, i := range all {
+		kind := digits.ReplaceAllString(i.what, "*") + string(i.fault)
+		rank[i] = seen[kind]
+		seen[kind]++
+	}
+	slices.SortStableFunc(all, func(a, b injection) int { return cmp.Compare(rank[a], rank[b]) })
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// playSingles plays each of them alone.
+func (x *explorer) playSingles(singles []injection) *Finding {
+	x.first = make([]single, len(singles))
+	most := min(secondMax, max(2, secondsMax/max(1, len(singles))))
+	came := make([]bool, len(singles))
+	f, played := x.batch(func(i int) func(point) Fault {
+		if i >= len(singles) || i >= x.enough && x.spent(i) {
+			return nil
+		}
+		return plan{singles[i]}.decide
+	}, func(i int, o *outcome) {
+		came[i] = len(o.happened) > 0
+		rest := o.points[min(o.after, len(o.points)):]
+		next := x.faults(rest, faultsOf[:])
+		if !singles[i].fault.outage() { // after which what comes first is what counts
+			next = append(next, x.faults(rest, longFaultsOf[:])...)
+			random := rand.New(rand.NewPCG(x.seed, uint64(i)+2))
+			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+		}
+		x.first[i] = single{singles[i], slices.Clone(next[:min(len(next), most)])}
+	})
+	x.first = x.first[:played]
+	x.report.Singles = played
+	if f != nil {
+		return f
+	}
+	x.report.LeftOut = len(singles) - played
+	for i := range played {
+		if !came[i] {
+			x.report.NeverCame = append(x.report.NeverCame, singles[i].String())
+		}
+	}
+	return nil
+}
+
+// spent reports whether the limits allow no further plan, when so many were played in
+// this batch.
+func (x *explorer) spent(n int) bool {
+	return x.plans != 0 && x.report.Plans+n >= x.plans || x.budget != 0 && time.Since(x.begun) >= x.budget
+}
+
+// playMore plays pairs of faults, and plans of more between them, as long as it may.
+func (x *explorer) playMore() *Finding {
+	if len(x.first) == 0 {
+		return nil
+	}
+	isPair := map[int]bool{}
+	f, played := x.batch(func(i int) func(point) Fault {
+		if x.spent(i) {
+			return nil
+		}
+		if i%4 != 3 { // pairs may take all the time that there is
+			if p := x.pair(); p != nil {
+				isPair[i] = true
+				return p.decide
+			}
+		}
+		return x.dice(i)
+	}, nil)
+	for i := range played {
+		if isPair[i] {
+			x.report.Pairs++
+		} else {
+			x.report.Many++
+		}
+	}
+	return f
+}
+
+// batch plays the plans that next returns, until that is nil or one fails: the first of
+// them in their order, so that it is the same however many processors there are. It
+// returns how many were played up to there. Each call of next comes after the one
+// before.
+func (x *explorer) batch(next func(i int) func(point) Fault, passed func(i int, o *outcome)) (f *Finding, played int) {
+	var (
+		mu     sync.Mutex
+		taken  int
+		failed = -1
+		worst  *outcome
+		work   sync.WaitGroup
+	)
+	for range x.workers {
+		work.Go(func() {
+			for {
+				mu.Lock()
+				var decide func(point) Fault
+				i := taken
+				if failed < 0 {
+					decide = next(i)
+				}
+				if decide == nil {
+					mu.Unlock()
+					return
+				}
+				taken++
+				mu.Unlock()
+				o := x.perform(x.report.Plans+1+i, decide)
+				mu.Lock()
+				switch {
+				case o.failure == "":
+					if passed != nil {
+						passed(i, o)
+					}
+				case failed < 0 || i < failed:
+					failed, worst = i, o
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	if failed < 0 {
+		x.report.Plans += taken
+		return nil, taken
+	}
+	x.report.Plans += failed + 1
+	return x.reduce(worst.happened, worst), failed + 1
+}
+
+// pair returns the next plan of two faults, or nil if there is none. Each first fault
+// has its turn.
+func (x *explorer) pair() plan {
+	for ; x.round < secondMax; x.round++ {
+		for x.turn < len(x.first) {
+			one := x.first[x.turn]
+			x.turn++
+			if x.round < len(one.next) {
+				return plan{one.fault, one.next[x.round]}
+			}
+		}
+		x.turn = 0
+	}
+	return nil
+}
+
+// dice decides by a hash of the place, so that it is the same in any order.
+func (x *explorer) dice(number int) func(point) Fault {
+	left, rate, outages := 2+number%7, 2<<(number/4%4), 0
+	return func(at point) Fault {
+		if left == 0 {
+			return ""
+		}
+		h := fnv.New64a()
+		fmt.Fprint(h, number, at.place)
+		random := rand.New(rand.NewPCG(x.seed, h.Sum64()))
+		if random.IntN(rate) > 0 {
+			return ""
+		}
+		at.stale, at.behind = true, true // perhaps
+		options := append(x.faults([]point{at}, faultsOf[:]), x.faults([]point{at}, longFaultsOf[:])...)
+		if len(options) == 0 {
+			return ""
+		}
+		f := options[random.IntN(len(options))].fault
+		if f.outage() {
+			if outages++; outages > 1 {
+				return ""
+			}
+		}
+		left--
+		return f
+	}
+}
+
+// faults lists what can happen at these points, of those that each kind has.
+func (x *explorer) faults(points []point, of [][]Fault) []injection {
+	var all []injection
+	for _, p := range points {
+		for _, f := range of[p.kind] {
+			if !slices.Contains(x.without, f) && p.allows(f) {
+				all = append(all, injection{p.place, f})
+			}
+		}
+	}
+	return all
+}
+
+// perform plays one plan.
+func (x *explorer) perform(number int, decide func(point) Fault) *outcome {
+	return x.performWith(&play{explorer: x, number: number, decide: decide, clean: x.clean})
+}
+
+func (x *explorer) performWith(p *play) *outcome {
+	x.setup(p)
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		p.perform(x.t)
+	}()
+	timer := time.NewTimer(x.hang)
+	defer timer.Stop()
+	for was := int64(0); ; {
+		select {
+		case r := <-done:
+			if r != nil {
+				panic(r)
+			}
+			if x.keep != nil {
+				x.keep(p)
+			}
+			return &p.outcome
+		case <-timer.C:
+		}
+		if is := p.progress.Load(); is != was {
+			was = is
+			timer.Reset(x.hang)
+			continue
+		}
+		return p.hung(x.hang)
+	}
+}
+
+// again plays the plan of Replay.
+func (x *explorer) again() *Finding {
+	o := x.performWith(&play{explorer: x, decide: x.replay.decide, clean: x.clean})
+	x.report.Plans++
+	x.report.journal = o.journal
+	for _, i := range x.replay {
+		if o.failure == "" && !slices.Contains(o.happened, i) {
+			o.failure = fmt.Sprintf("a fault of Replay does not come any more: %q", i)
+		}
+	}
+	if o.failure == "" {
+		return nil
+	}
+	return x.finding(x.replay, o)
+}
+
+// reduce makes a finding of a plan that fails: it leaves out the faults without which it
+// fails too, and sees whether it fails again.
+func (x *explorer) reduce(p plan, o *outcome) *Finding {
+	number := x.report.Plans
+	if o.hung {
+		f := x.finding(p, o)
+		f.Number = number
+		return f
+	}
+	p = slices.Clone(p)
+	for i := 0; i < len(p) && len(p) > 1; {
+		if smaller, outcome := x.smaller(p, o, i); outcome != nil {
+			p, o, i = smaller, outcome, 0
+		} else {
+			i++
+		}
+	}
+	again := x.performWith(&play{explorer: x, decide: p.decide, clean: x.clean})
+	f := x.finding(p, again)
+	if again.failure == "" {
+		f = x.finding(p, o)
+		f.Differs = differs(lines(o.journal), lines(again.journal))
+	} else if again.differs {
+		f.Better = x.better(again.state)
+	}
+	f.Number = number
+	return f
+}
+
+// smaller returns a plan that fails without the fault at i, and its outcome; or nil.
+// Without that fault the places of those that follow may have other numbers. So they are
+// tried where they were; and then each so many places after the one before it as it was,
+// the first of them where it was, or so many places after what is before it now.
+func (x *explorer) smaller(p plan, o *outcome, i int) (plan, *outcome) {
+	rest := slices.Delete(slices.Clone(p), i, i+1)
+	since := make([]int, len(rest))
+	for j, one := range rest {
+		k := slices.IndexFunc(o.points, func(at point) bool { return at.place == one.place })
+		since[j] = o.points[k].since
+	}
+	tries := []func(point) Fault{rest.decide}
+	if i < len(rest) {
+		was := rest[i].nth
+		for _, next := range []func(point) bool{
+			func(at point) bool { return at.nth == was },
+			func(at point) bool { return at.since == since[i] },
+		} {
+			tries = append(tries, rest.inOrder(func(j int, at point) bool {
+				switch {
+				case j < i:
+					return at.nth == rest[j].nth
+				case j == i:
+					return next(at)
+				}
+				return at.since == since[j]
+			}))
+		}
+	}
+	for _, decide := range tries {
+		if o := x.perform(0, decide); o.failure != "" && !o.hung {
+			return slices.Clone(o.happened), o // what did not come is not needed
+		}
+	}
+	return nil, nil
+}
+
+// inOrder decides for one fault of p after the other, at the place that is said to be
+// that of the jth, of those of its name.
+func (p plan) inOrder(isPlace func(j int, at point) bool) func(point) Fault {
+	j := 0
+	return func(at point) Fault {
+		if j == len(p) || at.what != p[j].what || !isPlace(j, at) {
+			return ""
+		}
+		j++
+		return p[j-1].fault
+	}
+}
+
+// better reports whether the world without faults becomes this one too, as soon as
+// the processes start once more: then perhaps that is the better end.
+func (x *explorer) better(state string) bool {
+	return x.performWith(&play{explorer: x, decide: noFault, restarts: true}).state == state
+}
+
+func (x *explorer) finding(p plan, o *outcome) *Finding {
+	x.report.journal = o.journal
+	return &Finding{
+		Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
+		rest: o.rest,
+	}
+}
+
+// A pattern is a name with generated parts: words, of which "" is any.
+type pattern []string
+
+var word = regexp.MustCompile(`[\pL\pN]+|[^\pL\pN]+`)
+
+// patternsOf compares the names of two runs that are to be the same, and returns the
+// patterns of those that only one of them has: a word of these that no name of the other
+// run has is generated.
+func patternsOf(first, second []point) []pattern {
+	names := func(points []point) (all map[string]bool, words map[string]bool) {
+		all, words = map[string]bool{}, map[string]bool{}
+		for _, p := range points {
+			all[p.what] = true
+			for _, w := range word.FindAllString(p.what, -1) {
+				words[w] = true
+			}
+		}
+		return all, words
+	}
+	names1, words1 := names(first)
+	names2, words2 := names(second)
+	var patterns []pattern
+	seen := map[string]bool{}
+	for _, one := range []struct{ names, others, words map[string]bool }{{names1, names2, words2}, {names2, names1, words1}} {
+		for name := range one.names {
+			if one.others[name] {
+				continue
+			}
+			p := pattern(word.FindAllString(name, -1))
+			for i := range p {
+				if !one.words[p[i]] {
+					p[i] = ""
+				}
+			}
+			if text := p.String(); slices.Contains(p, "") && !seen[text] {
+				seen[text] = true
+				patterns = append(patterns, p)
+			}
+		}
+	}
+	slices.SortFunc(patterns, func(a, b pattern) int { return strings.Compare(a.String(), b.String()) })
+	return patterns
+}
+
+func (p pattern) String() string {
+	var b strings.Builder
+	for _, w := range p {
+		b.WriteString(cmp.Or(w, "*"))
+	}
+	return b.String()
+}
+
+func (p pattern) matches(words []string) bool {
+	return slices.EqualFunc(p, words, func(want, got string) bool { return want == "" || want == got })
+}
+
+// placeName returns the name of the places of what a call or event is called.
+func (x *explorer) placeName(what string) string {
+	if len(x.patterns) == 0 {
+		return what
+	}
+	words := word.FindAllString(what, -1)
+	for _, p := range x.patterns {
+		if p.matches(words) {
+			return p.String()
+		}
+	}
+	return what
+}

@@ -1,0 +1,55 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile/explore"
+)
+
+// keepDoor is a controller by hand that has a door open, by an HTTP API.
+func keepDoor(ctx context.Context, web *http.Client) error {
+	for ; ctx.Err() == nil; time.Sleep(time.Minute) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://house/door", nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := web.Do(r); err == nil { // or it is done in a minute
+			resp.Body.Close()
+		}
+	}
+	return nil
+}
+
+// A house is the fake of that API: which doors are open.
+type house map[string]bool
+
+func (h house) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut {
+		h[r.URL.Path] = true
+	}
+}
+
+// A whole scenario for a client of HTTP.
+func TestTheDoorIsOpenWhateverFails(t *testing.T) {
+	explore.Run(t, explore.Scenario[house]{
+		World: func() house { return house{} },
+		Start: func(k *explore.Kit, h house) {
+			web := &http.Client{Transport: explore.Transport(k, h)}
+			k.Go(func(ctx context.Context) error { return keepDoor(ctx, web) })
+		},
+		Play: func(stage *explore.Stage, h house) {
+			stage.Advance(10 * time.Minute)
+			delete(h, "/door") // somebody shuts it
+			stage.Advance(10 * time.Minute)
+		},
+		State:  func(h house) string { return fmt.Sprint(h) },
+		Budget: 200 * time.Millisecond,
+	})
+}

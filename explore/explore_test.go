@@ -1,0 +1,620 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A right controller is found by no plan, whatever it is told.
+func TestNoFalseAlarm(t *testing.T) {
+	for name, play := range map[string]func(*Stage, *shelf){
+		"comes": comes,
+		"goes":  func(s *Stage, w *shelf) { comes(s, w); delete(w.wants, "a"); s.Event("a") },
+		"many": func(s *Stage, w *shelf) {
+			for i := range 8 {
+				w.wants[fmt.Sprint("a", i)] = "1"
+				s.Event(i)
+			}
+			s.Advance(0)
+			s.Event("b")
+		},
+		"another hand": func(s *Stage, w *shelf) {
+			comes(s, w)
+			w.things["a"] = "2"
+			s.Advance(time.Hour)
+		},
+	} {
+		s := plain()
+		s.Play, s.Steady, s.With = play, true, []Fault{Overlap}
+		r := search(t, s)
+		if r.Found != nil {
+			t.Errorf("%s: exploring finds something:\n%s", name, r.Found)
+		}
+		t.Logf("%s: %s", name, r)
+	}
+}
+
+// What the faults do that go on for a while.
+func TestLongFaults(t *testing.T) {
+	s := plain()
+	s.With = []Fault{Overlap}
+	s.Within = 10 * time.Minute
+	for fault, want := range map[string][]string{
+		"call put a #1: outage": {
+			"0s event a", "0s call get a", "0s call put a  <== outage",
+			"1s call get a", "1s call put a: explore: injected fault",
+			"2s call get a", "2s call put a: explore: injected fault",
+		},
+		"call get a #1: blackout": {
+			"0s event a", "0s call get a  <== blackout", "1s call get a: explore: injected fault", "2s call get a: explore: injected fault",
+		},
+		"call put a #1: overlap": {
+			"0s event a", "0s call get a", "0s call put a  <== overlap", "0s start", "0s call put a",
+			"0s call get a", "1m1s the old process ends", "10m0s call get a",
+		},
+	} {
+		got, failure := played(t, s, fault)
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) || failure != "" {
+			t.Errorf("%q: this happened:\n%swant first:\n%sand no failure, got %q", fault, indent(got), indent(want), failure)
+		}
+	}
+	got, _ := played(t, s, "call put a #1: outage")
+	if want := []string{"1m39s call get a", "1m39s call put a"}; !slices.Equal(got[len(got)-3:len(got)-1], want) {
+		t.Errorf("the outage ends with\n%swant\n%s", indent(got[len(got)-4:]), indent(want))
+	}
+}
+
+// A cache that is behind shows for a minute what was there, tells nothing, and then
+// tells what it left out.
+func TestBehind(t *testing.T) {
+	s := plain()
+	s.Within = time.Minute
+	s.Play = func(s *Stage, w *shelf) {
+		comes(s, w)
+		w.things["a"] = "2"
+		s.Event("a")
+		s.Advance(10 * time.Second)
+		s.Event("b")
+	}
+	got, failure := played(t, s, "call get a #2: behind")
+	want := []string{
+		"0s event a", "0s call get a", "0s call put a",
+		"1m0s event a", "1m0s call get a  <== behind", "1m0s call put a",
+		"2m1s event a", "2m1s event b", "2m1s call get a", "2m1s call get a",
+	}
+	if !slices.Equal(got, want) || failure != "" {
+		t.Errorf("this happened:\n%swant:\n%sand no failure, got %q", indent(got), indent(want), failure)
+	}
+}
+
+// An outage finds a back-off of its own that never resets.
+func TestABackOffThatNeverResets(t *testing.T) {
+	backOff := func(reset bool) Scenario[*shelf] {
+		s := plain()
+		s.Start = func(k *Kit, w *shelf) {
+			pause := time.Second
+			k.Go(func(ctx context.Context) error {
+				for k.Step() {
+					wait := 10 * time.Second
+					if err := (client{k, w}).asWanted(ctx); err != nil {
+						pause *= 2
+						wait = min(pause, 2*time.Hour)
+						if reset {
+							wait = min(pause, 5*time.Minute)
+						}
+					} else if reset {
+						pause = time.Second
+					}
+					select {
+					case <-time.After(wait):
+					case <-ctx.Done():
+					}
+				}
+				return nil
+			})
+		}
+		s.Plans = 500
+		return s
+	}
+	r := search(t, backOff(false))
+	if r.Found == nil || !strings.Contains(strings.Join(r.Found.Plan, ";"), string(Outage)) && !strings.Contains(strings.Join(r.Found.Plan, ";"), string(Blackout)) {
+		t.Errorf("exploring finds %v, want an outage", r.Found)
+	}
+	if r := search(t, backOff(true)); r.Found != nil {
+		t.Errorf("exploring the mended twin finds something:\n%s", r.Found)
+	}
+}
+
+// Two at once: a count that is read and written is right only for one process.
+func TestTwoAtOnce(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			for {
+				is, err := Read(ctx, c.Kit, "list", func() (string, error) { return strings.Repeat("x", len(c.things)), nil })
+				if err != nil || len(is) == len(c.wants) {
+					return err
+				}
+				time.Sleep(time.Second)
+				if err := c.Do(ctx, "add", func() error { c.made++; c.things[fmt.Sprint(c.made)] = ""; return nil }); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	s.Without = []Fault{Stale, Behind}
+	s.State = func(w *shelf) string { return fmt.Sprint(len(w.things)) }
+	s.Play = func(s *Stage, w *shelf) {
+		w.wants["a"], w.wants["b"], w.wants["c"] = "", "", ""
+		s.Event("all")
+		s.Advance(time.Minute)
+	}
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring without two at once finds something:\n%s", r.Found)
+	}
+	s.With = []Fault{Overlap}
+	if r := search(t, s); r.Found == nil || !strings.HasSuffix(r.Found.Plan[0], string(Overlap)) {
+		t.Errorf("exploring finds %v, want what two at once do", r.Found)
+	}
+}
+
+// Two controllers of one world die each for itself.
+func TestBeside(t *testing.T) {
+	s := plain()
+	s.Start = func(k *Kit, w *shelf) {
+		loop(k, 10*time.Minute, func(ctx context.Context) error { return client{k, w}.put(ctx, "a", "1") })
+	}
+	s.Beside = []func(*Kit, *shelf){func(k *Kit, w *shelf) {
+		loop(k, 10*time.Minute, func(ctx context.Context) error { return client{k, w}.put(ctx, "b", "1") })
+	}}
+	s.Play = func(s *Stage, w *shelf) { s.Advance(2 * time.Second); s.Event("x"); s.Advance(time.Second) }
+	s.Within = time.Minute
+	got, failure := played(t, s, "call put b (beside 1) #1: dies after")
+	want := []string{
+		"0s call put a", "0s call put b (beside 1)  <== dies after", "1s start (beside 1)", "1s call put b (beside 1)",
+		"2s event x", "2s event x (beside 1)", "2s call put a", "2s call put b (beside 1)",
+	}
+	if !slices.Equal(got, want) || failure != "" {
+		t.Errorf("this happened:\n%swant:\n%sand no failure, got %q", indent(got), indent(want), failure)
+	}
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}
+
+// generating makes what is wished for under a name that is another each time.
+func generating(c client) func(context.Context) error {
+	return func(ctx context.Context) error {
+		have, err := Read(ctx, c.Kit, "list", func() ([]string, error) { return slices.Sorted(maps.Keys(c.things)), nil })
+		if err != nil {
+			return err
+		}
+		for name := range c.wants {
+			if i := slices.IndexFunc(have, func(h string) bool { return strings.HasPrefix(h, name+"-") }); i < 0 {
+				id := fmt.Sprintf("%s-%x", name, rand.Uint64()|1<<63)
+				if err := c.Do(ctx, "create "+id, func() error { c.things[id] = "1"; return nil }); err != nil {
+					return err
+				}
+			} else if _, err := c.get(ctx, have[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Names with generated parts are found again by what else is in them.
+func TestGeneratedNames(t *testing.T) {
+	s := of(generating)
+	s.Without = []Fault{Stale, Behind}
+	s.State = func(w *shelf) string { return fmt.Sprint(len(w.things)) }
+	r := search(t, s)
+	if r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+	if len(r.NeverCame) > 0 || r.LeftOut > 0 || r.Singles < 15 {
+		t.Errorf("exploring plays %s, want each single fault to come", r)
+	}
+	_, failure := played(t, s, "call create a-* #1: dies after")
+	if failure != "" {
+		t.Errorf("a generated name in Replay fails with %q", failure)
+	}
+}
+
+// The end says what was tried, and what never came.
+func TestReport(t *testing.T) {
+	r := search(t, plain())
+	if want := "4 calls, 1 events; each was hit by each of its faults"; !strings.HasSuffix(r.String(), want) {
+		t.Errorf("the report is %q, want %q at its end", r, want)
+	}
+	s := of(func(c client) func(context.Context) error {
+		tries := 0
+		return func(ctx context.Context) error {
+			if tries++; tries == 3 && c.things["b"] == "" && plays.Add(1) > 3 {
+				return nil // what is done once is not done again
+			}
+			if tries == 3 {
+				_ = c.put(ctx, "far", "")
+			}
+			return c.put(ctx, "a", "")
+		}
+	})
+	s.State = func(*shelf) string { return "" }
+	plays.Store(0)
+	r = search(t, s)
+	if r.Found != nil || len(r.NeverCame) == 0 || !strings.Contains(r.String(), "never came: \n\tcall put far #1: fails") {
+		t.Errorf("the report is %q, want what never came: %v", r, r.NeverCame)
+	}
+}
+
+var plays atomic.Int64
+
+// Retries while there is work left are no unrest after it.
+func TestWorkThatTakesLong(t *testing.T) {
+	s := plain()
+	s.Start = func(k *Kit, w *shelf) {
+		var left atomic.Int64
+		k.Unfinished(func() string { return strings.Repeat("retries", int(min(1, left.Load()))) })
+		k.Go(func(ctx context.Context) error {
+			for k.Step() {
+				if (client{k, w}).put(ctx, "a", "1") != nil {
+					left.Store(1000)
+				}
+				pause := 10 * time.Minute
+				if left.Load() > 0 && left.Add(-1) > 0 {
+					pause = time.Second
+				}
+				time.Sleep(pause)
+			}
+			return nil
+		})
+	}
+	s.Without, s.Plans = only(Fails), 60
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}
+
+// Check sees what Play does last, before the controller does.
+func TestCheckAfterPlay(t *testing.T) {
+	s := plain()
+	s.Start = func(k *Kit, w *shelf) { k.OnEvent(func(any) { w.wrong = nil }) }
+	s.Play = func(s *Stage, w *shelf) {
+		s.Advance(time.Minute)
+		w.wrong = errBoom
+		s.Event("a")
+	}
+	if r := search(t, s); r.Found == nil || r.Found.Failure != "Check: boom" || len(r.Found.Plan) > 0 {
+		t.Errorf("exploring finds %v, want what Check says without any fault", r.Found)
+	}
+}
+
+// What is made, taken away and made again is not steady, though it ends well.
+func TestSteady(t *testing.T) {
+	restless := func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			is, err := c.get(ctx, "a")
+			if err != nil {
+				if err := c.remove(ctx, "a"); err != nil {
+					return err
+				}
+			}
+			if err != nil || is != "1" && c.wants["a"] != "" {
+				return errors.Join(err, c.put(ctx, "a", "1"))
+			}
+			return nil
+		}
+	}
+	s := of(restless)
+	s.Without = []Fault{Lost}
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something without Steady:\n%s", r.Found)
+	}
+	s.Steady = true
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "Steady: the world was what it has to be, and then was not:\n- a = 1  (before)") {
+		t.Errorf("exploring finds %v, want a world that is not steady", r.Found)
+	}
+}
+
+// A faulty run that ends as the run without faults would after a second start is told.
+func TestTheEndWithoutFaultsMayBeTheWrongOne(t *testing.T) {
+	s := plain()
+	s.Start = func(k *Kit, w *shelf) { // forgets to look a second time
+		k.Go(func(ctx context.Context) error {
+			c := client{k, w}
+			for try := 0; ctx.Err() == nil; try++ {
+				if is, err := c.get(ctx, "a"); err == nil && is == "" && c.put(ctx, "a", "half") == nil {
+					<-ctx.Done()
+				} else if err == nil && c.put(ctx, "a", "whole") == nil {
+					<-ctx.Done()
+				}
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+	}
+	s.Play = func(s *Stage, w *shelf) { s.Advance(time.Minute) }
+	r := search(t, s)
+	const hint = "the run without faults the wrong one: then write Final\n"
+	if r.Found == nil || !r.Found.Better || !strings.Contains(r.Found.String(), hint) {
+		t.Errorf("exploring finds %v, want %q in it", r.Found, hint)
+	}
+	worse := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if c.made++; len(c.things) < len(c.wants) || c.made == 2 {
+				return c.Do(ctx, "add", func() error { c.things[fmt.Sprint(len(c.things))] = ""; return nil })
+			}
+			return nil
+		}
+	})
+	worse.Without = []Fault{Lost}
+	if r := search(t, worse); r.Found != nil && r.Found.Better && len(r.Found.Plan) == 0 {
+		t.Errorf("exploring takes what is worse for better:\n%s", r.Found)
+	}
+}
+
+// A plan loses the faults that it does not need, also if those that stay have other
+// numbers without them.
+func TestShrinkingRenumbers(t *testing.T) {
+	// What is read after a put that failed is fatal if it fails too: if late, once there
+	// is something, and else before.
+	late := false
+	s := of(func(c client) func(context.Context) error {
+		failed := false
+		return func(ctx context.Context) error {
+			_, err := c.get(ctx, "a")
+			if err != nil && failed && late == (c.things["a"] != "") {
+				return c.put(ctx, "b", "broken")
+			}
+			failed = false
+			if err == nil {
+				err = c.put(ctx, "a", "1")
+				failed = err != nil
+			}
+			return err
+		}
+	})
+	s.Within = 40 * time.Minute
+	for _, test := range []struct {
+		late       bool
+		plan, want string
+	}{
+		// Without the first fault the get after the put is the second one, and there is a
+		// third one too, where no fault does harm.
+		{false, "call get a #1: fails; call put a #1: fails; call get a #3: fails", "call put a #1: fails; call get a #2: fails"},
+		// An outage counts as many as there were calls.
+		{false, "call get a #1: outage; call put a #1: fails; call get a #101: fails", "call put a #1: fails; call get a #2: fails"},
+		{false, "call put a #1: outage; call put a #100: fails; call get a #101: fails", "call put a #1: fails; call get a #2: fails"},
+		// The put stays the second one, but the get after it is one earlier.
+		{true, "call get a #2: fails; call put a #2: fails; call get a #4: fails", "call put a #2: fails; call get a #3: fails"},
+	} {
+		late = test.late
+		x := explorerOf(t, s)
+		x.clean = x.perform(0, noFault)
+		p := planOf(t, test.plan)
+		o := x.perform(0, p.decide)
+		if got := strings.Join(plan(o.happened).strings(), "; "); o.failure == "" || got != test.plan {
+			t.Errorf("of the plan %q happens %q, want all, and a failure", test.plan, got)
+			continue
+		}
+		if got := strings.Join(x.reduce(o.happened, o).Plan, "; "); got != test.want {
+			t.Errorf("the plan %q becomes %q, want %q", test.plan, got, test.want)
+		}
+	}
+}
+
+// A mutex held over a call, for which another worker waits, ends the plan with its
+// journal and the goroutine that waits, instead of the test program.
+func TestAMutexHeldOverACall(t *testing.T) {
+	s := plain()
+	s.Start = func(k *Kit, w *shelf) {
+		var mu sync.Mutex
+		for i := range 2 {
+			k.Go(func(ctx context.Context) error {
+				<-time.After(time.Duration(i) * 10 * time.Second)
+				for k.Step() {
+					mu.Lock()
+					_ = k.Do(ctx, "put", func() error {
+						if ctx.Err() == nil && i == 0 {
+							time.Sleep(30 * time.Second)
+						}
+						return nil
+					})
+					mu.Unlock()
+					time.Sleep(time.Hour)
+				}
+				return nil
+			})
+		}
+	}
+	x := explorerOf(t, s)
+	x.hang = 200 * time.Millisecond
+	r := x.explore()
+	f := r.Found
+	if f == nil || !f.Hung {
+		t.Fatalf("exploring finds %v, want a plan that hangs", f)
+	}
+	text := f.String()
+	for _, want := range []string{"0s event a", "it hangs: for 200ms of the real clock", "sync.Mutex.Lock", "TestAMutexHeldOverACall"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the story lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// What does not fail again is told with the journal of the time when it did, and what
+// was different.
+func TestWhatDoesNotFailAgain(t *testing.T) {
+	var worlds atomic.Int64
+	s := plain()
+	s.World = func() *shelf { w := newShelf(); w.made = int(worlds.Add(1)); return w }
+	s.Check = func(w *shelf) error {
+		if w.made == 5 {
+			return errBoom
+		}
+		return nil
+	}
+	x := explorerOf(t, s)
+	x.workers = 1
+	f := x.explore().Found
+	if f == nil || f.Differs == "" || f.Failure != "Check: boom" || len(f.Journal) > 0 {
+		t.Fatalf("exploring finds %v, want what did not fail again", f)
+	}
+	s.Check = nil
+	s.Final = func(w *shelf) error {
+		if w.made == 5 {
+			return errBoom
+		}
+		return nil
+	}
+	s.Start = func(k *Kit, w *shelf) {
+		loop(k, 10*time.Minute, func(ctx context.Context) error {
+			if w.made == 5 {
+				k.Note("a line of chance")
+			}
+			return client{k, w}.asWanted(ctx)
+		})
+	}
+	worlds.Store(0)
+	x = explorerOf(t, s)
+	x.workers = 1
+	f = x.explore().Found
+	if f == nil || !strings.Contains(f.String(), "a line of chance  (when it failed)") || len(f.Journal) == 0 || !strings.Contains(f.String(), "Replay may play another one") {
+		t.Errorf("exploring finds %v, want the journal of the time when it failed, and what differs", f)
+	}
+}
+
+// What a plan logs goes to its journal, and what others log where it went.
+func TestLogs(t *testing.T) {
+	var mu sync.Mutex
+	var outside strings.Builder
+	was, flags := log.Writer(), log.Flags()
+	log.SetOutput(sink(func(text string) { mu.Lock(); defer mu.Unlock(); outside.WriteString(text + "\n") }))
+	defer func() { log.SetOutput(was); log.SetFlags(flags) }()
+	before := slog.Default()
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			log.Print("by log")
+			slog.Info("by slog", "n", 1)
+			slog.With("a", "b").WithGroup("g").Warn("with", "n", 2)
+			c.Logger().Info("by the kit")
+			return c.asWanted(ctx)
+		}
+	})
+	s.Check = func(*shelf) error { return nil }
+	s.World = func() *shelf { return newShelf() }
+	journal, failure := played(t, s)
+	for _, want := range []string{`level=INFO msg="by slog" n=1`, "level=WARN msg=with a=b g.n=2", `level=INFO msg="by the kit"`, "by log"} {
+		if !slices.ContainsFunc(journal, func(line string) bool { return strings.HasPrefix(line, "0s log: ") && strings.Contains(line, want) }) {
+			t.Errorf("the journal lacks %q:\n%s", want, indent(journal))
+		}
+	}
+	if failure != "" || outside.Len() > 0 {
+		t.Errorf("the plan fails with %q, and outside of it was logged:\n%s", failure, &outside)
+	}
+	back := divert(explorerOf(t, plain()))
+	slog.Info("of another")
+	log.Print("of a third")
+	back()
+	if text := outside.String(); !strings.Contains(text, "INFO of another") || !strings.Contains(text, "of a third") {
+		t.Errorf("outside of a plan was logged:\n%s", text)
+	}
+	if slog.Default() != before || log.Flags() != flags {
+		t.Error("the default loggers are not what they were")
+	}
+}
+
+// The same seed gives the same plans and journals on any number of processors.
+func TestSameSeedSamePlans(t *testing.T) {
+	journals := func(seed uint64, workers int) string {
+		s := busy()
+		s.Seed = seed
+		x := explorerOf(t, s)
+		x.workers = workers
+		var mu sync.Mutex
+		all := map[int]string{}
+		x.keep = func(p *play) {
+			mu.Lock()
+			defer mu.Unlock()
+			all[p.number] = fmt.Sprint(p.number, plan(p.outcome.happened).strings(), "\n", strings.Join(lines(p.outcome.journal), "\n"))
+		}
+		r := x.explore()
+		if r.Found != nil {
+			t.Error(r.Found)
+		}
+		if r.Plans != s.Plans {
+			t.Errorf("%d plans are played, want %d: %s", r.Plans, s.Plans, r)
+		}
+		var b strings.Builder
+		for _, n := range slices.Sorted(maps.Keys(all)) {
+			b.WriteString(all[n] + "\n")
+		}
+		return b.String()
+	}
+	first := journals(1, 1)
+	for i := range 20 {
+		workers := []int{1, 2, 4}[i%3]
+		was := runtime.GOMAXPROCS(workers)
+		got := journals(1, workers)
+		runtime.GOMAXPROCS(was)
+		if got != first {
+			t.Fatalf("the same seed on %d processors gives another journal: %s", workers, differs(strings.Split(first, "\n"), strings.Split(got, "\n")))
+		}
+	}
+	if journals(2, 2) == first {
+		t.Error("another seed gives the same plans")
+	}
+}
+
+// busy is a scenario with several workers and names.
+func busy() Scenario[*shelf] {
+	s := plain()
+	s.Start = func(k *Kit, w *shelf) {
+		for i := range 3 {
+			begun := false
+			loop(k, 10*time.Minute, func(ctx context.Context) error {
+				if !begun {
+					begun = true
+					k.Event(fmt.Sprint("begun ", i))
+				}
+				k.Note(fmt.Sprint("round of ", i))
+				slog.Info("round", "of", i)
+				for j := range 2 {
+					if name := fmt.Sprint("a", (i+j)%3); w.wants[name] != "" {
+						if is, err := (client{k, w}).get(ctx, name); err != nil || is != w.wants[name] {
+							if err := (client{k, w}).put(ctx, name, w.wants[name]); err != nil {
+								return err
+							}
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+	s.Play = func(s *Stage, w *shelf) {
+		for i := range 3 {
+			w.wants[fmt.Sprint("a", i)] = "1"
+			s.Event(i)
+		}
+		s.Advance(time.Minute)
+		w.wants["a1"] = "2"
+		s.Event(1)
+	}
+	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, Behind, Slow, Outage, Blackout}
+	return s
+}

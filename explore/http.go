@@ -1,0 +1,218 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Transport returns the way of a process to an HTTP service that h stands in for: a
+// transport of an [http.Client], or of an SDK. Each request is a call of c, named as
+// "PUT /buckets/a", with the query if there is one. GET and HEAD are reads, which change
+// nothing; all others may change the world.
+//
+// A call that fails is answered with a status 503 that h has not seen. If its answer is
+// lost, the connection breaks after h has returned. A slow one is answered when the context
+// of the request has ended, or after a minute; a stale read with an earlier answer. A
+// client of a process that has died gets errors. Retries of the client are calls like
+// others.
+//
+// One request is served at a time, so h needs no lock. It sees no context end half-way. If h
+// flushes its answer before it returns, the answer is a stream: it goes on beside other
+// calls, without faults of its own, until h returns, the body is closed, or the request or
+// the process ends; these end the context that h sees. The requests of a
+// nil c have no faults, and are in no journal: it is for Play.
+func Transport(c Caller, h http.Handler) http.RoundTripper {
+	if h == nil {
+		panic("explore: Transport needs a handler, got nil")
+	}
+	return &transport{c, h}
+}
+
+type transport struct {
+	caller  Caller
+	handler http.Handler
+}
+
+// A reply is what a handler answers. It is kept for reads that are stale.
+type reply struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	stream *stream // of the rest of the body
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		body, err = io.ReadAll(r.Body)
+		if err = errors.Join(err, r.Body.Close()); err != nil {
+			return nil, fmt.Errorf("explore: body of %s %s: %w", r.Method, r.URL.Path, err)
+		}
+	}
+	method := strings.ToUpper(r.Method)
+	if method == "" {
+		method = http.MethodGet
+	}
+	op := method + " " + r.URL.Path
+	if r.URL.RawQuery != "" {
+		op += "?" + r.URL.RawQuery
+	}
+	var got *reply
+	served := false
+	serve := func() (*reply, error) { served = true; return t.serve(r, body), nil }
+	var err error
+	switch {
+	case t.caller == nil:
+		got, err = serve()
+	case method == http.MethodGet || method == http.MethodHead:
+		got, err = Read(r.Context(), t.caller, op, serve)
+	default:
+		err = t.caller.Do(r.Context(), op, func() (err error) { got, err = serve(); return err })
+	}
+	switch {
+	case errors.Is(err, ErrInjected) && !served:
+		got = &reply{Status: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(err.Error() + "\n")}
+	case errors.Is(err, ErrInjected):
+		return nil, fmt.Errorf("connection broken, answer lost: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	return got.response(r, method), nil
+}
+
+func (y *reply) response(r *http.Request, method string) *http.Response {
+	w := &http.Response{
+		Status: fmt.Sprintf("%d %s", y.Status, http.StatusText(y.Status)), StatusCode: y.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: y.Header.Clone(), Request: r,
+		Body: io.NopCloser(bytes.NewReader(y.Body)), ContentLength: int64(len(y.Body)),
+	}
+	switch {
+	case method == http.MethodHead:
+		w.Body = http.NoBody
+	case y.stream != nil:
+		w.Body, w.ContentLength = y.stream, -1
+	}
+	return w
+}
+
+// serve lets the handler answer, until that is whole or turns out to be a stream.
+func (t *transport) serve(r *http.Request, body []byte) *reply {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	in := r.Clone(ctx)
+	in.Body, in.ContentLength, in.RequestURI = io.NopCloser(bytes.NewReader(body)), int64(len(body)), r.URL.RequestURI()
+	in.Proto, in.ProtoMajor, in.ProtoMinor, in.RemoteAddr = "HTTP/1.1", 1, 1, "192.0.2.1:1234"
+	if in.Header == nil {
+		in.Header = http.Header{}
+	}
+	if in.Host == "" {
+		in.Host = r.URL.Host
+	}
+	w := &recorder{header: http.Header{}, flushed: make(chan struct{})}
+	done := make(chan any, 1)
+	go func() {
+		var failed any = errExit
+		defer func() {
+			if v := recover(); v != nil {
+				failed = v
+			}
+			w.end()
+			done <- failed
+		}()
+		t.handler.ServeHTTP(w, in)
+		failed = nil
+	}()
+	select {
+	case failed := <-done:
+		cancel()
+		if failed != nil {
+			panic(failed)
+		}
+		return &reply{Status: w.status, Header: w.header, Body: w.body.Bytes()}
+	case <-w.flushed:
+	}
+	stop := func() { cancel(); w.writer.CloseWithError(io.ErrUnexpectedEOF) }
+	s := &stream{r: w.reader, stop: stop}
+	s.stops = append(s.stops, context.AfterFunc(r.Context(), stop))
+	if t.caller != nil {
+		s.stops = append(s.stops, context.AfterFunc(t.caller.Context(), stop))
+	}
+	return &reply{Status: w.status, Header: w.sent, stream: s}
+}
+
+var errExit = errors.New("explore: a handler called runtime.Goexit, perhaps by t.FailNow")
+
+// A recorder is the ResponseWriter of a handler.
+type recorder struct {
+	header, sent http.Header
+	status       int
+	body         bytes.Buffer
+	flushed      chan struct{} // closed by the first Flush
+	reader       *io.PipeReader
+	writer       *io.PipeWriter
+}
+
+func (w *recorder) Header() http.Header { return w.header }
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+}
+
+func (w *recorder) Write(text []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if w.writer != nil {
+		return w.writer.Write(text)
+	}
+	return w.body.Write(text)
+}
+
+// Flush implements [http.Flusher]: from now on the answer is a stream.
+func (w *recorder) Flush() {
+	w.WriteHeader(http.StatusOK)
+	if w.writer != nil {
+		return
+	}
+	w.sent = w.header.Clone()
+	first := bytes.Clone(w.body.Bytes())
+	w.reader, w.writer = io.Pipe()
+	writer := w.writer
+	close(w.flushed)
+	if len(first) > 0 {
+		_, _ = writer.Write(first) // an error shows at the next Write
+	}
+}
+
+func (w *recorder) end() {
+	w.WriteHeader(http.StatusOK)
+	if w.writer != nil {
+		w.writer.Close()
+	}
+}
+
+// A stream is the body of an answer that goes on.
+type stream struct {
+	r     *io.PipeReader
+	stop  func()
+	stops []func() bool
+}
+
+func (s *stream) Read(into []byte) (int, error) { return s.r.Read(into) }
+
+func (s *stream) Close() error {
+	for _, stop := range s.stops {
+		stop()
+	}
+	s.stop()
+	return s.r.Close()
+}

@@ -1,0 +1,201 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ServeHTTP is the service of a shelf: GET, PUT and DELETE of a thing, and a stream of
+// what happens.
+func (w *shelf) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/things/")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if _, ok := w.things[name]; !ok {
+			http.NotFound(out, r)
+			return
+		}
+		out.Header().Set("ETag", `"x"`)
+		fmt.Fprint(out, w.things[name])
+	case http.MethodPut:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.things[name] = string(body)
+		out.WriteHeader(http.StatusCreated)
+	case http.MethodDelete:
+		delete(w.things, name)
+		out.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// get and put by HTTP; an error tells the status.
+func ask(ctx context.Context, c *http.Client, method, name, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://shelf/things/"+name, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 && resp.StatusCode != http.StatusNotFound {
+		err = errors.New(resp.Status)
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		text = nil
+	}
+	return string(text), err
+}
+
+// overHTTP is a controller whose world is a service.
+func overHTTP() Scenario[*shelf] {
+	return of(func(c client) func(context.Context) error {
+		web := &http.Client{Transport: Transport(c.Kit, c.shelf)}
+		return func(ctx context.Context) error {
+			is, err := ask(ctx, web, http.MethodGet, "a", "")
+			if err == nil && is != c.wants["a"] {
+				_, err = ask(ctx, web, http.MethodPut, "a?x=1", c.wants["a"])
+			}
+			if err != nil {
+				c.Note(err)
+			}
+			return err
+		}
+	})
+}
+
+func TestTransport(t *testing.T) {
+	if r := search(t, overHTTP()); r.Found != nil || r.Singles < 20 {
+		t.Errorf("exploring finds %v, in %s", r.Found, r)
+	}
+	for fault, want := range map[string][]string{
+		"call PUT /things/a?x=1 #1: fails":       {"0s call PUT /things/a?x=1  <== fails", "0s 503 Service Unavailable", "1s call GET /things/a", "1s call PUT /things/a?x=1"},
+		"call PUT /things/a?x=1 #1: answer lost": {"0s call PUT /things/a?x=1  <== answer lost", `0s Put "http://shelf/things/a?x=1": connection broken, answer lost: explore: injected fault`, "1s call GET /things/a", "10m1s call GET /things/a"},
+		"call PUT /things/a?x=1 #1: slow":        {"0s call PUT /things/a?x=1  <== slow", `10s Put "http://shelf/things/a?x=1": context deadline exceeded`, "11s call GET /things/a", "10m11s call GET /things/a"},
+		"call GET /things/a #3: stale":           {"10m0s call GET /things/a  <== stale", "10m0s call PUT /things/a?x=1", "20m0s call GET /things/a"},
+		"call PUT /things/a?x=1 #1: dies after":  {"0s call PUT /things/a?x=1  <== dies after", "1s start", "1s call GET /things/a"},
+	} {
+		s := overHTTP()
+		s.Play = func(s *Stage, w *shelf) { w.wants["a"] = "1"; s.Event("a"); s.Advance(11 * time.Minute) }
+		got, failure := played(t, s, fault)
+		i := slices.Index(got, want[0])
+		if i < 0 || len(got) < i+len(want) || !slices.Equal(got[i:i+len(want)], want) || failure != "" {
+			t.Errorf("%q: this happened:\n%swant in it:\n%sand no failure, got %q", fault, indent(got), indent(want), failure)
+		}
+	}
+}
+
+// Without a kit, and with what a handler may want to know.
+func TestTransportForPlay(t *testing.T) {
+	var seen *http.Request
+	web := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		seen = r
+		body, _ := io.ReadAll(r.Body)
+		out.Header().Set("X-Was", string(body))
+		out.WriteHeader(http.StatusTeapot)
+		fmt.Fprint(out, "short and stout")
+	}))}
+	for _, method := range []string{http.MethodPost, http.MethodHead} {
+		r, _ := http.NewRequest(method, "http://shelf/a/b?c=d", strings.NewReader("full"))
+		resp, err := web.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		want := "short and stout"
+		if method == http.MethodHead {
+			want = ""
+		}
+		if string(text) != want || resp.Status != "418 I'm a teapot" || resp.Header.Get("X-Was") != "full" {
+			t.Errorf("%s answers %q, %s, %v", method, text, resp.Status, resp.Header)
+		}
+		if seen.Host != "shelf" || seen.RequestURI != "/a/b?c=d" || seen.ContentLength != 4 {
+			t.Errorf("the handler sees host %q, URI %q, length %d", seen.Host, seen.RequestURI, seen.ContentLength)
+		}
+	}
+}
+
+// A stream goes on beside other calls, and ends with the process.
+func TestTransportOfAStream(t *testing.T) {
+	type news struct {
+		*shelf
+		lines chan string
+	}
+	s := Scenario[*news]{
+		World: func() *news { return &news{newShelf(), make(chan string, 100)} },
+		Start: func(k *Kit, w *news) {
+			web := &http.Client{Transport: Transport(k, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				fmt.Fprintln(out, "hello")
+				out.(http.Flusher).Flush()
+				for {
+					select {
+					case line := <-w.lines:
+						fmt.Fprintln(out, line)
+					case <-r.Context().Done():
+						return
+					}
+				}
+			}))}
+			k.Go(func(ctx context.Context) error {
+				for ; ctx.Err() == nil; time.Sleep(time.Second) {
+					r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://shelf/news", nil)
+					resp, err := web.Do(r)
+					if err != nil || resp.StatusCode != http.StatusOK {
+						continue
+					}
+					lines := bufio.NewScanner(resp.Body)
+					for lines.Scan() {
+						k.Note("heard " + lines.Text())
+						_ = k.Do(ctx, "put "+lines.Text(), func() error { w.things[lines.Text()] = ""; return nil })
+					}
+					resp.Body.Close()
+				}
+				return nil
+			})
+		},
+		Play: func(s *Stage, w *news) {
+			s.Advance(time.Minute)
+			w.lines <- "a"
+			s.Advance(time.Minute)
+		},
+		State:   func(w *news) string { return w.String() },
+		Without: []Fault{Fails, AnswerLost, DiesBefore, DiesAfter, Blackout, Outage, Slow}, // the line would be lost
+		Plans:   50,
+	}
+	journal, failure := played(t, s, "call put a #1: dies after")
+	want := []string{
+		"0s call GET /news", "0s heard hello", "0s call put hello", "1m0s heard a", "1m0s call put a  <== dies after",
+		"1m1s start", "1m1s call GET /news", "1m1s heard hello", "1m1s call put hello",
+	}
+	if !slices.Equal(journal, want) || failure != "" {
+		t.Errorf("this happened:\n%swant:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+}
+
+// A handler that panics fails the plan.
+func TestTransportOfAPanic(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(k *Kit, w *shelf) {
+		web := &http.Client{Transport: Transport(k, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))}
+		loop(k, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
+	}
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") {
+		t.Errorf("exploring finds %v, want the panic", r.Found)
+	}
+}

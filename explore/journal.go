@@ -1,0 +1,229 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// This file keeps the journal of a plan, to which what a plan logs belongs too.
+
+// An entry is a line of the journal. It is formatted only if the journal is printed.
+type entry struct {
+	at    time.Duration
+	turn  int // of the play
+	noted bool
+	what  any
+	err   error
+	fault Fault
+}
+
+func (e entry) String() string {
+	text := fmt.Sprintf("%v %v%s", e.at, e.what, suffix(e.err))
+	if e.fault != "" {
+		text += mark + string(e.fault)
+	}
+	return text
+}
+
+// suffix is what follows a call in the journal.
+func suffix(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+// lines formats the journal. What was noted at one instant of one turn has no order,
+// as several goroutines may have done so, and is sorted.
+func lines(journal []entry) []string {
+	all := make([]string, len(journal))
+	from := 0 // of what may be sorted
+	for i, e := range journal {
+		all[i] = e.String()
+		if i > 0 && (journal[i-1].at != e.at || journal[i-1].turn != e.turn || journal[i-1].noted != e.noted) {
+			from = i
+		}
+		if e.noted {
+			slices.Sort(all[from : i+1])
+		}
+	}
+	return all
+}
+
+func (p *play) lineLocked(what string) {
+	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: what})
+}
+
+// note notes a line of a process, or of Play if that is nil.
+func (p *play) note(k *Kit, what any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.overLocked(k) {
+		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: k != nil, what: what})
+	}
+}
+
+// differs tells where two journals that were to be the same part.
+func differs(first, second []string) string {
+	i := 0
+	for i < min(len(first), len(second)) && first[i] == second[i] {
+		i++
+	}
+	at := func(lines []string) string {
+		if i < len(lines) {
+			return lines[i]
+		}
+		return "nothing more"
+	}
+	if i == len(first) && i == len(second) {
+		return "both have the same journal"
+	}
+	return fmt.Sprintf("it parts after %d lines:\n- %s  (when it failed)\n+ %s  (when it was played again)", i, at(first), at(second))
+}
+
+// A sink writes lines of a logger to a journal.
+type sink func(text string)
+
+// Write implements io.Writer.
+func (s sink) Write(text []byte) (int, error) {
+	s("log: " + strings.TrimSuffix(string(text), "\n"))
+	return len(text), nil
+}
+
+// journalHandler logs to the journal, without the time, which that has.
+func journalHandler(p *play, k *Kit) slog.Handler {
+	return slog.NewTextHandler(sink(func(text string) { p.note(k, text) }), &slog.HandlerOptions{ReplaceAttr: withoutTime})
+}
+
+// diversion is what the default loggers were before the first of several explorers at
+// a time.
+var diversion struct {
+	mu        sync.Mutex // guards the fields below
+	explorers []*explorer
+	slog      *slog.Logger
+	writer    io.Writer
+	flags     int
+}
+
+// divert lets what the plans of x log by the default loggers of log and log/slog go to
+// their journals, until the function that it returns is called. What others log goes
+// where it went.
+func divert(x *explorer) (back func()) {
+	d := &diversion
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.explorers = append(d.explorers, x); len(d.explorers) == 1 {
+		d.slog, d.writer, d.flags = slog.Default(), log.Writer(), log.Flags()
+		slog.SetDefault(slog.New(diverted{d.slog.Handler(), nil})) // also sets the output and the flags of log
+		log.SetOutput(divertedWriter{d.writer})
+		log.SetFlags(d.flags)
+	}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.explorers = slices.DeleteFunc(d.explorers, func(other *explorer) bool { return other == x }); len(d.explorers) == 0 {
+			slog.SetDefault(d.slog)
+			log.SetOutput(d.writer)
+			log.SetFlags(d.flags)
+		}
+	}
+}
+
+// loggingPlay returns the play to which the calling goroutine belongs, or nil.
+func loggingPlay() *play {
+	name := bubbleName()
+	if name == "" {
+		return nil
+	}
+	diversion.mu.Lock()
+	defer diversion.mu.Unlock()
+	for _, x := range diversion.explorers {
+		if p, ok := x.bubbles.Load(name); ok {
+			return p.(*play)
+		}
+	}
+	return nil
+}
+
+// A divertedWriter is the output of the default logger of log.
+type divertedWriter struct {
+	other io.Writer
+}
+
+func (w divertedWriter) Write(text []byte) (int, error) {
+	if p := loggingPlay(); p != nil {
+		return sink(p.noteFromLog).Write(text)
+	}
+	return w.other.Write(text)
+}
+
+// diverted is the handler of the default logger of log/slog. The groups and attributes
+// that a logger was given are kept as functions, since the handler is found only when
+// it logs.
+type diverted struct {
+	other slog.Handler
+	with  []func(slog.Handler) slog.Handler
+}
+
+func (h diverted) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo || h.other.Enabled(ctx, level)
+}
+
+func (h diverted) Handle(ctx context.Context, r slog.Record) error {
+	p := loggingPlay()
+	if p == nil {
+		if !h.other.Enabled(ctx, r.Level) {
+			return nil
+		}
+		return h.other.Handle(ctx, r)
+	}
+	handler := slog.Handler(slog.NewTextHandler(sink(p.noteFromLog), &slog.HandlerOptions{
+		Level: slog.LevelDebug, ReplaceAttr: withoutTime,
+	}))
+	for _, with := range h.with {
+		handler = with(handler)
+	}
+	return handler.Handle(ctx, r)
+}
+
+func (h diverted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) }
+	return diverted{with(h.other), append(slices.Clip(h.with), with)}
+}
+
+func (h diverted) WithGroup(name string) slog.Handler {
+	with := func(h slog.Handler) slog.Handler { return h.WithGroup(name) }
+	return diverted{with(h.other), append(slices.Clip(h.with), with)}
+}
+
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// noteFromLog notes what was logged by somebody of the bubble, perhaps one that has died.
+func (p *play) noteFromLog(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: true, what: text})
+}
+
+// indent puts lines into the text of a failure.
+func indent(lines []string) string {
+	if len(lines) == 0 {
+		return "\tnothing\n"
+	}
+	return "\t" + strings.Join(lines, "\n\t") + "\n"
+}

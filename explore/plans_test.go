@@ -1,0 +1,368 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func only(faults ...Fault) []Fault {
+	return slices.DeleteFunc(Faults(), func(f Fault) bool { return slices.Contains(faults, f) })
+}
+
+// All single faults are played whatever the limits say, up to a thousand, then pairs and
+// more; of more than a thousand a sample, with each kind of call in it.
+func TestLimits(t *testing.T) {
+	for _, test := range []struct {
+		plans                         int
+		budget                        time.Duration
+		without                       []Fault
+		singles, pairs, many, leftOut int
+	}{
+		{1, 0, nil, 25, 0, 0, 0},
+		{0, 1, nil, 25, 0, 0, 0},
+		{27 + 40, 0, nil, 25, 30, 10, 0},
+		{27 + 40, time.Hour, nil, 25, 30, 10, 0},
+		{50, 0, only(Fails), 4, 12, 32, 0},
+		{0, 0, Faults(), 0, 0, 0, 0},
+	} {
+		s := plain()
+		s.Plans, s.Budget, s.Without = test.plans, test.budget, test.without
+		r := search(t, s)
+		if r.Found != nil {
+			t.Error(r.Found)
+		}
+		if r.Singles != test.singles || r.Pairs != test.pairs || r.Many != test.many || r.LeftOut != test.leftOut || r.Plans != 2+r.Singles+r.Pairs+r.Many {
+			t.Errorf("Plans %d, Budget %v, Without %q plays %+v, want %d, %d, %d", test.plans, test.budget, test.without, r, test.singles, test.pairs, test.many)
+		}
+	}
+}
+
+// crowd is a scenario of n things.
+func crowd(n int) Scenario[*shelf] {
+	s := plain()
+	s.Play = func(s *Stage, w *shelf) {
+		for i := range n {
+			w.wants[fmt.Sprint("a", i)] = "1"
+		}
+		s.Event("all")
+		s.Advance(time.Minute)
+	}
+	s.Plans = 1
+	return s
+}
+
+func TestASampleOfManySingles(t *testing.T) {
+	s := crowd(10)
+	s.Plans = 150
+	tried := map[string]int{}
+	x := explorerOf(t, s)
+	x.workers, x.enough = 1, 100
+	x.keep = func(p *play) {
+		for _, i := range p.outcome.happened {
+			tried[digits.ReplaceAllString(i.what, "*")+string(i.fault)]++
+		}
+	}
+	r := x.explore()
+	if r.Found != nil {
+		t.Fatal(r.Found)
+	}
+	if r.Singles != 148 || r.LeftOut < 50 {
+		t.Errorf("exploring plays %s, want a sample of 148", r)
+	}
+	for _, kind := range []string{"call put a*answer lost", "call get a*fails", "event alllate", "call put a*outage"} {
+		if tried[kind] == 0 {
+			t.Errorf("%q was never tried, of %v", kind, tried)
+		}
+	}
+	if want := fmt.Sprintf("148 of %d single faults were tried, drawn by Seed, and %d left out", r.Singles+r.LeftOut, r.LeftOut); !strings.Contains(r.String(), want) {
+		t.Errorf("the report is %q, want %q in it", r, want)
+	}
+}
+
+// The memory does not grow with the plans.
+func TestMemory(t *testing.T) {
+	held := func(plans int) uint64 {
+		s := crowd(5)
+		s.Plans = plans
+		x := explorerOf(t, s)
+		x.explore()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		runtime.KeepAlive(x)
+		return m.HeapAlloc
+	}
+	few, many := held(400), held(1600)
+	if many > few+few/4+1<<20 {
+		t.Errorf("after 400 plans %d bytes are held, after 1600 %d", few, many)
+	}
+}
+
+// The world is described when time passes, not after each call.
+func TestDescribedWhereAJudgeNeedsIt(t *testing.T) {
+	s := crowd(50)
+	described := 0
+	s.State = func(w *shelf) string { described++; return w.String() }
+	o := explorerOf(t, s).perform(0, noFault)
+	if o.failure != "" || len(o.points) < 200 || described > 50 {
+		t.Errorf("in a plan of %d calls and events the world is described %d times, want 50 at most: %s", len(o.points), described, o.failure)
+	}
+}
+
+// Two plans wait for each other, in the real time.
+func TestPlansAtTheSameTime(t *testing.T) {
+	x := explorerOf(t, plain())
+	if x.workers != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d plans are played at the same time, want %d", x.workers, runtime.GOMAXPROCS(0))
+	}
+	x.workers, x.hang = 2, 10*time.Second
+	met := make(chan struct{})
+	f, played := x.batch(func(i int) func(point) Fault {
+		if i == 2 {
+			return nil
+		}
+		waited := false
+		return func(point) Fault {
+			if !waited {
+				select {
+				case met <- struct{}{}:
+				case <-met:
+				}
+			}
+			waited = true
+			return ""
+		}
+	}, nil)
+	if f != nil || played != 2 {
+		t.Errorf("%d plans are played at the same time, want 2: %v", played, f)
+	}
+}
+
+// Of two plans that fail at once, the first one is told, also if it fails later.
+func TestTheFirstPlanThatFails(t *testing.T) {
+	s := plain()
+	s.Final = func(*shelf) error { return errBoom }
+	x := explorerOf(t, s)
+	x.workers, x.hang = 2, 10*time.Second
+	second := make(chan struct{})
+	x.keep = func(p *play) {
+		if p.number == 2 {
+			close(second)
+		}
+	}
+	f, played := x.batch(func(i int) func(point) Fault {
+		return func(point) Fault {
+			if i == 0 {
+				<-second
+			}
+			return ""
+		}
+	}, nil)
+	if played != 1 || f == nil || f.Number != 1 {
+		t.Errorf("after %d plans is told %v, want the first one", played, f)
+	}
+}
+
+// No pair is played twice, and all of them if there is time.
+func TestPairs(t *testing.T) {
+	s := plain()
+	s.Plans = 1
+	x := explorerOf(t, s)
+	x.explore()
+	all, seen := 0, map[string]bool{}
+	for _, one := range x.first {
+		all += len(one.next)
+	}
+	for range 2 * all {
+		if p := x.pair(); p != nil {
+			seen[strings.Join(p.strings(), "; ")] = true
+		}
+	}
+	if len(seen) != all || all < 300 {
+		t.Errorf("%d different pairs are played, want all %d of them", len(seen), all)
+	}
+}
+
+// Of many singles, few second faults each are remembered.
+func TestSecondFaultsHaveALimit(t *testing.T) {
+	x := explorerOf(t, crowd(30))
+	x.explore()
+	all := 0
+	for _, one := range x.first {
+		all += len(one.next)
+	}
+	if all > secondsMax || all < secondsMax/2 {
+		t.Errorf("%d second faults of %d single ones are remembered, want %d at most", all, len(x.first), secondsMax)
+	}
+}
+
+// Another seed means other pairs, and other plans of more.
+func TestSeed(t *testing.T) {
+	plans := func(seed uint64) (pairs, dice string) {
+		s := plain()
+		s.Plans, s.Seed = 1, seed
+		x := explorerOf(t, s)
+		x.explore()
+		decide := x.dice(3)
+		for i := range 100 {
+			dice += string(decide(point{place: place{"call a", i}, kind: onDo})) + ","
+		}
+		for range 20 {
+			pairs += strings.Join(x.pair().strings(), ";") + ","
+		}
+		return pairs, dice
+	}
+	pairs1, dice1 := plans(1)
+	pairs2, dice2 := plans(2)
+	if pairs, dice := plans(1); pairs != pairs1 || dice != dice1 {
+		t.Errorf("the same seed gives\n%s\n%s\nand\n%s\n%s", pairs1, dice1, pairs, dice)
+	}
+	if pairs1 == pairs2 || dice1 == dice2 {
+		t.Errorf("two seeds give the pairs\n%s\n%s\nand the dice\n%s\n%s", pairs1, pairs2, dice1, dice2)
+	}
+}
+
+// What goes on for ever is disturbed twice at each place, while nothing changes.
+func TestPointsEnd(t *testing.T) {
+	x := explorerOf(t, plain())
+	nth := map[string]int{}
+	for _, p := range x.perform(0, noFault).points {
+		nth[p.what] = max(nth[p.what], p.nth)
+	}
+	// One for the event, and two of the six rounds after Play.
+	if want := map[string]int{"event a": 1, "call get a": 3, "call put a": 1}; !maps.Equal(nth, want) {
+		t.Errorf("the last points are %v, want %v", nth, want)
+	}
+}
+
+func TestScenarioIsChecked(t *testing.T) {
+	faults := strings.Join(strings.Split(fmt.Sprintf("%q", Faults()), "\n"), "")
+	for want, change := range map[string]func(*Scenario[*shelf]){
+		"World is required, and nil; want a function that makes the world":                                         func(s *Scenario[*shelf]) { s.World = nil },
+		"Start is required, and nil; want a function that starts the controller":                                   func(s *Scenario[*shelf]) { s.Start = nil },
+		"Beside has a nil; want functions that start controllers":                                                  func(s *Scenario[*shelf]) { s.Beside = make([]func(*Kit, *shelf), 1) },
+		"Play is required, and nil; want a function that says what happens":                                        func(s *Scenario[*shelf]) { s.Play = nil },
+		"State and Final are nil; want one of them at least":                                                       func(s *Scenario[*shelf]) { s.State = nil },
+		"Steady is set, and State is nil; want a description of the world to compare":                              func(s *Scenario[*shelf]) { s.State, s.Final, s.Steady = nil, func(*shelf) error { return nil }, true },
+		"Within is 59s, want 0 (which means an hour) or a minute at least":                                         func(s *Scenario[*shelf]) { s.Within = 59 * time.Second },
+		"Within is -1ns, want 0 (which means an hour) or a minute at least":                                        func(s *Scenario[*shelf]) { s.Within = -1 },
+		"Plans is -1, want 0 (which means no limit) or more":                                                       func(s *Scenario[*shelf]) { s.Plans = -1 },
+		"Budget is -1ns, want 0 (which means no limit, or a second if Plans is 0 too) or more":                     func(s *Scenario[*shelf]) { s.Budget = -1 },
+		"Parallel is -1, want 0 (which means as many as there are processors) or more":                             func(s *Scenario[*shelf]) { s.Parallel = -1 },
+		`Without has "none", want one of ` + faults:                                                                func(s *Scenario[*shelf]) { s.Without = []Fault{"none"} },
+		`With has "fails", want "overlap", the only fault that is not tried by default`:                            func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
+		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:              func(s *Scenario[*shelf]) { s.Replay = []string{"call a"} },
+		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:  func(s *Scenario[*shelf]) { s.Replay = []string{"call a #0x1: fails"} },
+		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:     func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: lost"} },
+		`Replay has "event a #1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:   func(s *Scenario[*shelf]) { s.Replay = []string{"event a #1: fails"} },
+		`Replay has "call a #1: explodes", want a fault as a failure prints it, such as "call create a #1: fails"`: func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: explodes"} },
+	} {
+		s := plain()
+		change(&s)
+		_, err := newExplorer(t, s)
+		if want := "explore: Scenario." + want; err == nil || err.Error() != want {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+	s := plain()
+	s.Replay = []string{"call put #1: x\ny #12: dies after"}
+	x := explorerOf(t, s)
+	if want := (injection{place{"call put #1: x\ny", 12}, DiesAfter}); x.replay[0] != want {
+		t.Errorf("the fault is %q, want %q", x.replay[0], want)
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	f := &Finding{rest: 200}
+	for i := range 300 {
+		line := fmt.Sprint(i, " line ", i)
+		if i == 50 {
+			line += mark
+		}
+		f.Journal = append(f.Journal, line)
+	}
+	got := f.excerpt()
+	if want := "... 30 lines"; got[0] != want || got[1] != "30 line 30" {
+		t.Errorf("the excerpt begins with %q, want %q and then 30", got[:2], want)
+	}
+	if want := "... 98 lines, in which nothing changes"; got[len(got)-1] != want || got[len(got)-2] != "201 line 201" {
+		t.Errorf("the excerpt ends with %q, want 201 and then %q", got[len(got)-2:], want)
+	}
+	if len(got) != 121 {
+		t.Errorf("the excerpt has %d lines, want 121", len(got))
+	}
+}
+
+// What is repeated is told once, with how often and until when.
+func TestExcerptOfRepeats(t *testing.T) {
+	var lines []string
+	for i := range 9 {
+		lines = append(lines, fmt.Sprintf("%ds call get", i), fmt.Sprintf("%ds call put", i))
+	}
+	lines = append(append([]string{"0s start"}, lines...), "9s end", "10s end", "11s end")
+	want := []string{"0s start", "0s call get", "0s call put", "... and so on, 9 times until 8s", "9s end", "10s end", "11s end"}
+	if got := withoutRepeats(lines); !slices.Equal(got, want) {
+		t.Errorf("withoutRepeats(%q) = %q, want %q", lines, got, want)
+	}
+}
+
+func TestDifference(t *testing.T) {
+	for _, test := range []struct{ want, got, text string }{
+		{"a\nb", "b\nc", "- a  (before)\n+ c"},
+		{"a\na", "a", "- a  (before)"},
+		{"a\nb", "b\na", "its lines are in another order:\nb\na"},
+	} {
+		if text := difference(test.want, test.got, "(before)"); text != test.text {
+			t.Errorf("difference(%q, %q) = %q, want %q", test.want, test.got, text, test.text)
+		}
+	}
+}
+
+// BenchmarkPlan is what a plan costs: with a round each ten minutes of the two hours and
+// more that it lasts, and with a hundred things.
+func BenchmarkPlan(b *testing.B) {
+	for _, bench := range []struct {
+		name string
+		of   Scenario[*shelf]
+	}{{"one", plain()}, {"hundred", crowd(100)}} {
+		b.Run(bench.name, func(b *testing.B) {
+			inTest(b, func(t *testing.T) {
+				x := explorerOf(t, bench.of)
+				b.ReportAllocs()
+				x.clean = x.perform(0, noFault)
+				all := x.singles(x.clean.points)
+				b.ResetTimer()
+				x.batch(func(i int) func(point) Fault {
+					if i >= b.N {
+						return nil
+					}
+					return plan{all[i%len(all)]}.decide
+				}, nil)
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "plans/s")
+		})
+	}
+}
+
+// inTest calls f with a T: only that can make a bubble.
+func inTest(b *testing.B, f func(t *testing.T)) {
+	all := func(_, _ string) (bool, error) { return true, nil }
+	ran := false
+	once := func(t *testing.T) {
+		if !ran { // RunTests heeds -count, and so does the benchmark
+			ran = true
+			f(t)
+		}
+	}
+	if !testing.RunTests(all, []testing.InternalTest{{Name: b.Name(), F: once}}) {
+		b.Fail()
+	}
+}

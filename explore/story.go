@@ -1,0 +1,182 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Report is what exploring came to.
+type Report struct {
+	Found *Finding // nil if no plan fails
+
+	Plans     int      // that were played, up to the one that fails; those that make it smaller not counted
+	Singles   int      // of these, plans of one fault
+	Pairs     int      // of two
+	Many      int      // of more
+	LeftOut   int      // single faults that were not tried
+	NeverCame []string // single faults whose place was not met when they were tried
+	Calls     int      // places in the run without faults
+	Events    int      // the same of events
+	Took      time.Duration
+
+	journal []entry
+}
+
+// Journal returns the journal of the plan that fails; if there is none, that of Replay, or
+// of the plan without faults.
+func (r *Report) Journal() []string { return lines(r.journal) }
+
+// String says how much was tried.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d plans in %v, %.0f a second: %d of one fault, %d of two, %d of more",
+		r.Plans, r.Took.Round(time.Millisecond), float64(r.Plans)/r.Took.Seconds(), r.Singles, r.Pairs, r.Many)
+	if r.Found != nil || r.Singles+r.LeftOut == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\n%d calls, %d events; ", r.Calls, r.Events)
+	switch {
+	case r.LeftOut == 0 && len(r.NeverCame) == 0:
+		b.WriteString("each was hit by each of its faults")
+	case r.LeftOut == 0:
+		b.WriteString("each was hit by each of its faults, except for those that never came: ")
+	default:
+		fmt.Fprintf(&b, "%d of %d single faults were tried, drawn by Seed, and %d left out", r.Singles, r.Singles+r.LeftOut, r.LeftOut)
+		if len(r.NeverCame) > 0 {
+			b.WriteString("; these never came: ")
+		}
+	}
+	for i, text := range r.NeverCame {
+		if i == neverCameIn {
+			fmt.Fprintf(&b, " and %d more", len(r.NeverCame)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n\t%s", text)
+	}
+	return b.String()
+}
+
+// A Finding is a plan that fails.
+type Finding struct {
+	Plan    []string // its faults, for Scenario.Replay; none if it fails without any
+	Failure string   // what was wrong
+	Journal []string // what happened
+	Number  int      // of the plan in which it was found
+	Differs string   // if it did not fail when it was played again: what happened then
+	Hung    bool     // it did not end
+	Better  bool     // the world without faults becomes this one too, when the processes start once more
+
+	rest int // of the journal, the lines before that have a change
+}
+
+// String tells the story.
+func (f *Finding) String() string {
+	var b strings.Builder
+	replay := make([]string, len(f.Plan))
+	switch len(f.Plan) {
+	case 0:
+		b.WriteString("it fails without any fault\n")
+	case 1:
+		fmt.Fprintf(&b, "it fails with one fault, found in plan %d:\n", f.Number)
+	default:
+		fmt.Fprintf(&b, "it fails with %d faults, but not if one of them is left out, found in plan %d:\n", len(f.Plan), f.Number)
+	}
+	for i, one := range f.Plan {
+		fmt.Fprintf(&b, "\t%s\n", one)
+		replay[i] = strconv.Quote(one)
+	}
+	if f.Differs != "" {
+		fmt.Fprintf(&b, "but not when it was played again: something is left to chance; %s\n", f.Differs)
+	}
+	fmt.Fprintf(&b, "this happened:\n%sand then:\n%s", indent(f.excerpt()), indent(strings.Split(f.Failure, "\n")))
+	if f.Better {
+		b.WriteString("the world without faults becomes this one too when the controller starts once more;\n" +
+			"so this may be the right end, and the run without faults the wrong one: then write Final\n")
+	}
+	switch {
+	case len(f.Plan) == 0:
+	case f.Differs != "":
+		fmt.Fprintf(&b, "Replay may play another one, with\n\tReplay: []string{%s},\n", strings.Join(replay, ", "))
+	default:
+		fmt.Fprintf(&b, "to play this plan alone, set\n\tReplay: []string{%s},\n", strings.Join(replay, ", "))
+	}
+	return b.String()
+}
+
+// excerpt returns the journal without what comes long before the first fault, and long
+// after the last change.
+func (f *Finding) excerpt() []string {
+	const before, most, after = 20, 60, 2
+	lines := f.Journal
+	if end := f.rest + after; end+1 < len(lines) {
+		lines = append(lines[:end:end], fmt.Sprintf("... %d lines, in which nothing changes", len(lines)-end))
+	}
+	first := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, mark) })
+	if from := first - before; from > 0 {
+		lines = append([]string{fmt.Sprintf("... %d lines", from)}, lines[from:]...)
+	}
+	lines = withoutRepeats(lines)
+	if left := len(lines) - 2*most; left > 0 {
+		lines = slices.Concat(lines[:most], []string{fmt.Sprintf("... %d lines", left)}, lines[len(lines)-most:])
+	}
+	return lines
+}
+
+// withoutRepeats leaves out what happens again and again: up to eight lines that come
+// four times at least, whatever the time.
+func withoutRepeats(lines []string) []string {
+	const most, times = 8, 4
+	texts := make([]string, len(lines))
+	for i, line := range lines {
+		_, texts[i], _ = strings.Cut(line, " ")
+	}
+	var kept []string
+	for i := 0; i < len(lines); {
+		n, long := 0, 1
+		for ; long <= most; long++ {
+			n = 1
+			for end := i + (n+1)*long; end <= len(lines) && slices.Equal(texts[i:i+long], texts[end-long:end]); end += long {
+				n++
+			}
+			if n >= times {
+				break
+			}
+		}
+		if n < times {
+			kept, i = append(kept, lines[i]), i+1
+			continue
+		}
+		kept = append(kept, lines[i:i+long]...)
+		last := lines[i+n*long-1]
+		at, _, _ := strings.Cut(last, " ")
+		kept = append(kept, fmt.Sprintf("... and so on, %d times until %s", n, at))
+		i += n * long
+	}
+	return kept
+}
+
+// difference says which lines only one of two texts has.
+func difference(want, got, of string) string {
+	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
+	var lines []string
+	for _, line := range wants {
+		if i := slices.Index(gots, line); i >= 0 {
+			gots = slices.Delete(gots, i, i+1)
+		} else {
+			lines = append(lines, "- "+line+"  "+of)
+		}
+	}
+	for _, line := range gots {
+		lines = append(lines, "+ "+line)
+	}
+	if len(lines) == 0 {
+		return "its lines are in another order:\n" + got
+	}
+	return strings.Join(lines, "\n")
+}

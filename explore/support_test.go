@@ -1,0 +1,175 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A shelf is the world of these tests: what is wished for, and what is there.
+type shelf struct {
+	mu            sync.Mutex // of things, where a process looks at them without a call
+	wants, things map[string]string
+	made          int
+	wrong         error
+}
+
+func newShelf() *shelf { return &shelf{wants: map[string]string{}, things: map[string]string{}} }
+
+func (w *shelf) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(w.things)) {
+		fmt.Fprintf(&b, "%s = %s\n", name, w.things[name])
+	}
+	return b.String()
+}
+
+// A client is how a process reaches the shelf.
+type client struct {
+	*Kit
+	*shelf
+}
+
+func (c client) get(ctx context.Context, name string) (string, error) {
+	return Read(ctx, c.Kit, "get "+name, func() (string, error) { return c.things[name], nil })
+}
+
+func (c client) put(ctx context.Context, name, value string) error {
+	return c.Do(ctx, "put "+name, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.things[name] = value
+		return nil
+	})
+}
+
+func (c client) remove(ctx context.Context, name string) error {
+	return c.Do(ctx, "remove "+name, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.things, name)
+		return nil
+	})
+}
+
+// asWanted makes the things what is wished for.
+func (c client) asWanted(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(c.wants)) {
+		is, err := c.get(ctx, name)
+		if err == nil && is != c.wants[name] {
+			err = c.put(ctx, name, c.wants[name])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	names := slices.Sorted(maps.Keys(c.things))
+	c.mu.Unlock()
+	for _, name := range names {
+		if _, ok := c.wants[name]; !ok {
+			if err := c.remove(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// loop calls work at once, after each event, each period, and a second after an error.
+func loop(k *Kit, period time.Duration, work func(ctx context.Context) error) {
+	events := make(chan struct{}, 1)
+	k.OnEvent(func(any) {
+		select {
+		case events <- struct{}{}:
+		default:
+		}
+	})
+	k.Go(func(ctx context.Context) error {
+		for k.Step() {
+			pause := period
+			run, cancel := context.WithTimeout(ctx, 10*time.Second)
+			if work(run) != nil {
+				pause = time.Second
+			}
+			cancel()
+			select {
+			case <-events:
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	})
+}
+
+// comes is a Play in which a is wished for.
+func comes(s *Stage, w *shelf) {
+	w.wants["a"] = "1"
+	s.Event("a")
+	s.Advance(time.Minute)
+}
+
+// of is a scenario of one wish; work makes what is done for it.
+func of(work func(c client) func(context.Context) error) Scenario[*shelf] {
+	return Scenario[*shelf]{
+		World: newShelf,
+		Start: func(k *Kit, w *shelf) { loop(k, 10*time.Minute, work(client{k, w})) },
+		Play:  comes,
+		State: (*shelf).String,
+		Check: func(w *shelf) error { return w.wrong },
+		Plans: 300,
+	}
+}
+
+func plain() Scenario[*shelf] {
+	return of(func(c client) func(context.Context) error { return c.asWanted })
+}
+
+func explorerOf[W any](t *testing.T, s Scenario[W]) *explorer {
+	t.Helper()
+	x, err := newExplorer(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func search[W any](t *testing.T, s Scenario[W]) *Report {
+	t.Helper()
+	r, err := Search(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// planOf is the plan of faults as they are printed.
+func planOf(t *testing.T, faults string) plan {
+	t.Helper()
+	s := plain()
+	s.Replay = strings.Split(faults, "; ")
+	return explorerOf(t, s).replay
+}
+
+// played is the journal of these faults, and why the plan fails, or "".
+func played[W any](t *testing.T, s Scenario[W], faults ...string) (journal []string, failure string) {
+	t.Helper()
+	s.Replay = append([]string{}, faults...)
+	r := search(t, s)
+	if r.Found != nil {
+		failure = r.Found.Failure
+	}
+	return r.Journal(), failure
+}
+
+var errBoom = errors.New("boom")

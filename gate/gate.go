@@ -1,0 +1,484 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gate holds back the runs of a [reconcile.Reconciler]: to a budget of runs
+// per time, to a limit of runs at once that may adapt, and while the far side asks
+// for a pause.
+//
+//	cloud := &gate.Gate{
+//		Every: time.Second / 80, Burst: 20, // of the 100 calls a second that the cloud allows
+//		Pause: func(err error) time.Duration { // an answer 429 or 503 stops everybody
+//			var e *api.Error
+//			if errors.As(err, &e) && (e.Code == 429 || e.Code == 503) {
+//				return max(e.RetryAfter, 10*time.Second)
+//			}
+//			return 0
+//		},
+//	}
+//	disks := &reconcile.Reconciler[string]{…, Timeout: time.Minute, Admit: cloud.Admit}
+//	machines := &reconcile.Reconciler[string]{…, Timeout: time.Minute, Admit: cloud.Admit}
+//
+// The hook is plain: a limiter of golang.org/x/time/rate, or a semaphore, can be in
+// its place, and several are called in turn by a function of three lines.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Gate holds back the runs of one or more Reconcilers: its [Gate.Admit] is their
+// Admit. Runs are let in first come, first served. One worker of each Run at a time
+// waits here, with an item in hand, so those that share a Gate take turns, and the
+// other items wait in their queues, where events are folded into them.
+//
+// A Gate knows no items. A limit for each item is a plan, such as
+// [reconcile.RequeueAfter], since an item that waited here would hold up the others
+// of its Run.
+//
+// # Limit
+//
+// A limit is not a number of workers: Workers is the most that one Reconciler has,
+// and the limit how many runs of all may go on. To change how many work while Run
+// goes on, give it enough Workers, and call [Gate.SetLimit]. The limit begins at
+// Max, and adapts if there is a Slow:
+//
+//   - A slow result makes the limit half of the number of runs in flight, as TCP
+//     does with the data in flight (RFC 5681), if that is less than it was. What the
+//     other runs say that had started by then does not count any more.
+//   - As many runs as the limit says, if they went well, with nil or a plan, raise
+//     it by one. Only those count that took the last place: a limit that is not in
+//     the way does not grow (the idea of RFC 7661).
+//   - Other failures, aborted runs, and those that ended early by
+//     [reconcile.UntilChanged] count neither way.
+//
+// # Pause
+//
+// While a pause lasts no run starts. Items stay in their queues, and their failures
+// are kept. Runs in flight go on. Of several pauses the latest end counts. When it
+// is over, one run goes first, as a probe, and the others wait for what comes of it:
+//
+//   - If it asks for a pause again, the gate stays shut until the end of that.
+//   - If it was aborted, or Pause panicked, another run is the probe.
+//   - Otherwise the gate opens.
+//
+// A probe that hangs keeps the gate shut: give the Reconciler a Timeout.
+//
+// The zero Gate lets everything through. Its fields may not change while a run is
+// in the gate or waits at it; the methods may be called from any goroutine, at any
+// time. A Gate must not be copied. It has no goroutine of its own, and a timer only
+// while a run waits for a time.
+type Gate struct {
+	// Every is the budget: one run may start in each such time, by the
+	// monotonic clock; 0 means no budget.
+	Every time.Duration
+
+	// Burst is how many runs of the budget may start at once after a time without
+	// runs, of however long; 0 means 1. Many a second need more: without a Burst
+	// each run is as late as its timer.
+	Burst int
+
+	// Min and Max are bounds of the limit; 0 means 1 for Min, and none for Max.
+	// Without Max there is no limit at all before the first slow result, or
+	// SetLimit.
+	Min, Max int
+
+	// Slow reports whether the result of a run says that the far side has too
+	// much to do, as an answer that took long does. It is called after each run
+	// that was not aborted, from many goroutines at once; err is what Reconcile
+	// returned, nil included, or a *reconcile.PanicError. If it panics, the result
+	// counts neither way. Nil means that the limit moves only by SetLimit.
+	Slow func(err error, took time.Duration) bool
+
+	// Pause returns for how long no run may start, because of the result of one: an
+	// answer 429 that says Retry-After, or 503. It stops everybody: an answer that
+	// concerns its item alone asks for none. 0 means that all is well. It is called
+	// as Slow is, and after it.
+	Pause func(err error) time.Duration
+
+	// Logger has a line when a pause shuts the gate, and one when it opens; nil
+	// means slog.Default().
+	Logger *slog.Logger
+
+	// mu guards the fields below. These always hold (see check in the tests):
+	//
+	//   - While a run waits, the gate is shut and a probe is in it, or there is no
+	//     room, or the timer is armed for when the first may start, which is not over.
+	//   - While no run waits, the timer is not armed.
+	//   - While a pause lasts, or a probe is in the gate, it is shut.
+	mu      sync.Mutex
+	base    time.Time // of the clock, see nowLocked
+	waiting []*pass   // first come, first served
+	timer   *time.Timer
+	armed   int64 // when the timer fires; 0 if it is not armed
+	free    *pass // for the next runs
+
+	fullAt  int64  // when the budget is, or was, whole
+	running int    // runs that were let in and have not left
+	started uint64 // runs that were let in
+	limit   int    // 0 if there is none
+	moved   bool   // the limit has been moved; until then it is Max
+	epoch   uint64 // how many had started when the limit was halved last
+	good    int    // runs since the limit moved that count for one more
+	halved  uint64
+
+	shut    bool  // by a pause, and no probe went well since
+	probing bool  // a probe is in the gate
+	until   int64 // when the latest pause ends
+	since   int64 // when it was shut
+	cause   error // what Pause was asked about then
+	pauses  uint64
+}
+
+// Stats is what [Gate.Stats] returns.
+type Stats struct {
+	Limit    int           // of runs at once; 0 means that there is none
+	InFlight int           // runs that were let in and are not judged yet
+	Waiting  int           // runs that it holds back, one at most of each Run
+	Halved   uint64        // slow results that halved the limit, or found it at Min
+	Next     time.Duration // until the budget and the pauses allow a run; 0 if they do now
+
+	Pauses uint64    // how often a pause shut the gate
+	Shut   time.Time // since when it is shut; zero while it is open
+	Until  time.Time // while it is shut: when the latest pause ends, or ended if the probe is not back
+	Err    error     // while it is shut: what the run returned that asked for it; nil if PauseUntil did
+}
+
+// A pass is what a run has at the gate. Passes are used again, so that no run costs
+// an allocation.
+type pass struct {
+	gate   *Gate
+	wake   chan struct{} // notified when the run was let in; room for one
+	leave  func(o reconcile.Outcome, err error, took time.Duration)
+	next   *pass  // in Gate.free
+	number uint64 // of those that were let in
+	last   bool   // it took the last room: the limit was in the way
+	probe  bool
+}
+
+// Admit is for [reconcile.Reconciler]'s field of that name. It blocks until a run
+// may start, or ctx is done: then it returns ctx's cause, and the run costs nothing
+// of the budget. Leave must be called once, with what came of the run. A field of g
+// that is wrong is an error that names it.
+func (g *Gate) Admit(ctx context.Context) (leave func(o reconcile.Outcome, err error, took time.Duration), err error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	g.mu.Lock()
+	p := g.free
+	if p == nil {
+		p = &pass{gate: g, wake: make(chan struct{}, 1)}
+		p.leave = p.left
+	} else {
+		g.free = p.next
+	}
+	if now := g.nowLocked(); len(g.waiting) == 0 && g.isOpenLocked(now) {
+		g.startLocked(p, now)
+		g.mu.Unlock()
+		return p.leave, nil
+	}
+	g.waiting = append(g.waiting, p)
+	g.letInUnlock()
+	select {
+	case <-p.wake:
+		if ctx.Err() == nil {
+			return p.leave, nil
+		}
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	if i := slices.Index(g.waiting, p); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	} else { // let in at the same moment
+		g.fullAt -= g.every()
+		g.endLocked(p)
+	}
+	g.letInUnlock() // p is not used again, since it may have been notified
+	return nil, context.Cause(ctx)
+}
+
+// SetLimit sets the limit of runs at once. An n below Min, or 1, means that, and one
+// above Max means Max. If the limit rises, those that wait are let in at once, as far
+// as the budget allows. If it falls, the runs in flight go on, and none starts until
+// fewer than n are left. With Slow, the limit adapts from there. It does not block.
+func (g *Gate) SetLimit(n int) {
+	g.mu.Lock()
+	g.setLimitLocked(n)
+	g.letInUnlock()
+}
+
+// PauseUntil lets no run start before t: an operator's pause. A time that is over
+// does nothing. The zero time ends all pauses, those that Pause asked for included,
+// so that the probe goes. It does not block, except that it may write a line to the
+// Logger.
+func (g *Gate) PauseUntil(t time.Time) {
+	g.mu.Lock()
+	now := g.nowLocked()
+	shuts := false
+	if t.IsZero() {
+		g.until = now
+	} else if d := time.Until(t); d > 0 {
+		shuts = g.pauseLocked(now, d, nil)
+	}
+	g.letInUnlock()
+	if shuts {
+		g.logger().Warn("gate shut by PauseUntil", "until", t)
+	}
+}
+
+// Stats returns the counts as they are now.
+func (g *Gate) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.nowLocked()
+	s := Stats{
+		Limit: g.limitLocked(), InFlight: g.running, Waiting: len(g.waiting), Halved: g.halved,
+		Next: time.Duration(max(0, g.dueLocked()-now)), Pauses: g.pauses,
+	}
+	if g.shut {
+		s.Shut, s.Until, s.Err = g.base.Add(time.Duration(g.since)), g.base.Add(time.Duration(g.until)), g.cause
+	}
+	return s
+}
+
+// check returns an error if a field is wrong.
+func (g *Gate) check() error {
+	switch {
+	case g.Every < 0:
+		return fmt.Errorf("gate: Gate.Every is %v, want 0 (which means no budget) or more", g.Every)
+	case g.Burst < 0:
+		return fmt.Errorf("gate: Gate.Burst is %d, want 0 (which means 1) or more", g.Burst)
+	case g.Min < 0:
+		return fmt.Errorf("gate: Gate.Min is %d, want 0 (which means 1) or more", g.Min)
+	case g.Max < 0:
+		return fmt.Errorf("gate: Gate.Max is %d, want 0 (which means no limit) or more", g.Max)
+	case g.Max > 0 && g.Min > g.Max:
+		return fmt.Errorf("gate: Gate.Min is %d, want no more than Max, which is %d", g.Min, g.Max)
+	}
+	return nil
+}
+
+func (g *Gate) logger() *slog.Logger {
+	if g.Logger != nil {
+		return g.Logger
+	}
+	return slog.Default()
+}
+
+// nowLocked returns the time as the gate keeps it. It is never 0.
+func (g *Gate) nowLocked() int64 {
+	if g.base.IsZero() {
+		g.base = time.Now().Add(-1)
+	}
+	return int64(time.Since(g.base))
+}
+
+// later returns the time d after now, or the end of time.
+func later(now int64, d time.Duration) int64 { return now + min(int64(d), math.MaxInt64-now) }
+
+// limitLocked returns the limit; 0 if there is none. Bounds that were changed between
+// two Runs bind it.
+func (g *Gate) limitLocked() int {
+	if g.moved {
+		return g.clampLimit(g.limit)
+	}
+	return g.Max
+}
+
+func (g *Gate) setLimitLocked(n int) { g.limit, g.moved, g.good = g.clampLimit(n), true, 0 }
+
+// clampLimit brings a limit within its bounds.
+func (g *Gate) clampLimit(n int) int {
+	n = max(n, g.Min, 1)
+	if g.Max > 0 {
+		n = min(n, g.Max)
+	}
+	return n
+}
+
+// hasRoomLocked reports whether the limit lets one more run start.
+func (g *Gate) hasRoomLocked() bool {
+	limit := g.limitLocked()
+	return limit == 0 || g.running < limit
+}
+
+// every returns Every, or so much less that an empty bucket is full again in 146
+// years, half of what an int64 holds: then no calculation with it overflows.
+func (g *Gate) every() int64 {
+	return min(int64(g.Every), math.MaxInt64/2/int64(max(1, g.Burst)))
+}
+
+// dueLocked returns when the budget and the pauses let the next run start. The
+// budget is a bucket of Burst tokens; all that has to be kept of it is when it is
+// full again.
+func (g *Gate) dueLocked() int64 {
+	due := int64(0)
+	if g.Every > 0 {
+		due = g.fullAt - int64(max(1, g.Burst)-1)*g.every()
+	}
+	if g.shut {
+		due = max(due, g.until)
+	}
+	return due
+}
+
+// onlyTimeLocked reports whether nothing but time keeps the next run from starting.
+func (g *Gate) onlyTimeLocked() bool { return g.hasRoomLocked() && !g.probing }
+
+func (g *Gate) isOpenLocked(now int64) bool { return g.onlyTimeLocked() && g.dueLocked() <= now }
+
+// startLocked lets a run in.
+func (g *Gate) startLocked(p *pass, now int64) {
+	g.running++
+	g.started++
+	if g.Every > 0 {
+		g.fullAt = max(g.fullAt, now) + g.every()
+	}
+	p.number, p.last, p.probe = g.started, !g.hasRoomLocked(), g.shut
+	g.probing = g.shut
+}
+
+// endLocked takes a run out.
+func (g *Gate) endLocked(p *pass) {
+	g.running--
+	if p.probe {
+		g.probing = false
+	}
+}
+
+// pauseLocked lets no run start for d, and reports whether that shut the gate.
+func (g *Gate) pauseLocked(now int64, d time.Duration, cause error) bool {
+	g.until = max(g.until, later(now, d))
+	if g.shut {
+		return false
+	}
+	g.shut, g.since, g.cause = true, now, cause
+	g.pauses++
+	return true
+}
+
+// A finding is what the result of a run says of the far side.
+type finding struct {
+	slow  bool
+	well  bool
+	pause time.Duration
+}
+
+// find asks Slow and Pause, which are code of the user, and may panic.
+func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
+	if g.Slow != nil {
+		f.slow = g.Slow(err, took)
+		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isPlan(err)
+	}
+	if g.Pause != nil {
+		f.pause = g.Pause(err)
+	}
+	return f
+}
+
+// isPlan reports whether err says itself when to run again. A run that UntilChanged
+// cut short is Requeued by an error that does not.
+func isPlan(err error) bool {
+	if _, bare := err.(reconcile.RequeueError); bare { // without an allocation
+		return true
+	}
+	var plan reconcile.RequeueError
+	return errors.As(err, &plan)
+}
+
+// left takes out a run.
+func (p *pass) left(o reconcile.Outcome, err error, took time.Duration) {
+	g := p.gate
+	var f finding
+	judged := false
+	defer func() { // also if find panics
+		g.mu.Lock()
+		g.adaptLocked(p, f)
+		g.endLocked(p)
+		shuts, opens, since := false, false, time.Duration(0)
+		switch {
+		case f.pause > 0:
+			shuts = g.pauseLocked(g.nowLocked(), f.pause, err)
+		case p.probe && judged:
+			now := g.nowLocked()
+			since, opens = time.Duration(now-g.since), g.until <= now
+			g.shut = !opens
+		}
+		p.next, g.free = g.free, p
+		g.letInUnlock() // p is no longer ours
+		switch {
+		case shuts:
+			g.logger().Warn("gate shut by what a run returned", "for", f.pause, "err", err)
+		case opens:
+			g.logger().Info("gate open again", "after", since)
+		}
+	}()
+	if o == reconcile.Aborted {
+		return
+	}
+	f = g.find(o, err, took)
+	judged = true
+}
+
+// adaptLocked moves the limit by what a run found that leaves.
+func (g *Gate) adaptLocked(p *pass, f finding) {
+	limit := g.limitLocked()
+	switch {
+	case p.number <= g.epoch: // what it met is what the limit was halved for
+	case f.slow:
+		half := g.running / 2
+		if limit > 0 {
+			half = min(half, limit)
+		}
+		g.setLimitLocked(half)
+		g.halved++
+		g.epoch = g.started
+	case f.well && p.last && limit != g.Max:
+		if g.good++; g.good >= limit {
+			g.setLimitLocked(limit + 1)
+		}
+	}
+}
+
+// letInUnlock ends every method that changed the gate. It lets in those that may
+// start, and arms the timer for the others.
+func (g *Gate) letInUnlock() {
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 && g.armed == 0 {
+		return
+	}
+	now := g.nowLocked()
+	for len(g.waiting) > 0 && g.isOpenLocked(now) {
+		p := g.waiting[0]
+		g.waiting = slices.Delete(g.waiting, 0, 1)
+		g.startLocked(p, now)
+		p.wake <- struct{}{} // does not block: it has room for one
+	}
+	at := int64(0)
+	if len(g.waiting) > 0 && g.onlyTimeLocked() {
+		at = g.dueLocked()
+	}
+	if at == g.armed {
+		return
+	}
+	g.armed = at
+	switch {
+	case at == 0:
+		g.timer.Stop()
+	case g.timer == nil:
+		g.timer = time.AfterFunc(time.Duration(at-now), func() { g.mu.Lock(); g.letInUnlock() })
+	default:
+		g.timer.Reset(time.Duration(at - now))
+	}
+}

@@ -1,0 +1,774 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/lockstep"
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// This file checks types against slow, obvious models of them: every cell of the
+// state table, programs that nobody thought of, and the fuzz targets.
+
+// TestQueueTable runs every cell of internal/model/table.md, and once more for
+// a queue without a Background.
+func TestQueueTable(t *testing.T) {
+	cells := model.Cells()
+	if len(cells) == 0 {
+		t.Fatal("no table")
+	}
+	for _, background := range []int{0, 8} {
+		for _, c := range cells {
+			if background == 0 {
+				c.Entry = strings.ReplaceAll(c.Entry, "offered", "ready")
+				c.Want = strings.ReplaceAll(c.Want, "offered", "ready")
+			}
+			t.Run(fmt.Sprintf("Background %d/%s", background, c.Name()), func(t *testing.T) {
+				if got := standing(t, background, c.Setup); got != c.Entry {
+					t.Fatalf("set up by %v: %q, want %q", c.Setup, got, c.Entry)
+				}
+				if got := standing(t, background, append(c.Setup, c.Op)); got != c.Want {
+					t.Errorf("%v of %q: %q, want %q", c.Op, c.Entry, got, c.Want)
+				}
+			})
+		}
+	}
+}
+
+// standing carries the operations out on a new queue and says how "x" stands
+// then, in the words of the table. What follows a run in flight shows when it
+// is given back: with Done, and once more with a hold. That a ready item is in
+// the background shows when an event overtakes it.
+func standing(t *testing.T, background int, ops []model.Op[string]) (s string) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.Background = background
+		play(t, q, ops)
+		if s = resting(q); s == "ready" {
+			q.Enqueue("y")
+			if first, err := q.Dequeue(t.Context()); first == "y" && err == nil {
+				s = "offered"
+			}
+		}
+		if s != "in flight" {
+			return
+		}
+		again := q.State("x").Again
+		q.Done("x")
+		if next := resting(q); next != "none" {
+			s = "in flight, " + next + " next"
+		}
+		if got := s != "in flight"; got != again {
+			t.Errorf("State.Again: %t, but after Done it is %q", again, resting(q))
+		}
+	})
+	if s != "in flight, ready next" {
+		return s
+	}
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.Background = background
+		play(t, q, ops)
+		q.RequeueAfter("x", 1000*time.Hour)
+		if resting(q) == "ready" {
+			s = "in flight, now next"
+		}
+	})
+	return s
+}
+
+// resting says how "x" stands, as far as State says.
+func resting(q *reconcile.Queue[string]) string {
+	s := q.State("x")
+	kind := "within"
+	switch {
+	case s.Phase == reconcile.Idle:
+		return "none"
+	case s.Phase != reconcile.Waiting:
+		return s.Phase.String()
+	case s.Hold:
+		kind = "held"
+	case s.Settled:
+		kind = "settled"
+	}
+	return fmt.Sprintf("%s %gh", kind, time.Until(s.Due).Hours())
+}
+
+// play carries operations out. A Dequeue that finds nothing waits for a while
+// and is canceled.
+func play(t *testing.T, q *reconcile.Queue[string], ops []model.Op[string]) {
+	for i, o := range ops {
+		if o.Verb == model.Close && i == len(ops)-1 {
+			q.Enqueue("y") // for standing, which would come too late
+		}
+		if _, ok := o.Do(lockstep.On(q)); ok {
+			continue
+		}
+		if o.Verb != model.Dequeue {
+			t.Fatalf("the table has no %v", o)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		startDequeue(ctx, q) // what it takes shows in the state
+		cancel()
+		synctest.Wait()
+	}
+}
+
+// TestQueueTable does not see whether a Dequeue that took nothing waits.
+func TestQueueTableDequeueWaits(t *testing.T) {
+	for _, c := range model.Cells() {
+		if c.Op.Verb != model.Dequeue || c.Closed || c.Entry == "ready" || c.Entry == "offered" {
+			continue
+		}
+		runQueue(t, c.Name(), func(t *testing.T, q *reconcile.Queue[string]) {
+			play(t, q, c.Setup)
+			ctx, cancel := context.WithCancel(t.Context())
+			waiting := startDequeue(ctx, q)
+			mustWait(t, waiting)
+			cancel()
+			if d := mustReturn(t, waiting); d.err != context.Canceled {
+				t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
+			}
+		})
+	}
+}
+
+// A program is a byte for the Background of a queue, then operations on it, two
+// bytes each, so that a fuzzer can write one: the verb and the item, then what
+// the verb needs.
+type program []byte
+
+// errModel is a failure: only ErrAborted itself aborts a run.
+var errModel = fmt.Errorf("the run failed: %w", reconcile.ErrAborted)
+
+var errReason = errors.New("it is being made")
+
+// fuzzItems are few, so that the operations meet.
+var fuzzItems = []string{"a", "b", "c", "d", "e"}
+
+// fuzzDelays repeat and add up, so that runs fall due together; the others are
+// the edges.
+var fuzzDelays = []time.Duration{
+	0, time.Hour, 2 * time.Hour, 3 * time.Hour, time.Hour, 2 * time.Hour, 5 * time.Hour, -time.Hour,
+	1, time.Hour - 1, time.Hour + 1, 100 * time.Hour, 1 << 62, 3*time.Hour + 1, 4 * time.Hour, -1 << 63,
+}
+
+// fuzzVerbs has the frequent ones more than once.
+var fuzzVerbs = [32]model.Verb{
+	model.Offer, model.Enqueue, model.Enqueue, model.EnqueueAndWait, model.EnqueueAfter, model.EnqueueAfter, model.EnqueueAfter,
+	model.EnqueueWithin, model.EnqueueWithin, model.EnqueueWithin, model.EnqueueNow, model.EnqueueNow, model.Remove,
+	model.Done, model.Done, model.Requeue, model.Requeue, model.Requeue, model.Requeue, model.Requeue, model.Requeue,
+	model.Dequeue, model.Dequeue, model.Dequeue, model.Dequeue, model.Dequeue,
+	model.Advance, model.Advance, model.Advance, model.Canceled, model.Cancel, model.Close,
+}
+
+// ops reads the program. Verbs take the low five bits of the first byte, the
+// item what remains of it.
+func (p program) ops() (ops []model.Op[string]) {
+	for p = p[min(1, len(p)):]; len(p) >= 2; p = p[2:] {
+		o := model.Op[string]{Verb: fuzzVerbs[p[0]%32], Item: fuzzItems[int(p[0]/32)%len(fuzzItems)], Nth: int(p[1])}
+		switch o.Verb {
+		case model.EnqueueAfter, model.EnqueueWithin, model.Requeue:
+			o.Wait.Delay = fuzzDelays[p[1]%16]
+		case model.Advance:
+			o.Wait.Delay = max(0, fuzzDelays[p[1]%12])
+			o.Nth = int(p[1] / 128)
+		}
+		if o.Verb == model.Requeue {
+			o.Wait.Hold = p[1]&16 != 0
+			o.Wait.Settled = p[1]&32 != 0
+			o.Wait.Err = [4]error{nil, nil, errModel, model.ErrAborted}[p[1]>>6]
+			o.Wait.Reason = [2]error{nil, errReason}[p[1]>>2&1]
+			o.Wait.Done = p[1]%16 == 3 || p[1]%16 == 7
+		}
+		if o.Verb == model.Close && p[1]%4 != 0 { // most programs go on
+			o.Verb = model.Enqueue
+		}
+		ops = append(ops, o)
+	}
+	return ops
+}
+
+// background is none for a half of all programs, and small for the others.
+func (p program) background() int {
+	if len(p) == 0 {
+		return 0
+	}
+	return max(0, int(p[0]%8)-3)
+}
+
+// run carries the program out on a queue and on its model, which must agree
+// on everything that can be seen after every step.
+func (p program) run(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pair := lockstep.New(fuzzItems...)
+		defer pair.Stop() // the consumers that wait when a step fails
+		pair.SetBackground(p.background())
+		runs := watchedRuns{}
+		defer runs.stop()
+		pair.Check = func() error {
+			if err := reconcile.Check(pair.Queue); err != nil {
+				return err
+			}
+			return runs.compare(pair)
+		}
+		waiters := 0
+		for _, o := range p.ops() {
+			if o.Verb == model.Dequeue && waiters >= 4 {
+				continue
+			}
+			if o.Verb == model.Advance && o.Nth == 1 {
+				runs.race()
+			}
+			if err := pair.Step(o); err != nil {
+				t.Fatal(err)
+			}
+			waiters = pair.Model.Waiters
+		}
+		if err := pair.End(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// watchedRuns has a context of UntilChanged for each item in flight.
+type watchedRuns map[string]*modelRun
+
+type modelRun struct {
+	take  int
+	ctx   context.Context
+	stop  context.CancelFunc
+	ended bool // as the model says
+	raced bool // the queue may have seen a next run fall due, or not
+}
+
+func (runs watchedRuns) race() {
+	for _, r := range runs {
+		r.raced = true
+	}
+}
+
+// compare wants those contexts to have ended whose item has had a next run that
+// is ready, and those whose item was given back.
+func (runs watchedRuns) compare(pair *lockstep.Pair[string]) error {
+	synctest.Wait() // the timer tells them after it has given up the lock
+	for _, item := range fuzzItems {
+		e, _ := pair.Model.Entry(item)
+		ready := e.Next.Kind == model.Ready || e.Next.Kind == model.Sticky
+		r := runs[item]
+		if r != nil && (!e.InFlight || e.Take != r.take) {
+			if cause := context.Cause(r.ctx); cause == nil || !r.raced && (cause == reconcile.ErrChanged) != r.ended {
+				return fmt.Errorf("by UntilChanged(%s), after the run: %v, want one that ended for a change: %t", item, cause, r.ended)
+			}
+			r.stop()
+			delete(runs, item)
+			r = nil
+		}
+		if !e.InFlight {
+			continue
+		}
+		if r == nil {
+			r = &modelRun{take: e.Take}
+			r.ctx, r.stop = reconcile.UntilChangedOf(context.Background(), pair.Queue, item)
+			runs[item] = r
+		}
+		r.ended = r.ended || ready
+		cause := context.Cause(r.ctx)
+		if cause != nil && cause != reconcile.ErrChanged || (cause != nil) != r.ended && (!r.raced || ready) {
+			return fmt.Errorf("by UntilChanged(%s): %v, want one that has ended: %t", item, cause, r.ended)
+		}
+	}
+	return nil
+}
+
+func (runs watchedRuns) stop() {
+	for _, r := range runs {
+		r.stop()
+	}
+}
+
+func randomProgram(seed uint64) program {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := make(program, 1+2*(20+r.IntN(400)))
+	for i := range p {
+		p[i] = byte(r.Uint32())
+	}
+	return p
+}
+
+func TestQueueAgreesWithItsModel(t *testing.T) {
+	var seed uint64
+	defer tellSeed(t, &seed)
+	for seed = range 2000 {
+		randomProgram(seed).run(t)
+	}
+}
+
+// The comparison finds what it is there to find.
+func TestModelWithAFaultDisagrees(t *testing.T) {
+	for _, fault := range []model.Fault{model.DropInFlight, model.BreakHold, model.LIFO, model.Starve, model.StaySettled, model.IgnoreSettled, model.ForgetPending} {
+		found := false
+		for seed := range uint64(20) {
+			synctest.Test(t, func(t *testing.T) {
+				pair := lockstep.New(fuzzItems...)
+				defer pair.Stop()
+				pair.Model.Fault = fault
+				pair.SetBackground(randomProgram(seed).background())
+				for _, o := range randomProgram(seed).ops() {
+					if o.Verb == model.Dequeue && pair.Model.Waiters >= 4 {
+						continue
+					}
+					if pair.Step(o) != nil {
+						found = true
+						break
+					}
+				}
+			})
+		}
+		if !found {
+			t.Errorf("20 programs did not show fault %d", fault)
+		}
+	}
+}
+
+func FuzzQueue(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add([]byte(randomProgram(seed)[:41]))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		program(p[:min(len(p), 1000)]).run(t)
+	})
+}
+
+func FuzzBackoff(f *testing.F) {
+	for _, first := range []int64{-1, 0, 1, 2, 3, int64(time.Second), math.MaxInt64, math.MinInt64} {
+		for _, limit := range []int64{-1, 0, 1, 5, int64(time.Hour), math.MaxInt64} {
+			for _, failures := range []int{1, 39, 63, 141, math.MinInt} {
+				f.Add(first, limit, failures)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, limit int64, failures int) {
+		d, retry := reconcile.Backoff(time.Duration(first), time.Duration(limit))(errBoom, failures)
+		full := time.Second
+		if first > 0 {
+			full = time.Duration(first)
+		}
+		if limit > 0 {
+			grown := new(big.Int).Lsh(big.NewInt(int64(full)), uint(min(max(failures, 1)-1, 64)))
+			if highest := big.NewInt(limit); grown.Cmp(highest) > 0 {
+				grown = highest
+			}
+			full = time.Duration(grown.Int64())
+		}
+		if !retry || !within(d, full/2, full) {
+			t.Errorf("Backoff(%d, %d)(err, %d) = %d, %v, want in (%d, %d]", first, limit, failures, d, retry, full/2, full)
+		}
+	})
+}
+
+// A oneItem is a Dequeuer that hands out one item and then is closed. It notes
+// what it is given back.
+type oneItem struct {
+	taken bool
+	done  int
+	waits []reconcile.Wait
+}
+
+func (q *oneItem) Dequeue(context.Context) (string, error) {
+	if q.taken {
+		return "", reconcile.ErrClosed
+	}
+	q.taken = true
+	return "item", nil
+}
+
+func (q *oneItem) Done(string) { q.done++ }
+
+func (q *oneItem) Requeue(_ string, w reconcile.Wait) { q.waits = append(q.waits, w) }
+
+func (q *oneItem) State(string) (state reconcile.State) { return reconcile.State{} }
+
+// A manyErrors has more than one error, some of them nil.
+type manyErrors []error
+
+func (m manyErrors) Error() string { return fmt.Sprint(len(m), " errors") }
+
+func (m manyErrors) Unwrap() []error { return m }
+
+// An errTree builds an error from bytes.
+type errTree []byte
+
+func (b *errTree) next() byte {
+	if len(*b) == 0 {
+		return 0
+	}
+	op := (*b)[0]
+	*b = (*b)[1:]
+	return op
+}
+
+// A said is what the rules make of an error, slowly: what stands anywhere in it, and
+// what its steps say if it is a join, or wraps one alone.
+type said struct {
+	plan     *reconcile.RequeueError // the first, depth first
+	terminal bool
+	steps    []said // nil if it is no join
+	inside   *said  // of the value of a panic, which is a failure whatever that is
+}
+
+// answers returns what the steps say; one step if it is no join.
+func (s said) answers() []said {
+	if s.steps == nil {
+		return []said{s}
+	}
+	return s.steps
+}
+
+// beside is s in an error that also has what o has, and is judged as a whole.
+func (s said) beside(o said) (both said) {
+	for _, of := range []said{s, o} {
+		both.plan, both.terminal = cmp.Or(both.plan, of.plan), both.terminal || of.terminal
+		if of.inside != nil { // where errors.As and errors.Is look too
+			both = both.beside(*of.inside)
+		}
+	}
+	return both
+}
+
+// made is s with a Terminal around it.
+func (s said) made() said {
+	s.terminal = true
+	s.steps = slices.Clone(s.steps)
+	for i := range s.steps {
+		s.steps[i].terminal = true
+	}
+	return s
+}
+
+// wait returns the outcome, and how an item is given back whose retry comes in a
+// minute.
+func (s said) wait(err error) (reconcile.Outcome, reconcile.Wait) {
+	var failed, forGood bool
+	var floors, ceilings []time.Duration
+	looks := true // all that planned did no more than ask for one
+	for _, a := range s.answers() {
+		switch {
+		case a.plan == nil && a.terminal:
+			forGood = true
+		case a.plan == nil:
+			failed = true
+		case a.plan.Hold:
+			floors, looks = append(floors, a.plan.Delay), false
+		default:
+			ceilings = append(ceilings, a.plan.Delay)
+			looks = looks && a.plan.Settled
+		}
+	}
+	var reason error
+	if _, bare := err.(reconcile.RequeueError); !bare {
+		reason = err
+	}
+	floor := slices.Max(append(floors, math.MinInt64))
+	switch {
+	case failed && floor > time.Minute:
+		return reconcile.Retrying, reconcile.Wait{Delay: floor, Hold: true, Err: err}
+	case failed:
+		return reconcile.Retrying, reconcile.Wait{Delay: time.Minute, Err: err}
+	case forGood && looks:
+		return reconcile.Terminated, reconcile.Wait{Err: err, Done: true}
+	case len(floors) > 0:
+		return reconcile.Requeued, reconcile.Wait{Delay: floor, Hold: true, Reason: reason}
+	case looks:
+		return reconcile.Succeeded, reconcile.Wait{Delay: slices.Min(ceilings), Settled: true}
+	}
+	return reconcile.Requeued, reconcile.Wait{Delay: slices.Min(ceilings), Reason: reason}
+}
+
+func (b *errTree) build(depth int) (s said, err error) {
+	op := b.next()
+	if depth > 8 {
+		op %= 6
+	}
+	switch op % 13 {
+	case 0:
+		return s, nil
+	case 1:
+		return s, errBoom
+	case 2, 3:
+		n := b.next()
+		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%13 == 2, Settled: n%2 == 0}
+		return said{plan: &plan}, plan
+	case 4:
+		return s, context.Canceled
+	case 5:
+		return said{terminal: true}, reconcile.ErrTerminal
+	case 6:
+		s, err = b.build(depth + 1)
+		return s, fmt.Errorf("wrapped: %w", err)
+	case 7:
+		if s, err = b.build(depth + 1); err != nil {
+			s = s.made()
+		}
+		return s, reconcile.Terminal(err)
+	case 8, 12:
+		list := make([]error, b.next()%4)
+		for i := range list {
+			var member said
+			if member, list[i] = b.build(depth + 1); list[i] != nil {
+				steps := append(s.steps, member.answers()...)
+				s = s.beside(member)
+				s.steps = steps
+			}
+		}
+		return s, errors.Join(list...)
+	case 9:
+		list := make(manyErrors, b.next()%4)
+		for i := range list {
+			var member said
+			member, list[i] = b.build(depth + 1)
+			s = s.beside(member)
+		}
+		return s, list
+	case 10:
+		inside, value := b.build(depth + 1)
+		return said{inside: &inside}, &reconcile.PanicError{Value: value}
+	}
+	one, first := b.build(depth + 1)
+	two, second := b.build(depth + 1)
+	return one.beside(two), fmt.Errorf("%w, then %w", first, second)
+}
+
+func FuzzRequeueErrors(f *testing.F) {
+	for op := range byte(13) {
+		f.Add([]byte{op, 2, 3, 1, 5})
+		f.Add([]byte{8, 3, 1, op, 5, 1})
+		f.Add([]byte{10, 7, 2, 9, op})
+		f.Add([]byte{6, 7, op, 250, 1})
+	}
+	for _, ops := range []string{"((0", "A0A9", "A0"} {
+		f.Add([]byte(ops))
+	}
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		tree := errTree(ops)
+		tells, err := tree.build(0)
+		outcome, wait := reconcile.Succeeded, reconcile.Wait{Done: true}
+		if err != nil {
+			outcome, wait = tells.wait(err)
+		}
+		// Judge says so.
+		o, w := reconcile.Judge(err, 1, minutes)
+		if o != outcome || !reflect.DeepEqual(w, wait) {
+			t.Errorf("Judge(%#v) = %s, %+v, want %s, %+v", err, o, w, outcome, wait)
+		}
+
+		// So does a Reconciler, to its queue and in its result.
+		var q oneItem
+		var results resultBook[string]
+		r := reconcile.Reconciler[string]{
+			Queue:     &q,
+			Reconcile: func(context.Context, string) error { return err },
+			Retry:     minutes,
+			OnResult:  results.add,
+			Logger:    slog.New(slog.DiscardHandler),
+		}
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatalf("Run = %v", err)
+		}
+		got := results.only(t)
+		want := reconcile.Result[string]{Item: "item", Outcome: outcome, Err: err, Next: max(wait.Delay, 0), Duration: got.Duration, Waited: got.Waited}
+		if outcome.Failed() {
+			want.Failures = 1
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("result of %#v:\n got %+v\nwant %+v", err, got, want)
+		}
+		waits := []reconcile.Wait{wait}
+		if err == nil {
+			waits = nil
+		}
+		if !reflect.DeepEqual(q.waits, waits) || q.done != 1-len(waits) {
+			t.Errorf("%#v: item given back by %d Done and %+v, want %+v", err, q.done, q.waits, waits)
+		}
+	})
+}
+
+// A slowListMap is a ListMap that anybody can read.
+type slowListMap map[int][]int
+
+func (l slowListMap) set(key int, list []int) {
+	if delete(l, key); len(list) > 0 {
+		l[key] = list
+	}
+}
+
+func (l slowListMap) remove(key int, match func(int) bool, limit int) (n int) {
+	var rest []int
+	for _, v := range l[key] {
+		if match(v) && (limit < 1 || n < limit) {
+			n++
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	l.set(key, rest)
+	return n
+}
+
+// An openLoop goes on while the map changes. Want is what it sees.
+type openLoop struct {
+	next func() (int, int, bool)
+	stop func()
+	want []int
+}
+
+// runListMap does to a ListMap and to its model what the bytes say, and compares
+// them after each step. Loops are left open across the steps.
+func runListMap(t *testing.T, ops []byte) {
+	var l reconcile.ListMap[int, int]
+	model := make(slowListMap)
+	var loops []openLoop
+	var did []string
+	values := 0
+	next := func() int {
+		if len(ops) == 0 {
+			return 0
+		}
+		op := ops[0]
+		ops = ops[1:]
+		return int(op)
+	}
+	for len(ops) > 0 {
+		op, key := next()%8, next()%3
+		switch op {
+		case 0, 1:
+			items := make([]int, next()%4)
+			for i := range items {
+				values++
+				items[i] = values
+			}
+			did = append(did, fmt.Sprintf("AddItem(%d, %v)", key, items))
+			l.AddItem(key, items...)
+			model.set(key, append(slices.Clone(model[key]), items...))
+		case 2:
+			i := next()%6 - 1
+			did = append(did, fmt.Sprintf("RemoveItemAt(%d, %d)", key, i))
+			l.RemoveItemAt(key, i)
+			if list := model[key]; i >= 0 && i < len(list) {
+				model.set(key, slices.Delete(slices.Clone(list), i, i+1))
+			}
+		case 3:
+			div := next()%3 + 1
+			match := func(v int) bool { return v%div == 0 }
+			did = append(did, fmt.Sprintf("RemoveItem(%d, v%%%d)", key, div))
+			if got, want := l.RemoveItem(key, match), model.remove(key, match, 1) == 1; got != want {
+				t.Fatalf("%s = %v, want %v", strings.Join(did, "\n"), got, want)
+			}
+		case 4:
+			div, limit := next()%3+1, next()%4-1
+			match := func(v int) bool { return v%div == 0 }
+			did = append(did, fmt.Sprintf("RemoveItems(%d, v%%%d, %d)", key, div, limit))
+			if got, want := l.RemoveItems(key, match, limit), model.remove(key, match, limit); got != want {
+				t.Fatalf("%s = %v, want %v", strings.Join(did, "\n"), got, want)
+			}
+		case 5:
+			did = append(did, fmt.Sprintf("RemoveKey(%d)", key))
+			l.RemoveKey(key)
+			delete(model, key)
+		case 6:
+			if len(model[key]) == 0 {
+				continue
+			}
+			pull, stop := iter.Pull2(l.Range(key))
+			loop := openLoop{pull, stop, slices.Clone(model[key])}
+			pull() // now it has begun
+			loops = append(loops, loop)
+			did = append(did, fmt.Sprintf("Range(%d) begins", key))
+		case 7:
+			did = append(did, "loops go on")
+			finishLoops(t, did, loops)
+			loops = nil
+		}
+		compareListMaps(t, did, &l, model)
+	}
+	finishLoops(t, did, loops)
+}
+
+func finishLoops(t *testing.T, did []string, loops []openLoop) {
+	t.Helper()
+	for _, loop := range loops {
+		got := loop.want[:1:1]
+		for {
+			_, v, ok := loop.next()
+			if !ok {
+				break
+			}
+			got = append(got, v)
+		}
+		loop.stop()
+		if !slices.Equal(got, loop.want) {
+			t.Fatalf("%s: a loop saw %v, want %v", strings.Join(did, "\n"), got, loop.want)
+		}
+	}
+}
+
+func compareListMaps(t *testing.T, did []string, l *reconcile.ListMap[int, int], model slowListMap) {
+	t.Helper()
+	got := make(slowListMap)
+	for k, v := range l.RangeAll() {
+		got[k] = append(got[k], v)
+	}
+	if !maps.EqualFunc(got, model, slices.Equal) {
+		t.Fatalf("%s: map has %v, want %v", strings.Join(did, "\n"), got, model)
+	}
+	keys := l.Keys()
+	slices.Sort(keys)
+	if want := slices.Sorted(maps.Keys(model)); !slices.Equal(keys, want) || l.Size() != len(want) {
+		t.Fatalf("%s: Keys() = %v, Size() = %d, want %v", strings.Join(did, "\n"), keys, l.Size(), want)
+	}
+	for key := range 3 {
+		if got, want := l.KeySize(key), len(model[key]); got != want {
+			t.Fatalf("%s: KeySize(%d) = %d, want %d", strings.Join(did, "\n"), key, got, want)
+		}
+		for i := -1; i <= len(model[key]); i++ {
+			v, ok := l.ItemAt(key, i)
+			if in := i >= 0 && i < len(model[key]); ok != in || in && v != model[key][i] {
+				t.Fatalf("%s: ItemAt(%d, %d) = %d, %v, want it of %v", strings.Join(did, "\n"), key, i, v, ok, model[key])
+			}
+		}
+	}
+}
+
+func TestListMapDoesWhatItsModelDoes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		ops := make([]byte, 200)
+		for i := range ops {
+			ops[i] = byte(random.Uint32())
+		}
+		runListMap(t, ops)
+	}
+}
+
+func FuzzListMap(f *testing.F) {
+	f.Add([]byte{0, 0, 3, 6, 0, 2, 0, 3, 0, 0, 2, 7, 0})
+	f.Add([]byte{0, 1, 3, 6, 1, 5, 1, 0, 1, 1, 7, 0, 4, 1, 0, 0})
+	f.Fuzz(runListMap)
+}

@@ -1,0 +1,37 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package remember_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/reconkernel/reconcile/remember"
+)
+
+// A pipe in the place of the next file, which nobody reads, does not hold Open up.
+func TestFileDoesNotWaitForAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	must(t, syscall.Mkfifo(path+".new", 0o600))
+	open[string, int](t, path)
+}
+
+// A file that is open under another name of it, or whose lock was removed, is open
+// already, and is not changed.
+func TestFileIsOpenOnceByAnyName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	f := open[string, int](t, path)
+	must(t, f.Begin("a"), os.Link(path, path+"2"))
+	for _, name := range []string{path + "2", path} {
+		must(t, os.Remove(path+".lock"))
+		mustSay(t, name, (&remember.File[string, int]{Path: name}).Open(), "open already")
+		must(t, os.WriteFile(path+".lock", nil, 0o600))
+	}
+	must(t, f.Done("a", 1), f.Close())
+	mustHold(t, open[string, int](t, path), map[string]int{"a": 1})
+}

@@ -1,0 +1,268 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reconkernel/reconcile/gate"
+)
+
+// A Gate is a gate.Gate as a [Page] shows it: its budget and limit and, while it is
+// shut, since when, until when and why. With [Page.AllowActions] it has buttons that
+// pause it for a time, and that let it go on. Both fields are required, and not
+// changed after [New]; no other gate of the page has the name.
+type Gate struct {
+	Name string // such as the cloud that it stands in front of
+	Gate *gate.Gate
+
+	// FormatError returns how the error that shut the gate is shown, as that of a
+	// [Loop] does.
+	FormatError func(err error) string
+}
+
+// addTo makes a Gate a Part.
+func (g *Gate) addTo(p *Page) {
+	switch {
+	case g.Name == "":
+		panic("statuspage: Gate.Name is required, and empty")
+	case g.Gate == nil:
+		panic(fmt.Sprintf("statuspage: Gate.Gate of gate %q is required, and nil", g.Name))
+	case p.gate(g.Name) != nil:
+		panic(fmt.Sprintf("statuspage: there are two gates named %q", g.Name))
+	}
+	p.gates = append(p.gates, g)
+}
+
+// A Listing is a [reconcile.Poller] or tracker.Tracker as a [Page] shows it: whether
+// its last listing was refused, because too much had vanished, since when, and why.
+// With [Page.AllowActions] it then has a button that believes it. Both fields are
+// required, and not changed after [New]; no other listing of the page has the name.
+type Listing struct {
+	Name string // such as what it lists
+	Of   Believer
+}
+
+// A Believer is a [*reconcile.Poller] or a *tracker.Tracker. The methods may be
+// called from any goroutine, and do not block.
+type Believer interface {
+	Refused() (since time.Time, err error)
+	Believe()
+}
+
+// addTo makes a Listing a Part.
+func (l *Listing) addTo(p *Page) {
+	switch {
+	case l.Name == "":
+		panic("statuspage: Listing.Name is required, and empty")
+	case l.Of == nil:
+		panic(fmt.Sprintf("statuspage: Listing.Of of listing %q is required, and nil", l.Name))
+	case p.listing(l.Name) != nil:
+		panic(fmt.Sprintf("statuspage: there are two listings named %q", l.Name))
+	}
+	p.listings = append(p.listings, l)
+}
+
+// gate returns the gate of a name, nil if there is none.
+func (p *Page) gate(name string) *Gate {
+	if i := slices.IndexFunc(p.gates, func(g *Gate) bool { return g.Name == name }); i >= 0 {
+		return p.gates[i]
+	}
+	return nil
+}
+
+// listing returns the listing of a name, nil if there is none.
+func (p *Page) listing(name string) *Listing {
+	if i := slices.IndexFunc(p.listings, func(l *Listing) bool { return l.Name == name }); i >= 0 {
+		return p.listings[i]
+	}
+	return nil
+}
+
+// A gateView is a gate as a page and JSON show it.
+type gateView struct {
+	Name     string    `json:"name"`
+	Rate     float64   `json:"runs_per_second"` // the budget; 0 means none
+	Burst    int       `json:"burst"`
+	Limit    int       `json:"limit"` // of runs at once; 0 means none
+	InFlight int       `json:"in_flight"`
+	Waiting  int       `json:"waiting"`
+	Pauses   uint64    `json:"pauses"`
+	Shut     time.Time `json:"shut_since,omitzero"`
+	Until    time.Time `json:"shut_until,omitzero"`
+	Error    string    `json:"error,omitempty"` // why it is shut; empty if a person shut it
+}
+
+func (p *Page) gateViews() []gateView {
+	views := []gateView{}
+	for _, g := range p.gates {
+		s := g.Gate.Stats()
+		v := gateView{
+			Name: g.Name, Burst: max(1, g.Gate.Burst), Limit: s.Limit, InFlight: s.InFlight, Waiting: s.Waiting,
+			Pauses: s.Pauses, Shut: s.Shut, Until: s.Until, Error: errorFormat(g.FormatError).text(s.Err, maxText),
+		}
+		if g.Gate.Every > 0 {
+			v.Rate = 1 / g.Gate.Every.Seconds()
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// IsShut reports whether no run may start.
+func (v gateView) IsShut() bool { return !v.Shut.IsZero() }
+
+// State says in a word how the gate stands.
+func (v gateView) State() string {
+	switch {
+	case !v.IsShut():
+		return "open"
+	case v.Until.After(time.Now()):
+		return "shut"
+	}
+	return "probing"
+}
+
+// Next says until when the gate is shut, or that a probe has to end well.
+func (v gateView) Next() string {
+	switch {
+	case !v.IsShut():
+		return ""
+	case v.Until.After(time.Now()):
+		return "in " + until(v.Until)
+	}
+	return "after a run that goes well"
+}
+
+// Why says who shut the gate.
+func (v gateView) Why() string {
+	if !v.IsShut() {
+		return ""
+	}
+	return cmp.Or(v.Error, "an operator's pause")
+}
+
+// Budget says how many runs may start.
+func (v gateView) Budget() string {
+	if v.Rate == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s at once", perSecond(v.Rate), number(v.Burst))
+}
+
+// Alert returns a line about a gate that is shut. Like [member.Alert] it says nothing
+// that changes from second to second.
+func (v gateView) Alert() string {
+	if !v.IsShut() {
+		return ""
+	}
+	return fmt.Sprintf("Gate %s is shut, nothing behind it runs: %s", v.Name, shorten(v.Why(), 300))
+}
+
+// A listingView is a listing as a page and JSON show it.
+type listingView struct {
+	Name    string    `json:"name"`
+	Refused bool      `json:"refused"`
+	Since   time.Time `json:"since,omitzero"`
+	Error   string    `json:"error,omitempty"`
+}
+
+func (p *Page) listingViews() []listingView {
+	views := []listingView{}
+	for _, l := range p.listings {
+		since, err := l.Of.Refused()
+		views = append(views, listingView{l.Name, err != nil, since, textOf(err)})
+	}
+	return views
+}
+
+// The actions of gates and listings.
+const (
+	pauseGate      action = "pause"
+	goOn           action = "go-on"
+	believeListing action = "believe"
+)
+
+// longestPause is how long a pause may be: what is longer is a slip.
+const longestPause = 30 * 24 * time.Hour
+
+// serveGateAction pauses a gate, or lets it go on.
+func (p *Page) serveGateAction(w http.ResponseWriter, r *http.Request) error {
+	if err := p.readAction(w, r); err != nil {
+		return err
+	}
+	name, a := r.PostForm.Get("gate"), action(r.PostForm.Get("action"))
+	g := p.gate(name)
+	if g == nil {
+		var names []string
+		for _, g := range p.gates {
+			names = append(names, g.Name)
+		}
+		return refuse(http.StatusNotFound, "no gate %q; there are %s", name, strings.Join(names, ", "))
+	}
+	var end time.Time
+	switch a {
+	case goOn:
+	case pauseGate:
+		d, err := time.ParseDuration(r.PostForm.Get("for"))
+		if err != nil || d <= 0 || d > longestPause {
+			return fmt.Errorf("for %q: want a time such as 10m or 1h30m, more than 0 and at most %v", r.PostForm.Get("for"), longestPause)
+		}
+		end = time.Now().Add(d)
+	default:
+		return fmt.Errorf("no action %q; there are %s, %s", a, pauseGate, goOn)
+	}
+	g.Gate.PauseUntil(end)
+	p.log(r.Context(), "statuspage: action", "action", string(a), "gate", name, "for", r.PostForm.Get("for"), "from", r.RemoteAddr)
+	p.acted(w, r, string(a))
+	return nil
+}
+
+// serveListingAction believes what was refused of a listing, if it is still what the
+// form was shown for.
+func (p *Page) serveListingAction(w http.ResponseWriter, r *http.Request) error {
+	if err := p.readAction(w, r); err != nil {
+		return err
+	}
+	name, a := r.PostForm.Get("listing"), action(r.PostForm.Get("action"))
+	l := p.listing(name)
+	switch {
+	case l == nil:
+		var names []string
+		for _, l := range p.listings {
+			names = append(names, l.Name)
+		}
+		return refuse(http.StatusNotFound, "no listing %q; there are %s", name, strings.Join(names, ", "))
+	case a != believeListing:
+		return fmt.Errorf("no action %q; there is %s", a, believeListing)
+	}
+	_, err := l.Of.Refused()
+	if err == nil {
+		return errors.New("the last listing was not refused: there is nothing to believe")
+	}
+	// A browser sends the ends of lines as CR LF.
+	if why, seen := r.PostForm["because"]; seen && strings.ReplaceAll(why[0], "\r\n", "\n") != textOf(err) {
+		return refuse(http.StatusConflict, "listing %q was refused anew since you looked: %s", name, textOf(err))
+	}
+	l.Of.Believe()
+	p.log(r.Context(), "statuspage: action", "action", string(a), "listing", name, "refused", textOf(err), "from", r.RemoteAddr)
+	p.acted(w, r, string(a))
+	return nil
+}
+
+// acted says what came of an action that is of no item.
+func (p *Page) acted(w http.ResponseWriter, r *http.Request, notice string) {
+	if wantsJSON(r) {
+		p.json(w, r, http.StatusOK, map[string]string{"message": notices[notice]})
+		return
+	}
+	w.Header().Set("Location", "./?notice="+notice)
+	w.WriteHeader(http.StatusSeeOther)
+}

@@ -1,0 +1,850 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/reconkernel/reconcile"
+)
+
+// This file has what the tests of several files share.
+
+// inBubble runs f with an empty queue in a bubble, and checks the queue's
+// invariants afterwards.
+func inBubble(t *testing.T, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	inBackground(t, 0, f)
+}
+
+// inBackground is inBubble for a queue of that Background.
+func inBackground(t *testing.T, background int, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Background = background
+		f(t, q)
+		mustAgree(t, q)
+	})
+}
+
+// runQueue is inBubble as a subtest.
+func runQueue(t *testing.T, name string, f func(t *testing.T, q *reconcile.Queue[string])) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, f) })
+}
+
+// runBubble runs f as a subtest, in a bubble.
+func runBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// mustAgree checks that the queue keeps its own rules.
+func mustAgree[T comparable](t *testing.T, q *reconcile.Queue[T]) {
+	t.Helper()
+	if err := reconcile.Check(q); err != nil {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// mustTake dequeues an item that is ready.
+func mustTake[T comparable](t *testing.T, q *reconcile.Queue[T]) T {
+	t.Helper()
+	if q.Len() == 0 {
+		t.Fatal("nothing is ready to be taken")
+	}
+	item, err := q.Dequeue(t.Context())
+	if err != nil {
+		t.Fatalf("Dequeue: %v", err)
+	}
+	return item
+}
+
+// mustTakeAll dequeues the items that are ready and wants them in this order.
+func mustTakeAll[T comparable](t *testing.T, q *reconcile.Queue[T], want ...T) {
+	t.Helper()
+	var got []T
+	for q.Len() > 0 {
+		got = append(got, mustTake(t, q))
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("taken: %v, want %v", got, want)
+	}
+}
+
+func wantState(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.State) {
+	t.Helper()
+	wantSame(t, fmt.Sprintf("State(%q)", item), q.State(item), want)
+}
+
+func wantPhase(t *testing.T, q *reconcile.Queue[string], item string, want reconcile.Phase) {
+	t.Helper()
+	if got := q.State(item).Phase; got != want {
+		t.Errorf("State(%q).Phase: %v, want %v", item, got, want)
+	}
+}
+
+func wantStats[T comparable](t *testing.T, q *reconcile.Queue[T], want reconcile.Stats) {
+	t.Helper()
+	if got := q.Stats(); got != want {
+		t.Errorf("Stats:\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// wantSame checks a value with cmp, and the errors in it with sameErrors.
+func wantSame[V any](t *testing.T, what string, got, want V, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, append(opts, sameErrors)...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// sameErrors finds two errors equal if they read alike and are one, or one wraps
+// the other, as far as they can be compared.
+var sameErrors = cmp.Comparer(func(a, b error) bool {
+	if fmt.Sprint(a) != fmt.Sprint(b) {
+		return false
+	}
+	return errors.Is(a, b) || errors.Is(b, a) || !reflect.TypeOf(a).Comparable() && reflect.DeepEqual(a, b)
+})
+
+// A reply is what a call in a goroutine of its own returned, and when.
+type reply[T any] struct {
+	item T
+	err  error
+	at   time.Time
+}
+
+// startCall lets a call wait and returns where its reply will be.
+func startCall[T any](call func() (T, error)) <-chan reply[T] {
+	c := make(chan reply[T], 1)
+	go func() {
+		item, err := call()
+		c <- reply[T]{item, err, time.Now()}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// startDequeue lets a consumer wait.
+func startDequeue[T comparable](ctx context.Context, q *reconcile.Queue[T]) <-chan reply[T] {
+	return startCall(func() (T, error) { return q.Dequeue(ctx) })
+}
+
+// startWait lets a call wait that returns no more than an error.
+func startWait(wait func() error) <-chan reply[struct{}] {
+	return startCall(func() (struct{}, error) { return struct{}{}, wait() })
+}
+
+// mustWait wants the call to be waiting still.
+func mustWait[T any](t *testing.T, c <-chan reply[T]) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		t.Fatalf("the call returned %v, %v, want it to wait", a.item, a.err)
+	default:
+	}
+}
+
+// mustReturn wants the call to have returned.
+func mustReturn[T any](t *testing.T, c <-chan reply[T]) reply[T] {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		return a
+	default:
+	}
+	t.Fatal("the call waits, want it to return")
+	return reply[T]{}
+}
+
+// mustEnd wants a Dequeue to return ErrClosed.
+func mustEnd[T comparable](t *testing.T, q *reconcile.Queue[T]) {
+	t.Helper()
+	if d := mustReturn(t, startDequeue(t.Context(), q)); d.err != reconcile.ErrClosed {
+		t.Errorf("Dequeue: %v, %v, want %v", d.item, d.err, reconcile.ErrClosed)
+	}
+}
+
+// panics returns what f panics with, as text.
+func panics(f func()) (msg string) {
+	defer func() {
+		if v := recover(); v != nil {
+			msg = fmt.Sprint(v)
+		}
+	}()
+	f()
+	return ""
+}
+
+// heap is what is live after everything that can be collected was.
+func heap() int64 {
+	for range 3 { // pools and finalizers need more than one cycle
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// wantNoAllocs counts over many cycles in one go: an average would hide what
+// comes now and then. The few that it allows are the runtime's own, when a
+// timer fires and its goroutine is a new one.
+func wantNoAllocs(t *testing.T, cycle func()) {
+	t.Helper()
+	if got := testing.AllocsPerRun(1, func() {
+		for range 2000 {
+			cycle()
+		}
+	}); got > 10 {
+		t.Errorf("%v allocations in 2000 cycles, want none", got)
+	}
+}
+
+// tellSeed is deferred: it tells with which seed a test has failed, which a bubble
+// that fails ends.
+func tellSeed(t *testing.T, seed *uint64) {
+	if t.Failed() {
+		t.Logf("seed %d", *seed)
+	}
+}
+
+// randoms returns n sources of random numbers, one for the runs of each item: what
+// an item draws does not depend on whose turn it is.
+func randoms(seed, first uint64, n int) []*rand.Rand {
+	all := make([]*rand.Rand, n)
+	for i := range all {
+		all[i] = rand.New(rand.NewPCG(seed, first+uint64(i)))
+	}
+	return all
+}
+
+// within reports whether low < d ≤ high.
+func within(d, low, high time.Duration) bool { return low < d && d <= high }
+
+var (
+	errBoom = errors.New("boom")
+	errEnd  = errors.New("the test ends")
+)
+
+// A running is a Runner in a goroutine of its own. It ends before the test does,
+// even if that fails first: the clock of a bubble stands still once the test is over,
+// and so would the Run.
+type running struct {
+	t      *testing.T
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	err    error // valid once done is closed
+}
+
+// wait returns what Run returned. It gives up after a day of the bubble.
+func (r *running) wait() error {
+	r.t.Helper()
+	select {
+	case <-r.done:
+		return r.err
+	case <-time.After(24 * time.Hour):
+		r.t.Fatal("Run goes on for more than a day")
+		return nil
+	}
+}
+
+// end cancels Run's context and expects Run to return nil.
+func (r *running) end() {
+	r.t.Helper()
+	r.cancel(errEnd)
+	if err := r.wait(); err != nil {
+		r.t.Errorf("Run(ctx) = %v after ctx is done, want nil", err)
+	}
+}
+
+func (r *running) returned() bool {
+	synctest.Wait()
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func launch(t *testing.T, r reconcile.Runner) *running {
+	t.Helper()
+	return launchUnder(t.Context(), t, r)
+}
+
+func launchUnder(ctx context.Context, t *testing.T, r reconcile.Runner) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(ctx)
+	run := &running{t: t, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(run.done)
+		run.err = errors.New("Run did not return")
+		run.err = r.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel(errEnd)
+		select {
+		case <-run.done:
+		case <-time.After(24 * time.Hour):
+			t.Error("Run goes on for more than a day after the test")
+		}
+	})
+	return run
+}
+
+// A journal notes when things happened, in time since it began.
+type journal struct {
+	mu    sync.Mutex
+	begun time.Time
+	list  []string
+}
+
+func (d *journal) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, fmt.Sprintf("%v ", time.Since(d.begun))+fmt.Sprintf(format, args...))
+}
+
+func (d *journal) mustBe(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if got := strings.Join(d.list, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("journal:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// mustHold checks what happened, in any order.
+func (d *journal) mustHold(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	slices.Sort(d.list)
+	d.mu.Unlock()
+	slices.Sort(want)
+	d.mustBe(t, want...)
+}
+
+func (d *journal) len() int {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.list)
+}
+
+func newJournal() *journal { return &journal{begun: time.Now()} }
+
+// failuresOfUserCode are the ways in which a function can end without returning.
+var failuresOfUserCode = map[string]func(){
+	"panic":  func() { panic("no disk") },
+	"error":  func() { panic(errBoom) },
+	"nil":    func() { panic(nil) },
+	"Goexit": runtime.Goexit,
+	"panic in Goexit": func() {
+		defer func() { panic("no disk") }()
+		runtime.Goexit()
+	},
+	"Goexit in panic": func() {
+		defer runtime.Goexit()
+		panic("no disk")
+	},
+}
+
+// eachFailure runs f in a bubble for each way in which a call can end without
+// returning. Who calls end is found in the stack as panicsHere.
+func eachFailure(t *testing.T, f func(t *testing.T, name string, end func())) {
+	for name, end := range failuresOfUserCode {
+		runBubble(t, name, func(t *testing.T) { f(t, name, func() { panicsHere(end) }) })
+	}
+}
+
+// panicsHere is found in the stack of what it calls.
+func panicsHere(end func()) error {
+	end()
+	return nil
+}
+
+func failuresAs(name string) func() error {
+	return func() error { return panicsHere(failuresOfUserCode[name]) }
+}
+
+func isPanic(err error) bool {
+	var p *reconcile.PanicError
+	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
+}
+
+// A logBook is a slog.Handler that keeps all it is told.
+type logBook struct {
+	*logPages
+	with []slog.Attr
+}
+
+func (b *logBook) logger() *slog.Logger { return slog.New(b) }
+
+func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b *logBook) WithGroup(string) slog.Handler { return b }
+
+func (b *logBook) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logBook{b.logPages, append(b.with[:len(b.with):len(b.with)], attrs...)}
+}
+
+func (b *logBook) Handle(_ context.Context, r slog.Record) error {
+	line := logLine{time.Now(), r.Level, r.Message, make(map[string]slog.Value)}
+	keep := func(a slog.Attr) bool {
+		line.Attrs[a.Key] = a.Value.Resolve()
+		return true
+	}
+	for _, a := range b.with {
+		keep(a)
+	}
+	r.Attrs(keep)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = append(b.lines, line)
+	return nil
+}
+
+// from returns the lines of at least that level.
+func (b *logBook) from(level slog.Level) []logLine {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var lines []logLine
+	for _, l := range b.lines {
+		if l.Level >= level {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+func (b *logBook) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines = nil
+}
+
+// onlyLine returns the one line of at least that level.
+func (b *logBook) onlyLine(t *testing.T, level slog.Level) logLine {
+	t.Helper()
+	lines := b.from(level)
+	if len(lines) != 1 {
+		t.Fatalf("%d log lines of level %v or more, want 1: %v", len(lines), level, lines)
+	}
+	return lines[0]
+}
+
+type logPages struct {
+	mu    sync.Mutex
+	lines []logLine
+}
+
+type logLine struct {
+	At      time.Time
+	Level   slog.Level
+	Message string
+	Attrs   map[string]slog.Value
+}
+
+// String is the line without its time, as a person reads it.
+func (l logLine) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%v %s", l.Level, l.Message)
+	for k, v := range l.Attrs {
+		fmt.Fprintf(&s, " %s=%v", k, v)
+	}
+	return s.String()
+}
+
+// mustSay checks what a log line tells.
+func (l logLine) mustSay(t *testing.T, level slog.Level, attrs map[string]string, texts ...string) {
+	t.Helper()
+	if l.Level != level {
+		t.Errorf("log line %q has level %v, want %v", l, l.Level, level)
+	}
+	for k, want := range attrs {
+		if got, ok := l.Attrs[k]; !ok || got.String() != want {
+			t.Errorf("log line %q has %s=%v, want %q", l, k, got, want)
+		}
+	}
+	for _, text := range texts {
+		if !strings.Contains(l.String(), text) {
+			t.Errorf("log line %q does not contain %q", l, text)
+		}
+	}
+}
+
+func newLogBook() *logBook { return &logBook{logPages: new(logPages)} }
+
+// setDefaultLogger makes b the default logger until the test ends.
+func setDefaultLogger(t *testing.T, b *logBook) {
+	old, flags := slog.Default(), log.Flags()
+	slog.SetDefault(b.logger())
+	t.Cleanup(func() {
+		slog.SetDefault(old)
+		log.SetOutput(os.Stderr)
+		log.SetFlags(flags)
+	})
+}
+
+// unlogged is a Logger for tests that do not look at the log.
+func unlogged() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// A service is a Reconciler at work, with what it leaves behind.
+type service struct {
+	*running
+	q       *reconcile.Queue[string] // nil if the Dequeuer has none inside
+	results *resultBook[string]
+	log     *logBook
+	began   time.Time
+}
+
+// wantResult looks at the last result.
+func (s *service) wantResult(t *testing.T, item string, o reconcile.Outcome, failures int) reconcile.Result[string] {
+	t.Helper()
+	r := s.results.last(t)
+	if r.Item != item || r.Outcome != o || r.Failures != failures {
+		t.Errorf("result %+v, want %s: %s, with %d failures", r, item, o, failures)
+	}
+	return r
+}
+
+// wantItem looks at an item in the queue; in is when it is due, from now on.
+func (s *service) wantItem(t *testing.T, item string, phase reconcile.Phase, in time.Duration, failures int) {
+	t.Helper()
+	got := s.q.State(item)
+	if got.Phase != phase || got.Failures != failures || phase == reconcile.Waiting && !got.Due.Equal(time.Now().Add(in)) {
+		t.Errorf("State(%q) = %+v, want %v, due in %v, with %d failures", item, got, phase, in, failures)
+	}
+}
+
+func (s *service) wantSilence(t *testing.T, least slog.Level) {
+	t.Helper()
+	if lines := s.log.from(least); len(lines) != 0 {
+		t.Errorf("log lines of level %v or more: %v, want none", least, lines)
+	}
+}
+
+// serve launches a Reconciler, and enqueues items. It fills in what is missing: a
+// Queue, a Reconcile that succeeds, OnResult, a Logger, and minutes as Retry.
+func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *service {
+	t.Helper()
+	s := &service{results: new(resultBook[string]), log: newLogBook(), began: time.Now()}
+	if r.Queue == nil {
+		r.Queue = reconcile.NewQueue[string]()
+	}
+	s.q = queueInside(r.Queue)
+	if r.Reconcile == nil {
+		r.Reconcile = nothing
+	}
+	if r.OnResult == nil {
+		r.OnResult = s.results.add
+	}
+	if r.Logger == nil {
+		r.Logger = s.log.logger()
+	}
+	if r.Retry == nil {
+		r.Retry = minutes
+	}
+	for _, item := range items {
+		s.q.Enqueue(item)
+	}
+	s.running = launch(t, &r)
+	synctest.Wait()
+	return s
+}
+
+// pass lets time pass, and all that is to happen then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// A resultBook collects results.
+type resultBook[T comparable] struct {
+	mu   sync.Mutex
+	list []reconcile.Result[T]
+}
+
+func (b *resultBook[T]) add(r reconcile.Result[T]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = append(b.list, r)
+}
+
+func (b *resultBook[T]) all() []reconcile.Result[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]reconcile.Result[T](nil), b.list...)
+}
+
+func (b *resultBook[T]) only(t *testing.T) reconcile.Result[T] {
+	t.Helper()
+	all := b.all()
+	if len(all) != 1 {
+		t.Fatalf("%d results, want 1: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+func (b *resultBook[T]) last(t *testing.T) reconcile.Result[T] {
+	t.Helper()
+	all := b.all()
+	if len(all) == 0 {
+		t.Fatal("no result")
+	}
+	return all[len(all)-1]
+}
+
+// minutes is a policy that tells from a delay how many failures it was told.
+func minutes(_ error, failures int) (time.Duration, bool) {
+	return time.Duration(failures) * time.Minute, true
+}
+
+// fails makes a Reconcile that fails n times and then ends as last says.
+func fails(n int, last func(context.Context) error) func(context.Context, string) error {
+	runs := 0
+	return func(ctx context.Context, _ string) error {
+		if runs++; runs <= n {
+			return fmt.Errorf("failure %d", runs)
+		}
+		return last(ctx)
+	}
+}
+
+// A plainQueue hides everything of a Queue but the methods of a Dequeuer, as
+// somebody else's Dequeuer does.
+type plainQueue[T comparable] struct{ q *reconcile.Queue[T] }
+
+func (p plainQueue[T]) Dequeue(ctx context.Context) (T, error) { return p.q.Dequeue(ctx) }
+
+func (p plainQueue[T]) Done(item T) { p.q.Done(item) }
+
+func (p plainQueue[T]) Requeue(item T, w reconcile.Wait) { p.q.Requeue(item, w) }
+
+func (p plainQueue[T]) State(item T) (state reconcile.State) { return p.q.State(item) }
+
+func (p plainQueue[T]) inside() *reconcile.Queue[T] { return p.q }
+
+func plainly[T comparable](q *reconcile.Queue[T]) plainQueue[T] { return plainQueue[T]{q} }
+
+// A leasing queue hands out items under leases that can be lost.
+type leasing struct {
+	plainQueue[string]
+	lose map[string]context.CancelCauseFunc
+}
+
+type leaseKey struct{}
+
+func newLeasing() leasing {
+	return leasing{plainly(reconcile.NewQueue[string]()), make(map[string]context.CancelCauseFunc)}
+}
+
+func (q leasing) Lease(ctx context.Context, item string) context.Context {
+	ctx, q.lose[item] = context.WithCancelCause(context.WithValue(ctx, leaseKey{}, "lease of "+item))
+	return ctx
+}
+
+// A brokenQueue fails to dequeue once it is broken. It wraps the errors of Dequeue,
+// as a Dequeuer may.
+type brokenQueue struct {
+	plainQueue[string]
+	broken chan struct{}
+}
+
+func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	select {
+	case <-q.broken:
+		return "", errBoom
+	default:
+	}
+	go func() {
+		select {
+		case <-q.broken:
+			cancel(errBoom)
+		case <-ctx.Done():
+		}
+	}()
+	item, err := q.q.Dequeue(ctx)
+	if err != nil {
+		err = fmt.Errorf("waiting for work: %w", err)
+	}
+	return item, err
+}
+
+// A ledger is a Dequeuer that hands out some items, then ends as it is told to,
+// and notes all that it is called for.
+type ledger struct {
+	*journal
+	items []string
+	end   func() error
+}
+
+func (q *ledger) Dequeue(context.Context) (string, error) {
+	if len(q.items) == 0 {
+		q.note("no more")
+		return "", q.end()
+	}
+	item := q.items[0]
+	q.items = q.items[1:]
+	q.note("take %s", item)
+	return item, nil
+}
+
+func (q *ledger) Done(item string) { q.note("done %s", item) }
+
+func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
+
+func (q *ledger) State(string) (state reconcile.State) { return reconcile.State{} }
+
+// queueInside returns the Queue that a Dequeuer is, or has inside; nil if there is none.
+func queueInside(d reconcile.Dequeuer[string]) *reconcile.Queue[string] {
+	switch q := d.(type) {
+	case *reconcile.Queue[string]:
+		return q
+	case interface {
+		inside() *reconcile.Queue[string]
+	}:
+		return q.inside()
+	}
+	return nil
+}
+
+// dequeuers are the ways in which a Reconciler meets a Queue.
+var dequeuers = []struct {
+	name string
+	of   func(q *reconcile.Queue[string]) reconcile.Dequeuer[string]
+}{
+	{"Queue", func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return q }},
+	{"Foreign", func(q *reconcile.Queue[string]) reconcile.Dequeuer[string] { return plainly(q) }},
+}
+
+// eachDequeuer runs f in a bubble for each of them.
+func eachDequeuer(t *testing.T, f func(t *testing.T, d reconcile.Dequeuer[string])) {
+	for _, d := range dequeuers {
+		runQueue(t, d.name, func(t *testing.T, q *reconcile.Queue[string]) { f(t, d.of(q)) })
+	}
+}
+
+func nothing(context.Context, string) error { return nil }
+
+// untilDone is a Reconcile that works until its context ends.
+func untilDone(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return fmt.Errorf("working: %w", ctx.Err())
+}
+
+// mixed ends in each way that there is, by the name of the item.
+func mixed(_ context.Context, item string) error {
+	switch item {
+	case "plan":
+		return reconcile.RequeueAfter(time.Hour)
+	case "fail":
+		return errBoom
+	case "refuse":
+		return reconcile.Terminal(errBoom)
+	case "panic":
+		panic("no disk")
+	}
+	return nil
+}
+
+// A funcHandler is a slog.Handler that calls a function first.
+type funcHandler struct {
+	slog.Handler
+	handle func(slog.Record)
+}
+
+func (h funcHandler) Handle(ctx context.Context, r slog.Record) error {
+	h.handle(r)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h funcHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return funcHandler{h.Handler.WithAttrs(attrs), h.handle}
+}
+
+// A badHandler is a slog.Handler that ends badly in the methods given.
+type badHandler struct {
+	end                   func()
+	enabled, handle, with bool
+}
+
+func (h badHandler) Enabled(context.Context, slog.Level) bool {
+	if h.enabled {
+		h.end()
+	}
+	return true
+}
+
+func (h badHandler) Handle(context.Context, slog.Record) error {
+	if h.handle {
+		h.end()
+	}
+	return nil
+}
+
+func (h badHandler) WithAttrs([]slog.Attr) slog.Handler {
+	if h.with {
+		h.end()
+	}
+	return h
+}
+
+func (h badHandler) WithGroup(string) slog.Handler { return h }
+
+// A tray is an Enqueuer that notes its calls.
+type tray[T comparable] struct {
+	*journal
+}
+
+func (q tray[T]) Enqueue(item T) { q.note("enqueue %v", item) }
+
+func (q tray[T]) EnqueueAfter(item T, d time.Duration) { q.note("enqueue %v after %v", item, d) }
+
+func (q tray[T]) Offer(item T) { q.note("offer %v", item) }
+
+func newTray[T comparable]() tray[T] { return tray[T]{newJournal()} }
+
+// An admit is a Reconciler.Admit.
+type admit = func(context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error)
+
+// places returns an Admit that lets n runs go on at once. It may be made outside of
+// the bubble that it is used in.
+func places(n int) admit {
+	var once sync.Once
+	var taken chan struct{}
+	return func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+		once.Do(func() { taken = make(chan struct{}, n) })
+		select {
+		case taken <- struct{}{}:
+			return func(reconcile.Outcome, error, time.Duration) { <-taken }, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

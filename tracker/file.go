@@ -1,0 +1,111 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tracker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// settled is how long a file must be as it is before it is used: half of a file may be
+// a good one that wants less.
+const settled = time.Second
+
+// FromFile returns a function that reads a file of wishes. It returns what parse made of
+// the last text that parse took, or the zero value before there was one; and beside it an
+// error, if that is not what the file says now: because it cannot be read, because of ctx,
+// or that of parse, as it is. So a slip in the file takes nothing away, and who lists the
+// wishes says why they are not used:
+//
+//	wishes := tracker.FromFile("wishes.json", parse)
+//	poller.GetItems = func(ctx context.Context) ([]string, error) {
+//		all, err := wishes(ctx)
+//		return slices.Collect(maps.Keys(all)), err // the items count, the error is logged
+//	}
+//
+// If W is a map of items to versions, [FromMap] takes the function as it is.
+//
+// A text that is still being written is not used: the function blocks until the file has
+// been as it is for a second, or until ctx is done. Who writes with longer pauses replaces
+// the file in one step.
+//
+// The function may be called from any goroutine, and parse by one at a time. What it
+// returns is one value for all callers, which must not be changed; parse is called again
+// when the text has changed. FromFile panics if parse is nil.
+func FromFile[W any](path string, parse func(text []byte) (W, error)) func(ctx context.Context) (W, error) {
+	if parse == nil {
+		panic("tracker: FromFile: parse is nil")
+	}
+	f := &file[W]{path: path, parse: parse, turn: make(chan struct{}, 1)}
+	f.good.Store(new(W))
+	return func(ctx context.Context) (W, error) {
+		err := f.load(ctx)
+		return *f.good.Load(), err
+	}
+}
+
+// A file is one that FromFile reads.
+type file[W any] struct {
+	path  string
+	parse func(text []byte) (W, error)
+	good  atomic.Pointer[W] // what parse made of the last text that it took
+	turn  chan struct{}     // has an element while a call goes on, to which the fields below belong
+
+	text []byte // what was parsed last; nil if nothing was
+	err  error  // of that
+}
+
+// load brings good up to date.
+func (f *file[W]) load(ctx context.Context) error {
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s is being read: %w", f.path, context.Cause(ctx))
+	}
+	text, err := f.read(ctx)
+	if err != nil {
+		return err
+	}
+	if f.text == nil || !bytes.Equal(text, f.text) {
+		value, err := f.parse(text)
+		if err == nil {
+			f.good.Store(&value)
+		}
+		f.text, f.err = text, err
+	}
+	return f.err
+}
+
+// read returns the text once it has settled.
+func (f *file[W]) read(ctx context.Context) ([]byte, error) {
+	var before []byte // what it was a second ago
+	for {
+		began := time.Now()
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			return nil, err
+		}
+		// What is written while it is read, or after that, is not as old as a second
+		// when the look began, however long this process is held up in between.
+		info, err := os.Stat(f.path)
+		if err != nil {
+			return nil, err
+		}
+		// By a clock that is ahead it may change in the future: two looks are enough.
+		if began.Sub(info.ModTime()) >= settled || before != nil && bytes.Equal(text, before) || f.text != nil && bytes.Equal(text, f.text) {
+			return text, nil
+		}
+		before = text
+		select {
+		case <-time.After(settled):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s is still being written: %w", f.path, context.Cause(ctx))
+		}
+	}
+}

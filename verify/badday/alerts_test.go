@@ -1,0 +1,246 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package badday
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/reconkernel/reconcile"
+	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/verify/badday/internal/cloud"
+)
+
+// An alertDay begins with an hour in which all is well. What is bad fires within the
+// time given after that; the other alerts that it names may fire, and no other may.
+type alertDay struct {
+	name  string
+	bad   func(w *world)
+	acts  func(p *parts) // after an hour
+	fires map[string]time.Duration
+	may   string
+}
+
+var alertDays = []alertDay{
+	{name: "normal"},
+	{
+		name: "the cloud answers 503 for two hours",
+		bad:  faultFrom(unavailable, ""),
+		fires: map[string]time.Duration{
+			"ReconcileGateShut": 30 * minute, "ReconcileItemNotInOrder": 90 * minute,
+		},
+		may: "ReconcileErrors|ReconcileItemKeepsFailing",
+	},
+	{
+		name: "a region of four hangs for two hours",
+		bad:  faultFrom(hangs, "r0"),
+		fires: map[string]time.Duration{
+			"ReconcileErrors": 40 * minute, "ReconcileItemKeepsFailing": 60 * minute, "ReconcileItemNotInOrder": 90 * minute,
+		},
+		may: "ReconcileWorkersBusy|ReconcileQueueSlow",
+	},
+	{
+		name:  "runs of a region do not heed their context",
+		bad:   faultFrom(stuck, "r0"),
+		fires: map[string]time.Duration{"ReconcileRunStuck": 25 * minute},
+		may:   "ReconcileErrors|ReconcileItemNotInOrder|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing",
+	},
+	{
+		name: "the wishes are empty for two hours",
+		bad: func(w *world) {
+			w.wishList = func(t time.Duration, all map[string]string) map[string]string {
+				if t < hour {
+					return all
+				}
+				return nil
+			}
+		},
+		fires: map[string]time.Duration{"ReconcileListingRefused": 10 * minute},
+	},
+	{
+		name: "what is made is never ready",
+		bad: func(w *world) {
+			w.build = func(string) time.Duration {
+				if w.now() < hour {
+					return minute
+				}
+				return 24 * hour
+			}
+		},
+		fires: map[string]time.Duration{"ReconcileItemNotInOrder": 100 * minute},
+	},
+	{
+		name: "an operator pauses for two hours, and the cloud is down meanwhile",
+		bad:  faultFrom(unavailable, ""),
+		acts: func(p *parts) { p.gate.PauseUntil(time.Now().Add(2 * hour)) },
+		fires: map[string]time.Duration{
+			"ReconcileGateShut": 15 * minute, "ReconcileItemNotInOrder": 90 * minute,
+		},
+		may: "ReconcileErrors",
+	},
+}
+
+// faultFrom is a fault of the calls for what has a prefix, from an hour on.
+func faultFrom(f fault, prefix string) func(w *world) {
+	return func(w *world) {
+		w.fault = func(t time.Duration, name string) fault {
+			if t >= hour && strings.HasPrefix(name, prefix) {
+				return f
+			}
+			return noFault
+		}
+	}
+}
+
+// A real Prometheus evaluates the alerts of adapters/prometheus over recorded days:
+// each bad day fires what it must, in time, and the normal day nothing.
+func TestAlerts(t *testing.T) {
+	rules, err := filepath.Abs("../../adapters/prometheus/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := os.ReadFile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range alertDays {
+		t.Run(d.name, func(t *testing.T) {
+			var text strings.Builder
+			fmt.Fprintf(&text, "rule_files: [%q]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n", rules)
+			synctest.Test(t, func(t *testing.T) { d.record(t, &text, string(used)) })
+			text.WriteString("  promql_expr_test:\n")
+			expect := func(expr string, at time.Duration, samples string) {
+				fmt.Fprintf(&text, "  - expr: %q\n    eval_time: %dm\n    exp_samples: %s\n", expr, int(at.Minutes()), samples)
+			}
+			for _, alert := range slices.Sorted(maps.Keys(d.fires)) {
+				fired := fmt.Sprintf("count by (alertname) (max_over_time(ALERTS{alertname=%q,alertstate=%q}[%%dm])) > bool 0", alert, "firing")
+				expect(fmt.Sprintf(fired, 200), hour+d.fires[alert], fmt.Sprintf("[{labels: '{alertname=%q}', value: 1}]", alert))
+				expect(fmt.Sprintf(fired, 60), hour, "[]")
+			}
+			known := strings.Join(append(slices.Sorted(maps.Keys(d.fires)), d.may), "|")
+			expect(fmt.Sprintf("count by (alertname) (max_over_time(ALERTS{alertname!~%q,alertstate=%q}[200m]))", known, "firing"), 3*hour, "[]")
+
+			file := filepath.Join(t.TempDir(), "day.yml")
+			if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules", file).CombinedOutput(); err != nil {
+				t.Errorf("promtool, which ci.sh installs: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// record lives through the day and writes what Prometheus scrapes of our side, once a
+// minute, of the series that are used.
+func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
+	const assets = 1000
+	w := newWorld(assets)
+	if d.bad != nil {
+		d.bad(w)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*hour+minute/2)
+	defer cancel()
+	w.live(ctx, assets/5, assets/10) // as many an hour as of ten thousand
+	rec := &recorder{series: map[string][]string{}, used: used}
+	w.watch = func(p *parts) { rec.watch(t, p) }
+	var all sync.WaitGroup
+	all.Go(func() { ours(ctx, w, nil) })
+	synctest.Wait()
+	for i := 0; ctx.Err() == nil; i++ {
+		if i == 60 && d.acts != nil {
+			d.acts(rec.parts)
+		}
+		rec.scrape(t, i)
+		time.Sleep(minute)
+	}
+	all.Wait()
+	for _, name := range slices.Sorted(maps.Keys(rec.series)) {
+		fmt.Fprintf(text, "  - series: %q\n    values: '%s'\n", name, strings.Join(rec.series[name], " "))
+	}
+}
+
+// A recorder keeps what is scraped, by series.
+type recorder struct {
+	parts     *parts
+	collector promadapter.Collector
+	series    map[string][]string // a value each minute, _ if there was none
+	used      string              // has the names of all series that are worth keeping
+}
+
+// watch instruments our side, as docs/bad-days.md says.
+func (r *recorder) watch(t *testing.T, p *parts) {
+	r.parts = p
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(r.collector.AddGate("cloud", p.gate))
+	must(r.collector.AddListing("wishes", p.wishes))
+	must(r.collector.AddListing("there", p.there))
+	must(r.collector.AddQueue("assets", p.regions))
+	lane := p.regions.Reconciler
+	p.regions.Reconciler = func(name string) *reconcile.Reconciler[cloud.ID] {
+		reconciler := lane(name)
+		r.collector.Remove(name)
+		must(promadapter.Instrument(&r.collector, reconciler))
+		return reconciler
+	}
+}
+
+func (r *recorder) scrape(t *testing.T, at int) {
+	for lane, queue := range r.parts.regions.All() {
+		_ = promadapter.AddPending(&r.collector, lane, queue) // or it is known
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&r.collector)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(name string, labels []string, value float64) {
+		if !strings.Contains(r.used, name) {
+			return
+		}
+		slices.Sort(labels)
+		name += "{" + strings.Join(labels, ",") + "}"
+		for len(r.series[name]) < at {
+			r.series[name] = append(r.series[name], "_")
+		}
+		r.series[name] = append(r.series[name], strconv.FormatFloat(value, 'f', -1, 64))
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			labels := []string{`job="badday"`, `instance="here"`}
+			for _, l := range m.Label {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			labels = slices.Clip(labels)
+			h := m.GetHistogram()
+			if h == nil {
+				add(f.GetName(), labels, m.GetGauge().GetValue()+m.GetCounter().GetValue())
+				continue
+			}
+			add(f.GetName()+"_count", labels, float64(h.GetSampleCount()))
+			for _, b := range h.Bucket {
+				add(f.GetName()+"_bucket", append(labels, fmt.Sprintf("le=%q", fmt.Sprint(b.GetUpperBound()))), float64(b.GetCumulativeCount()))
+			}
+			add(f.GetName()+"_bucket", append(labels, `le="+Inf"`), float64(h.GetSampleCount()))
+		}
+	}
+}

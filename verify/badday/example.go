@@ -1,0 +1,183 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package badday
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/lanes"
+	"github.com/reconkernel/reconcile/tracker"
+	"github.com/reconkernel/reconcile/verify/badday/internal/cloud"
+)
+
+// parts are what our side is made of, for those who watch it.
+type parts struct {
+	gate          *gate.Gate
+	regions       *lanes.Lanes[cloud.ID, string]
+	wishes, there *tracker.Tracker[cloud.ID, string]
+}
+
+// ours is the controller of the example, put together as docs/bad-days.md says: a lane
+// for each region and a gate for all, listings that are not believed if they lack too
+// much, the wish looked up again before something is deleted, and a look each six
+// hours, since the cloud is listed each minute.
+func ours(ctx context.Context, w *world, events <-chan string) {
+	oursAs(ctx, w, events, func(version string) string { return version })
+}
+
+// oursAs is a version of ours that makes something else of each wish.
+func oursAs(ctx context.Context, w *world, events <-chan string, as func(version string) string) {
+	quiet := slog.New(slog.DiscardHandler)
+	calls := &gate.Gate{
+		Every: time.Duration(float64(time.Second) / (0.8 * w.rate)), Burst: int(w.rate / 5),
+		Pause: pause, Logger: quiet,
+	}
+	c := &controller{
+		cloud: &cloud.Client{API: client{w, events}}, board: newBoard(nil), recheck: w.recheck, patience: 10 * time.Second,
+		wish: func(ctx context.Context, id cloud.ID) (bool, error) {
+			_, wanted := w.wish(ctx, id.Name)
+			return wanted, nil
+		},
+	}
+	regions := &lanes.Lanes[cloud.ID, string]{
+		Lane: func(id cloud.ID) string { return region(id.Name) },
+		Reconciler: func(name string) *reconcile.Reconciler[cloud.ID] {
+			return &reconcile.Reconciler[cloud.ID]{
+				Name: name, Workers: workers / 4, Timeout: 30 * time.Second, Grace: 10 * time.Second, Spread: 0.1,
+				Reconcile: c.Reconcile, OnResult: c.result, Admit: calls.Admit, Retry: reconcile.Backoff(time.Second, time.Minute),
+			}
+		},
+		Logger: quiet,
+	}
+	// Nothing is given up, and all has a recheck: so no Resync.
+	wishes := &tracker.Tracker[cloud.ID, string]{
+		Name: "wishes", Queue: regions, List: tracker.FromMap(byID(w.listWishes)), Period: time.Minute, Jitter: 0.1,
+		MaxVanished: 0.1, Resync: -1, Logger: quiet,
+	}
+	c.board.Wish = func(id cloud.ID) (cloud.Spec, bool) {
+		version, wanted := wishes.Version(id)
+		return specOf(as(version)), wanted
+	}
+	there := &tracker.Tracker[cloud.ID, string]{
+		Name: "there", Queue: regions, List: tracker.FromMap(byID(w.listVersions)), Period: time.Minute, Jitter: 0.1,
+		MaxVanished: 0.1, Resync: -1, Logger: quiet,
+	}
+	if w.watch != nil {
+		w.watch(&parts{calls, regions, wishes, there})
+	}
+	group := &reconcile.Group{Logger: quiet}
+	group.Add("assets", regions)
+	group.Add("wishes", wishes)
+	group.Add("there", reconcile.After(func(ctx context.Context) error { // what is wished for is known first
+		for {
+			if _, known := wishes.Version(idOf(nameOf(0))); known {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
+			}
+		}
+	}, there))
+	group.Add("events", reconcile.Feed(reconcile.Map(regions, c.withDependants), c.feed(there.Trigger)))
+	if err := group.Run(ctx); err != nil {
+		panic(err)
+	}
+}
+
+func idOf(name string) cloud.ID { return cloud.ID{Kind: cloud.Bucket, Name: name} }
+
+// specOf makes a spec of a world one of the example.
+func specOf(version string) cloud.Spec { return cloud.Spec{Region: version} }
+
+func byID(list func(context.Context) (map[string]string, error)) func(context.Context) (map[cloud.ID]string, error) {
+	return func(ctx context.Context) (map[cloud.ID]string, error) {
+		all, err := list(ctx)
+		ids := make(map[cloud.ID]string, len(all))
+		for name, version := range all {
+			ids[idOf(name)] = version
+		}
+		return ids, err
+	}
+}
+
+// A client is a world as the example sees its cloud.
+type client struct {
+	w      *world
+	events <-chan string
+}
+
+// asError makes an answer of a world one of the example's cloud.
+func asError(err error) error {
+	var a *answer
+	switch {
+	case errors.As(err, &a):
+		return &cloud.Error{Status: a.status, RetryAfter: a.retryAfter, Message: "no"}
+	case errors.Is(err, errNotFound):
+		return &cloud.Error{Status: 404, Message: "not there"}
+	}
+	return err
+}
+
+func assetOf(name string, a asset) cloud.Asset {
+	there := cloud.Asset{ID: idOf(name), Spec: specOf(a.spec), State: cloud.Ready, Operation: "op"}
+	if time.Now().Before(a.ready) {
+		there.State = cloud.Creating
+	}
+	return there
+}
+
+func (c client) Get(ctx context.Context, id cloud.ID) (cloud.Asset, error) {
+	a, err := c.w.get(ctx, id.Name)
+	return assetOf(id.Name, a), asError(err)
+}
+
+func (c client) List(ctx context.Context, kind string) ([]cloud.Asset, error) {
+	there, err := c.w.listAssets(ctx)
+	var all []cloud.Asset
+	for name, spec := range there {
+		if kind == cloud.Bucket {
+			all = append(all, assetOf(name, asset{spec: spec}))
+		}
+	}
+	return all, asError(err)
+}
+
+func (c client) Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (cloud.Asset, error) {
+	err := c.w.create(ctx, id.Name, spec.Region)
+	return cloud.Asset{ID: id, Spec: spec, State: cloud.Creating, Operation: "op"}, asError(err)
+}
+
+func (c client) Update(ctx context.Context, id cloud.ID, spec cloud.Spec, _ int64) error {
+	return asError(c.w.update(ctx, id.Name, spec.Region))
+}
+
+func (c client) Delete(ctx context.Context, id cloud.ID) error {
+	return asError(c.w.remove(ctx, id.Name))
+}
+
+func (c client) Events(ctx context.Context) iter.Seq2[cloud.Event, error] {
+	return func(yield func(cloud.Event, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case name := <-c.events:
+				if !yield(cloud.Event{Asset: idOf(name)}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// The example's own polls call it, in place of the trackers here.
+var _ = (*controller).list

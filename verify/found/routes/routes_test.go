@@ -1,0 +1,210 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/verify/found/figures"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/controllers/route"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/controller-manager/pkg/features"
+)
+
+// A world is an API server, and the routes of a cloud: from CIDR to node.
+type world struct {
+	*kubesim.Server
+	routes map[string]string
+	calls  map[string]int // of the cloud
+}
+
+func newWorld() *world {
+	return &world{Server: kubesim.NewServer(), routes: map[string]string{}, calls: map[string]int{}}
+}
+
+// A cloud is how a process reaches the routes.
+type cloud struct {
+	k *explore.Kit
+	w *world
+}
+
+func (c cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
+	return explore.Read(ctx, c.k, "list routes", func() ([]*cloudprovider.Route, error) {
+		c.w.calls["list"]++
+		var all []*cloudprovider.Route
+		for _, cidr := range slices.Sorted(maps.Keys(c.w.routes)) {
+			all = append(all, &cloudprovider.Route{Name: cidr, TargetNode: types.NodeName(c.w.routes[cidr]), DestinationCIDR: cidr})
+		}
+		return all, nil
+	})
+}
+
+func (c cloud) CreateRoute(ctx context.Context, _, _ string, r *cloudprovider.Route) error {
+	return c.k.Do(ctx, "create route "+r.DestinationCIDR, func() error {
+		c.w.calls["create"]++
+		c.w.routes[r.DestinationCIDR] = string(r.TargetNode)
+		return nil
+	})
+}
+
+func (c cloud) DeleteRoute(ctx context.Context, _ string, r *cloudprovider.Route) error {
+	return c.k.Do(ctx, "delete route "+r.DestinationCIDR, func() error {
+		c.w.calls["delete"]++
+		delete(c.w.routes, r.DestinationCIDR)
+		return nil
+	})
+}
+
+// start starts a controller, with informers that resync in the period that programs
+// give them.
+func start(run func(context.Context, cloud, kubernetes.Interface, informers.SharedInformerFactory) (func() error, error)) func(*explore.Kit, *world) {
+	return func(k *explore.Kit, w *world) {
+		k.Go(func(ctx context.Context) error {
+			client, err := kubernetes.NewForConfig(w.Config(k))
+			if err != nil {
+				return err
+			}
+			factory := informers.NewSharedInformerFactory(client, 12*time.Hour)
+			factory.Core().V1().Nodes().Informer()
+			c, err := run(ctx, cloud{k, w}, client, factory)
+			if err != nil {
+				return err
+			}
+			factory.Start(ctx.Done())
+			defer factory.Shutdown()
+			return c()
+		})
+	}
+}
+
+func theirs(ctx context.Context, c cloud, client kubernetes.Interface, factory informers.SharedInformerFactory) (func() error, error) {
+	_, cidr, err := net.ParseCIDR("10.0.0.0/8")
+	if err != nil {
+		return nil, err
+	}
+	r, err := route.New(c, client, factory.Core().V1().Nodes(), "cluster", []*net.IPNet{cidr})
+	return func() error {
+		r.Run(ctx, 10*time.Second, controllersmetrics.NewControllerManagerMetrics("explore"))
+		return nil
+	}, err
+}
+
+func ours(ctx context.Context, c cloud, client kubernetes.Interface, factory informers.SharedInformerFactory) (func() error, error) {
+	r := &Controller{
+		Routes: c, Client: client, Nodes: factory.Core().V1().Nodes(), Cluster: "cluster",
+		CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Period: 10 * time.Minute,
+	}
+	return func() error { return r.Run(ctx) }, nil
+}
+
+func node(name string, cidrs ...string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeSpec{PodCIDRs: cidrs}}
+}
+
+// state is what counts: the routes, and what the nodes say of them.
+func (w *world) state() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, "routes:", w.routes)
+	for _, n := range kubesim.List(w.Server, &v1.Node{}) {
+		for _, c := range n.Status.Conditions {
+			fmt.Fprintln(&b, n.Name, c.Type, c.Status, c.Reason)
+		}
+	}
+	return b.String()
+}
+
+func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
+	return explore.Scenario[*world]{
+		World: newWorld,
+		Start: start,
+		Play: func(stage *explore.Stage, w *world) {
+			w.Create(node("a", "10.1.0.0/24", "10.2.0.0/24"))
+			w.Create(node("b", "10.1.1.0/24"))
+			stage.Advance(time.Minute)
+			w.Delete(node("b"))
+			w.Create(node("c", "10.1.2.0/24"))
+			stage.Advance(time.Minute)
+		},
+		State:  (*world).state,
+		Within: 15 * time.Minute,
+		Plans:  150,
+	}
+}
+
+// watchBased has the route controller act on events of nodes, in place of every 10 s.
+func watchBased(t *testing.T, on bool) {
+	t.Helper()
+	if err := utilfeature.DefaultMutableFeatureGate.Set(fmt.Sprintf("%s=%v", features.CloudControllerManagerWatchBasedRoutesReconciliation, on)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	lines := figures.Lines(t, "k8s.io/cloud-provider", "controllers/route/route_controller.go")
+	for _, test := range []struct {
+		name  string
+		watch bool
+		start func(*explore.Kit, *world)
+		lines string
+		found string // a part of the state at the end; "" if nothing is found
+	}{
+		{"theirs, every 10 s", false, start(theirs), lines, ""},
+		{"theirs, by events", true, start(theirs), lines, "+ a NetworkUnavailable True NoRouteCreated"},
+		{"ours, by events and every 10 min", false, start(ours), figures.Lines(t, "", "routes.go"), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			watchBased(t, test.watch)
+			figures.Row(t, test.name, test.lines, figures.Found(t, scenario(test.start), test.found), day(t, test.start))
+		})
+	}
+}
+
+// day says how often the cloud is called in a day, in which twenty nodes come, and then
+// each hour one in place of another.
+func day(t *testing.T, start func(*explore.Kit, *world)) string {
+	var calls map[string]int
+	s := scenario(start)
+	s.Replay, s.Within = []string{}, time.Minute
+	s.Play = func(stage *explore.Stage, w *world) {
+		name := func(i int) string { return fmt.Sprint("n", i) }
+		for i := range 44 {
+			if i >= 20 {
+				stage.Advance(time.Hour)
+				w.Delete(node(name(i - 20)))
+			}
+			w.Create(node(name(i), fmt.Sprintf("10.1.%d.0/24", i)))
+		}
+		stage.Advance(0)
+		calls = maps.Clone(w.calls)
+	}
+	if _, err := explore.Search(t, s); err != nil {
+		t.Fatal(err)
+	}
+	return figures.Calls(calls)
+}
+
+func TestMain(m *testing.M) {
+	kubesim.Silence()
+	if err := features.SetupCurrentKubernetesSpecificFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
+		panic(err)
+	}
+	m.Run()
+}

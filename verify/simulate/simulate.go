@@ -1,0 +1,218 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulate runs a queue with a Reconciler and a Poller in a bubble, and
+// beside them the model of the queue with a loop that anybody can read. Runs return
+// what comes of one and of several steps, plan, fail, settle and give up; events and
+// polls come at any time. All that can be seen has to be the same at every instant:
+// each result, each state, since when each item is pending, and every count.
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/model"
+)
+
+// A Plan is all that happens in a simulation, by its seed.
+type Plan struct {
+	Seed       uint64
+	Items      int
+	Workers    int
+	Background int
+	Hold       bool // HoldRetries
+	Limit      int  // of retries; none if it is 0
+	Polls      bool
+	Length     time.Duration
+}
+
+// newPlan makes the plan of a seed.
+func newPlan(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return Plan{
+		Seed: seed, Items: 1 + r.IntN(6), Workers: 1 + r.IntN(3), Background: max(0, r.IntN(6)-2), Hold: r.IntN(2) == 0,
+		Limit: r.IntN(4), Polls: r.IntN(2) == 0, Length: 10 * time.Minute,
+	}
+}
+
+// run returns what the nth run of an item takes, and returns.
+func (p Plan) run(item string, n int) (time.Duration, error) {
+	r := rand.New(rand.NewPCG(p.Seed^uint64(item[0])<<32, uint64(n)))
+	delay := func() time.Duration { return time.Duration(r.IntN(40*int(time.Second))) - time.Second }
+	return time.Duration(1 + r.IntN(3*int(time.Second))), randomError(r, 0, delay)
+}
+
+// retry is the policy of both.
+func (p Plan) retry(_ error, failures int) (time.Duration, bool) {
+	return time.Duration(failures)*7*time.Second + 13, p.Limit == 0 || failures <= p.Limit
+}
+
+// An act is something done to the queue from outside.
+type act struct {
+	at time.Duration
+	op model.Op[string]
+}
+
+const period = 17*time.Second + 1
+
+// acts are all of them, in order.
+func (p Plan) acts() (all []act) {
+	r := rand.New(rand.NewPCG(p.Seed, 2))
+	for range 5 + r.IntN(60) {
+		a := act{at: time.Duration(r.Int64N(int64(p.Length)))}
+		a.op.Item = name(r.IntN(p.Items))
+		a.op.Verb = []model.Verb{
+			model.Enqueue, model.Enqueue, model.Offer, model.Offer, model.EnqueueAfter, model.EnqueueWithin, model.EnqueueNow, model.Remove,
+		}[r.IntN(8)]
+		if a.op.Verb == model.EnqueueAfter || a.op.Verb == model.EnqueueWithin {
+			a.op.Wait.Delay = time.Duration(r.IntN(40 * int(time.Second)))
+		}
+		all = append(all, a)
+	}
+	for i := 0; p.Polls && time.Duration(i)*period < p.Length; i++ {
+		all = append(all, act{time.Duration(i) * period, model.Op[string]{Verb: model.Offer, Item: "every"}})
+	}
+	slices.SortStableFunc(all, func(a, b act) int { return int(a.at - b.at) })
+	return all
+}
+
+func name(i int) string { return string(rune('a' + i)) }
+
+// A Run is one run of an item, as it ended.
+type Run struct {
+	Item                   string
+	Outcome                reconcile.Outcome
+	Err                    string
+	Failures               int
+	Next, Waited, Duration time.Duration
+	End                    time.Duration
+}
+
+// A slow is the simulation with the model of the queue.
+type slow struct {
+	Plan
+	q       model.Queue[string]
+	running []flight
+	count   map[string]int
+	results []Run
+	gaveUp  map[string]error
+}
+
+type flight struct {
+	item       string
+	began, end time.Duration
+	waited     time.Duration
+	failures   int
+	err        error
+}
+
+func newSlow(p Plan) *slow {
+	return &slow{Plan: p, q: model.Queue[string]{Background: p.Background}, count: map[string]int{}, gaveUp: map[string]error{}}
+}
+
+// until lets time pass, and everything happen that is to happen by then.
+func (s *slow) until(t time.Duration) {
+	for {
+		next, end := t, -1
+		for i, f := range s.running {
+			if f.end <= next {
+				next, end = f.end, i
+			}
+		}
+		if due, ok := s.q.NextDue(); ok && due < next {
+			s.q.Advance(due - s.q.Now())
+			s.take()
+			continue
+		}
+		s.q.Advance(next - s.q.Now())
+		if end < 0 {
+			s.take()
+			return
+		}
+		f := s.running[end]
+		s.running = slices.Delete(s.running, end, end+1)
+		s.finish(f)
+		s.take()
+	}
+}
+
+// take starts runs as long as there is a worker and an item.
+func (s *slow) take() {
+	for len(s.running) < s.Workers {
+		before := s.q.Clone()
+		item, a := s.q.TryDequeue()
+		if a != model.Taken {
+			return
+		}
+		was := before.State(item)
+		took, err := s.Plan.run(item, s.count[item])
+		s.count[item]++
+		s.running = append(s.running, flight{item, s.q.Now(), s.q.Now() + took, s.q.Now() - was.Since, was.Failures, err})
+	}
+}
+
+// finish ends a run.
+func (s *slow) finish(f flight) {
+	v := judge(f.err, f.failures+1, s.retry)
+	r := Run{Item: f.item, Outcome: v.outcome, Err: fmt.Sprint(f.err), Waited: f.waited, Duration: f.end - f.began, End: s.q.Now()}
+	if v.outcome.Failed() {
+		r.Failures = f.failures + 1
+		if !v.wait.Done && s.Hold {
+			v.wait.Hold = true
+		}
+	}
+	if v.wait.Done && v.wait.Err != nil {
+		s.gaveUp[f.item] = v.wait.Err
+	}
+	r.Next = max(0, v.wait.Delay)
+	s.results = append(s.results, r)
+	s.q.Requeue(f.item, v.wait)
+}
+
+// State is that of the model.
+func (s *slow) State(item string) model.State { return s.q.State(item) }
+
+// do does what an act says.
+func (s *slow) do(o model.Op[string]) {
+	if o.Item == "every" {
+		for i := range s.Items {
+			s.q.Offer(name(i))
+			if s.Background == 0 {
+				s.take() // the order is the same
+			}
+		}
+	} else {
+		o.Do(&s.q)
+	}
+	s.take()
+}
+
+// differ says how the state of a queue differs from that of the model.
+func differ(got reconcile.State, want model.State, start time.Time) error {
+	w := reconcile.State{}
+	if want.Phase != model.Idle {
+		w = reconcile.State{
+			Phase: reconcile.Phase(want.Phase), Since: start.Add(want.Since), Hold: want.Hold, Again: want.Again,
+			Settled: want.Settled, Failures: want.Failures,
+		}
+		if want.Phase == model.Waiting {
+			w.Due = start.Add(want.Due)
+		}
+		if !want.Settled {
+			w.Pending = start.Add(want.Pending)
+		}
+	}
+	err := got.Err
+	got.Err = nil
+	for _, t := range []*time.Time{&got.Since, &got.Due, &got.Pending, &w.Since, &w.Due, &w.Pending} {
+		*t = t.Round(0)
+	}
+	if got != w || fmt.Sprint(err) != fmt.Sprint(want.Err) {
+		return fmt.Errorf("got  %+v, %v\nwant %+v, %v", got, err, w, want.Err)
+	}
+	return nil
+}

@@ -17,8 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/reconkernel/reconcile"
@@ -33,8 +35,8 @@ type post struct {
 	namespace, lease string
 	reconcile        func(ctx context.Context, name string) error
 
-	// stands returns whether the process has the object of a name in its cache.
-	// It is set before the process begins to stand by, and nil if there is no cache.
+	// stands returns whether the process has heard of the object of a name while it
+	// stands by. It is set before the process begins to, and nil if it hears of nothing.
 	stands func(ctx context.Context, name string) bool
 }
 
@@ -79,15 +81,22 @@ func standbyTheirs(p *post, warm bool) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What has passed the predicate is on its way into the queue. To ask the cache
+	// is not enough: that alone makes it watch, perhaps before the controller does.
+	var heard sync.Map
 	if warm {
-		p.stands = func(ctx context.Context, name string) bool {
-			key := client.ObjectKey{Namespace: p.namespace, Name: name}
-			return manager.GetCache().Get(ctx, key, new(corev1.ConfigMap)) == nil
+		p.stands = func(_ context.Context, name string) bool {
+			_, ok := heard.Load(name)
+			return ok
 		}
 	}
+	hear := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		heard.Store(o.GetName(), true)
+		return true
+	})
 	err = ctrl.NewControllerManagedBy(manager).
 		Named(p.lease).
-		For(&corev1.ConfigMap{}).
+		For(&corev1.ConfigMap{}, builder.WithPredicates(hear)).
 		WithOptions(controller.Options{EnableWarmup: &warm}).
 		Complete(ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			return ctrl.Result{}, p.reconcile(ctx, req.Name)

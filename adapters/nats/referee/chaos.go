@@ -61,13 +61,16 @@ var scenarios = []scenario{
 	{Name: "stop a worker for 2 leases", Every: lease, RunMax: lease / 4, Break: (*stage).freezeWorker},
 	{Name: "stop the server for a while", Every: lease, RunMax: lease / 4, Break: (*stage).freezeServer},
 	{Name: "cut a worker off for 2 leases", Short: 4 * time.Second, Every: lease, RunMax: lease / 2, Break: (*stage).partitionWorker},
-	{Name: "cut anybody off in one direction", Every: lease, Break: (*stage).deafen},
+	{Name: "cut anybody off in one direction", Every: lease, Break: func(st *stage) { st.deafen(2 * lease) }},
+	{Name: "cut off for long in one direction", Every: lease, Break: func(st *stage) { st.deafen(6 * lease) }},
+	{Name: "slow links now and then", Every: lease, Break: (*stage).slowLink},
 	{Name: "reset links", Every: 500 * time.Millisecond, Break: (*stage).resetLinks},
 	{Name: "far: 100 ms a round trip", Delay: 50 * time.Millisecond, Every: 3 * time.Second, Break: (*stage).killWorker},
 	{Name: "slow and far: 100 KB/s", Delay: 50 * time.Millisecond, Bytes: 100_000, Every: 5 * time.Second, Break: (*stage).killServer},
 	{Name: "30 members, kill anything", Members: 10, Every: time.Second, Break: (*stage).killAny},
 	{Name: "full stream drains", MaxBytes: 1 << 20, Pad: 3000, Every: time.Second, Break: (*stage).fillStream},
 	{Name: "full server drains", MaxStore: 16 << 20, Every: 2 * lease, Break: (*stage).fillServer},
+	{Name: "delete the consumer", Every: time.Second, Break: (*stage).deleteConsumer},
 	{Name: "poison", Short: 4 * time.Second, Poison: true},
 	{Name: "poison, kill the server", Poison: true, Every: 3 * time.Second, Break: (*stage).killServer},
 	{Name: "stream made anew", Short: 4 * time.Second, Every: 2 * lease, Break: (*stage).makeAnew},
@@ -76,6 +79,8 @@ var scenarios = []scenario{
 	{Name: "bucket, slow and far link", Bucket: true, Pad: 10_000, Delay: 100 * time.Millisecond, Bytes: 500_000, RunMax: lease / 2},
 	{Name: "3 servers, step down", Servers: 3, Every: 2 * time.Second, Break: (*stage).stepDown},
 	{Name: "3 servers, kill one", Servers: 3, Every: 4 * time.Second, Break: (*stage).killServer},
+	{Name: "3 servers, kill all", Servers: 3, Every: 3 * lease, Break: (*stage).killServers},
+	{Name: "3 servers, delete the consumer", Servers: 3, Every: 2 * time.Second, Break: (*stage).deleteConsumer},
 	{Name: "3 servers, cut one off", Servers: 3, Every: 4 * time.Second, Break: (*stage).partitionServer},
 	{Name: "3 servers, stop one for a while", Servers: 3, Every: lease, Break: (*stage).freezeServer},
 	{Name: "3 servers, kill anything", Servers: 3, Every: 2 * time.Second, Break: (*stage).killAny},
@@ -366,6 +371,28 @@ func (st *stage) stopServer() {
 	s.Start()
 }
 
+// killServers kills all of them, and starts them again.
+func (st *stage) killServers() {
+	for _, s := range st.servers {
+		s.Kill()
+	}
+	time.Sleep(below(st.rand, lease))
+	for _, s := range st.servers {
+		s.Start()
+	}
+}
+
+// deleteConsumer deletes the consumer of the queue, unless that is gone already.
+func (st *stage) deleteConsumer() {
+	st.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		err := js.DeleteConsumer(ctx, st.job("").Queue, "workers")
+		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
 func (st *stage) longOutage() {
 	s := st.anyServer()
 	s.Kill()
@@ -425,15 +452,31 @@ func (st *stage) anybody() *process {
 	return all[st.rand.IntN(len(all))]
 }
 
-func (st *stage) deafen() {
+func (st *stage) deafen(longest time.Duration) {
 	p := st.anybody()
 	for _, x := range p.proxies {
 		x.Deafen()
 	}
-	time.Sleep(below(st.rand, 2*lease))
+	time.Sleep(below(st.rand, longest))
 	for _, x := range p.proxies {
 		x.Heal()
 	}
+}
+
+// slowLink has somebody connect again over a link with a round trip of up to a
+// lease, and after a while over a quick one.
+func (st *stage) slowLink() {
+	p := st.anybody()
+	reconnect := func(delay time.Duration) {
+		for _, x := range p.proxies {
+			x.Link(delay, 0)
+			x.Cut()
+			x.Heal()
+		}
+	}
+	reconnect(below(st.rand, lease/2))
+	time.Sleep(below(st.rand, 5*lease))
+	reconnect(0)
 }
 
 func (st *stage) resetLinks() {

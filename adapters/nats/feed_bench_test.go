@@ -107,7 +107,7 @@ func BenchmarkKeyValueFar(b *testing.B) {
 	const keys = 20_000
 	s := natstest.New(b)
 	fill(b, s.JetStream(b), keys)
-	for _, rtt := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
+	for _, rtt := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 1200 * time.Millisecond} {
 		b.Run(rtt.String(), func(b *testing.B) {
 			js := overLink(b, s, rtt/2, 0)
 			var theirs, feeder, list time.Duration

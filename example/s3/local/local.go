@@ -105,26 +105,41 @@ func (g *Gateway) Run(ctx context.Context) error {
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+g.AccessKey, "ROOT_SECRET_ACCESS_KEY="+g.SecretKey)
 	cmd.Stdout, cmd.Stderr = (*output)(g), (*output)(g)
 	cmd.SysProcAttr = child()
-	g.mu.Lock()
-	g.output.Reset()
-	g.mu.Unlock()
 
 	// Linux kills a child when the thread ends that has started it, so this one is
 	// kept until then: see child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	switch err := cmd.Start(); {
+	switch err := g.start(cmd); {
 	case err != nil && ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return fmt.Errorf("versitygw: %w", err)
 	}
-	g.set(cmd.Process.Pid)
-	defer g.set(0)
+	defer g.ended()
 	if err := cmd.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("versitygw has ended: %w; %s", err, g.said())
 	}
 	return nil
+}
+
+// start starts the process. Whoever sees what it does and asks for its PID then
+// waits for it here.
+func (g *Gateway) start(cmd *exec.Cmd) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.output.Reset()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	g.pid = cmd.Process.Pid
+	return nil
+}
+
+func (g *Gateway) ended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pid = 0
 }
 
 // PID returns the process that runs now, 0 if there is none.
@@ -132,12 +147,6 @@ func (g *Gateway) PID() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.pid
-}
-
-func (g *Gateway) set(pid int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pid = pid
 }
 
 // Ready waits until the gateway answers.

@@ -139,9 +139,9 @@ func TestDriftInTheFolder(t *testing.T) {
 	w.Must(os.Rename(w.path("full"), filepath.Join(w.Dir, "gone"))) // at once, so that nothing is made in it
 	p.line("full create")
 	p.line("full in sync")
-	replaced := w.path("full", marker("format")) // which leaves no ETag at all
-	w.Must(os.WriteFile(replaced+".new", []byte("csv"), 0o644))
-	w.Must(os.Rename(replaced+".new", replaced))
+	replacement := filepath.Join(w.Dir, "replacement") // in the bucket it would be a marker, and removed
+	w.Must(os.WriteFile(replacement, []byte("csv"), 0o644))
+	w.Must(os.Rename(replacement, w.path("full", marker("format")))) // which leaves no ETag at all
 	p.line("full write marker format")
 	p.line("full in sync")
 	p.interrupt()

@@ -190,8 +190,9 @@ func TestGatewayKilled(t *testing.T) {
 	p := w.run("-wishes", file, "-watch", "-recheck", "1s")
 	for _, steps := range []int{10, 50} {
 		p.read(steps, "create")
-		w.kill()
+		back := w.kill()
 		p.read(1, "connection refused")
+		back()
 	}
 	inSync := map[string]bool{}
 	note := func(line string) {

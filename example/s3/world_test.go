@@ -47,14 +47,16 @@ func newWorld(t *testing.T) *world {
 	return &world{s3test.New(t), t}
 }
 
-// kill kills the gateway with -9.
-func (w *world) kill() {
+// kill kills the gateway with -9. It stays away until back is called.
+func (w *world) kill() (back func()) {
 	w.t.Helper()
 	pid := w.Gateway.PID()
 	if pid == 0 {
 		w.t.Fatal("the gateway does not run")
 	}
+	back = w.Away()
 	w.Must(syscall.Kill(pid, syscall.SIGKILL))
+	return back
 }
 
 // wish writes a file of wishes and returns its path.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,11 +30,12 @@ const Patience = 3 * time.Minute
 type World struct {
 	Ctx     context.Context // ends with the test, or after Patience
 	Dir     string          // of the gateway
-	Gateway *local.Gateway  // when it dies, it is back a second later
+	Gateway *local.Gateway  // when it dies, it is back soon, unless it is Away
 	Hand    *minio.Client   // another client of it
 	Store   *bucket.Store   // for the controller
 
 	t       *testing.T
+	away    chan struct{} // has room for one token, which is in it while the gateway is not to start
 	results chan reconcile.Result[string]
 }
 
@@ -42,12 +44,19 @@ func New(t *testing.T) *World {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
-	w := &World{Ctx: ctx, Dir: t.TempDir(), t: t, results: make(chan reconcile.Result[string], 100_000)}
+	w := &World{Ctx: ctx, Dir: t.TempDir(), t: t, away: make(chan struct{}, 1), results: make(chan reconcile.Result[string], 100_000)}
 	gateway, err := local.New(w.Dir, programtest.Address(t))
 	w.Must(err)
 	w.Gateway = gateway
-	again := func(error, int) (time.Duration, bool) { return time.Second, true }
-	w.Background(reconcile.Restart(again, gateway).Run)
+	again := func(error, int) (time.Duration, bool) { return 100 * time.Millisecond, true }
+	w.Background(reconcile.Restart(again, reconcile.RunFunc(func(ctx context.Context) error {
+		select {
+		case w.away <- struct{}{}:
+			<-w.away
+		case <-ctx.Done():
+		}
+		return gateway.Run(ctx)
+	})).Run)
 	w.Must(gateway.Ready(ctx))
 	keys := credentials.NewStaticV4(gateway.AccessKey, gateway.SecretKey, "")
 	w.Hand, err = minio.New(strings.TrimPrefix(gateway.URL, "http://"), &minio.Options{Creds: keys, Region: "us-east-1"})
@@ -55,6 +64,15 @@ func New(t *testing.T) *World {
 	w.Store, err = bucket.Open(gateway.URL, "us-east-1", keys, nil)
 	w.Must(err)
 	return w
+}
+
+// Away keeps a gateway that dies from coming back until back is called, or the test
+// ends.
+func (w *World) Away() (back func()) {
+	w.away <- struct{}{}
+	back = sync.OnceFunc(func() { <-w.away })
+	w.t.Cleanup(back)
+	return back
 }
 
 // Background runs something until the end of the test.

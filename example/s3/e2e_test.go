@@ -92,7 +92,7 @@ func TestDriftByAnotherClient(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	p := w.run("-wishes", wish(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
-	p.line("full in sync")
+	p.line("full in sync", "bare in sync")
 
 	w.Must(w.Hand.SuspendVersioning(ctx, "full"))
 	p.line("full turn versioning on")
@@ -108,6 +108,7 @@ func TestDriftByAnotherClient(t *testing.T) {
 	p.line("full write marker README")
 	w.put("full", marker("more"), "of it")
 	p.line("full remove marker more")
+	p.line("full in sync") // not amid that run when it is told to end
 	w.put("full", "data/1", "theirs")
 	w.Must(w.Hand.RemoveBucket(ctx, "bare"))
 	p.line("bare create")
@@ -129,7 +130,7 @@ func TestDriftInTheFolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.run("-wishes", wish(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
-	p.line("full in sync")
+	p.line("full in sync", "bare in sync")
 	w.Must(os.WriteFile(w.path("full", marker("format")), []byte("PARQUET"), 0o644)) // as long as before
 	p.line("full write marker format")
 	p.line("full in sync")

@@ -13,7 +13,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/reconkernel/reconcile/example/internal/port"
 )
+
+// Address returns an address on loopback that programs can listen at one after
+// the other, and that is theirs until the test ends: see [port.Hold].
+func Address(t *testing.T) string {
+	t.Helper()
+	address, release, err := port.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return address
+}
 
 // A Program is one at work. Its methods are for the goroutine of the test.
 type Program struct {

@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -53,8 +52,8 @@ type Gateway struct {
 	output bytes.Buffer
 }
 
-// New prepares a gateway over a folder, which it makes if it is not there. An
-// address with port 0 means any port that is free.
+// New prepares a gateway at an address, over a folder, which it makes if it is not
+// there.
 func New(dir, address string) (*Gateway, error) {
 	binary, err := Binary()
 	if err != nil {
@@ -71,9 +70,6 @@ func New(dir, address string) (*Gateway, error) {
 		}
 		dirs = append(dirs, path)
 	}
-	if address, err = free(address); err != nil {
-		return nil, err
-	}
 	args := []string{"--port", address, "--keep-alive", "--quiet", "posix", "--versioning-dir", dirs[2]}
 	if !hasAttributes(dirs[0]) {
 		// Tags and ETags lie beside the buckets then, and stay when a hand takes
@@ -84,16 +80,6 @@ func New(dir, address string) (*Gateway, error) {
 		URL: "http://" + address, AccessKey: "example", SecretKey: rand.Text(), Buckets: dirs[0],
 		binary: binary, args: append(args, dirs[0]),
 	}, nil
-}
-
-// free replaces port 0 by one that is free now.
-func free(address string) (string, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // Run starts the gateway, and waits until it ends. It returns nil if that is

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/reconkernel/reconcile/example/internal/programtest"
 )
 
 // The version here, which names the program, is the one that is built.
@@ -25,7 +27,7 @@ func TestVersion(t *testing.T) {
 
 // A gateway that cannot start says why.
 func TestReadySaysWhyNot(t *testing.T) {
-	g, err := New(t.TempDir(), "127.0.0.1:0")
+	g, err := New(t.TempDir(), programtest.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/internal/port"
 )
 
 // Start runs a gateway on loopback over a folder, and again whenever it dies,
@@ -25,14 +26,22 @@ func Start(ctx context.Context, dir string, stderr io.Writer) (g *Gateway, stop 
 	if err := build(ctx, stderr); err != nil {
 		return nil, nil, err
 	}
-	clear := func() {}
+	address, release, err := port.Hold()
+	if err != nil {
+		return nil, nil, err
+	}
+	clear := release
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "reconcile-s3-"); err != nil {
+			release()
 			return nil, nil, err
 		}
-		clear = func() { os.RemoveAll(dir) }
+		clear = func() {
+			os.RemoveAll(dir)
+			release()
+		}
 	}
-	gateway, err := New(dir, "127.0.0.1:0")
+	gateway, err := New(dir, address)
 	if err != nil {
 		clear()
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -25,6 +26,7 @@ func Start(ctx context.Context) (browser context.Context, stop func(), err error
 		chromedp.ExecPath(path),
 		chromedp.NoSandbox, // it may run as root, in a container
 		chromedp.DisableGPU,
+		chromedp.WSURLReadTimeout(5*time.Minute), // a machine under load may take long to start it
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-domain-reliability", true),

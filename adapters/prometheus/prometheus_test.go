@@ -25,7 +25,7 @@ import (
 // example, with alerts.yml loaded. Alerts that this program deserves must reach
 // an alert manager, and every query of the dashboard must have an answer.
 func TestPrometheus(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // with a build
 	defer cancel()
 
 	program := filepath.Join(t.TempDir(), "example")

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,8 @@ func start(t *testing.T, s *kubetest.Server, ns string) (p *process, stop func()
 		LeaderElectionID:              "pods",
 		LeaderElectionNamespace:       ns,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(time.Minute), // none is to be lost on a slow machine
+		RenewDeadline:                 new(40 * time.Second),
 		Cache:                         ctrlcache.Options{ByObject: map[client.Object]ctrlcache.ByObject{&corev1.Pod{}: {Field: fields.OneTermEqualSelector("metadata.namespace", ns)}}},
 		Controller:                    ctrlconfig.Controller{SkipNameValidation: &again},
 	})

@@ -35,12 +35,18 @@ func TestBothPrograms(t *testing.T) {
 				t.Errorf("%s: %s is %v, want a figure", sides[i], metric, v[metric])
 			}
 		}
-		// The same requests: the finalizer comes and goes, and there is a cache.
-		if got, want := sent["PATCH configmaps"], 2*short.Objects; got != want {
-			t.Errorf("%s patched %d times (%s), want %d", sides[i], got, verbs(sent), want)
+		// The same requests: the finalizer comes and goes, and there is a cache. A run that
+		// begins before the cache has what the last one did may do or ask that again: of
+		// few objects, where one request for each run would be one for each update as well.
+		again := short.Updates() - 1
+		if got, want := sent["PATCH configmaps"], 2*short.Objects; got < want || got > want+again {
+			t.Errorf("%s patched %d times (%s), want %d to %d", sides[i], got, verbs(sent), want, want+again)
 		}
-		if got := sent["PUT configmaps"] + sent["GET configmaps"]; got != 0 {
-			t.Errorf("%s: %s; want no object read or replaced", sides[i], verbs(sent))
+		if got := sent["GET configmaps"]; got > again {
+			t.Errorf("%s: %s; want no object read for each run", sides[i], verbs(sent))
+		}
+		if got := sent["PUT configmaps"]; got != 0 {
+			t.Errorf("%s: %s; want no object replaced", sides[i], verbs(sent))
 		}
 	}
 }

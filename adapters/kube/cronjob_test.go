@@ -246,7 +246,10 @@ func TestCronJob(t *testing.T) {
 			defer mu.Unlock()
 			ran[name]++
 		}
-		return kubetest.Run(t, r.Group(ns, elect.Config{Client: r.client.CoordinationV1(), Namespace: ns, Name: "cronjobs", Identity: name}))
+		return kubetest.Run(t, r.Group(ns, elect.Config{
+			Client: r.client.CoordinationV1(), Namespace: ns, Name: "cronjobs", Identity: name,
+			Duration: time.Minute, Period: 2 * time.Second, // no term is to be lost on a slow machine
+		}))
 	}
 	stopA := process("a")
 	kubetest.Eventually(t, func() error {
@@ -338,7 +341,9 @@ func TestCronJob(t *testing.T) {
 	stopA()
 	after(3.5, `{"concurrencyPolicy": "Replace"}`, []string{name(3)}, "Reconciled")
 	after(4.5, `{"startingDeadlineSeconds": 7204}`, []string{name(4)}, "Reconciled") // in its place
-	after(6.5, `{"startingDeadlineSeconds": 60}`, []string{name(4)}, "Reconciled")   // too late
+	// Before the clock goes on: a run of that moment would start one in time by the old spec.
+	after(4.6, `{"startingDeadlineSeconds": 60}`, []string{name(4)}, "Reconciled")
+	after(6.5, `{"startingDeadlineSeconds": 61}`, []string{name(4)}, "Reconciled") // too late
 	after(7.5, `{"startingDeadlineSeconds": null, "suspend": true}`, []string{name(4)}, "Reconciled")
 	after(7.6, `{"schedule": "* * * * *", "suspend": false}`, []string{name(4)}, "Terminated")
 	after(500, `{"schedule": "1h"}`, []string{name(4)}, "Terminated") // too many

@@ -35,7 +35,10 @@ func TestStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leader := elect.Config{Client: client.CoordinationV1(), Namespace: ns, Name: "lease", Logger: quiet}
+	leader := elect.Config{
+		Client: client.CoordinationV1(), Namespace: ns, Name: "lease", Logger: quiet,
+		Duration: time.Minute, Period: 2 * time.Second, // no term is to be lost on a slow machine
+	}
 
 	leads := make(chan struct{})
 	other := elect.Elect(leader, reconcile.RunFunc(func(ctx context.Context) error {

@@ -289,9 +289,12 @@ func TestForbidden(t *testing.T) {
 	if err := source.Synced(ctx); !errors.Is(err, why) || !apierrors.IsForbidden(err) {
 		t.Errorf("Synced with a ctx that is done: %v, want its cause and the failure", err)
 	}
-	if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "forbidden") {
-		t.Errorf("the log does not say why:\n%s", got)
-	}
+	kubetest.Eventually(t, func() error { // it is told to Synced first
+		if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "forbidden") {
+			return fmt.Errorf("the log does not say why:\n%s", got)
+		}
+		return nil
+	})
 	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=list,watch", "--resource=configmaps")
 	s.Kubectl(t, "create", "rolebinding", "mallory", "-n", ns, "--role=reader", "--user=mallory")
 	h.wait(t, "enqueue "+ns+"/a")

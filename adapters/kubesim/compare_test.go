@@ -197,7 +197,7 @@ func TestAsARealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	real.KubectlInput(t, string(crds), "apply", "-f", "-")
-	real.Kubectl(t, "wait", "--for=condition=Established", "crd/widgets.example.com", "crd/gadgets.example.com", "--timeout=60s")
+	real.Kubectl(t, "wait", "--for=condition=Established", "crd/widgets.example.com", "crd/gadgets.example.com", "--timeout=5m")
 	web, err := rest.HTTPClientFor(real.Admin())
 	if err != nil {
 		t.Fatal(err)

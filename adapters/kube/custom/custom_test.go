@@ -57,7 +57,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	client := jobs.In(ns)
 	made, err := client.Create(ctx, &Job{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: JobSpec{"daily"}}, metav1.CreateOptions{})
@@ -164,7 +164,7 @@ func TestInformerOptions(t *testing.T) {
 	queue := reconcile.NewQueue[cache.ObjectName]()
 	kubetest.Run(t, kube.Run(informer))
 	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	next := func() string {
 		t.Helper()

@@ -52,7 +52,7 @@ func (s *seat) Run(ctx context.Context, who string) error {
 // a candidate may lose its lease and get it back at any time.
 func (s *seat) until(want string) {
 	s.t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for got := ""; got != want; {
 		select {
 		case got = <-s.news:

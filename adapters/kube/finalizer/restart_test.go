@@ -148,7 +148,7 @@ func TestKilledServers(t *testing.T) {
 				if after--; after == 0 {
 					then()
 				}
-			case <-time.After(2 * time.Minute):
+			case <-time.After(5 * time.Minute):
 				t.Fatalf("%d objects are left", len(left))
 			}
 		}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 // patience bounds what never ends if something is broken. An informer that
 // fails tries again after up to a minute.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

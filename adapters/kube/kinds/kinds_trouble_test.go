@@ -46,7 +46,7 @@ func TestMissingKind(t *testing.T) {
 	want(t, q, item{"lates", "one"})
 
 	// With its CRD, all objects of a kind go.
-	s.Kubectl(t, "delete", "crd", "lates.kinds.example.com", "--timeout=60s")
+	s.Kubectl(t, "delete", "crd", "lates.kinds.example.com", "--timeout=5m")
 	want(t, q, item{"lates", "one"})
 }
 

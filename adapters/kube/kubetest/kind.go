@@ -40,7 +40,7 @@ func (s *Server) Define(t testing.TB, scope, group, kind string) schema.GroupVer
 	t.Helper()
 	gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: strings.ToLower(kind) + "s"}
 	s.KubectlInput(t, fmt.Sprintf(definition, scope, group, strings.ToLower(kind), kind), "apply", "-f", "-")
-	s.Kubectl(t, "wait", "--for=condition=Established", "crd/"+gvr.GroupResource().String(), "--timeout=60s")
+	s.Kubectl(t, "wait", "--for=condition=Established", "crd/"+gvr.GroupResource().String(), "--timeout=5m")
 	s.serves(t, gvr)
 	return gvr
 }
@@ -62,7 +62,7 @@ func (s *Server) CRDs(t testing.TB, folders ...string) {
 	}
 	for _, folder := range folders {
 		s.Kubectl(t, "apply", "--server-side", "-f", folder)
-		s.Kubectl(t, "wait", "--for=condition=Established", "-f", folder, "--timeout=60s")
+		s.Kubectl(t, "wait", "--for=condition=Established", "-f", folder, "--timeout=5m")
 		texts := []json.RawMessage{json.RawMessage(s.Kubectl(t, "get", "-o", "json", "-f", folder))}
 		for i := 0; i < len(texts); i++ {
 			var d definition

@@ -353,7 +353,7 @@ func freePort() (string, error) {
 // new kind; everything else has a watch.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
 	defer cancel()
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()

@@ -55,8 +55,8 @@ var faultsOf = [...][]Fault{
 	onEvent: {Lost, Twice, Late},
 }
 
-// longFaultsOf lists those that go on for a while. They are tried after the others, as
-// their stories are longer.
+// longFaultsOf lists those that go on for a while. They are tried after the others, and
+// after those of Scenario.Own, as their stories are longer.
 var longFaultsOf = [...][]Fault{
 	onCall:  {Outage, Blackout, Overlap},
 	onDo:    {Outage, Blackout, Overlap},
@@ -64,7 +64,8 @@ var longFaultsOf = [...][]Fault{
 	onEvent: {},
 }
 
-// Faults returns all faults, in the order in which they are tried.
+// Faults returns all faults that every world may have, in the order in which they are
+// tried. A world may have more: see Scenario.Own.
 func Faults() []Fault {
 	return []Fault{
 		Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, Behind, Outage, Blackout, Overlap, Lost, Twice, Late,
@@ -122,6 +123,11 @@ type Scenario[W any] struct {
 	// With lists the faults that are tried only if they are asked for: Overlap, which
 	// needs a controller of which two may work at the same time.
 	With []Fault
+
+	// Own lists the faults that this world has besides those of [Faults], in the order in
+	// which they are tried: what [Kit.DoOr] and [Kit.EventOr] name. What they name that is
+	// not listed does not come.
+	Own []Fault
 
 	// Steady fails a plan in which State is what it has to be, and then is something
 	// else before Play changes anything. It needs State, and is not asked in plans
@@ -207,6 +213,7 @@ type explorer struct {
 	patterns []pattern // of names with generated parts
 
 	without []Fault
+	own     []Fault
 	steady  bool
 	plans   int
 	budget  time.Duration
@@ -267,9 +274,15 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	case s.Budget < 0:
 		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
 	}
+	for _, f := range s.Own {
+		if f == "" || slices.Contains(Faults(), f) {
+			wrong = fmt.Sprintf("Own has %q, want a name other than %q", f, Faults())
+		}
+	}
+	known := append(Faults(), s.Own...)
 	for _, f := range s.Without {
-		if !slices.Contains(Faults(), f) {
-			wrong = fmt.Sprintf("Without has %q, want one of %q", f, Faults())
+		if !slices.Contains(known, f) {
+			wrong = fmt.Sprintf("Without has %q, want one of %q", f, known)
 		}
 	}
 	for _, f := range s.With {
@@ -278,7 +291,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	x := &explorer{
-		t: t, without: slices.Clone(s.Without), steady: s.Steady, plans: s.Plans, budget: s.Budget, seed: s.Seed,
+		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.Own), steady: s.Steady, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
 	}
 	if !slices.Contains(s.With, Overlap) {
@@ -289,7 +302,8 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	}
 	for _, text := range s.Replay {
 		m := injected.FindStringSubmatch(text)
-		if m == nil || !slices.Contains(Faults(), Fault(m[4])) || (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
+		if m == nil || !slices.Contains(known, Fault(m[4])) ||
+			!slices.Contains(s.Own, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
 			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
 			break
 		}
@@ -419,7 +433,7 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 
 // singles lists all single faults, in the order in which they are tried.
 func (x *explorer) singles(points []point) []injection {
-	all := append(x.faults(points, faultsOf[:]), x.faults(points, longFaultsOf[:])...)
+	all := slices.Concat(x.faults(points, short), x.faults(points, own), x.faults(points, long))
 	if len(all) > x.enough && (x.plans == 0 || x.plans < len(all)) {
 		x.draw(all)
 	}
@@ -455,9 +469,9 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 	}, func(i int, o *outcome) {
 		came[i] = len(o.happened) > 0
 		rest := o.points[min(o.after, len(o.points)):]
-		next := x.faults(rest, faultsOf[:])
+		next := append(x.faults(rest, short), x.faults(rest, own)...)
 		if !singles[i].fault.outage() { // after which what comes first is what counts
-			next = append(next, x.faults(rest, longFaultsOf[:])...)
+			next = append(next, x.faults(rest, long)...)
 			random := rand.New(rand.NewPCG(x.seed, uint64(i)+2))
 			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
@@ -591,7 +605,8 @@ func (x *explorer) dice(number int) func(point) Fault {
 			return ""
 		}
 		at.stale, at.behind = true, true // perhaps
-		options := append(x.faults([]point{at}, faultsOf[:]), x.faults([]point{at}, longFaultsOf[:])...)
+		here := []point{at}
+		options := slices.Concat(x.faults(here, short), x.faults(here, own), x.faults(here, long))
 		if len(options) == 0 {
 			return ""
 		}
@@ -606,14 +621,28 @@ func (x *explorer) dice(number int) func(point) Fault {
 	}
 }
 
-// faults lists what can happen at these points, of those that each kind has.
-func (x *explorer) faults(points []point, of [][]Fault) []injection {
+func short(p point) []Fault { return faultsOf[p.kind] }
+func own(p point) []Fault   { return p.own }
+func long(p point) []Fault  { return longFaultsOf[p.kind] }
+
+// faults lists what can happen at these points, of those that each has.
+func (x *explorer) faults(points []point, of func(point) []Fault) []injection {
 	var all []injection
 	for _, p := range points {
-		for _, f := range of[p.kind] {
+		for _, f := range of(p) {
 			if !slices.Contains(x.without, f) && p.allows(f) {
 				all = append(all, injection{p.place, f})
 			}
+		}
+	}
+	return all
+}
+
+// ownOf lists those faults of the world's own that can be where has is what happens by them.
+func ownOf[F any](x *explorer, has map[Fault]F) (all []Fault) {
+	for _, f := range x.own {
+		if _, ok := has[f]; ok {
+			all = append(all, f)
 		}
 	}
 	return all

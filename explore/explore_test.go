@@ -217,6 +217,92 @@ func generating(c client) func(context.Context) error {
 	}
 }
 
+// ajar is plain in a world with faults of its own: a put may break what is beside it, and an
+// event may be a fall. Only the put names what it may do.
+func ajar(own ...Fault) Scenario[*shelf] {
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if is, err := c.get(ctx, "a"); err != nil || is == c.wants["a"] {
+				return err
+			}
+			return c.DoOr(ctx, "put a", func() error { c.things["a"] = c.wants["a"]; return nil }, map[Fault]func() error{
+				"breaks": func() error { c.things["b"] = "broken"; return errBoom },
+				"never":  func() error { panic("it is not listed") },
+			})
+		}
+	})
+	start := s.Start
+	s.Start = func(k *Kit, w *shelf) {
+		start(k, w)
+		k.EventOr("wind", map[Fault]func(){"falls": func() { w.things["c"] = "fallen" }})
+	}
+	s.Own = own
+	return s
+}
+
+// TestOwnFaults has faults of the world's own, which come where they are named if they are
+// listed: alone, in pairs and in more.
+func TestOwnFaults(t *testing.T) {
+	for _, test := range []struct {
+		own, without []Fault
+		want         string
+	}{
+		{nil, nil, ""},
+		{[]Fault{"breaks", "falls"}, []Fault{"breaks", "falls"}, ""},
+		{[]Fault{"breaks", "falls"}, []Fault{"falls"}, "call put a #1: breaks"},
+		{[]Fault{"breaks", "falls"}, []Fault{"breaks"}, "event wind #1: falls"},
+	} {
+		s := ajar(test.own...)
+		s.Without, s.Plans = test.without, 1
+		r := search(t, s)
+		if test.want == "" {
+			if r.Found != nil {
+				t.Errorf("Own %q, Without %q: %v", test.own, test.without, r.Found)
+			}
+			continue
+		}
+		if r.Found == nil || strings.Join(r.Found.Plan, "; ") != test.want {
+			t.Errorf("Own %q, Without %q finds %v, want %s", test.own, test.without, r.Found, test.want)
+			continue
+		}
+		if journal, failure := played(t, s, r.Found.Plan...); failure != r.Found.Failure || !slices.Equal(journal, r.Found.Journal) {
+			t.Errorf("%s, played again, is %q, want %q", test.want, failure, r.Found.Failure)
+		}
+	}
+	if journal, _ := played(t, ajar("breaks"), "call put a #1: breaks"); !slices.Contains(journal, "0s call put a  <== breaks") || !slices.Contains(journal, "0s call put a: boom") {
+		t.Errorf("the journal is %q, want the fault and its error", journal)
+	}
+	s := plain() // whose put names nothing
+	s.Own = []Fault{"breaks"}
+	if _, failure := played(t, s, "call put a #1: breaks"); failure != `a fault of Replay does not come any more: "call put a #1: breaks"` {
+		t.Errorf("where a call does not name it, it is %q", failure)
+	}
+
+	s = ajar("breaks", "falls")
+	s.State = func(w *shelf) string { return w.things["a"] } // and what broke is no matter
+	s.Plans = 400
+	came := map[string]int{}
+	x := explorerOf(t, s)
+	x.workers = 1
+	x.keep = func(p *play) {
+		for i, one := range p.outcome.happened {
+			came[fmt.Sprint(min(len(p.outcome.happened), 3), " faults, ", i, ": ", one.fault)]++
+		}
+	}
+	if r := x.explore(); r.Found != nil {
+		t.Error(r.Found)
+	}
+	s.Without = Faults()
+	if r := search(t, s); r.Singles == 0 || r.Pairs == 0 || r.Many == 0 {
+		t.Errorf("with its own faults alone it plays %v, want pairs, and more", r)
+	}
+	for _, want := range []string{"1 faults, 0: breaks", "1 faults, 0: falls", "2 faults, 0: falls", "2 faults, 1: breaks", "3 faults, 2: breaks"} {
+		if came[want] == 0 {
+			t.Errorf("%s never came, of %v", want, came)
+		}
+	}
+}
+
 // Names with generated parts are found again by what else is in them.
 func TestGeneratedNames(t *testing.T) {
 	s := of(generating)

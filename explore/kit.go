@@ -69,7 +69,12 @@ func (k *Kit) OnEvent(hear func(event any)) {
 // listeners are called with event once nothing else runs. The event is named by
 // [fmt.Sprint] in the journal and in plans, in which it may be lost, or come twice or
 // late. It never blocks.
-func (k *Kit) Event(event any) { k.play.tell(k, event) }
+func (k *Kit) Event(event any) { k.play.tell(k, event, nil) }
+
+// EventOr is [Kit.Event] with faults of the world's own, by their names: what happens in
+// place of the event, such as the end of the stream that it was to come by. See
+// [Scenario].Own.
+func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.tell(k, event, own) }
 
 // Do is a call that changes the world: it runs effect and returns its error. The op says
 // what is done and to what, such as "attach disk-1". In a plan effect may not run, or its
@@ -80,10 +85,17 @@ func (k *Kit) Event(event any) { k.play.tell(k, event) }
 // One effect runs at a time, unless it blocks for a time of the bubble or makes a call
 // itself: so a world needs no lock.
 func (k *Kit) Do(ctx context.Context, op string, effect func() error) error {
+	return k.DoOr(ctx, op, effect, nil)
+}
+
+// DoOr is [Kit.Do] with faults of the world's own, by their names: what runs in place of
+// effect, and whose error the call returns, such as a refusal, or a change by another hand and
+// then the effect. See [Scenario].Own.
+func (k *Kit) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
 	if ctx == nil {
 		panic(fmt.Sprintf("explore: Do(%q) needs a context, got nil", op))
 	}
-	r := &request{kit: k, ctx: ctx, op: op, kind: onDo, effect: effect}
+	r := &request{kit: k, ctx: ctx, op: op, kind: onDo, effect: effect, own: own}
 	if effect == nil {
 		r.kind, r.effect = onCall, func() error { return nil }
 	}
@@ -169,7 +181,7 @@ func (s *Stage) Advance(d time.Duration) {
 
 // Event tells the processes that are there that something happened, as [Kit.Event]
 // does, once time passes. While none is there, nobody hears it.
-func (s *Stage) Event(event any) { s.play.tell(nil, event) }
+func (s *Stage) Event(event any) { s.play.tell(nil, event, nil) }
 
 // Note writes a line to the journal.
 func (s *Stage) Note(what any) { s.play.note(nil, what) }

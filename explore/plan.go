@@ -66,6 +66,7 @@ type point struct {
 	stale  bool // a Read that gave another answer before
 	behind bool // and there were events since
 	first  bool // of its instant
+	own    []Fault
 }
 
 // allows reports whether a fault of its kind can be there.
@@ -191,6 +192,7 @@ type delivery struct {
 	kit     *Kit
 	at      time.Duration
 	decided bool // that it comes
+	own     map[Fault]func()
 }
 
 // An answer is what a read found.
@@ -228,7 +230,8 @@ type request struct {
 	op     string
 	kind   kind
 	effect func() error
-	found  any // of a read, by effect
+	own    map[Fault]func() error // in place of effect
+	found  any                    // of a read, by effect
 
 	turn  chan struct{} // closed when the call may go on
 	what  string
@@ -465,7 +468,11 @@ func (p *play) deliverLocked(d delivery) func() {
 	p.dirty = true
 	var i injection
 	if !d.decided {
-		i = p.meetLocked(d.what, onEvent)
+		i = p.meetLocked(d.what, onEvent, ownOf(p.explorer, d.own))
+	}
+	if happens := d.own[i.fault]; happens != nil {
+		p.disturbLocked(d.what, i, lateness)
+		return happens
 	}
 	switch i.fault {
 	case Lost: // a world may notice, as late as with one that comes late, and make good
@@ -473,7 +480,7 @@ func (p *play) deliverLocked(d delivery) func() {
 		return nothing
 	case Late, Twice:
 		p.disturbLocked(d.what, i, lateness)
-		p.events = append(p.events, delivery{d.event, d.what, d.kit, d.at + lateness, true})
+		p.events = append(p.events, delivery{event: d.event, what: d.what, kit: d.kit, at: d.at + lateness, decided: true})
 		if i.fault == Late {
 			return nothing
 		}
@@ -516,8 +523,11 @@ func (p *play) grantLocked(r *request) func() {
 		close(r.turn)
 		return nothing
 	}
-	r.injection = p.meetLocked(r.what, r.kind)
+	r.injection = p.meetLocked(r.what, r.kind, ownOf(p.explorer, r.own))
 	r.point = len(p.outcome.points) - 1
+	if happens := r.own[r.fault]; happens != nil {
+		r.effect, r.lasts = happens, lateness
+	}
 	switch r.fault {
 	case "", Stale, Behind: // if it was another
 	case Outage, Blackout:
@@ -595,12 +605,13 @@ func (p *play) spotLocked(name string) *spot {
 
 // meetLocked notes that a place is met, and decides what happens there. Of what goes
 // on while nothing changes, the first few of each are enough.
-func (p *play) meetLocked(what string, kind kind) injection {
+// The faults of the world's own that can be there are own.
+func (p *play) meetLocked(what string, kind kind, own []Fault) injection {
 	s := p.spotLocked(p.placeName(what))
 	if s.idleTurn != p.idleTurn {
 		s.idle, s.idleTurn = 0, p.idleTurn
 	}
-	at := point{place: place{s.name, s.nth}, since: s.nth - s.before, kind: kind}
+	at := point{place: place{s.name, s.nth}, since: s.nth - s.before, kind: kind, own: own}
 	if kind != onEvent {
 		now := p.now()
 		at.first = p.calledAt != now
@@ -610,7 +621,11 @@ func (p *play) meetLocked(what string, kind kind) injection {
 		return injection{place: at.place}
 	}
 	p.outcome.points = append(p.outcome.points, at)
-	return injection{at.place, p.decide(at)}
+	i := injection{at.place, p.decide(at)}
+	if slices.Contains(p.own, i.fault) && !slices.Contains(own, i.fault) {
+		i.fault = "" // what is done there is something else now
+	}
+	return i
 }
 
 // disturbLocked notes a fault, which lasts so long.
@@ -772,17 +787,17 @@ func (p *play) finish() {
 }
 
 // tell takes in an event for a process; nil means those that are there.
-func (p *play) tell(k *Kit, event any) {
+func (p *play) tell(k *Kit, event any, own map[Fault]func()) {
 	what := fmt.Sprintf("event %v", event)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case k == nil:
 		for _, s := range p.slots {
-			p.events = append(p.events, delivery{event, what + s.kit.name, s.kit, p.now(), false})
+			p.events = append(p.events, delivery{event: event, what: what + s.kit.name, kit: s.kit, at: p.now()})
 		}
 	case !k.dead:
-		p.told = append(p.told, delivery{event, what + k.name, k, p.now(), false})
+		p.told = append(p.told, delivery{event: event, what: what + k.name, kit: k, at: p.now(), own: own})
 	}
 	p.knockLocked()
 }

@@ -259,6 +259,8 @@ func TestScenarioIsChecked(t *testing.T) {
 		"Parallel is -1, want 0 (which means as many as there are processors) or more":                             func(s *Scenario[*shelf]) { s.Parallel = -1 },
 		`Without has "none", want one of ` + faults:                                                                func(s *Scenario[*shelf]) { s.Without = []Fault{"none"} },
 		`With has "fails", want "overlap", the only fault that is not tried by default`:                            func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
+		`Own has "fails", want a name other than ` + faults:                                                        func(s *Scenario[*shelf]) { s.Own = []Fault{"breaks", Fails} },
+		`Own has "", want a name other than ` + faults:                                                             func(s *Scenario[*shelf]) { s.Own = []Fault{""} },
 		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:              func(s *Scenario[*shelf]) { s.Replay = []string{"call a"} },
 		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:  func(s *Scenario[*shelf]) { s.Replay = []string{"call a #0x1: fails"} },
 		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:     func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: lost"} },
@@ -273,7 +275,8 @@ func TestScenarioIsChecked(t *testing.T) {
 		}
 	}
 	s := plain()
-	s.Replay = []string{"call put #1: x\ny #12: dies after"}
+	s.Own, s.Without = []Fault{"breaks"}, []Fault{"breaks"}
+	s.Replay = []string{"call put #1: x\ny #12: dies after", "call put #1: breaks", "event put #1: breaks"}
 	x := explorerOf(t, s)
 	if want := (injection{place{"call put #1: x\ny", 12}, DiesAfter}); x.replay[0] != want {
 		t.Errorf("the fault is %q, want %q", x.replay[0], want)

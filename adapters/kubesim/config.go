@@ -78,10 +78,11 @@ func isNil(c explore.Caller) bool {
 	return c == nil || ok && k == nil
 }
 
-// A kit is a Caller that has events.
+// A kit is a Caller that has events, and faults of the server's own: an [explore.Kit].
 type kit interface {
 	explore.Caller
-	Event(event any)
+	DoOr(ctx context.Context, op string, effect func() error, own map[explore.Fault]func() error) error
+	EventOr(event any, own map[explore.Fault]func())
 	OnEvent(hear func(event any))
 }
 
@@ -107,8 +108,6 @@ func (s *Server) waysOf(k kit) *ways {
 	})
 	return w
 }
-
-func (w *ways) event(h *happening) { w.kit.Event(h) }
 
 // A transport is the way of a process to the server.
 type transport struct {
@@ -139,29 +138,38 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.watch(r, q)
 	}
 	var got answer
-	serve := func() { got = t.server.answer(q, r.URL.Path) }
-	reads := q.method == http.MethodGet
 	served := false
+	serve := func(reply func() answer) error {
+		served = true
+		err := t.server.reachable()
+		if err == nil {
+			got = reply()
+		}
+		return err
+	}
+	answers := func() answer { return t.server.answer(q, r.URL.Path) }
+	reads := q.method == http.MethodGet
 	switch {
 	case t.caller == nil, q.kind == nil, reads && t.caller.Context().Err() != nil:
 		// What a dead process looks at is no matter, and some wait for it.
-		serve()
+		got = answers()
 	case q.kind.Kind == "Event" && t.caller.Context().Err() == nil:
-		serve() // nothing depends on these
+		got = answers() // nothing depends on these
 	case reads && q.query.Get("resourceVersion") == "0":
 		var text string
 		text, err = explore.Read(r.Context(), t.caller, t.server.opOf(q), func() (string, error) {
-			served = true
-			serve()
+			if err := serve(answers); err != nil {
+				return "", err
+			}
 			return strconv.Itoa(got.code) + " " + string(got.body), nil
 		})
 		code, rest, _ := strings.Cut(text, " ") // of before, perhaps
 		got.code, _ = strconv.Atoi(code)
 		got.body = []byte(rest)
 	case reads:
-		_, err = t.caller.Look(r.Context(), t.server.opOf(q), func() (any, error) { served = true; serve(); return nil, nil })
+		_, err = t.caller.Look(r.Context(), t.server.opOf(q), func() (any, error) { return nil, serve(answers) })
 	default:
-		err = t.caller.Do(r.Context(), t.server.opOf(q), func() error { served = true; serve(); return nil })
+		err = t.write(r.Context(), q, serve)
 	}
 	switch {
 	case errors.Is(err, explore.ErrInjected) && !served:
@@ -184,6 +192,11 @@ func (t *transport) watch(r *http.Request, q *request) (*http.Response, error) {
 		if err := t.caller.Do(r.Context(), t.server.opOf(q), nil); errors.Is(err, explore.ErrInjected) {
 			return failed(apierrors.NewServiceUnavailable(err.Error())).response(r), nil
 		} else if err != nil {
+			return nil, err
+		}
+	}
+	if t.caller != nil {
+		if err := t.server.reachable(); err != nil {
 			return nil, err
 		}
 	}

@@ -88,7 +88,7 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 			w.Scheme = s.Scheme
 			return w
 		},
-		State: (*Server).State, Check: s.Check, Final: s.Final, Without: s.Without, With: s.With, Steady: s.Steady,
+		State: (*Server).State, Check: s.Check, Final: s.Final, Without: s.Without, With: s.With, Own: Faults(), Steady: s.Steady,
 		Within: cmp.Or(s.Within, 20*time.Minute), Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay,
 	}
 	if s.State != nil {
@@ -218,11 +218,12 @@ func List[O runtime.Object](s *Server, o O) []O {
 
 func into[O runtime.Object](r *record) O {
 	var o O
-	if u, ok := any(r.object.DeepCopy()).(O); ok {
+	is := withoutAnotherHand(r.object)
+	if u, ok := any(is.DeepCopy()).(O); ok {
 		return u
 	}
 	o = reflect.New(reflect.TypeOf(o).Elem()).Interface().(O)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, o); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(is.Object, o); err != nil {
 		panic(fmt.Sprintf("kubesim: %T: %v", o, err))
 	}
 	return o

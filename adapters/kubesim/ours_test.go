@@ -172,6 +172,7 @@ func TestGuard(t *testing.T) {
 		},
 		State:  (*world).state,
 		Within: 10 * time.Minute,
+		Own:    kubesim.Faults(),
 		Plans:  60,
 	})
 }
@@ -218,6 +219,7 @@ func TestElect(t *testing.T) {
 			return nil
 		},
 		Within: 2 * time.Minute,
+		Own:    kubesim.Faults(),
 		Plans:  80,
 	})
 }
@@ -264,6 +266,7 @@ func TestShards(t *testing.T) {
 		},
 		Without: []explore.Fault{explore.Outage, explore.Blackout}, // they take long, as renewals never rest
 		Within:  5 * time.Minute,
+		Own:     kubesim.Faults(),
 		Plans:   40,
 	})
 }
@@ -323,6 +326,7 @@ func TestKinds(t *testing.T) {
 			return nil
 		},
 		Within: 5 * time.Minute,
+		Own:    kubesim.Faults(),
 		Plans:  60,
 	})
 }

@@ -45,6 +45,8 @@ type Server struct {
 	mu         sync.Mutex // guards the fields below
 	version    int64
 	compacted  int64             // versions before it are too old
+	started    int64             // and before it for watches
+	upAt       time.Time         // until then connections are refused
 	made       int               // objects
 	named      map[string]int    // objects with a generated name, by what that is generated from
 	patterns   map[string]string // by generated name: that with an asterisk

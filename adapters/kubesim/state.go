@@ -59,13 +59,14 @@ func (s *Server) State() string {
 // brief describes one object.
 func (s *Server) brief(r *record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", r.kind, s.nameOf(r.object))
-	d := describer{s, &b, r.object.GetGeneration()}
-	for _, name := range slices.Sorted(maps.Keys(r.object.Object)) {
+	o := withoutAnotherHand(r.object)
+	fmt.Fprintf(&b, "%s %s\n", r.kind, s.nameOf(o))
+	d := describer{s, &b, o.GetGeneration()}
+	for _, name := range slices.Sorted(maps.Keys(o.Object)) {
 		switch name {
 		case "apiVersion", "kind":
 		case "metadata":
-			meta, _ := r.object.Object[name].(map[string]any)
+			meta, _ := o.Object[name].(map[string]any)
 			for _, field := range slices.Sorted(maps.Keys(meta)) {
 				switch field {
 				case "labels", "annotations", "finalizers":
@@ -73,7 +74,7 @@ func (s *Server) brief(r *record) string {
 				case "deletionTimestamp":
 					b.WriteString("  is being deleted\n")
 				case "ownerReferences":
-					for _, ref := range r.object.GetOwnerReferences() {
+					for _, ref := range o.GetOwnerReferences() {
 						role := "owner"
 						if ref.Controller != nil && *ref.Controller {
 							role = "controller"
@@ -83,7 +84,7 @@ func (s *Server) brief(r *record) string {
 				}
 			}
 		default:
-			d.write(name, r.object.Object[name])
+			d.write(name, o.Object[name])
 		}
 	}
 	return b.String()

@@ -274,8 +274,8 @@ func (s *Server) watch(ctx context.Context, q *request, w *ways) (*watcher, erro
 		if sends != nil && out.marks {
 			out.writeLocked(out.bookmark(s.version, true), s.version)
 		}
-	case from < s.compacted && from != 0:
-		out.writeLocked(errorLine(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, s.compacted))), 0)
+	case from < max(s.compacted, s.started) && from != 0:
+		out.writeLocked(errorLine(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, max(s.compacted, s.started)))), 0)
 		out.endLocked(io.EOF)
 		return out, nil
 	default:

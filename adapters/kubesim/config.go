@@ -33,7 +33,8 @@ import (
 // if it asks for the version "0", as informers do; and then an informer lists what was
 // there before. An event that is lost ends its watch after a minute, as one that is too
 // old: the client lists anew. An event that comes twice does so too. One that is late holds
-// back those after it. The time of a watch has no end.
+// back those after it. The time of a watch has no end. The faults of [Faults] need an
+// [explore.Kit].
 //
 // A nil c is for Play: its requests have no faults, and are in no journal.
 func (s *Server) Config(c explore.Caller) *rest.Config {

@@ -56,7 +56,7 @@ type Scenario struct {
 	// client-go and controller-runtime.
 	Within time.Duration
 
-	Without, With []explore.Fault
+	Without, With []explore.Fault // of those of package explore, and Without also of [Faults]
 	Steady        bool
 	Plans         int
 	Budget        time.Duration

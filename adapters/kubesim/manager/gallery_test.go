@@ -128,7 +128,7 @@ func owned(h hand, w *configMap) (*secret, error) {
 
 func owns(b *builder.Builder, _ bool) { b.Owns(&secret{}) }
 
-// gallery has ten.
+// gallery has eleven.
 var gallery = []fault{{
 	name: "the finalizer is removed before the clean-up",
 	bad:  func(ctx context.Context, h hand, w *configMap) error { return finalized(ctx, h, w, false) },
@@ -333,13 +333,24 @@ var gallery = []fault{{
 	good: copied,
 	play: func(s *kubesim.Stage) {
 		s.Create(wish("a", "1"))
-		s.Advance(2 * time.Minute)
-		kubesim.Update(s.Server, made(wish("a", "")), func(o *secret) { metav1.SetMetaDataLabel(&o.ObjectMeta, "x", "y") })
-		s.Advance(30 * time.Second)
+		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
-		s.Advance(2 * time.Minute)
+		s.Advance(time.Minute)
 	},
-	final: isCopied,
+}, {
+	name: "what is refused once is never asked for again",
+	bad: func(ctx context.Context, h hand, w *configMap) error {
+		err := copied(ctx, h, w)
+		if apierrors.IsForbidden(err) {
+			return reconcile.TerminalError(err) // "it may not"
+		}
+		return err
+	},
+	good: copied,
+	play: func(s *kubesim.Stage) {
+		s.Create(wish("a", "1"))
+		s.Advance(time.Minute)
+	},
 }, {
 	name:    "what cannot be changed is changed for ever",
 	bad:     func(ctx context.Context, h hand, w *configMap) error { return frozen(ctx, h, w, false) },

@@ -30,6 +30,9 @@ type Scenario struct {
 	// Scheme has the Go types that Play uses; nil means those of client-go.
 	Scheme *runtime.Scheme
 
+	// NoWatchList is that of the [Server]: informers list, and what they list may be stale.
+	NoWatchList bool
+
 	// Start makes the controller, which reaches the cluster by cfg. It is called for each
 	// process: at the beginning, a second after each death, and after Run has
 	// returned, as a program that ends is started again: after ten seconds, and then
@@ -85,7 +88,7 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 	x := explore.Scenario[*Server]{
 		World: func() *Server {
 			w := NewServer(s.Kinds...)
-			w.Scheme = s.Scheme
+			w.Scheme, w.NoWatchList = s.Scheme, s.NoWatchList
 			return w
 		},
 		State: (*Server).State, Check: s.Check, Final: s.Final, Without: s.Without, With: s.With, Own: Faults(), Steady: s.Steady,

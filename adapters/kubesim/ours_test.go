@@ -150,12 +150,38 @@ func guarded(k *explore.Kit, w *world) reconcile.Runner {
 	return group
 }
 
+// inTerms runs what start returns, each time for a term, and the last time for good.
+func inTerms(terms []time.Duration, start func() reconcile.Runner) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		for _, term := range terms {
+			ctx, cancel := context.WithTimeout(ctx, term)
+			err := start().Run(ctx)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+		return start().Run(ctx)
+	})
+}
+
 // TestGuard explores finalizer.Guard and conditions.Report. The widgets come and go, one
-// of them twice under the same name, which found a Guard that cleaned what it should not.
+// of them twice under the same name, which found a Guard that cleaned what it should not;
+// and terms end, so that the next one may list what is gone, which found a Guard that made
+// it again and left it there.
 func TestGuard(t *testing.T) {
+	fresh := newWorld(t)
 	explore.Run(t, explore.Scenario[*world]{
-		World: newWorld(t),
-		Start: func(k *explore.Kit, w *world) { kubesim.Run(k, func() reconcile.Runner { return guarded(k, w) }) },
+		World: func() *world {
+			w := fresh()
+			w.NoWatchList = true // so that a list may be stale
+			return w
+		},
+		Start: func(k *explore.Kit, w *world) {
+			kubesim.Run(k, func() reconcile.Runner {
+				return inTerms([]time.Duration{150 * time.Second, time.Minute}, func() reconcile.Runner { return guarded(k, w) })
+			})
+		},
 		Play: func(s *explore.Stage, w *world) {
 			w.Create(widget("a", 1))
 			w.Create(widget("b", 1))

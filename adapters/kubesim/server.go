@@ -38,6 +38,11 @@ type Server struct {
 	// collector, and that of namespaces. It is set before the first use.
 	NoCollector bool
 
+	// NoWatchList refuses watches that begin with a list, as servers do that do not have
+	// the feature WatchList: so informers list first, and such a list may be stale. It is
+	// set before the first use.
+	NoWatchList bool
+
 	// Scheme has the Go types that Create, Update, Get and List are called with; nil means
 	// those of client-go. It is set before the first use.
 	Scheme *runtime.Scheme

@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -254,6 +256,11 @@ func (s *Server) watch(ctx context.Context, q *request, w *ways) (*watcher, erro
 	from, err := q.version()
 	if err != nil {
 		return nil, err
+	}
+	if q.list.SendInitialEvents != nil && s.NoWatchList {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", field.ErrorList{
+			field.Forbidden(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"),
+		})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

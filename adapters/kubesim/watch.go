@@ -206,14 +206,17 @@ func (w *watcher) bookmark(version int64, initial bool) []byte {
 	return eventLine(watch.Bookmark, encode(o.Object))
 }
 
-// mark writes a bookmark, and comes again.
+// mark writes a bookmark if it says more than was seen, and nothing is held back that came
+// before it; and comes again.
 func (w *watcher) mark() {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.end == nil {
-		w.writeLocked(w.bookmark(w.server.version, false), w.server.version)
+		if len(w.queue) == 0 && w.seen < w.server.version {
+			w.writeLocked(w.bookmark(w.server.version, false), w.server.version)
+		}
 		w.marker.Reset(bookmarkEvery)
 	}
 }
@@ -296,6 +299,11 @@ func (s *Server) watch(ctx context.Context, q *request, w *ways) (*watcher, erro
 		}
 	}
 	t.watchers = append(t.watchers, out)
+	if out.marks {
+		out.mu.Lock()
+		out.marker = time.AfterFunc(bookmarkEvery, out.mark)
+		out.mu.Unlock()
+	}
 	return out, nil
 }
 
@@ -306,11 +314,6 @@ func (w *watcher) serve(rw http.ResponseWriter, timeout time.Duration) {
 	rw.WriteHeader(http.StatusOK)
 	if timeout > 0 {
 		defer time.AfterFunc(timeout, w.cut).Stop()
-	}
-	if w.marks {
-		w.mu.Lock()
-		w.marker = time.AfterFunc(bookmarkEvery, w.mark)
-		w.mu.Unlock()
 	}
 	text := make([]byte, 32<<10)
 	for {

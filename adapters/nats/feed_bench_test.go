@@ -109,7 +109,7 @@ func BenchmarkKeyValueFar(b *testing.B) {
 	fill(b, s.JetStream(b), keys)
 	for _, rtt := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 1200 * time.Millisecond} {
 		b.Run(rtt.String(), func(b *testing.B) {
-			js := overLink(b, s, rtt/2, 0)
+			js := natstest.OverLink(b, s, rtt/2, 0)
 			var theirs, feeder, list time.Duration
 			for b.Loop() { // one after the other, so that all meet the same load
 				theirs += watchAll(b, js)
@@ -144,7 +144,7 @@ func BenchmarkKeyValueFar(b *testing.B) {
 // knows the name.
 func watchAll(tb testing.TB, js jetstream.JetStream) time.Duration {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), within)
+	ctx, cancel := context.WithTimeout(tb.Context(), natstest.Patience)
 	defer cancel()
 	begin := time.Now()
 	kv, err := js.KeyValue(ctx, "b")
@@ -174,7 +174,7 @@ func fill(tb testing.TB, js jetstream.JetStream, keys int) {
 		tb.Fatal(err)
 	}
 	for i := range keys {
-		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), []byte("value"), jetstream.WithStallWait(within)); err != nil {
+		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), []byte("value"), jetstream.WithStallWait(natstest.Patience)); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -16,9 +16,6 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
-// within bounds what a test waits for: far more than it ever takes.
-const within = time.Minute
-
 // A feed is a Feeder at work, and what it has enqueued.
 type feed struct {
 	t      *testing.T
@@ -50,7 +47,7 @@ func (f *feed) stop() {
 // want waits for exactly these items, in this order.
 func (f *feed) want(items ...string) {
 	f.t.Helper()
-	deadline := time.After(within)
+	deadline := time.After(natstest.Patience)
 	for i, want := range items {
 		select {
 		case got := <-f.items:
@@ -70,7 +67,7 @@ func (f *feed) want(items ...string) {
 // for none else.
 func (f *feed) wantAll(items ...string) {
 	f.t.Helper()
-	deadline := time.After(within)
+	deadline := time.After(natstest.Patience)
 	missing := slices.Clone(items)
 	for len(missing) > 0 {
 		select {
@@ -92,7 +89,7 @@ func (f *feed) wantAll(items ...string) {
 // Feeder that cannot be sure begins anew.
 func (f *feed) wantAmong(items ...string) {
 	f.t.Helper()
-	deadline := time.After(within)
+	deadline := time.After(natstest.Patience)
 	for len(items) > 0 {
 		select {
 		case got := <-f.items:
@@ -150,41 +147,9 @@ func op(e jetstream.KeyValueEntry) string {
 	return "?"
 }
 
-// eventually calls f until it succeeds: a server that starts refuses calls.
-func eventually(t *testing.T, f func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		try, cancel := context.WithTimeout(ctx, within/2)
-		err := f(try)
-		cancel()
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
-	}
-}
-
-func createKV(t *testing.T, js jetstream.JetStream, config jetstream.KeyValueConfig) jetstream.KeyValue {
-	t.Helper()
-	var kv jetstream.KeyValue
-	eventually(t, func(ctx context.Context) (err error) {
-		kv, err = js.CreateKeyValue(ctx, config)
-		return err
-	})
-	return kv
-}
-
 func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		_, err := kv.PutString(ctx, key, value)
 		return err
 	})

@@ -24,7 +24,7 @@ func TestKeyValueSurvivesRestarts(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
 	watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b", History: 5})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b", History: 5})
 	put(t, kv, "a", "older") // is history when the Feeder begins
 	put(t, kv, "a", "0")
 	put(t, kv, "b", "0")
@@ -37,7 +37,7 @@ func TestKeyValueSurvivesRestarts(t *testing.T) {
 		value := fmt.Sprint(round + 1)
 		put(t, kv, "a", value)
 		put(t, kv, "a", value+"x")
-		eventually(t, func(ctx context.Context) error { return kv.Delete(ctx, "b") })
+		natstest.Eventually(t, func(ctx context.Context) error { return kv.Delete(ctx, "b") })
 		p.Heal()
 		f.want("a ="+value, "a ="+value+"x", "b deleted")
 	}
@@ -51,7 +51,7 @@ func TestKeyValueLostConnection(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
 	watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b"), nats.PingInterval(time.Hour)))
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	f := run(t, entries(watched, "b"))
 	put(t, kv, "a", "0")
 	f.want("a =0")
@@ -76,7 +76,7 @@ func TestKeyValueLostConnection(t *testing.T) {
 // watch is stale, though connection, server and bucket are well.
 func TestKeyValueStaleWatch(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	f := run(t, entries(as(t, js, "feeder of a bucket", "b"), "b"))
 	put(t, kv, "a", "0")
 	f.want("a =0")
@@ -121,7 +121,7 @@ func TestKeyValueNewBucket(t *testing.T) {
 		if round == 2 {
 			p.Cut()
 		}
-		kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 		value := fmt.Sprint(round)
 		put(t, kv, "a", value)
 		put(t, kv, "b", value)
@@ -149,7 +149,7 @@ func TestKeyValueLostRevisions(t *testing.T) {
 		p := natstest.NewClientProxy(t, s)
 		watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 		js := s.JetStream(t)
-		kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b", History: 5})
+		kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b", History: 5})
 		f := run(t, entries(watched, "b"))
 		put(t, kv, "a", "1")
 		f.want("a =1")
@@ -192,7 +192,7 @@ func TestKeyValueLostRevisionsUnseen(t *testing.T) {
 			p := natstest.NewClientProxy(t, s)
 			watched := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
 			js := s.JetStream(t)
-			kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			f := run(t, entries(watched, "b"))
 			put(t, kv, "a", "1")
 			f.want("a =1")
@@ -207,7 +207,7 @@ func TestKeyValueLostRevisionsUnseen(t *testing.T) {
 			s.Start()
 			put(t, kv, "b", "1") // has the revision of a =2
 			var stream jetstream.Stream
-			eventually(t, func(ctx context.Context) (err error) {
+			natstest.Eventually(t, func(ctx context.Context) (err error) {
 				stream, err = js.Stream(ctx, "KV_b")
 				return err
 			})
@@ -226,7 +226,7 @@ func TestKeyValueLostRevisionsUnseen(t *testing.T) {
 func TestKeyValueGoesOn(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	f := run(t, entries(natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b"))), "b"))
 	put(t, kv, "calm", "1")
 	put(t, kv, "busy", "1")
@@ -245,7 +245,7 @@ func TestKeyValueGoesOn(t *testing.T) {
 func TestKeyValueClosedConnection(t *testing.T) {
 	s := natstest.New(t)
 	nc := s.Connect(t, natstest.In(t, "feeder of a bucket", "b"))
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	f := run(t, entries(natstest.JetStream(t, nc), "b"))
 	put(t, kv, "a", "1")
 	f.want("a =1")
@@ -263,7 +263,7 @@ func TestKeyValueCluster(t *testing.T) {
 	t.Parallel()
 	c := natstest.NewCluster(t, 3)
 	js := c.JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
 	f := run(t, entries(c.JetStream(t), "b"))
 	put(t, kv, "a", "1")
 	f.want("a =1")

@@ -26,7 +26,7 @@ import (
 // among them, then put, delete, purge and expiry.
 func TestKeyValueEvents(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Hour})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Hour})
 	put(t, kv, "a", "0")
 	put(t, kv, "a", "1")
 	put(t, kv, "b", "1")
@@ -57,7 +57,7 @@ func TestKeyValueEvents(t *testing.T) {
 // TestKeyValueTTL has a whole bucket whose keys expire.
 func TestKeyValueTTL(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b", TTL: time.Second, LimitMarkerTTL: time.Hour})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b", TTL: time.Second, LimitMarkerTTL: time.Hour})
 	f := run(t, entries(as(t, js, "feeder of a bucket", "b"), "b"))
 	put(t, kv, "a", "1")
 	f.want("a =1", "a purged")
@@ -67,7 +67,7 @@ func TestKeyValueTTL(t *testing.T) {
 // no.
 func TestKeyValueEntry(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	f := run(t, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", func(e jetstream.KeyValueEntry) (string, bool) {
 		h := e.(interface{ Headers() nats.Header }).Headers()
 		return fmt.Sprint(e.Bucket(), e.Key(), string(e.Value()), e.Revision(), e.Created().IsZero(), e.Delta(), op(e), h.Get("H")), e.Key() != "no"
@@ -84,7 +84,7 @@ func TestKeyValueEntry(t *testing.T) {
 // TestKeyValueFilters watches some keys alone.
 func TestKeyValueFilters(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	for _, key := range []string{"disk.1", "net.1", "x"} {
 		put(t, kv, key, "0")
 	}
@@ -101,7 +101,7 @@ func TestKeyValueFilters(t *testing.T) {
 // TestKeyValueManyKeys has more keys than a batch.
 func TestKeyValueManyKeys(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	var keys []string
 	for i := range 500 {
 		keys = append(keys, fmt.Sprint("k", i))
@@ -123,7 +123,7 @@ func TestKeyValuePanic(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	t.Cleanup(func() { slog.SetDefault(was) })
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	key := func(e jetstream.KeyValueEntry) (string, bool) {
 		if e.Key() == "bad" {
 			refuse()
@@ -156,7 +156,7 @@ func TestKeyValueItems(t *testing.T) {
 	if items, err := list(t.Context()); err == nil || !strings.Contains(err.Error(), "bucket b") {
 		t.Errorf("the list of a missing bucket is %q, %v; want an error that names it", items, err)
 	}
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	want()
 	for _, key := range []string{"a", "b", "c"} {
 		put(t, kv, key, "1")
@@ -176,7 +176,7 @@ func TestKeyValueItems(t *testing.T) {
 		t.Errorf("a list without a server is %q, without an error", items)
 	}
 	s.Start()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		_, err := list(ctx)
 		return err
 	})
@@ -191,7 +191,7 @@ func TestKeyValueItemsBroken(t *testing.T) {
 	p := natstest.NewClientProxy(t, s)
 	p.Link(0, 40_000) // so that some keys are still to come
 	listed := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	const keys = 500
 	for i := range keys {
 		put(t, kv, fmt.Sprint("k", i), "")
@@ -211,7 +211,7 @@ func TestKeyValueItemsBroken(t *testing.T) {
 		}
 		p.Heal()
 	}
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		items, err := natsadapter.KeyValueItems(listed, "b", natsadapter.EntryKey)(ctx)
 		if err == nil && len(items) != keys {
 			t.Errorf("%d items, want %d", len(items), keys)
@@ -224,7 +224,7 @@ func TestKeyValueItemsBroken(t *testing.T) {
 // was listed already, and then ones that were not yet. What is there is listed.
 func TestKeyValueItemsWhileKeysChange(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	var keys []string
 	for i := range 200 {
 		keys = append(keys, fmt.Sprintf("k%03d", i))
@@ -254,7 +254,7 @@ func TestKeyValueItemsWhileKeysChange(t *testing.T) {
 // is read: it ends all the same, with those that stay.
 func TestKeyValueItemsWhileKeysGo(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	stream, err := js.Stream(t.Context(), "KV_b")
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestKeyValueItemsWhileKeysGo(t *testing.T) {
 // TestKeyValuePoller finds a key that is gone without a trace.
 func TestKeyValuePoller(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "a", "1")
 	put(t, kv, "b", "1")
 	p := &reconcile.Poller[string]{
@@ -296,7 +296,7 @@ func TestKeyValuePoller(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
-	put(t, createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"}), "b", "2")
+	put(t, natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"}), "b", "2")
 	p.Trigger()
 	f.want("offered b", "a")
 }

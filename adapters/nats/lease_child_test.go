@@ -7,9 +7,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,71 +52,9 @@ func TestElectChild(t *testing.T) {
 	fmt.Println("child: returns", err)
 }
 
-type child struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	lines chan string
-}
-
-func startChild(t *testing.T, url string) *child {
+func startChild(t *testing.T, url string) *natstest.Child {
 	t.Helper()
-	return startProcess(t, "TestElectChild", "RECONCILE_ELECT_URL="+url)
-}
-
-// startProcess runs a test of this package in a process of its own.
-func startProcess(t *testing.T, test string, env ...string) *child {
-	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^"+test+"$"), lines: make(chan string, 1000)}
-	c.cmd.Env = append(os.Environ(), env...)
-	c.cmd.Stderr = os.Stderr
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			if line, ok := strings.CutPrefix(lines.Text(), "child: "); ok {
-				c.lines <- line
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		c.cmd.Process.Kill()
-		<-read
-		c.cmd.Wait()
-	})
-	return c
-}
-
-func (c *child) signal(sig syscall.Signal) {
-	c.t.Helper()
-	if err := c.cmd.Process.Signal(sig); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *child) ask() {
-	c.t.Helper()
-	if _, err := io.WriteString(c.stdin, "?\n"); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *child) want(line string) {
-	c.t.Helper()
-	if got := next(c.t, c.lines); got != line {
-		c.t.Fatalf("the child says %q, want %q", got, line)
-	}
+	return natstest.StartChild(t, "TestElectChild", "RECONCILE_ELECT_URL="+url)
 }
 
 // TestElectKill kills the process that leads.
@@ -127,11 +63,11 @@ func TestElectKill(t *testing.T) {
 	s := natstest.New(t)
 	kv := leases(t, s.JetStream(t), time.Second)
 	c := startChild(t, s.URL())
-	c.want("begins")
+	c.Want("begins")
 	r := newReferee(t)
 	elect(t, kv, r.runner("heir"))
-	c.signal(syscall.SIGKILL)
-	next(t, r.leads)
+	c.Signal(syscall.SIGKILL)
+	natstest.Next(t, r.leads)
 }
 
 // TestElectFrozen stops the process that leads by SIGSTOP until another one
@@ -144,31 +80,31 @@ func TestElectFrozen(t *testing.T) {
 	for range 2 {
 		r := newReferee(t)
 		c := startChild(t, s.URL())
-		c.want("begins")
+		c.Want("begins")
 		renewed(t, kv)
-		c.ask()
-		answer := next(t, c.lines)
+		c.Ask()
+		answer := natstest.Next(t, c.Lines)
 		for !strings.HasPrefix(answer, "leads ") { // on a slow machine it may have ended and begun again
-			answer = next(t, c.lines)
+			answer = natstest.Next(t, c.Lines)
 		}
 		if answer != "leads true" {
 			t.Logf("the child says %q before it is stopped: a slow machine", answer)
 		}
 		stop := elect(t, kv, r.runner("heir"))
-		c.signal(syscall.SIGSTOP)
-		next(t, r.leads)
-		c.ask()
-		c.signal(syscall.SIGCONT)
+		c.Signal(syscall.SIGSTOP)
+		natstest.Next(t, r.leads)
+		c.Ask()
+		c.Signal(syscall.SIGCONT)
 		for line := ""; line != "leads false"; {
-			if line = next(t, c.lines); line == "leads true" {
+			if line = natstest.Next(t, c.Lines); line == "leads true" {
 				t.Error("the child leads after another one began to")
 			}
 		}
 		// It stands for election again, and wins when the heir stops.
 		stop()
-		for next(t, c.lines) != "begins" {
+		for natstest.Next(t, c.Lines) != "begins" {
 		}
-		c.signal(syscall.SIGKILL)
+		c.Signal(syscall.SIGKILL)
 	}
 }
 
@@ -210,14 +146,14 @@ func TestQueueFrozen(t *testing.T) {
 	q := newQueue[string](t, s, natsadapter.Config{Name: "q", Lease: time.Second})
 	for range 3 {
 		q.Enqueue("x")
-		c := startProcess(t, "TestQueueChild", "RECONCILE_QUEUE_URL="+s.URL())
-		c.want("runs x")
-		c.signal(syscall.SIGSTOP)
+		c := natstest.StartChild(t, "TestQueueChild", "RECONCILE_QUEUE_URL="+s.URL())
+		c.Want("runs x")
+		c.Signal(syscall.SIGSTOP)
 		mustTake(t, q, "x")
-		c.ask()
-		c.signal(syscall.SIGCONT)
-		c.want("goes on false")
-		c.want("ends, " + reconcile.ErrLeaseLost.Error())
+		c.Ask()
+		c.Signal(syscall.SIGCONT)
+		c.Want("goes on false")
+		c.Want("ends, " + reconcile.ErrLeaseLost.Error())
 		q.Done("x")
 		flush(t, q)
 	}

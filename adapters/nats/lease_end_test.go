@@ -50,7 +50,7 @@ func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
 		defer expired.Done()
 		for range 2 { // the second one for the next one to notice
 			put(t, kv, "beside", "")
-			eventually(t, func(ctx context.Context) error {
+			natstest.Eventually(t, func(ctx context.Context) error {
 				if _, err := kv.Get(ctx, "beside"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 					return errors.New("not yet")
 				}
@@ -60,7 +60,7 @@ func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
 	}()
 	select {
 	case <-next:
-	case <-time.After(within):
+	case <-time.After(natstest.Patience):
 		t.Fatal("no one leads")
 	}
 }

@@ -33,7 +33,7 @@ func TestElectInGroup(t *testing.T) {
 		q.Enqueue("last")
 		select {
 		case <-ran:
-		case <-time.After(within):
+		case <-time.After(natstest.Patience):
 			t.Error("the Reconciler was ended before the feeder")
 		}
 		return nil
@@ -43,7 +43,7 @@ func TestElectInGroup(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- g.Run(ctx) }()
 	q.Enqueue("first")
-	next(t, ran) // it leads
+	natstest.Next(t, ran) // it leads
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
 // A referee sees who leads. When one begins, the context of each that led before
@@ -63,17 +64,6 @@ func (r *referee) runner(name string) reconcile.Runner {
 	})
 }
 
-func next(t *testing.T, ch <-chan string) string {
-	t.Helper()
-	select {
-	case s := <-ch:
-		return s
-	case <-time.After(within):
-		t.Fatal("nothing happens")
-		return ""
-	}
-}
-
 // elect starts a candidate, and returns how to stop it in order.
 func elect(t *testing.T, kv jetstream.KeyValue, r reconcile.Runner) (stop func()) {
 	t.Helper()
@@ -95,7 +85,7 @@ func elect(t *testing.T, kv jetstream.KeyValue, r reconcile.Runner) (stop func()
 
 func leases(t *testing.T, js jetstream.JetStream, ttl time.Duration) jetstream.KeyValue {
 	t.Helper()
-	return createKV(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: ttl})
+	return natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: ttl})
 }
 
 // renewed waits until the lease was renewed, so that it lasts as long as a
@@ -103,7 +93,7 @@ func leases(t *testing.T, js jetstream.JetStream, ttl time.Duration) jetstream.K
 func renewed(t *testing.T, kv jetstream.KeyValue) {
 	t.Helper()
 	var first uint64
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		e, err := kv.Get(ctx, "leader")
 		if err != nil {
 			return err

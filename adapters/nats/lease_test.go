@@ -36,13 +36,13 @@ func TestElectHandsOver(t *testing.T) {
 		stops[name] = elect(t, own, r.runner(name))
 	}
 	for range 3 {
-		name := next(t, r.leads)
+		name := natstest.Next(t, r.leads)
 		e, err := kv.Get(t.Context(), "leader")
 		if host, _ := os.Hostname(); err != nil || !strings.HasPrefix(string(e.Value()), fmt.Sprintf("%s/%d/", host, os.Getpid())) {
 			t.Errorf("the lease says %v, %v; want the host and process", e, err)
 		}
 		stops[name]()
-		if ended := next(t, r.ended); ended != name {
+		if ended := natstest.Next(t, r.ended); ended != name {
 			t.Errorf("%s ended, want %s", ended, name)
 		}
 	}
@@ -71,19 +71,19 @@ func TestElectLostConnection(t *testing.T) {
 		}
 		elect(t, kv, r.runner(name))
 	}
-	leader := next(t, r.leads)
+	leader := natstest.Next(t, r.leads)
 	for _, lose := range []func(*natstest.Proxy){(*natstest.Proxy).Hang, (*natstest.Proxy).Cut, (*natstest.Proxy).Hang} {
 		renewed(t, kv)
 		lose(proxies[leader])
 		for last := leader; leader == last; { // it may win again, if it lost the lease just before
-			leader = next(t, r.leads)
+			leader = natstest.Next(t, r.leads)
 		}
 		for _, p := range proxies {
 			p.Heal()
 		}
 	}
 	for range 3 { // the context of each ended in time, its goroutine may be late
-		next(t, r.lost)
+		natstest.Next(t, r.lost)
 	}
 }
 
@@ -102,9 +102,9 @@ func TestElectRestarts(t *testing.T) {
 		stops[name] = elect(t, kv, r.runner(name))
 	}
 	for _, end := range []func(){s.Kill, s.Stop, s.Kill} {
-		leader := next(t, r.leads)
+		leader := natstest.Next(t, r.leads)
 		for stops[leader] == nil { // it led again before it was stopped
-			leader = next(t, r.leads)
+			leader = natstest.Next(t, r.leads)
 		}
 		end()
 		s.Start()
@@ -117,7 +117,7 @@ func TestElectRestarts(t *testing.T) {
 					r.leads <- leader
 					drained = true
 				}
-			case <-time.After(within):
+			case <-time.After(natstest.Patience):
 				t.Fatal("no one leads after a restart")
 			}
 		}
@@ -130,20 +130,20 @@ func TestElectCluster(t *testing.T) {
 	t.Parallel()
 	c := natstest.NewCluster(t, 3)
 	js := c.JetStream(t)
-	createKV(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: time.Second, Replicas: 3})
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "leases", TTL: time.Second, Replicas: 3})
 	r := newReferee(t)
 	stops := make(map[string]func())
 	for _, name := range []string{"a", "b", "c"} {
 		var kv jetstream.KeyValue
-		eventually(t, func(ctx context.Context) (err error) {
+		natstest.Eventually(t, func(ctx context.Context) (err error) {
 			kv, err = c.JetStream(t, natstest.In(t, "leader", "leases")).KeyValue(ctx, "leases")
 			return err
 		})
 		stops[name] = elect(t, kv, r.runner(name))
 	}
-	next(t, r.leads)
+	natstest.Next(t, r.leads)
 	var keeper string
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		stream, err := js.Stream(ctx, "KV_leases")
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func TestElectCluster(t *testing.T) {
 		}
 	}
 	var leader string
-	eventually(t, func(context.Context) error {
+	natstest.Eventually(t, func(context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for ctx, name := range r.terms {
@@ -172,7 +172,7 @@ func TestElectCluster(t *testing.T) {
 		<-r.leads
 	}
 	stops[leader]()
-	for next(t, r.leads) == leader {
+	for natstest.Next(t, r.leads) == leader {
 	}
 }
 
@@ -183,18 +183,18 @@ func TestElectDeleted(t *testing.T) {
 	kv := leases(t, js, 2*time.Second)
 	r := newReferee(t)
 	elect(t, kv, r.runner("a"))
-	next(t, r.leads)
+	natstest.Next(t, r.leads)
 	if err := kv.Delete(t.Context(), "leader"); err != nil {
 		t.Fatal(err)
 	}
-	next(t, r.lost)
-	next(t, r.leads)
+	natstest.Next(t, r.lost)
+	natstest.Next(t, r.leads)
 	if err := js.DeleteKeyValue(t.Context(), "leases"); err != nil {
 		t.Fatal(err)
 	}
-	next(t, r.lost)
+	natstest.Next(t, r.lost)
 	leases(t, js, 2*time.Second)
-	next(t, r.leads)
+	natstest.Next(t, r.leads)
 }
 
 // A mute bucket does what it is told, and then says that it did not.
@@ -233,23 +233,23 @@ func TestElectUnanswered(t *testing.T) {
 	kv := &mute{KeyValue: leases(t, js, time.Hour), left: 2}
 	r := newReferee(t)
 	stop := elect(t, kv, r.runner("a"))
-	next(t, r.leads)
+	natstest.Next(t, r.leads)
 	stop()
-	next(t, r.ended)
+	natstest.Next(t, r.ended)
 	if _, err := kv.Get(t.Context(), "leader"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Errorf("the lease is not given back: %v", err)
 	}
 
 	// A renewal that is not answered, followed by some that are.
 	r = newReferee(t)
-	kv = &mute{KeyValue: createKV(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: time.Hour, History: 5})}
+	kv = &mute{KeyValue: natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: time.Hour, History: 5})}
 	short := &hasty{mute: kv}
 	stop = elect(t, short, r.runner("b"))
-	next(t, r.leads)
+	natstest.Next(t, r.leads)
 	kv.mu.Lock()
 	kv.left = 1
 	kv.mu.Unlock()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		kv.mu.Lock()
 		defer kv.mu.Unlock()
 		if kv.left > 0 {
@@ -258,7 +258,7 @@ func TestElectUnanswered(t *testing.T) {
 		return nil
 	})
 	revision := uint64(0)
-	eventually(t, func(ctx context.Context) error { // renewed twice more
+	natstest.Eventually(t, func(ctx context.Context) error { // renewed twice more
 		e, err := kv.Get(ctx, "leader")
 		if err != nil {
 			return err
@@ -297,8 +297,8 @@ func TestElectMisuse(t *testing.T) {
 	t.Parallel()
 	js := natstest.New(t).JetStream(t)
 	good := leases(t, js, time.Second)
-	forever := createKV(t, js, jetstream.KeyValueConfig{Bucket: "forever"})
-	short := createKV(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: 500 * time.Millisecond})
+	forever := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "forever"})
+	short := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: 500 * time.Millisecond})
 	nothing := reconcile.RunFunc(func(context.Context) error { return nil })
 	for _, c := range []struct {
 		kv   jetstream.KeyValue

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
@@ -30,14 +29,6 @@ var slowLinks = []struct {
 }{
 	{"big messages", 0, 500_000, 900_000},
 	{"far away", 700 * time.Millisecond, 0, 100},
-}
-
-// overLink returns a JetStream behind a link, see [natstest.Proxy.Link].
-func overLink(tb testing.TB, s *natstest.Server, delay time.Duration, rate int, options ...nats.Option) jetstream.JetStream {
-	tb.Helper()
-	p := natstest.NewClientProxy(tb, s)
-	p.Link(delay, rate)
-	return natstest.JetStream(tb, natstest.Connect(tb, p.URL(), options...))
 }
 
 // reads notes what JetStream is asked for from now on, of what reading takes. The
@@ -59,7 +50,7 @@ func reads(t *testing.T, s *natstest.Server) (asked func() map[string]int) {
 		}
 		count := make(map[string]int)
 		for n, _, _ := sub.Pending(); n > 0; n-- {
-			msg, err := sub.NextMsg(within)
+			msg, err := sub.NextMsg(natstest.Patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +79,7 @@ func TestKeyValueSlowLinks(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			s := natstest.New(t)
-			kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+			kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 			var keys []string
 			value := bytes.Repeat([]byte("x"), l.size)
 			for i := range 3 {
@@ -98,7 +89,7 @@ func TestKeyValueSlowLinks(t *testing.T) {
 				}
 			}
 			asked := reads(t, s)
-			f := run(t, natsadapter.KeyValue(overLink(t, s, l.delay, l.rate, natstest.In(t, "feeder of a bucket", "b")), "b", natsadapter.EntryKey))
+			f := run(t, natsadapter.KeyValue(natstest.OverLink(t, s, l.delay, l.rate, natstest.In(t, "feeder of a bucket", "b")), "b", natsadapter.EntryKey))
 			f.want(keys...)
 			put(t, kv, "later", string(value))
 			f.want("later")
@@ -123,7 +114,7 @@ func TestConsumerSlowLinks(t *testing.T) {
 				subjects = append(subjects, fmt.Sprint("S.", i))
 				publish(t, direct, subjects[i], strings.Repeat("x", l.size))
 			}
-			js := overLink(t, s, l.delay, l.rate, natstest.In(t, "feeder of a stream", "S"))
+			js := natstest.OverLink(t, s, l.delay, l.rate, natstest.In(t, "feeder of a stream", "S"))
 			f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, func(msg jetstream.Msg) (string, bool) {
 				return msg.Subject(), true
 			}))
@@ -138,7 +129,7 @@ func TestConsumerSlowLinks(t *testing.T) {
 func TestKeyValueFar(t *testing.T) {
 	s := natstest.New(t)
 	fill(t, s.JetStream(t), 5000)
-	js := overLink(t, s, 100*time.Millisecond, 0, natstest.In(t, "feeder of a bucket", "b"))
+	js := natstest.OverLink(t, s, 100*time.Millisecond, 0, natstest.In(t, "feeder of a bucket", "b"))
 	asked := reads(t, s)
 	f := run(t, natsadapter.KeyValue(js, "b", natsadapter.EntryKey))
 	for range 5000 {
@@ -155,7 +146,7 @@ func TestKeyValueFar(t *testing.T) {
 // TestListsNoValues lists keys with values so big that they would take a minute.
 func TestListsNoValues(t *testing.T) {
 	s := natstest.New(t)
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	var keys []string
 	for i := range 6 {
 		keys = append(keys, fmt.Sprint("k", i))
@@ -163,9 +154,9 @@ func TestListsNoValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), within/2)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience/2)
 	defer cancel()
-	items, err := natsadapter.KeyValueItems(overLink(t, s, 0, 100_000, natstest.In(t, "feeder of a bucket", "b")), "b", natsadapter.EntryKey)(ctx)
+	items, err := natsadapter.KeyValueItems(natstest.OverLink(t, s, 0, 100_000, natstest.In(t, "feeder of a bucket", "b")), "b", natsadapter.EntryKey)(ctx)
 	if err != nil || !slices.Equal(items, keys) {
 		t.Errorf("the list is %q, %v; want %q", items, err, keys)
 	}
@@ -174,7 +165,7 @@ func TestListsNoValues(t *testing.T) {
 // A round trip takes more than half of what a request may.
 func TestQueueFarAway(t *testing.T) {
 	s := natstest.New(t)
-	js := overLink(t, s, 300*time.Millisecond, 0, natstest.In(t, "worker", "q"))
+	js := natstest.OverLink(t, s, 300*time.Millisecond, 0, natstest.In(t, "worker", "q"))
 	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +180,7 @@ func TestQueueFarAway(t *testing.T) {
 // A reserve takes longer than other requests may.
 func TestReserveOverASlowLink(t *testing.T) {
 	s := natstest.New(t)
-	js := overLink(t, s, 50*time.Millisecond, 200_000, natstest.In(t, "worker", "q"))
+	js := natstest.OverLink(t, s, 50*time.Millisecond, 200_000, natstest.In(t, "worker", "q"))
 	q, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q", Lease: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)

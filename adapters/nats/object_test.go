@@ -23,7 +23,7 @@ func object(info *jetstream.ObjectInfo) (string, bool) {
 func createStore(t *testing.T, js jetstream.JetStream) jetstream.ObjectStore {
 	t.Helper()
 	var store jetstream.ObjectStore
-	eventually(t, func(ctx context.Context) (err error) {
+	natstest.Eventually(t, func(ctx context.Context) (err error) {
 		store, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: "b"})
 		return err
 	})
@@ -32,7 +32,7 @@ func createStore(t *testing.T, js jetstream.JetStream) jetstream.ObjectStore {
 
 func putObject(t *testing.T, store jetstream.ObjectStore, name, description string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		_, err := store.Put(ctx, jetstream.ObjectMeta{Name: name, Description: description}, strings.NewReader(strings.Repeat("x", 300<<10)))
 		return err
 	})

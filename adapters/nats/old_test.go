@@ -5,7 +5,6 @@ package natsadapter_test
 
 import (
 	"context"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -17,29 +16,12 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
-// oldServer starts the nats-server of the Linux distribution, several versions
-// behind. Ci.sh installs it.
-func oldServer(t *testing.T) *natstest.Server {
-	t.Helper()
-	path, err := exec.LookPath("nats-server")
-	if err != nil {
-		t.Fatalf("%v (ci.sh installs it)", err)
-	}
-	s, err := natstest.OpenBinary(path, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	t.Logf("nats-server %s", s.Connect(t).ConnectedServerVersion())
-	return s
-}
-
 // TestOldServer has all feeders and the lease work with an old server, through a
 // kill -9 of it.
 func TestOldServer(t *testing.T) {
-	s := oldServer(t)
+	s := natstest.NewOld(t)
 	js := s.JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "a", "0")
 	put(t, kv, "x.y", "0")
 	watch, some := run(t, entries(js, "b")), run(t, entries(js, "b", "x.>"))
@@ -54,7 +36,7 @@ func TestOldServer(t *testing.T) {
 	owners := run(t, mounts.Feed)
 	r := newReferee(t)
 	stop := elect(t, leases(t, js, 2*time.Second), r.runner("a"))
-	next(t, r.leads)
+	natstest.Next(t, r.leads)
 
 	for _, end := range []func(){s.Kill, s.Stop} {
 		put(t, kv, "a", "1")
@@ -65,7 +47,7 @@ func TestOldServer(t *testing.T) {
 		put(t, kv, "x.y", "2")
 		watch.wantAmong("a =2", "x.y =2")
 		some.want("x.y =2")
-		eventually(t, func(ctx context.Context) error { return kv.Delete(ctx, "x.y") })
+		natstest.Eventually(t, func(ctx context.Context) error { return kv.Delete(ctx, "x.y") })
 		watch.wantAmong("x.y deleted")
 		some.want("x.y deleted")
 		putObject(t, store, "o", "1")

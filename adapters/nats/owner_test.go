@@ -78,7 +78,7 @@ func TestOwnerKey(t *testing.T) {
 
 func mustPut(t *testing.T, s *natsadapter.Secondaries, key, value, owner string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		_, err := s.Put(ctx, key, []byte(value), owner)
 		return err
 	})
@@ -90,7 +90,7 @@ func mustPut(t *testing.T, s *natsadapter.Secondaries, key, value, owner string)
 func TestSecondaries(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	mounts := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	f := run(t, mounts.Feed)
 	put(t, kv, "nobodys", "x")
@@ -109,7 +109,7 @@ func TestSecondaries(t *testing.T) {
 	f.want("d3")
 	s.Kill()
 	s.Start()
-	eventually(t, func(ctx context.Context) error { return kv.Purge(ctx, "m1") })
+	natstest.Eventually(t, func(ctx context.Context) error { return kv.Purge(ctx, "m1") })
 	f.want("d1")
 	for _, key := range []string{"m1", "m2", "nobodys", "nets"} {
 		if err := kv.Delete(t.Context(), key); err != nil {
@@ -130,8 +130,8 @@ func TestSecondaries(t *testing.T) {
 // seen of either.
 func TestSecondariesGarbage(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	disks := createKV(t, js, jetstream.KeyValueConfig{Bucket: "disks"})
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "mounts"})
+	disks := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "disks"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "mounts"})
 	mounts := &natsadapter.Secondaries{JS: js, Bucket: "mounts", Kind: "disk"}
 	put(t, disks, "d1", "")
 	mustPut(t, mounts, "m1", "", "d1")
@@ -158,7 +158,7 @@ func TestSecondariesGarbage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- group.Run(ctx) }()
-	got := []string{next(t, ran), next(t, ran)}
+	got := []string{natstest.Next(t, ran), natstest.Next(t, ran)}
 	slices.Sort(got)
 	if want := []string{"d1 succeeded", "gone succeeded"}; !slices.Equal(got, want) {
 		t.Errorf("ran %q, want %q", got, want)
@@ -177,7 +177,7 @@ func TestSecondariesGarbage(t *testing.T) {
 // their owner once more, and then no longer.
 func TestSecondariesMissed(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	s := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	f := run(t, s.Feed)
 	mustPut(t, s, "m1", "", "d1")
@@ -190,7 +190,7 @@ func TestSecondariesMissed(t *testing.T) {
 	if owners, err := s.Owners(t.Context()); err == nil {
 		t.Errorf("the owners in a missing bucket are %q, want an error", owners)
 	}
-	createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	mustPut(t, s, "m2", "", "d2")
 	f.want("d2")
 	for _, want := range [][]string{{"d1", "d2"}, {"d2"}} {
@@ -205,7 +205,7 @@ func TestSecondariesMissed(t *testing.T) {
 // there are, and sees at once what it has Put itself.
 func TestSecondariesOf(t *testing.T) {
 	s := natstest.New(t)
-	kv := createKV(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
 	mounts := &natsadapter.Secondaries{JS: s.JetStream(t, natstest.In(t, "keeper of a bucket", "b")), Bucket: "b", Kind: "disk"}
 	want := func(owner string, want ...string) {
 		t.Helper()
@@ -254,7 +254,7 @@ func TestSecondariesOf(t *testing.T) {
 // TestSecondariesPut refuses to write over what is another's.
 func TestSecondariesPut(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	s := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	put(t, kv, "stranger", "x")
 	mustPut(t, s, "m", "1", "d1")
@@ -285,7 +285,7 @@ func TestSecondariesPut(t *testing.T) {
 // that changes.
 func TestTertiary(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	classes := createKV(t, js, jetstream.KeyValueConfig{Bucket: "classes"})
+	classes := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "classes"})
 	var refs reconcile.Refs[string, string] // of the disks that look at a class
 	refs.Set("d1", "fast")
 	refs.Set("d2", "fast", "safe")
@@ -303,7 +303,7 @@ func TestTertiary(t *testing.T) {
 
 func TestSecondariesMisuse(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	for _, c := range []struct {
 		js           jetstream.JetStream
 		bucket, kind string

@@ -26,10 +26,10 @@ func TestPrimed(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	fill(t, js, 1000)
-	createKV(t, js, jetstream.KeyValueConfig{Bucket: "empty"})
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "empty"})
 	store := createStore(t, js)
 	putObject(t, store, "o", "1")
-	slow := overLink(t, s, 10*time.Millisecond, 50_000)
+	slow := natstest.OverLink(t, s, 10*time.Millisecond, 50_000)
 
 	var primed natsadapter.Primed
 	q := reconcile.NewQueue[string]()
@@ -72,7 +72,7 @@ func TestPrimedWaits(t *testing.T) {
 	}
 	waits("a feeder does not run")
 	f := run(t, feeder)
-	eventually(t, func(context.Context) error {
+	natstest.Eventually(t, func(context.Context) error {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(over)
 		if err := primed.Wait(ctx); !strings.Contains(err.Error(), "bucket b: nats: API error") {
@@ -80,7 +80,7 @@ func TestPrimedWaits(t *testing.T) {
 		}
 		return nil
 	})
-	put(t, createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"}), "a", "1")
+	put(t, natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"}), "a", "1")
 	if err := primed.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +132,12 @@ func TestPrimedRefused(t *testing.T) {
 			s.Start()
 			defer s.WaitForShutdown()
 			defer s.Shutdown()
-			if !s.ReadyForConnections(within) {
+			if !s.ReadyForConnections(natstest.Patience) {
 				t.Fatal("the server is not ready")
 			}
 			js := natstest.JetStream(t, natstest.Connect(t, s.ClientURL(), nats.UserInfo("u", "p")))
 			if c.options.JetStream {
-				createKV(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+				natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			}
 			var primed natsadapter.Primed
 			f := run(t, natsadapter.Prime(&primed, entries(js, "b")))

@@ -77,7 +77,7 @@ func TestQueueWaitsForNoClosedConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			nc.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 			defer cancel()
 			if err := c.do(ctx, q); !errors.Is(err, nats.ErrConnectionClosed) {
 				t.Errorf("%v, want one that wraps %v", err, nats.ErrConnectionClosed)
@@ -104,7 +104,7 @@ func TestQueueConnectionClosedDuringRun(t *testing.T) {
 	enqueue(t, q, "x")
 	mustTake(t, q, "x")
 	run := q.Lease(t.Context(), "x")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	s.Front().Hang()
 	waiting := make(chan error, 2)

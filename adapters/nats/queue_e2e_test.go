@@ -17,7 +17,7 @@ import (
 func newQueue[T comparable](t testing.TB, s interface{ URL() string }, cfg natsadapter.Config) *natsadapter.Queue[T] {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Connect(t, s.URL(), natstest.In(t, "worker", cfg.Name)))
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // three servers may take long to agree
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience) // three servers may take long to agree
 	defer cancel()
 	q, err := natsadapter.NewQueue[T](ctx, js, cfg)
 	if err != nil {

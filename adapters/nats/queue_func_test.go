@@ -142,7 +142,7 @@ func TestQueueFuncMayCallTheQueue(t *testing.T) {
 	defer sub.Unsubscribe()
 	enqueue(t, q, "x")
 	mustTake(t, q, "x")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	for told := false; !told; {
 		select {

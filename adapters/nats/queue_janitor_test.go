@@ -52,9 +52,9 @@ func TestQueueVictim(t *testing.T) {
 // runs them.
 func kill(t *testing.T, s *natstest.Server, items ...string) {
 	t.Helper()
-	c := startProcess(t, "TestQueueVictim", "RECONCILE_VICTIM_URL="+s.URL(), fmt.Sprint("RECONCILE_VICTIM_ITEMS=", len(items)))
+	c := natstest.StartChild(t, "TestQueueVictim", "RECONCILE_VICTIM_URL="+s.URL(), fmt.Sprint("RECONCILE_VICTIM_ITEMS=", len(items)))
 	for _, item := range items {
-		c.want("runs " + item)
+		c.Want("runs " + item)
 	}
 }
 

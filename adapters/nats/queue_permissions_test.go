@@ -33,7 +33,7 @@ func TestQueuePermissions(t *testing.T) {
 	s.Start()
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(within) {
+	if !s.ReadyForConnections(natstest.Patience) {
 		t.Fatal("the server is not ready")
 	}
 	refused := make(chan error, 1000)
@@ -114,7 +114,7 @@ func TestQueuePermissions(t *testing.T) {
 			if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), strconv.Quote(subject)) {
 				t.Errorf("%s: %v, want that it is refused", subject, err)
 			}
-		case <-time.After(within):
+		case <-time.After(natstest.Patience):
 			t.Fatalf("%s is not refused", subject)
 		}
 	}
@@ -186,10 +186,10 @@ func TestQueueSaysWhatIsDenied(t *testing.T) {
 	s.Start()
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(within) {
+	if !s.ReadyForConnections(natstest.Patience) {
 		t.Fatal("the server is not ready")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	log := newGauge()
 	queue := func(user string) (*natsadapter.Queue[string], error) {

@@ -30,7 +30,7 @@ func (g gauge) logger() *slog.Logger {
 // want waits for a line that has all the parts.
 func (g gauge) want(t *testing.T, parts ...string) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(natstest.Patience)
 	for {
 		select {
 		case line := <-g:
@@ -69,7 +69,7 @@ func drain(t *testing.T, q *natsadapter.Queue[string], n int) {
 		select {
 		case item := <-ran:
 			seen[item] = true
-		case <-time.After(patience):
+		case <-time.After(natstest.Patience):
 			t.Fatalf("%d of %d items ran", len(seen), n)
 		}
 	}
@@ -90,7 +90,7 @@ func TestQueueDrainsAtItsLimit(t *testing.T) {
 		c := natstest.NewCluster(t, 3)
 		cfg := natsadapter.Config{Name: "q", Replicas: 3, MaxBytes: 1 << 20}
 		js := c.JetStream(t, natstest.In(t, "worker", "q"))
-		eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
+		natstest.Eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
 			q, err := natsadapter.NewQueue[string](ctx, js, cfg)
 			if err == nil {
 				closeAtEnd(t, q)
@@ -149,7 +149,7 @@ func TestQueueDrainsAFullServer(t *testing.T) {
 			}
 		}
 		a.Enqueue("never")
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 		if found, err := a.Remove(ctx, "never"); err != nil || !found {
 			t.Errorf("Remove of what waits for room: %t, %v", found, err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
@@ -174,7 +175,7 @@ func TestNewQueueWithoutAnswer(t *testing.T) {
 // The server of the Linux distribution drops options that it does not know, so
 // that the stream looks well.
 func TestQueueRefusesTheOldServer(t *testing.T) {
-	js := oldServer(t).JetStream(t)
+	js := natstest.NewOld(t).JetStream(t)
 	_, err := natsadapter.NewQueue[string](t.Context(), js, natsadapter.Config{Name: "q"})
 	wantError(t, err, "nats-server 2.", "2.12.0 or later")
 	if _, err := js.Stream(t.Context(), "q"); err != jetstream.ErrStreamNotFound {

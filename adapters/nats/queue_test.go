@@ -17,13 +17,10 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
-// patience bounds what a test waits for: far longer than anything takes.
-const patience = time.Minute
-
 // take takes an item.
 func take[T comparable](t testing.TB, q *natsadapter.Queue[T]) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	item, err := q.Dequeue(ctx)
 	if err != nil {

@@ -95,7 +95,7 @@ func TestQueueRefusesWhatCannotBeStored(t *testing.T) {
 	huge, long := strings.Repeat("x", 2_000_000), strings.Repeat("x", 1_000_000)
 	q.Enqueue(huge)
 	q.EnqueueAfter(huge, time.Hour)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	if err := q.Flush(ctx); err != nil {
 		t.Fatalf("Flush: %v", err)
@@ -105,7 +105,7 @@ func TestQueueRefusesWhatCannotBeStored(t *testing.T) {
 		t.Errorf("EnqueueContext: %v, want one that wraps %v", err, nats.ErrMaxPayload)
 	}
 	wantError(t, err, "2000000 bytes", "1048576", "xxxxx")
-	for _, text := range []string{err.Error(), next(t, logged), next(t, logged)} {
+	for _, text := range []string{err.Error(), natstest.Next(t, logged), natstest.Next(t, logged)} {
 		if len(text) > 500 || !strings.Contains(text, "2000000 bytes") {
 			t.Errorf("%d characters: %.500s", len(text), text)
 		}
@@ -144,7 +144,7 @@ func TestQueueLimitIsSetLater(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	wantError(t, q.EnqueueContext(ctx, strings.Repeat("x", 60_000)), "message size exceeds maximum allowed")
 	if err := q.EnqueueContext(ctx, "short"); err != nil {
@@ -235,7 +235,7 @@ func TestQueueServerKilled(t *testing.T) {
 	}
 	// In the end the queue knows nothing, though the server may remember records
 	// that were deleted.
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	go func() {
 		for {
@@ -454,7 +454,7 @@ func TestQueueOfThreeServers(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	cfg := natsadapter.Config{Name: "q", Replicas: 3, Lease: 2 * time.Second}
 	js := c.JetStream(t, natstest.In(t, "worker", "q"))
-	eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
+	natstest.Eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
 		q, err := natsadapter.NewQueue[int](ctx, js, cfg)
 		if err == nil {
 			closeAtEnd(t, q)

@@ -28,7 +28,7 @@ func body(msg jetstream.Msg) (string, bool) {
 func createStream(t *testing.T, js jetstream.JetStream, name string) jetstream.Stream {
 	t.Helper()
 	var stream jetstream.Stream
-	eventually(t, func(ctx context.Context) (err error) {
+	natstest.Eventually(t, func(ctx context.Context) (err error) {
 		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}})
 		return err
 	})
@@ -37,7 +37,7 @@ func createStream(t *testing.T, js jetstream.JetStream, name string) jetstream.S
 
 func publish(t *testing.T, js jetstream.JetStream, subject, data string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		_, err := js.Publish(ctx, subject, []byte(data))
 		return err
 	})
@@ -46,7 +46,7 @@ func publish(t *testing.T, js jetstream.JetStream, subject, data string) {
 // settled waits until the consumer has no message that is not acknowledged.
 func settled(t *testing.T, stream jetstream.Stream, consumer string) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
+	natstest.Eventually(t, func(ctx context.Context) error {
 		c, err := stream.Consumer(ctx, consumer)
 		if err != nil {
 			return err
@@ -187,7 +187,7 @@ func TestConsumerClosedQueue(t *testing.T) {
 	publish(t, js, "S.a", "1")
 	config := jetstream.ConsumerConfig{Durable: "c", AckWait: time.Hour}
 	for _, over := range []error{reconcile.ErrClosed, nats.ErrConnectionClosed} {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 		defer cancel()
 		calls := 0
 		q := durable{take: func(string) error {
@@ -222,10 +222,10 @@ func TestConsumerHandsBack(t *testing.T) {
 		return nil
 	}}
 	go func() { ended <- natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)(ctx, q) }()
-	if got := next(t, began); got != "1" {
+	if got := natstest.Next(t, began); got != "1" {
 		t.Errorf("the first item is %q", got)
 	}
-	eventually(t, func(ctx context.Context) error { // the others are fetched, and wait behind it
+	natstest.Eventually(t, func(ctx context.Context) error { // the others are fetched, and wait behind it
 		c, err := stream.Consumer(ctx, "c")
 		if err == nil && c.CachedInfo().NumAckPending < 3 {
 			err = errors.New("not fetched yet")

@@ -32,7 +32,7 @@ func (f *feed) heard(nc *nats.Conn, subject, data string) (before []string) {
 	f.t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	deadline := time.After(within)
+	deadline := time.After(natstest.Patience)
 	for {
 		if err := nc.Publish(subject, []byte(data)); err != nil {
 			f.t.Fatal(err)
@@ -56,7 +56,7 @@ func (f *feed) heard(nc *nats.Conn, subject, data string) (before []string) {
 // heardOnly waits for an item, and allows for no other one before it than these.
 func (f *feed) heardOnly(want string, others ...string) {
 	f.t.Helper()
-	deadline := time.After(within)
+	deadline := time.After(natstest.Patience)
 	for {
 		select {
 		case got := <-f.items:
@@ -97,7 +97,7 @@ func TestSubject(t *testing.T) {
 	f.heard(other, "a.x", "3")
 	select {
 	case <-back:
-	case <-time.After(within):
+	case <-time.After(natstest.Patience):
 		t.Error("OnReconnect does not say that the connection is back")
 	}
 	f.stop()

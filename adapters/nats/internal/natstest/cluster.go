@@ -90,7 +90,7 @@ func (c *Cluster) start() error {
 func (c *Cluster) Ready() { must(c.ready()) }
 
 func (c *Cluster) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err != nil {

@@ -30,7 +30,9 @@ package natstest
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,6 +90,31 @@ func NewClientProxy(tb testing.TB, s *Server) *Proxy {
 	return p
 }
 
+// OverLink returns a JetStream context behind a link, see [Proxy.Link].
+func OverLink(tb testing.TB, s *Server, delay time.Duration, rate int, options ...nats.Option) jetstream.JetStream {
+	tb.Helper()
+	p := NewClientProxy(tb, s)
+	p.Link(delay, rate)
+	return JetStream(tb, Connect(tb, p.URL(), options...))
+}
+
+// NewOld starts the nats-server of the Linux distribution, several versions
+// behind, and ends it when the test ends. The module's ci.sh installs it.
+func NewOld(tb testing.TB) *Server {
+	tb.Helper()
+	path, err := exec.LookPath("nats-server")
+	if err != nil {
+		tb.Fatalf("%v (ci.sh installs it)", err)
+	}
+	s, err := OpenBinary(path, tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Close)
+	tb.Logf("nats-server %s", s.Connect(tb).ConnectedServerVersion())
+	return s
+}
+
 // Connect returns a connection to a URL that reconnects for ever, each 20 to 30
 // ms, and is closed when the test ends. Options override those.
 func Connect(tb testing.TB, url string, options ...nats.Option) *nats.Conn {
@@ -107,11 +134,11 @@ func Connect(tb testing.TB, url string, options ...nats.Option) *nats.Conn {
 }
 
 // Documented returns what the pages say that a process of a role may do, with the
-// queue, bucket or stream of a name. The test runs in the folder of the module.
+// queue, bucket or stream of a name. The test runs in a folder of the repository.
 func Documented(tb testing.TB, role, name string) *server.Permissions {
 	tb.Helper()
-	for _, path := range []string{"../../docs/nats.md", "../../docs/nats-feeders.md"} {
-		page, err := os.ReadFile(path)
+	for _, path := range []string{"docs/nats.md", "docs/nats-feeders.md"} {
+		page, err := readAbove(path)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -127,6 +154,17 @@ func Documented(tb testing.TB, role, name string) *server.Permissions {
 	}
 	tb.Fatalf("no page says what a %s may do", role)
 	return nil
+}
+
+// readAbove reads a file of a folder above this one: that of the repository.
+func readAbove(path string) (text []byte, err error) {
+	for range 8 {
+		path = "../" + path
+		if text, err = os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return text, err
 }
 
 // As is an option for a connection that may only publish and subscribe as is said. The

@@ -36,10 +36,6 @@ type settings struct {
 // environment is the variable that makes a process a server.
 const environment = "RECONCILE_NATSTEST_SERVER"
 
-// patience bounds how long a server may take to start, to stop or to agree with
-// others: far longer than any does, for a machine under load.
-const patience = time.Minute
-
 // init makes this process a server if its parent asks for it. An init, because
 // it works in every test binary without a TestMain.
 func init() {
@@ -98,7 +94,7 @@ func serve(text string) error {
 	}
 	s.ConfigureLogger()
 	s.Start()
-	if !s.ReadyForConnections(patience) {
+	if !s.ReadyForConnections(Patience) {
 		return errors.New("the server is not ready in time")
 	}
 	route := ""
@@ -308,7 +304,7 @@ func (s *Server) start() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	slow := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	slow := time.AfterFunc(Patience, func() { cmd.Process.Kill() })
 	client, route, err := addresses(stdout)
 	if slow.Stop(); err != nil {
 		cmd.Process.Kill()
@@ -389,7 +385,7 @@ func (s *Server) end(sig syscall.Signal) error {
 	if err := s.process.Process.Signal(sig); err != nil {
 		return err
 	}
-	slow := time.AfterFunc(patience, func() { s.process.Process.Kill() })
+	slow := time.AfterFunc(Patience, func() { s.process.Process.Kill() })
 	s.process.Wait() // its error is the signal
 	slow.Stop()
 	status, ok := s.process.ProcessState.Sys().(syscall.WaitStatus)

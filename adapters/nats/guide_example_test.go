@@ -14,30 +14,6 @@ import (
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 )
 
-// One of many processes does the work: see docs/guides/leaders-and-shards.md.
-func Example_guideElect() {
-	var js jetstream.JetStream // of a connection to a server
-	var makeVM func(ctx context.Context, vm string) error
-
-	_ = func(ctx context.Context) error {
-		leases, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: "leases",
-			TTL:    15 * time.Second, // how long the others wait for a leader that died
-		})
-		if err != nil {
-			return err
-		}
-		queue := reconcile.NewQueue[string]()
-		var group reconcile.Group
-		group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
-		group.Add("vms", natsadapter.Elect(leases, "vms", &reconcile.Reconciler[string]{
-			Queue:     queue,
-			Reconcile: makeVM,
-		}))
-		return group.Run(ctx)
-	}
-}
-
 // All of many processes do the work, as docs/guides/many-processes.md has it.
 func Example_guideQueue() {
 	var js jetstream.JetStream

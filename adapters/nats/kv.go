@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
 
 // KeyValue returns a Feeder of the entries of a KeyValue bucket: first the
@@ -122,7 +123,7 @@ func checkKeyValue(what string, js jetstream.JetStream, bucket string, noKey boo
 		return err
 	}
 	for _, f := range filters {
-		if f == "" || !keyPattern.MatchString(f) || !validTokens(f) {
+		if f == "" || !keyPattern.MatchString(f) || !names.Subject(f) {
 			return fmt.Errorf("natsadapter: %s: the filter is %q, want a key or a pattern such as \"a.*\" or \"a.>\", of letters, digits and -/_=", what, f)
 		}
 	}
@@ -139,20 +140,6 @@ func checkBucket(what string, js jetstream.JetStream, bucket string, noKey bool)
 		return fmt.Errorf("natsadapter: %s: bucket %s needs a key function, got nil", what, bucket)
 	}
 	return nil
-}
-
-// validTokens reports whether the parts of a subject between dots are all right.
-func validTokens(subject string) bool {
-	tokens := strings.Split(subject, ".")
-	for i, t := range tokens {
-		switch {
-		case t == "",
-			t != "*" && strings.Contains(t, "*"),
-			strings.Contains(t, ">") && (t != ">" || i < len(tokens)-1):
-			return false
-		}
-	}
-	return true
 }
 
 // An entry is what the message of a KeyValue bucket says.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 )
 
 // A memory is the stream of one queue and its consumer, in memory. It takes no
@@ -594,7 +596,7 @@ func (l *link) scan(ctx context.Context, fn func(m stored, at time.Time)) error 
 }
 
 func (l *link) epoch(ctx context.Context) (uint64, error) {
-	return ask(ctx, l, l.timeout, func() (uint64, error) { return epoch(l.m.created), nil })
+	return ask(ctx, l, l.timeout, func() (uint64, error) { return lease.Epoch(l.m.created), nil })
 }
 
 func (l *link) consumer(ctx context.Context) (progress, error) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,8 +15,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
-// TestOldServer has all feeders and the lease work with an old server, through a
-// kill -9 of it.
+// TestOldServer has all feeders work with an old server, through a kill -9 of it.
 func TestOldServer(t *testing.T) {
 	s := natstest.NewOld(t)
 	js := s.JetStream(t)
@@ -34,9 +32,6 @@ func TestOldServer(t *testing.T) {
 	subjects := run(t, natsadapter.Subject(s.Connect(t), "core", "", text))
 	mounts := &natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "disk"}
 	owners := run(t, mounts.Feed)
-	r := newReferee(t)
-	stop := elect(t, leases(t, js, 2*time.Second), r.runner("a"))
-	natstest.Next(t, r.leads)
 
 	for _, end := range []func(){s.Kill, s.Stop} {
 		put(t, kv, "a", "1")
@@ -63,7 +58,6 @@ func TestOldServer(t *testing.T) {
 	if want := []string{"a =", "m ="}; err != nil || !slices.Equal(items, want) {
 		t.Errorf("KeyValueItems returns %q, %v; want %q", items, err, want)
 	}
-	stop()
 
 	// Two filters are more than this server knows.
 	if _, err := natsadapter.KeyValueItems(js, "b", named, "a", "x.>")(t.Context()); err == nil || !strings.Contains(err.Error(), "one filter at most, want version 2.10") {

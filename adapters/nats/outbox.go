@@ -265,7 +265,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 				q.attempts.Add(1)
 				pause(ctx, tries)
 			}
-		case !errors.Is(err, errConflict), tries > many:
+		case !isConflict(err), tries > many:
 			q.troubled(err, "storing", "item", brief(item))
 			q.deny(err)
 			q.alarm(&q.unstored, began, unstoredAlarm, "the server stores nothing: it waits in the outbox", err)

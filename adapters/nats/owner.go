@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
 
 // Where a secondary says who owns it: in the headers of its message, or in a
@@ -316,7 +317,7 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	if err := s.check(); err != nil {
 		return 0, err
 	}
-	if !leaseName.MatchString(key) || !validTokens(key) {
+	if !names.Key(key) {
 		return 0, fmt.Errorf("natsadapter: the key is %q, want letters, digits and -/_=, with dots between", key)
 	}
 	fail := func(err error) (uint64, error) {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 )
 
 // A jetWire is the wire to a server.
@@ -141,7 +143,7 @@ func (w *jetWire) epoch(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return epoch(info.Created), nil
+	return lease.Epoch(info.Created), nil
 }
 
 func (w *jetWire) last(ctx context.Context, subject string) (stored, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 )
 
 // This file keeps the lease of a [Queue]: the sign of life of this process, on
@@ -32,9 +33,9 @@ import (
 type member struct {
 	id    string // empty if it is none
 	seq   uint64
-	lease *lease // nil while it is none
-	epoch uint64 // of the stream when it joined
-	past  []past // oldest first: one that is a lease old, and those that are younger
+	lease *lease.Lease // nil while it is none
+	epoch uint64       // of the stream when it joined
+	past  []past       // oldest first: one that is a lease old, and those that are younger
 }
 
 // A past is a sign of life that this member has stored.
@@ -132,7 +133,7 @@ func (q *Queue[T]) beatLocked() beat {
 }
 
 // valid reports whether this process holds its lease.
-func (m *member) valid() bool { return m.id != "" && !m.lease.over() }
+func (m *member) valid() bool { return m.id != "" && !m.lease.Over() }
 
 // keepLease renews the lease until life ends, and becomes a new member when it
 // is lost. It also sees to it that pull requests that got lost are replaced.
@@ -198,10 +199,10 @@ func (q *Queue[T]) renew() bool {
 	defer cancel()
 	var sent time.Time
 	subject := q.cfg.Name + ".m." + m.id
-	seq, err := rewrite(m.seq, func(last uint64) (uint64, error) {
+	seq, err := lease.Rewrite(m.seq, func(last uint64) (uint64, error) {
 		sent = time.Now()
 		return q.wire.publish(ctx, subject, last, encodeBeat(b))
-	}, func() (uint64, error) {
+	}, isConflict, func() (uint64, error) {
 		last, err := q.wire.last(ctx, subject)
 		found := decodeBeat(last.data)
 		switch {
@@ -248,11 +249,11 @@ func (q *Queue[T]) renew() bool {
 	m.stored(seq, q.cfg.Lease)
 	until := sent.Add(q.cfg.Lease * 3 / 4)
 	if joins {
-		m.lease = newLease(context.Background(), until, 0)
+		m.lease = lease.New(context.Background(), until)
 		context.AfterFunc(m.lease, func() { q.overdue(m.id) })
 	}
 	q.member = m
-	if !m.lease.extend(until) || !m.valid() { // the answer came too late
+	if !m.lease.Extend(until) || !m.valid() { // the answer came too late
 		q.loseLeaseLocked()
 		return false
 	}
@@ -278,7 +279,7 @@ func (q *Queue[T]) loseLeaseLocked() {
 	if q.member.id == "" {
 		return
 	}
-	q.member.lease.end(reconcile.ErrLeaseLost)
+	q.member.lease.End(reconcile.ErrLeaseLost)
 	q.member = member{}
 	runs := 0
 	for _, h := range q.held {
@@ -302,7 +303,7 @@ func (q *Queue[T]) leave() {
 	if m.id == "" {
 		return
 	}
-	m.lease.end(reconcile.ErrLeaseLost)
+	m.lease.End(reconcile.ErrLeaseLost)
 	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
 	defer cancel()
 	if _, _, err := q.declareGone(ctx, m.id, m.seq, true); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 )
 
 // This file holds the way out of a [Queue]: how records are asked for, how one
@@ -19,12 +20,12 @@ import (
 // A holding is an item in flight here.
 type holding struct {
 	record
-	seq    uint64 // of the message of record, as far as we know
-	tokens string // of the item
-	giving bool   // Done or Requeue was called
-	lost   bool   // the lease is
-	lease  *lease // of the process, as it was claimed
-	epoch  uint64 // of the stream
+	seq    uint64       // of the message of record, as far as we know
+	tokens string       // of the item
+	giving bool         // Done or Requeue was called
+	lost   bool         // the lease is
+	lease  *lease.Lease // of the process, as it was claimed
+	epoch  uint64       // of the stream
 	ends   []context.CancelCauseFunc
 }
 
@@ -112,12 +113,12 @@ func (q *Queue[T]) endWaitersLocked() {
 // stopped.
 type runContext struct {
 	context.Context
-	lease *lease
+	lease *lease.Lease
 	end   context.CancelCauseFunc
 }
 
 func (c *runContext) Err() error {
-	if c.lease.over() {
+	if c.lease.Over() {
 		c.end(reconcile.ErrLeaseLost)
 	}
 	return c.Context.Err()
@@ -144,6 +145,25 @@ func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
 		h.ends = append(h.ends, end)
 	}
 	return &runContext{ctx, h.lease, end}
+}
+
+type fenceKey struct{}
+
+// Fence returns a number that grows with every run of an item, on whatever machine,
+// or 0 if ctx is not that of a run. It is the sequence of a message, plus the time at
+// which its stream was created, in nanoseconds since 1970: so it grows on when a
+// stream was deleted and is made anew, as long as the clock of the servers is not
+// put back. It fits an int64, and not the number of a JSON reader that takes 53
+// bits. Hand it on with writes to what can refuse those with a smaller number than
+// it has seen: a process that was stopped for longer than its lease does not know,
+// at the moment it goes on, that another runs its item.
+func Fence(ctx context.Context) uint64 {
+	n, _ := ctx.Value(fenceKey{}).(uint64)
+	return n
+}
+
+func withFence(ctx context.Context, n uint64) context.Context {
+	return context.WithValue(ctx, fenceKey{}, n)
 }
 
 // Done gives back an item whose run needs no other: see [reconcile.Queue.Done].

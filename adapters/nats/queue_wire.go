@@ -25,6 +25,8 @@ var (
 	errNoRecord = errors.New("no record")
 )
 
+func isConflict(err error) bool { return errors.Is(err, errConflict) }
+
 // A wire is all that a [Queue] asks of its server, about one stream and its
 // consumer.
 type wire interface {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
 
 // Subject returns a Feeder that enqueues an item for each message of a subject,
@@ -33,7 +34,7 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 		switch {
 		case nc == nil:
 			return errors.New("natsadapter: Subject needs a connection, got nil")
-		case !validTokens(subject) || strings.ContainsAny(subject, " \t\r\n"):
+		case !names.Subject(subject) || strings.ContainsAny(subject, " \t\r\n"):
 			return fmt.Errorf("natsadapter: Subject: the subject is %q, want parts with a dot between, without white space, such as \"a.b\", \"a.*\" or \"a.>\"", subject)
 		case strings.ContainsAny(group, " \t\r\n"):
 			return fmt.Errorf("natsadapter: Subject: the group is %q, want a name without white space, or none", group)

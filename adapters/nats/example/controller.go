@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/elect"
 )
 
 // A site is what is wanted, the value of a key in the bucket sites.
@@ -63,7 +64,7 @@ func newController(ctx context.Context, js jetstream.JetStream, dir string, peri
 
 // Run works while this process is the one that leads.
 func (c *controller) Run(ctx context.Context) error {
-	return natsadapter.Elect(c.leases, "sites", reconcile.RunFunc(c.lead)).Run(ctx)
+	return elect.Elect(c.leases, "sites", reconcile.RunFunc(c.lead)).Run(ctx)
 }
 
 // lead runs everything that feeds the queue of sites, and what empties it. A

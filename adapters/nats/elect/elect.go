@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter
+package elect
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
 
 // Elect returns a Runner that runs r on one of many processes: the one that
@@ -69,7 +71,7 @@ func (e *elected) Run(ctx context.Context) error {
 	switch {
 	case e.kv == nil:
 		return errors.New("natsadapter: Elect needs a KeyValue bucket, got nil")
-	case !leaseName.MatchString(e.name) || !validTokens(e.name):
+	case !names.Key(e.name):
 		return fmt.Errorf("natsadapter: Elect: the lease is named %q, want letters, digits and -/_=, with dots between", e.name)
 	case e.runner == nil:
 		return fmt.Errorf("natsadapter: Elect: lease %s needs a Runner, got nil", e.name)
@@ -90,8 +92,6 @@ func (e *elected) Run(ctx context.Context) error {
 	}
 }
 
-var leaseName = regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
-
 const (
 	// shortestTTL is a limit because a leader has to be able to renew in time.
 	shortestTTL = time.Second
@@ -99,6 +99,14 @@ const (
 	// longestPause is the time after which a candidate asks at the latest,
 	// however long the TTL is: its watch may be stale.
 	longestPause = time.Minute
+
+	// retryPause is the time after which a candidate that could not ask tries again.
+	retryPause = 500 * time.Millisecond
+
+	// The server may take this long for a call: the shorter time if something else
+	// waits meanwhile that can go on without the answer.
+	shortTimeout = time.Second
+	longTimeout  = 4 * time.Second
 )
 
 // A candidate is a process, in one call of Run.
@@ -120,7 +128,7 @@ type candidate struct {
 type term struct {
 	ttl    time.Duration
 	number uint64
-	*lease
+	*lease.Lease
 }
 
 // win waits until the lease is ours. It returns nil if ctx is done first, and an
@@ -133,10 +141,10 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		ttl, err := c.ttl(ctx)
-		if p := (permanent{}); errors.As(err, &p) {
-			return nil, p.error
+		if err == nil && ttl < shortestTTL {
+			return nil, fmt.Errorf("natsadapter: Elect: bucket %s has a TTL of %v, want %v or more: it is how long others wait for a leader that is gone", c.kv.Bucket(), ttl, shortestTTL)
 		}
-		pause := lastPause
+		pause := retryPause
 		if err == nil {
 			pause = min(ttl/4, longestPause)
 			watch.start(ctx, c.kv, c.name)
@@ -144,7 +152,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 			err = c.hold(ctx, ttl)
 			if err == nil {
 				number := c.epoch + c.revision
-				return &term{ttl: ttl, number: number, lease: newLease(ctx, begin.Add(ttl*2/3), number)}, nil
+				return &term{ttl: ttl, number: number, Lease: lease.New(context.WithValue(ctx, fenceKey{}, number), begin.Add(ttl*2/3))}, nil
 			}
 		}
 		switch {
@@ -155,7 +163,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 				slog.Warn("natsadapter: cannot ask for a lease", "lease", c.name, "err", err)
 			}
 			trouble = err
-			pause = min(pause, lastPause)
+			pause = min(pause, retryPause)
 		}
 		timer.Reset(pause)
 		watch.wait(ctx, timer.C)
@@ -165,17 +173,14 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 
 // ttl returns the TTL of the bucket as it is now: it may be another bucket.
 func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, lastTimeout)
+	ctx, cancel := context.WithTimeout(ctx, longTimeout)
 	defer cancel()
 	status, err := c.kv.Status(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if ttl := status.TTL(); ttl < shortestTTL {
-		return 0, permanent{fmt.Errorf("natsadapter: Elect: bucket %s has a TTL of %v, want %v or more: it is how long others wait for a leader that is gone", status.Bucket(), ttl, shortestTTL)}
-	}
 	if s, ok := status.(interface{ StreamInfo() *jetstream.StreamInfo }); ok {
-		c.epoch = epoch(s.StreamInfo().Created)
+		c.epoch = lease.Epoch(s.StreamInfo().Created)
 	}
 	return status.TTL(), nil
 }
@@ -183,7 +188,7 @@ func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
 // hold makes the lease ours if it is no one's, and last longer if it is ours. It
 // returns ErrLeaseLost if it is another's.
 func (c *candidate) hold(ctx context.Context, ttl time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, min(ttl/4, lastTimeout))
+	ctx, cancel := context.WithTimeout(ctx, min(ttl/4, longTimeout))
 	defer cancel()
 	return c.write(ctx, func(last uint64) (uint64, error) {
 		if last == 0 {
@@ -194,9 +199,13 @@ func (c *candidate) hold(ctx context.Context, ttl time.Duration) error {
 }
 
 func (c *candidate) write(ctx context.Context, write func(last uint64) (uint64, error)) (err error) {
-	c.revision, err = rewrite(c.revision, write, func() (uint64, error) { return c.own(ctx) })
+	c.revision, err = lease.Rewrite(c.revision, write, isConflict, func() (uint64, error) { return c.own(ctx) })
 	c.unsure = err != nil && !errors.Is(err, reconcile.ErrLeaseLost)
 	return err
+}
+
+func isConflict(err error) bool {
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
 }
 
 // own returns the revision of the entry if it is ours, else 0.
@@ -216,17 +225,17 @@ func (c *candidate) own(ctx context.Context) (uint64, error) {
 // lead runs r for a term. It reports whether to stand for election again, or
 // what r returned.
 func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (again bool, err error) {
-	if t.over() { // by the time that it took to get here
+	if t.Over() { // by the time that it took to get here
 		c.release()
 		return ctx.Err() == nil, nil
 	}
 	slog.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
 	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
-	go func() { ended <- guarded.Run(t.lease) }()
+	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
-	lost := errors.Is(context.Cause(t.lease), reconcile.ErrLeaseLost)
-	t.end(errTermOver)
+	lost := errors.Is(context.Cause(t.Lease), reconcile.ErrLeaseLost)
+	t.End(errTermOver)
 	c.release()
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
@@ -264,15 +273,15 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 		begin := time.Now()
 		err := c.hold(context.Background(), t.ttl)
 		switch {
-		case err == nil && t.extend(begin.Add(t.ttl*2/3)):
+		case err == nil && t.Extend(begin.Add(t.ttl*2/3)):
 			timer.Reset(time.Until(begin.Add(t.ttl / 4)))
-		case errors.Is(err, reconcile.ErrLeaseLost) || t.over():
-			t.end(reconcile.ErrLeaseLost)
+		case errors.Is(err, reconcile.ErrLeaseLost) || t.Over():
+			t.End(reconcile.ErrLeaseLost)
 			lost, since = true, time.Now()
 			timer.Reset(t.ttl / 3)
 			slog.Warn("natsadapter: lost the lease", "lease", c.name, "term", t.number, "err", err)
 		default:
-			timer.Reset(min(t.ttl/20, lastPause))
+			timer.Reset(min(t.ttl/20, retryPause))
 		}
 	}
 }
@@ -283,184 +292,28 @@ func (c *candidate) release() {
 	if c.revision == 0 && !c.unsure {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), shortTimeout)
 	defer cancel()
 	c.write(ctx, func(last uint64) (uint64, error) {
 		if last == 0 {
-			return 0, errConflict // find out
+			return 0, jetstream.ErrKeyExists // find out
 		}
 		return 0, c.kv.Delete(ctx, c.name, jetstream.LastRevision(last))
 	})
 	c.revision = 0
 }
 
-// A lease is the context of what runs under it. It ends when the time is up,
-// unless it is extended before.
-type lease struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-
-	mu       sync.Mutex // guards deadline
-	deadline time.Time
-}
-
-func newLease(ctx context.Context, deadline time.Time, number uint64) *lease {
-	l := &lease{deadline: deadline}
-	l.Context, l.cancel = context.WithCancelCause(withFence(ctx, number))
-	l.mu.Lock() // the timer may fire at once
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(time.Until(deadline), func() { l.over() })
-	return l
-}
-
-// Err returns an error as soon as the time is up. It does not wait for a timer,
-// which is late in a process that was stopped.
-func (l *lease) Err() error {
-	l.over()
-	return l.Context.Err()
-}
-
-// over ends the lease if its time is up, and reports whether it has ended. The
-// time is up by either clock, as one of them stands still while a machine sleeps.
-func (l *lease) over() bool {
-	now := time.Now()
-	l.mu.Lock()
-	up := !now.Before(l.deadline) || !now.Round(0).Before(l.deadline.Round(0))
-	l.mu.Unlock()
-	if up {
-		l.end(reconcile.ErrLeaseLost)
-	}
-	return l.Context.Err() != nil && errors.Is(context.Cause(l.Context), reconcile.ErrLeaseLost)
-}
-
-// extend reports whether the lease had not ended before.
-func (l *lease) extend(deadline time.Time) bool {
-	if l.over() {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deadline = deadline
-	l.timer.Reset(time.Until(deadline))
-	return true
-}
-
-func (l *lease) end(cause error) {
-	l.cancel(cause)
-	l.timer.Stop()
-}
-
-// rewrite writes the entry of a lease anew, over the one of ours with the number
-// last, 0 for none, and returns its number. If there is another than last, own is
-// asked whether it is ours as well, by an attempt that was not answered. If not,
-// the error is ErrLeaseLost.
-func rewrite(last uint64, write func(last uint64) (uint64, error), own func() (uint64, error)) (uint64, error) {
-	for again := false; ; again = true {
-		now, err := write(last)
-		switch {
-		case err == nil:
-			return now, nil
-		case again, !errors.Is(err, errConflict) && !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-			return last, err
-		}
-		if now, err = own(); err != nil {
-			return last, err
-		}
-		if last = now; last == 0 {
-			return 0, reconcile.ErrLeaseLost
-		}
-	}
-}
-
-// A watch tells a candidate that the key was deleted. It may be stale or fail:
-// whoever waits for it has a timer as well.
-type watch struct {
-	watcher jetstream.KeyWatcher
-	cancel  context.CancelFunc
-	quiet   int // waits in a row without a word, though a leader renews
-
-	stopping *sync.WaitGroup
-}
-
-func (w *watch) start(ctx context.Context, kv jetstream.KeyValue, name string) {
-	if w.watcher != nil && w.quiet < 3 {
-		return
-	}
-	w.stop()
-	ctx, w.cancel = context.WithCancel(ctx) // for the watch as long as it lasts
-	slow := time.AfterFunc(firstTimeout, w.cancel)
-	watcher, err := kv.Watch(ctx, name, jetstream.UpdatesOnly())
-	if slow.Stop(); err != nil {
-		w.cancel()
-		return
-	}
-	w.watcher, w.quiet = watcher, 0
-}
-
-// stop does not wait for the server, as Stop does: who has won a lease has it for
-// a short time only.
-func (w *watch) stop() {
-	if w.watcher == nil {
-		return
-	}
-	watcher, cancel := w.watcher, w.cancel
-	w.watcher = nil
-	w.stopping.Go(func() {
-		defer cancel()
-		defer time.AfterFunc(firstTimeout, cancel).Stop()
-		watcher.Stop()
-	})
-}
-
-// wait returns when the key was deleted, the timer fires or ctx is done.
-func (w *watch) wait(ctx context.Context, timer <-chan time.Time) {
-	w.quiet++
-	var updates <-chan jetstream.KeyValueEntry
-	if w.watcher != nil {
-		updates = w.watcher.Updates()
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer:
-			return
-		case e, ok := <-updates:
-			if !ok {
-				updates = nil
-				w.stop()
-				continue
-			}
-			w.quiet = 0
-			if e != nil && e.Operation() != jetstream.KeyValuePut {
-				return
-			}
-		}
-	}
-}
-
 type fenceKey struct{}
 
-// Fence returns a number that grows with every run of an item, on whatever
-// machine, or with every term of [Elect]; or 0 if ctx is of neither. It is the
-// sequence of a message, plus the time at which its stream was created, in
-// nanoseconds since 1970: so it grows on when a stream was deleted and is made
-// anew, as long as the clock of the servers is not put back. It fits an int64, and
-// not the number of a JSON reader that takes 53 bits. Hand it on with writes to
-// what can refuse those with a smaller number than it has seen: a process that
-// was stopped for longer than its lease does not know, at the moment it goes on,
-// that another runs its item.
+// Fence returns a number that is higher in each term of [Elect], or 0 if ctx is not
+// of one. It is the revision of the lease's entry, plus the time at which its bucket
+// was created, in nanoseconds since 1970: so it grows on when a bucket was deleted
+// and is made anew, as long as the clock of the servers is not put back. It fits an
+// int64, and not the number of a JSON reader that takes 53 bits. Hand it on with
+// writes to what can refuse those with a smaller number than it has seen: a process
+// that was stopped for longer than its lease does not know, at the moment it goes
+// on, that another leads.
 func Fence(ctx context.Context) uint64 {
 	n, _ := ctx.Value(fenceKey{}).(uint64)
 	return n
-}
-
-// epoch returns what to add to the sequences of a stream. No stream stores a
-// message each nanosecond, so that of a later one is higher than all fences of
-// those before.
-func epoch(created time.Time) uint64 { return uint64(created.UnixNano()) }
-
-func withFence(ctx context.Context, n uint64) context.Context {
-	return context.WithValue(ctx, fenceKey{}, n)
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter_test
+package elect_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
-	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
@@ -46,10 +46,10 @@ func (r *referee) runner(name string) reconcile.Runner {
 			}
 		}
 		r.terms[ctx] = name
-		if fence := natsadapter.Fence(ctx); len(r.fences) > 0 && fence <= r.fences[len(r.fences)-1] {
+		if fence := elect.Fence(ctx); len(r.fences) > 0 && fence <= r.fences[len(r.fences)-1] {
 			r.t.Errorf("the fencing number is %d after %v", fence, r.fences)
 		}
-		r.fences = append(r.fences, natsadapter.Fence(ctx))
+		r.fences = append(r.fences, elect.Fence(ctx))
 		r.mu.Unlock()
 		r.leads <- name
 		<-ctx.Done()
@@ -64,12 +64,12 @@ func (r *referee) runner(name string) reconcile.Runner {
 	})
 }
 
-// elect starts a candidate, and returns how to stop it in order.
-func elect(t *testing.T, kv jetstream.KeyValue, r reconcile.Runner) (stop func()) {
+// stand starts a candidate, and returns how to stop it in order.
+func stand(t *testing.T, kv jetstream.KeyValue, r reconcile.Runner) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- natsadapter.Elect(kv, "leader", r).Run(ctx) }()
+	go func() { ended <- elect.Elect(kv, "leader", r).Run(ctx) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter_test
+package elect_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
-	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
@@ -28,7 +28,7 @@ func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
 	expired.Add(1)
 	began := make(chan struct{})
 	ended := false
-	stop := elect(t, kv, reconcile.RunFunc(func(ctx context.Context) error {
+	stop := stand(t, kv, reconcile.RunFunc(func(ctx context.Context) error {
 		close(began)
 		<-ctx.Done()
 		expired.Wait()
@@ -37,7 +37,7 @@ func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
 	}))
 	<-began
 	next := make(chan struct{})
-	elect(t, kv, reconcile.RunFunc(func(ctx context.Context) error {
+	stand(t, kv, reconcile.RunFunc(func(ctx context.Context) error {
 		if !ended {
 			t.Error("the next one leads before the last one has ended")
 		}
@@ -49,7 +49,10 @@ func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
 	go func() {
 		defer expired.Done()
 		for range 2 { // the second one for the next one to notice
-			put(t, kv, "beside", "")
+			natstest.Eventually(t, func(ctx context.Context) error {
+				_, err := kv.PutString(ctx, "beside", "")
+				return err
+			})
 			natstest.Eventually(t, func(ctx context.Context) error {
 				if _, err := kv.Get(ctx, "beside"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 					return errors.New("not yet")
@@ -85,7 +88,7 @@ func TestElectEnds(t *testing.T) {
 		}},
 		{"goexit", func() error { runtime.Goexit(); return nil }, func(err error) bool { return err != nil }},
 	} {
-		err := natsadapter.Elect(kv, "leader", reconcile.RunFunc(func(context.Context) error { return c.run() })).Run(t.Context())
+		err := elect.Elect(kv, "leader", reconcile.RunFunc(func(context.Context) error { return c.run() })).Run(t.Context())
 		if !c.ok(err) {
 			t.Errorf("%s: Run returns %v", c.name, err)
 		}

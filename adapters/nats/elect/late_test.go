@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter
+package elect
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 )
 
 // A lease that is over before anything runs under it is not led under: another
 // one may have it by then.
 func TestLeaseOverBeforeTheStart(t *testing.T) {
 	c := candidate{name: "leader"}
-	late := &term{ttl: time.Second, lease: newLease(t.Context(), time.Now().Add(-time.Second), 1)}
+	late := &term{ttl: time.Second, Lease: lease.New(t.Context(), time.Now().Add(-time.Second))}
 	again, err := c.lead(t.Context(), late, reconcile.RunFunc(func(context.Context) error {
 		t.Error("it runs")
 		return nil

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter_test
+package elect_test
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
@@ -40,7 +40,7 @@ func TestElectChild(t *testing.T) {
 		}
 		os.Exit(0) // the parent is gone
 	}()
-	err = natsadapter.Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
+	err = elect.Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
 		mu.Lock()
 		term = ctx
 		mu.Unlock()
@@ -65,7 +65,7 @@ func TestElectKill(t *testing.T) {
 	c := startChild(t, s.URL())
 	c.Want("begins")
 	r := newReferee(t)
-	elect(t, kv, r.runner("heir"))
+	stand(t, kv, r.runner("heir"))
 	c.Signal(syscall.SIGKILL)
 	natstest.Next(t, r.leads)
 }
@@ -90,7 +90,7 @@ func TestElectFrozen(t *testing.T) {
 		if answer != "leads true" {
 			t.Logf("the child says %q before it is stopped: a slow machine", answer)
 		}
-		stop := elect(t, kv, r.runner("heir"))
+		stop := stand(t, kv, r.runner("heir"))
 		c.Signal(syscall.SIGSTOP)
 		natstest.Next(t, r.leads)
 		c.Ask()
@@ -105,56 +105,5 @@ func TestElectFrozen(t *testing.T) {
 		for natstest.Next(t, c.Lines) != "begins" {
 		}
 		c.Signal(syscall.SIGKILL)
-	}
-}
-
-// TestQueueChild is not a test: it is a process that runs an item of a queue for
-// as long as it has it. It answers each line on its input with whether its context
-// goes on.
-func TestQueueChild(t *testing.T) {
-	url := os.Getenv("RECONCILE_QUEUE_URL")
-	if url == "" {
-		return
-	}
-	q, err := natsadapter.NewQueue[string](t.Context(), natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "worker", "q"))),
-		natsadapter.Config{Name: "q", Lease: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
-		fmt.Println("child: runs", item)
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			err := ctx.Err()
-			fmt.Println("child: goes on", err == nil)
-			if err != nil {
-				fmt.Println("child: ends,", context.Cause(ctx))
-				os.Exit(0)
-			}
-		}
-		os.Exit(0) // the parent is gone
-		return nil
-	}}
-	r.Run(t.Context())
-}
-
-// TestQueueFrozen stops a process in its run by SIGSTOP until another one has the
-// item. The first thing it does when it goes on is to look at its context: it has
-// ended, though no timer of its own can have fired.
-func TestQueueFrozen(t *testing.T) {
-	t.Parallel()
-	s := natstest.New(t)
-	q := newQueue[string](t, s, natsadapter.Config{Name: "q", Lease: time.Second})
-	for range 3 {
-		q.Enqueue("x")
-		c := natstest.StartChild(t, "TestQueueChild", "RECONCILE_QUEUE_URL="+s.URL())
-		c.Want("runs x")
-		c.Signal(syscall.SIGSTOP)
-		mustTake(t, q, "x")
-		c.Ask()
-		c.Signal(syscall.SIGCONT)
-		c.Want("goes on false")
-		c.Want("ends, " + reconcile.ErrLeaseLost.Error())
-		q.Done("x")
-		flush(t, q)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter_test
+package elect_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
@@ -21,7 +21,7 @@ func TestElectInGroup(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	ran := make(chan string, 2)
 	var g reconcile.Group
-	g.Add("reconciler", natsadapter.Elect(kv, "leader", &reconcile.Reconciler[string]{
+	g.Add("reconciler", elect.Elect(kv, "leader", &reconcile.Reconciler[string]{
 		Queue: q,
 		Reconcile: func(_ context.Context, item string) error {
 			ran <- item

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natsadapter_test
+package elect_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
-	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
@@ -33,7 +33,7 @@ func TestElectHandsOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stops[name] = elect(t, own, r.runner(name))
+		stops[name] = stand(t, own, r.runner(name))
 	}
 	for range 3 {
 		name := natstest.Next(t, r.leads)
@@ -69,7 +69,7 @@ func TestElectLostConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		elect(t, kv, r.runner(name))
+		stand(t, kv, r.runner(name))
 	}
 	leader := natstest.Next(t, r.leads)
 	for _, lose := range []func(*natstest.Proxy){(*natstest.Proxy).Hang, (*natstest.Proxy).Cut, (*natstest.Proxy).Hang} {
@@ -99,7 +99,7 @@ func TestElectRestarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stops[name] = elect(t, kv, r.runner(name))
+		stops[name] = stand(t, kv, r.runner(name))
 	}
 	for _, end := range []func(){s.Kill, s.Stop, s.Kill} {
 		leader := natstest.Next(t, r.leads)
@@ -139,7 +139,7 @@ func TestElectCluster(t *testing.T) {
 			kv, err = c.JetStream(t, natstest.In(t, "leader", "leases")).KeyValue(ctx, "leases")
 			return err
 		})
-		stops[name] = elect(t, kv, r.runner(name))
+		stops[name] = stand(t, kv, r.runner(name))
 	}
 	natstest.Next(t, r.leads)
 	var keeper string
@@ -182,7 +182,7 @@ func TestElectDeleted(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := leases(t, js, 2*time.Second)
 	r := newReferee(t)
-	elect(t, kv, r.runner("a"))
+	stand(t, kv, r.runner("a"))
 	natstest.Next(t, r.leads)
 	if err := kv.Delete(t.Context(), "leader"); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestElectUnanswered(t *testing.T) {
 	// The TTL is long enough that a lease cannot be won by its end.
 	kv := &mute{KeyValue: leases(t, js, time.Hour), left: 2}
 	r := newReferee(t)
-	stop := elect(t, kv, r.runner("a"))
+	stop := stand(t, kv, r.runner("a"))
 	natstest.Next(t, r.leads)
 	stop()
 	natstest.Next(t, r.ended)
@@ -244,7 +244,7 @@ func TestElectUnanswered(t *testing.T) {
 	r = newReferee(t)
 	kv = &mute{KeyValue: natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "short", TTL: time.Hour, History: 5})}
 	short := &hasty{mute: kv}
-	stop = elect(t, short, r.runner("b"))
+	stop = stand(t, short, r.runner("b"))
 	natstest.Next(t, r.leads)
 	kv.mu.Lock()
 	kv.left = 1
@@ -314,7 +314,7 @@ func TestElectMisuse(t *testing.T) {
 		{forever, "a", nothing, "bucket forever has a TTL of 0s, want 1s or more"},
 		{short, "a", nothing, "bucket short has a TTL of 500ms, want 1s or more"},
 	} {
-		err := natsadapter.Elect(c.kv, c.name, c.r).Run(t.Context())
+		err := elect.Elect(c.kv, c.name, c.r).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("Elect(%q): %v, want %q", c.name, err, c.want)
 		}

@@ -16,4 +16,4 @@ CGO_ENABLED=1 go test -race ./...
 # The referee kills and cuts off processes and counts what that does to the
 # queue. It ends with an error if a promise is broken, or if it does not catch
 # its controls.
-go run ./referee -short
+go run ./queue/referee -short

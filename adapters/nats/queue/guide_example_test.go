@@ -1,0 +1,40 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/adapters/nats/queue"
+)
+
+// All of many processes do the work, as docs/guides/many-processes.md has it.
+func Example_guideQueue() {
+	var js jetstream.JetStream
+	var makeVM func(ctx context.Context, vm string) error
+
+	_ = func(ctx context.Context) error {
+		q, err := queue.New[string](ctx, js, queue.Config{Name: "vms"}) // was: reconcile.NewQueue[string]()
+		if err != nil {
+			return err
+		}
+		var group reconcile.Group
+		group.Add("wishes", reconcile.Feed(q, natsadapter.KeyValue(js, "wishes", natsadapter.EntryKey)))
+		group.Add("vms", &reconcile.Reconciler[string]{
+			Queue:     q,
+			Reconcile: makeVM,
+			Workers:   8, // in each process
+		})
+		err = group.Run(ctx)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return errors.Join(err, q.Close(closing)) // gives back what it holds
+	}
+}

@@ -1,0 +1,307 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
+)
+
+// A jetWire is the wire to a server.
+type jetWire struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	s       jetstream.Stream
+	name    string // of the stream
+	workers jetstream.ConsumerConfig
+	inbox   string        // of what the consumer sends
+	api     string        // the prefix of the API's subjects
+	timeout time.Duration // of one request
+}
+
+func newWire(js jetstream.JetStream, s jetstream.Stream, cfg Config, timeout time.Duration) *jetWire {
+	api := jetstream.DefaultAPIPrefix
+	switch o := js.Options(); {
+	case o.Domain != "":
+		api = "$JS." + o.Domain + ".API."
+	case o.APIPrefix != "":
+		api = strings.TrimSuffix(o.APIPrefix, ".") + "."
+	}
+	nc := js.Conn()
+	return &jetWire{nc: nc, js: js, s: s, name: cfg.Name, workers: consumerConfig(cfg), inbox: nc.NewInbox(), api: api, timeout: timeout}
+}
+
+func (w *jetWire) patient() wire {
+	p := *w
+	p.timeout = slowAnswer
+	return &p
+}
+
+func (w *jetWire) largest() int {
+	most := int(w.nc.MaxPayload())
+	if n := int(w.s.CachedInfo().Config.MaxMsgSize); n > 0 {
+		most = min(most, n)
+	}
+	return most
+}
+
+func (w *jetWire) connected() bool { return w.nc.IsConnected() }
+
+func (w *jetWire) closed() error {
+	if w.nc.IsClosed() {
+		return fmt.Errorf("natsadapter: %w", nats.ErrConnectionClosed)
+	}
+	return nil
+}
+
+func (w *jetWire) connects() (again chan nats.Status, stop func()) {
+	again = w.nc.StatusChanged(nats.CONNECTED)
+	return again, func() { w.nc.RemoveStatusListener(again) }
+}
+
+func (w *jetWire) publish(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
+	return w.store(ctx, subject, data, jetstream.WithExpectLastSequencePerSubject(last))
+}
+
+func (w *jetWire) publishBriefly(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
+	return w.store(ctx, subject, data, jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithMsgTTL(time.Minute))
+}
+
+func (w *jetWire) publishIf(ctx context.Context, subject, other string, last uint64) error {
+	_, err := w.store(ctx, subject, nil, jetstream.WithExpectLastSequenceForSubject(last, other))
+	return err
+}
+
+func (w *jetWire) store(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (uint64, error) {
+	ack, err := request(ctx, w, subject, func(ctx context.Context) (*jetstream.PubAck, error) {
+		return w.js.Publish(ctx, subject, data, append(opts, jetstream.WithExpectStream(w.name))...)
+	})
+	if err == nil {
+		return ack.Sequence, nil
+	}
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) {
+		switch refused.ErrorCode {
+		// The second is said while another message for the subject is on its way.
+		case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+			return 0, errConflict
+		}
+	}
+	return 0, err
+}
+
+// request makes a request by publishing to a subject.
+func request[R any](ctx context.Context, w *jetWire, subject string, do func(context.Context) (R, error)) (R, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return unlessDenied(ctx, w.nc, func(denial string) bool { return strings.Contains(denial, strconv.Quote(subject)) }, do)
+}
+
+// unlessDenied makes a request, and ends it at once if the server denies what it is
+// about. The server answers no such request: it says so beside, and the connection
+// keeps what was said last.
+func unlessDenied[R any](ctx context.Context, nc *nats.Conn, about func(denial string) bool, do func(context.Context) (R, error)) (R, error) {
+	const often = 50 * time.Millisecond
+	before := nc.LastError()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var look func()
+	look = func() {
+		switch err := nc.LastError(); {
+		case ctx.Err() != nil:
+		case err != before && errors.Is(err, nats.ErrPermissionViolation) && about(err.Error()):
+			cancel(err)
+		default:
+			time.AfterFunc(often, look)
+		}
+	}
+	defer time.AfterFunc(often, look).Stop()
+	r, err := do(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, nats.ErrPermissionViolation) {
+		err = cause
+	}
+	return r, err
+}
+
+func (w *jetWire) epoch(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	info, err := w.s.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return lease.Epoch(info.Created), nil
+}
+
+func (w *jetWire) last(ctx context.Context, subject string) (stored, error) {
+	m, err := request(ctx, w, w.api+"STREAM.MSG.GET."+w.name, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return w.s.GetLastMsgForSubject(ctx, subject)
+	})
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return stored{}, errNoRecord
+	case err != nil:
+		return stored{}, err
+	}
+	return stored{m.Subject, m.Sequence, m.Data}, nil
+}
+
+func (w *jetWire) subjects(ctx context.Context, filter string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Keys(info.State.Subjects)), nil
+}
+
+// The server refuses with 10043, or 10057 if the message never was. nats.go hands
+// on no code.
+func (w *jetWire) remove(ctx context.Context, seq uint64) error {
+	_, err := request(ctx, w, w.api+"STREAM.MSG.DELETE."+w.name, func(ctx context.Context) (int, error) {
+		return 0, w.s.DeleteMsg(ctx, seq)
+	})
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		return fmt.Errorf("%w: %w", errConflict, err)
+	}
+	return err
+}
+
+func (w *jetWire) purge(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return w.s.Purge(ctx, jetstream.WithPurgeSubject(subject))
+}
+
+func (w *jetWire) room(ctx context.Context, subject string) (free int64, there bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return 0, false, err
+	}
+	if free = math.MaxInt64; info.Config.MaxBytes > 0 {
+		free = info.Config.MaxBytes - int64(info.State.Bytes)
+	}
+	return free, len(info.State.Subjects) > 0, nil
+}
+
+// What stays ends by its TTL.
+func (w *jetWire) drop(seq uint64) {
+	w.nc.Publish(w.api+"STREAM.MSG.DELETE."+w.name, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
+}
+
+func (w *jetWire) consumer(ctx context.Context) (progress, error) {
+	c, err := w.js.Consumer(ctx, w.name, consumerName)
+	if err != nil {
+		return progress{}, err
+	}
+	i := c.CachedInfo()
+	return progress{int(i.NumPending), i.Delivered.Stream, i.AckFloor.Stream}, nil
+}
+
+func (w *jetWire) createConsumer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	_, err := w.js.CreateConsumer(ctx, w.name, w.workers)
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return nil
+	}
+	return err
+}
+
+func (w *jetWire) subscribe(receive func(arrival)) (unsubscribe func(), err error) {
+	sub, err := w.nc.Subscribe(w.inbox+".*", func(m *nats.Msg) { receive(arrived(m)) })
+	if err != nil {
+		return nil, err
+	}
+	sub.SetPendingLimits(-1, -1) // no more comes than was asked for
+	return func() { sub.Unsubscribe() }, nil
+}
+
+// arrived reads what the consumer sends.
+func arrived(m *nats.Msg) arrival {
+	d := arrival{reply: m.Reply}
+	if len(m.Data) == 0 {
+		d.status = m.Header.Get("Status")
+	}
+	if d.status != "" {
+		d.text = m.Header.Get("Description")
+		d.id, _ = strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+		d.left, _ = strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+		return d
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		d.err = err
+		return d
+	}
+	d.stored = stored{m.Subject, meta.Sequence.Stream, m.Data}
+	return d
+}
+
+func (w *jetWire) pull(id uint64, n int) {
+	w.nc.PublishRequest(
+		w.api+"CONSUMER.MSG.NEXT."+w.name+"."+consumerName,
+		w.inbox+"."+strconv.FormatUint(id, 10),
+		fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, pullExpires, pullHeartbeat))
+}
+
+func (w *jetWire) answer(d arrival, what string) { w.nc.Publish(d.reply, []byte(what)) }
+
+func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) error {
+	c, err := w.js.CreateConsumer(ctx, w.name, jetstream.ConsumerConfig{
+		Description:       "Reads all records once",
+		FilterSubject:     w.name + ".i.>",
+		DeliverPolicy:     jetstream.DeliverAllPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.js.DeleteConsumer(context.WithoutCancel(ctx), w.name, c.CachedInfo().Name)
+	for left := c.CachedInfo().NumPending; left > 0; {
+		// A server that dies meanwhile forgets this consumer: then there are no
+		// heartbeats, and that is an error.
+		msgs, err := c.Fetch(int(min(500, left)), jetstream.FetchMaxWait(2*time.Second), jetstream.FetchHeartbeat(500*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		some := false
+		for m := range msgs.Messages() {
+			meta, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			some, left = true, meta.NumPending
+			fn(stored{m.Subject(), meta.Sequence.Stream, m.Data()}, meta.Timestamp)
+		}
+		if err := msgs.Error(); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if !some {
+			break // the rest was deleted meanwhile
+		}
+	}
+	return nil
+}

@@ -1,0 +1,382 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
+)
+
+// This file keeps the lease of a [Queue]: the sign of life of this process, on
+// which all items that it has in flight depend.
+//
+// The lease is valid for three quarters of its time from when its last renewal
+// was sent. Others declare a member gone when they have seen the same renewal
+// for the whole time, and a renewal cannot be seen before it is sent. So a
+// quarter is left for the runs to end. Declaring it gone is a write over that
+// renewal, which fails if there is a newer one, and after which the member's own
+// renewals fail.
+
+// A member is this process as the others see it. A process that has lost its
+// lease becomes another one.
+type member struct {
+	id    string // empty if it is none
+	seq   uint64
+	lease *lease.Lease // nil while it is none
+	epoch uint64       // of the stream when it joined
+	past  []past       // oldest first: one that is a lease old, and those that are younger
+}
+
+// A past is a sign of life that this member has stored.
+type past struct {
+	seq uint64
+	at  time.Time // when that was known
+}
+
+// silentSince returns since when at the latest another member is silent whose
+// last sign of life has the sequence seq: all that this member has stored since
+// has a higher one.
+func (m *member) silentSince(seq uint64) time.Time {
+	for _, p := range m.past {
+		if p.seq > seq {
+			return p.at
+		}
+	}
+	return time.Now()
+}
+
+// stored notes a sign of life.
+func (m *member) stored(seq uint64, lease time.Duration) {
+	m.seq = seq
+	m.past = append(m.past, past{seq, time.Now()})
+	for len(m.past) > 1 && time.Since(m.past[1].at) >= lease {
+		m.past = m.past[1:]
+	}
+}
+
+// A beat is how a member stands in the stream.
+type beat struct {
+	Owner  string    `json:"owner"`            // see Config
+	Since  time.Time `json:"since,omitzero"`   // when it became a member
+	Seen   time.Time `json:"seen"`             // when this was written, by its own clock
+	Prev   uint64    `json:"prev,omitempty"`   // the sequence of the beat before, stored when this was written
+	Held   []run     `json:"held,omitempty"`   // items in flight there
+	More   bool      `json:"more,omitempty"`   // and more, for which there was no room
+	Gone   string    `json:"gone,omitempty"`   // who has declared it gone
+	Left   bool      `json:"left,omitempty"`   // it did so itself, with nothing in flight
+	Looked bool      `json:"looked,omitempty"` // somebody has looked at all records since it is gone
+	Write  string    `json:"write"`
+}
+
+// A run is an item in flight as a beat tells of it.
+type run struct {
+	Item  string `json:"item"`            // its tokens, as in the subject
+	Fence uint64 `json:"fence,omitempty"` // 0 while it is being claimed
+}
+
+// maxBeat is how many bytes a beat tells of runs. If a process has more in
+// flight, its runs cannot be told from those that it knows nothing of.
+const maxBeat = 200_000
+
+// disowns reports whether a run of this member, as a record tells of it, is none
+// in truth. The beat before was stored after the record was, and this one was
+// written after that; so if the member knew of the run it would say so.
+func (b *beat) disowns(tokens string, s seen) bool {
+	if b.Prev <= s.seq || b.More {
+		return false
+	}
+	for _, r := range b.Held {
+		if r.Item == tokens && (r.Fence == s.fence || r.Fence == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// beatLocked returns a beat that tells of all runs here, also of those that are
+// being claimed or given back.
+func (q *Queue[T]) beatLocked() beat {
+	b := beat{
+		Owner: q.cfg.Owner,
+		Since: q.others.born.UTC(),
+		Seen:  time.Now().UTC(),
+		Prev:  q.member.seq,
+		Write: q.newWrite(),
+	}
+	size := 0
+	add := func(tokens string, fence uint64) {
+		r := run{shorten(tokens), fence}
+		if size += len(r.Item) + 40; size > maxBeat {
+			b.More = true
+			return
+		}
+		b.Held = append(b.Held, r)
+	}
+	for _, h := range q.held {
+		add(h.tokens, h.fence)
+	}
+	for _, c := range q.intake.claims {
+		add(c.tokens, 0)
+	}
+	return b
+}
+
+// valid reports whether this process holds its lease.
+func (m *member) valid() bool { return m.id != "" && !m.lease.Over() }
+
+// keepLease renews the lease until life ends, and becomes a new member when it
+// is lost. It also sees to it that pull requests that got lost are replaced.
+func (q *Queue[T]) keepLease() {
+	connected, stop := q.wire.connects()
+	defer stop()
+	tick := time.NewTicker(min(200*time.Millisecond, q.cfg.Lease/10))
+	defer tick.Stop()
+	var renewed, mended time.Time
+	for {
+		if time.Since(renewed) >= q.cfg.Lease/5 {
+			if q.renew() {
+				renewed = time.Now()
+			}
+			q.pull()
+		}
+		select {
+		case <-q.life.Done():
+			return
+		case <-connected:
+			q.missPulls(true)
+			q.others.hurry()
+		case <-tick.C:
+			if err := q.wire.closed(); err != nil {
+				q.fail(err)
+			}
+			q.missPulls(false)
+			q.mu.Lock()
+			suspect := q.intake.suspect
+			q.mu.Unlock()
+			if suspect && time.Since(mended) > 2*time.Second {
+				mended = time.Now()
+				q.mend()
+			}
+		}
+	}
+}
+
+// renew renews the lease, or begins one. It reports whether that is stored.
+func (q *Queue[T]) renew() bool {
+	q.mu.Lock()
+	if q.member.id != "" && !q.member.valid() {
+		q.loseLeaseLocked()
+	}
+	m := q.member
+	joins := m.id == ""
+	if joins {
+		// An attempt that was not answered may have been stored, so the next one has
+		// the same id. But a lease after it the others may declare that id gone, and
+		// later forget the grave: who joins over that is dead to all of them.
+		if q.joining == "" || time.Since(q.tries) > q.cfg.Lease {
+			q.joining, q.tries = newID(), time.Now()
+		}
+		m.id = q.joining
+	}
+	b := q.beatLocked()
+	q.mu.Unlock()
+	if !q.wire.connected() {
+		return false // what is sent now would arrive with all else when it is back
+	}
+
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Lease/4)
+	defer cancel()
+	var sent time.Time
+	subject := q.cfg.Name + ".m." + m.id
+	seq, err := lease.Rewrite(m.seq, func(last uint64) (uint64, error) {
+		sent = time.Now()
+		return q.wire.publish(ctx, subject, last, encodeBeat(b))
+	}, isConflict, func() (uint64, error) {
+		last, err := q.wire.last(ctx, subject)
+		found := decodeBeat(last.data)
+		switch {
+		case errors.Is(err, errNoRecord) && joins: // it may come yet
+			return 0, err
+		case errors.Is(err, errNoRecord), err == nil && (found.Gone != "" || !strings.HasPrefix(found.Write, q.prefix+"-")):
+			return 0, nil // somebody has declared us gone
+		}
+		return last.seq, err
+	})
+	if err != nil {
+		q.troubled(err, "renewing the lease")
+		if isFull(err) {
+			q.filled(err)
+			q.spend(ctx)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if err == reconcile.ErrLeaseLost {
+			q.loseLeaseLocked()
+			q.joining = ""
+		} else {
+			q.trouble = err
+		}
+		return false
+	}
+	if joins {
+		// Asked after it, as the stream may have been made anew just before.
+		m.epoch, err = q.wire.epoch(q.life)
+		if err != nil {
+			q.troubled(err, "joining")
+			return false
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.Err() != nil {
+		return false
+	}
+	if !joins && q.member.id != m.id {
+		return false // it ended meanwhile
+	}
+	q.joining, q.trouble = "", nil
+	m.stored(seq, q.cfg.Lease)
+	until := sent.Add(q.cfg.Lease * 3 / 4)
+	if joins {
+		m.lease = lease.New(context.Background(), until)
+		context.AfterFunc(m.lease, func() { q.overdue(m.id) })
+	}
+	q.member = m
+	if !m.lease.Extend(until) || !m.valid() { // the answer came too late
+		q.loseLeaseLocked()
+		return false
+	}
+	if joins {
+		q.cfg.Logger.Debug("joined the queue", "queue", q.cfg.Name, "member", m.id)
+	}
+	return true
+}
+
+// overdue is called when the lease may have ended.
+func (q *Queue[T]) overdue(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.member.id == id {
+		q.loseLeaseLocked()
+	}
+}
+
+var errHeldUp = errors.New("nothing was sent: the process was held up, or not connected")
+
+// loseLeaseLocked ends the runs in flight here.
+func (q *Queue[T]) loseLeaseLocked() {
+	if q.member.id == "" {
+		return
+	}
+	q.member.lease.End(reconcile.ErrLeaseLost)
+	q.member = member{}
+	runs := 0
+	for _, h := range q.held {
+		if !h.lost && !h.giving {
+			runs++
+			h.lose()
+		}
+	}
+	q.counted.LeasesLost++
+	if q.life.Err() == nil {
+		go q.cfg.Logger.Warn("lost the lease: it could not be renewed in time", "queue", q.cfg.Name, "runs", runs, "err", cmp.Or(q.trouble, errHeldUp))
+	}
+}
+
+// leave lets the others know that this process is gone. They would find out.
+func (q *Queue[T]) leave() {
+	q.mu.Lock()
+	m := q.member
+	q.member = member{}
+	q.mu.Unlock()
+	if m.id == "" {
+		return
+	}
+	m.lease.End(reconcile.ErrLeaseLost)
+	ctx, cancel := context.WithTimeout(context.Background(), q.timeout)
+	defer cancel()
+	if _, _, err := q.declareGone(ctx, m.id, m.seq, true); err != nil {
+		q.troubled(err, "leaving")
+	}
+}
+
+// declareGone writes over the last sign of life of a member, if it is the one
+// with the sequence seq, and returns what it wrote.
+func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left bool) (beat, uint64, error) {
+	q.mu.Lock()
+	owner := id
+	if m := q.others.members[id]; m != nil {
+		owner = m.Owner
+	}
+	q.mu.Unlock()
+	b := beat{Owner: owner, Seen: time.Now().UTC(), Gone: q.cfg.Owner, Left: left, Write: q.newWrite()}
+	seq, err := q.wire.publish(ctx, q.cfg.Name+".m."+id, seq, encodeBeat(b))
+	return b, seq, err
+}
+
+// checkID returns an error if a member cannot have this id. It becomes part of a
+// subject, and a server closes the connection of those who publish to one that is
+// too long or is none.
+func checkID(id string) error {
+	const most = 64
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' || strings.IndexByte(".*>", c) >= 0 {
+			return fmt.Errorf("%q is not one token of a subject", brief(id))
+		}
+	}
+	if id == "" || len(id) > most {
+		return fmt.Errorf("%q has %d bytes, want 1 to %d", brief(id), len(id), most)
+	}
+	return nil
+}
+
+func encodeBeat(b beat) []byte {
+	data, err := json.Marshal(b)
+	if err != nil {
+		panic("natsadapter: " + err.Error()) // it is strings and numbers
+	}
+	return data
+}
+
+func decodeBeat(data []byte) (b beat) {
+	if json.Unmarshal(data, &b) != nil {
+		return beat{} // nobody we know: gone once nobody renews it
+	}
+	return b
+}
+
+// mend creates the consumer anew if somebody deleted it: then all records are
+// delivered again, which does no harm.
+func (q *Queue[T]) mend() {
+	ctx, cancel := context.WithTimeout(q.life, q.timeout)
+	defer cancel()
+	err := q.wire.createConsumer(ctx)
+	var now uint64
+	if err == nil {
+		now, err = q.wire.epoch(ctx)
+	}
+	switch {
+	case err == nil:
+		q.mu.Lock()
+		q.intake.suspect, q.intake.deleted = false, false
+		if q.member.id != "" && q.member.epoch != now {
+			q.loseLeaseLocked() // nobody knows this member
+		}
+		q.mu.Unlock()
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		q.cfg.Logger.Error("the stream of the queue is gone", "queue", q.cfg.Name, "err", err)
+	default:
+		q.troubled(err, "looking for the consumer")
+	}
+}

@@ -1,0 +1,301 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// This file creates and checks the stream and the consumer of a [Queue].
+
+// consumerName is the name of the one durable consumer.
+const consumerName = "workers"
+
+// A version of a server; what is no number is old.
+type version [3]int
+
+func parseVersion(s string) (v version) {
+	fmt.Sscanf(strings.TrimPrefix(s, "v"), "%d.%d.%d", &v[0], &v[1], &v[2])
+	return v
+}
+
+func (v version) atLeast(o version) bool { return slices.Compare(v[:], o[:]) >= 0 }
+
+// Older servers check the sequence that a replicated message expects without
+// those that are on their way.
+var oldest = version{2, 12, 0}
+
+// slowAnswer is how long to wait for an answer that may take long.
+const slowAnswer = 15 * time.Second
+
+// streamNotCreated is the code of a server that cannot make the files of a stream.
+const streamNotCreated jetstream.ErrorCode = 10049
+
+// What the metadata of a stream says of its queue.
+const (
+	protocolKey = "reconcile.protocol"
+	itemKey     = "reconcile.item"
+
+	// protocol is what processes write into the stream and read from it. It changes
+	// when those before and after a change must not share a queue.
+	protocol = "1"
+)
+
+// setUp creates the stream and the consumer, or checks those that are there.
+func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string) (jetstream.Stream, version, error) {
+	server := js.Conn().ConnectedServerVersion()
+	v := parseVersion(server)
+	if !v.atLeast(oldest) {
+		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
+			server, oldest[0], oldest[1], oldest[2])
+	}
+	want := streamConfig(cfg, shape)
+	// Looked for first, as a full server creates none.
+	findStream := func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, cfg.Name) }
+	s, err := answer(ctx, js.Conn(), findStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Stream, error) { return js.CreateStream(ctx, want) })
+	}
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // since a moment ago
+		s, err = answer(ctx, js.Conn(), findStream)
+	}
+	if err != nil {
+		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
+	}
+	if wrong := compare(s.CachedInfo().Config, want, "Subjects", "Retention", "Discard", "MaxMsgsPerSubject", "MaxMsgs",
+		"MaxBytes", "MaxAge", "Storage", "Replicas", "NoAck", "DenyDelete", "Sealed", "AllowDirect",
+		"AllowMsgTTL (which a server before 2.11 drops)"); len(wrong) > 0 {
+		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
+			cfg.Name, strings.Join(wrong, "; "))
+	}
+	if s, err = stamp(ctx, js, s, want.Metadata); err != nil {
+		return nil, v, err
+	}
+	findConsumer := func(ctx context.Context) (jetstream.Consumer, error) { return js.Consumer(ctx, cfg.Name, consumerName) }
+	c, err := answer(ctx, js.Conn(), findConsumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		c, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Consumer, error) {
+			return js.CreateConsumer(ctx, cfg.Name, consumerConfig(cfg))
+		})
+	}
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		c, err = answer(ctx, js.Conn(), findConsumer)
+	}
+	if err != nil {
+		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
+	}
+	if wrong := compare(c.CachedInfo().Config, consumerConfig(cfg), "FilterSubject", "DeliverPolicy", "AckPolicy",
+		"AckWait (which is Config.Lease)", "MaxDeliver", "MaxAckPending"); len(wrong) > 0 {
+		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
+			consumerName, cfg.Name, strings.Join(wrong, "; "))
+	}
+	return s, v, nil
+}
+
+// stamp checks what the metadata of a stream says of its queue. One that says
+// nothing is of a version before that, and is told.
+func stamp(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, want map[string]string) (jetstream.Stream, error) {
+	cfg := s.CachedInfo().Config
+	if cfg.Metadata[protocolKey] == "" {
+		cfg.Metadata = maps.Clone(cfg.Metadata)
+		if cfg.Metadata == nil {
+			cfg.Metadata = make(map[string]string)
+		}
+		maps.Copy(cfg.Metadata, want)
+		var err error
+		if s, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Stream, error) { return js.UpdateStream(ctx, cfg) }); err != nil {
+			return nil, fmt.Errorf("natsadapter: stream %s, setting its metadata: %w", cfg.Name, err)
+		}
+		cfg = s.CachedInfo().Config
+	}
+	if have := cfg.Metadata[protocolKey]; have != want[protocolKey] {
+		return nil, fmt.Errorf("natsadapter: stream %s is used by a version of this package that speaks protocol %s, and this one speaks %s",
+			cfg.Name, have, want[protocolKey])
+	}
+	if have := cfg.Metadata[itemKey]; have != want[itemKey] {
+		return nil, fmt.Errorf("natsadapter: stream %s has items %s, and this queue has items %s: drain it, or take another Config.Name",
+			cfg.Name, have, want[itemKey])
+	}
+	return s, nil
+}
+
+// answer makes a request until it is answered or ctx is done. Each attempt has twice
+// the time of the one before. A cluster does not answer a request about a stream or
+// a consumer that is being created. A server that is still deleting a stream creates
+// none of that name, but may have other reasons: it is asked three times. A
+// permission that is missing is an error at once; also one that somebody else misses
+// on the same connection meanwhile.
+func answer[R any](ctx context.Context, nc *nats.Conn, request func(context.Context) (R, error)) (R, error) {
+	for limit := time.Second; ; limit *= 2 {
+		once, cancel := context.WithTimeout(ctx, limit)
+		r, err := unlessDenied(once, nc, func(string) bool { return true }, request)
+		if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == streamNotCreated && limit < 4*time.Second {
+			<-once.Done()
+		}
+		again := err != nil && once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !again {
+			return r, err
+		}
+	}
+}
+
+func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
+	maxBytes, discard := int64(-1), jetstream.DiscardOld
+	if cfg.MaxBytes > 0 {
+		maxBytes, discard = cfg.MaxBytes, jetstream.DiscardNew
+	}
+	return jetstream.StreamConfig{
+		Name:              cfg.Name,
+		Description:       "A queue of reconcile",
+		Subjects:          []string{cfg.Name + ".>"},
+		Retention:         jetstream.LimitsPolicy,
+		Discard:           discard,
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           -1,
+		MaxBytes:          maxBytes,
+		MaxMsgSize:        -1,
+		MaxConsumers:      -1,
+		Storage:           jetstream.FileStorage,
+		Replicas:          cfg.Replicas,
+		AllowMsgTTL:       true,
+		AllowDirect:       false, // followers would answer with what was
+		Metadata:          map[string]string{protocolKey: protocol, itemKey: shape},
+	}
+}
+
+func consumerConfig(cfg Config) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:       consumerName,
+		Description:   "Hands records to the processes that take items",
+		FilterSubject: cfg.Name + ".i.>",
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       cfg.Lease,
+		MaxDeliver:    -1,
+		MaxAckPending: -1,
+		MaxWaiting:    8192,
+	}
+}
+
+// compare says which fields of two configurations differ. What follows the name
+// of a field says more about it.
+func compare(have, want any, fields ...string) (wrong []string) {
+	for _, field := range fields {
+		name, _, _ := strings.Cut(field, " ")
+		h := reflect.ValueOf(have).FieldByName(name).Interface()
+		w := reflect.ValueOf(want).FieldByName(name).Interface()
+		if !reflect.DeepEqual(h, w) {
+			wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", field, h, w))
+		}
+	}
+	return wrong
+}
+
+// newID returns a name that nobody else has. Those of earlier times sort before
+// those of later ones.
+func newID() string {
+	return fmt.Sprintf("%09s", strconv.FormatInt(time.Now().UnixMilli(), 36)) + "-" + strings.ToLower(rand.Text()[:12])
+}
+
+// A Config sets up a [Queue]. Name is required; the zero value of every other
+// field is a good default. All processes that share a queue use the same Name,
+// Replicas, MaxBytes and Lease.
+type Config struct {
+	// Name is the name of the queue, of its stream, and the first token of its
+	// subjects: letters, digits, "_" and "-".
+	Name string
+
+	// Replicas is how many servers keep the stream; 0 means 1.
+	Replicas int
+
+	// MaxBytes is how many bytes the stream may take, of which 256 KiB are a
+	// reserve; 0 means as many as the account and the server have. The server
+	// sets them aside for this stream. At the limit, items that the queue does
+	// not know wait, and those that it knows go on. The least is 1 MiB.
+	MaxBytes int64
+
+	// Lease is how long a process that shows no sign of life keeps its items;
+	// 0 means 10 seconds, and one second is the least. A run is told
+	// that it lost its lease a quarter of that before another may start.
+	Lease time.Duration
+
+	// Gone decides about an item whose process was gone in its run, by a crash or
+	// because it lost its lease: a failure as any, whose error wraps ErrGone. The
+	// item is held for the delay that Gone returns, or given up. Nil means at once
+	// after the first failure in a row, and from then on a delay that doubles from
+	// a second to a minute. It is asked in the process that finds the item,
+	// whichever that is.
+	Gone reconcile.RetryPolicy
+
+	// Owner says who this process is, for those who look at the queue; it need
+	// not be unique. Empty means the name of the host and the process id.
+	Owner string
+
+	Logger *slog.Logger // nil means slog.Default()
+}
+
+// ErrGone is why a run failed whose process was gone: see [Config].
+var ErrGone = errors.New("natsadapter: its process was gone in the run")
+
+// goneRetry is lenient at first: nearly always it is not the item's fault.
+func goneRetry(err error, failures int) (time.Duration, bool) {
+	if failures < 2 {
+		return 0, true
+	}
+	return goneBackoff(err, failures-1)
+}
+
+var goneBackoff = reconcile.Backoff(time.Second, time.Minute)
+
+// check returns the config with its defaults, or an error that names a field.
+func (c Config) check() (Config, error) {
+	c.Lease = cmp.Or(c.Lease, 10*time.Second)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	if c.Gone == nil {
+		c.Gone = goneRetry
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Owner = host + ":" + strconv.Itoa(os.Getpid())
+	}
+	switch {
+	case c.Name == "":
+		return c, errors.New("natsadapter: Config.Name is required, and empty")
+	case c.Name != string(appendToken(nil, c.Name)):
+		return c, fmt.Errorf("natsadapter: Config.Name is %q, want letters, digits, %q and %q", c.Name, "_", "-")
+	case len(c.Name) > 100:
+		return c, fmt.Errorf("natsadapter: Config.Name is %d characters long, want 100 at most", len(c.Name))
+	case c.Lease < time.Second:
+		return c, fmt.Errorf("natsadapter: Config.Lease is %v, want a second or more, or 0 (which means 10s)", c.Lease)
+	case c.MaxBytes != 0 && c.MaxBytes < 1<<20:
+		return c, fmt.Errorf("natsadapter: Config.MaxBytes is %d, want %d or more, or 0 (which means no limit)", c.MaxBytes, 1<<20)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return c, fmt.Errorf("natsadapter: Config.Replicas is %d, want 1 to 5, or 0 (which means 1)", c.Replicas)
+	}
+	return c, nil
+}

@@ -1,9 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package natsadapter connects the kernel with NATS: feeders for what changes
-// there, a lease that has one of many processes work, and a queue that many
-// processes share.
+// Package natsadapter connects the kernel with NATS: it has feeders for what
+// changes there. Its folders have what makes many processes of one: in
+// [github.com/reconkernel/reconcile/adapters/nats/elect] one of them leads, and in
+// [github.com/reconkernel/reconcile/adapters/nats/queue] they share a queue.
 //
 // # Feeders
 //
@@ -23,10 +24,6 @@
 // because nobody knows what changed before it began, perhaps while an item was
 // in flight. Observations come from a Poller over the same bucket: the resync.
 //
-// # One of many
-//
-// [Elect] runs a Runner on the process that holds a lease.
-//
 // # Secondaries
 //
 // What a reconcile function makes in NATS says who owns it, in the headers of
@@ -34,10 +31,6 @@
 // [Secondaries] writes and lists such entries of a bucket, and feeds the keys of
 // their owners. Entries of other buckets that a reconcile function only looks
 // at reach the items that did by [reconcile.Refs] and [reconcile.Map].
-//
-// # A queue for many machines
-//
-// A [Queue] serves the reconcilers of many processes.
 //
 // # What the package promises
 //
@@ -56,15 +49,10 @@
 //  4. A message of a stream is acknowledged only when the queue has its item
 //     (TestConsumerAcknowledgesWhatIsTaken), and handed back at once by a feeder
 //     that ends (TestConsumerHandsBack).
-//  5. When a leader begins, the context of each one before it has ended: also of
-//     one that was frozen (TestElectFrozen), cut off (TestElectLostConnection),
-//     or lives through restarts of the server (TestElectRestarts).
-//  6. An orderly stop hands over at once (TestElectHandsOver), and only when
-//     what ran has ended (TestElectKeepsTheLeaseWhileItEnds).
-//  7. The deletion of a secondary reaches its owner (TestSecondaries).
-//  8. When a [Primed] says so, all that was there has been fed (TestPrimed).
+//  5. The deletion of a secondary reaches its owner (TestSecondaries).
+//  6. When a [Primed] says so, all that was there has been fed (TestPrimed).
 //
 // The module needs nats-server only for its tests and its programs; importing
-// the package does not (TestDependencies). Feeders and lease work with servers
-// from 2.9 on (TestOldServer).
+// its packages does not (TestDependencies). Feeders work with servers from 2.9 on
+// (TestOldServer).
 package natsadapter

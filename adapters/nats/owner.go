@@ -26,18 +26,19 @@ import (
 // Where a secondary says who owns it: in the headers of its message, or in a
 // field of its value, if that is a JSON object.
 const (
-	OwnerKindHeader = "Reconcile-Owner-Kind"
-	OwnerKeyHeader  = "Reconcile-Owner-Key"
-	OwnerField      = "reconcileOwner"
+	kindHeader = "Reconcile-Owner-Kind"
+	keyHeader  = "Reconcile-Owner-Key"
+	ownerField = "reconcileOwner"
 )
 
-type ownerField struct {
+type ownerTag struct {
 	Kind string `json:"kind"`
 	Key  string `json:"key"`
 }
 
 // SetOwner writes the kind and key of the owner of a secondary into the headers
-// of its message, in the place of those that are there. It returns an error if
+// of its message, Reconcile-Owner-Kind and Reconcile-Owner-Key, in the place of
+// those that are there. It returns an error if
 // one of them is empty, or has a line break or a space at an end, which headers
 // do not keep; or if h is nil.
 func SetOwner(h nats.Header, kind, key string) error {
@@ -49,14 +50,14 @@ func SetOwner(h nats.Header, kind, key string) error {
 			return fmt.Errorf("natsadapter: the owner is %q of kind %q, want text without line breaks and without space at its ends", key, kind)
 		}
 	}
-	h.Set(OwnerKindHeader, kind)
-	h.Set(OwnerKeyHeader, key)
+	h.Set(kindHeader, kind)
+	h.Set(keyHeader, key)
 	return nil
 }
 
 // SetOwnerInValue returns the value of a secondary, a JSON object, with the kind
-// and key of its owner in it, in the place of those that are there: for values
-// that are written without headers.
+// and key of its owner in its field reconcileOwner, in the place of those that are
+// there: for values that are written without headers.
 func SetOwnerInValue(value []byte, kind, key string) ([]byte, error) {
 	if kind == "" || key == "" {
 		return nil, fmt.Errorf("natsadapter: the owner is %q of kind %q, want neither empty", key, kind)
@@ -65,11 +66,11 @@ func SetOwnerInValue(value []byte, kind, key string) ([]byte, error) {
 	if err := json.Unmarshal(value, &object); err != nil || object == nil {
 		return nil, fmt.Errorf("natsadapter: the value is %.40q, want a JSON object to write its owner into", value)
 	}
-	owner, err := json.Marshal(ownerField{kind, key})
+	owner, err := json.Marshal(ownerTag{kind, key})
 	if err != nil {
 		return nil, err
 	}
-	object[OwnerField] = owner
+	object[ownerField] = owner
 	return json.Marshal(object)
 }
 
@@ -78,10 +79,10 @@ func SetOwnerInValue(value []byte, kind, key string) ([]byte, error) {
 // of another kind. An empty kind means any. It reads what [SetOwner] and
 // [SetOwnerInValue] write; header or value may be nil.
 func OwnerKey(kind string, header nats.Header, value []byte) (key string, ok bool) {
-	owner := ownerField{header.Get(OwnerKindHeader), header.Get(OwnerKeyHeader)}
+	owner := ownerTag{header.Get(kindHeader), header.Get(keyHeader)}
 	if owner.Key == "" {
 		var object struct {
-			Owner ownerField `json:"reconcileOwner"`
+			Owner ownerTag `json:"reconcileOwner"`
 		}
 		if json.Unmarshal(value, &object) != nil {
 			return "", false

@@ -232,3 +232,13 @@ func shorten(tokens string) string {
 
 // shortened reports whether tokens are what shorten makes of long ones.
 func shortened(tokens string) bool { return strings.HasPrefix(tokens, "=h") }
+
+// brief returns the beginning of an item as text, for errors.
+func brief(item any) string {
+	const most = 60
+	s := fmt.Sprint(item)
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}

@@ -305,3 +305,20 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 	}
 	return nil
 }
+
+// consumerName is the name of the one durable consumer.
+const consumerName = "workers"
+
+func consumerConfig(cfg Config) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:       consumerName,
+		Description:   "Hands records to the processes that take items",
+		FilterSubject: cfg.Name + ".i.>",
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       cfg.Lease,
+		MaxDeliver:    -1,
+		MaxAckPending: -1,
+		MaxWaiting:    8192,
+	}
+}

@@ -6,9 +6,10 @@ package queue
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,45 +64,6 @@ func (m *member) stored(seq uint64, lease time.Duration) {
 	for len(m.past) > 1 && time.Since(m.past[1].at) >= lease {
 		m.past = m.past[1:]
 	}
-}
-
-// A beat is how a member stands in the stream.
-type beat struct {
-	Owner  string    `json:"owner"`            // see Config
-	Since  time.Time `json:"since,omitzero"`   // when it became a member
-	Seen   time.Time `json:"seen"`             // when this was written, by its own clock
-	Prev   uint64    `json:"prev,omitempty"`   // the sequence of the beat before, stored when this was written
-	Held   []run     `json:"held,omitempty"`   // items in flight there
-	More   bool      `json:"more,omitempty"`   // and more, for which there was no room
-	Gone   string    `json:"gone,omitempty"`   // who has declared it gone
-	Left   bool      `json:"left,omitempty"`   // it did so itself, with nothing in flight
-	Looked bool      `json:"looked,omitempty"` // somebody has looked at all records since it is gone
-	Write  string    `json:"write"`
-}
-
-// A run is an item in flight as a beat tells of it.
-type run struct {
-	Item  string `json:"item"`            // its tokens, as in the subject
-	Fence uint64 `json:"fence,omitempty"` // 0 while it is being claimed
-}
-
-// maxBeat is how many bytes a beat tells of runs. If a process has more in
-// flight, its runs cannot be told from those that it knows nothing of.
-const maxBeat = 200_000
-
-// disowns reports whether a run of this member, as a record tells of it, is none
-// in truth. The beat before was stored after the record was, and this one was
-// written after that; so if the member knew of the run it would say so.
-func (b *beat) disowns(tokens string, s seen) bool {
-	if b.Prev <= s.seq || b.More {
-		return false
-	}
-	for _, r := range b.Held {
-		if r.Item == tokens && (r.Fence == s.fence || r.Fence == 0) {
-			return false
-		}
-	}
-	return true
 }
 
 // beatLocked returns a beat that tells of all runs here, also of those that are
@@ -325,37 +287,6 @@ func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left 
 	return b, seq, err
 }
 
-// checkID returns an error if a member cannot have this id. It becomes part of a
-// subject, and a server closes the connection of those who publish to one that is
-// too long or is none.
-func checkID(id string) error {
-	const most = 64
-	for _, c := range []byte(id) {
-		if c <= ' ' || c > '~' || strings.IndexByte(".*>", c) >= 0 {
-			return fmt.Errorf("%q is not one token of a subject", brief(id))
-		}
-	}
-	if id == "" || len(id) > most {
-		return fmt.Errorf("%q has %d bytes, want 1 to %d", brief(id), len(id), most)
-	}
-	return nil
-}
-
-func encodeBeat(b beat) []byte {
-	data, err := json.Marshal(b)
-	if err != nil {
-		panic("natsadapter: " + err.Error()) // it is strings and numbers
-	}
-	return data
-}
-
-func decodeBeat(data []byte) (b beat) {
-	if json.Unmarshal(data, &b) != nil {
-		return beat{} // nobody we know: gone once nobody renews it
-	}
-	return b
-}
-
 // mend creates the consumer anew if somebody deleted it: then all records are
 // delivered again, which does no harm.
 func (q *Queue[T]) mend() {
@@ -379,4 +310,10 @@ func (q *Queue[T]) mend() {
 	default:
 		q.troubled(err, "looking for the consumer")
 	}
+}
+
+// newID returns a name that nobody else has. Those of earlier times sort before
+// those of later ones.
+func newID() string {
+	return fmt.Sprintf("%09s", strconv.FormatInt(time.Now().UnixMilli(), 36)) + "-" + strings.ToLower(rand.Text()[:12])
 }

@@ -75,15 +75,6 @@ func (b *batch) finish(err error) {
 	}
 }
 
-// A seen is a record, and the sequence of its message; 0 if there is none.
-type seen struct {
-	record
-	seq    uint64
-	tokens string // of the item, if the record was delivered
-	write  string
-	read   bool // it was read or written, and is not a guess
-}
-
 // postLocked puts an op into the item's slot.
 func (q *Queue[T]) postLocked(item T, tokens string, o op, told func(before record)) *batch {
 	s := q.outbox.slots[item]

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,13 +27,13 @@ import (
 //
 //	NAME.i.ITEM    the record of an item
 //	NAME.m.MEMBER  a process that takes items; it writes this anew all the time
-//	NAME.r, NAME.p see queue_room.go
+//	NAME.r, NAME.p see room.go
 //	NAME.w         see witness
 //
 // A record is written only over the one that its writer has seen: the publish
 // carries the sequence of that message as Nats-Expected-Last-Subject-Sequence.
 // So what happens to one item happens in one order, that of the stream, and each
-// step is a function of the record before it: see queue_rules.go. All that is
+// step is a function of the record before it: see rules.go. All that is
 // promised about one item follows from that alone, whatever is delivered, twice
 // or never. The rest is about who looks at a record when:
 //
@@ -247,16 +246,6 @@ func (q *Queue[T]) add(item T, v verb, d time.Duration) (*batch, error) {
 	return q.postLocked(item, tokens, o, nil), nil
 }
 
-// brief returns the beginning of an item as text, for errors.
-func brief(item any) string {
-	const most = 60
-	s := fmt.Sprint(item)
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
-}
-
 // newVerb returns the op of a verb. A delay that is over is none.
 func newVerb(v verb, d time.Duration) op {
 	now := time.Now().UnixNano()
@@ -264,12 +253,6 @@ func newVerb(v verb, d time.Duration) op {
 		v = verbEnqueue
 	}
 	return op{verb: v, at: now, due: after(now, d)}
-}
-
-// after returns now + d, or the end of time.
-func after(now int64, d time.Duration) int64 {
-	const end = 1<<63 - 1
-	return now + min(int64(d), end-now)
 }
 
 // EnqueueContext is Enqueue that waits: it returns nil once the event is stored.

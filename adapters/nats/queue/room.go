@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // This file has a [Queue] go on when the server stores nothing more, because the
@@ -23,9 +21,6 @@ import (
 // reserveSize is how long NAME.r is, unless the server takes no such message.
 const reserveSize = 256 << 10
 
-// errFull says that an item waits for room.
-var errFull = errors.New("the store is full")
-
 type room[T comparable] struct {
 	full    bool // items that are not known wait
 	said    bool // that was logged
@@ -34,24 +29,6 @@ type room[T comparable] struct {
 	checked time.Time
 	grown   int // bytes stored since
 	spent   time.Time
-}
-
-// isFull reports whether the server refused a message as there is no room for it.
-func isFull(err error) bool {
-	if err == errFull {
-		return true
-	}
-	var refused *jetstream.APIError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	switch refused.ErrorCode {
-	case 10002, // of the account
-		10023, 10028, 10047, // of the server
-		10077: // of the stream
-		return true
-	}
-	return false
 }
 
 func (q *Queue[T]) reserveSubject() string { return q.cfg.Name + ".r" }

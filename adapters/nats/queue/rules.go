@@ -5,6 +5,7 @@ package queue
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -285,4 +286,25 @@ func fold(ops []op, o op) ([]op, bool) {
 		}
 	}
 	return append(ops, o), false
+}
+
+// after returns now + d, or the end of time.
+func after(now int64, d time.Duration) int64 {
+	const end = 1<<63 - 1
+	return now + min(int64(d), end-now)
+}
+
+// errorText returns what is kept of an error.
+func errorText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "an error whose Error panics"
+		}
+	}()
+	const most = 1000
+	text = strings.ToValidUTF8(err.Error(), "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
 }

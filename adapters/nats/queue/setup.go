@@ -4,30 +4,20 @@
 package queue
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/reconkernel/reconcile"
 )
 
 // This file creates and checks the stream and the consumer of a [Queue].
-
-// consumerName is the name of the one durable consumer.
-const consumerName = "workers"
 
 // A version of a server; what is no number is old.
 type version [3]int
@@ -42,9 +32,6 @@ func (v version) atLeast(o version) bool { return slices.Compare(v[:], o[:]) >= 
 // Older servers check the sequence that a replicated message expects without
 // those that are on their way.
 var oldest = version{2, 12, 0}
-
-// slowAnswer is how long to wait for an answer that may take long.
-const slowAnswer = 15 * time.Second
 
 // streamNotCreated is the code of a server that cannot make the files of a stream.
 const streamNotCreated jetstream.ErrorCode = 10049
@@ -182,20 +169,6 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 	}
 }
 
-func consumerConfig(cfg Config) jetstream.ConsumerConfig {
-	return jetstream.ConsumerConfig{
-		Durable:       consumerName,
-		Description:   "Hands records to the processes that take items",
-		FilterSubject: cfg.Name + ".i.>",
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       cfg.Lease,
-		MaxDeliver:    -1,
-		MaxAckPending: -1,
-		MaxWaiting:    8192,
-	}
-}
-
 // compare says which fields of two configurations differ. What follows the name
 // of a field says more about it.
 func compare(have, want any, fields ...string) (wrong []string) {
@@ -208,94 +181,4 @@ func compare(have, want any, fields ...string) (wrong []string) {
 		}
 	}
 	return wrong
-}
-
-// newID returns a name that nobody else has. Those of earlier times sort before
-// those of later ones.
-func newID() string {
-	return fmt.Sprintf("%09s", strconv.FormatInt(time.Now().UnixMilli(), 36)) + "-" + strings.ToLower(rand.Text()[:12])
-}
-
-// A Config sets up a [Queue]. Name is required; the zero value of every other
-// field is a good default. All processes that share a queue use the same Name,
-// Replicas, MaxBytes and Lease.
-type Config struct {
-	// Name is the name of the queue, of its stream, and the first token of its
-	// subjects: letters, digits, "_" and "-".
-	Name string
-
-	// Replicas is how many servers keep the stream; 0 means 1.
-	Replicas int
-
-	// MaxBytes is how many bytes the stream may take, of which 256 KiB are a
-	// reserve; 0 means as many as the account and the server have. The server
-	// sets them aside for this stream. At the limit, items that the queue does
-	// not know wait, and those that it knows go on. The least is 1 MiB.
-	MaxBytes int64
-
-	// Lease is how long a process that shows no sign of life keeps its items;
-	// 0 means 10 seconds, and one second is the least. A run is told
-	// that it lost its lease a quarter of that before another may start.
-	Lease time.Duration
-
-	// Gone decides about an item whose process was gone in its run, by a crash or
-	// because it lost its lease: a failure as any, whose error wraps ErrGone. The
-	// item is held for the delay that Gone returns, or given up. Nil means at once
-	// after the first failure in a row, and from then on a delay that doubles from
-	// a second to a minute. It is asked in the process that finds the item,
-	// whichever that is.
-	Gone reconcile.RetryPolicy
-
-	// Owner says who this process is, for those who look at the queue; it need
-	// not be unique. Empty means the name of the host and the process id.
-	Owner string
-
-	Logger *slog.Logger // nil means slog.Default()
-}
-
-// ErrGone is why a run failed whose process was gone: see [Config].
-var ErrGone = errors.New("natsadapter: its process was gone in the run")
-
-// goneRetry is lenient at first: nearly always it is not the item's fault.
-func goneRetry(err error, failures int) (time.Duration, bool) {
-	if failures < 2 {
-		return 0, true
-	}
-	return goneBackoff(err, failures-1)
-}
-
-var goneBackoff = reconcile.Backoff(time.Second, time.Minute)
-
-// check returns the config with its defaults, or an error that names a field.
-func (c Config) check() (Config, error) {
-	c.Lease = cmp.Or(c.Lease, 10*time.Second)
-	c.Replicas = cmp.Or(c.Replicas, 1)
-	if c.Gone == nil {
-		c.Gone = goneRetry
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		c.Owner = host + ":" + strconv.Itoa(os.Getpid())
-	}
-	switch {
-	case c.Name == "":
-		return c, errors.New("natsadapter: Config.Name is required, and empty")
-	case c.Name != string(appendToken(nil, c.Name)):
-		return c, fmt.Errorf("natsadapter: Config.Name is %q, want letters, digits, %q and %q", c.Name, "_", "-")
-	case len(c.Name) > 100:
-		return c, fmt.Errorf("natsadapter: Config.Name is %d characters long, want 100 at most", len(c.Name))
-	case c.Lease < time.Second:
-		return c, fmt.Errorf("natsadapter: Config.Lease is %v, want a second or more, or 0 (which means 10s)", c.Lease)
-	case c.MaxBytes != 0 && c.MaxBytes < 1<<20:
-		return c, fmt.Errorf("natsadapter: Config.MaxBytes is %d, want %d or more, or 0 (which means no limit)", c.MaxBytes, 1<<20)
-	case c.Replicas < 1 || c.Replicas > 5:
-		return c, fmt.Errorf("natsadapter: Config.Replicas is %d, want 1 to 5, or 0 (which means 1)", c.Replicas)
-	}
-	return c, nil
 }

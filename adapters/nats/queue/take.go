@@ -176,21 +176,6 @@ func (q *Queue[T]) Requeue(item T, w reconcile.Wait) {
 	q.giveBack(item, newRequeue(w, time.Now().UnixNano()))
 }
 
-// errorText returns what is kept of an error.
-func errorText(err error) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = "an error whose Error panics"
-		}
-	}()
-	const most = 1000
-	text = strings.ToValidUTF8(err.Error(), "?")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
-}
-
 func (q *Queue[T]) giveBack(item T, o op) {
 	q.mu.Lock()
 	h := q.held[item]
@@ -396,11 +381,6 @@ type claim struct {
 	owner  string
 	tokens string // of the item
 }
-
-const (
-	pullExpires   = 30 * time.Second
-	pullHeartbeat = time.Second
-)
 
 // answered counts n messages less, for the request with that id if there is one.
 func (i *intake[T]) answered(id uint64, n int) {

@@ -5,11 +5,7 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -98,12 +94,14 @@ type wire interface {
 	connects() (again chan nats.Status, stop func())
 }
 
-// A stored is a message in the stream.
-type stored struct {
-	subject string
-	seq     uint64
-	data    []byte
-}
+// How long a request for messages lasts, and how often the server says that it does.
+const (
+	pullExpires   = 30 * time.Second
+	pullHeartbeat = time.Second
+)
+
+// slowAnswer is how long to wait for an answer that may take long.
+const slowAnswer = 15 * time.Second
 
 // An arrival is what the consumer sends: a message, or if status is not empty a
 // word about a request.
@@ -128,124 +126,31 @@ type progress struct {
 // item.
 const recordRoom = 8192
 
+// errFull says that an item waits for room.
+var errFull = errors.New("the store is full")
+
+// isFull reports whether the server refused a message as there is no room for it.
+func isFull(err error) bool {
+	if err == errFull {
+		return true
+	}
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.ErrorCode {
+	case 10002, // of the account
+		10023, 10028, 10047, // of the server
+		10077: // of the stream
+		return true
+	}
+	return false
+}
+
 // tooLong reports whether a message was refused because of its length, by the
 // client or by the stream.
 func tooLong(err error) bool {
 	const code = 10054
 	var refused *jetstream.APIError
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == code
-}
-
-// A message is how a record stands in the stream.
-type message struct {
-	Phase    string    `json:"phase"` // ready, waiting, in flight, or idle
-	Since    time.Time `json:"since,omitzero"`
-	Pending  time.Time `json:"pending,omitzero"` // if that is not since; none of what is settled
-	Next     string    `json:"next,omitempty"`   // what follows a run in flight, or the kind of wait
-	Due      time.Time `json:"due,omitzero"`
-	Settled  bool      `json:"settled,omitempty"` // with next within, at rest: all is well
-	Owner    string    `json:"owner,omitempty"`
-	Fence    uint64    `json:"fence,omitempty"`
-	Failures int       `json:"failures,omitempty"`
-	Err      string    `json:"err,omitempty"`
-	Removed  bool      `json:"removed,omitempty"`
-	Item     string    `json:"item,omitempty"` // its tokens, if they are too long for the subject
-	Write    string    `json:"write"`          // names the write, so that its writer knows it again
-}
-
-// asTime returns a time of a record as it is written.
-func asTime(ns int64) (t time.Time) {
-	if ns != 0 {
-		t = time.Unix(0, ns).UTC()
-	}
-	return t
-}
-
-// nanoseconds undoes asTime.
-func nanoseconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
-
-// encodeRecord returns the message of a record.
-func encodeRecord(r *record, tokens, write string) []byte {
-	m := message{
-		Since: asTime(r.since), Owner: r.owner, Fence: r.fence,
-		Failures: r.failures, Err: r.err, Write: write,
-	}
-	if len(tokens) > maxTokens {
-		m.Item = tokens
-	}
-	if r.pending != r.since {
-		m.Pending = asTime(r.pending)
-	}
-	switch {
-	case r.running:
-		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextNames[r.next], asTime(r.due), r.removed
-	case r.next.later():
-		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], asTime(r.due)
-		if r.next == nextSettled { // those who know nothing of it see a time to wait for
-			m.Next, m.Settled = nextNames[nextWithin], true
-		}
-	case r.next == nextReady:
-		m.Phase = "ready"
-	default:
-		m.Phase = "idle"
-	}
-	b, err := json.Marshal(&m)
-	if err != nil {
-		panic(fmt.Sprintf("natsadapter: %+v: %v", m, err)) // it is strings and numbers
-	}
-	return b
-}
-
-// decodeRecord reads a message. The fence of a run that began with it is its
-// sequence.
-func decodeRecord(s stored) (r record, m message, err error) {
-	if err := json.Unmarshal(s.data, &m); err != nil {
-		return record{}, m, fmt.Errorf("natsadapter: message %d, %s, is no record: %w", s.seq, brief(s.subject), err)
-	}
-	bad := func(what string) error {
-		return fmt.Errorf("natsadapter: message %d, %s: %s", s.seq, brief(s.subject), what)
-	}
-	r = record{
-		since: nanoseconds(m.Since), pending: nanoseconds(m.Pending), due: nanoseconds(m.Due),
-		owner: m.Owner, fence: m.Fence, failures: m.Failures, err: m.Err,
-	}
-	if r.owner != "" || m.Phase == "in flight" {
-		if err := checkID(r.owner); err != nil {
-			return record{}, m, bad("its owner: " + err.Error())
-		}
-	}
-	n := slices.Index(nextNames[:], m.Next)
-	if n < 0 || next(n) == nextSettled {
-		return record{}, m, bad("unknown next " + brief(m.Next))
-	}
-	r.next = next(n)
-	switch m.Phase {
-	case "idle":
-		return record{}, m, nil
-	case "ready":
-		r.next = nextReady
-	case "waiting":
-		if !r.next.later() {
-			return record{}, m, bad("it waits for nothing")
-		}
-		if r.next == nextWithin && m.Settled {
-			r.next = nextSettled
-		}
-	case "in flight":
-		r.running, r.removed = true, m.Removed
-		if r.fence == 0 {
-			r.fence = s.seq
-		}
-	default:
-		return record{}, m, bad("unknown phase " + strconv.Quote(brief(m.Phase)))
-	}
-	if r.pending == 0 && r.next != nextSettled {
-		r.pending = r.since
-	}
-	return r, m, nil
 }

@@ -1,16 +1,16 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what the promises of a queue of natsadapter cost: how
+// Command bench measures what the promises of the shared queue cost: how
 // many items a second go in, and through the whole loop from Enqueue to Done,
 // with 1, 2, 4 and 8 worker processes, beside a plain work queue of JetStream
 // that promises none of it, and beside the bare requests that the queue makes;
 // and how long an item takes from Enqueue to the start of its run.
 //
-//	go run ./bench
-//	go run ./bench -items 50000 -rounds 5 -only loop
-//	go run ./bench -servers 3
-//	go run ./bench -members   # what idle members cost, and how long a hand-over takes
+//	go run ./queue/bench
+//	go run ./queue/bench -items 50000 -rounds 5 -only loop
+//	go run ./queue/bench -servers 3
+//	go run ./queue/bench -members   # what idle members cost, and how long a hand-over takes
 //
 // The server and the workers share the processors of one machine. The runs do
 // nothing. Of several rounds, in each of which all is measured once, the median

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command referee breaks a queue of natsadapter on purpose, and counts what that
+// Command referee breaks the shared queue on purpose, and counts what that
 // does to its two promises: no item runs in two processes at once, and each event
 // that was accepted is followed by a run that started after it.
 //
@@ -11,9 +11,9 @@
 // place of the queue: there the monitor must find overlaps and losses, or it is
 // blind.
 //
-//	go run ./referee              # all scenarios, 20 s each
-//	go run ./referee -short       # some, about a minute in all
-//	go run ./referee -time 5m -run 'kill|stop' -seed 7
+//	go run ./queue/referee              # all scenarios, 20 s each
+//	go run ./queue/referee -short       # some, about a minute in all
+//	go run ./queue/referee -time 5m -run 'kill|stop' -seed 7
 //
 // It ends with status 1 if a promise was broken, or a control was not caught.
 package main

@@ -1,0 +1,39 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package queue has a queue that the reconcilers of many processes share, kept by
+// NATS JetStream. It takes the place of [reconcile.Queue]:
+//
+//	q, err := queue.New[string](ctx, js, queue.Config{Name: "vms"})
+//	if err != nil {
+//		return err
+//	}
+//	group.Add("vms", &reconcile.Reconciler[string]{Queue: q, Reconcile: makeVM})
+//	err = group.Run(ctx)
+//	return errors.Join(err, q.Close(closing)) // gives back what it holds
+//
+// # What the package promises
+//
+// Each promise names a test that shows it.
+//
+//  1. One item is in flight in one process at a time. A process that cannot renew
+//     its lease has the contexts of its runs ended before anybody else may start
+//     (TestQueueLeaseIsLost); [Fence] is for one that was frozen meanwhile
+//     (TestQueueFrozen).
+//  2. An event that was stored is followed by a run that started after it
+//     (TestQueueOutbox), whatever happens to processes, servers and connections:
+//     TestPlays makes it up.
+//  3. The items of a process that is gone run again (TestJanitorAfterManyDeaths),
+//     with the failures that there were (TestQueuePoison).
+//
+// It works with servers from 2.12 on, and refuses older ones
+// (TestQueueRefusesTheOldServer).
+//
+// # Where to look
+//
+// What is asked of one item passes through queue.go, an operation in rules.go, the
+// outbox, and wire.go to the server. What comes back is taken in take.go. Member.go
+// and janitor.go keep the lease and look after processes that are gone. Each file
+// knows of those before it: rules.go and codec.go of none, message.go, wire.go,
+// jetstream.go, and then what has a [Queue].
+package queue

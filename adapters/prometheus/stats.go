@@ -17,7 +17,7 @@ import (
 )
 
 // AddStats adds the figures that a function returns, for what has some of its own, such
-// as the queue of adapters/nats:
+// as the queue of adapters/nats/queue:
 //
 //	err := promadapter.AddStats(c, "nats_queue", "vms", q.Stats)
 //

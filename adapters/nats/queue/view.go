@@ -1,0 +1,105 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A View is a queue as it stands in all processes. It has the methods of a
+// [reconcile.Queue] with which a page of statuspage shows a queue, and is for any
+// process, also one that takes no items:
+//
+//	vms := &queue.View[string]{Queue: q, List: statuspage.Poll(group, "queue of vms", q.All)}
+//	page := statuspage.New(&statuspage.Loop[string]{Name: "vms", Queue: vms}, group)
+//
+// How the runs of an item went is known to the process alone that had them; of the
+// others the queue has the failures in a row, and the text of the last. Queue is
+// required, and both fields are not to be changed once a method was called. The
+// methods may be called from any goroutine.
+type View[T comparable] struct {
+	Queue *Queue[T]
+
+	// List reads the items; nil means All of Queue. With what statuspage.Poll
+	// makes of that, a page tells since when they cannot be read.
+	List func(context.Context) ([]Entry[T], error)
+
+	mu   sync.Mutex // guards last
+	last []Entry[T] // as it was read last
+}
+
+// viewPatience is how long a View waits for the server.
+const viewPatience = 5 * time.Second
+
+// All returns all items that the queue knows, as [Queue.All] does. It reads the
+// whole stream, and waits for the server for five seconds at most. If that fails,
+// it returns what it read last.
+func (v *View[T]) All() iter.Seq2[T, reconcile.State] {
+	list := v.List
+	if list == nil {
+		list = v.Queue.All
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), viewPatience)
+	defer cancel()
+	entries, err := list(ctx)
+	v.mu.Lock()
+	if err == nil {
+		v.last = entries
+	}
+	entries = v.last
+	v.mu.Unlock()
+	return func(yield func(T, reconcile.State) bool) {
+		for _, e := range entries {
+			if !yield(e.Item, e.State) {
+				return
+			}
+		}
+	}
+}
+
+// State is [Queue.State].
+func (v *View[T]) State(item T) reconcile.State { return v.Queue.State(item) }
+
+// Stats returns how many items of each kind there were when All was last called,
+// and what this process did. It never blocks.
+func (v *View[T]) Stats() reconcile.Stats {
+	here := v.Queue.Stats()
+	s := reconcile.Stats{Enqueued: here.Enqueued, Coalesced: here.Coalesced, Taken: here.Taken, Requeued: here.Requeued}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, e := range v.last {
+		switch e.State.Phase {
+		case reconcile.Ready:
+			s.Ready++
+		case reconcile.InFlight:
+			s.InFlight++
+			if e.State.Again {
+				s.Again++
+			}
+		case reconcile.Waiting:
+			s.Waiting++
+			if e.State.Settled {
+				s.Settled++
+			}
+		}
+	}
+	return s
+}
+
+// EnqueueNow is [Queue.EnqueueNow].
+func (v *View[T]) EnqueueNow(item T) { v.Queue.EnqueueNow(item) }
+
+// Remove cancels the next run of an item, as [Queue.Remove] does, and reports
+// whether that was stored within five seconds.
+func (v *View[T]) Remove(item T) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), viewPatience)
+	defer cancel()
+	removed, err := v.Queue.Remove(ctx, item)
+	return removed && err == nil
+}

@@ -45,8 +45,8 @@ const (
 )
 
 var (
-	plays     = flag.Int("plays", 60, "how many plays TestPlays has")
-	firstPlay = flag.Uint64("play", 1, "the seed of its first play")
+	plays     = flag.Int("plays", 60, "how many plays TestPlays has, and a tenth of those that TestShortPlays has")
+	firstPlay = flag.Uint64("play", 1, "the seed of the first play of each")
 	playLog   = flag.Bool("playlog", false, "say what happens in plays")
 )
 
@@ -54,6 +54,7 @@ var (
 type plan struct {
 	seed   uint64 // of what is not planned: who enqueues what when, how long runs take
 	deaths bool   // there are deaths only, and deathsBound holds
+	short  bool   // there is one item, with few events
 	faults []fault
 }
 
@@ -89,7 +90,7 @@ const (
 
 func (p plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "plan{seed: %d, deaths: %t, faults: []fault{\n", p.seed, p.deaths)
+	fmt.Fprintf(&b, "plan{seed: %d, deaths: %t, short: %t, faults: []fault{\n", p.seed, p.deaths, p.short)
 	for _, f := range p.faults {
 		fmt.Fprintf(&b, "\t{%d * ms, %d * ms, %s, %d, %.2f},\n", f.at.Milliseconds(), f.lasts.Milliseconds(), f.kind, f.who, f.much)
 	}
@@ -99,50 +100,84 @@ func (p plan) String() string {
 
 const playProcesses = 3
 
+// items is how many there are.
+func (p plan) items() int {
+	if p.short {
+		return 1
+	}
+	return playItems
+}
+
+// newShortPlan returns the short plan of a seed.
+func newShortPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 5))
+	p := plan{seed: seed, short: true}
+	for range 1 + r.IntN(4) {
+		p.faults = append(p.faults, newFault(r, allKinds, 5*playLease, 7))
+	}
+	slices.SortFunc(p.faults, byTime)
+	return p
+}
+
+// between returns a duration of some seconds: short ones as likely as long ones.
+func between(r *rand.Rand, a, b float64) time.Duration {
+	return time.Duration(a * math.Pow(b/a, r.Float64()) * float64(time.Second)).Truncate(time.Millisecond)
+}
+
+var (
+	linkKinds = []faultKind{stall, deaf, mute, tear, reset, slow, lossy, twice}
+	allKinds  = append(slices.Clip(linkKinds), kill, kill, leave, full, consumer)
+)
+
+// newFault returns a fault that begins before length, and lasts for some seconds at
+// most.
+func newFault(r *rand.Rand, kinds []faultKind, length time.Duration, longest float64) fault {
+	f := fault{
+		at:    time.Duration(r.Int64N(int64(length))).Truncate(time.Millisecond),
+		lasts: between(r, 0.1, longest),
+		kind:  kinds[r.IntN(len(kinds))],
+		who:   r.IntN(playProcesses),
+		much:  r.Float64() * r.Float64(),
+	}
+	if r.IntN(6) == 0 {
+		f.who = everybody
+	}
+	if f.kind == slow {
+		f.much *= 1.5
+	}
+	return f
+}
+
+func byTime(a, b fault) int { return cmp.Compare(a.at, b.at) }
+
 // newPlan returns the plan of a seed.
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	p := plan{seed: seed}
-	between := func(a, b float64) time.Duration { // short ones as likely as long ones
-		return time.Duration(a * math.Pow(b/a, r.Float64()) * float64(time.Second)).Truncate(time.Millisecond)
-	}
 	if p.deaths = seed%4 == 0; p.deaths {
-		every := between(1, 3)
-		for at := between(1, 5); at < 30*time.Second; at += every {
+		every := between(r, 1, 3)
+		for at := between(r, 1, 5); at < 30*time.Second; at += every {
 			who := eldest
 			if r.IntN(5) == 0 {
 				who = r.IntN(playProcesses)
 			}
-			p.faults = append(p.faults, fault{at, between(0.05, 0.8), kill, who, 0})
+			p.faults = append(p.faults, fault{at, between(r, 0.05, 0.8), kill, who, 0})
 		}
 		return p
 	}
-	kinds := []faultKind{stall, deaf, mute, tear, reset, slow, lossy, twice}
+	kinds := linkKinds
 	if seed%4 > 1 {
-		kinds = append(kinds, kill, kill, leave, full, consumer)
+		kinds = allKinds
 	}
-	length := between(10, 40)
+	length := between(r, 10, 40)
 	longest := 15.
 	if seed%16 == 1 {
 		length, longest = 150*time.Second, 120
 	}
 	for range 2 + r.IntN(10) {
-		f := fault{
-			at:    time.Duration(r.Int64N(int64(length))).Truncate(time.Millisecond),
-			lasts: between(0.1, longest),
-			kind:  kinds[r.IntN(len(kinds))],
-			who:   r.IntN(playProcesses),
-			much:  r.Float64() * r.Float64(),
-		}
-		if r.IntN(6) == 0 {
-			f.who = everybody
-		}
-		if f.kind == slow {
-			f.much *= 1.5
-		}
-		p.faults = append(p.faults, f)
+		p.faults = append(p.faults, newFault(r, kinds, length, longest))
 	}
-	slices.SortFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(p.faults, byTime)
 	return p
 }
 
@@ -235,7 +270,7 @@ func (p *play) start(slot int) {
 	p.mu.Lock()
 	p.cast[slot] = a
 	p.mu.Unlock()
-	for w := range playItems {
+	for w := range p.plan.items() {
 		go p.work(a, rand.New(rand.NewPCG(births, uint64(w))))
 	}
 }
@@ -536,13 +571,17 @@ func perform(pl plan) *play {
 	stop := make(chan struct{})
 	events.Go(func() {
 		r := rand.New(rand.NewPCG(pl.seed, 3))
+		pause := playLease / 5
+		if pl.short {
+			pause = 2 * playLease
+		}
 		for {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Duration(r.Int64N(int64(playLease / 5)))):
+			case <-time.After(time.Duration(r.Int64N(int64(pause)))):
 			}
-			slot, item, verb := r.IntN(len(p.cast)), fmt.Sprint(r.IntN(playItems)), r.IntN(8)-3
+			slot, item, verb := r.IntN(len(p.cast)), fmt.Sprint(r.IntN(pl.items())), r.IntN(8)-3
 			events.Go(func() { p.enqueue(slot, item, max(0, verb)) })
 		}
 	})
@@ -570,7 +609,11 @@ func perform(pl plan) *play {
 			return false
 		}
 	})
-	wait(6*playLease, func() bool { p.look(); return false }) // peace, with events
+	peace := 6 * playLease
+	if pl.short {
+		peace = 2 * playLease
+	}
+	wait(peace, func() bool { p.look(); return false }) // with events
 	close(stop)
 	p.mu.Lock()
 	p.peace = true
@@ -642,11 +685,16 @@ func (p *play) left() string {
 }
 
 // TestPlays plays plans of random faults. With -plays N -play SEED it plays others.
-func TestPlays(t *testing.T) {
+func TestPlays(t *testing.T) { playAll(t, *plays, newPlan) }
+
+// TestShortPlays plays many that are over soon.
+func TestShortPlays(t *testing.T) { playAll(t, 10**plays, newShortPlan) }
+
+func playAll(t *testing.T, n int, newPlan func(seed uint64) plan) {
 	began := time.Now()
 	var longest time.Duration
 	runs := 0
-	for seed := *firstPlay; seed < *firstPlay+uint64(*plays); seed++ {
+	for seed := *firstPlay; seed < *firstPlay+uint64(n); seed++ {
 		pl := newPlan(seed)
 		var p *play
 		synctest.Test(t, func(*testing.T) { p = perform(pl) })
@@ -657,7 +705,7 @@ func TestPlays(t *testing.T) {
 		runs += p.runs
 	}
 	took := time.Since(began)
-	t.Logf("%d plays with %d runs in %v, %.1f a second; the longest wait in peace was %v", *plays, runs, took, float64(*plays)/took.Seconds(), longest)
+	t.Logf("%d plays with %d runs in %v, %.1f a second; the longest wait in peace was %v", n, runs, took, float64(n)/took.Seconds(), longest)
 }
 
 const ms = time.Millisecond

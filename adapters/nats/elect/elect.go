@@ -103,8 +103,8 @@ const (
 	// retryPause is the time after which a candidate that could not ask tries again.
 	retryPause = 500 * time.Millisecond
 
-	// The server may take this long for a call: the shorter time if something else
-	// waits meanwhile that can go on without the answer.
+	// The server may take longTimeout for a call, and shortTimeout for one that can
+	// be done without.
 	shortTimeout = time.Second
 	longTimeout  = 4 * time.Second
 )

@@ -43,7 +43,10 @@ type scenario struct {
 	Bytes    int           // a second that enter them; 0 means no limit
 }
 
-const lease = 2 * time.Second
+const (
+	lease         = 2 * time.Second
+	startPatience = 2 * time.Minute // until something runs
+)
 
 var scenarios = []scenario{
 	{Name: "control: limit, discard new", Naive: "new", Short: 2 * time.Second},
@@ -180,7 +183,6 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 		st.servers, url = []*natstest.Server{one}, one.URL()
 	}
 
-	began := time.Now()
 	for range 3 {
 		if err := st.start(&st.workers, st.job("work")); err != nil {
 			return o, err
@@ -197,6 +199,12 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 		}
 	}
 	defer st.killAll()
+	select {
+	case <-st.monitor.running:
+	case <-time.After(startPatience):
+		return o, fmt.Errorf("nothing has run within %v", startPatience)
+	}
+	began := time.Now()
 	end := time.After(d)
 	if s.Break != nil {
 		tick := time.NewTicker(s.Every)

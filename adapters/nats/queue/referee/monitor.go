@@ -33,6 +33,7 @@ type reply struct{ Version uint64 }
 // end, so it knows when the runs of a killed process are over.
 type monitor struct {
 	listener net.Listener
+	running  chan struct{} // closed when something runs
 
 	mu        sync.Mutex // guards the fields below
 	keys      map[string]*key
@@ -75,7 +76,9 @@ func newMonitor() (*monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &monitor{listener: l, keys: make(map[string]*key), stopped: make(map[int]time.Time), progress: time.Now()}
+	m := &monitor{
+		listener: l, keys: make(map[string]*key), stopped: make(map[int]time.Time), progress: time.Now(), running: make(chan struct{}),
+	}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -155,6 +158,9 @@ func (m *monitor) note(c net.Conn, a call) reply {
 }
 
 func (m *monitor) enter(c net.Conn, k *key, a call) {
+	if m.Runs == 0 {
+		close(m.running)
+	}
 	m.Runs++
 	m.progress = time.Now()
 	if k.issued > k.observed && len(m.latencies) < 1<<20 {

@@ -74,8 +74,20 @@ func of[T any](p *T) trace {
 	return func() bool { return w.Value() != nil }
 }
 
+// patience is how long goroutines may take to end, on a machine that has much to do.
+const patience = 30 * time.Second
+
+// leaked returns an error if goroutines go on after a time.
+func leaked(before goleak.Option, patience time.Duration) error {
+	for began := time.Now(); ; {
+		if err := goleak.Find(before); err == nil || time.Since(began) >= patience {
+			return err
+		}
+	}
+}
+
 // left says what a scenario leaves behind; nothing, if it is empty.
-func left(scenario func() []trace) (what []string) {
+func left(scenario func() []trace, patience time.Duration) (what []string) {
 	before := goleak.IgnoreCurrent()
 	var traces []trace
 	var start uint64
@@ -85,7 +97,7 @@ func left(scenario func() []trace) (what []string) {
 		}
 		traces = append(traces, scenario()...)
 	}
-	if err := goleak.Find(before); err != nil {
+	if err := leaked(before, patience); err != nil {
 		what = append(what, err.Error())
 	}
 	if end := heap(); end > start+allowed {
@@ -347,7 +359,7 @@ func (q *lost) Lease(ctx context.Context, _ int) context.Context {
 func TestNothingIsLeft(t *testing.T) {
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			for _, what := range left(scenario) {
+			for _, what := range left(scenario, patience) {
 				t.Error(what)
 			}
 		})
@@ -377,7 +389,7 @@ func TestNothingIsLeftOfChaos(t *testing.T) {
 	for seed := uint64(2); seed < 7 || time.Since(begin) < *during; seed++ {
 		round(seed)
 	}
-	if err := goleak.Find(before); err != nil {
+	if err := leaked(before, patience); err != nil {
 		t.Error(err)
 	}
 	if end := heap(); end > start+allowed {
@@ -412,7 +424,7 @@ func TestLeftoversAreSeen(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			what := left(scenario)
+			what := left(scenario, 0)
 			t.Logf("%.200q", what)
 			if len(what) == 0 {
 				t.Error("not seen")

@@ -123,7 +123,7 @@ func Connect(tb testing.TB, url string, options ...nats.Option) *nats.Conn {
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(20 * time.Millisecond),
 		nats.ReconnectJitter(10*time.Millisecond, 10*time.Millisecond),
-		nats.Timeout(5 * time.Second),
+		nats.Timeout(Patience),
 	}, options...)
 	nc, err := nats.Connect(url, all...)
 	if err != nil {

@@ -30,7 +30,7 @@ func (e *eager) Do(context.Context, string, func() error) error                 
 func (e *eager) Look(context.Context, string, func() (any, error)) (any, error) { return nil, nil }
 func (e *eager) Context() context.Context                                       { return e.ctx }
 func (e *eager) OnEvent(hear func(event any))                                   { e.hear = hear }
-func (e *eager) EventOr(event any, _ map[explore.Fault]func()) { e.hears.Go(func() { e.hear(event) }) }
+func (e *eager) EventOr(event any, _ map[explore.Fault]func())                  { e.hears.Go(func() { e.hear(event) }) }
 
 func (e *eager) DoOr(context.Context, string, func() error, map[explore.Fault]func() error) error {
 	return nil

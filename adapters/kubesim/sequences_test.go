@@ -134,6 +134,7 @@ func (s sample) common() []step {
 		{do: "GET", path: s.path + "?limit=2&fieldSelector=metadata.name!%3Da"},
 		{do: "DELETE", path: s.path + "/d"},
 		{do: "GET", path: s.path + "?limit=1"},
+		{do: "GET", path: s.path + "?limit=1&resourceVersion=0"},
 		{do: "DELETE", path: s.path + "/c"},
 		{do: "GET", path: s.path + "?limit=10&continue=x", codeAlone: true},
 

@@ -375,6 +375,10 @@ func (s *Server) list(q *request) ([]byte, error) {
 	if q.kind.custom != nil {
 		meta["continue"] = ""
 	}
+	limit := q.list.Limit
+	if q.list.ResourceVersion == "0" { // it comes from a cache, in one part
+		limit = 0
+	}
 	var records []*record
 	inRange := t.find(filter{namespace: f.namespace})
 	for i, r := range inRange {
@@ -383,7 +387,7 @@ func (s *Server) list(q *request) ([]byte, error) {
 		}
 		records = append(records, r)
 		left := len(inRange) - i - 1
-		if int64(len(records)) == q.list.Limit && left > 0 { // which may not match
+		if int64(len(records)) == limit && left > 0 { // which may not match
 			if (f.labels == nil || f.labels.Empty()) && (f.fields == nil || f.fields.Empty()) {
 				meta["remainingItemCount"] = left
 			}

@@ -126,7 +126,7 @@ type Scenario[W any] struct {
 
 	// Own lists the faults that this world has besides those of [Faults], in the order in
 	// which they are tried: what [Kit.DoOr] and [Kit.EventOr] name. What they name that is
-	// not listed does not come.
+	// not listed does not come. With Steady, State is not to show what they do.
 	Own []Fault
 
 	// Steady fails a plan in which State is what it has to be, and then is something
@@ -433,7 +433,7 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 
 // singles lists all single faults, in the order in which they are tried.
 func (x *explorer) singles(points []point) []injection {
-	all := slices.Concat(x.faults(points, short), x.faults(points, own), x.faults(points, long))
+	all := slices.Concat(x.faults(points, shortFaults), x.faults(points, ownFaults), x.faults(points, longFaults))
 	if len(all) > x.enough && (x.plans == 0 || x.plans < len(all)) {
 		x.draw(all)
 	}
@@ -469,9 +469,9 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 	}, func(i int, o *outcome) {
 		came[i] = len(o.happened) > 0
 		rest := o.points[min(o.after, len(o.points)):]
-		next := append(x.faults(rest, short), x.faults(rest, own)...)
+		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)
 		if !singles[i].fault.outage() { // after which what comes first is what counts
-			next = append(next, x.faults(rest, long)...)
+			next = append(next, x.faults(rest, longFaults)...)
 			random := rand.New(rand.NewPCG(x.seed, uint64(i)+2))
 			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
@@ -606,7 +606,7 @@ func (x *explorer) dice(number int) func(point) Fault {
 		}
 		at.stale, at.behind = true, true // perhaps
 		here := []point{at}
-		options := slices.Concat(x.faults(here, short), x.faults(here, own), x.faults(here, long))
+		options := slices.Concat(x.faults(here, shortFaults), x.faults(here, ownFaults), x.faults(here, longFaults))
 		if len(options) == 0 {
 			return ""
 		}
@@ -621,9 +621,9 @@ func (x *explorer) dice(number int) func(point) Fault {
 	}
 }
 
-func short(p point) []Fault { return faultsOf[p.kind] }
-func own(p point) []Fault   { return p.own }
-func long(p point) []Fault  { return longFaultsOf[p.kind] }
+func shortFaults(p point) []Fault { return faultsOf[p.kind] }
+func ownFaults(p point) []Fault   { return p.own }
+func longFaults(p point) []Fault  { return longFaultsOf[p.kind] }
 
 // faults lists what can happen at these points, of those that each has.
 func (x *explorer) faults(points []point, of func(point) []Fault) []injection {
@@ -646,6 +646,14 @@ func ownOf[F any](x *explorer, has map[Fault]F) (all []Fault) {
 		}
 	}
 	return all
+}
+
+// happening returns what happens by a fault of the world's own, or nil.
+func happening[F any](x *explorer, has map[Fault]F, f Fault) (happens F) {
+	if slices.Contains(x.own, f) {
+		happens = has[f]
+	}
+	return happens
 }
 
 // perform plays one plan.

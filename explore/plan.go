@@ -470,7 +470,7 @@ func (p *play) deliverLocked(d delivery) func() {
 	if !d.decided {
 		i = p.meetLocked(d.what, onEvent, ownOf(p.explorer, d.own))
 	}
-	if happens := d.own[i.fault]; happens != nil {
+	if happens := happening(p.explorer, d.own, i.fault); happens != nil {
 		p.disturbLocked(d.what, i, lateness)
 		return happens
 	}
@@ -525,7 +525,7 @@ func (p *play) grantLocked(r *request) func() {
 	}
 	r.injection = p.meetLocked(r.what, r.kind, ownOf(p.explorer, r.own))
 	r.point = len(p.outcome.points) - 1
-	if happens := r.own[r.fault]; happens != nil {
+	if happens := happening(p.explorer, r.own, r.fault); happens != nil {
 		r.effect, r.lasts = happens, lateness
 	}
 	switch r.fault {
@@ -604,8 +604,8 @@ func (p *play) spotLocked(name string) *spot {
 }
 
 // meetLocked notes that a place is met, and decides what happens there. Of what goes
-// on while nothing changes, the first few of each are enough.
-// The faults of the world's own that can be there are own.
+// on while nothing changes, the first few of each are enough. own lists the faults of
+// the world's own that can be there.
 func (p *play) meetLocked(what string, kind kind, own []Fault) injection {
 	s := p.spotLocked(p.placeName(what))
 	if s.idleTurn != p.idleTurn {

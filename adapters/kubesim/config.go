@@ -156,6 +156,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		got = answers()
 	case q.kind.Kind == "Event" && t.caller.Context().Err() == nil:
 		got = answers() // nothing depends on these
+	case reads && q.query.Get("resourceVersion") == "0" && t.server.reachable() != nil:
+		// No answer that could come again later.
+		err = t.caller.Do(r.Context(), t.server.opOf(q), func() error { return serve(answers) })
 	case reads && q.query.Get("resourceVersion") == "0":
 		var text string
 		text, err = explore.Read(r.Context(), t.caller, t.server.opOf(q), func() (string, error) {

@@ -143,7 +143,7 @@ func denied() answer {
 	}})
 }
 
-// eventOf gives an event to a process, with the faults that it can have.
+// event gives an event to a process, with the faults that it can have.
 func (w *ways) event(h *happening) {
 	w.kit.EventOr(h, map[explore.Fault]func(){Restarts: h.watcher.server.Restart, Cut: h.watcher.cut})
 }

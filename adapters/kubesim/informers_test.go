@@ -228,11 +228,12 @@ func TestInformer(t *testing.T) {
 			o.cut(func() { o.put("a", "3"); o.Compact() })
 		}, "same b (1); update a (2) to a (3)", "watch, LIST"}}},
 	} {
-		for _, lists := range []string{"list, watch", "watch list"} {
+		for _, lists := range []string{"list, watch", "watch list", "watch list, list, watch"} { // the last if the server has no watch lists
 			t.Run(name+"/"+lists, func(t *testing.T) {
-				featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, lists == "watch list")
+				featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, lists != "list, watch")
 				synctest.Test(t, func(t *testing.T) {
 					o := &observer{Server: kubesim.NewServer()}
+					o.NoWatchList = strings.HasSuffix(lists, ", list, watch")
 					cfg := o.Config(nil)
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return spy{o, next} })
 					o.informer = coreinformers.NewFilteredConfigMapInformer(kubernetes.NewForConfigOrDie(cfg), "default", test.resync,

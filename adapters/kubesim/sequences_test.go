@@ -398,7 +398,7 @@ func schemaSteps() []step {
 
 func watchSteps() []step {
 	c := configMaps
-	watch := c.path + "?watch=1&timeoutSeconds=4"
+	watch := c.path + "?watch=1&timeoutSeconds=8"
 	put := func(name, label string) step {
 		return step{do: "POST", path: c.path, body: c.object(fmt.Sprintf(`"name":%q,"labels":{"x":%q}`, name, label), c.content)}
 	}

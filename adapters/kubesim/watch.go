@@ -213,7 +213,7 @@ func (w *watcher) mark() {
 	defer w.server.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.end == nil {
+	if w.end == nil && w.ctx.Err() == nil {
 		if len(w.queue) == 0 && w.seen < w.server.version {
 			w.writeLocked(w.bookmark(w.server.version, false), w.server.version)
 		}
@@ -292,6 +292,7 @@ func (s *Server) watch(ctx context.Context, q *request, w *ways) (*watcher, erro
 		if sends != nil && from == 0 {
 			from = s.version
 		}
+		out.seen = from
 		for _, c := range t.changes {
 			if c.version > from {
 				out.send(c)

@@ -53,7 +53,7 @@ func TestConverges(t *testing.T) {
 
 	// And from there on there is nothing to do. A bucket is run because it is wished
 	// for, and again for each of the two polls that finds it after that.
-	out := w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync")
+	out := w.run("-wishes", file, "-poll", "1h").WantEnd(0, "2 of 2 buckets in sync")
 	if n := reconciles(t, out); n < 2 || n > 6 {
 		t.Errorf("the second time there are %d reconciles of 2 buckets, want 1 to 3 of each:\n%s", n, out)
 	}

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package natsadapter connects the kernel with NATS: it has feeders for what
-// changes there. Its folders have what makes many processes of one: in
+// changes there. Two more packages are for services of many processes: in
 // [github.com/reconkernel/reconcile/adapters/nats/elect] one of them leads, and in
-// [github.com/reconkernel/reconcile/adapters/nats/queue] they share a queue.
+// [github.com/reconkernel/reconcile/adapters/nats/queue] they share a queue. The
+// errors and logs of all three begin with natsadapter.
 //
 // # Feeders
 //

@@ -107,7 +107,7 @@ var homes = map[string][]string{
 	"docs/guides/":                  {"docs/guides/..."},
 	"docs/kube":                     {"adapters/kube/...", "adapters/controllerruntime", "bench/kube"},
 	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
-	"docs/nats":                     {"adapters/nats", "adapters/nats/..."},
+	"docs/nats":                     {"adapters/nats/..."},
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},
 	"docs/verification.md":          {"internal/...", "verify/...", "remember", "reconciletest"},
 }

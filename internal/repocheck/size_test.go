@@ -20,7 +20,7 @@ const (
 	sources     = 14     // source files of the kernel
 	tests       = 18     // its test files
 	kernel      = 2_800  // lines of code of the kernel
-	nats        = 4_600  // lines of code of the packages in adapters/nats; a view of the queue came last
+	nats        = 4_600  // lines of code of the packages in adapters/nats
 	words       = 32_000 // in the README and docs
 )
 

@@ -21,8 +21,8 @@
 //     (TestQueueLeaseIsLost); [Fence] is for one that was frozen meanwhile
 //     (TestQueueFrozen).
 //  2. An event that was stored is followed by a run that started after it
-//     (TestQueueOutbox), whatever happens to processes, servers and connections:
-//     TestPlays makes it up.
+//     (TestQueueOutbox), whatever happens to processes, servers and connections
+//     (TestPlays and TestShortPlays have random faults).
 //  3. The items of a process that is gone run again (TestJanitorAfterManyDeaths),
 //     with the failures that there were (TestQueuePoison).
 //
@@ -32,8 +32,8 @@
 // # Where to look
 //
 // What is asked of one item passes through queue.go, an operation in rules.go, the
-// outbox, and wire.go to the server. What comes back is taken in take.go. Member.go
-// and janitor.go keep the lease and look after processes that are gone. Each file
-// knows of those before it: rules.go and codec.go of none, message.go, wire.go,
-// jetstream.go, and then what has a [Queue].
+// outbox, and wire.go to the server. What comes back is taken in take.go. The lease
+// is in member.go, and who looks after processes that are gone in janitor.go. Each
+// file knows of those before it: rules.go and codec.go of none, then message.go,
+// wire.go, config.go, jetstream.go, and all that has a [Queue].
 package queue

@@ -162,7 +162,7 @@ func TestQueueRefusesOldServers(t *testing.T) {
 	wantError(t, err, "nats-server 2.11.4", "2.12.0 or later")
 }
 
-func TestNewQueueWithoutAnswer(t *testing.T) {
+func TestNewWithoutAnswer(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	s.Front().Hang()

@@ -30,8 +30,9 @@ type View[T comparable] struct {
 	// makes of that, a page tells since when they cannot be read.
 	List func(context.Context) ([]Entry[T], error)
 
-	mu   sync.Mutex // guards last
-	last []Entry[T] // as it was read last
+	mu     sync.Mutex      // guards the fields below
+	last   []Entry[T]      // as it was read last
+	counts reconcile.Stats // of these
 }
 
 // viewPatience is how long a View waits for the server.
@@ -39,7 +40,7 @@ const viewPatience = 5 * time.Second
 
 // All returns all items that the queue knows, as [Queue.All] does. It reads the
 // whole stream, and waits for the server for five seconds at most. If that fails,
-// it returns what it read last.
+// it returns what it read last, which it keeps.
 func (v *View[T]) All() iter.Seq2[T, reconcile.State] {
 	list := v.List
 	if list == nil {
@@ -50,7 +51,7 @@ func (v *View[T]) All() iter.Seq2[T, reconcile.State] {
 	entries, err := list(ctx)
 	v.mu.Lock()
 	if err == nil {
-		v.last = entries
+		v.last, v.counts = entries, count(entries)
 	}
 	entries = v.last
 	v.mu.Unlock()
@@ -63,17 +64,9 @@ func (v *View[T]) All() iter.Seq2[T, reconcile.State] {
 	}
 }
 
-// State is [Queue.State].
-func (v *View[T]) State(item T) reconcile.State { return v.Queue.State(item) }
-
-// Stats returns how many items of each kind there were when All was last called,
-// and what this process did. It never blocks.
-func (v *View[T]) Stats() reconcile.Stats {
-	here := v.Queue.Stats()
-	s := reconcile.Stats{Enqueued: here.Enqueued, Coalesced: here.Coalesced, Taken: here.Taken, Requeued: here.Requeued}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, e := range v.last {
+// count counts the items of each kind.
+func count[T comparable](entries []Entry[T]) (s reconcile.Stats) {
+	for _, e := range entries {
 		switch e.State.Phase {
 		case reconcile.Ready:
 			s.Ready++
@@ -92,11 +85,27 @@ func (v *View[T]) Stats() reconcile.Stats {
 	return s
 }
 
+// State is [Queue.State]: while the server does not answer, nothing is known of an
+// item that is not in flight here.
+func (v *View[T]) State(item T) reconcile.State { return v.Queue.State(item) }
+
+// Stats returns how many items of each kind there were when All was last called, 0
+// before that, and what this process did. It never blocks.
+func (v *View[T]) Stats() reconcile.Stats {
+	v.mu.Lock()
+	s := v.counts
+	v.mu.Unlock()
+	here := v.Queue.Stats()
+	s.Enqueued, s.Coalesced, s.Taken, s.Requeued = here.Enqueued, here.Coalesced, here.Taken, here.Requeued
+	return s
+}
+
 // EnqueueNow is [Queue.EnqueueNow].
 func (v *View[T]) EnqueueNow(item T) { v.Queue.EnqueueNow(item) }
 
 // Remove cancels the next run of an item, as [Queue.Remove] does, and reports
-// whether that was stored within five seconds.
+// whether there was one. It waits for the server for five seconds at most: after
+// that it returns false, and the run may still be cancelled.
 func (v *View[T]) Remove(item T) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), viewPatience)
 	defer cancel()

@@ -58,27 +58,27 @@ func TestViewOnAPage(t *testing.T) {
 
 	var cut error
 	group := new(statuspage.Group)
-	view := &queue.View[string]{Queue: other, List: statuspage.Poll(group, "list", func(ctx context.Context) ([]queue.Entry[string], error) {
+	view := &queue.View[string]{Queue: other, List: statuspage.Poll(group, "list", func(context.Context) ([]queue.Entry[string], error) {
 		if cut != nil {
 			return nil, cut
 		}
-		return other.All(ctx)
+		return other.All(t.Context()) // however long it takes
 	})}
 	newPage := func() *statuspage.Page { // which has seen nothing yet
 		page := statuspage.New(&statuspage.Loop[string]{Name: "vms", Queue: view}, group)
 		page.AllowActions = true
 		return page
 	}
-	shows := func(want map[string]string) {
-		t.Helper()
+	shows := func(want map[string]string) error {
 		got := make(map[string]string)
 		for _, item := range asked(t, newPage(), httptest.NewRequest("GET", "/items.json?queue=vms", nil))["items"].([]any) {
 			item := item.(map[string]any)
 			got[fmt.Sprint(item["name"])] = fmt.Sprint(item["phase"], ", failing ", item["failing"], ", ", item["error"])
 		}
 		if !maps.Equal(got, want) {
-			t.Errorf("the page has %q, want %q", got, want)
+			return fmt.Errorf("the page has %q, want %q", got, want)
 		}
+		return nil
 	}
 	act := func(action, item string) {
 		t.Helper()
@@ -88,12 +88,14 @@ func TestViewOnAPage(t *testing.T) {
 		asked(t, newPage(), r)
 	}
 	all := map[string]string{"runs": "in flight, failing false, <nil>", "fails": "waiting, failing true, no cloud", "waits": "waiting, failing false, <nil>"}
-	shows(all)
+	natstest.Eventually(t, func(context.Context) error { return shows(all) })
 	if got := view.Stats(); got.InFlight != 1 || got.Waiting != 2 || got.Ready != 0 {
 		t.Errorf("Stats: %+v, want one in flight and two that wait", got)
 	}
 	cut = errors.New("cut off")
-	shows(all) // as it was
+	if err := shows(all); err != nil { // as it was
+		t.Error(err)
+	}
 	if groups := fmt.Sprint(asked(t, newPage(), httptest.NewRequest("GET", "/status.json", nil))["groups"]); !strings.Contains(groups, "cut off") {
 		t.Errorf("the page does not say that the list fails: %s", groups)
 	}
@@ -102,5 +104,7 @@ func TestViewOnAPage(t *testing.T) {
 	act("reconcile", "fails")
 	mustTake(t, worker, "fails")
 	act("cancel", "waits")
-	shows(map[string]string{"runs": "in flight, failing false, <nil>", "fails": "in flight, failing true, no cloud"})
+	natstest.Eventually(t, func(context.Context) error {
+		return shows(map[string]string{"runs": "in flight, failing false, <nil>", "fails": "in flight, failing true, no cloud"})
+	})
 }

@@ -246,7 +246,7 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 func (st *stage) left(url string) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	nc, err := nats.Connect(url)
+	nc, err := connect(url)
 	if err != nil {
 		return 0, err
 	}
@@ -564,11 +564,16 @@ func (st *stage) makeAnew() {
 	}
 }
 
+// connect connects to a server that may be slow, or about to start.
+func connect(url string) (*nats.Conn, error) {
+	return nats.Connect(url, nats.Timeout(startPatience), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))
+}
+
 // ask does something with a connection of its own, until it succeeds.
 func (st *stage) ask(fn func(context.Context, jetstream.JetStream) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	nc, err := nats.Connect(st.servers[0].URL())
+	nc, err := connect(st.servers[0].URL())
 	if err != nil {
 		panic(err)
 	}
@@ -579,14 +584,19 @@ func (st *stage) ask(fn func(context.Context, jetstream.JetStream) error) {
 			return
 		}
 		fmt.Println("  again, as", err)
-		err = ctx.Err()
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+			err = nil
+		}
 	}
 	panic(err)
 }
 
 // stepDown has the leader of the stream, or of the consumer, give up.
 func (st *stage) stepDown() {
-	nc, err := nats.Connect(st.servers[0].URL())
+	nc, err := connect(st.servers[0].URL())
 	if err != nil {
 		return
 	}

@@ -197,6 +197,13 @@ func TestInformer(t *testing.T) {
 			o.cut(o.Compact)
 		}, "", "watch"}}},
 
+		"bookmarks after a cut": {steps: []step{begin, {func(o *observer) {
+			o.cut(func() { o.Create(owned("kube-public", "elsewhere")) })
+		}, "", "watch"}, {func(o *observer) {
+			time.Sleep(time.Minute) // in which it hears how far the server was when it came back
+			o.cut(o.Compact)
+		}, "", "watch"}}},
+
 		"another under the same name": {steps: []step{begin, {func(o *observer) {
 			o.cut(func() {
 				o.Delete(text("a", ""))

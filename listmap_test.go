@@ -146,6 +146,18 @@ func TestListMapLoopsSeeTheListAsItWasWhenTheyBegan(t *testing.T) {
 			t.Errorf("%s inside Range: saw %v, inside RangeAll: %v, want %v", name, got, gotAll, want)
 		}
 	}
+
+	// Whichever key comes first: the other one is seen although it is gone by then.
+	all, seen := listOf(1), 0
+	all.AddItem("other", 1)
+	for range all.RangeAll() {
+		seen++
+		all.RemoveKey("k")
+		all.RemoveKey("other")
+	}
+	if seen != 2 {
+		t.Errorf("RangeAll shows %d of 2 keys that are removed in it", seen)
+	}
 }
 
 func TestListMapMatchMayUseTheMap(t *testing.T) {

@@ -101,7 +101,7 @@ func ExampleQueue_Offer() {
 	q := reconcile.NewQueue[string]()
 	q.Enqueue("failing")
 	item, _ := q.Dequeue(context.Background())
-	q.Requeue(item, reconcile.Wait{Delay: time.Minute, Err: errors.New("no quota")})
+	q.Requeue(item, reconcile.RequeueOptions{Delay: time.Minute, Err: errors.New("no quota")})
 
 	q.Offer("failing") // seen: that does not cut its back-off short
 	q.Offer("new")

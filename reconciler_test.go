@@ -787,7 +787,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: Judge = %s, %+v", c.name, o, w)
 		}
 		if w.Err == reconcile.ErrAborted { // as it is, it would abort
-			t.Errorf("%s: the Err of the Wait is %v, want it wrapped", c.name, w.Err)
+			t.Errorf("%s: the Err of the options is %v, want it wrapped", c.name, w.Err)
 		}
 	}
 	if _, w := reconcile.Judge(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {

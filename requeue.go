@@ -82,7 +82,7 @@ func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
 // Judge returns what a [Reconciler] makes of err, which a run returned: the outcome,
-// and the [Wait] that its item is given back with, by Requeue, or if it is Done
+// and the [RequeueOptions] that its item is given back with, by Requeue, or if it is Done
 // without an Err, by Done. It is for loops of one's own, and for what explains
 // errors. Failures counts the failures in a row, this one included; a nil retry
 // means [DefaultRetry].
@@ -96,7 +96,7 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //
 // The first two lines that apply to an error, as [errors.As] and [errors.Is] find
 // them, decide: so an error that wraps a plan is a reason and its plan, and becomes
-// the Reason of the Wait.
+// the Reason of the options.
 //
 // The members of what [errors.Join] returned, alone or wrapped by errors that wrap
 // one each, are answers of several steps, and judged one by one. A Terminal around
@@ -112,11 +112,11 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //
 // Judge calls retry and the methods of err, and what panics there panics here. An
 // err that is [ErrAborted] comes back wrapped. What the Reconciler adds is not in
-// the Wait: HoldRetries, Spread, and what [UntilChanged] and the end of a run's
+// the options: HoldRetries, Spread, and what [UntilChanged] and the end of a run's
 // context make of an error.
-func Judge(err error, failures int, retry RetryPolicy) (Outcome, Wait) {
+func Judge(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
-		return Succeeded, Wait{Done: true}
+		return Succeeded, RequeueOptions{Done: true}
 	}
 	return answerOf(err).judge(err, failures, retry)
 }
@@ -135,28 +135,28 @@ func (a answer) plans() bool {
 	return a.planned && !a.failed && !(a.terminal && a.plan.settled())
 }
 
-func (a answer) judge(err error, failures int, retry RetryPolicy) (Outcome, Wait) {
+func (a answer) judge(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	p := a.plan
 	switch {
 	case a.plans() && p.settled():
-		return Succeeded, Wait{Delay: p.Delay, Settled: true}
+		return Succeeded, RequeueOptions{Delay: p.Delay, Settled: true}
 	case a.plans():
-		w := Wait{Delay: p.Delay, Hold: p.Hold}
+		w := RequeueOptions{Delay: p.Delay, Hold: p.Hold}
 		if _, bare := err.(RequeueError); !bare {
 			w.Reason = err
 		}
 		return Requeued, w
 	case !a.failed:
-		return Terminated, Wait{Done: true, Err: err}
+		return Terminated, RequeueOptions{Done: true, Err: err}
 	}
 	if err == ErrAborted {
 		err = fmt.Errorf("%w", err)
 	}
 	delay, again := retry.orDefault()(err, failures)
 	if !again {
-		return GaveUp, Wait{Done: true, Err: err}
+		return GaveUp, RequeueOptions{Done: true, Err: err}
 	}
-	w := Wait{Delay: delay, Err: err}
+	w := RequeueOptions{Delay: delay, Err: err}
 	if p.Hold && p.Delay > delay { // of a step beside the one that failed
 		w.Delay, w.Hold = p.Delay, true
 	}

@@ -204,7 +204,7 @@ func divide(a, b int) { fmt.Fprint(io.Discard, a/b) }
 // The stack that is logged is one line: the calls of the user, from the panic on.
 func TestLoggedStackIsALineOfCalls(t *testing.T) {
 	var disks map[string]int
-	folder := path.Base(reflect.TypeFor[reconcile.Wait]().PkgPath()) // another one in a copy
+	folder := path.Base(reflect.TypeFor[reconcile.RequeueOptions]().PkgPath()) // another one in a copy
 	for name, c := range map[string]struct {
 		fails func()
 		want  string

@@ -85,8 +85,8 @@ func judged(old, verdict nextRun) nextRun {
 	return old
 }
 
-// nextRun returns the next run that a Wait asks for.
-func (w *Wait) nextRun(now int64) nextRun {
+// nextRun returns the next run that the options ask for.
+func (w *RequeueOptions) nextRun(now int64) nextRun {
 	switch {
 	case w.Delay <= 0:
 		return nextRun{kind: runReady}

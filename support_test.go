@@ -642,7 +642,7 @@ func (p plainQueue[T]) Dequeue(ctx context.Context) (T, error) { return p.q.Dequ
 
 func (p plainQueue[T]) Done(item T) { p.q.Done(item) }
 
-func (p plainQueue[T]) Requeue(item T, w reconcile.Wait) { p.q.Requeue(item, w) }
+func (p plainQueue[T]) Requeue(item T, w reconcile.RequeueOptions) { p.q.Requeue(item, w) }
 
 func (p plainQueue[T]) State(item T) (state reconcile.State) { return p.q.State(item) }
 
@@ -717,7 +717,7 @@ func (q *ledger) Dequeue(context.Context) (string, error) {
 
 func (q *ledger) Done(item string) { q.note("done %s", item) }
 
-func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
+func (q *ledger) Requeue(item string, _ reconcile.RequeueOptions) { q.note("requeue %s", item) }
 
 func (q *ledger) State(string) (state reconcile.State) { return reconcile.State{} }
 

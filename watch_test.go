@@ -47,16 +47,20 @@ var waitSteps = map[string]func(q *reconcile.Queue[string]){
 	"Offer":         func(q *reconcile.Queue[string]) { q.Offer("x") },
 	"take":          func(q *reconcile.Queue[string]) { _, _ = q.Dequeue(context.Background()) },
 	"Done":          func(q *reconcile.Queue[string]) { q.Done("x") },
-	"now":           func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{}) },
-	"within":        func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour}) },
+	"now":           func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{}) },
+	"within":        func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour}) },
 	"after":         func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
-	"settled":       func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) },
-	"boom":          func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: errBoom}) },
-	"held-boom": func(q *reconcile.Queue[string]) {
-		q.Requeue("x", reconcile.Wait{Delay: time.Hour, Hold: true, Err: errBoom})
+	"settled": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
 	},
-	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: errBoom}) },
-	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) },
+	"boom": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
+	},
+	"held-boom": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Err: errBoom})
+	},
+	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: errBoom}) },
+	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) },
 	"Remove":    func(q *reconcile.Queue[string]) { q.Remove("x") },
 	"Close":     func(q *reconcile.Queue[string]) { q.Close() },
 	"hour":      func(*reconcile.Queue[string]) { time.Sleep(time.Hour); synctest.Wait() },
@@ -195,7 +199,7 @@ func TestEnqueueAndWaitIsToldOfADroppedRunOnce(t *testing.T) {
 			mustTake(t, q)
 			q.EnqueueAfter("x", time.Hour)
 			q.Close()
-			q.Requeue("x", reconcile.Wait{})
+			q.Requeue("x", reconcile.RequeueOptions{})
 			if err := mustReturn(t, w).err; fmt.Sprint(err) != "item x: reconcile: queue closed" {
 				t.Errorf("EnqueueAndWait: %v, want %v", err, reconcile.ErrClosed)
 			}
@@ -225,7 +229,7 @@ func TestWaitIdleStepByStep(t *testing.T) {
 			runQueue(t, state+"/"+end, func(t *testing.T, q *reconcile.Queue[string]) {
 				q.Enqueue("z") // is settled all the time
 				mustTake(t, q)
-				q.Requeue("z", reconcile.Wait{Delay: 1000 * time.Hour, Settled: true})
+				q.Requeue("z", reconcile.RequeueOptions{Delay: 1000 * time.Hour, Settled: true})
 				takeSteps(t, q, state)
 				err := q.WaitIdle(done()) // looks first
 				s := q.Stats()
@@ -712,7 +716,7 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A queue inside of another one tells of what was given up, too: Wait.Done has why.
+// A queue inside of another one tells of what was given up, too: RequeueOptions.Done has why.
 func TestEnqueueAndWaitOfAWrappedQueueTellsWhatWasGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		s := serve(t, reconcile.Reconciler[string]{Queue: plainly(q), Reconcile: mixed, Retry: reconcile.NoRetry})

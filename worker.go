@@ -76,8 +76,8 @@ type loop[T comparable] struct {
 
 // A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
 type source[T comparable] interface {
-	exchange(ctx context.Context, t *takenItem[T], last *Wait, now int64) error
-	giveBackTaken(t *takenItem[T], w *Wait, now int64)
+	exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
+	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
 	now() int64
 }
 
@@ -270,7 +270,7 @@ type worker[T comparable] struct {
 	changed      bool               // the run ended early, because its item was enqueued again
 	hooksOver    bool               // one of them panicked, so the others are not called
 	result       Result[T]
-	verdict      Wait // how the item is given back
+	verdict      RequeueOptions // how the item is given back
 }
 
 // work goes on until the worker has finished: in another goroutine if this one
@@ -381,7 +381,7 @@ func (w *worker[T]) fail(err error) {
 // takeNext gives back the last item, if there is one, and takes the next.
 func (w *worker[T]) takeNext() {
 	l := w.loop
-	var last *Wait
+	var last *RequeueOptions
 	if w.hasItem {
 		last = &w.verdict
 		if w.clockStale {
@@ -501,7 +501,7 @@ func (w *worker[T]) failAdmit(err error) {
 func (w *worker[T]) giveBackUnrun() {
 	w.stage = stageTaking
 	w.hasItem, w.aborted = false, true
-	w.loop.source.giveBackTaken(&w.takenItem, &Wait{Err: ErrAborted}, w.loop.source.now())
+	w.loop.source.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.source.now())
 }
 
 // logStart logs the start of a run.
@@ -563,7 +563,7 @@ func (w *worker[T]) measure() {
 func (w *worker[T]) decide(mayCall bool) {
 	r := &w.result
 	if w.err == nil {
-		r.Outcome, w.verdict = Succeeded, Wait{Done: true}
+		r.Outcome, w.verdict = Succeeded, RequeueOptions{Done: true}
 		return
 	}
 	a, retry := answer{failed: true}, DefaultRetry
@@ -574,10 +574,10 @@ func (w *worker[T]) decide(mayCall bool) {
 	case a.plans(): // it says itself what follows
 		w.changed = false
 	case w.aborted:
-		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, Wait{Err: ErrAborted}
+		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
 		return
 	case w.changed:
-		r.Outcome, w.verdict = Requeued, Wait{}
+		r.Outcome, w.verdict = Requeued, RequeueOptions{}
 		return
 	}
 	r.Outcome, w.verdict = a.judge(w.err, w.failures+1, retry)
@@ -656,7 +656,7 @@ type foreign[T comparable] struct {
 
 func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
 
-func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Wait, now int64) error {
+func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
 	if last != nil {
 		f.giveBackTaken(t, last, now)
 	}
@@ -669,14 +669,14 @@ func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Wait, 
 	known := false
 	defer func() {
 		if !known { // State panicked, which ends the loop: nobody else would give it back
-			f.Requeue(item, Wait{Err: ErrAborted})
+			f.Requeue(item, RequeueOptions{Err: ErrAborted})
 		}
 	}()
 	t.failures, known = f.State(item).Failures, true
 	return nil
 }
 
-func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *Wait, _ int64) {
+func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
 	if w.Done && w.Err == nil {
 		f.Done(t.item)
 	} else {

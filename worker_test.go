@@ -280,7 +280,7 @@ func (q watchingQueue) Done(item string) {
 	q.Queue.Done(item)
 }
 
-func (q watchingQueue) Requeue(item string, w reconcile.Wait) {
+func (q watchingQueue) Requeue(item string, w reconcile.RequeueOptions) {
 	q.journal.note("requeue %s %+v", item, w)
 	q.Queue.Requeue(item, w)
 }
@@ -329,7 +329,7 @@ func (q *badQueue) fail(method string) {
 
 func (q *badQueue) Done(item string) { q.ledger.Done(item); q.fail("Done") }
 
-func (q *badQueue) Requeue(item string, w reconcile.Wait) {
+func (q *badQueue) Requeue(item string, w reconcile.RequeueOptions) {
 	q.ledger.Requeue(item, w)
 	q.fail("Requeue")
 }
@@ -375,7 +375,7 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 // what comes back.
 type lostLease struct{ brokenQueue }
 
-func (q lostLease) Requeue(item string, _ reconcile.Wait) { q.q.Done(item) }
+func (q lostLease) Requeue(item string, _ reconcile.RequeueOptions) { q.q.Done(item) }
 
 func (q lostLease) Lease(ctx context.Context, _ string) context.Context {
 	ctx, lose := context.WithCancelCause(ctx)
@@ -1437,7 +1437,7 @@ type badRequeue struct {
 	calls *int
 }
 
-func (q badRequeue) Requeue(string, reconcile.Wait) {
+func (q badRequeue) Requeue(string, reconcile.RequeueOptions) {
 	*q.calls++
 	_ = panicsHere(func() { panic("no disk") })
 }

@@ -29,9 +29,9 @@ func told(t *testing.T, b *assetBoard, id cloud.ID, outcome reconcile.Outcome, e
 	planned := reconcile.RequeueError{}
 	switch {
 	case errors.As(err, &planned):
-		b.Queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled})
+		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled})
 	case outcome == reconcile.Retrying:
-		b.Queue.Requeue(id, reconcile.Wait{Delay: next, Err: err})
+		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: next, Err: err})
 	default:
 		b.Queue.Done(id)
 	}

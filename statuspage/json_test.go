@@ -229,7 +229,7 @@ func TestFailuresBefore(t *testing.T) {
 	if _, err := queue.Dequeue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	queue.Requeue("a", reconcile.Wait{Delay: time.Hour, Err: errors.New("quota")})
+	queue.Requeue("a", reconcile.RequeueOptions{Delay: time.Hour, Err: errors.New("quota")})
 	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
 	var got items
 	fromJSON(t, get(t, page, "/items.json?state=failing&search=quota"), &got)

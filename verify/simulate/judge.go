@@ -17,7 +17,7 @@ import (
 // A verdict is what becomes of an item after a run.
 type verdict struct {
 	outcome reconcile.Outcome
-	wait    model.Wait
+	wait    model.RequeueOptions
 }
 
 // An answer is what one step says.
@@ -30,7 +30,7 @@ type answer struct {
 // fast: it lists the answers of the steps and goes through the rules.
 func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 	if err == nil {
-		return verdict{reconcile.Succeeded, model.Wait{Done: true}}
+		return verdict{reconcile.Succeeded, model.RequeueOptions{Done: true}}
 	}
 	failed, terminal, settled := false, false, true
 	var floor, ceiling *time.Duration // the longest, the soonest
@@ -52,7 +52,7 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 			}
 		}
 	}
-	plan := model.Wait{}
+	plan := model.RequeueOptions{}
 	switch {
 	case floor != nil:
 		plan.Delay, plan.Hold = *floor, true
@@ -65,15 +65,15 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 		delay, again := retry(err, failures)
 		switch {
 		case !again:
-			return verdict{reconcile.GaveUp, model.Wait{Done: true, Err: err}}
+			return verdict{reconcile.GaveUp, model.RequeueOptions{Done: true, Err: err}}
 		case floor != nil && *floor > delay:
-			return verdict{reconcile.Retrying, model.Wait{Delay: *floor, Hold: true, Err: err}}
+			return verdict{reconcile.Retrying, model.RequeueOptions{Delay: *floor, Hold: true, Err: err}}
 		}
-		return verdict{reconcile.Retrying, model.Wait{Delay: delay, Err: err}}
+		return verdict{reconcile.Retrying, model.RequeueOptions{Delay: delay, Err: err}}
 	case terminal && (!planned || settled):
-		return verdict{reconcile.Terminated, model.Wait{Done: true, Err: err}}
+		return verdict{reconcile.Terminated, model.RequeueOptions{Done: true, Err: err}}
 	case !terminal && settled:
-		return verdict{reconcile.Succeeded, model.Wait{Delay: plan.Delay, Settled: true}}
+		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: plan.Delay, Settled: true}}
 	}
 	if _, bare := err.(reconcile.RequeueError); !bare {
 		plan.Reason = err

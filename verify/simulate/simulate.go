@@ -69,7 +69,7 @@ func (p Plan) acts() (all []act) {
 			model.Enqueue, model.Enqueue, model.Offer, model.Offer, model.EnqueueAfter, model.EnqueueWithin, model.EnqueueNow, model.Remove,
 		}[r.IntN(8)]
 		if a.op.Verb == model.EnqueueAfter || a.op.Verb == model.EnqueueWithin {
-			a.op.Wait.Delay = time.Duration(r.IntN(40 * int(time.Second)))
+			a.op.Options.Delay = time.Duration(r.IntN(40 * int(time.Second)))
 		}
 		all = append(all, a)
 	}

@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 		failures := 1 + r.IntN(4)
 		got, wait := reconcile.Judge(err, failures, policy)
 		want := judge(err, failures, policy)
-		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.Wait(want.wait)) {
+		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.RequeueOptions(want.wait)) {
 			t.Fatalf("seed %d: Judge(%#v, %d)\n%v\n got %s, %+v\nwant %s, %+v", *seed+s, err, failures, err, got, wait, want.outcome, want.wait)
 		}
 	}

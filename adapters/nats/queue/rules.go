@@ -116,7 +116,7 @@ type op struct {
 func (v verb) gives() bool { return v == verbDone || v == verbRequeue || v == verbAbort }
 
 // newRequeue returns the op that gives back a run as w says.
-func newRequeue(w reconcile.Wait, now int64) op {
+func newRequeue(w reconcile.RequeueOptions, now int64) op {
 	if w.Err == reconcile.ErrAborted {
 		return op{verb: verbAbort, at: now}
 	}

@@ -29,7 +29,7 @@ type Stats struct {
 	Enqueued   uint64 // accepted as new work: the item had no next run
 	Coalesced  uint64 // folded into work already known; ignored Offers too
 	Taken      uint64 // dequeued
-	Requeued   uint64 // given back with a Wait
+	Requeued   uint64 // given back by Requeue
 	LeasesLost uint64 // how often this process lost its lease
 	Reclaimed  uint64 // runs of members that are gone which this process made ready
 	Refused    uint64 // verbs that were ignored, as their item cannot be stored

@@ -114,7 +114,7 @@ func (tab *table) standing(t *testing.T, ops []model.Op[string]) (s string) {
 		return s
 	}
 	item, q = tab.play(t, ops)
-	q.Requeue(item, reconcile.Wait{Delay: 1000 * time.Hour, Hold: true})
+	q.Requeue(item, reconcile.RequeueOptions{Delay: 1000 * time.Hour, Hold: true})
 	flush(t, q)
 	if tab.resting(t, item) == "ready" {
 		s = "in flight, now next"
@@ -175,9 +175,9 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 		case model.Enqueue:
 			q.Enqueue(item)
 		case model.EnqueueAfter:
-			q.EnqueueAfter(item, o.Wait.Delay)
+			q.EnqueueAfter(item, o.Options.Delay)
 		case model.EnqueueWithin:
-			q.EnqueueWithin(item, o.Wait.Delay)
+			q.EnqueueWithin(item, o.Options.Delay)
 		case model.EnqueueNow:
 			q.EnqueueNow(item)
 		case model.Remove:
@@ -187,7 +187,7 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 		case model.Done:
 			q.Done(item)
 		case model.Requeue:
-			q.Requeue(item, waitOf(o.Wait))
+			q.Requeue(item, waitOf(o.Options))
 		case model.Close:
 			tab.close(t, q)
 		case model.Dequeue:
@@ -200,12 +200,12 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 	return item, q
 }
 
-// waitOf returns the Wait that one of the model stands for.
-func waitOf(w model.Wait) reconcile.Wait {
+// waitOf returns the RequeueOptions that one of the model stands for.
+func waitOf(w model.RequeueOptions) reconcile.RequeueOptions {
 	if w.Err == model.ErrAborted {
 		w.Err = reconcile.ErrAborted
 	}
-	return reconcile.Wait(w)
+	return reconcile.RequeueOptions(w)
 }
 
 // close begins to close a queue. It goes on until what is in flight is given

@@ -100,9 +100,9 @@ func TestStatsOfTimers(t *testing.T) {
 		}
 	}
 	run("a", "b", "c")
-	q.Requeue("a", reconcile.Wait{Delay: time.Hour, Settled: true})
-	q.Requeue("b", reconcile.Wait{Delay: time.Hour, Settled: true})
-	q.Requeue("c", reconcile.Wait{Delay: time.Hour})
+	q.Requeue("a", reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+	q.Requeue("b", reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+	q.Requeue("c", reconcile.RequeueOptions{Delay: time.Hour})
 	flush()
 	run("x") // delivered after them
 	want("three wait", 3, 2, 0)

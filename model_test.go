@@ -573,10 +573,10 @@ func FuzzRequeueErrors(f *testing.F) {
 		if err != nil {
 			outcome, wait = tells.wait(err)
 		}
-		// Judge says so.
-		o, w := reconcile.Judge(err, 1, minutes)
+		// Classify says so.
+		o, w := reconcile.Classify(err, 1, minutes)
 		if o != outcome || !reflect.DeepEqual(w, wait) {
-			t.Errorf("Judge(%#v) = %s, %+v, want %s, %+v", err, o, w, outcome, wait)
+			t.Errorf("Classify(%#v) = %s, %+v, want %s, %+v", err, o, w, outcome, wait)
 		}
 
 		// So does a Reconciler, to its queue and in its result.

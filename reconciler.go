@@ -22,7 +22,7 @@ import (
 //	Terminal         failed for good; forgotten until it is fed again
 //	any other error  failed; Retry says when to try again
 //
-// What it makes of errors that are joined is said at [Judge].
+// What it makes of errors that are joined is said at [Classify].
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.

@@ -775,25 +775,25 @@ func TestOutcomeFailed(t *testing.T) {
 }
 
 // What a Reconciler would do with an error, without one.
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	for _, c := range outcomes {
 		retry := c.retry
 		if retry == nil {
 			retry = minutes
 		}
-		o, w := reconcile.Judge(c.err, 1, retry)
+		o, w := reconcile.Classify(c.err, 1, retry)
 		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Settled != (o == reconcile.Succeeded && c.next > 0) ||
 			w.Hold != (c.held && !c.hold) || (w.Reason != nil) != c.reason || (w.Err != nil) != o.Failed() {
-			t.Errorf("%s: Judge = %s, %+v", c.name, o, w)
+			t.Errorf("%s: Classify = %s, %+v", c.name, o, w)
 		}
 		if w.Err == reconcile.ErrAborted { // as it is, it would abort
 			t.Errorf("%s: the Err of the options is %v, want it wrapped", c.name, w.Err)
 		}
 	}
-	if _, w := reconcile.Judge(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {
+	if _, w := reconcile.Classify(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {
 		t.Errorf("with a nil RetryPolicy the delay is %v, want that of DefaultRetry", w.Delay)
 	}
-	if o, _ := reconcile.Judge(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.GaveUp {
+	if o, _ := reconcile.Classify(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.GaveUp {
 		t.Errorf("the fourth failure in a row with a limit of 3 retries is %s, want %s", o, reconcile.GaveUp)
 	}
 }

@@ -46,7 +46,7 @@ func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Settle
 // A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
 // return. A result of a run with a RequeueError anywhere in its tree, as
 // [errors.As] finds it, is no failure, unless that is in one of several errors that
-// were joined; see [Judge]. The zero RequeueError asks for another run now.
+// were joined; see [Classify]. The zero RequeueError asks for another run now.
 type RequeueError struct {
 	Delay   time.Duration
 	Hold    bool // not before Delay; otherwise no later than Delay
@@ -81,7 +81,7 @@ func (e terminalError) Error() string        { return e.err.Error() }
 func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
-// Judge returns what a [Reconciler] makes of err, which a run returned: the outcome,
+// Classify returns what a [Reconciler] makes of err, which a run returned: the outcome,
 // and the [RequeueOptions] that its item is given back with, by Requeue, or if it is Done
 // without an Err, by Done. It is for loops of one's own, and for what explains
 // errors. Failures counts the failures in a row, this one included; a nil retry
@@ -110,15 +110,15 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //   - If none failed, the longest floor holds, and otherwise the soonest ceiling.
 //     It is settled only if all are.
 //
-// Judge calls retry and the methods of err, and what panics there panics here. An
+// Classify calls retry and the methods of err, and what panics there panics here. An
 // err that is [ErrAborted] comes back wrapped. What the Reconciler adds is not in
 // the options: HoldRetries, Spread, and what [UntilChanged] and the end of a run's
 // context make of an error.
-func Judge(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
+func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
 		return Succeeded, RequeueOptions{Done: true}
 	}
-	return answerOf(err).judge(err, failures, retry)
+	return answerOf(err).classify(err, failures, retry)
 }
 
 // An answer is what an error says, before a RetryPolicy is asked: of one step, or of
@@ -135,7 +135,7 @@ func (a answer) plans() bool {
 	return a.planned && !a.failed && !(a.terminal && a.plan.settled())
 }
 
-func (a answer) judge(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
+func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	p := a.plan
 	switch {
 	case a.plans() && p.settled():

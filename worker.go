@@ -580,7 +580,7 @@ func (w *worker[T]) decide(mayCall bool) {
 		r.Outcome, w.verdict = Requeued, RequeueOptions{}
 		return
 	}
-	r.Outcome, w.verdict = a.judge(w.err, w.failures+1, retry)
+	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
 	switch {
 	case w.verdict.Done:
 	case r.Outcome.Failed():

@@ -462,7 +462,7 @@ func retry(_ error, failures int) (time.Duration, bool) {
 
 func resultText[T comparable](r reconcile.Result[T]) string {
 	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
-	_, wait := reconcile.Judge(r.Err, r.Failures, retry)
+	_, wait := reconcile.Classify(r.Err, r.Failures, retry)
 	switch {
 	case r.Outcome == reconcile.Succeeded && wait.Settled:
 		text += fmt.Sprintf(", again within %v", r.Next)

@@ -150,7 +150,7 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 
 // planHolds reports whether a planned result is one not before its time.
 func planHolds(err error) bool {
-	_, w := reconcile.Judge(err, 1, nil)
+	_, w := reconcile.Classify(err, 1, nil)
 	return w.Hold
 }
 

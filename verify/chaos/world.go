@@ -150,7 +150,7 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 		w.complain(TooLate, "item %d: by %v", r.Item, ready-a.promised)
 	}
 	a.promised, a.notAfter = 0, 0
-	_, wait := reconcile.Judge(r.Err, r.Failures, atOnce)
+	_, wait := reconcile.Classify(r.Err, r.Failures, atOnce)
 	switch r.Outcome {
 	case reconcile.Aborted:
 		a.owed = true

@@ -186,7 +186,7 @@ func Ready(generation int64, err error) metav1.Condition {
 
 // outcomeOf returns what a Reconciler makes of err, as long as its policy retries.
 func outcomeOf(err error) reconcile.Outcome {
-	o, _ := reconcile.Judge(err, 1, nil)
+	o, _ := reconcile.Classify(err, 1, nil)
 	return o
 }
 

@@ -307,7 +307,7 @@ func ExampleOutcome() {
 	r.Run(context.Background())
 	fmt.Println(count)
 	// Output:
-	// map[succeeded:7 terminated:3]
+	// map[succeeded:7 terminal_error:3]
 }
 
 // Inside Reconcile, the Logger knows what it is about.
@@ -388,7 +388,7 @@ func ExampleTerminal() {
 	answer(err)
 	fmt.Println(errors.Is(err, reconcile.ErrTerminal), errors.Is(err, taken))
 	// Output:
-	// terminated: name is taken, next in 0s
+	// terminal_error: name is taken, next in 0s
 	// true true
 }
 

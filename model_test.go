@@ -493,7 +493,7 @@ func (s said) wait(err error) (reconcile.Outcome, reconcile.RequeueOptions) {
 	case failed:
 		return reconcile.Retrying, reconcile.RequeueOptions{Delay: time.Minute, Err: err}
 	case forGood && looks:
-		return reconcile.Terminated, reconcile.RequeueOptions{Err: err, Done: true}
+		return reconcile.TerminalError, reconcile.RequeueOptions{Err: err, Done: true}
 	case len(floors) > 0:
 		return reconcile.Requeued, reconcile.RequeueOptions{Delay: floor, Hold: true, Reason: reason}
 	case looks:

@@ -218,9 +218,9 @@ var outcomes = []struct {
 	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true},
 
-	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.Terminated},
-	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.Terminated},
-	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.Terminated},
+	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.TerminalError},
+	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.TerminalError},
+	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.TerminalError},
 
 	{name: "plain", err: errBoom, outcome: reconcile.Retrying, next: time.Minute},
 	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true},
@@ -235,7 +235,7 @@ var outcomes = []struct {
 	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
 	{name: "no retry, aborted of its own", err: reconcile.ErrAborted, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
 	{name: "a panic of somebody else, with a plan in it", err: fmt.Errorf("step: %w", &reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Terminated},
+	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.TerminalError},
 
 	// The answers of several steps.
 	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
@@ -245,17 +245,17 @@ var outcomes = []struct {
 	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
 	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Terminated},
+	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.TerminalError},
 	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.Terminated},
+	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.TerminalError},
 	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two ceilings, the sooner one first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueWithin(2*time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: a longer ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.Terminated},
+	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.TerminalError},
 	{name: "joined: a ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: a floor and a ceiling", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueWithin(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: a plan and a recheck", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
@@ -267,7 +267,7 @@ var outcomes = []struct {
 
 var messages = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run planned the next", reconcile.Retrying: "run failed, to be retried",
-	reconcile.GaveUp: "run failed, gave up", reconcile.Terminated: "run failed for good",
+	reconcile.GaveUp: "run failed, gave up", reconcile.TerminalError: "run failed for good",
 }
 
 func TestOutcomeOfEachError(t *testing.T) {
@@ -333,8 +333,8 @@ func TestOutcomeOfEachError(t *testing.T) {
 }
 
 func TestOutcomesReadAsWords(t *testing.T) {
-	got := []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted}
-	want := []reconcile.Outcome{"succeeded", "requeued", "retrying", "gave_up", "terminated", "aborted"} // part of what metrics are called
+	got := []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.TerminalError, reconcile.Aborted}
+	want := []reconcile.Outcome{"succeeded", "requeued", "retrying", "gave_up", "terminal_error", "aborted"} // part of what metrics are called
 	if !slices.Equal(got, want) {
 		t.Errorf("outcomes are %q, want %q", got, want)
 	}
@@ -392,7 +392,7 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 		{"plan", reconcile.RequeueAfter(time.Hour), 9, reconcile.Requeued, 0, 0},
 		{"one more failure", errBoom, 9, reconcile.Retrying, 4, 4},
 		{"one too many", errBoom, 3, reconcile.GaveUp, 4, 0},
-		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.Terminated, 4, 0},
+		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.TerminalError, 4, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
@@ -766,7 +766,7 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 func TestOutcomeFailed(t *testing.T) {
 	for o, want := range map[reconcile.Outcome]bool{
 		reconcile.Succeeded: false, reconcile.Requeued: false, reconcile.Aborted: false,
-		reconcile.Retrying: true, reconcile.GaveUp: true, reconcile.Terminated: true,
+		reconcile.Retrying: true, reconcile.GaveUp: true, reconcile.TerminalError: true,
 	} {
 		if got := o.Failed(); got != want {
 			t.Errorf("%s.Failed() = %t, want %t", o, got, want)

@@ -89,7 +89,7 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //
 //	nil                     Succeeded, Done
 //	a RequeueError          Requeued, or Succeeded if it is settled
-//	an error that matches   Terminated, Done, with the error
+//	an error that matches   TerminalError, Done, with the error
 //	ErrTerminal
 //	any other error, or a   Retrying, with the error, or GaveUp, Done, with the
 //	*PanicError             error, as retry says
@@ -106,7 +106,7 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //     that is longer than the back-off holds the retry.
 //   - If all that failed did so for good, the plan of the others is followed, with
 //     the whole error as its reason. Without a plan (a recheck is none) the outcome
-//     is Terminated.
+//     is TerminalError.
 //   - If none failed, the longest floor holds, and otherwise the soonest ceiling.
 //     It is settled only if all are.
 //
@@ -147,7 +147,7 @@ func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, R
 		}
 		return Requeued, w
 	case !a.failed:
-		return Terminated, RequeueOptions{Done: true, Err: err}
+		return TerminalError, RequeueOptions{Done: true, Err: err}
 	}
 	if err == ErrAborted {
 		err = fmt.Errorf("%w", err)

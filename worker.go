@@ -616,7 +616,7 @@ func (w *worker[T]) report() {
 		level, msg = slog.LevelWarn, "run failed, to be retried"
 	case GaveUp:
 		level, msg = slog.LevelError, "run failed, gave up"
-	case Terminated:
+	case TerminalError:
 		level, msg = slog.LevelError, "run failed for good"
 	}
 	if w.changed {

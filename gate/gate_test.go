@@ -166,7 +166,7 @@ var outcomes = map[string]struct {
 	"changed": {reconcile.Requeued, errBoom}, // cut short by UntilChanged
 	"fail":    {reconcile.Retrying, errBoom},
 	"gaveup":  {reconcile.GaveUp, errBoom},
-	"refuse":  {reconcile.Terminated, reconcile.Terminal(errBoom)},
+	"refuse":  {reconcile.TerminalError, reconcile.Terminal(errBoom)},
 	"panic":   {reconcile.Retrying, &reconcile.PanicError{Value: "no disk"}},
 	"aborted": {reconcile.Aborted, errBusy},
 	"busy":    {reconcile.Retrying, errBusy},

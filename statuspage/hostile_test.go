@@ -135,7 +135,7 @@ func testHostile(t *testing.T, name string) {
 
 	var i item
 	fromJSON(t, get(t, page, "/"+rows.Items[0].URL), &i)
-	if i.Outcome != "terminated" {
+	if i.Outcome != "terminal_error" {
 		t.Errorf("the URL of the item leads to %+v", i)
 	}
 

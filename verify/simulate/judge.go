@@ -71,7 +71,7 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 		}
 		return verdict{reconcile.Retrying, model.RequeueOptions{Delay: delay, Err: err}}
 	case terminal && (!planned || settled):
-		return verdict{reconcile.Terminated, model.RequeueOptions{Done: true, Err: err}}
+		return verdict{reconcile.TerminalError, model.RequeueOptions{Done: true, Err: err}}
 	case !terminal && settled:
 		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: plan.Delay, Settled: true}}
 	}

@@ -311,7 +311,7 @@ func TestReady(t *testing.T) {
 		{reconcile.RequeueError{Settled: true, Hold: true}, "Unknown", "Progressing", "requeued"},
 		{reconcile.RecheckWithin(time.Hour), "True", "Reconciled", ""},
 		{fmt.Errorf("3 of 3 copies: %w", reconcile.RecheckWithin(time.Hour)), "True", "Reconciled", "3 of 3 copies: recheck"},
-		{reconcile.Terminal(errors.New("never")), "False", "Terminated", "never"},
+		{reconcile.Terminal(errors.New("never")), "False", "TerminalError", "never"},
 		{errors.New("no luck"), "False", "Failed", "no luck"},
 		{errors.Join(errors.New("no luck"), reconcile.RecheckWithin(time.Hour)), "False", "Failed", "no luck\nrecheck"},
 		{errors.New(strings.Repeat("ä", 20000)), "False", "Failed", strings.Repeat("ä", 16382) + "..."},

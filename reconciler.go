@@ -63,10 +63,10 @@ type Reconciler[T comparable] struct {
 	// given back: so results of one item come in order. It may be nil.
 	OnResult func(Result[T])
 
-	// Spread is the part, 0 to 1, of a RecheckWithin by which the look may come
+	// RecheckJitter is the part, 0 to 1, of a RecheckWithin by which the look may come
 	// sooner, at random; 0 means none. Without it, items that were fed together
 	// are looked at together, again and again; 0.1 is a good value for a service.
-	Spread float64
+	RecheckJitter float64
 
 	// Admit, if it is not nil, holds back the runs: it is called before each, and
 	// blocks until the run may start. One worker at a time calls it, with an item
@@ -217,8 +217,8 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
 	case r.Grace < 0:
 		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.Spread >= 0 && r.Spread <= 1): // true for a NaN as well
-		return nil, fmt.Errorf("reconcile: Reconciler.Spread is %v, want 0 (which means none) to 1", r.Spread)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
 	}
 	l.Workers = max(1, l.Workers)
 	if l.Logger == nil {

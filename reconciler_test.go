@@ -40,9 +40,9 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 		{"reconcile: Reconciler.Workers is -1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: -1}},
 		{"reconcile: Reconciler.Timeout is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Timeout: -time.Second}},
 		{"reconcile: Reconciler.Grace is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Grace: -time.Second}},
-		{"reconcile: Reconciler.Spread is -0.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: -0.1}},
-		{"reconcile: Reconciler.Spread is 1.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: 1.1}},
-		{"reconcile: Reconciler.Spread is NaN, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: math.NaN()}},
+		{"reconcile: Reconciler.RecheckJitter is -0.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: -0.1}},
+		{"reconcile: Reconciler.RecheckJitter is 1.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: 1.1}},
+		{"reconcile: Reconciler.RecheckJitter is NaN, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: math.NaN()}},
 	} {
 		if err := c.r.Run(ended); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("Run of %+v = %v, want an error with %q", c.r, err, c.want)
@@ -811,7 +811,7 @@ func TestSpreadBreaksUpAHerd(t *testing.T) {
 			runs := make(map[int]int)
 			third := make(map[time.Duration]int) // runs of the third round by second
 			run := launch(t, &reconcile.Reconciler[int]{
-				Queue: q, Spread: spread, Logger: unlogged(),
+				Queue: q, RecheckJitter: spread, Logger: unlogged(),
 				Reconcile: func(_ context.Context, i int) error {
 					if runs[i]++; runs[i] == 3 {
 						third[time.Since(began).Truncate(time.Second)]++
@@ -831,17 +831,17 @@ func TestSpreadBreaksUpAHerd(t *testing.T) {
 				busiest = max(busiest, n)
 			}
 			if spread == 0 && busiest != items || spread > 0 && busiest*10 >= items {
-				t.Errorf("with a Spread of %v the busiest second of the third round has %d of %d looks", spread, busiest, items)
+				t.Errorf("with a RecheckJitter of %v the busiest second of the third round has %d of %d looks", spread, busiest, items)
 			}
 			run.end()
 		})
 	}
 }
 
-// Spread is about looks alone.
+// RecheckJitter is about looks alone.
 func TestSpreadLeavesPlansAndRetriesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, reconcile.Reconciler[string]{Spread: 1, Reconcile: func(_ context.Context, item string) error {
+		s := serve(t, reconcile.Reconciler[string]{RecheckJitter: 1, Reconcile: func(_ context.Context, item string) error {
 			switch item {
 			case "after":
 				return reconcile.RequeueAfter(time.Hour)
@@ -874,7 +874,7 @@ func TestApply(t *testing.T) {
 		{name: "a failure beside a recheck", items: []string{"steps"}, err: []string{"1 of 1 items are left", "item steps is waiting, after ", "no address left"}, took: time.Hour},
 		{name: "what it enqueues is not waited for", items: []string{"parent"}, took: time.Second},
 		{name: "no workers", r: reconcile.Reconciler[string]{Workers: -1}, items: []string{"a"}, err: []string{"Reconciler.Workers is -1"}},
-		{name: "a Spread too wide", r: reconcile.Reconciler[string]{Spread: 1.5}, items: []string{"a"}, err: []string{"Reconciler.Spread is 1.5"}},
+		{name: "a RecheckJitter too wide", r: reconcile.Reconciler[string]{RecheckJitter: 1.5}, items: []string{"a"}, err: []string{"Reconciler.RecheckJitter is 1.5"}},
 		{name: "no *Queue", r: reconcile.Reconciler[string]{Queue: plainly(reconcile.NewQueue[string]())}, items: []string{"a"}, err: []string{"reconcile: Reconciler.Queue is a ", "Apply wants a *Queue, or nil"}},
 		{name: "Admit fails", r: reconcile.Reconciler[string]{Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) { return nil, errBoom }}, items: []string{"a"}, err: []string{"1 of 1 items are left: reconcile: Run ended", "reconcile: admit: boom"}},
 	} {
@@ -929,7 +929,7 @@ func TestApply(t *testing.T) {
 				case q == nil:
 				case strings.HasPrefix(c.name, "what it"):
 					wantPhase(t, q, "child", reconcile.Waiting)
-				case c.r.Workers < 0, c.r.Spread > 1:
+				case c.r.Workers < 0, c.r.RecheckJitter > 1:
 					wantStats(t, q, reconcile.Stats{}) // nothing was enqueued
 				}
 			}

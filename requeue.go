@@ -112,7 +112,7 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //
 // Classify calls retry and the methods of err, and what panics there panics here. An
 // err that is [ErrAborted] comes back wrapped. What the Reconciler adds is not in
-// the options: HoldRetries, Spread, and what [UntilChanged] and the end of a run's
+// the options: HoldRetries, RecheckJitter, and what [UntilChanged] and the end of a run's
 // context make of an error.
 func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {

@@ -79,7 +79,7 @@ type Reconciler[T comparable] struct {
 	// returns before that, or a panic, gives the item back too, and ends Run with
 	// that error.
 	//
-	// Leave, if it is not nil, is called once, by the worker: after the run, with
+	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, what Reconcile returned, and how long that took; or with Aborted
 	// if there was no run.
 	//
@@ -88,7 +88,7 @@ type Reconciler[T comparable] struct {
 	//	}
 	//
 	// The package gate has a budget, a limit that adapts, and a pause.
-	Admit func(ctx context.Context) (leave func(o Outcome, err error, took time.Duration), err error)
+	Admit func(ctx context.Context) (done func(o Outcome, err error, took time.Duration), err error)
 
 	Logger *slog.Logger // nil means slog.Default()
 }

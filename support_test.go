@@ -831,7 +831,7 @@ func (q tray[T]) Offer(item T) { q.note("offer %v", item) }
 func newTray[T comparable]() tray[T] { return tray[T]{newJournal()} }
 
 // An admit is a Reconciler.Admit.
-type admit = func(context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error)
+type admit = func(context.Context) (done func(reconcile.Outcome, error, time.Duration), err error)
 
 // places returns an Admit that lets n runs go on at once. It may be made outside of
 // the bubble that it is used in.

@@ -30,7 +30,7 @@ import (
 //	starting    logs the start                                     Logger
 //	running     calls Reconcile                                    Lease, Reconcile
 //	deciding    decides what becomes of the item                   Retry, methods of the error
-//	leaving     says how the run went to what Admit returned       leave
+//	leaving     says how the run went to what Admit returned       done
 //	reporting   logs the outcome                                   Logger
 //	notifying   calls OnResult                                     OnResult
 //
@@ -261,7 +261,7 @@ type worker[T comparable] struct {
 
 	hasItem      bool                                           // the fields below are about it
 	takenItem[T]                                                // has the item, and what the queue knows of it
-	leave        func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
+	admitDone    func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
 	waited       time.Duration
 	start        int64
 	release      context.CancelFunc // of the Timeout; nil if there is none
@@ -315,9 +315,9 @@ func (w *worker[T]) runStages() {
 			w.endRun()
 			w.stage = stageLeaving
 		case stageLeaving:
-			if leave := w.leave; leave != nil {
-				w.leave, w.clockStale = nil, true
-				leave(w.result.Outcome, w.err, w.result.Duration)
+			if done := w.admitDone; done != nil {
+				w.admitDone, w.clockStale = nil, true
+				done(w.result.Outcome, w.err, w.result.Duration)
 			}
 			w.stage = stageReporting
 		case stageReporting:
@@ -337,7 +337,7 @@ func (w *worker[T]) runStages() {
 
 // resumeAfterPanic decides where to go on after a panic. One in a hook ends the
 // hooks that were still to come in that run: their stages do nothing, except that
-// leave is always called. The item is given back as was decided by then.
+// done is always called. The item is given back as was decided by then.
 func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	what := ""
 	switch w.stage {
@@ -447,12 +447,12 @@ func (w *worker[T]) admit() {
 			return
 		}
 	}
-	leave, err := w.callAdmit(ctx)
+	runDone, err := w.callAdmit(ctx)
 	ended := isDone(done) || l.caller.Err() != nil
-	if leave != nil && (ended || err != nil) {
+	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
-		if p := guard(func() error { leave(Aborted, cause, 0); return nil }); p != nil {
+		if p := guard(func() error { runDone(Aborted, cause, 0); return nil }); p != nil {
 			logGuarded(l.Logger, slog.LevelError, "what Admit returned panicked", "item", w.item, "err", p)
 		}
 	}
@@ -464,13 +464,13 @@ func (w *worker[T]) admit() {
 		w.failAdmit(err)
 	default:
 		<-l.admitting
-		w.leave = leave
+		w.admitDone = runDone
 		w.stage = stageStarting
 	}
 }
 
 // callAdmit calls Admit, and lets supervise see that.
-func (w *worker[T]) callAdmit(ctx context.Context) (leave func(Outcome, error, time.Duration), err error) {
+func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, time.Duration), err error) {
 	l := w.loop
 	a := &l.admission
 	a.mu.Lock()

@@ -179,15 +179,15 @@ func TestIdleGateIsNotShut(t *testing.T) {
 		shut(1)
 		time.Sleep(2 * time.Minute)
 		shut(0)
-		leave, _ := g.Admit(t.Context()) // the probe
+		done, _ := g.Admit(t.Context()) // the probe
 		shut(0)
 		go func() { // which another waits for
-			if leave, err := g.Admit(t.Context()); err == nil {
-				leave(reconcile.Succeeded, nil, 0)
+			if done, err := g.Admit(t.Context()); err == nil {
+				done(reconcile.Succeeded, nil, 0)
 			}
 		}()
 		shut(1)
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 		shut(0)
 	})
 }

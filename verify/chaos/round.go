@@ -293,7 +293,7 @@ func (r *round) reconciler(random *rand.Rand) reconcile.Runner {
 
 // admit holds runs back for a while, now and then for longer than it may, and panics
 // now and then once they are over.
-func (r *round) admit(ctx context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error) {
+func (r *round) admit(ctx context.Context) (done func(reconcile.Outcome, error, time.Duration), err error) {
 	random := r.random()
 	switch n := random.IntN(100); {
 	case n < 60:

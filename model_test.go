@@ -105,7 +105,7 @@ func resting(q *reconcile.Queue[string]) string {
 		return s.Phase.String()
 	case s.Hold:
 		kind = "held"
-	case s.Settled:
+	case s.Recheck:
 		kind = "settled"
 	}
 	return fmt.Sprintf("%s %gh", kind, time.Until(s.Due).Hours())
@@ -193,7 +193,7 @@ func (p program) ops() (ops []model.Op[string]) {
 		}
 		if o.Verb == model.Requeue {
 			o.Options.Hold = p[1]&16 != 0
-			o.Options.Settled = p[1]&32 != 0
+			o.Options.Recheck = p[1]&32 != 0
 			o.Options.Err = [4]error{nil, nil, errModel, model.ErrAborted}[p[1]>>6]
 			o.Options.Reason = [2]error{nil, errReason}[p[1]>>2&1]
 			o.Options.Done = p[1]%16 == 3 || p[1]%16 == 7
@@ -479,7 +479,7 @@ func (s said) wait(err error) (reconcile.Outcome, reconcile.RequeueOptions) {
 			floors, looks = append(floors, a.plan.Delay), false
 		default:
 			ceilings = append(ceilings, a.plan.Delay)
-			looks = looks && a.plan.Settled
+			looks = looks && a.plan.Recheck
 		}
 	}
 	var reason error
@@ -497,7 +497,7 @@ func (s said) wait(err error) (reconcile.Outcome, reconcile.RequeueOptions) {
 	case len(floors) > 0:
 		return reconcile.Requeued, reconcile.RequeueOptions{Delay: floor, Hold: true, Reason: reason}
 	case looks:
-		return reconcile.Succeeded, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Settled: true}
+		return reconcile.Succeeded, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Recheck: true}
 	}
 	return reconcile.Requeued, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Reason: reason}
 }
@@ -514,7 +514,7 @@ func (b *errTree) build(depth int) (s said, err error) {
 		return s, errBoom
 	case 2, 3:
 		n := b.next()
-		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%13 == 2, Settled: n%2 == 0}
+		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%13 == 2, Recheck: n%2 == 0}
 		return said{plan: &plan}, plan
 	case 4:
 		return s, context.Canceled

@@ -66,13 +66,13 @@ type RequeueOptions struct {
 	Delay   time.Duration // zero or less means now
 	Hold    bool          // not before Delay; otherwise no later than Delay
 	Err     error         // why, if the run failed: counts one failure; nil resets the count; see ErrAborted
-	Settled bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
-	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Settled
-	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Settled and Reason do not count, and Err is why the item was given up
+	Recheck bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
+	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Recheck
+	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Recheck and Reason do not count, and Err is why the item was given up
 }
 
 // settled reports whether the run ended well, and the next is only a look.
-func (w *RequeueOptions) settled() bool { return w.Settled && !w.Hold && w.Err == nil }
+func (w *RequeueOptions) settled() bool { return w.Recheck && !w.Hold && w.Err == nil }
 
 // A Queue holds items that need a run, each of them once. It hands out every
 // item to one worker at a time, in the order in which the items became ready; see

@@ -92,7 +92,7 @@ func TestEventWhileInFlightIsKept(t *testing.T) {
 			"Done":    func(q *reconcile.Queue[string]) { q.Done("x") },
 			"Requeue": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Delay: 2 * time.Hour}) },
 			"settled": func(q *reconcile.Queue[string]) {
-				q.Requeue("x", reconcile.RequeueOptions{Delay: 2 * time.Hour, Settled: true})
+				q.Requeue("x", reconcile.RequeueOptions{Delay: 2 * time.Hour, Recheck: true})
 			},
 			"held": func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
 			"failed": func(q *reconcile.Queue[string]) {
@@ -592,7 +592,7 @@ func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
 		time.Sleep(time.Hour)
 		q.EnqueueAfter("held next", time.Hour)
 		q.EnqueueAfter("waiting", time.Hour)
-		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		q.Enqueue("ready next")
 		q.Enqueue("ready")
 		q.Close()
@@ -820,7 +820,7 @@ func (c stress) run(t *testing.T) {
 		t.Error(err)
 	}
 	s := q.Stats()
-	if left := s.Ready + s.InFlight + s.Waiting - s.Settled; left != 0 {
+	if left := s.Ready + s.InFlight + s.Waiting - s.Rechecks; left != 0 {
 		t.Errorf("Stats: %+v after WaitIdle, want nothing left", s)
 	}
 	for i := range users {
@@ -953,9 +953,9 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			{},
 			{Delay: d, Reason: errBoom},
 			{Done: true, Err: errBoom},
-			{Delay: 1000 * time.Hour, Settled: true},
-			{Delay: 1000 * time.Hour, Settled: true},
-			{Delay: 1000 * time.Hour, Settled: true},
+			{Delay: 1000 * time.Hour, Recheck: true},
+			{Delay: 1000 * time.Hour, Recheck: true},
+			{Delay: 1000 * time.Hour, Recheck: true},
 		}
 		n := r.IntN(14)
 		if n < len(wait) && wait[n].Hold {
@@ -1219,7 +1219,7 @@ func TestHas(t *testing.T) {
 		q.Enqueue("settled")
 		q.Enqueue("done")
 		mustTakeAll(t, q, "in flight", "settled", "done")
-		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		q.Done("done")
 		q.EnqueueAfter("in flight", time.Hour)
 		q.Enqueue("ready")
@@ -1237,7 +1237,7 @@ func TestHas(t *testing.T) {
 				t.Errorf("Has(%q): %t, though it is %s", item, got, want)
 			}
 		}
-		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Settled: 1, Enqueued: 7, Taken: 3, Requeued: 1})
+		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Rechecks: 1, Enqueued: 7, Taken: 3, Requeued: 1})
 	})
 }
 
@@ -1255,15 +1255,15 @@ func TestFailuresInARow(t *testing.T) {
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, Hold: true}) }, 2, e2},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 2, e2},
 			{func(q *queue) {
-				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Settled: true, Err: reconcile.ErrAborted})
+				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Recheck: true, Err: reconcile.ErrAborted})
 			}, 2, e2},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: wrapped}) }, 3, wrapped}, // only as it is
 			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                             // a plan: no failure
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 0, nil},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Settled: true, Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true, Err: e1}) }, 1, e1},
 			{func(q *queue) { q.Enqueue("x"); q.Done("x") }, 0, nil}, // though it has a next run
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Settled: true}) }, 0, nil},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}) }, 0, nil},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
 			{func(q *queue) { q.Done("x"); q.Enqueue("x") }, 0, nil}, // gone, and there again
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
@@ -1352,7 +1352,7 @@ func TestAllIsASnapshot(t *testing.T) {
 func TestPendingStepByStep(t *testing.T) {
 	type queue = reconcile.Queue[string]
 	take := func(q *queue) { _, _ = q.Dequeue(context.Background()) }
-	settle := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Settled: true}) }
+	settle := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}) }
 	plan := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Nanosecond}) }
 	fail := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Nanosecond, Err: errBoom}) }
 	abort := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }
@@ -1371,7 +1371,7 @@ func TestPendingStepByStep(t *testing.T) {
 		{"settled, and an Offer", []func(*queue){event, take, settle, func(q *queue) { q.Offer("x") }}, []int{0, 0, none, 3}},
 		{"settled, and asked for later than the look", []func(*queue){event, take, settle, func(q *queue) { q.EnqueueWithin("x", 2*time.Hour) }}, []int{0, 0, none, 3}},
 		{"settled, and due", []func(*queue){event, take, func(q *queue) {
-			q.Requeue("x", reconcile.RequeueOptions{Delay: 30 * time.Second, Settled: true})
+			q.Requeue("x", reconcile.RequeueOptions{Delay: 30 * time.Second, Recheck: true})
 			time.Sleep(30 * time.Second)
 		}, take}, []int{0, 0, 2, 2}},
 		{"plans and failures", []func(*queue){event, take, plan, take, fail, take, abort, take, plan, take, settle}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, none}},
@@ -1423,8 +1423,8 @@ func TestStateTellsTheReasonOfAPlan(t *testing.T) {
 			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
 			{reconcile.RequeueOptions{Delay: time.Hour}, 0, nil},
 			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
-			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Settled: true}, 0, nil},
-			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Settled: true, Hold: true}, 0, reason}, // a plan
+			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true}, 0, nil},
+			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true, Hold: true}, 0, reason}, // a plan
 		} {
 			q.EnqueueNow("x")
 			mustTakeAll(t, q, "x")
@@ -1464,14 +1464,14 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 				q.Enqueue(i)
 			}
 			for range n {
-				q.Requeue(mustTake(t, q), reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+				q.Requeue(mustTake(t, q), reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 			}
 			reconcile.DelayTimer(q, time.Hour)
 			due := time.Now().Add(time.Hour)
 			time.Sleep(time.Hour + time.Minute)
 			do(q)
 			mustAgree(t, q)
-			if s := q.State(n - 1); s.Settled {
+			if s := q.State(n - 1); s.Recheck {
 				t.Errorf("%+v, want it settled no more", s)
 			}
 			if s := q.Stats(); s.Enqueued != n || s.Coalesced != 1 {

@@ -209,7 +209,7 @@ var outcomes = []struct {
 	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour},
 	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour},
 
-	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Settled: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour},
 	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
@@ -293,7 +293,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 				level := slog.LevelDebug
 				switch c.outcome {
 				case reconcile.Succeeded:
-					state.Settled, state.Pending = c.next > 0, time.Time{}
+					state.Recheck, state.Pending = c.next > 0, time.Time{}
 				case reconcile.Requeued:
 					if c.reason {
 						state.Err = c.err
@@ -782,7 +782,7 @@ func TestClassify(t *testing.T) {
 			retry = minutes
 		}
 		o, w := reconcile.Classify(c.err, 1, retry)
-		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Settled != (o == reconcile.Succeeded && c.next > 0) ||
+		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Recheck != (o == reconcile.Succeeded && c.next > 0) ||
 			w.Hold != (c.held && !c.hold) || (w.Reason != nil) != c.reason || (w.Err != nil) != o.Failed() {
 			t.Errorf("%s: Classify = %s, %+v", c.name, o, w)
 		}

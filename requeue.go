@@ -41,7 +41,7 @@ func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 // in d at the latest: an event brings the item back sooner. The outcome of the run
 // is [Succeeded], and the item is settled until then. Return it when the work is
 // done, and [RequeueWithin] when it goes on. A d of zero or less means now.
-func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Settled: true} }
+func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
 // A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
 // return. A result of a run with a RequeueError anywhere in its tree, as
@@ -50,16 +50,16 @@ func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Settle
 type RequeueError struct {
 	Delay   time.Duration
 	Hold    bool // not before Delay; otherwise no later than Delay
-	Settled bool // all is well: the next run is a look; counts only without Hold
+	Recheck bool // all is well: the next run is a look; counts only without Hold
 }
 
-func (e RequeueError) settled() bool { return e.Settled && !e.Hold }
+func (e RequeueError) settled() bool { return e.Recheck && !e.Hold }
 
 func (e RequeueError) Error() string {
 	switch {
 	case e.Hold:
 		return fmt.Sprintf("requeue after %v", e.Delay)
-	case e.Settled:
+	case e.Recheck:
 		return fmt.Sprintf("recheck within %v", e.Delay)
 	}
 	return fmt.Sprintf("requeue within %v", e.Delay)
@@ -139,7 +139,7 @@ func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, R
 	p := a.plan
 	switch {
 	case a.plans() && p.settled():
-		return Succeeded, RequeueOptions{Delay: p.Delay, Settled: true}
+		return Succeeded, RequeueOptions{Delay: p.Delay, Recheck: true}
 	case a.plans():
 		w := RequeueOptions{Delay: p.Delay, Hold: p.Hold}
 		if _, bare := err.(RequeueError); !bare {
@@ -218,7 +218,7 @@ func (a answer) join(b answer) answer {
 		p = a.plan
 	case !p.Hold:
 		p.Delay = min(p.Delay, a.plan.Delay)
-		p.Settled = p.Settled && a.plan.Settled
+		p.Recheck = p.Recheck && a.plan.Recheck
 	}
 	return answer{a.failed || b.failed, a.terminal || b.terminal, a.planned || b.planned, p}
 }

@@ -30,10 +30,10 @@ func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
 	}{
 		{reconcile.RequeueAfter(time.Minute), reconcile.RequeueError{Delay: time.Minute, Hold: true}, "requeue after 1m0s"},
 		{reconcile.RequeueWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute}, "requeue within 1m0s"},
-		{reconcile.RecheckWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute, Settled: true}, "recheck within 1m0s"},
+		{reconcile.RecheckWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute, Recheck: true}, "recheck within 1m0s"},
 		{reconcile.RequeueAfter(0), reconcile.RequeueError{Hold: true}, "requeue after 0s"},
 		{reconcile.RequeueWithin(-time.Second), reconcile.RequeueError{Delay: -time.Second}, "requeue within -1s"},
-		{reconcile.RequeueError{Hold: true, Settled: true}, reconcile.RequeueError{Hold: true, Settled: true}, "requeue after 0s"},
+		{reconcile.RequeueError{Hold: true, Recheck: true}, reconcile.RequeueError{Hold: true, Recheck: true}, "requeue after 0s"},
 	} {
 		if got, ok := c.err.(reconcile.RequeueError); !ok || got != c.want || got.Error() != c.says {
 			t.Errorf("got %#v, %q, want %#v, %q", c.err, c.err, c.want, c.says)

@@ -23,7 +23,7 @@ import (
 //	given back by                                                           none     ready  within 2h  held 2h   now
 //	Done                                                                    –        ready  within 2h  held 2h   ready
 //	Requeue 3h                                                              within   ready  within 2h  held 2h   ready
-//	Requeue 3h, Settled                                                     settled  ready  within 2h  held 2h   ready
+//	Requeue 3h, Recheck                                                     settled  ready  within 2h  held 2h   ready
 //	Requeue 3h, Hold                                                        held 3h  held   held 3h    held 3h   ready
 //
 // A dash changes nothing. What was settled 2h is not settled after any verb: where

@@ -51,7 +51,7 @@ var waitSteps = map[string]func(q *reconcile.Queue[string]){
 	"within":        func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour}) },
 	"after":         func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
 	"settled": func(q *reconcile.Queue[string]) {
-		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	},
 	"boom": func(q *reconcile.Queue[string]) {
 		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
@@ -219,7 +219,7 @@ func TestWaitIdleStepByStep(t *testing.T) {
 	}
 	idle := func(q *reconcile.Queue[string]) bool {
 		s := q.Stats()
-		return s.Ready == 0 && s.InFlight == 0 && s.Waiting == s.Settled
+		return s.Ready == 0 && s.InFlight == 0 && s.Waiting == s.Rechecks
 	}
 	for _, state := range states {
 		for end := range waitSteps {
@@ -229,11 +229,11 @@ func TestWaitIdleStepByStep(t *testing.T) {
 			runQueue(t, state+"/"+end, func(t *testing.T, q *reconcile.Queue[string]) {
 				q.Enqueue("z") // is settled all the time
 				mustTake(t, q)
-				q.Requeue("z", reconcile.RequeueOptions{Delay: 1000 * time.Hour, Settled: true})
+				q.Requeue("z", reconcile.RequeueOptions{Delay: 1000 * time.Hour, Recheck: true})
 				takeSteps(t, q, state)
 				err := q.WaitIdle(done()) // looks first
 				s := q.Stats()
-				says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Settled)
+				says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Rechecks)
 				if was := idle(q); was && err != nil || !was && (!errors.Is(err, errEnd) || err.Error() != says) {
 					t.Errorf("WaitIdle: %v, want nil if %t, or %s", err, was, says)
 				}

@@ -585,7 +585,7 @@ func (w *worker[T]) decide(mayCall bool) {
 	case w.verdict.Done:
 	case r.Outcome.Failed():
 		w.verdict.Hold = w.verdict.Hold || w.loop.HoldRetries
-	case w.verdict.Settled && w.loop.RecheckJitter > 0:
+	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
 		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * rand.Float64() * float64(max(0, w.verdict.Delay)))
 	}
 	if r.Outcome.Failed() {

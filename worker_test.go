@@ -306,12 +306,12 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 		s.end()
 		q.journal.mustHold(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Settled:false Reason:<nil> Done:true}",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Settled:false Reason:<nil> Done:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Settled:true Reason:<nil> Done:false}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Settled:false Reason:<nil> Done:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Recheck:false Reason:<nil> Done:true}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Recheck:true Reason:<nil> Done:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
 	})
 }
 

@@ -141,7 +141,7 @@ func TestBoardWaitsForTheNextRun(t *testing.T) {
 			t.Errorf("Want tells of %d changes, want 1", n)
 		}
 		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Succeeded, Err: errInSync})
-		b.Queue.Requeue(k, reconcile.RequeueOptions{Delay: time.Minute, Settled: true})
+		b.Queue.Requeue(k, reconcile.RequeueOptions{Delay: time.Minute, Recheck: true})
 		wantDone(t, b, false, "after a run for the old version")
 		told(t, b, k, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, true, "after a run for the new version")

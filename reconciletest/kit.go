@@ -464,7 +464,7 @@ func resultText[T comparable](r reconcile.Result[T]) string {
 	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
 	_, wait := reconcile.Classify(r.Err, r.Failures, retry)
 	switch {
-	case r.Outcome == reconcile.Succeeded && wait.Settled:
+	case r.Outcome == reconcile.Succeeded && wait.Recheck:
 		text += fmt.Sprintf(", again within %v", r.Next)
 	case r.Outcome == reconcile.Requeued && wait.Hold:
 		text += fmt.Sprintf(" after %v", r.Next)
@@ -484,7 +484,7 @@ func (k *Kit[T]) stateText(item T, s reconcile.State) string {
 	switch {
 	case s.Hold:
 		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(k.begun))
-	case s.Settled:
+	case s.Recheck:
 		text = fmt.Sprintf("%v settled until %v", item, s.Due.Sub(k.begun))
 	case s.Phase == reconcile.Waiting:
 		text += fmt.Sprintf(" until %v", s.Due.Sub(k.begun))

@@ -168,7 +168,7 @@ func (h handle) story() string {
 		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
 	case reconcile.Waiting:
 		due := until(r.Due)
-		if r.Settled {
+		if r.Recheck {
 			return fmt.Sprintf("All was well %s ago. It is looked at again in %s; an event brings it sooner.", since, due)
 		}
 		what := "The next run"

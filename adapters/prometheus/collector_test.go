@@ -39,7 +39,7 @@ func TestAddQueue(t *testing.T) {
 	take("b")
 	for _, item := range []string{"in order 1", "in order 2"} {
 		take(item)
-		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	}
 	take("again")
 	q.Enqueue("again")
@@ -217,7 +217,7 @@ func TestAddPending(t *testing.T) {
 		}
 		q.Enqueue("in order")
 		item, _ := q.Dequeue(t.Context())
-		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		time.Sleep(time.Minute)
 		q.Enqueue("a")
 		time.Sleep(time.Minute)

@@ -31,7 +31,7 @@ func describe(q *model.Queue[string]) string {
 	case model.Sticky:
 		next = "now"
 	default:
-		kind := map[model.Kind]string{model.Within: "within", model.Held: "held", model.Settled: "settled"}[e.Next.Kind]
+		kind := map[model.Kind]string{model.Within: "within", model.Held: "held", model.Recheck: "settled"}[e.Next.Kind]
 		next = fmt.Sprintf("%s %gh", kind, (e.Next.Due - q.Now()).Hours())
 	}
 	switch {
@@ -100,13 +100,13 @@ func TestSettledUntilItIsDue(t *testing.T) {
 	var a model.Attended[string]
 	do(&a, model.Enqueue, "x", model.RequeueOptions{})
 	do(&a, model.Dequeue, "", model.RequeueOptions{})
-	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: 3 * time.Hour, Settled: true})
+	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: 3 * time.Hour, Recheck: true})
 	do(&a, model.Advance, "", hours(1))
-	want := model.State{Phase: model.Waiting, Due: 3 * time.Hour, Settled: true}
+	want := model.State{Phase: model.Waiting, Due: 3 * time.Hour, Recheck: true}
 	if got := a.State("x"); got != want {
 		t.Errorf("State: %+v, want %+v", got, want)
 	}
-	if got, want := a.Stats(), (model.Stats{Waiting: 1, Settled: 1, Enqueued: 1, Taken: 1, Requeued: 1}); got != want {
+	if got, want := a.Stats(), (model.Stats{Waiting: 1, Rechecks: 1, Enqueued: 1, Taken: 1, Requeued: 1}); got != want {
 		t.Errorf("Stats: %+v, want %+v", got, want)
 	}
 	if !a.Idle() {
@@ -142,7 +142,7 @@ func TestAbortedAsIfItHadNotRun(t *testing.T) {
 
 // Whoever waits for "x" is told by the last of these operations.
 func TestEnqueueAndWait(t *testing.T) {
-	settled := model.RequeueOptions{Delay: time.Hour, Settled: true}
+	settled := model.RequeueOptions{Delay: time.Hour, Recheck: true}
 	type op = model.Op[string]
 	ask, take := op{Verb: model.EnqueueAndWait, Item: "x"}, op{Verb: model.Dequeue}
 	for name, c := range map[string]struct {
@@ -215,7 +215,7 @@ func TestFaultsShow(t *testing.T) {
 		e := &model.Queue[string]{Fault: f}
 		e.Enqueue("x")
 		e.TryDequeue()
-		e.Requeue("x", model.RequeueOptions{Delay: time.Hour, Settled: true})
+		e.Requeue("x", model.RequeueOptions{Delay: time.Hour, Recheck: true})
 		e.EnqueueWithin("x", 2*time.Hour)
 		got = append(got, describe(e))
 		if !slices.Equal(got, want) {

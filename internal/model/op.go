@@ -113,8 +113,8 @@ func (w RequeueOptions) String() string {
 	if w.Hold {
 		s += ", Hold"
 	}
-	if w.Settled {
-		s += ", Settled"
+	if w.Recheck {
+		s += ", Recheck"
 	}
 	switch {
 	case w.Err == ErrAborted:

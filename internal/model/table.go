@@ -94,7 +94,7 @@ func setup(entry string) (ops []Op[string]) {
 		ops = append(ops, Op[string]{Verb: EnqueueNow, Item: "x"})
 	case "settled":
 		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"}, Op[string]{Verb: Dequeue},
-			Op[string]{Verb: Requeue, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay), Settled: true}})
+			Op[string]{Verb: Requeue, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay), Recheck: true}})
 	case "within":
 		ops = append(ops, Op[string]{Verb: EnqueueWithin, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay)}})
 	case "held":
@@ -124,8 +124,8 @@ func parseOp(s string) Op[string] {
 		switch w {
 		case "Hold":
 			o.Options.Hold = true
-		case "Settled":
-			o.Options.Settled = true
+		case "Recheck":
+			o.Options.Recheck = true
 		case "Err":
 			o.Options.Err = errRun
 		case "Aborted":

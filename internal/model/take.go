@@ -75,13 +75,13 @@ type RequeueOptions struct {
 	Delay   time.Duration
 	Hold    bool
 	Err     error
-	Settled bool
+	Recheck bool
 	Reason  error
 	Done    bool
 }
 
 // Well reports whether the run ended well, and the next is only a look.
-func (w RequeueOptions) Well() bool { return w.Settled && !w.Hold && w.Err == nil && !w.Done }
+func (w RequeueOptions) Well() bool { return w.Recheck && !w.Hold && w.Err == nil && !w.Done }
 
 // ErrAborted as the Err of the options gives the item back as if it had not run.
 var ErrAborted = errors.New("model: run aborted")
@@ -131,7 +131,7 @@ func (q *Queue[T]) verdict(n Next, w RequeueOptions) Next {
 	case w.Hold:
 		return q.schedule(n, Held, due)
 	case n.Kind == None && w.Well():
-		return q.schedule(n, Settled, due)
+		return q.schedule(n, Recheck, due)
 	case n.Kind == None, n.Later() && due < n.Due:
 		return q.schedule(n, Within, due)
 	}

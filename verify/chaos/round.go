@@ -233,7 +233,7 @@ func (r *round) finish() {
 	wasSettled := false // at the last look: since then a poll may have offered an item
 	settled := func() bool {
 		s := r.queue.Stats()
-		wasSettled = s.Ready+s.Waiting-s.Settled+s.InFlight == 0 && len(r.drifted()) == 0
+		wasSettled = s.Ready+s.Waiting-s.Rechecks+s.InFlight == 0 && len(r.drifted()) == 0
 		return wasSettled
 	}
 	r.Settle(settled)

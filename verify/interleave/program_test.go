@@ -106,7 +106,7 @@ func calls(text string) (calls []spec.Call) {
 				case "hold":
 					c.Options.Hold = true
 				case "settled":
-					c.Options.Settled = true
+					c.Options.Recheck = true
 				case "reason":
 					c.Options.Reason = errReason
 				case "done":
@@ -435,7 +435,7 @@ func keyOf(history []porcupine.Operation, start time.Time) (key []byte) {
 		}
 		if r.State != (reconcile.State{}) {
 			s := r.State
-			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Settled, s.Pending.Sub(start), s.Failures, s.Err)
+			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Recheck, s.Pending.Sub(start), s.Failures, s.Err)
 		}
 		if r.Stats != (reconcile.Stats{}) {
 			key = fmt.Append(key, r.Stats)

@@ -46,7 +46,7 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 				floor = &a.plan.Delay
 			}
 		default:
-			settled = settled && a.plan.Settled
+			settled = settled && a.plan.Recheck
 			if ceiling == nil || a.plan.Delay < *ceiling {
 				ceiling = &a.plan.Delay
 			}
@@ -73,7 +73,7 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 	case terminal && (!planned || settled):
 		return verdict{reconcile.TerminalError, model.RequeueOptions{Done: true, Err: err}}
 	case !terminal && settled:
-		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: plan.Delay, Settled: true}}
+		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: plan.Delay, Recheck: true}}
 	}
 	if _, bare := err.(reconcile.RequeueError); !bare {
 		plan.Reason = err
@@ -135,7 +135,7 @@ func randomError(r *rand.Rand, depth int, delay func() time.Duration) error {
 	case 5, 6, 7:
 		return reconcile.RecheckWithin(delay())
 	case 8:
-		return reconcile.RequeueError{Delay: delay(), Hold: true, Settled: true}
+		return reconcile.RequeueError{Delay: delay(), Hold: true, Recheck: true}
 	case 9:
 		return fmt.Errorf("because: %w", inner())
 	case 10:

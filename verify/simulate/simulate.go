@@ -197,12 +197,12 @@ func differ(got reconcile.State, want model.State, start time.Time) error {
 	if want.Phase != model.Idle {
 		w = reconcile.State{
 			Phase: reconcile.Phase(want.Phase), Since: start.Add(want.Since), Hold: want.Hold, Again: want.Again,
-			Settled: want.Settled, Failures: want.Failures,
+			Recheck: want.Recheck, Failures: want.Failures,
 		}
 		if want.Phase == model.Waiting {
 			w.Due = start.Add(want.Due)
 		}
-		if !want.Settled {
+		if !want.Recheck {
 			w.Pending = start.Add(want.Pending)
 		}
 	}

@@ -65,7 +65,7 @@ func TestQueuePassesVerdictsOn(t *testing.T) {
 		}{
 			{reconcile.RequeueOptions{Err: oops}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
 			{reconcile.RequeueOptions{Err: reconcile.ErrAborted}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
-			{reconcile.RequeueOptions{Delay: time.Hour, Settled: true}, reconcile.State{Phase: reconcile.Waiting, Settled: true}},
+			{reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}, reconcile.State{Phase: reconcile.Waiting, Recheck: true}},
 			{reconcile.RequeueOptions{Delay: time.Hour, Hold: true}, reconcile.State{Phase: reconcile.Waiting, Hold: true}},
 		} {
 			inner.Enqueue(1)

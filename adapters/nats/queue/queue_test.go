@@ -124,7 +124,7 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 	enqueue(t, a, "x", "y", "z")
 	for _, item := range []string{"x", "y", "z"} {
 		mustTake(t, a, item)
-		a.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Settled: true})
+		a.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	}
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -142,12 +142,12 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 		if s := b.State(e.Item); s != e.State {
 			t.Errorf("%s: State %+v, All %+v", e.Item, s, e.State)
 		}
-		want := reconcile.State{Phase: reconcile.Waiting, Settled: e.Item == "x"}
+		want := reconcile.State{Phase: reconcile.Waiting, Recheck: e.Item == "x"}
 		if e.Item == "z" {
 			want.Phase = reconcile.Ready
 		}
-		if e.State.Phase != want.Phase || e.State.Hold || e.State.Settled != want.Settled || e.State.Pending.IsZero() != want.Settled {
-			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Settled)
+		if e.State.Phase != want.Phase || e.State.Hold || e.State.Recheck != want.Recheck || e.State.Pending.IsZero() != want.Recheck {
+			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Recheck)
 		}
 	}
 }

@@ -68,9 +68,9 @@ func (r record) state() reconcile.State {
 		s.Phase = reconcile.Waiting
 		s.Due = time.Unix(0, r.due)
 		s.Hold = r.next == nextHeld
-		s.Settled = r.next == nextSettled
+		s.Recheck = r.next == nextSettled
 	}
-	if !s.Settled {
+	if !s.Recheck {
 		s.Pending = time.Unix(0, r.pending)
 	}
 	if r.failures > 0 || r.err != "" {
@@ -123,7 +123,7 @@ func newRequeue(w reconcile.RequeueOptions, now int64) op {
 	if w.Done {
 		return op{verb: verbDone, at: now, giveUp: w.Err != nil}
 	}
-	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Settled && !w.Hold && w.Err == nil}
+	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Recheck && !w.Hold && w.Err == nil}
 	if w.Delay > 0 {
 		o.due = after(now, w.Delay)
 	}

@@ -92,13 +92,13 @@ func (w *twin) differ() string {
 		running: e.InFlight, failures: e.Failures, since: w.start + int64(e.Since),
 		next: map[model.Kind]next{
 			model.None: nextNone, model.Ready: nextReady, model.Sticky: nextNow,
-			model.Within: nextWithin, model.Settled: nextSettled, model.Held: nextHeld,
+			model.Within: nextWithin, model.Recheck: nextSettled, model.Held: nextHeld,
 		}[e.Next.Kind],
 	}
 	if e.Err != nil {
 		want.err = e.Err.Error()
 	}
-	if e.Next.Kind != model.Settled {
+	if e.Next.Kind != model.Recheck {
 		want.pending = w.start + int64(e.Pending)
 	}
 	if want.next.later() {
@@ -124,7 +124,7 @@ func randomOp(r *rand.Rand) model.Op[string] {
 	}
 	o.Options.Hold = r.IntN(2) == 0
 	if o.Verb == model.Requeue {
-		o.Options.Settled = r.IntN(2) == 0
+		o.Options.Recheck = r.IntN(2) == 0
 		switch r.IntN(4) {
 		case 0:
 			o.Options.Err = errors.New("oops")

@@ -40,7 +40,7 @@ var deviations = map[string]string{
 	"closed/Remove/ready":                          "ready",
 	"closed/Dequeue/ready":                         "ready",
 	"closed/Requeue 1h/in flight":                  "within 1h",
-	"closed/Requeue 1h Settled/in flight":          "settled 1h",
+	"closed/Requeue 1h Recheck/in flight":          "settled 1h",
 	"closed/Requeue 1h Hold/in flight":             "held 1h",
 	"closed/Requeue 1h Hold/in flight, ready next": "held 1h",
 }
@@ -139,7 +139,7 @@ func (tab *table) resting(t *testing.T, item string) string {
 	switch s := tab.viewer.State(item); {
 	case s.Phase == reconcile.Waiting && s.Hold:
 		return fmt.Sprintf("held %gh", hours(s))
-	case s.Phase == reconcile.Waiting && s.Settled:
+	case s.Phase == reconcile.Waiting && s.Recheck:
 		return fmt.Sprintf("settled %gh", hours(s))
 	case s.Phase == reconcile.Waiting:
 		return fmt.Sprintf("within %gh", hours(s))

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }

@@ -197,16 +197,6 @@ func panics(f func()) (msg string) {
 	return ""
 }
 
-// heap is what is live after everything that can be collected was.
-func heap() int64 {
-	for range 3 { // pools and finalizers need more than one cycle
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // wantNoAllocs counts over many cycles in one go: an average would hide what
 // comes now and then. The few that it allows are the runtime's own, when a
 // timer fires and its goroutine is a new one.

@@ -205,6 +205,13 @@ func stress(t *testing.T, every time.Duration, seed uint64) {
 	}
 	var inFlight, starts atomic.Int32
 	begin := time.Now()
+	var mu sync.Mutex // guards chance
+	chance := rand.New(rand.NewPCG(seed, loops+1))
+	draw := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return chance.IntN(n)
+	}
 	var all sync.WaitGroup
 	for n := range loops {
 		all.Go(func() {
@@ -224,11 +231,11 @@ func stress(t *testing.T, every time.Duration, seed uint64) {
 						t.Errorf("%d runs have started after %v, want %d at most", started, time.Since(begin), most)
 					}
 					select {
-					case <-time.After(rand.N(3 * time.Millisecond)):
+					case <-time.After(time.Duration(draw(3_000_000))):
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-					switch rand.N(12) {
+					switch draw(12) {
 					case 0:
 						return errBusy
 					case 1:

@@ -31,19 +31,19 @@ var ErrChanged = errors.New("reconcile: item was enqueued again")
 //
 // What a run returns after such a context ended with ErrChanged:
 //
-//	nil                             as ever: the item runs again
-//	RequeueAfter                    as ever: holds the next run, unless EnqueueNow asked for it
-//	RequeueWithin, RecheckWithin    as ever: the item runs again at once
-//	any error, after the end of     as ever: aborted
+//	nil                             as usual: the item runs again
+//	RequeueAfter                    as usual: the next run is not before, unless EnqueueNow asked for it
+//	RequeueWithin, RecheckWithin    as usual: the item runs again at once
+//	any error, after the end of     as usual: aborted
 //	Reconciler.Run or of the lease
-//	a panic                         as ever: a failure
-//	any other error, also Terminal  as RequeueWithin(0), which is no failure
+//	a panic                         as usual: a failure
+//	any other error, also Terminal  no failure: the item runs again
 //
-// In the last row the outcome is [Requeued], the item runs again at once, also
-// with HoldRetries, and the count of its failures starts anew, since they were
-// those of an outdated wish. If the next run has been cancelled by Remove, that
-// row does not apply. A run that enqueues its own item, and then ends by that row,
-// begins again at once, for as long as it does so.
+// In the last row the outcome is [Requeued], and the item runs again at once, also
+// with HoldRetries, but at least one second after the start of this run, so that a
+// run that enqueues its own item is no hot loop. The count of its failures starts
+// again, because they were those of an outdated desired state. If the next run has
+// been cancelled by Remove, that row does not apply.
 //
 // It may be called several times in a run, and from any goroutine. For the
 // context of a run that has returned, it returns one that has ended. Outside of

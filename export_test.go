@@ -33,7 +33,7 @@ func Blocked[T comparable](q *Queue[T]) int {
 func (q *Queue[T]) check() error {
 	s := &q.store
 	ready := 0
-	for name, l := range map[runKind]*list{runReady: &q.events, runOffered: &q.offered} {
+	for name, l := range map[runKind]*list{runReady: &q.line, runBackground: &q.background} {
 		n, prev := 0, uint32(0)
 		for i := l.first; i != 0; i = s.entry(i).next {
 			e := s.entry(i)
@@ -50,14 +50,14 @@ func (q *Queue[T]) check() error {
 		}
 		ready += n
 	}
-	if q.offered.len > 0 && (q.inRow < 0 || q.inRow >= max(1, q.Background)) {
-		return fmt.Errorf("%d in a row while %d are offered, and Background is %d", q.inRow, q.offered.len, q.Background)
+	if q.background.len > 0 && (q.sinceBackground < 0 || q.sinceBackground >= max(1, q.Background)) {
+		return fmt.Errorf("%d in a row while %d are offered, and Background is %d", q.sinceBackground, q.background.len, q.Background)
 	}
 
 	for p := range q.delays.len {
 		d := *q.delays.node(p)
 		e := s.entry(d.index)
-		if !e.kind.delayed() || int(e.prev) != p {
+		if !e.kind.isLater() || int(e.prev) != p {
 			return fmt.Errorf("delay %d is of entry %d (%v), which says kind=%d at %d", p, d.index, e.item, e.kind, e.prev)
 		}
 		if p > 0 && d.before(*q.delays.node((p - 1) / 4)) {
@@ -76,26 +76,34 @@ func (q *Queue[T]) check() error {
 			if e.readyNext() {
 				again++
 			}
-			if e.kind == runOffered || e.kind == runSettled {
+			if e.kind == runBackground || e.kind == runRecheck {
 				return fmt.Errorf("entry %d (%v) is in flight with kind=%d", i, e.item, e.kind)
 			}
-		case e.kind == runReady, e.kind == runOffered:
+		case e.kind == runReady, e.kind == runBackground:
 			restReady++
-		case e.kind.delayed():
+		case e.kind.isLater():
 			waiting++
-			if e.kind == runSettled {
+			if e.kind == runRecheck {
 				settled++
 			}
 		default:
 			return fmt.Errorf("entry %d (%v) is at rest with kind=%d", i, e.item, e.kind)
 		}
-		if e.kind.delayed() {
+		if e.kind.isLater() {
 			delayed++
 		}
-		if e.cause != nil && (e.cause.failures < 0 || e.cause.err == nil) {
-			return fmt.Errorf("entry %d (%v) has %d failures and the error %v", i, e.item, e.cause.failures, e.cause.err)
+		if e.last != nil && (e.last.failures < 0 || e.last.failures > 0 && e.last.err == nil) {
+			return fmt.Errorf("entry %d (%v) has %d failures and the error %v", i, e.item, e.last.failures, e.last.err)
 		}
-		if e.pending > e.since && !e.inFlight && !e.kind.delayed() {
+		if e.kind == runReady && !e.inFlight && !e.event && q.Background > 0 || e.kind == runRecheck && (e.event || e.held) {
+			return fmt.Errorf("entry %d (%v) has kind=%d, event=%v, held=%v", i, e.item, e.kind, e.event, e.held)
+		}
+		if e.kind.isLater() && !q.closed {
+			if due := q.delays.node(int(e.prev)).due; e.notBefore(due) > due {
+				return fmt.Errorf("entry %d (%v) is due at %d, and not before %d", i, e.item, due, e.notBefore(due))
+			}
+		}
+		if e.pending > e.since && !e.inFlight && !e.kind.isLater() {
 			return fmt.Errorf("entry %d (%v) is pending since %d, and ready since %d", i, e.item, e.pending, e.since)
 		}
 	}
@@ -105,7 +113,7 @@ func (q *Queue[T]) check() error {
 		}
 		waiting, settled, delayed = 0, 0, 0
 	}
-	got := [...]int{ready, q.waiting, q.settled, q.inFlight, q.again, q.delays.len}
+	got := [...]int{ready, q.waiting, q.rechecks, q.inFlight, q.again, q.delays.len}
 	if want := [...]int{restReady, waiting, settled, inFlight, again, delayed}; got != want {
 		return fmt.Errorf("counts of ready, waiting, settled, in flight, again, delays are %v, want %v", got, want)
 	}
@@ -122,7 +130,7 @@ func (q *Queue[T]) checkWatchers() error {
 	}
 	for i, w := range q.watchers {
 		e := q.store.peek(i)
-		if q.closed && i != 0 && (e == nil || e.kind.delayed()) {
+		if q.closed && i != 0 && (e == nil || e.kind.isLater()) {
 			continue // dropped by Close; who waits for it finds out
 		}
 		if w == nil || w.prev != nil || i != 0 && (e == nil || e.hash == 0) {
@@ -134,9 +142,9 @@ func (q *Queue[T]) checkWatchers() error {
 				return fmt.Errorf("entry %d has the watcher %+v", i, w)
 			case ofRun && (!e.inFlight || e.readyNext()):
 				return fmt.Errorf("a run is watched at entry %d (%v) with inFlight=%v kind=%d", i, e.item, e.inFlight, e.kind)
-			case !ofRun && i != 0 && e.kind == runSettled:
+			case !ofRun && i != 0 && e.kind == runRecheck:
 				return fmt.Errorf("entry %d (%v) is settled, and is waited for", i, e.item)
-			case !ofRun && i == 0 && q.readyLocked()+q.inFlight+q.waiting-q.settled == 0:
+			case !ofRun && i == 0 && q.readyLocked()+q.inFlight+q.waiting-q.rechecks == 0:
 				return fmt.Errorf("the queue is idle, and that is waited for")
 			}
 		}
@@ -230,7 +238,7 @@ func (s *store[T]) check() error {
 		for i := range c.entries {
 			e := &c.entries[i]
 			var none T
-			if c.used>>i&1 == 0 && (e.item != none || e.pending != 0 || e.cause != nil || e.hash != 0 || e.inFlight || e.kind != runNone) {
+			if c.used>>i&1 == 0 && (e.item != none || e.pending != 0 || e.last != nil || e.hash != 0 || e.inFlight || e.kind != runNone) {
 				return fmt.Errorf("free entry %d of chunk %d remembers %+v", i, n, e)
 			}
 		}

@@ -38,9 +38,9 @@ func TestQueueTable(t *testing.T) {
 	}
 	for _, background := range []int{0, 8} {
 		for _, c := range cells {
-			if background == 0 {
-				c.Entry = strings.ReplaceAll(c.Entry, "offered", "ready")
-				c.Want = strings.ReplaceAll(c.Want, "offered", "ready")
+			if background == 0 || c.Closed { // No event that would overtake it comes in any more.
+				c.Entry = strings.ReplaceAll(c.Entry, "background", "ready")
+				c.Want = strings.ReplaceAll(c.Want, "background", "ready")
 			}
 			t.Run(fmt.Sprintf("Background %d/%s", background, c.Name()), func(t *testing.T) {
 				if got := standing(t, background, c.Setup); got != c.Entry {
@@ -65,7 +65,7 @@ func standing(t *testing.T, background int, ops []model.Op[string]) (s string) {
 		if s = resting(q); s == "ready" {
 			q.Enqueue("y")
 			if first, err := q.Dequeue(t.Context()); first == "y" && err == nil {
-				s = "offered"
+				s = "background"
 			}
 		}
 		if s != "in flight" {
@@ -80,7 +80,7 @@ func standing(t *testing.T, background int, ops []model.Op[string]) (s string) {
 			t.Errorf("State.Again: %t, but after Done it is %q", again, resting(q))
 		}
 	})
-	if s != "in flight, ready next" {
+	if s != "in flight, ready next" || slices.ContainsFunc(ops, func(o model.Op[string]) bool { return o.Verb == model.Close }) {
 		return s
 	}
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -97,18 +97,17 @@ func standing(t *testing.T, background int, ops []model.Op[string]) (s string) {
 // resting says how "x" stands, as far as State says.
 func resting(q *reconcile.Queue[string]) string {
 	s := q.State("x")
-	kind := "within"
 	switch {
 	case s.Phase == reconcile.Idle:
 		return "none"
 	case s.Phase != reconcile.Waiting:
 		return s.Phase.String()
-	case s.Hold:
-		kind = "held"
-	case s.Recheck:
-		kind = "settled"
 	}
-	return fmt.Sprintf("%s %gh", kind, time.Until(s.Due).Hours())
+	notBefore := time.Duration(0)
+	if !s.NotBefore.IsZero() {
+		notBefore = time.Until(s.NotBefore)
+	}
+	return model.Words(time.Until(s.Due), notBefore, s.Recheck)
 }
 
 // play carries operations out. A Dequeue that finds nothing waits for a while
@@ -134,7 +133,7 @@ func play(t *testing.T, q *reconcile.Queue[string], ops []model.Op[string]) {
 // TestQueueTable does not see whether a Dequeue that took nothing waits.
 func TestQueueTableDequeueWaits(t *testing.T) {
 	for _, c := range model.Cells() {
-		if c.Op.Verb != model.Dequeue || c.Closed || c.Entry == "ready" || c.Entry == "offered" {
+		if c.Op.Verb != model.Dequeue || c.Closed || c.Entry == "ready" || c.Entry == "background" {
 			continue
 		}
 		runQueue(t, c.Name(), func(t *testing.T, q *reconcile.Queue[string]) {
@@ -192,7 +191,9 @@ func (p program) ops() (ops []model.Op[string]) {
 			o.Nth = int(p[1] / 128)
 		}
 		if o.Verb == model.Requeue {
-			o.Options.Hold = p[1]&16 != 0
+			if p[1]&16 != 0 {
+				o.Options.MinDelay = [4]time.Duration{time.Hour, o.Options.Delay, time.Second, 2 * time.Hour}[p[0]/8%4]
+			}
 			o.Options.Recheck = p[1]&32 != 0
 			o.Options.Err = [4]error{nil, nil, errModel, model.ErrAborted}[p[1]>>6]
 			o.Options.Reason = [2]error{nil, errReason}[p[1]>>2&1]
@@ -271,7 +272,7 @@ func (runs watchedRuns) compare(pair *lockstep.Pair[string]) error {
 	synctest.Wait() // the timer tells them after it has given up the lock
 	for _, item := range fuzzItems {
 		e, _ := pair.Model.Entry(item)
-		ready := e.Next.Kind == model.Ready || e.Next.Kind == model.Sticky
+		ready := e.Next.Ready(pair.Model.Now())
 		r := runs[item]
 		if r != nil && (!e.InFlight || e.Take != r.take) {
 			if cause := context.Cause(r.ctx); cause == nil || !r.raced && (cause == reconcile.ErrChanged) != r.ended {
@@ -323,7 +324,7 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 
 // The comparison finds what it is there to find.
 func TestModelWithAFaultDisagrees(t *testing.T) {
-	for _, fault := range []model.Fault{model.DropInFlight, model.BreakHold, model.LIFO, model.Starve, model.StaySettled, model.IgnoreSettled, model.ForgetPending} {
+	for _, fault := range []model.Fault{model.DropInFlight, model.BreakHold, model.HotLoop, model.LIFO, model.Starve, model.NoEventBit, model.StayRecheck, model.IgnoreRecheck, model.ForgetPending} {
 		found := false
 		for seed := range uint64(20) {
 			synctest.Test(t, func(t *testing.T) {
@@ -464,42 +465,42 @@ func (s said) made() said {
 }
 
 // wait returns the outcome, and how an item is given back whose retry comes in a
-// minute.
-func (s said) wait(err error) (reconcile.Outcome, reconcile.RequeueOptions) {
-	var failed, forGood bool
-	var floors, ceilings []time.Duration
-	looks := true // all that planned did no more than ask for one
+// minute, or that is not retried.
+func (s said) wait(err error, retried bool) (reconcile.Outcome, reconcile.RequeueOptions) {
+	var failed, terminal bool
+	var minimums, runs, rechecks []time.Duration
 	for _, a := range s.answers() {
 		switch {
 		case a.plan == nil && a.terminal:
-			forGood = true
+			terminal = true
 		case a.plan == nil:
 			failed = true
-		case a.plan.Hold:
-			floors, looks = append(floors, a.plan.Delay), false
+		case a.plan.Recheck && a.plan.MinDelay <= 0:
+			rechecks = append(rechecks, a.plan.Delay)
 		default:
-			ceilings = append(ceilings, a.plan.Delay)
-			looks = looks && a.plan.Recheck
+			minimums, runs = append(minimums, a.plan.MinDelay), append(runs, max(a.plan.Delay, a.plan.MinDelay))
 		}
 	}
+	minimum := max(0, slices.Max(append(minimums, 0)))
 	var reason error
 	if _, bare := err.(reconcile.RequeueError); !bare {
 		reason = err
 	}
-	floor := slices.Max(append(floors, math.MinInt64))
 	switch {
-	case failed && floor > time.Minute:
-		return reconcile.Retrying, reconcile.RequeueOptions{Delay: floor, Hold: true, Err: err}
+	case failed && retried: // rule 1
+		minimum = max(minimum, time.Second)
+		return reconcile.Retrying, reconcile.RequeueOptions{Delay: max(time.Minute, minimum), MinDelay: minimum, Err: err}
+	case (failed || terminal) && len(runs) > 0: // rule 2
+		delay := max(slices.Min(runs), minimum)
+		return reconcile.Requeued, reconcile.RequeueOptions{Delay: delay, MinDelay: max(minimum, min(delay, time.Second)), Err: err}
 	case failed:
-		return reconcile.Retrying, reconcile.RequeueOptions{Delay: time.Minute, Err: err}
-	case forGood && looks:
-		return reconcile.TerminalError, reconcile.RequeueOptions{Err: err, Done: true}
-	case len(floors) > 0:
-		return reconcile.Requeued, reconcile.RequeueOptions{Delay: floor, Hold: true, Reason: reason}
-	case looks:
-		return reconcile.Succeeded, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Recheck: true}
+		return reconcile.GaveUp, reconcile.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}
+	case terminal:
+		return reconcile.TerminalError, reconcile.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}
+	case len(runs) > 0: // rule 3
+		return reconcile.Requeued, reconcile.RequeueOptions{Delay: max(slices.Min(append(rechecks, runs...)), minimum), MinDelay: minimum, Reason: reason}
 	}
-	return reconcile.Requeued, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Reason: reason}
+	return reconcile.Succeeded, reconcile.RequeueOptions{Delay: slices.Min(rechecks), Recheck: true}
 }
 
 func (b *errTree) build(depth int) (s said, err error) {
@@ -514,7 +515,10 @@ func (b *errTree) build(depth int) (s said, err error) {
 		return s, errBoom
 	case 2, 3:
 		n := b.next()
-		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%13 == 2, Recheck: n%2 == 0}
+		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Recheck: n%2 == 0}
+		if op%13 == 2 {
+			plan.MinDelay = time.Duration(int8(b.next())) * time.Second
+		}
 		return said{plan: &plan}, plan
 	case 4:
 		return s, context.Canceled
@@ -567,45 +571,47 @@ func FuzzRequeueErrors(f *testing.F) {
 		f.Add([]byte(ops))
 	}
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		tree := errTree(ops)
-		tells, err := tree.build(0)
-		outcome, wait := reconcile.Succeeded, reconcile.RequeueOptions{Done: true}
-		if err != nil {
-			outcome, wait = tells.wait(err)
-		}
-		// Classify says so.
-		o, w := reconcile.Classify(err, 1, minutes)
-		if o != outcome || !reflect.DeepEqual(w, wait) {
-			t.Errorf("Classify(%#v) = %s, %+v, want %s, %+v", err, o, w, outcome, wait)
-		}
+		for name, retry := range map[string]reconcile.RetryPolicy{"retried": minutes, "not retried": reconcile.NoRetry} {
+			tree := errTree(ops)
+			tells, err := tree.build(0)
+			outcome, wait := reconcile.Succeeded, reconcile.RequeueOptions{Done: true}
+			if err != nil {
+				outcome, wait = tells.wait(err, name == "retried")
+			}
+			// Classify says so.
+			o, w := reconcile.Classify(err, 1, retry)
+			if o != outcome || !reflect.DeepEqual(w, wait) {
+				t.Errorf("Classify(%#v), %s = %s, %+v, want %s, %+v", err, name, o, w, outcome, wait)
+			}
 
-		// So does a Reconciler, to its queue and in its result.
-		var q oneItem
-		var results resultBook[string]
-		r := reconcile.Reconciler[string]{
-			Queue:     &q,
-			Reconcile: func(context.Context, string) error { return err },
-			Retry:     minutes,
-			OnResult:  results.add,
-			Logger:    slog.New(slog.DiscardHandler),
-		}
-		if err := r.Run(t.Context()); err != nil {
-			t.Fatalf("Run = %v", err)
-		}
-		got := results.only(t)
-		want := reconcile.Result[string]{Item: "item", Outcome: outcome, Err: err, Next: max(wait.Delay, 0), Duration: got.Duration, Waited: got.Waited}
-		if outcome.Failed() {
-			want.Failures = 1
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("result of %#v:\n got %+v\nwant %+v", err, got, want)
-		}
-		waits := []reconcile.RequeueOptions{wait}
-		if err == nil {
-			waits = nil
-		}
-		if !reflect.DeepEqual(q.waits, waits) || q.done != 1-len(waits) {
-			t.Errorf("%#v: item given back by %d Done and %+v, want %+v", err, q.done, q.waits, waits)
+			// So does a Reconciler, to its queue and in its result.
+			var q oneItem
+			var results resultBook[string]
+			r := reconcile.Reconciler[string]{
+				Queue:     &q,
+				Reconcile: func(context.Context, string) error { return err },
+				Retry:     retry,
+				OnResult:  results.add,
+				Logger:    slog.New(slog.DiscardHandler),
+			}
+			if err := r.Run(t.Context()); err != nil {
+				t.Fatalf("Run = %v", err)
+			}
+			got := results.only(t)
+			want := reconcile.Result[string]{Item: "item", Outcome: outcome, Err: err, Next: max(wait.Delay, 0), Duration: got.Duration, Waited: got.Waited}
+			if wait.Err != nil {
+				want.Failures = 1
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("result of %#v, %s:\n got %+v\nwant %+v", err, name, got, want)
+			}
+			waits := []reconcile.RequeueOptions{wait}
+			if err == nil {
+				waits = nil
+			}
+			if !reflect.DeepEqual(q.waits, waits) || q.done != 1-len(waits) {
+				t.Errorf("%#v, %s: item given back by %d Done and %+v, want %+v", err, name, q.done, q.waits, waits)
+			}
 		}
 	})
 }

@@ -60,19 +60,27 @@ type Leaser[T comparable] interface {
 	Lease(ctx context.Context, item T) context.Context
 }
 
-// RequeueOptions say when an item that is given back runs next, and how its run ended.
-// The zero RequeueOptions mean now.
+// RequeueOptions say when an item that is given back runs next, and how its run
+// ended. The zero RequeueOptions mean now.
 type RequeueOptions struct {
-	Delay   time.Duration // zero or less means now
-	Hold    bool          // not before Delay; otherwise no later than Delay
-	Err     error         // why, if the run failed: counts one failure; nil resets the count; see ErrAborted
-	Recheck bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
-	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Recheck
-	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Recheck and Reason do not count, and Err is why the item was given up
+	// Delay is when the next run starts at the latest. Zero or less means now.
+	Delay time.Duration
+
+	// MinDelay is when an event starts the next run at the earliest. It holds for
+	// a next run that was asked for during the run as well, and with Done; only
+	// EnqueueNow overrides it. MinDelay == Delay is [RequeueAfter]. A Delay that is
+	// less than MinDelay counts as MinDelay. Zero or less means that an event
+	// starts the next run at once.
+	MinDelay time.Duration
+
+	Err     error // the failure, if the run failed: counts one failure; nil resets the count; see ErrAborted
+	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
+	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
+	Done    bool  // there is no next run, as after Queue.Done: Delay, Recheck and Reason are ignored, and Err is the failure that is not retried
 }
 
-// settled reports whether the run ended well, and the next is only a look.
-func (w *RequeueOptions) settled() bool { return w.Recheck && !w.Hold && w.Err == nil }
+// isRecheck reports whether the run succeeded, and the next one is only a recheck.
+func (o *RequeueOptions) isRecheck() bool { return o.Recheck && o.MinDelay <= 0 && o.Err == nil }
 
 // A Queue holds items that need a run, each of them once. It hands out every
 // item to one worker at a time, in the order in which the items became ready; see
@@ -121,41 +129,41 @@ type Queue[T comparable] struct {
 	// mu guards the fields below. These always hold (see check in the tests):
 	//
 	//   - An entry at rest has a next run; runNow occurs only in flight,
-	//     runOffered and runSettled only at rest.
+	//     runBackground and runRecheck only at rest.
 	//   - The lists hold just the entries at rest that are ready, in the order
-	//     in which they will be taken: offered those of runOffered, events the
-	//     others. While offered has any, inRow were taken from events since one
-	//     was from offered.
-	//   - The heap holds just the entries whose next run is delayed. Of these,
-	//     waiting are at rest, and settled of them are settled.
+	//     in which they will be taken: background those of runBackground, line the
+	//     others. While background has any, sinceBackground items were taken from
+	//     line since one was taken from background.
+	//   - The heap holds just the entries whose next run is due later. Of these,
+	//     waiting are at rest, and rechecks of them wait only for a recheck.
 	//   - inFlight entries are in flight; again of them have a next run that
 	//     is ready.
-	//   - Once closed, the heap is empty, and what was delayed is not known any
-	//     more. It stays in the store until all else is gone.
+	//   - Once closed, the heap is empty, and the entries that were in it are not known
+	//     any more. They stay in the store until all others are removed.
 	//   - While a consumer is blocked and an entry is ready, or the queue is
 	//     drained, there is a token in wake, or a consumer that took it and has
 	//     not looked yet.
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
 	//   - A watcher of a run is at an entry in flight without a next run that is
-	//     ready; one of an item is at an entry that is not settled.
-	mu         sync.Mutex
-	closed     bool
-	store      store[T]
-	events     list
-	offered    list
-	inRow      int
-	delays     delays[T]
-	delayOrder uint32              // of the last delay
-	timer      *time.Timer         // nil until the first delay
-	firesAt    int64               // when the timer fires; math.MaxInt64 if it is not armed
-	lastTaken  uint32              // the entry that was taken last; perhaps it is gone
-	wake       chan struct{}       // room for one token; nil until a consumer blocks
-	blocked    int                 // consumers that wait for a token
-	watchers   map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
-	notified   *watcher            // the first of those that unlock calls
+	//     ready; one of an item is at an entry that does not wait for a recheck.
+	mu              sync.Mutex
+	closed          bool
+	store           store[T]
+	line            list
+	background      list
+	sinceBackground int
+	delays          delays[T]
+	delayOrder      uint32              // of the last delay
+	timer           *time.Timer         // nil until the first delay
+	firesAt         int64               // when the timer fires; math.MaxInt64 if it is not armed
+	lastTaken       uint32              // the entry that was taken last; perhaps it is gone
+	wake            chan struct{}       // room for one token; nil until a consumer blocks
+	blocked         int                 // consumers that wait for a token
+	watchers        map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
+	notified        *watcher            // the first of those that unlock calls
 
-	waiting, settled, inFlight, again    int
+	waiting, rechecks, inFlight, again   int
 	enqueued, coalesced, taken, requeued uint64
 }
 
@@ -172,44 +180,52 @@ func NewQueue[T comparable]() *Queue[T] {
 	}
 	return &Queue[T]{
 		made:    true,
-		base:    time.Now().Add(-century), // so that now is positive in a synctest bubble too, where it is the year 2000
+		base:    time.Now(),
 		seed:    maphash.MakeSeed(),
 		firesAt: math.MaxInt64,
 	}
 }
 
-const century = 100 * 365 * 24 * time.Hour
-
 // Enqueue reports that something happened to the item. It runs as soon as its
 // turn comes, also if it was planned for later, or after the run in flight, or,
 // if it is held, when its time comes. Enqueue never blocks; on a closed queue it
 // does nothing.
-func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
+func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
 // EnqueueAfter asks for a run of the item in d, and not before: until then
 // [Queue.Enqueue] does not bring it forward. It changes nothing if the item is
 // ready, held already, or planned for a sooner time by EnqueueWithin. A d of
 // zero or less is Enqueue. EnqueueAfter never blocks.
-func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, runHeld, d) }
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
 // EnqueueWithin asks for a run of the item in d at the latest;
 // [Queue.Enqueue] brings it sooner. It changes nothing if the item is ready,
 // held, or planned for a sooner time. A d of zero or less is Enqueue.
 // EnqueueWithin never blocks.
-func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, runWithin, d) }
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, askWithin, d) }
 
 // EnqueueNow is an Enqueue that overrides a hold, the one in force as well as
 // the one that a run in flight may ask for. EnqueueNow never blocks.
-func (q *Queue[T]) EnqueueNow(item T) { q.add(item, runNow, 0) }
+func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 
 // Offer reports that the item was seen, as polls do again and again. If the item
 // is not known, or settled, it runs as soon as its turn comes, see Background.
 // Otherwise a run of it is due or planned anyway (it is ready, in flight, in
 // back-off, held, or has a plan), and the Offer is ignored. Offer never blocks.
-func (q *Queue[T]) Offer(item T) { q.add(item, runOffered, 0) }
+func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
 
-// add applies a verb, which asks for a next run of that kind.
-func (q *Queue[T]) add(item T, ask runKind, d time.Duration) {
+// A verb is one of the methods above.
+type verb uint8
+
+const (
+	askOffer  verb = iota // Offer
+	askReady              // Enqueue
+	askNow                // EnqueueNow
+	askAfter              // EnqueueAfter
+	askWithin             // EnqueueWithin
+)
+
+func (q *Queue[T]) add(item T, ask verb, d time.Duration) {
 	hash := q.hash(item)
 	q.mu.Lock()
 	if !q.closed {
@@ -218,64 +234,75 @@ func (q *Queue[T]) add(item T, ask runKind, d time.Duration) {
 	q.unlock()
 }
 
-func (q *Queue[T]) addLocked(hash uint32, item T, ask runKind, d time.Duration) {
-	if ask.delayed() && d <= 0 {
-		ask = runReady
+func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
+	if ask >= askAfter && d <= 0 {
+		ask = askReady
 	}
 	i, e := q.store.find(hash, item)
 	switch {
 	case e == nil:
-	case ask == runOffered && e.kind != runSettled, e.kind == runReady && (ask != runNow || !e.inFlight): // as most events of a storm
+	case ask == askOffer && e.kind != runRecheck, e.kind == runReady && (ask != askNow || !e.inFlight): // Most events of a storm.
 		q.coalesced++
 		return
-	case e.inFlight && e.kind == runNone && !ask.delayed(): // as most events of an item in flight
+	case e.inFlight && e.kind == runNone && ask < askAfter: // Most events of an item in flight.
 		q.enqueued++
 		q.again++
-		e.kind = ask
+		e.kind = runReady
+		if ask == askNow {
+			e.kind = runNow
+		}
 		if q.watchers != nil {
 			q.notifyMovedLocked(i, e, nil)
 		}
 		return
 	}
-	to := nextRun{kind: ask}
 	var now int64
-	if e == nil || !e.inFlight || ask.delayed() {
+	if e == nil || !e.inFlight || ask >= askAfter {
 		now = q.now()
 		if q.delays.len > 0 {
-			q.promoteDueLocked(now) // others go before it
-		}
-		if ask.delayed() {
-			to.due = later(now, d)
+			q.promoteDueLocked(now) // Items that became due earlier go first.
 		}
 	}
-	if ask == runOffered && q.Background <= 0 {
-		to.kind = runReady
+	asked := nextRun{kind: runReady}
+	switch ask {
+	case askOffer:
+		asked.kind = q.readyKindLocked(false)
+	case askNow:
+		asked.kind = runNow
+	case askAfter:
+		t := later(now, d)
+		asked = nextRun{runLater, t, t}
+	case askWithin:
+		asked = nextRun{kind: runLater, due: later(now, d)}
 	}
 	if e == nil {
 		q.enqueued++
-		to = q.restingLocked(nextRun{}, to, now)
+		to := q.behindDueLocked(nextRun{}, asked, now)
 		i, e = q.store.insert(hash, item)
-		e.kind, e.since, e.pending = to.kind, now, now
+		e.kind, e.event, e.since, e.pending = to.kind, ask != askOffer, now, now
+		if to.kind.isLater() {
+			e.setNotBefore(to)
+		}
 		q.countLocked(e, +1)
 		q.enterLocked(i, e, to, now)
 		return
 	}
 	was := q.nextRunLocked(e)
-	if !e.inFlight && was.kind.delayed() && was.due <= now { // ready since then, and only not promoted yet
-		q.coalesced++
-		q.moveLocked(i, e, nextRun{runWithin, was.due}, false, was.due)
-		return
-	}
 	if was.kind == runNone {
 		q.enqueued++
 	} else {
 		q.coalesced++
 	}
-	to = asked(was, to)
-	if !e.inFlight {
-		to = q.restingLocked(was, to, now)
+	if e.inFlight {
+		q.moveLocked(i, e, was.afterVerb(asked, now), true, now)
+		return
 	}
-	q.moveLocked(i, e, to, e.inFlight, now)
+	e.event = e.event || ask != askOffer
+	if was.kind.isLater() && was.due <= now { // It is ready since then, and only not promoted yet.
+		q.moveLocked(i, e, nextRun{kind: runLater, due: was.due}, false, was.due)
+		return
+	}
+	q.moveLocked(i, e, q.behindDueLocked(was, was.afterVerb(asked, now), now), false, now)
 }
 
 // Remove cancels the item's next run, never a run in flight. It reports whether
@@ -318,9 +345,9 @@ func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 // Requeue never blocks.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
-// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, Hold: true}).
+// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}).
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
-	q.Requeue(item, RequeueOptions{Delay: d, Hold: true})
+	q.Requeue(item, RequeueOptions{Delay: d, MinDelay: d})
 }
 
 // Close ends the queue. Nothing more comes in, and waiting items are dropped,
@@ -338,12 +365,12 @@ func (q *Queue[T]) Close() {
 	}
 	q.closed = true
 	for i := range q.watchers {
-		if e := q.store.entry(i); i != 0 && e.kind.delayed() {
+		if e := q.store.entry(i); i != 0 && e.kind.isLater() {
 			q.notifyLocked(i, false, ErrClosed)
 		}
 	}
 	q.delays = delays[T]{}
-	q.waiting, q.settled = 0, 0
+	q.waiting, q.rechecks = 0, 0
 	q.disarmLocked()
 }
 
@@ -397,7 +424,7 @@ func (q *Queue[T]) unlockAndNotify() {
 	notifyAll(notified)
 }
 
-func (q *Queue[T]) readyLocked() int { return q.events.len + q.offered.len }
+func (q *Queue[T]) readyLocked() int { return q.line.len + q.background.len }
 
 // drainedLocked reports whether the queue is closed and nothing is ready or
 // will become so.
@@ -491,9 +518,9 @@ func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	if q.delays.len > 0 {
 		q.promoteDueLocked(now)
 	}
-	from := &q.events
-	if q.offered.len > 0 {
-		from, q.inRow = q.chooseLocked(from.len > 0, q.inRow)
+	from := &q.line
+	if q.background.len > 0 {
+		from, q.sinceBackground = q.chooseLocked(from.len > 0, q.sinceBackground)
 	}
 	i := from.first
 	if i == 0 {
@@ -501,8 +528,8 @@ func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	}
 	e := q.store.entry(i)
 	*t = takenItem[T]{item: e.item, index: i, readySince: e.since, takenAt: max(now, e.since)}
-	if e.cause != nil {
-		t.failures = e.cause.failures
+	if e.last != nil {
+		t.failures = e.last.failures
 	}
 	q.store.unlink(from, e)
 	e.inFlight, e.kind, e.since = true, runNone, t.takenAt
@@ -512,13 +539,14 @@ func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	return true
 }
 
-// chooseLocked returns the list that is taken from while offered is not empty, and how
-// many will have been taken in a row from events.
-func (q *Queue[T]) chooseLocked(anyEvents bool, inRow int) (*list, int) {
-	if !anyEvents || inRow >= q.Background-1 {
-		return &q.offered, 0
+// chooseLocked returns the list that the next item is taken from while background
+// has any, and how many will have been taken from line since one was taken from
+// background.
+func (q *Queue[T]) chooseLocked(anyInLine bool, sinceBackground int) (*list, int) {
+	if !anyInLine || sinceBackground >= q.Background-1 {
+		return &q.background, 0
 	}
-	return &q.events, inRow + 1
+	return &q.line, sinceBackground + 1
 }
 
 // clockNotRead stands for the time where it is read only if it is needed.
@@ -553,46 +581,54 @@ func (q *Queue[T]) inFlightAtLocked(i uint32, item T) *entry[T] {
 }
 
 // giveBackLocked gives back an item that is in flight.
-func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], w *RequeueOptions, now int64) {
-	aborted := w.Err == ErrAborted
-	done := w.Done && !aborted
+func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now int64) {
+	aborted := o.Err == ErrAborted
+	done := o.Done && !aborted
 	if !done {
 		q.requeued++
 	} else if e.kind == runNone {
-		q.endLocked(i, e, w.Err)
+		q.endLocked(i, e, o.Err)
 		return
 	}
 	if now == clockNotRead {
 		now = q.now()
 	}
 	q.promoteDueLocked(now)
-	to := nextRun{}
+	var own nextRun
+	var minimum int64
 	switch {
 	case aborted:
-		to.kind = runReady
+		own.kind = runReady
 	case done:
-		e.cause = nil
+		e.last = nil
 	default:
-		e.note(w)
-		to = w.nextRun(now)
+		e.note(o)
+		own = o.nextRun(now)
 	}
-	if done && w.Err == nil || w.settled() {
-		e.pending = e.since // what came before the run began is answered
+	if o.MinDelay > 0 && !aborted && !q.closed {
+		minimum = later(now, o.MinDelay)
+	}
+	if done && o.Err == nil || o.isRecheck() {
+		e.pending = e.since // The run covers what came before it began.
 	}
 	was := q.nextRunLocked(e)
-	to = judged(was, to)
-	err := w.Err
-	if q.closed && to.kind.delayed() {
-		if to.kind != runSettled {
-			err = errors.Join(ErrClosed, w.Err, w.Reason)
+	e.event = was.kind != runNone || aborted && e.event
+	to := was.afterRun(own, minimum)
+	err := o.Err
+	if q.closed && to.kind.isLater() {
+		if to.kind != runRecheck {
+			err = errors.Join(ErrClosed, o.Err, o.Reason)
 		}
 		to = nextRun{}
 	}
 	if to.kind == runNone {
 		q.endLocked(i, e, err)
-	} else {
-		q.moveLocked(i, e, q.restingLocked(was, to, now), false, now)
+		return
 	}
+	if to.kind == runReady {
+		to.kind = q.readyKindLocked(e.event)
+	}
+	q.moveLocked(i, e, q.behindDueLocked(was, to, now), false, now)
 }
 
 // endLocked removes an entry that was in flight. Err is why it was given up.
@@ -606,23 +642,23 @@ func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
 }
 
 // note keeps why an item runs again, and counts a failure, or resets the count.
-func (e *entry[T]) note(w *RequeueOptions) {
-	failures, err := 0, w.Reason
+func (e *entry[T]) note(o *RequeueOptions) {
+	failures, err := 0, o.Reason
 	switch {
-	case w.settled():
+	case o.isRecheck():
 		err = nil
-	case w.Err != nil:
-		failures, err = 1, w.Err
-		if e.cause != nil {
-			failures += e.cause.failures
+	case o.Err != nil:
+		failures, err = 1, o.Err
+		if e.last != nil {
+			failures += e.last.failures
 		}
 	}
 	switch {
 	case err == nil:
-		e.cause = nil
-	case e.cause == nil:
-		e.cause = &cause{failures, err}
+		e.last = nil
+	case e.last == nil:
+		e.last = &lastRun{failures: failures, err: err}
 	default:
-		*e.cause = cause{failures, err}
+		*e.last = lastRun{failures: failures, err: err}
 	}
 }

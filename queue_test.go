@@ -185,7 +185,7 @@ func TestQueueMadeOutsideABubbleWorksInside(t *testing.T) {
 		q.EnqueueWithin("taken", 2*time.Hour)
 		q.Requeue("taken", reconcile.RequeueOptions{})
 		q.EnqueueWithin("ceiling", time.Hour)
-		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), Hold: true, Pending: start})
+		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), NotBefore: start.Add(time.Hour), Pending: start})
 		mustTakeAll(t, q, "within", "taken")
 		waiting = startDequeue(t.Context(), q)
 		time.Sleep(time.Hour)
@@ -947,8 +947,8 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 		d := time.Duration(1+r.IntN(3)) * time.Second
 		wait := []reconcile.RequeueOptions{
 			{Delay: d},
-			{Delay: d, Hold: true},
-			{Delay: d, Hold: true, Err: errBoom},
+			{Delay: d, MinDelay: d},
+			{Delay: d, MinDelay: d, Err: errBoom},
 			{Err: reconcile.ErrAborted},
 			{},
 			{Delay: d, Reason: errBoom},
@@ -958,7 +958,7 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			{Delay: 1000 * time.Hour, Recheck: true},
 		}
 		n := r.IntN(14)
-		if n < len(wait) && wait[n].Hold {
+		if n < len(wait) && wait[n].MinDelay > 0 {
 			u.until.Store(int64(time.Since(start) + d))
 		}
 		u.running.Add(-1)
@@ -1156,10 +1156,10 @@ func TestFailuresInARow(t *testing.T) {
 			err      error
 		}{
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, Hold: true}) }, 2, e2},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, MinDelay: time.Second}) }, 2, e2},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 2, e2},
 			{func(q *queue) {
-				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Recheck: true, Err: reconcile.ErrAborted})
+				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Recheck: true, Err: reconcile.ErrAborted})
 			}, 2, e2},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: wrapped}) }, 3, wrapped}, // only as it is
 			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                             // a plan: no failure
@@ -1320,7 +1320,7 @@ func TestStateTellsTheReasonOfAPlan(t *testing.T) {
 			err      error
 		}{
 			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason}, 0, reason},
-			{reconcile.RequeueOptions{Hold: true, Delay: time.Hour, Reason: other}, 0, other},
+			{reconcile.RequeueOptions{MinDelay: time.Hour, Reason: other}, 0, other},
 			{reconcile.RequeueOptions{Err: reconcile.ErrAborted}, 0, other},
 			{reconcile.RequeueOptions{Reason: reason, Err: errBoom}, 1, errBoom},
 			{reconcile.RequeueOptions{Err: errBoom}, 2, errBoom},
@@ -1328,7 +1328,7 @@ func TestStateTellsTheReasonOfAPlan(t *testing.T) {
 			{reconcile.RequeueOptions{Delay: time.Hour}, 0, nil},
 			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
 			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true}, 0, nil},
-			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true, Hold: true}, 0, reason}, // a plan
+			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true, MinDelay: 1}, 0, reason}, // no recheck
 		} {
 			q.EnqueueNow("x")
 			mustTakeAll(t, q, "x")
@@ -1376,7 +1376,7 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 			do(q)
 			mustAgree(t, q)
 			if s := q.State(n - 1); s.Recheck {
-				t.Errorf("%+v, want it settled no more", s)
+				t.Errorf("%+v, want it to be no recheck", s)
 			}
 			if s := q.Stats(); s.Enqueued != n || s.Coalesced != 1 {
 				t.Errorf("%+v, want it to count as coalesced", s)
@@ -1387,7 +1387,12 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 			if s := q.State(n - 1); s.Phase != reconcile.Ready || !s.Since.Equal(due) || !s.Pending.Equal(due) {
 				t.Errorf("%+v, want it ready and pending since %v", s, due)
 			}
-			for i := range n {
+			if verb != "Offer" { // It joins the first line, and the others are in the background.
+				if got := mustTake(t, q); got != n-1 {
+					t.Fatalf("%d is taken first", got)
+				}
+			}
+			for i := range q.Len() {
 				if got := mustTake(t, q); got != i {
 					t.Fatalf("%d is taken at place %d", got, i)
 				}

@@ -193,23 +193,27 @@ type oddError struct{ parts []string }
 
 func (e oddError) Error() string { return fmt.Sprint("odd ", e.parts) }
 
-// outcomes has a line for each way in which Reconcile can return.
-var outcomes = []struct {
+// An outcomeCase is a way in which Reconcile can return.
+type outcomeCase struct {
 	name    string
 	err     error
 	retry   reconcile.RetryPolicy // nil means minutes
 	hold    bool                  // HoldRetries
 	outcome reconcile.Outcome
 	next    time.Duration
-	held    bool // the next run
-	reason  bool // err is that of the plan
-}{
+	held    bool          // the next run
+	reason  bool          // err is that of the scheduled run
+	least   time.Duration // no event starts the next run sooner, if it is not held; of a retry a second if it is 0
+	partly  bool          // a run is scheduled although a step failed
+}
+
+var outcomes = []outcomeCase{
 	{name: "nil", outcome: reconcile.Succeeded},
 	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.Succeeded},
 	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour},
 	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour},
 
-	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Hour, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour},
 	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
@@ -241,15 +245,23 @@ var outcomes = []struct {
 	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: a failure after a ceiling", err: errors.Join(reconcile.RequeueWithin(time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: a failure beside a longer floor", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Retrying, next: time.Hour, held: true},
-	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.Retrying, next: time.Minute, held: true},
 	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true, partly: true},
+	{name: "joined: a failure beside a floor that is shorter than the back-off", err: errors.Join(reconcile.RequeueAfter(30*time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute, least: 30 * time.Second},
+	{name: "joined: a failure given up beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "joined: a failure given up beside a ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(500*time.Millisecond)), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: 500 * time.Millisecond, held: true, partly: true},
+	{name: "joined: one for good, a recheck that comes sooner and a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Minute), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "both times", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, least: time.Minute},
+	{name: "a MinDelay longer than the Delay", err: reconcile.RequeueError{Delay: time.Minute, MinDelay: time.Hour}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "joined: both times, of two", err: errors.Join(reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute}, reconcile.RequeueAfter(2*time.Hour), reconcile.RecheckWithin(time.Minute)), outcome: reconcile.Requeued, next: 2 * time.Hour, held: true, reason: true},
+	{name: "a retry that overflowed", err: errBoom, retry: func(error, int) (time.Duration, bool) { return -1, true }, outcome: reconcile.Retrying, next: 5 * time.Minute},
 	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.TerminalError},
-	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
 	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.TerminalError},
-	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, partly: true},
 	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
@@ -265,8 +277,19 @@ var outcomes = []struct {
 	{name: "joined below several: one reason and its plan", err: fmt.Errorf("%w, %w", errors.Join(errBoom, errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour},
 }
 
+// minDelay returns how long no event starts the next run.
+func (c outcomeCase) minDelay() time.Duration {
+	switch {
+	case c.held:
+		return c.next
+	case c.least > 0 || c.outcome != reconcile.Retrying:
+		return c.least
+	}
+	return min(c.next, time.Second)
+}
+
 var messages = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run planned the next", reconcile.Retrying: "run failed, to be retried",
+	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, to be retried",
 	reconcile.GaveUp: "run failed, gave up", reconcile.TerminalError: "run failed for good",
 }
 
@@ -287,7 +310,10 @@ func TestOutcomeOfEachError(t *testing.T) {
 				want := reconcile.Result[string]{Item: "b1", Outcome: c.outcome, Err: c.err, Next: c.next, Duration: 2 * time.Second}
 				state, next := reconcile.State{}, "<nil>"
 				if c.next > 0 {
-					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Hold: c.held, Pending: s.began}
+					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Pending: s.began}
+					if least := c.minDelay(); least > 0 {
+						state.NotBefore = now.Add(least)
+					}
 					next = c.next.String()
 				}
 				level := slog.LevelDebug
@@ -298,6 +324,10 @@ func TestOutcomeOfEachError(t *testing.T) {
 					if c.reason {
 						state.Err = c.err
 					}
+					if c.partly {
+						level, want.Failures = slog.LevelWarn, 1
+						state.Failures, state.Err = 1, c.err
+					}
 				case reconcile.Retrying:
 					level, want.Failures = slog.LevelWarn, 1
 					state.Failures, state.Err = 1, c.err
@@ -305,7 +335,9 @@ func TestOutcomeOfEachError(t *testing.T) {
 					level, want.Failures = slog.LevelError, 1
 				}
 				wantSame(t, "result", s.results.only(t), want)
-				atTheEnd := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Due" && c.next == far }, cmp.Ignore())
+				atTheEnd := cmp.FilterPath(func(p cmp.Path) bool {
+					return (p.String() == "Due" || p.String() == "NotBefore" && c.hold) && c.next == far
+				}, cmp.Ignore())
 				wantSame(t, "state", s.q.State("b1"), state, atTheEnd)
 
 				// One line for the start, one for the outcome.
@@ -366,7 +398,7 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 					}
 					return nil
 				},
-				Retry: func(error, int) (time.Duration, bool) { return math.MinInt64, true },
+				Retry: func(error, int) (time.Duration, bool) { return 0, true },
 			}, "item")
 			pass(time.Hour)
 			j.mustBe(t, "0s item", "1s other", "2s item")
@@ -783,8 +815,17 @@ func TestClassify(t *testing.T) {
 		}
 		o, w := reconcile.Classify(c.err, 1, retry)
 		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Recheck != (o == reconcile.Succeeded && c.next > 0) ||
-			w.Hold != (c.held && !c.hold) || (w.Reason != nil) != c.reason || (w.Err != nil) != o.Failed() {
+			(w.Reason != nil) != c.reason || (w.Err != nil) != (o.Failed() || c.partly) {
 			t.Errorf("%s: Classify = %s, %+v", c.name, o, w)
+		}
+		least := c.minDelay()
+		if c.hold {
+			least = min(least, time.Second)
+		} else if o.Failed() && w.Done {
+			least = time.Second
+		}
+		if w.MinDelay != least {
+			t.Errorf("%s: Classify has a MinDelay of %v, want %v", c.name, w.MinDelay, least)
 		}
 		if w.Err == reconcile.ErrAborted { // as it is, it would abort
 			t.Errorf("%s: the Err of the options is %v, want it wrapped", c.name, w.Err)

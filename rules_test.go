@@ -37,7 +37,7 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 			q.Enqueue("new")
 		}, "due due2 seen new"},
 		"Done, with a next run": {func(_ *testing.T, q *reconcile.Queue[string]) { q.Enqueue("taken"); q.Done("taken") }, "due due2 taken seen"},
-		"Requeue":               {func(_ *testing.T, q *reconcile.Queue[string]) { q.Requeue("taken", reconcile.RequeueOptions{}) }, "due due2 taken seen"},
+		"Requeue":               {func(_ *testing.T, q *reconcile.Queue[string]) { q.Requeue("taken", reconcile.RequeueOptions{}) }, "due due2 seen taken"},
 		"EnqueueNow as the next run of an item in flight falls due": {func(_ *testing.T, q *reconcile.Queue[string]) {
 			q.EnqueueNow("taken, due")
 			q.RequeueAfter("taken, due", time.Hour)
@@ -47,7 +47,7 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 			if next, err := reconcile.DoneAndTake(ctx, q, "taken"); next != "due" || err != nil {
 				t.Errorf("took %q, %v, want due", next, err)
 			}
-		}, "due2 taken seen"},
+		}, "due2 seen taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

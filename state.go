@@ -37,12 +37,12 @@ func (p Phase) String() string {
 // A State is what a queue knows of an item. The zero State is that of an item
 // that it does not know.
 type State struct {
-	Phase   Phase
-	Since   time.Time // when it entered this phase
-	Due     time.Time // Waiting: when it becomes ready
-	Hold    bool      // Waiting: an Enqueue does not bring it forward
-	Again   bool      // InFlight: it has a next run already
-	Recheck bool      // Waiting: its last run ended well, and the next is only a look
+	Phase     Phase
+	Since     time.Time // when it entered this phase
+	Due       time.Time // Waiting: when it becomes ready
+	NotBefore time.Time // Waiting: the earliest time at which an event starts it; zero if at once
+	Again     bool      // InFlight: it has a next run already
+	Recheck   bool      // Waiting: its last run ended well, and the next is only a look
 
 	// Pending is since when there has been work: since the first event, Offer or
 	// due time after the item was last settled or not known. A run that ends well
@@ -124,13 +124,13 @@ func (q *Queue[T]) snapshot() []itemState[T] {
 			}
 		}
 	}
-	events, offered, inRow := q.events.first, q.offered.first, q.inRow
-	for events != 0 || offered != 0 {
-		next := &events
-		if offered != 0 {
+	line, background, since := q.line.first, q.background.first, q.sinceBackground
+	for line != 0 || background != 0 {
+		next := &line
+		if background != 0 {
 			var from *list
-			if from, inRow = q.chooseLocked(events != 0, inRow); from == &q.offered {
-				next = &offered
+			if from, since = q.chooseLocked(line != 0, since); from == &q.background {
+				next = &background
 			}
 		}
 		e := q.store.entry(*next)
@@ -163,7 +163,7 @@ func (q *Queue[T]) Stats() Stats {
 	q.catchUpLocked()
 	return Stats{
 		Ready: q.readyLocked(), Waiting: q.waiting, InFlight: q.inFlight,
-		Rechecks: q.settled, Again: q.again,
+		Rechecks: q.rechecks, Again: q.again,
 		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.taken, Requeued: q.requeued,
 	}
 }
@@ -175,17 +175,19 @@ func (q *Queue[T]) catchUpLocked() {
 	}
 }
 
-// A clock tells the time of day of a reading of Queue.now.
+// A clock tells the time of day of a reading of Queue.now, as the system's clock
+// stands at the moment.
 type clock struct {
-	base time.Time // the time of day when now was 0, as the clock stands now
+	at  time.Time
+	now int64 // the reading of Queue.now at that time
 }
 
 func (q *Queue[T]) clock() clock {
 	t := time.Now()
-	return clock{t.Add(-t.Sub(q.base))}
+	return clock{t, atBase + int64(t.Sub(q.base))}
 }
 
-func (c clock) time(now int64) time.Time { return c.base.Add(time.Duration(now)) }
+func (c clock) time(now int64) time.Time { return c.at.Add(time.Duration(now - c.now)) }
 
 func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
 	s := State{Phase: Ready, Since: clock.time(e.since)}
@@ -196,17 +198,19 @@ func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
 		s.Again = next.kind != runNone
 	case next.kind == runNone: // dropped by Close
 		return State{}
-	case next.kind.delayed():
+	case next.kind.isLater():
 		s.Phase = Waiting
 		s.Due = clock.time(next.due)
-		s.Hold = next.kind == runHeld
-		s.Recheck = next.kind == runSettled
+		if next.notBefore > clock.now {
+			s.NotBefore = clock.time(next.notBefore)
+		}
+		s.Recheck = next.kind == runRecheck
 	}
 	if !s.Recheck {
 		s.Pending = clock.time(e.pending)
 	}
-	if e.cause != nil {
-		s.Failures, s.Err = e.cause.failures, e.cause.err
+	if e.last != nil {
+		s.Failures, s.Err = e.last.failures, e.last.err
 	}
 	return s
 }

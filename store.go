@@ -19,24 +19,51 @@ import (
 // An entry is all that the queue knows about one item.
 type entry[T comparable] struct {
 	item    T
-	since   int64  // when it entered its phase, in nanoseconds of Queue.now
-	pending int64  // since when there is work, by the same clock; not read while it is settled
-	cause   *cause // why it runs again; nil if it need not be said
+	since   int64    // when it entered its phase, in nanoseconds of Queue.now
+	pending int64    // since when there is work, by the same clock; not read while it waits for a recheck
+	last    *lastRun // nil if there is nothing to say about it
 
 	// The neighbours in the list of ready items that the entry is in, if it is.
 	// While its next run is delayed, prev is its place in the heap.
 	prev, next uint32
 
-	hash     uint32 // 0 if the entry is free
-	kind     runKind
+	hash     uint32  // 0 if the entry is free
+	kind     runKind // of the next run
+	held     bool    // of a next run that is due later: no event starts it before
+	event    bool    // an event asked for the next run; of an item in flight, for the run in flight
 	inFlight bool
 }
 
-// A cause is why an item runs again: its last run failed, or planned the next and
-// gave a reason.
-type cause struct {
-	failures int // in a row; 0 after a plan
-	err      error
+// A lastRun is what the last run of an item left behind, if it failed or scheduled
+// the next one.
+type lastRun struct {
+	failures  int   // in a row
+	err       error // the failure, or the reason why a run is scheduled; may be nil
+	notBefore int64 // of the next run, if it is due later and not held
+}
+
+// notBefore returns the time before which no event starts the next run, which is
+// due later.
+func (e *entry[T]) notBefore(due int64) int64 {
+	switch {
+	case e.held:
+		return due
+	case e.last != nil:
+		return e.last.notBefore
+	}
+	return 0
+}
+
+// setNotBefore keeps the notBefore of a next run that is due later. Most have none,
+// or that of their due, so it is not worth a field of its own.
+func (e *entry[T]) setNotBefore(r nextRun) {
+	e.held = r.notBefore == r.due
+	switch {
+	case e.last != nil:
+		e.last.notBefore = r.notBefore
+	case !e.held && r.notBefore != 0:
+		e.last = &lastRun{notBefore: r.notBefore}
+	}
 }
 
 // A store holds the entries. Each has an index, which stays the same as long as

@@ -47,7 +47,7 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 			watchers[n].err = ErrClosed
 			w.left--
 		} else {
-			q.addLocked(hashes[n], item, runReady, 0)
+			q.addLocked(hashes[n], item, askReady, 0)
 			i, _ := q.store.find(hashes[n], item)
 			q.watchLocked(i, &watchers[n])
 		}
@@ -131,7 +131,7 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	q.waitFor(ctx, w)
 	q.mu.Lock()
 	left := q.unwatchLocked(&idle)
-	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.settled}
+	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.rechecks}
 	q.unlock()
 	if !left {
 		return nil
@@ -143,7 +143,7 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 // idleLocked reports whether there is nothing left to do.
 func (q *Queue[T]) idleLocked() bool {
 	q.catchUpLocked()
-	return q.readyLocked() == 0 && q.inFlight == 0 && q.waiting == q.settled
+	return q.readyLocked() == 0 && q.inFlight == 0 && q.waiting == q.rechecks
 }
 
 // A waiter is a call that waits for a number of watchers to be notified.
@@ -217,7 +217,7 @@ func (q *Queue[T]) notifyMovedLocked(i uint32, e *entry[T], err error) {
 		q.notifyLocked(i, true, ErrChanged)
 	case !e.inFlight:
 		q.notifyLocked(i, true, context.Canceled)
-		if e.kind == runNone || e.kind == runSettled {
+		if e.kind == runNone || e.kind == runRecheck {
 			q.notifyLocked(i, false, err)
 		}
 	}

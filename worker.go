@@ -355,7 +355,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		w.stage = stageDeciding
 		return
 	case stageDeciding:
-		what = "Retry, or a method of the error, panicked; DefaultRetry is used instead"
+		what = "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"
 		w.decide(false)
 		w.endRun()
 		w.stage = stageLeaving
@@ -566,32 +566,34 @@ func (w *worker[T]) decide(mayCall bool) {
 		r.Outcome, w.verdict = Succeeded, RequeueOptions{Done: true}
 		return
 	}
-	a, retry := answer{failed: true}, DefaultRetry
+	a, retry := answer{failed: true}, ownBackoff
 	if mayCall {
 		a, retry = answerOf(w.err), w.loop.Retry
 	}
 	switch {
-	case a.plans(): // it says itself what follows
+	case a.succeeded():
 		w.changed = false
 	case w.aborted:
 		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
 		return
 	case w.changed:
-		r.Outcome, w.verdict = Requeued, RequeueOptions{}
+		r.Outcome, w.verdict = Requeued, RequeueOptions{MinDelay: minRetryDelay - r.Duration}
+		r.Next = max(0, w.verdict.MinDelay)
 		return
 	}
 	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
 	switch {
-	case w.verdict.Done:
-	case r.Outcome.Failed():
-		w.verdict.Hold = w.verdict.Hold || w.loop.HoldRetries
+	case r.Outcome == Retrying && w.loop.HoldRetries:
+		w.verdict.MinDelay = w.verdict.Delay
 	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
 		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * rand.Float64() * float64(max(0, w.verdict.Delay)))
 	}
-	if r.Outcome.Failed() {
+	if w.verdict.Err != nil {
 		r.Failures = w.failures + 1
 	}
-	r.Next = max(0, w.verdict.Delay)
+	if !w.verdict.Done {
+		r.Next = max(0, w.verdict.Delay)
+	}
 }
 
 // endRun is called once it is decided what becomes of the item: until then, the
@@ -611,7 +613,10 @@ func (w *worker[T]) report() {
 	case Aborted:
 		return
 	case Requeued:
-		msg = "run planned the next"
+		msg = "run requeued"
+		if w.result.Failures > 0 {
+			level, msg = slog.LevelWarn, "run requeued, though a step failed"
+		}
 	case Retrying:
 		level, msg = slog.LevelWarn, "run failed, to be retried"
 	case GaveUp:

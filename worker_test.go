@@ -306,12 +306,12 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 		s.end()
 		q.journal.mustHold(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Recheck:false Reason:<nil> Done:true}",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Recheck:true Reason:<nil> Done:false}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s MinDelay:1s Err:boom Recheck:false Reason:<nil> Done:true}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s MinDelay:1h0m0s Err:<nil> Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s MinDelay:0s Err:<nil> Recheck:true Reason:<nil> Done:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s MinDelay:1m0s Err:boom Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s MinDelay:0s Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s MinDelay:0s Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
 	})
 }
 
@@ -910,9 +910,9 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 	for _, c := range []struct{ bad, want, logged string }{
 		{"none", all, ""},
 		{"start", "start, run, As, Is, Retry, done", "the Logger panicked"},
-		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
+		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
+		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
 		{"done", "start, run, As, Is, Retry, done", "what Admit returned panicked"},
 		{"outcome", "start, run, As, Is, Retry, done, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
@@ -950,7 +950,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 					t.Errorf("hooks: %s, want %s", got, c.want)
 				}
 				least, most := time.Hour, time.Hour
-				if strings.Contains(c.logged, "DefaultRetry") {
+				if strings.Contains(c.logged, "of the kernel") {
 					least, most = time.Second/2, time.Second
 				}
 				st := s.q.State("a")

@@ -120,7 +120,7 @@ func nextRun(s reconcile.State) string {
 		return "running"
 	case s.Phase == reconcile.Ready, s.Phase == reconcile.Waiting && left == 0:
 		return "now"
-	case s.Phase == reconcile.Waiting && s.Hold:
+	case s.Phase == reconcile.Waiting && s.NotBefore.Equal(s.Due):
 		return "not before " + left.String()
 	case s.Phase == reconcile.Waiting:
 		return "within " + left.String()

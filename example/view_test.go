@@ -29,7 +29,7 @@ func told(t *testing.T, b *assetBoard, id cloud.ID, outcome reconcile.Outcome, e
 	planned := reconcile.RequeueError{}
 	switch {
 	case errors.As(err, &planned):
-		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: planned.Delay, Hold: planned.Hold, Recheck: planned.Recheck})
+		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: planned.Delay, MinDelay: planned.MinDelay, Recheck: planned.Recheck})
 	case outcome == reconcile.Retrying:
 		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: next, Err: err})
 	default:

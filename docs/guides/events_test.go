@@ -161,7 +161,7 @@ func TestFloorMeetsCeiling(t *testing.T) {
 			switch {
 			case s.Phase != reconcile.Waiting:
 				return s.Phase.String()
-			case s.Hold:
+			case s.NotBefore.Equal(s.Due):
 				return "not before " + time.Until(s.Due).String()
 			}
 			return "within " + time.Until(s.Due).String()

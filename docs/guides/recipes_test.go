@@ -272,7 +272,7 @@ func TestRecipeSteps(t *testing.T) {
 		happened.check(t, `
 0s      network
 0s      disk
-0s      gave_up: no address left
+0s      requeued: no address left
 requeue within 1m0s
 `)
 	})

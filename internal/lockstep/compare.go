@@ -38,12 +38,11 @@ func (p *Pair[T]) compareIdle() error {
 // should, and what.
 func (p *Pair[T]) compareWaits(want []model.Await[T]) error {
 	for _, m := range want {
-		w := p.waits[m.Nth]
-		delete(p.waits, m.Nth)
-		err, ended := w.ended()
+		err, ended := p.waits[m.Nth].ended()
 		if !ended {
 			return fmt.Errorf("from EnqueueAndWait(%v), number %d: it waits, want %v", m.Item, m.Nth, m.Err)
 		}
+		delete(p.waits, m.Nth)
 		end := m.Err
 		if end == model.ErrClosed {
 			end = reconcile.ErrClosed
@@ -136,10 +135,13 @@ func (p *Pair[T]) state(s model.State) reconcile.State {
 	}
 	r := reconcile.State{
 		Phase: reconcile.Phase(s.Phase), Since: p.start.Add(s.Since),
-		Hold: s.Hold, Again: s.Again, Recheck: s.Recheck, Failures: s.Failures, Err: s.Err,
+		Again: s.Again, Recheck: s.Recheck, Failures: s.Failures, Err: s.Err,
 	}
 	if s.Phase == model.Waiting {
 		r.Due = p.start.Add(s.Due)
+		if s.NotBefore != 0 {
+			r.NotBefore = p.start.Add(s.NotBefore)
+		}
 	}
 	if !s.Recheck {
 		r.Pending = p.start.Add(s.Pending)
@@ -149,6 +151,6 @@ func (p *Pair[T]) state(s model.State) reconcile.State {
 
 // plain strips the monotonic readings, so that == compares instants.
 func plain(s reconcile.State) reconcile.State {
-	s.Since, s.Due, s.Pending = s.Since.Round(0), s.Due.Round(0), s.Pending.Round(0)
+	s.Since, s.Due, s.NotBefore, s.Pending = s.Since.Round(0), s.Due.Round(0), s.NotBefore.Round(0), s.Pending.Round(0)
 	return s
 }

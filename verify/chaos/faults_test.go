@@ -54,7 +54,7 @@ func (q aloof) Offer(item int) {
 type impatient struct{ *reconcile.Queue[int] }
 
 func (q impatient) Requeue(item int, w reconcile.RequeueOptions) {
-	w.Hold = false
+	w.MinDelay = 0
 	q.Queue.Requeue(item, w)
 }
 

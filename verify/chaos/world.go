@@ -160,9 +160,9 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 		}
 	case reconcile.Requeued, reconcile.Retrying:
 		a.owed = true
-		hold := wait.Hold
+		hold := wait.MinDelay > 0 && wait.MinDelay == wait.Delay
 		if r.Outcome == reconcile.Retrying { // by its back-off, or by the floor of another step
-			hold = holdRetries || wait.Hold && r.Next == wait.Delay
+			hold = holdRetries || hold && r.Next == wait.Delay
 		}
 		if hold {
 			a.notBefore = now + r.Next

@@ -137,12 +137,12 @@ func TestFaultsAreFound(t *testing.T) {
 		model.BreakHold:     "a hold that an Enqueue breaks",
 		model.LIFO:          "last in, first out",
 		model.Starve:        "a background that starves",
-		model.StaySettled:   "an item that stays settled",
-		model.IgnoreSettled: "an Offer of a settled item that is ignored",
+		model.StayRecheck:   "an item that stays settled",
+		model.IgnoreRecheck: "an Offer of a settled item that is ignored",
 		model.ForgetPending: "an item that is pending since its last run",
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := Load{Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true, Settle: fault == model.StaySettled || fault == model.IgnoreSettled}
+			l := Load{Goroutines: 8, Consumers: 3, Items: 4, Calls: 3, Phases: 4, Stats: true, Settle: fault == model.StayRecheck || fault == model.IgnoreRecheck}
 			if fault == model.Starve {
 				l.Items, l.Background = 6, 2
 			}

@@ -160,7 +160,9 @@ func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 			c.Verb, c.Item = model.Done, took
 		case n < 18:
 			c.Verb, c.Item = model.Requeue, took
-			c.Options.Hold = rnd.IntN(3) == 0
+			if rnd.IntN(3) == 0 {
+				c.Options.MinDelay = time.Duration(rnd.IntN(3)) * time.Second
+			}
 			c.Options.Recheck = rnd.IntN(2) == 0
 			c.Options.Err = [8]error{0: errRun, 1: errRun, 2: model.ErrAborted}[rnd.IntN(8)]
 			c.Options.Reason = [2]error{errReason}[rnd.IntN(2)]

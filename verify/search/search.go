@@ -89,8 +89,8 @@ func (w World) Ops(n *Node) []Op {
 			ops = append(ops, Op{Verb: model.EnqueueAndWait, Item: item})
 		}
 		ops = append(ops,
-			Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Hold: true, Recheck: true, Err: model.ErrAborted, Done: true}},
-			Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Hold: true, Recheck: true, Err: Err, Reason: ErrReason, Done: true}})
+			Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], MinDelay: w.Delays[0], Recheck: true, Err: model.ErrAborted, Done: true}},
+			Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], MinDelay: w.Delays[0], Recheck: true, Err: Err, Reason: ErrReason, Done: true}})
 		if w.Failures > 0 { // else no error is kept, nor a reason
 			ops = append(ops,
 				Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Reason: ErrReason}},
@@ -101,10 +101,10 @@ func (w World) Ops(n *Node) []Op {
 				Op{Verb: model.EnqueueAfter, Item: item, Options: model.RequeueOptions{Delay: d}},
 				Op{Verb: model.EnqueueWithin, Item: item, Options: model.RequeueOptions{Delay: d}},
 				Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, Recheck: true}})
-			for _, hold := range []bool{false, true} {
-				ops = append(ops, Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, Hold: hold}})
+			for _, minimum := range []time.Duration{0, w.Delays[0], d} {
+				ops = append(ops, Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, MinDelay: minimum}})
 				if n.Model.State(item).Failures < w.Failures {
-					ops = append(ops, Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, Hold: hold, Err: Err}})
+					ops = append(ops, Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, MinDelay: minimum, Err: Err}})
 				}
 			}
 		}

@@ -115,8 +115,8 @@ func TestFaultsAreFound(t *testing.T) {
 		model.BreakHold:     "a hold that an Enqueue breaks",
 		model.LIFO:          "last in, first out",
 		model.Starve:        "a background that starves",
-		model.StaySettled:   "an item that stays settled",
-		model.IgnoreSettled: "an Offer of a settled item that is ignored",
+		model.StayRecheck:   "an item that stays settled",
+		model.IgnoreRecheck: "an Offer of a settled item that is ignored",
 		model.ForgetPending: "an item that is pending since its last run",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,10 +159,12 @@ func (s *slow) take() {
 func (s *slow) finish(f flight) {
 	v := judge(f.err, f.failures+1, s.retry)
 	r := Run{Item: f.item, Outcome: v.outcome, Err: fmt.Sprint(f.err), Waited: f.waited, Duration: f.end - f.began, End: s.q.Now()}
-	if v.outcome.Failed() {
+	if v.wait.Err != nil {
 		r.Failures = f.failures + 1
-		if !v.wait.Done && s.Hold {
-			v.wait.Hold = true
+	}
+	if v.outcome.Failed() {
+		if v.outcome == reconcile.Retrying && s.Hold {
+			v.wait.MinDelay = v.wait.Delay
 		}
 	}
 	if v.wait.Done && v.wait.Err != nil {
@@ -196,11 +198,14 @@ func differ(got reconcile.State, want model.State, start time.Time) error {
 	w := reconcile.State{}
 	if want.Phase != model.Idle {
 		w = reconcile.State{
-			Phase: reconcile.Phase(want.Phase), Since: start.Add(want.Since), Hold: want.Hold, Again: want.Again,
+			Phase: reconcile.Phase(want.Phase), Since: start.Add(want.Since), Again: want.Again,
 			Recheck: want.Recheck, Failures: want.Failures,
 		}
 		if want.Phase == model.Waiting {
 			w.Due = start.Add(want.Due)
+			if want.NotBefore != 0 {
+				w.NotBefore = start.Add(want.NotBefore)
+			}
 		}
 		if !want.Recheck {
 			w.Pending = start.Add(want.Pending)
@@ -208,7 +213,7 @@ func differ(got reconcile.State, want model.State, start time.Time) error {
 	}
 	err := got.Err
 	got.Err = nil
-	for _, t := range []*time.Time{&got.Since, &got.Due, &got.Pending, &w.Since, &w.Due, &w.Pending} {
+	for _, t := range []*time.Time{&got.Since, &got.Due, &got.NotBefore, &got.Pending, &w.Since, &w.Due, &w.NotBefore, &w.Pending} {
 		*t = t.Round(0)
 	}
 	if got != w || fmt.Sprint(err) != fmt.Sprint(want.Err) {

@@ -253,7 +253,11 @@ func SameState(got reconcile.State, want model.State, start time.Time) bool {
 	if !want.Recheck {
 		pending = got.Pending.Equal(start.Add(want.Pending))
 	}
-	return got.Phase == reconcile.Phase(want.Phase) && since && due && pending &&
-		got.Hold == want.Hold && got.Again == want.Again && got.Recheck == want.Recheck &&
+	notBefore := got.NotBefore.IsZero()
+	if want.NotBefore != 0 {
+		notBefore = got.NotBefore.Equal(start.Add(want.NotBefore))
+	}
+	return got.Phase == reconcile.Phase(want.Phase) && since && due && notBefore && pending &&
+		got.Again == want.Again && got.Recheck == want.Recheck &&
 		got.Failures == want.Failures && errors.Is(got.Err, want.Err)
 }

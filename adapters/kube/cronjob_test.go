@@ -347,8 +347,8 @@ func TestCronJob(t *testing.T) {
 		after(4.6, `{"startingDeadlineSeconds": 60}`, []string{name(4)}, "Reconciled")
 		after(6.5, `{"startingDeadlineSeconds": 61}`, []string{name(4)}, "Reconciled") // too late
 		after(7.5, `{"startingDeadlineSeconds": null, "suspend": true}`, []string{name(4)}, "Reconciled")
-		after(7.6, `{"schedule": "* * * * *", "suspend": false}`, []string{name(4)}, "Terminated")
-		after(500, `{"schedule": "1h"}`, []string{name(4)}, "Terminated") // too many
+		after(7.6, `{"schedule": "* * * * *", "suspend": false}`, []string{name(4)}, "TerminalError")
+		after(500, `{"schedule": "1h"}`, []string{name(4)}, "TerminalError") // too many
 		finish(t, client, ns, name(4), batchv1.JobFailed)
 		after(500.1, `{"startingDeadlineSeconds": 3600, "failedJobsHistoryLimit": 1}`, []string{name(500)}, "Reconciled")
 		if _, err := client.BatchV1().Jobs(ns).Get(t.Context(), name(4), metav1.GetOptions{}); err != nil {

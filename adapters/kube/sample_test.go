@@ -210,7 +210,7 @@ func TestSampleController(t *testing.T) {
 			for _, e := range list.Items {
 				said[e.Regarding.Name+" "+e.Reason] = true
 			}
-			for _, want := range []string{"web Synced", "thief ErrResourceExists", "nameless Terminated"} {
+			for _, want := range []string{"web Synced", "thief ErrResourceExists", "nameless TerminalError"} {
 				if !said[want] {
 					return fmt.Errorf("events %v, want %q among them", said, want)
 				}

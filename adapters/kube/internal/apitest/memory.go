@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 // A Server is the API server of a test. It has the methods of a [kubetest.Server] that

@@ -590,7 +590,7 @@ func (p plainQueue[T]) Dequeue(ctx context.Context) (T, error) { return p.q.Dequ
 
 func (p plainQueue[T]) Done(item T) { p.q.Done(item) }
 
-func (p plainQueue[T]) Requeue(item T, w reconcile.Wait) { p.q.Requeue(item, w) }
+func (p plainQueue[T]) Requeue(item T, w reconcile.RequeueOptions) { p.q.Requeue(item, w) }
 
 func (p plainQueue[T]) State(item T) (state reconcile.State) { return p.q.State(item) }
 
@@ -665,7 +665,7 @@ func (q *ledger) Dequeue(context.Context) (string, error) {
 
 func (q *ledger) Done(item string) { q.Note("done %s", item) }
 
-func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.Note("requeue %s", item) }
+func (q *ledger) Requeue(item string, _ reconcile.RequeueOptions) { q.Note("requeue %s", item) }
 
 func (q *ledger) State(string) (state reconcile.State) { return reconcile.State{} }
 
@@ -779,7 +779,7 @@ func (q tray[T]) Offer(item T) { q.Note("offer %v", item) }
 func newTray[T comparable]() tray[T] { return tray[T]{record.New()} }
 
 // An admit is a Reconciler.Admit.
-type admit = func(context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error)
+type admit = func(context.Context) (done func(reconcile.Outcome, error, time.Duration), err error)
 
 // places returns an Admit that lets n runs go on at once. It may be made outside of
 // the bubble that it is used in.

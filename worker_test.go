@@ -281,7 +281,7 @@ func (q watchingQueue) Done(item string) {
 	q.Queue.Done(item)
 }
 
-func (q watchingQueue) Requeue(item string, w reconcile.Wait) {
+func (q watchingQueue) Requeue(item string, w reconcile.RequeueOptions) {
 	q.journal.Note("requeue %s %+v", item, w)
 	q.Queue.Requeue(item, w)
 }
@@ -307,12 +307,12 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 		s.end()
 		q.journal.WantAll(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Settled:false Reason:<nil> Done:true}",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Settled:false Reason:<nil> Done:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Settled:true Reason:<nil> Done:false}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Settled:false Reason:<nil> Done:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Recheck:false Reason:<nil> Done:true}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Recheck:true Reason:<nil> Done:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
 	})
 }
 
@@ -330,7 +330,7 @@ func (q *badQueue) fail(method string) {
 
 func (q *badQueue) Done(item string) { q.ledger.Done(item); q.fail("Done") }
 
-func (q *badQueue) Requeue(item string, w reconcile.Wait) {
+func (q *badQueue) Requeue(item string, w reconcile.RequeueOptions) {
 	q.ledger.Requeue(item, w)
 	q.fail("Requeue")
 }
@@ -376,7 +376,7 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 // what comes back.
 type lostLease struct{ brokenQueue }
 
-func (q lostLease) Requeue(item string, _ reconcile.Wait) { q.q.Done(item) }
+func (q lostLease) Requeue(item string, _ reconcile.RequeueOptions) { q.q.Done(item) }
 
 func (q lostLease) Lease(ctx context.Context, _ string) context.Context {
 	ctx, lose := context.WithCancelCause(ctx)
@@ -907,15 +907,15 @@ func (e *hookError) Is(error) bool { e.is(); return false }
 // that were still to come in that run, except for those that decide, and the item is
 // given back as was decided by then.
 func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
-	const all = "start, run, As, Is, Retry, leave, outcome, result"
+	const all = "start, run, As, Is, Retry, done, outcome, result"
 	for _, c := range []struct{ bad, want, logged string }{
 		{"none", all, ""},
-		{"start", "start, run, As, Is, Retry, leave", "the Logger panicked"},
-		{"As", "start, run, As, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Is", "start, run, As, Is, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Retry", "start, run, As, Is, Retry, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"leave", "start, run, As, Is, Retry, leave", "what Admit returned panicked"},
-		{"outcome", "start, run, As, Is, Retry, leave, outcome", "the Logger panicked"},
+		{"start", "start, run, As, Is, Retry, done", "the Logger panicked"},
+		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"done", "start, run, As, Is, Retry, done", "what Admit returned panicked"},
+		{"outcome", "start, run, As, Is, Retry, done, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
 	} {
 		t.Run(c.bad, func(t *testing.T) {
@@ -938,7 +938,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 					Retry:    func(error, int) (time.Duration, bool) { hook("Retry"); return time.Hour, true },
 					OnResult: func(reconcile.Result[string]) { hook("result") },
 					Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
-						return func(reconcile.Outcome, error, time.Duration) { hook("leave") }, nil
+						return func(reconcile.Outcome, error, time.Duration) { hook("done") }, nil
 					},
 					Logger: slog.New(funcHandler{log, func(r slog.Record) {
 						if name, ok := map[string]string{"run starts": "start", "run failed, to be retried": "outcome"}[r.Message]; ok {
@@ -1100,7 +1100,7 @@ func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
 }
 
 // admitAfter returns an Admit that takes that long, whatever its context says, and a
-// journal of its calls and of those of leave.
+// journal of its calls and of those of done.
 func admitAfter(d time.Duration) (*record.Journal, admit) {
 	j := record.New()
 	return j, func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
@@ -1173,7 +1173,7 @@ func TestRunWithAdmitEndsWithItsQueue(t *testing.T) {
 }
 
 // Once its context has ended, what Admit returns does not matter: the item is given
-// back as if it had not run, and leave is called.
+// back as if it had not run, and done is called.
 func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
 	for name, ends := range map[string]struct {
 		admit func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error)
@@ -1191,7 +1191,7 @@ func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
 			<-ctx.Done()
 			return func(o reconcile.Outcome, err error, took time.Duration) { j.Note("left %s", o) }, errBoom
 		}, []string{"1m0s left aborted"}},
-		"has a leave that panics": {func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error) {
+		"has a done that panics": {func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error) {
 			<-ctx.Done()
 			return func(reconcile.Outcome, error, time.Duration) { j.Note("left"); panic("no disk") }, nil
 		}, []string{"1m0s left"}},
@@ -1301,7 +1301,7 @@ func TestAdmitThatFailsEndsRun(t *testing.T) {
 	}
 }
 
-// A leave that Admit returns beside an error is called all the same, as when the second
+// A done that Admit returns beside an error is called all the same, as when the second
 // of two limits fails and the first has let the run in.
 func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
@@ -1318,7 +1318,7 @@ func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
 			t.Errorf("Run = %v, want the error of Admit", err)
 		}
 		if diff := cmp.Diff([]string{"aborted boom 0s"}, left); diff != "" {
-			t.Errorf("calls of leave (-want +got):\n%s", diff)
+			t.Errorf("calls of done (-want +got):\n%s", diff)
 		}
 		s.wantItem(t, "a", reconcile.Ready, 0, 0)
 	})
@@ -1438,7 +1438,7 @@ type badRequeue struct {
 	calls *int
 }
 
-func (q badRequeue) Requeue(string, reconcile.Wait) {
+func (q badRequeue) Requeue(string, reconcile.RequeueOptions) {
 	*q.calls++
 	_ = panicsHere(func() { panic("no disk") })
 }
@@ -1471,7 +1471,7 @@ func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
 				}
 			}
 			if calls != 1 || left != map[string]int{"too late": 1, "fails": 1}[name] {
-				t.Errorf("Requeue was called %d times, leave %d times", calls, left)
+				t.Errorf("Requeue was called %d times, done %d times", calls, left)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func TestBoardDone(t *testing.T) {
 		listed(b, []cloud.Asset{{ID: k, Spec: generate(2).specs[k]}, {ID: bucket("old")}}, nil)
 		time.Sleep(time.Second)
 		told(t, b, bucket("old"), reconcile.Requeued, errRemoving, 0, 0)
-		told(t, b, x, reconcile.Terminated, errors.New("never"), 1, 0)
+		told(t, b, x, reconcile.TerminalError, errors.New("never"), 1, 0)
 		wantDone(t, b, false, "with one that is being removed")
 		told(t, b, bucket("old"), reconcile.Succeeded, nil, 0, 0)
 		wantDone(t, b, true, "in the end")
@@ -141,7 +141,7 @@ func TestBoardWaitsForTheNextRun(t *testing.T) {
 			t.Errorf("Want tells of %d changes, want 1", n)
 		}
 		b.Result(reconcile.Result[cloud.ID]{Item: k, Outcome: reconcile.Succeeded, Err: errInSync})
-		b.Queue.Requeue(k, reconcile.Wait{Delay: time.Minute, Settled: true})
+		b.Queue.Requeue(k, reconcile.RequeueOptions{Delay: time.Minute, Recheck: true})
 		wantDone(t, b, false, "after a run for the old version")
 		told(t, b, k, reconcile.Succeeded, errInSync, 0, time.Minute)
 		wantDone(t, b, true, "after a run for the new version")
@@ -174,7 +174,7 @@ func TestBoardAsksDependantsAgain(t *testing.T) {
 			t.Errorf("refused are %v and %v, want the key alone", b.WhyNot(k), b.WhyNot(x))
 		}
 		b.Queue.Done(x)
-		told(t, b, x, reconcile.Terminated, never, 1, 0)
+		told(t, b, x, reconcile.TerminalError, never, 1, 0)
 		result(k, reconcile.Succeeded, errInSync, x)
 		result(y, reconcile.Succeeded, errInSync)
 		b.Queue.Done(k)

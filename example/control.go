@@ -74,16 +74,16 @@ func control(ctx context.Context, o options, client *cloud.Client, stdout, stder
 	// The loop. What is there is asked for as often as an asset is tried.
 	board.Lists = 1 + o.Retries
 	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
-		Name:      "assets",
-		Queue:     queue,
-		Reconcile: c.Reconcile,
-		OnResult:  shown.OnResult(c.result),
-		Workers:   o.Workers,
-		Timeout:   15 * time.Second,
-		Grace:     2 * time.Second,
-		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
-		Spread:    0.1, // what was made together is not looked at together for ever
-		Admit:     calls.Admit,
+		Name:          "assets",
+		Queue:         queue,
+		Reconcile:     c.Reconcile,
+		OnResult:      shown.OnResult(c.result),
+		Workers:       o.Workers,
+		Timeout:       15 * time.Second,
+		Grace:         2 * time.Second,
+		Retry:         reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		RecheckJitter: 0.1, // what was made together is not looked at together for ever
+		Admit:         calls.Admit,
 	})
 
 	// What is wanted: once at the start, and again with each poll, which also

@@ -29,9 +29,9 @@ func told(t *testing.T, b *assetBoard, id cloud.ID, outcome reconcile.Outcome, e
 	planned := reconcile.RequeueError{}
 	switch {
 	case errors.As(err, &planned):
-		b.Queue.Requeue(id, reconcile.Wait{Delay: planned.Delay, Hold: planned.Hold, Settled: planned.Settled})
+		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: planned.Delay, Hold: planned.Hold, Recheck: planned.Recheck})
 	case outcome == reconcile.Retrying:
-		b.Queue.Requeue(id, reconcile.Wait{Delay: next, Err: err})
+		b.Queue.Requeue(id, reconcile.RequeueOptions{Delay: next, Err: err})
 	default:
 		b.Queue.Done(id)
 	}
@@ -45,7 +45,7 @@ func scene(t *testing.T) *view {
 	id := func(i int) cloud.ID { return bucket(fmt.Sprintf("bucket-%05d", i)) }
 	told(t, b, key("key-00000"), reconcile.Succeeded, errInSync, 0, time.Minute)
 	told(t, b, id(1), reconcile.Retrying, errors.New("500: internal error"), 3, 400*time.Millisecond)
-	told(t, b, id(2), reconcile.Terminated, errors.New("409: the name is taken\nby another"), 1, 0)
+	told(t, b, id(2), reconcile.TerminalError, errors.New("409: the name is taken\nby another"), 1, 0)
 	told(t, b, id(3), reconcile.Requeued, fmt.Errorf("%w, by op-7: %w", board.Creating, reconcile.RequeueWithin(time.Second)), 0, time.Second)
 	told(t, b, id(4), reconcile.Requeued, fmt.Errorf("%w, 429: slowly: %w", board.Throttled, reconcile.RequeueAfter(2*time.Second)), 0, 2*time.Second)
 	told(t, b, id(5), reconcile.GaveUp, errors.New("no answer"), 13, 0)

@@ -96,7 +96,7 @@ func launch(t *testing.T, g *Gate, j *record.Journal, workers int, items ...stri
 				return
 			case item = <-l.items:
 			}
-			leave, err := g.Admit(ctx)
+			done, err := g.Admit(ctx)
 			if err != nil {
 				if err != errEnd {
 					t.Errorf("Admit = %v, want %v", err, errEnd)
@@ -114,9 +114,9 @@ func launch(t *testing.T, g *Gate, j *record.Journal, workers int, items ...stri
 				case <-time.After(took):
 					o, err := outcomes[how].o, outcomes[how].err
 					defer func() { _ = recover() }()
-					leave(o, err, time.Since(begun))
+					done(o, err, time.Since(begun))
 				case <-ctx.Done():
-					leave(reconcile.Aborted, context.Cause(ctx), time.Since(begun))
+					done(reconcile.Aborted, context.Cause(ctx), time.Since(begun))
 				}
 			})
 		}
@@ -142,7 +142,7 @@ var outcomes = map[string]struct {
 	"changed": {reconcile.Requeued, errBoom}, // cut short by UntilChanged
 	"fail":    {reconcile.Retrying, errBoom},
 	"gaveup":  {reconcile.GaveUp, errBoom},
-	"refuse":  {reconcile.Terminated, reconcile.Terminal(errBoom)},
+	"refuse":  {reconcile.TerminalError, reconcile.Terminal(errBoom)},
 	"panic":   {reconcile.Retrying, &reconcile.PanicError{Value: "no disk"}},
 	"aborted": {reconcile.Aborted, errBusy},
 	"busy":    {reconcile.Retrying, errBusy},
@@ -158,7 +158,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		{Min: 5, Max: 4}:      "gate: Gate.Min is 5, want no more than Max, which is 4",
 		{Min: 5, Max: 5}:      "<nil>", {Min: 5}: "<nil>", {Every: 1, Burst: 1, Min: 1, Max: 1}: "<nil>", {}: "<nil>",
 	} {
-		if leave, err := g.Admit(t.Context()); fmt.Sprint(err) != want || (leave == nil) != (err != nil) {
+		if done, err := g.Admit(t.Context()); fmt.Sprint(err) != want || (done == nil) != (err != nil) {
 			t.Errorf("Admit = %v, want %s", err, want)
 		}
 	}
@@ -225,11 +225,11 @@ func TestBudgetDoesNotDriftWithABurst(t *testing.T) {
 		g := &Gate{Every: time.Second, Burst: 2}
 		begun := time.Now()
 		for i := range 60 {
-			leave, err := g.Admit(t.Context())
+			done, err := g.Admit(t.Context())
 			if want := time.Duration(max(0, i-1)) * time.Second; err != nil || time.Since(begun).Truncate(time.Second) != want {
 				t.Fatalf("run %d starts after %v (%v), want %v", i, time.Since(begun), err, want)
 			}
-			leave(reconcile.Succeeded, nil, 0)
+			done(reconcile.Succeeded, nil, 0)
 			time.Sleep(900 * time.Millisecond)
 		}
 	})
@@ -280,11 +280,11 @@ func TestLimitAdapts(t *testing.T) {
 			}
 			for range n {
 				if verb == '+' {
-					leave, err := g.Admit(t.Context())
+					done, err := g.Admit(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
-					runs = append(runs, leave)
+					runs = append(runs, done)
 					continue
 				}
 				how := map[byte]string{'w': "", 'f': "fail", 's': "busy", 'a': "aborted"}[verb]
@@ -310,16 +310,16 @@ func TestLimitAfterEachOutcome(t *testing.T) {
 		g.SetLimit(5)
 		var others []func(reconcile.Outcome, error, time.Duration)
 		for len(others) < 4 {
-			leave, _ := g.Admit(t.Context())
-			others = append(others, leave)
+			done, _ := g.Admit(t.Context())
+			others = append(others, done)
 		}
 		for range 5 { // alone in taking the last place
-			leave, _ := g.Admit(t.Context())
+			done, _ := g.Admit(t.Context())
 			for len(others) > 0 && wants[how] == 1 {
 				others[0](reconcile.Aborted, nil, 0)
 				others = others[1:]
 			}
-			leave(outcome.o, outcome.err, 0)
+			done(outcome.o, outcome.err, 0)
 		}
 		want := wants[how]
 		if want == 0 {
@@ -628,8 +628,8 @@ func TestStatsOfAPause(t *testing.T) {
 		}
 		mustBe(Stats{})
 		time.Sleep(time.Second)
-		leave, _ := g.Admit(t.Context())
-		leave(reconcile.Retrying, errBusy, 0)
+		done, _ := g.Admit(t.Context())
+		done(reconcile.Retrying, errBusy, 0)
 		shut := begun.Add(time.Second)
 		mustBe(Stats{Next: time.Minute, Pauses: 1, Shut: shut, Until: shut.Add(time.Minute), Err: errBusy})
 		time.Sleep(time.Second)
@@ -637,9 +637,9 @@ func TestStatsOfAPause(t *testing.T) {
 		mustBe(Stats{Next: time.Hour - 2*time.Second, Pauses: 1, Shut: shut, Until: begun.Add(time.Hour), Err: errBusy})
 		g.PauseUntil(time.Time{})
 		mustBe(Stats{Pauses: 1, Shut: shut, Until: begun.Add(2 * time.Second), Err: errBusy})
-		leave, _ = g.Admit(t.Context())
+		done, _ = g.Admit(t.Context())
 		mustBe(Stats{InFlight: 1, Pauses: 1, Shut: shut, Until: begun.Add(2 * time.Second), Err: errBusy})
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 		mustBe(Stats{Pauses: 1})
 		g.PauseUntil(begun.Add(time.Minute))
 		mustBe(Stats{Next: 58 * time.Second, Pauses: 2, Shut: begun.Add(2 * time.Second), Until: begun.Add(time.Minute)})
@@ -669,17 +669,17 @@ func TestAPanicOfSlowCountsNeitherWay(t *testing.T) {
 	g := &Gate{Slow: func(error, time.Duration) bool { panic("Slow") }}
 	g.SetLimit(1)
 	for range 3 {
-		leave, err := g.Admit(t.Context())
+		done, err := g.Admit(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("leave did not panic, want the panic of Slow")
+					t.Error("done did not panic, want the panic of Slow")
 				}
 			}()
-			leave(reconcile.Succeeded, nil, 0)
+			done(reconcile.Succeeded, nil, 0)
 		}()
 	}
 	if got, want := g.Stats(), (Stats{Limit: 1}); got != want {
@@ -726,11 +726,11 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				if s := g.Stats(); s.Next != 0 || s.InFlight != 1 {
 					t.Errorf("%s: Stats = %+v, want a token, and just the other in flight", name, s)
 				}
-				leave, err := g.Admit(t.Context()) // the probe, if it is shut
+				done, err := g.Admit(t.Context()) // the probe, if it is shut
 				if err != nil {
 					t.Fatal(err)
 				}
-				leave(reconcile.Succeeded, nil, 0)
+				done(reconcile.Succeeded, nil, 0)
 				if s := g.Stats(); !s.Shut.IsZero() || s.Next != 59*time.Minute {
 					t.Errorf("%s: Stats = %+v, want it open, and no token", name, s)
 				}
@@ -810,8 +810,8 @@ func TestNoAllocation(t *testing.T) {
 	} {
 		plan := reconcile.RequeueAfter(time.Hour)
 		if allocs := testing.AllocsPerRun(100, func() {
-			leave, _ := g.Admit(context.Background())
-			leave(reconcile.Requeued, plan, 0)
+			done, _ := g.Admit(context.Background())
+			done(reconcile.Requeued, plan, 0)
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations a run, want none", name, allocs)
 		}
@@ -822,17 +822,17 @@ func TestNoAllocation(t *testing.T) {
 	var other sync.WaitGroup
 	other.Go(func() {
 		for range turns {
-			leave, _ := g.Admit(context.Background())
-			leave(reconcile.Succeeded, nil, 0)
+			done, _ := g.Admit(context.Background())
+			done(reconcile.Succeeded, nil, 0)
 		}
 	})
 	allocs := testing.AllocsPerRun(1000, func() {
-		leave, _ := g.Admit(context.Background())
+		done, _ := g.Admit(context.Background())
 		turns <- struct{}{}
 		for g.Stats().Waiting == 0 {
 			runtime.Gosched()
 		}
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 	})
 	close(turns)
 	other.Wait()
@@ -917,7 +917,7 @@ func (m *model) setLimit(n int) {
 	m.limit, m.good = n, 0
 }
 
-func (m *model) leave(now time.Duration, id int, how string, pause time.Duration) {
+func (m *model) done(now time.Duration, id int, how string, pause time.Duration) {
 	run := m.in[id]
 	asked := how != "aborted" && how != "panic"
 	slow := asked && (how == "busy" || how == "wait")
@@ -980,7 +980,7 @@ func simulate(t *testing.T, seed uint64) {
 	now := func() time.Duration { return time.Since(begun) }
 	type waiter struct {
 		cancel context.CancelFunc
-		leave  func(reconcile.Outcome, error, time.Duration)
+		done   func(reconcile.Outcome, error, time.Duration)
 		at     time.Duration
 	}
 	var mu sync.Mutex
@@ -1000,11 +1000,11 @@ func simulate(t *testing.T, seed uint64) {
 			w := &waiter{cancel: cancel}
 			waiters[id] = w
 			go func() {
-				leave, err := g.Admit(ctx)
+				done, err := g.Admit(ctx)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
-					w.leave, w.at = leave, now()
+					w.done, w.at = done, now()
 				}
 			}()
 			m.waiting = append(m.waiting, id)
@@ -1018,10 +1018,10 @@ func simulate(t *testing.T, seed uint64) {
 			})
 			one, how := ids[r.IntN(len(ids))], hows[r.IntN(len(hows))]
 			pause = pick(0, 0, 0, 2*time.Second, 1500*time.Millisecond)
-			m.leave(before, one, how, pause)
+			m.done(before, one, how, pause)
 			func() {
 				defer func() { _ = recover() }()
-				waiters[one].leave(outcomes[how].o, outcomes[how].err, 0)
+				waiters[one].done(outcomes[how].o, outcomes[how].err, 0)
 			}()
 		case n == 7 && len(m.waiting) > 0: // one that waits goes away
 			i := r.IntN(len(m.waiting))
@@ -1052,8 +1052,8 @@ func simulate(t *testing.T, seed uint64) {
 		}
 		mu.Lock()
 		for id, at := range m.startedAt {
-			if w := waiters[id]; w.leave == nil || w.at != at {
-				t.Fatalf("run %d of %d started at %v (%v), want %v", id, len(waiters), w.at, w.leave != nil, at)
+			if w := waiters[id]; w.done == nil || w.at != at {
+				t.Fatalf("run %d of %d started at %v (%v), want %v", id, len(waiters), w.at, w.done != nil, at)
 			}
 		}
 		mu.Unlock()

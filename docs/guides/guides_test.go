@@ -71,7 +71,7 @@ func TestGuidesOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources = append(sources, "../../adapters/kubesim/manager/guide_test.go")
+	sources = append(sources, "../../explore/kubesim/manager/guide_test.go")
 	guides, err := filepath.Glob("*.md")
 	if err != nil {
 		t.Fatal(err)

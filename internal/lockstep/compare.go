@@ -136,12 +136,12 @@ func (p *Pair[T]) state(s model.State) reconcile.State {
 	}
 	r := reconcile.State{
 		Phase: reconcile.Phase(s.Phase), Since: p.start.Add(s.Since),
-		Hold: s.Hold, Again: s.Again, Settled: s.Settled, Failures: s.Failures, Err: s.Err,
+		Hold: s.Hold, Again: s.Again, Recheck: s.Recheck, Failures: s.Failures, Err: s.Err,
 	}
 	if s.Phase == model.Waiting {
 		r.Due = p.start.Add(s.Due)
 	}
-	if !s.Settled {
+	if !s.Recheck {
 		r.Pending = p.start.Add(s.Pending)
 	}
 	return plain(r)

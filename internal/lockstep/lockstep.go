@@ -210,7 +210,7 @@ func (p *Pair[T]) do(o model.Op[T], want model.Result[T]) (r model.Result[T], er
 	case model.EnqueueAndWait:
 		p.waits[o.Nth] = startWait(func(ctx context.Context) error { return q.EnqueueAndWait(ctx, o.Item) })
 	case model.Advance:
-		time.Sleep(o.Wait.Delay)
+		time.Sleep(o.Options.Delay)
 	case model.Canceled:
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errCanceled)

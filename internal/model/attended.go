@@ -69,7 +69,7 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 	case Dequeue:
 		a.Waiters++
 	case Advance:
-		end := a.Now() + o.Wait.Delay
+		end := a.Now() + o.Options.Delay
 		for due, ok := a.NextDue(); ok && due <= end; due, ok = a.NextDue() {
 			a.Advance(due - a.Now())
 			a.serve(&r)
@@ -86,11 +86,11 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 		}
 		a.Close()
 	case Requeue:
-		a.Requeue(o.Item, o.Wait)
+		a.Requeue(o.Item, o.Options)
 		switch {
-		case a.Has(o.Item), o.Wait.Well():
-		case o.Wait.Done:
-			a.end(&r, o.Item, o.Wait.Err) // why it was given up
+		case a.Has(o.Item), o.Options.Well():
+		case o.Options.Done:
+			a.end(&r, o.Item, o.Options.Err) // why it was given up
 		default:
 			a.end(&r, o.Item, ErrClosed) // which dropped its next run
 		}

@@ -78,7 +78,7 @@ func (q teller) Done(item string) {
 	q.runs <- item
 }
 
-func (q teller) Requeue(item string, w reconcile.Wait) {
+func (q teller) Requeue(item string, w reconcile.RequeueOptions) {
 	q.Queue.Requeue(item, w)
 	q.runs <- item
 }

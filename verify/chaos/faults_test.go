@@ -53,7 +53,7 @@ func (q aloof) Offer(item int) {
 // impatient takes a hold for a ceiling.
 type impatient struct{ *reconcile.Queue[int] }
 
-func (q impatient) Requeue(item int, w reconcile.Wait) {
+func (q impatient) Requeue(item int, w reconcile.RequeueOptions) {
 	w.Hold = false
 	q.Queue.Requeue(item, w)
 }
@@ -64,7 +64,7 @@ type forgetful struct {
 	n *counter
 }
 
-func (q forgetful) Requeue(item int, w reconcile.Wait) {
+func (q forgetful) Requeue(item int, w reconcile.RequeueOptions) {
 	if q.n.nth(5) {
 		q.Queue.Done(item)
 	} else {
@@ -75,7 +75,7 @@ func (q forgetful) Requeue(item int, w reconcile.Wait) {
 // swallowing forgets the items of runs that were aborted.
 type swallowing struct{ *reconcile.Queue[int] }
 
-func (q swallowing) Requeue(item int, w reconcile.Wait) {
+func (q swallowing) Requeue(item int, w reconcile.RequeueOptions) {
 	if w.Err == reconcile.ErrAborted {
 		q.Queue.Done(item)
 	} else {

@@ -233,7 +233,7 @@ func (r *round) finish() {
 	wasSettled := false // at the last look: since then a poll may have offered an item
 	settled := func() bool {
 		s := r.queue.Stats()
-		wasSettled = s.Ready+s.Waiting-s.Settled+s.InFlight == 0 && len(r.drifted()) == 0
+		wasSettled = s.Ready+s.Waiting-s.Rechecks+s.InFlight == 0 && len(r.drifted()) == 0
 		return wasSettled
 	}
 	r.Settle(settled)
@@ -293,7 +293,7 @@ func (r *round) reconciler(random *rand.Rand) reconcile.Runner {
 
 // admit holds runs back for a while, now and then for longer than it may, and panics
 // now and then once they are over.
-func (r *round) admit(ctx context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error) {
+func (r *round) admit(ctx context.Context) (done func(reconcile.Outcome, error, time.Duration), err error) {
 	random := r.random()
 	switch n := random.IntN(100); {
 	case n < 60:

@@ -150,12 +150,12 @@ func (w *World) result(r reconcile.Result[int], holdRetries bool) {
 		w.complain(TooLate, "item %d: by %v", r.Item, ready-a.promised)
 	}
 	a.promised, a.notAfter = 0, 0
-	_, wait := reconcile.Judge(r.Err, r.Failures, atOnce)
+	_, wait := reconcile.Classify(r.Err, r.Failures, atOnce)
 	switch r.Outcome {
 	case reconcile.Aborted:
 		a.owed = true
 	case reconcile.Succeeded:
-		if wait.Settled { // it is to be looked at again
+		if wait.Recheck { // it is to be looked at again
 			a.notAfter = now + r.Next
 		}
 	case reconcile.Requeued, reconcile.Retrying:
@@ -183,7 +183,7 @@ func (w *World) offered(q Queue, item int) {
 	begun := w.assets[item].begun.Load()
 	was := q.State(item)
 	q.Offer(item)
-	if is := q.State(item); was.Settled && is.Settled && w.assets[item].begun.Load() == begun {
+	if is := q.State(item); was.Recheck && is.Recheck && w.assets[item].begun.Load() == begun {
 		w.complain(Blind, "item %d: %+v after %+v", item, is, was)
 	}
 }

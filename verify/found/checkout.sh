@@ -21,7 +21,7 @@ cp "$here/checkouts/${program}_test.go.txt" "$to/$package/explore_${program}_tes
 rm -f "$to/$package/suite_test.go" "$to/$package"/*_controller_test.go "$to/$package/controller_test.go"
 cd "$to"
 export GOWORK=off
-for module in "" /adapters/kube /adapters/kubesim /adapters/kubesim/manager; do
+for module in "" /adapters/kube /explore/kubesim /explore/kubesim/manager; do
 	go mod edit -require=github.com/reconkernel/reconcile$module@v0.0.0 -replace=github.com/reconkernel/reconcile$module="$root$module"
 done
 # A commit of Kubernetes between releases may be nowhere to be had.

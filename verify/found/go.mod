@@ -90,7 +90,7 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
-	github.com/reconkernel/reconcile/adapters/kubesim v0.1.0
+	github.com/reconkernel/reconcile/explore/kubesim v0.1.0
 	github.com/samber/lo v1.51.0 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
@@ -133,4 +133,4 @@ replace github.com/reconkernel/reconcile => ../..
 
 replace github.com/reconkernel/reconcile/adapters/kube => ../../adapters/kube
 
-replace github.com/reconkernel/reconcile/adapters/kubesim => ../../adapters/kubesim
+replace github.com/reconkernel/reconcile/explore/kubesim => ../../explore/kubesim

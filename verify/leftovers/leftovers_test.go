@@ -181,7 +181,7 @@ var scenarios = map[string]func() []trace{
 		}
 		for range 2000 {
 			item, _ := q.Dequeue(context.Background())
-			q.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+			q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		}
 		for i := range 2000 {
 			q.Offer(i)

@@ -100,7 +100,7 @@ func fifo(t *testing.T, seed uint64, producers, consumers, items int) []turn {
 					turns[i].taken = taken
 					back := &turns[items+i].readied
 					back.call = clock.Add(1)
-					q.Requeue(i, reconcile.Wait{})
+					q.Requeue(i, reconcile.RequeueOptions{})
 					back.ret = clock.Add(1)
 					continue
 				}

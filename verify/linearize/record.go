@@ -95,7 +95,7 @@ func (l Load) Record(seed uint64) (h History) {
 		for item := range l.Items { // as all rest
 			r.do(l.Goroutines, spec.Call{Op: model.Op[string]{Item: name(item)}, Look: spec.State})
 		}
-		r.record(l.Goroutines, spec.Call{Op: model.Op[string]{Verb: model.Advance, Wait: model.Wait{Delay: time.Second}}}, func() (ret spec.Return) {
+		r.record(l.Goroutines, spec.Call{Op: model.Op[string]{Verb: model.Advance, Options: model.RequeueOptions{Delay: time.Second}}}, func() (ret spec.Return) {
 			time.Sleep(time.Second)
 			return ret
 		})
@@ -148,23 +148,23 @@ func (r *recorder) work(ctx context.Context, g int, rnd *rand.Rand) {
 
 func (r *recorder) choose(g int, rnd *rand.Rand, took string) (c spec.Call) {
 	c.Item = name(rnd.IntN(r.Items))
-	c.Wait.Delay = time.Duration(rnd.IntN(3)) * time.Second
+	c.Options.Delay = time.Duration(rnd.IntN(3)) * time.Second
 	if g < r.Consumers {
 		switch n := rnd.IntN(20); {
 		case took == "":
 			c.Verb, c.Item = model.Dequeue, ""
 		case r.Settle && n < 14:
 			c.Verb, c.Item = model.Requeue, took
-			c.Wait = model.Wait{Delay: time.Duration(1+rnd.IntN(3)) * time.Second, Settled: true}
+			c.Options = model.RequeueOptions{Delay: time.Duration(1+rnd.IntN(3)) * time.Second, Recheck: true}
 		case n < 8:
 			c.Verb, c.Item = model.Done, took
 		case n < 18:
 			c.Verb, c.Item = model.Requeue, took
-			c.Wait.Hold = rnd.IntN(3) == 0
-			c.Wait.Settled = rnd.IntN(2) == 0
-			c.Wait.Err = [8]error{0: errRun, 1: errRun, 2: model.ErrAborted}[rnd.IntN(8)]
-			c.Wait.Reason = [2]error{errReason}[rnd.IntN(2)]
-			c.Wait.Done = rnd.IntN(8) == 0
+			c.Options.Hold = rnd.IntN(3) == 0
+			c.Options.Recheck = rnd.IntN(2) == 0
+			c.Options.Err = [8]error{0: errRun, 1: errRun, 2: model.ErrAborted}[rnd.IntN(8)]
+			c.Options.Reason = [2]error{errReason}[rnd.IntN(2)]
+			c.Options.Done = rnd.IntN(8) == 0
 		default: // somebody else's
 			c.Verb = model.Done
 		}

@@ -74,7 +74,7 @@ func (w World) States() []*Node {
 
 // Ops are all operations that the world allows in a state.
 func (w World) Ops(n *Node) []Op {
-	ops := []Op{{Verb: model.Close}, {Verb: model.Canceled}, {Verb: model.Advance, Wait: model.Wait{Delay: w.Tick}}}
+	ops := []Op{{Verb: model.Close}, {Verb: model.Canceled}, {Verb: model.Advance, Options: model.RequeueOptions{Delay: w.Tick}}}
 	if n.Model.Waiters+n.Model.Stats().InFlight < w.Consumers {
 		ops = append(ops, Op{Verb: model.Dequeue})
 	}
@@ -89,22 +89,22 @@ func (w World) Ops(n *Node) []Op {
 			ops = append(ops, Op{Verb: model.EnqueueAndWait, Item: item})
 		}
 		ops = append(ops,
-			Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Hold: true, Settled: true, Err: model.ErrAborted, Done: true}},
-			Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Hold: true, Settled: true, Err: Err, Reason: ErrReason, Done: true}})
+			Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Hold: true, Recheck: true, Err: model.ErrAborted, Done: true}},
+			Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Hold: true, Recheck: true, Err: Err, Reason: ErrReason, Done: true}})
 		if w.Failures > 0 { // else no error is kept, nor a reason
 			ops = append(ops,
-				Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Reason: ErrReason}},
-				Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: w.Delays[0], Settled: true, Reason: ErrReason}})
+				Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Reason: ErrReason}},
+				Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: w.Delays[0], Recheck: true, Reason: ErrReason}})
 		}
 		for _, d := range slices.Concat([]time.Duration{0}, w.Delays) {
 			ops = append(ops,
-				Op{Verb: model.EnqueueAfter, Item: item, Wait: model.Wait{Delay: d}},
-				Op{Verb: model.EnqueueWithin, Item: item, Wait: model.Wait{Delay: d}},
-				Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Settled: true}})
+				Op{Verb: model.EnqueueAfter, Item: item, Options: model.RequeueOptions{Delay: d}},
+				Op{Verb: model.EnqueueWithin, Item: item, Options: model.RequeueOptions{Delay: d}},
+				Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, Recheck: true}})
 			for _, hold := range []bool{false, true} {
-				ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Hold: hold}})
+				ops = append(ops, Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, Hold: hold}})
 				if n.Model.State(item).Failures < w.Failures {
-					ops = append(ops, Op{Verb: model.Requeue, Item: item, Wait: model.Wait{Delay: d, Hold: hold, Err: Err}})
+					ops = append(ops, Op{Verb: model.Requeue, Item: item, Options: model.RequeueOptions{Delay: d, Hold: hold, Err: Err}})
 				}
 			}
 		}

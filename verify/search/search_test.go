@@ -73,7 +73,7 @@ func (w World) race(n *Node) *Node {
 	if !ok || due > n.Model.Now()+w.Tick || n.Model.Waiters > 0 {
 		return nil
 	}
-	by := Op{Verb: model.Advance, Wait: model.Wait{Delay: w.Tick}, Nth: 1}
+	by := Op{Verb: model.Advance, Options: model.RequeueOptions{Delay: w.Tick}, Nth: 1}
 	m := n.Model.Clone()
 	m.Do(by)
 	return &Node{m, n, by, n.Depth + 1}

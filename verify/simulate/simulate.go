@@ -69,7 +69,7 @@ func (p Plan) acts() (all []act) {
 			model.Enqueue, model.Enqueue, model.Offer, model.Offer, model.EnqueueAfter, model.EnqueueWithin, model.EnqueueNow, model.Remove,
 		}[r.IntN(8)]
 		if a.op.Verb == model.EnqueueAfter || a.op.Verb == model.EnqueueWithin {
-			a.op.Wait.Delay = time.Duration(r.IntN(40 * int(time.Second)))
+			a.op.Options.Delay = time.Duration(r.IntN(40 * int(time.Second)))
 		}
 		all = append(all, a)
 	}
@@ -197,12 +197,12 @@ func differ(got reconcile.State, want model.State, start time.Time) error {
 	if want.Phase != model.Idle {
 		w = reconcile.State{
 			Phase: reconcile.Phase(want.Phase), Since: start.Add(want.Since), Hold: want.Hold, Again: want.Again,
-			Settled: want.Settled, Failures: want.Failures,
+			Recheck: want.Recheck, Failures: want.Failures,
 		}
 		if want.Phase == model.Waiting {
 			w.Due = start.Add(want.Due)
 		}
-		if !want.Settled {
+		if !want.Recheck {
 			w.Pending = start.Add(want.Pending)
 		}
 	}

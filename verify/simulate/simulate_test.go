@@ -25,17 +25,17 @@ var (
 	runs = flag.Int("simulations", 500, "how many of each test; of errors a hundred times as many")
 )
 
-// TestJudge compares Judge with the one that anybody can read.
-func TestJudge(t *testing.T) {
+// TestClassify compares Classify with the one that anybody can read.
+func TestClassify(t *testing.T) {
 	for s := range uint64(100 * *runs) {
 		r := rand.New(rand.NewPCG(*seed+s, 3))
 		err := randomError(r, 0, func() time.Duration { return time.Duration(r.IntN(7)-1) * time.Minute })
 		policy := func(_ error, n int) (time.Duration, bool) { return time.Duration(n) * time.Minute, n < 4 }
 		failures := 1 + r.IntN(4)
-		got, wait := reconcile.Judge(err, failures, policy)
+		got, wait := reconcile.Classify(err, failures, policy)
 		want := judge(err, failures, policy)
-		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.Wait(want.wait)) {
-			t.Fatalf("seed %d: Judge(%#v, %d)\n%v\n got %s, %+v\nwant %s, %+v", *seed+s, err, failures, err, got, wait, want.outcome, want.wait)
+		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.RequeueOptions(want.wait)) {
+			t.Fatalf("seed %d: Classify(%#v, %d)\n%v\n got %s, %+v\nwant %s, %+v", *seed+s, err, failures, err, got, wait, want.outcome, want.wait)
 		}
 	}
 }

@@ -250,10 +250,10 @@ func SameState(got reconcile.State, want model.State, start time.Time) bool {
 		due = got.Due.Equal(start.Add(want.Due))
 	}
 	pending := got.Pending.IsZero()
-	if !want.Settled {
+	if !want.Recheck {
 		pending = got.Pending.Equal(start.Add(want.Pending))
 	}
 	return got.Phase == reconcile.Phase(want.Phase) && since && due && pending &&
-		got.Hold == want.Hold && got.Again == want.Again && got.Settled == want.Settled &&
+		got.Hold == want.Hold && got.Again == want.Again && got.Recheck == want.Recheck &&
 		got.Failures == want.Failures && errors.Is(got.Err, want.Err)
 }

@@ -110,7 +110,7 @@ func TestQueueDequeueCanceled(t *testing.T) {
 		go func() {
 			item, err := q.Dequeue(ctx)
 			if err == nil {
-				q.Requeue(item, reconcile.Wait{})
+				q.Requeue(item, reconcile.RequeueOptions{})
 			}
 			waiting <- err
 		}()

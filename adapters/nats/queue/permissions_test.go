@@ -57,7 +57,7 @@ func TestQueuePermissions(t *testing.T) {
 	enqueue(t, a, "x", "y")
 	mustTake(t, a, "x")
 	mustTake(t, b, "y")
-	b.Requeue("y", reconcile.Wait{Delay: time.Millisecond})
+	b.Requeue("y", reconcile.RequeueOptions{Delay: time.Millisecond})
 	mustTake(t, b, "y")
 	b.Done("y")
 	flush(t, b)

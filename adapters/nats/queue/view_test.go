@@ -54,7 +54,7 @@ func TestViewOnAPage(t *testing.T) {
 	mustTake(t, worker, "runs")
 	enqueue(t, worker, "fails")
 	mustTake(t, worker, "fails")
-	worker.Requeue("fails", reconcile.Wait{Err: errors.New("no cloud"), Delay: time.Hour})
+	worker.Requeue("fails", reconcile.RequeueOptions{Err: errors.New("no cloud"), Delay: time.Hour})
 	worker.EnqueueAfter("waits", time.Hour)
 	flush(t, worker)
 

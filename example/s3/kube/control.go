@@ -58,12 +58,12 @@ func control(ctx context.Context, client kubernetes.Interface, store *bucket.Sto
 			recorder.OnResult(r)
 			told(r)
 		},
-		Workers: o.Workers,
-		Timeout: 30 * time.Second,
-		Grace:   2 * time.Second,
-		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
-		Spread:  0.1,
-		Admit:   (&gate.Gate{Pause: bucket.Pause}).Admit, // nobody asks a store that has too much to do
+		Workers:       o.Workers,
+		Timeout:       30 * time.Second,
+		Grace:         2 * time.Second,
+		Retry:         reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		RecheckJitter: 0.1,
+		Admit:         (&gate.Gate{Pause: bucket.Pause}).Admit, // nobody asks a store that has too much to do
 	})))
 	group.Add("informer", kube.Run(informer))
 	group.Add("wishes", reconcile.Feed(queue, wishes.Feed))

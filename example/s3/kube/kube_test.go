@@ -118,9 +118,9 @@ func (w *world) untilEvent(t *testing.T, name, reason, note string) {
 func (w *world) untilRefused(t *testing.T, name, text string) {
 	t.Helper()
 	w.Until("the wish for "+name+" is refused", func(r reconcile.Result[string]) bool {
-		return r.Item == name && r.Outcome == reconcile.Terminated && strings.Contains(r.Err.Error(), text)
+		return r.Item == name && r.Outcome == reconcile.TerminalError && strings.Contains(r.Err.Error(), text)
 	})
-	w.untilEvent(t, name, "Terminated", text)
+	w.untilEvent(t, name, "TerminalError", text)
 }
 
 func TestWishesInConfigMaps(t *testing.T) {

@@ -36,16 +36,16 @@ func control(ctx context.Context, js jetstream.JetStream, store *bucket.Store, o
 	queue := reconcile.NewQueue[string]()
 	var group reconcile.Group
 	group.Add("buckets", &reconcile.Reconciler[string]{
-		Name:      "buckets",
-		Queue:     queue,
-		Reconcile: c.Reconcile,
-		OnResult:  told,
-		Workers:   o.Workers,
-		Timeout:   30 * time.Second,
-		Grace:     2 * time.Second,
-		Retry:     reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
-		Spread:    0.1,
-		Admit:     (&gate.Gate{Pause: bucket.Pause}).Admit, // nobody asks a store that has too much to do
+		Name:          "buckets",
+		Queue:         queue,
+		Reconcile:     c.Reconcile,
+		OnResult:      told,
+		Workers:       o.Workers,
+		Timeout:       30 * time.Second,
+		Grace:         2 * time.Second,
+		Retry:         reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		RecheckJitter: 0.1,
+		Admit:         (&gate.Gate{Pause: bucket.Pause}).Admit, // nobody asks a store that has too much to do
 	})
 	group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, wishBucket, natsadapter.EntryKey)))
 	group.Add("wished", &reconcile.Poller[string]{

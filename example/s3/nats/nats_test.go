@@ -91,7 +91,7 @@ func TestWishesInNATS(t *testing.T) {
 	before = marker()
 	w.put("second", "versioning: perhaps\n")
 	w.Until("the bad wish is refused", func(r reconcile.Result[string]) bool {
-		return r.Item == "second" && r.Outcome == reconcile.Terminated &&
+		return r.Item == "second" && r.Outcome == reconcile.TerminalError &&
 			strings.Contains(r.Err.Error(), `the entry second:1: want true or false, not "perhaps"`)
 	})
 	if marker() != before {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 	"github.com/reconkernel/reconcile/verify/found/figures"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -8,5 +8,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-bash ../kube/testserver/build.sh
+bash ../../adapters/kube/testserver/build.sh
 go test ./...

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 // An observer is a shared informer of client-go at a Server: of the ConfigMaps of a namespace

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package kubesim_test
 
 import (
@@ -20,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }

@@ -1,10 +1,10 @@
-module github.com/reconkernel/reconcile/adapters/kubesim
+module github.com/reconkernel/reconcile/explore/kubesim
 
 go 1.26.0
 
 replace github.com/reconkernel/reconcile => ../..
 
-replace github.com/reconkernel/reconcile/adapters/kube => ../kube
+replace github.com/reconkernel/reconcile/adapters/kube => ../../adapters/kube
 
 require (
 	github.com/reconkernel/reconcile v0.1.0

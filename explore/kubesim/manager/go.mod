@@ -1,17 +1,17 @@
-module github.com/reconkernel/reconcile/adapters/kubesim/manager
+module github.com/reconkernel/reconcile/explore/kubesim/manager
 
 go 1.26.0
 
 replace (
 	github.com/reconkernel/reconcile => ../../..
-	github.com/reconkernel/reconcile/adapters/kube => ../../kube
-	github.com/reconkernel/reconcile/adapters/kubesim => ..
+	github.com/reconkernel/reconcile/adapters/kube => ../../../adapters/kube
+	github.com/reconkernel/reconcile/explore/kubesim => ..
 )
 
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/reconkernel/reconcile v0.1.0
-	github.com/reconkernel/reconcile/adapters/kubesim v0.1.0
+	github.com/reconkernel/reconcile/explore/kubesim v0.1.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2

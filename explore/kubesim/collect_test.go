@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 // owned is a ConfigMap and its owners.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 // An eager caller hears of each event at once, in a goroutine.

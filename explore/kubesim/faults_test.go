@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 // A mirror keeps a Secret as each ConfigMap, by a list and a watch by hand.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim/manager"
+	"github.com/reconkernel/reconcile/explore/kubesim/manager"
 )
 
 func TestStartWithoutServer(t *testing.T) {

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim"
-	"github.com/reconkernel/reconcile/adapters/kubesim/manager"
+	"github.com/reconkernel/reconcile/explore/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim/manager"
 )
 
 var plans = flag.Int("plans", 30, "how many plans of each mended controller are played, at least")

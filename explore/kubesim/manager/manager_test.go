@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/reconkernel/reconcile/adapters/kubesim"
-	"github.com/reconkernel/reconcile/adapters/kubesim/manager"
+	"github.com/reconkernel/reconcile/explore/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim/manager"
 )
 
 // A copier keeps a Secret as each ConfigMap.

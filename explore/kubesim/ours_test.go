@@ -31,8 +31,8 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
 	"github.com/reconkernel/reconcile/adapters/kube/shard"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 // The packages of adapters/kube, each in a program of its own.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
@@ -385,12 +386,12 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 		{errBoom, reconcile.Retrying},
 	} {
 		runBubble(t, fmt.Sprint(c.err), func(t *testing.T) {
-			q, j := reconcile.NewQueue[string](), newJournal()
+			q, j := reconcile.NewQueue[string](), record.New()
 			runs := 0
 			s := serve(t, reconcile.Reconciler[string]{
 				Queue: q,
 				Reconcile: func(_ context.Context, item string) error {
-					j.note("%s", item)
+					j.Note("%s", item)
 					time.Sleep(time.Second)
 					if runs++; runs == 1 {
 						q.Enqueue("other") // ready before the first is given back
@@ -401,7 +402,7 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 				Retry: func(error, int) (time.Duration, bool) { return 0, true },
 			}, "item")
 			pass(time.Hour)
-			j.mustBe(t, "0s item", "1s other", "2s item")
+			j.Want(t, "0s item", "1s other", "2s item")
 			if first := s.results.all()[0]; first.Outcome != c.outcome || first.Next != 0 {
 				t.Errorf("result %+v, want %s with Next 0", first, c.outcome)
 			}
@@ -428,13 +429,13 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-				j := newJournal()
+				j := record.New()
 				policy := reconcile.RetryPolicy(minutes).Limit(c.limit)
 				s := serve(t, reconcile.Reconciler[string]{
 					Queue:     d,
 					Reconcile: fails(3, func(context.Context) error { return c.last }),
 					Retry: func(err error, failures int) (time.Duration, bool) {
-						j.note("%v, %d in a row", err, failures)
+						j.Note("%v, %d in a row", err, failures)
 						return policy(err, failures)
 					},
 				}, "a")
@@ -443,7 +444,7 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 				if c.last == errBoom {
 					want = append(want, "6m0s boom, 4 in a row")
 				}
-				j.mustBe(t, want...)
+				j.Want(t, want...)
 				for i, r := range s.results.all()[:3] {
 					if r.Outcome != reconcile.Retrying || r.Failures != i+1 || r.Next != time.Duration(i+1)*time.Minute {
 						t.Errorf("result of run %d = %+v, want retrying after %d failures", i+1, r, i+1)
@@ -680,23 +681,23 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // item come in order, one at a time, and its state is still that of the run.
 func TestReconcilerCallsOnResultBeforeTheItemIsGivenBack(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-		j := newJournal()
+		j := record.New()
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue:     d,
-			Reconcile: func(context.Context, string) error { j.note("run"); return nil },
+			Reconcile: func(context.Context, string) error { j.Note("run"); return nil },
 			OnResult: func(r reconcile.Result[string]) {
 				if got := d.State(r.Item); got.Phase != reconcile.InFlight {
 					t.Errorf("State in OnResult = %+v, want in flight", got)
 				}
-				j.note("result begins")
+				j.Note("result begins")
 				time.Sleep(time.Second)
-				j.note("result ends")
+				j.Note("result ends")
 			},
 			Workers: 3,
 		}, "a")
 		s.q.Enqueue("a") // during OnResult
 		pass(time.Minute)
-		j.mustBe(t, "0s run", "0s result begins", "1s result ends", "1s run", "1s result begins", "2s result ends")
+		j.Want(t, "0s run", "0s result begins", "1s result ends", "1s run", "1s result begins", "2s result ends")
 		s.end()
 	})
 }

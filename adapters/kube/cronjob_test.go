@@ -225,7 +225,6 @@ func finishedAs(job *batchv1.Job) batchv1.JobConditionType {
 // ones, and says so in the status.
 func TestCronJob(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		s.Define(t, "Namespaced", "batch.example.com", "CronJob")
 		var mu sync.Mutex // guards what follows
@@ -350,6 +349,8 @@ func TestCronJob(t *testing.T) {
 		after(7.6, `{"schedule": "* * * * *", "suspend": false}`, []string{name(4)}, "TerminalError")
 		after(500, `{"schedule": "1h"}`, []string{name(4)}, "TerminalError") // too many
 		finish(t, client, ns, name(4), batchv1.JobFailed)
+		// The end is seen before the next start, which would otherwise replace the job.
+		after(500, `{"startingDeadlineSeconds": null}`, nil, "TerminalError")
 		after(500.1, `{"startingDeadlineSeconds": 3600, "failedJobsHistoryLimit": 1}`, []string{name(500)}, "Reconciled")
 		if _, err := client.BatchV1().Jobs(ns).Get(t.Context(), name(4), metav1.GetOptions{}); err != nil {
 			t.Errorf("the failed job, of which one is kept: %v", err)

@@ -87,7 +87,6 @@ func (m *mirror) want(t *testing.T, want string) {
 // break a watch: the informer comes back by itself.
 func TestThrottled(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 		var link kubetest.Link
@@ -126,7 +125,6 @@ const objects = 5000
 // is missed.
 func TestFlood(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		client := typed(t, s.Admin())
 		var wg sync.WaitGroup

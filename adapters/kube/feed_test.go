@@ -36,7 +36,6 @@ import (
 // TestFeed has kubectl create, change and delete an object, and each kind of
 // informer tell of it.
 func TestFeed(t *testing.T) {
-
 	for _, kind := range []struct {
 		name     string
 		informer func(*rest.Config, string) cache.SharedIndexInformer
@@ -118,7 +117,6 @@ func TestKey(t *testing.T) {
 // told, and of an update that both have in common only once.
 func TestUpdateMapsOldAndNew(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		source := &kube.Source[string]{
 			Informer: typedInformer(t, s.Admin(), ns, 0),
@@ -142,7 +140,6 @@ func TestUpdateMapsOldAndNew(t *testing.T) {
 // TestResyncIsOffered sees an object again that did not change.
 func TestResyncIsOffered(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 		source := names(typedInformer(t, s.Admin(), ns, time.Second))
@@ -158,7 +155,6 @@ func TestResyncIsOffered(t *testing.T) {
 // of the same informer goes on.
 func TestHandlerIsRemoved(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		informer := typedInformer(t, s.Admin(), ns, 0)
 		goesOn := feed(t, names(informer))
@@ -205,7 +201,6 @@ func TestHandlerIsRemoved(t *testing.T) {
 // would never come.
 func TestLateListIsAnEvent(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 		queue := reconcile.NewQueue[name]()
@@ -234,7 +229,6 @@ func TestLateListIsAnEvent(t *testing.T) {
 // it says what it waits for.
 func TestSynced(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		for _, n := range []string{"a", "b", "c"} {
 			s.Kubectl(t, "create", "configmap", n, "-n", ns)
@@ -343,7 +337,6 @@ func TestFailuresAreLoggedRarely(t *testing.T) {
 // TestBadSource gives Feed what it cannot work with.
 func TestBadSource(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		informer := typedInformer(t, s.Admin(), "default", 0)
 		h := newHeard[name]()
 		mapped := reconcile.Filter(h, func(name) bool { return true })
@@ -381,7 +374,6 @@ func TestBadSource(t *testing.T) {
 // Group: both are fed, and end well. After that the informer runs no more.
 func TestTwoSources(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 		informer := typedInformer(t, s.Admin(), ns, 0)
@@ -417,7 +409,6 @@ func TestTwoSources(t *testing.T) {
 // has ended.
 func TestStoppedInformer(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		source := names(typedInformer(t, s.Admin(), "default", 0))
 		stop := kubetest.Run(t, kube.Run(source.Informer))
 		ended := make(chan error, 1)
@@ -444,7 +435,6 @@ func TestStoppedInformer(t *testing.T) {
 // TestPanicInKeys ends the feeder, not the process. Restarted, it loses nothing.
 func TestPanicInKeys(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 		panicked := false

@@ -25,7 +25,6 @@ import (
 // not.
 func TestGenerationFilter(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		things := s.Define(t, "Namespaced", "feed.example.com", "Thing")
 		source := names(dynamicInformer(t, s.Admin(), ns, things))
@@ -63,7 +62,6 @@ func TestGenerationFilter(t *testing.T) {
 // negation: deletions, replacements and resyncs come all the same.
 func TestNothingIsSwallowed(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		for _, refuse := range []bool{true, false} {
 			ns := s.Namespace(t)
 			s.Kubectl(t, "create", "configmap", "a", "-n", ns)
@@ -87,7 +85,6 @@ func TestNothingIsSwallowed(t *testing.T) {
 // when it enters, when it leaves, and not while it is outside.
 func TestOnly(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns, other := s.Namespace(t), s.Namespace(t)
 		source := names(typedInformer(t, s.Admin(), "", 0))
 		source.Now = true

@@ -66,7 +66,7 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/reconkernel/reconcile/adapters/kubesim v0.1.0
+	github.com/reconkernel/reconcile/explore/kubesim v0.1.0
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
@@ -85,4 +85,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-replace github.com/reconkernel/reconcile/adapters/kubesim => ../kubesim
+replace github.com/reconkernel/reconcile/explore/kubesim => ../../explore/kubesim

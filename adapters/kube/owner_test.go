@@ -66,7 +66,6 @@ func TestOwnerKeys(t *testing.T) {
 // namespace and one in none, and a source of the children tell of the owners.
 func TestOwnerSet(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		client := typed(t, s.Admin())
 		byMap := kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
@@ -163,7 +162,6 @@ func TestOwnerSetErrors(t *testing.T) {
 // tell of the owner, who is not in Kubernetes.
 func TestMark(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		client := typed(t, s.Admin())
 		mark := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
@@ -304,7 +302,6 @@ func TestMarkErrors(t *testing.T) {
 // and not before both have synced.
 func TestOrphans(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		mark := kube.Mark{Key: "owner"}
 		owners := names(dynamicInformer(t, s.Admin(), ns, configMaps))
@@ -343,8 +340,8 @@ func TestOrphans(t *testing.T) {
 		kubetest.Run(t, poller)
 		swept.wait(t, "offer "+ns+"/gone")
 		s.Kubectl(t, "delete", "configmap", "owner", "-n", ns)
-		for n := 0; n < 2; { // once when it came, once when it went
-			n += len(h.wait(t, "enqueue "+ns+"/owner"))
+		for range 2 { // once when it came, once when it went
+			h.wait(t, "enqueue "+ns+"/owner")
 		}
 		poller.Trigger()
 		swept.wait(t, "offer "+ns+"/owner")

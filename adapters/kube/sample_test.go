@@ -135,7 +135,6 @@ func newDeployment(foo *Foo) *appsv1.Deployment {
 // Deployment, write the status, and leave alone what is not its own.
 func TestSampleController(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		gvr := s.Define(t, "Namespaced", "samplecontroller.example.com", "Foo")
 		foos, err := custom.NewClient[Foo](s.Admin(), gvr, "Foo")

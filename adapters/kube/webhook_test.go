@@ -1,6 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
+// kubesim calls no webhooks.
+
 package kube_test
 
 import (
@@ -86,7 +90,6 @@ func serveTLS(l net.Listener, certFile, keyFile string, h http.Handler) reconcil
 // first while it runs.
 func TestWebhook(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		admin := typed(t, s.Admin())
 		certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")

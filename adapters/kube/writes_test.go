@@ -116,7 +116,6 @@ func TestStaleCache(t *testing.T) {
 // than its own, of none, and of one that cannot be compared.
 func TestWrites(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		client := typed(t, s.Admin())
 		before := create(t, client, configMap(ns, "before"))

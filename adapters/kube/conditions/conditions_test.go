@@ -75,7 +75,6 @@ var failed = metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reas
 // TestWrite writes on change alone, and leaves the conditions of others.
 func TestWrite(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		var link kubetest.Link
 		client, _ := define(t, s, link.Config(s.Admin()))
 		patches := func() int { return link.Requests()["PATCH things/status"] }
@@ -114,7 +113,6 @@ func TestWrite(t *testing.T) {
 // makes it look: theirs stays, and what is there already is not written again.
 func TestWriteWithStaleObject(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		var link kubetest.Link
 		client, _ := define(t, s, link.Config(s.Admin()))
 		stale := get(t, client)
@@ -148,7 +146,6 @@ func TestWriteWithStaleObject(t *testing.T) {
 // writes nothing.
 func TestReadyDoesNotWakeItself(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		var link kubetest.Link
 		client, resource := define(t, s, link.Config(s.Admin()))
 		q := reconcile.NewQueue[string]()
@@ -225,7 +222,6 @@ func TestReadyDoesNotWakeItself(t *testing.T) {
 // all is well: Ready becomes True, stays so, and is not written again.
 func TestReadyOfPeriodicController(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		var link kubetest.Link
 		client, _ := define(t, s, link.Config(s.Admin()))
 		patches := func() int { return link.Requests()["PATCH things/status"] }
@@ -317,7 +313,6 @@ func TestReady(t *testing.T) {
 // type of their own kind, which a func turns into the common one.
 func TestTyped(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client, err := typedcorev1.NewForConfig(s.Admin())
 		if err != nil {
 			t.Fatal(err)

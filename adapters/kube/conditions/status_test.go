@@ -45,7 +45,6 @@ func (t *Thing) DeepCopyObject() runtime.Object { return custom.DeepCopy(t) }
 // what the type does not know, and what others wrote since the cache knew.
 func TestWriteStatus(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		var link kubetest.Link
 		anyThing, _ := define(t, s, s.Admin())
 		ns := get(t, anyThing).GetNamespace()

@@ -50,7 +50,6 @@ func (j *Job) DeepCopyObject() runtime.Object { return custom.DeepCopy(j) }
 // a client whose other kinds are protobuf.
 func TestClient(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		gvr := s.Define(t, "Namespaced", "custom.example.com", "Job")
 		config := s.Admin()
@@ -131,7 +130,6 @@ func TestClient(t *testing.T) {
 // watch, in which there are no pages.
 func TestInformerOptions(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns, other := s.Namespace(t), s.Namespace(t)
 		gvr := s.Define(t, "Namespaced", "custom.example.com", "Job")
 		var link kubetest.Link

@@ -31,7 +31,6 @@ import (
 // When it does, its queue has none of them, only what is there.
 func TestStandby(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, server *apitest.Server) {
-
 		ns := server.Namespace(t)
 		client, err := kubernetes.NewForConfig(server.Admin())
 		if err != nil {

@@ -56,7 +56,6 @@ func byCase(gadgets *custom.Client[*Gadget], create, change, look func(context.C
 // generation, so that a change of the status or a label is none.
 func TestByCase(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		gadgets, err := custom.NewClient[Gadget](s.Admin(), s.Define(t, "Cluster", "finalizer.example.com", "Gadget"), "Gadget")
 		if err != nil {
 			t.Fatal(err)

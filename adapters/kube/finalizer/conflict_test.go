@@ -20,7 +20,6 @@ import (
 // TestConflict has another controller change the object between the reading of
 // it and the writing, as a cache that lags does too.
 func TestConflict(t *testing.T) {
-
 	for name, test := range map[string]struct {
 		meanwhile func(t *testing.T, client configMaps)
 		calls     string
@@ -86,7 +85,6 @@ func TestConflict(t *testing.T) {
 // is not called again, and theirs stay.
 func TestConflictAtRemoval(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		h := &hooks{configMaps: client}
@@ -108,7 +106,6 @@ func TestConflictAtRemoval(t *testing.T) {
 // TestConflictForEver gives up for now, with an error that says so.
 func TestConflictForEver(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		tries := 0
@@ -135,7 +132,6 @@ func TestConflictForEver(t *testing.T) {
 // is there, and a clean-up that succeeded is not done again.
 func TestPatchFails(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		h := &hooks{configMaps: client}
@@ -175,7 +171,6 @@ func TestPatchFails(t *testing.T) {
 // was removed: it is not cleaned again, and not made again.
 func TestLaggingCache(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		g := newGuard(client, w)
@@ -205,7 +200,6 @@ func TestLaggingCache(t *testing.T) {
 // has caught up, shows another object with that name, or shows that Clean must wait.
 func TestTakeOverWithALaggingCache(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		before := newGuard(client, w)
@@ -279,7 +273,6 @@ func TestTakeOverWithALaggingCache(t *testing.T) {
 // away, whatever its cache shows.
 func TestTakeOverOfAnotherObject(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		for name, shown := range map[string]func(created *corev1.ConfigMap) (*corev1.ConfigMap, error){

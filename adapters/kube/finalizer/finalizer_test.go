@@ -23,7 +23,6 @@ var errTest = errors.New("no luck")
 // TestFinalizerComesFirst looks at the server from within Ensure and Clean.
 func TestFinalizerComesFirst(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)
 		g := newGuard(client, w)
@@ -57,7 +56,6 @@ func TestFinalizerComesFirst(t *testing.T) {
 // TestCases goes through what can become of an object. A step that restarts makes
 // a Guard that remembers nothing.
 func TestCases(t *testing.T) {
-
 	type step struct {
 		do         string // what happens before the run, or instead of it
 		fail       string // the call that fails; or which plans, if " requeue" or " recheck" follows

@@ -31,7 +31,6 @@ import (
 // left out.
 func TestRestartAnywhere(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		died := errors.New("process ended")
 		points := 0
@@ -100,7 +99,6 @@ func TestRestartAnywhere(t *testing.T) {
 // TestThrottled has the API server send requests away for a while.
 func TestThrottled(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		var link kubetest.Link
 		client := clientOf(t, link.Config(s.Admin()), ns)

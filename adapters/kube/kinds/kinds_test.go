@@ -105,7 +105,6 @@ func object(kind, name string) string {
 // first: the second is not disturbed.
 func TestServe(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		var link kubetest.Link
 		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
@@ -145,7 +144,6 @@ func TestServe(t *testing.T) {
 // and begins anew for a third.
 func TestSharedWatch(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		var link kubetest.Link
 		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
@@ -194,7 +192,6 @@ func TestSharedWatch(t *testing.T) {
 // watch goes on.
 func TestReplace(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		var link kubetest.Link
 		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, link.Config(s.Admin())), ns, 0)}
@@ -240,7 +237,6 @@ func TestReplace(t *testing.T) {
 // TestMetadata serves metadata alone.
 func TestMetadata(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		c, err := metadata.NewForConfig(s.Admin())
 		if err != nil {
@@ -269,7 +265,6 @@ func TestMetadata(t *testing.T) {
 // TestManyAtOnce serves and stops kinds from many goroutines.
 func TestManyAtOnce(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0)}
 		stop := kubetest.Run(t, k)

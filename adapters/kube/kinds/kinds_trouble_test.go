@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,39 +23,10 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
-// TestMissingKind serves a kind before its CRD is there: a clear error in time,
-// service when it comes, also when it went and came again.
-func TestMissingKind(t *testing.T) {
-	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
-		ns := s.Namespace(t)
-		lates := schema.GroupVersionResource{Group: "kinds.example.com", Version: "v1", Resource: "lates"}
-		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0), SyncTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
-		kubetest.Run(t, k)
-		q := reconcile.NewQueue[item]()
-		serve(t, k, lates, q, of("lates"))
-		other := serve(t, k, configMaps, q, of("configmaps"))
-		defer other()
-
-		unsynced(t, k, lates, "source lates: not synced within 1s: the informer has no list: the API server has no such kind; is its CRD installed?")
-		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-		want(t, q, item{"configmaps", "a"})
-
-		s.Define(t, "Namespaced", lates.Group, "Late")
-		s.KubectlInput(t, object("Late", "one"), "apply", "-n", ns, "-f", "-")
-		want(t, q, item{"lates", "one"})
-
-		// With its CRD, all objects of a kind go.
-		s.Kubectl(t, "delete", "crd", "lates.kinds.example.com", "--timeout=5m")
-		want(t, q, item{"lates", "one"})
-	})
-}
-
 // TestSlowKind serves a kind whose list does not come. Meanwhile another one is
 // served, synced and stopped, and the slow one can be stopped too.
 func TestSlowKind(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		var link kubetest.Link
 		release := make(chan struct{})
@@ -100,7 +69,6 @@ func TestSlowKind(t *testing.T) {
 // it is fed again.
 func TestPanicOfOneKind(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0)}
 		kubetest.Run(t, k)
@@ -124,7 +92,6 @@ func TestPanicOfOneKind(t *testing.T) {
 // TestBadInput gives Serve and Run what they cannot work with.
 func TestBadInput(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		inner := kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), "", 0)
 		k := &kinds.Kinds{Informer: inner}
 		q := reconcile.NewQueue[item]()
@@ -159,7 +126,6 @@ func TestBadInput(t *testing.T) {
 // TestSecondRun runs Kinds that run already: it is refused, and the first goes on.
 func TestSecondRun(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-
 		ns := s.Namespace(t)
 		k := &kinds.Kinds{Informer: kinds.Dynamic(kubetest.Dynamic(t, s.Admin()), ns, 0)}
 		kubetest.Run(t, k)

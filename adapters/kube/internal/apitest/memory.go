@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,18 +25,17 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kubesim"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
-// A Server is the API server of a test. It has the methods of a [kubetest.Server] that
+// A Server is the API server of a test. It has the methods of a kubetest.Server that
 // need no process.
 type Server struct {
 	mu     sync.Mutex // guards the fields below
 	kinds  []*kubesim.Kind
 	config *rest.Config // nil until the first request
 	server *kubesim.Server
-	spaces int
+	spaces []string
 }
 
 // Run calls f in a bubble, with a server of its own.
@@ -64,6 +64,9 @@ func (s *Server) started() *rest.Config {
 	defer s.mu.Unlock()
 	if s.config == nil {
 		s.server = kubesim.NewServer(s.kinds...)
+		for _, name := range s.spaces {
+			s.server.Create(namespace(name))
+		}
 		s.config = s.server.Config(nil)
 	}
 	return s.config
@@ -73,15 +76,17 @@ func (s *Server) started() *rest.Config {
 func (s *Server) Namespace(t testing.TB) string {
 	t.Helper()
 	s.mu.Lock()
-	s.spaces++
-	name := fmt.Sprintf("namespace-%d", s.spaces)
-	s.mu.Unlock()
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-	spaces := kubetest.Dynamic(t, s.Admin()).Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	if _, err := spaces.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	defer s.mu.Unlock()
+	name := fmt.Sprintf("namespace-%d", len(s.spaces)+1)
+	s.spaces = append(s.spaces, name)
+	if s.server != nil {
+		s.server.Create(namespace(name))
 	}
 	return name
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 const definition = `

@@ -13,7 +13,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
-	"github.com/reconkernel/reconcile/verify/found/figures"
+	"github.com/reconkernel/reconcile/explore/found/figures"
 	"gocloud.dev/pubsub"
 	"gocloud.dev/pubsub/driver"
 	"gocloud.dev/pubsub/drivertest"

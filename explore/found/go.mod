@@ -1,4 +1,4 @@
-module github.com/reconkernel/reconcile/verify/found
+module github.com/reconkernel/reconcile/explore/found
 
 go 1.26.6
 
@@ -133,4 +133,4 @@ replace github.com/reconkernel/reconcile => ../..
 
 replace github.com/reconkernel/reconcile/adapters/kube => ../../adapters/kube
 
-replace github.com/reconkernel/reconcile/explore/kubesim => ../../explore/kubesim
+replace github.com/reconkernel/reconcile/explore/kubesim => ../kubesim

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/found/figures"
 	"github.com/reconkernel/reconcile/explore/kubesim"
-	"github.com/reconkernel/reconcile/verify/found/figures"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"

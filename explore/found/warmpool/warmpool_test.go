@@ -28,7 +28,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
-	"github.com/reconkernel/reconcile/verify/found/figures"
+	"github.com/reconkernel/reconcile/explore/found/figures"
 	v1 "k8s.io/api/core/v1"
 )
 

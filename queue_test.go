@@ -1400,3 +1400,48 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 		})
 	}
 }
+
+// With a Background an event does not wait for what a poll, a retry, a scheduled run
+// or a recheck made ready, whatever became of that meanwhile.
+func TestEventsGoBeforeTheBackground(t *testing.T) {
+	type options = reconcile.RequeueOptions
+	for name, o := range map[string]options{
+		"offered":              {Done: true},
+		"rechecked":            {Delay: time.Hour, Recheck: true},
+		"retried":              {Delay: time.Hour, Err: errBoom, MinDelay: time.Second},
+		"retried at once":      {Err: errBoom},
+		"scheduled":            {Delay: time.Hour, Reason: errBoom},
+		"scheduled not before": {Delay: time.Hour, MinDelay: time.Hour},
+	} {
+		inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
+			take := func(want ...string) {
+				for _, want := range want {
+					if got := mustTake(t, q); got != want {
+						t.Errorf("took %s, want %s", got, want)
+					}
+				}
+			}
+			for i := range 20 {
+				q.Enqueue(fmt.Sprint(name, i))
+			}
+			for range 20 {
+				mustTake(t, q)
+			}
+			for i := range 20 {
+				q.Requeue(fmt.Sprint(name, i), o)
+				q.Offer(fmt.Sprint(name, i))
+			}
+			time.Sleep(time.Hour)
+			q.EnqueueWithin(name+"7", time.Minute) // an event, but it does not move the item
+			q.Enqueue("event")
+			q.Enqueue(name + "11")
+			take("event", name+"11")
+
+			// What is given back as if it had not run comes back to where it was.
+			take(name + "0")
+			q.Requeue(name+"0", options{Err: reconcile.ErrAborted})
+			q.Requeue("event", options{Err: reconcile.ErrAborted})
+			take("event")
+		})
+	}
+}

@@ -1013,3 +1013,102 @@ func TestApplyOfAnItemThatPanicsLeavesNothingRunning(t *testing.T) {
 		}
 	}) // which fails if a goroutine is left
 }
+
+// A function that writes its failure into the record that it reconciles gets that
+// write back as an event, while it runs or right after.
+func TestFailureIsNoHotLoop(t *testing.T) {
+	fail := func(err error) func(context.Context, *reconcile.Queue[string]) error {
+		return func(context.Context, *reconcile.Queue[string]) error { return err }
+	}
+	after := func(d time.Duration) reconcile.RetryPolicy {
+		return func(error, int) (time.Duration, bool) { return d, true }
+	}
+	everySecond := []string{"0s", "1s", "2s", "3s", "4s", "5s"}
+	for name, c := range map[string]struct {
+		run      func(context.Context, *reconcile.Queue[string]) error
+		retry    reconcile.RetryPolicy
+		hold     bool
+		enqueues bool          // run does so itself
+		write    time.Duration // the event comes so long after the run begins
+		want     []string      // the times of the runs within five seconds
+	}{
+		"an error":                           {run: fail(errBoom), want: everySecond},
+		"an error, the event after the run":  {run: fail(errBoom), write: 10 * time.Millisecond, want: everySecond},
+		"an error, the event after a second": {run: fail(errBoom), write: 1500 * time.Millisecond, want: []string{"0s", "1.5s", "3s", "4.5s"}},
+		"a back-off below a second": {run: fail(errBoom), retry: after(2 * time.Second / 5), write: 10 * time.Millisecond,
+			want: []string{"0s", "400ms", "800ms", "1.2s", "1.6s", "2s", "2.4s", "2.8s", "3.2s", "3.6s", "4s", "4.4s", "4.8s"}},
+		"no back-off":      {run: fail(errBoom), retry: after(0), want: []string{"0s", "0s", "1s", "2s", "3s", "4s", "5s"}},
+		"held retries":     {run: fail(errBoom), hold: true, want: []string{"0s"}},
+		"a panic":          {run: func(context.Context, *reconcile.Queue[string]) error { panic("boom") }, want: everySecond},
+		"a terminal error": {run: fail(reconcile.Terminal(errBoom)), want: everySecond},
+		"not retried":      {run: fail(errBoom), retry: reconcile.NoRetry, want: everySecond},
+		"a terminal error beside a scheduled run": {run: fail(errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour))), want: everySecond},
+		"not retried, beside a run scheduled for half a second": {run: fail(errors.Join(errBoom, reconcile.RequeueWithin(time.Second/2))), retry: reconcile.NoRetry,
+			want: []string{"0s", "500ms", "1s", "1.5s", "2s", "2.5s", "3s", "3.5s", "4s", "4.5s", "5s"}},
+		"beside RequeueAfter": {run: fail(errors.Join(errBoom, reconcile.RequeueAfter(3*time.Second))), write: 10 * time.Millisecond, want: []string{"0s", "3s"}},
+		"ended by UntilChanged": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
+			ctx, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			q.Enqueue("x")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, hold: true, enqueues: true, want: everySecond},
+		"ended by UntilChanged, after more than a second": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
+			time.Sleep(2 * time.Second)
+			ctx, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			q.Enqueue("x")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, enqueues: true, want: []string{"0s", "2s", "4s"}},
+		"EnqueueNow, which overrides": {run: func(_ context.Context, q *reconcile.Queue[string]) error {
+			if q.State("x").Failures < 3 {
+				q.EnqueueNow("x")
+			}
+			return errBoom
+		}, hold: true, enqueues: true, want: []string{"0s", "0s", "0s", "0s"}},
+	} {
+		runQueue(t, name, func(t *testing.T, q *reconcile.Queue[string]) {
+			var runs []string
+			begin := time.Now()
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, HoldRetries: c.hold, Logger: unlogged(), Retry: c.retry,
+				Reconcile: func(ctx context.Context, item string) error {
+					runs = append(runs, time.Since(begin).String())
+					switch {
+					case c.write > 0:
+						time.AfterFunc(c.write, func() { q.Enqueue(item) })
+					case !c.enqueues:
+						q.Enqueue(item)
+					}
+					return c.run(ctx, q)
+				},
+			}, "x")
+			pass(5 * time.Second)
+			if !slices.Equal(runs, c.want) {
+				t.Errorf("runs at %v, want %v", runs, c.want)
+			}
+			s.end()
+		})
+	}
+}
+
+// A ready next run whose item is given back after Close by a run that failed can
+// still be taken: no MinDelay holds it then.
+func TestFailureAfterCloseKeepsTheEvent(t *testing.T) {
+	for _, err := range []error{errBoom, reconcile.Terminal(errBoom), reconcile.RequeueAfter(time.Hour)} {
+		runQueue(t, fmt.Sprint(err), func(t *testing.T, q *reconcile.Queue[string]) {
+			runs := 0
+			s := serve(t, reconcile.Reconciler[string]{Queue: q, HoldRetries: true, Logger: unlogged(), Reconcile: func(context.Context, string) error {
+				if runs++; runs == 1 {
+					q.Enqueue("x")
+					q.Close()
+				}
+				return err
+			}}, "x")
+			if runs != 2 || !s.returned() {
+				t.Errorf("%d runs, want 2, and that Run has returned", runs)
+			}
+		})
+	}
+}

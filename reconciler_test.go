@@ -1076,6 +1076,8 @@ func TestFailureIsNoHotLoop(t *testing.T) {
 				Reconcile: func(ctx context.Context, item string) error {
 					runs = append(runs, time.Since(begin).String())
 					switch {
+					case len(runs) > 2*len(c.want): // a hot loop
+						return nil
 					case c.write > 0:
 						time.AfterFunc(c.write, func() { q.Enqueue(item) })
 					case !c.enqueues:

@@ -298,6 +298,9 @@ func RunOf[T comparable](r *Reconciler[T]) (run func(context.Context) error, tic
 	return l.run, l.ticking.Load
 }
 
+// BaseOf returns the base of the clock of a queue.
+func BaseOf[T comparable](q *Queue[T]) time.Time { return q.base }
+
 // PromoteMax is how many items one call makes ready at most.
 const PromoteMax = promoteMax
 

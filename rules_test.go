@@ -256,3 +256,14 @@ func TestTimerStopsWithTheLastDelay(t *testing.T) {
 		})
 	}
 }
+
+// The base of the clock is the time at which the queue was made: one that is moved
+// back loses its monotonic reading on a machine that boots in 1970, and all delays end
+// when the time of day is set.
+func TestClockOfTheQueueIsMonotonic(t *testing.T) {
+	before := time.Now()
+	base := reconcile.BaseOf(reconcile.NewQueue[string]())
+	if base.Before(before) || time.Since(base) < 0 || !strings.Contains(base.String(), " m=") {
+		t.Errorf("the base is %v, want a time after %v with a monotonic reading", base, before)
+	}
+}

@@ -6,6 +6,7 @@ package reconcile
 import (
 	"math"
 	"math/bits"
+	"unsafe"
 )
 
 // This file holds the memory of a [Queue]: an entry for each item, a hash table
@@ -193,8 +194,9 @@ const (
 	chunkSpan = 32
 	chunkLen  = chunkSpan - 1
 
-	maxEmpty   = 8   // chunks that are kept, so that a queue that goes up and down allocates nothing
-	manyChunks = 128 // from so many on, an emptied store begins anew
+	maxEmpty      = 8       // chunks that are kept, so that a queue that goes up and down allocates nothing
+	maxEmptyBytes = 1 << 15 // and their size: those of items that are big are not kept
+	manyChunks    = 128     // from so many on, an emptied store begins anew
 )
 
 // A chunk holds chunkLen entries, which never move.
@@ -261,7 +263,7 @@ func (s *store[T]) free(i uint32) {
 	}
 	switch {
 	case c.used != 0:
-	case s.empty < maxEmpty:
+	case s.empty < maxEmpty && uintptr(s.empty+1)*unsafe.Sizeof(*c.entries) <= maxEmptyBytes:
 		s.empty++
 	default:
 		c.entries = nil

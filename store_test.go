@@ -251,3 +251,30 @@ func TestNothingIsDueAtTheEndOfTime(t *testing.T) {
 		}
 	}
 }
+
+// An empty chunk is kept for the next items only if it is small.
+func TestStoreKeepsNoBigChunk(t *testing.T) {
+	kept := func(chunks int) int { return min(chunks, maxEmpty) }
+	if got, want := emptyChunks[string](20), kept(20); got != want {
+		t.Errorf("%d empty chunks of strings are kept, want %d", got, want)
+	}
+	if got := emptyChunks[[1 << 16]byte](2); got != 0 {
+		t.Errorf("%d empty chunks of big items are kept, want none", got)
+	}
+}
+
+// emptyChunks fills a number of chunks, removes all items but one, and returns how
+// many chunks with memory and without an item there are.
+func emptyChunks[T comparable](chunks int) int {
+	var s store[T]
+	var zero T
+	var all []uint32
+	for h := range uint32(chunks * chunkSpan) {
+		i, _ := s.insert(h+1, zero)
+		all = append(all, i)
+	}
+	for _, i := range all[1:] {
+		s.remove(i)
+	}
+	return s.empty
+}

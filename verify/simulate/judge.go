@@ -51,9 +51,12 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 		minimum = max(minimum, p.MinDelay)
 	}
 	shortest := func(all []reconcile.RequeueError) time.Duration {
-		d := max(all[0].Delay, all[0].MinDelay)
+		d := time.Duration(1<<63 - 1)
 		for _, p := range all {
-			d = min(d, max(p.Delay, p.MinDelay))
+			if p.MinDelay > 0 {
+				p.Delay = max(p.Delay, p.MinDelay)
+			}
+			d = min(d, p.Delay)
 		}
 		return d
 	}

@@ -23,9 +23,10 @@ var (
 	// the item is no longer ours.
 	ErrLeaseLost = errors.New("reconcile: lease lost")
 
-	// ErrAborted, as the Err of a [RequeueOptions], gives an item back as if it had not
-	// run: it is ready, and the count of its failures is kept, whatever else
-	// the options say. It counts only as it is, not wrapped.
+	// ErrAborted, as the Err of [RequeueOptions], gives an item back as if it had
+	// not run: it is ready, and the count of its failures is kept, whatever the
+	// other options say. Only this exact value has this effect; an error that
+	// wraps it is an ordinary failure.
 	ErrAborted = errors.New("reconcile: run aborted")
 )
 
@@ -82,40 +83,37 @@ type RequeueOptions struct {
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
 func (o *RequeueOptions) isRecheck() bool { return o.Recheck && o.MinDelay <= 0 && o.Err == nil }
 
-// A Queue holds items that need a run, each of them once. It hands out every
+// A Queue holds items that need a run, each of them at most once. It hands out each
 // item to one worker at a time, in the order in which the items became ready; see
 // also Background.
 //
-// An item is an identity, never a payload: what it needs is looked up when it
-// runs. For each item the queue keeps one entry, which says whether the item is
-// in flight (taken and not yet given back), whether it has a next run, whether it
-// is settled (its last run ended well, and the next is only a look), and how often
-// it failed in a row. An item with neither a run in flight nor a next run has no
-// entry.
+// An item is an identity, never a payload: a run looks up the rest. For each item the
+// queue keeps one entry, which says whether the item is in flight (taken and not yet
+// given back), whether it has a next run, and how often it failed in a row. An item
+// with neither a run in flight nor a next run has no entry.
 //
-// An event ([Queue.Enqueue]) asks for a run now, and is never lost: it is
-// followed by a run that started after it, also when it comes while the item is
-// in flight. An observation ([Queue.Offer]) is ignored when a run of the item is
-// due or planned anyway, and asks for one when the item is settled or not known.
-// A hold ([Queue.EnqueueAfter]) answers an event "not yet", a ceiling
-// ([Queue.EnqueueWithin]) answers "by then".
+// A next run has two times. It is due at the latest then, and no event starts it
+// before the other one. [Queue.Enqueue] reports an event: the item becomes ready, or,
+// if an event may not start it yet, as soon as one may. No event is lost: one that
+// comes while the item is in flight is followed by a run that started after it.
+// [Queue.Offer] reports that the item exists, as a poll does: it is ignored if the
+// item is in flight or has a next run that is more than a recheck.
 //
-// Make one with [NewQueue]; the methods of a zero Queue panic. They do so too,
-// and leave the queue as it was, for an item that could never be found again: a
-// NaN, or an interface that holds what cannot be compared. All methods may be
-// called from any goroutine, and none blocks except Dequeue, EnqueueAndWait and
-// WaitIdle. A queue runs no goroutine of its own, and one timer while an item
-// waits.
+// Make a Queue with [NewQueue]. The methods of a zero Queue panic. All methods panic,
+// and leave the queue as it was, for an item that could never be found again: a NaN,
+// or an interface that holds a value that cannot be compared. All methods may be
+// called from any goroutine. Only Dequeue, EnqueueAndWait and WaitIdle block. A queue
+// has no goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
-	// Background, if it is more than 0, makes observations wait behind events:
-	// an item that an Offer makes ready joins the background, and leaves it for
-	// the tail of the others at an Enqueue or EnqueueNow. The others are taken
-	// first, but of each Background items taken at least one is from the
-	// background, as long as it has any. So an event does not wait for all that a
-	// resync offers, and what was offered is not starved by events.
-	// 8 is a good start; 1 takes the background first. With 0 there is none, and
-	// an item that is offered joins the tail of all. It must be set before the
-	// first use of the queue, and not changed.
+	// Background, if it is more than 0, lets items with events run before all others:
+	// those that only an Offer, a retry, a scheduled run or a recheck made ready wait
+	// in the background. The items with events are taken first, but at least one of
+	// each Background items is taken from the background while it has any. Enqueue
+	// and EnqueueNow move an item from the background to the tail of the others. So
+	// in an outage, when many items are retried, an event waits no longer than
+	// otherwise.
+	// 8 is a good start. 1 takes the background first. With 0 all items wait in one
+	// line. Set it before the first use of the queue, and do not change it.
 	Background int
 
 	base time.Time // of the clock, see now
@@ -168,9 +166,9 @@ type Queue[T comparable] struct {
 }
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
-// function type, because equal items would not be found equal: use a key, such
-// as a name or a struct of names, and look up the rest when the item runs. The
-// same holds for what is inside of T, where it is not checked.
+// function type, because equal items would not be found equal: use a key, such as a
+// name or a struct of names, and look up the rest when the item runs. It does not
+// check what is inside of T, where the same holds.
 func NewQueue[T comparable]() *Queue[T] {
 	t := reflect.TypeFor[T]()
 	switch t.Kind() {
@@ -186,32 +184,39 @@ func NewQueue[T comparable]() *Queue[T] {
 	}
 }
 
-// Enqueue reports that something happened to the item. It runs as soon as its
-// turn comes, also if it was planned for later, or after the run in flight, or,
-// if it is held, when its time comes. Enqueue never blocks; on a closed queue it
-// does nothing.
+// Enqueue reports an event: something happened to the item. The item becomes ready,
+// also if its next run was due later. There are two exceptions. If the item is in
+// flight, its next run is ready as soon as it is given back. If no event may start the
+// next run yet ([RequeueAfter], [Queue.EnqueueAfter], the second after a failure), it
+// becomes ready at that time. Enqueue never blocks. On a closed queue it does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
-// EnqueueAfter asks for a run of the item in d, and not before: until then
-// [Queue.Enqueue] does not bring it forward. It changes nothing if the item is
-// ready, held already, or planned for a sooner time by EnqueueWithin. A d of
-// zero or less is Enqueue. EnqueueAfter never blocks.
+// EnqueueAfter asks for a run of the item after d, and not before: an Enqueue does not
+// start it sooner. In client-go and controller-runtime that is different; see
+// EnqueueWithin.
+//
+// If the item is ready, if no event may start its next run before that is due, or if
+// that is due before d has passed, the times of the next run stay as they are. In every
+// case the next run is no longer only a recheck. A d of zero or less is Enqueue.
+// EnqueueAfter never blocks.
 func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
-// EnqueueWithin asks for a run of the item in d at the latest;
-// [Queue.Enqueue] brings it sooner. It changes nothing if the item is ready,
-// held, or planned for a sooner time. A d of zero or less is Enqueue.
-// EnqueueWithin never blocks.
+// EnqueueWithin asks for a run of the item after d at the latest: an Enqueue starts it
+// sooner. If the next run is due sooner already, its times stay as they are. If no
+// event may start it within d, it is due as soon as one may. In every case the next
+// run is no longer only a recheck. A d of zero or less is Enqueue. EnqueueWithin never
+// blocks.
 func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, askWithin, d) }
 
-// EnqueueNow is an Enqueue that overrides a hold, the one in force as well as
-// the one that a run in flight may ask for. EnqueueNow never blocks.
+// EnqueueNow is an Enqueue that starts the item at once, even if an event may not start
+// its next run yet. If the item is in flight, it is ready as soon as it is given back,
+// whatever its run returns. In every case the next run is no longer only a recheck.
+// EnqueueNow never blocks.
 func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 
-// Offer reports that the item was seen, as polls do again and again. If the item
-// is not known, or settled, it runs as soon as its turn comes, see Background.
-// Otherwise a run of it is due or planned anyway (it is ready, in flight, in
-// back-off, held, or has a plan), and the Offer is ignored. Offer never blocks.
+// Offer enqueues the item if it is unknown to the queue or waits only for a recheck.
+// Otherwise the item is in flight or already has a next run, and Offer does nothing.
+// Pollers call it for each item that they list. Offer never blocks.
 func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
 
 // A verb is one of the methods above.
@@ -305,8 +310,9 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
 	q.moveLocked(i, e, q.behindDueLocked(was, was.afterVerb(asked, now), now), false, now)
 }
 
-// Remove cancels the item's next run, never a run in flight. It reports whether
-// there was one. Remove never blocks.
+// Remove cancels the next run of the item, never a run in flight. It reports whether
+// there was one. It also ends the count of failures of an item that is not in flight.
+// Remove never blocks.
 func (q *Queue[T]) Remove(item T) bool {
 	hash := q.hash(item)
 	q.mu.Lock()
@@ -319,12 +325,12 @@ func (q *Queue[T]) Remove(item T) bool {
 	return true
 }
 
-// Dequeue waits for an item and takes it: it is then in flight until it is given
-// back by [Queue.Done] or [Queue.Requeue]. Which of several consumers that wait
-// gets the next item is not defined.
+// Dequeue blocks until an item is ready, and takes it: the item is then in flight until
+// it is given back by [Queue.Done] or [Queue.Requeue]. Which of several waiting
+// consumers gets the next item is not defined.
 //
-// When ctx is done, Dequeue returns its [context.Cause] at once, even if items
-// are ready, and takes nothing. When the queue is closed and empty it returns
+// When ctx is done, Dequeue returns its [context.Cause] at once, even if items are
+// ready, and takes nothing. When the queue is closed and empty, it returns
 // [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	var t takenItem[T]
@@ -332,28 +338,29 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	return t.item, err
 }
 
-// Done gives back an item whose run needs no other. The count of its failures
-// is reset; a next run that it has already stands. Done does nothing for an
+// Done gives back an item and schedules no further run. The count of its failures is
+// reset. A next run that was asked for during the run stays. Done does nothing for an
 // item that is not in flight. Done never blocks.
 func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 
-// Requeue gives back an item that runs again as o says. With o.Hold that run
-// replaces a next run that it has already, unless it was asked for by
-// [Queue.EnqueueNow]; without, the sooner of the two stays. With o.Done it is
-// [Queue.Done], and says why the item was given up. Requeue does nothing for an
-// item that is not in flight. After Close a run that is due later is dropped.
-// Requeue never blocks.
+// Requeue gives back an item and schedules its next run as o says. If a next run was
+// asked for during the run, the one of the two that is due first stays; then
+// o.MinDelay holds for it, unless [Queue.EnqueueNow] asked for it. With o.Done it is
+// [Queue.Done], with o.Err as the failure that is not retried. Requeue does nothing
+// for an item that is not in flight. After Close, a next run that is due later is
+// dropped, and MinDelay is ignored. Requeue never blocks.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
-// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}).
+// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}): the next run
+// starts after d, and no event starts it sooner.
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
 	q.Requeue(item, RequeueOptions{Delay: d, MinDelay: d})
 }
 
-// Close ends the queue. Nothing more comes in, and waiting items are dropped,
-// also the later next run of an item in flight. What is ready, or ready next
-// after its run in flight, can still be taken; then Dequeue returns [ErrClosed].
-// Closing twice is fine. Close never blocks.
+// Close ends the queue. It accepts no more items, and drops those that wait, and the
+// next run of an item in flight if it is due later. Items that are ready, or ready next
+// after their run in flight, can still be taken. Then Dequeue returns [ErrClosed].
+// Closing twice is allowed. Close never blocks.
 func (q *Queue[T]) Close() {
 	q.lock()
 	defer q.unlock()

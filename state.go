@@ -34,28 +34,28 @@ func (p Phase) String() string {
 	}
 }
 
-// A State is what a queue knows of an item. The zero State is that of an item
-// that it does not know.
+// A State is what a queue knows about an item. The zero State is that of an item that
+// it does not know.
 type State struct {
 	Phase     Phase
 	Since     time.Time // when it entered this phase
 	Due       time.Time // Waiting: when it becomes ready
 	NotBefore time.Time // Waiting: the earliest time at which an event starts it; zero if at once
 	Again     bool      // InFlight: it has a next run already
-	Recheck   bool      // Waiting: its last run ended well, and the next is only a look
+	Recheck   bool      // Waiting: the last run succeeded, and the next is only a recheck
 
-	// Pending is since when there has been work: since the first event, Offer or
-	// due time after the item was last settled or not known. A run that ends well
-	// answers what came before it began; what is left then counts from that
-	// beginning. Pending is zero while the item is settled. So an item that plans
+	// Pending is since when there has been work: from the first event, Offer or due
+	// time after the item was last in sync or unknown. A run that succeeds covers
+	// what came before it began; work that came later counts from that beginning.
+	// Pending is zero while the item waits for a recheck. So an item that schedules
 	// its next run again and again is pending all the time, and one that has an
-	// event in each good run is not.
+	// event in each run that succeeds is not.
 	Pending time.Time
 
 	Failures int // in a row
 
-	// Err is the last failure. With no failures, it is the reason that the last
-	// run gave for a plan, if it gave one; it stays until the next run has ended.
+	// Err is the last failure. Without failures, it is the reason of the last
+	// scheduled run, if one was given, until the next run has ended.
 	Err error
 }
 
@@ -63,12 +63,12 @@ type State struct {
 type Stats struct {
 	Ready, Waiting, InFlight int
 	Rechecks                 int // of those that wait: the next run is only a recheck
-	Again                    int // of those in flight: their next run is ready
+	Again                    int // of those in flight: the next run is ready
 
 	Enqueued  uint64 // accepted as new work: the item had no next run
-	Coalesced uint64 // folded into work already known; ignored Offers too
+	Coalesced uint64 // merged into known work; ignored Offers too
 	Taken     uint64 // dequeued
-	Requeued  uint64 // given back with a next run: retries, plans, looks, aborted runs
+	Requeued  uint64 // given back with a next run: retries, scheduled runs, rechecks, aborted runs
 }
 
 // Len returns how many items are ready. It never blocks.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/reconkernel/reconcile/example/internal/programtest"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 )
 
 // everything wishes for a bucket with all that there may be, and a bare one.

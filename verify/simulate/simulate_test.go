@@ -167,7 +167,7 @@ func simulate(t *testing.T, p Plan) int {
 		}
 		for i := range p.Items {
 			if err := differ(q.State(name(i)), model.State(name(i)), start); err != nil {
-				t.Errorf("%s: State(%s)\n%v\nafter\n%s", what, name(i), err, strings.Join(did, "\n"))
+				t.Errorf("%s: State(%s)%v\nafter\n%s", what, name(i), err, strings.Join(did, "\n"))
 				return false
 			}
 		}

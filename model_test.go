@@ -235,6 +235,9 @@ func (p program) run(t *testing.T) {
 				continue
 			}
 			if o.Verb == model.Advance && o.Nth == 1 {
+				if due, ok := pair.Model.NextDue(); ok && due-pair.Model.Now() < 24*time.Hour {
+					o.Options.Delay = due - pair.Model.Now() // to the instant at which the timer fires
+				}
 				runs.race()
 			}
 			if err := pair.Step(o); err != nil {

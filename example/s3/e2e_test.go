@@ -16,7 +16,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/reconkernel/reconcile/example/internal/programtest"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 )
 
 // Without -watch it ends, however often it would look again.

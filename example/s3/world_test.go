@@ -19,8 +19,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/tags"
-	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile/example/internal/programtest"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 )
 
 // The version here, which names the program, is the one that is built.

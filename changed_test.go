@@ -304,7 +304,7 @@ func TestUntilChangedAndTheOutcome(t *testing.T) {
 			return errBoom
 		}, reconcile.Retrying},
 		{"given back by somebody else, for later", nil, func(t *testing.T, ctx context.Context, q queue) error {
-			q.Requeue("x", reconcile.Wait{Delay: time.Hour})
+			q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour})
 			changed, _ := reconcile.UntilChanged(ctx)
 			wantCause(t, changed, context.Canceled)
 			q.Remove("x")

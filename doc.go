@@ -16,7 +16,7 @@
 //			}
 //			return create(ctx, zone) // an error is tried again
 //		},
-//		Spread: 0.1, // looks that fall together come apart
+//		RecheckJitter: 0.1, // looks that fall together come apart
 //	})
 //	err := g.Run(ctx)
 //

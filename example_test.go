@@ -101,7 +101,7 @@ func ExampleQueue_Offer() {
 	q := reconcile.NewQueue[string]()
 	q.Enqueue("failing")
 	item, _ := q.Dequeue(context.Background())
-	q.Requeue(item, reconcile.Wait{Delay: time.Minute, Err: errors.New("no quota")})
+	q.Requeue(item, reconcile.RequeueOptions{Delay: time.Minute, Err: errors.New("no quota")})
 
 	q.Offer("failing") // seen: that does not cut its back-off short
 	q.Offer("new")
@@ -307,7 +307,7 @@ func ExampleOutcome() {
 	r.Run(context.Background())
 	fmt.Println(count)
 	// Output:
-	// map[succeeded:7 terminated:3]
+	// map[succeeded:7 terminal_error:3]
 }
 
 // Inside Reconcile, the Logger knows what it is about.
@@ -388,7 +388,7 @@ func ExampleTerminal() {
 	answer(err)
 	fmt.Println(errors.Is(err, reconcile.ErrTerminal), errors.Is(err, taken))
 	// Output:
-	// terminated: name is taken, next in 0s
+	// terminal_error: name is taken, next in 0s
 	// true true
 }
 
@@ -572,7 +572,7 @@ func ExampleRunFunc() {
 	group.Add("status page", serve)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	fmt.Println(group.Run(ctx))
+	fmt.Println(group.Run(ctx)) // the same result, however late the real clock ends ctx
 	// Output:
 	// <nil>
 }

@@ -305,6 +305,6 @@ func StopTimer[T comparable](q *Queue[T]) bool {
 func DoneAndTake[T comparable](ctx context.Context, q *Queue[T], item T) (next T, err error) {
 	k := takenItem[T]{item: item}
 	k.index, _ = q.store.find(q.hash(item), item)
-	err = q.exchange(ctx, &k, &Wait{}, q.now())
+	err = q.exchange(ctx, &k, &RequeueOptions{}, q.now())
 	return k.item, err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
@@ -30,7 +31,7 @@ func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
 				t.Errorf("Run = %v, want what the feeder returned, %v", err, want)
 			}
 		}
-		q.mustBe(t, "0s enqueue a", "0s enqueue a")
+		q.Want(t, "0s enqueue a", "0s enqueue a")
 	})
 }
 
@@ -57,14 +58,14 @@ func TestFromChanDeliversWhatWasPendingAndEndsWhenClosed(t *testing.T) {
 		ch <- ""
 		run := launch(t, reconcile.Feed(q, reconcile.FromChan(ch)))
 		time.Sleep(time.Second)
-		q.mustBe(t, "0s enqueue a", "0s enqueue b", "0s enqueue ")
+		q.Want(t, "0s enqueue a", "0s enqueue b", "0s enqueue ")
 		ch <- "c"
 		ch <- "d" // and closed before it is read
 		close(ch)
 		if err := run.wait(); err != nil {
 			t.Errorf("Run = %v after the channel was closed, want nil", err)
 		}
-		q.mustBe(t, "0s enqueue a", "0s enqueue b", "0s enqueue ", "1s enqueue c", "1s enqueue d")
+		q.Want(t, "0s enqueue a", "0s enqueue b", "0s enqueue ", "1s enqueue c", "1s enqueue d")
 	})
 }
 
@@ -83,11 +84,11 @@ func TestFromChanEndsWhenCtxIsDoneAndTakesNoMore(t *testing.T) {
 		if err := reconcile.FromChan(ch)(ctx, q); err != nil {
 			t.Errorf("feeder = %v with a done ctx, want nil", err)
 		}
-		if len(ch)+len(q.list) != cap(ch) {
-			t.Errorf("%d items left, %d enqueued, want %d in all: none is lost", len(ch), len(q.list), cap(ch))
+		if len(ch)+len(q.Lines()) != cap(ch) {
+			t.Errorf("%d items left, %d enqueued, want %d in all: none is lost", len(ch), len(q.Lines()), cap(ch))
 		}
-		if len(q.list) > 0 {
-			t.Errorf("%d items were taken after ctx was done", len(q.list))
+		if len(q.Lines()) > 0 {
+			t.Errorf("%d items were taken after ctx was done", len(q.Lines()))
 		}
 	})
 }
@@ -110,7 +111,7 @@ func TestFilterPassesOnAllVerbsOfWhatItKeeps(t *testing.T) {
 			return i%2 == 0
 		})
 		tellAll(even, 1, 2, 3, 4)
-		q.mustBe(t,
+		q.Want(t,
 			"0s enqueue 2", "0s enqueue 2 after 1m0s", "0s offer 2",
 			"0s enqueue 4", "0s enqueue 4 after 1m0s", "0s offer 4",
 		)
@@ -133,7 +134,7 @@ func TestMapPassesOnAllVerbsToWhatItYields(t *testing.T) {
 			return slices.Values([]string{"a", "b", "c"}[:n-1])
 		})
 		tellAll(letters, 0, 1, 2, 3)
-		q.mustBe(t,
+		q.Want(t,
 			"0s enqueue a", "0s enqueue a after 1m0s", "0s offer a",
 			"0s enqueue a", "0s enqueue b", "0s enqueue a after 1m0s", "0s enqueue b after 1m0s", "0s offer a", "0s offer b",
 		)
@@ -176,7 +177,7 @@ func TestCoalesceVerbs(t *testing.T) {
 		e := reconcile.Coalesce[string](q, 10*time.Second)
 		tellAll(e, "a")
 		e.EnqueueAfter("b", time.Second)
-		q.mustBe(t, "0s enqueue a after 10s", "0s enqueue a after 1m0s", "0s offer a", "0s enqueue b after 10s")
+		q.Want(t, "0s enqueue a after 10s", "0s enqueue a after 1m0s", "0s offer a", "0s enqueue b after 10s")
 	})
 }
 
@@ -191,11 +192,11 @@ func TestCoalesceMakesOneRunOfABurst(t *testing.T) {
 		runBubble(t, takes.String(), func(t *testing.T) {
 			q := reconcile.NewQueue[string]()
 			e := reconcile.Coalesce(q, 9500*time.Millisecond)
-			j := newJournal()
+			j := record.New()
 			run := launch(t, &reconcile.Reconciler[string]{
 				Queue: q,
 				Reconcile: func(context.Context, string) error {
-					j.note("run")
+					j.Note("run")
 					time.Sleep(takes)
 					return nil
 				},
@@ -207,7 +208,7 @@ func TestCoalesceMakesOneRunOfABurst(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			run.end()
-			j.mustBe(t, want...)
+			j.Want(t, want...)
 		})
 	}
 }

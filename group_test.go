@@ -16,16 +16,17 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // member is a Runner that notes when it begins and, after its context has ended,
 // when it ends, which takes it some time.
-func member(j *journal, name string, lasts time.Duration, err error) reconcile.Runner {
+func member(j *record.Journal, name string, lasts time.Duration, err error) reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
-		j.note("%s begins", name)
+		j.Note("%s begins", name)
 		<-ctx.Done()
 		time.Sleep(lasts)
-		j.note("%s ends", name)
+		j.Note("%s ends", name)
 		return err
 	})
 }
@@ -48,12 +49,12 @@ func neverRuns(t *testing.T) reconcile.Runner {
 }
 
 // waiting is a Reconciler that has a run in flight until its context ends.
-func waiting(j *journal) reconcile.Runner {
+func waiting(j *record.Journal) reconcile.Runner {
 	q := reconcile.NewQueue[string]()
 	q.Enqueue("a")
 	return &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, _ string) error {
 		<-ctx.Done()
-		j.note("run ends")
+		j.Note("run ends")
 		return nil
 	}}
 }
@@ -62,7 +63,7 @@ type callerKey struct{}
 
 func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
+		j := record.New()
 		var g reconcile.Group
 		var cause error
 		g.Add("a", member(j, "a", time.Second, nil))
@@ -80,9 +81,9 @@ func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 		defer cancel()
 		run := launchUnder(ctx, t, &g)
 		time.Sleep(time.Minute)
-		j.mustHold(t, "0s a begins", "0s b begins", "0s c begins")
+		j.WantAll(t, "0s a begins", "0s b begins", "0s c begins")
 		run.end()
-		j.mustHold(t, "0s a begins", "0s b begins", "0s c begins", "1m1s a ends", "1m2s b ends", "1m3s c ends")
+		j.WantAll(t, "0s a begins", "0s b begins", "0s c begins", "1m1s a ends", "1m2s b ends", "1m3s c ends")
 		if cause != errEnd {
 			t.Errorf("cause of a member's context = %v, want that of Run's", cause)
 		}
@@ -137,7 +138,7 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 		"panic with nil":   {failuresAs("nil"), isPanic},
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			j := newJournal()
+			j := record.New()
 			g := reconcile.Group{Logger: unlogged()}
 			g.Add("buckets", member(j, "buckets", 3*time.Second, errors.New("came too late")))
 			g.Add("keys", reconcile.RunFunc(func(context.Context) error {
@@ -149,10 +150,10 @@ func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) 
 			if !c.is(err) || !strings.HasPrefix(err.Error(), "keys: ") {
 				t.Errorf("Run = %v, want the error of the member keys, with its name", err)
 			}
-			if took := time.Since(j.begun); took != 4*time.Second {
+			if took := j.Elapsed(); took != 4*time.Second {
 				t.Errorf("Run returned after %v, want 4s: once every member has returned", took)
 			}
-			j.mustHold(t, "0s buckets begins", "0s regions begins", "3s regions ends", "4s buckets ends")
+			j.WantAll(t, "0s buckets begins", "0s regions begins", "3s regions ends", "4s buckets ends")
 		})
 	}
 }
@@ -171,7 +172,7 @@ func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			g := reconcile.Group{Logger: unlogged()}
-			g.Add("good", member(newJournal(), "good", 0, nil))
+			g.Add("good", member(record.New(), "good", 0, nil))
 			g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
 			run := launch(t, &g)
 			synctest.Wait()
@@ -197,7 +198,7 @@ func TestGroupOutlivesASecondFailure(t *testing.T) {
 			second = true
 			return errors.New("disk full")
 		}))
-		g.Add("third", member(newJournal(), "third", time.Millisecond, nil)) // ends well, and is not logged
+		g.Add("third", member(record.New(), "third", time.Millisecond, nil)) // ends well, and is not logged
 		err := launch(t, &g).wait()
 		if err != errBoom || !second {
 			t.Errorf("Run = %v, second member returned: %v; want the first error once both have returned", err, second)
@@ -234,7 +235,7 @@ func TestGroupRunsOnlyOnce(t *testing.T) {
 
 func TestGroupAddWhileItRunsStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
+		j := record.New()
 		var g reconcile.Group
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			time.Sleep(time.Second)
@@ -245,12 +246,12 @@ func TestGroupAddWhileItRunsStartsAtOnce(t *testing.T) {
 		run := launch(t, &g)
 		time.Sleep(2 * time.Second)
 		g.Add("b", member(j, "b", 0, nil))
-		j.mustBe(t, "1s of a begins", "2s b begins")
+		j.Want(t, "1s of a begins", "2s b begins")
 		g.Add("c", after(time.Second, errBoom)) // a member that was added later counts like any other
 		if err := run.wait(); err == nil || err.Error() != "c: boom" {
 			t.Errorf("Run = %v, want the error of c", err)
 		}
-		j.mustHold(t, "1s of a begins", "2s b begins", "3s b ends", "3s of a ends")
+		j.WantAll(t, "1s of a begins", "2s b begins", "3s b ends", "3s of a ends")
 	})
 }
 
@@ -345,16 +346,16 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 	for name, wrap := range wrappings {
 		for how, err := range map[string]error{"ctx is done": nil, "a feeder fails": errBoom} {
 			runBubble(t, name+"/"+how, func(t *testing.T) {
-				j := newJournal()
+				j := record.New()
 				q := reconcile.NewQueue[string]()
 				g := reconcile.Group{Logger: unlogged()}
 				reconciler := func() reconcile.Runner {
 					return wrap(&reconcile.Reconciler[string]{
 						Queue: q,
 						Reconcile: func(ctx context.Context, item string) error {
-							j.note("%s runs", item)
+							j.Note("%s runs", item)
 							<-ctx.Done()
-							j.note("%s ends", item)
+							j.Note("%s ends", item)
 							return nil
 						},
 					})
@@ -365,7 +366,7 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 					time.Sleep(time.Second)
 					q.Enqueue("late")
 					time.Sleep(2 * time.Second)
-					j.note("feeder ends")
+					j.Note("feeder ends")
 					return nil
 				})))
 				g.Add("poller", &reconcile.Poller[string]{
@@ -373,7 +374,7 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 					GetItems: func(ctx context.Context) ([]string, error) {
 						<-ctx.Done()
 						time.Sleep(5 * time.Second)
-						j.note("poller ends")
+						j.Note("poller ends")
 						return nil, nil
 					},
 					Period: time.Hour,
@@ -391,7 +392,7 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 				if got := run.wait(); !errors.Is(got, err) {
 					t.Errorf("Run = %v, want %v", got, err)
 				}
-				j.mustHold(t, "0s early runs", "11s late runs", "13s feeder ends", "15s poller ends",
+				j.WantAll(t, "0s early runs", "11s late runs", "13s feeder ends", "15s poller ends",
 					"15s early ends", "15s late ends") // the Reconcilers once all others have ended
 			})
 		}
@@ -400,7 +401,7 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 
 func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
+		j := record.New()
 		var g reconcile.Group
 		stop := g.Add("a", member(j, "a", 3*time.Second, context.Canceled))
 		stopLast := g.Add("b", member(j, "b", 0, nil))
@@ -410,11 +411,11 @@ func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
 		for range 3 { // each of them waits
 			stops.Go(func() {
 				stop()
-				j.note("stopped")
+				j.Note("stopped")
 			})
 		}
 		stops.Wait()
-		j.mustHold(t, "0s a begins", "0s b begins", "4s a ends", "4s stopped", "4s stopped", "4s stopped")
+		j.WantAll(t, "0s a begins", "0s b begins", "4s a ends", "4s stopped", "4s stopped", "4s stopped")
 		if run.returned() {
 			t.Fatal("Run returned because one member was stopped")
 		}
@@ -429,7 +430,7 @@ func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
 
 func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
+		j := record.New()
 		var g reconcile.Group
 		stop := g.Add("a", neverRuns(t))
 		g.Add("b", member(j, "b", 0, nil))
@@ -439,7 +440,7 @@ func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 		synctest.Wait()
 		stop()
 		run.end()
-		j.mustBe(t, "0s b begins", "0s b ends")
+		j.Want(t, "0s b begins", "0s b ends")
 	})
 }
 
@@ -471,8 +472,8 @@ func TestGroupKnowsTheErrorOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var g reconcile.Group
-		g.Add("feeder", member(newJournal(), "feeder", time.Second, nil))
-		g.Add("last", outsider{wrapper{waiting(newJournal())}, ctx})
+		g.Add("feeder", member(record.New(), "feeder", time.Second, nil))
+		g.Add("last", outsider{wrapper{waiting(record.New())}, ctx})
 		run := startWait(func() error { return g.Run(ctx) })
 		synctest.Wait()
 		cancel()
@@ -494,7 +495,7 @@ func (o outsider) Run(context.Context) error { <-o.ctx.Done(); return o.ctx.Err(
 func TestGroupWarnsOfAMemberThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
-		j := newJournal()
+		j := record.New()
 		g := reconcile.Group{Logger: book.logger()}
 		g.Add("quick", member(j, "quick", time.Second, nil))
 		g.Add("stuck", member(j, "stuck", time.Hour, nil))
@@ -527,15 +528,15 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			book := newLogBook()
-			j := newJournal()
+			j := record.New()
 			g := reconcile.Group{Logger: book.logger(), ShutdownTimeout: 2 * time.Minute}
-			g.Add("quick", member(newJournal(), "quick", time.Second, nil))
-			stop := g.Add("feeder", member(newJournal(), "feeder", c.stuck, c.late))
+			g.Add("quick", member(record.New(), "quick", time.Second, nil))
+			stop := g.Add("feeder", member(record.New(), "feeder", c.stuck, c.late))
 			q := reconcile.NewQueue[string]()
 			q.Enqueue("a")
 			g.Add("reconciler", &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, _ string) error {
 				<-ctx.Done()
-				j.note("context ends")
+				j.Note("context ends")
 				time.Sleep(time.Second) // so it has not ended when Run looks
 				return nil
 			}})
@@ -548,7 +549,7 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 				run.cancel(errEnd)
 			}
 			err := run.wait()
-			if took := time.Since(j.begun) - time.Second; took != c.took {
+			if took := j.Elapsed() - time.Second; took != c.took {
 				t.Errorf("Run returned after %v, want %v", took, c.took)
 			}
 			if c.fails != nil && !errors.Is(err, c.fails) {
@@ -560,10 +561,10 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 			if c.fails == nil && c.want == "" && err != nil {
 				t.Errorf("Run = %v, want nil", err)
 			}
-			j.mustBe(t, fmt.Sprintf("%v context ends", min(c.stuck, 2*time.Minute)+time.Second))
+			j.Want(t, fmt.Sprintf("%v context ends", min(c.stuck, 2*time.Minute)+time.Second))
 			book.clear()
 			stop() // waits for the one that is late
-			if took := time.Since(j.begun) - time.Second; took < c.stuck {
+			if took := j.Elapsed() - time.Second; took < c.stuck {
 				t.Errorf("stop returned after %v, want %v: when the member had", took, c.stuck)
 			}
 			synctest.Wait()
@@ -758,13 +759,13 @@ func TestRunLeavesNothingOnItsContext(t *testing.T) {
 
 func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
+		j := record.New()
 		r := reconcile.After(func(ctx context.Context) error {
 			if ctx.Value(callerKey{}) != "of the caller" {
 				t.Error("ready is not called under the context of Run")
 			}
 			time.Sleep(5 * time.Second)
-			j.note("ready")
+			j.Note("ready")
 			return nil
 		}, member(j, "it", time.Second, errBoom))
 		run := launchUnder(context.WithValue(t.Context(), callerKey{}, "of the caller"), t, r)
@@ -773,7 +774,7 @@ func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
 		if err := run.wait(); err != errBoom {
 			t.Errorf("Run = %v, want what the Runner returned", err)
 		}
-		j.mustBe(t, "5s ready", "5s it begins", "11s it ends")
+		j.Want(t, "5s ready", "5s it begins", "11s it ends")
 	})
 }
 
@@ -820,11 +821,11 @@ func TestAfterEndsWellWhenCtxEndsWhileReadyWaits(t *testing.T) {
 type try func(ctx context.Context) error
 
 // tries makes a Runner of what each run does, and notes when each begins.
-func tries(j *journal, runs ...try) reconcile.Runner {
+func tries(j *record.Journal, runs ...try) reconcile.Runner {
 	n := 0
 	return reconcile.RunFunc(func(ctx context.Context) error {
 		n++
-		j.note("run %d", n)
+		j.Note("run %d", n)
 		return runs[min(n, len(runs))-1](ctx)
 	})
 }
@@ -881,11 +882,11 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			setDefaultLogger(t, newLogBook())
 			synctest.Test(t, func(t *testing.T) {
-				j := newJournal()
+				j := record.New()
 				if err := launch(t, reconcile.Restart(c.policy, tries(j, c.runs...))).wait(); err != c.want {
 					t.Errorf("Run = %v, want %v", err, c.want)
 				}
-				j.mustBe(t, c.starts...)
+				j.Want(t, c.starts...)
 			})
 		})
 	}
@@ -902,14 +903,14 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 		"while it runs, and failed": {func(ctx context.Context) error { <-ctx.Done(); return errBoom }, errBoom},
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			j := newJournal()
+			j := record.New()
 			run := launch(t, reconcile.Restart(minutes, tries(j, c.run)))
 			time.Sleep(10 * time.Second)
 			run.cancel(errEnd)
-			if err := run.wait(); err != c.want || time.Since(j.begun) != 10*time.Second {
-				t.Errorf("Run = %v after %v, want %v after 10s", err, time.Since(j.begun), c.want)
+			if err := run.wait(); err != c.want || j.Elapsed() != 10*time.Second {
+				t.Errorf("Run = %v after %v, want %v after 10s", err, j.Elapsed(), c.want)
 			}
-			j.mustBe(t, "0s run 1")
+			j.Want(t, "0s run 1")
 		})
 	}
 }
@@ -921,7 +922,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 		panics := func(context.Context) error { return failuresAs("panic")() }
 		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
 		g := reconcile.Group{Logger: book.logger()}
-		g.Add("watch", reconcile.Restart(minutes, tries(newJournal(), runs...)))
+		g.Add("watch", reconcile.Restart(minutes, tries(record.New(), runs...)))
 		if err := launch(t, &g).wait(); err != nil {
 			t.Fatal(err)
 		}
@@ -941,7 +942,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		runBubble(t, name, func(t *testing.T) {
-			j := newJournal()
+			j := record.New()
 			g := reconcile.Group{Logger: slog.New(badHandler{end: end, handle: true})}
 			g.Add("first", after(time.Second, errBoom))
 			g.Add("second", member(j, "second", time.Second, errors.New("disk full")))
@@ -949,8 +950,8 @@ func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
 			if err := launch(t, &g).wait(); !errors.Is(err, errBoom) {
 				t.Errorf("Run = %v, want %v", err, errBoom)
 			}
-			if j.len() != 4 {
-				t.Errorf("journal %q, want all members ended", j.list)
+			if len(j.Lines()) != 4 {
+				t.Errorf("journal %q, want all members ended", j.Lines())
 			}
 		})
 	}

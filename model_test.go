@@ -105,7 +105,7 @@ func resting(q *reconcile.Queue[string]) string {
 		return s.Phase.String()
 	case s.Hold:
 		kind = "held"
-	case s.Settled:
+	case s.Recheck:
 		kind = "settled"
 	}
 	return fmt.Sprintf("%s %gh", kind, time.Until(s.Due).Hours())
@@ -186,17 +186,17 @@ func (p program) ops() (ops []model.Op[string]) {
 		o := model.Op[string]{Verb: fuzzVerbs[p[0]%32], Item: fuzzItems[int(p[0]/32)%len(fuzzItems)], Nth: int(p[1])}
 		switch o.Verb {
 		case model.EnqueueAfter, model.EnqueueWithin, model.Requeue:
-			o.Wait.Delay = fuzzDelays[p[1]%16]
+			o.Options.Delay = fuzzDelays[p[1]%16]
 		case model.Advance:
-			o.Wait.Delay = max(0, fuzzDelays[p[1]%12])
+			o.Options.Delay = max(0, fuzzDelays[p[1]%12])
 			o.Nth = int(p[1] / 128)
 		}
 		if o.Verb == model.Requeue {
-			o.Wait.Hold = p[1]&16 != 0
-			o.Wait.Settled = p[1]&32 != 0
-			o.Wait.Err = [4]error{nil, nil, errModel, model.ErrAborted}[p[1]>>6]
-			o.Wait.Reason = [2]error{nil, errReason}[p[1]>>2&1]
-			o.Wait.Done = p[1]%16 == 3 || p[1]%16 == 7
+			o.Options.Hold = p[1]&16 != 0
+			o.Options.Recheck = p[1]&32 != 0
+			o.Options.Err = [4]error{nil, nil, errModel, model.ErrAborted}[p[1]>>6]
+			o.Options.Reason = [2]error{nil, errReason}[p[1]>>2&1]
+			o.Options.Done = p[1]%16 == 3 || p[1]%16 == 7
 		}
 		if o.Verb == model.Close && p[1]%4 != 0 { // most programs go on
 			o.Verb = model.Enqueue
@@ -235,6 +235,9 @@ func (p program) run(t *testing.T) {
 				continue
 			}
 			if o.Verb == model.Advance && o.Nth == 1 {
+				if due, ok := pair.Model.NextDue(); ok && due-pair.Model.Now() < 24*time.Hour {
+					o.Options.Delay = due - pair.Model.Now() // to the instant at which the timer fires
+				}
 				runs.race()
 			}
 			if err := pair.Step(o); err != nil {
@@ -389,7 +392,7 @@ func FuzzBackoff(f *testing.F) {
 type oneItem struct {
 	taken bool
 	done  int
-	waits []reconcile.Wait
+	waits []reconcile.RequeueOptions
 }
 
 func (q *oneItem) Dequeue(context.Context) (string, error) {
@@ -402,7 +405,7 @@ func (q *oneItem) Dequeue(context.Context) (string, error) {
 
 func (q *oneItem) Done(string) { q.done++ }
 
-func (q *oneItem) Requeue(_ string, w reconcile.Wait) { q.waits = append(q.waits, w) }
+func (q *oneItem) Requeue(_ string, w reconcile.RequeueOptions) { q.waits = append(q.waits, w) }
 
 func (q *oneItem) State(string) (state reconcile.State) { return reconcile.State{} }
 
@@ -465,7 +468,7 @@ func (s said) made() said {
 
 // wait returns the outcome, and how an item is given back whose retry comes in a
 // minute.
-func (s said) wait(err error) (reconcile.Outcome, reconcile.Wait) {
+func (s said) wait(err error) (reconcile.Outcome, reconcile.RequeueOptions) {
 	var failed, forGood bool
 	var floors, ceilings []time.Duration
 	looks := true // all that planned did no more than ask for one
@@ -479,7 +482,7 @@ func (s said) wait(err error) (reconcile.Outcome, reconcile.Wait) {
 			floors, looks = append(floors, a.plan.Delay), false
 		default:
 			ceilings = append(ceilings, a.plan.Delay)
-			looks = looks && a.plan.Settled
+			looks = looks && a.plan.Recheck
 		}
 	}
 	var reason error
@@ -489,17 +492,17 @@ func (s said) wait(err error) (reconcile.Outcome, reconcile.Wait) {
 	floor := slices.Max(append(floors, math.MinInt64))
 	switch {
 	case failed && floor > time.Minute:
-		return reconcile.Retrying, reconcile.Wait{Delay: floor, Hold: true, Err: err}
+		return reconcile.Retrying, reconcile.RequeueOptions{Delay: floor, Hold: true, Err: err}
 	case failed:
-		return reconcile.Retrying, reconcile.Wait{Delay: time.Minute, Err: err}
+		return reconcile.Retrying, reconcile.RequeueOptions{Delay: time.Minute, Err: err}
 	case forGood && looks:
-		return reconcile.Terminated, reconcile.Wait{Err: err, Done: true}
+		return reconcile.TerminalError, reconcile.RequeueOptions{Err: err, Done: true}
 	case len(floors) > 0:
-		return reconcile.Requeued, reconcile.Wait{Delay: floor, Hold: true, Reason: reason}
+		return reconcile.Requeued, reconcile.RequeueOptions{Delay: floor, Hold: true, Reason: reason}
 	case looks:
-		return reconcile.Succeeded, reconcile.Wait{Delay: slices.Min(ceilings), Settled: true}
+		return reconcile.Succeeded, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Recheck: true}
 	}
-	return reconcile.Requeued, reconcile.Wait{Delay: slices.Min(ceilings), Reason: reason}
+	return reconcile.Requeued, reconcile.RequeueOptions{Delay: slices.Min(ceilings), Reason: reason}
 }
 
 func (b *errTree) build(depth int) (s said, err error) {
@@ -514,7 +517,7 @@ func (b *errTree) build(depth int) (s said, err error) {
 		return s, errBoom
 	case 2, 3:
 		n := b.next()
-		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%13 == 2, Settled: n%2 == 0}
+		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Hold: op%13 == 2, Recheck: n%2 == 0}
 		return said{plan: &plan}, plan
 	case 4:
 		return s, context.Canceled
@@ -569,14 +572,14 @@ func FuzzRequeueErrors(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		tree := errTree(ops)
 		tells, err := tree.build(0)
-		outcome, wait := reconcile.Succeeded, reconcile.Wait{Done: true}
+		outcome, wait := reconcile.Succeeded, reconcile.RequeueOptions{Done: true}
 		if err != nil {
 			outcome, wait = tells.wait(err)
 		}
-		// Judge says so.
-		o, w := reconcile.Judge(err, 1, minutes)
+		// Classify says so.
+		o, w := reconcile.Classify(err, 1, minutes)
 		if o != outcome || !reflect.DeepEqual(w, wait) {
-			t.Errorf("Judge(%#v) = %s, %+v, want %s, %+v", err, o, w, outcome, wait)
+			t.Errorf("Classify(%#v) = %s, %+v, want %s, %+v", err, o, w, outcome, wait)
 		}
 
 		// So does a Reconciler, to its queue and in its result.
@@ -600,7 +603,7 @@ func FuzzRequeueErrors(f *testing.F) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("result of %#v:\n got %+v\nwant %+v", err, got, want)
 		}
-		waits := []reconcile.Wait{wait}
+		waits := []reconcile.RequeueOptions{wait}
 		if err == nil {
 			waits = nil
 		}

@@ -38,7 +38,7 @@ func (e *PanicError) Unwrap() error {
 // panic, the last first, as "main.size disk.go:7 < main.attach disk.go:31".
 func (e *PanicError) line() string {
 	_, stack, _ := strings.Cut(strings.Replace(string(e.Stack), "\nruntime.Goexit(", "\npanic(", 1), "\npanic(")
-	kernel := reflect.TypeFor[Wait]().PkgPath() + "."
+	kernel := reflect.TypeFor[RequeueOptions]().PkgPath() + "."
 	var calls []string
 	call, users := "", 0 // users is how many of calls there are down to the first one of the user's code
 	for line := range strings.Lines(stack) {

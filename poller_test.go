@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // polls lets a Poller work for some time and returns when each poll began.
@@ -88,7 +89,7 @@ func TestPollerPollsAtOnceAndFromStartToStart(t *testing.T) {
 			return []string{"a", "b"}[:1+n%2], nil
 		})
 		wantStarts(t, starts, 0, 10*time.Second, 20*time.Second, 30*time.Second)
-		q.mustBe(t, "1s offer a", "1s offer b", "12s offer a", "23s offer a", "23s offer b", "34s offer a")
+		q.Want(t, "1s offer a", "1s offer b", "12s offer a", "23s offer a", "23s offer b", "34s offer a")
 	})
 }
 
@@ -249,7 +250,7 @@ func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
 			polls(t, p, time.Second/3, func(n int) ([]string, error) {
 				return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
 			})
-			q.mustBe(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
+			q.Want(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
 			book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad")
 		})
 	}
@@ -287,15 +288,16 @@ func TestPollerVanishedComesFromCompletePollsOnly(t *testing.T) {
 			synctest.Wait()
 			run.end()
 		}
-		slices.Sort(q.list[len(q.list)-4 : len(q.list)-2])
-		q.mustBe(t,
+		got := q.Lines()
+		slices.Sort(got[len(got)-4 : len(got)-2])
+		wantSame(t, "recorded", got, []string{
 			"0s offer a", "0s offer b", "0s offer c", "0s offer c", "0s offer ",
 			"0s offer a", "0s offer new",
 			"0s offer b", "0s offer c", "0s offer ", "0s offer b", "0s enqueue a",
 			"0s offer b", "0s enqueue ", "0s enqueue c",
 			"0s offer b",
 			"0s enqueue b",
-		)
+		})
 	})
 }
 
@@ -487,10 +489,10 @@ func TestPollMendsWhatIsInOrder(t *testing.T) {
 				q := reconcile.NewQueue[string]()
 				q.Background = background
 				var there atomic.Bool
-				mended := newJournal()
+				mended := record.New()
 				s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: func(_ context.Context, file string) error {
 					if !there.Swap(true) {
-						mended.note("%s", file)
+						mended.Note("%s", file)
 					}
 					return answer
 				}})
@@ -500,7 +502,7 @@ func TestPollMendsWhatIsInOrder(t *testing.T) {
 				pass(time.Minute + time.Second)
 				there.Store(false)
 				pass(time.Minute)
-				mended.mustBe(t, "0s a", "1m2s a")
+				mended.Want(t, "0s a", "1m2s a")
 				p.end()
 				s.end()
 			})
@@ -549,13 +551,14 @@ func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
 					s.before(p)
 				}
 				log.clear()
-				q.list = nil
+				q = newTray[string]()
+				p.Queue = q
 				p.GetItems = func(context.Context) ([]string, error) { return s.items, nil }
 				run := launch(t, p)
 				synctest.Wait()
 				run.end()
 				offered, gone := 0, 0
-				for _, l := range q.list {
+				for _, l := range q.Lines() {
 					if strings.Contains(l, "offer") {
 						offered++
 					} else {
@@ -582,10 +585,10 @@ func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
 // back-off.
 func TestBelievePollsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, polls := newTray[string](), newJournal()
+		q, polls := newTray[string](), record.New()
 		items := []string{"a", "b", "c"}
 		p := &reconcile.Poller[string]{Queue: q, Period: time.Hour, Vanished: true, MaxVanished: 0.1, Logger: unlogged()}
-		p.GetItems = func(context.Context) ([]string, error) { polls.note("poll"); return items, nil }
+		p.GetItems = func(context.Context) ([]string, error) { polls.Note("poll"); return items, nil }
 		run := launch(t, p)
 		synctest.Wait()
 		p.Believe() // of nothing
@@ -595,9 +598,9 @@ func TestBelievePollsSoon(t *testing.T) {
 		synctest.Wait()
 		p.Believe()
 		synctest.Wait()
-		polls.mustBe(t, "0s poll", "1m0s poll", "1m0s poll")
-		if n := len(q.list); n != 3+3 {
-			t.Errorf("the queue was called for %v, want 3 offers, and 3 events for what has vanished", q.list)
+		polls.Want(t, "0s poll", "1m0s poll", "1m0s poll")
+		if n := len(q.Lines()); n != 3+3 {
+			t.Errorf("the queue was called for %v, want 3 offers, and 3 events for what has vanished", q.Lines())
 		}
 		run.end()
 	})

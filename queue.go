@@ -23,9 +23,9 @@ var (
 	// the item is no longer ours.
 	ErrLeaseLost = errors.New("reconcile: lease lost")
 
-	// ErrAborted, as the Err of a [Wait], gives an item back as if it had not
+	// ErrAborted, as the Err of a [RequeueOptions], gives an item back as if it had not
 	// run: it is ready, and the count of its failures is kept, whatever else
-	// the Wait says. It counts only as it is, not wrapped.
+	// the options say. It counts only as it is, not wrapped.
 	ErrAborted = errors.New("reconcile: run aborted")
 )
 
@@ -42,11 +42,11 @@ type Enqueuer[T comparable] interface {
 // the methods of any Dequeuer do. An error of Dequeue that wraps neither the
 // cause of ctx nor [ErrClosed] says that it cannot go on, and ends
 // [Reconciler.Run]. Of a State, a Reconciler reads Failures. It calls Done after
-// a run that returned nil, and Requeue after any other; see Wait.Done.
+// a run that returned nil, and Requeue after any other; see RequeueOptions.Done.
 type Dequeuer[T comparable] interface {
 	Dequeue(ctx context.Context) (item T, err error)
 	Done(item T)
-	Requeue(item T, w Wait)
+	Requeue(item T, o RequeueOptions)
 	State(item T) State
 }
 
@@ -60,19 +60,19 @@ type Leaser[T comparable] interface {
 	Lease(ctx context.Context, item T) context.Context
 }
 
-// A Wait says when an item that is given back runs next, and how its run ended.
-// The zero Wait means now.
-type Wait struct {
+// RequeueOptions say when an item that is given back runs next, and how its run ended.
+// The zero RequeueOptions mean now.
+type RequeueOptions struct {
 	Delay   time.Duration // zero or less means now
 	Hold    bool          // not before Delay; otherwise no later than Delay
 	Err     error         // why, if the run failed: counts one failure; nil resets the count; see ErrAborted
-	Settled bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
-	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Settled
-	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Settled and Reason do not count, and Err is why the item was given up
+	Recheck bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
+	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Recheck
+	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Recheck and Reason do not count, and Err is why the item was given up
 }
 
 // settled reports whether the run ended well, and the next is only a look.
-func (w *Wait) settled() bool { return w.Settled && !w.Hold && w.Err == nil }
+func (w *RequeueOptions) settled() bool { return w.Recheck && !w.Hold && w.Err == nil }
 
 // A Queue holds items that need a run, each of them once. It hands out every
 // item to one worker at a time, in the order in which the items became ready; see
@@ -308,19 +308,19 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 // Done gives back an item whose run needs no other. The count of its failures
 // is reset; a next run that it has already stands. Done does nothing for an
 // item that is not in flight. Done never blocks.
-func (q *Queue[T]) Done(item T) { q.giveBack(item, Wait{Done: true}) }
+func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 
-// Requeue gives back an item that runs again as w says. With w.Hold that run
+// Requeue gives back an item that runs again as o says. With o.Hold that run
 // replaces a next run that it has already, unless it was asked for by
-// [Queue.EnqueueNow]; without, the sooner of the two stays. With w.Done it is
+// [Queue.EnqueueNow]; without, the sooner of the two stays. With o.Done it is
 // [Queue.Done], and says why the item was given up. Requeue does nothing for an
 // item that is not in flight. After Close a run that is due later is dropped.
 // Requeue never blocks.
-func (q *Queue[T]) Requeue(item T, w Wait) { q.giveBack(item, w) }
+func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
-// RequeueAfter is Requeue(item, Wait{Delay: d, Hold: true}).
+// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, Hold: true}).
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
-	q.Requeue(item, Wait{Delay: d, Hold: true})
+	q.Requeue(item, RequeueOptions{Delay: d, Hold: true})
 }
 
 // Close ends the queue. Nothing more comes in, and waiting items are dropped,
@@ -416,7 +416,7 @@ type takenItem[T comparable] struct {
 // same lock. It is what the workers of a [Reconciler] do between two runs. Now is
 // the time at which the item is given back. If it returns an error, it has taken
 // nothing, and t is as it was.
-func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *Wait, now int64) error {
+func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
 	done := ctx.Done()
 	if w == nil {
 		now = q.now() // before the lock, to hold it for less time
@@ -433,13 +433,13 @@ func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *Wait, now i
 }
 
 // giveBackTaken is the first half of exchange.
-func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *Wait, now int64) {
+func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) {
 	q.mu.Lock()
 	q.giveBackTakenLocked(t, w, now)
 	q.unlock()
 }
 
-func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *Wait, now int64) {
+func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *RequeueOptions, now int64) {
 	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if somebody else gave it back
 		q.giveBackLocked(t.index, e, w, now)
 	}
@@ -527,7 +527,7 @@ const clockNotRead = math.MinInt64
 // giveBack gives back an item, if it is in flight. It looks first at the entry
 // that was taken last. If that is the one, it needs no hash, and in a big queue no
 // cache miss, to find it.
-func (q *Queue[T]) giveBack(item T, w Wait) {
+func (q *Queue[T]) giveBack(item T, w RequeueOptions) {
 	q.lock()
 	i := q.lastTaken
 	e := q.inFlightAtLocked(i, item)
@@ -553,7 +553,7 @@ func (q *Queue[T]) inFlightAtLocked(i uint32, item T) *entry[T] {
 }
 
 // giveBackLocked gives back an item that is in flight.
-func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], w *Wait, now int64) {
+func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], w *RequeueOptions, now int64) {
 	aborted := w.Err == ErrAborted
 	done := w.Done && !aborted
 	if !done {
@@ -606,7 +606,7 @@ func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
 }
 
 // note keeps why an item runs again, and counts a failure, or resets the count.
-func (e *entry[T]) note(w *Wait) {
+func (e *entry[T]) note(w *RequeueOptions) {
 	failures, err := 0, w.Reason
 	switch {
 	case w.settled():

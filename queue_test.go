@@ -39,7 +39,7 @@ func TestQueueIsFIFO(t *testing.T) {
 		q.Offer("b")
 		q.Done("taken, done")
 		q.EnqueueNow("c")
-		q.Requeue("taken, requeued", reconcile.Wait{})
+		q.Requeue("taken, requeued", reconcile.RequeueOptions{})
 		q.EnqueueAfter("d", 0)
 		q.EnqueueWithin("e", -1)
 		q.Enqueue("a") // keeps its place
@@ -90,13 +90,15 @@ func TestEventWhileInFlightIsKept(t *testing.T) {
 	} {
 		for verdict, giveBack := range map[string]func(q *reconcile.Queue[string]){
 			"Done":    func(q *reconcile.Queue[string]) { q.Done("x") },
-			"Requeue": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: 2 * time.Hour}) },
+			"Requeue": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Delay: 2 * time.Hour}) },
 			"settled": func(q *reconcile.Queue[string]) {
-				q.Requeue("x", reconcile.Wait{Delay: 2 * time.Hour, Settled: true})
+				q.Requeue("x", reconcile.RequeueOptions{Delay: 2 * time.Hour, Recheck: true})
 			},
-			"held":    func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
-			"failed":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: errBoom}) },
-			"aborted": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) },
+			"held": func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
+			"failed": func(q *reconcile.Queue[string]) {
+				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
+			},
+			"aborted": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) },
 		} {
 			runQueue(t, name+", "+verdict, func(t *testing.T, q *reconcile.Queue[string]) {
 				q.Enqueue("x")
@@ -124,8 +126,8 @@ func TestHoldIsAFloorAndCeilingACeiling(t *testing.T) {
 		}
 		q.RequeueAfter("held", time.Hour)
 		q.RequeueAfter("broken", time.Hour)
-		q.Requeue("ceiling", reconcile.Wait{Delay: 30 * time.Minute})
-		q.Requeue("cut short", reconcile.Wait{Delay: time.Hour})
+		q.Requeue("ceiling", reconcile.RequeueOptions{Delay: 30 * time.Minute})
+		q.Requeue("cut short", reconcile.RequeueOptions{Delay: time.Hour})
 		q.EnqueueAfter("new, held", time.Hour)
 		q.EnqueueWithin("new, ceiling", 20*time.Minute)
 
@@ -181,7 +183,7 @@ func TestQueueMadeOutsideABubbleWorksInside(t *testing.T) {
 		q.EnqueueWithin("within", math.MaxInt64)
 		q.Enqueue("within")
 		q.EnqueueWithin("taken", 2*time.Hour)
-		q.Requeue("taken", reconcile.Wait{})
+		q.Requeue("taken", reconcile.RequeueOptions{})
 		q.EnqueueWithin("ceiling", time.Hour)
 		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), Hold: true, Pending: start})
 		mustTakeAll(t, q, "within", "taken")
@@ -306,7 +308,7 @@ func TestNoConsumerSleepsWhileAnItemIsQueued(t *testing.T) {
 		"Offer":         {func(q *reconcile.Queue[string], _ func()) { q.Offer("x") }, "x <nil>"},
 		"EnqueueNow":    {func(q *reconcile.Queue[string], _ func()) { q.EnqueueNow("held") }, "held <nil>"},
 		"Done":          {func(q *reconcile.Queue[string], _ func()) { q.Done("again") }, "again <nil>"},
-		"Requeue":       {func(q *reconcile.Queue[string], _ func()) { q.Requeue("taken", reconcile.Wait{}) }, "taken <nil>"},
+		"Requeue":       {func(q *reconcile.Queue[string], _ func()) { q.Requeue("taken", reconcile.RequeueOptions{}) }, "taken <nil>"},
 		"Close":         {func(q *reconcile.Queue[string], _ func()) { q.Remove("again"); q.Close() }, " reconcile: queue closed"},
 		"EnqueueAfter":  {func(q *reconcile.Queue[string], _ func()) { q.EnqueueAfter("x", 1) }, "x <nil>"},
 		"EnqueueWithin": {func(q *reconcile.Queue[string], _ func()) { q.EnqueueWithin("x", 1) }, "x <nil>"},
@@ -590,7 +592,7 @@ func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
 		time.Sleep(time.Hour)
 		q.EnqueueAfter("held next", time.Hour)
 		q.EnqueueAfter("waiting", time.Hour)
-		q.Requeue("settled", reconcile.Wait{Delay: time.Hour, Settled: true})
+		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		q.Enqueue("ready next")
 		q.Enqueue("ready")
 		q.Close()
@@ -610,7 +612,7 @@ func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
 			mustWait(t, one)
 			mustWait(t, two)
 		}
-		q.Requeue("failed", reconcile.Wait{Delay: time.Hour, Err: errBoom})
+		q.Requeue("failed", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
 		q.Done("due")
 		q.Done("ready next")
 		a, b := mustReturn(t, one), mustReturn(t, two)
@@ -619,7 +621,7 @@ func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
 		}
 		mustEnd(t, q)
 		mustAgree(t, q)
-		q.Requeue(a.item, reconcile.Wait{}) // once more
+		q.Requeue(a.item, reconcile.RequeueOptions{}) // once more
 		mustTakeAll(t, q, a.item)
 		mustEnd(t, q)
 	})
@@ -632,7 +634,7 @@ func TestZeroQueueSaysWhatIsMissing(t *testing.T) {
 		"Offer":          func() { q.Offer("a") },
 		"Remove":         func() { q.Remove("a") },
 		"Done":           func() { q.Done("a") },
-		"Requeue":        func() { q.Requeue("a", reconcile.Wait{}) },
+		"Requeue":        func() { q.Requeue("a", reconcile.RequeueOptions{}) },
 		"Has":            func() { q.Has("a") },
 		"State":          func() { q.State("a") },
 		"Dequeue":        func() { _, _ = q.Dequeue(t.Context()) },
@@ -700,7 +702,7 @@ func refuses[T comparable](t *testing.T, good, bad T) {
 		"Offer":          func() { q.Offer(bad) },
 		"Remove":         func() { q.Remove(bad) },
 		"Done":           func() { q.Done(bad) },
-		"Requeue":        func() { q.Requeue(bad, reconcile.Wait{}) },
+		"Requeue":        func() { q.Requeue(bad, reconcile.RequeueOptions{}) },
 		"Has":            func() { q.Has(bad) },
 		"State":          func() { q.State(bad) },
 		"EnqueueAndWait": func() { _ = q.EnqueueAndWait(ended, good, bad) },
@@ -818,7 +820,7 @@ func (c stress) run(t *testing.T) {
 		t.Error(err)
 	}
 	s := q.Stats()
-	if left := s.Ready + s.InFlight + s.Waiting - s.Settled; left != 0 {
+	if left := s.Ready + s.InFlight + s.Waiting - s.Rechecks; left != 0 {
 		t.Errorf("Stats: %+v after WaitIdle, want nothing left", s)
 	}
 	for i := range users {
@@ -943,7 +945,7 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			runtime.Gosched()
 		}
 		d := time.Duration(1+r.IntN(3)) * time.Second
-		wait := []reconcile.Wait{
+		wait := []reconcile.RequeueOptions{
 			{Delay: d},
 			{Delay: d, Hold: true},
 			{Delay: d, Hold: true, Err: errBoom},
@@ -951,9 +953,9 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			{},
 			{Delay: d, Reason: errBoom},
 			{Done: true, Err: errBoom},
-			{Delay: 1000 * time.Hour, Settled: true},
-			{Delay: 1000 * time.Hour, Settled: true},
-			{Delay: 1000 * time.Hour, Settled: true},
+			{Delay: 1000 * time.Hour, Recheck: true},
+			{Delay: 1000 * time.Hour, Recheck: true},
+			{Delay: 1000 * time.Hour, Recheck: true},
 		}
 		n := r.IntN(14)
 		if n < len(wait) && wait[n].Hold {
@@ -986,12 +988,12 @@ func TestQueueAllocatesNothing(t *testing.T) {
 		"EnqueueAfter, due":                {other, func(q *queue) { q.EnqueueAfter("x", time.Nanosecond); take(q); q.Done("x") }},
 		"EnqueueAfter, Remove":             {other, func(q *queue) { q.EnqueueAfter("x", time.Minute); q.Remove("x") }},
 		"EnqueueWithin, Enqueue":           {other, func(q *queue) { q.EnqueueWithin("x", time.Minute); q.Enqueue("x"); take(q); q.Done("x") }},
-		"Requeue at once":                  {taken, func(q *queue) { q.Requeue("x", reconcile.Wait{}); take(q) }},
+		"Requeue at once":                  {taken, func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{}); take(q) }},
 		"Requeue, due":                     {taken, func(q *queue) { q.RequeueAfter("x", time.Nanosecond); take(q) }},
-		"Requeue, brought forward":         {taken, func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour}); q.Enqueue("x"); take(q) }},
+		"Requeue, brought forward":         {taken, func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour}); q.Enqueue("x"); take(q) }},
 		"failed again": {
-			func(q *queue) { taken(q); q.Requeue("x", reconcile.Wait{Err: errBoom}); take(q) },
-			func(q *queue) { q.Requeue("x", reconcile.Wait{Err: errBoom}); take(q) },
+			func(q *queue) { taken(q); q.Requeue("x", reconcile.RequeueOptions{Err: errBoom}); take(q) },
+			func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: errBoom}); take(q) },
 		},
 		"State, Has, Len, Stats": {taken, func(q *queue) { q.State("x"); q.Has("x"); q.Len(); q.Stats() }},
 		"in the background and out of it": {
@@ -1039,102 +1041,6 @@ func TestWakeUpAllocatesNothing(t *testing.T) {
 		q.Close()
 		consumer.Wait()
 	})
-}
-
-func TestEmptyQueueIsSmall(t *testing.T) {
-	queues := make([]*reconcile.Queue[string], 1000)
-	before := heap()
-	for i := range queues {
-		queues[i] = reconcile.NewQueue[string]()
-	}
-	if each := (heap() - before) / int64(len(queues)); each > 4096 {
-		t.Errorf("an empty queue has %d bytes, want at most 4096", each)
-	}
-	runtime.KeepAlive(queues)
-}
-
-// A queue that held a million items and was drained holds no more than a
-// megabyte over an empty one. Nor does it after smaller bursts of other kinds,
-// which would keep several.
-func TestMemoryGoesBackAfterABurst(t *testing.T) {
-	type queue = reconcile.Queue[int]
-	const allowed, n = 1 << 19, 60_000
-	run := func(t *testing.T, q *queue) {
-		for q.Len() > 0 {
-			q.Done(mustTake(t, q))
-		}
-	}
-	delayed := func(q *queue, few int) { // and among them few that stay
-		for i := range n {
-			q.EnqueueAfter(i, time.Hour+time.Duration(i*7919%n))
-			if few > 0 && i%(n/few) == 0 {
-				q.EnqueueAfter(-1-i, time.Hour)
-			}
-		}
-	}
-	ready := func(q *queue, items, few int) {
-		for i := range items {
-			q.Enqueue(i)
-			if few > 0 && i%(items/few) == 0 {
-				q.Enqueue(-1 - i)
-			}
-		}
-	}
-	remove := func(q *queue) {
-		for i := range n {
-			q.Remove(i)
-		}
-	}
-	for name, burst := range map[string]func(t *testing.T, q *queue){
-		"a million ready":     func(t *testing.T, q *queue) { ready(q, 1_000_000, 0); run(t, q) },
-		"delayed, closed":     func(_ *testing.T, q *queue) { delayed(q, 0); q.Close() },
-		"delayed, removed":    func(_ *testing.T, q *queue) { delayed(q, 0); remove(q) },
-		"delayed, a few stay": func(_ *testing.T, q *queue) { delayed(q, 5); remove(q) },
-		"delayed, brought forward": func(t *testing.T, q *queue) {
-			delayed(q, 0)
-			for i := range n {
-				q.EnqueueNow(i)
-			}
-			run(t, q)
-		},
-		"ready, a few stay in flight": func(t *testing.T, q *queue) {
-			ready(q, n, 5)
-			for q.Len() > 0 {
-				if item := mustTake(t, q); item >= 0 {
-					q.Done(item)
-				}
-			}
-		},
-		"waited for": func(t *testing.T, q *queue) {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			items := make([]int, n)
-			for i := range items {
-				items[i] = i
-			}
-			_ = q.EnqueueAndWait(ctx, items...)
-			run(t, q)
-		},
-		"twenty bursts of new items": func(t *testing.T, q *queue) {
-			for burst := range 20 {
-				for i := range 20_000 {
-					q.EnqueueAfter(burst*20_000+i, time.Nanosecond)
-				}
-				run(t, q)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := reconcile.NewQueue[int]()
-			before := heap()
-			burst(t, q)
-			if kept := heap() - before; kept > allowed {
-				t.Errorf("%d bytes are kept after the burst, want at most %d", kept, allowed)
-			}
-			mustAgree(t, q)
-			runtime.KeepAlive(q)
-		})
-	}
 }
 
 // boxed is an item that reaches memory of its own.
@@ -1217,7 +1123,7 @@ func TestHas(t *testing.T) {
 		q.Enqueue("settled")
 		q.Enqueue("done")
 		mustTakeAll(t, q, "in flight", "settled", "done")
-		q.Requeue("settled", reconcile.Wait{Delay: time.Hour, Settled: true})
+		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		q.Done("done")
 		q.EnqueueAfter("in flight", time.Hour)
 		q.Enqueue("ready")
@@ -1235,7 +1141,7 @@ func TestHas(t *testing.T) {
 				t.Errorf("Has(%q): %t, though it is %s", item, got, want)
 			}
 		}
-		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Settled: 1, Enqueued: 7, Taken: 3, Requeued: 1})
+		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Rechecks: 1, Enqueued: 7, Taken: 3, Requeued: 1})
 	})
 }
 
@@ -1249,23 +1155,23 @@ func TestFailuresInARow(t *testing.T) {
 			failures int
 			err      error
 		}{
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e2, Hold: true}) }, 2, e2},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) }, 2, e2},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, Hold: true}) }, 2, e2},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 2, e2},
 			{func(q *queue) {
-				q.Requeue("x", reconcile.Wait{Delay: time.Hour, Hold: true, Settled: true, Err: reconcile.ErrAborted})
+				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Recheck: true, Err: reconcile.ErrAborted})
 			}, 2, e2},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: wrapped}) }, 3, wrapped}, // only as it is
-			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                   // a plan: no failure
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) }, 0, nil},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true, Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: wrapped}) }, 3, wrapped}, // only as it is
+			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                             // a plan: no failure
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 0, nil},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true, Err: e1}) }, 1, e1},
 			{func(q *queue) { q.Enqueue("x"); q.Done("x") }, 0, nil}, // though it has a next run
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) }, 0, nil},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}) }, 0, nil},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
 			{func(q *queue) { q.Done("x"); q.Enqueue("x") }, 0, nil}, // gone, and there again
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.Wait{Err: e1}); q.Remove("x"); q.Enqueue("x") }, 0, nil},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}); q.Remove("x"); q.Enqueue("x") }, 0, nil},
 		} {
 			want := func(when string) {
 				if s := q.State("x"); s.Failures != step.failures || s.Err != step.err {
@@ -1283,7 +1189,7 @@ func TestFailuresInARow(t *testing.T) {
 			q.Enqueue("x")
 			q.Remove("x")
 			want("in flight, its next run removed")
-			q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted})
+			q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted})
 			want("aborted")
 		}
 	})
@@ -1304,7 +1210,7 @@ func TestAllIsInOrder(t *testing.T) {
 		time.Sleep(90 * time.Minute)
 		q.Enqueue("ready 2")
 		q.Enqueue("removed")
-		q.Requeue("flying", reconcile.Wait{Err: errBoom})
+		q.Requeue("flying", reconcile.RequeueOptions{Err: errBoom})
 		q.Remove("removed")
 
 		var got []string
@@ -1350,10 +1256,10 @@ func TestAllIsASnapshot(t *testing.T) {
 func TestPendingStepByStep(t *testing.T) {
 	type queue = reconcile.Queue[string]
 	take := func(q *queue) { _, _ = q.Dequeue(context.Background()) }
-	settle := func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) }
-	plan := func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Nanosecond}) }
-	fail := func(q *queue) { q.Requeue("x", reconcile.Wait{Delay: time.Nanosecond, Err: errBoom}) }
-	abort := func(q *queue) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) }
+	settle := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}) }
+	plan := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Nanosecond}) }
+	fail := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Nanosecond, Err: errBoom}) }
+	abort := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }
 	done := func(q *queue) { q.Done("x") }
 	event := func(q *queue) { q.Enqueue("x") }
 	const none = -1
@@ -1369,14 +1275,14 @@ func TestPendingStepByStep(t *testing.T) {
 		{"settled, and an Offer", []func(*queue){event, take, settle, func(q *queue) { q.Offer("x") }}, []int{0, 0, none, 3}},
 		{"settled, and asked for later than the look", []func(*queue){event, take, settle, func(q *queue) { q.EnqueueWithin("x", 2*time.Hour) }}, []int{0, 0, none, 3}},
 		{"settled, and due", []func(*queue){event, take, func(q *queue) {
-			q.Requeue("x", reconcile.Wait{Delay: 30 * time.Second, Settled: true})
+			q.Requeue("x", reconcile.RequeueOptions{Delay: 30 * time.Second, Recheck: true})
 			time.Sleep(30 * time.Second)
 		}, take}, []int{0, 0, 2, 2}},
 		{"plans and failures", []func(*queue){event, take, plan, take, fail, take, abort, take, plan, take, settle}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, none}},
 		{"an event in a good run", []func(*queue){event, take, event, done, take, event, settle, take, done}, []int{0, 0, 0, 1, 1, 1, 4, 4, none}},
 		{"an event in a run that plans", []func(*queue){event, take, event, plan}, []int{0, 0, 0, 0}},
 		{"a hold asked for in a good run", []func(*queue){event, take, func(q *queue) { q.EnqueueAfter("x", time.Hour) }, done}, []int{0, 0, 0, 1}},
-		{"given up with an event to come", []func(*queue){event, take, event, func(q *queue) { q.Requeue("x", reconcile.Wait{Done: true, Err: errBoom}) }}, []int{0, 0, 0, 0}},
+		{"given up with an event to come", []func(*queue){event, take, event, func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Done: true, Err: errBoom}) }}, []int{0, 0, 0, 0}},
 	} {
 		runQueue(t, c.name, func(t *testing.T, q *queue) {
 			began := time.Now()
@@ -1409,20 +1315,20 @@ func TestStateTellsTheReasonOfAPlan(t *testing.T) {
 	reason, other := errors.New("the disk is being made"), errors.New("the disk is being attached")
 	inBubble(t, func(t *testing.T, q *queue) {
 		for n, c := range []struct {
-			w        reconcile.Wait
+			w        reconcile.RequeueOptions
 			failures int
 			err      error
 		}{
-			{reconcile.Wait{Delay: time.Hour, Reason: reason}, 0, reason},
-			{reconcile.Wait{Hold: true, Delay: time.Hour, Reason: other}, 0, other},
-			{reconcile.Wait{Err: reconcile.ErrAborted}, 0, other},
-			{reconcile.Wait{Reason: reason, Err: errBoom}, 1, errBoom},
-			{reconcile.Wait{Err: errBoom}, 2, errBoom},
-			{reconcile.Wait{Reason: reason}, 0, reason},
-			{reconcile.Wait{Delay: time.Hour}, 0, nil},
-			{reconcile.Wait{Reason: reason}, 0, reason},
-			{reconcile.Wait{Delay: time.Hour, Reason: reason, Settled: true}, 0, nil},
-			{reconcile.Wait{Delay: time.Hour, Reason: reason, Settled: true, Hold: true}, 0, reason}, // a plan
+			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason}, 0, reason},
+			{reconcile.RequeueOptions{Hold: true, Delay: time.Hour, Reason: other}, 0, other},
+			{reconcile.RequeueOptions{Err: reconcile.ErrAborted}, 0, other},
+			{reconcile.RequeueOptions{Reason: reason, Err: errBoom}, 1, errBoom},
+			{reconcile.RequeueOptions{Err: errBoom}, 2, errBoom},
+			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
+			{reconcile.RequeueOptions{Delay: time.Hour}, 0, nil},
+			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
+			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true}, 0, nil},
+			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true, Hold: true}, 0, reason}, // a plan
 		} {
 			q.EnqueueNow("x")
 			mustTakeAll(t, q, "x")
@@ -1462,14 +1368,14 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 				q.Enqueue(i)
 			}
 			for range n {
-				q.Requeue(mustTake(t, q), reconcile.Wait{Delay: time.Hour, Settled: true})
+				q.Requeue(mustTake(t, q), reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 			}
 			reconcile.DelayTimer(q, time.Hour)
 			due := time.Now().Add(time.Hour)
 			time.Sleep(time.Hour + time.Minute)
 			do(q)
 			mustAgree(t, q)
-			if s := q.State(n - 1); s.Settled {
+			if s := q.State(n - 1); s.Recheck {
 				t.Errorf("%+v, want it settled no more", s)
 			}
 			if s := q.Stats(); s.Enqueued != n || s.Coalesced != 1 {

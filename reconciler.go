@@ -22,7 +22,7 @@ import (
 //	Terminal         failed for good; forgotten until it is fed again
 //	any other error  failed; Retry says when to try again
 //
-// What it makes of errors that are joined is said at [Judge].
+// What it makes of errors that are joined is said at [Classify].
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.
@@ -63,10 +63,10 @@ type Reconciler[T comparable] struct {
 	// given back: so results of one item come in order. It may be nil.
 	OnResult func(Result[T])
 
-	// Spread is the part, 0 to 1, of a RecheckWithin by which the look may come
+	// RecheckJitter is the part, 0 to 1, of a RecheckWithin by which the look may come
 	// sooner, at random; 0 means none. Without it, items that were fed together
 	// are looked at together, again and again; 0.1 is a good value for a service.
-	Spread float64
+	RecheckJitter float64
 
 	// Admit, if it is not nil, holds back the runs: it is called before each, and
 	// blocks until the run may start. One worker at a time calls it, with an item
@@ -79,7 +79,7 @@ type Reconciler[T comparable] struct {
 	// returns before that, or a panic, gives the item back too, and ends Run with
 	// that error.
 	//
-	// Leave, if it is not nil, is called once, by the worker: after the run, with
+	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, what Reconcile returned, and how long that took; or with Aborted
 	// if there was no run.
 	//
@@ -88,7 +88,7 @@ type Reconciler[T comparable] struct {
 	//	}
 	//
 	// The package gate has a budget, a limit that adapts, and a pause.
-	Admit func(ctx context.Context) (leave func(o Outcome, err error, took time.Duration), err error)
+	Admit func(ctx context.Context) (done func(o Outcome, err error, took time.Duration), err error)
 
 	Logger *slog.Logger // nil means slog.Default()
 }
@@ -109,16 +109,16 @@ type Outcome string
 
 // The outcomes of a run.
 const (
-	Succeeded  Outcome = "succeeded"  // nil or RecheckWithin
-	Requeued   Outcome = "requeued"   // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
-	Retrying   Outcome = "retrying"   // failed, to be tried again
-	GaveUp     Outcome = "gave_up"    // failed, and Retry said that it is enough
-	Terminated Outcome = "terminated" // Terminal: failed for good
-	Aborted    Outcome = "aborted"    // cut short by a shutdown or a lost lease: no failure
+	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
+	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
+	Retrying      Outcome = "retrying"       // failed, to be tried again
+	GaveUp        Outcome = "gave_up"        // failed, and Retry said that it is enough
+	TerminalError Outcome = "terminal_error" // Terminal: failed for good
+	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
 )
 
-// Failed reports whether the run failed: Retrying, GaveUp or Terminated.
-func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == Terminated }
+// Failed reports whether the run failed: Retrying, GaveUp or TerminalError.
+func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
 
 // Run takes and runs items until ctx is done, or the queue is closed and empty.
 // It then waits for the runs in flight and returns nil. It returns an error at
@@ -217,8 +217,8 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
 	case r.Grace < 0:
 		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.Spread >= 0 && r.Spread <= 1): // true for a NaN as well
-		return nil, fmt.Errorf("reconcile: Reconciler.Spread is %v, want 0 (which means none) to 1", r.Spread)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
 	}
 	l.Workers = max(1, l.Workers)
 	if l.Logger == nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
@@ -40,9 +41,9 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 		{"reconcile: Reconciler.Workers is -1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: -1}},
 		{"reconcile: Reconciler.Timeout is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Timeout: -time.Second}},
 		{"reconcile: Reconciler.Grace is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Grace: -time.Second}},
-		{"reconcile: Reconciler.Spread is -0.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: -0.1}},
-		{"reconcile: Reconciler.Spread is 1.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: 1.1}},
-		{"reconcile: Reconciler.Spread is NaN, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Spread: math.NaN()}},
+		{"reconcile: Reconciler.RecheckJitter is -0.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: -0.1}},
+		{"reconcile: Reconciler.RecheckJitter is 1.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: 1.1}},
+		{"reconcile: Reconciler.RecheckJitter is NaN, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: math.NaN()}},
 	} {
 		if err := c.r.Run(ended); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("Run of %+v = %v, want an error with %q", c.r, err, c.want)
@@ -209,7 +210,7 @@ var outcomes = []struct {
 	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour},
 	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour},
 
-	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Settled: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour},
 	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
@@ -218,9 +219,9 @@ var outcomes = []struct {
 	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true},
 
-	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.Terminated},
-	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.Terminated},
-	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.Terminated},
+	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.TerminalError},
+	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.TerminalError},
+	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.TerminalError},
 
 	{name: "plain", err: errBoom, outcome: reconcile.Retrying, next: time.Minute},
 	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true},
@@ -235,7 +236,7 @@ var outcomes = []struct {
 	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
 	{name: "no retry, aborted of its own", err: reconcile.ErrAborted, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
 	{name: "a panic of somebody else, with a plan in it", err: fmt.Errorf("step: %w", &reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Terminated},
+	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.TerminalError},
 
 	// The answers of several steps.
 	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
@@ -245,17 +246,17 @@ var outcomes = []struct {
 	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
 	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Terminated},
+	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.TerminalError},
 	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.Terminated},
+	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.TerminalError},
 	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two ceilings, the sooner one first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueWithin(2*time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: a longer ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.Terminated},
+	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.TerminalError},
 	{name: "joined: a ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: a floor and a ceiling", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueWithin(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: a plan and a recheck", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
@@ -267,7 +268,7 @@ var outcomes = []struct {
 
 var messages = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run planned the next", reconcile.Retrying: "run failed, to be retried",
-	reconcile.GaveUp: "run failed, gave up", reconcile.Terminated: "run failed for good",
+	reconcile.GaveUp: "run failed, gave up", reconcile.TerminalError: "run failed for good",
 }
 
 func TestOutcomeOfEachError(t *testing.T) {
@@ -293,7 +294,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 				level := slog.LevelDebug
 				switch c.outcome {
 				case reconcile.Succeeded:
-					state.Settled, state.Pending = c.next > 0, time.Time{}
+					state.Recheck, state.Pending = c.next > 0, time.Time{}
 				case reconcile.Requeued:
 					if c.reason {
 						state.Err = c.err
@@ -333,8 +334,8 @@ func TestOutcomeOfEachError(t *testing.T) {
 }
 
 func TestOutcomesReadAsWords(t *testing.T) {
-	got := []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted}
-	want := []reconcile.Outcome{"succeeded", "requeued", "retrying", "gave_up", "terminated", "aborted"} // part of what metrics are called
+	got := []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.TerminalError, reconcile.Aborted}
+	want := []reconcile.Outcome{"succeeded", "requeued", "retrying", "gave_up", "terminal_error", "aborted"} // part of what metrics are called
 	if !slices.Equal(got, want) {
 		t.Errorf("outcomes are %q, want %q", got, want)
 	}
@@ -353,12 +354,12 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 		{errBoom, reconcile.Retrying},
 	} {
 		runBubble(t, fmt.Sprint(c.err), func(t *testing.T) {
-			q, j := reconcile.NewQueue[string](), newJournal()
+			q, j := reconcile.NewQueue[string](), record.New()
 			runs := 0
 			s := serve(t, reconcile.Reconciler[string]{
 				Queue: q,
 				Reconcile: func(_ context.Context, item string) error {
-					j.note("%s", item)
+					j.Note("%s", item)
 					time.Sleep(time.Second)
 					if runs++; runs == 1 {
 						q.Enqueue("other") // ready before the first is given back
@@ -369,7 +370,7 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 				Retry: func(error, int) (time.Duration, bool) { return math.MinInt64, true },
 			}, "item")
 			pass(time.Hour)
-			j.mustBe(t, "0s item", "1s other", "2s item")
+			j.Want(t, "0s item", "1s other", "2s item")
 			if first := s.results.all()[0]; first.Outcome != c.outcome || first.Next != 0 {
 				t.Errorf("result %+v, want %s with Next 0", first, c.outcome)
 			}
@@ -392,17 +393,17 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 		{"plan", reconcile.RequeueAfter(time.Hour), 9, reconcile.Requeued, 0, 0},
 		{"one more failure", errBoom, 9, reconcile.Retrying, 4, 4},
 		{"one too many", errBoom, 3, reconcile.GaveUp, 4, 0},
-		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.Terminated, 4, 0},
+		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.TerminalError, 4, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-				j := newJournal()
+				j := record.New()
 				policy := reconcile.RetryPolicy(minutes).Limit(c.limit)
 				s := serve(t, reconcile.Reconciler[string]{
 					Queue:     d,
 					Reconcile: fails(3, func(context.Context) error { return c.last }),
 					Retry: func(err error, failures int) (time.Duration, bool) {
-						j.note("%v, %d in a row", err, failures)
+						j.Note("%v, %d in a row", err, failures)
 						return policy(err, failures)
 					},
 				}, "a")
@@ -411,7 +412,7 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 				if c.last == errBoom {
 					want = append(want, "6m0s boom, 4 in a row")
 				}
-				j.mustBe(t, want...)
+				j.Want(t, want...)
 				for i, r := range s.results.all()[:3] {
 					if r.Outcome != reconcile.Retrying || r.Failures != i+1 || r.Next != time.Duration(i+1)*time.Minute {
 						t.Errorf("result of run %d = %+v, want retrying after %d failures", i+1, r, i+1)
@@ -648,23 +649,23 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // item come in order, one at a time, and its state is still that of the run.
 func TestReconcilerCallsOnResultBeforeTheItemIsGivenBack(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-		j := newJournal()
+		j := record.New()
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue:     d,
-			Reconcile: func(context.Context, string) error { j.note("run"); return nil },
+			Reconcile: func(context.Context, string) error { j.Note("run"); return nil },
 			OnResult: func(r reconcile.Result[string]) {
 				if got := d.State(r.Item); got.Phase != reconcile.InFlight {
 					t.Errorf("State in OnResult = %+v, want in flight", got)
 				}
-				j.note("result begins")
+				j.Note("result begins")
 				time.Sleep(time.Second)
-				j.note("result ends")
+				j.Note("result ends")
 			},
 			Workers: 3,
 		}, "a")
 		s.q.Enqueue("a") // during OnResult
 		pass(time.Minute)
-		j.mustBe(t, "0s run", "0s result begins", "1s result ends", "1s run", "1s result begins", "2s result ends")
+		j.Want(t, "0s run", "0s result begins", "1s result ends", "1s run", "1s result begins", "2s result ends")
 		s.end()
 	})
 }
@@ -766,7 +767,7 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 func TestOutcomeFailed(t *testing.T) {
 	for o, want := range map[reconcile.Outcome]bool{
 		reconcile.Succeeded: false, reconcile.Requeued: false, reconcile.Aborted: false,
-		reconcile.Retrying: true, reconcile.GaveUp: true, reconcile.Terminated: true,
+		reconcile.Retrying: true, reconcile.GaveUp: true, reconcile.TerminalError: true,
 	} {
 		if got := o.Failed(); got != want {
 			t.Errorf("%s.Failed() = %t, want %t", o, got, want)
@@ -775,25 +776,25 @@ func TestOutcomeFailed(t *testing.T) {
 }
 
 // What a Reconciler would do with an error, without one.
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	for _, c := range outcomes {
 		retry := c.retry
 		if retry == nil {
 			retry = minutes
 		}
-		o, w := reconcile.Judge(c.err, 1, retry)
-		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Settled != (o == reconcile.Succeeded && c.next > 0) ||
+		o, w := reconcile.Classify(c.err, 1, retry)
+		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Recheck != (o == reconcile.Succeeded && c.next > 0) ||
 			w.Hold != (c.held && !c.hold) || (w.Reason != nil) != c.reason || (w.Err != nil) != o.Failed() {
-			t.Errorf("%s: Judge = %s, %+v", c.name, o, w)
+			t.Errorf("%s: Classify = %s, %+v", c.name, o, w)
 		}
 		if w.Err == reconcile.ErrAborted { // as it is, it would abort
-			t.Errorf("%s: the Err of the Wait is %v, want it wrapped", c.name, w.Err)
+			t.Errorf("%s: the Err of the options is %v, want it wrapped", c.name, w.Err)
 		}
 	}
-	if _, w := reconcile.Judge(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {
+	if _, w := reconcile.Classify(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {
 		t.Errorf("with a nil RetryPolicy the delay is %v, want that of DefaultRetry", w.Delay)
 	}
-	if o, _ := reconcile.Judge(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.GaveUp {
+	if o, _ := reconcile.Classify(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.GaveUp {
 		t.Errorf("the fourth failure in a row with a limit of 3 retries is %s, want %s", o, reconcile.GaveUp)
 	}
 }
@@ -811,7 +812,7 @@ func TestSpreadBreaksUpAHerd(t *testing.T) {
 			runs := make(map[int]int)
 			third := make(map[time.Duration]int) // runs of the third round by second
 			run := launch(t, &reconcile.Reconciler[int]{
-				Queue: q, Spread: spread, Logger: unlogged(),
+				Queue: q, RecheckJitter: spread, Logger: unlogged(),
 				Reconcile: func(_ context.Context, i int) error {
 					if runs[i]++; runs[i] == 3 {
 						third[time.Since(began).Truncate(time.Second)]++
@@ -831,17 +832,17 @@ func TestSpreadBreaksUpAHerd(t *testing.T) {
 				busiest = max(busiest, n)
 			}
 			if spread == 0 && busiest != items || spread > 0 && busiest*10 >= items {
-				t.Errorf("with a Spread of %v the busiest second of the third round has %d of %d looks", spread, busiest, items)
+				t.Errorf("with a RecheckJitter of %v the busiest second of the third round has %d of %d looks", spread, busiest, items)
 			}
 			run.end()
 		})
 	}
 }
 
-// Spread is about looks alone.
+// RecheckJitter is about looks alone.
 func TestSpreadLeavesPlansAndRetriesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, reconcile.Reconciler[string]{Spread: 1, Reconcile: func(_ context.Context, item string) error {
+		s := serve(t, reconcile.Reconciler[string]{RecheckJitter: 1, Reconcile: func(_ context.Context, item string) error {
 			switch item {
 			case "after":
 				return reconcile.RequeueAfter(time.Hour)
@@ -874,7 +875,7 @@ func TestApply(t *testing.T) {
 		{name: "a failure beside a recheck", items: []string{"steps"}, err: []string{"1 of 1 items are left", "item steps is waiting, after ", "no address left"}, took: time.Hour},
 		{name: "what it enqueues is not waited for", items: []string{"parent"}, took: time.Second},
 		{name: "no workers", r: reconcile.Reconciler[string]{Workers: -1}, items: []string{"a"}, err: []string{"Reconciler.Workers is -1"}},
-		{name: "a Spread too wide", r: reconcile.Reconciler[string]{Spread: 1.5}, items: []string{"a"}, err: []string{"Reconciler.Spread is 1.5"}},
+		{name: "a RecheckJitter too wide", r: reconcile.Reconciler[string]{RecheckJitter: 1.5}, items: []string{"a"}, err: []string{"Reconciler.RecheckJitter is 1.5"}},
 		{name: "no *Queue", r: reconcile.Reconciler[string]{Queue: plainly(reconcile.NewQueue[string]())}, items: []string{"a"}, err: []string{"reconcile: Reconciler.Queue is a ", "Apply wants a *Queue, or nil"}},
 		{name: "Admit fails", r: reconcile.Reconciler[string]{Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) { return nil, errBoom }}, items: []string{"a"}, err: []string{"1 of 1 items are left: reconcile: Run ended", "reconcile: admit: boom"}},
 	} {
@@ -929,7 +930,7 @@ func TestApply(t *testing.T) {
 				case q == nil:
 				case strings.HasPrefix(c.name, "what it"):
 					wantPhase(t, q, "child", reconcile.Waiting)
-				case c.r.Workers < 0, c.r.Spread > 1:
+				case c.r.Workers < 0, c.r.RecheckJitter > 1:
 					wantStats(t, q, reconcile.Stats{}) // nothing was enqueued
 				}
 			}

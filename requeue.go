@@ -41,25 +41,25 @@ func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 // in d at the latest: an event brings the item back sooner. The outcome of the run
 // is [Succeeded], and the item is settled until then. Return it when the work is
 // done, and [RequeueWithin] when it goes on. A d of zero or less means now.
-func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Settled: true} }
+func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
 // A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
 // return. A result of a run with a RequeueError anywhere in its tree, as
 // [errors.As] finds it, is no failure, unless that is in one of several errors that
-// were joined; see [Judge]. The zero RequeueError asks for another run now.
+// were joined; see [Classify]. The zero RequeueError asks for another run now.
 type RequeueError struct {
 	Delay   time.Duration
 	Hold    bool // not before Delay; otherwise no later than Delay
-	Settled bool // all is well: the next run is a look; counts only without Hold
+	Recheck bool // all is well: the next run is a look; counts only without Hold
 }
 
-func (e RequeueError) settled() bool { return e.Settled && !e.Hold }
+func (e RequeueError) settled() bool { return e.Recheck && !e.Hold }
 
 func (e RequeueError) Error() string {
 	switch {
 	case e.Hold:
 		return fmt.Sprintf("requeue after %v", e.Delay)
-	case e.Settled:
+	case e.Recheck:
 		return fmt.Sprintf("recheck within %v", e.Delay)
 	}
 	return fmt.Sprintf("requeue within %v", e.Delay)
@@ -81,22 +81,22 @@ func (e terminalError) Error() string        { return e.err.Error() }
 func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
-// Judge returns what a [Reconciler] makes of err, which a run returned: the outcome,
-// and the [Wait] that its item is given back with, by Requeue, or if it is Done
+// Classify returns what a [Reconciler] makes of err, which a run returned: the outcome,
+// and the [RequeueOptions] that its item is given back with, by Requeue, or if it is Done
 // without an Err, by Done. It is for loops of one's own, and for what explains
 // errors. Failures counts the failures in a row, this one included; a nil retry
 // means [DefaultRetry].
 //
 //	nil                     Succeeded, Done
 //	a RequeueError          Requeued, or Succeeded if it is settled
-//	an error that matches   Terminated, Done, with the error
+//	an error that matches   TerminalError, Done, with the error
 //	ErrTerminal
 //	any other error, or a   Retrying, with the error, or GaveUp, Done, with the
 //	*PanicError             error, as retry says
 //
 // The first two lines that apply to an error, as [errors.As] and [errors.Is] find
 // them, decide: so an error that wraps a plan is a reason and its plan, and becomes
-// the Reason of the Wait.
+// the Reason of the options.
 //
 // The members of what [errors.Join] returned, alone or wrapped by errors that wrap
 // one each, are answers of several steps, and judged one by one. A Terminal around
@@ -106,19 +106,19 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //     that is longer than the back-off holds the retry.
 //   - If all that failed did so for good, the plan of the others is followed, with
 //     the whole error as its reason. Without a plan (a recheck is none) the outcome
-//     is Terminated.
+//     is TerminalError.
 //   - If none failed, the longest floor holds, and otherwise the soonest ceiling.
 //     It is settled only if all are.
 //
-// Judge calls retry and the methods of err, and what panics there panics here. An
+// Classify calls retry and the methods of err, and what panics there panics here. An
 // err that is [ErrAborted] comes back wrapped. What the Reconciler adds is not in
-// the Wait: HoldRetries, Spread, and what [UntilChanged] and the end of a run's
+// the options: HoldRetries, RecheckJitter, and what [UntilChanged] and the end of a run's
 // context make of an error.
-func Judge(err error, failures int, retry RetryPolicy) (Outcome, Wait) {
+func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
-		return Succeeded, Wait{Done: true}
+		return Succeeded, RequeueOptions{Done: true}
 	}
-	return answerOf(err).judge(err, failures, retry)
+	return answerOf(err).classify(err, failures, retry)
 }
 
 // An answer is what an error says, before a RetryPolicy is asked: of one step, or of
@@ -135,28 +135,28 @@ func (a answer) plans() bool {
 	return a.planned && !a.failed && !(a.terminal && a.plan.settled())
 }
 
-func (a answer) judge(err error, failures int, retry RetryPolicy) (Outcome, Wait) {
+func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	p := a.plan
 	switch {
 	case a.plans() && p.settled():
-		return Succeeded, Wait{Delay: p.Delay, Settled: true}
+		return Succeeded, RequeueOptions{Delay: p.Delay, Recheck: true}
 	case a.plans():
-		w := Wait{Delay: p.Delay, Hold: p.Hold}
+		w := RequeueOptions{Delay: p.Delay, Hold: p.Hold}
 		if _, bare := err.(RequeueError); !bare {
 			w.Reason = err
 		}
 		return Requeued, w
 	case !a.failed:
-		return Terminated, Wait{Done: true, Err: err}
+		return TerminalError, RequeueOptions{Done: true, Err: err}
 	}
 	if err == ErrAborted {
 		err = fmt.Errorf("%w", err)
 	}
 	delay, again := retry.orDefault()(err, failures)
 	if !again {
-		return GaveUp, Wait{Done: true, Err: err}
+		return GaveUp, RequeueOptions{Done: true, Err: err}
 	}
-	w := Wait{Delay: delay, Err: err}
+	w := RequeueOptions{Delay: delay, Err: err}
 	if p.Hold && p.Delay > delay { // of a step beside the one that failed
 		w.Delay, w.Hold = p.Delay, true
 	}
@@ -218,7 +218,7 @@ func (a answer) join(b answer) answer {
 		p = a.plan
 	case !p.Hold:
 		p.Delay = min(p.Delay, a.plan.Delay)
-		p.Settled = p.Settled && a.plan.Settled
+		p.Recheck = p.Recheck && a.plan.Recheck
 	}
 	return answer{a.failed || b.failed, a.terminal || b.terminal, a.planned || b.planned, p}
 }

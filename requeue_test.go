@@ -30,10 +30,10 @@ func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
 	}{
 		{reconcile.RequeueAfter(time.Minute), reconcile.RequeueError{Delay: time.Minute, Hold: true}, "requeue after 1m0s"},
 		{reconcile.RequeueWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute}, "requeue within 1m0s"},
-		{reconcile.RecheckWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute, Settled: true}, "recheck within 1m0s"},
+		{reconcile.RecheckWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute, Recheck: true}, "recheck within 1m0s"},
 		{reconcile.RequeueAfter(0), reconcile.RequeueError{Hold: true}, "requeue after 0s"},
 		{reconcile.RequeueWithin(-time.Second), reconcile.RequeueError{Delay: -time.Second}, "requeue within -1s"},
-		{reconcile.RequeueError{Hold: true, Settled: true}, reconcile.RequeueError{Hold: true, Settled: true}, "requeue after 0s"},
+		{reconcile.RequeueError{Hold: true, Recheck: true}, reconcile.RequeueError{Hold: true, Recheck: true}, "requeue after 0s"},
 	} {
 		if got, ok := c.err.(reconcile.RequeueError); !ok || got != c.want || got.Error() != c.says {
 			t.Errorf("got %#v, %q, want %#v, %q", c.err, c.err, c.want, c.says)
@@ -204,7 +204,7 @@ func divide(a, b int) { fmt.Fprint(io.Discard, a/b) }
 // The stack that is logged is one line: the calls of the user, from the panic on.
 func TestLoggedStackIsALineOfCalls(t *testing.T) {
 	var disks map[string]int
-	folder := path.Base(reflect.TypeFor[reconcile.Wait]().PkgPath()) // another one in a copy
+	folder := path.Base(reflect.TypeFor[reconcile.RequeueOptions]().PkgPath()) // another one in a copy
 	for name, c := range map[string]struct {
 		fails func()
 		want  string

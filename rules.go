@@ -23,7 +23,7 @@ import (
 //	given back by                                                           none     ready  within 2h  held 2h   now
 //	Done                                                                    –        ready  within 2h  held 2h   ready
 //	Requeue 3h                                                              within   ready  within 2h  held 2h   ready
-//	Requeue 3h, Settled                                                     settled  ready  within 2h  held 2h   ready
+//	Requeue 3h, Recheck                                                     settled  ready  within 2h  held 2h   ready
 //	Requeue 3h, Hold                                                        held 3h  held   held 3h    held 3h   ready
 //
 // A dash changes nothing. What was settled 2h is not settled after any verb: where
@@ -85,8 +85,8 @@ func judged(old, verdict nextRun) nextRun {
 	return old
 }
 
-// nextRun returns the next run that a Wait asks for.
-func (w *Wait) nextRun(now int64) nextRun {
+// nextRun returns the next run that the options ask for.
+func (w *RequeueOptions) nextRun(now int64) nextRun {
 	switch {
 	case w.Delay <= 0:
 		return nextRun{kind: runReady}

@@ -37,7 +37,7 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 			q.Enqueue("new")
 		}, "due due2 seen new"},
 		"Done, with a next run": {func(_ *testing.T, q *reconcile.Queue[string]) { q.Enqueue("taken"); q.Done("taken") }, "due due2 taken seen"},
-		"Requeue":               {func(_ *testing.T, q *reconcile.Queue[string]) { q.Requeue("taken", reconcile.Wait{}) }, "due due2 taken seen"},
+		"Requeue":               {func(_ *testing.T, q *reconcile.Queue[string]) { q.Requeue("taken", reconcile.RequeueOptions{}) }, "due due2 taken seen"},
 		"EnqueueNow as the next run of an item in flight falls due": {func(_ *testing.T, q *reconcile.Queue[string]) {
 			q.EnqueueNow("taken, due")
 			q.RequeueAfter("taken, due", time.Hour)
@@ -159,7 +159,7 @@ func TestOrderIsKeptWhenMoreAreDueThanOneCallPromotes(t *testing.T) {
 			"EnqueueWithin":    func(q *reconcile.Queue[int]) []int { q.EnqueueWithin(n-5, time.Hour); return nil },
 			"Enqueue of a new": func(q *reconcile.Queue[int]) []int { q.Enqueue(n); q.EnqueueNow(n + 1); return []int{n, n + 1} },
 			"Requeue": func(q *reconcile.Queue[int]) []int {
-				q.Requeue(-1, reconcile.Wait{})
+				q.Requeue(-1, reconcile.RequeueOptions{})
 				q.Enqueue(n)
 				return []int{-1, n}
 			},
@@ -223,7 +223,7 @@ func TestGivenBackItemKeepsItsTurn(t *testing.T) {
 		}
 		reconcile.StopTimer(q) // late: it does not fire at all
 		time.Sleep(time.Second + n)
-		q.Requeue(-1, reconcile.Wait{})
+		q.Requeue(-1, reconcile.RequeueOptions{})
 		for i := range n {
 			if i == n-5 {
 				if item, err := q.Dequeue(t.Context()); item != -1 || err != nil {

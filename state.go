@@ -42,7 +42,7 @@ type State struct {
 	Due     time.Time // Waiting: when it becomes ready
 	Hold    bool      // Waiting: an Enqueue does not bring it forward
 	Again   bool      // InFlight: it has a next run already
-	Settled bool      // Waiting: its last run ended well, and the next is only a look
+	Recheck bool      // Waiting: its last run ended well, and the next is only a look
 
 	// Pending is since when there has been work: since the first event, Offer or
 	// due time after the item was last settled or not known. A run that ends well
@@ -62,7 +62,7 @@ type State struct {
 // Stats counts what a queue holds now, and what it did since [NewQueue].
 type Stats struct {
 	Ready, Waiting, InFlight int
-	Settled                  int // of those that wait
+	Rechecks                 int // of those that wait: the next run is only a recheck
 	Again                    int // of those in flight: their next run is ready
 
 	Enqueued  uint64 // accepted as new work: the item had no next run
@@ -163,7 +163,7 @@ func (q *Queue[T]) Stats() Stats {
 	q.catchUpLocked()
 	return Stats{
 		Ready: q.readyLocked(), Waiting: q.waiting, InFlight: q.inFlight,
-		Settled: q.settled, Again: q.again,
+		Rechecks: q.settled, Again: q.again,
 		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.taken, Requeued: q.requeued,
 	}
 }
@@ -200,9 +200,9 @@ func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
 		s.Phase = Waiting
 		s.Due = clock.time(next.due)
 		s.Hold = next.kind == runHeld
-		s.Settled = next.kind == runSettled
+		s.Recheck = next.kind == runSettled
 	}
-	if !s.Settled {
+	if !s.Recheck {
 		s.Pending = clock.time(e.pending)
 	}
 	if e.cause != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // This file has what the tests of several files share.
@@ -197,16 +198,6 @@ func panics(f func()) (msg string) {
 	return ""
 }
 
-// heap is what is live after everything that can be collected was.
-func heap() int64 {
-	for range 3 { // pools and finalizers need more than one cycle
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // wantNoAllocs counts over many cycles in one go: an average would hide what
 // comes now and then. The few that it allows are the runtime's own, when a
 // timer fires and its goroutine is a new one.
@@ -312,49 +303,6 @@ func launchUnder(ctx context.Context, t *testing.T, r reconcile.Runner) *running
 	})
 	return run
 }
-
-// A journal notes when things happened, in time since it began.
-type journal struct {
-	mu    sync.Mutex
-	begun time.Time
-	list  []string
-}
-
-func (d *journal) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = append(d.list, fmt.Sprintf("%v ", time.Since(d.begun))+fmt.Sprintf(format, args...))
-}
-
-func (d *journal) mustBe(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if got := strings.Join(d.list, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("journal:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
-	}
-}
-
-// mustHold checks what happened, in any order.
-func (d *journal) mustHold(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	slices.Sort(d.list)
-	d.mu.Unlock()
-	slices.Sort(want)
-	d.mustBe(t, want...)
-}
-
-func (d *journal) len() int {
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.list)
-}
-
-func newJournal() *journal { return &journal{begun: time.Now()} }
 
 // failuresOfUserCode are the ways in which a function can end without returning.
 var failuresOfUserCode = map[string]func(){
@@ -642,7 +590,7 @@ func (p plainQueue[T]) Dequeue(ctx context.Context) (T, error) { return p.q.Dequ
 
 func (p plainQueue[T]) Done(item T) { p.q.Done(item) }
 
-func (p plainQueue[T]) Requeue(item T, w reconcile.Wait) { p.q.Requeue(item, w) }
+func (p plainQueue[T]) Requeue(item T, w reconcile.RequeueOptions) { p.q.Requeue(item, w) }
 
 func (p plainQueue[T]) State(item T) (state reconcile.State) { return p.q.State(item) }
 
@@ -699,25 +647,25 @@ func (q brokenQueue) Dequeue(ctx context.Context) (string, error) {
 // A ledger is a Dequeuer that hands out some items, then ends as it is told to,
 // and notes all that it is called for.
 type ledger struct {
-	*journal
+	*record.Journal
 	items []string
 	end   func() error
 }
 
 func (q *ledger) Dequeue(context.Context) (string, error) {
 	if len(q.items) == 0 {
-		q.note("no more")
+		q.Note("no more")
 		return "", q.end()
 	}
 	item := q.items[0]
 	q.items = q.items[1:]
-	q.note("take %s", item)
+	q.Note("take %s", item)
 	return item, nil
 }
 
-func (q *ledger) Done(item string) { q.note("done %s", item) }
+func (q *ledger) Done(item string) { q.Note("done %s", item) }
 
-func (q *ledger) Requeue(item string, _ reconcile.Wait) { q.note("requeue %s", item) }
+func (q *ledger) Requeue(item string, _ reconcile.RequeueOptions) { q.Note("requeue %s", item) }
 
 func (q *ledger) State(string) (state reconcile.State) { return reconcile.State{} }
 
@@ -819,19 +767,19 @@ func (h badHandler) WithGroup(string) slog.Handler { return h }
 
 // A tray is an Enqueuer that notes its calls.
 type tray[T comparable] struct {
-	*journal
+	*record.Journal
 }
 
-func (q tray[T]) Enqueue(item T) { q.note("enqueue %v", item) }
+func (q tray[T]) Enqueue(item T) { q.Note("enqueue %v", item) }
 
-func (q tray[T]) EnqueueAfter(item T, d time.Duration) { q.note("enqueue %v after %v", item, d) }
+func (q tray[T]) EnqueueAfter(item T, d time.Duration) { q.Note("enqueue %v after %v", item, d) }
 
-func (q tray[T]) Offer(item T) { q.note("offer %v", item) }
+func (q tray[T]) Offer(item T) { q.Note("offer %v", item) }
 
-func newTray[T comparable]() tray[T] { return tray[T]{newJournal()} }
+func newTray[T comparable]() tray[T] { return tray[T]{record.New()} }
 
 // An admit is a Reconciler.Admit.
-type admit = func(context.Context) (leave func(reconcile.Outcome, error, time.Duration), err error)
+type admit = func(context.Context) (done func(reconcile.Outcome, error, time.Duration), err error)
 
 // places returns an Admit that lets n runs go on at once. It may be made outside of
 // the bubble that it is used in.

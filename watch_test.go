@@ -47,16 +47,20 @@ var waitSteps = map[string]func(q *reconcile.Queue[string]){
 	"Offer":         func(q *reconcile.Queue[string]) { q.Offer("x") },
 	"take":          func(q *reconcile.Queue[string]) { _, _ = q.Dequeue(context.Background()) },
 	"Done":          func(q *reconcile.Queue[string]) { q.Done("x") },
-	"now":           func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{}) },
-	"within":        func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour}) },
+	"now":           func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{}) },
+	"within":        func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour}) },
 	"after":         func(q *reconcile.Queue[string]) { q.RequeueAfter("x", time.Hour) },
-	"settled":       func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Settled: true}) },
-	"boom":          func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Delay: time.Hour, Err: errBoom}) },
-	"held-boom": func(q *reconcile.Queue[string]) {
-		q.Requeue("x", reconcile.Wait{Delay: time.Hour, Hold: true, Err: errBoom})
+	"settled": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	},
-	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: errBoom}) },
-	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.Wait{Err: reconcile.ErrAborted}) },
+	"boom": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
+	},
+	"held-boom": func(q *reconcile.Queue[string]) {
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Err: errBoom})
+	},
+	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: errBoom}) },
+	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) },
 	"Remove":    func(q *reconcile.Queue[string]) { q.Remove("x") },
 	"Close":     func(q *reconcile.Queue[string]) { q.Close() },
 	"hour":      func(*reconcile.Queue[string]) { time.Sleep(time.Hour); synctest.Wait() },
@@ -195,7 +199,7 @@ func TestEnqueueAndWaitIsToldOfADroppedRunOnce(t *testing.T) {
 			mustTake(t, q)
 			q.EnqueueAfter("x", time.Hour)
 			q.Close()
-			q.Requeue("x", reconcile.Wait{})
+			q.Requeue("x", reconcile.RequeueOptions{})
 			if err := mustReturn(t, w).err; fmt.Sprint(err) != "item x: reconcile: queue closed" {
 				t.Errorf("EnqueueAndWait: %v, want %v", err, reconcile.ErrClosed)
 			}
@@ -215,7 +219,7 @@ func TestWaitIdleStepByStep(t *testing.T) {
 	}
 	idle := func(q *reconcile.Queue[string]) bool {
 		s := q.Stats()
-		return s.Ready == 0 && s.InFlight == 0 && s.Waiting == s.Settled
+		return s.Ready == 0 && s.InFlight == 0 && s.Waiting == s.Rechecks
 	}
 	for _, state := range states {
 		for end := range waitSteps {
@@ -225,11 +229,11 @@ func TestWaitIdleStepByStep(t *testing.T) {
 			runQueue(t, state+"/"+end, func(t *testing.T, q *reconcile.Queue[string]) {
 				q.Enqueue("z") // is settled all the time
 				mustTake(t, q)
-				q.Requeue("z", reconcile.Wait{Delay: 1000 * time.Hour, Settled: true})
+				q.Requeue("z", reconcile.RequeueOptions{Delay: 1000 * time.Hour, Recheck: true})
 				takeSteps(t, q, state)
 				err := q.WaitIdle(done()) // looks first
 				s := q.Stats()
-				says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Settled)
+				says := fmt.Sprintf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): the test ends", s.Ready, s.InFlight, s.Waiting-s.Rechecks)
 				if was := idle(q); was && err != nil || !was && (!errors.Is(err, errEnd) || err.Error() != says) {
 					t.Errorf("WaitIdle: %v, want nil if %t, or %s", err, was, says)
 				}
@@ -712,7 +716,7 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A queue inside of another one tells of what was given up, too: Wait.Done has why.
+// A queue inside of another one tells of what was given up, too: RequeueOptions.Done has why.
 func TestEnqueueAndWaitOfAWrappedQueueTellsWhatWasGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		s := serve(t, reconcile.Reconciler[string]{Queue: plainly(q), Reconcile: mixed, Retry: reconcile.NoRetry})

@@ -30,7 +30,7 @@ import (
 //	starting    logs the start                                     Logger
 //	running     calls Reconcile                                    Lease, Reconcile
 //	deciding    decides what becomes of the item                   Retry, methods of the error
-//	leaving     says how the run went to what Admit returned       leave
+//	leaving     says how the run went to what Admit returned       done
 //	reporting   logs the outcome                                   Logger
 //	notifying   calls OnResult                                     OnResult
 //
@@ -76,8 +76,8 @@ type loop[T comparable] struct {
 
 // A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
 type source[T comparable] interface {
-	exchange(ctx context.Context, t *takenItem[T], last *Wait, now int64) error
-	giveBackTaken(t *takenItem[T], w *Wait, now int64)
+	exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
+	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
 	now() int64
 }
 
@@ -261,7 +261,7 @@ type worker[T comparable] struct {
 
 	hasItem      bool                                           // the fields below are about it
 	takenItem[T]                                                // has the item, and what the queue knows of it
-	leave        func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
+	admitDone    func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
 	waited       time.Duration
 	start        int64
 	release      context.CancelFunc // of the Timeout; nil if there is none
@@ -270,7 +270,7 @@ type worker[T comparable] struct {
 	changed      bool               // the run ended early, because its item was enqueued again
 	hooksOver    bool               // one of them panicked, so the others are not called
 	result       Result[T]
-	verdict      Wait // how the item is given back
+	verdict      RequeueOptions // how the item is given back
 }
 
 // work goes on until the worker has finished: in another goroutine if this one
@@ -315,9 +315,9 @@ func (w *worker[T]) runStages() {
 			w.endRun()
 			w.stage = stageLeaving
 		case stageLeaving:
-			if leave := w.leave; leave != nil {
-				w.leave, w.clockStale = nil, true
-				leave(w.result.Outcome, w.err, w.result.Duration)
+			if done := w.admitDone; done != nil {
+				w.admitDone, w.clockStale = nil, true
+				done(w.result.Outcome, w.err, w.result.Duration)
 			}
 			w.stage = stageReporting
 		case stageReporting:
@@ -337,7 +337,7 @@ func (w *worker[T]) runStages() {
 
 // resumeAfterPanic decides where to go on after a panic. One in a hook ends the
 // hooks that were still to come in that run: their stages do nothing, except that
-// leave is always called. The item is given back as was decided by then.
+// done is always called. The item is given back as was decided by then.
 func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	what := ""
 	switch w.stage {
@@ -381,7 +381,7 @@ func (w *worker[T]) fail(err error) {
 // takeNext gives back the last item, if there is one, and takes the next.
 func (w *worker[T]) takeNext() {
 	l := w.loop
-	var last *Wait
+	var last *RequeueOptions
 	if w.hasItem {
 		last = &w.verdict
 		if w.clockStale {
@@ -447,12 +447,12 @@ func (w *worker[T]) admit() {
 			return
 		}
 	}
-	leave, err := w.callAdmit(ctx)
+	runDone, err := w.callAdmit(ctx)
 	ended := isDone(done) || l.caller.Err() != nil
-	if leave != nil && (ended || err != nil) {
+	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
-		if p := guard(func() error { leave(Aborted, cause, 0); return nil }); p != nil {
+		if p := guard(func() error { runDone(Aborted, cause, 0); return nil }); p != nil {
 			logGuarded(l.Logger, slog.LevelError, "what Admit returned panicked", "item", w.item, "err", p)
 		}
 	}
@@ -464,13 +464,13 @@ func (w *worker[T]) admit() {
 		w.failAdmit(err)
 	default:
 		<-l.admitting
-		w.leave = leave
+		w.admitDone = runDone
 		w.stage = stageStarting
 	}
 }
 
 // callAdmit calls Admit, and lets supervise see that.
-func (w *worker[T]) callAdmit(ctx context.Context) (leave func(Outcome, error, time.Duration), err error) {
+func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, time.Duration), err error) {
 	l := w.loop
 	a := &l.admission
 	a.mu.Lock()
@@ -501,7 +501,7 @@ func (w *worker[T]) failAdmit(err error) {
 func (w *worker[T]) giveBackUnrun() {
 	w.stage = stageTaking
 	w.hasItem, w.aborted = false, true
-	w.loop.source.giveBackTaken(&w.takenItem, &Wait{Err: ErrAborted}, w.loop.source.now())
+	w.loop.source.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.source.now())
 }
 
 // logStart logs the start of a run.
@@ -563,7 +563,7 @@ func (w *worker[T]) measure() {
 func (w *worker[T]) decide(mayCall bool) {
 	r := &w.result
 	if w.err == nil {
-		r.Outcome, w.verdict = Succeeded, Wait{Done: true}
+		r.Outcome, w.verdict = Succeeded, RequeueOptions{Done: true}
 		return
 	}
 	a, retry := answer{failed: true}, DefaultRetry
@@ -574,19 +574,19 @@ func (w *worker[T]) decide(mayCall bool) {
 	case a.plans(): // it says itself what follows
 		w.changed = false
 	case w.aborted:
-		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, Wait{Err: ErrAborted}
+		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
 		return
 	case w.changed:
-		r.Outcome, w.verdict = Requeued, Wait{}
+		r.Outcome, w.verdict = Requeued, RequeueOptions{}
 		return
 	}
-	r.Outcome, w.verdict = a.judge(w.err, w.failures+1, retry)
+	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
 	switch {
 	case w.verdict.Done:
 	case r.Outcome.Failed():
 		w.verdict.Hold = w.verdict.Hold || w.loop.HoldRetries
-	case w.verdict.Settled && w.loop.Spread > 0:
-		w.verdict.Delay -= time.Duration(w.loop.Spread * rand.Float64() * float64(max(0, w.verdict.Delay)))
+	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
+		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * rand.Float64() * float64(max(0, w.verdict.Delay)))
 	}
 	if r.Outcome.Failed() {
 		r.Failures = w.failures + 1
@@ -616,7 +616,7 @@ func (w *worker[T]) report() {
 		level, msg = slog.LevelWarn, "run failed, to be retried"
 	case GaveUp:
 		level, msg = slog.LevelError, "run failed, gave up"
-	case Terminated:
+	case TerminalError:
 		level, msg = slog.LevelError, "run failed for good"
 	}
 	if w.changed {
@@ -656,7 +656,7 @@ type foreign[T comparable] struct {
 
 func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
 
-func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Wait, now int64) error {
+func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
 	if last != nil {
 		f.giveBackTaken(t, last, now)
 	}
@@ -669,14 +669,14 @@ func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Wait, 
 	known := false
 	defer func() {
 		if !known { // State panicked, which ends the loop: nobody else would give it back
-			f.Requeue(item, Wait{Err: ErrAborted})
+			f.Requeue(item, RequeueOptions{Err: ErrAborted})
 		}
 	}()
 	t.failures, known = f.State(item).Failures, true
 	return nil
 }
 
-func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *Wait, _ int64) {
+func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
 	if w.Done && w.Err == nil {
 		f.Done(t.item)
 	} else {

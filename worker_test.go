@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // A bubble that ends while a goroutine of it is left panics. The errors of this
@@ -262,7 +263,7 @@ func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {
 // A watchingQueue embeds a Queue and has its own way to give items back.
 type watchingQueue struct {
 	*reconcile.Queue[string]
-	journal *journal
+	journal *record.Journal
 }
 
 func (q watchingQueue) inside() *reconcile.Queue[string] { return q.Queue }
@@ -270,24 +271,24 @@ func (q watchingQueue) inside() *reconcile.Queue[string] { return q.Queue }
 func (q watchingQueue) Dequeue(ctx context.Context) (string, error) {
 	item, err := q.Queue.Dequeue(ctx)
 	if err == nil {
-		q.journal.note("dequeue %s", item)
+		q.journal.Note("dequeue %s", item)
 	}
 	return item, err
 }
 
 func (q watchingQueue) Done(item string) {
-	q.journal.note("done %s", item)
+	q.journal.Note("done %s", item)
 	q.Queue.Done(item)
 }
 
-func (q watchingQueue) Requeue(item string, w reconcile.Wait) {
-	q.journal.note("requeue %s %+v", item, w)
+func (q watchingQueue) Requeue(item string, w reconcile.RequeueOptions) {
+	q.journal.Note("requeue %s %+v", item, w)
 	q.Queue.Requeue(item, w)
 }
 
 func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := watchingQueue{reconcile.NewQueue[string](), newJournal()}
+		q := watchingQueue{reconcile.NewQueue[string](), record.New()}
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: q,
 			Reconcile: func(ctx context.Context, item string) error {
@@ -304,14 +305,14 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 			Admit:       places(1), // for which the last item waits
 		}, strings.Fields("good refuse plan look fail long wait")...)
 		s.end()
-		q.journal.mustHold(t,
+		q.journal.WantAll(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Settled:false Reason:<nil> Done:true}",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Settled:false Reason:<nil> Done:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Settled:true Reason:<nil> Done:false}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Settled:false Reason:<nil> Done:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Settled:false Reason:<nil> Done:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Recheck:false Reason:<nil> Done:true}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Recheck:true Reason:<nil> Done:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
 	})
 }
 
@@ -329,7 +330,7 @@ func (q *badQueue) fail(method string) {
 
 func (q *badQueue) Done(item string) { q.ledger.Done(item); q.fail("Done") }
 
-func (q *badQueue) Requeue(item string, w reconcile.Wait) {
+func (q *badQueue) Requeue(item string, w reconcile.RequeueOptions) {
 	q.ledger.Requeue(item, w)
 	q.fail("Requeue")
 }
@@ -356,13 +357,13 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 			}
 			for admitted, admit := range map[string]admit{"": nil, ", Admit": places(1)} {
 				runBubble(t, method+"/"+name+admitted, func(t *testing.T) {
-					q := &badQueue{ledger{newJournal(), strings.Fields("good fail"), end}, method}
+					q := &badQueue{ledger{record.New(), strings.Fields("good fail"), end}, method}
 					s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Admit: admit})
 					err := s.wait()
 					if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
 						t.Errorf("Run = %v, want how Dequeue ended", err)
 					}
-					if got := strings.ReplaceAll(strings.Join(q.list, ", "), "0s ", ""); got != want {
+					if got := strings.ReplaceAll(strings.Join(q.Lines(), ", "), "0s ", ""); got != want {
 						t.Errorf("the queue was called for %q, want %q", got, want)
 					}
 				})
@@ -375,7 +376,7 @@ func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
 // what comes back.
 type lostLease struct{ brokenQueue }
 
-func (q lostLease) Requeue(item string, _ reconcile.Wait) { q.q.Done(item) }
+func (q lostLease) Requeue(item string, _ reconcile.RequeueOptions) { q.q.Done(item) }
 
 func (q lostLease) Lease(ctx context.Context, _ string) context.Context {
 	ctx, lose := context.WithCancelCause(ctx)
@@ -821,7 +822,7 @@ func TestPanicInReconcileIsAFailureOfThatItemAlone(t *testing.T) {
 			if foreign {
 				d = plainly(reconcile.NewQueue[string]())
 			}
-			j := newJournal()
+			j := record.New()
 			s := serve(t, reconcile.Reconciler[string]{
 				Queue: d,
 				Reconcile: func(_ context.Context, item string) error {
@@ -833,7 +834,7 @@ func TestPanicInReconcileIsAFailureOfThatItemAlone(t *testing.T) {
 				},
 				Name: "buckets",
 				Retry: func(err error, failures int) (time.Duration, bool) {
-					j.note("%T, %d", err, failures)
+					j.Note("%T, %d", err, failures)
 					return minutes(err, failures)
 				},
 			}, "bad", "good")
@@ -869,7 +870,7 @@ func TestPanicInReconcileIsAFailureOfThatItemAlone(t *testing.T) {
 			s.wantResult(t, "good", reconcile.Succeeded, 0)
 			pass(time.Minute)
 			s.wantResult(t, "bad", reconcile.Retrying, 2)
-			j.mustBe(t, "1s *reconcile.PanicError, 1", "1m2s *reconcile.PanicError, 2")
+			j.Want(t, "1s *reconcile.PanicError, 1", "1m2s *reconcile.PanicError, 2")
 			s.end()
 		}
 	})
@@ -906,15 +907,15 @@ func (e *hookError) Is(error) bool { e.is(); return false }
 // that were still to come in that run, except for those that decide, and the item is
 // given back as was decided by then.
 func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
-	const all = "start, run, As, Is, Retry, leave, outcome, result"
+	const all = "start, run, As, Is, Retry, done, outcome, result"
 	for _, c := range []struct{ bad, want, logged string }{
 		{"none", all, ""},
-		{"start", "start, run, As, Is, Retry, leave", "the Logger panicked"},
-		{"As", "start, run, As, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Is", "start, run, As, Is, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Retry", "start, run, As, Is, Retry, leave", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"leave", "start, run, As, Is, Retry, leave", "what Admit returned panicked"},
-		{"outcome", "start, run, As, Is, Retry, leave, outcome", "the Logger panicked"},
+		{"start", "start, run, As, Is, Retry, done", "the Logger panicked"},
+		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"done", "start, run, As, Is, Retry, done", "what Admit returned panicked"},
+		{"outcome", "start, run, As, Is, Retry, done, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
 	} {
 		t.Run(c.bad, func(t *testing.T) {
@@ -937,7 +938,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 					Retry:    func(error, int) (time.Duration, bool) { hook("Retry"); return time.Hour, true },
 					OnResult: func(reconcile.Result[string]) { hook("result") },
 					Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
-						return func(reconcile.Outcome, error, time.Duration) { hook("leave") }, nil
+						return func(reconcile.Outcome, error, time.Duration) { hook("done") }, nil
 					},
 					Logger: slog.New(funcHandler{log, func(r slog.Record) {
 						if name, ok := map[string]string{"run starts": "start", "run failed, to be retried": "outcome"}[r.Message]; ok {
@@ -1099,13 +1100,13 @@ func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
 }
 
 // admitAfter returns an Admit that takes that long, whatever its context says, and a
-// journal of its calls and of those of leave.
-func admitAfter(d time.Duration) (*journal, admit) {
-	j := newJournal()
+// journal of its calls and of those of done.
+func admitAfter(d time.Duration) (*record.Journal, admit) {
+	j := record.New()
 	return j, func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
-		j.note("admit")
+		j.Note("admit")
 		time.Sleep(d)
-		return func(o reconcile.Outcome, err error, took time.Duration) { j.note("left %s, %v, %v", o, err, took) }, nil
+		return func(o reconcile.Outcome, err error, took time.Duration) { j.Note("left %s, %v, %v", o, err, took) }, nil
 	}
 }
 
@@ -1115,11 +1116,11 @@ func TestAdmitIsCalledBeforeEachRunAndLeaveAfterIt(t *testing.T) {
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: d, Admit: admit, Workers: 4,
 			Reconcile: func(ctx context.Context, item string) error {
-				j.note("run %s", item)
+				j.Note("run %s", item)
 				time.Sleep(10 * time.Second)
 				return mixed(ctx, item)
 			},
-			OnResult: func(r reconcile.Result[string]) { j.note("result %s after %v and %v", r.Outcome, r.Waited, r.Duration) },
+			OnResult: func(r reconcile.Result[string]) { j.Note("result %s after %v and %v", r.Outcome, r.Waited, r.Duration) },
 			Logger:   slog.New(slog.DiscardHandler), // nothing else looks at the clock
 		}, "good", "fail")
 		pass(time.Minute)
@@ -1127,7 +1128,7 @@ func TestAdmitIsCalledBeforeEachRunAndLeaveAfterIt(t *testing.T) {
 		if d != reconcile.Dequeuer[string](s.q) {
 			waited = time.Second // what is ready in it is not known
 		}
-		j.mustBe(t,
+		j.Want(t,
 			"0s admit", "1s run good", // one worker at a time: the others wait for it
 			"1s admit", "2s run fail",
 			"11s left succeeded, <nil>, 10s", "11s result succeeded after 1s and 10s",
@@ -1172,32 +1173,32 @@ func TestRunWithAdmitEndsWithItsQueue(t *testing.T) {
 }
 
 // Once its context has ended, what Admit returns does not matter: the item is given
-// back as if it had not run, and leave is called.
+// back as if it had not run, and done is called.
 func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
 	for name, ends := range map[string]struct {
-		admit func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error)
+		admit func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error)
 		want  []string
 	}{
-		"obeys its context": {func(ctx context.Context, _ *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+		"obeys its context": {func(ctx context.Context, _ *record.Journal) (func(reconcile.Outcome, error, time.Duration), error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}, nil},
-		"admits all the same": {func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+		"admits all the same": {func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error) {
 			<-ctx.Done()
-			return func(o reconcile.Outcome, err error, took time.Duration) { j.note("left %s, %v, %v", o, err, took) }, nil
+			return func(o reconcile.Outcome, err error, took time.Duration) { j.Note("left %s, %v, %v", o, err, took) }, nil
 		}, []string{"1m0s left aborted, the test ends, 0s"}},
-		"fails as well": {func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+		"fails as well": {func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error) {
 			<-ctx.Done()
-			return func(o reconcile.Outcome, err error, took time.Duration) { j.note("left %s", o) }, errBoom
+			return func(o reconcile.Outcome, err error, took time.Duration) { j.Note("left %s", o) }, errBoom
 		}, []string{"1m0s left aborted"}},
-		"has a leave that panics": {func(ctx context.Context, j *journal) (func(reconcile.Outcome, error, time.Duration), error) {
+		"has a done that panics": {func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error) {
 			<-ctx.Done()
-			return func(reconcile.Outcome, error, time.Duration) { j.note("left"); panic("no disk") }, nil
+			return func(reconcile.Outcome, error, time.Duration) { j.Note("left"); panic("no disk") }, nil
 		}, []string{"1m0s left"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
-				j := newJournal()
+				j := record.New()
 				s := serve(t, reconcile.Reconciler[string]{
 					Queue: d, Workers: 2,
 					Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
@@ -1206,7 +1207,7 @@ func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
 				}, "a", "b")
 				pass(time.Minute)
 				s.end()
-				j.mustBe(t, ends.want...)
+				j.Want(t, ends.want...)
 				if len(s.results.all()) != 0 {
 					t.Errorf("results %v, want none", s.results.all())
 				}
@@ -1223,7 +1224,7 @@ func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
 // An item whose lease is lost while it waits is given back, and the next one waits.
 func TestAdmitEndsWithTheLeaseOfTheItemInHand(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		j := newJournal()
+		j := record.New()
 		leased := make(chan context.Context, 9)
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: leaser{plainly(q), func(ctx context.Context) context.Context {
@@ -1237,15 +1238,15 @@ func TestAdmitEndsWithTheLeaseOfTheItemInHand(t *testing.T) {
 			Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 				select {
 				case <-ctx.Done():
-					return func(o reconcile.Outcome, err error, _ time.Duration) { j.note("left %s, %v", o, err) }, context.Cause(ctx)
+					return func(o reconcile.Outcome, err error, _ time.Duration) { j.Note("left %s, %v", o, err) }, context.Cause(ctx)
 				case <-time.After(2 * time.Minute):
-					j.note("admitted")
+					j.Note("admitted")
 					return nil, nil
 				}
 			},
 		}, "bad", "other")
 		pass(4 * time.Minute)
-		j.mustBe(t, "1m0s left aborted, reconcile: lease lost", "3m0s admitted")
+		j.Want(t, "1m0s left aborted, reconcile: lease lost", "3m0s admitted")
 		s.wantResult(t, "other", reconcile.Succeeded, 0)
 		if n := len(leased); n != 2 { // of bad, which waits again
 			t.Errorf("%d leases, want 2", n)
@@ -1300,7 +1301,7 @@ func TestAdmitThatFailsEndsRun(t *testing.T) {
 	}
 }
 
-// A leave that Admit returns beside an error is called all the same, as when the second
+// A done that Admit returns beside an error is called all the same, as when the second
 // of two limits fails and the first has let the run in.
 func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
@@ -1317,7 +1318,7 @@ func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
 			t.Errorf("Run = %v, want the error of Admit", err)
 		}
 		if diff := cmp.Diff([]string{"aborted boom 0s"}, left); diff != "" {
-			t.Errorf("calls of leave (-want +got):\n%s", diff)
+			t.Errorf("calls of done (-want +got):\n%s", diff)
 		}
 		s.wantItem(t, "a", reconcile.Ready, 0, 0)
 	})
@@ -1437,7 +1438,7 @@ type badRequeue struct {
 	calls *int
 }
 
-func (q badRequeue) Requeue(string, reconcile.Wait) {
+func (q badRequeue) Requeue(string, reconcile.RequeueOptions) {
 	*q.calls++
 	_ = panicsHere(func() { panic("no disk") })
 }
@@ -1470,7 +1471,7 @@ func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
 				}
 			}
 			if calls != 1 || left != map[string]int{"too late": 1, "fails": 1}[name] {
-				t.Errorf("Requeue was called %d times, leave %d times", calls, left)
+				t.Errorf("Requeue was called %d times, done %d times", calls, left)
 			}
 		})
 	}

@@ -18,38 +18,13 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/batch"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 var (
 	errEnd  = errors.New("the end")
 	errBoom = errors.New("boom")
 )
-
-// A diary keeps lines with the time since it was begun.
-type diary struct {
-	begun time.Time
-	mu    sync.Mutex
-	lines []string
-}
-
-func (d *diary) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprint(time.Since(d.begun))+" "+fmt.Sprintf(format, args...))
-}
-
-// mustBe compares what was noted. Lines of one instant come in any order.
-func (d *diary) mustBe(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	slices.Sort(d.lines)
-	slices.Sort(want)
-	if !slices.Equal(d.lines, want) {
-		t.Errorf("got\n %q\nwant\n %q", d.lines, want)
-	}
-}
 
 // Each call is a letter, the time at which it comes, and the time at which its
 // context ends, if it does. Do takes ten seconds, and answers with capital letters.
@@ -94,9 +69,9 @@ func TestCallsJoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &diary{begun: time.Now()}
+				d := record.New()
 				call := batch.New(c.max, c.window, func(ctx context.Context, reqs []string) ([]string, error) {
-					d.note("do %s", strings.Join(slices.Sorted(slices.Values(reqs)), ""))
+					d.Note("do %s", strings.Join(slices.Sorted(slices.Values(reqs)), ""))
 					answers := slices.Clone(reqs)
 					for i := range answers {
 						answers[i] = strings.ToUpper(answers[i])
@@ -105,7 +80,7 @@ func TestCallsJoin(t *testing.T) {
 					case <-time.After(10 * time.Second):
 						return answers, nil
 					case <-ctx.Done():
-						d.note("do ended: %v", context.Cause(ctx))
+						d.Note("do ended: %v", context.Cause(ctx))
 						return nil, ctx.Err()
 					}
 				})
@@ -127,11 +102,11 @@ func TestCallsJoin(t *testing.T) {
 						if err != nil {
 							res = err.Error()
 						}
-						d.note("%s: %s", req, res)
+						d.Note("%s: %s", req, res)
 					})
 				}
 				time.Sleep(time.Minute)
-				d.mustBe(t, c.want...)
+				d.WantAll(t, c.want...)
 			})
 		})
 	}

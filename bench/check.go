@@ -213,7 +213,7 @@ func allocations() map[string]int {
 	count("Enqueue of a queued item", func() { q.Enqueue(next()) })
 	count("Offer of a queued item", func() { q.Offer(next()) })
 	count("Dequeue, Enqueue, Done", func() { item := take(); q.Enqueue(item); q.Done(item) })
-	count("Dequeue, Requeue now", func() { q.Requeue(take(), reconcile.Wait{}) })
+	count("Dequeue, Requeue now", func() { q.Requeue(take(), reconcile.RequeueOptions{}) })
 	count("State", func() { q.State(next()) })
 	count("Stats", func() { q.Stats() })
 
@@ -231,7 +231,7 @@ func allocations() map[string]int {
 	}
 	count("Enqueue, Dequeue, Requeue within", func() {
 		q.Enqueue(next())
-		q.Requeue(take(), reconcile.Wait{Delay: hour})
+		q.Requeue(take(), reconcile.RequeueOptions{Delay: hour})
 	})
 
 	// A worker that waits: handed an item, and waiting again.

@@ -87,25 +87,6 @@ func TestASampleOfManySingles(t *testing.T) {
 	}
 }
 
-// The memory does not grow with the plans.
-func TestMemory(t *testing.T) {
-	held := func(plans int) uint64 {
-		s := crowd(5)
-		s.Plans = plans
-		x := explorerOf(t, s)
-		x.explore()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		runtime.KeepAlive(x)
-		return m.HeapAlloc
-	}
-	few, many := held(400), held(1600)
-	if many > few+few/4+1<<20 {
-		t.Errorf("after 400 plans %d bytes are held, after 1600 %d", few, many)
-	}
-}
-
 // The world is described when time passes, not after each call.
 func TestDescribedWhereAJudgeNeedsIt(t *testing.T) {
 	s := crowd(50)
@@ -123,7 +104,7 @@ func TestPlansAtTheSameTime(t *testing.T) {
 	if x.workers != runtime.GOMAXPROCS(0) {
 		t.Errorf("%d plans are played at the same time, want %d", x.workers, runtime.GOMAXPROCS(0))
 	}
-	x.workers, x.hang = 2, 10*time.Second
+	x.workers, x.hang = 2, time.Minute
 	met := make(chan struct{})
 	f, played := x.batch(func(i int) func(point) Fault {
 		if i == 2 {
@@ -151,7 +132,7 @@ func TestTheFirstPlanThatFails(t *testing.T) {
 	s := plain()
 	s.Final = func(*shelf) error { return errBoom }
 	x := explorerOf(t, s)
-	x.workers, x.hang = 2, 10*time.Second
+	x.workers, x.hang = 2, time.Minute
 	second := make(chan struct{})
 	x.keep = func(p *play) {
 		if p.number == 2 {

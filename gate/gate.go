@@ -155,20 +155,20 @@ type Stats struct {
 // A pass is what a run has at the gate. Passes are used again, so that no run costs
 // an allocation.
 type pass struct {
-	gate   *Gate
-	wake   chan struct{} // notified when the run was let in; room for one
-	leave  func(o reconcile.Outcome, err error, took time.Duration)
-	next   *pass  // in Gate.free
-	number uint64 // of those that were let in
-	last   bool   // it took the last room: the limit was in the way
-	probe  bool
+	gate     *Gate
+	wake     chan struct{} // notified when the run was let in; room for one
+	doneFunc func(o reconcile.Outcome, err error, took time.Duration)
+	next     *pass  // in Gate.free
+	number   uint64 // of those that were let in
+	last     bool   // it took the last room: the limit was in the way
+	probe    bool
 }
 
 // Admit is for [reconcile.Reconciler]'s field of that name. It blocks until a run
 // may start, or ctx is done: then it returns ctx's cause, and the run costs nothing
-// of the budget. Leave must be called once, with what came of the run. A field of g
+// of the budget. Done must be called once, with what came of the run. A field of g
 // that is wrong is an error that names it.
-func (g *Gate) Admit(ctx context.Context) (leave func(o reconcile.Outcome, err error, took time.Duration), err error) {
+func (g *Gate) Admit(ctx context.Context) (done func(o reconcile.Outcome, err error, took time.Duration), err error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
@@ -179,21 +179,21 @@ func (g *Gate) Admit(ctx context.Context) (leave func(o reconcile.Outcome, err e
 	p := g.free
 	if p == nil {
 		p = &pass{gate: g, wake: make(chan struct{}, 1)}
-		p.leave = p.left
+		p.doneFunc = p.done
 	} else {
 		g.free = p.next
 	}
 	if now := g.nowLocked(); len(g.waiting) == 0 && g.isOpenLocked(now) {
 		g.startLocked(p, now)
 		g.mu.Unlock()
-		return p.leave, nil
+		return p.doneFunc, nil
 	}
 	g.waiting = append(g.waiting, p)
 	g.letInUnlock()
 	select {
 	case <-p.wake:
 		if ctx.Err() == nil {
-			return p.leave, nil
+			return p.doneFunc, nil
 		}
 	case <-ctx.Done():
 	}
@@ -398,7 +398,7 @@ func isPlan(err error) bool {
 }
 
 // left takes out a run.
-func (p *pass) left(o reconcile.Outcome, err error, took time.Duration) {
+func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 	g := p.gate
 	var f finding
 	judged := false

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 var (
@@ -69,44 +70,19 @@ func mustBeIdle(t *testing.T, g *Gate) {
 	}
 }
 
-// A journal keeps lines with their time since it was made.
-type journal struct {
-	begun time.Time
-	mu    sync.Mutex
-	lines []string
-}
-
-func newJournal() *journal { return &journal{begun: time.Now()} }
-
-func (j *journal) note(format string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprint(time.Since(j.begun))+" "+fmt.Sprintf(format, args...))
-}
-
-func (j *journal) mustBe(t *testing.T, want string) {
-	t.Helper()
-	synctest.Wait()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if got := strings.Join(j.lines, ", "); got != want {
-		t.Errorf("got\n %s, want\n %s", got, want)
-	}
-}
-
 // A loop is what a Reconciler is to a gate: one item at a time waits in hand. An
 // item's run takes as long as it says after an @, such as a@3s, and ends as it says
 // after an =, such as b@3s=busy.
 type loop struct {
-	*journal
+	*record.Journal
 	items chan string
 	end   func() // ends it and waits
 }
 
-func launch(t *testing.T, g *Gate, j *journal, workers int, items ...string) *loop {
+func launch(t *testing.T, g *Gate, j *record.Journal, workers int, items ...string) *loop {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	l := &loop{journal: j, items: make(chan string, 1000)}
+	l := &loop{Journal: j, items: make(chan string, 1000)}
 	var all sync.WaitGroup
 	l.end = func() { cancel(errEnd); all.Wait() }
 	l.feed(items...)
@@ -120,14 +96,14 @@ func launch(t *testing.T, g *Gate, j *journal, workers int, items ...string) *lo
 				return
 			case item = <-l.items:
 			}
-			leave, err := g.Admit(ctx)
+			done, err := g.Admit(ctx)
 			if err != nil {
 				if err != errEnd {
 					t.Errorf("Admit = %v, want %v", err, errEnd)
 				}
 				return
 			}
-			j.note("%s", item)
+			j.Note("%s", item)
 			begun := time.Now()
 			all.Go(func() {
 				defer func() { <-free }()
@@ -138,9 +114,9 @@ func launch(t *testing.T, g *Gate, j *journal, workers int, items ...string) *lo
 				case <-time.After(took):
 					o, err := outcomes[how].o, outcomes[how].err
 					defer func() { _ = recover() }()
-					leave(o, err, time.Since(begun))
+					done(o, err, time.Since(begun))
 				case <-ctx.Done():
-					leave(reconcile.Aborted, context.Cause(ctx), time.Since(begun))
+					done(reconcile.Aborted, context.Cause(ctx), time.Since(begun))
 				}
 			})
 		}
@@ -166,7 +142,7 @@ var outcomes = map[string]struct {
 	"changed": {reconcile.Requeued, errBoom}, // cut short by UntilChanged
 	"fail":    {reconcile.Retrying, errBoom},
 	"gaveup":  {reconcile.GaveUp, errBoom},
-	"refuse":  {reconcile.Terminated, reconcile.Terminal(errBoom)},
+	"refuse":  {reconcile.TerminalError, reconcile.Terminal(errBoom)},
 	"panic":   {reconcile.Retrying, &reconcile.PanicError{Value: "no disk"}},
 	"aborted": {reconcile.Aborted, errBusy},
 	"busy":    {reconcile.Retrying, errBusy},
@@ -182,7 +158,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		{Min: 5, Max: 4}:      "gate: Gate.Min is 5, want no more than Max, which is 4",
 		{Min: 5, Max: 5}:      "<nil>", {Min: 5}: "<nil>", {Every: 1, Burst: 1, Min: 1, Max: 1}: "<nil>", {}: "<nil>",
 	} {
-		if leave, err := g.Admit(t.Context()); fmt.Sprint(err) != want || (leave == nil) != (err != nil) {
+		if done, err := g.Admit(t.Context()); fmt.Sprint(err) != want || (done == nil) != (err != nil) {
 			t.Errorf("Admit = %v, want %s", err, want)
 		}
 	}
@@ -226,12 +202,12 @@ func TestBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := launch(t, c.gate, newJournal(), 9, strings.Fields(c.items)...)
+				l := launch(t, c.gate, record.New(), 9, strings.Fields(c.items)...)
 				for after, items := range c.later {
 					time.AfterFunc(after, func() { l.feed(strings.Fields(items)...) })
 				}
 				time.Sleep(2 * time.Hour)
-				l.mustBe(t, c.want)
+				l.Want(t, strings.Split(c.want, ", ")...)
 				if s := c.gate.Stats(); (s.Next > 0) != (s.Waiting > 0) {
 					t.Errorf("Stats() = %+v, want a run that waits if the budget allows none", s)
 				}
@@ -249,11 +225,11 @@ func TestBudgetDoesNotDriftWithABurst(t *testing.T) {
 		g := &Gate{Every: time.Second, Burst: 2}
 		begun := time.Now()
 		for i := range 60 {
-			leave, err := g.Admit(t.Context())
+			done, err := g.Admit(t.Context())
 			if want := time.Duration(max(0, i-1)) * time.Second; err != nil || time.Since(begun).Truncate(time.Second) != want {
 				t.Fatalf("run %d starts after %v (%v), want %v", i, time.Since(begun), err, want)
 			}
-			leave(reconcile.Succeeded, nil, 0)
+			done(reconcile.Succeeded, nil, 0)
 			time.Sleep(900 * time.Millisecond)
 		}
 	})
@@ -304,11 +280,11 @@ func TestLimitAdapts(t *testing.T) {
 			}
 			for range n {
 				if verb == '+' {
-					leave, err := g.Admit(t.Context())
+					done, err := g.Admit(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
-					runs = append(runs, leave)
+					runs = append(runs, done)
 					continue
 				}
 				how := map[byte]string{'w': "", 'f': "fail", 's': "busy", 'a': "aborted"}[verb]
@@ -334,16 +310,16 @@ func TestLimitAfterEachOutcome(t *testing.T) {
 		g.SetLimit(5)
 		var others []func(reconcile.Outcome, error, time.Duration)
 		for len(others) < 4 {
-			leave, _ := g.Admit(t.Context())
-			others = append(others, leave)
+			done, _ := g.Admit(t.Context())
+			others = append(others, done)
 		}
 		for range 5 { // alone in taking the last place
-			leave, _ := g.Admit(t.Context())
+			done, _ := g.Admit(t.Context())
 			for len(others) > 0 && wants[how] == 1 {
 				others[0](reconcile.Aborted, nil, 0)
 				others = others[1:]
 			}
-			leave(outcome.o, outcome.err, 0)
+			done(outcome.o, outcome.err, 0)
 		}
 		want := wants[how]
 		if want == 0 {
@@ -365,7 +341,7 @@ func TestSetLimit(t *testing.T) {
 		for i := range 9 {
 			items = append(items, strconv.Itoa(i)+"@10s")
 		}
-		l := launch(t, g, newJournal(), 6, items...)
+		l := launch(t, g, record.New(), 6, items...)
 		at := func(d time.Duration, want Stats) {
 			t.Helper()
 			time.Sleep(d)
@@ -381,18 +357,18 @@ func TestSetLimit(t *testing.T) {
 		at(7*time.Second, Stats{Limit: 2, InFlight: 3, Waiting: 1})
 		at(3*time.Second, Stats{Limit: 9, InFlight: 6}) // 12s: 3 and 4 since 11s
 		time.Sleep(20 * time.Second)
-		l.mustBe(t, "0s 0@10s, 1s 1@10s, 1s 2@10s, 11s 3@10s, 11s 4@10s, 12s 5@10s, 12s 6@10s, 12s 7@10s, 12s 8@10s")
+		l.Want(t, strings.Split("0s 0@10s, 1s 1@10s, 1s 2@10s, 11s 3@10s, 11s 4@10s, 12s 5@10s, 12s 6@10s, 12s 7@10s, 12s 8@10s", ", ")...)
 		l.end()
 		mustBeIdle(t, g)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{Every: 10 * time.Second, Burst: 2, Max: 9}
 		g.SetLimit(1)
-		l := launch(t, g, newJournal(), 9, "a@1h", "b@1h", "c@1h", "d@1h")
+		l := launch(t, g, record.New(), 9, "a@1h", "b@1h", "c@1h", "d@1h")
 		time.Sleep(time.Minute)
 		g.SetLimit(9)
 		time.Sleep(time.Minute)
-		l.mustBe(t, "0s a@1h, 1m0s b@1h, 1m0s c@1h, 1m10s d@1h")
+		l.Want(t, strings.Split("0s a@1h, 1m0s b@1h, 1m0s c@1h, 1m10s d@1h", ", ")...)
 		l.end()
 		mustBeIdle(t, g)
 	})
@@ -423,7 +399,7 @@ func TestStatsBeforeTheFirstRun(t *testing.T) {
 func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 	for range 20 { // in some, the one that comes at a turn is there before the timer
 		synctest.Test(t, func(t *testing.T) {
-			g, j := &Gate{Every: 10 * time.Second}, newJournal()
+			g, j := &Gate{Every: 10 * time.Second}, record.New()
 			loops := []*loop{launch(t, g, j, 1, "first@10s")}
 			for i := range 4 {
 				synctest.Wait()
@@ -438,7 +414,7 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 			loops[2].end()
 			check(t, g)
 			time.Sleep(time.Hour)
-			j.mustBe(t, "0s first@10s, 10s 0@1h, 20s 2@1h, 30s 3@1h, 40s late")
+			j.Want(t, strings.Split("0s first@10s, 10s 0@1h, 20s 2@1h, 30s 3@1h, 40s late", ", ")...)
 			for _, l := range append(loops, late) {
 				l.end()
 			}
@@ -451,7 +427,7 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 func TestBudgetIsTakenByTurns(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			g, j := &Gate{Every: time.Second}, newJournal()
+			g, j := &Gate{Every: time.Second}, record.New()
 			many := func(name string, n int) []string { return slices.Repeat([]string{name}, n) }
 			loops := []*loop{launch(t, g, j, workers, many("crowd", 1000)...)}
 			time.Sleep(10500 * time.Millisecond)
@@ -467,7 +443,7 @@ func TestBudgetIsTakenByTurns(t *testing.T) {
 			for i := range 45 {
 				want = append(want, fmt.Sprint(time.Duration(11+i)*time.Second)+" "+[]string{"crowd", "one", "two"}[i%3])
 			}
-			j.mustBe(t, strings.Join(want, ", "))
+			j.Want(t, want...)
 			for _, l := range loops {
 				l.end()
 			}
@@ -526,7 +502,7 @@ func TestPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, log := newJournal(), newJournal()
+				j, log := record.New(), record.New()
 				g := &Gate{
 					Every: c.every,
 					Pause: func(err error) time.Duration {
@@ -549,8 +525,8 @@ func TestPause(t *testing.T) {
 					synctest.Wait()
 				}
 				time.Sleep(time.Hour)
-				j.mustBe(t, c.want)
-				log.mustBe(t, c.log)
+				j.Want(t, strings.Split(c.want, ", ")...)
+				log.Want(t, strings.Split(c.log, ", ")...)
 				check(t, g)
 				l.end()
 				mustBeIdle(t, g)
@@ -562,14 +538,14 @@ func TestPause(t *testing.T) {
 // A lineHandler notes the level, the message and the first attribute of a record.
 type lineHandler struct {
 	slog.Handler
-	log *journal
+	log *record.Journal
 }
 
 func (lineHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h lineHandler) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		h.log.note("%v %s %v", r.Level, r.Message, a.Value)
+		h.log.Note("%v %s %v", r.Level, r.Message, a.Value)
 		return false
 	})
 	return nil
@@ -606,9 +582,10 @@ func TestPauseUntil(t *testing.T) {
 						return 0
 					},
 				}
-				l := launch(t, g, newJournal(), 4)
+				begun := time.Now()
+				l := launch(t, g, record.New(), 4)
 				for when, until := range c.pauses {
-					at := l.begun.Add(until)
+					at := begun.Add(until)
 					if until == none {
 						at = time.Time{}
 					}
@@ -621,7 +598,7 @@ func TestPauseUntil(t *testing.T) {
 					synctest.Wait()
 				}
 				time.Sleep(time.Hour)
-				l.mustBe(t, c.want)
+				l.Want(t, strings.Split(c.want, ", ")...)
 				check(t, g)
 				l.end()
 				mustBeIdle(t, g)
@@ -634,7 +611,7 @@ func TestPauseUntil(t *testing.T) {
 func TestStatsOfAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		log := newJournal()
+		log := record.New()
 		g := &Gate{
 			Pause:  func(err error) time.Duration { return map[error]time.Duration{errBusy: time.Minute}[err] },
 			Logger: slog.New(lineHandler{slog.DiscardHandler, log}),
@@ -651,8 +628,8 @@ func TestStatsOfAPause(t *testing.T) {
 		}
 		mustBe(Stats{})
 		time.Sleep(time.Second)
-		leave, _ := g.Admit(t.Context())
-		leave(reconcile.Retrying, errBusy, 0)
+		done, _ := g.Admit(t.Context())
+		done(reconcile.Retrying, errBusy, 0)
 		shut := begun.Add(time.Second)
 		mustBe(Stats{Next: time.Minute, Pauses: 1, Shut: shut, Until: shut.Add(time.Minute), Err: errBusy})
 		time.Sleep(time.Second)
@@ -660,13 +637,13 @@ func TestStatsOfAPause(t *testing.T) {
 		mustBe(Stats{Next: time.Hour - 2*time.Second, Pauses: 1, Shut: shut, Until: begun.Add(time.Hour), Err: errBusy})
 		g.PauseUntil(time.Time{})
 		mustBe(Stats{Pauses: 1, Shut: shut, Until: begun.Add(2 * time.Second), Err: errBusy})
-		leave, _ = g.Admit(t.Context())
+		done, _ = g.Admit(t.Context())
 		mustBe(Stats{InFlight: 1, Pauses: 1, Shut: shut, Until: begun.Add(2 * time.Second), Err: errBusy})
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 		mustBe(Stats{Pauses: 1})
 		g.PauseUntil(begun.Add(time.Minute))
 		mustBe(Stats{Next: 58 * time.Second, Pauses: 2, Shut: begun.Add(2 * time.Second), Until: begun.Add(time.Minute)})
-		log.mustBe(t, "1s WARN gate shut by what a run returned 1m0s, 2s INFO gate open again 1s, "+
+		log.Want(t, "1s WARN gate shut by what a run returned 1m0s", "2s INFO gate open again 1s",
 			"2s WARN gate shut by PauseUntil "+begun.Add(time.Minute).String())
 	})
 }
@@ -674,15 +651,15 @@ func TestStatsOfAPause(t *testing.T) {
 // What Slow and Pause are called with, and after which runs.
 func TestSlowAndPauseAreCalledAfterEachRunExceptAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := newJournal()
+		calls := record.New()
 		g := &Gate{
-			Slow:  func(err error, took time.Duration) bool { calls.note("slow %v %v", err, took); return false },
-			Pause: func(err error) time.Duration { calls.note("pause %v", err); return -time.Second },
+			Slow:  func(err error, took time.Duration) bool { calls.Note("slow %v %v", err, took); return false },
+			Pause: func(err error) time.Duration { calls.Note("pause %v", err); return -time.Second },
 		}
-		l := launch(t, g, newJournal(), 1, "a@1s", "b@2s=busy", "c=aborted", "d@1h")
+		l := launch(t, g, record.New(), 1, "a@1s", "b@2s=busy", "c=aborted", "d@1h")
 		time.Sleep(time.Minute)
 		l.end()
-		calls.mustBe(t, "1s slow <nil> 1s, 1s pause <nil>, 3s slow "+errBusy.Error()+" 2s, 3s pause "+errBusy.Error())
+		calls.Want(t, strings.Split("1s slow <nil> 1s, 1s pause <nil>, 3s slow "+errBusy.Error()+" 2s, 3s pause "+errBusy.Error(), ", ")...)
 		mustBeIdle(t, g)
 	})
 }
@@ -692,17 +669,17 @@ func TestAPanicOfSlowCountsNeitherWay(t *testing.T) {
 	g := &Gate{Slow: func(error, time.Duration) bool { panic("Slow") }}
 	g.SetLimit(1)
 	for range 3 {
-		leave, err := g.Admit(t.Context())
+		done, err := g.Admit(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("leave did not panic, want the panic of Slow")
+					t.Error("done did not panic, want the panic of Slow")
 				}
 			}()
-			leave(reconcile.Succeeded, nil, 0)
+			done(reconcile.Succeeded, nil, 0)
 		}()
 	}
 	if got, want := g.Stats(), (Stats{Limit: 1}); got != want {
@@ -749,11 +726,11 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				if s := g.Stats(); s.Next != 0 || s.InFlight != 1 {
 					t.Errorf("%s: Stats = %+v, want a token, and just the other in flight", name, s)
 				}
-				leave, err := g.Admit(t.Context()) // the probe, if it is shut
+				done, err := g.Admit(t.Context()) // the probe, if it is shut
 				if err != nil {
 					t.Fatal(err)
 				}
-				leave(reconcile.Succeeded, nil, 0)
+				done(reconcile.Succeeded, nil, 0)
 				if s := g.Stats(); !s.Shut.IsZero() || s.Next != 59*time.Minute {
 					t.Errorf("%s: Stats = %+v, want it open, and no token", name, s)
 				}
@@ -797,7 +774,7 @@ func TestTimerStopsWithTheLastThatWaits(t *testing.T) {
 		}
 		start := func(items ...string) *loop {
 			defer synctest.Wait()
-			return launch(t, g, newJournal(), 1, items...)
+			return launch(t, g, record.New(), 1, items...)
 		}
 		first := start("a@9h")
 		timer(false)
@@ -833,8 +810,8 @@ func TestNoAllocation(t *testing.T) {
 	} {
 		plan := reconcile.RequeueAfter(time.Hour)
 		if allocs := testing.AllocsPerRun(100, func() {
-			leave, _ := g.Admit(context.Background())
-			leave(reconcile.Requeued, plan, 0)
+			done, _ := g.Admit(context.Background())
+			done(reconcile.Requeued, plan, 0)
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations a run, want none", name, allocs)
 		}
@@ -845,17 +822,17 @@ func TestNoAllocation(t *testing.T) {
 	var other sync.WaitGroup
 	other.Go(func() {
 		for range turns {
-			leave, _ := g.Admit(context.Background())
-			leave(reconcile.Succeeded, nil, 0)
+			done, _ := g.Admit(context.Background())
+			done(reconcile.Succeeded, nil, 0)
 		}
 	})
 	allocs := testing.AllocsPerRun(1000, func() {
-		leave, _ := g.Admit(context.Background())
+		done, _ := g.Admit(context.Background())
 		turns <- struct{}{}
 		for g.Stats().Waiting == 0 {
 			runtime.Gosched()
 		}
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 	})
 	close(turns)
 	other.Wait()
@@ -940,7 +917,7 @@ func (m *model) setLimit(n int) {
 	m.limit, m.good = n, 0
 }
 
-func (m *model) leave(now time.Duration, id int, how string, pause time.Duration) {
+func (m *model) done(now time.Duration, id int, how string, pause time.Duration) {
 	run := m.in[id]
 	asked := how != "aborted" && how != "panic"
 	slow := asked && (how == "busy" || how == "wait")
@@ -1003,7 +980,7 @@ func simulate(t *testing.T, seed uint64) {
 	now := func() time.Duration { return time.Since(begun) }
 	type waiter struct {
 		cancel context.CancelFunc
-		leave  func(reconcile.Outcome, error, time.Duration)
+		done   func(reconcile.Outcome, error, time.Duration)
 		at     time.Duration
 	}
 	var mu sync.Mutex
@@ -1023,11 +1000,11 @@ func simulate(t *testing.T, seed uint64) {
 			w := &waiter{cancel: cancel}
 			waiters[id] = w
 			go func() {
-				leave, err := g.Admit(ctx)
+				done, err := g.Admit(ctx)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
-					w.leave, w.at = leave, now()
+					w.done, w.at = done, now()
 				}
 			}()
 			m.waiting = append(m.waiting, id)
@@ -1041,10 +1018,10 @@ func simulate(t *testing.T, seed uint64) {
 			})
 			one, how := ids[r.IntN(len(ids))], hows[r.IntN(len(hows))]
 			pause = pick(0, 0, 0, 2*time.Second, 1500*time.Millisecond)
-			m.leave(before, one, how, pause)
+			m.done(before, one, how, pause)
 			func() {
 				defer func() { _ = recover() }()
-				waiters[one].leave(outcomes[how].o, outcomes[how].err, 0)
+				waiters[one].done(outcomes[how].o, outcomes[how].err, 0)
 			}()
 		case n == 7 && len(m.waiting) > 0: // one that waits goes away
 			i := r.IntN(len(m.waiting))
@@ -1075,8 +1052,8 @@ func simulate(t *testing.T, seed uint64) {
 		}
 		mu.Lock()
 		for id, at := range m.startedAt {
-			if w := waiters[id]; w.leave == nil || w.at != at {
-				t.Fatalf("run %d of %d started at %v (%v), want %v", id, len(waiters), w.at, w.leave != nil, at)
+			if w := waiters[id]; w.done == nil || w.at != at {
+				t.Fatalf("run %d of %d started at %v (%v), want %v", id, len(waiters), w.at, w.done != nil, at)
 			}
 		}
 		mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // What a gate does to real Reconcilers.
@@ -55,7 +56,7 @@ func TestAFieldThatIsWrongEndsRun(t *testing.T) {
 // events are folded into them; no failure is added by it, and none is lost.
 func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, q := newJournal(), reconcile.NewQueue[string]()
+		j, q := record.New(), reconcile.NewQueue[string]()
 		g := &Gate{
 			Logger: slog.New(slog.DiscardHandler),
 			Pause: func(err error) time.Duration {
@@ -70,7 +71,7 @@ func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
 			Queue: q, Admit: g.Admit, Workers: 4, Timeout: 30 * time.Second,
 			Retry: reconcile.Backoff(10*time.Second, 10*time.Second),
 			Reconcile: func(_ context.Context, item string) error {
-				j.note("%s", item)
+				j.Note("%s", item)
 				switch {
 				case down.Load():
 					return fmt.Errorf("%w: %w", errBusy, reconcile.RequeueWithin(time.Minute))
@@ -99,11 +100,9 @@ func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
 				t.Errorf("State(%s) = %+v, want %d failures at most", item, state, want)
 			}
 		}
-		j.mu.Lock()
-		if probes := len(j.lines) - 2; probes != 10 {
-			t.Errorf("%d probes in ten minutes, want one a minute: %v", probes, j.lines)
+		if probes := len(j.Lines()) - 2; probes != 10 {
+			t.Errorf("%d probes in ten minutes, want one a minute: %v", probes, j.Lines())
 		}
-		j.mu.Unlock()
 		down.Store(false)
 		time.Sleep(time.Minute)
 		if s := g.Stats(); !s.Shut.IsZero() || s.Pauses != 1 {
@@ -205,6 +204,13 @@ func stress(t *testing.T, every time.Duration, seed uint64) {
 	}
 	var inFlight, starts atomic.Int32
 	begin := time.Now()
+	var mu sync.Mutex // guards chance
+	chance := rand.New(rand.NewPCG(seed, loops+1))
+	draw := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return chance.IntN(n)
+	}
 	var all sync.WaitGroup
 	for n := range loops {
 		all.Go(func() {
@@ -224,11 +230,11 @@ func stress(t *testing.T, every time.Duration, seed uint64) {
 						t.Errorf("%d runs have started after %v, want %d at most", started, time.Since(begin), most)
 					}
 					select {
-					case <-time.After(rand.N(3 * time.Millisecond)):
+					case <-time.After(time.Duration(draw(3_000_000))):
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-					switch rand.N(12) {
+					switch draw(12) {
 					case 0:
 						return errBusy
 					case 1:

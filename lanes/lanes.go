@@ -137,7 +137,7 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 	sum.Ready += s.Ready
 	sum.Waiting += s.Waiting
 	sum.InFlight += s.InFlight
-	sum.Settled += s.Settled
+	sum.Rechecks += s.Rechecks
 	sum.Again += s.Again
 	sum.Enqueued += s.Enqueued
 	sum.Coalesced += s.Coalesced

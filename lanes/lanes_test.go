@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/lanes"
 )
 
@@ -29,42 +29,16 @@ var (
 	_ reconcile.Runner        = (*lanes.Lanes[int, string])(nil)
 )
 
-// A diary keeps lines with the time since it was begun.
-type diary struct {
-	begun time.Time
-	mu    sync.Mutex
-	lines []string
-}
-
-func (d *diary) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprint(time.Since(d.begun))+" "+fmt.Sprintf(format, args...))
-}
-
-// mustBe compares what was noted. Lines of one instant come in any order.
-func (d *diary) mustBe(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	slices.Sort(d.lines)
-	slices.Sort(want)
-	if !slices.Equal(d.lines, want) {
-		t.Errorf("got\n %q\nwant\n %q", d.lines, want)
-	}
-}
-
 // byFirst returns Lanes of strings, whose lane is their first letter. Reconcilers that
 // are made are noted, and so are runs. An item takes as long as it says after an @.
-func byFirst(d *diary) *lanes.Lanes[string, string] {
+func byFirst(d *record.Journal) *lanes.Lanes[string, string] {
 	return &lanes.Lanes[string, string]{
 		Lane:   func(item string) string { return item[:1] },
 		Logger: quiet,
 		Reconciler: func(lane string) *reconcile.Reconciler[string] {
-			d.note("lane %s", lane)
+			d.Note("lane %s", lane)
 			return &reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, item string) error {
-				d.note("%s", item)
+				d.Note("%s", item)
 				if _, takes, ok := strings.Cut(item, "@"); ok {
 					took, _ := time.ParseDuration(takes)
 					select {
@@ -97,7 +71,7 @@ func serve(t *testing.T, l reconcile.Runner) (end func()) {
 // A lane that hangs does not hold up the others; each has its own order.
 func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &diary{begun: time.Now()}
+		d := record.New()
 		l := byFirst(d)
 		l.Enqueue("a1@1h") // before Run
 		defer serve(t, l)()
@@ -106,9 +80,9 @@ func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 		l.Offer("b2@10s")
 		l.Offer("c1")
 		time.Sleep(time.Minute)
-		d.mustBe(t, "0s lane a", "0s a1@1h", "0s lane b", "0s b2@10s", "10s b1@1s", "0s lane c", "0s c1")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "0s lane b", "0s b2@10s", "10s b1@1s", "0s lane c", "0s c1")
 		time.Sleep(time.Hour)
-		d.mustBe(t, "0s lane a", "0s a1@1h", "0s lane b", "0s b2@10s", "10s b1@1s", "0s lane c", "0s c1", "1h0m0s a2")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "0s lane b", "0s b2@10s", "10s b1@1s", "0s lane c", "0s c1", "1h0m0s a2")
 	})
 }
 
@@ -116,7 +90,7 @@ func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 // a look that is due goes on. The sums never fall.
 func TestAnIdleLaneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &diary{begun: time.Now()}
+		d := record.New()
 		l := byFirst(d)
 		defer serve(t, l)()
 		names := func() (names string) {
@@ -142,7 +116,7 @@ func TestAnIdleLaneEnds(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		l.Enqueue("a3")
-		d.mustBe(t, "1s lane a", "1s a1", "1m59s a2", "1s lane b", "1h4m1s lane a", "1h4m1s a3")
+		d.WantAll(t, "1s lane a", "1s a1", "1m59s a2", "1s lane b", "1h4m1s lane a", "1h4m1s a3")
 		time.Sleep(4 * time.Hour)
 		if got, want := l.Stats(), (reconcile.Stats{Enqueued: 4, Taken: 4}); got != want || names() != "" {
 			t.Errorf("Stats() = %+v with lanes %q, want %+v with none", got, names(), want)
@@ -153,7 +127,7 @@ func TestAnIdleLaneEnds(t *testing.T) {
 // What is left stays there for the next Run.
 func TestRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &diary{begun: time.Now()}
+		d := record.New()
 		l := byFirst(d)
 		end := serve(t, l)
 		l.Enqueue("a1@1h")
@@ -165,11 +139,11 @@ func TestRunAgain(t *testing.T) {
 		end()
 		l.Enqueue("b1")
 		time.Sleep(time.Hour)
-		d.mustBe(t, "0s lane a", "0s a1@1h")
+		d.WantAll(t, "0s lane a", "0s a1@1h")
 		end = serve(t, l)
 		synctest.Wait()
 		end()
-		d.mustBe(t, "0s lane a", "0s a1@1h", "1h0m0s lane a", "1h0m0s lane b", "1h0m0s b1", "1h0m0s a2", "1h0m0s a1@1h")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "1h0m0s lane a", "1h0m0s lane b", "1h0m0s b1", "1h0m0s a2", "1h0m0s a1@1h")
 	})
 }
 
@@ -183,7 +157,7 @@ func TestALaneThatCannotRunEndsAll(t *testing.T) {
 		"lane x: panic: no region":                     func(string) *reconcile.Reconciler[string] { panic("no region") },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &diary{begun: time.Now()}
+			d := record.New()
 			l := byFirst(d)
 			good := l.Reconciler
 			l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
@@ -194,15 +168,15 @@ func TestALaneThatCannotRunEndsAll(t *testing.T) {
 			}
 			time.AfterFunc(time.Minute, func() { l.Enqueue("x1") })
 			l.Enqueue("a1@1h")
-			if err := l.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || time.Since(d.begun) != time.Minute {
-				t.Errorf("Run = %v after %v, want %q after a minute", err, time.Since(d.begun), want)
+			if err := l.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || d.Elapsed() != time.Minute {
+				t.Errorf("Run = %v after %v, want %q after a minute", err, d.Elapsed(), want)
 			}
 		})
 	}
 }
 
 func TestFieldsAreChecked(t *testing.T) {
-	l := byFirst(new(diary))
+	l := byFirst(record.New())
 	lane := l.Lane
 	l.Lane = nil
 	if err := l.Run(t.Context()); err == nil || err.Error() != "lanes: Lanes.Lane is required, and nil" {

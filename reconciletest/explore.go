@@ -205,13 +205,13 @@ func (p *process[T]) unsettled() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stats := p.kit.Queue.Stats()
-	if stats.Ready+stats.Waiting+stats.InFlight > stats.Settled {
+	if stats.Ready+stats.Waiting+stats.InFlight > stats.Rechecks {
 		for item, state := range p.kit.Queue.All() {
 			since, known := p.left[item]
 			if !known {
 				since = state.Since.Sub(p.kit.begun)
 			}
-			if !state.Settled && p.now()-since > workMax {
+			if !state.Recheck && p.now()-since > workMax {
 				return p.kit.stateText(item, state)
 			}
 		}

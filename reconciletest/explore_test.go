@@ -603,7 +603,7 @@ func TestWhatStandsAroundAReconciler(t *testing.T) {
 		s := plain()
 		s.Without, s.Plans = []Fault{Lost}, 60
 		s.Start = func(k *Kit[string], w *shop) {
-			start(k, &reconcile.Reconciler[string]{Reconcile: asWanted(client{k, w}), Timeout: 10 * time.Second, Spread: 0.5})
+			start(k, &reconcile.Reconciler[string]{Reconcile: asWanted(client{k, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
 			for _, item := range w.items() {
 				k.Queue.Enqueue(item)
 			}

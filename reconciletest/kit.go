@@ -145,7 +145,7 @@ func (k *Kit[T]) Start(r reconcile.Runner) {
 // what stands around a reconciler: a [reconcile.Group], [reconcile.After]. It sets Queue,
 // and what is nil: Retry to a back-off that doubles from a second to five minutes,
 // without chance, and Logger to one that writes to the output of the test; in a plan of
-// [Explore] that is lost, since the journal has a line for each run, and Spread does not
+// [Explore] that is lost, since the journal has a line for each run, and RecheckJitter does not
 // count there. OnResult of r is called after the journal was
 // written. Watch panics if r is nil.
 func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
@@ -161,7 +161,7 @@ func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	}
 	watched := *r // so that r can be watched again
 	if k.plan != nil {
-		watched.Spread = 0
+		watched.RecheckJitter = 0
 	}
 	if run := r.Reconcile; run != nil {
 		watched.Reconcile = func(ctx context.Context, item T) error {
@@ -462,9 +462,9 @@ func retry(_ error, failures int) (time.Duration, bool) {
 
 func resultText[T comparable](r reconcile.Result[T]) string {
 	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
-	_, wait := reconcile.Judge(r.Err, r.Failures, retry)
+	_, wait := reconcile.Classify(r.Err, r.Failures, retry)
 	switch {
-	case r.Outcome == reconcile.Succeeded && wait.Settled:
+	case r.Outcome == reconcile.Succeeded && wait.Recheck:
 		text += fmt.Sprintf(", again within %v", r.Next)
 	case r.Outcome == reconcile.Requeued && wait.Hold:
 		text += fmt.Sprintf(" after %v", r.Next)
@@ -484,7 +484,7 @@ func (k *Kit[T]) stateText(item T, s reconcile.State) string {
 	switch {
 	case s.Hold:
 		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(k.begun))
-	case s.Settled:
+	case s.Recheck:
 		text = fmt.Sprintf("%v settled until %v", item, s.Due.Sub(k.begun))
 	case s.Phase == reconcile.Waiting:
 		text += fmt.Sprintf(" until %v", s.Due.Sub(k.begun))

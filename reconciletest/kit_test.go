@@ -94,7 +94,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 			"0s after requeued after 1h0m0s",
 			"0s within requeued within 1h0m0s",
 			"0s look succeeded, again within 1h0m0s",
-			"0s terminal terminated: boom",
+			"0s terminal terminal_error: boom",
 			"0s panic retrying in 1m0s: panic: no disk",
 			"1m0s slow retrying in 1m0s: reconcile: run took longer than its timeout",
 			"1m0s well succeeded",

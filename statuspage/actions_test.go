@@ -177,8 +177,8 @@ func TestRetryButtons(t *testing.T) {
 			t.Error("there are buttons though nothing fails")
 		}
 		time.Sleep(time.Second) // what was shown is out of date then
-		report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.Terminated, Err: errors.New("no room"), Failures: 1})
-		report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.Terminated, Err: errors.New("no name"), Failures: 1})
+		report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.TerminalError, Err: errors.New("no room"), Failures: 1})
+		report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.TerminalError, Err: errors.New("no name"), Failures: 1})
 		for target, want := range map[string][]string{
 			"/":                           {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
 			"/?search=ROOM":               {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},

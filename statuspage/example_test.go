@@ -42,9 +42,9 @@ func Example() {
 		fmt.Println(err)
 	}
 	for _, item := range answer.Items {
-		fmt.Println(item.Name, "is", item.Phase, "after it", item.Outcome+":", item.Error)
+		fmt.Println(item.Name, "is", item.Phase, "with the outcome", item.Outcome+":", item.Error)
 	}
-	// Output: bucket/invoices is idle after it terminated: no such region
+	// Output: bucket/invoices is idle with the outcome terminal_error: no such region
 }
 
 // A page that runs in a group, and ends with it.
@@ -65,7 +65,7 @@ func ExamplePage() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	fmt.Println(group.Run(ctx))
+	fmt.Println(group.Run(ctx)) // the same result, however late the real clock ends ctx
 	// Output: <nil>
 }
 

@@ -70,12 +70,12 @@ func TestGate(t *testing.T) {
 				}
 			}
 		}
-		leave, err := cloud.Admit(t.Context())
+		done, err := cloud.Admit(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		shows("open", "cloud: 4/s, 3, limit 7, 1 in flight", "4.0/s, 3 at once", ">open<", `-class="alert"`, "-<form class")
-		leave(reconcile.Retrying, errors.New("503 & more"), 0)
+		done(reconcile.Retrying, errors.New("503 & more"), 0)
 		time.Sleep(time.Minute)
 		shows("shut by an answer", "cloud: 4/s, 3, limit 7, 0 in flight, shut for 1m0s, until in 9m0s, 503 & more",
 			`<p class="alert">Gate cloud is shut, nothing behind it runs: 503 &amp; more</p>`, ">shut<", "in 9 m", "-Go on")
@@ -88,10 +88,10 @@ func TestGate(t *testing.T) {
 		}
 		shows("after go on", "cloud: 4/s, 3, limit 7, 0 in flight, shut for 1m0s, until in 0s, 503 & more", ">probing<", "after a run that goes well")
 		cloud.Pause = nil
-		if leave, err = cloud.Admit(t.Context()); err != nil {
+		if done, err = cloud.Admit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 		shows("open again", "cloud: 4/s, 3, limit 7, 0 in flight", "-Go on")
 
 		log.Reset()

@@ -74,11 +74,11 @@ func testHostile(t *testing.T, name string) {
 	}
 
 	// What keeps items from running is shown too.
-	leave, err := shut.Admit(t.Context())
+	done, err := shut.Admit(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	leave(reconcile.Retrying, errors.New(name), 0)
+	done(reconcile.Retrying, errors.New(name), 0)
 
 	plain := statuspage.New(&statuspage.Loop[string]{Name: "other", Queue: reconcile.NewQueue[string]()})
 	// tags returns the names of all tags and of their attributes.
@@ -135,7 +135,7 @@ func testHostile(t *testing.T, name string) {
 
 	var i item
 	fromJSON(t, get(t, page, "/"+rows.Items[0].URL), &i)
-	if i.Outcome != "terminated" {
+	if i.Outcome != "terminal_error" {
 		t.Errorf("the URL of the item leads to %+v", i)
 	}
 

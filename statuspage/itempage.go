@@ -168,7 +168,7 @@ func (h handle) story() string {
 		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
 	case reconcile.Waiting:
 		due := until(r.Due)
-		if r.Settled {
+		if r.Recheck {
 			return fmt.Sprintf("All was well %s ago. It is looked at again in %s; an event brings it sooner.", since, due)
 		}
 		what := "The next run"
@@ -196,7 +196,7 @@ func idleStory(last reconcile.Outcome, ago string) string {
 		return "The queue does not know it, and no run of it is remembered. " + fed
 	case reconcile.GaveUp:
 		return fmt.Sprintf("It was given up %s ago. %s", ago, fed)
-	case reconcile.Terminated:
+	case reconcile.TerminalError:
 		return fmt.Sprintf("It failed for good %s ago: its error is one that no retry mends. %s", ago, fed)
 	case reconcile.Retrying, reconcile.Requeued, reconcile.Aborted:
 		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, fed)

@@ -50,7 +50,7 @@ func TestStatusJSON(t *testing.T) {
 			t.Errorf("p99_seconds = %v, want about 0.05", got)
 		}
 		for outcome, want := range map[string]float64{
-			"succeeded": 2, "requeued": 2, "retrying": 1, "terminated": 1, "gave_up": 0, "aborted": 0,
+			"succeeded": 2, "requeued": 2, "retrying": 1, "terminal_error": 1, "gave_up": 0, "aborted": 0,
 		} {
 			if got := runs[outcome]; got != want {
 				t.Errorf("runs %s = %v, want %v", outcome, got, want)
@@ -104,7 +104,7 @@ func TestItemsJSON(t *testing.T) {
 		}
 		at := func(d time.Duration) time.Time { return begin.Add(d) }
 		for _, want := range []item{
-			{Name: "refused", Phase: "idle", Since: at(50 * time.Millisecond), Failing: true, Failures: 1, Error: "region cannot change", Outcome: "terminated", Ended: at(50 * time.Millisecond), Took: 0.05},
+			{Name: "refused", Phase: "idle", Since: at(50 * time.Millisecond), Failing: true, Failures: 1, Error: "region cannot change", Outcome: "terminal_error", Ended: at(50 * time.Millisecond), Took: 0.05},
 			{Name: "retrying", Phase: "waiting", Since: at(40 * time.Millisecond), Due: at(time.Hour + 40*time.Millisecond), Failing: true, Failures: 1, Error: "quota exceeded", Outcome: "retrying", Ended: at(40 * time.Millisecond), Took: 0.04},
 			{Name: "running", Phase: "in flight", Since: begin},
 			{Name: "held", Phase: "waiting", Since: at(30 * time.Millisecond), Due: at(2*time.Hour + 30*time.Millisecond), Hold: true, Outcome: "requeued", Ended: at(30 * time.Millisecond), Took: 0.03},
@@ -229,7 +229,7 @@ func TestFailuresBefore(t *testing.T) {
 	if _, err := queue.Dequeue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	queue.Requeue("a", reconcile.Wait{Delay: time.Hour, Err: errors.New("quota")})
+	queue.Requeue("a", reconcile.RequeueOptions{Delay: time.Hour, Err: errors.New("quota")})
 	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
 	var got items
 	fromJSON(t, get(t, page, "/items.json?state=failing&search=quota"), &got)

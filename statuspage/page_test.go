@@ -257,7 +257,7 @@ func TestPageSeveralQueues(t *testing.T) {
 	if _, err := a.Dequeue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.Requeue("settled", reconcile.Wait{Delay: time.Hour, Settled: true})
+	a.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	a.Enqueue("x")
 	b.Enqueue(42)
 	page := statuspage.New(

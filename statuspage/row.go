@@ -69,7 +69,7 @@ func (r *row) Final() bool { return r.Phase == reconcile.Idle && r.Failing() }
 // inOrder reports whether the last run ended well and nothing is left to do: the
 // item waits only to be looked at again, or the queue has it no more.
 func (r *row) inOrder() bool {
-	return r.Settled || r.Phase == reconcile.Idle && r.Last.Outcome == reconcile.Succeeded
+	return r.Recheck || r.Phase == reconcile.Idle && r.Last.Outcome == reconcile.Succeeded
 }
 
 // Status returns the part of the rows that the row is in: its phase, unless it is

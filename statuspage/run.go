@@ -31,7 +31,7 @@ func (m moment) Time() time.Time              { return time.Unix(0, int64(m)) }
 func (m moment) MarshalJSON() ([]byte, error) { return m.Time().MarshalJSON() }
 
 var outcomes = [...]reconcile.Outcome{
-	reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.Terminated, reconcile.Aborted,
+	reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.TerminalError, reconcile.Aborted,
 }
 
 // Failed reports whether the run counts as a failure.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -35,35 +36,21 @@ type (
 
 var _ reconcile.Runner = (*letters)(nil)
 
-// A journal is an Enqueuer that notes its calls, with the time since it was made.
-type journal[T comparable] struct {
-	begun time.Time
-	lines []string
-}
+// A journal is an Enqueuer that notes its calls.
+type journal[T comparable] struct{ *record.Journal }
 
-func newJournal[T comparable]() *journal[T] { return &journal[T]{begun: time.Now()} }
+func newJournal[T comparable]() journal[T] { return journal[T]{record.New()} }
 
-func (j *journal[T]) note(format string, args ...any) {
-	j.lines = append(j.lines, fmt.Sprintf("%v ", time.Since(j.begun))+fmt.Sprintf(format, args...))
-}
-
-func (j *journal[T]) Enqueue(item T)                { j.note("enqueue %v", item) }
-func (j *journal[T]) Offer(item T)                  { j.note("offer %v", item) }
-func (j *journal[T]) EnqueueAfter(T, time.Duration) { panic("not called") }
-func (j *journal[T]) change(c tracker.Change[T, int]) {
-	j.note("%s %v %d %d", c.Kind, c.Item, c.Old, c.New)
-}
-
-func (j *journal[T]) mustBe(t *testing.T, want ...string) {
-	t.Helper()
-	if !slices.Equal(j.lines, want) {
-		t.Errorf("journal:\n%s\nwant:\n%s", strings.Join(j.lines, "\n"), strings.Join(want, "\n"))
-	}
+func (j journal[T]) Enqueue(item T)                { j.Note("enqueue %v", item) }
+func (j journal[T]) Offer(item T)                  { j.Note("offer %v", item) }
+func (j journal[T]) EnqueueAfter(T, time.Duration) { panic("not called") }
+func (j journal[T]) change(c tracker.Change[T, int]) {
+	j.Note("%s %v %d %d", c.Kind, c.Item, c.Old, c.New)
 }
 
 // whats returns the lines without their times.
-func (j *journal[T]) whats() (whats []string) {
-	for _, line := range j.lines {
+func (j journal[T]) whats() (whats []string) {
+	for _, line := range j.Lines() {
 		_, what, _ := strings.Cut(line, " ")
 		whats = append(whats, what)
 	}
@@ -99,7 +86,7 @@ func listed(text string) sequence {
 
 // track lets tr work through listings, one every 10 seconds, and returns what it
 // did to its queue and told OnChange.
-func track(t *testing.T, tr *letters, listings ...string) *journal[string] {
+func track(t *testing.T, tr *letters, listings ...string) journal[string] {
 	t.Helper()
 	j := newJournal[string]()
 	trackInto(t, tr, j, j.change, listings...)
@@ -133,7 +120,7 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 
 func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").mustBe(t,
+		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").Want(t,
 			"0s appeared a 0 1", "0s enqueue a", "0s appeared b 0 1", "0s enqueue b",
 			"20s altered b 1 2", "20s enqueue b", "20s appeared c 0 1", "20s enqueue c", "20s vanished a 1 0", "20s enqueue a",
 			"30s vanished b 2 0", "30s enqueue b",
@@ -144,7 +131,7 @@ func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
 
 func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		track(t, new(letters), "a1 ~ ~ b1 ~ c1").mustBe(t,
+		track(t, new(letters), "a1 ~ ~ b1 ~ c1").Want(t,
 			"0s appeared a 0 1", "0s enqueue a",
 			"2s appeared b 0 1", "2s enqueue b",
 			"3s appeared c 0 1", "3s enqueue c",
@@ -195,14 +182,14 @@ func TestTrackerOffersTheRestEachResync(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := newJournal[string]()
 				trackInto(t, &letters{Resync: resync}, j, nil, all...)
-				j.mustBe(t, want...)
+				j.Want(t, want...)
 			})
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
 		trackInto(t, new(letters), j, nil, slices.Repeat([]string{"a1"}, 721)...)
-		j.mustBe(t, "0s enqueue a", "1h0m0s offer a", "2h0m0s offer a")
+		j.Want(t, "0s enqueue a", "1h0m0s offer a", "2h0m0s offer a")
 	})
 }
 
@@ -232,13 +219,13 @@ func TestTrackerOffersTheFirstListing(t *testing.T) {
 // A versioned is a queue that notes what a Tracker says of each item at its Enqueue,
 // as the run that follows may see it.
 type versioned struct {
-	*journal[string]
+	journal[string]
 	tr *letters
 }
 
 func (q versioned) Enqueue(item string) {
 	version, ok := q.tr.Version(item)
-	q.note("%s %d %v", item, version, ok)
+	q.Note("%s %d %v", item, version, ok)
 	if item == "x" && version == 1 {
 		panic("no x")
 	}
@@ -402,9 +389,9 @@ func TestFromMapHasAnOrder(t *testing.T) {
 				t.Error(err)
 			}
 			if calls == nil {
-				calls = j.lines
+				calls = j.Lines()
 			}
-			if j.mustBe(t, calls...); len(calls) != 60 {
+			if j.Want(t, calls...); len(calls) != 60 {
 				t.Errorf("%d calls, want 60", len(calls))
 			}
 		}
@@ -430,8 +417,8 @@ func TestTrackerRemembersBetweenRunsAndReadsKnownOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
 		tr := &letters{Known: func(yield func(string, int) bool) { read++; yield("a", 1) }}
-		track(t, tr, "a1 b1").mustBe(t, "0s appeared b 0 1", "0s enqueue b")
-		track(t, tr, "a1 b2").mustBe(t, "0s altered b 1 2", "0s enqueue b")
+		track(t, tr, "a1 b1").Want(t, "0s appeared b 0 1", "0s enqueue b")
+		track(t, tr, "a1 b2").Want(t, "0s altered b 1 2", "0s enqueue b")
 		if read != 1 {
 			t.Errorf("Known was read %d times, want once", read)
 		}
@@ -439,7 +426,7 @@ func TestTrackerRemembersBetweenRunsAndReadsKnownOnce(t *testing.T) {
 }
 
 // A refusal is a queue that panics for x, as a Queue does for a NaN.
-type refusal struct{ *journal[string] }
+type refusal struct{ journal[string] }
 
 func (q refusal) Enqueue(item string) {
 	if item == "x" {
@@ -553,7 +540,7 @@ func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
 		if err := tr.Run(ctx); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
-		j.mustBe(t, "0s enqueue a", "0s enqueue c")
+		j.Want(t, "0s enqueue a", "0s enqueue c")
 		if lines := strings.Split(text.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "[]string") {
 			t.Errorf("log %s, want the first failure of the first listing, and that the second was complete", text.String())
 		}
@@ -592,7 +579,7 @@ func TestTrackerTriggerListsSoon(t *testing.T) {
 			t.Errorf("Run = %v, want nil", err)
 		}
 		tr.Trigger()
-		j.mustBe(t, "0s offer a", "3s offer a", "4s offer a", "14s offer a")
+		j.Want(t, "0s offer a", "3s offer a", "4s offer a", "14s offer a")
 	})
 }
 
@@ -705,44 +692,6 @@ func heap() int64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
-}
-
-// What vanished takes no memory.
-func TestTrackerGivesBackItsMemory(t *testing.T) {
-	const n = 200_000
-	count, changes := n, 0
-	list := func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {
-		return func(yield func(tracker.Listed[int, int], error) bool) {
-			for i := range count {
-				if !yield(tracker.Listed[int, int]{Item: i}, nil) {
-					return
-				}
-			}
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		tr := &tracker.Tracker[int, int]{Queue: drop[int]{}, List: list, Period: time.Hour, Logger: quiet}
-		tr.OnChange = func(tracker.Change[int, int]) { changes++ }
-		before := heap()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- tr.Run(ctx) }()
-		synctest.Wait()
-		full := heap() - before
-		count = 10
-		tr.Trigger()
-		synctest.Wait()
-		if kept := heap() - before; kept > full/10 {
-			t.Errorf("%d bytes are kept of %d after all but 10 of %d items vanished", kept, full, n)
-		}
-		tr.Trigger() // what is left is still known
-		synctest.Wait()
-		if want := n + n - 10; changes != want {
-			t.Errorf("%d changes, want %d", changes, want)
-		}
-		cancel()
-		<-ended
-	})
 }
 
 // A model is a Tracker that anybody can read. It answers what a listing makes of the

@@ -33,6 +33,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -223,135 +224,138 @@ func finishedAs(job *batchv1.Job) batchv1.JobConditionType {
 // leads: not while another goes on, in its place, late, not at all; removes old
 // ones, and says so in the status.
 func TestCronJob(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	s.Define(t, "Namespaced", "batch.example.com", "CronJob")
-	var mu sync.Mutex // guards what follows
-	begin, passed, ran := time.Now(), time.Duration(0), make(map[string]int)
-	process := func(name string) (stop func()) {
-		r, err := NewCronJobReconciler(s.Admin())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.now = func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return begin.Add(passed)
-		}
-		r.told = func(r reconcile.Result[cache.ObjectName]) {
-			if r.Outcome == reconcile.Retrying {
-				t.Errorf("%s: %v", r.Item, r.Err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			ran[name]++
-		}
-		return kubetest.Run(t, r.Group(ns, elect.Config{
-			Client: r.client.CoordinationV1(), Namespace: ns, Name: "cronjobs", Identity: name,
-			Duration: time.Minute, Period: 2 * time.Second, // no term is to be lost on a slow machine
-		}))
-	}
-	stopA := process("a")
-	kubetest.Eventually(t, func() error {
-		if lease := s.Kubectl(t, "get", "lease", "-n", ns, "-o", "name"); lease == "" {
-			return errors.New("nobody leads")
-		}
-		return nil
-	})
-	process("b")
-
-	client := typed(t, s.Admin())
-	cronJobs, err := custom.NewClient[CronJob](s.Admin(), schema.GroupVersionResource{Group: "batch.example.com", Version: "v1", Resource: "cronjobs"}, "CronJob")
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "busybox"}},
-	}}}}
-	made, err := cronJobs.In(ns).Create(t.Context(), &CronJob{
-		ObjectMeta: metav1.ObjectMeta{Name: "hourly"},
-		Spec:       CronJobSpec{Schedule: "1h", ConcurrencyPolicy: "Forbid", SuccessfulJobsHistoryLimit: new(0), JobTemplate: template},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mu.Lock()
-	begin = made.CreationTimestamp.Time
-	mu.Unlock()
-	// name is that of the Job of a start.
-	name := func(hour int) string {
-		return fmt.Sprintf("hourly-%d", begin.Add(time.Duration(hour)*time.Hour).Unix())
-	}
-	// after sets the clock, changes the spec, and waits until a run has seen that:
-	// for the Jobs that go on then, and the reason of Ready.
-	after := func(hours float64, spec string, active []string, reason string) {
-		t.Helper()
-		mu.Lock()
-		passed = time.Duration(hours * float64(time.Hour))
-		mu.Unlock()
-		changed, err := cronJobs.In(ns).Patch(t.Context(), "hourly", types.MergePatchType, []byte(`{"spec": `+spec+`}`), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		kubetest.Eventually(t, func() error {
-			c, err := cronJobs.In(ns).Get(t.Context(), "hourly", metav1.GetOptions{})
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		s.Define(t, "Namespaced", "batch.example.com", "CronJob")
+		var mu sync.Mutex // guards what follows
+		begin, passed, ran := time.Now(), time.Duration(0), make(map[string]int)
+		process := func(name string) (stop func()) {
+			r, err := NewCronJobReconciler(s.Admin())
 			if err != nil {
-				return err
+				t.Fatal(err)
 			}
-			var got []string
-			for _, ref := range c.Status.Active {
-				got = append(got, ref.Name)
+			r.now = func() time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				return begin.Add(passed)
 			}
-			ready := meta.FindStatusCondition(c.Status.Conditions, "Ready")
-			if ready == nil || ready.ObservedGeneration != changed.Generation || ready.Reason != reason || !slices.Equal(got, active) {
-				return fmt.Errorf("after %v hours: active are %v, Ready is %+v, want %v and %s", hours, got, ready, active, reason)
+			r.told = func(r reconcile.Result[cache.ObjectName]) {
+				if r.Outcome == reconcile.Retrying {
+					t.Errorf("%s: %v", r.Item, r.Err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ran[name]++
+			}
+			return kubetest.Run(t, r.Group(ns, elect.Config{
+				Client: r.client.CoordinationV1(), Namespace: ns, Name: "cronjobs", Identity: name,
+				Duration: time.Minute, Period: 2 * time.Second, // no term is to be lost on a slow machine
+			}))
+		}
+		stopA := process("a")
+		kubetest.Eventually(t, func() error {
+			if lease := s.Kubectl(t, "get", "lease", "-n", ns, "-o", "name"); lease == "" {
+				return errors.New("nobody leads")
 			}
 			return nil
 		})
-		jobs, err := client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{})
+		process("b")
+
+		client := typed(t, s.Admin())
+		cronJobs, err := custom.NewClient[CronJob](s.Admin(), schema.GroupVersionResource{Group: "batch.example.com", Version: "v1", Resource: "cronjobs"}, "CronJob")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range jobs.Items {
-			if !metav1.IsControlledBy(&job, made) || finishedAs(&job) == "" && !slices.Contains(active, job.Name) {
-				t.Errorf("after %v hours there is the job %s, of %v", hours, job.Name, job.OwnerReferences)
+		template := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "busybox"}},
+		}}}}
+		made, err := cronJobs.In(ns).Create(t.Context(), &CronJob{
+			ObjectMeta: metav1.ObjectMeta{Name: "hourly"},
+			Spec:       CronJobSpec{Schedule: "1h", ConcurrencyPolicy: "Forbid", SuccessfulJobsHistoryLimit: new(0), JobTemplate: template},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		begin = made.CreationTimestamp.Time
+		mu.Unlock()
+		// name is that of the Job of a start.
+		name := func(hour int) string {
+			return fmt.Sprintf("hourly-%d", begin.Add(time.Duration(hour)*time.Hour).Unix())
+		}
+		// after sets the clock, changes the spec, and waits until a run has seen that:
+		// for the Jobs that go on then, and the reason of Ready.
+		after := func(hours float64, spec string, active []string, reason string) {
+			t.Helper()
+			mu.Lock()
+			passed = time.Duration(hours * float64(time.Hour))
+			mu.Unlock()
+			changed, err := cronJobs.In(ns).Patch(t.Context(), "hourly", types.MergePatchType, []byte(`{"spec": `+spec+`}`), metav1.PatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kubetest.Eventually(t, func() error {
+				c, err := cronJobs.In(ns).Get(t.Context(), "hourly", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				var got []string
+				for _, ref := range c.Status.Active {
+					got = append(got, ref.Name)
+				}
+				ready := meta.FindStatusCondition(c.Status.Conditions, "Ready")
+				if ready == nil || ready.ObservedGeneration != changed.Generation || ready.Reason != reason || !slices.Equal(got, active) {
+					return fmt.Errorf("after %v hours: active are %v, Ready is %+v, want %v and %s", hours, got, ready, active, reason)
+				}
+				return nil
+			})
+			jobs, err := client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range jobs.Items {
+				if !metav1.IsControlledBy(&job, made) || finishedAs(&job) == "" && !slices.Contains(active, job.Name) {
+					t.Errorf("after %v hours there is the job %s, of %v", hours, job.Name, job.OwnerReferences)
+				}
 			}
 		}
-	}
-	after(0.5, `{"suspend": false}`, nil, "Reconciled")
-	after(1.5, `{"startingDeadlineSeconds": 7200}`, []string{name(1)}, "Reconciled")
-	after(2.5, `{"startingDeadlineSeconds": 7201}`, []string{name(1)}, "Reconciled") // forbidden
-	finish(t, client, ns, name(1), batchv1.JobComplete)
-	after(2.6, `{"startingDeadlineSeconds": 7202}`, []string{name(2)}, "Reconciled")
-	finish(t, client, ns, name(2), batchv1.JobComplete)
-	kubetest.Eventually(t, func() error {
-		jobs, err := client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{})
-		if err == nil && len(jobs.Items) > 0 {
-			err = fmt.Errorf("the job %s is there, want the finished ones removed", jobs.Items[0].Name)
+		after(0.5, `{"suspend": false}`, nil, "Reconciled")
+		after(1.5, `{"startingDeadlineSeconds": 7200}`, []string{name(1)}, "Reconciled")
+		after(2.5, `{"startingDeadlineSeconds": 7201}`, []string{name(1)}, "Reconciled") // forbidden
+		finish(t, client, ns, name(1), batchv1.JobComplete)
+		after(2.6, `{"startingDeadlineSeconds": 7202}`, []string{name(2)}, "Reconciled")
+		finish(t, client, ns, name(2), batchv1.JobComplete)
+		kubetest.Eventually(t, func() error {
+			jobs, err := client.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{})
+			if err == nil && len(jobs.Items) > 0 {
+				err = fmt.Errorf("the job %s is there, want the finished ones removed", jobs.Items[0].Name)
+			}
+			return err
+		})
+		after(2.7, `{"startingDeadlineSeconds": 7203}`, nil, "Reconciled") // not the same again
+		mu.Lock()
+		if ran["a"] == 0 || ran["b"] != 0 {
+			t.Errorf("runs: %v, want those of a alone", ran)
 		}
-		return err
-	})
-	after(2.7, `{"startingDeadlineSeconds": 7203}`, nil, "Reconciled") // not the same again
-	mu.Lock()
-	if ran["a"] == 0 || ran["b"] != 0 {
-		t.Errorf("runs: %v, want those of a alone", ran)
-	}
-	mu.Unlock()
+		mu.Unlock()
 
-	stopA()
-	after(3.5, `{"concurrencyPolicy": "Replace"}`, []string{name(3)}, "Reconciled")
-	after(4.5, `{"startingDeadlineSeconds": 7204}`, []string{name(4)}, "Reconciled") // in its place
-	// Before the clock goes on: a run of that moment would start one in time by the old spec.
-	after(4.6, `{"startingDeadlineSeconds": 60}`, []string{name(4)}, "Reconciled")
-	after(6.5, `{"startingDeadlineSeconds": 61}`, []string{name(4)}, "Reconciled") // too late
-	after(7.5, `{"startingDeadlineSeconds": null, "suspend": true}`, []string{name(4)}, "Reconciled")
-	after(7.6, `{"schedule": "* * * * *", "suspend": false}`, []string{name(4)}, "Terminated")
-	after(500, `{"schedule": "1h"}`, []string{name(4)}, "Terminated") // too many
-	finish(t, client, ns, name(4), batchv1.JobFailed)
-	after(500.1, `{"startingDeadlineSeconds": 3600, "failedJobsHistoryLimit": 1}`, []string{name(500)}, "Reconciled")
-	if _, err := client.BatchV1().Jobs(ns).Get(t.Context(), name(4), metav1.GetOptions{}); err != nil {
-		t.Errorf("the failed job, of which one is kept: %v", err)
-	}
+		stopA()
+		after(3.5, `{"concurrencyPolicy": "Replace"}`, []string{name(3)}, "Reconciled")
+		after(4.5, `{"startingDeadlineSeconds": 7204}`, []string{name(4)}, "Reconciled") // in its place
+		// Before the clock goes on: a run of that moment would start one in time by the old spec.
+		after(4.6, `{"startingDeadlineSeconds": 60}`, []string{name(4)}, "Reconciled")
+		after(6.5, `{"startingDeadlineSeconds": 61}`, []string{name(4)}, "Reconciled") // too late
+		after(7.5, `{"startingDeadlineSeconds": null, "suspend": true}`, []string{name(4)}, "Reconciled")
+		after(7.6, `{"schedule": "* * * * *", "suspend": false}`, []string{name(4)}, "TerminalError")
+		after(500, `{"schedule": "1h"}`, []string{name(4)}, "TerminalError") // too many
+		finish(t, client, ns, name(4), batchv1.JobFailed)
+		// The end is seen before the next start, which would otherwise replace the job.
+		after(500, `{"startingDeadlineSeconds": null}`, nil, "TerminalError")
+		after(500.1, `{"startingDeadlineSeconds": 3600, "failedJobsHistoryLimit": 1}`, []string{name(500)}, "Reconciled")
+		if _, err := client.BatchV1().Jobs(ns).Get(t.Context(), name(4), metav1.GetOptions{}); err != nil {
+			t.Errorf("the failed job, of which one is kept: %v", err)
+		}
+	})
 }
 
 // finish says of a Job that it has ended, as the Job controller does.

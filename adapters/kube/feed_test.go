@@ -6,7 +6,6 @@ package kube_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"net/url"
@@ -30,13 +29,13 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
 // TestFeed has kubectl create, change and delete an object, and each kind of
 // informer tell of it.
 func TestFeed(t *testing.T) {
-	s := kubetest.Shared(t)
 	for _, kind := range []struct {
 		name     string
 		informer func(*rest.Config, string) cache.SharedIndexInformer
@@ -50,22 +49,24 @@ func TestFeed(t *testing.T) {
 		}},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
-			ns := s.Namespace(t)
-			s.Kubectl(t, "create", "configmap", "before", "-n", ns)
-			source := names(kind.informer(s.Admin(), ns))
-			source.Now = true
-			h := feed(t, source)
-			h.wait(t, "enqueue "+ns+"/before")
-			for _, step := range []struct{ do, want string }{
-				{"create configmap a", "enqueue " + ns + "/a"},
-				{"label configmap a x=y", "enqueue " + ns + "/a"},
-				{"delete configmap a", "now " + ns + "/a"},
-			} {
-				s.Kubectl(t, append(strings.Fields(step.do), "-n", ns)...)
-				if got := h.wait(t, step.want); len(got) != 1 {
-					t.Errorf("kubectl %s: %q, want %q alone", step.do, got, step.want)
+			apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+				ns := s.Namespace(t)
+				s.Kubectl(t, "create", "configmap", "before", "-n", ns)
+				source := names(kind.informer(s.Admin(), ns))
+				source.Now = true
+				h := feed(t, source)
+				h.wait(t, "enqueue "+ns+"/before")
+				for _, step := range []struct{ do, want string }{
+					{"create configmap a", "enqueue " + ns + "/a"},
+					{"label configmap a x=y", "enqueue " + ns + "/a"},
+					{"delete configmap a", "now " + ns + "/a"},
+				} {
+					s.Kubectl(t, append(strings.Fields(step.do), "-n", ns)...)
+					if got := h.wait(t, step.want); len(got) != 1 {
+						t.Errorf("kubectl %s: %q, want %q alone", step.do, got, step.want)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -73,30 +74,32 @@ func TestFeed(t *testing.T) {
 // TestKeysOfAnyType makes items of a type of its own, two of one object and none
 // of another.
 func TestKeysOfAnyType(t *testing.T) {
-	type port struct {
-		host   types.UID
-		number byte
-	}
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	client := typed(t, s.Admin())
-	source := &kube.Source[port]{
-		Informer: typedInformer(t, s.Admin(), ns, 0),
-		Keys: func(obj metav1.Object) iter.Seq[port] {
-			if obj.GetName() == "nothing" {
-				return nil
-			}
-			return slices.Values([]port{{"a", obj.(*corev1.ConfigMap).BinaryData["n"][0]}, {"b", 7}})
-		},
-	}
-	create(t, client, configMap(ns, "nothing"))
-	cm := configMap(ns, "two")
-	cm.BinaryData = map[string][]byte{"n": {5}}
-	create(t, client, cm)
-	h := feed(t, source)
-	if got, want := h.wait(t, "enqueue {b 7}"), []string{"enqueue {a 5}", "enqueue {b 7}"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		type port struct {
+			host   types.UID
+			number byte
+		}
+
+		ns := s.Namespace(t)
+		client := typed(t, s.Admin())
+		source := &kube.Source[port]{
+			Informer: typedInformer(t, s.Admin(), ns, 0),
+			Keys: func(obj metav1.Object) iter.Seq[port] {
+				if obj.GetName() == "nothing" {
+					return nil
+				}
+				return slices.Values([]port{{"a", obj.(*corev1.ConfigMap).BinaryData["n"][0]}, {"b", 7}})
+			},
+		}
+		create(t, client, configMap(ns, "nothing"))
+		cm := configMap(ns, "two")
+		cm.BinaryData = map[string][]byte{"n": {5}}
+		create(t, client, cm)
+		h := feed(t, source)
+		if got, want := h.wait(t, "enqueue {b 7}"), []string{"enqueue {a 5}", "enqueue {b 7}"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // TestKey skips what the function cannot make an item of.
@@ -113,194 +116,154 @@ func TestKey(t *testing.T) {
 // TestUpdateMapsOldAndNew has an object go from one owner to another: both are
 // told, and of an update that both have in common only once.
 func TestUpdateMapsOldAndNew(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	source := &kube.Source[string]{
-		Informer: typedInformer(t, s.Admin(), ns, 0),
-		Keys: func(obj metav1.Object) iter.Seq[string] {
-			return slices.Values(strings.Split(obj.GetLabels()["owners"], "."))
-		},
-	}
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	s.Kubectl(t, "label", "configmap", "a", "owners=x.y", "-n", ns)
-	h := feed(t, source)
-	h.wait(t, "enqueue y")
-	s.Kubectl(t, "label", "configmap", "a", "owners=y.z", "--overwrite", "-n", ns)
-	s.Kubectl(t, "label", "configmap", "a", "owners=end", "--overwrite", "-n", ns)
-	got := h.wait(t, "enqueue end")
-	if want := []string{"enqueue y", "enqueue z", "enqueue x", "enqueue end"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		source := &kube.Source[string]{
+			Informer: typedInformer(t, s.Admin(), ns, 0),
+			Keys: func(obj metav1.Object) iter.Seq[string] {
+				return slices.Values(strings.Split(obj.GetLabels()["owners"], "."))
+			},
+		}
+		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+		s.Kubectl(t, "label", "configmap", "a", "owners=x.y", "-n", ns)
+		h := feed(t, source)
+		h.wait(t, "enqueue y")
+		s.Kubectl(t, "label", "configmap", "a", "owners=y.z", "--overwrite", "-n", ns)
+		s.Kubectl(t, "label", "configmap", "a", "owners=end", "--overwrite", "-n", ns)
+		got := h.wait(t, "enqueue end")
+		if want := []string{"enqueue y", "enqueue z", "enqueue x", "enqueue end"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // TestResyncIsOffered sees an object again that did not change.
 func TestResyncIsOffered(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	source := names(typedInformer(t, s.Admin(), ns, time.Second))
-	source.Changed = func(_, _ metav1.Object) bool { return false }
-	h := feed(t, source)
-	if got, want := h.wait(t, "offer "+ns+"/a"), []string{"enqueue " + ns + "/a", "offer " + ns + "/a"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+		source := names(typedInformer(t, s.Admin(), ns, time.Second))
+		source.Changed = func(_, _ metav1.Object) bool { return false }
+		h := feed(t, source)
+		if got, want := h.wait(t, "offer "+ns+"/a"), []string{"enqueue " + ns + "/a", "offer " + ns + "/a"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // TestHandlerIsRemoved ends a feeder: nothing comes any more, while another one
 // of the same informer goes on.
 func TestHandlerIsRemoved(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	informer := typedInformer(t, s.Admin(), ns, 0)
-	goesOn := feed(t, names(informer))
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		informer := typedInformer(t, s.Admin(), ns, 0)
+		goesOn := feed(t, names(informer))
 
-	var mu sync.Mutex // guards last
-	var last string   // object that Keys saw
-	source := &kube.Source[name]{Informer: informer, Keys: func(obj metav1.Object) iter.Seq[name] {
+		var mu sync.Mutex // guards last
+		var last string   // object that Keys saw
+		source := &kube.Source[name]{Informer: informer, Keys: func(obj metav1.Object) iter.Seq[name] {
+			mu.Lock()
+			defer mu.Unlock()
+			last = obj.GetName()
+			return kube.Name(obj)
+		}}
+		h := newHeard[name]()
+		stop := kubetest.Run(t, reconcile.Feed(h, source.Feed))
+		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+		h.wait(t, "enqueue "+ns+"/a")
+		synced(t, source)
+		stop()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := source.Synced(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("Synced after Feed returned: %v, want that it waits for the next", err)
+		}
+
+		s.Kubectl(t, "create", "configmap", "b", "-n", ns)
+		goesOn.wait(t, "enqueue "+ns+"/b")
+		// The informer tells all handlers of b before any of c.
+		s.Kubectl(t, "create", "configmap", "c", "-n", ns)
+		goesOn.wait(t, "enqueue "+ns+"/c")
 		mu.Lock()
-		defer mu.Unlock()
-		last = obj.GetName()
-		return kube.Name(obj)
-	}}
-	h := newHeard[name]()
-	stop := kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	h.wait(t, "enqueue "+ns+"/a")
-	synced(t, source)
-	stop()
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := source.Synced(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("Synced after Feed returned: %v, want that it waits for the next", err)
-	}
+		if last != "a" {
+			t.Errorf("Keys was called for %s after Feed returned", last)
+		}
+		mu.Unlock()
 
-	s.Kubectl(t, "create", "configmap", "b", "-n", ns)
-	goesOn.wait(t, "enqueue "+ns+"/b")
-	// The informer tells all handlers of b before any of c.
-	s.Kubectl(t, "create", "configmap", "c", "-n", ns)
-	goesOn.wait(t, "enqueue "+ns+"/c")
-	mu.Lock()
-	if last != "a" {
-		t.Errorf("Keys was called for %s after Feed returned", last)
-	}
-	mu.Unlock()
-
-	// It can feed again, and begins with all there is.
-	kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	h.wait(t, "enqueue "+ns+"/c")
+		// It can feed again, and begins with all there is.
+		kubetest.Run(t, reconcile.Feed(h, source.Feed))
+		h.wait(t, "enqueue "+ns+"/c")
+	})
 }
 
 // TestLateListIsAnEvent adds a feeder while an item is in flight whose run did
 // not see what the feeder knows. An Offer would be ignored, and the run after it
 // would never come.
 func TestLateListIsAnEvent(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	queue := reconcile.NewQueue[name]()
-	begun, goOn := make(chan struct{}, 10), make(chan struct{})
-	queue.Enqueue(name{Namespace: ns, Name: "a"})
-	kubetest.Run(t, &reconcile.Reconciler[name]{Queue: queue, Reconcile: func(context.Context, name) error {
-		begun <- struct{}{}
-		<-goOn
-		return nil
-	}})
-	<-begun
-	source := names(typedInformer(t, s.Admin(), ns, 0))
-	kubetest.Run(t, kube.Run(source.Informer))
-	kubetest.Run(t, reconcile.Feed(queue, source.Feed))
-	synced(t, source)
-	close(goOn)
-	select {
-	case <-begun:
-	case <-time.After(patience):
-		t.Error("the item was not run again")
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+		queue := reconcile.NewQueue[name]()
+		begun, goOn := make(chan struct{}, 10), make(chan struct{})
+		queue.Enqueue(name{Namespace: ns, Name: "a"})
+		kubetest.Run(t, &reconcile.Reconciler[name]{Queue: queue, Reconcile: func(context.Context, name) error {
+			begun <- struct{}{}
+			<-goOn
+			return nil
+		}})
+		<-begun
+		source := names(typedInformer(t, s.Admin(), ns, 0))
+		kubetest.Run(t, kube.Run(source.Informer))
+		kubetest.Run(t, reconcile.Feed(queue, source.Feed))
+		synced(t, source)
+		close(goOn)
+		select {
+		case <-begun:
+		case <-time.After(patience):
+			t.Error("the item was not run again")
+		}
+	})
 }
 
 // TestSynced starts a reconciler when all that is there was passed on. Before,
 // it says what it waits for.
 func TestSynced(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	for _, n := range []string{"a", "b", "c"} {
-		s.Kubectl(t, "create", "configmap", n, "-n", ns)
-	}
-	queue := reconcile.NewQueue[name]()
-	source := names(typedInformer(t, s.Admin(), ns, 0))
-	known := make(chan int, 10)
-	var group reconcile.Group
-	group.Add("runs", reconcile.After(kube.AllSynced(source), &reconcile.Reconciler[name]{
-		Queue: queue,
-		Reconcile: func(context.Context, name) error {
-			s := queue.Stats()
-			known <- s.Ready + s.InFlight
-			return nil
-		},
-	}))
-	group.Add("names", reconcile.Feed(queue, source.Feed))
-	group.Add("informer", kube.Run(source.Informer))
-	kubetest.Run(t, &group)
-	// The namespace has a ConfigMap of its own only if a controller makes it;
-	// this server has none.
-	if got := <-known; got != 3 {
-		t.Errorf("the first run saw %d items, want 3", got)
-	}
-
-	if err := kube.AllSynced()(t.Context()); err != nil {
-		t.Errorf("AllSynced of nothing: %v", err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	enough := errors.New("enough")
-	cancel(enough)
-	if err := names(source.Informer).Synced(ctx); !errors.Is(err, enough) {
-		t.Errorf("Synced with a ctx that is done: %v, want its cause", err)
-	}
-}
-
-// TestForbidden has a user who may not list: Synced says so in time, and the log
-// of the service once. When a role allows it, the same feeder goes on.
-func TestForbidden(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	source := names(typedInformer(t, s.User("mallory"), ns, 0))
-	source.SyncTimeout = time.Second
-	if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), "Feed is not running") {
-		t.Errorf("Synced without Feed: %v", err)
-	}
-	h := newHeard[name]()
-	var log logged
-	group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	group.Add("informer", kube.Run(source.Informer))
-	group.Add("feed", reconcile.Feed(h, source.Feed))
-	kubetest.Run(t, &group)
-	// What it says before the first answer of the server is of no interest.
-	kubetest.Eventually(t, func() error {
-		const want = "names: not synced within 1s: the informer has no list: this client may not list and watch it: "
-		if err := source.Synced(bounded(t)); err == nil || !strings.Contains(err.Error(), want) || !apierrors.IsForbidden(err) {
-			return fmt.Errorf("Synced: %v, want %q", err, want)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		for _, n := range []string{"a", "b", "c"} {
+			s.Kubectl(t, "create", "configmap", n, "-n", ns)
 		}
-		return nil
-	})
-	why := errors.New("no patience")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	if err := source.Synced(ctx); !errors.Is(err, why) || !apierrors.IsForbidden(err) {
-		t.Errorf("Synced with a ctx that is done: %v, want its cause and the failure", err)
-	}
-	kubetest.Eventually(t, func() error { // it is told to Synced first
-		if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "forbidden") {
-			return fmt.Errorf("the log does not say why:\n%s", got)
+		queue := reconcile.NewQueue[name]()
+		source := names(typedInformer(t, s.Admin(), ns, 0))
+		known := make(chan int, 10)
+		var group reconcile.Group
+		group.Add("runs", reconcile.After(kube.AllSynced(source), &reconcile.Reconciler[name]{
+			Queue: queue,
+			Reconcile: func(context.Context, name) error {
+				s := queue.Stats()
+				known <- s.Ready + s.InFlight
+				return nil
+			},
+		}))
+		group.Add("names", reconcile.Feed(queue, source.Feed))
+		group.Add("informer", kube.Run(source.Informer))
+		kubetest.Run(t, &group)
+		// The namespace has a ConfigMap of its own only if a controller makes it;
+		// this server has none.
+		if got := <-known; got != 3 {
+			t.Errorf("the first run saw %d items, want 3", got)
 		}
-		return nil
+
+		if err := kube.AllSynced()(t.Context()); err != nil {
+			t.Errorf("AllSynced of nothing: %v", err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		cancel(enough)
+		if err := names(source.Informer).Synced(ctx); !errors.Is(err, enough) {
+			t.Errorf("Synced with a ctx that is done: %v, want its cause", err)
+		}
 	})
-	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=list,watch", "--resource=configmaps")
-	s.Kubectl(t, "create", "rolebinding", "mallory", "-n", ns, "--role=reader", "--user=mallory")
-	h.wait(t, "enqueue "+ns+"/a")
-	if got := log.String(); !strings.Contains(got, "reflector=") {
-		t.Errorf("the log has nothing of client-go's:\n%s", got)
-	}
 }
 
 // A logged is what a logger wrote.
@@ -373,123 +336,127 @@ func TestFailuresAreLoggedRarely(t *testing.T) {
 
 // TestBadSource gives Feed what it cannot work with.
 func TestBadSource(t *testing.T) {
-	s := kubetest.Shared(t)
-	informer := typedInformer(t, s.Admin(), "default", 0)
-	h := newHeard[name]()
-	mapped := reconcile.Filter(h, func(name) bool { return true })
-	for _, test := range []struct {
-		source *kube.Source[name]
-		q      reconcile.Enqueuer[name]
-		want   string
-	}{
-		{&kube.Source[name]{Keys: kube.Name}, h, "Source.Informer is required, and nil"},
-		{&kube.Source[name]{Informer: informer}, h, "Source.Keys is required, and nil"},
-		{&kube.Source[name]{Informer: informer, Keys: kube.Name}, nil, "needs a queue, got nil"},
-		{&kube.Source[name]{Informer: informer, Keys: kube.Name, SyncTimeout: -1}, h, "Source.SyncTimeout is -1ns, want 0 or more"},
-		{&kube.Source[name]{Informer: informer, Keys: kube.Name, Now: true}, mapped, "Source.Now needs a queue with EnqueueNow, got reconcile.filter"},
-	} {
-		err := test.source.Feed(t.Context(), test.q)
-		if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, reconcile.ErrTerminal) {
-			t.Errorf("Feed: %v, want a terminal error with %q", err, test.want)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		informer := typedInformer(t, s.Admin(), "default", 0)
+		h := newHeard[name]()
+		mapped := reconcile.Filter(h, func(name) bool { return true })
+		for _, test := range []struct {
+			source *kube.Source[name]
+			q      reconcile.Enqueuer[name]
+			want   string
+		}{
+			{&kube.Source[name]{Keys: kube.Name}, h, "Source.Informer is required, and nil"},
+			{&kube.Source[name]{Informer: informer}, h, "Source.Keys is required, and nil"},
+			{&kube.Source[name]{Informer: informer, Keys: kube.Name}, nil, "needs a queue, got nil"},
+			{&kube.Source[name]{Informer: informer, Keys: kube.Name, SyncTimeout: -1}, h, "Source.SyncTimeout is -1ns, want 0 or more"},
+			{&kube.Source[name]{Informer: informer, Keys: kube.Name, Now: true}, mapped, "Source.Now needs a queue with EnqueueNow, got reconcile.filter"},
+		} {
+			err := test.source.Feed(t.Context(), test.q)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, reconcile.ErrTerminal) {
+				t.Errorf("Feed: %v, want a terminal error with %q", err, test.want)
+			}
 		}
-	}
 
-	source := names(informer)
-	kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	kubetest.Run(t, kube.Run(informer))
-	synced(t, source)
-	if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
-		t.Errorf("Feed twice at once: %v", err)
-	}
-	if err := kube.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
-		t.Errorf("Run of nil: %v, want a terminal error", err)
-	}
+		source := names(informer)
+		kubetest.Run(t, reconcile.Feed(h, source.Feed))
+		kubetest.Run(t, kube.Run(informer))
+		synced(t, source)
+		if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("Feed twice at once: %v", err)
+		}
+		if err := kube.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("Run of nil: %v, want a terminal error", err)
+		}
+	})
 }
 
 // TestTwoSources has two sources of one informer, each with a Run of it, in one
 // Group: both are fed, and end well. After that the informer runs no more.
 func TestTwoSources(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	informer := typedInformer(t, s.Admin(), ns, 0)
-	var group reconcile.Group
-	h := []*heard[name]{newHeard[name](), newHeard[name]()}
-	for _, h := range h {
-		source := names(informer)
-		group.Add("informer", kube.Run(informer))
-		group.Add("feed", reconcile.Feed(h, source.Feed))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- group.Run(ctx) }()
-	for _, h := range h {
-		h.wait(t, "enqueue "+ns+"/a")
-	}
-	s.Kubectl(t, "create", "configmap", "b", "-n", ns)
-	for _, h := range h {
-		h.wait(t, "enqueue "+ns+"/b")
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("the group: %v", err)
-	}
-	if err := kube.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "runs only once") {
-		t.Errorf("Run after the end: %v, want a terminal error that says so", err)
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+		informer := typedInformer(t, s.Admin(), ns, 0)
+		var group reconcile.Group
+		h := []*heard[name]{newHeard[name](), newHeard[name]()}
+		for _, h := range h {
+			source := names(informer)
+			group.Add("informer", kube.Run(informer))
+			group.Add("feed", reconcile.Feed(h, source.Feed))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- group.Run(ctx) }()
+		for _, h := range h {
+			h.wait(t, "enqueue "+ns+"/a")
+		}
+		s.Kubectl(t, "create", "configmap", "b", "-n", ns)
+		for _, h := range h {
+			h.wait(t, "enqueue "+ns+"/b")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the group: %v", err)
+		}
+		if err := kube.Run(informer).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "runs only once") {
+			t.Errorf("Run after the end: %v, want a terminal error that says so", err)
+		}
+	})
 }
 
 // TestStoppedInformer ends an informer under its feeder, and feeds from one that
 // has ended.
 func TestStoppedInformer(t *testing.T) {
-	s := kubetest.Shared(t)
-	source := names(typedInformer(t, s.Admin(), "default", 0))
-	stop := kubetest.Run(t, kube.Run(source.Informer))
-	ended := make(chan error, 1)
-	go func() { ended <- source.Feed(context.Background(), newHeard[name]()) }()
-	synced(t, source)
-	stop()
-	select {
-	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "the informer has stopped") {
-			t.Errorf("Feed: %v, want that the informer has stopped", err)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		source := names(typedInformer(t, s.Admin(), "default", 0))
+		stop := kubetest.Run(t, kube.Run(source.Informer))
+		ended := make(chan error, 1)
+		go func() { ended <- source.Feed(context.Background(), newHeard[name]()) }()
+		synced(t, source)
+		stop()
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), "the informer has stopped") {
+				t.Errorf("Feed: %v, want that the informer has stopped", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("Feed goes on without its informer")
 		}
-	case <-time.After(patience):
-		t.Fatal("Feed goes on without its informer")
-	}
-	if err := source.Feed(t.Context(), newHeard[name]()); err == nil || !strings.Contains(err.Error(), "stopped already") {
-		t.Errorf("Feed after that: %v, want that the informer has stopped", err)
-	}
-	if err := source.Feed(t.Context(), newHeard[name]()); !errors.Is(err, reconcile.ErrTerminal) {
-		t.Errorf("Feed after that: %v, want a terminal error", err)
-	}
+		if err := source.Feed(t.Context(), newHeard[name]()); err == nil || !strings.Contains(err.Error(), "stopped already") {
+			t.Errorf("Feed after that: %v, want that the informer has stopped", err)
+		}
+		if err := source.Feed(t.Context(), newHeard[name]()); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("Feed after that: %v, want a terminal error", err)
+		}
+	})
 }
 
 // TestPanicInKeys ends the feeder, not the process. Restarted, it loses nothing.
 func TestPanicInKeys(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-	panicked := false
-	source := &kube.Source[name]{
-		Informer: typedInformer(t, s.Admin(), ns, 0),
-		Keys: func(obj metav1.Object) iter.Seq[name] {
-			if !panicked {
-				panicked = true
-				panic("of a user")
-			}
-			return kube.Name(obj)
-		},
-	}
-	kubetest.Run(t, kube.Run(source.Informer))
-	h := newHeard[name]()
-	var panicErr *reconcile.PanicError
-	if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != "of a user" {
-		t.Fatalf("Feed: %v, want a PanicError", err)
-	}
-	kubetest.Run(t, reconcile.Feed(h, source.Feed))
-	h.wait(t, "enqueue "+ns+"/a")
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+		panicked := false
+		source := &kube.Source[name]{
+			Informer: typedInformer(t, s.Admin(), ns, 0),
+			Keys: func(obj metav1.Object) iter.Seq[name] {
+				if !panicked {
+					panicked = true
+					panic("of a user")
+				}
+				return kube.Name(obj)
+			},
+		}
+		kubetest.Run(t, kube.Run(source.Informer))
+		h := newHeard[name]()
+		var panicErr *reconcile.PanicError
+		if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != "of a user" {
+			t.Fatalf("Feed: %v, want a PanicError", err)
+		}
+		kubetest.Run(t, reconcile.Feed(h, source.Feed))
+		h.wait(t, "enqueue "+ns+"/a")
+	})
 }
 
 // TestSyncedSaysWhatItWaitsFor has what a newcomer forgets, and a server that client-go

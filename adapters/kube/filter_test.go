@@ -16,6 +16,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -23,98 +24,101 @@ import (
 // annotation to suspend, deletions that wait for a finalizer and those that do
 // not.
 func TestGenerationFilter(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	things := s.Define(t, "Namespaced", "feed.example.com", "Thing")
-	source := names(dynamicInformer(t, s.Admin(), ns, things))
-	source.Now = true
-	source.Changed = func(old, new metav1.Object) bool {
-		return kube.GenerationChanged(old, new) || kube.AnnotationsChanged(old, new, "suspend")
-	}
-	h := feed(t, source)
-	s.KubectlInput(t, "{apiVersion: feed.example.com/v1, kind: Thing, metadata: {name: a, finalizers: [example.com/x]}, spec: {n: 1}}", "apply", "-n", ns, "-f", "-")
-	h.wait(t, "enqueue "+ns+"/a")
-
-	do := func(want []string, args ...string) {
-		t.Helper()
-		s.Kubectl(t, append(args, "-n", ns)...)
-		// What comes after it shows that it is through.
-		s.Kubectl(t, "annotate", "thing", "a", "suspend="+strings.Join(args[:1], "")+time.Now().Format("150405.000000000"), "--overwrite", "-n", ns)
-		got := h.wait(t, "enqueue "+ns+"/a")
-		if !slices.Equal(got[:len(got)-1], want) {
-			t.Errorf("kubectl %s: %q, want %q", strings.Join(args, " "), got[:len(got)-1], want)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		things := s.Define(t, "Namespaced", "feed.example.com", "Thing")
+		source := names(dynamicInformer(t, s.Admin(), ns, things))
+		source.Now = true
+		source.Changed = func(old, new metav1.Object) bool {
+			return kube.GenerationChanged(old, new) || kube.AnnotationsChanged(old, new, "suspend")
 		}
-	}
-	do(nil, "patch", "thing", "a", "--subresource=status", "--type=merge", "-p", `{"status":{"ready":true}}`)
-	do(nil, "label", "thing", "a", "x=y")
-	do(nil, "annotate", "thing", "a", "note=none")
-	do([]string{"now " + ns + "/a"}, "patch", "thing", "a", "--type=merge", "-p", `{"spec":{"n":2}}`)
-	do([]string{"now " + ns + "/a"}, "delete", "thing", "a", "--wait=false")
-	s.Kubectl(t, "label", "thing", "a", "x=z", "--overwrite", "-n", ns)
-	h.wait(t, "enqueue "+ns+"/a") // it goes: all is told
-	s.Kubectl(t, "patch", "thing", "a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`, "-n", ns)
-	h.wait(t, "now "+ns+"/a")
+		h := feed(t, source)
+		s.KubectlInput(t, "{apiVersion: feed.example.com/v1, kind: Thing, metadata: {name: a, finalizers: [example.com/x]}, spec: {n: 1}}", "apply", "-n", ns, "-f", "-")
+		h.wait(t, "enqueue "+ns+"/a")
+
+		do := func(want []string, args ...string) {
+			t.Helper()
+			s.Kubectl(t, append(args, "-n", ns)...)
+			// What comes after it shows that it is through.
+			s.Kubectl(t, "annotate", "thing", "a", "suspend="+strings.Join(args[:1], "")+time.Now().Format("150405.000000000"), "--overwrite", "-n", ns)
+			got := h.wait(t, "enqueue "+ns+"/a")
+			if !slices.Equal(got[:len(got)-1], want) {
+				t.Errorf("kubectl %s: %q, want %q", strings.Join(args, " "), got[:len(got)-1], want)
+			}
+		}
+		do(nil, "patch", "thing", "a", "--subresource=status", "--type=merge", "-p", `{"status":{"ready":true}}`)
+		do(nil, "label", "thing", "a", "x=y")
+		do(nil, "annotate", "thing", "a", "note=none")
+		do([]string{"now " + ns + "/a"}, "patch", "thing", "a", "--type=merge", "-p", `{"spec":{"n":2}}`)
+		do([]string{"now " + ns + "/a"}, "delete", "thing", "a", "--wait=false")
+		s.Kubectl(t, "label", "thing", "a", "x=z", "--overwrite", "-n", ns)
+		h.wait(t, "enqueue "+ns+"/a") // it goes: all is told
+		s.Kubectl(t, "patch", "thing", "a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`, "-n", ns)
+		h.wait(t, "now "+ns+"/a")
+	})
 }
 
 // TestNothingIsSwallowed has a filter that refuses all updates, and its
 // negation: deletions, replacements and resyncs come all the same.
 func TestNothingIsSwallowed(t *testing.T) {
-	s := kubetest.Shared(t)
-	for _, refuse := range []bool{true, false} {
-		ns := s.Namespace(t)
-		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-		source := names(typedInformer(t, s.Admin(), ns, time.Second))
-		source.Changed = func(_, _ metav1.Object) bool { return !refuse }
-		h := feed(t, source)
-		h.wait(t, "offer "+ns+"/a")
-		s.Kubectl(t, "label", "configmap", "a", "x=y", "-n", ns)
-		s.Kubectl(t, "create", "configmap", "b", "-n", ns)
-		got := h.wait(t, "enqueue "+ns+"/b")
-		if has := slices.Contains(got, "enqueue "+ns+"/a"); has == refuse {
-			t.Errorf("with a filter that refuses updates (%v), the update of a: %v in %q", refuse, has, got)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		for _, refuse := range []bool{true, false} {
+			ns := s.Namespace(t)
+			s.Kubectl(t, "create", "configmap", "a", "-n", ns)
+			source := names(typedInformer(t, s.Admin(), ns, time.Second))
+			source.Changed = func(_, _ metav1.Object) bool { return !refuse }
+			h := feed(t, source)
+			h.wait(t, "offer "+ns+"/a")
+			s.Kubectl(t, "label", "configmap", "a", "x=y", "-n", ns)
+			s.Kubectl(t, "create", "configmap", "b", "-n", ns)
+			got := h.wait(t, "enqueue "+ns+"/b")
+			if has := slices.Contains(got, "enqueue "+ns+"/a"); has == refuse {
+				t.Errorf("with a filter that refuses updates (%v), the update of a: %v in %q", refuse, has, got)
+			}
+			s.Kubectl(t, "delete", "configmap", "a", "-n", ns)
+			h.wait(t, "enqueue "+ns+"/a")
 		}
-		s.Kubectl(t, "delete", "configmap", "a", "-n", ns)
-		h.wait(t, "enqueue "+ns+"/a")
-	}
+	})
 }
 
 // TestOnly has an object enter and leave the selection of labels. It is told
 // when it enters, when it leaves, and not while it is outside.
 func TestOnly(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns, other := s.Namespace(t), s.Namespace(t)
-	source := names(typedInformer(t, s.Admin(), "", 0))
-	source.Now = true
-	source.Only = func(obj metav1.Object) bool {
-		app := obj.GetLabels()["app"]
-		return obj.GetNamespace() == ns && (app == "web" || app == "db")
-	}
-	source.Changed = func(_, _ metav1.Object) bool { return false } // not asked at the border
-	h := feed(t, source)
-	s.Kubectl(t, "create", "configmap", "end", "-n", ns)
-	for _, args := range [][]string{
-		{"create", "configmap", "a", "-n", ns},
-		{"label", "configmap", "a", "app=web", "-n", ns},
-		{"label", "configmap", "a", "app=db", "--overwrite", "-n", ns}, // Changed refuses it
-		{"label", "configmap", "a", "app=x", "--overwrite", "-n", ns},
-		{"delete", "configmap", "a", "-n", ns},
-		{"create", "configmap", "a", "-n", other},
-		{"label", "configmap", "a", "app=web", "-n", other},
-		{"delete", "configmap", "a", "-n", other},
-		{"label", "configmap", "end", "app=web", "-n", ns},
-		{"delete", "configmap", "end", "-n", ns},
-	} {
-		s.Kubectl(t, args...)
-	}
-	got := h.wait(t, "now "+ns+"/end")
-	want := []string{"enqueue " + ns + "/a", "now " + ns + "/a", "enqueue " + ns + "/end", "now " + ns + "/end"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	items, err := source.List(t.Context())
-	if err != nil || len(items) != 0 {
-		t.Errorf("List: %v, %v, want none", items, err)
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns, other := s.Namespace(t), s.Namespace(t)
+		source := names(typedInformer(t, s.Admin(), "", 0))
+		source.Now = true
+		source.Only = func(obj metav1.Object) bool {
+			app := obj.GetLabels()["app"]
+			return obj.GetNamespace() == ns && (app == "web" || app == "db")
+		}
+		source.Changed = func(_, _ metav1.Object) bool { return false } // not asked at the border
+		h := feed(t, source)
+		s.Kubectl(t, "create", "configmap", "end", "-n", ns)
+		for _, args := range [][]string{
+			{"create", "configmap", "a", "-n", ns},
+			{"label", "configmap", "a", "app=web", "-n", ns},
+			{"label", "configmap", "a", "app=db", "--overwrite", "-n", ns}, // Changed refuses it
+			{"label", "configmap", "a", "app=x", "--overwrite", "-n", ns},
+			{"delete", "configmap", "a", "-n", ns},
+			{"create", "configmap", "a", "-n", other},
+			{"label", "configmap", "a", "app=web", "-n", other},
+			{"delete", "configmap", "a", "-n", other},
+			{"label", "configmap", "end", "app=web", "-n", ns},
+			{"delete", "configmap", "end", "-n", ns},
+		} {
+			s.Kubectl(t, args...)
+		}
+		got := h.wait(t, "now "+ns+"/end")
+		want := []string{"enqueue " + ns + "/a", "now " + ns + "/a", "enqueue " + ns + "/end", "now " + ns + "/end"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		items, err := source.List(t.Context())
+		if err != nil || len(items) != 0 {
+			t.Errorf("List: %v, %v, want none", items, err)
+		}
+	})
 }
 
 func TestChanges(t *testing.T) {

@@ -30,7 +30,7 @@ func TestFirstList(t *testing.T) {
 		queue.Enqueue(item(n))
 		take()
 	}
-	queue.Requeue(item("settled"), reconcile.Wait{Delay: time.Hour, Settled: true})
+	queue.Requeue(item("settled"), reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	queue.EnqueueWithin(item("waiting"), time.Hour)
 	queue.EnqueueAfter(item("held"), time.Hour)
 	queue.Enqueue(item("ready"))

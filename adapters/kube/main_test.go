@@ -4,10 +4,13 @@
 package kube_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -193,3 +196,36 @@ func start(t testing.TB, p *kubetest.Process) {
 		t.Fatal(err)
 	}
 }
+
+// A lines keeps what is logged, and is done when a text is in it.
+type lines struct {
+	slog.Handler
+	mu   sync.Mutex // guards what follows
+	buf  bytes.Buffer
+	want string
+	done func()
+}
+
+func newLines(want string, done func()) *lines {
+	l := &lines{want: want, done: done}
+	l.Handler = slog.NewTextHandler(l, nil)
+	return l
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf.Write(p)
+	if strings.Contains(l.buf.String(), l.want) {
+		l.done()
+	}
+	return len(p), nil
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+var fooResource = schema.GroupVersionResource{Group: "samplecontroller.example.com", Version: "v1", Resource: "foos"}

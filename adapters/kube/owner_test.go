@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -64,47 +65,48 @@ func TestOwnerKeys(t *testing.T) {
 // TestOwnerSet has the API server accept what Set writes, for an owner in the
 // namespace and one in none, and a source of the children tell of the owners.
 func TestOwnerSet(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	client := typed(t, s.Admin())
-	byMap := kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
-	byNamespace := kube.OwnedBy{APIVersion: "v1", Kind: "Namespace", Cluster: true, All: true}
-	owner := create(t, client, configMap(ns, "owner"))
-	space, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		client := typed(t, s.Admin())
+		byMap := kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
+		byNamespace := kube.OwnedBy{APIVersion: "v1", Kind: "Namespace", Cluster: true, All: true}
+		owner := create(t, client, configMap(ns, "owner"))
+		space, err := client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 
-	informer := typedInformer(t, s.Admin(), ns, 0)
-	// Of objects themselves, mapped further on.
-	source := &kube.Source[metav1.Object]{Informer: informer, Keys: kube.Self}
-	owners := newHeard[name]()
-	kubetest.Run(t, kube.Run(informer))
-	kubetest.Run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
-	spaces := newHeard[name]()
-	kubetest.Run(t, reconcile.Feed(spaces, (&kube.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
-	synced(t, source)
+		informer := typedInformer(t, s.Admin(), ns, 0)
+		// Of objects themselves, mapped further on.
+		source := &kube.Source[metav1.Object]{Informer: informer, Keys: kube.Self}
+		owners := newHeard[name]()
+		kubetest.Run(t, kube.Run(informer))
+		kubetest.Run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
+		spaces := newHeard[name]()
+		kubetest.Run(t, reconcile.Feed(spaces, (&kube.Source[name]{Informer: informer, Keys: byNamespace.Keys}).Feed))
+		synced(t, source)
 
-	child := configMap(ns, "child")
-	if err := byMap.Set(child, owner); err != nil {
-		t.Fatal(err)
-	}
-	if err := byNamespace.Set(child, space); err != nil {
-		t.Fatal(err)
-	}
-	if err := byMap.Set(child, owner); err != nil || len(child.OwnerReferences) != 2 {
-		t.Errorf("set again: %v, %d references, want 2", err, len(child.OwnerReferences))
-	}
-	child = create(t, client, child)
-	if c := metav1.GetControllerOf(child); c == nil || c.UID != owner.UID || c.BlockOwnerDeletion == nil {
-		t.Errorf("the controller of child is %v, want %s", c, owner.UID)
-	}
-	owners.wait(t, "enqueue "+ns+"/owner")
-	spaces.wait(t, "enqueue "+ns)
-	s.Kubectl(t, "delete", "configmap", "child", "-n", ns)
-	if got := owners.wait(t, "enqueue "+ns+"/owner"); len(got) != 1 {
-		t.Errorf("got %q, want the owner once", got)
-	}
+		child := configMap(ns, "child")
+		if err := byMap.Set(child, owner); err != nil {
+			t.Fatal(err)
+		}
+		if err := byNamespace.Set(child, space); err != nil {
+			t.Fatal(err)
+		}
+		if err := byMap.Set(child, owner); err != nil || len(child.OwnerReferences) != 2 {
+			t.Errorf("set again: %v, %d references, want 2", err, len(child.OwnerReferences))
+		}
+		child = create(t, client, child)
+		if c := metav1.GetControllerOf(child); c == nil || c.UID != owner.UID || c.BlockOwnerDeletion == nil {
+			t.Errorf("the controller of child is %v, want %s", c, owner.UID)
+		}
+		owners.wait(t, "enqueue "+ns+"/owner")
+		spaces.wait(t, "enqueue "+ns)
+		s.Kubectl(t, "delete", "configmap", "child", "-n", ns)
+		if got := owners.wait(t, "enqueue "+ns+"/owner"); len(got) != 1 {
+			t.Errorf("got %q, want the owner once", got)
+		}
+	})
 }
 
 // TestOwnerSetErrors asks for references that would not be valid; the object
@@ -159,54 +161,55 @@ func TestOwnerSetErrors(t *testing.T) {
 // TestMark has kubectl and the API server take what Set writes, and a source
 // tell of the owner, who is not in Kubernetes.
 func TestMark(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	client := typed(t, s.Admin())
-	mark := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
-	source := &kube.Source[string]{Informer: typedInformer(t, s.Admin(), ns, 0), Keys: mark.Keys}
-	h := feed(t, source)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		client := typed(t, s.Admin())
+		mark := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
+		source := &kube.Source[string]{Informer: typedInformer(t, s.Admin(), ns, 0), Keys: mark.Keys}
+		h := feed(t, source)
 
-	const long = "arn:of/a zone that has a long name, and letters that no label has: ÄÖÜ"
-	for i, owner := range []string{"plain", long, "ns/name"} {
-		cm := configMap(ns, fmt.Sprintf("child%d", i))
-		if err := mark.Set(cm, owner); err != nil {
-			t.Fatal(err)
-		}
-		if err := mark.Set(cm, owner); err != nil {
-			t.Errorf("set again: %v", err)
-		}
-		create(t, client, cm)
-		h.wait(t, "enqueue "+owner)
-		selector, err := mark.Selector(owner)
-		if owner != "plain" {
-			if err == nil {
-				t.Errorf("Selector of %q: %q, want an error, as no label has it", owner, selector)
+		const long = "arn:of/a zone that has a long name, and letters that no label has: ÄÖÜ"
+		for i, owner := range []string{"plain", long, "ns/name"} {
+			cm := configMap(ns, fmt.Sprintf("child%d", i))
+			if err := mark.Set(cm, owner); err != nil {
+				t.Fatal(err)
 			}
-			continue
+			if err := mark.Set(cm, owner); err != nil {
+				t.Errorf("set again: %v", err)
+			}
+			create(t, client, cm)
+			h.wait(t, "enqueue "+owner)
+			selector, err := mark.Selector(owner)
+			if owner != "plain" {
+				if err == nil {
+					t.Errorf("Selector of %q: %q, want an error, as no label has it", owner, selector)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name", "-l", selector), "configmap/"+cm.Name+"\n"; got != want {
+				t.Errorf("kubectl get -l %s: %q, want %q", selector, got, want)
+			}
 		}
+		s.Kubectl(t, "create", "configmap", "other", "-n", ns)
+		selector, err := mark.Selector("")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name", "-l", selector), "configmap/"+cm.Name+"\n"; got != want {
-			t.Errorf("kubectl get -l %s: %q, want %q", selector, got, want)
+		if got := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name", "-l", selector); strings.Count(got, "\n") != 3 {
+			t.Errorf("kubectl get -l %s: %q, want 3", selector, got)
 		}
-	}
-	s.Kubectl(t, "create", "configmap", "other", "-n", ns)
-	selector, err := mark.Selector("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name", "-l", selector); strings.Count(got, "\n") != 3 {
-		t.Errorf("kubectl get -l %s: %q, want 3", selector, got)
-	}
 
-	// Marked by somebody else, by labels or annotations alone.
-	s.Kubectl(t, "label", "configmap", "other", "example.com/owner=hand", "example.com/owner-kind=Zone", "-n", ns)
-	h.wait(t, "enqueue hand")
-	s.Kubectl(t, "label", "configmap", "other", "example.com/owner-kind=Else", "--overwrite", "-n", ns)
-	h.wait(t, "enqueue hand") // it left
-	s.Kubectl(t, "annotate", "configmap", "other", "example.com/owner=noted", "example.com/owner-kind=Zone", "-n", ns)
-	h.wait(t, "enqueue noted")
+		// Marked by somebody else, by labels or annotations alone.
+		s.Kubectl(t, "label", "configmap", "other", "example.com/owner=hand", "example.com/owner-kind=Zone", "-n", ns)
+		h.wait(t, "enqueue hand")
+		s.Kubectl(t, "label", "configmap", "other", "example.com/owner-kind=Else", "--overwrite", "-n", ns)
+		h.wait(t, "enqueue hand") // it left
+		s.Kubectl(t, "annotate", "configmap", "other", "example.com/owner=noted", "example.com/owner-kind=Zone", "-n", ns)
+		h.wait(t, "enqueue noted")
+	})
 }
 
 func TestMarkNames(t *testing.T) {
@@ -298,52 +301,53 @@ func TestMarkErrors(t *testing.T) {
 // TestOrphans sweeps what has lost its owner: a Poller finds it in the caches,
 // and not before both have synced.
 func TestOrphans(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	mark := kube.Mark{Key: "owner"}
-	owners := names(dynamicInformer(t, s.Admin(), ns, configMaps))
-	owners.Only = func(obj metav1.Object) bool { return obj.GetAnnotations()["owner"] == "" }
-	children := &kube.Source[name]{
-		Name: "children", Informer: typedInformer(t, s.Admin(), ns, 0),
-		Keys: func(obj metav1.Object) iter.Seq[name] {
-			return func(yield func(name) bool) {
-				for owner := range mark.Keys(obj) {
-					yield(name{Namespace: obj.GetNamespace(), Name: owner})
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		mark := kube.Mark{Key: "owner"}
+		owners := names(dynamicInformer(t, s.Admin(), ns, configMaps))
+		owners.Only = func(obj metav1.Object) bool { return obj.GetAnnotations()["owner"] == "" }
+		children := &kube.Source[name]{
+			Name: "children", Informer: typedInformer(t, s.Admin(), ns, 0),
+			Keys: func(obj metav1.Object) iter.Seq[name] {
+				return func(yield func(name) bool) {
+					for owner := range mark.Keys(obj) {
+						yield(name{Namespace: obj.GetNamespace(), Name: owner})
+					}
 				}
-			}
-		},
-	}
-	s.Kubectl(t, "create", "configmap", "owner", "-n", ns)
-	for i, owner := range []string{"owner", "gone", "gone"} {
-		child := fmt.Sprintf("child%d", i)
-		s.Kubectl(t, "create", "configmap", child, "-n", ns)
-		s.Kubectl(t, "label", "configmap", child, "owner="+owner, "-n", ns)
-	}
-	orphans := kube.Orphans(children, owners)
-	if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "children: the informer has not synced yet") {
-		t.Errorf("before the children have synced: %v, %v", got, err)
-	}
-	feed(t, children)
-	if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "names: the informer has not synced yet") {
-		t.Errorf("before the owners have synced: %v, %v", got, err)
-	}
-	h := feed(t, owners)
-	if got, err := orphans(t.Context()); err != nil || !slices.Equal(got, []name{{Namespace: ns, Name: "gone"}}) {
-		t.Errorf("orphans: %v, %v, want gone, once", got, err)
-	}
+			},
+		}
+		s.Kubectl(t, "create", "configmap", "owner", "-n", ns)
+		for i, owner := range []string{"owner", "gone", "gone"} {
+			child := fmt.Sprintf("child%d", i)
+			s.Kubectl(t, "create", "configmap", child, "-n", ns)
+			s.Kubectl(t, "label", "configmap", child, "owner="+owner, "-n", ns)
+		}
+		orphans := kube.Orphans(children, owners)
+		if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "children: the informer has not synced yet") {
+			t.Errorf("before the children have synced: %v, %v", got, err)
+		}
+		feed(t, children)
+		if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "names: the informer has not synced yet") {
+			t.Errorf("before the owners have synced: %v, %v", got, err)
+		}
+		h := feed(t, owners)
+		if got, err := orphans(t.Context()); err != nil || !slices.Equal(got, []name{{Namespace: ns, Name: "gone"}}) {
+			t.Errorf("orphans: %v, %v, want gone, once", got, err)
+		}
 
-	swept := newHeard[name]()
-	poller := &reconcile.Poller[name]{Queue: swept, GetItems: orphans, Period: time.Hour}
-	kubetest.Run(t, poller)
-	swept.wait(t, "offer "+ns+"/gone")
-	s.Kubectl(t, "delete", "configmap", "owner", "-n", ns)
-	for n := 0; n < 2; { // once when it came, once when it went
-		n += len(h.wait(t, "enqueue "+ns+"/owner"))
-	}
-	poller.Trigger()
-	swept.wait(t, "offer "+ns+"/owner")
+		swept := newHeard[name]()
+		poller := &reconcile.Poller[name]{Queue: swept, GetItems: orphans, Period: time.Hour}
+		kubetest.Run(t, poller)
+		swept.wait(t, "offer "+ns+"/gone")
+		s.Kubectl(t, "delete", "configmap", "owner", "-n", ns)
+		for range 2 { // once when it came, once when it went
+			h.wait(t, "enqueue "+ns+"/owner")
+		}
+		poller.Trigger()
+		swept.wait(t, "offer "+ns+"/owner")
 
-	if _, err := new(kube.Source[name]).List(context.Background()); err == nil {
-		t.Error("List of a source without an informer: no error")
-	}
+		if _, err := new(kube.Source[name]).List(context.Background()); err == nil {
+			t.Error("List of a source without an informer: no error")
+		}
+	})
 }

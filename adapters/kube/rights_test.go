@@ -1,10 +1,11 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package kube_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -235,39 +235,6 @@ func (p place) until(ctx context.Context, done <-chan struct{}, begun func(), ru
 	}))
 	return group.Run(ctx)
 }
-
-// A lines keeps what is logged, and is done when a text is in it.
-type lines struct {
-	slog.Handler
-	mu   sync.Mutex // guards what follows
-	buf  bytes.Buffer
-	want string
-	done func()
-}
-
-func newLines(want string, done func()) *lines {
-	l := &lines{want: want, done: done}
-	l.Handler = slog.NewTextHandler(l, nil)
-	return l
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf.Write(p)
-	if strings.Contains(l.buf.String(), l.want) {
-		l.done()
-	}
-	return len(p), nil
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-var fooResource = schema.GroupVersionResource{Group: "samplecontroller.example.com", Version: "v1", Resource: "foos"}
 
 // TestRights uses each helper with exactly the rights that docs/kube.md says it needs,
 // and it does what it is for; and without each of them: then its error, or what it

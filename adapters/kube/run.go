@@ -58,6 +58,9 @@ func Run(informer cache.SharedInformer) reconcile.Runner {
 		defer close(r.ended)
 		defer running.Delete(informer)
 		if err := informer.SetWatchErrorHandlerWithContext(r.failed); err != nil {
+			if ctx.Err() != nil { // This Run began as the one that it was to wait for ended.
+				return nil
+			}
 			return reconcile.Terminal(fmt.Errorf("kube: something else runs the informer, or it has run before, and it runs only once: %w", err))
 		}
 		informer.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(listener{r.logger.Handler(), r})))

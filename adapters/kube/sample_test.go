@@ -24,6 +24,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -133,87 +134,88 @@ func newDeployment(foo *Foo) *appsv1.Deployment {
 // TestSampleController has the controller make, mend, resize and make again a
 // Deployment, write the status, and leave alone what is not its own.
 func TestSampleController(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	gvr := s.Define(t, "Namespaced", "samplecontroller.example.com", "Foo")
-	foos, err := custom.NewClient[Foo](s.Admin(), gvr, "Foo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := typed(t, s.Admin())
-	c := &FooController{client: client, foos: foos}
-	kubetest.Run(t, reconcile.RunFunc(func(ctx context.Context) error { return c.Run(ctx, ns, 2) }))
-
-	deployments := client.AppsV1().Deployments(ns)
-	foo := func(name, deployment string, replicas int32) *Foo {
-		return &Foo{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: FooSpec{deployment, &replicas}}
-	}
-	create := func(foo *Foo) *Foo {
-		t.Helper()
-		foo, err := foos.In(ns).Create(t.Context(), foo, metav1.CreateOptions{})
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		gvr := s.Define(t, "Namespaced", "samplecontroller.example.com", "Foo")
+		foos, err := custom.NewClient[Foo](s.Admin(), gvr, "Foo")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return foo
-	}
-	// replicas waits until a Deployment has so many.
-	replicas := func(what, name string, want int32) (d *appsv1.Deployment) {
-		t.Helper()
-		kubetest.Eventually(t, func() (err error) {
-			if d, err = deployments.Get(t.Context(), name, metav1.GetOptions{}); err == nil && *d.Spec.Replicas != want {
-				err = fmt.Errorf("%s: %d replicas, want %d", what, *d.Spec.Replicas, want)
+		client := typed(t, s.Admin())
+		c := &FooController{client: client, foos: foos}
+		kubetest.Run(t, reconcile.RunFunc(func(ctx context.Context) error { return c.Run(ctx, ns, 2) }))
+
+		deployments := client.AppsV1().Deployments(ns)
+		foo := func(name, deployment string, replicas int32) *Foo {
+			return &Foo{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: FooSpec{deployment, &replicas}}
+		}
+		create := func(foo *Foo) *Foo {
+			t.Helper()
+			foo, err := foos.In(ns).Create(t.Context(), foo, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return foo
+		}
+		// replicas waits until a Deployment has so many.
+		replicas := func(what, name string, want int32) (d *appsv1.Deployment) {
+			t.Helper()
+			kubetest.Eventually(t, func() (err error) {
+				if d, err = deployments.Get(t.Context(), name, metav1.GetOptions{}); err == nil && *d.Spec.Replicas != want {
+					err = fmt.Errorf("%s: %d replicas, want %d", what, *d.Spec.Replicas, want)
+				}
+				return err
+			})
+			return d
+		}
+		patch := func(name, patch string, subresource ...string) {
+			t.Helper()
+			if _, err := deployments.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		web := create(foo("web", "nginx", 1))
+		if d := replicas("made", "nginx", 1); !metav1.IsControlledBy(d, web) {
+			t.Errorf("the deployment has the owners %v", d.OwnerReferences)
+		}
+		patch("nginx", `{"spec": {"replicas": 5}}`)
+		replicas("mended", "nginx", 1)
+		if _, err := foos.In(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec": {"replicas": 2}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		replicas("resized", "nginx", 2)
+		patch("nginx", `{"status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}}`, "status")
+		kubetest.Eventually(t, func() error {
+			foo, err := foos.In(ns).Get(t.Context(), "web", metav1.GetOptions{})
+			if err == nil && foo.Status.AvailableReplicas != 2 {
+				err = fmt.Errorf("the status is %+v, want 2 available", foo.Status)
 			}
 			return err
 		})
-		return d
-	}
-	patch := func(name, patch string, subresource ...string) {
-		t.Helper()
-		if _, err := deployments.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...); err != nil {
+		if err := deployments.Delete(t.Context(), "nginx", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-	}
+		replicas("made again", "nginx", 2)
 
-	web := create(foo("web", "nginx", 1))
-	if d := replicas("made", "nginx", 1); !metav1.IsControlledBy(d, web) {
-		t.Errorf("the deployment has the owners %v", d.OwnerReferences)
-	}
-	patch("nginx", `{"spec": {"replicas": 5}}`)
-	replicas("mended", "nginx", 1)
-	if _, err := foos.In(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec": {"replicas": 2}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	replicas("resized", "nginx", 2)
-	patch("nginx", `{"status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}}`, "status")
-	kubetest.Eventually(t, func() error {
-		foo, err := foos.In(ns).Get(t.Context(), "web", metav1.GetOptions{})
-		if err == nil && foo.Status.AvailableReplicas != 2 {
-			err = fmt.Errorf("the status is %+v, want 2 available", foo.Status)
-		}
-		return err
-	})
-	if err := deployments.Delete(t.Context(), "nginx", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	replicas("made again", "nginx", 2)
-
-	create(foo("thief", "nginx", 7))
-	create(foo("nameless", "", 1))
-	kubetest.Eventually(t, func() error {
-		list, err := client.EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		said := make(map[string]bool)
-		for _, e := range list.Items {
-			said[e.Regarding.Name+" "+e.Reason] = true
-		}
-		for _, want := range []string{"web Synced", "thief ErrResourceExists", "nameless Terminated"} {
-			if !said[want] {
-				return fmt.Errorf("events %v, want %q among them", said, want)
+		create(foo("thief", "nginx", 7))
+		create(foo("nameless", "", 1))
+		kubetest.Eventually(t, func() error {
+			list, err := client.EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err
 			}
-		}
-		return nil
+			said := make(map[string]bool)
+			for _, e := range list.Items {
+				said[e.Regarding.Name+" "+e.Reason] = true
+			}
+			for _, want := range []string{"web Synced", "thief ErrResourceExists", "nameless TerminalError"} {
+				if !said[want] {
+					return fmt.Errorf("events %v, want %q among them", said, want)
+				}
+			}
+			return nil
+		})
+		replicas("left alone", "nginx", 2)
 	})
-	replicas("left alone", "nginx", 2)
 }

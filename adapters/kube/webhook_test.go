@@ -1,6 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
+// kubesim calls no webhooks.
+
 package kube_test
 
 import (
@@ -29,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -84,64 +89,65 @@ func serveTLS(l net.Listener, certFile, keyFile string, h http.Handler) reconcil
 // what it refuses is refused in its words. Another certificate takes the place of the
 // first while it runs.
 func TestWebhook(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	admin := typed(t, s.Admin())
-	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := writeCertificate(t, certFile, keyFile)
-	kubetest.Run(t, serveTLS(l, certFile, keyFile, http.HandlerFunc(validate)))
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		admin := typed(t, s.Admin())
+		certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ca := writeCertificate(t, certFile, keyFile)
+		kubetest.Run(t, serveTLS(l, certFile, keyFile, http.HandlerFunc(validate)))
 
-	url := "https://" + l.Addr().String()
-	none := admissionregistrationv1.SideEffectClassNone
-	hooks := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	hook, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: ns},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "wishes.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		url := "https://" + l.Addr().String()
+		none := admissionregistrationv1.SideEffectClassNone
+		hooks := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+		hook, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: ns},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "wishes.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+				ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				}},
 			}},
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := hooks.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}); err != nil {
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := hooks.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+		n := 0
+		put := func(data map[string]string) error {
+			n++
+			cm := configMap(ns, fmt.Sprint("a", n))
+			cm.Data = data
+			_, err := admin.CoreV1().ConfigMaps(ns).Create(t.Context(), cm, metav1.CreateOptions{})
+			return err
+		}
+		refused := func() error { // the API server knows of a webhook a moment later
+			if err := put(nil); err == nil || !strings.Contains(err.Error(), "data.wish is missing") {
+				return fmt.Errorf("a ConfigMap without the key: %v", err) // which may be nil
+			}
+			return nil
+		}
+		kubetest.Eventually(t, refused)
+		if err := put(map[string]string{"wish": "{}"}); err != nil {
 			t.Error(err)
 		}
-	}()
-	n := 0
-	put := func(data map[string]string) error {
-		n++
-		cm := configMap(ns, fmt.Sprint("a", n))
-		cm.Data = data
-		_, err := admin.CoreV1().ConfigMaps(ns).Create(t.Context(), cm, metav1.CreateOptions{})
-		return err
-	}
-	refused := func() error { // the API server knows of a webhook a moment later
-		if err := put(nil); err == nil || !strings.Contains(err.Error(), "data.wish is missing") {
-			return fmt.Errorf("a ConfigMap without the key: %v", err) // which may be nil
-		}
-		return nil
-	}
-	kubetest.Eventually(t, refused)
-	if err := put(map[string]string{"wish": "{}"}); err != nil {
-		t.Error(err)
-	}
 
-	hook.Webhooks[0].ClientConfig.CABundle = writeCertificate(t, certFile, keyFile)
-	if _, err := hooks.Update(t.Context(), hook, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	kubetest.Eventually(t, refused)
+		hook.Webhooks[0].ClientConfig.CABundle = writeCertificate(t, certFile, keyFile)
+		if _, err := hooks.Update(t.Context(), hook, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		kubetest.Eventually(t, refused)
+	})
 }
 
 // writeCertificate writes a certificate for 127.0.0.1, signed by itself, and returns

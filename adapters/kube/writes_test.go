@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -53,58 +54,60 @@ func (n *nursery) reconcile(ctx context.Context, parent string) error {
 // children. Without Writes each has two then, with it one.
 func TestStaleCache(t *testing.T) {
 	const parents = 50
-	s := kubetest.Shared(t)
+
 	for _, careful := range []bool{false, true} {
 		t.Run(fmt.Sprintf("careful %t", careful), func(t *testing.T) {
-			ns := s.Namespace(t)
-			client := typed(t, s.Admin())
-			informer := typedInformer(t, s.Admin(), ns, 0)
-			catchUp := make(chan struct{})
-			if err := informer.SetTransform(func(obj any) (any, error) {
-				<-catchUp
-				return obj, nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			n := &nursery{client: client.CoreV1().ConfigMaps(ns), children: informer}
-			if careful {
-				n.own = &kube.Writes[string]{Informer: informer}
-			}
-			kubetest.Run(t, kube.Run(informer))
-			if !cache.WaitForCacheSync(bounded(t).Done(), informer.HasSynced) {
-				t.Fatal("no list")
-			}
-			queue := reconcile.NewQueue[string]()
-			results := make(chan reconcile.Result[string], 100*parents)
-			kubetest.Run(t, &reconcile.Reconciler[string]{
-				Queue: queue, Workers: 4, Reconcile: n.reconcile,
-				OnResult: func(r reconcile.Result[string]) { results <- r },
-			})
-			for range 2 {
-				for i := range parents {
-					queue.Enqueue(fmt.Sprintf("p%d", i))
+			apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+				ns := s.Namespace(t)
+				client := typed(t, s.Admin())
+				informer := typedInformer(t, s.Admin(), ns, 0)
+				catchUp := make(chan struct{})
+				if err := informer.SetTransform(func(obj any) (any, error) {
+					<-catchUp
+					return obj, nil
+				}); err != nil {
+					t.Fatal(err)
 				}
-				for range parents {
-					if r := <-results; r.Outcome != reconcile.Succeeded && r.Outcome != reconcile.Requeued {
-						t.Errorf("%s: %s, %v", r.Item, r.Outcome, r.Err)
+				n := &nursery{client: client.CoreV1().ConfigMaps(ns), children: informer}
+				if careful {
+					n.own = &kube.Writes[string]{Informer: informer}
+				}
+				kubetest.Run(t, kube.Run(informer))
+				if !cache.WaitForCacheSync(bounded(t).Done(), informer.HasSynced) {
+					t.Fatal("no list")
+				}
+				queue := reconcile.NewQueue[string]()
+				results := make(chan reconcile.Result[string], 100*parents)
+				kubetest.Run(t, &reconcile.Reconciler[string]{
+					Queue: queue, Workers: 4, Reconcile: n.reconcile,
+					OnResult: func(r reconcile.Result[string]) { results <- r },
+				})
+				for range 2 {
+					for i := range parents {
+						queue.Enqueue(fmt.Sprintf("p%d", i))
+					}
+					for range parents {
+						if r := <-results; r.Outcome != reconcile.Succeeded && r.Outcome != reconcile.Requeued {
+							t.Errorf("%s: %s, %v", r.Item, r.Outcome, r.Err)
+						}
 					}
 				}
-			}
-			close(catchUp)
-			if err := queue.WaitIdle(bounded(t)); err != nil {
-				t.Fatal(err)
-			}
-			list, err := n.client.List(t.Context(), metav1.ListOptions{LabelSelector: "parent"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := 2 * parents
-			if careful {
-				want = parents
-			}
-			if got := len(list.Items); got != want {
-				t.Errorf("%d children of %d parents, want %d", got, parents, want)
-			}
+				close(catchUp)
+				if err := queue.WaitIdle(bounded(t)); err != nil {
+					t.Fatal(err)
+				}
+				list, err := n.client.List(t.Context(), metav1.ListOptions{LabelSelector: "parent"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := 2 * parents
+				if careful {
+					want = parents
+				}
+				if got := len(list.Items); got != want {
+					t.Errorf("%d children of %d parents, want %d", got, parents, want)
+				}
+			})
 		})
 	}
 }
@@ -112,40 +115,41 @@ func TestStaleCache(t *testing.T) {
 // TestWrites asks what an informer has seen of versions that are older and newer
 // than its own, of none, and of one that cannot be compared.
 func TestWrites(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	client := typed(t, s.Admin())
-	before := create(t, client, configMap(ns, "before"))
-	informer := typedInformer(t, s.Admin(), ns, 0)
-	own := &kube.Writes[string]{Informer: informer}
-	own.Add("x", before)
-	var plan reconcile.RequeueError
-	if err := own.Seen("x"); !errors.As(err, &plan) || plan.Hold || plan.Settled || plan.Delay > time.Second {
-		t.Errorf("before the first list: %v, want to be asked again soon", err)
-	}
-	feed(t, names(informer))
-	version := func(v string) metav1.Object { return &metav1.ObjectMeta{Name: "a", ResourceVersion: v} }
-	own.Add("future", version(before.ResourceVersion+"000"))
-	own.Add("future", before) // an answer that comes late
-	own.Add("fake", version(""))
-	own.Add("strange", version("v1"))
-	for item, want := range map[string]bool{"x": true, "unknown": true, "fake": true, "future": false} {
-		if err := own.Seen(item); (err == nil) != want {
-			t.Errorf("%s is seen: %v, want %t", item, err, want)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		client := typed(t, s.Admin())
+		before := create(t, client, configMap(ns, "before"))
+		informer := typedInformer(t, s.Admin(), ns, 0)
+		own := &kube.Writes[string]{Informer: informer}
+		own.Add("x", before)
+		var plan reconcile.RequeueError
+		if err := own.Seen("x"); !errors.As(err, &plan) || plan.Hold || plan.Recheck || plan.Delay > time.Second {
+			t.Errorf("before the first list: %v, want to be asked again soon", err)
 		}
-	}
-	for i := range 5000 {
-		own.Add(fmt.Sprint(i), before)
-	}
-	if n := own.Known(); n > 1100 {
-		t.Errorf("writes of %d items are remembered, though the informer has seen them", n)
-	}
-	if err := own.Seen("future"); err == nil {
-		t.Error("a write that was not seen is forgotten")
-	}
-	if err := own.Seen("strange"); err == nil || errors.As(err, &plan) {
-		t.Errorf("a version that is no number: %v, want an error that is no plan", err)
-	}
+		feed(t, names(informer))
+		version := func(v string) metav1.Object { return &metav1.ObjectMeta{Name: "a", ResourceVersion: v} }
+		own.Add("future", version(before.ResourceVersion+"000"))
+		own.Add("future", before) // an answer that comes late
+		own.Add("fake", version(""))
+		own.Add("strange", version("v1"))
+		for item, want := range map[string]bool{"x": true, "unknown": true, "fake": true, "future": false} {
+			if err := own.Seen(item); (err == nil) != want {
+				t.Errorf("%s is seen: %v, want %t", item, err, want)
+			}
+		}
+		for i := range 5000 {
+			own.Add(fmt.Sprint(i), before)
+		}
+		if n := own.Known(); n > 1100 {
+			t.Errorf("writes of %d items are remembered, though the informer has seen them", n)
+		}
+		if err := own.Seen("future"); err == nil {
+			t.Error("a write that was not seen is forgotten")
+		}
+		if err := own.Seen("strange"); err == nil || errors.As(err, &plan) {
+			t.Errorf("a version that is no number: %v, want an error that is no plan", err)
+		}
+	})
 }
 
 // Children have names that the server makes up. Writes keeps a run from making

@@ -133,8 +133,8 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 		}
 		s := queue.Stats()
 		o.ObserveInt64(count, int64(s.Ready), ready)
-		o.ObserveInt64(count, int64(s.Waiting-s.Settled), waiting)
-		o.ObserveInt64(count, int64(s.Settled), settled)
+		o.ObserveInt64(count, int64(s.Waiting-s.Rechecks), waiting)
+		o.ObserveInt64(count, int64(s.Rechecks), settled)
 		o.ObserveInt64(count, int64(s.InFlight), inFlight)
 		o.ObserveInt64(again, int64(s.Again), m.queue)
 		o.ObserveInt64(enqueued, int64(s.Enqueued), m.queue)

@@ -151,7 +151,7 @@ func TestSpan(t *testing.T) {
 		{
 			name:      "terminal",
 			reconcile: func(context.Context) error { return fmt.Errorf("attach: %w", reconcile.Terminal(kind("forbidden"))) },
-			want:      "error.type=forbidden reconcile.failures=1 reconcile.item=a reconcile.outcome=terminated reconcile.waited=2",
+			want:      "error.type=forbidden reconcile.failures=1 reconcile.item=a reconcile.outcome=terminal_error reconcile.waited=2",
 			status:    "attach: of kind forbidden",
 		},
 		{

@@ -39,7 +39,7 @@ func TestAddQueue(t *testing.T) {
 	take("b")
 	for _, item := range []string{"in order 1", "in order 2"} {
 		take(item)
-		q.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	}
 	take("again")
 	q.Enqueue("again")
@@ -179,15 +179,15 @@ func TestIdleGateIsNotShut(t *testing.T) {
 		shut(1)
 		time.Sleep(2 * time.Minute)
 		shut(0)
-		leave, _ := g.Admit(t.Context()) // the probe
+		done, _ := g.Admit(t.Context()) // the probe
 		shut(0)
 		go func() { // which another waits for
-			if leave, err := g.Admit(t.Context()); err == nil {
-				leave(reconcile.Succeeded, nil, 0)
+			if done, err := g.Admit(t.Context()); err == nil {
+				done(reconcile.Succeeded, nil, 0)
 			}
 		}()
 		shut(1)
-		leave(reconcile.Succeeded, nil, 0)
+		done(reconcile.Succeeded, nil, 0)
 		shut(0)
 	})
 }
@@ -217,7 +217,7 @@ func TestAddPending(t *testing.T) {
 		}
 		q.Enqueue("in order")
 		item, _ := q.Dequeue(t.Context())
-		q.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		time.Sleep(time.Minute)
 		q.Enqueue("a")
 		time.Sleep(time.Minute)

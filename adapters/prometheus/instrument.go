@@ -72,7 +72,7 @@ const (
 	requeuedLater
 	retrying
 	gaveUp
-	terminated
+	terminalErrors
 	aborted
 	endings // how many there are
 )
@@ -131,8 +131,8 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 		end = retrying
 	case reconcile.GaveUp:
 		end = gaveUp
-	case reconcile.Terminated:
-		end = terminated
+	case reconcile.TerminalError:
+		end = terminalErrors
 	case reconcile.Aborted:
 		end = aborted
 	}
@@ -150,7 +150,7 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 
 // planHolds reports whether a planned result is one not before its time.
 func planHolds(err error) bool {
-	_, w := reconcile.Judge(err, 1, nil)
+	_, w := reconcile.Classify(err, 1, nil)
 	return w.Hold
 }
 
@@ -186,22 +186,22 @@ func (r *runs) collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, float64(n), r.since, labels...)
 	}
 	for outcome, n := range map[reconcile.Outcome]uint64{
-		reconcile.Succeeded:  n[succeeded],
-		reconcile.Requeued:   n[requeuedNow] + n[requeuedLater],
-		reconcile.Retrying:   n[retrying],
-		reconcile.GaveUp:     n[gaveUp],
-		reconcile.Terminated: n[terminated],
-		reconcile.Aborted:    n[aborted],
+		reconcile.Succeeded:     n[succeeded],
+		reconcile.Requeued:      n[requeuedNow] + n[requeuedLater],
+		reconcile.Retrying:      n[retrying],
+		reconcile.GaveUp:        n[gaveUp],
+		reconcile.TerminalError: n[terminalErrors],
+		reconcile.Aborted:       n[aborted],
 	} {
 		count(runsDesc, n, r.name, string(outcome))
 	}
-	failed := n[retrying] + n[gaveUp] + n[terminated]
+	failed := n[retrying] + n[gaveUp] + n[terminalErrors]
 	count(reconcileDesc, n[succeeded], r.name, "success")
 	count(reconcileDesc, n[requeuedNow], r.name, "requeue")
 	count(reconcileDesc, n[requeuedLater], r.name, "requeue_after")
 	count(reconcileDesc, failed, r.name, "error")
 	count(errorsDesc, failed, r.name)
-	count(terminalDesc, n[terminated], r.name)
+	count(terminalDesc, n[terminalErrors], r.name)
 	count(panicsDesc, r.panics.Load(), r.name)
 	count(timeoutsDesc, r.timeouts.Load(), r.name)
 	count(heldDesc, r.held.Load(), r.name)

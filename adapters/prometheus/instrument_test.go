@@ -127,7 +127,7 @@ func TestInstrument(t *testing.T) {
 			`reconcile_runs_total{controller="assets",outcome="requeued"}`:       3,
 			`reconcile_runs_total{controller="assets",outcome="retrying"}`:       6,
 			`reconcile_runs_total{controller="assets",outcome="gave_up"}`:        3,
-			`reconcile_runs_total{controller="assets",outcome="terminated"}`:     2,
+			`reconcile_runs_total{controller="assets",outcome="terminal_error"}`: 2,
 			`reconcile_held_total{controller="assets"}`:                          1,
 			`reconcile_failures_in_a_row_count{controller="assets"}`:             2 + 9,
 			`reconcile_failures_in_a_row_sum{controller="assets"}`:               2 + 3*(1+2+3),

@@ -60,7 +60,7 @@ func TestFromWorkqueue(t *testing.T) {
 		}
 		happened.check(t, `
 0s      good succeeded
-0s      bad terminated
+0s      bad terminal_error
 0s      soon requeued
 0s      fails retrying
 50s     fails gave_up
@@ -92,7 +92,7 @@ func TestFromControllerRuntime(t *testing.T) {
 		{Result{RequeueAfter: time.Minute}, nil, reconcile.Requeued, time.Minute},
 		{Result{}, failed, reconcile.Retrying, time.Hour},
 		{Result{RequeueAfter: time.Minute}, failed, reconcile.Retrying, time.Hour},
-		{Result{}, reconcile.Terminal(failed), reconcile.Terminated, 0},
+		{Result{}, reconcile.Terminal(failed), reconcile.TerminalError, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q := reconcile.NewQueue[string]()

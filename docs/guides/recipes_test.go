@@ -48,7 +48,7 @@ func TestRecipeNotOurs(t *testing.T) {
 		}, 2*time.Hour)
 
 		happened.check(t, `
-0s      bucket terminated
+0s      bucket terminal_error
 1h0m0s  bucket succeeded
 `)
 	})

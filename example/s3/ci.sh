@@ -2,11 +2,11 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests of this module. They need versitygw, which takes some minutes to
-# build for the first time, and a moment after that.
+# All tests of this module; go test ./... runs those in memory. They need versitygw,
+# which takes some minutes to build for the first time, and a moment after that.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 bash gateway/build.sh
-CGO_ENABLED=1 go test -race ./...
+CGO_ENABLED=1 go test -race -tags nightly ./...

@@ -58,12 +58,12 @@ func control(ctx context.Context, o options, wishes func(context.Context) (chang
 			b.Result(r)
 			out.result(r)
 		},
-		Workers: o.Workers,
-		Timeout: 30 * time.Second,
-		Grace:   2 * time.Second,
-		Retry:   reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
-		Spread:  0.1, // what was made together is not looked at together for ever
-		Admit:   calls.Admit,
+		Workers:       o.Workers,
+		Timeout:       30 * time.Second,
+		Grace:         2 * time.Second,
+		Retry:         reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(o.Retries),
+		RecheckJitter: 0.1, // what was made together is not looked at together for ever
+		Admit:         calls.Admit,
 	})
 
 	// What is wished for: what changes in the file is enqueued by the board. The

@@ -2,7 +2,7 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What of this module every change has to pass: two of the controllers, and what
+# Two of the controllers, and what
 # docs/what-it-replaces.md says. The rest is played when its page is written:
 # go test ./..., and checkout.sh.
 

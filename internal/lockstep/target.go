@@ -14,8 +14,8 @@ func On[T comparable](q *reconcile.Queue[T]) model.Target[T] { return target[T]{
 type target[T comparable] struct{ *reconcile.Queue[T] }
 
 // Requeue has the name of the queue's Requeue, and the model's words.
-func (t target[T]) Requeue(item T, w model.Wait) {
-	v := reconcile.Wait(w)
+func (t target[T]) Requeue(item T, w model.RequeueOptions) {
+	v := reconcile.RequeueOptions(w)
 	if w.Err == model.ErrAborted {
 		v.Err = reconcile.ErrAborted
 	}

@@ -5,9 +5,7 @@ package model
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // Attended is a Queue together with those who wait for something in it: the
@@ -44,16 +42,6 @@ func (a *Attended[T]) Clone() *Attended[T] {
 	return &Attended[T]{Queue: *a.Queue.Clone(), Waiters: a.Waiters, Waits: slices.Clone(a.Waits)}
 }
 
-// Key is equal for two that will answer alike, as for [Queue.Key].
-func (a *Attended[T]) Key() string {
-	waits := make([]string, 0, len(a.Waits))
-	for _, w := range a.Waits {
-		waits = append(waits, fmt.Sprint(w.Item))
-	}
-	slices.Sort(waits)
-	return fmt.Sprintf("waiters %d, waits [%s] %s", a.Waiters, strings.Join(waits, ", "), a.Queue.Key())
-}
-
 // Do carries o out and serves those that wait.
 func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 	switch o.Verb {
@@ -69,7 +57,7 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 	case Dequeue:
 		a.Waiters++
 	case Advance:
-		end := a.Now() + o.Wait.Delay
+		end := a.Now() + o.Options.Delay
 		for due, ok := a.NextDue(); ok && due <= end; due, ok = a.NextDue() {
 			a.Advance(due - a.Now())
 			a.serve(&r)
@@ -86,11 +74,11 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 		}
 		a.Close()
 	case Requeue:
-		a.Requeue(o.Item, o.Wait)
+		a.Requeue(o.Item, o.Options)
 		switch {
-		case a.Has(o.Item), o.Wait.Well():
-		case o.Wait.Done:
-			a.end(&r, o.Item, o.Wait.Err) // why it was given up
+		case a.Has(o.Item), o.Options.Well():
+		case o.Options.Done:
+			a.end(&r, o.Item, o.Options.Err) // why it was given up
 		default:
 			a.end(&r, o.Item, ErrClosed) // which dropped its next run
 		}

@@ -25,7 +25,7 @@ const (
 	Sticky              // at once, whatever the verdict of the run in flight: EnqueueNow
 	Within              // at Due, sooner if an event asks for it
 	Held                // at Due and not before
-	Settled             // as Within, but all is well: it is only a look. At rest only
+	Recheck             // as Within, but all is well: it is only a look. At rest only
 )
 
 // Next is the next run of an item.
@@ -36,11 +36,11 @@ type Next struct {
 }
 
 // Later reports whether the next run is still waiting for its time.
-func (n Next) Later() bool { return n.Kind == Within || n.Kind == Held || n.Kind == Settled }
+func (n Next) Later() bool { return n.Kind == Within || n.Kind == Held || n.Kind == Recheck }
 
 // unsettled is n once something was asked for that n does not answer.
 func (n Next) unsettled() Next {
-	if n.Kind == Settled {
+	if n.Kind == Recheck {
 		n.Kind = Within
 	}
 	return n
@@ -123,7 +123,7 @@ func (q *Queue[T]) Advance(d time.Duration) {
 			e.Since = e.Next.Due
 			q.line = append(q.line, e.Item)
 		}
-		if e.Next.Kind == Settled {
+		if e.Next.Kind == Recheck {
 			e.Pending = e.Next.Due
 		}
 		e.Next = Next{Kind: Ready}
@@ -145,7 +145,7 @@ func (q *Queue[T]) NextDue() (due time.Duration, ok bool) {
 func (q *Queue[T]) Offer(item T) {
 	q.change(item, func(e *Entry[T], n Next) Next {
 		switch {
-		case e.InFlight, n.Kind != None && n.Kind != Settled, n.Kind == Settled && q.Fault == IgnoreSettled:
+		case e.InFlight, n.Kind != None && n.Kind != Recheck, n.Kind == Recheck && q.Fault == IgnoreSettled:
 			return n
 		case q.Background > 0:
 			return Next{Kind: Offered}
@@ -163,7 +163,7 @@ func (q *Queue[T]) Enqueue(item T) {
 				return n
 			}
 			return Next{Kind: Ready}
-		case Within, Settled, Offered:
+		case Within, Recheck, Offered:
 			return Next{Kind: Ready}
 		case Held:
 			if q.Fault == BreakHold {
@@ -183,7 +183,7 @@ func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) {
 	}
 	due := q.in(d)
 	q.change(item, func(_ *Entry[T], n Next) Next {
-		if q.Fault == StaySettled && n.Kind == Settled && due > n.Due {
+		if q.Fault == StaySettled && n.Kind == Recheck && due > n.Due {
 			return n
 		}
 		n = n.unsettled()
@@ -207,7 +207,7 @@ func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) {
 	}
 	due := q.in(d)
 	q.change(item, func(_ *Entry[T], n Next) Next {
-		if q.Fault == StaySettled && n.Kind == Settled && due >= n.Due {
+		if q.Fault == StaySettled && n.Kind == Recheck && due >= n.Due {
 			return n
 		}
 		n = n.unsettled()
@@ -247,7 +247,7 @@ func (q *Queue[T]) change(item T, to func(*Entry[T], Next) Next) {
 	}
 	was := e.Next
 	e.Next = to(e, was)
-	if was.Kind == Settled {
+	if was.Kind == Recheck {
 		e.Pending = q.now
 	}
 	if was.Kind == None && e.Next.Kind != None {

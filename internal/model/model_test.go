@@ -31,7 +31,7 @@ func describe(q *model.Queue[string]) string {
 	case model.Sticky:
 		next = "now"
 	default:
-		kind := map[model.Kind]string{model.Within: "within", model.Held: "held", model.Settled: "settled"}[e.Next.Kind]
+		kind := map[model.Kind]string{model.Within: "within", model.Held: "held", model.Recheck: "settled"}[e.Next.Kind]
 		next = fmt.Sprintf("%s %gh", kind, (e.Next.Due - q.Now()).Hours())
 	}
 	switch {
@@ -88,23 +88,25 @@ func TestTakenInOrderOfReadiness(t *testing.T) {
 	}
 }
 
-func do(a *model.Attended[string], verb model.Verb, item string, w model.Wait) model.Result[string] {
-	return a.Do(model.Op[string]{Verb: verb, Item: item, Wait: w})
+func do(a *model.Attended[string], verb model.Verb, item string, w model.RequeueOptions) model.Result[string] {
+	return a.Do(model.Op[string]{Verb: verb, Item: item, Options: w})
 }
 
-func hours(n int) model.Wait { return model.Wait{Delay: time.Duration(n) * time.Hour} }
+func hours(n int) model.RequeueOptions {
+	return model.RequeueOptions{Delay: time.Duration(n) * time.Hour}
+}
 
 func TestSettledUntilItIsDue(t *testing.T) {
 	var a model.Attended[string]
-	do(&a, model.Enqueue, "x", model.Wait{})
-	do(&a, model.Dequeue, "", model.Wait{})
-	do(&a, model.Requeue, "x", model.Wait{Delay: 3 * time.Hour, Settled: true})
+	do(&a, model.Enqueue, "x", model.RequeueOptions{})
+	do(&a, model.Dequeue, "", model.RequeueOptions{})
+	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: 3 * time.Hour, Recheck: true})
 	do(&a, model.Advance, "", hours(1))
-	want := model.State{Phase: model.Waiting, Due: 3 * time.Hour, Settled: true}
+	want := model.State{Phase: model.Waiting, Due: 3 * time.Hour, Recheck: true}
 	if got := a.State("x"); got != want {
 		t.Errorf("State: %+v, want %+v", got, want)
 	}
-	if got, want := a.Stats(), (model.Stats{Waiting: 1, Settled: 1, Enqueued: 1, Taken: 1, Requeued: 1}); got != want {
+	if got, want := a.Stats(), (model.Stats{Waiting: 1, Rechecks: 1, Enqueued: 1, Taken: 1, Requeued: 1}); got != want {
 		t.Errorf("Stats: %+v, want %+v", got, want)
 	}
 	if !a.Idle() {
@@ -121,15 +123,15 @@ func TestSettledUntilItIsDue(t *testing.T) {
 
 func TestAbortedAsIfItHadNotRun(t *testing.T) {
 	var a model.Attended[string]
-	do(&a, model.Enqueue, "x", model.Wait{})
-	do(&a, model.Dequeue, "", model.Wait{})
-	do(&a, model.Requeue, "x", model.Wait{Err: errRun})
-	do(&a, model.Dequeue, "", model.Wait{})
+	do(&a, model.Enqueue, "x", model.RequeueOptions{})
+	do(&a, model.Dequeue, "", model.RequeueOptions{})
+	do(&a, model.Requeue, "x", model.RequeueOptions{Err: errRun})
+	do(&a, model.Dequeue, "", model.RequeueOptions{})
 	do(&a, model.EnqueueAfter, "x", hours(1))
 	if got := a.Stats().Again; got != 0 {
 		t.Errorf("Stats.Again: %d, want 0: its next run is not ready", got)
 	}
-	do(&a, model.Requeue, "x", model.Wait{Delay: time.Hour, Hold: true, Err: model.ErrAborted})
+	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: time.Hour, Hold: true, Err: model.ErrAborted})
 	if got, want := a.State("x"), (model.State{Phase: model.InLine, Failures: 1, Err: errRun}); got != want {
 		t.Errorf("State: %+v, want %+v", got, want)
 	}
@@ -140,27 +142,27 @@ func TestAbortedAsIfItHadNotRun(t *testing.T) {
 
 // Whoever waits for "x" is told by the last of these operations.
 func TestEnqueueAndWait(t *testing.T) {
-	settled := model.Wait{Delay: time.Hour, Settled: true}
+	settled := model.RequeueOptions{Delay: time.Hour, Recheck: true}
 	type op = model.Op[string]
 	ask, take := op{Verb: model.EnqueueAndWait, Item: "x"}, op{Verb: model.Dequeue}
 	for name, c := range map[string]struct {
 		ops  []op
 		want error
 	}{
-		"settled":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Wait: settled}}, nil},
+		"settled":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: settled}}, nil},
 		"done":                 {[]op{ask, take, {Verb: model.Done, Item: "x"}}, nil},
 		"removed":              {[]op{ask, {Verb: model.Remove, Item: "x"}}, nil},
-		"settled at first":     {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.Requeue, Item: "x", Wait: settled}, ask, take, {Verb: model.Done, Item: "x"}}, nil},
-		"in flight at first":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, ask, {Verb: model.Requeue, Item: "x", Wait: settled}, take, {Verb: model.Done, Item: "x"}}, nil},
-		"planned":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Wait: hours(1)}, {Verb: model.Advance, Wait: hours(1)}, take, {Verb: model.Done, Item: "x"}}, nil},
-		"held":                 {[]op{{Verb: model.EnqueueAfter, Item: "x", Wait: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
-		"a retry is dropped":   {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Wait: model.Wait{Delay: 1, Err: errRun}}}, model.ErrClosed},
-		"a look is dropped":    {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Wait: settled}}, nil},
+		"settled at first":     {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.Requeue, Item: "x", Options: settled}, ask, take, {Verb: model.Done, Item: "x"}}, nil},
+		"in flight at first":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, ask, {Verb: model.Requeue, Item: "x", Options: settled}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"planned":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: hours(1)}, {Verb: model.Advance, Options: hours(1)}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"held":                 {[]op{{Verb: model.EnqueueAfter, Item: "x", Options: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
+		"a retry is dropped":   {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Delay: 1, Err: errRun}}}, model.ErrClosed},
+		"a look is dropped":    {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Options: settled}}, nil},
 		"closed at first":      {[]op{{Verb: model.Close}, ask}, model.ErrClosed},
 		"others do not matter": {[]op{{Verb: model.Enqueue, Item: "y"}, take, ask, take, {Verb: model.Done, Item: "x"}}, nil},
-		"given up":             {[]op{ask, take, {Verb: model.Requeue, Item: "x", Wait: model.Wait{Err: errRun, Done: true}}}, errRun},
-		"given up too early":   {[]op{ask, take, {Verb: model.Enqueue, Item: "x"}, {Verb: model.Requeue, Item: "x", Wait: model.Wait{Err: errRun, Done: true}}, take, {Verb: model.Done, Item: "x"}}, nil},
-		"in flight and held":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.EnqueueAfter, Item: "x", Wait: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
+		"given up":             {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Err: errRun, Done: true}}}, errRun},
+		"given up too early":   {[]op{ask, take, {Verb: model.Enqueue, Item: "x"}, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Err: errRun, Done: true}}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"in flight and held":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.EnqueueAfter, Item: "x", Options: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a model.Attended[string]
@@ -213,7 +215,7 @@ func TestFaultsShow(t *testing.T) {
 		e := &model.Queue[string]{Fault: f}
 		e.Enqueue("x")
 		e.TryDequeue()
-		e.Requeue("x", model.Wait{Delay: time.Hour, Settled: true})
+		e.Requeue("x", model.RequeueOptions{Delay: time.Hour, Recheck: true})
 		e.EnqueueWithin("x", 2*time.Hour)
 		got = append(got, describe(e))
 		if !slices.Equal(got, want) {

@@ -27,7 +27,7 @@ type State struct {
 	Due      time.Duration
 	Hold     bool
 	Again    bool
-	Settled  bool
+	Recheck  bool
 	Pending  time.Duration // if it is not settled
 	Failures int
 	Err      error
@@ -36,7 +36,7 @@ type State struct {
 // Stats is what the queue's Stats tells.
 type Stats struct {
 	Ready, Waiting, InFlight             int
-	Settled, Again                       int
+	Rechecks, Again                      int
 	Enqueued, Coalesced, Taken, Requeued uint64
 }
 
@@ -61,7 +61,7 @@ func (e *Entry[T]) state() State {
 		s.Phase, s.Again = Running, e.Next.Kind != None
 	case e.Next.Later():
 		s.Phase, s.Due = Waiting, e.Next.Due
-		s.Hold, s.Settled = e.Next.Kind == Held, e.Next.Kind == Settled
+		s.Hold, s.Recheck = e.Next.Kind == Held, e.Next.Kind == Recheck
 	default:
 		s.Phase = InLine
 	}
@@ -80,12 +80,12 @@ func (q *Queue[T]) Entry(item T) (e Entry[T], ok bool) {
 // somebody who asked for a run of it waits for.
 func (q *Queue[T]) AtRest(item T) bool {
 	e := q.find(item)
-	return e == nil || e.Next.Kind == Settled
+	return e == nil || e.Next.Kind == Recheck
 }
 
 // Idle reports whether no item is left that is not settled.
 func (q *Queue[T]) Idle() bool {
-	return !slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return e.Next.Kind != Settled })
+	return !slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return e.Next.Kind != Recheck })
 }
 
 // All lists what is in flight (in any order), then what is ready in the order
@@ -131,8 +131,8 @@ func (q *Queue[T]) Stats() Stats {
 			s.Ready++
 		case Waiting:
 			s.Waiting++
-			if e.Settled {
-				s.Settled++
+			if e.Recheck {
+				s.Rechecks++
 			}
 		case Running:
 			s.InFlight++
@@ -144,21 +144,14 @@ func (q *Queue[T]) Stats() Stats {
 	return s
 }
 
-// Key is equal for two queues that will answer alike from now on, but for
-// Since, Pending and the counters, which nothing depends on. Times count from now, and
-// of the scheduling order only what decides a tie is kept.
+// Key is equal for two queues that will answer alike, Since, Pending and the
+// counters included.
 func (q *Queue[T]) Key() string {
-	return string(q.appendKey(nil))
-}
-
-// FullKey is equal for two queues that will answer alike, Since and Pending
-// included, and the counters too if they are asked for.
-func (q *Queue[T]) FullKey(counters bool) string {
 	b := q.appendKey(nil)
 	rows := make([]string, 0, len(q.entries))
 	for _, e := range q.entries {
 		row := fmt.Append(nil, e.Item, " since ", int64(e.Since))
-		if e.Next.Kind != Settled {
+		if e.Next.Kind != Recheck {
 			row = fmt.Append(row, " pending ", int64(e.Pending))
 		}
 		rows = append(rows, string(row))
@@ -168,12 +161,7 @@ func (q *Queue[T]) FullKey(counters bool) string {
 		b = append(append(b, r...), '\n')
 	}
 	b = strconv.AppendInt(b, int64(q.now), 10)
-	if counters {
-		for _, n := range []uint64{q.stats.Enqueued, q.stats.Coalesced, q.stats.Taken, q.stats.Requeued} {
-			b = strconv.AppendUint(append(b, ' '), n, 10)
-		}
-	}
-	return string(b)
+	return string(fmt.Append(b, " ", q.stats))
 }
 
 func (q *Queue[T]) appendKey(b []byte) []byte {

@@ -40,9 +40,9 @@ func (v Verb) String() string {
 
 // Op is one operation as plain data, to be generated, printed and replayed.
 type Op[T comparable] struct {
-	Verb Verb
-	Item T    // of the verbs on an item
-	Wait Wait // of Requeue; EnqueueAfter, EnqueueWithin and Advance use its Delay
+	Verb    Verb
+	Item    T              // of the verbs on an item
+	Options RequeueOptions // of Requeue; EnqueueAfter, EnqueueWithin and Advance use its Delay
 
 	// Nth is, of Cancel, which of those that wait, the oldest first; of Advance, 1
 	// if what comes next races with the timer; of EnqueueAndWait, what tells it
@@ -59,7 +59,7 @@ type Target[T comparable] interface {
 	EnqueueNow(item T)
 	Remove(item T) bool
 	Done(item T)
-	Requeue(item T, w Wait)
+	Requeue(item T, w RequeueOptions)
 	Close()
 }
 
@@ -73,9 +73,9 @@ func (o Op[T]) Do(q Target[T]) (removed, ok bool) {
 	case Enqueue:
 		q.Enqueue(o.Item)
 	case EnqueueAfter:
-		q.EnqueueAfter(o.Item, o.Wait.Delay)
+		q.EnqueueAfter(o.Item, o.Options.Delay)
 	case EnqueueWithin:
-		q.EnqueueWithin(o.Item, o.Wait.Delay)
+		q.EnqueueWithin(o.Item, o.Options.Delay)
 	case EnqueueNow:
 		q.EnqueueNow(o.Item)
 	case Remove:
@@ -83,7 +83,7 @@ func (o Op[T]) Do(q Target[T]) (removed, ok bool) {
 	case Done:
 		q.Done(o.Item)
 	case Requeue:
-		q.Requeue(o.Item, o.Wait)
+		q.Requeue(o.Item, o.Options)
 	case Close:
 		q.Close()
 	default:
@@ -97,24 +97,24 @@ func (o Op[T]) String() string {
 	case Dequeue, Close, Canceled:
 		return fmt.Sprintf("%v()", o.Verb)
 	case Advance:
-		return fmt.Sprintf("%v(%v)", o.Verb, o.Wait.Delay)
+		return fmt.Sprintf("%v(%v)", o.Verb, o.Options.Delay)
 	case Cancel:
 		return fmt.Sprintf("%v(%d)", o.Verb, o.Nth)
 	case EnqueueAfter, EnqueueWithin:
-		return fmt.Sprintf("%v(%v, %v)", o.Verb, o.Item, o.Wait.Delay)
+		return fmt.Sprintf("%v(%v, %v)", o.Verb, o.Item, o.Options.Delay)
 	case Requeue:
-		return fmt.Sprintf("Requeue(%v, {%v})", o.Item, o.Wait)
+		return fmt.Sprintf("Requeue(%v, {%v})", o.Item, o.Options)
 	}
 	return fmt.Sprintf("%v(%v)", o.Verb, o.Item)
 }
 
-func (w Wait) String() string {
+func (w RequeueOptions) String() string {
 	s := w.Delay.String()
 	if w.Hold {
 		s += ", Hold"
 	}
-	if w.Settled {
-		s += ", Settled"
+	if w.Recheck {
+		s += ", Recheck"
 	}
 	switch {
 	case w.Err == ErrAborted:

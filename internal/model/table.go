@@ -94,11 +94,11 @@ func setup(entry string) (ops []Op[string]) {
 		ops = append(ops, Op[string]{Verb: EnqueueNow, Item: "x"})
 	case "settled":
 		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"}, Op[string]{Verb: Dequeue},
-			Op[string]{Verb: Requeue, Item: "x", Wait: Wait{Delay: parseDelay(delay), Settled: true}})
+			Op[string]{Verb: Requeue, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay), Recheck: true}})
 	case "within":
-		ops = append(ops, Op[string]{Verb: EnqueueWithin, Item: "x", Wait: Wait{Delay: parseDelay(delay)}})
+		ops = append(ops, Op[string]{Verb: EnqueueWithin, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay)}})
 	case "held":
-		ops = append(ops, Op[string]{Verb: EnqueueAfter, Item: "x", Wait: Wait{Delay: parseDelay(delay)}})
+		ops = append(ops, Op[string]{Verb: EnqueueAfter, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay)}})
 	default:
 		panic(fmt.Sprintf("model: unknown column %q", entry))
 	}
@@ -119,21 +119,21 @@ func parseOp(s string) Op[string] {
 	if len(words) == 1 {
 		return o
 	}
-	o.Wait.Delay = parseDelay(words[1])
+	o.Options.Delay = parseDelay(words[1])
 	for _, w := range words[2:] {
 		switch w {
 		case "Hold":
-			o.Wait.Hold = true
-		case "Settled":
-			o.Wait.Settled = true
+			o.Options.Hold = true
+		case "Recheck":
+			o.Options.Recheck = true
 		case "Err":
-			o.Wait.Err = errRun
+			o.Options.Err = errRun
 		case "Aborted":
-			o.Wait.Err = ErrAborted
+			o.Options.Err = ErrAborted
 		case "Reason":
-			o.Wait.Reason = errRun
+			o.Options.Reason = errRun
 		case "Done":
-			o.Wait.Done = true
+			o.Options.Done = true
 		default:
 			panic(fmt.Sprintf("model: unknown row %q", s))
 		}

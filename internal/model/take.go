@@ -70,24 +70,24 @@ func (q *Queue[T]) Done(item T) {
 // began, and what its item has ahead came later.
 func (q *Queue[T]) answer(e *Entry[T]) { e.Pending = e.Since }
 
-// Wait is what the queue's Wait is.
-type Wait struct {
+// RequeueOptions are those of the queue.
+type RequeueOptions struct {
 	Delay   time.Duration
 	Hold    bool
 	Err     error
-	Settled bool
+	Recheck bool
 	Reason  error
 	Done    bool
 }
 
 // Well reports whether the run ended well, and the next is only a look.
-func (w Wait) Well() bool { return w.Settled && !w.Hold && w.Err == nil && !w.Done }
+func (w RequeueOptions) Well() bool { return w.Recheck && !w.Hold && w.Err == nil && !w.Done }
 
-// ErrAborted as the Err of a Wait gives the item back as if it had not run.
+// ErrAborted as the Err of the options gives the item back as if it had not run.
 var ErrAborted = errors.New("model: run aborted")
 
 // Requeue gives an item back with the verdict of its run.
-func (q *Queue[T]) Requeue(item T, w Wait) {
+func (q *Queue[T]) Requeue(item T, w RequeueOptions) {
 	e := q.find(item)
 	if e == nil || !e.InFlight {
 		return
@@ -122,7 +122,7 @@ func (q *Queue[T]) Requeue(item T, w Wait) {
 // verdict replaces whatever was pending, except an EnqueueNow, if it is a
 // hold. A ceiling leaves the sooner of the two, with its kind. An item is settled
 // only if nothing was pending, which is an event still to be answered.
-func (q *Queue[T]) verdict(n Next, w Wait) Next {
+func (q *Queue[T]) verdict(n Next, w RequeueOptions) Next {
 	if w.Delay <= 0 || n.Kind == Sticky {
 		return Next{Kind: Ready}
 	}
@@ -131,7 +131,7 @@ func (q *Queue[T]) verdict(n Next, w Wait) Next {
 	case w.Hold:
 		return q.schedule(n, Held, due)
 	case n.Kind == None && w.Well():
-		return q.schedule(n, Settled, due)
+		return q.schedule(n, Recheck, due)
 	case n.Kind == None, n.Later() && due < n.Due:
 		return q.schedule(n, Within, due)
 	}

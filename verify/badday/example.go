@@ -51,7 +51,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		Lane: func(id cloud.ID) string { return region(id.Name) },
 		Reconciler: func(name string) *reconcile.Reconciler[cloud.ID] {
 			return &reconcile.Reconciler[cloud.ID]{
-				Name: name, Workers: workers / 4, Timeout: 30 * time.Second, Grace: 10 * time.Second, Spread: 0.1,
+				Name: name, Workers: workers / 4, Timeout: 30 * time.Second, Grace: 10 * time.Second, RecheckJitter: 0.1,
 				Reconcile: c.Reconcile, OnResult: c.OnResult, Admit: calls.Admit, Retry: reconcile.Backoff(time.Second, time.Minute),
 			}
 		},

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package browser
 
 import (
@@ -14,26 +16,6 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 )
-
-// TestTableFills opens an empty page, and adds items then. The page is the same
-// all the time: a mark that is put on it stays.
-func TestTableFills(t *testing.T) {
-	w := newWorld(t)
-	tb := open(t, w.page, "/")
-	tb.wait(`document.querySelector('.empty')?.innerText.startsWith('No item is known')`)
-	eval[bool](tb, "window.mark = true")
-	w.run(t, "bucket/a", "bucket/b", "key/c")
-	tb.waitNames("bucket/a bucket/b key/c")
-	tb.wait(`document.querySelector('.tile.all .count').innerText === '3'`)
-	tb.wait(`document.querySelector('#tiles a').innerText.startsWith('In order\n3 of 3\nnext look in ')`)
-	tb.wait(`document.title === '3 of 3 in order · Reconcilers'`)
-	if row := tb.text(".items tbody tr"); !strings.Contains(row, "in order") || !strings.Contains(row, "in 1 h") && !strings.Contains(row, "in 5") || !strings.Contains(row, "succeeded") {
-		t.Errorf("the first row is %q", row)
-	}
-	if !eval[bool](tb, "window.mark") {
-		t.Error("the page was loaded again")
-	}
-}
 
 // TestFailingItemRises has the last of many items fail: it is first then, says
 // why, and goes back to its place when it is well.

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build smoke || nightly
+
 package browser
 
 import (
@@ -78,7 +80,7 @@ func (q teller) Done(item string) {
 	q.runs <- item
 }
 
-func (q teller) Requeue(item string, w reconcile.Wait) {
+func (q teller) Requeue(item string, w reconcile.RequeueOptions) {
 	q.Queue.Requeue(item, w)
 	q.runs <- item
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
 	"github.com/reconkernel/reconcile/verify/interleave/sched"
-	"github.com/reconkernel/reconcile/verify/spec"
+	"github.com/reconkernel/reconcile/verify/interleave/spec"
 )
 
 // A program is what a few goroutines do with a queue, one text each: verbs with
@@ -99,22 +99,22 @@ func calls(text string) (calls []spec.Call) {
 			for c.Verb = 0; c.Verb.String() != words[0]; c.Verb++ {
 			}
 			if n, err := strconv.Atoi(arg(2)); err == nil {
-				c.Wait.Delay = time.Duration(n) * time.Second
+				c.Options.Delay = time.Duration(n) * time.Second
 			}
 			for _, word := range words[min(3, len(words)):] {
 				switch word {
 				case "hold":
-					c.Wait.Hold = true
+					c.Options.Hold = true
 				case "settled":
-					c.Wait.Settled = true
+					c.Options.Recheck = true
 				case "reason":
-					c.Wait.Reason = errReason
+					c.Options.Reason = errReason
 				case "done":
-					c.Wait.Done = true
+					c.Options.Done = true
 				case "failed":
-					c.Wait.Err = errFailed
+					c.Options.Err = errFailed
 				case "aborted":
-					c.Wait.Err = model.ErrAborted
+					c.Options.Err = model.ErrAborted
 				default:
 					panic("interleave: unknown word " + word)
 				}
@@ -289,7 +289,7 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 		now := 2*(1000+s.Step()) + 1
 		r.history[last] = append(r.history[last], porcupine.Operation{
 			ClientId: last, Call: now - 1, Return: now,
-			Input:  spec.Call{Op: model.Op[string]{Verb: model.Advance, Wait: model.Wait{Delay: time.Second}}},
+			Input:  spec.Call{Op: model.Op[string]{Verb: model.Advance, Options: model.RequeueOptions{Delay: time.Second}}},
 			Output: spec.Return{},
 		})
 	}
@@ -402,7 +402,7 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 		if res.err != nil {
 			break
 		}
-		if !porcupine.CheckOperations(spec.Model(h.start, p.background, model.NoFault, true), h.history) {
+		if !porcupine.CheckOperations(spec.Model(h.start, p.background), h.history) {
 			res.err = fmt.Errorf("%v: no order explains\n%s\nschedule:\n%s", p, describe(h.history), h.trace())
 		}
 	}
@@ -435,7 +435,7 @@ func keyOf(history []porcupine.Operation, start time.Time) (key []byte) {
 		}
 		if r.State != (reconcile.State{}) {
 			s := r.State
-			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Settled, s.Pending.Sub(start), s.Failures, s.Err)
+			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Recheck, s.Pending.Sub(start), s.Failures, s.Err)
 		}
 		if r.Stats != (reconcile.Stats{}) {
 			key = fmt.Append(key, r.Stats)

@@ -17,7 +17,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,6 +32,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/reconkernel/reconcile/verify/plant"
 )
 
 var (
@@ -79,13 +80,13 @@ func main() {
 }
 
 func run() error {
-	files, mutants, err := plant(*root, *dir)
+	pkg, mutants, err := read(*root, *dir)
 	if err != nil {
 		return err
 	}
 	if *list {
 		for i, m := range mutants {
-			fmt.Printf("%4d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name)
+			fmt.Printf("%4d %v\n", i+1, m)
 		}
 		return nil
 	}
@@ -102,7 +103,11 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	binary, err := compile(scratch, files)
+	planted := make([]*plant.Change, len(chosen))
+	for n, i := range chosen {
+		planted[n] = mutants[i].Change
+	}
+	binary, err := pkg.Compile(scratch, planted, "-tags=nightly")
 	if err != nil {
 		return err
 	}
@@ -120,12 +125,12 @@ func run() error {
 		free                       = make(chan struct{}, *jobs)
 		running                    sync.WaitGroup
 	)
-	for _, i := range chosen {
+	for n, i := range chosen {
 		m := mutants[i]
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			out, err := test(binary, i+1, first[m.file], *limit)
+			out, err := test(binary, n+1, first[filepath.Base(m.Pos.Filename)], *limit)
 			mu.Lock()
 			defer mu.Unlock()
 			tried++
@@ -137,14 +142,14 @@ func run() error {
 					late++
 				}
 				if *verbose {
-					fmt.Printf("killed   %s:%d %s by %s\n", m.file, m.pos.Line, m.name, killer(out, err))
+					fmt.Printf("killed   %v by %s\n", m, killer(out, err))
 				}
 			case ok:
 				known[m.name] = true
-				fmt.Printf("accepted %s:%d %s: %s\n", m.file, m.pos.Line, m.name, reason)
+				fmt.Printf("accepted %v: %s\n", m, reason)
 			default:
 				unexplained++
-				fmt.Printf("SURVIVED %d %s:%d %s\n", i+1, m.file, m.pos.Line, m.name)
+				fmt.Printf("SURVIVED %d %v\n", i+1, m)
 			}
 		})
 	}
@@ -153,7 +158,7 @@ func run() error {
 		tried, time.Since(begin).Round(time.Second), killed, late, tried-killed-unexplained, unexplained)
 	if len(chosen) == len(mutants) {
 		for name := range reasons {
-			if path.Dir(fileOf(name)) == path.Clean(*dir) && !known[name] {
+			if dirOf(name) == path.Clean(*dir) && !known[name] {
 				fmt.Printf("not needed in %s any more: %s\n", *accepted, name)
 			}
 		}
@@ -162,6 +167,30 @@ func run() error {
 		return errors.New("there are survivors without a reason")
 	}
 	return nil
+}
+
+// A mutant is a change that is tried. Its name is that of the change, below the folder
+// of its package.
+type mutant struct {
+	*plant.Change
+	name string
+}
+
+func (m mutant) String() string {
+	return fmt.Sprintf("%s:%d %s", filepath.Base(m.Pos.Filename), m.Pos.Line, m.name)
+}
+
+// read returns the mutants of a package.
+func read(root, dir string) (pkg *plant.Package, mutants []mutant, err error) {
+	if pkg, err = plant.Read(root, dir); err != nil {
+		return nil, nil, err
+	}
+	for _, c := range pkg.Changes {
+		if c.Swept() {
+			mutants = append(mutants, mutant{c, path.Join(dir, pkg.Name(c))})
+		}
+	}
+	return pkg, mutants, nil
 }
 
 // choose returns the indices of those that the flags name.
@@ -176,7 +205,7 @@ func choose(mutants []mutant) (chosen []int, err error) {
 		named = func(name string) bool { return slices.Contains(lines, name) }
 	}
 	for i, m := range mutants {
-		if strings.Contains(m.file, *file) && i+1 >= *from && named(m.name) {
+		if strings.Contains(filepath.Base(m.Pos.Filename), *file) && i+1 >= *from && named(m.name) {
 			chosen = append(chosen, i)
 		}
 	}
@@ -198,41 +227,10 @@ func choose(mutants []mutant) (chosen []int, err error) {
 	return chosen, nil
 }
 
-// fileOf is the file of the mutant that has this name.
-func fileOf(name string) string {
-	file, _, _ := strings.Cut(name, " ")
-	return file
-}
-
-// compile builds the tests with the planted files laid over the real ones.
-func compile(scratch string, files map[string][]byte) (binary string, err error) {
-	abs, err := filepath.Abs(filepath.Join(*root, *dir))
-	if err != nil {
-		return "", err
-	}
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	for name, text := range files {
-		path := filepath.Join(scratch, name)
-		if err := os.WriteFile(path, text, 0o666); err != nil {
-			return "", err
-		}
-		overlay.Replace[filepath.Join(abs, name)] = path
-	}
-	text, err := json.Marshal(overlay)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(scratch, "overlay.json")
-	if err := os.WriteFile(path, text, 0o666); err != nil {
-		return "", err
-	}
-	binary = filepath.Join(scratch, "mutants.test")
-	c := exec.Command("go", "test", "-c", "-vet=off", "-overlay", path, "-o", binary, ".")
-	c.Dir = filepath.Join(*root, *dir)
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %v\n%s", c, err, out)
-	}
-	return binary, nil
+// dirOf is the folder of the package of the mutant that has this name.
+func dirOf(name string) string {
+	fn, _, _ := strings.Cut(name, ":")
+	return path.Dir(fn)
 }
 
 // test runs the tests with one mutant alive: those that come first, then the
@@ -246,7 +244,7 @@ func test(binary string, n int, first string, limit time.Duration) (out []byte, 
 		ctx, cancel := context.WithCancel(context.Background())
 		c := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.short")...)
 		c.Dir = filepath.Dir(binary) // a mutant may write where it is not to
-		c.Env = append(os.Environ(), fmt.Sprintf("MUTANT=%d", n))
+		c.Env = append(os.Environ(), fmt.Sprintf("PLANTED=%d", n))
 		c.WaitDelay = time.Second
 		var b bytes.Buffer
 		c.Stdout, c.Stderr = &b, &b

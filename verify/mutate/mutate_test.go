@@ -4,8 +4,10 @@
 package main
 
 import (
-	"path"
+	"slices"
 	"testing"
+
+	"github.com/reconkernel/reconcile/verify/plant"
 )
 
 // No two mutants have one name, so that none is accepted for the reason of
@@ -17,11 +19,11 @@ func TestNames(t *testing.T) {
 	}
 	dirs := map[string]bool{".": true}
 	for name := range reasons {
-		dirs[path.Dir(fileOf(name))] = true
+		dirs[dirOf(name)] = true
 	}
 	seen := map[string]bool{}
 	for dir := range dirs {
-		_, mutants, err := plant("../..", dir)
+		_, mutants, err := read("../..", dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +45,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestSampleIsDrawnAgain(t *testing.T) {
-	mutants := make([]mutant, 1000)
+	mutants := slices.Repeat([]mutant{{Change: &plant.Change{}}}, 1000)
 	*sample, *seed = "5%", 7
 	defer func() { *sample, *seed = "100%", 0 }()
 	first, err := choose(mutants)

@@ -1,13 +1,12 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promises breaks the promises of the kernel, and sees the tests fail that
+// Package promises breaks the guarantees of the kernel, and sees the tests fail that
 // are named for them.
 package promises
 
 import (
-	"encoding/json"
-	"fmt"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,64 +17,113 @@ import (
 	"testing"
 
 	_ "github.com/reconkernel/reconcile" // what is tested, so that a change of it is tested anew
+	"github.com/reconkernel/reconcile/verify/plant"
 )
 
 const root = "../.."
 
-// The test that is named for a promise fails when the promise is broken, in each
-// of its halves and in each way that breaks.txt has; and passes otherwise.
-func TestEachBreakIsSeen(t *testing.T) {
-	breaks, err := readBreaks("breaks.txt")
+// A kernelBreak is a change of the kernel that breaks a guarantee.
+type kernelBreak struct {
+	promise string // the number of the guarantee, or what else has the test named
+	half    string // of it
+	test    string // that must fail, or Test/subtest
+	flag    string // that go test needs for it: -race, or -tags=nightly
+	change  string // as package plant names it
+}
+
+func (b kernelBreak) topTest() string {
+	test, _, _ := strings.Cut(b.test, "/")
+	return test
+}
+
+// readBreaks reads breaks.txt.
+func readBreaks(t *testing.T) (breaks []kernelBreak) {
+	t.Helper()
+	text, err := os.ReadFile("breaks.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := readBreaks("rows.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	breaks = append(breaks, rows...)
-	binaries, tests := map[bool]string{}, map[bool][]string{}
-	for _, race := range []bool{false, true} {
-		if race && testing.Short() {
-			continue
+	var of kernelBreak // what the lines above the break say
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		words := strings.TrimSpace(line)
+		head, rest, colon := strings.Cut(words, ": ")
+		switch {
+		case words == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "\t"):
+			if of.test == "" {
+				t.Fatalf("breaks.txt:%d: want a test above the change, got %q", n, words)
+			}
+			of.change = words
+			breaks = append(breaks, of)
+		case strings.HasPrefix(line, "= "):
+			of = kernelBreak{promise: strings.TrimPrefix(head, "= ")}
+		case !colon || of.promise == "":
+			t.Fatalf("breaks.txt:%d: want half of a guarantee, and the test that shows it, got %q", n, words)
+		default:
+			of.half = head
+			of.test, of.flag, _ = strings.Cut(rest, " ")
 		}
-		for _, b := range breaks {
-			if b.race == race && !slices.Contains(tests[race], b.test) {
-				tests[race] = append(tests[race], b.test)
+	}
+	return breaks
+}
+
+// The test that is named for a guarantee fails when the guarantee is broken, in each
+// of its halves and in each way that breaks.txt has; and passes otherwise. With -short
+// it only finds the changes.
+func TestEachBreakIsSeen(t *testing.T) {
+	breaks := readBreaks(t)
+	kernel, err := plant.Read(root, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := make([]*plant.Change, len(breaks))
+	for i, b := range breaks {
+		if changes[i], err = kernel.Find(b.change); err != nil {
+			t.Errorf("breaks.txt: %v", err)
+		}
+	}
+	if t.Failed() || testing.Short() {
+		return
+	}
+	for _, flag := range []string{"", "-tags=nightly", "-race"} {
+		var numbers []int // of the breaks
+		var planted []*plant.Change
+		var tests []string
+		for i, b := range breaks {
+			if b.flag == flag {
+				numbers, planted = append(numbers, i), append(planted, changes[i])
+				if !slices.Contains(tests, b.test) {
+					tests = append(tests, b.test)
+				}
 			}
 		}
-		files, err := plant(root, breaks, race)
+		binary, err := kernel.Compile(t.TempDir(), planted, cmp.Or(flag, "-race=false"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		binaries[race] = compile(t, files, race)
-		if text, err := run(binaries[race], 0, tests[race]...); err != nil {
+		if text, err := run(binary, 0, tests...); err != nil {
 			t.Fatalf("without a break: %v\n%s", err, text)
 		}
-	}
-	t.Logf("%d breaks, for %d tests to see; %d more tests under the race detector", len(breaks), len(tests[false]), len(tests[true]))
-	for i, b := range breaks {
-		if binaries[b.race] == "" {
-			continue
+		t.Logf("%d breaks, for %d tests to see, %s", len(planted), len(tests), flag)
+		for n, i := range numbers {
+			b := breaks[i]
+			t.Run(b.promise+"/"+b.change, func(t *testing.T) {
+				t.Parallel()
+				if text, err := run(binary, n+1, b.test); err == nil {
+					t.Errorf("%s passes, though this is broken: %s.\n%v %s\n%s", b.test, b.half, changes[i].Pos, b.change, text)
+				}
+			})
 		}
-		t.Run(fmt.Sprintf("%s/%d %s", b.promise, i+1, b.topTest()), func(t *testing.T) {
-			t.Parallel()
-			if text, err := run(binaries[b.race], i+1, b.test); err == nil {
-				t.Errorf("%s passes, though this is broken: %s.\n%s %s: %s\n%s", b.test, b.half, b.file, b.fn, b.what, text)
-			}
-		})
 	}
 }
 
-// Every promise has breaks, and so has every test that docs/verification.md names
+// Every guarantee has breaks, and so has every test that docs/verification.md names
 // for one.
 func TestEveryPromiseIsBroken(t *testing.T) {
-	breaks, err := readBreaks("breaks.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	broken, seenBy := map[string]bool{}, map[string]bool{}
-	for _, b := range breaks {
+	for _, b := range readBreaks(t) {
 		broken[b.promise], seenBy[b.topTest()] = true, true
 	}
 	text, err := os.ReadFile(filepath.Join(root, "docs", "verification.md"))
@@ -107,16 +155,9 @@ func TestEveryPromiseIsBroken(t *testing.T) {
 // Every row of the table of the five systems that a test of the kernel shows has a
 // break that a test of the row sees.
 func TestEveryRowIsBroken(t *testing.T) {
-	breaks, err := readBreaks("breaks.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := readBreaks("rows.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	breaks := readBreaks(t)
 	seenBy := map[string]bool{}
-	for _, b := range append(breaks, rows...) {
+	for _, b := range breaks {
 		seenBy[b.topTest()] = true
 	}
 	text, err := os.ReadFile(filepath.Join(root, "docs", "design", "from-the-seeds.md"))
@@ -142,9 +183,10 @@ func TestEveryRowIsBroken(t *testing.T) {
 			}
 		}
 	}
-	for _, b := range rows {
-		if !slices.Contains(shown[b.promise], b.test) {
-			t.Errorf("rows.txt breaks %s for %s, which that row does not name", b.promise, b.test)
+	row := regexp.MustCompile(`^[A-Z]{2}\d\d$`)
+	for _, b := range breaks {
+		if row.MatchString(b.promise) && !slices.Contains(shown[b.promise], b.topTest()) {
+			t.Errorf("breaks.txt breaks %s for %s, which that row does not name", b.promise, b.test)
 		}
 	}
 }
@@ -167,57 +209,6 @@ func kernelTests(t *testing.T) string {
 	return tests.String()
 }
 
-// A break of what is not in the source any more is an error that says so.
-func TestBreakOfWhatIsGone(t *testing.T) {
-	for want, b := range map[string]kernelBreak{
-		"no such file":                     {file: "gone.go", fn: "Queue.Done"},
-		"has no function Queue.Gone":       {file: "queue.go", fn: "Queue.Gone"},
-		"has 0 times what is":              {file: "queue.go", fn: "Queue.Done", hunks: []hunk{{old: []string{"q.gone()"}}}},
-		"has 4 times what is":              {file: "queue.go", fn: "Queue.exchange", hunks: []hunk{{old: []string{"}"}}}},
-		"nothing is replaced: what it was": {file: "queue.go", fn: "Queue.Done", what: "what it was"},
-	} {
-		if _, err := plant(root, []*kernelBreak{&b}, false); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("plant of %+v: %v, want an error with %q", b, err, want)
-		}
-	}
-}
-
-// compile builds the tests of the kernel with the files laid over the real ones.
-func compile(t *testing.T, files map[string][]byte, race bool) (binary string) {
-	t.Helper()
-	scratch := t.TempDir()
-	abs, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := map[string]string{}
-	for name, text := range files {
-		path := filepath.Join(scratch, name)
-		if err := os.WriteFile(path, text, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(abs, name)] = path
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(scratch, "overlay.json")
-	if err := os.WriteFile(overlay, text, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	binary = filepath.Join(scratch, "kernel.test")
-	c := exec.Command("go", "test", "-c", fmt.Sprintf("-race=%t", race), "-vet=off", "-overlay", overlay, "-o", binary, ".")
-	c.Dir = root
-	if race {
-		c.Env = append(os.Environ(), "CGO_ENABLED=1")
-	}
-	if text, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", c, err, text)
-	}
-	return binary
-}
-
 // run runs tests with one break, or with none if that is 0.
 func run(binary string, number int, tests ...string) ([]byte, error) {
 	var names []string
@@ -230,6 +221,6 @@ func run(binary string, number int, tests ...string) ([]byte, error) {
 	}
 	c := exec.Command(binary, "-test.timeout="+timeout, "-test.failfast", "-test.run", strings.Join(names, "|"))
 	c.Dir = filepath.Dir(binary)
-	c.Env = append(os.Environ(), "BROKEN="+strconv.Itoa(number))
+	c.Env = append(os.Environ(), "PLANTED="+strconv.Itoa(number))
 	return c.CombinedOutput()
 }

@@ -17,7 +17,7 @@ import (
 // A verdict is what becomes of an item after a run.
 type verdict struct {
 	outcome reconcile.Outcome
-	wait    model.Wait
+	wait    model.RequeueOptions
 }
 
 // An answer is what one step says.
@@ -26,11 +26,11 @@ type answer struct {
 	terminal bool                    // it failed for good
 }
 
-// judge is [reconcile.Judge], written from its description to be read, not to be
+// judge is [reconcile.Classify], written from its description to be read, not to be
 // fast: it lists the answers of the steps and goes through the rules.
 func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 	if err == nil {
-		return verdict{reconcile.Succeeded, model.Wait{Done: true}}
+		return verdict{reconcile.Succeeded, model.RequeueOptions{Done: true}}
 	}
 	failed, terminal, settled := false, false, true
 	var floor, ceiling *time.Duration // the longest, the soonest
@@ -46,13 +46,13 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 				floor = &a.plan.Delay
 			}
 		default:
-			settled = settled && a.plan.Settled
+			settled = settled && a.plan.Recheck
 			if ceiling == nil || a.plan.Delay < *ceiling {
 				ceiling = &a.plan.Delay
 			}
 		}
 	}
-	plan := model.Wait{}
+	plan := model.RequeueOptions{}
 	switch {
 	case floor != nil:
 		plan.Delay, plan.Hold = *floor, true
@@ -65,15 +65,15 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 		delay, again := retry(err, failures)
 		switch {
 		case !again:
-			return verdict{reconcile.GaveUp, model.Wait{Done: true, Err: err}}
+			return verdict{reconcile.GaveUp, model.RequeueOptions{Done: true, Err: err}}
 		case floor != nil && *floor > delay:
-			return verdict{reconcile.Retrying, model.Wait{Delay: *floor, Hold: true, Err: err}}
+			return verdict{reconcile.Retrying, model.RequeueOptions{Delay: *floor, Hold: true, Err: err}}
 		}
-		return verdict{reconcile.Retrying, model.Wait{Delay: delay, Err: err}}
+		return verdict{reconcile.Retrying, model.RequeueOptions{Delay: delay, Err: err}}
 	case terminal && (!planned || settled):
-		return verdict{reconcile.Terminated, model.Wait{Done: true, Err: err}}
+		return verdict{reconcile.TerminalError, model.RequeueOptions{Done: true, Err: err}}
 	case !terminal && settled:
-		return verdict{reconcile.Succeeded, model.Wait{Delay: plan.Delay, Settled: true}}
+		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: plan.Delay, Recheck: true}}
 	}
 	if _, bare := err.(reconcile.RequeueError); !bare {
 		plan.Reason = err
@@ -135,7 +135,7 @@ func randomError(r *rand.Rand, depth int, delay func() time.Duration) error {
 	case 5, 6, 7:
 		return reconcile.RecheckWithin(delay())
 	case 8:
-		return reconcile.RequeueError{Delay: delay(), Hold: true, Settled: true}
+		return reconcile.RequeueError{Delay: delay(), Hold: true, Recheck: true}
 	case 9:
 		return fmt.Errorf("because: %w", inner())
 	case 10:

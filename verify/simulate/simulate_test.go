@@ -25,17 +25,17 @@ var (
 	runs = flag.Int("simulations", 500, "how many of each test; of errors a hundred times as many")
 )
 
-// TestJudge compares Judge with the one that anybody can read.
-func TestJudge(t *testing.T) {
+// TestClassify compares Classify with the one that anybody can read.
+func TestClassify(t *testing.T) {
 	for s := range uint64(100 * *runs) {
 		r := rand.New(rand.NewPCG(*seed+s, 3))
 		err := randomError(r, 0, func() time.Duration { return time.Duration(r.IntN(7)-1) * time.Minute })
 		policy := func(_ error, n int) (time.Duration, bool) { return time.Duration(n) * time.Minute, n < 4 }
 		failures := 1 + r.IntN(4)
-		got, wait := reconcile.Judge(err, failures, policy)
+		got, wait := reconcile.Classify(err, failures, policy)
 		want := judge(err, failures, policy)
-		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.Wait(want.wait)) {
-			t.Fatalf("seed %d: Judge(%#v, %d)\n%v\n got %s, %+v\nwant %s, %+v", *seed+s, err, failures, err, got, wait, want.outcome, want.wait)
+		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.RequeueOptions(want.wait)) {
+			t.Fatalf("seed %d: Classify(%#v, %d)\n%v\n got %s, %+v\nwant %s, %+v", *seed+s, err, failures, err, got, wait, want.outcome, want.wait)
 		}
 	}
 }
@@ -64,17 +64,21 @@ func simulate(t *testing.T, p Plan) int {
 	var mu sync.Mutex
 	var results []Run
 	count := map[string]int{}
-	left, admitted := 0, 0
+	left, admitted, admits := 0, 0, 0
 	r := &reconcile.Reconciler[string]{
 		Queue: q, Workers: p.Workers, HoldRetries: p.Hold, Retry: p.retry, Logger: slog.New(slog.DiscardHandler),
-		Reconcile: func(_ context.Context, item string) error {
+		Reconcile: func(ctx context.Context, item string) error {
 			mu.Lock()
 			n := count[item]
 			count[item]++
 			mu.Unlock()
 			took, err := p.run(item, n)
-			time.Sleep(took)
-			return err
+			select {
+			case <-time.After(took):
+				return end(err)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		},
 		OnResult: func(r reconcile.Result[string]) {
 			mu.Lock()
@@ -89,9 +93,20 @@ func simulate(t *testing.T, p Plan) int {
 		r.Queue = foreign{q}
 	}
 	if p.Seed%5 == 2 {
-		r.Admit = func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+		r.Admit = func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 			mu.Lock()
 			defer mu.Unlock()
+			wait := p.admit(admits)
+			admits++
+			mu.Unlock()
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+			mu.Lock()
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			admitted++
 			return func(reconcile.Outcome, error, time.Duration) {
 				mu.Lock()
@@ -102,11 +117,18 @@ func simulate(t *testing.T, p Plan) int {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	all.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
+	begin := func() (end func()) { // of a Run
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		return func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("Run: %v", err)
+			}
 		}
-	})
+	}
+	end := begin()
 	if p.Polls {
 		poller := &reconcile.Poller[string]{
 			Queue: q, Period: period, Logger: r.Logger,
@@ -145,7 +167,7 @@ func simulate(t *testing.T, p Plan) int {
 		}
 		for i := range p.Items {
 			if err := differ(q.State(name(i)), model.State(name(i)), start); err != nil {
-				t.Errorf("%s: State(%s)\n%v\nafter\n%s", what, name(i), err, strings.Join(did, "\n"))
+				t.Errorf("%s: State(%s)%v\nafter\n%s", what, name(i), err, strings.Join(did, "\n"))
 				return false
 			}
 		}
@@ -170,7 +192,12 @@ func simulate(t *testing.T, p Plan) int {
 		time.Sleep(time.Until(start.Add(a.at)))
 		did = append(did, fmt.Sprint(a.at, " ", a.op))
 		model.until(a.at)
-		if a.op.Item != "every" {
+		switch a.op.Item {
+		case "every": // the poller does it
+		case "stop":
+			end()
+			end = begin()
+		default:
 			a.op.Do(lockstep.On(q))
 		}
 		model.do(a.op)
@@ -178,6 +205,7 @@ func simulate(t *testing.T, p Plan) int {
 			break
 		}
 	}
+	end()
 	cancel()
 	q.Close()
 	all.Wait()
@@ -206,7 +234,7 @@ func TestApply(t *testing.T) {
 					mu.Unlock()
 					took, err := p.run(item, n)
 					time.Sleep(took)
-					return err
+					return end(err)
 				},
 			}
 			var items []string
@@ -226,6 +254,7 @@ func TestApply(t *testing.T) {
 
 // applied is what Apply is to return, and how it ends.
 func applied(p Plan, limit time.Duration) (text, how string) {
+	p.Admits = false
 	s := newSlow(p)
 	for i := range p.Items {
 		s.q.Enqueue(name(i))

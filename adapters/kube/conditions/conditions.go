@@ -144,7 +144,7 @@ func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, er
 		return wrong
 	case ctx.Err() != nil:
 		return err
-	case found == reconcile.Terminated:
+	case found == reconcile.TerminalError:
 		return fmt.Errorf("%v; %w", err, wrong)
 	}
 	return errors.Join(err, wrong)
@@ -156,7 +156,7 @@ func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, er
 //	err                               status   reason
 //	nil, RecheckWithin                True     Reconciled
 //	RequeueAfter, RequeueWithin       Unknown  Progressing
-//	Terminal                          False    Terminated
+//	Terminal                          False    TerminalError
 //	any other                         False    Failed
 //
 // So Ready is Unknown only while there is work left, and a controller that looks
@@ -170,8 +170,8 @@ func Ready(generation int64, err error) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, "Reconciled"
 	case reconcile.Requeued:
 		c.Status, c.Reason = metav1.ConditionUnknown, "Progressing"
-	case reconcile.Terminated:
-		c.Status, c.Reason = metav1.ConditionFalse, "Terminated"
+	case reconcile.TerminalError:
+		c.Status, c.Reason = metav1.ConditionFalse, "TerminalError"
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, "Failed"
 	}
@@ -186,7 +186,7 @@ func Ready(generation int64, err error) metav1.Condition {
 
 // outcomeOf returns what a Reconciler makes of err, as long as its policy retries.
 func outcomeOf(err error) reconcile.Outcome {
-	o, _ := reconcile.Judge(err, 1, nil)
+	o, _ := reconcile.Classify(err, 1, nil)
 	return o
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
@@ -22,6 +24,11 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+var (
+	getOptions    = metav1.GetOptions{}
+	updateOptions = metav1.UpdateOptions{}
+)
 
 var (
 	quiet     = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -22,6 +22,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
@@ -29,83 +30,84 @@ import (
 // TestStandby creates and deletes 1,000 objects while a process waits to lead.
 // When it does, its queue has none of them, only what is there.
 func TestStandby(t *testing.T) {
-	server := kubetest.Shared(t)
-	ns := server.Namespace(t)
-	client, err := kubernetes.NewForConfig(server.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	leader := elect.Config{
-		Client: client.CoordinationV1(), Namespace: ns, Name: "lease", Logger: quiet,
-		Duration: time.Minute, Period: 2 * time.Second, // no term is to be lost on a slow machine
-	}
-
-	leads := make(chan struct{})
-	other := elect.Elect(leader, reconcile.RunFunc(func(ctx context.Context) error {
-		close(leads)
-		<-ctx.Done()
-		return nil
-	}))
-	stopOther := kubetest.Run(t, other)
-	<-leads
-
-	configs := &kube.Source[cache.ObjectName]{
-		Informer: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns)).Core().V1().ConfigMaps().Informer(),
-		Keys:     kube.Name,
-	}
-	seen, ran := make(chan struct{}), make(chan string, 2000)
-	if _, err := configs.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		if obj.(*corev1.ConfigMap).Name == "last" {
-			close(seen)
+	apitest.Run(t, func(t *testing.T, server *apitest.Server) {
+		ns := server.Namespace(t)
+		client, err := kubernetes.NewForConfig(server.Admin())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	var group reconcile.Group
-	group.Add("informer", kube.Run(configs.Informer))
-	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
-		queue := reconcile.NewQueue[cache.ObjectName]()
-		term.Add("configs", reconcile.Feed(queue, configs.Feed))
-		term.Add("workers", reconcile.After(configs.Synced, &reconcile.Reconciler[cache.ObjectName]{
-			Queue: elect.Held(queue),
-			Reconcile: func(_ context.Context, name cache.ObjectName) error {
-				ran <- name.Name
-				return nil
-			},
+		leader := elect.Config{
+			Client: client.CoordinationV1(), Namespace: ns, Name: "lease", Logger: quiet,
+			Duration: time.Minute, Period: 2 * time.Second, // no term is to be lost on a slow machine
+		}
+
+		leads := make(chan struct{})
+		other := elect.Elect(leader, reconcile.RunFunc(func(ctx context.Context) error {
+			close(leads)
+			<-ctx.Done()
+			return nil
 		}))
-	})))
-	kubetest.Run(t, &group)
+		stopOther := kubetest.Run(t, other)
+		<-leads
 
-	configMaps := client.CoreV1().ConfigMaps(ns)
-	create := func(name string) error {
-		_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		return err
-	}
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 125 {
-				name := fmt.Sprintf("o%d-%d", i, j)
-				if err := errors.Join(create(name), configMaps.Delete(t.Context(), name, metav1.DeleteOptions{})); err != nil {
-					t.Error(err)
-				}
+		configs := &kube.Source[cache.ObjectName]{
+			Informer: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns)).Core().V1().ConfigMaps().Informer(),
+			Keys:     kube.Name,
+		}
+		seen, ran := make(chan struct{}), make(chan string, 2000)
+		if _, err := configs.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+			if obj.(*corev1.ConfigMap).Name == "last" {
+				close(seen)
 			}
-		})
-	}
-	wg.Wait()
-	if err := create("last"); err != nil {
-		t.Fatal(err)
-	}
-	<-seen
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		var group reconcile.Group
+		group.Add("informer", kube.Run(configs.Informer))
+		group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
+			queue := reconcile.NewQueue[cache.ObjectName]()
+			term.Add("configs", reconcile.Feed(queue, configs.Feed))
+			term.Add("workers", reconcile.After(configs.Synced, &reconcile.Reconciler[cache.ObjectName]{
+				Queue: elect.Held(queue),
+				Reconcile: func(_ context.Context, name cache.ObjectName) error {
+					ran <- name.Name
+					return nil
+				},
+			}))
+		})))
+		kubetest.Run(t, &group)
 
-	stopOther()
-	var runs []string
-	for !slices.Contains(runs, "last") {
-		runs = append(runs, <-ran)
-	}
-	if len(runs) != 1 {
-		t.Errorf("%d runs of the new leader up to that of the one object there is, want 1", len(runs))
-	}
+		configMaps := client.CoreV1().ConfigMaps(ns)
+		create := func(name string) error {
+			_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for j := range 125 {
+					name := fmt.Sprintf("o%d-%d", i, j)
+					if err := errors.Join(create(name), configMaps.Delete(t.Context(), name, metav1.DeleteOptions{})); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if err := create("last"); err != nil {
+			t.Fatal(err)
+		}
+		<-seen
+
+		stopOther()
+		var runs []string
+		for !slices.Contains(runs, "last") {
+			runs = append(runs, <-ran)
+		}
+		if len(runs) != 1 {
+			t.Errorf("%d runs of the new leader up to that of the one object there is, want 1", len(runs))
+		}
+	})
 }
 
 // TestSecondTerm loses the lease and gets it back: what a term is made of is made

@@ -72,8 +72,8 @@ type Recorder[T comparable] struct {
 }
 
 // Failures is what a Recorder does with a result if it is not told otherwise:
-// Warnings for Retrying, GaveUp and Terminated, with the reasons Failed, GaveUp
-// and Terminated; Panicked for a panic; nothing for the rest. The note is the text of
+// Warnings for Retrying, GaveUp and TerminalError, with the reasons Failed, GaveUp
+// and TerminalError; Panicked for a panic; nothing for the rest. The note is the text of
 // the error: whoever may read events of the object reads it.
 func Failures[T comparable](r reconcile.Result[T]) (Event, bool) {
 	if r.Err == nil || !r.Outcome.Failed() {
@@ -83,8 +83,8 @@ func Failures[T comparable](r reconcile.Result[T]) (Event, bool) {
 	switch r.Outcome {
 	case reconcile.GaveUp:
 		e.Reason = "GaveUp"
-	case reconcile.Terminated:
-		e.Reason = "Terminated"
+	case reconcile.TerminalError:
+		e.Reason = "TerminalError"
 	}
 	if panicked := (*reconcile.PanicError)(nil); errors.As(r.Err, &panicked) {
 		e.Reason = "Panicked"

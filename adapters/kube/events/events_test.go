@@ -65,7 +65,7 @@ func TestFailures(t *testing.T) {
 		{reconcile.Result[string]{Outcome: reconcile.Aborted, Err: unlucky}, ""},
 		{reconcile.Result[string]{Outcome: reconcile.Retrying, Err: unlucky}, "Failed"},
 		{reconcile.Result[string]{Outcome: reconcile.GaveUp, Err: unlucky}, "GaveUp"},
-		{reconcile.Result[string]{Outcome: reconcile.Terminated, Err: unlucky}, "Terminated"},
+		{reconcile.Result[string]{Outcome: reconcile.TerminalError, Err: unlucky}, "TerminalError"},
 		{reconcile.Result[string]{Outcome: reconcile.Retrying, Err: &reconcile.PanicError{Value: 1}}, "Panicked"},
 	} {
 		e, ok := events.Failures(test.result)

@@ -17,7 +17,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 )
 
 // A Gadget is an object whose status says which generation was handled last.
@@ -55,57 +55,58 @@ func byCase(gadgets *custom.Client[*Gadget], create, change, look func(context.C
 // TestByCase has separate functions for what is new, changed and known: by the
 // generation, so that a change of the status or a label is none.
 func TestByCase(t *testing.T) {
-	s := kubetest.Shared(t)
-	gadgets, err := custom.NewClient[Gadget](s.Admin(), s.Define(t, "Cluster", "finalizer.example.com", "Gadget"), "Gadget")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := gadgets.In("")
-	var calls []string
-	var fail error
-	note := func(call string) func(context.Context, *Gadget) error {
-		return func(context.Context, *Gadget) error {
-			calls = append(calls, call)
-			return fail
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		gadgets, err := custom.NewClient[Gadget](s.Admin(), s.Define(t, "Cluster", "finalizer.example.com", "Gadget"), "Gadget")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	kubectl := func(args ...string) { s.Kubectl(t, append(args, "gadgets.finalizer.example.com", "a")...) }
-	for i, step := range []struct {
-		do   func()
-		fail error
-		want string
-	}{
-		{func() {
-			s.KubectlInput(t, "{apiVersion: finalizer.example.com/v1, kind: Gadget, metadata: {name: a}, spec: {size: 1}}", "create", "-f", "-")
-		}, errTest, "create"},
-		{func() {}, nil, "create"},
-		{func() {}, nil, "look"},
-		{func() { kubectl("patch", "--subresource=status", "--type=merge", "-p", `{"status":{"seen":1}}`) }, nil, "look"},
-		{func() { kubectl("patch", "--type=merge", "-p", `{"metadata":{"labels":{"x":"y"}}}`) }, nil, "look"},
-		{func() { kubectl("patch", "--type=merge", "-p", `{"spec":{"size":2}}`) }, errTest, "change"},
-		{func() {}, nil, "change"},
-		{func() {}, errTest, "look"},
-		{func() { kubectl("delete", "--wait=false") }, nil, "clean"},
-	} {
-		step.do()
-		calls, fail = nil, step.fail
-		g := &finalizer.Guard[string, *Gadget]{ // a new one knows nothing
-			Name: finalizer.NameOf("example.com", "finalizer.example.com", "Gadget"),
-			Get: func(ctx context.Context, name string) (*Gadget, error) {
-				return client.Get(ctx, name, metav1.GetOptions{})
-			},
-			Client: func(string) kube.Client[*Gadget] { return client },
-			Ensure: byCase(gadgets, note("create"), note("change"), note("look")),
-			Clean:  note("clean"),
+		client := gadgets.In("")
+		var calls []string
+		var fail error
+		note := func(call string) func(context.Context, *Gadget) error {
+			return func(context.Context, *Gadget) error {
+				calls = append(calls, call)
+				return fail
+			}
 		}
-		if err := g.Reconcile(t.Context(), "a"); !errors.Is(err, step.fail) {
-			t.Fatalf("step %d: %v, want %v", i, err, step.fail)
+		kubectl := func(args ...string) { s.Kubectl(t, append(args, "gadgets.finalizer.example.com", "a")...) }
+		for i, step := range []struct {
+			do   func()
+			fail error
+			want string
+		}{
+			{func() {
+				s.KubectlInput(t, "{apiVersion: finalizer.example.com/v1, kind: Gadget, metadata: {name: a}, spec: {size: 1}}", "create", "-f", "-")
+			}, errTest, "create"},
+			{func() {}, nil, "create"},
+			{func() {}, nil, "look"},
+			{func() { kubectl("patch", "--subresource=status", "--type=merge", "-p", `{"status":{"seen":1}}`) }, nil, "look"},
+			{func() { kubectl("patch", "--type=merge", "-p", `{"metadata":{"labels":{"x":"y"}}}`) }, nil, "look"},
+			{func() { kubectl("patch", "--type=merge", "-p", `{"spec":{"size":2}}`) }, errTest, "change"},
+			{func() {}, nil, "change"},
+			{func() {}, errTest, "look"},
+			{func() { kubectl("delete", "--wait=false") }, nil, "clean"},
+		} {
+			step.do()
+			calls, fail = nil, step.fail
+			g := &finalizer.Guard[string, *Gadget]{ // a new one knows nothing
+				Name: finalizer.NameOf("example.com", "finalizer.example.com", "Gadget"),
+				Get: func(ctx context.Context, name string) (*Gadget, error) {
+					return client.Get(ctx, name, metav1.GetOptions{})
+				},
+				Client: func(string) kube.Client[*Gadget] { return client },
+				Ensure: byCase(gadgets, note("create"), note("change"), note("look")),
+				Clean:  note("clean"),
+			}
+			if err := g.Reconcile(t.Context(), "a"); !errors.Is(err, step.fail) {
+				t.Fatalf("step %d: %v, want %v", i, err, step.fail)
+			}
+			if got := strings.Join(calls, " "); got != step.want {
+				t.Errorf("step %d: calls %q, want %q", i, got, step.want)
+			}
 		}
-		if got := strings.Join(calls, " "); got != step.want {
-			t.Errorf("step %d: calls %q, want %q", i, got, step.want)
+		if out := s.Kubectl(t, "get", "gadgets.finalizer.example.com", "-o", "name"); out != "" {
+			t.Errorf("it is still there:\n%s", out)
 		}
-	}
-	if out := s.Kubectl(t, "get", "gadgets.finalizer.example.com", "-o", "name"); out != "" {
-		t.Errorf("it is still there:\n%s", out)
-	}
+	})
 }

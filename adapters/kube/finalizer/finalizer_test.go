@@ -11,52 +11,51 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
-	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 )
 
 var errTest = errors.New("no luck")
 
 // TestFinalizerComesFirst looks at the server from within Ensure and Clean.
 func TestFinalizerComesFirst(t *testing.T) {
-	s := kubetest.Shared(t)
-	client := clientOf(t, s.Admin(), s.Namespace(t))
-	w := new(world)
-	g := newGuard(client, w)
-	g.Ensure = func(ctx context.Context, cm *corev1.ConfigMap) error {
-		wantFinalizers(t, client, cm.Name, other, ours)
-		if len(cm.Finalizers) != 2 {
-			t.Errorf("Ensure was given the finalizers %q, want them as they are on the server", cm.Finalizers)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		client := clientOf(t, s.Admin(), s.Namespace(t))
+		w := new(world)
+		g := newGuard(client, w)
+		g.Ensure = func(ctx context.Context, cm *corev1.ConfigMap) error {
+			wantFinalizers(t, client, cm.Name, other, ours)
+			if len(cm.Finalizers) != 2 {
+				t.Errorf("Ensure was given the finalizers %q, want them as they are on the server", cm.Finalizers)
+			}
+			return w.ensure("ensure")(ctx, cm)
 		}
-		return w.ensure("ensure")(ctx, cm)
-	}
-	g.Clean = func(ctx context.Context, cm *corev1.ConfigMap) error {
-		wantFinalizers(t, client, cm.Name, other, ours)
-		return w.clean(ctx, cm)
-	}
-	create(t, client, "a", "x", other)
-	run(t, g, "a")
-	wantCalls(t, w, "ensure")
-	remove(t, client, "a")
-	run(t, g, "a")
-	wantCalls(t, w, "clean")
-	wantFinalizers(t, client, "a", other)
-	run(t, g, "a") // being deleted, and not with ours: left alone
-	wantCalls(t, w, "")
-	wantFinalizers(t, client, "a", other)
-	setFinalizers(t, client, "a")
-	run(t, g, "a")
-	wantCalls(t, w, "gone")
+		g.Clean = func(ctx context.Context, cm *corev1.ConfigMap) error {
+			wantFinalizers(t, client, cm.Name, other, ours)
+			return w.clean(ctx, cm)
+		}
+		create(t, client, "a", "x", other)
+		run(t, g, "a")
+		wantCalls(t, w, "ensure")
+		remove(t, client, "a")
+		run(t, g, "a")
+		wantCalls(t, w, "clean")
+		wantFinalizers(t, client, "a", other)
+		run(t, g, "a") // being deleted, and not with ours: left alone
+		wantCalls(t, w, "")
+		wantFinalizers(t, client, "a", other)
+		setFinalizers(t, client, "a")
+		run(t, g, "a")
+		wantCalls(t, w, "gone")
+	})
 }
 
 // TestCases goes through what can become of an object. A step that restarts makes
 // a Guard that remembers nothing.
 func TestCases(t *testing.T) {
-	s := kubetest.Shared(t)
 	type step struct {
 		do         string // what happens before the run, or instead of it
 		fail       string // the call that fails; or which plans, if " requeue" or " recheck" follows
@@ -129,74 +128,55 @@ func TestCases(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := clientOf(t, s.Admin(), s.Namespace(t))
-			w := new(world)
-			g := newGuard(client, w)
-			for i, step := range steps {
-				for _, do := range strings.Fields(step.do) {
-					switch do {
-					case "create":
-						create(t, client, "a", "1")
-					case "other":
-						setFinalizers(t, client, "a", other)
-					case "write":
-						write(t, client, "a", "2")
-					case "delete":
-						remove(t, client, "a")
-					case "strip", "release":
-						setFinalizers(t, client, "a")
-					case "restart":
-						g = newGuard(client, w)
+			apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+				client := clientOf(t, s.Admin(), s.Namespace(t))
+				w := new(world)
+				g := newGuard(client, w)
+				for i, step := range steps {
+					for _, do := range strings.Fields(step.do) {
+						switch do {
+						case "create":
+							create(t, client, "a", "1")
+						case "other":
+							setFinalizers(t, client, "a", other)
+						case "write":
+							write(t, client, "a", "2")
+						case "delete":
+							remove(t, client, "a")
+						case "strip", "release":
+							setFinalizers(t, client, "a")
+						case "restart":
+							g = newGuard(client, w)
+						}
+					}
+					call, how, _ := strings.Cut(step.fail, " ")
+					want := map[string]error{
+						"":        errTest,
+						"requeue": reconcile.RequeueWithin(time.Hour),
+						"recheck": reconcile.RecheckWithin(time.Hour),
+					}[how]
+					w.fail = map[string]error{call: want}
+					if step.fail == "" || step.fail == "clean recheck" { // there is nothing left to look at
+						want = nil
+					}
+					if err := g.Reconcile(t.Context(), "a"); err != want {
+						t.Errorf("step %d: error %v, want %v", i, err, want)
+					}
+					if got := strings.Join(w.calls, " "); got != step.calls {
+						t.Errorf("step %d, %q: calls %q, want %q", i, step.do, got, step.calls)
+					}
+					w.calls = nil
+					got := "-"
+					if cm, err := client.Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+						got = strings.Join(cm.Finalizers, " ")
+					}
+					if got != step.finalizers {
+						t.Errorf("step %d, %q: finalizers %q, want %q", i, step.do, got, step.finalizers)
 					}
 				}
-				call, how, _ := strings.Cut(step.fail, " ")
-				want := map[string]error{
-					"":        errTest,
-					"requeue": reconcile.RequeueWithin(time.Hour),
-					"recheck": reconcile.RecheckWithin(time.Hour),
-				}[how]
-				w.fail = map[string]error{call: want}
-				if step.fail == "" || step.fail == "clean recheck" { // there is nothing left to look at
-					want = nil
-				}
-				if err := g.Reconcile(t.Context(), "a"); err != want {
-					t.Errorf("step %d: error %v, want %v", i, err, want)
-				}
-				if got := strings.Join(w.calls, " "); got != step.calls {
-					t.Errorf("step %d, %q: calls %q, want %q", i, step.do, got, step.calls)
-				}
-				w.calls = nil
-				got := "-"
-				if cm, err := client.Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
-					got = strings.Join(cm.Finalizers, " ")
-				}
-				if got != step.finalizers {
-					t.Errorf("step %d, %q: finalizers %q, want %q", i, step.do, got, step.finalizers)
-				}
-			}
+			})
 		})
 	}
-}
-
-// TestForbidden has a user who may read and not patch: nothing is made.
-func TestForbidden(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	admin := clientOf(t, s.Admin(), ns)
-	create(t, admin, "a", "1")
-	s.Kubectl(t, "create", "role", "reader", "-n", ns, "--verb=get", "--resource=configmaps")
-	s.Kubectl(t, "create", "rolebinding", "reader", "-n", ns, "--role=reader", "--user=reader")
-	client := clientOf(t, s.User("reader"), ns)
-	kubetest.Eventually(t, func() error {
-		_, err := client.Get(t.Context(), "a", metav1.GetOptions{})
-		return err
-	})
-	w := new(world)
-	err := newGuard(client, w).Reconcile(t.Context(), "a")
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "add finalizer") {
-		t.Errorf("Reconcile: %v, want forbidden, and what was being done", err)
-	}
-	wantCalls(t, w, "")
 }
 
 // TestBadFields sees an error for each field that is missing or wrong.

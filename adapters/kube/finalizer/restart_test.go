@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/metadata"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
@@ -32,207 +30,123 @@ import (
 // call. A new one goes on. In the end the outside is as wanted, and Clean was never
 // left out.
 func TestRestartAnywhere(t *testing.T) {
-	s := kubetest.Shared(t)
-	client := clientOf(t, s.Admin(), s.Namespace(t))
-	died := errors.New("process ended")
-	points := 0
-	for end := 0; ; end++ {
-		name := fmt.Sprintf("a%d", end)
-		w := new(world)
-		point := 0
-		step := func() error {
-			if point++; point-1 == end {
-				return died
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		client := clientOf(t, s.Admin(), s.Namespace(t))
+		died := errors.New("process ended")
+		points := 0
+		for end := 0; ; end++ {
+			name := fmt.Sprintf("a%d", end)
+			w := new(world)
+			point := 0
+			step := func() error {
+				if point++; point-1 == end {
+					return died
+				}
+				return nil
 			}
-			return nil
-		}
-		mortal := func(f func(context.Context, *corev1.ConfigMap) error) func(context.Context, *corev1.ConfigMap) error {
-			return func(ctx context.Context, cm *corev1.ConfigMap) error {
-				if err := step(); err != nil {
-					return err
-				}
-				if !slices.Contains(cm.Finalizers, ours) {
-					t.Errorf("end at %d: called for an object without our finalizer", end)
-				}
-				return errors.Join(f(ctx, cm), step())
-			}
-		}
-		live := func() {
-			for restarts := 0; ; restarts++ {
-				g := newGuard(&hooks{client, step, step}, w)
-				g.Ensure, g.Clean = mortal(g.Ensure), mortal(g.Clean)
-				err := g.Reconcile(t.Context(), name)
-				if err == nil {
-					return
-				}
-				if !errors.Is(err, died) || restarts > 0 {
-					t.Fatalf("end at %d: %v", end, err)
+			mortal := func(f func(context.Context, *corev1.ConfigMap) error) func(context.Context, *corev1.ConfigMap) error {
+				return func(ctx context.Context, cm *corev1.ConfigMap) error {
+					if err := step(); err != nil {
+						return err
+					}
+					if !slices.Contains(cm.Finalizers, ours) {
+						t.Errorf("end at %d: called for an object without our finalizer", end)
+					}
+					return errors.Join(f(ctx, cm), step())
 				}
 			}
-		}
-		create(t, client, name, "x", other)
-		live()
-		live() // the event of our own patch
-		if w.files[name] != "x" {
-			t.Errorf("end at %d: the file has %q, want x; calls %q", end, w.files[name], w.calls)
-		}
-		wantFinalizers(t, client, name, other, ours)
-		remove(t, client, name)
-		live()
-		if _, ok := w.files[name]; ok {
-			t.Errorf("end at %d: the file is still there; calls %q", end, w.calls)
-		}
-		wantFinalizers(t, client, name, other)
-		if !slices.Contains(w.calls, "clean") {
-			t.Errorf("end at %d: Clean was left out; calls %q", end, w.calls)
-		}
-		points = point
-		if point <= end {
-			break
-		}
-	}
-	// Two patches and three calls, each with a point before and after.
-	if points != 10 {
-		t.Errorf("the process could end at %d points, want 10", points)
-	}
-}
-
-// TestKilledServers runs a Reconciler on objects that come, change and go while
-// the API server and etcd are killed and started again.
-func TestKilledServers(t *testing.T) {
-	s := kubetest.Shared(t)
-	client := clientOf(t, s.Admin(), s.Namespace(t))
-	var mu sync.Mutex
-	w := new(world)
-	locked := func(f func(context.Context, *corev1.ConfigMap) error) func(context.Context, *corev1.ConfigMap) error {
-		return func(ctx context.Context, cm *corev1.ConfigMap) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return f(ctx, cm)
-		}
-	}
-	g := newGuard(client, w)
-	g.Ensure, g.Clean, g.Gone = locked(g.Ensure), locked(g.Clean), nil
-
-	const n = 40
-	q := reconcile.NewQueue[string]()
-	progress := make(chan string, 10*n)
-	ctx, stop := context.WithCancel(t.Context())
-	var failed atomic.Int64
-	workers := &reconcile.Reconciler[string]{
-		Queue: q, Reconcile: g.Reconcile, Workers: 4,
-		Retry: reconcile.Backoff(50*time.Millisecond, 500*time.Millisecond),
-		OnResult: func(r reconcile.Result[string]) {
-			if r.Outcome == reconcile.Succeeded {
-				progress <- r.Item
-			} else {
-				failed.Add(1)
-			}
-		},
-	}
-	var running sync.WaitGroup
-	running.Go(func() { _ = workers.Run(ctx) })
-	defer running.Wait()
-	defer stop()
-	all := func(after int, then func()) {
-		left := make(map[string]bool)
-		for i := range n {
-			name := fmt.Sprintf("a%d", i)
-			left[name] = true
-			q.Enqueue(name)
-		}
-		for len(left) > 0 {
-			select {
-			case name := <-progress:
-				delete(left, name)
-				if after--; after == 0 {
-					then()
+			live := func() {
+				for restarts := 0; ; restarts++ {
+					g := newGuard(&hooks{client, step, step}, w)
+					g.Ensure, g.Clean = mortal(g.Ensure), mortal(g.Clean)
+					err := g.Reconcile(t.Context(), name)
+					if err == nil {
+						return
+					}
+					if !errors.Is(err, died) || restarts > 0 {
+						t.Fatalf("end at %d: %v", end, err)
+					}
 				}
-			case <-time.After(5 * time.Minute):
-				t.Fatalf("%d objects are left", len(left))
+			}
+			create(t, client, name, "x", other)
+			live()
+			live() // the event of our own patch
+			if w.files[name] != "x" {
+				t.Errorf("end at %d: the file has %q, want x; calls %q", end, w.files[name], w.calls)
+			}
+			wantFinalizers(t, client, name, other, ours)
+			remove(t, client, name)
+			live()
+			if _, ok := w.files[name]; ok {
+				t.Errorf("end at %d: the file is still there; calls %q", end, w.calls)
+			}
+			wantFinalizers(t, client, name, other)
+			if !slices.Contains(w.calls, "clean") {
+				t.Errorf("end at %d: Clean was left out; calls %q", end, w.calls)
+			}
+			points = point
+			if point <= end {
+				break
 			}
 		}
-	}
-	restart := func(p *kubetest.Process) func() {
-		return func() {
-			p.Kill()
-			if err := p.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+		// Two patches and three calls, each with a point before and after.
+		if points != 10 {
+			t.Errorf("the process could end at %d points, want 10", points)
 		}
-	}
-	for i := range n {
-		create(t, client, fmt.Sprintf("a%d", i), "x", other)
-	}
-	all(5, restart(s.API))
-	for i := range n {
-		name := fmt.Sprintf("a%d", i)
-		wantFinalizers(t, client, name, other, ours)
-		if w.files[name] != "x" {
-			t.Errorf("file of %s: %q, want x", name, w.files[name])
-		}
-		remove(t, client, name)
-	}
-	all(5, restart(s.Etcd))
-	// Some connections of the API server to etcd may still wait to be tried again: the
-	// next test is to have one without.
-	defer restart(s.API)()
-	for i := range n {
-		wantFinalizers(t, client, fmt.Sprintf("a%d", i), other)
-	}
-	if len(w.files) > 0 {
-		t.Errorf("%d files are left, want none", len(w.files))
-	}
-	t.Logf("%d runs failed while the servers were away", failed.Load())
+	})
 }
 
 // TestThrottled has the API server send requests away for a while.
 func TestThrottled(t *testing.T) {
-	s := kubetest.Shared(t)
-	ns := s.Namespace(t)
-	var link kubetest.Link
-	client := clientOf(t, link.Config(s.Admin()), ns)
-	create(t, client, "a", "1")
-	w := new(world)
-	g := newGuard(client, w)
-	var refused atomic.Int64
-	link.Fail(func(req *http.Request) (*http.Response, error) {
-		if req.Method == http.MethodPatch && refused.Add(1) <= 3 {
-			return kubetest.TooManyRequests(0)(req)
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		ns := s.Namespace(t)
+		var link kubetest.Link
+		client := clientOf(t, link.Config(s.Admin()), ns)
+		create(t, client, "a", "1")
+		w := new(world)
+		g := newGuard(client, w)
+		var refused atomic.Int64
+		link.Fail(func(req *http.Request) (*http.Response, error) {
+			if req.Method == http.MethodPatch && refused.Add(1) <= 3 {
+				return kubetest.TooManyRequests(0)(req)
+			}
+			return nil, nil
+		})
+		for range 10 { // the client tries again by itself, or the retry policy does
+			if err := g.Reconcile(t.Context(), "a"); err == nil {
+				break
+			} else if !apierrors.IsTooManyRequests(err) {
+				t.Fatal(err)
+			}
 		}
-		return nil, nil
+		wantCalls(t, w, "ensure")
+		if refused.Load() != 4 {
+			t.Errorf("%d requests to patch, want 4: three that were sent away and one that was not", refused.Load())
+		}
 	})
-	for range 10 { // the client tries again by itself, or the retry policy does
-		if err := g.Reconcile(t.Context(), "a"); err == nil {
-			break
-		} else if !apierrors.IsTooManyRequests(err) {
-			t.Fatal(err)
-		}
-	}
-	wantCalls(t, w, "ensure")
-	if refused.Load() != 4 {
-		t.Errorf("%d requests to patch, want 4: three that were sent away and one that was not", refused.Load())
-	}
 }
 
 // TestUntyped has objects without a namespace, and clients that know no type.
 func TestUntyped(t *testing.T) {
-	s := kubetest.Shared(t)
-	gvr := s.Define(t, "Cluster", "finalizer.example.com", "Widget")
-	client := kubetest.Dynamic(t, s.Admin())
-	meta, err := metadata.NewForConfig(s.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Run("dynamic", func(t *testing.T) {
-		testUntyped(t, s, "a", kube.Untyped[*unstructured.Unstructured](client.Resource(gvr)))
+		apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+			gvr := s.Define(t, "Cluster", "finalizer.example.com", "Widget")
+			testUntyped(t, s, "a", kube.Untyped[*unstructured.Unstructured](kubetest.Dynamic(t, s.Admin()).Resource(gvr)))
+		})
 	})
 	t.Run("metadata", func(t *testing.T) {
-		testUntyped(t, s, "b", kube.Untyped[*metav1.PartialObjectMetadata](meta.Resource(gvr)))
+		apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+			gvr := s.Define(t, "Cluster", "finalizer.example.com", "Widget")
+			client, err := metadata.NewForConfig(s.Admin())
+			if err != nil {
+				t.Fatal(err)
+			}
+			testUntyped(t, s, "b", kube.Untyped[*metav1.PartialObjectMetadata](client.Resource(gvr)))
+		})
 	})
 }
 
-func testUntyped[O metav1.Object](t *testing.T, s *kubetest.Server, name string, client kube.Client[O]) {
+func testUntyped[O metav1.Object](t *testing.T, s *apitest.Server, name string, client kube.Client[O]) {
 	var calls []string
 	note := func(call string) func(context.Context, O) error {
 		return func(context.Context, O) error {

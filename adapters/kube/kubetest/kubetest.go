@@ -26,8 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -49,6 +47,7 @@ type Server struct {
 	Etcd *Process
 
 	bin, dir string
+	held     []io.Closer // the ports
 	url      string
 	ca       *authority
 	probe    *http.Client // as admin
@@ -95,22 +94,16 @@ func Start(ctx context.Context, flags ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	for attempt := 1; ; attempt++ {
-		dir, err := os.MkdirTemp("", "kubetest-")
-		if err != nil {
-			return nil, err
-		}
-		s := &Server{bin: bin, dir: dir}
-		err = s.start(ctx, flags)
-		if err == nil {
-			return s, nil
-		}
-		s.Close()
-		// Nobody can reserve a port for a child.
-		if attempt == 3 || !strings.Contains(err.Error(), "address already in use") {
-			return nil, fmt.Errorf("kubetest: %w", err)
-		}
+	dir, err := os.MkdirTemp("", "kubetest-")
+	if err != nil {
+		return nil, err
 	}
+	s := &Server{bin: bin, dir: dir}
+	if err := s.start(ctx, flags); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("kubetest: %w", err)
+	}
+	return s, nil
 }
 
 func (s *Server) start(ctx context.Context, flags []string) (err error) {
@@ -119,9 +112,11 @@ func (s *Server) start(ctx context.Context, flags []string) (err error) {
 	}
 	var ports [3]string
 	for i := range ports {
-		if ports[i], err = freePort(); err != nil {
+		var hold io.Closer
+		if ports[i], hold, err = holdPort(); err != nil {
 			return err
 		}
+		s.held = append(s.held, hold)
 	}
 	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
 	s.url = "https://127.0.0.1:" + ports[2]
@@ -167,6 +162,9 @@ func (s *Server) Close() {
 		if p != nil {
 			p.Kill()
 		}
+	}
+	for _, port := range s.held {
+		_ = port.Close()
 	}
 	_ = os.RemoveAll(s.dir) // a temporary folder: at worst it stays
 }
@@ -332,21 +330,6 @@ var (
 	pinnedKube = regexp.MustCompile(`(?m)^(?:require)?\s*k8s\.io/kubernetes (v\S+)`)
 	pinnedEtcd = regexp.MustCompile(`(?m)^(?:require)?\s*go\.etcd\.io/etcd/server/v3 (v\S+)`)
 )
-
-// freePort returns a port that nobody uses. It is below those that a system
-// takes for outgoing connections, so that it is free as well when a server
-// comes back to it.
-func freePort() (string, error) {
-	var err error
-	for range 100 {
-		port := fmt.Sprint(20000 + rand.IntN(12000))
-		var l net.Listener
-		if l, err = net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			return port, l.Close()
-		}
-	}
-	return "", err
-}
 
 // Eventually calls check until it returns nil. It is for what the API server
 // knows a moment later than it says, and gives no sign of, such as a role or a

@@ -81,7 +81,7 @@ func (q *queue[T]) Done(item T) {
 }
 
 // Requeue gives an item back.
-func (q *queue[T]) Requeue(item T, w reconcile.Wait) {
+func (q *queue[T]) Requeue(item T, w reconcile.RequeueOptions) {
 	q.land(item, func() { q.Dequeuer.Requeue(item, w) })
 }
 

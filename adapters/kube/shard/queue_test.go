@@ -60,13 +60,13 @@ func TestQueuePassesVerdictsOn(t *testing.T) {
 		q := s.Queue(inner)
 		oops := errors.New("oops")
 		for _, step := range []struct {
-			wait reconcile.Wait
+			wait reconcile.RequeueOptions
 			want reconcile.State
 		}{
-			{reconcile.Wait{Err: oops}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
-			{reconcile.Wait{Err: reconcile.ErrAborted}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
-			{reconcile.Wait{Delay: time.Hour, Settled: true}, reconcile.State{Phase: reconcile.Waiting, Settled: true}},
-			{reconcile.Wait{Delay: time.Hour, Hold: true}, reconcile.State{Phase: reconcile.Waiting, Hold: true}},
+			{reconcile.RequeueOptions{Err: oops}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
+			{reconcile.RequeueOptions{Err: reconcile.ErrAborted}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
+			{reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}, reconcile.State{Phase: reconcile.Waiting, Recheck: true}},
+			{reconcile.RequeueOptions{Delay: time.Hour, Hold: true}, reconcile.State{Phase: reconcile.Waiting, Hold: true}},
 		} {
 			inner.Enqueue(1)
 			if _, err := q.Dequeue(t.Context()); err != nil {

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -108,7 +110,7 @@ func TestQueueDequeueCanceled(t *testing.T) {
 		go func() {
 			item, err := q.Dequeue(ctx)
 			if err == nil {
-				q.Requeue(item, reconcile.Wait{})
+				q.Requeue(item, reconcile.RequeueOptions{})
 			}
 			waiting <- err
 		}()

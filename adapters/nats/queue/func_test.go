@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -156,7 +158,7 @@ func TestQueueFuncMayCallTheQueue(t *testing.T) {
 			t.Fatal("no sign of life tells of the item")
 		}
 	}
-	q.Requeue("x", reconcile.Wait{Delay: time.Millisecond})
+	q.Requeue("x", reconcile.RequeueOptions{Delay: time.Millisecond})
 	mustTake(t, q, "x")
 	q.Done("x")
 	flush(t, q)

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -81,7 +83,7 @@ func TestQueuePoison(t *testing.T) {
 	if got := q.State(item); got.Failures != 1 || got.Err == nil || !strings.Contains(got.Err.Error(), "the victim") {
 		t.Errorf("State: %+v, want 1 failure with the name of the process", got)
 	}
-	q.Requeue(item, reconcile.Wait{Err: reconcile.ErrAborted}) // for another to take
+	q.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted}) // for another to take
 	flush(t, q)
 	kill(t, s, item)
 	g.want(t, "level=ERROR", "gave up", item, "failures=2")

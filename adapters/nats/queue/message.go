@@ -38,7 +38,7 @@ type message struct {
 	Pending  time.Time `json:"pending,omitzero"` // if that is not since; none of what is settled
 	Next     string    `json:"next,omitempty"`   // what follows a run in flight, or the kind of wait
 	Due      time.Time `json:"due,omitzero"`
-	Settled  bool      `json:"settled,omitempty"` // with next within, at rest: all is well
+	Recheck  bool      `json:"settled,omitempty"` // with next within, at rest: all is well
 	Owner    string    `json:"owner,omitempty"`
 	Fence    uint64    `json:"fence,omitempty"`
 	Failures int       `json:"failures,omitempty"`
@@ -82,7 +82,7 @@ func encodeRecord(r *record, tokens, write string) []byte {
 	case r.next.later():
 		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], asTime(r.due)
 		if r.next == nextSettled { // those who know nothing of it see a time to wait for
-			m.Next, m.Settled = nextNames[nextWithin], true
+			m.Next, m.Recheck = nextNames[nextWithin], true
 		}
 	case r.next == nextReady:
 		m.Phase = "ready"
@@ -128,7 +128,7 @@ func decodeRecord(s stored) (r record, m message, err error) {
 		if !r.next.later() {
 			return record{}, m, bad("it waits for nothing")
 		}
-		if r.next == nextWithin && m.Settled {
+		if r.next == nextWithin && m.Recheck {
 			r.next = nextSettled
 		}
 	case "in flight":

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -55,7 +57,7 @@ func TestQueuePermissions(t *testing.T) {
 	enqueue(t, a, "x", "y")
 	mustTake(t, a, "x")
 	mustTake(t, b, "y")
-	b.Requeue("y", reconcile.Wait{Delay: time.Millisecond})
+	b.Requeue("y", reconcile.RequeueOptions{Delay: time.Millisecond})
 	mustTake(t, b, "y")
 	b.Done("y")
 	flush(t, b)

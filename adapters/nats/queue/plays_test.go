@@ -298,9 +298,9 @@ func (p *play) work(a *process, r *rand.Rand) {
 		alive := p.finish(item, run, again)
 		switch {
 		case !alive:
-			a.q.Requeue(item, reconcile.Wait{Err: reconcile.ErrAborted})
+			a.q.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted})
 		case again:
-			a.q.Requeue(item, reconcile.Wait{Delay: time.Duration(r.Int64N(int64(playLease / 4))), Hold: true})
+			a.q.Requeue(item, reconcile.RequeueOptions{Delay: time.Duration(r.Int64N(int64(playLease / 4))), Hold: true})
 		default:
 			a.q.Done(item)
 		}

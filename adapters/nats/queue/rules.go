@@ -68,9 +68,9 @@ func (r record) state() reconcile.State {
 		s.Phase = reconcile.Waiting
 		s.Due = time.Unix(0, r.due)
 		s.Hold = r.next == nextHeld
-		s.Settled = r.next == nextSettled
+		s.Recheck = r.next == nextSettled
 	}
-	if !s.Settled {
+	if !s.Recheck {
 		s.Pending = time.Unix(0, r.pending)
 	}
 	if r.failures > 0 || r.err != "" {
@@ -116,14 +116,14 @@ type op struct {
 func (v verb) gives() bool { return v == verbDone || v == verbRequeue || v == verbAbort }
 
 // newRequeue returns the op that gives back a run as w says.
-func newRequeue(w reconcile.Wait, now int64) op {
+func newRequeue(w reconcile.RequeueOptions, now int64) op {
 	if w.Err == reconcile.ErrAborted {
 		return op{verb: verbAbort, at: now}
 	}
 	if w.Done {
 		return op{verb: verbDone, at: now, giveUp: w.Err != nil}
 	}
-	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Settled && !w.Hold && w.Err == nil}
+	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Recheck && !w.Hold && w.Err == nil}
 	if w.Delay > 0 {
 		o.due = after(now, w.Delay)
 	}

@@ -37,15 +37,15 @@ func (w *twin) op(o model.Op[string]) op {
 		model.Done: verbDone, model.Requeue: verbRequeue,
 	}
 	v := verbs[o.Verb]
-	if o.Wait.Delay <= 0 && (v == verbAfter || v == verbWithin) {
+	if o.Options.Delay <= 0 && (v == verbAfter || v == verbWithin) {
 		v = verbEnqueue
 	}
-	p := op{verb: v, at: w.now(), due: after(w.now(), o.Wait.Delay)}
+	p := op{verb: v, at: w.now(), due: after(w.now(), o.Options.Delay)}
 	if v == verbRequeue {
-		if o.Wait.Err == model.ErrAborted {
-			o.Wait.Err = reconcile.ErrAborted
+		if o.Options.Err == model.ErrAborted {
+			o.Options.Err = reconcile.ErrAborted
 		}
-		p = newRequeue(reconcile.Wait(o.Wait), w.now())
+		p = newRequeue(reconcile.RequeueOptions(o.Options), w.now())
 	}
 	p.owner, p.fence = "me", w.fence
 	return p
@@ -54,7 +54,7 @@ func (w *twin) op(o model.Op[string]) op {
 func (w *twin) do(o model.Op[string]) {
 	switch o.Verb {
 	case model.Advance:
-		w.model.Advance(o.Wait.Delay)
+		w.model.Advance(o.Options.Delay)
 		p := op{verb: verbDue, at: w.now()}
 		w.record = w.record.apply(&p)
 		return
@@ -92,13 +92,13 @@ func (w *twin) differ() string {
 		running: e.InFlight, failures: e.Failures, since: w.start + int64(e.Since),
 		next: map[model.Kind]next{
 			model.None: nextNone, model.Ready: nextReady, model.Sticky: nextNow,
-			model.Within: nextWithin, model.Settled: nextSettled, model.Held: nextHeld,
+			model.Within: nextWithin, model.Recheck: nextSettled, model.Held: nextHeld,
 		}[e.Next.Kind],
 	}
 	if e.Err != nil {
 		want.err = e.Err.Error()
 	}
-	if e.Next.Kind != model.Settled {
+	if e.Next.Kind != model.Recheck {
 		want.pending = w.start + int64(e.Pending)
 	}
 	if want.next.later() {
@@ -118,22 +118,22 @@ func randomOp(r *rand.Rand) model.Op[string] {
 	if r.IntN(6) == 0 {
 		o.Verb = model.Advance
 	}
-	o.Wait.Delay = time.Duration(r.IntN(5)-1) * time.Hour
+	o.Options.Delay = time.Duration(r.IntN(5)-1) * time.Hour
 	if o.Verb == model.Advance {
-		o.Wait.Delay = time.Duration(r.IntN(150)) * time.Minute
+		o.Options.Delay = time.Duration(r.IntN(150)) * time.Minute
 	}
-	o.Wait.Hold = r.IntN(2) == 0
+	o.Options.Hold = r.IntN(2) == 0
 	if o.Verb == model.Requeue {
-		o.Wait.Settled = r.IntN(2) == 0
+		o.Options.Recheck = r.IntN(2) == 0
 		switch r.IntN(4) {
 		case 0:
-			o.Wait.Err = errors.New("oops")
+			o.Options.Err = errors.New("oops")
 		case 1:
-			o.Wait.Err = model.ErrAborted
+			o.Options.Err = model.ErrAborted
 		case 2:
-			o.Wait.Reason = errors.New("it is being made")
+			o.Options.Reason = errors.New("it is being made")
 		}
-		o.Wait.Done = r.IntN(6) == 0
+		o.Options.Done = r.IntN(6) == 0
 	}
 	return o
 }

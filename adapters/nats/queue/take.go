@@ -172,7 +172,7 @@ func (q *Queue[T]) Done(item T) { q.giveBack(item, op{verb: verbDone}) }
 
 // Requeue gives back an item that runs again as w says: see
 // [reconcile.Queue.Requeue]. It never blocks.
-func (q *Queue[T]) Requeue(item T, w reconcile.Wait) {
+func (q *Queue[T]) Requeue(item T, w reconcile.RequeueOptions) {
 	q.giveBack(item, newRequeue(w, time.Now().UnixNano()))
 }
 

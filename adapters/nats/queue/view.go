@@ -77,8 +77,8 @@ func count[T comparable](entries []Entry[T]) (s reconcile.Stats) {
 			}
 		case reconcile.Waiting:
 			s.Waiting++
-			if e.State.Settled {
-				s.Settled++
+			if e.State.Recheck {
+				s.Rechecks++
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package queue_test
 
 import (
@@ -52,7 +54,7 @@ func TestViewOnAPage(t *testing.T) {
 	mustTake(t, worker, "runs")
 	enqueue(t, worker, "fails")
 	mustTake(t, worker, "fails")
-	worker.Requeue("fails", reconcile.Wait{Err: errors.New("no cloud"), Delay: time.Hour})
+	worker.Requeue("fails", reconcile.RequeueOptions{Err: errors.New("no cloud"), Delay: time.Hour})
 	worker.EnqueueAfter("waits", time.Hour)
 	flush(t, worker)
 

@@ -106,7 +106,7 @@ func (s *subscription) ReceiveBatch(ctx context.Context, most int) (batch []*dri
 		s.mu.Lock()
 		if m := s.messages[id]; m != nil {
 			batch = append(batch, m.Message)
-			m.deadline = time.AfterFunc(s.deadline, func() { s.queue.Requeue(id, reconcile.Wait{}) })
+			m.deadline = time.AfterFunc(s.deadline, func() { s.queue.Requeue(id, reconcile.RequeueOptions{}) })
 		}
 		s.mu.Unlock()
 	}
@@ -142,7 +142,7 @@ func (s *subscription) SendAcks(ctx context.Context, ids []driver.AckID) error {
 }
 
 func (s *subscription) SendNacks(ctx context.Context, ids []driver.AckID) error {
-	return s.settle(ctx, ids, func(id int) { s.queue.Requeue(id, reconcile.Wait{}) })
+	return s.settle(ctx, ids, func(id int) { s.queue.Requeue(id, reconcile.RequeueOptions{}) })
 }
 
 func code(err error) gcerrors.ErrorCode {

@@ -52,7 +52,7 @@ func (q *queue[T]) Dequeue(ctx context.Context) (item T, err error) {
 		if err != nil || !t.Over() {
 			return item, err
 		}
-		q.Dequeuer.Requeue(item, reconcile.Wait{Err: reconcile.ErrAborted})
+		q.Dequeuer.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted})
 	}
 	<-ctx.Done()
 	var none T
@@ -90,7 +90,7 @@ func (q *queue[T]) Done(item T) {
 }
 
 // Requeue gives an item back.
-func (q *queue[T]) Requeue(item T, w reconcile.Wait) {
+func (q *queue[T]) Requeue(item T, w reconcile.RequeueOptions) {
 	q.release(item)
 	q.Dequeuer.Requeue(item, w)
 }

@@ -274,7 +274,7 @@ func (b *Board[T, W]) Wait(ctx context.Context) error {
 func (b *Board[T, W]) finish() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := b.Queue.Stats(); s.Ready+s.InFlight+s.Waiting > s.Settled {
+	if s := b.Queue.Stats(); s.Ready+s.InFlight+s.Waiting > s.Rechecks {
 		b.lookedNow() // so Wait goes on at once
 		return false
 	}

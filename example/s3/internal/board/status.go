@@ -35,7 +35,7 @@ const (
 // StatusOf reads the status out of a result.
 func StatusOf[T comparable](r reconcile.Result[T]) Status {
 	switch s := Status(""); {
-	case r.Outcome == reconcile.Terminated:
+	case r.Outcome == reconcile.TerminalError:
 		return Refused
 	case r.Outcome == reconcile.GaveUp:
 		return GaveUp

@@ -11,7 +11,6 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
 )
 
@@ -113,8 +113,8 @@ type state struct {
 	key   string
 }
 
-func newState(q *model.Attended[string], ended map[int]error, counters bool) *state {
-	key := q.FullKey(counters)
+func newState(q *model.Attended[string], ended map[int]error) *state {
+	key := q.Key()
 	for _, w := range q.Waits {
 		key += fmt.Sprintf("\n%d waits", w.Nth)
 	}
@@ -127,16 +127,14 @@ func newState(q *model.Attended[string], ended map[int]error, counters bool) *st
 var seed = maphash.MakeSeed()
 
 // Model returns the specification of a queue that was made at start and has that
-// Background. The fault is NoFault, except for negative controls. Stats can be
-// checked with counters; without, more states are the same, and the check is
-// faster.
-func Model(start time.Time, background int, fault model.Fault, counters bool) porcupine.Model {
+// Background.
+func Model(start time.Time, background int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any {
-			return newState(&model.Attended[string]{Queue: model.Queue[string]{Background: background, Fault: fault}}, nil, counters)
+			return newState(&model.Attended[string]{Queue: model.Queue[string]{Background: background}}, nil)
 		},
 		Step: func(s, in, out any) (bool, any) {
-			next := s.(*state).step(start, counters, in.(Call), out.(Return))
+			next := s.(*state).step(start, in.(Call), out.(Return))
 			return next != nil, next
 		},
 		Equal:             func(a, b any) bool { return a.(*state).key == b.(*state).key },
@@ -147,7 +145,7 @@ func Model(start time.Time, background int, fault model.Fault, counters bool) po
 }
 
 // step returns the state that follows s, or nil if s does not allow the answer.
-func (s *state) step(start time.Time, counters bool, c Call, r Return) *state {
+func (s *state) step(start time.Time, c Call, r Return) *state {
 	is := func(ok bool) *state {
 		if ok {
 			return s
@@ -156,7 +154,7 @@ func (s *state) step(start time.Time, counters bool, c Call, r Return) *state {
 	}
 	switch c.Look {
 	case State:
-		return is(SameState(r.State, s.q.State(c.Item), start))
+		return is(sameState(r.State, s.q.State(c.Item), start))
 	case Has:
 		return is(r.Has == s.q.Has(c.Item))
 	case Len:
@@ -172,7 +170,7 @@ func (s *state) step(start time.Time, counters bool, c Call, r Return) *state {
 		}
 		rest := maps.Clone(s.ended)
 		delete(rest, c.Nth)
-		return newState(s.q, rest, counters)
+		return newState(s.q, rest)
 	case Sleeps:
 		return is(slices.ContainsFunc(s.q.Waits, func(w model.Await[string]) bool { return w.Nth == c.Nth }))
 	}
@@ -182,7 +180,7 @@ func (s *state) step(start time.Time, counters bool, c Call, r Return) *state {
 		if item, answer := q.TryDequeue(); answer != r.Answer || item != r.Item {
 			return nil
 		}
-		return newState(q, s.ended, counters)
+		return newState(q, s.ended)
 	}
 	did := q.Do(c.Op)
 	if did.Removed != r.Removed {
@@ -198,62 +196,15 @@ func (s *state) step(start time.Time, counters bool, c Call, r Return) *state {
 			ended[w.Nth] = w.Err
 		}
 	}
-	return newState(q, ended, counters)
+	return newState(q, ended)
 }
 
-// ByItem splits a history into those of its items, and leaves out what is not
-// about an item: Len, Stats, and the end of a closed queue. Time and Close are
-// in all of them. If the history has an order that the specification allows,
-// so has each part: the order without the rest. (The reverse does not hold: who
-// comes before whom is lost.)
-func ByItem(history []porcupine.Operation) (parts [][]porcupine.Operation) {
-	items := map[string]int{}
-	for _, o := range history {
-		item := itemOf(o)
-		if _, ok := items[item]; item != "" && !ok {
-			items[item] = len(parts)
-			parts = append(parts, nil)
-		}
+// sameState compares what a queue that was made at start said with the model. An item
+// in flight may say that it was taken as its consumer came for it, a moment before the
+// consumer had the lock.
+func sameState(got reconcile.State, want model.State, start time.Time) bool {
+	if since := start.Add(want.Since); want.Phase == model.Running && got.Since.Before(since) {
+		got.Since = since
 	}
-	for _, o := range history {
-		switch c := o.Input.(Call); {
-		case itemOf(o) != "":
-			i := items[itemOf(o)]
-			parts[i] = append(parts[i], o)
-		case c.Look == NoLook && (c.Verb == model.Advance || c.Verb == model.Close):
-			for i := range parts {
-				parts[i] = append(parts[i], o)
-			}
-		}
-	}
-	return parts
-}
-
-func itemOf(o porcupine.Operation) string {
-	if c := o.Input.(Call); c.Look == NoLook && c.Verb == model.Dequeue {
-		return o.Output.(Return).Item
-	}
-	return o.Input.(Call).Item
-}
-
-// SameState compares what a queue that was made at start said with the model.
-// An item in flight may say that it was taken as its consumer came for it, a
-// moment before the consumer had the lock.
-func SameState(got reconcile.State, want model.State, start time.Time) bool {
-	if want.Phase == model.Idle {
-		return got == reconcile.State{}
-	}
-	since := got.Since.Equal(start.Add(want.Since)) ||
-		want.Phase == model.Running && got.Since.Before(start.Add(want.Since))
-	due := got.Due.IsZero()
-	if want.Phase == model.Waiting {
-		due = got.Due.Equal(start.Add(want.Due))
-	}
-	pending := got.Pending.IsZero()
-	if !want.Settled {
-		pending = got.Pending.Equal(start.Add(want.Pending))
-	}
-	return got.Phase == reconcile.Phase(want.Phase) && since && due && pending &&
-		got.Hold == want.Hold && got.Again == want.Again && got.Settled == want.Settled &&
-		got.Failures == want.Failures && errors.Is(got.Err, want.Err)
+	return lockstep.SameState(got, want, start) == nil
 }

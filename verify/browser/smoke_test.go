@@ -1,0 +1,31 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build smoke || nightly
+
+package browser
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSmoke opens an empty page, and adds items then. The page is the same
+// all the time: a mark that is put on it stays.
+func TestSmoke(t *testing.T) {
+	w := newWorld(t)
+	tb := open(t, w.page, "/")
+	tb.wait(`document.querySelector('.empty')?.innerText.startsWith('No item is known')`)
+	eval[bool](tb, "window.mark = true")
+	w.run(t, "bucket/a", "bucket/b", "key/c")
+	tb.waitNames("bucket/a bucket/b key/c")
+	tb.wait(`document.querySelector('.tile.all .count').innerText === '3'`)
+	tb.wait(`document.querySelector('#tiles a').innerText.startsWith('In order\n3 of 3\nnext look in ')`)
+	tb.wait(`document.title === '3 of 3 in order · Reconcilers'`)
+	if row := tb.text(".items tbody tr"); !strings.Contains(row, "in order") || !strings.Contains(row, "in 1 h") && !strings.Contains(row, "in 5") || !strings.Contains(row, "succeeded") {
+		t.Errorf("the first row is %q", row)
+	}
+	if !eval[bool](tb, "window.mark") {
+		t.Error("the page was loaded again")
+	}
+}

@@ -57,19 +57,19 @@ func UntilChanged(ctx context.Context) (c context.Context, stop context.CancelFu
 }
 
 func (r *run[T]) untilChanged(ctx context.Context) (context.Context, context.CancelFunc) {
-	if q, ok := r.worker.loop.source.(*Queue[T]); ok {
+	if q, ok := r.worker.loop.queue.(*Queue[T]); ok {
 		return q.untilChanged(ctx, r)
 	}
 	return context.WithCancel(ctx)
 }
 
 func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context, context.CancelFunc) {
-	c, end := context.WithCancelCause(ctx)
-	w := &watcher{ended: func(cause error) {
+	c, cancel := context.WithCancelCause(ctx)
+	w := &watcher{end: func(cause error) {
 		if cause == ErrChanged && c.Err() == nil {
 			r.changed.Store(true) // before the run can see the end, and return
 		}
-		end(cause)
+		cancel(cause)
 	}}
 	var cause error
 	q.mu.Lock()
@@ -85,13 +85,13 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 	}
 	q.unlock()
 	if cause != nil {
-		w.ended(cause)
+		w.end(cause)
 	}
 	return c, func() {
 		q.mu.Lock()
 		q.unwatchLocked(w)
 		q.unlock()
-		end(nil)
+		cancel(nil)
 	}
 }
 
@@ -101,7 +101,7 @@ func (w *worker[T]) outdated(r *run[T]) bool {
 	if !r.changed.Load() {
 		return false
 	}
-	q := w.loop.source.(*Queue[T]) // nobody else notified it
+	q := w.loop.queue.(*Queue[T]) // nobody else notified it
 	q.mu.Lock()
 	defer q.unlock()
 	q.catchUpLocked()

@@ -289,7 +289,7 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
 			e.setNotBefore(to)
 		}
 		q.countLocked(e, +1)
-		q.enterLocked(i, e, to, now)
+		q.linkLocked(i, e, to, now)
 		return
 	}
 	was := q.nextRunLocked(e)
@@ -334,7 +334,7 @@ func (q *Queue[T]) Remove(item T) bool {
 // [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	var t takenItem[T]
-	err := q.exchange(ctx, &t, nil, 0)
+	err := q.giveBackAndTake(ctx, &t, nil, 0)
 	return t.item, err
 }
 
@@ -446,11 +446,11 @@ type takenItem[T comparable] struct {
 	index      uint32 // of its entry
 }
 
-// exchange gives back one item, if w is not nil, and takes the next under the
+// giveBackAndTake gives back one item, if w is not nil, and takes the next under the
 // same lock. It is what the workers of a [Reconciler] do between two runs. Now is
 // the time at which the item is given back. If it returns an error, it has taken
 // nothing, and t is as it was.
-func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
+func (q *Queue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
 	done := ctx.Done()
 	if w == nil {
 		now = q.now() // before the lock, to hold it for less time
@@ -466,7 +466,7 @@ func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *RequeueOpti
 	return q.takeOrWaitUnlock(ctx, done, now, t)
 }
 
-// giveBackTaken is the first half of exchange.
+// giveBackTaken is the first half of giveBackAndTake.
 func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) {
 	q.mu.Lock()
 	q.giveBackTakenLocked(t, w, now)

@@ -203,9 +203,9 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 		return nil, err
 	}
 	if q, ok := r.Queue.(*Queue[T]); ok {
-		l.source = q
+		l.queue = q
 	} else {
-		l.source = &foreign[T]{Dequeuer: r.Queue, base: time.Now()}
+		l.queue = &otherQueue[T]{Dequeuer: r.Queue, base: time.Now()}
 	}
 	l.leaser, _ = r.Queue.(Leaser[T])
 	switch {

@@ -150,7 +150,7 @@ func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, 
 
 	q.countLocked(e, -1)
 	if !stays {
-		q.leaveLocked(e, was)
+		q.unlinkLocked(e, was)
 	}
 	if e.inFlight != inFlight || was.kind.isLater() && !to.kind.isLater() && !inFlight {
 		e.since = when
@@ -167,7 +167,7 @@ func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, 
 		q.notifyMovedLocked(i, e, nil)
 	}
 	if !stays {
-		q.enterLocked(i, e, to, when)
+		q.linkLocked(i, e, to, when)
 	}
 }
 
@@ -191,8 +191,8 @@ func (q *Queue[T]) countLocked(e *entry[T], n int) {
 // readyNext reports whether an item in flight has a next run that is ready.
 func (e *entry[T]) readyNext() bool { return e.kind == runReady || e.kind == runNow }
 
-// leaveLocked takes an entry out of the list or heap that it is in.
-func (q *Queue[T]) leaveLocked(e *entry[T], was nextRun) {
+// unlinkLocked takes an entry out of the list or heap that it is in.
+func (q *Queue[T]) unlinkLocked(e *entry[T], was nextRun) {
 	switch {
 	case was.kind.isLater():
 		q.delays.remove(&q.store, int(e.prev))
@@ -207,8 +207,8 @@ func (q *Queue[T]) leaveLocked(e *entry[T], was nextRun) {
 	}
 }
 
-// enterLocked puts an entry into the list or heap that its next run asks for.
-func (q *Queue[T]) enterLocked(i uint32, e *entry[T], to nextRun, now int64) {
+// linkLocked puts an entry into the list or heap that its next run asks for.
+func (q *Queue[T]) linkLocked(i uint32, e *entry[T], to nextRun, now int64) {
 	switch {
 	case to.kind.isLater():
 		q.delayOrder++

@@ -70,12 +70,12 @@ func (e *entry[T]) setNotBefore(r nextRun) {
 // A store holds the entries. Each has an index, which stays the same as long as
 // the entry is used; 0 is the index of none. The zero store is empty.
 type store[T comparable] struct {
-	parts  [partCount]part // the hash table
-	chunks []chunk[T]
-	open   []uint32 // chunks that may have room; all that have room are among them
-	vacant []uint32 // chunks without memory
-	empty  int      // chunks with memory and without entries in use
-	count  int      // entries in use
+	parts       [partCount]part // the hash table
+	chunks      []chunk[T]
+	withRoom    []uint32 // chunks that may have room; all that have room are among them
+	unallocated []uint32 // chunks without memory
+	empty       int      // chunks with memory and without entries in use
+	count       int      // entries in use
 }
 
 // find returns the index and the entry of an item, or 0 and nil.
@@ -201,9 +201,9 @@ const (
 
 // A chunk holds chunkLen entries, which never move.
 type chunk[T comparable] struct {
-	entries *[chunkLen]entry[T] // nil if the chunk is vacant
+	entries *[chunkLen]entry[T] // nil if the chunk is unallocated
 	used    uint32              // a bit for each entry in use
-	listed  bool                // in store.open
+	listed  bool                // in store.withRoom
 }
 
 // entry returns the entry of an index.
@@ -222,8 +222,8 @@ func (s *store[T]) peek(i uint32) *entry[T] {
 
 // allocate returns the index of a free entry, which is zero.
 func (s *store[T]) allocate() uint32 {
-	for len(s.open) > 0 {
-		n := s.open[len(s.open)-1]
+	for len(s.withRoom) > 0 {
+		n := s.withRoom[len(s.withRoom)-1]
 		c := &s.chunks[n]
 		if c.entries != nil && c.used != 1<<chunkLen-1 {
 			if c.used == 0 {
@@ -234,21 +234,21 @@ func (s *store[T]) allocate() uint32 {
 			return n*chunkSpan + uint32(free)
 		}
 		c.listed = false
-		s.open = s.open[:len(s.open)-1]
+		s.withRoom = s.withRoom[:len(s.withRoom)-1]
 	}
 	fresh := chunk[T]{entries: new([chunkLen]entry[T]), used: 1, listed: true}
 	if len(s.chunks) == 0 {
 		fresh.used = 3 // the first entry is that of index 0, and never used
 	}
 	n := uint32(len(s.chunks))
-	if v := len(s.vacant); v > 0 {
-		n = s.vacant[v-1]
-		s.vacant = s.vacant[:v-1]
+	if v := len(s.unallocated); v > 0 {
+		n = s.unallocated[v-1]
+		s.unallocated = s.unallocated[:v-1]
 		s.chunks[n] = fresh
 	} else {
 		s.chunks = append(s.chunks, fresh)
 	}
-	s.open = append(s.open, n)
+	s.withRoom = append(s.withRoom, n)
 	return n*chunkSpan + uint32(bits.Len32(fresh.used)-1)
 }
 
@@ -259,7 +259,7 @@ func (s *store[T]) free(i uint32) {
 	c.used &^= 1 << (i % chunkSpan)
 	if !c.listed {
 		c.listed = true
-		s.open = append(s.open, n)
+		s.withRoom = append(s.withRoom, n)
 	}
 	switch {
 	case c.used != 0:
@@ -267,7 +267,7 @@ func (s *store[T]) free(i uint32) {
 		s.empty++
 	default:
 		c.entries = nil
-		s.vacant = append(s.vacant, n)
+		s.unallocated = append(s.unallocated, n)
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 // if the item is its own or there is no other worker.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	q.mustBeMade()
-	w := &waiter{left: len(items), done: make(chan struct{})}
+	w := &waiter{remaining: len(items), done: make(chan struct{})}
 	watchers := make([]watcher, len(items))
 	hashes := make([]uint32, len(items))
 	for n, item := range items {
@@ -45,7 +45,7 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 		q.mu.Lock()
 		if q.closed {
 			watchers[n].err = ErrClosed
-			w.left--
+			w.remaining--
 		} else {
 			q.addLocked(hashes[n], item, askReady, 0)
 			i, _ := q.store.find(hashes[n], item)
@@ -122,7 +122,7 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 // load that never pauses it may wait for ever, and in a run of this queue it waits
 // for that run too.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
-	w := &waiter{left: 1, done: make(chan struct{})}
+	w := &waiter{remaining: 1, done: make(chan struct{})}
 	var idle watcher
 	idle.waiter = w
 	q.lock()
@@ -148,16 +148,16 @@ func (q *Queue[T]) idleLocked() bool {
 
 // A waiter is a call that waits for a number of watchers to be notified.
 type waiter struct {
-	left int           // guarded by Queue.mu
-	done chan struct{} // closed when none is left
+	remaining int           // guarded by Queue.mu
+	done      chan struct{} // closed when none remains
 }
 
-// waitFor returns when none is left, or ctx is done.
+// waitFor returns when none remains, or ctx is done.
 func (q *Queue[T]) waitFor(ctx context.Context, w *waiter) {
 	q.mu.Lock()
-	left := w.left
+	remaining := w.remaining
 	q.mu.Unlock()
-	if left == 0 {
+	if remaining == 0 {
 		return
 	}
 	select {
@@ -166,10 +166,10 @@ func (q *Queue[T]) waitFor(ctx context.Context, w *waiter) {
 	}
 }
 
-// A watcher is notified once: a run, by a call of ended; a waiter, by the count of
-// those that are left.
+// A watcher is notified once: a run, by a call of end; a waiter, by the count of
+// the remaining ones.
 type watcher struct {
-	ended      func(cause error) // of the context of a run: user code may follow
+	end        func(cause error) // of the context of a run: user code may follow
 	waiter     *waiter
 	err        error // that ended the context; or why the item was given up
 	index      uint32
@@ -228,12 +228,12 @@ func (q *Queue[T]) notifyMovedLocked(i uint32, e *entry[T], err error) {
 func (q *Queue[T]) notifyLocked(i uint32, ofRun bool, err error) {
 	for w := q.watchers[i]; w != nil; {
 		next := w.next
-		if ofRun == (w.ended != nil) {
+		if ofRun == (w.end != nil) {
 			q.unwatchLocked(w)
 			w.err = err
 			if ofRun {
 				w.next, q.notified = q.notified, w
-			} else if w.waiter.left--; w.waiter.left == 0 {
+			} else if w.waiter.remaining--; w.waiter.remaining == 0 {
 				close(w.waiter.done)
 			}
 		}
@@ -258,6 +258,6 @@ func notifyAll(w *watcher) {
 	for w != nil {
 		notified := w
 		w, notified.next = notified.next, nil
-		notified.ended(notified.err)
+		notified.end(notified.err)
 	}
 }

@@ -47,7 +47,7 @@ import (
 // A loop is one call of Run. The embedded fields have their defaults filled in.
 type loop[T comparable] struct {
 	Reconciler[T]
-	source source[T]
+	queue  loopQueue[T]
 	leaser Leaser[T] // nil if the queue is none
 
 	pool    []*worker[T]
@@ -74,9 +74,9 @@ type loop[T comparable] struct {
 	begun   chan struct{} // room for one
 }
 
-// A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
-type source[T comparable] interface {
-	exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
+// A loopQueue is what a loop needs of a queue. [Queue] does each in one lock hold.
+type loopQueue[T comparable] interface {
+	giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
 	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
 	now() int64
 }
@@ -191,7 +191,7 @@ func (l *loop[T]) warnOfStuck() (again bool) {
 // start has doubled. warnAt is when the next warning is due; 0 at first.
 func (l *loop[T]) warnIfStuck(msg string, ctx context.Context, item T, start int64, warnAt *int64) {
 	_ = guard(func() error { // the Logger, and the context of a Leaser, are code of the user
-		now := l.source.now()
+		now := l.queue.now()
 		cause := context.Cause(ctx)
 		if cause != nil && *warnAt == 0 {
 			*warnAt = now + int64(stuckTick)
@@ -268,7 +268,7 @@ type worker[T comparable] struct {
 	err          error              // what Reconcile returned
 	aborted      bool               // by a shutdown or a lost lease
 	changed      bool               // the run ended early, because its item was enqueued again
-	hooksOver    bool               // one of them panicked, so the others are not called
+	skipHooks    bool               // one of them panicked, so the others are not called
 	result       Result[T]
 	verdict      RequeueOptions // how the item is given back
 }
@@ -321,12 +321,12 @@ func (w *worker[T]) runStages() {
 			}
 			w.stage = stageReporting
 		case stageReporting:
-			if !w.hooksOver {
+			if !w.skipHooks {
 				w.report()
 			}
 			w.stage = stageNotifying
 		case stageNotifying:
-			if w.loop.OnResult != nil && !w.hooksOver {
+			if w.loop.OnResult != nil && !w.skipHooks {
 				w.clockStale = true
 				w.loop.OnResult(w.result)
 			}
@@ -366,7 +366,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	case stageNotifying:
 		what = "OnResult panicked"
 	}
-	w.hooksOver, w.clockStale = true, true
+	w.skipHooks, w.clockStale = true, true
 	logGuarded(w.loop.Logger, slog.LevelError, what, "item", w.item, "err", p, "stack", p.line())
 }
 
@@ -385,14 +385,14 @@ func (w *worker[T]) takeNext() {
 	if w.hasItem {
 		last = &w.verdict
 		if w.clockStale {
-			w.now = l.source.now()
+			w.now = l.queue.now()
 		}
 	}
 	// What was aborted by the end of the caller's context must not be taken again,
 	// and taking may end a moment later than that.
 	ending := w.aborted && l.caller.Err() != nil
 	if last != nil && (ending || l.Admit != nil) {
-		l.source.giveBackTaken(&w.takenItem, last, w.now)
+		l.queue.giveBackTaken(&w.takenItem, last, w.now)
 		last = nil
 	}
 	if ending {
@@ -409,12 +409,12 @@ func (w *worker[T]) takeNext() {
 			return
 		}
 	}
-	err := l.source.exchange(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
+	err := l.queue.giveBackAndTake(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
 	switch {
 	case err == nil:
 		w.hasItem = true
 		w.now, w.clockStale = w.takenItem.takenAt, false
-		w.aborted, w.changed, w.hooksOver = false, false, false
+		w.aborted, w.changed, w.skipHooks = false, false, false
 		w.stage = next
 		return
 	case l.taking.Err() != nil, l.caller.Err() != nil, errors.Is(err, ErrClosed):
@@ -501,13 +501,13 @@ func (w *worker[T]) failAdmit(err error) {
 func (w *worker[T]) giveBackUnrun() {
 	w.stage = stageTaking
 	w.hasItem, w.aborted = false, true
-	w.loop.source.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.source.now())
+	w.loop.queue.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.queue.now())
 }
 
 // logStart logs the start of a run.
 func (w *worker[T]) logStart() {
 	if w.clockStale { // because of Admit
-		w.now, w.clockStale = w.loop.source.now(), false
+		w.now, w.clockStale = w.loop.queue.now(), false
 	}
 	w.waited = time.Duration(w.now - w.readySince)
 	if w.loop.Logger.Enabled(w.loop.runs, slog.LevelDebug) {
@@ -522,7 +522,7 @@ func (w *worker[T]) logStart() {
 func (w *worker[T]) reconcile() {
 	l := w.loop
 	if w.clockStale {
-		w.now = l.source.now()
+		w.now = l.queue.now()
 	}
 	w.start = w.now
 	ctx := l.runs
@@ -543,7 +543,7 @@ func (w *worker[T]) reconcile() {
 
 // measure notes how the run ended.
 func (w *worker[T]) measure() {
-	w.now, w.clockStale = w.loop.source.now(), false
+	w.now, w.clockStale = w.loop.queue.now(), false
 	w.result = Result[T]{
 		Item:     w.item,
 		Err:      w.err,
@@ -653,15 +653,15 @@ func (w *worker[T]) report() {
 	logger.LogAttrs(ctx, level, msg, attrs...)
 }
 
-// foreign makes a source of a queue that is not a [Queue].
-type foreign[T comparable] struct {
+// An otherQueue makes a loopQueue of a Dequeuer that is no [Queue].
+type otherQueue[T comparable] struct {
 	Dequeuer[T]
 	base time.Time
 }
 
-func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
+func (f *otherQueue[T]) now() int64 { return int64(time.Since(f.base)) }
 
-func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
+func (f *otherQueue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
 	if last != nil {
 		f.giveBackTaken(t, last, now)
 	}
@@ -681,7 +681,7 @@ func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Requeu
 	return nil
 }
 
-func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
+func (f *otherQueue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
 	if w.Done && w.Err == nil {
 		f.Done(t.item)
 	} else {

@@ -5,12 +5,7 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 )
-
-// ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
-// was enqueued again.
-var ErrChanged = errors.New("reconcile: item was enqueued again")
 
 // UntilChanged returns a context that ends, with [ErrChanged] as its cause, as
 // soon as the item of the run has a next run that is ready; if it has one
@@ -81,7 +76,7 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 	} else if e.readyNext() {
 		cause = ErrChanged
 	} else {
-		q.watchLocked(r.worker.index, w)
+		q.watchers.add(r.worker.index, w)
 	}
 	q.unlock()
 	if cause != nil {
@@ -89,7 +84,7 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 	}
 	return c, func() {
 		q.mu.Lock()
-		q.unwatchLocked(w)
+		q.watchers.remove(w)
 		q.unlock()
 		cancel(nil)
 	}

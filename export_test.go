@@ -122,13 +122,13 @@ func (q *Queue[T]) check() error {
 
 // checkWatchers checks who watches, and that nobody was left to be notified.
 func (q *Queue[T]) checkWatchers() error {
-	if q.notified != nil {
+	if q.watchers.notified != nil {
 		return fmt.Errorf("a watcher was not called")
 	}
-	if q.watchers != nil && len(q.watchers) == 0 {
+	if q.watchers.at != nil && len(q.watchers.at) == 0 {
 		return fmt.Errorf("a map of watchers is kept, though nobody watches")
 	}
-	for i, w := range q.watchers {
+	for i, w := range q.watchers.at {
 		e := q.store.peek(i)
 		if q.closed && i != 0 && (e == nil || e.kind.isLater()) {
 			continue // dropped by Close; who waits for it finds out
@@ -268,12 +268,12 @@ func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (con
 func Watchers[T comparable](q *Queue[T]) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.watchers {
+	for _, w := range q.watchers.at {
 		for ; w != nil; w = w.next {
 			n++
 		}
 	}
-	if n == 0 && q.watchers != nil {
+	if n == 0 && q.watchers.at != nil {
 		return -1
 	}
 	return n

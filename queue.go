@@ -14,75 +14,6 @@ import (
 	"time"
 )
 
-var (
-	// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and
-	// empty.
-	ErrClosed = errors.New("reconcile: queue closed")
-
-	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once
-	// the item is no longer ours.
-	ErrLeaseLost = errors.New("reconcile: lease lost")
-
-	// ErrAborted, as the Err of [RequeueOptions], gives an item back as if it had
-	// not run: it is ready, and the count of its failures is kept, whatever the
-	// other options say. Only this exact value has this effect; an error that
-	// wraps it is an ordinary failure.
-	ErrAborted = errors.New("reconcile: run aborted")
-)
-
-// An Enqueuer takes items that need a run. [Queue] is one; [Filter], [Map] and
-// [Coalesce] put themselves before one. None of its methods blocks, and all of
-// them may be called from any goroutine.
-type Enqueuer[T comparable] interface {
-	Enqueue(item T)
-	EnqueueAfter(item T, d time.Duration)
-	Offer(item T)
-}
-
-// A Dequeuer hands out items to workers. [Queue] is one; its methods say what
-// the methods of any Dequeuer do. An error of Dequeue that wraps neither the
-// cause of ctx nor [ErrClosed] says that it cannot go on, and ends
-// [Reconciler.Run]. Of a State, a Reconciler reads Failures. It calls Done after
-// a run that returned nil, and Requeue after any other; see RequeueOptions.Done.
-type Dequeuer[T comparable] interface {
-	Dequeue(ctx context.Context) (item T, err error)
-	Done(item T)
-	Requeue(item T, o RequeueOptions)
-	State(item T) State
-}
-
-// A Dequeuer may also be a Leaser, when what it hands out can be lost while a
-// run goes on: a queue that machines share. [Reconciler] then runs the item
-// under the context that Lease returns. It calls Lease when the run begins, and,
-// with a [Reconciler.Admit], once before that for the wait. The context is derived
-// from ctx, and ends with [ErrLeaseLost] as its cause when the item is no longer
-// ours; it is not nil. Lease does not block.
-type Leaser[T comparable] interface {
-	Lease(ctx context.Context, item T) context.Context
-}
-
-// RequeueOptions say when an item that is given back runs next, and how its run
-// ended. The zero RequeueOptions mean now.
-type RequeueOptions struct {
-	// Delay is when the next run starts at the latest. Zero or less means now.
-	Delay time.Duration
-
-	// MinDelay is when an event starts the next run at the earliest. It holds for
-	// a next run that was asked for during the run as well, and with Done; only
-	// EnqueueNow overrides it. MinDelay == Delay is [RequeueAfter]. A Delay that is
-	// less than MinDelay counts as MinDelay. Zero or less means that an event
-	// starts the next run at once.
-	MinDelay time.Duration
-
-	Err     error // the failure, if the run failed: counts one failure; nil resets the count; see ErrAborted
-	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
-	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
-	Done    bool  // there is no next run, as after Queue.Done: Delay, Recheck and Reason are ignored, and Err is the failure that is not retried
-}
-
-// isRecheck reports whether the run succeeded, and the next one is only a recheck.
-func (o *RequeueOptions) isRecheck() bool { return o.Recheck && o.MinDelay <= 0 && o.Err == nil }
-
 // A Queue holds items that need a run, each of them at most once. It hands out each
 // item to one worker at a time, in the order in which the items became ready; see
 // also Background.
@@ -152,14 +83,13 @@ type Queue[T comparable] struct {
 	background      list
 	sinceBackground int
 	delays          delays[T]
-	delayOrder      uint32              // of the last delay
-	timer           *time.Timer         // nil until the first delay
-	firesAt         int64               // when the timer fires; math.MaxInt64 if it is not armed
-	lastTaken       uint32              // the entry that was taken last; perhaps it is gone
-	wake            chan struct{}       // room for one token; nil until a consumer blocks
-	blocked         int                 // consumers that wait for a token
-	watchers        map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
-	notified        *watcher            // the first of those that unlock calls
+	delayOrder      uint32        // of the last delay
+	timer           *time.Timer   // nil until the first delay
+	firesAt         int64         // when the timer fires; math.MaxInt64 if it is not armed
+	lastTaken       uint32        // the entry that was taken last; perhaps it is gone
+	wake            chan struct{} // room for one token; nil until a consumer blocks
+	blocked         int           // consumers that wait for a token
+	watchers        watchers
 
 	waiting, rechecks, inFlight, again   int
 	enqueued, coalesced, taken, requeued uint64
@@ -218,97 +148,6 @@ func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 // Otherwise the item is in flight or already has a next run, and Offer does nothing.
 // Pollers call it for each item that they list. Offer never blocks.
 func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
-
-// A verb is one of the methods above.
-type verb uint8
-
-const (
-	askOffer  verb = iota // Offer
-	askReady              // Enqueue
-	askNow                // EnqueueNow
-	askAfter              // EnqueueAfter
-	askWithin             // EnqueueWithin
-)
-
-func (q *Queue[T]) add(item T, ask verb, d time.Duration) {
-	hash := q.hash(item)
-	q.mu.Lock()
-	if !q.closed {
-		q.addLocked(hash, item, ask, d)
-	}
-	q.unlock()
-}
-
-func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
-	if ask >= askAfter && d <= 0 {
-		ask = askReady
-	}
-	i, e := q.store.find(hash, item)
-	switch {
-	case e == nil:
-	case ask == askOffer && e.kind != runRecheck, e.kind == runReady && (ask != askNow || !e.inFlight): // Most events of a storm.
-		q.coalesced++
-		return
-	case e.inFlight && e.kind == runNone && ask < askAfter: // Most events of an item in flight.
-		q.enqueued++
-		q.again++
-		e.kind = runReady
-		if ask == askNow {
-			e.kind = runNow
-		}
-		if q.watchers != nil {
-			q.notifyMovedLocked(i, e, nil)
-		}
-		return
-	}
-	var now int64
-	if e == nil || !e.inFlight || ask >= askAfter {
-		now = q.now()
-		if q.delays.len > 0 {
-			q.promoteDueLocked(now) // Items that became due earlier go first.
-		}
-	}
-	asked := nextRun{kind: runReady}
-	switch ask {
-	case askOffer:
-		asked.kind = q.readyKindLocked(false)
-	case askNow:
-		asked.kind = runNow
-	case askAfter:
-		t := later(now, d)
-		asked = nextRun{runLater, t, t}
-	case askWithin:
-		asked = nextRun{kind: runLater, due: later(now, d)}
-	}
-	if e == nil {
-		q.enqueued++
-		to := q.behindDueLocked(nextRun{}, asked, now)
-		i, e = q.store.insert(hash, item)
-		e.kind, e.event, e.since, e.pending = to.kind, ask != askOffer, now, now
-		if to.kind.isLater() {
-			e.setNotBefore(to)
-		}
-		q.countLocked(e, +1)
-		q.linkLocked(i, e, to, now)
-		return
-	}
-	was := q.nextRunLocked(e)
-	if was.kind == runNone {
-		q.enqueued++
-	} else {
-		q.coalesced++
-	}
-	if e.inFlight {
-		q.moveLocked(i, e, was.afterVerb(asked, now), true, now)
-		return
-	}
-	e.event = e.event || ask != askOffer
-	if was.kind.isLater() && was.due <= now { // It is ready since then, and only not promoted yet.
-		q.moveLocked(i, e, nextRun{kind: runLater, due: was.due}, false, was.due)
-		return
-	}
-	q.moveLocked(i, e, q.behindDueLocked(was, was.afterVerb(asked, now), now), false, now)
-}
 
 // Remove cancels the next run of the item, never a run in flight. It reports whether
 // there was one. It also ends the count of failures of an item that is not in flight.
@@ -371,9 +210,9 @@ func (q *Queue[T]) Close() {
 		q.promoteDueLocked(now)
 	}
 	q.closed = true
-	for i := range q.watchers {
+	for i := range q.watchers.at {
 		if e := q.store.entry(i); i != 0 && e.kind.isLater() {
-			q.notifyLocked(i, false, ErrClosed)
+			q.watchers.notify(i, false, ErrClosed)
 		}
 	}
 	q.delays = delays[T]{}
@@ -381,183 +220,96 @@ func (q *Queue[T]) Close() {
 	q.disarmLocked()
 }
 
-// lock takes the lock for methods that have no item to hash.
-func (q *Queue[T]) lock() {
-	q.mustBeMade()
+// A verb is one of the methods above.
+type verb uint8
+
+const (
+	askOffer  verb = iota // Offer
+	askReady              // Enqueue
+	askNow                // EnqueueNow
+	askAfter              // EnqueueAfter
+	askWithin             // EnqueueWithin
+)
+
+func (q *Queue[T]) add(item T, ask verb, d time.Duration) {
+	hash := q.hash(item)
 	q.mu.Lock()
-}
-
-func (q *Queue[T]) mustBeMade() {
-	if !q.made {
-		panic("reconcile: this Queue was not made by NewQueue")
+	if !q.closed {
+		q.addLocked(hash, item, ask, d)
 	}
+	q.unlock()
 }
 
-// hash is called without the lock: it is the only step that can panic, and it
-// needs no shared data.
-func (q *Queue[T]) hash(item T) uint32 {
-	q.mustBeMade()
-	if item != item { // true for a NaN
-		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
+func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
+	if ask >= askAfter && d <= 0 {
+		ask = askReady
 	}
-	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
-}
-
-// unlock ends every method that changed the queue: it passes the token on if a
-// consumer is blocked that could go on, and calls watchers after the lock is
-// given up.
-func (q *Queue[T]) unlock() {
-	if q.blocked > 0 || q.watchers != nil || q.closed {
-		q.unlockAndNotify()
+	i, e := q.store.find(hash, item)
+	switch {
+	case e == nil:
+	case ask == askOffer && e.kind != runRecheck, e.kind == runReady && (ask != askNow || !e.inFlight): // Most events of a storm.
+		q.coalesced++
+		return
+	case e.inFlight && e.kind == runNone && ask < askAfter: // Most events of an item in flight.
+		q.enqueued++
+		q.again++
+		e.kind = runReady
+		if ask == askNow {
+			e.kind = runNow
+		}
+		if q.watchers.at != nil {
+			notifyMoved(&q.watchers, i, e, nil)
+		}
 		return
 	}
-	q.mu.Unlock()
-}
-
-func (q *Queue[T]) unlockAndNotify() {
-	notified := q.takeNotifiedLocked() // may make items ready
-	var wake chan struct{}
-	if q.blocked > 0 && (q.readyLocked() > 0 || q.drainedLocked()) {
-		wake = q.wake
-	}
-	if q.closed && q.inFlight == 0 && q.readyLocked() == 0 {
-		q.store = store[T]{}
-	}
-	q.mu.Unlock()
-	select {
-	case wake <- struct{}{}:
-	default: // nobody to wake, or a token is there
-	}
-	notifyAll(notified)
-}
-
-func (q *Queue[T]) readyLocked() int { return q.line.len + q.background.len }
-
-// drainedLocked reports whether the queue is closed and nothing is ready or
-// will become so.
-func (q *Queue[T]) drainedLocked() bool { return q.closed && q.readyLocked() == 0 && q.again == 0 }
-
-// A takenItem is one that was handed out, with what its worker wants to know.
-type takenItem[T comparable] struct {
-	item       T
-	readySince int64
-	takenAt    int64
-	failures   int    // in a row, before this run
-	index      uint32 // of its entry
-}
-
-// giveBackAndTake gives back one item, if w is not nil, and takes the next under the
-// same lock. It is what the workers of a [Reconciler] do between two runs. Now is
-// the time at which the item is given back. If it returns an error, it has taken
-// nothing, and t is as it was.
-func (q *Queue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
-	done := ctx.Done()
-	if w == nil {
-		now = q.now() // before the lock, to hold it for less time
-	}
-	q.lock()
-	if w != nil {
-		q.giveBackTakenLocked(t, w, now)
-	}
-	if isDone(done) {
-		q.unlock()
-		return context.Cause(ctx)
-	}
-	return q.takeOrWaitUnlock(ctx, done, now, t)
-}
-
-// giveBackTaken is the first half of giveBackAndTake.
-func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) {
-	q.mu.Lock()
-	q.giveBackTakenLocked(t, w, now)
-	q.unlock()
-}
-
-func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *RequeueOptions, now int64) {
-	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if somebody else gave it back
-		q.giveBackLocked(t.index, e, w, now)
-	}
-}
-
-// isDone reports whether a context is done. Its Done, as all user code, is called
-// before the lock is taken.
-func isDone(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}
-
-// takeOrWaitUnlock takes the next item as soon as there is one. Nothing is taken
-// before the context was looked at, so nothing has ever to be put back.
-func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, now int64, t *takenItem[T]) error {
-	for !q.takeNextLocked(now, t) {
-		if q.drainedLocked() {
-			q.unlock()
-			return ErrClosed
-		}
-		if q.wake == nil { // not before, so that the queue of a package can be used in a synctest bubble
-			q.wake = make(chan struct{}, 1)
-		}
-		wake := q.wake
-		q.blocked++
-		q.unlock()
-		select {
-		case <-wake:
-		case <-done:
-		}
+	var now int64
+	if e == nil || !e.inFlight || ask >= askAfter {
 		now = q.now()
-		q.mu.Lock()
-		q.blocked--
-		if isDone(done) {
-			q.unlock() // passes on the token
-			return context.Cause(ctx)
+		if q.delays.len > 0 {
+			q.promoteDueLocked(now) // Items that became due earlier go first.
 		}
 	}
-	q.unlock()
-	return nil
+	asked := nextRun{kind: runReady}
+	switch ask {
+	case askOffer:
+		asked.kind = q.readyKindLocked(false)
+	case askNow:
+		asked.kind = runNow
+	case askAfter:
+		t := later(now, d)
+		asked = nextRun{runLater, t, t}
+	case askWithin:
+		asked = nextRun{kind: runLater, due: later(now, d)}
+	}
+	if e == nil {
+		q.enqueued++
+		to := q.behindDueLocked(nextRun{}, asked, now)
+		i, e = q.store.insert(hash, item)
+		e.kind, e.event, e.since, e.pending = to.kind, ask != askOffer, now, now
+		if to.kind.isLater() {
+			e.setNotBefore(to)
+		}
+		q.countLocked(e, +1)
+		q.linkLocked(i, e, to, now)
+		return
+	}
+	was := q.nextRunLocked(e)
+	if was.kind == runNone {
+		q.enqueued++
+	} else {
+		q.coalesced++
+	}
+	if e.inFlight {
+		q.moveLocked(i, e, was.afterVerb(asked, now), true, now)
+		return
+	}
+	e.event = e.event || ask != askOffer
+	if was.kind.isLater() && was.due <= now { // It is ready since then, and only not promoted yet.
+		q.moveLocked(i, e, nextRun{kind: runLater, due: was.due}, false, was.due)
+		return
+	}
+	q.moveLocked(i, e, q.behindDueLocked(was, was.afterVerb(asked, now), now), false, now)
 }
-
-// takeNextLocked takes the item whose turn it is, if one is ready.
-func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
-	if q.delays.len > 0 {
-		q.promoteDueLocked(now)
-	}
-	from := &q.line
-	if q.background.len > 0 {
-		from, q.sinceBackground = q.chooseLocked(from.len > 0, q.sinceBackground)
-	}
-	i := from.first
-	if i == 0 {
-		return false
-	}
-	e := q.store.entry(i)
-	*t = takenItem[T]{item: e.item, index: i, readySince: e.since, takenAt: max(now, e.since)}
-	if e.last != nil {
-		t.failures = e.last.failures
-	}
-	q.store.unlink(from, e)
-	e.inFlight, e.kind, e.since = true, runNone, t.takenAt
-	q.lastTaken = i
-	q.inFlight++
-	q.taken++
-	return true
-}
-
-// chooseLocked returns the list that the next item is taken from while background
-// has any, and how many will have been taken from line since one was taken from
-// background.
-func (q *Queue[T]) chooseLocked(anyInLine bool, sinceBackground int) (*list, int) {
-	if !anyInLine || sinceBackground >= q.Background-1 {
-		return &q.background, 0
-	}
-	return &q.line, sinceBackground + 1
-}
-
-// clockNotRead stands for the time where it is read only if it is needed.
-const clockNotRead = math.MinInt64
 
 // giveBack gives back an item, if it is in flight. It looks first at the entry
 // that was taken last. If that is the one, it needs no hash, and in a big queue no
@@ -577,6 +329,9 @@ func (q *Queue[T]) giveBack(item T, w RequeueOptions) {
 	}
 	q.unlock()
 }
+
+// clockNotRead stands for the time where it is read only if it is needed.
+const clockNotRead = math.MinInt64
 
 // inFlightAtLocked returns the entry at an index that was used once, if it is that
 // of the item, and in flight; otherwise nil.
@@ -641,9 +396,9 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 // endLocked removes an entry that was in flight. Err is why it was given up.
 func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
 	q.countLocked(e, -1)
-	if q.watchers != nil {
+	if q.watchers.at != nil {
 		e.inFlight, e.kind = false, runNone
-		q.notifyMovedLocked(i, e, err)
+		notifyMoved(&q.watchers, i, e, err)
 	}
 	q.store.remove(i)
 }
@@ -668,4 +423,384 @@ func (e *entry[T]) note(o *RequeueOptions) {
 	default:
 		*e.last = lastRun{failures: failures, err: err}
 	}
+}
+
+// A takenItem is one that was handed out, with what its worker wants to know.
+type takenItem[T comparable] struct {
+	item       T
+	readySince int64
+	takenAt    int64
+	failures   int    // in a row, before this run
+	index      uint32 // of its entry
+}
+
+// giveBackAndTake gives back one item, if w is not nil, and takes the next under the
+// same lock. It is what the workers of a [Reconciler] do between two runs. Now is
+// the time at which the item is given back. If it returns an error, it has taken
+// nothing, and t is as it was.
+func (q *Queue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
+	done := ctx.Done()
+	if w == nil {
+		now = q.now() // before the lock, to hold it for less time
+	}
+	q.lock()
+	if w != nil {
+		q.giveBackTakenLocked(t, w, now)
+	}
+	if isDone(done) {
+		q.unlock()
+		return context.Cause(ctx)
+	}
+	return q.takeOrWaitUnlock(ctx, done, now, t)
+}
+
+// giveBackTaken is the first half of giveBackAndTake.
+func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) {
+	q.mu.Lock()
+	q.giveBackTakenLocked(t, w, now)
+	q.unlock()
+}
+
+func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *RequeueOptions, now int64) {
+	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if somebody else gave it back
+		q.giveBackLocked(t.index, e, w, now)
+	}
+}
+
+// takeOrWaitUnlock takes the next item as soon as there is one. Nothing is taken
+// before the context was looked at, so nothing has ever to be put back.
+func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, now int64, t *takenItem[T]) error {
+	for !q.takeNextLocked(now, t) {
+		if q.drainedLocked() {
+			q.unlock()
+			return ErrClosed
+		}
+		if q.wake == nil { // not before, so that the queue of a package can be used in a synctest bubble
+			q.wake = make(chan struct{}, 1)
+		}
+		wake := q.wake
+		q.blocked++
+		q.unlock()
+		select {
+		case <-wake:
+		case <-done:
+		}
+		now = q.now()
+		q.mu.Lock()
+		q.blocked--
+		if isDone(done) {
+			q.unlock() // passes on the token
+			return context.Cause(ctx)
+		}
+	}
+	q.unlock()
+	return nil
+}
+
+// isDone reports whether a context is done. Its Done, as all user code, is called
+// before the lock is taken.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// takeNextLocked takes the item whose turn it is, if one is ready.
+func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
+	if q.delays.len > 0 {
+		q.promoteDueLocked(now)
+	}
+	from := &q.line
+	if q.background.len > 0 {
+		from, q.sinceBackground = q.chooseLocked(from.len > 0, q.sinceBackground)
+	}
+	i := from.first
+	if i == 0 {
+		return false
+	}
+	e := q.store.entry(i)
+	*t = takenItem[T]{item: e.item, index: i, readySince: e.since, takenAt: max(now, e.since)}
+	if e.last != nil {
+		t.failures = e.last.failures
+	}
+	q.store.unlink(from, e)
+	e.inFlight, e.kind, e.since = true, runNone, t.takenAt
+	q.lastTaken = i
+	q.inFlight++
+	q.taken++
+	return true
+}
+
+// chooseLocked returns the list that the next item is taken from while background
+// has any, and how many will have been taken from line since one was taken from
+// background.
+func (q *Queue[T]) chooseLocked(anyInLine bool, sinceBackground int) (*list, int) {
+	if !anyInLine || sinceBackground >= q.Background-1 {
+		return &q.background, 0
+	}
+	return &q.line, sinceBackground + 1
+}
+
+// nextRunLocked returns the next run of an entry. Close has dropped all that were
+// due later.
+func (q *Queue[T]) nextRunLocked(e *entry[T]) nextRun {
+	switch {
+	case !e.kind.isLater():
+		return nextRun{kind: e.kind}
+	case q.closed:
+		return nextRun{}
+	}
+	due := q.delays.node(int(e.prev)).due
+	return nextRun{e.kind, due, e.notBefore(due)}
+}
+
+// moveLocked gives an entry a next run, and puts it where that and inFlight say:
+// out of the list or the heap, and into another. An entry that has neither is
+// removed. When is the time at which the entry enters its phase, if it changes that.
+func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, when int64) {
+	was := q.nextRunLocked(e)
+	if to == was && inFlight == e.inFlight {
+		return
+	}
+	stays := to.kind.isLater() && to.due == was.due // In the heap.
+
+	q.countLocked(e, -1)
+	if !stays {
+		q.unlinkLocked(e, was)
+	}
+	if e.inFlight != inFlight || was.kind.isLater() && !to.kind.isLater() && !inFlight {
+		e.since = when
+	}
+	if was.kind == runRecheck {
+		e.pending = when
+	}
+	e.kind, e.inFlight = to.kind, inFlight
+	if to.kind.isLater() {
+		e.setNotBefore(to)
+	}
+	q.countLocked(e, +1)
+	if q.watchers.at != nil {
+		notifyMoved(&q.watchers, i, e, nil)
+	}
+	if !stays {
+		q.linkLocked(i, e, to, when)
+	}
+}
+
+// countLocked counts an entry, or uncounts it if n is -1. The lists count what
+// is ready.
+func (q *Queue[T]) countLocked(e *entry[T], n int) {
+	switch {
+	case e.inFlight:
+		q.inFlight += n
+		if e.readyNext() {
+			q.again += n
+		}
+	case e.kind.isLater():
+		q.waiting += n
+		if e.kind == runRecheck {
+			q.rechecks += n
+		}
+	}
+}
+
+// unlinkLocked takes an entry out of the list or heap that it is in.
+func (q *Queue[T]) unlinkLocked(e *entry[T], was nextRun) {
+	switch {
+	case was.kind.isLater():
+		q.delays.remove(&q.store, int(e.prev))
+		if q.delays.len == 0 {
+			q.disarmLocked()
+		}
+	case e.inFlight:
+	case was.kind == runBackground:
+		q.store.unlink(&q.background, e)
+	case was.kind == runReady:
+		q.store.unlink(&q.line, e)
+	}
+}
+
+// linkLocked puts an entry into the list or heap that its next run asks for.
+func (q *Queue[T]) linkLocked(i uint32, e *entry[T], to nextRun, now int64) {
+	switch {
+	case to.kind.isLater():
+		q.delayOrder++
+		q.delays.push(&q.store, delay{to.due, q.delayOrder, i})
+		q.armLocked(now)
+	case e.inFlight:
+	case to.kind == runReady:
+		q.store.push(&q.line, i, e)
+	case to.kind == runBackground:
+		if q.background.len == 0 {
+			q.sinceBackground = 0
+		}
+		q.store.push(&q.background, i, e)
+	default:
+		q.store.remove(i)
+	}
+}
+
+// behindDueLocked returns the next run that an item at rest gets: to, or if that is
+// ready while items that were due before are still to be promoted, one that is due
+// now, and so comes after them. An item that was due itself keeps its turn.
+func (q *Queue[T]) behindDueLocked(was, to nextRun, now int64) nextRun {
+	if to.kind == runNow {
+		to.kind = runReady
+	}
+	if (to.kind == runReady || to.kind == runBackground) && q.delays.first() <= now {
+		to = nextRun{kind: runLater, due: now}
+		if was.kind.isLater() {
+			to.due = min(now, was.due)
+		}
+	}
+	return to
+}
+
+// readyKindLocked returns what a next run is once it is due; event says whether an
+// event asked for it.
+func (q *Queue[T]) readyKindLocked(event bool) runKind {
+	if event || q.Background <= 0 {
+		return runReady
+	}
+	return runBackground
+}
+
+// promoteDueLocked makes ready what is due, in order: all of it, unless that
+// would take long. What is left then is promoted by the calls that follow, and by
+// the timer.
+func (q *Queue[T]) promoteDueLocked(now int64) {
+	for n := 0; n < promoteMax && q.delays.first() <= now; n++ {
+		first := *q.delays.node(0)
+		e := q.store.entry(first.index)
+		q.moveLocked(first.index, e, nextRun{kind: q.readyKindLocked(e.inFlight || e.event)}, e.inFlight, first.due)
+	}
+}
+
+const promoteMax = 1024
+
+// catchUpLocked makes ready what is due, in case the timer is late.
+func (q *Queue[T]) catchUpLocked() {
+	if q.delays.len > 0 {
+		q.promoteDueLocked(q.now())
+	}
+}
+
+// idleLocked reports whether there is nothing left to do.
+func (q *Queue[T]) idleLocked() bool {
+	q.catchUpLocked()
+	return q.readyLocked() == 0 && q.inFlight == 0 && q.waiting == q.rechecks
+}
+
+// now returns the time as the entries keep it: nanoseconds by the monotonic clock,
+// more than 0. A reading is among the dearest parts of an Enqueue, so it is taken
+// only where an entry needs it.
+func (q *Queue[T]) now() int64 { return atBase + int64(time.Since(q.base)) }
+
+// atBase is the time that now returns at Queue.base. A queue that was made outside of
+// a synctest bubble and is used in it, where it is the year 2000, may look back in
+// time; base itself is not moved, because a time before 1885 has no monotonic reading.
+const atBase = int64(100 * 365 * 24 * time.Hour)
+
+// armLocked makes the timer fire when the first delay is due. When the first
+// delay is removed, the timer is not put off: it fires early and is armed anew.
+func (q *Queue[T]) armLocked(now int64) {
+	if q.delays.first() >= q.firesAt {
+		return
+	}
+	q.firesAt = q.delays.first()
+	d := time.Duration(q.firesAt - now)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, q.fire)
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+func (q *Queue[T]) disarmLocked() {
+	if q.firesAt != math.MaxInt64 {
+		q.timer.Stop()
+		q.firesAt = math.MaxInt64
+	}
+}
+
+// fire is called by the timer.
+func (q *Queue[T]) fire() {
+	q.mu.Lock()
+	now := q.now()
+	q.firesAt = math.MaxInt64
+	q.promoteDueLocked(now)
+	q.armLocked(now)
+	q.unlock()
+}
+
+func (q *Queue[T]) readyLocked() int { return q.line.len + q.background.len }
+
+// drainedLocked reports whether the queue is closed and nothing is ready or
+// will become so.
+func (q *Queue[T]) drainedLocked() bool { return q.closed && q.readyLocked() == 0 && q.again == 0 }
+
+// lock takes the lock for methods that have no item to hash.
+func (q *Queue[T]) lock() {
+	q.mustBeMade()
+	q.mu.Lock()
+}
+
+func (q *Queue[T]) mustBeMade() {
+	if !q.made {
+		panic("reconcile: this Queue was not made by NewQueue")
+	}
+}
+
+// hash is called without the lock: it is the only step that can panic, and it
+// needs no shared data.
+func (q *Queue[T]) hash(item T) uint32 {
+	q.mustBeMade()
+	if item != item { // true for a NaN
+		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
+	}
+	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
+}
+
+// unlock ends every method that changed the queue: it passes the token on if a
+// consumer is blocked that could go on, and calls watchers after the lock is
+// given up.
+func (q *Queue[T]) unlock() {
+	if q.blocked > 0 || q.watchers.at != nil || q.closed {
+		q.unlockAndNotify()
+		return
+	}
+	q.mu.Unlock()
+}
+
+func (q *Queue[T]) unlockAndNotify() {
+	notified := q.takeNotifiedLocked() // may make items ready
+	var wake chan struct{}
+	if q.blocked > 0 && (q.readyLocked() > 0 || q.drainedLocked()) {
+		wake = q.wake
+	}
+	if q.closed && q.inFlight == 0 && q.readyLocked() == 0 {
+		q.store = store[T]{}
+	}
+	q.mu.Unlock()
+	select {
+	case wake <- struct{}{}:
+	default: // nobody to wake, or a token is there
+	}
+	notifyAll(notified)
+}
+
+// takeNotifiedLocked returns the watchers that unlock calls.
+func (q *Queue[T]) takeNotifiedLocked() *watcher {
+	if q.watchers.at[0] != nil && q.idleLocked() {
+		q.watchers.notify(0, false, nil)
+	}
+	if len(q.watchers.at) == 0 {
+		q.watchers.at = nil
+	}
+	w := q.watchers.notified
+	q.watchers.notified = nil
+	return w
 }

@@ -104,22 +104,6 @@ type Result[T comparable] struct {
 	Duration time.Duration
 }
 
-// An Outcome says what became of an item after a run.
-type Outcome string
-
-// The outcomes of a run.
-const (
-	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
-	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
-	Retrying      Outcome = "retrying"       // failed, to be tried again
-	GaveUp        Outcome = "gave_up"        // failed, and Retry said that it is enough
-	TerminalError Outcome = "terminal_error" // Terminal: failed for good
-	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
-)
-
-// Failed reports whether the run failed: Retrying, GaveUp or TerminalError.
-func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
-
 // Run takes and runs items until ctx is done, or the queue is closed and empty.
 // It then waits for the runs in flight and returns nil. It returns an error at
 // once if a field is missing or out of its range, and, after its runs, if the

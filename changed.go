@@ -89,29 +89,3 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 		cancel(nil)
 	}
 }
-
-// outdated reports whether a run that has returned was notified of a change, and
-// the next run that this was is still there.
-func (w *worker[T]) outdated(r *run[T]) bool {
-	if !r.changed.Load() {
-		return false
-	}
-	q := w.loop.queue.(*Queue[T]) // nobody else notified it
-	q.mu.Lock()
-	defer q.unlock()
-	q.catchUpLocked()
-	e := q.entryOfRunLocked(r)
-	return e != nil && e.readyNext()
-}
-
-// entryOfRunLocked returns the entry of the item of a run that its worker has;
-// nil if the run has ended, or somebody else gave its item back.
-func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
-	if r.worker.current.Load() != r {
-		return nil
-	}
-	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
-		return e
-	}
-	return nil
-}

@@ -261,36 +261,3 @@ func (p *Poller[T]) check() error {
 	}
 	return nil
 }
-
-// A failureLog logs a failure that repeats itself rarely: the first time, and
-// each time its number has doubled.
-type failureLog struct {
-	text  string
-	count int // failures in a row with that text
-}
-
-func (l *failureLog) write(logger *slog.Logger, level slog.Level, msg string, err error, args ...any) {
-	_ = guard(func() error { // the handler and the methods of err are code of the user
-		if text := fmt.Sprint(err); text != l.text {
-			*l = failureLog{text: text}
-		}
-		if l.count++; l.count&(l.count-1) != 0 {
-			return nil
-		}
-		args = append(args, "err", err)
-		if p := (*PanicError)(nil); errors.As(err, &p) {
-			args = append(args, "stack", p.line())
-		}
-		logger.Log(context.Background(), level, msg, args...)
-		return nil
-	})
-}
-
-// nameAttr returns the attribute of a name for a log line, and none if the name
-// is empty.
-func nameAttr(key, name string) []any {
-	if name == "" {
-		return nil
-	}
-	return []any{key, name}
-}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
@@ -43,6 +42,117 @@ import (
 // An item that is in flight and has no run yet is given back as if it had not been
 // taken, by giveBackUnrun. Once it has a run, verdict says how it is given back, by
 // the next takeNext, whatever happens in between.
+
+// Run takes and runs items until ctx is done, or the queue is closed and empty.
+// It then waits for the runs in flight and returns nil. It returns an error at
+// once if a field is missing or out of its range, and, after its runs, if the
+// queue or Admit cannot go on.
+//
+// After ctx is done, a run that ends with an error is [Aborted], and its item is
+// ready again in the queue. A run that ends well or with a plan counts as usual,
+// and so does a panic. A run that ignores the end of its context is waited for,
+// and a warning names the item, again each time its age has doubled.
+//
+// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
+// logged. It ends the calls of OnResult and the Logger that were still to come in
+// that run, and the item is given back as was decided by then; by [DefaultRetry],
+// if Retry panicked.
+//
+// Run may be called again, and several times at once.
+func (r *Reconciler[T]) Run(ctx context.Context) error {
+	l, err := newLoop(r)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx)
+}
+
+// Apply runs r until the items are settled or given up, or ctx is done: for programs
+// that apply what is wanted once. It enqueues the items, waits for them as
+// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
+// returns the errors of both; nil means that all items ended well.
+//
+// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
+// beside the items is not waited for, and stays in that Queue. To wait for it too,
+// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
+//
+// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
+// again, and several times at once if Reconcile and the hooks allow that.
+func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
+	c := *r
+	if c.Queue == nil {
+		c.Queue = NewQueue[T]()
+	}
+	q, ok := c.Queue.(*Queue[T])
+	if !ok {
+		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
+	}
+	l, err := newLoop(&c)
+	if err != nil {
+		return err
+	}
+	ctx, stopRun := context.WithCancel(ctx)
+	waitCtx, stopWaiting := context.WithCancelCause(ctx)
+	var runErr error
+	var run sync.WaitGroup
+	run.Go(func() {
+		runErr = l.run(ctx)
+		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
+			stopWaiting(errRunEnded)
+		}
+	})
+	func() {
+		defer run.Wait() // also if an item makes EnqueueAndWait panic
+		defer stopRun()
+		err = q.EnqueueAndWait(waitCtx, items...)
+	}()
+	return errors.Join(err, runErr)
+}
+
+// errRunEnded is why a wait of Apply ends although its ctx has not.
+var errRunEnded = errors.New("reconcile: Run ended")
+
+// reconciles marks the members of a [Group] that are ended last.
+func (r *Reconciler[T]) reconciles() bool { return true }
+
+// newLoop checks the fields and sets the defaults.
+func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
+	l := &loop[T]{
+		Reconciler: *r,
+		admitting:  make(chan struct{}, 1),
+		begun:      make(chan struct{}, 1),
+	}
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return nil, err
+	}
+	if q, ok := r.Queue.(*Queue[T]); ok {
+		l.queue = q
+	} else {
+		l.queue = &otherQueue[T]{Dequeuer: r.Queue, base: time.Now()}
+	}
+	l.leaser, _ = r.Queue.(Leaser[T])
+	switch {
+	case r.Reconcile == nil:
+		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
+	}
+	l.Workers = max(1, l.Workers)
+	if l.Logger == nil {
+		l.Logger = slog.Default()
+	}
+	if l.Name != "" {
+		l.Logger = l.Logger.With("reconciler", l.Name)
+	}
+	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
+	return l, nil
+}
 
 // A loop is one call of Run. The embedded fields have their defaults filled in.
 type loop[T comparable] struct {
@@ -153,13 +263,6 @@ func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 // stuckTick is how often the runs are looked at, and how long one has to return
 // after the end of its context.
 const stuckTick = 500 * time.Millisecond
-
-// idleTimer returns a timer that does not fire before it is reset.
-func idleTimer() *time.Timer {
-	t := time.NewTimer(math.MaxInt64)
-	t.Stop()
-	return t
-}
 
 // warnOfStuck names the runs, and the call of Admit, whose contexts ended a while
 // ago. It reports whether there is anything to look at again.
@@ -687,4 +790,30 @@ func (f *otherQueue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int6
 	} else {
 		f.Requeue(t.item, *w)
 	}
+}
+
+// outdated reports whether a run that has returned was notified of a change, and
+// the next run that this was is still there.
+func (w *worker[T]) outdated(r *run[T]) bool {
+	if !r.changed.Load() {
+		return false
+	}
+	q := w.loop.queue.(*Queue[T]) // nobody else notified it
+	q.mu.Lock()
+	defer q.unlock()
+	q.catchUpLocked()
+	e := q.entryOfRunLocked(r)
+	return e != nil && e.readyNext()
+}
+
+// entryOfRunLocked returns the entry of the item of a run that its worker has;
+// nil if the run has ended, or somebody else gave its item back.
+func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
+	if r.worker.current.Load() != r {
+		return nil
+	}
+	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
+		return e
+	}
+	return nil
 }

@@ -750,7 +750,7 @@ func (q *Queue[T]) lock() {
 
 func (q *Queue[T]) mustBeMade() {
 	if !q.made {
-		panic("reconcile: this Queue was not made by NewQueue")
+		panic("reconcile: this Queue was not created by NewQueue")
 	}
 }
 

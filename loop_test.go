@@ -1476,3 +1476,22 @@ func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
 		})
 	}
 }
+
+// What replaces a policy that panics calls nothing that a user may have set: neither
+// DefaultRetry, which may be that policy, nor a method of the error.
+func TestDefaultRetryThatPanicsIsReplaced(t *testing.T) {
+	defer func(p reconcile.RetryPolicy) { reconcile.DefaultRetry = p }(reconcile.DefaultRetry)
+	reconcile.DefaultRetry = func(err error, _ int) (time.Duration, bool) { panic(err.Error()) }
+	for _, err := range []error{errBoom, (*hookError)(nil)} {
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			r := launch(t, &reconcile.Reconciler[string]{Queue: q, Logger: slog.New(slog.DiscardHandler), Reconcile: func(context.Context, string) error { return err }})
+			q.Enqueue("x")
+			synctest.Wait()
+			s := q.State("x")
+			if in := time.Until(s.Due); s.Phase != reconcile.Waiting || s.Failures != 1 || in < time.Second/2 || in > time.Second {
+				t.Errorf("the item is %+v, due in %v, want it retried within a second", s, in)
+			}
+			r.end()
+		})
+	}
+}

@@ -35,7 +35,6 @@ var deviations = map[string]string{
 
 	"Close/within 2h":                     "within 2h",
 	"Close/recheck 2h":                    "recheck 2h",
-	"Close/retry 1s–2h":                   "retry 1s–2h",
 	"Close/held 2h":                       "held 2h",
 	"Close/in flight, within 2h next":     "in flight, within 2h next",
 	"Close/in flight, held 2h next":       "in flight, held 2h next",
@@ -43,6 +42,13 @@ var deviations = map[string]string{
 	"closed/Dequeue/ready":                "ready",
 	"closed/Requeue 1h/in flight":         "within 1h",
 	"closed/Requeue 1h Recheck/in flight": "recheck 1h",
+
+	// A MinDelay holds after Close too.
+	"Close/in flight, now next":                           "in flight, now next",
+	"closed/Requeue 0s MinDelay 1h/in flight":             "held 1h",
+	"closed/Requeue 0s MinDelay 1h/in flight, ready next": "held 1h",
+	"closed/Requeue 1h MinDelay 1h/in flight":             "held 1h",
+	"closed/Requeue 1h MinDelay 1h/in flight, ready next": "held 1h",
 }
 
 // A table carries operations of the kernel's table out on a queue. One queue

@@ -336,16 +336,21 @@ func (a after) Run(ctx context.Context) error {
 
 func (a after) Unwrap() Runner { return a.Runner }
 
-// Restart returns a Runner that runs r again, as p says, when it fails or
-// panics; a nil p means [DefaultRetry]. A run of a minute or more resets the
-// count of failures. The Runner returns
+// Restart returns a Runner that runs r again, as p says, when it fails or panics; a nil p
+// means [DefaultRetry]. It returns
 //
 //   - nil when r does, or when ctx ends a pause;
-//   - the error of r when p gives up, when the error is [Terminal], or when ctx is
+//   - the error of r when p says no, when the error is [Terminal], or when ctx is
 //     done and r failed for another reason.
 //
-// Failures are logged to the [Logger] of ctx: the first, and one that reads like
-// those before it each time their number has doubled since.
+// A run that lasted at least ten times as long as the pause before it resets the pause to
+// the first one; a pause of zero counts as a second. So a stream that is healthy, and that
+// a proxy cuts each minute, is up most of the time. A run of a minute or more resets the
+// count of failures that [RetryPolicy.Limit] compares. A delay of p that is less than zero
+// counts as five minutes, and zero as one second from the second failure on.
+//
+// Restart logs to the [Logger] of ctx: the first failure, and then the failure by which
+// their number has doubled since a run of a minute or more.
 func Restart(p RetryPolicy, r Runner) Runner { return restart{p, r} }
 
 type restart struct {
@@ -354,30 +359,53 @@ type restart struct {
 }
 
 func (s restart) Run(ctx context.Context) error {
-	timer := idleTimer()
-	defer timer.Stop()
 	var log failureLog
-	for failures := 1; ; failures++ {
+	var pause time.Duration
+	failures, doublings := 0, 0 // The policy says by the first whether to go on, and by the second when.
+	for {
 		begin := time.Now()
 		err := runGuarded(s.Runner, ctx, ctx)
 		if err == nil {
 			return nil
 		}
-		if time.Since(begin) >= time.Minute {
-			failures, log = 1, failureLog{}
+		lasted := time.Since(begin)
+		if lasted >= time.Minute {
+			failures, log = 0, failureLog{}
 		}
-		delay, again := s.policy.orDefault()(err, failures)
+		if lasted >= 10*cmp.Or(pause, time.Second) {
+			doublings = 0
+		}
+		failures++
+		doublings++
+		delay, again := s.decide(ctx, err, failures)
+		if again && doublings != failures {
+			if other, also := s.decide(ctx, err, doublings); also {
+				delay = other
+			}
+		}
 		if ctx.Err() != nil || !again || errors.Is(err, ErrTerminal) {
 			return err
 		}
-		log.write(Logger(ctx), slog.LevelWarn, "runner failed, to be restarted", err, "failures", failures, "next", delay)
-		timer.Reset(delay)
-		select {
-		case <-ctx.Done():
+		pause = sanitized(delay, doublings)
+		log.add(Logger(ctx), slog.LevelWarn, "runner failed, to be restarted", err, "next", pause)
+		sleep(ctx, pause, nil)
+		if ctx.Err() != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
+}
+
+// decide calls the policy. A policy that panics is replaced, as that of a Reconciler is.
+func (s restart) decide(ctx context.Context, failure error, failures int) (delay time.Duration, again bool) {
+	err := guard(func() error {
+		delay, again = s.policy.orDefault()(failure, failures)
+		return nil
+	})
+	if err != nil {
+		logGuarded(Logger(ctx), slog.LevelError, "the retry policy panicked; the runner is restarted with the default back-off", "err", err)
+		return ownBackoff(failure, failures)
+	}
+	return delay, again
 }
 
 func (s restart) Unwrap() Runner { return s.Runner }

@@ -869,14 +869,32 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			terminal,
 			[]string{"0s run 1", "1m0s run 2"},
 		},
-		"after a run of a minute as after the first": {
+		"a run of ten times the pause resets the pause": {
 			minutes,
-			[]try{failing, failing, failsAfter(time.Minute - 1), failsAfter(time.Minute), failing, ending},
+			[]try{failing, failsAfter(10*time.Minute - 1), failsAfter(20 * time.Minute), failing, ending},
 			nil,
 			[]string{
-				"0s run 1", "1m0s run 2", "3m0s run 3", "6m59.999999999s run 4", // 3 minutes after the end of the third
-				"8m59.999999999s run 5", "10m59.999999999s run 6",
+				"0s run 1", "1m0s run 2", "12m59.999999999s run 3",
+				"33m59.999999999s run 4", "35m59.999999999s run 5",
 			},
+		},
+		"and not what Limit counts": {
+			reconcile.RetryPolicy(func(error, int) (time.Duration, bool) { return time.Second, true }).Limit(2),
+			[]try{failsAfter(10 * time.Second), failsAfter(10 * time.Second), failsAfter(10 * time.Second)},
+			errBoom,
+			[]string{"0s run 1", "11s run 2", "22s run 3"},
+		},
+		"which a run of a minute resets": {
+			reconcile.RetryPolicy(minutes).Limit(2),
+			[]try{failing, failing, failsAfter(time.Minute), failing, failing},
+			errBoom,
+			[]string{"0s run 1", "1m0s run 2", "3m0s run 3", "5m0s run 4", "7m0s run 5"},
+		},
+		"a delay that overflowed, and none": {
+			func(_ error, failures int) (time.Duration, bool) { return []time.Duration{0, 0, -1}[failures-1], true },
+			[]try{failing, failing, failing, ending},
+			nil,
+			[]string{"0s run 1", "0s run 2", "1s run 3", "5m1s run 4"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -915,12 +933,13 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 	}
 }
 
-// Restart logs the first failure, and the same one when it has come twice as often.
-func TestRestartLogsTheSameFailureRarely(t *testing.T) {
+// Restart logs the first failure, and those by which their number has doubled, whatever
+// their texts. A run of a minute begins a new count.
+func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
 		panics := func(context.Context) error { return failuresAs("panic")() }
-		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
+		runs := []try{failing, failing, panics, panics, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
 		g := reconcile.Group{Logger: book.logger()}
 		g.Add("watch", reconcile.Restart(minutes, tries(record.New(), runs...)))
 		if err := launch(t, &g).wait(); err != nil {
@@ -934,7 +953,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 				t.Errorf("line %q, want a stack if it is a panic", line)
 			}
 		}
-		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s", "2 boom 2m0s"}
+		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 panic: no disk 4m0s", "1 boom 8m0s", "2 boom 9m0s"}
 		wantSame(t, "log lines", got, want)
 	})
 }

@@ -100,7 +100,9 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 		logger := cmp.Or(p.Logger, Logger(ctx))
 		triggered := wake
 		if err != nil {
-			triggered = nil                                             // a poll that fails keeps its back-off
+			if !errors.Is(err, ErrVanished) { // Believe answers that one.
+				triggered = nil // A poll that fails keeps its back-off.
+			}
 			delay := p.jittered(time.Second << min(failures.count, 33)) // doubled, for as long as that is a time.Duration
 			pause = min(pause, delay, p.left(p.Period, took))
 			failures.add(logger, slog.LevelError, "poll failed", err, append(name, "next", pause)...)

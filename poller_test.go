@@ -595,8 +595,8 @@ func TestBelievePollsSoon(t *testing.T) {
 		p.Trigger()
 		synctest.Wait()
 		p.Believe()
-		synctest.Wait()
-		polls.Want(t, "0s poll", "1m0s poll", "1m0s poll")
+		pass(time.Second)
+		polls.Want(t, "0s poll", "1m0s poll", "1m1s poll")
 		if n := len(q.Lines()); n != 3+3 {
 			t.Errorf("the queue was called for %v, want 3 offers, and 3 events for what has vanished", q.Lines())
 		}
@@ -626,7 +626,7 @@ func TestRefusedSaysSinceWhen(t *testing.T) {
 			pass(time.Minute)
 		}
 		p.Believe()
-		synctest.Wait()
+		pass(time.Second)
 		if since, err := p.Refused(); !since.IsZero() || err != nil {
 			t.Errorf("what was believed is refused since %v: %v", since, err)
 		}

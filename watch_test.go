@@ -477,7 +477,7 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		idle := startWait(func() error { return q.WaitIdle(nosyContext{ctx, q.Len}) })
 		items := startWait(func() error { return q.EnqueueAndWait(nosyContext{ctx, q.Len}, a, b) })
-		time.Sleep(time.Second) // The second run of a comes no sooner.
+		time.Sleep(2 * time.Second) // The second run of a comes after one.
 		cancel(errEnd)
 		r := mustReturn(t, items)
 		for _, says := range []string{"no a", "boom", "1 of 2 items are left", "no b", "in flight"} {

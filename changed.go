@@ -5,12 +5,7 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 )
-
-// ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
-// was enqueued again.
-var ErrChanged = errors.New("reconcile: item was enqueued again")
 
 // UntilChanged returns a context that ends, with [ErrChanged] as its cause, as
 // soon as the item of the run has a next run that is ready; if it has one
@@ -57,19 +52,19 @@ func UntilChanged(ctx context.Context) (c context.Context, stop context.CancelFu
 }
 
 func (r *run[T]) untilChanged(ctx context.Context) (context.Context, context.CancelFunc) {
-	if q, ok := r.worker.loop.source.(*Queue[T]); ok {
+	if q, ok := r.worker.loop.queue.(*Queue[T]); ok {
 		return q.untilChanged(ctx, r)
 	}
 	return context.WithCancel(ctx)
 }
 
 func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context, context.CancelFunc) {
-	c, end := context.WithCancelCause(ctx)
-	w := &watcher{ended: func(cause error) {
+	c, cancel := context.WithCancelCause(ctx)
+	w := &watcher{end: func(cause error) {
 		if cause == ErrChanged && c.Err() == nil {
 			r.changed.Store(true) // before the run can see the end, and return
 		}
-		end(cause)
+		cancel(cause)
 	}}
 	var cause error
 	q.mu.Lock()
@@ -81,42 +76,16 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 	} else if e.readyNext() {
 		cause = ErrChanged
 	} else {
-		q.watchLocked(r.worker.index, w)
+		q.watchers.add(r.worker.index, w)
 	}
 	q.unlock()
 	if cause != nil {
-		w.ended(cause)
+		w.end(cause)
 	}
 	return c, func() {
 		q.mu.Lock()
-		q.unwatchLocked(w)
+		q.watchers.remove(w)
 		q.unlock()
-		end(nil)
+		cancel(nil)
 	}
-}
-
-// outdated reports whether a run that has returned was notified of a change, and
-// the next run that this was is still there.
-func (w *worker[T]) outdated(r *run[T]) bool {
-	if !r.changed.Load() {
-		return false
-	}
-	q := w.loop.source.(*Queue[T]) // nobody else notified it
-	q.mu.Lock()
-	defer q.unlock()
-	q.catchUpLocked()
-	e := q.entryOfRunLocked(r)
-	return e != nil && e.readyNext()
-}
-
-// entryOfRunLocked returns the entry of the item of a run that its worker has;
-// nil if the run has ended, or somebody else gave its item back.
-func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
-	if r.worker.current.Load() != r {
-		return nil
-	}
-	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
-		return e
-	}
-	return nil
 }

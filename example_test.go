@@ -572,7 +572,7 @@ func ExampleRunFunc() {
 	group.Add("status page", serve)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	fmt.Println(group.Run(ctx))
+	fmt.Println(group.Run(ctx)) // the same result, however late the real clock ends ctx
 	// Output:
 	// <nil>
 }

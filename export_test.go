@@ -122,13 +122,13 @@ func (q *Queue[T]) check() error {
 
 // checkWatchers checks who watches, and that nobody was left to be notified.
 func (q *Queue[T]) checkWatchers() error {
-	if q.notified != nil {
+	if q.watchers.notified != nil {
 		return fmt.Errorf("a watcher was not called")
 	}
-	if q.watchers != nil && len(q.watchers) == 0 {
+	if q.watchers.at != nil && len(q.watchers.at) == 0 {
 		return fmt.Errorf("a map of watchers is kept, though nobody watches")
 	}
-	for i, w := range q.watchers {
+	for i, w := range q.watchers.at {
 		e := q.store.peek(i)
 		if q.closed && i != 0 && (e == nil || e.kind.isLater()) {
 			continue // dropped by Close; who waits for it finds out
@@ -137,7 +137,7 @@ func (q *Queue[T]) checkWatchers() error {
 			return fmt.Errorf("watcher %+v of entry %d", w, i)
 		}
 		for ; w != nil; w = w.next {
-			switch ofRun := w.ended != nil; {
+			switch ofRun := w.end != nil; {
 			case !w.watching || w.index != i || w.next != nil && w.next.prev != w:
 				return fmt.Errorf("entry %d has the watcher %+v", i, w)
 			case ofRun && (!e.inFlight || e.readyNext()):
@@ -210,27 +210,27 @@ func (s *store[T]) check() error {
 		return fmt.Errorf("%d entries in the table, count says %d", count, s.count)
 	}
 
-	open := map[uint32]bool{}
-	for _, n := range s.open {
-		if open[n] || !s.chunks[n].listed {
-			return fmt.Errorf("chunk %d is open twice, or does not say so", n)
+	withRoom := map[uint32]bool{}
+	for _, n := range s.withRoom {
+		if withRoom[n] || !s.chunks[n].listed {
+			return fmt.Errorf("chunk %d is in withRoom twice, or does not say so", n)
 		}
-		open[n] = true
+		withRoom[n] = true
 	}
-	empty, vacant := 0, 0
+	empty, unallocated := 0, 0
 	for n := range s.chunks {
 		c := &s.chunks[n]
 		if c.entries == nil {
-			if vacant++; c.used != 0 {
-				return fmt.Errorf("chunk %d is vacant, and used by %x", n, c.used)
+			if unallocated++; c.used != 0 {
+				return fmt.Errorf("chunk %d is unallocated, and used by %x", n, c.used)
 			}
 			continue
 		}
 		if c.used != used[n] {
 			return fmt.Errorf("chunk %d says that %x are used, want %x", n, c.used, used[n])
 		}
-		if c.used != 1<<chunkLen-1 && !open[uint32(n)] {
-			return fmt.Errorf("chunk %d has room, and is not open", n)
+		if c.used != 1<<chunkLen-1 && !withRoom[uint32(n)] {
+			return fmt.Errorf("chunk %d has room, and is not in withRoom", n)
 		}
 		if c.used == 0 {
 			empty++
@@ -243,15 +243,15 @@ func (s *store[T]) check() error {
 			}
 		}
 	}
-	if empty != s.empty || empty > maxEmpty || vacant != len(s.vacant) {
-		return fmt.Errorf("%d chunks are empty and %d vacant, counts say %d and %d", empty, vacant, s.empty, len(s.vacant))
+	if empty != s.empty || empty > maxEmpty || unallocated != len(s.unallocated) {
+		return fmt.Errorf("%d chunks are empty and %d unallocated, counts say %d and %d", empty, unallocated, s.empty, len(s.unallocated))
 	}
 	return nil
 }
 
 // UntilChangedOf is UntilChanged in a run of an item that was taken by Dequeue.
 func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (context.Context, context.CancelFunc) {
-	w := &worker[T]{loop: &loop[T]{source: q}}
+	w := &worker[T]{loop: &loop[T]{queue: q}}
 	hash := q.hash(item)
 	q.mu.Lock()
 	var e *entry[T]
@@ -268,12 +268,12 @@ func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (con
 func Watchers[T comparable](q *Queue[T]) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.watchers {
+	for _, w := range q.watchers.at {
 		for ; w != nil; w = w.next {
 			n++
 		}
 	}
-	if n == 0 && q.watchers != nil {
+	if n == 0 && q.watchers.at != nil {
 		return -1
 	}
 	return n
@@ -316,6 +316,6 @@ func StopTimer[T comparable](q *Queue[T]) bool {
 func DoneAndTake[T comparable](ctx context.Context, q *Queue[T], item T) (next T, err error) {
 	k := takenItem[T]{item: item}
 	k.index, _ = q.store.find(q.hash(item), item)
-	err = q.exchange(ctx, &k, &RequeueOptions{}, q.now())
+	err = q.giveBackAndTake(ctx, &k, &RequeueOptions{}, q.now())
 	return k.item, err
 }

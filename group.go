@@ -376,18 +376,6 @@ func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
 	}
 }
 
-// A memberLog is what the context of a member has for memberKey.
-type memberLog struct {
-	logger *slog.Logger
-	path   string // the member's name, after those of the Groups around its own
-}
-
-type memberKey struct{}
-
-func (l memberLog) write(level slog.Level, msg string, args ...any) {
-	logGuarded(l.logger, level, msg, append(args, nameAttr("member", l.path)...)...)
-}
-
 // reconciles reports whether r is a Reconciler, or runs one.
 func reconciles(r Runner) bool {
 	for {

@@ -4,17 +4,14 @@
 package reconcile_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +233,9 @@ func (p program) run(t *testing.T) {
 				continue
 			}
 			if o.Verb == model.Advance && o.Nth == 1 {
+				if due, ok := pair.Model.NextDue(); ok && due-pair.Model.Now() < 24*time.Hour {
+					o.Options.Delay = due - pair.Model.Now() // to the instant at which the timer fires
+				}
 				runs.race()
 			}
 			if err := pair.Step(o); err != nil {
@@ -381,237 +381,6 @@ func FuzzBackoff(f *testing.F) {
 		}
 		if !retry || !within(d, full/2, full) {
 			t.Errorf("Backoff(%d, %d)(err, %d) = %d, %v, want in (%d, %d]", first, limit, failures, d, retry, full/2, full)
-		}
-	})
-}
-
-// A oneItem is a Dequeuer that hands out one item and then is closed. It notes
-// what it is given back.
-type oneItem struct {
-	taken bool
-	done  int
-	waits []reconcile.RequeueOptions
-}
-
-func (q *oneItem) Dequeue(context.Context) (string, error) {
-	if q.taken {
-		return "", reconcile.ErrClosed
-	}
-	q.taken = true
-	return "item", nil
-}
-
-func (q *oneItem) Done(string) { q.done++ }
-
-func (q *oneItem) Requeue(_ string, w reconcile.RequeueOptions) { q.waits = append(q.waits, w) }
-
-func (q *oneItem) State(string) (state reconcile.State) { return reconcile.State{} }
-
-// A manyErrors has more than one error, some of them nil.
-type manyErrors []error
-
-func (m manyErrors) Error() string { return fmt.Sprint(len(m), " errors") }
-
-func (m manyErrors) Unwrap() []error { return m }
-
-// An errTree builds an error from bytes.
-type errTree []byte
-
-func (b *errTree) next() byte {
-	if len(*b) == 0 {
-		return 0
-	}
-	op := (*b)[0]
-	*b = (*b)[1:]
-	return op
-}
-
-// A said is what the rules make of an error, slowly: what stands anywhere in it, and
-// what its steps say if it is a join, or wraps one alone.
-type said struct {
-	plan     *reconcile.RequeueError // the first, depth first
-	terminal bool
-	steps    []said // nil if it is no join
-	inside   *said  // of the value of a panic, which is a failure whatever that is
-}
-
-// answers returns what the steps say; one step if it is no join.
-func (s said) answers() []said {
-	if s.steps == nil {
-		return []said{s}
-	}
-	return s.steps
-}
-
-// beside is s in an error that also has what o has, and is judged as a whole.
-func (s said) beside(o said) (both said) {
-	for _, of := range []said{s, o} {
-		both.plan, both.terminal = cmp.Or(both.plan, of.plan), both.terminal || of.terminal
-		if of.inside != nil { // where errors.As and errors.Is look too
-			both = both.beside(*of.inside)
-		}
-	}
-	return both
-}
-
-// made is s with a Terminal around it.
-func (s said) made() said {
-	s.terminal = true
-	s.steps = slices.Clone(s.steps)
-	for i := range s.steps {
-		s.steps[i].terminal = true
-	}
-	return s
-}
-
-// wait returns the outcome, and how an item is given back whose retry comes in a
-// minute, or that is not retried.
-func (s said) wait(err error, retried bool) (reconcile.Outcome, reconcile.RequeueOptions) {
-	var failed, terminal bool
-	var minimums, runs, rechecks []time.Duration
-	for _, a := range s.answers() {
-		switch {
-		case a.plan == nil && a.terminal:
-			terminal = true
-		case a.plan == nil:
-			failed = true
-		case a.plan.Recheck && a.plan.MinDelay <= 0:
-			rechecks = append(rechecks, a.plan.Delay)
-		default:
-			minimums, runs = append(minimums, a.plan.MinDelay), append(runs, max(a.plan.Delay, a.plan.MinDelay))
-		}
-	}
-	minimum := max(0, slices.Max(append(minimums, 0)))
-	var reason error
-	if _, bare := err.(reconcile.RequeueError); !bare {
-		reason = err
-	}
-	switch {
-	case failed && retried: // rule 1
-		minimum = max(minimum, time.Second)
-		return reconcile.Retrying, reconcile.RequeueOptions{Delay: max(time.Minute, minimum), MinDelay: minimum, Err: err}
-	case (failed || terminal) && len(runs) > 0: // rule 2
-		delay := max(slices.Min(runs), minimum)
-		return reconcile.Requeued, reconcile.RequeueOptions{Delay: delay, MinDelay: max(minimum, min(delay, time.Second)), Err: err}
-	case failed:
-		return reconcile.GaveUp, reconcile.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}
-	case terminal:
-		return reconcile.TerminalError, reconcile.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}
-	case len(runs) > 0: // rule 3
-		return reconcile.Requeued, reconcile.RequeueOptions{Delay: max(slices.Min(append(rechecks, runs...)), minimum), MinDelay: minimum, Reason: reason}
-	}
-	return reconcile.Succeeded, reconcile.RequeueOptions{Delay: slices.Min(rechecks), Recheck: true}
-}
-
-func (b *errTree) build(depth int) (s said, err error) {
-	op := b.next()
-	if depth > 8 {
-		op %= 6
-	}
-	switch op % 13 {
-	case 0:
-		return s, nil
-	case 1:
-		return s, errBoom
-	case 2, 3:
-		n := b.next()
-		plan := reconcile.RequeueError{Delay: time.Duration(int8(n)) * time.Second, Recheck: n%2 == 0}
-		if op%13 == 2 {
-			plan.MinDelay = time.Duration(int8(b.next())) * time.Second
-		}
-		return said{plan: &plan}, plan
-	case 4:
-		return s, context.Canceled
-	case 5:
-		return said{terminal: true}, reconcile.ErrTerminal
-	case 6:
-		s, err = b.build(depth + 1)
-		return s, fmt.Errorf("wrapped: %w", err)
-	case 7:
-		if s, err = b.build(depth + 1); err != nil {
-			s = s.made()
-		}
-		return s, reconcile.Terminal(err)
-	case 8, 12:
-		list := make([]error, b.next()%4)
-		for i := range list {
-			var member said
-			if member, list[i] = b.build(depth + 1); list[i] != nil {
-				steps := append(s.steps, member.answers()...)
-				s = s.beside(member)
-				s.steps = steps
-			}
-		}
-		return s, errors.Join(list...)
-	case 9:
-		list := make(manyErrors, b.next()%4)
-		for i := range list {
-			var member said
-			member, list[i] = b.build(depth + 1)
-			s = s.beside(member)
-		}
-		return s, list
-	case 10:
-		inside, value := b.build(depth + 1)
-		return said{inside: &inside}, &reconcile.PanicError{Value: value}
-	}
-	one, first := b.build(depth + 1)
-	two, second := b.build(depth + 1)
-	return one.beside(two), fmt.Errorf("%w, then %w", first, second)
-}
-
-func FuzzRequeueErrors(f *testing.F) {
-	for op := range byte(13) {
-		f.Add([]byte{op, 2, 3, 1, 5})
-		f.Add([]byte{8, 3, 1, op, 5, 1})
-		f.Add([]byte{10, 7, 2, 9, op})
-		f.Add([]byte{6, 7, op, 250, 1})
-	}
-	for _, ops := range []string{"((0", "A0A9", "A0"} {
-		f.Add([]byte(ops))
-	}
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		for name, retry := range map[string]reconcile.RetryPolicy{"retried": minutes, "not retried": reconcile.NoRetry} {
-			tree := errTree(ops)
-			tells, err := tree.build(0)
-			outcome, wait := reconcile.Succeeded, reconcile.RequeueOptions{Done: true}
-			if err != nil {
-				outcome, wait = tells.wait(err, name == "retried")
-			}
-			// Classify says so.
-			o, w := reconcile.Classify(err, 1, retry)
-			if o != outcome || !reflect.DeepEqual(w, wait) {
-				t.Errorf("Classify(%#v), %s = %s, %+v, want %s, %+v", err, name, o, w, outcome, wait)
-			}
-
-			// So does a Reconciler, to its queue and in its result.
-			var q oneItem
-			var results resultBook[string]
-			r := reconcile.Reconciler[string]{
-				Queue:     &q,
-				Reconcile: func(context.Context, string) error { return err },
-				Retry:     retry,
-				OnResult:  results.add,
-				Logger:    slog.New(slog.DiscardHandler),
-			}
-			if err := r.Run(t.Context()); err != nil {
-				t.Fatalf("Run = %v", err)
-			}
-			got := results.only(t)
-			want := reconcile.Result[string]{Item: "item", Outcome: outcome, Err: err, Next: max(wait.Delay, 0), Duration: got.Duration, Waited: got.Waited}
-			if wait.Err != nil {
-				want.Failures = 1
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("result of %#v, %s:\n got %+v\nwant %+v", err, name, got, want)
-			}
-			waits := []reconcile.RequeueOptions{wait}
-			if err == nil {
-				waits = nil
-			}
-			if !reflect.DeepEqual(q.waits, waits) || q.done != 1-len(waits) {
-				t.Errorf("%#v, %s: item given back by %d Done and %+v, want %+v", err, name, q.done, q.waits, waits)
-			}
 		}
 	})
 }

@@ -282,31 +282,3 @@ func (p *Poller[T]) check() error {
 	}
 	return nil
 }
-
-// A failureLog counts failures in a row, and logs few of them: the first, and each by
-// which their number has doubled.
-type failureLog struct{ count int }
-
-// add counts a failure and may log it, with the count.
-func (l *failureLog) add(logger *slog.Logger, level slog.Level, msg string, err error, args ...any) {
-	if l.count++; l.count&(l.count-1) != 0 {
-		return
-	}
-	_ = guard(func() error { // the handler and the methods of err are code of the user
-		args = append(args, "failures", l.count, "err", err)
-		if p := (*PanicError)(nil); errors.As(err, &p) {
-			args = append(args, "stack", p.line())
-		}
-		logger.Log(context.Background(), level, msg, args...)
-		return nil
-	})
-}
-
-// nameAttr returns the attribute of a name for a log line, and none if the name
-// is empty.
-func nameAttr(key, name string) []any {
-	if name == "" {
-		return nil
-	}
-	return []any{key, name}
-}

@@ -5,10 +5,8 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 )
 
@@ -104,133 +102,6 @@ type Result[T comparable] struct {
 	Duration time.Duration
 }
 
-// An Outcome says what became of an item after a run.
-type Outcome string
-
-// The outcomes of a run.
-const (
-	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
-	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
-	Retrying      Outcome = "retrying"       // failed, to be tried again
-	GaveUp        Outcome = "gave_up"        // failed, and Retry said that it is enough
-	TerminalError Outcome = "terminal_error" // Terminal: failed for good
-	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
-)
-
-// Failed reports whether the run failed: Retrying, GaveUp or TerminalError.
-func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
-
-// Run takes and runs items until ctx is done, or the queue is closed and empty.
-// It then waits for the runs in flight and returns nil. It returns an error at
-// once if a field is missing or out of its range, and, after its runs, if the
-// queue or Admit cannot go on.
-//
-// After ctx is done, a run that ends with an error is [Aborted], and its item is
-// ready again in the queue. A run that ends well or with a plan counts as usual,
-// and so does a panic. A run that ignores the end of its context is waited for,
-// and a warning names the item, again each time its age has doubled.
-//
-// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
-// logged. It ends the calls of OnResult and the Logger that were still to come in
-// that run, and the item is given back as was decided by then; by [DefaultRetry],
-// if Retry panicked.
-//
-// Run may be called again, and several times at once.
-func (r *Reconciler[T]) Run(ctx context.Context) error {
-	l, err := newLoop(r)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx)
-}
-
-// Apply runs r until the items are settled or given up, or ctx is done: for programs
-// that apply what is wanted once. It enqueues the items, waits for them as
-// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
-// returns the errors of both; nil means that all items ended well.
-//
-// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
-// beside the items is not waited for, and stays in that Queue. To wait for it too,
-// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
-//
-// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
-// again, and several times at once if Reconcile and the hooks allow that.
-func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
-	c := *r
-	if c.Queue == nil {
-		c.Queue = NewQueue[T]()
-	}
-	q, ok := c.Queue.(*Queue[T])
-	if !ok {
-		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
-	}
-	l, err := newLoop(&c)
-	if err != nil {
-		return err
-	}
-	ctx, stopRun := context.WithCancel(ctx)
-	waitCtx, stopWaiting := context.WithCancelCause(ctx)
-	var runErr error
-	var run sync.WaitGroup
-	run.Go(func() {
-		runErr = l.run(ctx)
-		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
-			stopWaiting(errRunEnded)
-		}
-	})
-	func() {
-		defer run.Wait() // also if an item makes EnqueueAndWait panic
-		defer stopRun()
-		err = q.EnqueueAndWait(waitCtx, items...)
-	}()
-	return errors.Join(err, runErr)
-}
-
-// errRunEnded is why a wait of Apply ends although its ctx has not.
-var errRunEnded = errors.New("reconcile: Run ended")
-
-// reconciles marks the members of a [Group] that are ended last.
-func (r *Reconciler[T]) reconciles() bool { return true }
-
-// newLoop checks the fields and sets the defaults.
-func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
-	l := &loop[T]{
-		Reconciler: *r,
-		admitting:  make(chan struct{}, 1),
-		begun:      make(chan struct{}, 1),
-	}
-	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
-		return nil, err
-	}
-	if q, ok := r.Queue.(*Queue[T]); ok {
-		l.source = q
-	} else {
-		l.source = &foreign[T]{Dequeuer: r.Queue, base: time.Now()}
-	}
-	l.leaser, _ = r.Queue.(Leaser[T])
-	switch {
-	case r.Reconcile == nil:
-		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
-	case r.Workers < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
-	case r.Timeout < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
-	case r.Grace < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
-		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
-	}
-	l.Workers = max(1, l.Workers)
-	if l.Logger == nil {
-		l.Logger = slog.Default()
-	}
-	if l.Name != "" {
-		l.Logger = l.Logger.With("reconciler", l.Name)
-	}
-	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
-	return l, nil
-}
-
 // checkQueue returns an error if q, which is an Enqueuer or a Dequeuer, is
 // missing or is a Queue that cannot be used as it is.
 func checkQueue[T comparable](what string, q any) error {
@@ -246,27 +117,4 @@ func checkQueue[T comparable](what string, q any) error {
 		}
 	}
 	return nil
-}
-
-// A runContext is what the context of a run has for runKey.
-type runContext interface {
-	logger() *slog.Logger
-	untilChanged(ctx context.Context) (context.Context, context.CancelFunc)
-}
-
-type runKey struct{}
-
-// Logger returns the logger of the run that ctx belongs to: the logger of its
-// Reconciler, with the reconciler's name, the item, and its failures in a row
-// before this run. In the context of a member of a [Group], outside of a run, it
-// returns the logger of the Group with the member's name. Elsewhere it returns
-// [slog.Default].
-func Logger(ctx context.Context) *slog.Logger {
-	if r, ok := ctx.Value(runKey{}).(runContext); ok {
-		return r.logger()
-	}
-	if m, ok := ctx.Value(memberKey{}).(memberLog); ok {
-		return m.logger.With(nameAttr("member", m.path)...)
-	}
-	return slog.Default()
 }

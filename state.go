@@ -9,68 +9,6 @@ import (
 	"time"
 )
 
-// A Phase says where an item is.
-type Phase uint8
-
-// The phases of an item. Idle is the zero Phase: the queue does not know it.
-const (
-	Idle     Phase = iota
-	Ready          // can be taken
-	Waiting        // becomes ready later
-	InFlight       // taken and not yet given back
-)
-
-// String returns "idle", "ready", "waiting" or "in flight".
-func (p Phase) String() string {
-	switch p {
-	case Ready:
-		return "ready"
-	case Waiting:
-		return "waiting"
-	case InFlight:
-		return "in flight"
-	default:
-		return "idle"
-	}
-}
-
-// A State is what a queue knows of an item. The zero State is that of an item
-// that it does not know.
-type State struct {
-	Phase     Phase
-	Since     time.Time // when it entered this phase
-	Due       time.Time // Waiting: when it becomes ready
-	NotBefore time.Time // Waiting: the earliest time at which an event starts it; zero if at once
-	Again     bool      // InFlight: it has a next run already
-	Recheck   bool      // Waiting: its last run ended well, and the next is only a look
-
-	// Pending is since when there has been work: since the first event, Offer or
-	// due time after the item was last settled or not known. A run that ends well
-	// answers what came before it began; what is left then counts from that
-	// beginning. Pending is zero while the item is settled. So an item that plans
-	// its next run again and again is pending all the time, and one that has an
-	// event in each good run is not.
-	Pending time.Time
-
-	Failures int // in a row
-
-	// Err is the last failure. With no failures, it is the reason that the last
-	// run gave for a plan, if it gave one; it stays until the next run has ended.
-	Err error
-}
-
-// Stats counts what a queue holds now, and what it did since [NewQueue].
-type Stats struct {
-	Ready, Waiting, InFlight int
-	Rechecks                 int // of those that wait: the next run is only a recheck
-	Again                    int // of those in flight: their next run is ready
-
-	Enqueued  uint64 // accepted as new work: the item had no next run
-	Coalesced uint64 // folded into work already known; ignored Offers too
-	Taken     uint64 // dequeued
-	Requeued  uint64 // given back with a next run: retries, plans, looks, aborted runs
-}
-
 // Len returns how many items are ready. It never blocks.
 func (q *Queue[T]) Len() int { return q.Stats().Ready }
 
@@ -165,13 +103,6 @@ func (q *Queue[T]) Stats() Stats {
 		Ready: q.readyLocked(), Waiting: q.waiting, InFlight: q.inFlight,
 		Rechecks: q.rechecks, Again: q.again,
 		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.taken, Requeued: q.requeued,
-	}
-}
-
-// catchUpLocked makes ready what is due, in case the timer is late.
-func (q *Queue[T]) catchUpLocked() {
-	if q.delays.len > 0 {
-		q.promoteDueLocked(q.now())
 	}
 }
 

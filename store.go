@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"math"
 	"math/bits"
 	"unsafe"
 )
@@ -70,12 +69,12 @@ func (e *entry[T]) setNotBefore(r nextRun) {
 // A store holds the entries. Each has an index, which stays the same as long as
 // the entry is used; 0 is the index of none. The zero store is empty.
 type store[T comparable] struct {
-	parts  [partCount]part // the hash table
-	chunks []chunk[T]
-	open   []uint32 // chunks that may have room; all that have room are among them
-	vacant []uint32 // chunks without memory
-	empty  int      // chunks with memory and without entries in use
-	count  int      // entries in use
+	parts       [partCount]part // the hash table
+	chunks      []chunk[T]
+	withRoom    []uint32 // chunks that may have room; all that have room are among them
+	unallocated []uint32 // chunks without memory
+	empty       int      // chunks with memory and without entries in use
+	count       int      // entries in use
 }
 
 // find returns the index and the entry of an item, or 0 and nil.
@@ -201,9 +200,9 @@ const (
 
 // A chunk holds chunkLen entries, which never move.
 type chunk[T comparable] struct {
-	entries *[chunkLen]entry[T] // nil if the chunk is vacant
+	entries *[chunkLen]entry[T] // nil if the chunk is unallocated
 	used    uint32              // a bit for each entry in use
-	listed  bool                // in store.open
+	listed  bool                // in store.withRoom
 }
 
 // entry returns the entry of an index.
@@ -222,8 +221,8 @@ func (s *store[T]) peek(i uint32) *entry[T] {
 
 // allocate returns the index of a free entry, which is zero.
 func (s *store[T]) allocate() uint32 {
-	for len(s.open) > 0 {
-		n := s.open[len(s.open)-1]
+	for len(s.withRoom) > 0 {
+		n := s.withRoom[len(s.withRoom)-1]
 		c := &s.chunks[n]
 		if c.entries != nil && c.used != 1<<chunkLen-1 {
 			if c.used == 0 {
@@ -234,21 +233,21 @@ func (s *store[T]) allocate() uint32 {
 			return n*chunkSpan + uint32(free)
 		}
 		c.listed = false
-		s.open = s.open[:len(s.open)-1]
+		s.withRoom = s.withRoom[:len(s.withRoom)-1]
 	}
 	fresh := chunk[T]{entries: new([chunkLen]entry[T]), used: 1, listed: true}
 	if len(s.chunks) == 0 {
 		fresh.used = 3 // the first entry is that of index 0, and never used
 	}
 	n := uint32(len(s.chunks))
-	if v := len(s.vacant); v > 0 {
-		n = s.vacant[v-1]
-		s.vacant = s.vacant[:v-1]
+	if v := len(s.unallocated); v > 0 {
+		n = s.unallocated[v-1]
+		s.unallocated = s.unallocated[:v-1]
 		s.chunks[n] = fresh
 	} else {
 		s.chunks = append(s.chunks, fresh)
 	}
-	s.open = append(s.open, n)
+	s.withRoom = append(s.withRoom, n)
 	return n*chunkSpan + uint32(bits.Len32(fresh.used)-1)
 }
 
@@ -259,7 +258,7 @@ func (s *store[T]) free(i uint32) {
 	c.used &^= 1 << (i % chunkSpan)
 	if !c.listed {
 		c.listed = true
-		s.open = append(s.open, n)
+		s.withRoom = append(s.withRoom, n)
 	}
 	switch {
 	case c.used != 0:
@@ -267,7 +266,7 @@ func (s *store[T]) free(i uint32) {
 		s.empty++
 	default:
 		c.entries = nil
-		s.vacant = append(s.vacant, n)
+		s.unallocated = append(s.unallocated, n)
 	}
 }
 
@@ -303,103 +302,5 @@ func (s *store[T]) unlink(l *list, e *entry[T]) {
 	l.len--
 }
 
-// A delay is a next run that is due later.
-type delay struct {
-	due   int64  // in nanoseconds of Queue.now
-	order uint32 // in which delays of the same due were scheduled
-	index uint32 // of the entry
-}
-
-// before is the order of the heap. The field order may wrap around: it decides
-// only among delays of the same nanosecond.
-func (d delay) before(o delay) bool {
-	if d.due != o.due {
-		return d.due < o.due
-	}
-	return int32(d.order-o.order) < 0
-}
-
-// delays is a heap with four children to a node, of small values without
-// pointers: a step down costs one cache line or two, and the garbage collector
-// has nothing to follow. Each entry knows its place in the heap. The heap is kept
-// in rows, so that no growth copies it.
-type delays[T comparable] struct {
-	rows []*[rowLen]delay
-	len  int
-}
-
-const rowLen = 256
-
-func (h *delays[T]) node(p int) *delay { return &h.rows[p/rowLen][p%rowLen] }
-
-// first returns when the first delay is due, or the end of time.
-func (h *delays[T]) first() int64 {
-	if h.len == 0 {
-		return math.MaxInt64
-	}
-	return h.rows[0][0].due
-}
-
-func (h *delays[T]) push(s *store[T], d delay) {
-	if h.len == len(h.rows)*rowLen {
-		h.rows = append(h.rows, new([rowLen]delay))
-	}
-	h.len++
-	h.up(s, h.len-1, d)
-}
-
-// remove takes out the delay at place p.
-func (h *delays[T]) remove(s *store[T], p int) {
-	h.len--
-	last := *h.node(h.len)
-	switch {
-	case p == h.len:
-	case p > 0 && last.before(*h.node((p - 1) / 4)):
-		h.up(s, p, last)
-	default:
-		h.down(s, p, last)
-	}
-	if rows := len(h.rows) - 1; rows > h.len/rowLen+1 { // one more is kept
-		h.rows[rows] = nil
-		h.rows = h.rows[:rows]
-	}
-}
-
-// up and down move the gap at place p to where d belongs, and fill it.
-
-func (h *delays[T]) up(s *store[T], p int, d delay) {
-	for p > 0 {
-		parent := (p - 1) / 4
-		if !d.before(*h.node(parent)) {
-			break
-		}
-		h.set(s, p, *h.node(parent))
-		p = parent
-	}
-	h.set(s, p, d)
-}
-
-func (h *delays[T]) down(s *store[T], p int, d delay) {
-	for {
-		least := 4*p + 1
-		if least >= h.len {
-			break
-		}
-		for c := least + 1; c < min(4*p+5, h.len); c++ {
-			if h.node(c).before(*h.node(least)) {
-				least = c
-			}
-		}
-		if !h.node(least).before(d) {
-			break
-		}
-		h.set(s, p, *h.node(least))
-		p = least
-	}
-	h.set(s, p, d)
-}
-
-func (h *delays[T]) set(s *store[T], p int, d delay) {
-	*h.node(p) = d
-	s.entry(d.index).prev = uint32(p)
-}
+// readyNext reports whether an item in flight has a next run that is ready.
+func (e *entry[T]) readyNext() bool { return e.kind == runReady || e.kind == runNow }

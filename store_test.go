@@ -124,7 +124,7 @@ func TestStoreMovesLittleAtATime(t *testing.T) {
 	}
 }
 
-// Chunks are used again: those that have room first, then the vacant ones.
+// Chunks are used again: those that have room first, then the unallocated ones.
 func TestStoreUsesChunksAgain(t *testing.T) {
 	var s store[int]
 	insert := func(i int) uint32 {
@@ -136,10 +136,10 @@ func TestStoreUsesChunksAgain(t *testing.T) {
 	for i := range chunks*chunkLen - 1 { // index 0 is not used
 		indexes = append(indexes, insert(i))
 	}
-	want := func(when string, all, empty, vacant int) {
+	want := func(when string, all, empty, unallocated int) {
 		t.Helper()
-		if len(s.chunks) != all || s.empty != empty || len(s.vacant) != vacant {
-			t.Errorf("%s: %d chunks, %d empty, %d vacant, want %d, %d, %d", when, len(s.chunks), s.empty, len(s.vacant), all, empty, vacant)
+		if len(s.chunks) != all || s.empty != empty || len(s.unallocated) != unallocated {
+			t.Errorf("%s: %d chunks, %d empty, %d unallocated, want %d, %d, %d", when, len(s.chunks), s.empty, len(s.unallocated), all, empty, unallocated)
 		}
 		if err := s.check(); err != nil {
 			t.Errorf("%s: %v", when, err)

@@ -1,62 +1,285 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command example keeps the assets of a cloud, buckets and the keys that encrypt
-// them, as a file says they shall be.
+// Command example keeps the assets of a cloud, buckets and the keys that encrypt them,
+// as a file says. The cloud is a simulation in memory.
 //
-//	go run ./example                       # make it so, then end
-//	go run ./example -watch -chaos         # stay, and mend what another hand breaks
+//	go run ./example                       # until all are in sync, then end
+//	go run ./example -watch -chaos         # stay, and correct what another client changes
 //	go run ./example -http 127.0.0.1:8080  # stay, and show it in a browser
-//	go run ./example -assets FILE -watch   # edit the file and look what happens
-//	go run ./example -n 20000              # as fast as it can
-//	go run ./example -h                    # all flags
+//	go run ./example -assets FILE -watch   # edit the file and see what happens
 //
-// The cloud is a simulation that it starts itself, or one that runs already:
-//
-//	go run ./example/cloud -chaos
-//	go run ./example -cloud http://127.0.0.1:8900 -watch
-//
-// The parts to copy from are controller.go, which is the reconcile function with
-// what it needs, and control.go, which puts all together.
+// The reconcile function is in controller/controller.go; this file puts all parts
+// together.
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"net/http"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
-	"github.com/reconkernel/reconcile/example/internal/cloud"
-	"github.com/reconkernel/reconcile/example/internal/fakecloud"
-	"github.com/reconkernel/reconcile/example/internal/program"
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/cloud"
+	"github.com/reconkernel/reconcile/example/controller"
+	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/statuspage"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
-func main() { program.Main(run) }
-
-// run is the whole program. It returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parseFlags(args, stderr)
-	return program.Start(err, stderr, func() (int, error) { return start(ctx, o, stdout, stderr) })
+func main() {
+	var o options
+	flag.StringVar(&o.assets, "assets", "", "the `FILE` with the desired assets, read again when it changes; without it example/assets.json as of the build")
+	flag.BoolVar(&o.watch, "watch", false, "stay when all is in sync, until Ctrl-C")
+	flag.BoolVar(&o.chaos, "chaos", false, "let another client delete and change assets, about three in two seconds")
+	flag.StringVar(&o.http, "http", "", "serve a live page at `ADDRESS`, such as 127.0.0.1:8080, and stay as with -watch")
+	faults := flag.Float64("faults", 0.05, "the fraction of calls and creations that fail, 0 to 0.9")
+	flag.Parse()
+	if flag.NArg() > 0 || !(*faults >= 0 && *faults <= 0.9) {
+		fmt.Fprintf(flag.CommandLine.Output(), "want flags and no arguments, got %q; want -faults 0 to 0.9, got %v\n", flag.Args(), *faults)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	fake := &cloud.Fake{Latency: 10 * time.Millisecond, Build: 700 * time.Millisecond, Faults: *faults, Seed: uint64(time.Now().UnixNano())}
+	if err := run(ctx, o, fake, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
-// start serves the cloud, if there is none yet, for as long as control works.
-func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
-	fmt.Fprintf(stdout, "%7.1fs  %s\n", 0., o) // at once, whatever comes
-	if o.cloudURL == "" {
-		url, stop, errStart := fakecloud.New(o.cloud).Start("127.0.0.1:0")
-		if errStart != nil {
-			return 1, errStart
+type options struct {
+	assets, http string
+	watch, chaos bool
+}
+
+// run keeps the assets until ctx is done or, without -watch, until nothing is left to
+// do. It returns an error if an asset cannot be brought in sync.
+func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) error {
+	read := func(context.Context) (specs, error) { return parse("assets.json", shipped) }
+	if o.assets != "" {
+		read = tracker.FromFile(o.assets, func(text []byte) (specs, error) { return parse(o.assets, text) })
+	}
+	first, err := read(ctx)
+	if err != nil {
+		return err
+	}
+	desired := new(atomic.Pointer[specs]) // as listed last
+	desired.Store(&first)
+
+	queue := reconcile.NewQueue[cloud.ID]()
+	c := &controller.Controller{
+		Cloud: fake, Recheck: time.Minute, Patience: time.Second,
+		Desired: func(id cloud.ID) (cloud.Spec, bool) {
+			spec, ok := (*desired.Load())[id]
+			return spec, ok
+		},
+		Lookup: func(ctx context.Context, id cloud.ID) (bool, error) {
+			now, err := read(ctx)
+			_, ok := now[id]
+			return ok, err
+		},
+	}
+
+	// The loop, with a gate that pauses all runs while the cloud is down, and the page
+	// that shows both.
+	l := &lines{out: stdout, began: time.Now(), last: map[cloud.ID]string{}, desired: c.Desired}
+	calls := &gate.Gate{Pause: controller.Pause}
+	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: func(id cloud.ID) bool {
+		_, ok := c.Desired(id)
+		return ok
+	}}
+	group := &statuspage.Group{Name: "Runners"}
+	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
+		Name: "assets", Queue: queue, Reconcile: c.Reconcile,
+		OnResult: page.OnResult(func(r reconcile.Result[cloud.ID]) { c.OnResult(r); l.result(r) }),
+		Workers:  100,
+		Timeout:  15 * time.Second,
+		Grace:    2 * time.Second,
+		Retry:    reconcile.Backoff(200*time.Millisecond, 10*time.Second).Limit(12),
+		Admit:    calls.Admit,
+		Logger:   slog.New(slog.DiscardHandler), // l prints the results
+	})
+	if o.http != "" {
+		p := statuspage.New(page, &statuspage.Gate{Name: "cloud", Gate: calls}, group)
+		p.Title, p.AllowActions = "Assets", true // whoever reaches the page may press its buttons
+		group.Add("page", statuspage.Serve(o.http, p))
+		l.print("live page at http://%s", o.http)
+	}
+
+	// The desired state: what changes in it is enqueued. While the file is not valid,
+	// the last valid version counts.
+	group.Add("desired", &tracker.Tracker[cloud.ID, cloud.Spec]{
+		Name: "desired", Queue: queue, Period: 2 * time.Second, Resync: 5 * time.Minute, // tries again what was refused
+		List: tracker.FromMap(func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) {
+			all, err := read(ctx)
+			desired.Store(&all)
+			return all, err
+		}),
+	})
+
+	// The actual state: by listings, and by events between them. A change of an asset
+	// concerns the assets that depend on it, too.
+	changes := reconcile.Map(queue, c.WithDependants)
+	actual := &tracker.Tracker[cloud.ID, int64]{Name: "actual", Queue: changes, List: tracker.FromMap(c.List), Period: 30 * time.Second, Jitter: 0.1}
+	group.Add("actual", actual)
+	events := reconcile.Feed(changes, c.Events(actual.Trigger))
+	group.Add("events", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
+
+	if o.chaos {
+		group.Add("another client", reconcile.RunFunc(fake.Interfere))
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var left error
+	if !o.watch && o.http == "" {
+		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
+			defer end()
+			left = converge(ctx, c, queue, first)
+			return nil
+		}))
+	}
+	err = group.Run(ctx)
+	l.report(*desired.Load())
+	return cmp.Or(err, left)
+}
+
+// converge waits until all assets that are desired or exist are in sync or gone. It
+// returns the errors of those that are not retried.
+func converge(ctx context.Context, c *controller.Controller, queue *reconcile.Queue[cloud.ID], desired specs) error {
+	exist, err := c.List(ctx)
+	for err != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+			exist, err = c.List(ctx)
 		}
-		defer func() { err = errors.Join(err, stop()) }()
-		o.cloudURL = url
 	}
-	transport := &http.Transport{
-		MaxIdleConnsPerHost: o.Workers + 8, // the default of 2 would open a connection for most requests
-		IdleConnTimeout:     time.Minute,
+	ids := slices.Collect(maps.Keys(exist))
+	return queue.EnqueueAndWait(ctx, slices.AppendSeq(ids, maps.Keys(desired))...)
+}
+
+// specs are the desired assets.
+type specs map[cloud.ID]cloud.Spec
+
+//go:embed assets.json
+var shipped []byte
+
+// parse reads a file of assets. The error lists all that is wrong with it.
+func parse(file string, text []byte) (specs, error) {
+	var byName map[string]cloud.Spec
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&byName); err != nil {
+		return nil, fmt.Errorf("%s: %w; want an object such as {\"bucket/NAME\": {\"region\": \"eu-west\"}}", file, err)
 	}
-	defer transport.CloseIdleConnections()
-	client := &cloud.Client{URL: o.cloudURL, Tenant: o.tenant, HTTP: &http.Client{Transport: transport}}
-	return control(ctx, o, client, stdout, stderr)
+	if _, err := d.Token(); byName == nil || err != io.EOF {
+		return nil, fmt.Errorf("%s: want one object, and nothing after it", file)
+	}
+	all := make(specs, len(byName))
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		spec := byName[name]
+		kind, rest, _ := strings.Cut(name, "/")
+		if kind != cloud.Bucket && kind != cloud.Key || rest == "" {
+			problems = append(problems, fmt.Errorf("%s: asset %q: want bucket/NAME or key/NAME", file, name))
+		}
+		if _, ok := byName[cloud.Key+"/"+spec.Key]; spec.Key != "" && !ok {
+			problems = append(problems, fmt.Errorf("%s: asset %q: key %q is not in the file", file, name, spec.Key))
+		}
+		all[cloud.ID{Kind: kind, Name: rest}] = spec
+	}
+	if problems != nil {
+		return nil, errors.Join(problems...)
+	}
+	return all, nil
+}
+
+// lines prints a line for each asset whose state has changed.
+type lines struct {
+	began   time.Time
+	desired func(cloud.ID) (cloud.Spec, bool)
+
+	mu            sync.Mutex // guards the fields below
+	out           io.Writer
+	last          map[cloud.ID]string // the last line of each asset
+	runs, retries int
+}
+
+func (l *lines) print(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.printLocked(format, args...)
+}
+
+func (l *lines) printLocked(format string, args ...any) {
+	text := fmt.Sprintf("%7.1fs  ", time.Since(l.began).Seconds()) + fmt.Sprintf(format, args...)
+	fmt.Fprintln(l.out, strings.TrimRight(text, " "))
+}
+
+// result is called after each run.
+func (l *lines) result(r reconcile.Result[cloud.ID]) {
+	if r.Outcome == reconcile.Aborted {
+		return
+	}
+	_, desired := l.desired(r.Item)
+	state := string(r.Outcome)
+	detail := fmt.Sprint(r.Err)
+	switch r.Outcome {
+	case reconcile.Succeeded:
+		state, detail = "in sync", ""
+		if !desired {
+			state = "deleted"
+		}
+	case reconcile.Retrying:
+		detail = fmt.Sprintf("failure %d, next run in %v: %s", r.Failures, r.Next.Round(time.Millisecond), detail)
+	case reconcile.Requeued: // "creating by op-1: ", and what the RequeueError says
+		var scheduled reconcile.RequeueError
+		errors.As(r.Err, &scheduled)
+		state, detail, _ = strings.Cut(strings.TrimSuffix(detail, ": "+scheduled.Error()), " ")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs++
+	if r.Outcome == reconcile.Retrying {
+		l.retries++
+	}
+	line := fmt.Sprintf("%-22s %-10s %s", r.Item, state, detail)
+	if l.last[r.Item] == line || state == "deleted" && l.last[r.Item] == "" {
+		return
+	}
+	l.last[r.Item] = line
+	if state == "deleted" {
+		delete(l.last, r.Item)
+	}
+	l.printLocked("%s", line)
+}
+
+// report prints how many of the desired assets are in sync.
+func (l *lines) report(all specs) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	inSync := 0
+	for id := range all {
+		if strings.HasPrefix(l.last[id], fmt.Sprintf("%-22s in sync", id)) {
+			inSync++
+		}
+	}
+	l.printLocked("%d of %d assets in sync; runs %d, retries %d", inSync, len(all), l.runs, l.retries)
 }

@@ -23,7 +23,7 @@ type Kit struct {
 	// Guarded by play.mu.
 	name       string // what tells its calls from those of other processes
 	dead       bool
-	vain       int           // calls since then
+	deadCalls  int           // calls since then
 	behind     time.Duration // until then no event comes
 	endsAt     time.Duration // of one that goes on beside the process which came after it
 	listeners  []func(event any)
@@ -69,12 +69,12 @@ func (k *Kit) OnEvent(hear func(event any)) {
 // listeners are called with event once nothing else runs. The event is named by
 // [fmt.Sprint] in the journal and in plans, in which it may be lost, or come twice or
 // late. It never blocks.
-func (k *Kit) Event(event any) { k.play.tell(k, event, nil) }
+func (k *Kit) Event(event any) { k.play.receive(k, event, nil) }
 
 // EventOr is [Kit.Event] with faults of the world's own, by their names: what happens in
 // place of the event, such as the end of the stream that it was to come by. See
 // [Scenario].Own.
-func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.tell(k, event, own) }
+func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.receive(k, event, own) }
 
 // Do is a call that changes the world: it runs effect and returns its error. The op says
 // what is done and to what, such as "attach disk-1". In a plan effect may not run, or its
@@ -99,7 +99,7 @@ func (k *Kit) DoOr(ctx context.Context, op string, effect func() error, own map[
 	if effect == nil {
 		r.kind, r.effect = onCall, func() error { return nil }
 	}
-	return k.play.ask(r)
+	return k.play.call(r)
 }
 
 // Look is what [Read] is for values of one type.
@@ -109,7 +109,7 @@ func (k *Kit) Look(ctx context.Context, op string, look func() (any, error)) (an
 	}
 	r := &request{kit: k, ctx: ctx, op: op, kind: onRead}
 	r.effect = func() (err error) { r.found, err = look(); return err }
-	err := k.play.ask(r)
+	err := k.play.call(r)
 	return r.found, err
 }
 
@@ -164,7 +164,7 @@ func (k *Kit) Unfinished(left func() string) {
 func (k *Kit) Step() bool {
 	k.play.mu.Lock()
 	defer k.play.mu.Unlock()
-	k.play.countLocked()
+	k.play.countStepLocked()
 	return !k.play.overLocked(k)
 }
 
@@ -181,7 +181,7 @@ func (s *Stage) Advance(d time.Duration) {
 
 // Event tells the processes that are there that something happened, as [Kit.Event]
 // does, once time passes. While none is there, nobody hears it.
-func (s *Stage) Event(event any) { s.play.tell(nil, event, nil) }
+func (s *Stage) Event(event any) { s.play.receive(nil, event, nil) }
 
 // Note writes a line to the journal.
 func (s *Stage) Note(what any) { s.play.note(nil, what) }

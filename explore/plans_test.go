@@ -104,7 +104,7 @@ func TestPlansAtTheSameTime(t *testing.T) {
 	if x.workers != runtime.GOMAXPROCS(0) {
 		t.Errorf("%d plans are played at the same time, want %d", x.workers, runtime.GOMAXPROCS(0))
 	}
-	x.workers, x.hang = 2, 10*time.Second
+	x.workers, x.hang = 2, time.Minute
 	met := make(chan struct{})
 	f, played := x.batch(func(i int) func(point) Fault {
 		if i == 2 {
@@ -132,7 +132,7 @@ func TestTheFirstPlanThatFails(t *testing.T) {
 	s := plain()
 	s.Final = func(*shelf) error { return errBoom }
 	x := explorerOf(t, s)
-	x.workers, x.hang = 2, 10*time.Second
+	x.workers, x.hang = 2, time.Minute
 	second := make(chan struct{})
 	x.keep = func(p *play) {
 		if p.number == 2 {

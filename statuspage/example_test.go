@@ -65,7 +65,7 @@ func ExamplePage() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	fmt.Println(group.Run(ctx))
+	fmt.Println(group.Run(ctx)) // the same result, however late the real clock ends ctx
 	// Output: <nil>
 }
 

@@ -2,11 +2,15 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What of this module every change has to pass, within a few minutes. The rest,
-# that is most schedules, is for run.sh.
+# The checks of this module.
+#
+#   verify/ci.sh       of each change: decided by the commit alone, about a minute
+#   verify/ci.sh all   of each night: all schedules and all breaks, the real clock, a
+#                      Prometheus, a browser
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+export GOWORK=off
 
 # say prints a command before it runs it.
 say() {
@@ -14,14 +18,24 @@ say() {
 	"$@"
 }
 
-# Not for the race detector: search and interleave take one step at a time, peers
-# and promises run tests in processes of their own, and linearize and badday would
-# have it watch how histories are judged, or a cloud, for ten times as long.
-# badday has a real Prometheus try the alerts.
-bash ../.ci/need promtool prometheus
-say go test -short ./search ./interleave ./peers ./promises ./linearize ./badday
-# The pages of statuspage in a real browser.
-say bash browser/ci.sh
-# All the rest, with the million of changes in chaos.
-mapfile -t others < <(go list ./... | grep -v -E '/verify/(search|interleave|browser|peers|promises|linearize|badday)(/|$)')
-say env CGO_ENABLED=1 go test -race "${others[@]}"
+# go test keeps results of tests whose files, below the root, have changed.
+case "${1:-}" in
+"")
+	say go test -count=1 -short ./plant ./mutate ./promises ./interleave ./simulate
+	;;
+all)
+	# These take one step at a time, run tests in processes of their own, or play a
+	# day of a cloud: there is nothing for the race detector, or too much.
+	steps='/verify/(mutate|promises|interleave|badday)$'
+	bash ../.ci/need promtool prometheus
+	mapfile -t alone < <(go list ./... | grep -E "$steps")
+	say go test -count=1 -timeout 30m "${alone[@]}"
+	mapfile -t others < <(go list ./... | grep -v -E "$steps|/verify/browser(/|\$)")
+	say env CGO_ENABLED=1 go test -count=1 -timeout 30m -race "${others[@]}"
+	say bash browser/ci.sh
+	;;
+*)
+	echo "verify/ci.sh: no such argument: \"$1\"; there is: all" >&2
+	exit 2
+	;;
+esac

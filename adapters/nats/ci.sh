@@ -2,20 +2,14 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-#   ci.sh       the tests of the gate: in memory, and one with a real server
-#   ci.sh all   all tests, and the referee for about a minute
-#
-# All tests need an old nats-server, to see that the feeders work with it and that
+# All tests of this module, and its referee for about a minute; go test ./... runs those
+# in memory. They need an old nats-server, to see that the feeders work with it and that
 # the queue refuses it: the one that Debian has in the package nats-server. If it is
 # missing, this installs it.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-if [ "${1:-}" != all ]; then
-	go test ./...
-	exit
-fi
 bash ../../.ci/need nats-server nats-server
 CGO_ENABLED=1 go test -race -tags nightly ./...
 

@@ -79,7 +79,7 @@ func TestScrapeKeepsNoLock(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(time.Minute): // of the real clock: it bounds a hang
 		t.Error("a scrape that stands still keeps queues from coming and going")
 	}
 	for range ch {

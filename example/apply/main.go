@@ -1,11 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command apply makes the buckets of a cloud once, as a file says, and ends: with
-// exit code 0 when all of them are there, or with 1 and what cannot be, or is not
-// there yet.
+// Command apply creates the buckets of a cloud once, as a file says, and ends: with
+// exit code 0 when all of them are ready, or with 1 and the reasons why some are not.
+// The cloud is a simulation in memory.
 //
-//	go run ./example/cloud
 //	go run ./example/apply -timeout 30s example/apply/buckets.json
 package main
 
@@ -22,25 +21,25 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/internal/cloud"
+	"github.com/reconkernel/reconcile/example/cloud"
 )
 
 func main() {
-	url := flag.String("cloud", "http://127.0.0.1:8900", "the `URL` of the cloud")
 	timeout := flag.Duration("timeout", time.Minute, "how long to try")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	if err := apply(ctx, &cloud.Client{URL: *url, Tenant: "apply"}, flag.Arg(0)); err != nil {
+	fake := &cloud.Fake{Latency: 10 * time.Millisecond, Build: time.Second, Faults: 0.05}
+	if err := apply(ctx, fake, flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// apply returns nil once all that the file wants is there.
-func apply(ctx context.Context, c *cloud.Client, file string) error {
+// apply returns nil once all buckets of the file are ready.
+func apply(ctx context.Context, c *cloud.Fake, file string) error {
 	var want map[string]cloud.Spec
 	if text, err := os.ReadFile(file); err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/internal/board"
-	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/internal/board"
+	"github.com/reconkernel/reconcile/example/s3/internal/program"
 	"github.com/reconkernel/reconcile/gate"
 )
 

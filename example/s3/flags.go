@@ -9,13 +9,12 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/reconkernel/reconcile/example/internal/program"
-	"github.com/reconkernel/reconcile/example/s3/internal/fed"
+	"github.com/reconkernel/reconcile/example/s3/internal/program"
 )
 
 // Options are what the flags say.
 type options struct {
-	fed.Options
+	storeOptions
 	wishes  string
 	plan    bool
 	watch   bool
@@ -46,9 +45,9 @@ tag from the first moment on; README.md says on which stores it may not.
 // parseFlags reads the flags. It has printed what is wrong, or the help, when
 // it returns an error; that is flag.ErrHelp for the help.
 func parseFlags(args []string, stderr io.Writer) (options, error) {
-	o := options{Options: fed.New()}
+	o := options{storeOptions: defaults()}
 	f := flag.NewFlagSet("s3", flag.ContinueOnError)
-	o.Flags(f)
+	o.storeFlags(f)
 	f.StringVar(&o.wishes, "wishes", "wishes.yaml", "the `FILE`, in YAML or JSON, that says what is wished for")
 	f.BoolVar(&o.plan, "plan", false, "print what there is to do, and do nothing")
 	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
@@ -66,5 +65,5 @@ func (o *options) check(given map[string]bool) error {
 	case o.plan && o.watch:
 		return errors.New("-plan ends by itself, -watch does not; want one of them")
 	}
-	return o.Check(given)
+	return o.checkStore(given)
 }

@@ -24,9 +24,9 @@ import (
 	"strings"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/internal/board"
-	"github.com/reconkernel/reconcile/example/internal/program"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/internal/board"
+	"github.com/reconkernel/reconcile/example/s3/internal/program"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -56,7 +56,7 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 	if _, err := wishes(ctx); err != nil {
 		return 1, err
 	}
-	store, end, err := o.Open(ctx, stdout, stderr)
+	store, end, err := o.open(ctx, stdout, stderr)
 	if err != nil {
 		return 1, err
 	}

@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build smoke || nightly
+
 package main
 
 import (
@@ -17,8 +19,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/tags"
-	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )

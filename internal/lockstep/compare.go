@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/model"
@@ -78,8 +79,8 @@ func same[T comparable](got, want model.Result[T]) error {
 func (p *Pair[T]) compare() error {
 	q, m := p.Queue, p.Model
 	for _, item := range p.items {
-		if got, want := plain(q.State(item)), p.state(m.State(item)); got != want {
-			return fmt.Errorf("by State(%v):\n got %+v\nwant %+v", item, got, want)
+		if err := SameState(q.State(item), m.State(item), p.start); err != nil {
+			return fmt.Errorf("by State(%v): %w", item, err)
 		}
 		if got, want := q.Has(item), m.Has(item); got != want {
 			return fmt.Errorf("by Has(%v): %t, want %t", item, got, want)
@@ -117,7 +118,7 @@ func (p *Pair[T]) compareAll() error {
 		if n < flying {
 			at = slices.IndexFunc(want[:flying], func(s model.ItemState[T]) bool { return s.Item == item })
 		}
-		if at < 0 || at >= len(want) || want[at].Item != item || p.state(want[at].State) != plain(got) {
+		if at < 0 || at >= len(want) || want[at].Item != item || SameState(got, want[at].State, p.start) != nil {
 			return fmt.Errorf("by All: at %d got %v %+v, want %+v", n, item, got, want)
 		}
 		n++
@@ -128,29 +129,36 @@ func (p *Pair[T]) compareAll() error {
 	return nil
 }
 
-// state is s in the queue's own terms.
-func (p *Pair[T]) state(s model.State) reconcile.State {
+// SameState returns an error if a queue that was made at start says something else of
+// an item than the model.
+func SameState(got reconcile.State, model model.State, start time.Time) error {
+	want := inQueue(model, start)
+	for _, t := range []*time.Time{&got.Since, &got.Due, &got.NotBefore, &got.Pending, &want.Since, &want.Due, &want.NotBefore, &want.Pending} {
+		*t = t.Round(0) // without the monotonic reading, so that == compares instants
+	}
+	if got != want {
+		return fmt.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+	return nil
+}
+
+// inQueue is a state in the queue's own terms.
+func inQueue(s model.State, start time.Time) reconcile.State {
 	if s.Phase == model.Idle {
 		return reconcile.State{}
 	}
 	r := reconcile.State{
-		Phase: reconcile.Phase(s.Phase), Since: p.start.Add(s.Since),
+		Phase: reconcile.Phase(s.Phase), Since: start.Add(s.Since),
 		Again: s.Again, Recheck: s.Recheck, Failures: s.Failures, Err: s.Err,
 	}
 	if s.Phase == model.Waiting {
-		r.Due = p.start.Add(s.Due)
+		r.Due = start.Add(s.Due)
 		if s.NotBefore != 0 {
-			r.NotBefore = p.start.Add(s.NotBefore)
+			r.NotBefore = start.Add(s.NotBefore)
 		}
 	}
 	if !s.Recheck {
-		r.Pending = p.start.Add(s.Pending)
+		r.Pending = start.Add(s.Pending)
 	}
-	return plain(r)
-}
-
-// plain strips the monotonic readings, so that == compares instants.
-func plain(s reconcile.State) reconcile.State {
-	s.Since, s.Due, s.NotBefore, s.Pending = s.Since.Round(0), s.Due.Round(0), s.NotBefore.Round(0), s.Pending.Round(0)
-	return s
+	return r
 }

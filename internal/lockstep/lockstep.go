@@ -104,16 +104,6 @@ func (p *Pair[T]) Step(o model.Op[T]) error {
 	return p.explain(o, err)
 }
 
-// Walk carries the operations out on both and compares only what they answer.
-func (p *Pair[T]) Walk(ops ...model.Op[T]) error {
-	for _, o := range ops {
-		if _, err := p.step(o); err != nil {
-			return p.explain(o, err)
-		}
-	}
-	return nil
-}
-
 func (p *Pair[T]) explain(o model.Op[T], err error) error {
 	if err != nil {
 		return fmt.Errorf("step %d, %v: %w\nafter %s", len(p.Log), o, err, p.history())

@@ -5,9 +5,7 @@ package model
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // Attended is a Queue together with those who wait for something in it: the
@@ -42,16 +40,6 @@ type Result[T comparable] struct {
 // Clone returns a copy that shares nothing with a.
 func (a *Attended[T]) Clone() *Attended[T] {
 	return &Attended[T]{Queue: *a.Queue.Clone(), Waiters: a.Waiters, Waits: slices.Clone(a.Waits)}
-}
-
-// Key is equal for two that will answer alike, as for [Queue.Key].
-func (a *Attended[T]) Key() string {
-	waits := make([]string, 0, len(a.Waits))
-	for _, w := range a.Waits {
-		waits = append(waits, fmt.Sprint(w.Item))
-	}
-	slices.Sort(waits)
-	return fmt.Sprintf("waiters %d, waits [%s] %s", a.Waiters, strings.Join(waits, ", "), a.Queue.Key())
 }
 
 // Do carries o out and serves those that wait.

@@ -149,16 +149,9 @@ func (q *Queue[T]) Stats() Stats {
 	return s
 }
 
-// Key is equal for two queues that will answer alike from now on, but for
-// Since, Pending and the counters, which nothing depends on. Times count from now, and
-// of the scheduling order only what decides a tie is kept.
+// Key is equal for two queues that will answer alike, Since, Pending and the
+// counters included.
 func (q *Queue[T]) Key() string {
-	return string(q.appendKey(nil))
-}
-
-// FullKey is equal for two queues that will answer alike, Since and Pending
-// included, and the counters too if they are asked for.
-func (q *Queue[T]) FullKey(counters bool) string {
 	b := q.appendKey(nil)
 	rows := make([]string, 0, len(q.entries))
 	for _, e := range q.entries {
@@ -173,12 +166,7 @@ func (q *Queue[T]) FullKey(counters bool) string {
 		b = append(append(b, r...), '\n')
 	}
 	b = strconv.AppendInt(b, int64(q.now), 10)
-	if counters {
-		for _, n := range []uint64{q.stats.Enqueued, q.stats.Coalesced, q.stats.Taken, q.stats.Requeued} {
-			b = strconv.AppendUint(append(b, ' '), n, 10)
-		}
-	}
-	return string(b)
+	return string(fmt.Append(b, " ", q.stats))
 }
 
 func (q *Queue[T]) appendKey(b []byte) []byte {

@@ -100,6 +100,7 @@ var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*`)
 // all packages below a folder. The tests of other packages are named with their
 // folder, as in "adapters/kube: TestFeed".
 var homes = map[string][]string{
+	".github/CONTRIBUTING.md":       {"adapters/nats"},
 	"docs/bad-days.md":              {"verify/badday"},
 	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
 	"docs/design/listings.md":       {"remember", "tracker"},

@@ -117,7 +117,7 @@ func TestVendor(t *testing.T) {
 // TestVendorScript is about what scripts/vendor.sh refuses, and says then.
 func TestVendorScript(t *testing.T) {
 	inRoot(t)
-	clone := cloneModule(t, "internal/model", "internal/lockstep", "adapters/prometheus")
+	clone := cloneModule(t, "internal/lockstep", "internal/model", "internal/record", "adapters/prometheus")
 	commitAll(t, clone)
 	app := t.TempDir()
 	writeFile(t, filepath.Join(app, "go.mod"), appMod)

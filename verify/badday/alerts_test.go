@@ -22,7 +22,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
-	"github.com/reconkernel/reconcile/verify/badday/internal/cloud"
+	"github.com/reconkernel/reconcile/example/cloud"
 )
 
 // An alertDay begins with an hour in which all is well. What is bad fires within the

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/example/cloud"
+	"github.com/reconkernel/reconcile/example/controller"
 	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/lanes"
 	"github.com/reconkernel/reconcile/tracker"
-	"github.com/reconkernel/reconcile/verify/badday/internal/cloud"
 )
 
 // parts are what our side is made of, for those who watch it.
@@ -37,11 +38,11 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 	quiet := slog.New(slog.DiscardHandler)
 	calls := &gate.Gate{
 		Every: time.Duration(float64(time.Second) / (0.8 * w.rate)), Burst: int(w.rate / 5),
-		Pause: pause, Logger: quiet,
+		Pause: controller.Pause, Logger: quiet,
 	}
-	c := &controller{
-		cloud: &cloud.Client{API: client{w, events}}, board: newBoard(nil), recheck: w.recheck, patience: 10 * time.Second,
-		wish: func(ctx context.Context, id cloud.ID) (bool, error) {
+	c := &controller.Controller{
+		Cloud: client{w, events}, Recheck: w.recheck, Patience: 10 * time.Second,
+		Lookup: func(ctx context.Context, id cloud.ID) (bool, error) {
 			_, wanted := w.wish(ctx, id.Name)
 			return wanted, nil
 		},
@@ -51,7 +52,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		Reconciler: func(name string) *reconcile.Reconciler[cloud.ID] {
 			return &reconcile.Reconciler[cloud.ID]{
 				Name: name, Workers: workers / 4, Timeout: 30 * time.Second, Grace: 10 * time.Second, RecheckJitter: 0.1,
-				Reconcile: c.Reconcile, OnResult: c.result, Admit: calls.Admit, Retry: reconcile.Backoff(time.Second, time.Minute),
+				Reconcile: c.Reconcile, OnResult: c.OnResult, Admit: calls.Admit, Retry: reconcile.Backoff(time.Second, time.Minute),
 			}
 		},
 		Logger: quiet,
@@ -61,7 +62,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		Name: "wishes", Queue: regions, List: tracker.FromMap(byID(w.listWishes)), Period: time.Minute, Jitter: 0.1,
 		MaxVanished: 0.1, Resync: -1, Logger: quiet,
 	}
-	c.board.Wish = func(id cloud.ID) (cloud.Spec, bool) {
+	c.Desired = func(id cloud.ID) (cloud.Spec, bool) {
 		version, wanted := wishes.Version(id)
 		return specOf(as(version)), wanted
 	}
@@ -87,7 +88,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 			}
 		}
 	}, there))
-	group.Add("events", reconcile.Feed(reconcile.Map(regions, c.withDependants), c.feed(there.Trigger)))
+	group.Add("events", reconcile.Feed(reconcile.Map(regions, c.WithDependants), c.Events(there.Trigger)))
 	if err := group.Run(ctx); err != nil {
 		panic(err)
 	}
@@ -120,9 +121,9 @@ func asError(err error) error {
 	var a *answer
 	switch {
 	case errors.As(err, &a):
-		return &cloud.Error{Status: a.status, RetryAfter: a.retryAfter, Message: "no"}
+		return &cloud.Error{Code: a.status, RetryAfter: a.retryAfter, Message: "no"}
 	case errors.Is(err, errNotFound):
-		return &cloud.Error{Status: 404, Message: "not there"}
+		return &cloud.Error{Code: 404, Message: "not there"}
 	}
 	return err
 }
@@ -140,15 +141,9 @@ func (c client) Get(ctx context.Context, id cloud.ID) (cloud.Asset, error) {
 	return assetOf(id.Name, a), asError(err)
 }
 
-func (c client) List(ctx context.Context, kind string) ([]cloud.Asset, error) {
-	there, err := c.w.listAssets(ctx)
-	var all []cloud.Asset
-	for name, spec := range there {
-		if kind == cloud.Bucket {
-			all = append(all, assetOf(name, asset{spec: spec}))
-		}
-	}
-	return all, asError(err)
+// List is not called: the trackers list here.
+func (c client) List(context.Context, ...cloud.ID) ([]cloud.Asset, error) {
+	panic("List is called")
 }
 
 func (c client) Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (cloud.Asset, error) {
@@ -178,6 +173,3 @@ func (c client) Events(ctx context.Context) iter.Seq2[cloud.Event, error] {
 		}
 	}
 }
-
-// The example's own polls call it, in place of the trackers here.
-var _ = (*controller).list

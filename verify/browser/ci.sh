@@ -9,4 +9,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 bash ../../.ci/need chromium chromium fonts-dejavu-core
-go test .
+go test -tags nightly .

@@ -24,7 +24,7 @@ func TestInterleavings(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("instrumented: %v", rewritten)
-	for _, file := range []string{"queue.go", "watch.go", "ancestor.go"} {
+	for _, file := range []string{"queue.go", "wait.go", "watch.go", "ancestor.go"} {
 		if !slices.Contains(rewritten, file) {
 			t.Errorf("%s was not rewritten: are its lock and its channels elsewhere now?", file)
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
 	"github.com/reconkernel/reconcile/verify/interleave/sched"
-	"github.com/reconkernel/reconcile/verify/spec"
+	"github.com/reconkernel/reconcile/verify/interleave/spec"
 )
 
 // A program is what a few goroutines do with a queue, one text each: verbs with
@@ -404,7 +404,7 @@ func (p program) explore(t *testing.T, preemptions int, newQueue func() subject)
 		if res.err != nil {
 			break
 		}
-		if !porcupine.CheckOperations(spec.Model(h.start, p.background, model.NoFault, true), h.history) {
+		if !porcupine.CheckOperations(spec.Model(h.start, p.background), h.history) {
 			res.err = fmt.Errorf("%v: no order explains\n%s\nschedule:\n%s", p, describe(h.history), h.trace())
 		}
 	}

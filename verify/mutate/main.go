@@ -57,16 +57,18 @@ const slow = "^(TestQueueAgreesWithItsModel|TestMemory.*|TestStore.*)$"
 // first are the tests that most mutants of a file die of, and at once. Others
 // may hang before they fail.
 var first = map[string]string{
-	"group.go":   "^Test(Group|Restart|After)",
-	"listmap.go": "^Test(ListMap|Refs)",
-	"poller.go":  "^Test(Poller|Trigger)",
-	"queue.go":   ofQueue,
-	"requeue.go": "^Test(Backoff|Limit|Terminal|Requeue)",
-	"rules.go":   ofQueue,
-	"state.go":   ofQueue,
-	"store.go":   ofQueue,
-	"changed.go": "^Test(UntilChanged|RunThatEnded)",
-	"watch.go":   "^Test(EnqueueAndWait|Wait|Watchers)",
+	"group.go":    "^Test(Group|Restart|After)",
+	"listmap.go":  "^Test(ListMap|Refs)",
+	"poller.go":   "^Test(Poller|Trigger)",
+	"queue.go":    ofQueue,
+	"requeue.go":  "^Test(Backoff|Limit|Terminal|Requeue)",
+	"rules.go":    ofQueue,
+	"state.go":    ofQueue,
+	"schedule.go": ofQueue,
+	"store.go":    ofQueue,
+	"changed.go":  "^Test(UntilChanged|RunThatEnded)",
+	"wait.go":     "^Test(EnqueueAndWait|Wait|Watchers)",
+	"watch.go":    "^Test(EnqueueAndWait|Wait|Watchers)",
 }
 
 const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestStoreDoesWhatAMapDoes)$"

@@ -3,18 +3,24 @@
 
 // Package simulate runs a queue with a Reconciler and a Poller in a bubble, and
 // beside them the model of the queue with a loop that anybody can read. Runs return
-// what comes of one and of several steps, plan, fail, settle and give up; events and
-// polls come at any time. All that can be seen has to be the same at every instant:
+// what comes of one and of several steps, plan, fail, settle, give up, panic and exit;
+// events and polls come at any time, and the Reconciler may stop in the midst of a run
+// and start again. All that can be seen has to be the same at every instant:
 // each result, each state, since when each item is pending, and every count.
 package simulate
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/lockstep"
 	"github.com/reconkernel/reconcile/internal/model"
 )
 
@@ -27,23 +33,59 @@ type Plan struct {
 	Hold       bool // HoldRetries
 	Limit      int  // of retries; none if it is 0
 	Polls      bool
+	Admits     bool // runs may have to wait until they are admitted
 	Length     time.Duration
 }
 
 // newPlan makes the plan of a seed.
 func newPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 1))
-	return Plan{
+	p := Plan{
 		Seed: seed, Items: 1 + r.IntN(6), Workers: 1 + r.IntN(3), Background: max(0, r.IntN(6)-2), Hold: r.IntN(2) == 0,
 		Limit: r.IntN(4), Polls: r.IntN(2) == 0, Length: 10 * time.Minute,
 	}
+	p.Admits = p.Workers == 1 && seed%5 == 2
+	return p
 }
 
-// run returns what the nth run of an item takes, and returns.
+// run returns what the nth run of an item takes, and returns; or with what it panics,
+// or that it exits, which is an error as well.
 func (p Plan) run(item string, n int) (time.Duration, error) {
 	r := rand.New(rand.NewPCG(p.Seed^uint64(item[0])<<32, uint64(n)))
 	delay := func() time.Duration { return time.Duration(r.IntN(40*int(time.Second))) - time.Second }
-	return time.Duration(1 + r.IntN(3*int(time.Second))), randomError(r, 0, delay)
+	took, err := time.Duration(1+r.IntN(3*int(time.Second))), randomError(r, 0, delay)
+	switch r.IntN(20) {
+	case 0:
+		err = bad{&reconcile.PanicError{Value: cmp.Or(err, errBoom)}}
+	case 1:
+		err = bad{&reconcile.PanicError{Value: errGoexit}}
+	}
+	return took, err
+}
+
+// admit returns how long the nth run has to wait until it is admitted.
+func (p Plan) admit(n int) time.Duration {
+	r := rand.New(rand.NewPCG(p.Seed, uint64(n)+100))
+	if !p.Admits || r.IntN(2) == 0 {
+		return 0
+	}
+	return time.Duration(r.IntN(2 * int(time.Second)))
+}
+
+// A bad end of a run is no return.
+type bad struct{ *reconcile.PanicError }
+
+var errGoexit = errors.New("runtime.Goexit called")
+
+// end ends a run with an error, in one of the ways that there are.
+func end(err error) error {
+	if b, ok := err.(bad); ok {
+		if b.Value == errGoexit {
+			runtime.Goexit()
+		}
+		panic(b.Value)
+	}
+	return err
 }
 
 // retry is the policy of both.
@@ -73,6 +115,9 @@ func (p Plan) acts() (all []act) {
 		}
 		all = append(all, a)
 	}
+	for n := r.IntN(4); n > 0 && p.Workers == 1; n-- { // of several runs, which is given back first is open
+		all = append(all, act{time.Duration(r.Int64N(int64(p.Length))), model.Op[string]{Item: "stop"}})
+	}
 	for i := 0; p.Polls && time.Duration(i)*period < p.Length; i++ {
 		all = append(all, act{time.Duration(i) * period, model.Op[string]{Verb: model.Offer, Item: "every"}})
 	}
@@ -98,6 +143,7 @@ type slow struct {
 	q       model.Queue[string]
 	running []flight
 	count   map[string]int
+	admits  int
 	results []Run
 	gaveUp  map[string]error
 }
@@ -150,8 +196,14 @@ func (s *slow) take() {
 		}
 		was := before.State(item)
 		took, err := s.Plan.run(item, s.count[item])
+		if b, ok := err.(bad); ok {
+			err = b.PanicError
+		}
 		s.count[item]++
-		s.running = append(s.running, flight{item, s.q.Now(), s.q.Now() + took, s.q.Now() - was.Since, was.Failures, err})
+		wait := s.admit(s.admits)
+		s.admits++
+		begin := s.q.Now() + wait
+		s.running = append(s.running, flight{item, begin, begin + took, begin - was.Since, was.Failures, err})
 	}
 }
 
@@ -180,44 +232,39 @@ func (s *slow) State(item string) model.State { return s.q.State(item) }
 
 // do does what an act says.
 func (s *slow) do(o model.Op[string]) {
-	if o.Item == "every" {
+	switch o.Item {
+	case "stop":
+		for _, f := range s.running {
+			if s.q.Now() < f.began { // it has to wait again
+				s.count[f.item]--
+			} else {
+				s.results = append(s.results, Run{
+					Item: f.item, Outcome: reconcile.Aborted, Err: context.Canceled.Error(), Failures: f.failures, Waited: f.waited,
+					Duration: s.q.Now() - f.began, End: s.q.Now(),
+				})
+			}
+			s.q.Requeue(f.item, model.RequeueOptions{Err: model.ErrAborted})
+		}
+		s.running = nil
+	case "every":
 		for i := range s.Items {
 			s.q.Offer(name(i))
 			if s.Background == 0 {
 				s.take() // the order is the same
 			}
 		}
-	} else {
+	default:
 		o.Do(&s.q)
 	}
 	s.take()
 }
 
-// differ says how the state of a queue differs from that of the model.
+// differ says how the state of a queue differs from that of the model. Two runs that end
+// alike have two errors.
 func differ(got reconcile.State, want model.State, start time.Time) error {
-	w := reconcile.State{}
-	if want.Phase != model.Idle {
-		w = reconcile.State{
-			Phase: reconcile.Phase(want.Phase), Since: start.Add(want.Since), Again: want.Again,
-			Recheck: want.Recheck, Failures: want.Failures,
-		}
-		if want.Phase == model.Waiting {
-			w.Due = start.Add(want.Due)
-			if want.NotBefore != 0 {
-				w.NotBefore = start.Add(want.NotBefore)
-			}
-		}
-		if !want.Recheck {
-			w.Pending = start.Add(want.Pending)
-		}
+	if fmt.Sprint(got.Err) != fmt.Sprint(want.Err) {
+		return fmt.Errorf("\n got the error %v\nwant %v", got.Err, want.Err)
 	}
-	err := got.Err
-	got.Err = nil
-	for _, t := range []*time.Time{&got.Since, &got.Due, &got.NotBefore, &got.Pending, &w.Since, &w.Due, &w.NotBefore, &w.Pending} {
-		*t = t.Round(0)
-	}
-	if got != w || fmt.Sprint(err) != fmt.Sprint(want.Err) {
-		return fmt.Errorf("got  %+v, %v\nwant %+v, %v", got, err, w, want.Err)
-	}
-	return nil
+	got.Err, want.Err = nil, nil
+	return lockstep.SameState(got, want, start)
 }

@@ -64,17 +64,21 @@ func simulate(t *testing.T, p Plan) int {
 	var mu sync.Mutex
 	var results []Run
 	count := map[string]int{}
-	left, admitted := 0, 0
+	left, admitted, admits := 0, 0, 0
 	r := &reconcile.Reconciler[string]{
 		Queue: q, Workers: p.Workers, HoldRetries: p.Hold, Retry: p.retry, Logger: slog.New(slog.DiscardHandler),
-		Reconcile: func(_ context.Context, item string) error {
+		Reconcile: func(ctx context.Context, item string) error {
 			mu.Lock()
 			n := count[item]
 			count[item]++
 			mu.Unlock()
 			took, err := p.run(item, n)
-			time.Sleep(took)
-			return err
+			select {
+			case <-time.After(took):
+				return end(err)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		},
 		OnResult: func(r reconcile.Result[string]) {
 			mu.Lock()
@@ -89,9 +93,20 @@ func simulate(t *testing.T, p Plan) int {
 		r.Queue = foreign{q}
 	}
 	if p.Seed%5 == 2 {
-		r.Admit = func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+		r.Admit = func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 			mu.Lock()
 			defer mu.Unlock()
+			wait := p.admit(admits)
+			admits++
+			mu.Unlock()
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+			mu.Lock()
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			admitted++
 			return func(reconcile.Outcome, error, time.Duration) {
 				mu.Lock()
@@ -102,11 +117,18 @@ func simulate(t *testing.T, p Plan) int {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	all.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
+	begin := func() (end func()) { // of a Run
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		return func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("Run: %v", err)
+			}
 		}
-	})
+	}
+	end := begin()
 	if p.Polls {
 		poller := &reconcile.Poller[string]{
 			Queue: q, Period: period, Logger: r.Logger,
@@ -145,7 +167,7 @@ func simulate(t *testing.T, p Plan) int {
 		}
 		for i := range p.Items {
 			if err := differ(q.State(name(i)), model.State(name(i)), start); err != nil {
-				t.Errorf("%s: State(%s)\n%v\nafter\n%s", what, name(i), err, strings.Join(did, "\n"))
+				t.Errorf("%s: State(%s)%v\nafter\n%s", what, name(i), err, strings.Join(did, "\n"))
 				return false
 			}
 		}
@@ -170,7 +192,12 @@ func simulate(t *testing.T, p Plan) int {
 		time.Sleep(time.Until(start.Add(a.at)))
 		did = append(did, fmt.Sprint(a.at, " ", a.op))
 		model.until(a.at)
-		if a.op.Item != "every" {
+		switch a.op.Item {
+		case "every": // the poller does it
+		case "stop":
+			end()
+			end = begin()
+		default:
 			a.op.Do(lockstep.On(q))
 		}
 		model.do(a.op)
@@ -178,6 +205,7 @@ func simulate(t *testing.T, p Plan) int {
 			break
 		}
 	}
+	end()
 	cancel()
 	q.Close()
 	all.Wait()
@@ -207,7 +235,7 @@ func TestApply(t *testing.T) {
 					mu.Unlock()
 					took, err := p.run(item, n)
 					time.Sleep(took)
-					return err
+					return end(err)
 				},
 			}
 			var items []string
@@ -227,6 +255,7 @@ func TestApply(t *testing.T) {
 
 // applied is what Apply is to return, and how it ends.
 func applied(p Plan, limit time.Duration) (text, how string) {
+	p.Admits = false
 	s := newSlow(p)
 	for i := range p.Items {
 		s.q.Enqueue(name(i))

@@ -130,14 +130,14 @@ func (s *Server) start(ctx context.Context, flags []string) (err error) {
 			"--data-dir=" + filepath.Join(s.dir, "etcd"), "--unsafe-no-fsync",
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-			"--initial-cluster=default=" + peer, "--socket-reuse-port",
+			"--initial-cluster=default=" + peer,
 		},
 		line: regexp.MustCompile(`ready to serve client requests`),
 	}
 	s.API = &Process{
 		path: filepath.Join(s.bin, "kube-apiserver"),
 		args: append([]string{
-			"--etcd-servers=" + client, "--bind-address=127.0.0.1", "--secure-port=" + ports[2], "--permit-port-sharing",
+			"--etcd-servers=" + client, "--bind-address=127.0.0.1", "--secure-port=" + ports[2],
 			"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 			"--tls-cert-file=" + s.ca.serverCert, "--tls-private-key-file=" + s.ca.serverKey,
 			"--client-ca-file=" + s.ca.certFile, "--authorization-mode=RBAC",

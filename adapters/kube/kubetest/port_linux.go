@@ -10,13 +10,10 @@ import (
 	"syscall"
 )
 
-// reusePort is SO_REUSEPORT, which package syscall does not have on all processors. Both
-// servers bind with it, so this process can hold a port for them.
-const reusePort = 0xf
-
-// holdPort returns a port of 127.0.0.1 that no other program can take until hold is
-// closed, also while the server that listens on it is down. A socket that is bound and
-// does not listen gets no connections.
+// holdPort returns a port of 127.0.0.1 that the system gives to no other program until hold
+// is closed, also while the server that listens on it is down. A socket that is bound and
+// does not listen gets no connections, and with SO_REUSEADDR, which net.Listen sets too,
+// it does not keep the server from listening.
 func holdPort() (port string, hold io.Closer, err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -28,7 +25,7 @@ func holdPort() (port string, hold io.Closer, err error) {
 			file.Close()
 		}
 	}()
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, reusePort, 1); err != nil {
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return "", nil, os.NewSyscallError("setsockopt", err)
 	}
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/internal/board"
+	"github.com/reconkernel/reconcile/example/s3/internal/board"
 )
 
 // Statuses of a bucket after a run, besides those that all items may have.

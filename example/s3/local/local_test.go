@@ -1,6 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build nightly
+
 package local
 
 import (
@@ -11,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reconkernel/reconcile/example/internal/programtest"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 )
 
 // The version here, which names the program, is the one that is built.

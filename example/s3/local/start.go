@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/internal/port"
+	"github.com/reconkernel/reconcile/example/s3/internal/port"
 )
 
 // Start runs a gateway on loopback over a folder, and again whenever it dies,

@@ -5,7 +5,7 @@
 // documentation shows. From the root of the repository:
 //
 //	cp example/assets.json wanted.json
-//	go run ./example -http 127.0.0.1:8080 -assets wanted.json -chaos -faults 0.35 -lines &
+//	go run ./example -http 127.0.0.1:8080 -assets wanted.json -chaos -faults 0.35 &
 //	cd verify && go run ./browser/screenshots -out ../docs/img
 //
 // It waits until some items fail, so change the region of three of them in

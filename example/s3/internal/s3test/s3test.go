@@ -17,8 +17,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
+	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
 

@@ -1,0 +1,206 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"slices"
+	"time"
+)
+
+// This file decides whether the world is as it must be: after each step, by the
+// invariant, and at the end, when nothing changes any more.
+
+const (
+	atOnceMax = 5_000           // steps and calls at one instant
+	idleMax   = 100_000         // steps and calls in an hour in which nothing changes
+	pauseMax  = 5 * time.Minute // from one check to the next while there is work left
+)
+
+// checkWorld checks the world, if it may have changed.
+func (p *play) checkWorld() {
+	p.mu.Lock()
+	now := p.now()
+	needed := p.dirty || now != p.checkedAt
+	p.dirty, p.checkedAt = false, now
+	p.undescribed = p.undescribed || needed
+	p.mu.Unlock()
+	if !needed {
+		return
+	}
+	if err := p.check(); err != nil {
+		p.failf("Check: %v", err)
+		p.mu.Lock()
+		p.outcome.rest = len(p.outcome.journal) // which ends with what it is about
+		p.mu.Unlock()
+	}
+	if p.steady {
+		p.compareWorld()
+	}
+}
+
+// compareWorld compares the world with what it was. A description may cost as much as many
+// calls, so this is done only before time passes, or if it makes a difference.
+func (p *play) compareWorld() {
+	text := p.describe()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.undescribed = false
+	if text == p.outcome.state {
+		return
+	}
+	if p.steady {
+		p.checkSteadyLocked(text)
+	}
+	p.outcome.state = text
+	p.changedLocked("the world changes")
+}
+
+// checkSteadyLocked fails if the world was as it has to be in this phase, and is not any more.
+func (p *play) checkSteadyLocked(text string) {
+	was := p.outcome.state
+	p.texts = append(p.texts, text)
+	n := len(p.outcome.phases)
+	if p.clean == nil || n >= len(p.clean.phases) || len(p.texts) == 1 {
+		return // the first is what Play made of it
+	}
+	want := p.clean.phases[n]
+	lags := slices.ContainsFunc(p.outcome.happened, func(i injection) bool { return i.fault == Stale || i.fault == Behind })
+	if was == want.state && !want.unsteady && !lags {
+		p.failLocked("Steady: the world was what it has to be, and then was not:\n%s", difference(was, text, "(before)"))
+	}
+}
+
+// phase notes that a phase is over.
+func (p *play) phase() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	end := phase{state: p.outcome.state}
+	if i := slices.Index(p.texts, end.state); i >= 0 {
+		end.unsteady = i < len(p.texts)-1
+	}
+	p.outcome.phases = append(p.outcome.phases, end)
+	p.texts = append(p.texts[:0], p.outcome.state)
+}
+
+// restartRestLocked notes that something changes.
+func (p *play) restartRestLocked() {
+	p.restAt = p.now()
+	p.outcome.idle, p.outcome.rest = 0, len(p.outcome.journal)
+	p.idleTurn++
+	p.recheckAt = min(p.recheckAt, p.restAt+time.Second)
+}
+
+// changedLocked notes that something changes, and fails if it should not any more.
+func (p *play) changedLocked(what string) {
+	p.restartRestLocked()
+	if p.settling && p.now() > p.faultAt+p.within {
+		p.failLocked("it does not converge: %v after the last fault, or the end of Play, %s", p.within, what)
+	}
+}
+
+// countStepLocked counts a step or a call, and ends a loop.
+func (p *play) countStepLocked() {
+	if now := p.now(); now != p.instant {
+		p.instant, p.atOnce = now, 0
+	}
+	p.atOnce++
+	if p.outcome.idle++; p.instant < p.faultAt { // which may be an outage
+		p.outcome.idle = 0
+	}
+	switch {
+	case p.atOnce > atOnceMax:
+		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", atOnceMax)
+	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within/time.Hour)):
+		p.failLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes", p.outcome.idle, p.now()-p.restAt)
+	}
+}
+
+// settle waits until nothing has changed for long enough. It checks often at first,
+// because the world may change without a call.
+func (p *play) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settling, p.dirty, p.faultAt = true, true, max(p.faultAt, p.now())
+	p.untilRestLocked()
+	if p.restarts && p.outcome.failure == "" {
+		p.mu.Unlock()
+		for _, s := range p.slots {
+			p.kill(s.kit)
+		}
+		p.mu.Lock()
+		p.faultAt = p.now() + downtime
+		p.untilRestLocked()
+	}
+}
+
+func (p *play) untilRestLocked() {
+	p.restartRestLocked()
+	pause, busy := time.Second, false
+	for p.outcome.failure == "" {
+		now, rest := p.now(), max(p.restAt, p.faultAt)
+		switch {
+		case busy:
+			pause = min(2*pause, pauseMax)
+		default:
+			pause = max(time.Second, now-rest)
+		}
+		next := min(rest+p.within, now+pause)
+		if now < p.faultAt {
+			next = p.faultAt
+		}
+		if now >= next {
+			return
+		}
+		p.recheckAt = next
+		p.mu.Unlock()
+		p.pass(next)
+		left := p.workLeft()
+		p.mu.Lock()
+		switch {
+		case left != "":
+			p.changedLocked(left)
+		case busy: // and is done
+			p.restartRestLocked()
+		}
+		busy = left != ""
+	}
+}
+
+// workLeft returns the work that the living processes still have, "" if none.
+func (p *play) workLeft() string {
+	for _, s := range p.slots {
+		p.mu.Lock()
+		asks := slices.Clone(s.kit.unfinished)
+		dead := s.kit.dead
+		p.mu.Unlock()
+		if dead {
+			continue
+		}
+		for _, ask := range asks {
+			if left := ask(); left != "" {
+				return left
+			}
+		}
+	}
+	return ""
+}
+
+// judge decides about the world at the end. The error is that of Final, if there is one.
+func (p *play) judge(final error, compare bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if final != nil {
+		p.failLocked("Final: %v", final)
+	}
+	if p.clean == nil {
+		return
+	}
+	if compare && p.outcome.state != p.clean.state && p.outcome.failure == "" {
+		p.outcome.differs = true
+		p.failLocked("the world is not what it is without faults:\n%s", difference(p.clean.state, p.outcome.state, "(without faults)"))
+	}
+	if p.outcome.idle > 2*p.clean.idle+20 {
+		p.failLocked("it does not stay at rest: there are %d runs and calls in the %v in which nothing changes; without faults there are %d", p.outcome.idle, p.within, p.clean.idle)
+	}
+}

@@ -1,0 +1,492 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// This file delivers events and answers calls, and injects the faults of the plan.
+//
+// A place is the nth time that a call or event of that name comes. What happens there:
+//
+//	an event   receive -> deliverLocked -> the listeners of the process
+//	a call     call -> grantLocked -> the effect -> answered
+//
+// Both ask decideLocked which fault the plan has there.
+
+const (
+	lateness = time.Minute + time.Second // of an event that is late, or comes again
+	slowness = time.Minute               // of a slow call whose context has no end
+
+	deadCallsMax = 100 // calls of a process that is dead
+	outageMax    = 100 // calls that fail in an outage
+
+	idleEnough = 2 // places of a name where faults are injected while nothing changes
+)
+
+// mark stands before a fault in the journal.
+const mark = "  <== "
+
+// A kind says where a fault can be injected.
+type kind uint8
+
+const (
+	onCall kind = iota // what it does comes after it
+	onDo
+	onRead
+	onEvent
+)
+
+// A place is the nth "call create a" or "event a" of a plan.
+type place struct {
+	what string
+	nth  int
+}
+
+// A point is a place where faults can be.
+type point struct {
+	place
+	since  int // the same as nth, counted since the fault before, or the end of an outage
+	kind   kind
+	stale  bool // a Read that gave another answer before
+	behind bool // and there were events since
+	first  bool // of its instant
+	own    []Fault
+}
+
+// allows reports whether a fault of its kind can be there.
+func (p point) allows(f Fault) bool {
+	switch f {
+	case Stale:
+		return p.stale
+	case Behind:
+		return p.behind
+	case Outage: // these go on for long
+		return p.nth == 1
+	case Blackout:
+		return p.first && p.nth <= 2
+	}
+	return true
+}
+
+// An injection is a fault at a place.
+type injection struct {
+	place
+	fault Fault
+}
+
+func (i injection) String() string { return fmt.Sprintf("%s #%d: %s", i.what, i.nth, i.fault) }
+
+// An outage is a time in which calls fail.
+type outage struct {
+	until time.Duration
+	left  int // of the calls that fail
+}
+
+// A placeCount counts how often a call or event of one name has come.
+type placeCount struct {
+	name     string
+	nth      int
+	before   int // nth at the last fault, if there were so many faults, or in an outage
+	faults   int
+	idle     int // since nothing changes
+	idleTurn int
+}
+
+// A delivery is an event on its way, or one that came.
+type delivery struct {
+	event   any
+	what    string
+	kit     *Kit
+	at      time.Duration
+	decided bool // that it comes
+	own     map[Fault]func()
+}
+
+// A request is one call of the world.
+type request struct {
+	kit    *Kit
+	ctx    context.Context
+	op     string
+	kind   kind
+	effect func() error
+	own    map[Fault]func() error // in place of effect
+	found  any                    // of a read, by effect
+
+	turn  chan struct{} // closed when the call may go on
+	what  string
+	point int // the last one then
+	lasts time.Duration
+	injection
+}
+
+// An answer is the result of a read.
+type answer struct {
+	value any
+	err   error
+}
+
+// answers are those of one read, each another than the one before.
+type answers struct {
+	last, before answer
+	n            int
+	beforeAt     time.Duration // when that was given for the last time
+	lastAt       time.Duration
+	behind       time.Duration // until then the one before comes
+}
+
+func (a answer) equal(b answer) bool {
+	if suffix(a.err) != suffix(b.err) {
+		return false
+	}
+	switch v := a.value.(type) {
+	case nil:
+		return b.value == nil
+	case string, bool, int:
+		return v == b.value
+	}
+	return reflect.DeepEqual(a.value, b.value)
+}
+
+// errDied is what the calls of a process return after its end.
+var errDied = errors.New("explore: the process has died")
+
+// A lostAnswer is the error of a call that had its effect.
+type lostAnswer struct{}
+
+func (*lostAnswer) Error() string { return ErrInjected.Error() }
+func (*lostAnswer) Unwrap() error { return ErrInjected }
+
+// decideLocked notes that a place is reached, and decides which fault is injected there.
+// Of the places of one name that are reached while nothing changes, the first few are
+// enough. own lists the faults of the world's own that can be there.
+func (p *play) decideLocked(what string, kind kind, own []Fault) injection {
+	s := p.reachLocked(p.placeName(what))
+	if s.idleTurn != p.idleTurn {
+		s.idle, s.idleTurn = 0, p.idleTurn
+	}
+	at := point{place: place{s.name, s.nth}, since: s.nth - s.before, kind: kind, own: own}
+	if kind != onEvent {
+		now := p.now()
+		at.first = p.calledAt != now
+		p.calledAt = now
+	}
+	if s.idle++; s.idle > idleEnough {
+		return injection{place: at.place}
+	}
+	p.outcome.points = append(p.outcome.points, at)
+	i := injection{at.place, p.decide(at)}
+	if slices.Contains(p.own, i.fault) && !slices.Contains(own, i.fault) {
+		i.fault = "" // what is done there is something else now
+	}
+	return i
+}
+
+// reachLocked counts that a place of that name is reached, and returns the count.
+func (p *play) reachLocked(name string) *placeCount {
+	s := p.counts[name]
+	if s == nil {
+		s = &placeCount{name: name}
+		p.counts[name] = s
+	}
+	if n := len(p.outcome.happened); s.faults != n {
+		s.before, s.faults = s.nth, n
+	}
+	s.nth++
+	return s
+}
+
+// injectLocked notes a fault, which lasts so long.
+func (p *play) injectLocked(what string, i injection, lasts time.Duration) {
+	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: what, fault: i.fault})
+	p.outcome.happened = append(p.outcome.happened, i)
+	p.outcome.after = len(p.outcome.points)
+	p.faultAt = max(p.faultAt, p.now()+lasts)
+	p.restartRestLocked()
+}
+
+// receive takes in an event for a process; nil means those that are there.
+func (p *play) receive(k *Kit, event any, own map[Fault]func()) {
+	what := fmt.Sprintf("event %v", event)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case k == nil:
+		for _, s := range p.slots {
+			p.events = append(p.events, delivery{event: event, what: what + s.kit.name, kit: s.kit, at: p.now()})
+		}
+	case !k.dead:
+		p.arrived = append(p.arrived, delivery{event: event, what: what + k.name, kit: k, at: p.now(), own: own})
+	}
+	p.wakeLocked()
+}
+
+// deliverLocked decides about an event, and returns what delivers it.
+func (p *play) deliverLocked(d delivery) func() {
+	if d.kit.dead {
+		p.lineLocked(d.what + ": nobody is there")
+		return nothing
+	}
+	if now := p.now(); now < d.kit.behind { // its reads and its events are one stream
+		d.at = d.kit.behind
+		p.events = append(p.events, d)
+		return nothing
+	}
+	p.dirty = true
+	var i injection
+	if !d.decided {
+		i = p.decideLocked(d.what, onEvent, ownOf(p.explorer, d.own))
+	}
+	if happens := happening(p.explorer, d.own, i.fault); happens != nil {
+		p.injectLocked(d.what, i, lateness)
+		return happens
+	}
+	switch i.fault {
+	case Lost: // a world may notice, as late as with one that comes late, and make good
+		p.injectLocked(d.what, i, lateness)
+		return nothing
+	case Late, Twice:
+		p.injectLocked(d.what, i, lateness)
+		p.events = append(p.events, delivery{event: d.event, what: d.what, kit: d.kit, at: d.at + lateness, decided: true})
+		if i.fault == Late {
+			return nothing
+		}
+	default:
+		p.lineLocked(d.what)
+	}
+	d.at = p.now()
+	p.history = append(p.history, d)
+	listeners := slices.Clone(d.kit.listeners)
+	for _, k := range p.overlapping {
+		if k.slot == d.kit.slot && k != d.kit {
+			listeners = append(listeners, k.listeners...)
+		}
+	}
+	return func() {
+		for _, hear := range listeners {
+			hear(d.event)
+		}
+	}
+}
+
+func nothing() {}
+
+// call makes a call of the world, once it has its turn.
+func (p *play) call(r *request) error {
+	k := r.kit
+	p.mu.Lock()
+	if err := context.Cause(r.ctx); err != nil || p.overLocked(k) {
+		stop := false
+		if p.overLocked(k) {
+			k.deadCalls++
+			stop = k.deadCalls > deadCallsMax // it may go on for ever
+		} else {
+			p.countStepLocked()
+		}
+		p.mu.Unlock()
+		if stop {
+			runtime.Goexit()
+		}
+		return cmp.Or(err, errDied)
+	}
+	r.turn = make(chan struct{})
+	p.callers = append(p.callers, r)
+	p.wakeLocked()
+	p.mu.Unlock()
+	select {
+	case <-k.ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.removeCallerLocked(r)
+		return errDied
+	case <-r.turn:
+	}
+	if r.fault == Fails {
+		return ErrInjected
+	}
+	err := errDied // unless it returns
+	if r.fault != DiesBefore {
+		p.protect(k, "call "+r.op, func() { err = r.effect() })
+	}
+	switch r.fault {
+	case AnswerLost:
+		return &lostAnswer{}
+	case DiesBefore, DiesAfter:
+		r.found = nil
+		p.kill(k)
+		return errDied
+	case Slow:
+		timer := time.NewTimer(r.lasts)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return err
+		case <-r.ctx.Done():
+			r.found = nil
+			return context.Cause(r.ctx)
+		}
+	}
+	return p.answered(r, err)
+}
+
+// grantLocked lets a call through.
+func (p *play) grantLocked(r *request) func() {
+	p.removeCallerLocked(r)
+	p.countStepLocked()
+	p.dirty = p.dirty || r.kind != onRead
+	r.what = "call " + r.op + r.kit.name
+	if p.inOutageLocked(r) {
+		r.fault = Fails
+		p.lineLocked(r.what + ": " + ErrInjected.Error())
+		close(r.turn)
+		return nothing
+	}
+	r.injection = p.decideLocked(r.what, r.kind, ownOf(p.explorer, r.own))
+	r.point = len(p.outcome.points) - 1
+	if happens := happening(p.explorer, r.own, r.fault); happens != nil {
+		r.effect, r.lasts = happens, lateness
+	}
+	switch r.fault {
+	case "", Stale, Behind: // if it was another
+	case Outage, Blackout:
+		p.injectLocked(r.what, r.injection, p.within)
+		name := r.place.what
+		if r.fault == Blackout {
+			name = "" + r.kit.name
+		}
+		p.outages[name] = &outage{p.now() + p.within, outageMax - 1}
+		r.fault = Fails
+	case Overlap:
+		if r.kit != r.kit.slot.kit || len(p.overlapping) > 0 {
+			break
+		}
+		p.injectLocked(r.what, r.injection, lateness)
+		old := r.kit
+		old.name += " (old)"
+		old.endsAt = p.now() + lateness
+		p.overlapping = append(p.overlapping, old)
+		return func() { close(r.turn); p.launch(old.slot) }
+	case Slow:
+		r.lasts = slowness
+		if end, ok := r.ctx.Deadline(); ok && time.Until(end) < p.within {
+			r.lasts = time.Until(end) + time.Second
+		}
+		fallthrough
+	default:
+		p.injectLocked(r.what, r.injection, r.lasts)
+	}
+	close(r.turn)
+	return nothing
+}
+
+// inOutageLocked reports whether a call fails since something is down for a while.
+func (p *play) inOutageLocked(r *request) bool {
+	if len(p.outages) == 0 {
+		return false
+	}
+	name := p.placeName(r.what)
+	for _, of := range []string{name, r.kit.name} {
+		o := p.outages[of]
+		if o == nil {
+			continue
+		}
+		if o.left--; o.left > 0 && p.now() < o.until {
+			s := p.reachLocked(name)
+			s.before = s.nth
+			return true
+		}
+		delete(p.outages, of)
+		if len(p.outages) == 0 {
+			p.faultAt = min(p.faultAt, p.now())
+		}
+	}
+	return false
+}
+
+func (p *play) removeCallerLocked(r *request) {
+	p.callers = slices.DeleteFunc(p.callers, func(other *request) bool { return other == r })
+}
+
+// answered returns the answer of a call; or the answer before, if that is its fault.
+func (p *play) answered(r *request, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.overLocked(r.kit) {
+		return errDied
+	}
+	streams := false
+	if y, ok := r.found.(*reply); ok && y != nil {
+		streams = y.stream != nil // which is no answer that could be given again
+	}
+	if r.kind != onRead || streams {
+		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: r.what, err: err})
+		return err
+	}
+	key, now := r.op+r.kit.name, p.now()
+	a := p.answers[key]
+	is := answer{r.found, err}
+	switch {
+	case a == nil:
+		a = &answers{last: is}
+		p.answers[key] = a
+	case !a.last.equal(is):
+		a.before, a.beforeAt, a.n = a.last, a.lastAt, a.n+1
+		a.last = is
+	}
+	a.lastAt = now
+	if now < a.behind {
+		p.outcome.journal = append(p.outcome.journal, entry{at: now, turn: p.turn, what: r.what + " (as it was)", err: a.before.err})
+		r.found = a.before.value
+		return a.before.err
+	}
+	if a.n > 0 {
+		since := p.since(r.kit, a.beforeAt)
+		switch {
+		case r.fault == Behind && len(since) > 0:
+			p.injectLocked(r.what, r.injection, lateness)
+			a.behind, r.kit.behind = now+lateness, now+lateness
+			for _, d := range since {
+				d.at, d.decided = now+lateness, true
+				p.events = append(p.events, d)
+			}
+			fallthrough
+		case r.fault == Stale:
+			if r.fault == Stale {
+				p.injectLocked(r.what, r.injection, 0)
+			}
+			r.found = a.before.value
+			return a.before.err
+		}
+		if at := &p.outcome.points[r.point]; at.place == r.place {
+			at.stale, at.behind = true, len(since) > 0
+		}
+	}
+	p.outcome.journal = append(p.outcome.journal, entry{at: now, turn: p.turn, what: r.what, err: err})
+	return err
+}
+
+// since returns the events that came to a process since then.
+func (p *play) since(k *Kit, at time.Duration) []delivery {
+	i := len(p.history)
+	for i > 0 && p.history[i-1].at >= at {
+		i--
+	}
+	var since []delivery
+	seen := map[string]bool{}
+	for _, d := range p.history[i:] {
+		if d.kit == k && !seen[d.what] {
+			seen[d.what] = true
+			since = append(since, d)
+		}
+	}
+	return since
+}

@@ -1,0 +1,401 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// This file plays one plan: it decides what comes next.
+//
+// One goroutine, the director, plays the scenario in a bubble. It lets the time pass
+// from one step to the next, and at each instant goes through these stages, each when
+// all other goroutines of the bubble are at rest:
+//
+//	checking    checks the world, if it may have changed        Check        converge.go
+//	comparing   describes the world, before time passes         State        converge.go
+//	starting    starts a process in place of a dead one         Start        schedule.go
+//	ending      ends a process that overlaps with its successor              schedule.go
+//	delivering  decides about the first event, and delivers it  listeners    deliver.go
+//	granting    decides about one call, and lets it through     the effect   deliver.go
+//	waiting     until the next event, start, end or call                     schedule.go
+//
+// The first stage that has something to do is the step; then the director begins again.
+// The third column is the code of the user that a stage calls. An event or call that is
+// decided about is a point: a fault may be injected there. After Play, settle
+// (converge.go) lets the time pass until nothing changes any more, and judge compares the
+// world with that of the plan without faults.
+
+const (
+	downtime  = time.Second // from a crash to the next Start
+	endingMax = time.Hour   // until all goroutines have ended
+)
+
+// A phase is the time between two changes by Play.
+type phase struct {
+	state    string // at its end
+	unsteady bool   // it was that before, and then something else
+}
+
+// An outcome is the result of a plan.
+type outcome struct {
+	failure  string // "" if there is none
+	differs  bool   // it is that the world is another one
+	hung     bool   // the plan did not end
+	state    string // of the world at the end
+	phases   []phase
+	points   []point
+	happened []injection
+	after    int // of the points, the first after all of these
+	idle     int // steps and calls since nothing changes
+	journal  []entry
+	rest     int // of its entries, those before that
+}
+
+// A play is a plan under way.
+type play struct {
+	*explorer
+	number   int
+	direct   func(*play) // plays the scenario, and sets the next four
+	slots    []*slot
+	check    func() error  // says what is wrong with the world
+	describe func() string // describes it
+	close    func()        // ends it
+	decide   func(point) Fault
+	within   time.Duration
+	clean    *outcome // of the plan without faults; nil if this is that
+	restarts bool     // all processes start once more at the end
+
+	begun    time.Time
+	wake     chan struct{}  // there is something to let through
+	timer    *time.Timer    // of the director
+	work     sync.WaitGroup // of all processes
+	progress atomic.Int64   // of the director
+
+	mu          sync.Mutex // guards the fields below
+	bubble      string     // its name in stacks
+	outcome     outcome
+	overlapping []*Kit // old processes that go on beside their successors
+	turn        int    // of the journal: what several goroutines do in one turn has no order
+
+	// deliver.go
+	callers  []*request // the calls that wait for their turn
+	arrived  []delivery // the events since all was at rest
+	events   []delivery // the events before those that wait to be delivered
+	history  []delivery // the events that were delivered
+	counts   map[string]*placeCount
+	answers  map[string]*answers // by call and process
+	outages  map[string]*outage  // by the name of the kit, or of a place
+	calledAt time.Duration       // when the last call was decided about
+
+	// converge.go
+	settling    bool          // Play is over
+	dirty       bool          // the world may have changed since checkedAt
+	undescribed bool          // and since it was described
+	checkedAt   time.Duration // when the world was checked
+	texts       []string      // the descriptions of the world in this phase
+	faultAt     time.Duration // when the last fault is over
+	restAt      time.Duration // nothing changes since then
+	recheckAt   time.Duration // when settle checks again
+	instant     time.Duration // of the last step or call
+	atOnce      int           // steps and calls at that instant
+	idleTurn    int           // counts the changes
+}
+
+// A slot is where one process follows the other.
+type slot struct {
+	number    int
+	start     func(*Kit)
+	kit       *Kit          // the last one
+	restartAt time.Duration // when the next one starts, if that is dead
+}
+
+// perform plays a plan in a bubble of its own.
+func (p *play) perform(t *testing.T) {
+	defer func() {
+		p.bubbles.Delete(p.bubble)
+		switch r := recover(); {
+		case r == nil:
+		case !strings.HasPrefix(fmt.Sprint(r), "deadlock"):
+			panic(r)
+		default:
+			p.failf("goroutines are left that wait for ever (%v):\n%s", r, strings.Join(stacks(p.bubble), "\n\n"))
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		name := bubbleName()
+		p.mu.Lock()
+		p.bubble = name
+		p.mu.Unlock()
+		p.bubbles.Store(name, p)
+		p.begun = time.Now()
+		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
+		p.timer.Stop()
+		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
+		p.dirty, p.calledAt = true, -1
+		if p.clean != nil { // most plans are a little longer
+			n, m := len(p.clean.journal), len(p.clean.points)
+			p.outcome.journal, p.outcome.points = make([]entry, 0, n+n/4), make([]point, 0, m+m/4)
+		}
+		var directing sync.WaitGroup // of a goroutine that the scenario may end by mistake
+		directing.Go(func() { p.protect(nil, "the scenario", func() { p.direct(p) }) })
+		directing.Wait()
+		p.finish()
+	})
+}
+
+// launch starts a process.
+func (p *play) launch(s *slot) {
+	k := &Kit{play: p, slot: s}
+	if s.number > 0 {
+		k.name = fmt.Sprintf(" (beside %d)", s.number)
+	}
+	k.log = slog.New(journalHandler(p, k))
+	k.ctx, k.end = context.WithCancelCause(context.Background())
+	p.mu.Lock()
+	if s.kit != nil {
+		p.lineLocked("start" + k.name)
+	}
+	s.kit = k
+	for _, a := range p.answers {
+		a.behind = 0
+	}
+	p.mu.Unlock()
+	p.work.Go(func() { p.protect(k, "Start", func() { s.start(k) }) })
+}
+
+// kill ends a process: its calls and events have no effect from now on.
+func (p *play) kill(k *Kit) {
+	p.mu.Lock()
+	k.dead = true
+	if k.slot.kit == k {
+		k.slot.restartAt = p.now() + downtime
+	}
+	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Kit) bool { return elder == k })
+	p.mu.Unlock()
+	k.end(errDied)
+}
+
+// now returns the time since the beginning, as all times of a plan are.
+func (p *play) now() time.Duration { return time.Since(p.begun) }
+
+// advance lets the time pass until then, and all happen that is to happen by then.
+// The world may have been changed before.
+func (p *play) advance(until time.Duration) {
+	p.mu.Lock()
+	p.dirty = true
+	p.mu.Unlock()
+	p.pass(until)
+}
+
+// pass is advance in a world that was not changed.
+func (p *play) pass(until time.Duration) {
+	for {
+		synctest.Wait()
+		p.progress.Add(1)
+		p.checkWorld()
+		act, wait, describe := p.next(until)
+		if describe {
+			p.compareWorld()
+			act, wait, _ = p.next(until)
+		}
+		switch {
+		case act != nil:
+			act()
+		case wait <= 0:
+			return
+		default:
+			p.timer.Reset(wait)
+			select {
+			case <-p.wake:
+				p.timer.Stop()
+			case <-p.timer.C:
+			}
+		}
+	}
+}
+
+// next returns the next step. If there is none now, it returns the time to wait for one,
+// which ends at until at the latest; or describe, if the world must be described before
+// the step is known.
+func (p *play) next(until time.Duration) (act func(), wait time.Duration, describe bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if p.outcome.failure != "" {
+		return nil, 0, false
+	}
+	if p.settling {
+		until = min(until, p.recheckAt)
+	}
+	p.turn++
+	if len(p.arrived) > 0 { // by several goroutines, perhaps
+		slices.SortStableFunc(p.arrived, func(a, b delivery) int { return strings.Compare(a.what, b.what) })
+		p.events = append(p.events, p.arrived...)
+		p.arrived = p.arrived[:0]
+	}
+	for _, s := range p.slots {
+		if s.kit.dead {
+			if s.restartAt <= now {
+				return func() { p.launch(s) }, 0, false
+			}
+			until = min(until, s.restartAt)
+		}
+	}
+	for _, k := range p.overlapping {
+		if k.endsAt <= now {
+			p.lineLocked("the old process ends")
+			return func() { p.kill(k) }, 0, false
+		}
+		until = min(until, k.endsAt)
+	}
+	for i, d := range p.events {
+		if d.at <= now {
+			p.events = slices.Delete(p.events, i, i+1)
+			return p.deliverLocked(d), 0, false
+		}
+		until = min(until, d.at)
+	}
+	if len(p.callers) == 0 {
+		return nil, until - now, p.undescribed
+	}
+	r := p.firstLocked()
+	if p.undescribed {
+		if s := p.counts[p.placeName("call "+r.op+r.kit.name)]; s != nil && s.idle >= idleEnough && s.idleTurn == p.idleTurn {
+			return nil, 0, true
+		}
+	}
+	return p.grantLocked(r), 0, false
+}
+
+// firstLocked returns the call whose text comes first.
+func (p *play) firstLocked() *request {
+	return slices.MinFunc(p.callers, func(a, b *request) int {
+		return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.kit.name, b.kit.name))
+	})
+}
+
+func (p *play) wakeLocked() {
+	select {
+	case p.wake <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+// protect calls a function of the user's, and fails the plan if it does not return.
+func (p *play) protect(k *Kit, what string, f func()) {
+	returned := false
+	defer func() {
+		v := recover()
+		switch {
+		case returned || p.over(k): // what a dead process does is no matter
+		case v == nil:
+			p.failf("%s called runtime.Goexit, perhaps by t.FailNow; let Check or Final return an error instead", what)
+		default:
+			p.failf("%s panicked: %v\n%s", what, v, debug.Stack())
+		}
+	}()
+	f()
+	returned = true
+}
+
+// over reports whether the plan has failed, or the process is dead; it may be nil.
+func (p *play) over(k *Kit) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.overLocked(k)
+}
+
+func (p *play) overLocked(k *Kit) bool {
+	return p.outcome.failure != "" || k != nil && k.dead
+}
+
+func (p *play) failf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failLocked(format, args...)
+}
+
+func (p *play) failLocked(format string, args ...any) {
+	if p.outcome.failure == "" {
+		p.outcome.failure = fmt.Sprintf(format, args...)
+	}
+}
+
+// finish ends the processes that are left, and closes the world.
+func (p *play) finish() {
+	for _, s := range p.slots {
+		if s.kit != nil {
+			p.kill(s.kit)
+		}
+	}
+	for _, k := range slices.Clone(p.overlapping) {
+		p.kill(k)
+	}
+	ended := make(chan struct{})
+	go func() {
+		p.work.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(endingMax)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		p.failf("goroutines are left %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
+	}
+	if p.close != nil {
+		p.protect(nil, "Close", p.close)
+	}
+}
+
+// hung is the outcome of a plan in which nothing goes on.
+func (p *play) hung(after time.Duration) *outcome {
+	o, bubble := outcome{hung: true}, ""
+	if p.mu.TryLock() { // nobody holds it for long, but something is wrong here
+		o.journal, o.happened = slices.Clone(p.outcome.journal), slices.Clone(p.outcome.happened)
+		bubble = p.bubble
+		p.mu.Unlock()
+	}
+	var busy []string
+	for _, stack := range stacks(bubble) {
+		head, _, _ := strings.Cut(stack, "\n")
+		if !strings.Contains(head, "(durable)") && !strings.Contains(head, "[synctest.") {
+			busy = append(busy, stack)
+		}
+	}
+	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan. A mutex that is held over a call is one reason:\n%s",
+		after, strings.Join(busy, "\n\n"))
+	return &o
+}
+
+var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)
+
+// bubbleName returns that of the calling goroutine, or "".
+func bubbleName() string {
+	var text [128]byte
+	return bubblePattern.FindString(string(text[:runtime.Stack(text[:], false)]))
+}
+
+// stacks returns those of a bubble, except for our own.
+func stacks(bubble string) []string {
+	text := make([]byte, 1<<20)
+	return slices.DeleteFunc(strings.Split(string(text[:runtime.Stack(text, true)]), "\n\n"), func(s string) bool {
+		waits := strings.Contains(s, "WaitGroup).Wait(") && strings.Contains(s, "explore.(*play")
+		return bubblePattern.FindString(s) != bubble || waits || strings.Contains(s, "testingSynctestTest(")
+	})
+}

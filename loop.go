@@ -1,0 +1,848 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// This file is the inside of [Reconciler.Run].
+//
+// A call of Run is a loop. It starts the workers, waits until all have returned,
+// and meanwhile ends the contexts of their runs in time (after Grace), and warns of
+// what does not return although its context has ended.
+//
+// A worker is a goroutine that goes through the stages of a run again and again:
+//
+//	taking      gives back the last item, and waits for the next   Queue
+//	admitting   waits until the item may run                       Lease, Admit
+//	starting    logs the start                                     Logger
+//	running     calls Reconcile                                    Lease, Reconcile
+//	deciding    decides what becomes of the item                   Retry, methods of the error
+//	leaving     says how the run went to what Admit returned       done
+//	reporting   logs the outcome                                   Logger
+//	notifying   calls OnResult                                     OnResult
+//
+// On the right is the code of the user that a stage calls. Any of it may panic or
+// call runtime.Goexit. A deferred function for each call would catch that, and slow
+// down every run. So one place catches it for all of them, worker.runStages. The
+// worker's stage says what was going on, and resumeAfterPanic decides with which
+// stage the worker goes on: in a new goroutine, if a Goexit has taken its own.
+//
+// An item that is in flight and has no run yet is given back as if it had not been
+// taken, by giveBackUnrun. Once it has a run, verdict says how it is given back, by
+// the next takeNext, whatever happens in between.
+
+// Run takes and runs items until ctx is done, or the queue is closed and empty.
+// It then waits for the runs in flight and returns nil. It returns an error at
+// once if a field is missing or out of its range, and, after its runs, if the
+// queue or Admit cannot go on.
+//
+// After ctx is done, a run that ends with an error is [Aborted], and its item is
+// ready again in the queue. A run that ends well or with a plan counts as usual,
+// and so does a panic. A run that ignores the end of its context is waited for,
+// and a warning names the item, again each time its age has doubled.
+//
+// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
+// logged. It ends the calls of OnResult and the Logger that were still to come in
+// that run, and the item is given back as was decided by then; by [DefaultRetry],
+// if Retry panicked.
+//
+// Run may be called again, and several times at once.
+func (r *Reconciler[T]) Run(ctx context.Context) error {
+	l, err := newLoop(r)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx)
+}
+
+// Apply runs r until the items are settled or given up, or ctx is done: for programs
+// that apply what is wanted once. It enqueues the items, waits for them as
+// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
+// returns the errors of both; nil means that all items ended well.
+//
+// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
+// beside the items is not waited for, and stays in that Queue. To wait for it too,
+// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
+//
+// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
+// again, and several times at once if Reconcile and the hooks allow that.
+func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
+	c := *r
+	if c.Queue == nil {
+		c.Queue = NewQueue[T]()
+	}
+	q, ok := c.Queue.(*Queue[T])
+	if !ok {
+		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
+	}
+	l, err := newLoop(&c)
+	if err != nil {
+		return err
+	}
+	ctx, stopRun := context.WithCancel(ctx)
+	waitCtx, stopWaiting := context.WithCancelCause(ctx)
+	var runErr error
+	var run sync.WaitGroup
+	run.Go(func() {
+		runErr = l.run(ctx)
+		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
+			stopWaiting(errRunEnded)
+		}
+	})
+	func() {
+		defer run.Wait() // also if an item makes EnqueueAndWait panic
+		defer stopRun()
+		err = q.EnqueueAndWait(waitCtx, items...)
+	}()
+	return errors.Join(err, runErr)
+}
+
+// errRunEnded is why a wait of Apply ends although its ctx has not.
+var errRunEnded = errors.New("reconcile: Run ended")
+
+// reconciles marks the members of a [Group] that are ended last.
+func (r *Reconciler[T]) reconciles() bool { return true }
+
+// newLoop checks the fields and sets the defaults.
+func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
+	l := &loop[T]{
+		Reconciler: *r,
+		admitting:  make(chan struct{}, 1),
+		begun:      make(chan struct{}, 1),
+	}
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return nil, err
+	}
+	if q, ok := r.Queue.(*Queue[T]); ok {
+		l.queue = q
+	} else {
+		l.queue = &otherQueue[T]{Dequeuer: r.Queue, base: time.Now()}
+	}
+	l.leaser, _ = r.Queue.(Leaser[T])
+	switch {
+	case r.Reconcile == nil:
+		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
+	}
+	l.Workers = max(1, l.Workers)
+	if l.Logger == nil {
+		l.Logger = slog.Default()
+	}
+	if l.Name != "" {
+		l.Logger = l.Logger.With("reconciler", l.Name)
+	}
+	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
+	return l, nil
+}
+
+// A loop is one call of Run. The embedded fields have their defaults filled in.
+type loop[T comparable] struct {
+	Reconciler[T]
+	queue  loopQueue[T]
+	leaser Leaser[T] // nil if the queue is none
+
+	pool    []*worker[T]
+	working sync.WaitGroup // the goroutines of pool
+	failed  sync.Once
+	err     error // what ended the loop, once failed
+
+	// The contexts. Code of the user sees only those that are made from them.
+	caller     context.Context // of Run; its end is the shutdown
+	taking     context.Context // a child of caller, to wait for items under; ends also when the loop fails
+	stopTaking context.CancelFunc
+	runs       context.Context // parent of those of the runs; with a Grace it ends later than caller
+
+	// With an Admit, one worker at a time has a place in admitting. It takes an
+	// item and waits until that may run. So one item at most is in hand, and the
+	// others stay in the queue, where events still change what becomes of them.
+	admitting chan struct{}
+
+	// Runs are watched if they have a Timeout or a lease, or are to end. While
+	// ticking is false, a worker tells in begun that there is something to watch.
+	watched atomic.Bool
+	ticking atomic.Bool
+	begun   chan struct{} // room for one
+}
+
+// A loopQueue is what a loop needs of a queue. [Queue] does each in one lock hold.
+type loopQueue[T comparable] interface {
+	giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
+	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
+	now() int64
+}
+
+func (l *loop[T]) run(ctx context.Context) error {
+	l.caller, l.runs = ctx, ctx
+	l.taking, l.stopTaking = context.WithCancel(ctx)
+	defer l.stopTaking()
+	endRuns := func(error) {}
+	if l.Grace > 0 {
+		l.runs, endRuns = context.WithCancelCause(context.WithoutCancel(ctx))
+		defer endRuns(nil)
+	}
+	for range l.Workers {
+		l.pool = append(l.pool, &worker[T]{loop: l})
+	}
+	for _, w := range l.pool {
+		l.working.Go(w.work)
+	}
+	l.supervise(endRuns)
+	return l.err
+}
+
+// supervise waits for the workers. Meanwhile it ends the contexts of the runs
+// when their time is over, and warns of those that ignore that.
+func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
+	ended := make(chan struct{})
+	go func() {
+		l.working.Wait()
+		close(ended)
+	}()
+	done := l.caller.Done()
+	grace, tick := idleTimer(), idleTimer()
+	defer grace.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-done:
+			done = nil
+			if l.Grace > 0 {
+				grace.Reset(l.Grace)
+			}
+			if l.Grace <= 0 || l.Admit != nil {
+				l.watched.Store(true) // without a timer: in a bubble, two that fire at once break the race detector (go.dev/issue/78156)
+			}
+		case <-grace.C:
+			endRuns(context.Cause(l.caller))
+			l.watched.Store(true)
+		case <-l.begun:
+		case <-tick.C:
+			l.ticking.Store(false)
+		}
+		if !l.ticking.Load() && l.warnOfStuck() {
+			l.ticking.Store(true)
+			tick.Reset(stuckTick)
+		}
+	}
+}
+
+// stuckTick is how often the runs are looked at, and how long one has to return
+// after the end of its context.
+const stuckTick = 500 * time.Millisecond
+
+// warnOfStuck names the runs, and the call of Admit, whose contexts ended a while
+// ago. It reports whether there is anything to look at again.
+func (l *loop[T]) warnOfStuck() (again bool) {
+	if !l.watched.Load() {
+		return false
+	}
+	for _, w := range l.pool {
+		if r := w.current.Load(); r != nil {
+			again = true
+			w.warnIfStuck(r)
+		}
+	}
+	return again
+}
+
+// warnIfStuck warns if the context of r ended a while ago, and again each time the age of
+// r has doubled.
+func (w *worker[T]) warnIfStuck(r *run[T]) {
+	_ = guard(func() error { // The Logger, and the context of a Leaser, are code of the user.
+		if w.warned != r {
+			w.warned, w.warnAt = r, 0
+		}
+		now := w.loop.queue.now()
+		cause := context.Cause(r.Context)
+		if cause != nil && w.warnAt == 0 {
+			w.warnAt = now + int64(stuckTick)
+		}
+		if cause != nil && w.warnAt <= now {
+			age := now - r.start
+			w.warnAt = now + age
+			msg := "run has not returned, though its context ended"
+			if r.worker == nil {
+				msg = "Admit has not returned, though its context ended"
+			}
+			w.loop.Logger.Warn(msg, "item", r.item, "age", time.Duration(age), "cause", cause)
+		}
+		return nil
+	})
+}
+
+// noteBegun is called when something begins that may have to be watched.
+func (l *loop[T]) noteBegun() {
+	if l.watched.Load() && !l.ticking.Load() {
+		select {
+		case l.begun <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// A run is the context of one call of Reconcile. It ends with the context that it is made
+// from, and when the run has ended. It also stands for a call of Admit, without a worker.
+type run[T comparable] struct {
+	context.Context
+	worker   *worker[T]
+	item     T
+	start    int64
+	end      atomic.Pointer[runEnd] // nil while nothing has asked for it
+	changed  atomic.Bool            // a context of UntilChanged ended with ErrChanged
+	failures int32                  // 64 bytes in all if items are strings
+}
+
+// A runEnd is a context that is cancelled when a run has ended. A run makes it when it is
+// asked for Done, so that most runs do without.
+type runEnd struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// endedUnasked is the end of a run that has ended, and was not asked for Done before.
+var endedUnasked runEnd
+
+// ending returns the context that ends with the run.
+func (r *run[T]) ending() context.Context {
+	for {
+		end := r.end.Load()
+		if end != nil && end != &endedUnasked {
+			return end
+		}
+		ctx, cancel := context.WithCancel(r.Context)
+		if end == &endedUnasked {
+			cancel()
+		}
+		if r.end.CompareAndSwap(end, &runEnd{ctx, cancel}) {
+			return ctx
+		}
+		cancel()
+	}
+}
+
+// finish ends the context of the run.
+func (r *run[T]) finish() {
+	if !r.end.CompareAndSwap(nil, &endedUnasked) {
+		r.end.Load().cancel()
+	}
+}
+
+func (r *run[T]) Done() <-chan struct{} { return r.ending().Done() }
+
+func (r *run[T]) Err() error {
+	if r.end.Load() == nil {
+		return r.Context.Err()
+	}
+	return cmp.Or(r.Context.Err(), r.ending().Err())
+}
+
+func (r *run[T]) Value(key any) any {
+	switch key {
+	case runKey{}:
+		return r
+	case shutdownKey{}: // A Group in a run ends with the run, and not with the Group around.
+		return nil
+	}
+	if r.end.Load() == nil {
+		return r.Context.Value(key)
+	}
+	return r.ending().Value(key) // Package context finds its own there.
+}
+
+func (r *run[T]) logger() *slog.Logger {
+	return r.worker.loop.Logger.With("item", r.item, "failures", r.failures)
+}
+
+// A stage is how far a worker is with an item; see the top of this file.
+type stage uint8
+
+const (
+	stageTaking stage = iota
+	stageAdmitting
+	stageStarting
+	stageRunning
+	stageDeciding
+	stageLeaving
+	stageReporting
+	stageNotifying
+	stageFinished // for good
+)
+
+type worker[T comparable] struct {
+	loop       *loop[T]
+	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item; or a call of Admit
+	warned     *run[T]                // that warnAt is about; both belong to supervise
+	warnAt     int64                  // when the next warning is due; 0 at first
+	stage      stage
+	now        int64 // the latest reading of the clock
+	clockStale bool  // time has passed since that reading
+
+	hasItem      bool                                           // the fields below are about it
+	takenItem[T]                                                // has the item, and what the queue knows of it
+	admitDone    func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
+	waited       time.Duration
+	start        int64
+	release      context.CancelFunc // of the Timeout; nil if there is none
+	err          error              // what Reconcile returned
+	aborted      bool               // by a shutdown or a lost lease
+	changed      bool               // the run ended early, because its item was enqueued again
+	skipHooks    bool               // one of them panicked, so the others are not called
+	result       Result[T]
+	verdict      RequeueOptions // how the item is given back
+}
+
+// work goes on until the worker has finished: in another goroutine if this one
+// is lost to runtime.Goexit.
+func (w *worker[T]) work() {
+	defer func() {
+		if w.stage != stageFinished {
+			w.loop.working.Go(w.work)
+		}
+	}()
+	for w.stage != stageFinished {
+		w.runStages()
+	}
+}
+
+// runStages goes through the stages until the worker has finished, or is thrown
+// out of one by a panic or Goexit.
+func (w *worker[T]) runStages() {
+	defer func() {
+		if w.stage == stageFinished {
+			return
+		}
+		p := &PanicError{Value: recover(), Stack: debug.Stack()}
+		if p.Value == nil {
+			p.Value = errGoexit
+		}
+		w.resumeAfterPanic(p)
+	}()
+	for w.stage != stageFinished {
+		switch w.stage {
+		case stageTaking:
+			w.takeNext()
+		case stageAdmitting:
+			w.admit()
+		case stageStarting:
+			w.logStart()
+		case stageRunning:
+			w.reconcile()
+		case stageDeciding:
+			w.measure()
+			w.decide(true)
+			w.endRun()
+			w.stage = stageLeaving
+		case stageLeaving:
+			if done := w.admitDone; done != nil {
+				w.admitDone, w.clockStale = nil, true
+				done(w.result.Outcome, w.err, w.result.Duration)
+			}
+			w.stage = stageReporting
+		case stageReporting:
+			if !w.skipHooks {
+				w.report()
+			}
+			w.stage = stageNotifying
+		case stageNotifying:
+			if w.loop.OnResult != nil && !w.skipHooks {
+				w.clockStale = true
+				w.loop.OnResult(w.result)
+			}
+			w.stage = stageTaking
+		}
+	}
+}
+
+// resumeAfterPanic decides where to go on after a panic. One in a hook ends the
+// hooks that were still to come in that run: their stages do nothing, except that
+// done is always called. The item is given back as was decided by then.
+func (w *worker[T]) resumeAfterPanic(p *PanicError) {
+	what := ""
+	switch w.stage {
+	case stageTaking:
+		w.fail(fmt.Errorf("reconcile: dequeue: %w", p))
+		return
+	case stageAdmitting:
+		w.failAdmit(p)
+		return
+	case stageStarting:
+		what = "the Logger panicked"
+		w.stage = stageRunning
+	case stageRunning:
+		w.err = p
+		w.stage = stageDeciding
+		return
+	case stageDeciding:
+		what = "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"
+		w.decide(false)
+		w.endRun()
+		w.stage = stageLeaving
+	case stageLeaving:
+		what = "what Admit returned panicked" // it is not called again
+	case stageReporting:
+		what = "the Logger panicked"
+	case stageNotifying:
+		what = "OnResult panicked"
+	}
+	w.skipHooks, w.clockStale = true, true
+	logGuarded(w.loop.Logger, slog.LevelError, what, "item", w.item, "err", p, "stack", p.line())
+}
+
+// fail ends the worker, and with it the loop: it cannot go on.
+func (w *worker[T]) fail(err error) {
+	l := w.loop
+	l.failed.Do(func() { l.err = err })
+	l.stopTaking()
+	w.stage = stageFinished
+}
+
+// takeNext gives back the last item, if there is one, and takes the next.
+func (w *worker[T]) takeNext() {
+	l := w.loop
+	var last *RequeueOptions
+	if w.hasItem {
+		last = &w.verdict
+		if w.clockStale {
+			w.now = l.queue.now()
+		}
+	}
+	// What was aborted by the end of the caller's context must not be taken again,
+	// and taking may end a moment later than that.
+	ending := w.aborted && l.caller.Err() != nil
+	if last != nil && (ending || l.Admit != nil) {
+		l.queue.giveBackTaken(&w.takenItem, last, w.now)
+		last = nil
+	}
+	if ending {
+		w.stage = stageFinished
+		return
+	}
+	next := stageStarting
+	if l.Admit != nil {
+		next = stageAdmitting
+		select {
+		case l.admitting <- struct{}{}:
+		case <-l.taking.Done():
+			w.stage = stageFinished
+			return
+		}
+	}
+	err := l.queue.giveBackAndTake(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
+	switch {
+	case err == nil:
+		w.hasItem = true
+		w.now, w.clockStale = w.takenItem.takenAt, false
+		w.aborted, w.changed, w.skipHooks = false, false, false
+		w.stage = next
+		return
+	case l.taking.Err() != nil, l.caller.Err() != nil, errors.Is(err, ErrClosed):
+		w.stage = stageFinished
+	default:
+		w.fail(fmt.Errorf("reconcile: dequeue: %w", err))
+	}
+	if l.Admit != nil {
+		<-l.admitting
+	}
+}
+
+// admit waits until Admit lets the item run. Its context ends with the lease of the
+// item, too; then the item is given back, and others may be taken.
+func (w *worker[T]) admit() {
+	l := w.loop
+	w.clockStale = true
+	ctx, done := l.taking, l.taking.Done()
+	if l.leaser != nil {
+		parent, end := context.WithCancel(ctx)
+		defer end()
+		bad := guard(func() error {
+			ctx = l.leaser.Lease(parent, w.item)
+			done = ctx.Done()
+			return nil
+		})
+		if bad != nil { // the run will meet that too, and is what fails
+			<-l.admitting
+			w.stage = stageStarting
+			return
+		}
+	}
+	runDone, err := w.callAdmit(ctx)
+	ended := isDone(done) || l.caller.Err() != nil
+	if runDone != nil && (ended || err != nil) {
+		cause := cmp.Or(context.Cause(l.caller), err)
+		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
+		if p := guard(func() error { runDone(Aborted, cause, 0); return nil }); p != nil {
+			logGuarded(l.Logger, slog.LevelError, "what Admit returned panicked", "item", w.item, "err", p)
+		}
+	}
+	switch {
+	case ended:
+		<-l.admitting
+		w.giveBackUnrun()
+	case err != nil:
+		w.failAdmit(err)
+	default:
+		<-l.admitting
+		w.admitDone = runDone
+		w.stage = stageStarting
+	}
+}
+
+// callAdmit calls Admit, which is watched as a run is.
+func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, time.Duration), err error) {
+	w.current.Store(&run[T]{Context: ctx, item: w.item, start: w.now})
+	defer w.current.Store(nil)
+	w.loop.noteBegun()
+	return w.loop.Admit(ctx)
+}
+
+// failAdmit gives back the item that Admit failed for, and ends the worker. It keeps
+// the place in admitting: nobody else is to ask.
+func (w *worker[T]) failAdmit(err error) {
+	err = fmt.Errorf("reconcile: admit: %w", err)
+	if p := guard(func() error { w.giveBackUnrun(); return nil }); p != nil {
+		err = errors.Join(err, fmt.Errorf("reconcile: requeue: %w", p))
+	}
+	w.fail(err)
+}
+
+// giveBackUnrun gives back an item that had no run. The worker is to take another
+// one, so a panic in it is one of the queue.
+func (w *worker[T]) giveBackUnrun() {
+	w.stage = stageTaking
+	w.hasItem, w.aborted = false, true
+	w.loop.queue.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.queue.now())
+}
+
+// logStart logs the start of a run.
+func (w *worker[T]) logStart() {
+	if w.clockStale { // because of Admit
+		w.now, w.clockStale = w.loop.queue.now(), false
+	}
+	w.waited = time.Duration(w.now - w.readySince)
+	if w.loop.Logger.Enabled(w.loop.runs, slog.LevelDebug) {
+		w.clockStale = true
+		w.loop.Logger.LogAttrs(w.loop.runs, slog.LevelDebug, "run starts",
+			slog.Any("item", w.item), slog.Int("failures", w.failures))
+	}
+	w.stage = stageRunning
+}
+
+// reconcile does one run.
+func (w *worker[T]) reconcile() {
+	l := w.loop
+	if w.clockStale {
+		w.now = l.queue.now()
+	}
+	w.start = w.now
+	ctx := l.runs
+	if l.Timeout > 0 {
+		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
+	}
+	if l.leaser != nil { // last: its Err may know of the end before a context made from it does
+		if ctx = l.leaser.Lease(ctx, w.item); ctx == nil {
+			panic("reconcile: Lease returned nil, want a context")
+		}
+	}
+	r := &run[T]{Context: ctx, worker: w, item: w.item, failures: int32(w.failures), start: w.start}
+	w.current.Store(r)
+	l.noteBegun()
+	w.err = l.Reconcile(r, r.item)
+	w.stage = stageDeciding
+}
+
+// measure notes how the run ended.
+func (w *worker[T]) measure() {
+	w.now, w.clockStale = w.loop.queue.now(), false
+	w.result = Result[T]{
+		Item:     w.item,
+		Err:      w.err,
+		Waited:   w.waited,
+		Duration: time.Duration(w.now - w.start),
+	}
+	if _, panicked := w.err.(*PanicError); w.err != nil && !panicked {
+		r := w.current.Load()
+		w.aborted = w.loop.caller.Err() != nil || w.loop.leaser != nil && errors.Is(context.Cause(r), ErrLeaseLost)
+		w.changed = w.outdated(r)
+		w.clockStale = true // what follows is code of the user
+	}
+}
+
+// decide decides what becomes of the item. It calls code of the user, the methods
+// of the error and Retry, only if it may.
+func (w *worker[T]) decide(mayCall bool) {
+	r := &w.result
+	if w.err == nil {
+		r.Outcome, w.verdict = Succeeded, RequeueOptions{Done: true}
+		return
+	}
+	a, retry := answer{failed: true}, ownBackoff
+	if mayCall {
+		a, retry = answerOf(w.err), w.loop.Retry
+	}
+	switch {
+	case a.succeeded():
+		w.changed = false
+	case w.aborted:
+		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
+		return
+	case w.changed:
+		r.Outcome, w.verdict = Requeued, RequeueOptions{MinDelay: minRetryDelay - r.Duration}
+		r.Next = max(0, w.verdict.MinDelay)
+		return
+	}
+	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
+	switch {
+	case r.Outcome == Retrying && w.loop.HoldRetries:
+		w.verdict.MinDelay = w.verdict.Delay
+	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
+		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * rand.Float64() * float64(max(0, w.verdict.Delay)))
+	}
+	if w.verdict.Err != nil {
+		r.Failures = w.failures + 1
+	}
+	if !w.verdict.Done {
+		r.Next = max(0, w.verdict.Delay)
+	}
+}
+
+// endRun is called once it is decided what becomes of the item: until then, the
+// run is one that has not returned.
+func (w *worker[T]) endRun() {
+	if r := w.current.Swap(nil); r != nil { // nil if Lease panicked
+		r.finish()
+	}
+	if w.release != nil {
+		w.release()
+	}
+}
+
+// report writes the one line that each outcome has, except for Aborted.
+func (w *worker[T]) report() {
+	panicked, _ := w.err.(*PanicError)
+	level, msg := slog.LevelDebug, "run succeeded"
+	switch w.result.Outcome {
+	case Aborted:
+		return
+	case Requeued:
+		msg = "run requeued"
+		if w.result.Failures > 0 {
+			level, msg = slog.LevelWarn, "run requeued, though a step failed"
+		}
+	case Retrying:
+		level, msg = slog.LevelWarn, "run failed, to be retried"
+	case GaveUp:
+		level, msg = slog.LevelError, "run failed, gave up"
+	case TerminalError:
+		level, msg = slog.LevelError, "run failed for good"
+	}
+	if w.changed {
+		msg = "run ended early, its item was enqueued again"
+	}
+	if panicked != nil {
+		level, msg = slog.LevelError, "run panicked"
+	}
+	logger := w.loop.Logger
+	ctx := w.loop.runs
+	if !logger.Enabled(ctx, level) {
+		return
+	}
+	w.clockStale = true
+	attrs := []slog.Attr{
+		slog.Any("item", w.item),
+		slog.String("outcome", string(w.result.Outcome)),
+		slog.Duration("duration", w.result.Duration),
+	}
+	if w.err != nil && !w.verdict.Done {
+		attrs = append(attrs, slog.Duration("next", w.result.Next))
+	}
+	if w.err != nil {
+		attrs = append(attrs, slog.Int("failures", w.result.Failures), slog.Any("err", w.err))
+	}
+	if panicked != nil {
+		attrs = append(attrs, slog.String("stack", panicked.line()))
+	}
+	logger.LogAttrs(ctx, level, msg, attrs...)
+}
+
+// An otherQueue makes a loopQueue of a Dequeuer that is no [Queue].
+type otherQueue[T comparable] struct {
+	Dequeuer[T]
+	base time.Time
+}
+
+func (f *otherQueue[T]) now() int64 { return int64(time.Since(f.base)) }
+
+func (f *otherQueue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
+	if last != nil {
+		f.giveBackTaken(t, last, now)
+	}
+	item, err := f.Dequeue(ctx)
+	if err != nil {
+		return err
+	}
+	now = f.now()
+	*t = takenItem[T]{item: item, readySince: now, takenAt: now}
+	known := false
+	defer func() {
+		if !known { // State panicked, which ends the loop: nobody else would give it back
+			f.Requeue(item, RequeueOptions{Err: ErrAborted})
+		}
+	}()
+	t.failures, known = f.State(item).Failures, true
+	return nil
+}
+
+func (f *otherQueue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
+	if w.Done && w.Err == nil {
+		f.Done(t.item)
+	} else {
+		f.Requeue(t.item, *w)
+	}
+}
+
+// outdated reports whether a run that has returned was notified of a change, and
+// the next run that this was is still there.
+func (w *worker[T]) outdated(r *run[T]) bool {
+	if !r.changed.Load() {
+		return false
+	}
+	q := w.loop.queue.(*Queue[T]) // nobody else notified it
+	q.mu.Lock()
+	defer q.unlock()
+	q.catchUpLocked()
+	e := q.entryOfRunLocked(r)
+	return e != nil && e.readyNext()
+}
+
+// entryOfRunLocked returns the entry of the item of a run that its worker has;
+// nil if the run has ended, or somebody else gave its item back.
+func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
+	if r.worker.current.Load() != r {
+		return nil
+	}
+	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
+		return e
+	}
+	return nil
+}

@@ -701,7 +701,7 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		"in a group with a logger": "other true ours/keys <nil>",
 		"without a name":           "book false <nil> <nil>",
 		"without any name":         "book false <nil> <nil>",
-		"run":                      "fallback false <nil> buckets",
+		"run":                      "book true reconciler buckets",
 		"without a logger":         "fallback true feeder <nil>",
 		"elsewhere":                "fallback false <nil> <nil>",
 	}

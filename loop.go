@@ -60,7 +60,7 @@ import (
 //
 // Run may be called again, and several times at once.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
-	l, err := newLoop(r)
+	l, err := newLoop(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -72,22 +72,24 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 // [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
 // returns the errors of both; nil means that all items ended well.
 //
-// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
-// beside the items is not waited for, and stays in that Queue. To wait for it too,
-// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
+// Without a Queue, Apply makes one, and closes it at the end; another must be a [*Queue].
+// Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
+// them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
 //
 // If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
 // again, and several times at once if Reconcile and the hooks allow that.
 func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	c := *r
 	if c.Queue == nil {
-		c.Queue = NewQueue[T]()
+		own := NewQueue[T]()
+		defer own.Close() // A recheck would keep its timer, and all of this.
+		c.Queue = own
 	}
 	q, ok := c.Queue.(*Queue[T])
 	if !ok {
 		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
 	}
-	l, err := newLoop(&c)
+	l, err := newLoop(ctx, &c)
 	if err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ var errRunEnded = errors.New("reconcile: Run ended")
 func (r *Reconciler[T]) reconciles() bool { return true }
 
 // newLoop checks the fields and sets the defaults.
-func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
+func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], error) {
 	l := &loop[T]{
 		Reconciler: *r,
 		admitting:  make(chan struct{}, 1),
@@ -145,7 +147,7 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 	}
 	l.Workers = max(1, l.Workers)
 	if l.Logger == nil {
-		l.Logger = slog.Default()
+		l.Logger = Logger(ctx)
 	}
 	if l.Name != "" {
 		l.Logger = l.Logger.With("reconciler", l.Name)
@@ -588,6 +590,13 @@ func (w *worker[T]) admit() {
 	}
 	runDone, err := w.callAdmit(ctx)
 	ended := isDone(done) || l.caller.Err() != nil
+	if err != nil && !ended && (endsSoon(ctx) || endsSoon(l.caller)) {
+		select {
+		case <-done:
+		case <-l.caller.Done():
+		}
+		ended = true
+	}
 	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
@@ -614,6 +623,13 @@ func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, ti
 	defer w.current.Store(nil)
 	w.loop.noteBegun()
 	return w.loop.Admit(ctx)
+}
+
+// endsSoon reports whether the deadline of ctx is so close that an error of Admit may report
+// it in advance, as golang.org/x/time/rate does when the wait would be longer.
+func endsSoon(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < time.Minute
 }
 
 // failAdmit gives back the item that Admit failed for, and ends the worker. It keeps

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,13 +21,11 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// figures is what is kept of an earlier measurement: for check, and for the page
-// and the pictures.
+// figures is what is kept of an earlier measurement.
 type figures struct {
 	Allocs map[string]int     `json:"allocs"` // of one operation, exact
 	Bytes  map[string]int     `json:"bytes"`  // of an item held
 	Ratios map[string]float64 `json:"ratios"` // to client-go, in a quick run
-	Run    []json.RawMessage  `json:"run"`    // the medians of a full run, each a line of the raw output
 }
 
 func readFigures() (figures, error) {
@@ -43,45 +40,11 @@ func readFigures() (figures, error) {
 	return f, nil
 }
 
-// results returns the run that is kept.
-func (f figures) results() (*results, error) {
-	r, err := readResults(bytes.NewReader(bytes.Join(f.runLines(), []byte("\n"))))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", figuresFile, err)
-	}
-	r.allocs = f.Allocs
-	return r, nil
-}
-
-func (f figures) runLines() [][]byte {
-	var lines [][]byte
-	for _, l := range f.Run {
-		lines = append(lines, l)
-	}
-	return lines
-}
-
-// write keeps the figures, with a line for each of the run, so that they can be
-// compared.
 func (f figures) write() error {
-	run := f.Run
-	f.Run = []json.RawMessage{}
 	data, err := json.MarshalIndent(f, "", "\t")
 	if err != nil {
 		return err
 	}
-	var lines bytes.Buffer
-	for i, l := range run {
-		if i > 0 {
-			lines.WriteByte(',')
-		}
-		lines.WriteString("\n\t\t")
-		if err := json.Compact(&lines, l); err != nil {
-			return err
-		}
-	}
-	lines.WriteString("\n\t]")
-	data = bytes.Replace(data, []byte(`"run": []`), append([]byte(`"run": [`), lines.Bytes()...), 1)
 	return os.WriteFile(figuresFile, append(data, '\n'), 0o644)
 }
 
@@ -101,7 +64,7 @@ func check(out io.Writer, allocsOnly, update bool) error {
 	if err != nil {
 		return err
 	}
-	now := figures{allocations(), itemBytes(), kept.Ratios, kept.Run}
+	now := figures{allocations(), itemBytes(), kept.Ratios}
 	worse := compareExact(out, "allocations", kept.Allocs, now.Allocs)
 	if compareExact(out, "bytes an item", kept.Bytes, now.Bytes) {
 		worse = true
@@ -189,7 +152,7 @@ func quickRatios() (map[string]float64, error) {
 		case "p99":
 			continue // the loud one
 		}
-		if med := r.ratio(row.workload, row.x, metric, nameOurs, nameClient); !math.IsNaN(med) {
+		if med := r.ratio(row.workload, metric, nameOurs, nameClient); !math.IsNaN(med) {
 			ratios[row.workload+" "+metric] = math.Round(med*100) / 100
 		}
 	}

@@ -39,7 +39,7 @@ func settle(q queue[string], early func(item string) error) error {
 
 // dice returns the same numbers for every implementation, others each round.
 func (t *trial) dice() *rand.Rand {
-	return rand.New(rand.NewPCG(uint64(t.round), uint64(t.x)))
+	return rand.New(rand.NewPCG(uint64(t.round), 0))
 }
 
 // laterThanThis is before the first of many delays is over: none may end while
@@ -92,30 +92,6 @@ func fillDelayed(t *trial) error {
 			return err
 		}
 	}
-	return empty(q)
-}
-
-// delayed measures AddAfter with x items waiting, and the bytes of each.
-func delayed(t *trial) error {
-	n := min(t.ops(), t.x)
-	items, r := names(t.x+n), t.dice()
-	before := liveBytes()
-	q := use(t, t.impl.delayed())
-	for _, item := range items[:t.x] {
-		q.AddAfter(item, laterThanThis+time.Duration(r.Int64N(int64(time.Hour))))
-	}
-	if err := settle(q, nil); err != nil {
-		return err
-	}
-	t.values["held"] = (liveBytes() - before) / float64(t.x)
-	t.start()
-	for _, item := range items[t.x:] {
-		q.AddAfter(item, laterThanThis+time.Duration(r.Int64N(int64(time.Hour))))
-	}
-	if err := settle(q, nil); err != nil {
-		return err
-	}
-	t.stop("", n)
 	return empty(q)
 }
 

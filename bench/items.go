@@ -3,11 +3,6 @@
 
 package main
 
-import (
-	"fmt"
-	"strconv"
-)
-
 // names makes n distinct names of assets. They share one backing string, so
 // that the collector sees one object, whatever the number.
 func names(n int) []string {
@@ -44,15 +39,4 @@ func pairs(n int) []pair {
 		list[i] = pair{name[:7], name[8:]}
 	}
 	return list
-}
-
-// count writes a number as people do: 1k, 10k, 1M.
-func count(n int) string {
-	switch {
-	case n >= 1e6 && n%1e6 == 0:
-		return strconv.Itoa(n/1e6) + "M"
-	case n >= 1e3 && n%1e3 == 0:
-		return strconv.Itoa(n/1e3) + "k"
-	}
-	return fmt.Sprint(n)
 }

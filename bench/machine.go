@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -24,8 +23,6 @@ type machineInfo struct {
 	Mode     string            `json:"mode"`
 	Others   float64           `json:"others"` // part of the processors that others used meanwhile; -1 if unknown
 	Seconds  float64           `json:"seconds"`
-	Fewest   int               `json:"fewest,omitempty"` // rounds of a workload; only in what is kept
-	Most     int               `json:"most,omitempty"`
 }
 
 func thisMachine() *machineInfo {
@@ -58,20 +55,17 @@ func thisMachine() *machineInfo {
 // watchLoad begins to watch what others do on this machine. The function that
 // it returns gives their part of the processors since then, or -1.
 func watchLoad() func() float64 {
-	began, own := time.Now(), ownTime()
+	began, own := time.Now(), processorTime()
 	busy, ok := machineBusy()
 	return func() float64 {
 		now, ok2 := machineBusy()
 		if !ok || !ok2 {
 			return -1
 		}
-		others := (now - busy) - (ownTime() - own)
+		others := (now - busy) - (processorTime() - own)
 		return max(0, float64(others)/float64(time.Since(began))/float64(runtime.NumCPU()))
 	}
 }
-
-// ownTime is the processor time of this process and of the builds that it began.
-func ownTime() time.Duration { return usage(syscall.RUSAGE_SELF) + usage(syscall.RUSAGE_CHILDREN) }
 
 // machineBusy returns the time that all processors of a Linux machine worked.
 func machineBusy() (time.Duration, bool) {

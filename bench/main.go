@@ -1,18 +1,15 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the kernel beside its peers, and writes down what it
-// found.
+// Command bench measures the kernel beside its peers.
 //
 //	go run . run [-quick] [-only REGEXP] [-rounds N] [-cpuprofile FILE -impl NAME] > raw.jsonl
-//	go run . report [-keep] < raw.jsonl
-//	go run . page [-write ROOT]
+//	go run . report < raw.jsonl
 //	go run . check [-allocs] [-update]
 //
-// Run writes one line of JSON for each measurement. Report makes a table of them,
-// and with -keep puts their medians into figures.json. Page makes
-// docs/performance.md and its pictures of figures.json. Check compares with
-// figures.json and fails if something allocates more than that.
+// Run writes one line of JSON for each measurement. Report makes the tables of
+// docs/performance.md of them. Check compares with figures.json and fails if something
+// allocates more than that.
 package main
 
 import (
@@ -40,7 +37,7 @@ func main() {
 
 func command(args []string, in io.Reader, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("want run, report, page or check")
+		return errors.New("want run, report or check")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
@@ -76,7 +73,6 @@ func command(args []string, in io.Reader, out io.Writer) error {
 			return *name == "" || im.name == *name
 		})
 	case "report":
-		keep := flags.Bool("keep", false, "keep the medians in "+figuresFile)
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
@@ -84,44 +80,13 @@ func command(args []string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if *keep {
-			kept, err := readFigures()
-			if err != nil {
-				return err
-			}
-			kept.Run = nil
-			for _, l := range r.keep() {
-				data, err := json.Marshal(l)
-				if err != nil {
-					return err
-				}
-				kept.Run = append(kept.Run, data)
-			}
-			if err := kept.write(); err != nil {
-				return err
-			}
-		}
-		if _, err := io.WriteString(out, r.targetTable()+r.wrongList()); err != nil {
+		if _, err := io.WriteString(out, r.text()); err != nil {
 			return err
 		}
 		if r.machine.Mode == quick.String() {
 			_, err = io.WriteString(out, "\nA quick run: fewer items than the labels say, and fewer rounds.\n")
 		}
 		return err
-	case "page":
-		root := flags.String("write", "..", "write the page and the pictures below this `folder`")
-		if err := flags.Parse(args[1:]); err != nil {
-			return err
-		}
-		kept, err := readFigures()
-		if err != nil {
-			return err
-		}
-		r, err := kept.results()
-		if err != nil {
-			return err
-		}
-		return r.write(*root)
 	case "check":
 		allocs := flags.Bool("allocs", false, "compare the allocations alone")
 		update := flags.Bool("update", false, "keep what is measured now")
@@ -130,7 +95,7 @@ func command(args []string, in io.Reader, out io.Writer) error {
 		}
 		return check(out, *allocs, *update)
 	}
-	return fmt.Errorf("%q is no command: want run, report, page or check", args[0])
+	return fmt.Errorf("%q is no command: want run, report or check", args[0])
 }
 
 // measureAll measures the workloads that match, in rounds that visit one
@@ -143,10 +108,6 @@ func measureAll(out io.Writer, m mode, rounds int, match func(string) bool, take
 		if !match(w.name) {
 			continue
 		}
-		xs := w.curve[m]
-		if len(xs) == 0 {
-			xs = []int{0}
-		}
 		n := w.rounds[m]
 		if rounds > 0 && n > 0 {
 			n = rounds
@@ -156,18 +117,16 @@ func measureAll(out io.Writer, m mode, rounds int, match func(string) bool, take
 		}
 		fmt.Fprintf(os.Stderr, "%s\n", w.name)
 		for round := range n {
-			for _, x := range xs {
-				for _, im := range w.impls {
-					if limit, ok := w.limit[im.name]; ok && x > limit || !take(im) {
-						continue
-					}
-					s := w.measure(im, m, x, round)
-					if s.Wrong != "" {
-						fmt.Fprintf(os.Stderr, "  %s is wrong: %s\n", im.name, s.Wrong)
-					}
-					if err := enc.Encode(s); err != nil {
-						return err
-					}
+			for _, im := range w.impls {
+				if !take(im) {
+					continue
+				}
+				s := w.measure(im, m, round)
+				if s.Wrong != "" {
+					fmt.Fprintf(os.Stderr, "  %s is wrong: %s\n", im.name, s.Wrong)
+				}
+				if err := enc.Encode(s); err != nil {
+					return err
 				}
 			}
 		}

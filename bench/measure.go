@@ -19,7 +19,6 @@ import (
 type sample struct {
 	Workload string             `json:"workload"`
 	Impl     string             `json:"impl"`
-	X        int                `json:"x,omitempty"` // the place on a curve
 	Round    int                `json:"round"`
 	Values   map[string]float64 `json:"values,omitempty"`
 	Wrong    string             `json:"wrong,omitempty"` // why it does not count
@@ -42,11 +41,9 @@ func (m mode) String() string { return [...]string{"tiny", "quick", "full"}[m] }
 type workload struct {
 	name   string
 	impls  []impl
-	size   [full + 1]int   // trial.n
-	curve  [full + 1][]int // trial.x, one after the other; none is a single 0
+	size   [full + 1]int // trial.n
 	rounds [full + 1]int
-	paced  bool           // the wall time is mostly that of waiting
-	limit  map[string]int // the last x of an implementation for which more takes too long
+	paced  bool // the wall time is mostly that of waiting
 	run    func(t *trial) error
 }
 
@@ -54,7 +51,7 @@ type workload struct {
 type trial struct {
 	impl   impl
 	mode   mode
-	n, x   int
+	n      int
 	round  int
 	values map[string]float64
 
@@ -76,12 +73,12 @@ var errStuck = errors.New("stuck: an item is lost, or a worker sleeps while one 
 
 // measure runs w once. What the workload started has ended when it returns,
 // unless it is stuck for good.
-func (w *workload) measure(im impl, m mode, x, round int) sample {
+func (w *workload) measure(im impl, m mode, round int) sample {
 	t := &trial{
-		impl: im, mode: m, n: w.size[m], x: x, round: round,
+		impl: im, mode: m, n: w.size[m], round: round,
 		values: make(map[string]float64), ended: make(chan struct{}),
 	}
-	s := sample{Workload: w.name, Impl: im.name, X: x, Round: round, Values: t.values}
+	s := sample{Workload: w.name, Impl: im.name, Round: round, Values: t.values}
 
 	done := make(chan error, 1)
 	go func() {
@@ -203,12 +200,10 @@ func (t *trial) lateness(late []time.Duration) {
 }
 
 // processorTime returns the user and system time of this process.
-func processorTime() time.Duration { return usage(syscall.RUSAGE_SELF) }
-
-func usage(who int) time.Duration {
+func processorTime() time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(who, &u); err != nil {
-		panic(err) // never for who this module asks about
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // never for this process
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

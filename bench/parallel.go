@@ -58,15 +58,16 @@ func crowd(t *trial, producers, workers int) error {
 	return nil
 }
 
-// storm lets 8 producers add x hot items n times in all, while 4 workers take
+// storm lets 8 producers add a thousand hot items n times in all, while 4 workers take
 // them. An item is in one hand at a time, and after the last Add of each item
 // a run of it begins.
 func storm(t *trial) error {
 	const producers, workers = 8, 4
-	items, q, l := names(t.x), use(t, t.impl.strings(t.x)), t.ledger(t.x)
+	hot := min(1000, t.n/20)
+	items, q, l := names(hot), use(t, t.impl.strings(hot)), t.ledger(hot)
 	// Added counts one Add in 16, and all of the last turn: to count is not
 	// free, and shared by everybody. Seen is what a run saw when it began.
-	added, seen := make([]atomic.Int32, t.x), make([]atomic.Int32, t.x)
+	added, seen := make([]atomic.Int32, hot), make([]atomic.Int32, hot)
 	t.start()
 	wait := serve(q, workers, func(item string) {
 		i := index(item)
@@ -80,13 +81,13 @@ func storm(t *trial) error {
 	var all sync.WaitGroup
 	for p := range producers {
 		all.Go(func() {
-			i := p * t.x / producers
+			i := p * hot / producers
 			for n := range t.n / producers {
 				if n%16 == 0 {
 					added[i].Add(1)
 				}
 				q.Add(items[i])
-				if i++; i == t.x {
+				if i++; i == hot {
 					i = 0
 				}
 			}
@@ -101,7 +102,7 @@ func storm(t *trial) error {
 		q.Add(item)
 	}
 	q.Len()
-	t.stop("", t.n+t.x)
+	t.stop("", t.n+hot)
 	// Added was counted before each Add, so a run that sees less began before it.
 	for i, item := range items {
 		for seen[i].Load() != added[i].Load() {

@@ -16,7 +16,6 @@ import (
 type row struct {
 	label    string
 	workload string
-	x        int
 	metric   string
 	unit     unit
 
@@ -64,7 +63,7 @@ var rows = []row{
 	{label: "2 producers, 2 workers", workload: "crowd 2", metric: "cpu", unit: ns, ratio: 0.90},
 	{label: "8 producers, 8 workers", workload: "crowd 8", metric: "cpu", unit: ns, ratio: 0.90},
 	{label: "64 producers, 64 workers", workload: "crowd 64", metric: "cpu", unit: ns, ratio: 0.90},
-	{label: "storm on hot items", workload: "storm", x: 1000, metric: "cpu", unit: ns, ratio: 1.05},
+	{label: "storm on hot items", workload: "storm", metric: "cpu", unit: ns, ratio: 1.05},
 	{label: "wake an idle worker, p50", workload: "wake", metric: "p50", unit: µs, ratio: 1},
 	{label: "… in the loop, p50", workload: "loop wake", metric: "p50", unit: µs, ratio: 1.05},
 	{label: "loop over 1M no-op runs", workload: "loop", metric: "cpu", unit: ns, ratio: 0.45},
@@ -124,7 +123,7 @@ type verdict struct {
 }
 
 func (r *results) judge(w row) verdict {
-	ours := place{w.workload, nameOurs, w.x}
+	ours := place{w.workload, nameOurs}
 	var v verdict
 	switch {
 	case w.absolute:
@@ -133,7 +132,7 @@ func (r *results) judge(w row) verdict {
 	case w.parts:
 		v.median = r.median(ours, w.metric) / r.partsSum()
 	default:
-		v.median = r.ratio(w.workload, w.x, w.metric, nameOurs, w.peer())
+		v.median = r.ratio(w.workload, w.metric, nameOurs, w.peer())
 	}
 	switch {
 	case w.absolute:
@@ -149,7 +148,7 @@ func (r *results) judge(w row) verdict {
 // partsSum is what a cycle cannot do without: three locks, a map, and two
 // readings of the clock.
 func (r *results) partsSum() float64 {
-	return r.median(place{"parts", "three locks and a map", 0}, "wall") + 2*r.median(place{"parts", "time.Since", 0}, "wall")
+	return r.median(place{"parts", "three locks and a map"}, "wall") + 2*r.median(place{"parts", "time.Since"}, "wall")
 }
 
 var (
@@ -170,7 +169,7 @@ func (r *results) targetTable() string {
 		if w.peer() != nameClient {
 			beside = w.peer() + ": "
 		}
-		switch p := (place{w.workload, w.peer(), w.x}); {
+		switch p := (place{w.workload, w.peer()}); {
 		case w.absolute:
 			beside = "–"
 		case w.parts:
@@ -183,12 +182,7 @@ func (r *results) targetTable() string {
 		if w.absolute {
 			ratio = "–"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", w.label, r.cell(place{w.workload, nameOurs, w.x}, w.metric, w.unit), beside, ratio, v.target, v.mark())
-	}
-	if len(r.allocs) > 0 {
-		most := slices.Max(slices.Collect(maps.Values(r.allocs)))
-		v := verdict{judged: true, met: most == 0}
-		fmt.Fprintf(&b, "| allocations, each of %d operations | %d | – | – | 0 | %s |\n", len(r.allocs), most, v.mark())
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", w.label, r.cell(place{w.workload, nameOurs}, w.metric, w.unit), beside, ratio, v.target, v.mark())
 	}
 	return b.String()
 }
@@ -240,7 +234,7 @@ func (r *results) costTable(impls []string, cell func(w *workload, p place) stri
 	var b strings.Builder
 	fmt.Fprintf(&b, "| workload | %s |\n|---|%s\n", strings.Join(impls, " | "), strings.Repeat("--:|", len(impls)))
 	for _, w := range workloads {
-		if slices.Contains([]string{"parts", "clock", "longest", "binary"}, w.name) || len(w.curve[full]) > 1 {
+		if slices.Contains([]string{"parts", "clock", "longest"}, w.name) {
 			continue // it is elsewhere on the page
 		}
 		fmt.Fprintf(&b, "| %s |", w.name)
@@ -251,7 +245,7 @@ func (r *results) costTable(impls []string, cell func(w *workload, p place) stri
 				if !ok {
 					continue
 				}
-				p := place{w.name, name, r.xs(w.name, name)[0]}
+				p := place{w.name, name}
 				text := cell(w, p)
 				if r.wrong(p) != "" {
 					text = "**wrong**"
@@ -284,7 +278,7 @@ func (r *results) partsTable() string {
 	names, values, line := "|", "|", "|"
 	for _, im := range r.implsOf("parts") {
 		names += " " + im + " |"
-		values += " " + ns(r.median(place{"parts", im, 0}, "wall")) + " |"
+		values += " " + ns(r.median(place{"parts", im}, "wall")) + " |"
 		line += "--:|"
 	}
 	return names + "\n" + line + "\n" + values + "\n"
@@ -295,25 +289,24 @@ func (r *results) wrongList() string {
 	var b strings.Builder
 	for _, p := range r.places() {
 		if why := r.wrong(p); why != "" {
-			fmt.Fprintf(&b, "- %s, %s at %d: %s\n", p.workload, p.impl, p.x, why)
+			fmt.Fprintf(&b, "- %s, %s: %s\n", p.workload, p.impl, why)
 		}
 	}
 	return b.String()
 }
 
-// missed lists the rows whose targets are not met.
-func (r *results) missed() []string {
-	var list []string
-	label := ""
-	for _, w := range rows {
-		if detail, more := strings.CutPrefix(w.label, "… "); more {
-			w.label = label + ", " + detail
-		} else {
-			label = w.label
-		}
-		if v := r.judge(w); w.hasTarget() && v.judged && !v.met {
-			list = append(list, w.label)
-		}
+// text is what report prints.
+func (r *results) text() string {
+	m := r.machine
+	fewest, most := r.rounds()
+	text := fmt.Sprintf("Measured on %s, %d processors, %s, %s, beside %s, in %.1f minutes, in %d to %d rounds a workload; other processes used %.2g %% of the machine.\n\n",
+		m.CPU, m.Procs, m.System, m.Go, strings.Join(slices.Sorted(maps.Values(m.Versions)), " and "), m.Seconds/60, fewest, most, 100*m.Others)
+	if m.Others > 0.1 {
+		text += "**The machine was not quiet.** Wall times and lateness say little here; measure again.\n\n"
 	}
-	return list
+	text += r.targetTable()
+	if wrong := r.wrongList(); wrong != "" {
+		text += "\nWrong, and so not counted:\n\n" + wrong
+	}
+	return text + "\n" + r.partsTable() + "\n" + r.costTable(tableImpls, r.timeCell) + "\n" + r.costTable(allocImpls, r.allocsCell)
 }

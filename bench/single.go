@@ -140,44 +140,6 @@ func addInFlight(t *trial) error {
 	return empty(q)
 }
 
-// manyInFlight measures the same with x items in flight, all of which have been
-// added again: give one back, take it, add it again. The one is now an early
-// one, now a late one.
-func manyInFlight(t *trial) error {
-	items, q := names(t.x), use(t, t.impl.strings(t.x))
-	add(q, items)
-	for _, item := range items {
-		if err := expect(q, item); err != nil {
-			return err
-		}
-	}
-	add(q, items)
-	t.dice().Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
-	n, i := t.ops(), 0
-	t.start()
-	for range n {
-		item := items[i]
-		q.Done(item)
-		got, ok := q.Get()
-		if !ok || got != item {
-			return fmt.Errorf("took %q, want %q", got, item)
-		}
-		q.Add(item)
-		if i++; i == len(items) {
-			i = 0
-		}
-	}
-	t.stop("", n)
-	for _, item := range items {
-		q.Done(item)
-		if err := expect(q, item); err != nil {
-			return err
-		}
-		q.Done(item)
-	}
-	return empty(q)
-}
-
 // burst fills a queue with n items and drains it again: the time of both, and
 // the memory before, between and after. The items themselves are not counted.
 func burst(t *trial) error {
@@ -240,14 +202,4 @@ func longest(t *trial) error {
 	t.stop("", t.n)
 	t.values["max"] = float64(most)
 	return empty(q)
-}
-
-// held measures a cycle with x items in the queue, and the bytes of each.
-func held(t *trial) error {
-	items := names(t.x + manyNames)
-	before := liveBytes()
-	q := use(t, t.impl.strings(len(items)))
-	add(q, items[:t.x])
-	t.values["held"] = (liveBytes() - before) / float64(t.x)
-	return cycle(t, q, items, t.x)
 }

@@ -22,15 +22,7 @@ func loops(im impl) bool       { return im.loop != nil }
 // ctrlClient is controller-runtime's controller around client-go's queue.
 var ctrlClient = impl{name: nameCtrl + ", workqueue", loop: ctrlLoopClient}
 
-// Places on the curves.
-var (
-	tens    = [...][]int{tiny: {1, 10}, full: {1, 10, 100, 1000, 10_000}}
-	doubles = [...][]int{tiny: {1, 8}, full: {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}}
-	sizes   = [...][]int{tiny: {100}, full: {1000, 10_000, 100_000, 1_000_000, 10_000_000}}
-)
-
-// workloads lists all that is measured, in the order in which it is. The curves
-// have no part in a quick run.
+// workloads lists all that is measured, in the order in which it is.
 var workloads = []*workload{
 	{name: "parts", impls: parts, size: [...]int{1000, 100_000, 500_000}, rounds: [...]int{1, 3, 12}, run: part},
 
@@ -51,10 +43,7 @@ var workloads = []*workload{
 	{name: "crowd 2", impls: pick(all), size: [...]int{2000, 100_000, 100_000}, rounds: [...]int{1, 3, 10}, run: func(t *trial) error { return crowd(t, 2, 2) }},
 	{name: "crowd 8", impls: pick(all), size: [...]int{2000, 100_000, 100_000}, rounds: [...]int{1, 3, 10}, run: func(t *trial) error { return crowd(t, 8, 8) }},
 	{name: "crowd 64", impls: pick(all), size: [...]int{2000, 100_000, 100_000}, rounds: [...]int{1, 3, 10}, run: func(t *trial) error { return crowd(t, 64, 64) }},
-	{
-		name: "storm", impls: pick(dedups), size: [...]int{2000, 200_000, 800_000}, rounds: [...]int{1, 3, 10},
-		curve: [...][]int{tiny: {100}, quick: {1000}, full: {1000}}, run: storm,
-	},
+	{name: "storm", impls: pick(dedups), size: [...]int{2000, 200_000, 800_000}, rounds: [...]int{1, 3, 10}, run: storm},
 	{name: "wake", paced: true, impls: pick(all), size: [...]int{100, 500, 2000}, rounds: [...]int{1, 3, 10}, run: func(t *trial) error { return wake(t, false) }},
 	{name: "wake busy", paced: true, impls: pick(all), size: [...]int{100, 200, 2000}, rounds: [...]int{1, 3, 10}, run: func(t *trial) error { return wake(t, true) }},
 
@@ -63,22 +52,4 @@ var workloads = []*workload{
 	{name: "loop info", impls: pick(loops, ctrlClient), size: [...]int{1000, 100_000, 1_000_000}, rounds: [...]int{1, 1, 4}, run: func(t *trial) error { return loopAll(t, 1, infoLog) }},
 	{name: "loop late", paced: true, impls: pick(loops), size: [...]int{1000, 20_000, 100_000}, rounds: [...]int{1, 1, 4}, run: loopLate},
 	{name: "loop wake", paced: true, impls: pick(loops), size: [...]int{100, 500, 2000}, rounds: [...]int{1, 3, 10}, run: loopWake},
-
-	{name: "in flight", impls: pick(dedups), curve: tens, size: [...]int{500, 20_000, 100_000}, rounds: [...]int{1, 0, 5}, run: manyInFlight},
-	{
-		name: "hot", impls: pick(dedups), size: [...]int{2000, 100_000, 200_000}, rounds: [...]int{1, 0, 5},
-		curve: [...][]int{tiny: {1, 100}, full: {1, 10, 100, 1000, 10_000, 100_000}}, run: storm,
-	},
-	{name: "workers", impls: pick(all), curve: doubles, size: [...]int{2000, 50_000, 100_000}, rounds: [...]int{1, 0, 5}, run: func(t *trial) error { return crowd(t, 4, t.x) }},
-	{name: "producers", impls: pick(all), curve: doubles, size: [...]int{2000, 50_000, 100_000}, rounds: [...]int{1, 0, 5}, run: func(t *trial) error { return crowd(t, t.x, 4) }},
-	{
-		name: "held", impls: pick(all), curve: sizes, size: [...]int{500, 50_000, 200_000}, rounds: [...]int{1, 0, 3},
-		limit: map[string]int{nameCtrl: 1_000_000}, run: held,
-	},
-	{
-		name: "delayed", impls: pick(delaysItems), curve: sizes, size: [...]int{500, 20_000, 50_000}, rounds: [...]int{1, 0, 3},
-		limit: map[string]int{nameCtrl: 1_000_000}, run: delayed,
-	},
-
-	{name: "binary", impls: programs, rounds: [...]int{0, 0, 1}, run: binary},
 }

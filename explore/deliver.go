@@ -168,8 +168,7 @@ func (*lostAnswer) Unwrap() error { return ErrInjected }
 
 // decideLocked notes that a place is reached, and decides which fault is injected there.
 // Of the places of one name that are reached while nothing changes, the first few are
-// enough. own lists the faults of
-// the world's own that can be there.
+// enough. own lists the faults of the world's own that can be there.
 func (p *play) decideLocked(what string, kind kind, own []Fault) injection {
 	s := p.reachLocked(p.placeName(what))
 	if s.idleTurn != p.idleTurn {

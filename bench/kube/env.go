@@ -23,6 +23,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -132,7 +133,7 @@ func (e *env) create(ctx context.Context, n int) error {
 func (e *env) update(ctx context.Context, i int) error {
 	e.version[i]++
 	patch := fmt.Appendf(nil, `{"data":{"text":%q}}`, text(i, e.version[i]))
-	_, err := e.maps.Patch(ctx, name(i), mergePatch, patch, metav1.PatchOptions{})
+	_, err := e.maps.Patch(ctx, name(i), types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -219,17 +220,6 @@ func (e *env) gone(ctx context.Context) error {
 			return fmt.Errorf("%d objects are left: %w", len(list.Items), err)
 		}
 	}
-}
-
-// written returns when the program wrote the file of an object.
-func (e *env) written(i int) (time.Time, error) {
-	data, err := os.ReadFile(filepath.Join(e.files, name(i)))
-	if err != nil {
-		return time.Time{}, err
-	}
-	_, at, _ := strings.Cut(string(data), "\n")
-	nanos, err := strconv.ParseInt(at, 10, 64)
-	return time.Unix(0, nanos), err
 }
 
 // memory returns what the system says of the program, in MiB.

@@ -23,13 +23,6 @@ type load struct {
 	Objects int // ConfigMaps that are there when it starts; half of them are updated later
 	Many    int // the same again, with so many
 	Hot     int // of them are updated many times
-	Paced   int // updates of one object each, at an even pace; see beside
-	Gone    int // objects that come and go before a standby leads; see standby
-	Parents int // that want a child each; see stale
-
-	Pace time.Duration // between two of Paced
-	Work time.Duration // of a run after a standby leads
-	Lag  time.Duration // of the cache of the children
 
 	// Settle is a pause for the last events of what a program did itself: nobody tells
 	// when it has seen them.
@@ -37,14 +30,8 @@ type load struct {
 }
 
 var (
-	full = load{
-		Objects: 1000, Many: 5000, Hot: 20, Paced: 100, Gone: 1000, Parents: 50,
-		Pace: 20 * time.Millisecond, Work: 10 * time.Millisecond, Lag: 100 * time.Millisecond, Settle: time.Second,
-	}
-	short = load{
-		Objects: 60, Many: 120, Hot: 20, Paced: 20, Gone: 50, Parents: 10,
-		Pace: time.Millisecond, Work: time.Millisecond, Lag: 50 * time.Millisecond, Settle: 200 * time.Millisecond,
-	}
+	full  = load{Objects: 1000, Many: 5000, Hot: 20, Settle: time.Second}
+	short = load{Objects: 60, Many: 120, Hot: 20, Settle: 200 * time.Millisecond}
 )
 
 // Updates is how many objects are updated, one time each, as fast as they go.
@@ -55,10 +42,6 @@ func (l load) Storm() int { return max(2, l.Objects/50) }
 
 // Faulty is how many are updated after the API server was killed.
 func (l load) Faulty() int { return l.Objects / 10 }
-
-// Events is how many changes of objects the load of a run makes, besides those
-// that the controller makes itself: each object comes and is deleted.
-func (l load) Events() int { return 2*l.Objects + l.Updates() + l.Hot*l.Storm() + l.Faulty() }
 
 // many is the load with many objects.
 func (l load) many() load {

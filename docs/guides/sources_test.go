@@ -15,7 +15,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The programs of sources.md.
+// The programs of events-and-observations.md and back-off.md that start, stop and restart sources.
 
 type machine struct{ Region, Name string }
 

@@ -7,11 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	vpcapi "github.com/aws/amazon-vpc-resource-controller-k8s/pkg/api"
@@ -26,9 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/go-logr/logr"
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
-	"github.com/reconkernel/reconcile/explore/found/figures"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -43,7 +40,6 @@ const (
 type world struct {
 	ips   []string
 	spare int
-	calls map[string]int
 }
 
 // A cloud is how a process reaches the interface.
@@ -54,14 +50,12 @@ type cloud struct {
 
 func (c cloud) List(ctx context.Context, _ string) ([]string, error) {
 	return explore.Read(ctx, c.k, "list addresses", func() ([]string, error) {
-		c.w.calls["list"]++
 		return slices.Clone(c.w.ips), nil
 	})
 }
 
 func (c cloud) Assign(ctx context.Context, _ string, n int) (made []string, err error) {
 	err = c.k.Do(ctx, "assign", func() error {
-		c.w.calls["assign"]++
 		if len(c.w.ips)+n > capacity {
 			return errors.New("PrivateIpAddressLimitExceeded")
 		}
@@ -80,7 +74,6 @@ func (c cloud) Assign(ctx context.Context, _ string, n int) (made []string, err 
 
 func (c cloud) Unassign(ctx context.Context, _ string, ips []string) error {
 	return c.k.Do(ctx, "unassign", func() error {
-		c.w.calls["unassign"]++
 		for _, one := range ips {
 			if !slices.Contains(c.w.ips, one) {
 				return errors.New("InvalidParameterValue: " + one)
@@ -170,19 +163,9 @@ func theirs(k *explore.Kit, w *world) {
 	})
 }
 
-func ours(k *explore.Kit, w *world) {
-	p := &Pool{
-		Cloud: cloud{k, w}, Queue: reconcile.NewQueue[string](), Capacity: capacity, Cool: 30 * time.Second,
-		Target: func() (spare, least int) { return w.spare, 1 },
-	}
-	p.Add("node", nil)
-	k.OnEvent(func(any) { p.Queue.Enqueue("node") })
-	k.Go((&reconcile.Reconciler[string]{Queue: p.Queue, Reconcile: p.Reconcile, Timeout: time.Minute, Logger: k.Logger()}).Run)
-}
-
 func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
 	return explore.Scenario[*world]{
-		World: func() *world { return &world{spare: 2, calls: map[string]int{}} },
+		World: func() *world { return &world{spare: 2} },
 		Start: start,
 		Play: func(stage *explore.Stage, w *world) {
 			for _, spare := range []int{2, 4, 1, 3} {
@@ -199,95 +182,15 @@ func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
 	}
 }
 
+// TestWarmPool finds that the pool counts in memory what its jobs have done: after a job
+// that failed it lists once, and keeps what an old list says.
 func TestWarmPool(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		start func(*explore.Kit, *world)
-		lines string
-		found string // "" if nothing is
-	}{
-		{"theirs", theirs, figures.Lines(t, "github.com/aws/amazon-vpc-resource-controller-k8s",
-			"pkg/worker/worker.go", "pkg/worker/jobs.go", "pkg/pool/pool.go", "pkg/provider/ip/provider.go", "pkg/provider/ip/eni/eni.go"), "+ addresses: 4"},
-		{"ours", ours, figures.Lines(t, "", "warmpool.go"), ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			figures.Row(t, test.name+", a pool of addresses", test.lines, figures.Found(t, scenario(test.start), test.found), day(t, test.start))
-		})
-	}
-}
-
-// day says how often the cloud is called in a day, in which each hour there is to be
-// another number of addresses.
-func day(t *testing.T, start func(*explore.Kit, *world)) string {
-	var calls map[string]int
-	s := scenario(start)
-	s.Replay, s.Within = []string{}, time.Minute
-	s.Play = func(stage *explore.Stage, w *world) {
-		for i := range 24 {
-			stage.Advance(time.Hour)
-			w.spare = 1 + i%3
-			stage.Event("the configuration is another")
-		}
-		stage.Advance(time.Second)
-		calls = maps.Clone(w.calls)
-	}
-	if _, err := explore.Search(t, s); err != nil {
+	r, err := explore.Search(t, scenario(theirs))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return figures.Calls(calls)
-}
-
-// What a pod gives back is another's only when it has cooled down.
-func TestTakeAndGive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := memory{}
-		p := &Pool{Cloud: c, Queue: reconcile.NewQueue[string](), Capacity: 2, Cool: 30 * time.Second, Target: func() (int, int) { return 1, 1 }}
-		p.Add("node", map[string]string{"old": "ip-0"})
-		c["ip-0"] = true
-		r := &reconcile.Reconciler[string]{Queue: p.Queue, Reconcile: p.Reconcile}
-		ctx, stop := context.WithCancel(t.Context())
-		go func() { _ = r.Run(ctx) }()
-		synctest.Wait()
-		take := func(pod, want string, wantErr error) {
-			t.Helper()
-			if got, err := p.Take("node", pod); got != want || err != wantErr {
-				t.Errorf("Take(%s) = %q, %v, want %q, %v", pod, got, err, want, wantErr)
-			}
-			synctest.Wait()
-		}
-		take("old", "ip-0", nil)
-		take("a", "ip-1", nil)
-		take("b", "", ErrFull)
-		p.Give("node", "a")
-		take("b", "", ErrEmpty)
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		take("b", "ip-1", nil)
-		p.Remove("node")
-		take("c", "", ErrEmpty)
-		stop()
-		synctest.Wait()
-	})
-}
-
-// memory is a cloud without faults, for one goroutine.
-type memory map[string]bool
-
-func (m memory) List(context.Context, string) ([]string, error) {
-	return slices.Sorted(maps.Keys(m)), nil
-}
-
-func (m memory) Assign(_ context.Context, _ string, n int) (made []string, _ error) {
-	for range n {
-		one := fmt.Sprint("ip-", len(m))
-		m[one], made = true, append(made, one)
+	if r.Found == nil || !strings.Contains(fmt.Sprint(r.Found), "+ addresses: 4") {
+		t.Fatalf("found %v in %d plans, want an address too many", r.Found, r.Plans)
 	}
-	return made, nil
-}
-
-func (m memory) Unassign(_ context.Context, _ string, ips []string) error {
-	for _, one := range ips {
-		delete(m, one)
-	}
-	return nil
+	t.Log(r.Found.Number, r.Found.Plan)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The programs of recipes.md.
+// Programs that show what other systems can do: ../design/from-the-seeds.md.
 
 // What belongs to somebody else is not overwritten and not asked for again and
 // again: Terminal, until an event says that something changed.

@@ -478,36 +478,6 @@ func TestPollerOutlivesItsLoggerHandler(t *testing.T) {
 	}
 }
 
-// A file that is in order and looked at again in an hour is mended by the next poll:
-// nil is a recheck that never comes.
-func TestPollMendsWhatIsInOrder(t *testing.T) {
-	for name, answer := range map[string]error{"nil": nil, "recheck": reconcile.RecheckWithin(time.Hour)} {
-		for _, background := range []int{0, 8} {
-			runBubble(t, fmt.Sprint(name, ", Background ", background), func(t *testing.T) {
-				q := reconcile.NewQueue[string]()
-				q.Background = background
-				var there atomic.Bool
-				mended := record.New()
-				s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: func(_ context.Context, file string) error {
-					if !there.Swap(true) {
-						mended.Note("%s", file)
-					}
-					return answer
-				}})
-				p := launch(t, &reconcile.Poller[string]{Queue: q, Period: 2 * time.Second, Logger: unlogged(), GetItems: func(context.Context) ([]string, error) {
-					return []string{"a"}, nil
-				}})
-				pass(time.Minute + time.Second)
-				there.Store(false)
-				pass(time.Minute)
-				mended.Want(t, "0s a", "1m2s a")
-				p.end()
-				s.end()
-			})
-		}
-	}
-}
-
 func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
 	list := func(n int) (items []string) {
 		for i := range n {

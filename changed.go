@@ -71,7 +71,7 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 	q.catchUpLocked()
 	// A worker puts its run aside before it gives the item back, and gives it
 	// back under the lock. So while the run is the worker's, so is the item.
-	if e := q.entryOfRunLocked(r); e == nil {
+	if e := entryOfRunLocked(q, r); e == nil {
 		cause = context.Canceled
 	} else if e.readyNext() {
 		cause = ErrChanged

@@ -847,13 +847,13 @@ func (w *worker[T]) outdated(r *run[T]) bool {
 	q.mu.Lock()
 	defer q.unlock()
 	q.catchUpLocked()
-	e := q.entryOfRunLocked(r)
+	e := entryOfRunLocked(q, r)
 	return e != nil && e.readyNext()
 }
 
 // entryOfRunLocked returns the entry of the item of a run that its worker has;
 // nil if the run has ended, or somebody else gave its item back.
-func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
+func entryOfRunLocked[T comparable](q *Queue[T], r *run[T]) *entry[T] {
 	if r.worker.current.Load() != r {
 		return nil
 	}

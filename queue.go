@@ -283,7 +283,10 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
 	}
 	if e == nil {
 		q.enqueued++
-		to := q.behindDueLocked(nextRun{}, asked, now)
+		to := asked
+		if to.kind == runNow || q.delays.len > 0 {
+			to = q.behindDueLocked(nextRun{}, asked, now)
+		}
 		i, e = q.store.insert(hash, item)
 		e.kind, e.event, e.since, e.pending = to.kind, ask != askOffer, now, now
 		if to.kind.isLater() {
@@ -355,7 +358,9 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 	if now == clockNotRead {
 		now = q.now()
 	}
-	q.promoteDueLocked(now)
+	if q.delays.len > 0 {
+		q.promoteDueLocked(now)
+	}
 	var own nextRun
 	var minimum int64
 	switch {
@@ -390,7 +395,10 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 	if to.kind == runReady {
 		to.kind = q.readyKindLocked(e.event)
 	}
-	q.moveLocked(i, e, q.behindDueLocked(was, to, now), false, now)
+	if q.delays.len > 0 {
+		to = q.behindDueLocked(was, to, now)
+	}
+	q.moveLocked(i, e, to, false, now)
 }
 
 // endLocked removes an entry that was in flight. Err is why it was given up.
@@ -750,7 +758,7 @@ func (q *Queue[T]) lock() {
 
 func (q *Queue[T]) mustBeMade() {
 	if !q.made {
-		panic("reconcile: this Queue was not made by NewQueue")
+		panic("reconcile: this Queue was not created by NewQueue")
 	}
 }
 

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// A Reconciler takes items from a queue and calls Reconcile for each: nil means
-// that all is well, and an error what the package says of it.
+// A Reconciler takes items from a queue and calls Reconcile for each. What Reconcile
+// returns says what follows:
 //
-//	nil              done; the item is forgotten until it is fed again
-//	RecheckWithin    done; a look in a time, sooner if there is an event
-//	RequeueAfter     planned: again in a time and not before
-//	RequeueWithin    planned: again in a time, sooner if there is an event
-//	Terminal         failed for good; forgotten until it is fed again
-//	any other error  failed; Retry says when to try again
+//	nil              in sync: the queue drops the item until it is enqueued or offered again
+//	RecheckWithin    in sync: a recheck after d at the latest, sooner by an event or a poll
+//	RequeueAfter     not in sync yet: the next run after d, and not before
+//	RequeueWithin    not in sync yet: the next run after d at the latest, sooner by an event
+//	Terminal         failed, not retried: the queue drops the item
+//	any other error  failed: Retry says when the next run is
 //
-// What it makes of errors that are joined is said at [Classify].
+// [Classify] says how errors that are joined are classified. After a failure no event
+// starts the item within a second, or within the delay of the retry if that is shorter.
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.
@@ -98,13 +99,13 @@ type Reconciler[T comparable] struct {
 	Logger *slog.Logger
 }
 
-// A Result tells how a run ended.
+// A Result says how a run ended.
 type Result[T comparable] struct {
 	Item     T
 	Outcome  Outcome
-	Err      error         // what Reconcile returned, so also a plan or a recheck; or a *PanicError
+	Err      error         // what Reconcile returned, also a scheduled run or a recheck; or a *PanicError
 	Failures int           // in a row, this one included; unchanged if it was aborted; 0 otherwise
-	Next     time.Duration // to the next run, if one is planned
+	Next     time.Duration // until the next run, if one is scheduled
 	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then for Admit
 	Duration time.Duration
 }
@@ -112,16 +113,14 @@ type Result[T comparable] struct {
 // checkQueue returns an error if q, which is an Enqueuer or a Dequeuer, is
 // missing or is a Queue that cannot be used as it is.
 func checkQueue[T comparable](what string, q any) error {
-	switch q := q.(type) {
-	case nil:
+	queue, ok := q.(*Queue[T])
+	switch {
+	case q == nil, ok && queue == nil:
 		return fmt.Errorf("reconcile: %s is required, and nil", what)
-	case *Queue[T]:
-		if q == nil || !q.made {
-			return fmt.Errorf("reconcile: %s is required, and a Queue that was not made by NewQueue", what)
-		}
-		if q.Background < 0 {
-			return fmt.Errorf("reconcile: %s has a Background of %d, want 0 (which means none) or more", what, q.Background)
-		}
+	case ok && !queue.made:
+		return fmt.Errorf("reconcile: %s was not created by NewQueue", what)
+	case ok && queue.Background < 0:
+		return fmt.Errorf("reconcile: %s has a Background of %d, want 0 (which means none) or more", what, queue.Background)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 	}{
 		{"reconcile: Reconciler.Queue is required, and nil", reconcile.Reconciler[string]{Reconcile: nothing}},
 		{"reconcile: Reconciler.Queue is required", reconcile.Reconciler[string]{Queue: none, Reconcile: nothing}},
-		{"made by NewQueue", reconcile.Reconciler[string]{Queue: new(reconcile.Queue[string]), Reconcile: nothing}},
+		{"created by NewQueue", reconcile.Reconciler[string]{Queue: new(reconcile.Queue[string]), Reconcile: nothing}},
 		{"reconcile: Reconciler.Reconcile is required, and nil", reconcile.Reconciler[string]{Queue: q}},
 		{"reconcile: Reconciler.Workers is -1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: -1}},
 		{"reconcile: Reconciler.Timeout is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Timeout: -time.Second}},

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// What a reconcile function returns is here; the [Outcome] that a run has by that
-// is in reconciler.go.
+// This file has what a reconcile function returns, and which [Outcome] a run has by
+// that.
 
 var (
 	// ErrTerminal is matched by every error that [Terminal] returns.
-	ErrTerminal = errors.New("reconcile: not worth a retry")
+	ErrTerminal = errors.New("reconcile: not retried")
 
 	// ErrTimeout is the [context.Cause] of an item's context that ended
 	// because the run took longer than [Reconciler.Timeout].

@@ -9,21 +9,22 @@ import (
 	"fmt"
 )
 
-// EnqueueAndWait enqueues the items, and blocks until each of them is settled,
-// or is not known to the queue any more: a run that started after the call ended
-// well, or the item was given up or removed. What a run plans ([RequeueAfter],
-// [RequeueWithin]) or retries is waited for. It is for programs that apply what is
-// wanted once, and for tests. A slice is given as items...: q.EnqueueAndWait(ctx, names...).
+// EnqueueAndWait enqueues the items, and blocks until each of them is unknown to the
+// queue or waits only for a recheck: a run that started after the call succeeded, or
+// the item was not retried, or it was removed. Runs that a run schedules
+// ([RequeueAfter], [RequeueWithin]) and retries are waited for. It is for programs that
+// apply a desired state once, and for tests. A slice is given as items...:
+// q.EnqueueAndWait(ctx, names...).
 //
-// It returns nil if all ended well. Otherwise the error joins those of the items
-// that were given up, by [Terminal] or a [RetryPolicy], each with its item, and
-// [ErrClosed] for those whose next run [Queue.Close] refused or dropped: a hundred
-// of them at most, and then how many more there are. When ctx is done first, the
-// error wraps its [context.Cause] and says how many items are left, with the
-// names, states and last errors of some.
+// It returns nil if all runs succeeded. Otherwise the error joins those of the items
+// that were not retried, because of [Terminal] or a [RetryPolicy], each with its item,
+// and [ErrClosed] for those whose next run [Queue.Close] refused or dropped: at most a
+// hundred of them, and then the number of the others. When ctx is done first, the error
+// wraps its [context.Cause] and says how many items remain, with the names, phases and
+// last errors of some.
 //
-// In a run of the same queue it would wait for the end of that run too: for ever,
-// if the item is its own or there is no other worker.
+// Do not call it in a run of the same queue: it would also wait for the end of that
+// run, for ever if the item is its own or there is no other worker.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	q.mustBeMade()
 	w := &waiter{remaining: len(items), done: make(chan struct{})}
@@ -62,8 +63,8 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 }
 
 const (
-	maxErrors = 100 // of items that were given up
-	maxLeft   = 3   // items that are left, and are named
+	maxErrors = 100 // of items that were not retried
+	maxNamed  = 3   // of the items that remain
 )
 
 // giveUpWaiting forgets the watchers that are left, if any are, and returns what is
@@ -77,7 +78,7 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 		if q.watchers.remove(w) {
 			left++
 			q.catchUpLocked()
-			if e := q.store.peek(w.index); e != nil && len(named) < maxLeft {
+			if e := q.store.peek(w.index); e != nil && len(named) < maxNamed {
 				named = append(named, itemState[T]{items[n], q.stateLocked(e, q.clock())})
 			}
 		}
@@ -100,19 +101,17 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 	return errs
 }
 
-// WaitIdle blocks until there is nothing left to do: no item is ready, in flight,
-// or waiting without being settled. A plan ([RequeueAfter], [RequeueWithin],
-// [Queue.EnqueueAfter]) is work that is left, and so is a retry; what a source has
-// not fed yet is not. It is for programs that do not know their items; see
-// [Queue.EnqueueAndWait]. An item that was given up is not left: look at the
-// results. A queue that is closed is idle by the same rule: what is ready in it is
-// still to be done.
+// WaitIdle blocks until no item is ready, in flight, or waiting for anything but a
+// recheck. A scheduled run ([RequeueAfter], [RequeueWithin], [Queue.EnqueueAfter]) is
+// remaining work, and so is a retry. Items that a source has not enqueued yet are not
+// known. It is for programs that do not know their items; see [Queue.EnqueueAndWait].
+// Items that are not retried do not count as remaining work: to detect them, use
+// Reconciler.OnResult. A queue that is closed is idle by the same rule.
 //
-// It returns nil only if there was such a moment after the call: at once if it
-// is now, also if ctx is done. If ctx is done first, it returns an error that
-// wraps the [context.Cause] of ctx and says how much was left to do. Under a
-// load that never pauses it may wait for ever, and in a run of this queue it waits
-// for that run too.
+// It returns nil only if there was such a moment after the call: at once if there is
+// one now, also if ctx is done. If ctx is done first, it returns an error that wraps
+// the [context.Cause] of ctx and says how much work remains. Under a load that never
+// pauses it may wait for ever. In a run of this queue it waits for that run too.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	w := &waiter{remaining: 1, done: make(chan struct{})}
 	var idle watcher

@@ -291,7 +291,7 @@ func DelayTimer[T comparable](q *Queue[T], d time.Duration) {
 
 // RunOf is r.Run, and whether its ticker runs.
 func RunOf[T comparable](r *Reconciler[T]) (run func(context.Context) error, ticking func() bool) {
-	l, err := newLoop(r)
+	l, err := newLoop(context.Background(), r)
 	if err != nil {
 		panic(err)
 	}

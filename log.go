@@ -6,7 +6,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 )
 
@@ -63,22 +62,17 @@ func (l memberLog) write(level slog.Level, msg string, args ...any) {
 	logGuarded(l.logger, level, msg, append(args, nameAttr("member", l.path)...)...)
 }
 
-// A failureLog logs a failure that repeats itself rarely: the first time, and
-// each time its number has doubled.
-type failureLog struct {
-	text  string
-	count int // failures in a row with that text
-}
+// A failureLog counts failures in a row, and logs few of them: the first, and each by
+// which their number has doubled.
+type failureLog struct{ count int }
 
-func (l *failureLog) write(logger *slog.Logger, level slog.Level, msg string, err error, args ...any) {
-	_ = guard(func() error { // the handler and the methods of err are code of the user
-		if text := fmt.Sprint(err); text != l.text {
-			*l = failureLog{text: text}
-		}
-		if l.count++; l.count&(l.count-1) != 0 {
-			return nil
-		}
-		args = append(args, "err", err)
+// add counts a failure and may log it, with the count.
+func (l *failureLog) add(logger *slog.Logger, level slog.Level, msg string, err error, args ...any) {
+	if l.count++; l.count&(l.count-1) != 0 {
+		return
+	}
+	_ = guard(func() error { // The handler and the methods of err are code of the user.
+		args = append(args, "failures", l.count, "err", err)
 		if p := (*PanicError)(nil); errors.As(err, &p) {
 			args = append(args, "stack", p.line())
 		}

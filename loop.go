@@ -60,7 +60,7 @@ import (
 //
 // Run may be called again, and several times at once.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
-	l, err := newLoop(r)
+	l, err := newLoop(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -72,22 +72,24 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 // [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
 // returns the errors of both; nil means that all items ended well.
 //
-// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
-// beside the items is not waited for, and stays in that Queue. To wait for it too,
-// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
+// Without a Queue, Apply makes one, and closes it at the end; another must be a [*Queue].
+// Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
+// them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
 //
 // If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
 // again, and several times at once if Reconcile and the hooks allow that.
 func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	c := *r
 	if c.Queue == nil {
-		c.Queue = NewQueue[T]()
+		own := NewQueue[T]()
+		defer own.Close() // A recheck would keep its timer, and all of this.
+		c.Queue = own
 	}
 	q, ok := c.Queue.(*Queue[T])
 	if !ok {
 		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
 	}
-	l, err := newLoop(&c)
+	l, err := newLoop(ctx, &c)
 	if err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ var errRunEnded = errors.New("reconcile: Run ended")
 func (r *Reconciler[T]) reconciles() bool { return true }
 
 // newLoop checks the fields and sets the defaults.
-func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
+func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], error) {
 	l := &loop[T]{
 		Reconciler: *r,
 		admitting:  make(chan struct{}, 1),
@@ -145,7 +147,7 @@ func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
 	}
 	l.Workers = max(1, l.Workers)
 	if l.Logger == nil {
-		l.Logger = slog.Default()
+		l.Logger = Logger(ctx)
 	}
 	if l.Name != "" {
 		l.Logger = l.Logger.With("reconciler", l.Name)
@@ -175,7 +177,6 @@ type loop[T comparable] struct {
 	// item and waits until that may run. So one item at most is in hand, and the
 	// others stay in the queue, where events still change what becomes of them.
 	admitting chan struct{}
-	admission admission[T]
 
 	// Runs are watched if they have a Timeout or a lease, or are to end. While
 	// ticking is false, a worker tells in begun that there is something to watch.
@@ -189,18 +190,6 @@ type loopQueue[T comparable] interface {
 	giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
 	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
 	now() int64
-}
-
-// An admission is a call of Admit that goes on.
-type admission[T comparable] struct {
-	mu     sync.Mutex      // guards the fields below
-	ctx    context.Context // that Admit was called with; nil if it has returned
-	item   T
-	start  int64
-	number int // of calls so far
-
-	warned int   // the number of the call that warnAt is about; belongs to supervise
-	warnAt int64 // belongs to supervise
 }
 
 func (l *loop[T]) run(ctx context.Context) error {
@@ -273,36 +262,32 @@ func (l *loop[T]) warnOfStuck() (again bool) {
 	for _, w := range l.pool {
 		if r := w.current.Load(); r != nil {
 			again = true
-			l.warnIfStuck("run has not returned, though its context ended", r.Context, r.item, r.start, &r.warnAt)
+			w.warnIfStuck(r)
 		}
-	}
-	a := &l.admission
-	a.mu.Lock()
-	ctx, item, start, number := a.ctx, a.item, a.start, a.number
-	a.mu.Unlock()
-	if ctx != nil {
-		again = true
-		if a.warned != number {
-			a.warned, a.warnAt = number, 0
-		}
-		l.warnIfStuck("Admit has not returned, though its context ended", ctx, item, start, &a.warnAt)
 	}
 	return again
 }
 
-// warnIfStuck warns if ctx ended a while ago, and again each time the age since
-// start has doubled. warnAt is when the next warning is due; 0 at first.
-func (l *loop[T]) warnIfStuck(msg string, ctx context.Context, item T, start int64, warnAt *int64) {
-	_ = guard(func() error { // the Logger, and the context of a Leaser, are code of the user
-		now := l.queue.now()
-		cause := context.Cause(ctx)
-		if cause != nil && *warnAt == 0 {
-			*warnAt = now + int64(stuckTick)
+// warnIfStuck warns if the context of r ended a while ago, and again each time the age of
+// r has doubled.
+func (w *worker[T]) warnIfStuck(r *run[T]) {
+	_ = guard(func() error { // The Logger, and the context of a Leaser, are code of the user.
+		if w.warned != r {
+			w.warned, w.warnAt = r, 0
 		}
-		if cause != nil && *warnAt <= now {
-			age := now - start
-			*warnAt = now + age
-			l.Logger.Warn(msg, "item", item, "age", time.Duration(age), "cause", cause)
+		now := w.loop.queue.now()
+		cause := context.Cause(r.Context)
+		if cause != nil && w.warnAt == 0 {
+			w.warnAt = now + int64(stuckTick)
+		}
+		if cause != nil && w.warnAt <= now {
+			age := now - r.start
+			w.warnAt = now + age
+			msg := "run has not returned, though its context ended"
+			if r.worker == nil {
+				msg = "Admit has not returned, though its context ended"
+			}
+			w.loop.Logger.Warn(msg, "item", r.item, "age", time.Duration(age), "cause", cause)
 		}
 		return nil
 	})
@@ -318,22 +303,73 @@ func (l *loop[T]) noteBegun() {
 	}
 }
 
-// A run is the context of one call of Reconcile.
+// A run is the context of one call of Reconcile. It ends with the context that it is made
+// from, and when the run has ended. It also stands for a call of Admit, without a worker.
 type run[T comparable] struct {
 	context.Context
 	worker   *worker[T]
 	item     T
 	start    int64
-	warnAt   int64       // belongs to supervise
-	changed  atomic.Bool // a context of UntilChanged ended with ErrChanged
-	failures int32       // 64 bytes in all if items are strings
+	end      atomic.Pointer[runEnd] // nil while nothing has asked for it
+	changed  atomic.Bool            // a context of UntilChanged ended with ErrChanged
+	failures int32                  // 64 bytes in all if items are strings
+}
+
+// A runEnd is a context that is cancelled when a run has ended. A run makes it when it is
+// asked for Done, so that most runs do without.
+type runEnd struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// endedUnasked is the end of a run that has ended, and was not asked for Done before.
+var endedUnasked runEnd
+
+// ending returns the context that ends with the run.
+func (r *run[T]) ending() context.Context {
+	for {
+		end := r.end.Load()
+		if end != nil && end != &endedUnasked {
+			return end
+		}
+		ctx, cancel := context.WithCancel(r.Context)
+		if end == &endedUnasked {
+			cancel()
+		}
+		if r.end.CompareAndSwap(end, &runEnd{ctx, cancel}) {
+			return ctx
+		}
+		cancel()
+	}
+}
+
+// finish ends the context of the run.
+func (r *run[T]) finish() {
+	if !r.end.CompareAndSwap(nil, &endedUnasked) {
+		r.end.Load().cancel()
+	}
+}
+
+func (r *run[T]) Done() <-chan struct{} { return r.ending().Done() }
+
+func (r *run[T]) Err() error {
+	if r.end.Load() == nil {
+		return r.Context.Err()
+	}
+	return cmp.Or(r.Context.Err(), r.ending().Err())
 }
 
 func (r *run[T]) Value(key any) any {
-	if key == (runKey{}) {
+	switch key {
+	case runKey{}:
 		return r
+	case shutdownKey{}: // A Group in a run ends with the run, and not with the Group around.
+		return nil
 	}
-	return r.Context.Value(key)
+	if r.end.Load() == nil {
+		return r.Context.Value(key)
+	}
+	return r.ending().Value(key) // Package context finds its own there.
 }
 
 func (r *run[T]) logger() *slog.Logger {
@@ -357,7 +393,9 @@ const (
 
 type worker[T comparable] struct {
 	loop       *loop[T]
-	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item
+	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item; or a call of Admit
+	warned     *run[T]                // that warnAt is about; both belong to supervise
+	warnAt     int64                  // when the next warning is due; 0 at first
 	stage      stage
 	now        int64 // the latest reading of the clock
 	clockStale bool  // time has passed since that reading
@@ -552,6 +590,13 @@ func (w *worker[T]) admit() {
 	}
 	runDone, err := w.callAdmit(ctx)
 	ended := isDone(done) || l.caller.Err() != nil
+	if err != nil && !ended && (endsSoon(ctx) || endsSoon(l.caller)) {
+		select {
+		case <-done:
+		case <-l.caller.Done():
+		}
+		ended = true
+	}
 	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
@@ -572,21 +617,19 @@ func (w *worker[T]) admit() {
 	}
 }
 
-// callAdmit calls Admit, and lets supervise see that.
+// callAdmit calls Admit, which is watched as a run is.
 func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, time.Duration), err error) {
-	l := w.loop
-	a := &l.admission
-	a.mu.Lock()
-	a.ctx, a.item, a.start = ctx, w.item, w.now
-	a.number++
-	a.mu.Unlock()
-	l.noteBegun()
-	defer func() {
-		a.mu.Lock()
-		a.ctx = nil
-		a.mu.Unlock()
-	}()
-	return l.Admit(ctx)
+	w.current.Store(&run[T]{Context: ctx, item: w.item, start: w.now})
+	defer w.current.Store(nil)
+	w.loop.noteBegun()
+	return w.loop.Admit(ctx)
+}
+
+// endsSoon reports whether the deadline of ctx is so close that an error of Admit may report
+// it in advance, as golang.org/x/time/rate does when the wait would be longer.
+func endsSoon(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < time.Minute
 }
 
 // failAdmit gives back the item that Admit failed for, and ends the worker. It keeps
@@ -702,7 +745,9 @@ func (w *worker[T]) decide(mayCall bool) {
 // endRun is called once it is decided what becomes of the item: until then, the
 // run is one that has not returned.
 func (w *worker[T]) endRun() {
-	w.current.Store(nil)
+	if r := w.current.Swap(nil); r != nil { // nil if Lease panicked
+		r.finish()
+	}
 	if w.release != nil {
 		w.release()
 	}

@@ -32,52 +32,56 @@ type Reconciler[T comparable] struct {
 	// Queue is where the items come from, and go back to.
 	Queue Dequeuer[T]
 
-	// Reconcile compares the desired state of the item with its actual state, and
-	// corrects the difference. It must be idempotent and level-triggered: it reads the
-	// current state and does not depend on the event that caused the run. It is called
-	// from as many goroutines as there are Workers. Its ctx ends when the run must
-	// end; see Timeout and Grace.
+	// Reconcile compares the desired state of the item with its actual state, and corrects
+	// the difference. It must be idempotent and level-triggered: it reads the current state
+	// and does not depend on the event that caused the run. It is called from as many
+	// goroutines as there are Workers. Its ctx ends when the run has to end, see Timeout
+	// and Grace, and when it has returned.
 	Reconcile func(ctx context.Context, item T) error
 
 	Name    string // for logs and metrics
 	Workers int    // how many runs go on at once, if Admit lets them; 0 means 1
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
-	// its cause; 0 means none. A run that does not return all the same is
-	// waited for, and a warning names its item.
+	// its cause; 0 means none. If the run does not return, its worker waits for it, and
+	// a warning names the item. Without a Timeout nothing reports a run that hangs, such
+	// as one that waits for a lock that a function held as it panicked.
 	Timeout time.Duration
 
-	// Grace is how long Run lets the runs in flight go on once ctx is done,
+	// Grace is how long Run lets the runs in flight continue once ctx is done,
 	// before it ends their contexts; 0 ends them at once.
 	Grace time.Duration
 
 	// Retry decides what follows a failure; nil means [DefaultRetry].
 	Retry RetryPolicy
 
-	// HoldRetries makes the whole delay of a retry its minimum: no event starts the
-	// item sooner. Without it, an event does, a second after the failure at the
-	// earliest. Offer never shortens the delay.
+	// HoldRetries keeps events from shortening the back-off of a failed item: its next
+	// run starts after the whole delay. Without it, an event runs the item one second
+	// after the failure, or after the delay if that is shorter. An Offer never shortens
+	// a back-off.
 	HoldRetries bool
 
-	// OnResult is called after each run, by its worker, before the item is given back,
-	// so the results of an item arrive in the order of its runs. It may be nil.
+	// OnResult is called after each run, by its worker, before the item is given
+	// back, so the results of an item arrive in the order of its runs. It may be nil.
 	OnResult func(Result[T])
 
 	// RecheckJitter is the fraction, 0 to 1, by which each RecheckWithin delay is
-	// shortened at random, so that items enqueued together are not rechecked together.
-	// 0 means no jitter; 0.1 is a good value for a service.
+	// shortened at random, so that items that were enqueued together are not rechecked
+	// together; 0 means no jitter. A good value for a service is 0.1.
 	RecheckJitter float64
 
-	// Admit, if it is not nil, holds back the runs: it is called before each, and
-	// blocks until the run may start. One worker at a time calls it, with an item
-	// in hand that is in flight; the other items wait in the queue. So Remove does
-	// not stop the run of that item, and an event makes another run follow it.
+	// Admit limits the runs: it is called before each run and blocks until the run may
+	// start. It may be nil. One worker at a time calls it, and holds one item, which is
+	// in flight; the other items stay in the queue. So Remove does not stop the run of
+	// that item, and an event makes another run follow it.
 	//
 	// Its ctx ends with that of Run, and with the lease of the item. Once it has
-	// ended, the item is given back as if it had not run, whatever Admit returns;
-	// an Admit that goes on all the same is warned of as a run is. An error that it
-	// returns before that, or a panic, gives the item back too, and ends Run with
-	// that error.
+	// ended, the item is given back as if it had not run, whatever Admit returns. An
+	// Admit that outlasts its ctx is warned about as a run is. If Admit returns an error
+	// before the end of its ctx, or panics, the item is given back too, and Run returns
+	// that error. An error within a minute of a deadline of ctx is taken as a report that
+	// the deadline would pass, as that of golang.org/x/time/rate is: Run waits for the
+	// deadline, and does not return the error.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, what Reconcile returned, and how long that took; or with Aborted
@@ -90,7 +94,9 @@ type Reconciler[T comparable] struct {
 	// The package gate has a budget, a limit that adapts, and a pause.
 	Admit func(ctx context.Context) (done func(o Outcome, err error, took time.Duration), err error)
 
-	Logger *slog.Logger // nil means slog.Default()
+	// Logger is what Run logs to. Nil means [Logger] of the ctx of Run: in a [Group] the
+	// logger of the Group, with the name of the member, and elsewhere slog.Default().
+	Logger *slog.Logger
 }
 
 // A Result says how a run ended.

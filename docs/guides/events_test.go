@@ -41,8 +41,8 @@ func TestEventInFlight(t *testing.T) {
 			}
 		})
 		run(t, r, time.Minute)
-		if n := len(happened.lines); n != 3 {
-			t.Errorf("%d runs, want 3: %q", n, happened.lines)
+		if n := len(happened.Lines()); n != 3 {
+			t.Errorf("%d runs, want 3: %q", n, happened.Lines())
 		}
 	})
 }

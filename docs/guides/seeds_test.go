@@ -407,11 +407,7 @@ func TestRecipeOneRunner(t *testing.T) {
 		all.Add("disks", &disks)
 		run(t, &all, time.Hour)
 
-		slices.Sort(happened.lines) // the two begin in no order
-		happened.check(t, `
-20s     disks begins
-20s     vms begins
-`)
+		happened.WantAll(t, "20s disks begins", "20s vms begins")
 	})
 }
 

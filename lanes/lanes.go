@@ -27,6 +27,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"reflect"
 	"sync"
 	"time"
 
@@ -133,16 +134,16 @@ func (l *Lanes[T, L]) Stats() reconcile.Stats {
 	return sum
 }
 
+// add adds each count of s to sum.
 func add(sum *reconcile.Stats, s reconcile.Stats) {
-	sum.Ready += s.Ready
-	sum.Waiting += s.Waiting
-	sum.InFlight += s.InFlight
-	sum.Rechecks += s.Rechecks
-	sum.Again += s.Again
-	sum.Enqueued += s.Enqueued
-	sum.Coalesced += s.Coalesced
-	sum.Taken += s.Taken
-	sum.Requeued += s.Requeued
+	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(s)
+	for i := range from.NumField() {
+		if f := to.Field(i); f.CanInt() {
+			f.SetInt(f.Int() + from.Field(i).Int())
+		} else {
+			f.SetUint(f.Uint() + from.Field(i).Uint())
+		}
+	}
 }
 
 // Run serves the lanes until ctx is done, as each Reconciler does, and returns nil. It

@@ -5,12 +5,7 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 )
-
-// ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
-// was enqueued again.
-var ErrChanged = errors.New("reconcile: item was enqueued again")
 
 // UntilChanged returns a context that ends, with [ErrChanged] as its cause, as
 // soon as the item of the run has a next run that is ready; if it has one
@@ -31,19 +26,19 @@ var ErrChanged = errors.New("reconcile: item was enqueued again")
 //
 // What a run returns after such a context ended with ErrChanged:
 //
-//	nil                             as ever: the item runs again
-//	RequeueAfter                    as ever: holds the next run, unless EnqueueNow asked for it
-//	RequeueWithin, RecheckWithin    as ever: the item runs again at once
-//	any error, after the end of     as ever: aborted
+//	nil                             as usual: the item runs again
+//	RequeueAfter                    as usual: the next run is not before, unless EnqueueNow asked for it
+//	RequeueWithin, RecheckWithin    as usual: the item runs again at once
+//	any error, after the end of     as usual: aborted
 //	Reconciler.Run or of the lease
-//	a panic                         as ever: a failure
-//	any other error, also Terminal  as RequeueWithin(0), which is no failure
+//	a panic                         as usual: a failure
+//	any other error, also Terminal  no failure: the item runs again
 //
-// In the last row the outcome is [Requeued], the item runs again at once, also
-// with HoldRetries, and the count of its failures starts anew, since they were
-// those of an outdated wish. If the next run has been cancelled by Remove, that
-// row does not apply. A run that enqueues its own item, and then ends by that row,
-// begins again at once, for as long as it does so.
+// In the last row the outcome is [Requeued], and the item runs again at once, also
+// with HoldRetries, but at least one second after the start of this run, so that a
+// run that enqueues its own item is no hot loop. The count of its failures starts
+// again, because they were those of an outdated desired state. If the next run has
+// been cancelled by Remove, that row does not apply.
 //
 // It may be called several times in a run, and from any goroutine. For the
 // context of a run that has returned, it returns one that has ended. Outside of
@@ -57,66 +52,40 @@ func UntilChanged(ctx context.Context) (c context.Context, stop context.CancelFu
 }
 
 func (r *run[T]) untilChanged(ctx context.Context) (context.Context, context.CancelFunc) {
-	if q, ok := r.worker.loop.source.(*Queue[T]); ok {
+	if q, ok := r.worker.loop.queue.(*Queue[T]); ok {
 		return q.untilChanged(ctx, r)
 	}
 	return context.WithCancel(ctx)
 }
 
 func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context, context.CancelFunc) {
-	c, end := context.WithCancelCause(ctx)
-	w := &watcher{ended: func(cause error) {
+	c, cancel := context.WithCancelCause(ctx)
+	w := &watcher{end: func(cause error) {
 		if cause == ErrChanged && c.Err() == nil {
 			r.changed.Store(true) // before the run can see the end, and return
 		}
-		end(cause)
+		cancel(cause)
 	}}
 	var cause error
 	q.mu.Lock()
 	q.catchUpLocked()
 	// A worker puts its run aside before it gives the item back, and gives it
 	// back under the lock. So while the run is the worker's, so is the item.
-	if e := q.entryOfRunLocked(r); e == nil {
+	if e := entryOfRunLocked(q, r); e == nil {
 		cause = context.Canceled
 	} else if e.readyNext() {
 		cause = ErrChanged
 	} else {
-		q.watchLocked(r.worker.index, w)
+		q.watchers.add(r.worker.index, w)
 	}
 	q.unlock()
 	if cause != nil {
-		w.ended(cause)
+		w.end(cause)
 	}
 	return c, func() {
 		q.mu.Lock()
-		q.unwatchLocked(w)
+		q.watchers.remove(w)
 		q.unlock()
-		end(nil)
+		cancel(nil)
 	}
-}
-
-// outdated reports whether a run that has returned was notified of a change, and
-// the next run that this was is still there.
-func (w *worker[T]) outdated(r *run[T]) bool {
-	if !r.changed.Load() {
-		return false
-	}
-	q := w.loop.source.(*Queue[T]) // nobody else notified it
-	q.mu.Lock()
-	defer q.unlock()
-	q.catchUpLocked()
-	e := q.entryOfRunLocked(r)
-	return e != nil && e.readyNext()
-}
-
-// entryOfRunLocked returns the entry of the item of a run that its worker has;
-// nil if the run has ended, or somebody else gave its item back.
-func (q *Queue[T]) entryOfRunLocked(r *run[T]) *entry[T] {
-	if r.worker.current.Load() != r {
-		return nil
-	}
-	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
-		return e
-	}
-	return nil
 }

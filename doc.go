@@ -1,9 +1,9 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile is the kernel of a controller: a queue that holds each item
-// once, and a loop that calls a function for one item after another until what
-// is there is what is wanted.
+// Package reconcile is a controller loop: a queue that holds each item at most once,
+// and workers that call a function for each item until its actual state matches its
+// desired state.
 //
 //	q := reconcile.NewQueue[string]()
 //	var g reconcile.Group
@@ -11,25 +11,31 @@
 //	g.Add("zones", &reconcile.Reconciler[string]{
 //		Queue: q,
 //		Reconcile: func(ctx context.Context, zone string) error {
-//			if wanted(zone) == lookUp(ctx, zone) {
-//				return reconcile.RecheckWithin(time.Hour) // in order
+//			if desired(zone) == actual(ctx, zone) {
+//				return nil // in sync: the next poll checks it again
 //			}
-//			return create(ctx, zone) // an error is tried again
+//			return create(ctx, zone) // an error is retried
 //		},
-//		RecheckJitter: 0.1, // looks that fall together come apart
 //	})
 //	err := g.Run(ctx)
+//
+// Each poll runs every item that is in sync. Without a poll, or with one that lists only
+// what is new, the function returns [RecheckWithin] instead of nil.
 //
 // An item is an identity, never a payload. A [Poller], [Feeder] functions and
 // calls bring items into the [Queue]; what the function of a [Reconciler] returns
 // says what follows.
 //
-//   - [Queue.Enqueue] reports an event, and is never lost. [Queue.Offer] reports
-//     an observation: it runs an item that is in order or not known, and is ignored
-//     if a run is due or planned anyway.
-//   - [RequeueAfter] is a floor: only [Queue.EnqueueNow] brings the item back
-//     sooner. [RequeueWithin] is a ceiling: any event does.
-//   - RequeueWithin says that work is left, [RecheckWithin] that the item is in order.
+//   - [Queue.Enqueue] reports an event, which is never lost. [Queue.Offer] reports
+//     that an item exists: it runs an item that is in sync or unknown, and is ignored
+//     if the item is in flight or has a next run.
+//   - After [RequeueAfter] no event starts the item sooner, only [Queue.EnqueueNow].
+//     After [RequeueWithin] any event does.
+//   - RequeueWithin says that the work is in progress, [RecheckWithin] that the item
+//     is in sync.
+//   - After a failure no event starts the item within a second, or within the delay of
+//     the retry if that is shorter. So a function that writes the failure into its own
+//     record, and gets that write back as an event, is no hot loop.
 //
 // # Promises
 //
@@ -37,8 +43,9 @@
 //  2. An item is never in two runs at once.
 //  3. Items are taken in the order in which they became ready; a Background of 2
 //     or more makes two such lines, and starves neither.
-//  4. No run starts before the end of a floor (RequeueAfter), unless by
-//     EnqueueNow; an item is ready by the end of a ceiling (RequeueWithin).
+//  4. After RequeueAfter(d) no run starts before d has passed, unless by EnqueueNow,
+//     also if another step of the same run failed. After RequeueWithin(d) the item is
+//     ready when d has passed.
 //  5. No worker sleeps while an item is ready, unless Admit holds it back.
 //  6. A panic or runtime.Goexit in a reconcile function is a failure of that
 //     item alone.

@@ -395,10 +395,10 @@ func ExampleTerminal() {
 func ExampleRequeueError() {
 	err := fmt.Errorf("being made: %w", reconcile.RequeueWithin(time.Minute))
 	if plan := (reconcile.RequeueError{}); errors.As(err, &plan) {
-		fmt.Println(plan.Delay, plan.Hold)
+		fmt.Println(plan.Delay, plan.MinDelay)
 	}
 	// Output:
-	// 1m0s false
+	// 1m0s 0s
 }
 
 // A policy of one's own, for one kind of error.

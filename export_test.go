@@ -33,7 +33,7 @@ func Blocked[T comparable](q *Queue[T]) int {
 func (q *Queue[T]) check() error {
 	s := &q.store
 	ready := 0
-	for name, l := range map[runKind]*list{runReady: &q.events, runOffered: &q.offered} {
+	for name, l := range map[runKind]*list{runReady: &q.line, runBackground: &q.background} {
 		n, prev := 0, uint32(0)
 		for i := l.first; i != 0; i = s.entry(i).next {
 			e := s.entry(i)
@@ -50,14 +50,14 @@ func (q *Queue[T]) check() error {
 		}
 		ready += n
 	}
-	if q.offered.len > 0 && (q.inRow < 0 || q.inRow >= max(1, q.Background)) {
-		return fmt.Errorf("%d in a row while %d are offered, and Background is %d", q.inRow, q.offered.len, q.Background)
+	if q.background.len > 0 && (q.sinceBackground < 0 || q.sinceBackground >= max(1, q.Background)) {
+		return fmt.Errorf("%d in a row while %d are offered, and Background is %d", q.sinceBackground, q.background.len, q.Background)
 	}
 
 	for p := range q.delays.len {
 		d := *q.delays.node(p)
 		e := s.entry(d.index)
-		if !e.kind.delayed() || int(e.prev) != p {
+		if !e.kind.isLater() || int(e.prev) != p {
 			return fmt.Errorf("delay %d is of entry %d (%v), which says kind=%d at %d", p, d.index, e.item, e.kind, e.prev)
 		}
 		if p > 0 && d.before(*q.delays.node((p - 1) / 4)) {
@@ -76,26 +76,34 @@ func (q *Queue[T]) check() error {
 			if e.readyNext() {
 				again++
 			}
-			if e.kind == runOffered || e.kind == runSettled {
+			if e.kind == runBackground || e.kind == runRecheck {
 				return fmt.Errorf("entry %d (%v) is in flight with kind=%d", i, e.item, e.kind)
 			}
-		case e.kind == runReady, e.kind == runOffered:
+		case e.kind == runReady, e.kind == runBackground:
 			restReady++
-		case e.kind.delayed():
+		case e.kind.isLater():
 			waiting++
-			if e.kind == runSettled {
+			if e.kind == runRecheck {
 				settled++
 			}
 		default:
 			return fmt.Errorf("entry %d (%v) is at rest with kind=%d", i, e.item, e.kind)
 		}
-		if e.kind.delayed() {
+		if e.kind.isLater() {
 			delayed++
 		}
-		if e.cause != nil && (e.cause.failures < 0 || e.cause.err == nil) {
-			return fmt.Errorf("entry %d (%v) has %d failures and the error %v", i, e.item, e.cause.failures, e.cause.err)
+		if e.last != nil && (e.last.failures < 0 || e.last.failures > 0 && e.last.err == nil) {
+			return fmt.Errorf("entry %d (%v) has %d failures and the error %v", i, e.item, e.last.failures, e.last.err)
 		}
-		if e.pending > e.since && !e.inFlight && !e.kind.delayed() {
+		if e.kind == runReady && !e.inFlight && !e.event && q.Background > 0 || e.kind == runRecheck && (e.event || e.held) {
+			return fmt.Errorf("entry %d (%v) has kind=%d, event=%v, held=%v", i, e.item, e.kind, e.event, e.held)
+		}
+		if e.kind.isLater() && !q.closed {
+			if due := q.delays.node(int(e.prev)).due; e.notBefore(due) > due {
+				return fmt.Errorf("entry %d (%v) is due at %d, and not before %d", i, e.item, due, e.notBefore(due))
+			}
+		}
+		if e.pending > e.since && !e.inFlight && !e.kind.isLater() {
 			return fmt.Errorf("entry %d (%v) is pending since %d, and ready since %d", i, e.item, e.pending, e.since)
 		}
 	}
@@ -105,7 +113,7 @@ func (q *Queue[T]) check() error {
 		}
 		waiting, settled, delayed = 0, 0, 0
 	}
-	got := [...]int{ready, q.waiting, q.settled, q.inFlight, q.again, q.delays.len}
+	got := [...]int{ready, q.waiting, q.rechecks, q.inFlight, q.again, q.delays.len}
 	if want := [...]int{restReady, waiting, settled, inFlight, again, delayed}; got != want {
 		return fmt.Errorf("counts of ready, waiting, settled, in flight, again, delays are %v, want %v", got, want)
 	}
@@ -114,29 +122,29 @@ func (q *Queue[T]) check() error {
 
 // checkWatchers checks who watches, and that nobody was left to be notified.
 func (q *Queue[T]) checkWatchers() error {
-	if q.notified != nil {
+	if q.watchers.notified != nil {
 		return fmt.Errorf("a watcher was not called")
 	}
-	if q.watchers != nil && len(q.watchers) == 0 {
+	if q.watchers.at != nil && len(q.watchers.at) == 0 {
 		return fmt.Errorf("a map of watchers is kept, though nobody watches")
 	}
-	for i, w := range q.watchers {
+	for i, w := range q.watchers.at {
 		e := q.store.peek(i)
-		if q.closed && i != 0 && (e == nil || e.kind.delayed()) {
+		if q.closed && i != 0 && (e == nil || e.kind.isLater()) {
 			continue // dropped by Close; who waits for it finds out
 		}
 		if w == nil || w.prev != nil || i != 0 && (e == nil || e.hash == 0) {
 			return fmt.Errorf("watcher %+v of entry %d", w, i)
 		}
 		for ; w != nil; w = w.next {
-			switch ofRun := w.ended != nil; {
+			switch ofRun := w.end != nil; {
 			case !w.watching || w.index != i || w.next != nil && w.next.prev != w:
 				return fmt.Errorf("entry %d has the watcher %+v", i, w)
 			case ofRun && (!e.inFlight || e.readyNext()):
 				return fmt.Errorf("a run is watched at entry %d (%v) with inFlight=%v kind=%d", i, e.item, e.inFlight, e.kind)
-			case !ofRun && i != 0 && e.kind == runSettled:
+			case !ofRun && i != 0 && e.kind == runRecheck:
 				return fmt.Errorf("entry %d (%v) is settled, and is waited for", i, e.item)
-			case !ofRun && i == 0 && q.readyLocked()+q.inFlight+q.waiting-q.settled == 0:
+			case !ofRun && i == 0 && q.readyLocked()+q.inFlight+q.waiting-q.rechecks == 0:
 				return fmt.Errorf("the queue is idle, and that is waited for")
 			}
 		}
@@ -202,27 +210,27 @@ func (s *store[T]) check() error {
 		return fmt.Errorf("%d entries in the table, count says %d", count, s.count)
 	}
 
-	open := map[uint32]bool{}
-	for _, n := range s.open {
-		if open[n] || !s.chunks[n].listed {
-			return fmt.Errorf("chunk %d is open twice, or does not say so", n)
+	withRoom := map[uint32]bool{}
+	for _, n := range s.withRoom {
+		if withRoom[n] || !s.chunks[n].listed {
+			return fmt.Errorf("chunk %d is in withRoom twice, or does not say so", n)
 		}
-		open[n] = true
+		withRoom[n] = true
 	}
-	empty, vacant := 0, 0
+	empty, unallocated := 0, 0
 	for n := range s.chunks {
 		c := &s.chunks[n]
 		if c.entries == nil {
-			if vacant++; c.used != 0 {
-				return fmt.Errorf("chunk %d is vacant, and used by %x", n, c.used)
+			if unallocated++; c.used != 0 {
+				return fmt.Errorf("chunk %d is unallocated, and used by %x", n, c.used)
 			}
 			continue
 		}
 		if c.used != used[n] {
 			return fmt.Errorf("chunk %d says that %x are used, want %x", n, c.used, used[n])
 		}
-		if c.used != 1<<chunkLen-1 && !open[uint32(n)] {
-			return fmt.Errorf("chunk %d has room, and is not open", n)
+		if c.used != 1<<chunkLen-1 && !withRoom[uint32(n)] {
+			return fmt.Errorf("chunk %d has room, and is not in withRoom", n)
 		}
 		if c.used == 0 {
 			empty++
@@ -230,20 +238,20 @@ func (s *store[T]) check() error {
 		for i := range c.entries {
 			e := &c.entries[i]
 			var none T
-			if c.used>>i&1 == 0 && (e.item != none || e.pending != 0 || e.cause != nil || e.hash != 0 || e.inFlight || e.kind != runNone) {
+			if c.used>>i&1 == 0 && (e.item != none || e.pending != 0 || e.last != nil || e.hash != 0 || e.inFlight || e.kind != runNone) {
 				return fmt.Errorf("free entry %d of chunk %d remembers %+v", i, n, e)
 			}
 		}
 	}
-	if empty != s.empty || empty > maxEmpty || vacant != len(s.vacant) {
-		return fmt.Errorf("%d chunks are empty and %d vacant, counts say %d and %d", empty, vacant, s.empty, len(s.vacant))
+	if empty != s.empty || empty > maxEmpty || unallocated != len(s.unallocated) {
+		return fmt.Errorf("%d chunks are empty and %d unallocated, counts say %d and %d", empty, unallocated, s.empty, len(s.unallocated))
 	}
 	return nil
 }
 
 // UntilChangedOf is UntilChanged in a run of an item that was taken by Dequeue.
 func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (context.Context, context.CancelFunc) {
-	w := &worker[T]{loop: &loop[T]{source: q}}
+	w := &worker[T]{loop: &loop[T]{queue: q}}
 	hash := q.hash(item)
 	q.mu.Lock()
 	var e *entry[T]
@@ -260,12 +268,12 @@ func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (con
 func Watchers[T comparable](q *Queue[T]) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.watchers {
+	for _, w := range q.watchers.at {
 		for ; w != nil; w = w.next {
 			n++
 		}
 	}
-	if n == 0 && q.watchers != nil {
+	if n == 0 && q.watchers.at != nil {
 		return -1
 	}
 	return n
@@ -283,12 +291,15 @@ func DelayTimer[T comparable](q *Queue[T], d time.Duration) {
 
 // RunOf is r.Run, and whether its ticker runs.
 func RunOf[T comparable](r *Reconciler[T]) (run func(context.Context) error, ticking func() bool) {
-	l, err := newLoop(r)
+	l, err := newLoop(context.Background(), r)
 	if err != nil {
 		panic(err)
 	}
 	return l.run, l.ticking.Load
 }
+
+// BaseOf returns the base of the clock of a queue.
+func BaseOf[T comparable](q *Queue[T]) time.Time { return q.base }
 
 // PromoteMax is how many items one call makes ready at most.
 const PromoteMax = promoteMax
@@ -305,6 +316,6 @@ func StopTimer[T comparable](q *Queue[T]) bool {
 func DoneAndTake[T comparable](ctx context.Context, q *Queue[T], item T) (next T, err error) {
 	k := takenItem[T]{item: item}
 	k.index, _ = q.store.find(q.hash(item), item)
-	err = q.exchange(ctx, &k, &RequeueOptions{}, q.now())
+	err = q.giveBackAndTake(ctx, &k, &RequeueOptions{}, q.now())
 	return k.item, err
 }

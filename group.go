@@ -39,10 +39,14 @@ type RunFunc func(ctx context.Context) error
 // Run calls f.
 func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 
-// A Group runs its members together: if one fails, the others are ended. When
-// a Group ends, it first ends the members that feed, and waits for them; only
-// then it ends the Reconcilers. So a feeder that waits for its items to be done can
-// end. What is in a queue by then stays there.
+// A Group runs its members together: if one fails, the others are ended.
+//
+// When a Group ends, it first ends the members that are not Reconcilers, such as feeders,
+// and at the same moment those of the Groups inside it. The Reconcilers go on until all of
+// these have returned, so that a feeder can wait until its items are done, but for one
+// second at most: then no run starts any more, whatever a feeder does. Each Reconciler has
+// the whole of its Grace if ShutdownTimeout is at least Grace and one second. Items that
+// are still queued stay in their queues.
 //
 // A member counts as a Reconciler if it is one, if it is a Group that has one, or
 // if its Unwrap method leads to one, as those of After and Restart do. A RunFunc
@@ -59,17 +63,57 @@ type Group struct {
 	Logger *slog.Logger
 
 	// ShutdownTimeout is how long Run waits for its members once it has begun to
-	// end them; 0 means as long as it takes.
+	// end them; 0 means as long as it takes. It should be at least the longest Grace of
+	// its Reconcilers and one second.
 	ShutdownTimeout time.Duration
 
 	mu       sync.Mutex    // guards the fields below
 	start    func(*member) // starts a member; nil before Run
 	members  []*member     // those that have not ended
 	first    error         // of the member that failed first
+	fed      bool          // no feeder is started any more
 	ending   bool          // no member is started any more
 	over     chan struct{} // closed when a member failed, or all have ended
 	returned bool
+	shutdown *shutdown
 }
+
+// A shutdown is how a Group and the Groups inside it end together.
+type shutdown struct {
+	begun chan struct{} // closed when the feeders have to end
+	cause error         // why they do; set before begun is closed
+	fed   chan struct{} // closed when no feeder is waited for any more
+	end   func()        // closes fed
+
+	mu     sync.Mutex // guards the field below
+	inside []*shutdown
+}
+
+func newShutdown() *shutdown {
+	s := &shutdown{begun: make(chan struct{}), fed: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.fed) })
+	return s
+}
+
+// add has s wait for the feeders of a Group inside.
+func (s *shutdown) add(inside *shutdown) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside = slices.DeleteFunc(s.inside, func(i *shutdown) bool { // those that have ended
+		select {
+		case <-i.fed:
+			return true
+		default:
+			return false
+		}
+	})
+	s.inside = append(s.inside, inside)
+}
+
+type shutdownKey struct{}
+
+// feedersTime is how long the Reconcilers wait for feeders that have to end.
+const feedersTime = time.Second
 
 type member struct {
 	name   string
@@ -90,7 +134,7 @@ func (g *Group) Add(name string, r Runner) (stop func()) {
 	m := &member{name: name, runner: r, ended: make(chan struct{})}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending {
+	if g.ending || g.fed && !reconciles(r) {
 		return func() {}
 	}
 	g.members = append(g.members, m)
@@ -139,27 +183,53 @@ func (g *Group) Run(ctx context.Context) error {
 	if g.ShutdownTimeout < 0 {
 		return fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout)
 	}
-	if err := g.begin(ctx); err != nil {
+	around, _ := ctx.Value(shutdownKey{}).(*shutdown)
+	if err := g.begin(ctx, around); err != nil {
 		return err
+	}
+	defer g.shutdown.end()
+	var aroundBegun <-chan struct{}
+	if around != nil {
+		aroundBegun = around.begun
 	}
 	select {
 	case <-ctx.Done():
 	case <-g.over:
+	case <-aroundBegun:
 	}
 
+	began := time.Now()
 	giveUp := make(chan struct{})
 	if g.ShutdownTimeout > 0 {
 		defer time.AfterFunc(g.ShutdownTimeout, func() { close(giveUp) }).Stop()
 	}
 	g.mu.Lock()
-	g.ending = true
-	cause := g.first
-	g.mu.Unlock()
-	if cause == nil {
-		cause = context.Cause(ctx)
+	g.fed = true
+	g.shutdown.cause = cmp.Or(g.first, context.Cause(ctx))
+	withAround := g.shutdown.cause == nil && !g.ending
+	if withAround {
+		g.shutdown.cause = around.cause
 	}
-	g.end(cause, giveUp, func(m *member) bool { return !reconciles(m.runner) })
-	g.end(cause, giveUp, func(*member) bool { return true })
+	members := slices.Clone(g.members)
+	g.mu.Unlock()
+	g.endFeeders(members, giveUp)
+	g.shutdown.end()
+	if withAround { // The Reconcilers wait for the feeders around, too.
+		select {
+		case <-ctx.Done():
+		case <-g.over:
+		case <-giveUp:
+		}
+	}
+
+	g.mu.Lock()
+	g.ending = true
+	members = slices.Clone(g.members)
+	g.mu.Unlock()
+	for _, m := range members {
+		m.cancel(g.shutdown.cause)
+	}
+	awaitMembers(members, began, giveUp)
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,18 +245,23 @@ func (g *Group) Run(ctx context.Context) error {
 }
 
 // begin starts the members added so far.
-func (g *Group) begin(ctx context.Context) error {
+func (g *Group) begin(ctx context.Context, around *shutdown) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.start != nil {
 		return Terminal(errors.New("reconcile: Group.Run was called before; a Group runs once"))
 	}
-	around, _ := ctx.Value(memberKey{}).(memberLog)
+	log, _ := ctx.Value(memberKey{}).(memberLog)
+	g.shutdown = newShutdown()
+	if around != nil {
+		around.add(g.shutdown)
+	}
 	g.start = func(m *member) {
-		m.log.logger = cmp.Or(g.Logger, around.logger, slog.Default())
-		m.log.path = strings.Trim(around.path+"/"+m.name, "/")
+		m.log.logger = cmp.Or(g.Logger, log.logger, slog.Default())
+		m.log.path = strings.Trim(log.path+"/"+m.name, "/")
 		// The members end one after the other, so not all of them when ctx does.
 		own := context.WithValue(context.WithoutCancel(ctx), memberKey{}, m.log)
+		own = context.WithValue(own, shutdownKey{}, g.shutdown)
 		own, m.cancel = context.WithCancelCause(own)
 		go func() {
 			g.ended(m, runGuarded(m.runner, own, ctx))
@@ -251,17 +326,41 @@ func (g *Group) checkOverLocked() {
 	}
 }
 
-// end ends the members that are chosen, and waits for them until giveUp is closed.
-func (g *Group) end(cause error, giveUp <-chan struct{}, chosen func(*member) bool) {
-	g.mu.Lock()
-	members := slices.Clone(g.members)
-	g.mu.Unlock()
-	members = slices.DeleteFunc(members, func(m *member) bool { return !chosen(m) })
-	for _, m := range members {
-		m.cancel(cause)
+// endFeeders ends the members that are not Reconcilers, and waits for them, and for those
+// of the Groups inside, until giveUp is closed or feedersTime is over.
+func (g *Group) endFeeders(members []*member, giveUp <-chan struct{}) {
+	feeders := slices.DeleteFunc(members, func(m *member) bool { return reconciles(m.runner) })
+	close(g.shutdown.begun)
+	for _, m := range feeders {
+		m.cancel(g.shutdown.cause)
 	}
-	begin := time.Now()
-	remind := time.NewTimer(10 * time.Second)
+	g.shutdown.mu.Lock()
+	inside := slices.Clone(g.shutdown.inside)
+	g.shutdown.mu.Unlock()
+	ended := make([]<-chan struct{}, 0, len(feeders)+len(inside))
+	for _, m := range feeders {
+		ended = append(ended, m.ended)
+	}
+	for _, s := range inside {
+		ended = append(ended, s.fed)
+	}
+	late := time.NewTimer(feedersTime)
+	defer late.Stop()
+	for _, c := range ended {
+		select {
+		case <-c:
+		case <-late.C:
+			return
+		case <-giveUp:
+			return
+		}
+	}
+}
+
+// awaitMembers waits for members until giveUp is closed, and warns of those that have not
+// ended long after the Group began to.
+func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
+	remind := time.NewTimer(10*time.Second - time.Since(began))
 	defer remind.Stop()
 	for len(members) > 0 {
 		select {
@@ -270,23 +369,11 @@ func (g *Group) end(cause error, giveUp <-chan struct{}, chosen func(*member) bo
 		case <-giveUp:
 			return
 		case <-remind.C:
-			age := time.Since(begin)
+			age := time.Since(began)
 			members[0].log.write(slog.LevelWarn, "a member has not ended, though its context did", "for", age)
 			remind.Reset(age)
 		}
 	}
-}
-
-// A memberLog is what the context of a member has for memberKey.
-type memberLog struct {
-	logger *slog.Logger
-	path   string // the member's name, after those of the Groups around its own
-}
-
-type memberKey struct{}
-
-func (l memberLog) write(level slog.Level, msg string, args ...any) {
-	logGuarded(l.logger, level, msg, append(args, nameAttr("member", l.path)...)...)
 }
 
 // reconciles reports whether r is a Reconciler, or runs one.
@@ -336,16 +423,21 @@ func (a after) Run(ctx context.Context) error {
 
 func (a after) Unwrap() Runner { return a.Runner }
 
-// Restart returns a Runner that runs r again, as p says, when it fails or
-// panics; a nil p means [DefaultRetry]. A run of a minute or more resets the
-// count of failures. The Runner returns
+// Restart returns a Runner that runs r again, as p says, when it fails or panics; a nil p
+// means [DefaultRetry]. It returns
 //
 //   - nil when r does, or when ctx ends a pause;
-//   - the error of r when p gives up, when the error is [Terminal], or when ctx is
+//   - the error of r when p says no, when the error is [Terminal], or when ctx is
 //     done and r failed for another reason.
 //
-// Failures are logged to the [Logger] of ctx: the first, and one that reads like
-// those before it each time their number has doubled since.
+// A run that lasted at least ten times as long as the pause before it resets the pause to
+// the first one; a pause of zero counts as a second. So a stream that is healthy, and that
+// a proxy cuts each minute, is up most of the time. A run of a minute or more resets the
+// count of failures that [RetryPolicy.Limit] compares. A delay of p that is less than zero
+// counts as five minutes, and zero as one second from the second failure on.
+//
+// Restart logs to the [Logger] of ctx: the first failure, and then the failure by which
+// their number has doubled since a run of a minute or more.
 func Restart(p RetryPolicy, r Runner) Runner { return restart{p, r} }
 
 type restart struct {
@@ -354,30 +446,53 @@ type restart struct {
 }
 
 func (s restart) Run(ctx context.Context) error {
-	timer := idleTimer()
-	defer timer.Stop()
 	var log failureLog
-	for failures := 1; ; failures++ {
+	var pause time.Duration
+	failures, doublings := 0, 0 // The policy says by the first whether to go on, and by the second when.
+	for {
 		begin := time.Now()
 		err := runGuarded(s.Runner, ctx, ctx)
 		if err == nil {
 			return nil
 		}
-		if time.Since(begin) >= time.Minute {
-			failures, log = 1, failureLog{}
+		lasted := time.Since(begin)
+		if lasted >= time.Minute {
+			failures, log = 0, failureLog{}
 		}
-		delay, again := s.policy.orDefault()(err, failures)
+		if lasted >= 10*cmp.Or(pause, time.Second) {
+			doublings = 0
+		}
+		failures++
+		doublings++
+		delay, again := s.decide(ctx, err, failures)
+		if again && doublings != failures {
+			if other, also := s.decide(ctx, err, doublings); also {
+				delay = other
+			}
+		}
 		if ctx.Err() != nil || !again || errors.Is(err, ErrTerminal) {
 			return err
 		}
-		log.write(Logger(ctx), slog.LevelWarn, "runner failed, to be restarted", err, "failures", failures, "next", delay)
-		timer.Reset(delay)
-		select {
-		case <-ctx.Done():
+		pause = sanitized(delay, doublings)
+		log.add(Logger(ctx), slog.LevelWarn, "runner failed, to be restarted", err, "next", pause)
+		sleep(ctx, pause, nil)
+		if ctx.Err() != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
+}
+
+// decide calls the policy. A policy that panics is replaced, as that of a Reconciler is.
+func (s restart) decide(ctx context.Context, failure error, failures int) (delay time.Duration, again bool) {
+	err := guard(func() error {
+		delay, again = s.policy.orDefault()(failure, failures)
+		return nil
+	})
+	if err != nil {
+		logGuarded(Logger(ctx), slog.LevelError, "the retry policy panicked; the runner is restarted with the default back-off", "err", err)
+		return ownBackoff(failure, failures)
+	}
+	return delay, again
 }
 
 func (s restart) Unwrap() Runner { return s.Runner }

@@ -363,9 +363,9 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 				g.Add("reconciler", reconciler()) // first and last: the order of Add does not matter
 				g.Add("feeder", wrap(reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 					<-ctx.Done()
-					time.Sleep(time.Second)
+					time.Sleep(250 * time.Millisecond)
 					q.Enqueue("late")
-					time.Sleep(2 * time.Second)
+					time.Sleep(250 * time.Millisecond)
 					j.Note("feeder ends")
 					return nil
 				})))
@@ -373,7 +373,7 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 					Queue: q,
 					GetItems: func(ctx context.Context) ([]string, error) {
 						<-ctx.Done()
-						time.Sleep(5 * time.Second)
+						time.Sleep(750 * time.Millisecond)
 						j.Note("poller ends")
 						return nil, nil
 					},
@@ -392,11 +392,87 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 				if got := run.wait(); !errors.Is(got, err) {
 					t.Errorf("Run = %v, want %v", got, err)
 				}
-				j.WantAll(t, "0s early runs", "11s late runs", "13s feeder ends", "15s poller ends",
-					"15s early ends", "15s late ends") // the Reconcilers once all others have ended
+				j.WantAll(t, "0s early runs", "10.25s late runs", "10.5s feeder ends", "10.75s poller ends",
+					"10.75s early ends", "10.75s late ends") // the Reconcilers once all others have ended
 			})
 		}
 	}
+}
+
+// A feeder hangs, in this Group or in one around or inside. The Reconcilers wait a second
+// for it, and then have their whole Grace: the runs that began go on, and no other begins.
+func TestGroupEndsReconcilersThoughAFeederHangs(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	hangs := reconcile.RunFunc(func(context.Context) error { time.Sleep(time.Hour); return nil })
+	for name, around := range map[string]func(reconciler reconcile.Runner) *reconcile.Group{
+		"beside it": func(r reconcile.Runner) *reconcile.Group { return groupOf(hangs, r) },
+		"around":    func(r reconcile.Runner) *reconcile.Group { return groupOf(hangs, groupOf(groupOf(r))) },
+		"inside":    func(r reconcile.Runner) *reconcile.Group { return groupOf(r, wrapper{groupOf(groupOf(hangs), r)}) },
+	} {
+		runBubble(t, name, func(t *testing.T) {
+			j := record.New()
+			q := reconcile.NewQueue[int]()
+			for i := range 100 {
+				q.Enqueue(i)
+			}
+			g := around(&reconcile.Reconciler[int]{Queue: q, Grace: 20 * time.Second, Reconcile: func(ctx context.Context, i int) error {
+				if i > 0 {
+					return nil
+				}
+				j.Note("a run begins")
+				for range 10 {
+					q.Enqueue(100) // there is always an item
+					time.Sleep(time.Second)
+				}
+				j.Note("the run ends, cut %t", ctx.Err() != nil)
+				return nil
+			}})
+			g.ShutdownTimeout = 25 * time.Second
+			run := launch(t, g)
+			time.Sleep(time.Second)
+			run.cancel(errEnd)
+			if err := run.wait(); !errors.Is(err, reconcile.ErrStillRunning) || j.Elapsed() != 26*time.Second {
+				t.Errorf("Run = %v after %v, want ErrStillRunning after 26s", err, j.Elapsed())
+			}
+			j.Want(t, "0s a run begins", "10s the run ends, cut false")
+			if n := q.Len(); n == 0 {
+				t.Error("all items were run after the end")
+			}
+			time.Sleep(2 * time.Hour) // until what hangs has ended
+		})
+	}
+}
+
+// The feeders of a Group inside end at the same moment as those of the Group around, and its
+// Reconcilers with the others; what its feeders enqueue meanwhile is run.
+func TestGroupsEndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := record.New()
+		q := reconcile.NewQueue[string]()
+		feeds := func(name string, ends time.Duration) reconcile.Runner {
+			return reconcile.RunFunc(func(ctx context.Context) error {
+				<-ctx.Done()
+				j.Note("%s is ended by %v", name, context.Cause(ctx))
+				time.Sleep(ends)
+				q.Enqueue(name)
+				return nil
+			})
+		}
+		inner := groupOf(feeds("inner", 0), &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
+			j.Note("%s runs", item)
+			<-ctx.Done()
+			j.Note("%s is cut", item)
+			return nil
+		}})
+		run := launch(t, groupOf(feeds("outer", time.Second/2), reconcile.Restart(nil, inner)))
+		synctest.Wait()
+		run.cancel(errEnd)
+		if err := run.wait(); err != nil {
+			t.Error(err)
+		}
+		j.WantAll(t, fmt.Sprintf("0s inner is ended by %v", errEnd), fmt.Sprintf("0s outer is ended by %v", errEnd),
+			"0s inner runs", "500ms inner is cut")
+	})
 }
 
 func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
@@ -520,11 +596,11 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 		late        error         // what the feeder returns
 		want        string        // the names of those that still run
 	}{
-		"in time":              {time.Minute, 61 * time.Second, nil, nil, ""},
-		"in time, after error": {time.Minute, 61 * time.Second, errBoom, nil, ""},
-		"stuck":                {time.Hour, 2 * time.Minute, nil, nil, `["feeder" "reconciler"]`},
-		"stuck, after error":   {time.Hour, 2 * time.Minute, errBoom, nil, `["feeder" "reconciler"]`},
-		"stuck, fails late":    {time.Hour, 2 * time.Minute, nil, errors.New("disk full"), `["feeder" "reconciler"]`},
+		"in time":              {time.Minute, time.Minute, nil, nil, ""},
+		"in time, after error": {time.Minute, time.Minute, errBoom, nil, ""},
+		"stuck":                {time.Hour, 2 * time.Minute, nil, nil, `["feeder"]`},
+		"stuck, after error":   {time.Hour, 2 * time.Minute, errBoom, nil, `["feeder"]`},
+		"stuck, fails late":    {time.Hour, 2 * time.Minute, nil, errors.New("disk full"), `["feeder"]`},
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			book := newLogBook()
@@ -537,7 +613,6 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 			g.Add("reconciler", &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, _ string) error {
 				<-ctx.Done()
 				j.Note("context ends")
-				time.Sleep(time.Second) // so it has not ended when Run looks
 				return nil
 			}})
 			if c.fails != nil {
@@ -561,7 +636,7 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 			if c.fails == nil && c.want == "" && err != nil {
 				t.Errorf("Run = %v, want nil", err)
 			}
-			j.Want(t, fmt.Sprintf("%v context ends", min(c.stuck, 2*time.Minute)+time.Second))
+			j.Want(t, "2s context ends") // a second after the end began
 			book.clear()
 			stop() // waits for the one that is late
 			if took := j.Elapsed() - time.Second; took < c.stuck {
@@ -626,7 +701,7 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		"in a group with a logger": "other true ours/keys <nil>",
 		"without a name":           "book false <nil> <nil>",
 		"without any name":         "book false <nil> <nil>",
-		"run":                      "fallback false <nil> buckets",
+		"run":                      "book true reconciler buckets",
 		"without a logger":         "fallback true feeder <nil>",
 		"elsewhere":                "fallback false <nil> <nil>",
 	}
@@ -869,14 +944,32 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			terminal,
 			[]string{"0s run 1", "1m0s run 2"},
 		},
-		"after a run of a minute as after the first": {
+		"a run of ten times the pause resets the pause": {
 			minutes,
-			[]try{failing, failing, failsAfter(time.Minute - 1), failsAfter(time.Minute), failing, ending},
+			[]try{failing, failsAfter(10*time.Minute - 1), failsAfter(20 * time.Minute), failing, ending},
 			nil,
 			[]string{
-				"0s run 1", "1m0s run 2", "3m0s run 3", "6m59.999999999s run 4", // 3 minutes after the end of the third
-				"8m59.999999999s run 5", "10m59.999999999s run 6",
+				"0s run 1", "1m0s run 2", "12m59.999999999s run 3",
+				"33m59.999999999s run 4", "35m59.999999999s run 5",
 			},
+		},
+		"and not what Limit counts": {
+			reconcile.RetryPolicy(func(error, int) (time.Duration, bool) { return time.Second, true }).Limit(2),
+			[]try{failsAfter(10 * time.Second), failsAfter(10 * time.Second), failsAfter(10 * time.Second)},
+			errBoom,
+			[]string{"0s run 1", "11s run 2", "22s run 3"},
+		},
+		"which a run of a minute resets": {
+			reconcile.RetryPolicy(minutes).Limit(2),
+			[]try{failing, failing, failsAfter(time.Minute), failing, failing},
+			errBoom,
+			[]string{"0s run 1", "1m0s run 2", "3m0s run 3", "5m0s run 4", "7m0s run 5"},
+		},
+		"a delay that overflowed, and none": {
+			func(_ error, failures int) (time.Duration, bool) { return []time.Duration{0, 0, -1}[failures-1], true },
+			[]try{failing, failing, failing, ending},
+			nil,
+			[]string{"0s run 1", "0s run 2", "1s run 3", "5m1s run 4"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -915,12 +1008,13 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 	}
 }
 
-// Restart logs the first failure, and the same one when it has come twice as often.
-func TestRestartLogsTheSameFailureRarely(t *testing.T) {
+// Restart logs the first failure, and those by which their number has doubled, whatever
+// their texts. A run of a minute begins a new count.
+func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
 		panics := func(context.Context) error { return failuresAs("panic")() }
-		runs := []try{failing, failing, failing, failing, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
+		runs := []try{failing, failing, panics, panics, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
 		g := reconcile.Group{Logger: book.logger()}
 		g.Add("watch", reconcile.Restart(minutes, tries(record.New(), runs...)))
 		if err := launch(t, &g).wait(); err != nil {
@@ -934,7 +1028,7 @@ func TestRestartLogsTheSameFailureRarely(t *testing.T) {
 				t.Errorf("line %q, want a stack if it is a panic", line)
 			}
 		}
-		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 boom 4m0s", "6 panic: no disk 6m0s", "7 boom 7m0s", "1 boom 1m0s", "2 boom 2m0s"}
+		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 panic: no disk 4m0s", "1 boom 8m0s", "2 boom 9m0s"}
 		wantSame(t, "log lines", got, want)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -261,6 +262,7 @@ func links(r any) (n int) {
 func TestRefsDoesWhatItsModelDoes(t *testing.T) {
 	var r reconcile.Refs[int, int]
 	model := make(map[int][]int) // dependencies by item
+	var order []int              // of the items, the one that was set last at the end
 	random := rand.New(rand.NewPCG(5, 6))
 	deps := make([]int, 0, 4)
 	for range 5000 {
@@ -271,15 +273,15 @@ func TestRefsDoesWhatItsModelDoes(t *testing.T) {
 		}
 		r.Set(item, deps...)
 		model[item] = slices.Clone(deps)
+		order = append(slices.DeleteFunc(order, func(o int) bool { return o == item }), item)
 		for dep := range 6 {
 			var want []int
-			for item, deps := range model {
-				if slices.Contains(deps, dep) {
+			for _, item := range order {
+				if slices.Contains(model[item], dep) {
 					want = append(want, item)
 				}
 			}
-			slices.Sort(want)
-			if got := slices.Sorted(r.Of(dep)); !slices.Equal(got, want) {
+			if got := slices.Collect(r.Of(dep)); !slices.Equal(got, want) {
 				t.Fatalf("Of(%d) = %v, want %v of %v", dep, got, want, model)
 			}
 		}
@@ -292,6 +294,37 @@ func TestRefsDoesWhatItsModelDoes(t *testing.T) {
 	}
 	if n := links(&r); n != 0 {
 		t.Errorf("a Refs without items has %d entries", n)
+	}
+}
+
+// A dependency or an item that would never be found again is refused, and nothing
+// changes.
+func TestRefsRefusesWhatCannotBeFound(t *testing.T) {
+	var r reconcile.Refs[any, any]
+	r.Set("a", "before")
+	for _, c := range []struct {
+		item any
+		deps []any
+		want string
+	}{
+		{"a", []any{"good", []int{1}}, "reconcile: Refs.Set: the dependency [1] is a []int, which cannot be compared"},
+		{"a", []any{"good", math.NaN()}, "reconcile: Refs.Set: the dependency NaN is not equal to itself, and would never be found again"},
+		{[]int{1}, []any{"good"}, "reconcile: Refs.Set: the item [1] is a []int, which cannot be compared"},
+		{math.NaN(), []any{"good"}, "reconcile: Refs.Set: the item NaN is not equal to itself, and would never be found again"},
+	} {
+		if got := panics(func() { r.Set(c.item, c.deps...) }); got != c.want {
+			t.Errorf("Set(%v, %v) panics with %q, want %q", c.item, c.deps, got, c.want)
+		}
+		if got := slices.Collect(r.Of("before")); !slices.Equal(got, []any{"a"}) || len(slices.Collect(r.Of("good"))) > 0 {
+			t.Errorf("after Set(%v, %v): %v, want what was before", c.item, c.deps, got)
+		}
+	}
+	if panics(func() { _ = slices.Collect(r.Of([]int{1})) }) == "" {
+		t.Error("Of a dependency that cannot be compared does not panic")
+	}
+	r.Set("a", "after") // no lock is held
+	if got := slices.Collect(r.Of("after")); len(got) != 1 {
+		t.Errorf("the next Set: %v, want a", got)
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 )
 
 // A Poller lists items again and again, and offers them to a queue: the source
-// for everything that has no watch, and the resync for everything that has one.
+// for everything that has no watch, and the resync for everything that has one. Each poll
+// runs every item that it lists and that is in sync, also an item whose run returned
+// RecheckWithin(time.Hour) or a [Terminal] error: such an item runs each Period.
 //
 // Queue, GetItems and Period are required; the zero value of every other field
 // is a good default. They are not to be changed while Run goes on.
@@ -29,8 +31,8 @@ type Poller[T comparable] struct {
 	// is not called again before it has returned.
 	GetItems func(ctx context.Context) ([]T, error)
 
-	// Period is the time from the start of one poll to the start of the next. A
-	// poll that takes longer is followed by a pause of one Period.
+	// Period is the time from the start of one poll to the start of the next, at least a
+	// millisecond. A poll that takes longer is followed by a pause of one Period.
 	Period time.Duration
 
 	// Jitter makes each period, and each back-off, longer or shorter at random, by up
@@ -51,7 +53,7 @@ type Poller[T comparable] struct {
 	MaxVanished float64
 
 	Name   string       // for logs
-	Logger *slog.Logger // nil means slog.Default()
+	Logger *slog.Logger // nil means Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
 
 	wake     atomic.Pointer[chan struct{}] // notified by Trigger; nil while Run does not go on
 	last     map[T]struct{}                // of the last complete poll, if Vanished; belongs to Run
@@ -67,10 +69,10 @@ var ErrVanished = errors.New("reconcile: too much vanished at once")
 // the poll in flight and returns nil. It returns an error at once if a field is
 // missing or out of its range, or if it is running already.
 //
-// A poll that fails or panics is tried again after a second, then after two, four, and
-// so on, no later than a Period after it began. The failure is logged; one that reads
-// like those before it is logged each time their number has doubled, and so is the end
-// of them.
+// A poll that fails or panics is retried after a second, then after two, four, and so
+// on, no later than a Period after it began. Run logs the first of several failures in a
+// row, and then the failure by which their number has doubled; and the first poll that
+// succeeds again.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err
@@ -81,10 +83,7 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 	}
 	defer p.wake.Store(nil)
 
-	timer := idleTimer()
-	defer timer.Stop()
-	var log failureLog
-	failures := 0
+	var failures failureLog
 	for ctx.Err() == nil {
 		select {
 		case <-wake: // answered by this poll
@@ -98,24 +97,43 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 		took := time.Since(start)
 		pause := p.pause(took)
 		name := nameAttr("poller", p.Name)
-		logger := cmp.Or(p.Logger, slog.Default())
+		logger := cmp.Or(p.Logger, Logger(ctx))
+		triggered := wake
 		if err != nil {
-			failures++
-			delay := p.jittered(time.Second << min(failures-1, 33)) // doubled, for as long as that is a time.Duration
+			if !errors.Is(err, ErrVanished) { // Believe answers that one.
+				triggered = nil // A poll that fails keeps its back-off.
+			}
+			delay := p.jittered(time.Second << min(failures.count, 33)) // doubled, for as long as that is a time.Duration
 			pause = min(pause, delay, p.left(p.Period, took))
-			log.write(logger, slog.LevelError, "poll failed", err, append(name, "failures", failures, "next", pause)...)
-		} else if failures > 0 {
-			logGuarded(logger, slog.LevelInfo, "poll succeeded again", append(name, "failures", failures)...)
-			failures, log = 0, failureLog{}
+			failures.add(logger, slog.LevelError, "poll failed", err, append(name, "next", pause)...)
+		} else if failures.count > 0 {
+			logGuarded(logger, slog.LevelInfo, "poll succeeded again", append(name, "failures", failures.count)...)
+			failures = failureLog{}
 		}
-		timer.Reset(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-wake:
+		if sleep(ctx, pause, triggered) {
+			sleep(ctx, min(pause, triggerGap)-time.Since(start), nil)
 		}
 	}
 	return nil
+}
+
+// triggerGap is the least time between the starts of two polls, if Trigger asked for the
+// second.
+const triggerGap = time.Second
+
+// sleep waits for d, or until ctx is done or wake is notified, and reports whether wake
+// was. Each call has a timer of its own, because the channel of a timer that is used
+// again may hold an old tick with GODEBUG=asynctimerchan=1.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-wake:
+		return true
+	}
+	return false
 }
 
 // poll lists the items and feeds them.
@@ -211,9 +229,10 @@ func (p *Poller[T]) left(period, took time.Duration) time.Duration {
 	return max(0, period-took)
 }
 
-// Trigger makes the poller poll soon: at once, or as soon as the poll in flight
-// has returned. All calls before the next poll begins count as one, also those
-// before Run. Trigger never blocks, and may be called from any goroutine.
+// Trigger makes the poller poll soon: as soon as the poll in flight has returned, and one
+// second after that poll began. A poll that failed keeps its back-off. All calls before
+// the next poll begins count as one, also those before Run. Trigger never blocks, and may
+// be called from any goroutine.
 func (p *Poller[T]) Trigger() {
 	if wake := p.wake.Load(); wake != nil { // else Run begins with a poll
 		select {
@@ -252,6 +271,8 @@ func (p *Poller[T]) check() error {
 		return errors.New("reconcile: Poller.GetItems is required, and nil")
 	case p.Period <= 0:
 		return fmt.Errorf("reconcile: Poller.Period is %v, want more than 0", p.Period)
+	case p.Period < time.Millisecond:
+		return fmt.Errorf("reconcile: Poller.Period is %v, want at least 1ms: was a unit forgotten?", p.Period)
 	case !(p.Jitter >= 0 && p.Jitter <= 1): // true for a NaN as well
 		return fmt.Errorf("reconcile: Poller.Jitter is %v, want 0 to 1", p.Jitter)
 	case !(p.MaxVanished >= 0 && p.MaxVanished <= 1):
@@ -260,37 +281,4 @@ func (p *Poller[T]) check() error {
 		return fmt.Errorf("reconcile: Poller.MaxVanished is %v, and needs Vanished, which is false", p.MaxVanished)
 	}
 	return nil
-}
-
-// A failureLog logs a failure that repeats itself rarely: the first time, and
-// each time its number has doubled.
-type failureLog struct {
-	text  string
-	count int // failures in a row with that text
-}
-
-func (l *failureLog) write(logger *slog.Logger, level slog.Level, msg string, err error, args ...any) {
-	_ = guard(func() error { // the handler and the methods of err are code of the user
-		if text := fmt.Sprint(err); text != l.text {
-			*l = failureLog{text: text}
-		}
-		if l.count++; l.count&(l.count-1) != 0 {
-			return nil
-		}
-		args = append(args, "err", err)
-		if p := (*PanicError)(nil); errors.As(err, &p) {
-			args = append(args, "stack", p.line())
-		}
-		logger.Log(context.Background(), level, msg, args...)
-		return nil
-	})
-}
-
-// nameAttr returns the attribute of a name for a log line, and none if the name
-// is empty.
-func nameAttr(key, name string) []any {
-	if name == "" {
-		return nil
-	}
-	return []any{key, name}
 }

@@ -14,100 +14,37 @@ import (
 	"time"
 )
 
-var (
-	// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and
-	// empty.
-	ErrClosed = errors.New("reconcile: queue closed")
-
-	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once
-	// the item is no longer ours.
-	ErrLeaseLost = errors.New("reconcile: lease lost")
-
-	// ErrAborted, as the Err of a [RequeueOptions], gives an item back as if it had not
-	// run: it is ready, and the count of its failures is kept, whatever else
-	// the options say. It counts only as it is, not wrapped.
-	ErrAborted = errors.New("reconcile: run aborted")
-)
-
-// An Enqueuer takes items that need a run. [Queue] is one; [Filter], [Map] and
-// [Coalesce] put themselves before one. None of its methods blocks, and all of
-// them may be called from any goroutine.
-type Enqueuer[T comparable] interface {
-	Enqueue(item T)
-	EnqueueAfter(item T, d time.Duration)
-	Offer(item T)
-}
-
-// A Dequeuer hands out items to workers. [Queue] is one; its methods say what
-// the methods of any Dequeuer do. An error of Dequeue that wraps neither the
-// cause of ctx nor [ErrClosed] says that it cannot go on, and ends
-// [Reconciler.Run]. Of a State, a Reconciler reads Failures. It calls Done after
-// a run that returned nil, and Requeue after any other; see RequeueOptions.Done.
-type Dequeuer[T comparable] interface {
-	Dequeue(ctx context.Context) (item T, err error)
-	Done(item T)
-	Requeue(item T, o RequeueOptions)
-	State(item T) State
-}
-
-// A Dequeuer may also be a Leaser, when what it hands out can be lost while a
-// run goes on: a queue that machines share. [Reconciler] then runs the item
-// under the context that Lease returns. It calls Lease when the run begins, and,
-// with a [Reconciler.Admit], once before that for the wait. The context is derived
-// from ctx, and ends with [ErrLeaseLost] as its cause when the item is no longer
-// ours; it is not nil. Lease does not block.
-type Leaser[T comparable] interface {
-	Lease(ctx context.Context, item T) context.Context
-}
-
-// RequeueOptions say when an item that is given back runs next, and how its run ended.
-// The zero RequeueOptions mean now.
-type RequeueOptions struct {
-	Delay   time.Duration // zero or less means now
-	Hold    bool          // not before Delay; otherwise no later than Delay
-	Err     error         // why, if the run failed: counts one failure; nil resets the count; see ErrAborted
-	Recheck bool          // all is well: the next run is a look, not work that is left; counts only without Hold and Err
-	Reason  error         // why, if the run planned the next: no failure, kept for State; counts only without Err and Recheck
-	Done    bool          // there is no next run, as after Queue.Done: Delay, Hold, Recheck and Reason do not count, and Err is why the item was given up
-}
-
-// settled reports whether the run ended well, and the next is only a look.
-func (w *RequeueOptions) settled() bool { return w.Recheck && !w.Hold && w.Err == nil }
-
-// A Queue holds items that need a run, each of them once. It hands out every
+// A Queue holds items that need a run, each of them at most once. It hands out each
 // item to one worker at a time, in the order in which the items became ready; see
 // also Background.
 //
-// An item is an identity, never a payload: what it needs is looked up when it
-// runs. For each item the queue keeps one entry, which says whether the item is
-// in flight (taken and not yet given back), whether it has a next run, whether it
-// is settled (its last run ended well, and the next is only a look), and how often
-// it failed in a row. An item with neither a run in flight nor a next run has no
-// entry.
+// An item is an identity, never a payload: a run looks up the rest. For each item the
+// queue keeps one entry, which says whether the item is in flight (taken and not yet
+// given back), whether it has a next run, and how often it failed in a row. An item
+// with neither a run in flight nor a next run has no entry.
 //
-// An event ([Queue.Enqueue]) asks for a run now, and is never lost: it is
-// followed by a run that started after it, also when it comes while the item is
-// in flight. An observation ([Queue.Offer]) is ignored when a run of the item is
-// due or planned anyway, and asks for one when the item is settled or not known.
-// A hold ([Queue.EnqueueAfter]) answers an event "not yet", a ceiling
-// ([Queue.EnqueueWithin]) answers "by then".
+// A next run has two times. It is due at the latest then, and no event starts it
+// before the other one. [Queue.Enqueue] reports an event: the item becomes ready, or,
+// if an event may not start it yet, as soon as one may. No event is lost: one that
+// comes while the item is in flight is followed by a run that started after it.
+// [Queue.Offer] reports that the item exists, as a poll does: it is ignored if the
+// item is in flight or has a next run that is more than a recheck.
 //
-// Make one with [NewQueue]; the methods of a zero Queue panic. They do so too,
-// and leave the queue as it was, for an item that could never be found again: a
-// NaN, or an interface that holds what cannot be compared. All methods may be
-// called from any goroutine, and none blocks except Dequeue, EnqueueAndWait and
-// WaitIdle. A queue runs no goroutine of its own, and one timer while an item
-// waits.
+// Make a Queue with [NewQueue]. The methods of a zero Queue panic. All methods panic,
+// and leave the queue as it was, for an item that could never be found again: a NaN,
+// or an interface that holds a value that cannot be compared. All methods may be
+// called from any goroutine. Only Dequeue, EnqueueAndWait and WaitIdle block. A queue
+// has no goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
-	// Background, if it is more than 0, makes observations wait behind events:
-	// an item that an Offer makes ready joins the background, and leaves it for
-	// the tail of the others at an Enqueue or EnqueueNow. The others are taken
-	// first, but of each Background items taken at least one is from the
-	// background, as long as it has any. So an event does not wait for all that a
-	// resync offers, and what was offered is not starved by events.
-	// 8 is a good start; 1 takes the background first. With 0 there is none, and
-	// an item that is offered joins the tail of all. It must be set before the
-	// first use of the queue, and not changed.
+	// Background, if it is more than 0, lets items with events run before all others:
+	// those that only an Offer, a retry, a scheduled run or a recheck made ready wait
+	// in the background. The items with events are taken first, but at least one of
+	// each Background items is taken from the background while it has any. Enqueue
+	// and EnqueueNow move an item from the background to the tail of the others. So
+	// in an outage, when many items are retried, an event waits no longer than
+	// otherwise.
+	// 8 is a good start. 1 takes the background first. With 0 all items wait in one
+	// line. Set it before the first use of the queue, and do not change it.
 	Background int
 
 	base time.Time // of the clock, see now
@@ -121,48 +58,47 @@ type Queue[T comparable] struct {
 	// mu guards the fields below. These always hold (see check in the tests):
 	//
 	//   - An entry at rest has a next run; runNow occurs only in flight,
-	//     runOffered and runSettled only at rest.
+	//     runBackground and runRecheck only at rest.
 	//   - The lists hold just the entries at rest that are ready, in the order
-	//     in which they will be taken: offered those of runOffered, events the
-	//     others. While offered has any, inRow were taken from events since one
-	//     was from offered.
-	//   - The heap holds just the entries whose next run is delayed. Of these,
-	//     waiting are at rest, and settled of them are settled.
+	//     in which they will be taken: background those of runBackground, line the
+	//     others. While background has any, sinceBackground items were taken from
+	//     line since one was taken from background.
+	//   - The heap holds just the entries whose next run is due later. Of these,
+	//     waiting are at rest, and rechecks of them wait only for a recheck.
 	//   - inFlight entries are in flight; again of them have a next run that
 	//     is ready.
-	//   - Once closed, the heap is empty, and what was delayed is not known any
-	//     more. It stays in the store until all else is gone.
+	//   - Once closed, the heap is empty, and the entries that were in it are not known
+	//     any more. They stay in the store until all others are removed.
 	//   - While a consumer is blocked and an entry is ready, or the queue is
 	//     drained, there is a token in wake, or a consumer that took it and has
 	//     not looked yet.
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
 	//   - A watcher of a run is at an entry in flight without a next run that is
-	//     ready; one of an item is at an entry that is not settled.
-	mu         sync.Mutex
-	closed     bool
-	store      store[T]
-	events     list
-	offered    list
-	inRow      int
-	delays     delays[T]
-	delayOrder uint32              // of the last delay
-	timer      *time.Timer         // nil until the first delay
-	firesAt    int64               // when the timer fires; math.MaxInt64 if it is not armed
-	lastTaken  uint32              // the entry that was taken last; perhaps it is gone
-	wake       chan struct{}       // room for one token; nil until a consumer blocks
-	blocked    int                 // consumers that wait for a token
-	watchers   map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
-	notified   *watcher            // the first of those that unlock calls
+	//     ready; one of an item is at an entry that does not wait for a recheck.
+	mu              sync.Mutex
+	closed          bool
+	store           store[T]
+	line            list
+	background      list
+	sinceBackground int
+	delays          delays[T]
+	delayOrder      uint32        // of the last delay
+	timer           *time.Timer   // nil until the first delay
+	firesAt         int64         // when the timer fires; math.MaxInt64 if it is not armed
+	lastTaken       uint32        // the entry that was taken last; perhaps it is gone
+	wake            chan struct{} // room for one token; nil until a consumer blocks
+	blocked         int           // consumers that wait for a token
+	watchers        watchers
 
-	waiting, settled, inFlight, again    int
+	waiting, rechecks, inFlight, again   int
 	enqueued, coalesced, taken, requeued uint64
 }
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
-// function type, because equal items would not be found equal: use a key, such
-// as a name or a struct of names, and look up the rest when the item runs. The
-// same holds for what is inside of T, where it is not checked.
+// function type, because equal items would not be found equal: use a key, such as a
+// name or a struct of names, and look up the rest when the item runs. It does not
+// check what is inside of T, where the same holds.
 func NewQueue[T comparable]() *Queue[T] {
 	t := reflect.TypeFor[T]()
 	switch t.Kind() {
@@ -172,114 +108,50 @@ func NewQueue[T comparable]() *Queue[T] {
 	}
 	return &Queue[T]{
 		made:    true,
-		base:    time.Now().Add(-century), // so that now is positive in a synctest bubble too, where it is the year 2000
+		base:    time.Now(),
 		seed:    maphash.MakeSeed(),
 		firesAt: math.MaxInt64,
 	}
 }
 
-const century = 100 * 365 * 24 * time.Hour
+// Enqueue reports an event: something happened to the item. The item becomes ready,
+// also if its next run was due later. There are two exceptions. If the item is in
+// flight, its next run is ready as soon as it is given back. If no event may start the
+// next run yet ([RequeueAfter], [Queue.EnqueueAfter], the second after a failure), it
+// becomes ready at that time. Enqueue never blocks. On a closed queue it does nothing.
+func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
-// Enqueue reports that something happened to the item. It runs as soon as its
-// turn comes, also if it was planned for later, or after the run in flight, or,
-// if it is held, when its time comes. Enqueue never blocks; on a closed queue it
-// does nothing.
-func (q *Queue[T]) Enqueue(item T) { q.add(item, runReady, 0) }
+// EnqueueAfter asks for a run of the item after d, and not before: an Enqueue does not
+// start it sooner. In client-go and controller-runtime that is different; see
+// EnqueueWithin.
+//
+// If the item is ready, if no event may start its next run before that is due, or if
+// that is due before d has passed, the times of the next run stay as they are. In every
+// case the next run is no longer only a recheck. A d of zero or less is Enqueue.
+// EnqueueAfter never blocks.
+func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
-// EnqueueAfter asks for a run of the item in d, and not before: until then
-// [Queue.Enqueue] does not bring it forward. It changes nothing if the item is
-// ready, held already, or planned for a sooner time by EnqueueWithin. A d of
-// zero or less is Enqueue. EnqueueAfter never blocks.
-func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, runHeld, d) }
+// EnqueueWithin asks for a run of the item after d at the latest: an Enqueue starts it
+// sooner. If the next run is due sooner already, its times stay as they are. If no
+// event may start it within d, it is due as soon as one may. In every case the next
+// run is no longer only a recheck. A d of zero or less is Enqueue. EnqueueWithin never
+// blocks.
+func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, askWithin, d) }
 
-// EnqueueWithin asks for a run of the item in d at the latest;
-// [Queue.Enqueue] brings it sooner. It changes nothing if the item is ready,
-// held, or planned for a sooner time. A d of zero or less is Enqueue.
-// EnqueueWithin never blocks.
-func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, runWithin, d) }
+// EnqueueNow is an Enqueue that starts the item at once, even if an event may not start
+// its next run yet. If the item is in flight, it is ready as soon as it is given back,
+// whatever its run returns. In every case the next run is no longer only a recheck.
+// EnqueueNow never blocks.
+func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 
-// EnqueueNow is an Enqueue that overrides a hold, the one in force as well as
-// the one that a run in flight may ask for. EnqueueNow never blocks.
-func (q *Queue[T]) EnqueueNow(item T) { q.add(item, runNow, 0) }
+// Offer enqueues the item if it is unknown to the queue or waits only for a recheck.
+// Otherwise the item is in flight or already has a next run, and Offer does nothing.
+// Pollers call it for each item that they list. Offer never blocks.
+func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
 
-// Offer reports that the item was seen, as polls do again and again. If the item
-// is not known, or settled, it runs as soon as its turn comes, see Background.
-// Otherwise a run of it is due or planned anyway (it is ready, in flight, in
-// back-off, held, or has a plan), and the Offer is ignored. Offer never blocks.
-func (q *Queue[T]) Offer(item T) { q.add(item, runOffered, 0) }
-
-// add applies a verb, which asks for a next run of that kind.
-func (q *Queue[T]) add(item T, ask runKind, d time.Duration) {
-	hash := q.hash(item)
-	q.mu.Lock()
-	if !q.closed {
-		q.addLocked(hash, item, ask, d)
-	}
-	q.unlock()
-}
-
-func (q *Queue[T]) addLocked(hash uint32, item T, ask runKind, d time.Duration) {
-	if ask.delayed() && d <= 0 {
-		ask = runReady
-	}
-	i, e := q.store.find(hash, item)
-	switch {
-	case e == nil:
-	case ask == runOffered && e.kind != runSettled, e.kind == runReady && (ask != runNow || !e.inFlight): // as most events of a storm
-		q.coalesced++
-		return
-	case e.inFlight && e.kind == runNone && !ask.delayed(): // as most events of an item in flight
-		q.enqueued++
-		q.again++
-		e.kind = ask
-		if q.watchers != nil {
-			q.notifyMovedLocked(i, e, nil)
-		}
-		return
-	}
-	to := nextRun{kind: ask}
-	var now int64
-	if e == nil || !e.inFlight || ask.delayed() {
-		now = q.now()
-		if q.delays.len > 0 {
-			q.promoteDueLocked(now) // others go before it
-		}
-		if ask.delayed() {
-			to.due = later(now, d)
-		}
-	}
-	if ask == runOffered && q.Background <= 0 {
-		to.kind = runReady
-	}
-	if e == nil {
-		q.enqueued++
-		to = q.restingLocked(nextRun{}, to, now)
-		i, e = q.store.insert(hash, item)
-		e.kind, e.since, e.pending = to.kind, now, now
-		q.countLocked(e, +1)
-		q.enterLocked(i, e, to, now)
-		return
-	}
-	was := q.nextRunLocked(e)
-	if !e.inFlight && was.kind.delayed() && was.due <= now { // ready since then, and only not promoted yet
-		q.coalesced++
-		q.moveLocked(i, e, nextRun{runWithin, was.due}, false, was.due)
-		return
-	}
-	if was.kind == runNone {
-		q.enqueued++
-	} else {
-		q.coalesced++
-	}
-	to = asked(was, to)
-	if !e.inFlight {
-		to = q.restingLocked(was, to, now)
-	}
-	q.moveLocked(i, e, to, e.inFlight, now)
-}
-
-// Remove cancels the item's next run, never a run in flight. It reports whether
-// there was one. Remove never blocks.
+// Remove cancels the next run of the item, never a run in flight. It reports whether
+// there was one. It also ends the count of failures of an item that is not in flight.
+// Remove never blocks.
 func (q *Queue[T]) Remove(item T) bool {
 	hash := q.hash(item)
 	q.mu.Lock()
@@ -292,41 +164,42 @@ func (q *Queue[T]) Remove(item T) bool {
 	return true
 }
 
-// Dequeue waits for an item and takes it: it is then in flight until it is given
-// back by [Queue.Done] or [Queue.Requeue]. Which of several consumers that wait
-// gets the next item is not defined.
+// Dequeue blocks until an item is ready, and takes it: the item is then in flight until
+// it is given back by [Queue.Done] or [Queue.Requeue]. Which of several waiting
+// consumers gets the next item is not defined.
 //
-// When ctx is done, Dequeue returns its [context.Cause] at once, even if items
-// are ready, and takes nothing. When the queue is closed and empty it returns
+// When ctx is done, Dequeue returns its [context.Cause] at once, even if items are
+// ready, and takes nothing. When the queue is closed and empty, it returns
 // [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	var t takenItem[T]
-	err := q.exchange(ctx, &t, nil, 0)
+	err := q.giveBackAndTake(ctx, &t, nil, 0)
 	return t.item, err
 }
 
-// Done gives back an item whose run needs no other. The count of its failures
-// is reset; a next run that it has already stands. Done does nothing for an
+// Done gives back an item and schedules no further run. The count of its failures is
+// reset. A next run that was asked for during the run stays. Done does nothing for an
 // item that is not in flight. Done never blocks.
 func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 
-// Requeue gives back an item that runs again as o says. With o.Hold that run
-// replaces a next run that it has already, unless it was asked for by
-// [Queue.EnqueueNow]; without, the sooner of the two stays. With o.Done it is
-// [Queue.Done], and says why the item was given up. Requeue does nothing for an
-// item that is not in flight. After Close a run that is due later is dropped.
-// Requeue never blocks.
+// Requeue gives back an item and schedules its next run as o says. If a next run was
+// asked for during the run, the one of the two that is due first stays; then
+// o.MinDelay holds for it, unless [Queue.EnqueueNow] asked for it. With o.Done it is
+// [Queue.Done], with o.Err as the failure that is not retried. Requeue does nothing
+// for an item that is not in flight. After Close, a next run that is due later is
+// dropped, and MinDelay is ignored. Requeue never blocks.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
-// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, Hold: true}).
+// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}): the next run
+// starts after d, and no event starts it sooner.
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
-	q.Requeue(item, RequeueOptions{Delay: d, Hold: true})
+	q.Requeue(item, RequeueOptions{Delay: d, MinDelay: d})
 }
 
-// Close ends the queue. Nothing more comes in, and waiting items are dropped,
-// also the later next run of an item in flight. What is ready, or ready next
-// after its run in flight, can still be taken; then Dequeue returns [ErrClosed].
-// Closing twice is fine. Close never blocks.
+// Close ends the queue. It accepts no more items, and drops those that wait, and the
+// next run of an item in flight if it is due later. Items that are ready, or ready next
+// after their run in flight, can still be taken. Then Dequeue returns [ErrClosed].
+// Closing twice is allowed. Close never blocks.
 func (q *Queue[T]) Close() {
 	q.lock()
 	defer q.unlock()
@@ -337,71 +210,228 @@ func (q *Queue[T]) Close() {
 		q.promoteDueLocked(now)
 	}
 	q.closed = true
-	for i := range q.watchers {
-		if e := q.store.entry(i); i != 0 && e.kind.delayed() {
-			q.notifyLocked(i, false, ErrClosed)
+	for i := range q.watchers.at {
+		if e := q.store.entry(i); i != 0 && e.kind.isLater() {
+			q.watchers.notify(i, false, ErrClosed)
 		}
 	}
 	q.delays = delays[T]{}
-	q.waiting, q.settled = 0, 0
+	q.waiting, q.rechecks = 0, 0
 	q.disarmLocked()
 }
 
-// lock takes the lock for methods that have no item to hash.
-func (q *Queue[T]) lock() {
-	q.mustBeMade()
+// A verb is one of the methods above.
+type verb uint8
+
+const (
+	askOffer  verb = iota // Offer
+	askReady              // Enqueue
+	askNow                // EnqueueNow
+	askAfter              // EnqueueAfter
+	askWithin             // EnqueueWithin
+)
+
+func (q *Queue[T]) add(item T, ask verb, d time.Duration) {
+	hash := q.hash(item)
 	q.mu.Lock()
-}
-
-func (q *Queue[T]) mustBeMade() {
-	if !q.made {
-		panic("reconcile: this Queue was not made by NewQueue")
+	if !q.closed {
+		q.addLocked(hash, item, ask, d)
 	}
+	q.unlock()
 }
 
-// hash is called without the lock: it is the only step that can panic, and it
-// needs no shared data.
-func (q *Queue[T]) hash(item T) uint32 {
-	q.mustBeMade()
-	if item != item { // true for a NaN
-		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
+func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
+	if ask >= askAfter && d <= 0 {
+		ask = askReady
 	}
-	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
-}
-
-// unlock ends every method that changed the queue: it passes the token on if a
-// consumer is blocked that could go on, and calls watchers after the lock is
-// given up.
-func (q *Queue[T]) unlock() {
-	if q.blocked > 0 || q.watchers != nil || q.closed {
-		q.unlockAndNotify()
+	i, e := q.store.find(hash, item)
+	switch {
+	case e == nil:
+	case ask == askOffer && e.kind != runRecheck, e.kind == runReady && (ask != askNow || !e.inFlight): // Most events of a storm.
+		q.coalesced++
+		return
+	case e.inFlight && e.kind == runNone && ask < askAfter: // Most events of an item in flight.
+		q.enqueued++
+		q.again++
+		e.kind = runReady
+		if ask == askNow {
+			e.kind = runNow
+		}
+		if q.watchers.at != nil {
+			notifyMoved(&q.watchers, i, e, nil)
+		}
 		return
 	}
-	q.mu.Unlock()
+	var now int64
+	if e == nil || !e.inFlight || ask >= askAfter {
+		now = q.now()
+		if q.delays.len > 0 {
+			q.promoteDueLocked(now) // Items that became due earlier go first.
+		}
+	}
+	asked := nextRun{kind: runReady}
+	switch ask {
+	case askOffer:
+		asked.kind = q.readyKindLocked(false)
+	case askNow:
+		asked.kind = runNow
+	case askAfter:
+		t := later(now, d)
+		asked = nextRun{runLater, t, t}
+	case askWithin:
+		asked = nextRun{kind: runLater, due: later(now, d)}
+	}
+	if e == nil {
+		q.enqueued++
+		to := asked
+		if to.kind == runNow || q.delays.len > 0 {
+			to = q.behindDueLocked(nextRun{}, asked, now)
+		}
+		i, e = q.store.insert(hash, item)
+		e.kind, e.event, e.since, e.pending = to.kind, ask != askOffer, now, now
+		if to.kind.isLater() {
+			e.setNotBefore(to)
+		}
+		q.countLocked(e, +1)
+		q.linkLocked(i, e, to, now)
+		return
+	}
+	was := q.nextRunLocked(e)
+	if was.kind == runNone {
+		q.enqueued++
+	} else {
+		q.coalesced++
+	}
+	if e.inFlight {
+		q.moveLocked(i, e, was.afterVerb(asked, now), true, now)
+		return
+	}
+	e.event = e.event || ask != askOffer
+	if was.kind.isLater() && was.due <= now { // It is ready since then, and only not promoted yet.
+		q.moveLocked(i, e, nextRun{kind: runLater, due: was.due}, false, was.due)
+		return
+	}
+	q.moveLocked(i, e, q.behindDueLocked(was, was.afterVerb(asked, now), now), false, now)
 }
 
-func (q *Queue[T]) unlockAndNotify() {
-	notified := q.takeNotifiedLocked() // may make items ready
-	var wake chan struct{}
-	if q.blocked > 0 && (q.readyLocked() > 0 || q.drainedLocked()) {
-		wake = q.wake
+// giveBack gives back an item, if it is in flight. It looks first at the entry
+// that was taken last. If that is the one, it needs no hash, and in a big queue no
+// cache miss, to find it.
+func (q *Queue[T]) giveBack(item T, w RequeueOptions) {
+	q.lock()
+	i := q.lastTaken
+	e := q.inFlightAtLocked(i, item)
+	if e == nil {
+		q.mu.Unlock()
+		hash := q.hash(item) // may panic
+		q.mu.Lock()
+		i, e = q.store.find(hash, item)
 	}
-	if q.closed && q.inFlight == 0 && q.readyLocked() == 0 {
-		q.store = store[T]{}
+	if e != nil && e.inFlight {
+		q.giveBackLocked(i, e, &w, clockNotRead)
 	}
-	q.mu.Unlock()
-	select {
-	case wake <- struct{}{}:
-	default: // nobody to wake, or a token is there
-	}
-	notifyAll(notified)
+	q.unlock()
 }
 
-func (q *Queue[T]) readyLocked() int { return q.events.len + q.offered.len }
+// clockNotRead stands for the time where it is read only if it is needed.
+const clockNotRead = math.MinInt64
 
-// drainedLocked reports whether the queue is closed and nothing is ready or
-// will become so.
-func (q *Queue[T]) drainedLocked() bool { return q.closed && q.readyLocked() == 0 && q.again == 0 }
+// inFlightAtLocked returns the entry at an index that was used once, if it is that
+// of the item, and in flight; otherwise nil.
+func (q *Queue[T]) inFlightAtLocked(i uint32, item T) *entry[T] {
+	if e := q.store.peek(i); e != nil && e.inFlight && e.item == item {
+		return e
+	}
+	return nil
+}
+
+// giveBackLocked gives back an item that is in flight.
+func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now int64) {
+	aborted := o.Err == ErrAborted
+	done := o.Done && !aborted
+	if !done {
+		q.requeued++
+	} else if e.kind == runNone {
+		q.endLocked(i, e, o.Err)
+		return
+	}
+	if now == clockNotRead {
+		now = q.now()
+	}
+	if q.delays.len > 0 {
+		q.promoteDueLocked(now)
+	}
+	var own nextRun
+	var minimum int64
+	switch {
+	case aborted:
+		own.kind = runReady
+	case done:
+		e.last = nil
+	default:
+		e.note(o)
+		own = o.nextRun(now)
+	}
+	if o.MinDelay > 0 && !aborted && !q.closed {
+		minimum = later(now, o.MinDelay)
+	}
+	if done && o.Err == nil || o.isRecheck() {
+		e.pending = e.since // The run covers what came before it began.
+	}
+	was := q.nextRunLocked(e)
+	e.event = was.kind != runNone || aborted && e.event
+	to := was.afterRun(own, minimum)
+	err := o.Err
+	if q.closed && to.kind.isLater() {
+		if to.kind != runRecheck {
+			err = errors.Join(ErrClosed, o.Err, o.Reason)
+		}
+		to = nextRun{}
+	}
+	if to.kind == runNone {
+		q.endLocked(i, e, err)
+		return
+	}
+	if to.kind == runReady {
+		to.kind = q.readyKindLocked(e.event)
+	}
+	if q.delays.len > 0 {
+		to = q.behindDueLocked(was, to, now)
+	}
+	q.moveLocked(i, e, to, false, now)
+}
+
+// endLocked removes an entry that was in flight. Err is why it was given up.
+func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
+	q.countLocked(e, -1)
+	if q.watchers.at != nil {
+		e.inFlight, e.kind = false, runNone
+		notifyMoved(&q.watchers, i, e, err)
+	}
+	q.store.remove(i)
+}
+
+// note keeps why an item runs again, and counts a failure, or resets the count.
+func (e *entry[T]) note(o *RequeueOptions) {
+	failures, err := 0, o.Reason
+	switch {
+	case o.isRecheck():
+		err = nil
+	case o.Err != nil:
+		failures, err = 1, o.Err
+		if e.last != nil {
+			failures += e.last.failures
+		}
+	}
+	switch {
+	case err == nil:
+		e.last = nil
+	case e.last == nil:
+		e.last = &lastRun{failures: failures, err: err}
+	default:
+		*e.last = lastRun{failures: failures, err: err}
+	}
+}
 
 // A takenItem is one that was handed out, with what its worker wants to know.
 type takenItem[T comparable] struct {
@@ -412,11 +442,11 @@ type takenItem[T comparable] struct {
 	index      uint32 // of its entry
 }
 
-// exchange gives back one item, if w is not nil, and takes the next under the
+// giveBackAndTake gives back one item, if w is not nil, and takes the next under the
 // same lock. It is what the workers of a [Reconciler] do between two runs. Now is
 // the time at which the item is given back. If it returns an error, it has taken
 // nothing, and t is as it was.
-func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
+func (q *Queue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], w *RequeueOptions, now int64) error {
 	done := ctx.Done()
 	if w == nil {
 		now = q.now() // before the lock, to hold it for less time
@@ -432,7 +462,7 @@ func (q *Queue[T]) exchange(ctx context.Context, t *takenItem[T], w *RequeueOpti
 	return q.takeOrWaitUnlock(ctx, done, now, t)
 }
 
-// giveBackTaken is the first half of exchange.
+// giveBackTaken is the first half of giveBackAndTake.
 func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) {
 	q.mu.Lock()
 	q.giveBackTakenLocked(t, w, now)
@@ -442,17 +472,6 @@ func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) 
 func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *RequeueOptions, now int64) {
 	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if somebody else gave it back
 		q.giveBackLocked(t.index, e, w, now)
-	}
-}
-
-// isDone reports whether a context is done. Its Done, as all user code, is called
-// before the lock is taken.
-func isDone(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -486,14 +505,25 @@ func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, n
 	return nil
 }
 
+// isDone reports whether a context is done. Its Done, as all user code, is called
+// before the lock is taken.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
 // takeNextLocked takes the item whose turn it is, if one is ready.
 func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	if q.delays.len > 0 {
 		q.promoteDueLocked(now)
 	}
-	from := &q.events
-	if q.offered.len > 0 {
-		from, q.inRow = q.chooseLocked(from.len > 0, q.inRow)
+	from := &q.line
+	if q.background.len > 0 {
+		from, q.sinceBackground = q.chooseLocked(from.len > 0, q.sinceBackground)
 	}
 	i := from.first
 	if i == 0 {
@@ -501,8 +531,8 @@ func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	}
 	e := q.store.entry(i)
 	*t = takenItem[T]{item: e.item, index: i, readySince: e.since, takenAt: max(now, e.since)}
-	if e.cause != nil {
-		t.failures = e.cause.failures
+	if e.last != nil {
+		t.failures = e.last.failures
 	}
 	q.store.unlink(from, e)
 	e.inFlight, e.kind, e.since = true, runNone, t.takenAt
@@ -512,117 +542,273 @@ func (q *Queue[T]) takeNextLocked(now int64, t *takenItem[T]) bool {
 	return true
 }
 
-// chooseLocked returns the list that is taken from while offered is not empty, and how
-// many will have been taken in a row from events.
-func (q *Queue[T]) chooseLocked(anyEvents bool, inRow int) (*list, int) {
-	if !anyEvents || inRow >= q.Background-1 {
-		return &q.offered, 0
+// chooseLocked returns the list that the next item is taken from while background
+// has any, and how many will have been taken from line since one was taken from
+// background.
+func (q *Queue[T]) chooseLocked(anyInLine bool, sinceBackground int) (*list, int) {
+	if !anyInLine || sinceBackground >= q.Background-1 {
+		return &q.background, 0
 	}
-	return &q.events, inRow + 1
+	return &q.line, sinceBackground + 1
 }
 
-// clockNotRead stands for the time where it is read only if it is needed.
-const clockNotRead = math.MinInt64
+// nextRunLocked returns the next run of an entry. Close has dropped all that were
+// due later.
+func (q *Queue[T]) nextRunLocked(e *entry[T]) nextRun {
+	switch {
+	case !e.kind.isLater():
+		return nextRun{kind: e.kind}
+	case q.closed:
+		return nextRun{}
+	}
+	due := q.delays.node(int(e.prev)).due
+	return nextRun{e.kind, due, e.notBefore(due)}
+}
 
-// giveBack gives back an item, if it is in flight. It looks first at the entry
-// that was taken last. If that is the one, it needs no hash, and in a big queue no
-// cache miss, to find it.
-func (q *Queue[T]) giveBack(item T, w RequeueOptions) {
-	q.lock()
-	i := q.lastTaken
-	e := q.inFlightAtLocked(i, item)
-	if e == nil {
-		q.mu.Unlock()
-		hash := q.hash(item) // may panic
-		q.mu.Lock()
-		i, e = q.store.find(hash, item)
+// moveLocked gives an entry a next run, and puts it where that and inFlight say:
+// out of the list or the heap, and into another. An entry that has neither is
+// removed. When is the time at which the entry enters its phase, if it changes that.
+func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, when int64) {
+	was := q.nextRunLocked(e)
+	if to == was && inFlight == e.inFlight {
+		return
 	}
-	if e != nil && e.inFlight {
-		q.giveBackLocked(i, e, &w, clockNotRead)
+	stays := to.kind.isLater() && to.due == was.due // In the heap.
+
+	q.countLocked(e, -1)
+	if !stays {
+		q.unlinkLocked(e, was)
 	}
+	if e.inFlight != inFlight || was.kind.isLater() && !to.kind.isLater() && !inFlight {
+		e.since = when
+	}
+	if was.kind == runRecheck {
+		e.pending = when
+	}
+	e.kind, e.inFlight = to.kind, inFlight
+	if to.kind.isLater() {
+		e.setNotBefore(to)
+	}
+	q.countLocked(e, +1)
+	if q.watchers.at != nil {
+		notifyMoved(&q.watchers, i, e, nil)
+	}
+	if !stays {
+		q.linkLocked(i, e, to, when)
+	}
+}
+
+// countLocked counts an entry, or uncounts it if n is -1. The lists count what
+// is ready.
+func (q *Queue[T]) countLocked(e *entry[T], n int) {
+	switch {
+	case e.inFlight:
+		q.inFlight += n
+		if e.readyNext() {
+			q.again += n
+		}
+	case e.kind.isLater():
+		q.waiting += n
+		if e.kind == runRecheck {
+			q.rechecks += n
+		}
+	}
+}
+
+// unlinkLocked takes an entry out of the list or heap that it is in.
+func (q *Queue[T]) unlinkLocked(e *entry[T], was nextRun) {
+	switch {
+	case was.kind.isLater():
+		q.delays.remove(&q.store, int(e.prev))
+		if q.delays.len == 0 {
+			q.disarmLocked()
+		}
+	case e.inFlight:
+	case was.kind == runBackground:
+		q.store.unlink(&q.background, e)
+	case was.kind == runReady:
+		q.store.unlink(&q.line, e)
+	}
+}
+
+// linkLocked puts an entry into the list or heap that its next run asks for.
+func (q *Queue[T]) linkLocked(i uint32, e *entry[T], to nextRun, now int64) {
+	switch {
+	case to.kind.isLater():
+		q.delayOrder++
+		q.delays.push(&q.store, delay{to.due, q.delayOrder, i})
+		q.armLocked(now)
+	case e.inFlight:
+	case to.kind == runReady:
+		q.store.push(&q.line, i, e)
+	case to.kind == runBackground:
+		if q.background.len == 0 {
+			q.sinceBackground = 0
+		}
+		q.store.push(&q.background, i, e)
+	default:
+		q.store.remove(i)
+	}
+}
+
+// behindDueLocked returns the next run that an item at rest gets: to, or if that is
+// ready while items that were due before are still to be promoted, one that is due
+// now, and so comes after them. An item that was due itself keeps its turn.
+func (q *Queue[T]) behindDueLocked(was, to nextRun, now int64) nextRun {
+	if to.kind == runNow {
+		to.kind = runReady
+	}
+	if (to.kind == runReady || to.kind == runBackground) && q.delays.first() <= now {
+		to = nextRun{kind: runLater, due: now}
+		if was.kind.isLater() {
+			to.due = min(now, was.due)
+		}
+	}
+	return to
+}
+
+// readyKindLocked returns what a next run is once it is due; event says whether an
+// event asked for it.
+func (q *Queue[T]) readyKindLocked(event bool) runKind {
+	if event || q.Background <= 0 {
+		return runReady
+	}
+	return runBackground
+}
+
+// promoteDueLocked makes ready what is due, in order: all of it, unless that
+// would take long. What is left then is promoted by the calls that follow, and by
+// the timer.
+func (q *Queue[T]) promoteDueLocked(now int64) {
+	for n := 0; n < promoteMax && q.delays.first() <= now; n++ {
+		first := *q.delays.node(0)
+		e := q.store.entry(first.index)
+		q.moveLocked(first.index, e, nextRun{kind: q.readyKindLocked(e.inFlight || e.event)}, e.inFlight, first.due)
+	}
+}
+
+const promoteMax = 1024
+
+// catchUpLocked makes ready what is due, in case the timer is late.
+func (q *Queue[T]) catchUpLocked() {
+	if q.delays.len > 0 {
+		q.promoteDueLocked(q.now())
+	}
+}
+
+// idleLocked reports whether there is nothing left to do.
+func (q *Queue[T]) idleLocked() bool {
+	q.catchUpLocked()
+	return q.readyLocked() == 0 && q.inFlight == 0 && q.waiting == q.rechecks
+}
+
+// now returns the time as the entries keep it: nanoseconds by the monotonic clock,
+// more than 0. A reading is among the dearest parts of an Enqueue, so it is taken
+// only where an entry needs it.
+func (q *Queue[T]) now() int64 { return atBase + int64(time.Since(q.base)) }
+
+// atBase is the time that now returns at Queue.base. A queue that was made outside of
+// a synctest bubble and is used in it, where it is the year 2000, may look back in
+// time; base itself is not moved, because a time before 1885 has no monotonic reading.
+const atBase = int64(100 * 365 * 24 * time.Hour)
+
+// armLocked makes the timer fire when the first delay is due. When the first
+// delay is removed, the timer is not put off: it fires early and is armed anew.
+func (q *Queue[T]) armLocked(now int64) {
+	if q.delays.first() >= q.firesAt {
+		return
+	}
+	q.firesAt = q.delays.first()
+	d := time.Duration(q.firesAt - now)
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, q.fire)
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+func (q *Queue[T]) disarmLocked() {
+	if q.firesAt != math.MaxInt64 {
+		q.timer.Stop()
+		q.firesAt = math.MaxInt64
+	}
+}
+
+// fire is called by the timer.
+func (q *Queue[T]) fire() {
+	q.mu.Lock()
+	now := q.now()
+	q.firesAt = math.MaxInt64
+	q.promoteDueLocked(now)
+	q.armLocked(now)
 	q.unlock()
 }
 
-// inFlightAtLocked returns the entry at an index that was used once, if it is that
-// of the item, and in flight; otherwise nil.
-func (q *Queue[T]) inFlightAtLocked(i uint32, item T) *entry[T] {
-	if e := q.store.peek(i); e != nil && e.inFlight && e.item == item {
-		return e
-	}
-	return nil
+func (q *Queue[T]) readyLocked() int { return q.line.len + q.background.len }
+
+// drainedLocked reports whether the queue is closed and nothing is ready or
+// will become so.
+func (q *Queue[T]) drainedLocked() bool { return q.closed && q.readyLocked() == 0 && q.again == 0 }
+
+// lock takes the lock for methods that have no item to hash.
+func (q *Queue[T]) lock() {
+	q.mustBeMade()
+	q.mu.Lock()
 }
 
-// giveBackLocked gives back an item that is in flight.
-func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], w *RequeueOptions, now int64) {
-	aborted := w.Err == ErrAborted
-	done := w.Done && !aborted
-	if !done {
-		q.requeued++
-	} else if e.kind == runNone {
-		q.endLocked(i, e, w.Err)
+func (q *Queue[T]) mustBeMade() {
+	if !q.made {
+		panic("reconcile: this Queue was not created by NewQueue")
+	}
+}
+
+// hash is called without the lock: it is the only step that can panic, and it
+// needs no shared data.
+func (q *Queue[T]) hash(item T) uint32 {
+	q.mustBeMade()
+	if item != item { // true for a NaN
+		panic(fmt.Sprintf("reconcile: item %v is not equal to itself, and would never be found again", item))
+	}
+	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
+}
+
+// unlock ends every method that changed the queue: it passes the token on if a
+// consumer is blocked that could go on, and calls watchers after the lock is
+// given up.
+func (q *Queue[T]) unlock() {
+	if q.blocked > 0 || q.watchers.at != nil || q.closed {
+		q.unlockAndNotify()
 		return
 	}
-	if now == clockNotRead {
-		now = q.now()
-	}
-	q.promoteDueLocked(now)
-	to := nextRun{}
-	switch {
-	case aborted:
-		to.kind = runReady
-	case done:
-		e.cause = nil
-	default:
-		e.note(w)
-		to = w.nextRun(now)
-	}
-	if done && w.Err == nil || w.settled() {
-		e.pending = e.since // what came before the run began is answered
-	}
-	was := q.nextRunLocked(e)
-	to = judged(was, to)
-	err := w.Err
-	if q.closed && to.kind.delayed() {
-		if to.kind != runSettled {
-			err = errors.Join(ErrClosed, w.Err, w.Reason)
-		}
-		to = nextRun{}
-	}
-	if to.kind == runNone {
-		q.endLocked(i, e, err)
-	} else {
-		q.moveLocked(i, e, q.restingLocked(was, to, now), false, now)
-	}
+	q.mu.Unlock()
 }
 
-// endLocked removes an entry that was in flight. Err is why it was given up.
-func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
-	q.countLocked(e, -1)
-	if q.watchers != nil {
-		e.inFlight, e.kind = false, runNone
-		q.notifyMovedLocked(i, e, err)
+func (q *Queue[T]) unlockAndNotify() {
+	notified := q.takeNotifiedLocked() // may make items ready
+	var wake chan struct{}
+	if q.blocked > 0 && (q.readyLocked() > 0 || q.drainedLocked()) {
+		wake = q.wake
 	}
-	q.store.remove(i)
+	if q.closed && q.inFlight == 0 && q.readyLocked() == 0 {
+		q.store = store[T]{}
+	}
+	q.mu.Unlock()
+	select {
+	case wake <- struct{}{}:
+	default: // nobody to wake, or a token is there
+	}
+	notifyAll(notified)
 }
 
-// note keeps why an item runs again, and counts a failure, or resets the count.
-func (e *entry[T]) note(w *RequeueOptions) {
-	failures, err := 0, w.Reason
-	switch {
-	case w.settled():
-		err = nil
-	case w.Err != nil:
-		failures, err = 1, w.Err
-		if e.cause != nil {
-			failures += e.cause.failures
-		}
+// takeNotifiedLocked returns the watchers that unlock calls.
+func (q *Queue[T]) takeNotifiedLocked() *watcher {
+	if q.watchers.at[0] != nil && q.idleLocked() {
+		q.watchers.notify(0, false, nil)
 	}
-	switch {
-	case err == nil:
-		e.cause = nil
-	case e.cause == nil:
-		e.cause = &cause{failures, err}
-	default:
-		*e.cause = cause{failures, err}
+	if len(q.watchers.at) == 0 {
+		q.watchers.at = nil
 	}
+	w := q.watchers.notified
+	q.watchers.notified = nil
+	return w
 }

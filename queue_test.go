@@ -185,7 +185,7 @@ func TestQueueMadeOutsideABubbleWorksInside(t *testing.T) {
 		q.EnqueueWithin("taken", 2*time.Hour)
 		q.Requeue("taken", reconcile.RequeueOptions{})
 		q.EnqueueWithin("ceiling", time.Hour)
-		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), Hold: true, Pending: start})
+		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), NotBefore: start.Add(time.Hour), Pending: start})
 		mustTakeAll(t, q, "within", "taken")
 		waiting = startDequeue(t.Context(), q)
 		time.Sleep(time.Hour)
@@ -799,6 +799,8 @@ type stress struct {
 	impatient bool // the consumers: most give up as an item comes
 }
 
+const closesAfter = 2 * time.Second // Then a MinDelay is ignored.
+
 func (c stress) run(t *testing.T) {
 	q := reconcile.NewQueue[int]()
 	q.Background = c.background
@@ -812,7 +814,7 @@ func (c stress) run(t *testing.T) {
 		working.Go(func() { c.work(t, q, users, start, rand.New(rand.NewPCG(uint64(w), 2))) })
 	}
 	if c.closed {
-		time.Sleep(2 * time.Second)
+		time.Sleep(closesAfter)
 		q.Close()
 	}
 	producing.Wait()
@@ -937,7 +939,7 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 		if u.running.Add(1) != 1 {
 			t.Errorf("item %d is in two hands", i)
 		}
-		if now, until := int64(time.Since(start)), u.until.Load(); now < until && i%2 == 1 {
+		if now, until := int64(time.Since(start)), u.until.Load(); now < until && i%2 == 1 && !(c.closed && now >= int64(closesAfter)) {
 			t.Errorf("item %d runs at %v, and is held until %v", i, time.Duration(now), time.Duration(until))
 		}
 		u.seen.Store(u.events.Load())
@@ -947,8 +949,8 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 		d := time.Duration(1+r.IntN(3)) * time.Second
 		wait := []reconcile.RequeueOptions{
 			{Delay: d},
-			{Delay: d, Hold: true},
-			{Delay: d, Hold: true, Err: errBoom},
+			{Delay: d, MinDelay: d},
+			{Delay: d, MinDelay: d, Err: errBoom},
 			{Err: reconcile.ErrAborted},
 			{},
 			{Delay: d, Reason: errBoom},
@@ -958,7 +960,7 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			{Delay: 1000 * time.Hour, Recheck: true},
 		}
 		n := r.IntN(14)
-		if n < len(wait) && wait[n].Hold {
+		if n < len(wait) && wait[n].MinDelay > 0 {
 			u.until.Store(int64(time.Since(start) + d))
 		}
 		u.running.Add(-1)
@@ -1156,10 +1158,10 @@ func TestFailuresInARow(t *testing.T) {
 			err      error
 		}{
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, Hold: true}) }, 2, e2},
+			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, MinDelay: time.Second}) }, 2, e2},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 2, e2},
 			{func(q *queue) {
-				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Recheck: true, Err: reconcile.ErrAborted})
+				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Recheck: true, Err: reconcile.ErrAborted})
 			}, 2, e2},
 			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: wrapped}) }, 3, wrapped}, // only as it is
 			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                             // a plan: no failure
@@ -1228,128 +1230,6 @@ func TestAllIsInOrder(t *testing.T) {
 	})
 }
 
-// The loop sees the queue as it was when the loop began, and may change it.
-func TestAllIsASnapshot(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		for _, item := range []string{"a", "b", "c"} {
-			q.Enqueue(item)
-		}
-		all := q.All()
-		var got []string
-		for item := range all {
-			got = append(got, item)
-			q.Remove("c")
-			q.Enqueue("d" + item)
-		}
-		for item := range all { // for the second time
-			got = append(got, item)
-			break // leaves nothing locked
-		}
-		if want := "a b c a"; strings.Join(got, " ") != want {
-			t.Errorf("All: %q, want %q", got, want)
-		}
-		mustTakeAll(t, q, "a", "b", "da", "db", "dc")
-	})
-}
-
-// Since when there is work, after each step of an item.
-func TestPendingStepByStep(t *testing.T) {
-	type queue = reconcile.Queue[string]
-	take := func(q *queue) { _, _ = q.Dequeue(context.Background()) }
-	settle := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}) }
-	plan := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Nanosecond}) }
-	fail := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Nanosecond, Err: errBoom}) }
-	abort := func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }
-	done := func(q *queue) { q.Done("x") }
-	event := func(q *queue) { q.Enqueue("x") }
-	const none = -1
-	for _, c := range []struct {
-		name  string
-		steps []func(q *queue) // one a minute, the first at 0
-		want  []int            // the minute since when it is pending after each
-	}{
-		{"unknown, and done", []func(*queue){event, take, done, event}, []int{0, 0, none, 3}},
-		{"by an Offer", []func(*queue){func(q *queue) { q.Offer("x") }, event}, []int{0, 0}},
-		{"by a hold", []func(*queue){func(q *queue) { q.EnqueueAfter("x", time.Minute) }, take}, []int{0, 0}},
-		{"settled, and an event", []func(*queue){event, take, settle, event}, []int{0, 0, none, 3}},
-		{"settled, and an Offer", []func(*queue){event, take, settle, func(q *queue) { q.Offer("x") }}, []int{0, 0, none, 3}},
-		{"settled, and asked for later than the look", []func(*queue){event, take, settle, func(q *queue) { q.EnqueueWithin("x", 2*time.Hour) }}, []int{0, 0, none, 3}},
-		{"settled, and due", []func(*queue){event, take, func(q *queue) {
-			q.Requeue("x", reconcile.RequeueOptions{Delay: 30 * time.Second, Recheck: true})
-			time.Sleep(30 * time.Second)
-		}, take}, []int{0, 0, 2, 2}},
-		{"plans and failures", []func(*queue){event, take, plan, take, fail, take, abort, take, plan, take, settle}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, none}},
-		{"an event in a good run", []func(*queue){event, take, event, done, take, event, settle, take, done}, []int{0, 0, 0, 1, 1, 1, 4, 4, none}},
-		{"an event in a run that plans", []func(*queue){event, take, event, plan}, []int{0, 0, 0, 0}},
-		{"a hold asked for in a good run", []func(*queue){event, take, func(q *queue) { q.EnqueueAfter("x", time.Hour) }, done}, []int{0, 0, 0, 1}},
-		{"given up with an event to come", []func(*queue){event, take, event, func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Done: true, Err: errBoom}) }}, []int{0, 0, 0, 0}},
-	} {
-		runQueue(t, c.name, func(t *testing.T, q *queue) {
-			began := time.Now()
-			for n, step := range c.steps {
-				time.Sleep(time.Until(began.Add(time.Duration(n) * time.Minute)))
-				step(q)
-				want := time.Time{}
-				if c.want[n] != none {
-					want = began.Add(time.Duration(c.want[n]) * time.Minute)
-				}
-				if c.name == "settled, and due" && n >= 2 {
-					want = want.Add(30 * time.Second)
-				}
-				if got := q.State("x").Pending; !got.Equal(want) {
-					t.Errorf("step %d: pending since %v, want %v", n, got, want)
-				}
-				for item, s := range q.All() {
-					if !s.Pending.Equal(want) {
-						t.Errorf("step %d: All says that %s is pending since %v, want %v", n, item, s.Pending, want)
-					}
-				}
-			}
-		})
-	}
-}
-
-// Why an item waits is kept until its next run has ended.
-func TestStateTellsTheReasonOfAPlan(t *testing.T) {
-	type queue = reconcile.Queue[string]
-	reason, other := errors.New("the disk is being made"), errors.New("the disk is being attached")
-	inBubble(t, func(t *testing.T, q *queue) {
-		for n, c := range []struct {
-			w        reconcile.RequeueOptions
-			failures int
-			err      error
-		}{
-			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason}, 0, reason},
-			{reconcile.RequeueOptions{Hold: true, Delay: time.Hour, Reason: other}, 0, other},
-			{reconcile.RequeueOptions{Err: reconcile.ErrAborted}, 0, other},
-			{reconcile.RequeueOptions{Reason: reason, Err: errBoom}, 1, errBoom},
-			{reconcile.RequeueOptions{Err: errBoom}, 2, errBoom},
-			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
-			{reconcile.RequeueOptions{Delay: time.Hour}, 0, nil},
-			{reconcile.RequeueOptions{Reason: reason}, 0, reason},
-			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true}, 0, nil},
-			{reconcile.RequeueOptions{Delay: time.Hour, Reason: reason, Recheck: true, Hold: true}, 0, reason}, // a plan
-		} {
-			q.EnqueueNow("x")
-			mustTakeAll(t, q, "x")
-			q.Requeue("x", c.w)
-			if s := q.State("x"); s.Failures != c.failures || s.Err != c.err {
-				t.Errorf("step %d: %d failures and %v, want %d and %v", n, s.Failures, s.Err, c.failures, c.err)
-			}
-		}
-		q.EnqueueNow("x")
-		mustTakeAll(t, q, "x")
-		if s := q.State("x"); s.Err != reason {
-			t.Errorf("in flight: %v, want %v until the run has ended", s.Err, reason)
-		}
-		q.Enqueue("x")
-		q.Done("x")
-		if s := q.State("x"); s.Err != nil {
-			t.Errorf("after a run that ended well: %v, want nothing", s.Err)
-		}
-	})
-}
-
 // More settled items are due than one call promotes: a verb that comes for one that
 // is left finds it ready, and pending, since it was due, and in its turn.
 func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
@@ -1376,7 +1256,7 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 			do(q)
 			mustAgree(t, q)
 			if s := q.State(n - 1); s.Recheck {
-				t.Errorf("%+v, want it settled no more", s)
+				t.Errorf("%+v, want it to be no recheck", s)
 			}
 			if s := q.Stats(); s.Enqueued != n || s.Coalesced != 1 {
 				t.Errorf("%+v, want it to count as coalesced", s)
@@ -1387,11 +1267,61 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 			if s := q.State(n - 1); s.Phase != reconcile.Ready || !s.Since.Equal(due) || !s.Pending.Equal(due) {
 				t.Errorf("%+v, want it ready and pending since %v", s, due)
 			}
-			for i := range n {
+			if verb != "Offer" { // It joins the first line, and the others are in the background.
+				if got := mustTake(t, q); got != n-1 {
+					t.Fatalf("%d is taken first", got)
+				}
+			}
+			for i := range q.Len() {
 				if got := mustTake(t, q); got != i {
 					t.Fatalf("%d is taken at place %d", got, i)
 				}
 			}
+		})
+	}
+}
+
+// With a Background an event does not wait for what a poll, a retry, a scheduled run
+// or a recheck made ready, whatever became of that meanwhile.
+func TestEventsGoBeforeTheBackground(t *testing.T) {
+	type options = reconcile.RequeueOptions
+	for name, o := range map[string]options{
+		"offered":              {Done: true},
+		"rechecked":            {Delay: time.Hour, Recheck: true},
+		"retried":              {Delay: time.Hour, Err: errBoom, MinDelay: time.Second},
+		"retried at once":      {Err: errBoom},
+		"scheduled":            {Delay: time.Hour, Reason: errBoom},
+		"scheduled not before": {Delay: time.Hour, MinDelay: time.Hour},
+	} {
+		inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
+			take := func(want ...string) {
+				for _, want := range want {
+					if got := mustTake(t, q); got != want {
+						t.Errorf("took %s, want %s", got, want)
+					}
+				}
+			}
+			for i := range 20 {
+				q.Enqueue(fmt.Sprint(name, i))
+			}
+			for range 20 {
+				mustTake(t, q)
+			}
+			for i := range 20 {
+				q.Requeue(fmt.Sprint(name, i), o)
+				q.Offer(fmt.Sprint(name, i))
+			}
+			time.Sleep(time.Hour)
+			q.EnqueueWithin(name+"7", time.Minute) // an event, but it does not move the item
+			q.Enqueue("event")
+			q.Enqueue(name + "11")
+			take("event", name+"11")
+
+			// What is given back as if it had not run comes back to where it was.
+			take(name + "0")
+			q.Requeue(name+"0", options{Err: reconcile.ErrAborted})
+			q.Requeue("event", options{Err: reconcile.ErrAborted})
+			take("event")
 		})
 	}
 }

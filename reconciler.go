@@ -5,24 +5,23 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 )
 
-// A Reconciler takes items from a queue and calls Reconcile for each: nil means
-// that all is well, and an error what the package says of it.
+// A Reconciler takes items from a queue and calls Reconcile for each. What Reconcile
+// returns says what follows:
 //
-//	nil              done; the item is forgotten until it is fed again
-//	RecheckWithin    done; a look in a time, sooner if there is an event
-//	RequeueAfter     planned: again in a time and not before
-//	RequeueWithin    planned: again in a time, sooner if there is an event
-//	Terminal         failed for good; forgotten until it is fed again
-//	any other error  failed; Retry says when to try again
+//	nil              in sync: the queue drops the item until it is enqueued or offered again
+//	RecheckWithin    in sync: a recheck after d at the latest, sooner by an event or a poll
+//	RequeueAfter     not in sync yet: the next run after d, and not before
+//	RequeueWithin    not in sync yet: the next run after d at the latest, sooner by an event
+//	Terminal         failed, not retried: the queue drops the item
+//	any other error  failed: Retry says when the next run is
 //
-// What it makes of errors that are joined is said at [Classify].
+// [Classify] says how errors that are joined are classified. After a failure no event
+// starts the item within a second, or within the delay of the retry if that is shorter.
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.
@@ -33,51 +32,56 @@ type Reconciler[T comparable] struct {
 	// Queue is where the items come from, and go back to.
 	Queue Dequeuer[T]
 
-	// Reconcile compares what is wanted of the item with what is there, and
-	// mends the difference. It looks at the world, not at the event that woke
-	// it, and it is idempotent: it may be called at any time. It is called from
-	// as many goroutines as there are Workers. Its ctx ends when the run is to
-	// end; see Timeout and Grace.
+	// Reconcile compares the desired state of the item with its actual state, and corrects
+	// the difference. It must be idempotent and level-triggered: it reads the current state
+	// and does not depend on the event that caused the run. It is called from as many
+	// goroutines as there are Workers. Its ctx ends when the run has to end, see Timeout
+	// and Grace, and when it has returned.
 	Reconcile func(ctx context.Context, item T) error
 
 	Name    string // for logs and metrics
 	Workers int    // how many runs go on at once, if Admit lets them; 0 means 1
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
-	// its cause; 0 means none. A run that does not return all the same is
-	// waited for, and a warning names its item.
+	// its cause; 0 means none. If the run does not return, its worker waits for it, and
+	// a warning names the item. Without a Timeout nothing reports a run that hangs, such
+	// as one that waits for a lock that a function held as it panicked.
 	Timeout time.Duration
 
-	// Grace is how long Run lets the runs in flight go on once ctx is done,
+	// Grace is how long Run lets the runs in flight continue once ctx is done,
 	// before it ends their contexts; 0 ends them at once.
 	Grace time.Duration
 
 	// Retry decides what follows a failure; nil means [DefaultRetry].
 	Retry RetryPolicy
 
-	// HoldRetries makes the back-off of a failed item a floor: an event does
-	// not cut it short. An Offer never does.
+	// HoldRetries keeps events from shortening the back-off of a failed item: its next
+	// run starts after the whole delay. Without it, an event runs the item one second
+	// after the failure, or after the delay if that is shorter. An Offer never shortens
+	// a back-off.
 	HoldRetries bool
 
-	// OnResult is called after each run, by its worker, before the item is
-	// given back: so results of one item come in order. It may be nil.
+	// OnResult is called after each run, by its worker, before the item is given
+	// back, so the results of an item arrive in the order of its runs. It may be nil.
 	OnResult func(Result[T])
 
-	// RecheckJitter is the part, 0 to 1, of a RecheckWithin by which the look may come
-	// sooner, at random; 0 means none. Without it, items that were fed together
-	// are looked at together, again and again; 0.1 is a good value for a service.
+	// RecheckJitter is the fraction, 0 to 1, by which each RecheckWithin delay is
+	// shortened at random, so that items that were enqueued together are not rechecked
+	// together; 0 means no jitter. A good value for a service is 0.1.
 	RecheckJitter float64
 
-	// Admit, if it is not nil, holds back the runs: it is called before each, and
-	// blocks until the run may start. One worker at a time calls it, with an item
-	// in hand that is in flight; the other items wait in the queue. So Remove does
-	// not stop the run of that item, and an event makes another run follow it.
+	// Admit limits the runs: it is called before each run and blocks until the run may
+	// start. It may be nil. One worker at a time calls it, and holds one item, which is
+	// in flight; the other items stay in the queue. So Remove does not stop the run of
+	// that item, and an event makes another run follow it.
 	//
 	// Its ctx ends with that of Run, and with the lease of the item. Once it has
-	// ended, the item is given back as if it had not run, whatever Admit returns;
-	// an Admit that goes on all the same is warned of as a run is. An error that it
-	// returns before that, or a panic, gives the item back too, and ends Run with
-	// that error.
+	// ended, the item is given back as if it had not run, whatever Admit returns. An
+	// Admit that outlasts its ctx is warned about as a run is. If Admit returns an error
+	// before the end of its ctx, or panics, the item is given back too, and Run returns
+	// that error. An error within a minute of a deadline of ctx is taken as a report that
+	// the deadline would pass, as that of golang.org/x/time/rate is: Run waits for the
+	// deadline, and does not return the error.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, what Reconcile returned, and how long that took; or with Aborted
@@ -90,183 +94,33 @@ type Reconciler[T comparable] struct {
 	// The package gate has a budget, a limit that adapts, and a pause.
 	Admit func(ctx context.Context) (done func(o Outcome, err error, took time.Duration), err error)
 
-	Logger *slog.Logger // nil means slog.Default()
+	// Logger is what Run logs to. Nil means [Logger] of the ctx of Run: in a [Group] the
+	// logger of the Group, with the name of the member, and elsewhere slog.Default().
+	Logger *slog.Logger
 }
 
-// A Result tells how a run ended.
+// A Result says how a run ended.
 type Result[T comparable] struct {
 	Item     T
 	Outcome  Outcome
-	Err      error         // what Reconcile returned, so also a plan or a recheck; or a *PanicError
+	Err      error         // what Reconcile returned, also a scheduled run or a recheck; or a *PanicError
 	Failures int           // in a row, this one included; unchanged if it was aborted; 0 otherwise
-	Next     time.Duration // to the next run, if one is planned
+	Next     time.Duration // until the next run, if one is scheduled
 	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then for Admit
 	Duration time.Duration
-}
-
-// An Outcome says what became of an item after a run.
-type Outcome string
-
-// The outcomes of a run.
-const (
-	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
-	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
-	Retrying      Outcome = "retrying"       // failed, to be tried again
-	GaveUp        Outcome = "gave_up"        // failed, and Retry said that it is enough
-	TerminalError Outcome = "terminal_error" // Terminal: failed for good
-	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
-)
-
-// Failed reports whether the run failed: Retrying, GaveUp or TerminalError.
-func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
-
-// Run takes and runs items until ctx is done, or the queue is closed and empty.
-// It then waits for the runs in flight and returns nil. It returns an error at
-// once if a field is missing or out of its range, and, after its runs, if the
-// queue or Admit cannot go on.
-//
-// After ctx is done, a run that ends with an error is [Aborted], and its item is
-// ready again in the queue. A run that ends well or with a plan counts as usual,
-// and so does a panic. A run that ignores the end of its context is waited for,
-// and a warning names the item, again each time its age has doubled.
-//
-// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
-// logged. It ends the calls of OnResult and the Logger that were still to come in
-// that run, and the item is given back as was decided by then; by [DefaultRetry],
-// if Retry panicked.
-//
-// Run may be called again, and several times at once.
-func (r *Reconciler[T]) Run(ctx context.Context) error {
-	l, err := newLoop(r)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx)
-}
-
-// Apply runs r until the items are settled or given up, or ctx is done: for programs
-// that apply what is wanted once. It enqueues the items, waits for them as
-// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
-// returns the errors of both; nil means that all items ended well.
-//
-// Without a Queue, Apply makes one; another must be a [*Queue]. What runs enqueue
-// beside the items is not waited for, and stays in that Queue. To wait for it too,
-// call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
-//
-// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
-// again, and several times at once if Reconcile and the hooks allow that.
-func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
-	c := *r
-	if c.Queue == nil {
-		c.Queue = NewQueue[T]()
-	}
-	q, ok := c.Queue.(*Queue[T])
-	if !ok {
-		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
-	}
-	l, err := newLoop(&c)
-	if err != nil {
-		return err
-	}
-	ctx, stopRun := context.WithCancel(ctx)
-	waitCtx, stopWaiting := context.WithCancelCause(ctx)
-	var runErr error
-	var run sync.WaitGroup
-	run.Go(func() {
-		runErr = l.run(ctx)
-		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
-			stopWaiting(errRunEnded)
-		}
-	})
-	func() {
-		defer run.Wait() // also if an item makes EnqueueAndWait panic
-		defer stopRun()
-		err = q.EnqueueAndWait(waitCtx, items...)
-	}()
-	return errors.Join(err, runErr)
-}
-
-// errRunEnded is why a wait of Apply ends although its ctx has not.
-var errRunEnded = errors.New("reconcile: Run ended")
-
-// reconciles marks the members of a [Group] that are ended last.
-func (r *Reconciler[T]) reconciles() bool { return true }
-
-// newLoop checks the fields and sets the defaults.
-func newLoop[T comparable](r *Reconciler[T]) (*loop[T], error) {
-	l := &loop[T]{
-		Reconciler: *r,
-		admitting:  make(chan struct{}, 1),
-		begun:      make(chan struct{}, 1),
-	}
-	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
-		return nil, err
-	}
-	if q, ok := r.Queue.(*Queue[T]); ok {
-		l.source = q
-	} else {
-		l.source = &foreign[T]{Dequeuer: r.Queue, base: time.Now()}
-	}
-	l.leaser, _ = r.Queue.(Leaser[T])
-	switch {
-	case r.Reconcile == nil:
-		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
-	case r.Workers < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
-	case r.Timeout < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
-	case r.Grace < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
-		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
-	}
-	l.Workers = max(1, l.Workers)
-	if l.Logger == nil {
-		l.Logger = slog.Default()
-	}
-	if l.Name != "" {
-		l.Logger = l.Logger.With("reconciler", l.Name)
-	}
-	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
-	return l, nil
 }
 
 // checkQueue returns an error if q, which is an Enqueuer or a Dequeuer, is
 // missing or is a Queue that cannot be used as it is.
 func checkQueue[T comparable](what string, q any) error {
-	switch q := q.(type) {
-	case nil:
+	queue, ok := q.(*Queue[T])
+	switch {
+	case q == nil, ok && queue == nil:
 		return fmt.Errorf("reconcile: %s is required, and nil", what)
-	case *Queue[T]:
-		if q == nil || !q.made {
-			return fmt.Errorf("reconcile: %s is required, and a Queue that was not made by NewQueue", what)
-		}
-		if q.Background < 0 {
-			return fmt.Errorf("reconcile: %s has a Background of %d, want 0 (which means none) or more", what, q.Background)
-		}
+	case ok && !queue.made:
+		return fmt.Errorf("reconcile: %s was not created by NewQueue", what)
+	case ok && queue.Background < 0:
+		return fmt.Errorf("reconcile: %s has a Background of %d, want 0 (which means none) or more", what, queue.Background)
 	}
 	return nil
-}
-
-// A runContext is what the context of a run has for runKey.
-type runContext interface {
-	logger() *slog.Logger
-	untilChanged(ctx context.Context) (context.Context, context.CancelFunc)
-}
-
-type runKey struct{}
-
-// Logger returns the logger of the run that ctx belongs to: the logger of its
-// Reconciler, with the reconciler's name, the item, and its failures in a row
-// before this run. In the context of a member of a [Group], outside of a run, it
-// returns the logger of the Group with the member's name. Elsewhere it returns
-// [slog.Default].
-func Logger(ctx context.Context) *slog.Logger {
-	if r, ok := ctx.Value(runKey{}).(runContext); ok {
-		return r.logger()
-	}
-	if m, ok := ctx.Value(memberKey{}).(memberLog); ok {
-		return m.logger.With(nameAttr("member", m.path)...)
-	}
-	return slog.Default()
 }

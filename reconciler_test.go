@@ -36,7 +36,7 @@ func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
 	}{
 		{"reconcile: Reconciler.Queue is required, and nil", reconcile.Reconciler[string]{Reconcile: nothing}},
 		{"reconcile: Reconciler.Queue is required", reconcile.Reconciler[string]{Queue: none, Reconcile: nothing}},
-		{"made by NewQueue", reconcile.Reconciler[string]{Queue: new(reconcile.Queue[string]), Reconcile: nothing}},
+		{"created by NewQueue", reconcile.Reconciler[string]{Queue: new(reconcile.Queue[string]), Reconcile: nothing}},
 		{"reconcile: Reconciler.Reconcile is required, and nil", reconcile.Reconciler[string]{Queue: q}},
 		{"reconcile: Reconciler.Workers is -1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Workers: -1}},
 		{"reconcile: Reconciler.Timeout is -1s, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, Timeout: -time.Second}},
@@ -194,23 +194,27 @@ type oddError struct{ parts []string }
 
 func (e oddError) Error() string { return fmt.Sprint("odd ", e.parts) }
 
-// outcomes has a line for each way in which Reconcile can return.
-var outcomes = []struct {
+// An outcomeCase is a way in which Reconcile can return.
+type outcomeCase struct {
 	name    string
 	err     error
 	retry   reconcile.RetryPolicy // nil means minutes
 	hold    bool                  // HoldRetries
 	outcome reconcile.Outcome
 	next    time.Duration
-	held    bool // the next run
-	reason  bool // err is that of the plan
-}{
+	held    bool          // the next run
+	reason  bool          // err is that of the scheduled run
+	least   time.Duration // no event starts the next run sooner, if it is not held; of a retry a second if it is 0
+	partly  bool          // a run is scheduled although a step failed
+}
+
+var outcomes = []outcomeCase{
 	{name: "nil", outcome: reconcile.Succeeded},
 	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.Succeeded},
 	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour},
 	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour},
 
-	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, Hold: true, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Hour, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true},
 	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour},
 	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
@@ -242,15 +246,23 @@ var outcomes = []struct {
 	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: a failure after a ceiling", err: errors.Join(reconcile.RequeueWithin(time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: a failure beside a longer floor", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Retrying, next: time.Hour, held: true},
-	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.Retrying, next: time.Minute},
+	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.Retrying, next: time.Minute, held: true},
 	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true, partly: true},
+	{name: "joined: a failure beside a floor that is shorter than the back-off", err: errors.Join(reconcile.RequeueAfter(30*time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute, least: 30 * time.Second},
+	{name: "joined: a failure given up beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
+	{name: "joined: a failure given up beside a ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(500*time.Millisecond)), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: 500 * time.Millisecond, held: true, partly: true},
+	{name: "joined: one for good, a recheck that comes sooner and a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Minute), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "both times", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, least: time.Minute},
+	{name: "a MinDelay longer than the Delay", err: reconcile.RequeueError{Delay: time.Minute, MinDelay: time.Hour}, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "joined: both times, of two", err: errors.Join(reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute}, reconcile.RequeueAfter(2*time.Hour), reconcile.RecheckWithin(time.Minute)), outcome: reconcile.Requeued, next: 2 * time.Hour, held: true, reason: true},
+	{name: "a retry that overflowed", err: errBoom, retry: func(error, int) (time.Duration, bool) { return -1, true }, outcome: reconcile.Retrying, next: 5 * time.Minute},
 	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.Retrying, next: time.Minute},
 	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.TerminalError},
-	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
+	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
 	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.TerminalError},
-	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, partly: true},
 	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
 	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
 	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
@@ -266,8 +278,19 @@ var outcomes = []struct {
 	{name: "joined below several: one reason and its plan", err: fmt.Errorf("%w, %w", errors.Join(errBoom, errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour},
 }
 
+// minDelay returns how long no event starts the next run.
+func (c outcomeCase) minDelay() time.Duration {
+	switch {
+	case c.held:
+		return c.next
+	case c.least > 0 || c.outcome != reconcile.Retrying:
+		return c.least
+	}
+	return min(c.next, time.Second)
+}
+
 var messages = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run planned the next", reconcile.Retrying: "run failed, to be retried",
+	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, to be retried",
 	reconcile.GaveUp: "run failed, gave up", reconcile.TerminalError: "run failed for good",
 }
 
@@ -288,7 +311,10 @@ func TestOutcomeOfEachError(t *testing.T) {
 				want := reconcile.Result[string]{Item: "b1", Outcome: c.outcome, Err: c.err, Next: c.next, Duration: 2 * time.Second}
 				state, next := reconcile.State{}, "<nil>"
 				if c.next > 0 {
-					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Hold: c.held, Pending: s.began}
+					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Pending: s.began}
+					if least := c.minDelay(); least > 0 {
+						state.NotBefore = now.Add(least)
+					}
 					next = c.next.String()
 				}
 				level := slog.LevelDebug
@@ -299,6 +325,10 @@ func TestOutcomeOfEachError(t *testing.T) {
 					if c.reason {
 						state.Err = c.err
 					}
+					if c.partly {
+						level, want.Failures = slog.LevelWarn, 1
+						state.Failures, state.Err = 1, c.err
+					}
 				case reconcile.Retrying:
 					level, want.Failures = slog.LevelWarn, 1
 					state.Failures, state.Err = 1, c.err
@@ -306,7 +336,9 @@ func TestOutcomeOfEachError(t *testing.T) {
 					level, want.Failures = slog.LevelError, 1
 				}
 				wantSame(t, "result", s.results.only(t), want)
-				atTheEnd := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Due" && c.next == far }, cmp.Ignore())
+				atTheEnd := cmp.FilterPath(func(p cmp.Path) bool {
+					return (p.String() == "Due" || p.String() == "NotBefore" && c.hold) && c.next == far
+				}, cmp.Ignore())
 				wantSame(t, "state", s.q.State("b1"), state, atTheEnd)
 
 				// One line for the start, one for the outcome.
@@ -367,7 +399,7 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 					}
 					return nil
 				},
-				Retry: func(error, int) (time.Duration, bool) { return math.MinInt64, true },
+				Retry: func(error, int) (time.Duration, bool) { return 0, true },
 			}, "item")
 			pass(time.Hour)
 			j.Want(t, "0s item", "1s other", "2s item")
@@ -784,8 +816,17 @@ func TestClassify(t *testing.T) {
 		}
 		o, w := reconcile.Classify(c.err, 1, retry)
 		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Recheck != (o == reconcile.Succeeded && c.next > 0) ||
-			w.Hold != (c.held && !c.hold) || (w.Reason != nil) != c.reason || (w.Err != nil) != o.Failed() {
+			(w.Reason != nil) != c.reason || (w.Err != nil) != (o.Failed() || c.partly) {
 			t.Errorf("%s: Classify = %s, %+v", c.name, o, w)
+		}
+		least := c.minDelay()
+		if c.hold {
+			least = min(least, time.Second)
+		} else if o.Failed() && w.Done {
+			least = time.Second
+		}
+		if w.MinDelay != least {
+			t.Errorf("%s: Classify has a MinDelay of %v, want %v", c.name, w.MinDelay, least)
 		}
 		if w.Err == reconcile.ErrAborted { // as it is, it would abort
 			t.Errorf("%s: the Err of the options is %v, want it wrapped", c.name, w.Err)
@@ -971,4 +1012,105 @@ func TestApplyOfAnItemThatPanicsLeavesNothingRunning(t *testing.T) {
 			t.Errorf("Apply panicked with %q, want what is wrong with the item", msg)
 		}
 	}) // which fails if a goroutine is left
+}
+
+// A function that writes its failure into the record that it reconciles gets that
+// write back as an event, while it runs or right after.
+func TestFailureIsNoHotLoop(t *testing.T) {
+	fail := func(err error) func(context.Context, *reconcile.Queue[string]) error {
+		return func(context.Context, *reconcile.Queue[string]) error { return err }
+	}
+	after := func(d time.Duration) reconcile.RetryPolicy {
+		return func(error, int) (time.Duration, bool) { return d, true }
+	}
+	everySecond := []string{"0s", "1s", "2s", "3s", "4s", "5s"}
+	for name, c := range map[string]struct {
+		run      func(context.Context, *reconcile.Queue[string]) error
+		retry    reconcile.RetryPolicy
+		hold     bool
+		enqueues bool          // run does so itself
+		write    time.Duration // the event comes so long after the run begins
+		want     []string      // the times of the runs within five seconds
+	}{
+		"an error":                           {run: fail(errBoom), want: everySecond},
+		"an error, the event after the run":  {run: fail(errBoom), write: 10 * time.Millisecond, want: everySecond},
+		"an error, the event after a second": {run: fail(errBoom), write: 1500 * time.Millisecond, want: []string{"0s", "1.5s", "3s", "4.5s"}},
+		"a back-off below a second": {run: fail(errBoom), retry: after(2 * time.Second / 5), write: 10 * time.Millisecond,
+			want: []string{"0s", "400ms", "800ms", "1.2s", "1.6s", "2s", "2.4s", "2.8s", "3.2s", "3.6s", "4s", "4.4s", "4.8s"}},
+		"no back-off":      {run: fail(errBoom), retry: after(0), want: []string{"0s", "0s", "1s", "2s", "3s", "4s", "5s"}},
+		"held retries":     {run: fail(errBoom), hold: true, want: []string{"0s"}},
+		"a panic":          {run: func(context.Context, *reconcile.Queue[string]) error { panic("boom") }, want: everySecond},
+		"a terminal error": {run: fail(reconcile.Terminal(errBoom)), want: everySecond},
+		"not retried":      {run: fail(errBoom), retry: reconcile.NoRetry, want: everySecond},
+		"a terminal error beside a scheduled run": {run: fail(errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour))), want: everySecond},
+		"not retried, beside a run scheduled for half a second": {run: fail(errors.Join(errBoom, reconcile.RequeueWithin(time.Second/2))), retry: reconcile.NoRetry,
+			want: []string{"0s", "500ms", "1s", "1.5s", "2s", "2.5s", "3s", "3.5s", "4s", "4.5s", "5s"}},
+		"beside RequeueAfter": {run: fail(errors.Join(errBoom, reconcile.RequeueAfter(3*time.Second))), write: 10 * time.Millisecond, want: []string{"0s", "3s"}},
+		"ended by UntilChanged": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
+			ctx, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			q.Enqueue("x")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, hold: true, enqueues: true, want: everySecond},
+		"ended by UntilChanged, after more than a second": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
+			time.Sleep(2 * time.Second)
+			ctx, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			q.Enqueue("x")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, enqueues: true, want: []string{"0s", "2s", "4s"}},
+		"EnqueueNow, which overrides": {run: func(_ context.Context, q *reconcile.Queue[string]) error {
+			if q.State("x").Failures < 3 {
+				q.EnqueueNow("x")
+			}
+			return errBoom
+		}, hold: true, enqueues: true, want: []string{"0s", "0s", "0s", "0s"}},
+	} {
+		runQueue(t, name, func(t *testing.T, q *reconcile.Queue[string]) {
+			var runs []string
+			begin := time.Now()
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, HoldRetries: c.hold, Logger: unlogged(), Retry: c.retry,
+				Reconcile: func(ctx context.Context, item string) error {
+					runs = append(runs, time.Since(begin).String())
+					switch {
+					case len(runs) > 2*len(c.want): // a hot loop
+						return nil
+					case c.write > 0:
+						time.AfterFunc(c.write, func() { q.Enqueue(item) })
+					case !c.enqueues:
+						q.Enqueue(item)
+					}
+					return c.run(ctx, q)
+				},
+			}, "x")
+			pass(5 * time.Second)
+			if !slices.Equal(runs, c.want) {
+				t.Errorf("runs at %v, want %v", runs, c.want)
+			}
+			s.end()
+		})
+	}
+}
+
+// A ready next run whose item is given back after Close by a run that failed can
+// still be taken: no MinDelay holds it then.
+func TestFailureAfterCloseKeepsTheEvent(t *testing.T) {
+	for _, err := range []error{errBoom, reconcile.Terminal(errBoom), reconcile.RequeueAfter(time.Hour)} {
+		runQueue(t, fmt.Sprint(err), func(t *testing.T, q *reconcile.Queue[string]) {
+			runs := 0
+			s := serve(t, reconcile.Reconciler[string]{Queue: q, HoldRetries: true, Logger: unlogged(), Reconcile: func(context.Context, string) error {
+				if runs++; runs == 1 {
+					q.Enqueue("x")
+					q.Close()
+				}
+				return err
+			}}, "x")
+			if runs != 2 || !s.returned() {
+				t.Errorf("%d runs, want 2, and that Run has returned", runs)
+			}
+		})
+	}
 }

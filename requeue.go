@@ -11,63 +11,73 @@ import (
 	"time"
 )
 
-// What a reconcile function returns is here; the [Outcome] that a run has by that
-// is in reconciler.go.
+// This file has what a reconcile function returns, and which [Outcome] a run has by
+// that.
 
 var (
 	// ErrTerminal is matched by every error that [Terminal] returns.
-	ErrTerminal = errors.New("reconcile: not worth a retry")
+	ErrTerminal = errors.New("reconcile: not retried")
 
 	// ErrTimeout is the [context.Cause] of an item's context that ended
 	// because the run took longer than [Reconciler.Timeout].
 	ErrTimeout = errors.New("reconcile: run took longer than its timeout")
 )
 
-// RequeueAfter returns an error that asks for the next run in d and not before:
-// only [Queue.EnqueueNow] brings the item back sooner. It is a plan, not a failure; the count
-// of failures starts anew. A d of zero or less means now.
+// RequeueAfter returns an error that schedules the next run after d, and not
+// before: an event does not start it sooner. Only [Queue.EnqueueNow] does. Use it
+// when a remote API asks you to wait. The run has not failed, and the count of
+// failures starts again. A d of zero or less means now.
+//
+// In client-go and controller-runtime, RequeueAfter is what [RequeueWithin] is here.
 //
 // Give the reason by wrapping:
 //
 //	return fmt.Errorf("rate limited: %w", reconcile.RequeueAfter(retryAfter))
-func RequeueAfter(d time.Duration) error { return RequeueError{Delay: d, Hold: true} }
+func RequeueAfter(d time.Duration) error { return RequeueError{Delay: d, MinDelay: d} }
 
-// RequeueWithin returns an error that asks for the next run in d at the latest:
-// an event brings the item back sooner. It is a plan, not a failure; the count
-// of failures starts anew. A d of zero or less means now.
+// RequeueWithin returns an error that schedules the next run after d at the latest:
+// an event starts it sooner. Use it while the work is in progress. The run has not
+// failed, and the count of failures starts again. A d of zero or less means now.
 func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 
-// RecheckWithin returns an error that says that all is well, and asks for a look
-// in d at the latest: an event brings the item back sooner. The outcome of the run
-// is [Succeeded], and the item is settled until then. Return it when the work is
-// done, and [RequeueWithin] when it goes on. A d of zero or less means now.
+// RecheckWithin returns an error that says that the item is in sync, and asks for a
+// recheck after d at the latest: an event starts it sooner. So does a poll: a
+// [Poller] runs each item that is in sync with each listing. The outcome of the run
+// is [Succeeded]. Return it when the work is done, and [RequeueWithin] while the
+// work is in progress. A d of zero or less means now.
 func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
 // A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
-// return. A result of a run with a RequeueError anywhere in its tree, as
-// [errors.As] finds it, is no failure, unless that is in one of several errors that
-// were joined; see [Classify]. The zero RequeueError asks for another run now.
+// return. If a RequeueError is anywhere in the chain of an error, as [errors.As]
+// finds it, the run has not failed. The members of an [errors.Join] are classified
+// one by one; see [Classify]. The zero RequeueError asks for another run now.
 type RequeueError struct {
-	Delay   time.Duration
-	Hold    bool // not before Delay; otherwise no later than Delay
-	Recheck bool // all is well: the next run is a look; counts only without Hold
+	Delay    time.Duration // the next run starts after Delay at the latest; zero or less means now
+	MinDelay time.Duration // no event starts it sooner; a Delay that is less counts as MinDelay
+	Recheck  bool          // in sync: the next run is only a recheck; ignored if MinDelay is more than 0
 }
 
-func (e RequeueError) settled() bool { return e.Recheck && !e.Hold }
+// isRecheck reports whether the run succeeded, and the next one is only a recheck.
+func (e RequeueError) isRecheck() bool { return e.Recheck && e.MinDelay <= 0 }
 
+// Error returns the delays as text, such as "requeue within 15s".
 func (e RequeueError) Error() string {
 	switch {
-	case e.Hold:
-		return fmt.Sprintf("requeue after %v", e.Delay)
-	case e.Recheck:
+	case e.isRecheck():
 		return fmt.Sprintf("recheck within %v", e.Delay)
+	case e.MinDelay <= 0:
+		return fmt.Sprintf("requeue within %v", e.Delay)
+	case e.MinDelay < e.Delay:
+		return fmt.Sprintf("requeue within %v, after %v at the earliest", e.Delay, e.MinDelay)
 	}
-	return fmt.Sprintf("requeue within %v", e.Delay)
+	return fmt.Sprintf("requeue after %v", e.MinDelay)
 }
 
-// Terminal marks err as not worth a retry: the item is given up until it is fed
-// again. The message stays err's own, and the result unwraps to err.
-// Terminal(nil) is nil.
+// Terminal marks err as permanent: the item is not retried, and the queue drops it.
+// The next Enqueue or Offer runs it again, at once. So a function that writes the
+// failure into a record of its own, and gets that write back as an event, must compare
+// before it writes: otherwise it runs again and again. The message stays err's own,
+// and the result unwraps to err. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -81,39 +91,50 @@ func (e terminalError) Error() string        { return e.err.Error() }
 func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
-// Classify returns what a [Reconciler] makes of err, which a run returned: the outcome,
-// and the [RequeueOptions] that its item is given back with, by Requeue, or if it is Done
-// without an Err, by Done. It is for loops of one's own, and for what explains
-// errors. Failures counts the failures in a row, this one included; a nil retry
-// means [DefaultRetry].
+// Classify returns the outcome of a run that returned err, and the options with
+// which its item is given back: by Requeue, or by Done if they are Done without an
+// Err. A [Reconciler] does the same. It is for loops of your own, and for code that
+// explains errors. Failures is the number of failures in a row, this one included.
+// A nil retry means [DefaultRetry].
 //
 //	nil                     Succeeded, Done
-//	a RequeueError          Requeued, or Succeeded if it is settled
+//	a RequeueError          Requeued, or Succeeded if it is a recheck
 //	an error that matches   TerminalError, Done, with the error
 //	ErrTerminal
-//	any other error, or a   Retrying, with the error, or GaveUp, Done, with the
-//	*PanicError             error, as retry says
+//	any other error, or a   as retry decides: Retrying, with the error and its delay,
+//	*PanicError             or GaveUp, Done, with the error
 //
 // The first two lines that apply to an error, as [errors.As] and [errors.Is] find
-// them, decide: so an error that wraps a plan is a reason and its plan, and becomes
-// the Reason of the options.
+// them, decide: an error that wraps a RequeueError is its reason, and becomes the
+// Reason of the options.
+//
+// No event starts an item within a second of its failure, or within the delay of the
+// retry if that is shorter: that is the MinDelay. Otherwise a function that writes the
+// failure into a record of its own, and gets that write back as an event, would be a
+// hot loop. The MinDelay of a failure that is not retried is a second, for a next run
+// that was asked for during the run.
+//
+// A delay of retry that is less than zero is an overflow, and counts as five minutes.
+// A delay of zero means one second from the second failure on.
 //
 // The members of what [errors.Join] returned, alone or wrapped by errors that wrap
-// one each, are answers of several steps, and judged one by one. A Terminal around
-// them is one around each that failed.
+// one each, are the results of several steps, and are classified one by one.
+// Terminal(errors.Join(a, b)) marks each failure among a and b as terminal.
 //
-//   - If one failed, retry decides, with the whole error. A floor among the others
-//     that is longer than the back-off holds the retry.
-//   - If all that failed did so for good, the plan of the others is followed, with
-//     the whole error as its reason. Without a plan (a recheck is none) the outcome
-//     is TerminalError.
-//   - If none failed, the longest floor holds, and otherwise the soonest ceiling.
-//     It is settled only if all are.
+//   - If one of them is a failure, retry decides, with the whole error. MinDelay is
+//     then at least the longest of the RequeueAfter beside the failure, and Delay is
+//     not less.
+//   - If all failures are terminal, or retry says no, the scheduled runs of the other
+//     steps still take place: the outcome is Requeued, with the whole error as Err,
+//     and with a MinDelay of at least a second, or of Delay if that is shorter. A
+//     recheck is no scheduled run. Without any the outcome is TerminalError or GaveUp.
+//   - Without a failure, MinDelay is the longest MinDelay of the members, and Delay is
+//     their shortest Delay, but not less than MinDelay. The next run is a recheck only
+//     if all of them are.
 //
-// Classify calls retry and the methods of err, and what panics there panics here. An
-// err that is [ErrAborted] comes back wrapped. What the Reconciler adds is not in
-// the options: HoldRetries, RecheckJitter, and what [UntilChanged] and the end of a run's
-// context make of an error.
+// Classify calls retry and methods of err. It does not recover their panics. An err
+// that is [ErrAborted] comes back wrapped. Classify does not apply HoldRetries,
+// RecheckJitter, [UntilChanged] and the end of a run's context: the Reconciler does.
 func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
 		return Succeeded, RequeueOptions{Done: true}
@@ -124,50 +145,79 @@ func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptio
 // An answer is what an error says, before a RetryPolicy is asked: of one step, or of
 // several that were joined.
 type answer struct {
-	failed   bool         // one did, and not for good
-	terminal bool         // one failed for good
-	planned  bool         // one planned, or was in order
-	plan     RequeueError // of those that planned
+	failed    bool         // One step failed, and may be retried.
+	terminal  bool         // One step failed, and is not retried.
+	scheduled bool         // One step scheduled a run: then run is set.
+	rechecked bool         // One step is in sync: then recheck is set.
+	run       RequeueError // the scheduled runs
+	recheck   time.Duration
 }
 
-// plans reports whether the plan is followed.
-func (a answer) plans() bool {
-	return a.planned && !a.failed && !(a.terminal && a.plan.settled())
-}
+// succeeded reports whether no step failed.
+func (a answer) succeeded() bool { return !a.failed && !a.terminal }
 
 func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
-	p := a.plan
-	switch {
-	case a.plans() && p.settled():
-		return Succeeded, RequeueOptions{Delay: p.Delay, Recheck: true}
-	case a.plans():
-		w := RequeueOptions{Delay: p.Delay, Hold: p.Hold}
-		if _, bare := err.(RequeueError); !bare {
-			w.Reason = err
-		}
-		return Requeued, w
-	case !a.failed:
-		return TerminalError, RequeueOptions{Done: true, Err: err}
+	if a.succeeded() {
+		return a.classifySuccess(err)
 	}
 	if err == ErrAborted {
 		err = fmt.Errorf("%w", err)
 	}
-	delay, again := retry.orDefault()(err, failures)
-	if !again {
-		return GaveUp, RequeueOptions{Done: true, Err: err}
+	if a.failed {
+		if delay, again := retry.orDefault()(err, failures); again {
+			delay = sanitized(delay, failures)
+			minimum := max(a.run.MinDelay, min(delay, minRetryDelay))
+			return Retrying, RequeueOptions{Delay: max(delay, minimum), MinDelay: minimum, Err: err}
+		}
 	}
-	w := RequeueOptions{Delay: delay, Err: err}
-	if p.Hold && p.Delay > delay { // of a step beside the one that failed
-		w.Delay, w.Hold = p.Delay, true
+	if a.scheduled {
+		delay := max(0, a.run.Delay, a.run.MinDelay)
+		return Requeued, RequeueOptions{Delay: delay, MinDelay: max(a.run.MinDelay, min(delay, minRetryDelay)), Err: err}
 	}
-	return Retrying, w
+	outcome := GaveUp
+	if !a.failed {
+		outcome = TerminalError
+	}
+	return outcome, RequeueOptions{MinDelay: minRetryDelay, Err: err, Done: true}
+}
+
+func (a answer) classifySuccess(err error) (Outcome, RequeueOptions) {
+	if !a.scheduled {
+		return Succeeded, RequeueOptions{Delay: a.recheck, Recheck: true}
+	}
+	o := RequeueOptions{Delay: a.run.Delay, MinDelay: a.run.MinDelay}
+	if a.rechecked {
+		o.Delay = min(o.Delay, a.recheck)
+	}
+	o.Delay = max(o.Delay, o.MinDelay)
+	if _, bare := err.(RequeueError); !bare {
+		o.Reason = err
+	}
+	return Requeued, o
+}
+
+const (
+	minRetryDelay = time.Second     // No event starts a failed item sooner.
+	overflowDelay = 5 * time.Minute // replaces a delay below zero
+)
+
+// sanitized returns the delay of a policy, corrected if the policy has overflowed:
+// time.Second<<n is negative for some n, and zero for all that are greater.
+func sanitized(delay time.Duration, failures int) time.Duration {
+	switch {
+	case delay < 0:
+		return overflowDelay
+	case delay == 0 && failures > 1:
+		return minRetryDelay
+	}
+	return delay
 }
 
 // answerOf returns what err says. It goes down to the join, through errors that wrap
 // one each; if there is none, err is one answer as a whole.
 func answerOf(err error) answer {
-	if p, ok := err.(RequeueError); ok { // as most are
-		return answer{planned: true, plan: p}
+	if e, ok := err.(RequeueError); ok { // Most are.
+		return answerOfRequeue(e)
 	}
 	terminal := false // something around the join says so
 	for e := err; e != nil; {
@@ -193,10 +243,10 @@ func answerOf(err error) answer {
 		}
 		e = w.Unwrap()
 	}
-	var plan RequeueError
+	var requeue RequeueError
 	switch {
-	case errors.As(err, &plan):
-		return answer{planned: true, plan: plan}
+	case errors.As(err, &requeue):
+		return answerOfRequeue(requeue)
 	case errors.Is(err, ErrTerminal):
 		return answer{terminal: true}
 	}
@@ -205,33 +255,53 @@ func answerOf(err error) answer {
 
 var joinType = reflect.TypeOf(errors.Join(ErrTerminal))
 
+func answerOfRequeue(e RequeueError) answer {
+	if e.isRecheck() {
+		return answer{rechecked: true, recheck: e.Delay}
+	}
+	return answer{scheduled: true, run: RequeueError{Delay: max(e.Delay, e.MinDelay), MinDelay: max(0, e.MinDelay)}}
+}
+
 // join returns what two steps say together.
 func (a answer) join(b answer) answer {
-	p := b.plan
 	switch {
-	case !b.planned:
-		p = a.plan
-	case !a.planned:
-	case a.plan.Hold && p.Hold:
-		p.Delay = max(p.Delay, a.plan.Delay)
-	case a.plan.Hold:
-		p = a.plan
-	case !p.Hold:
-		p.Delay = min(p.Delay, a.plan.Delay)
-		p.Recheck = p.Recheck && a.plan.Recheck
+	case !a.scheduled:
+		a.run = b.run
+	case b.scheduled:
+		a.run = RequeueError{Delay: min(a.run.Delay, b.run.Delay), MinDelay: max(a.run.MinDelay, b.run.MinDelay)}
 	}
-	return answer{a.failed || b.failed, a.terminal || b.terminal, a.planned || b.planned, p}
+	switch {
+	case !a.rechecked:
+		a.recheck = b.recheck
+	case b.rechecked:
+		a.recheck = min(a.recheck, b.recheck)
+	}
+	a.failed, a.terminal = a.failed || b.failed, a.terminal || b.terminal
+	a.scheduled, a.rechecked = a.scheduled || b.scheduled, a.rechecked || b.rechecked
+	return a
 }
 
 // A RetryPolicy decides what follows a failed run: the delay before the next
 // try, or that there is none. Failures counts the failures in a row, this one
-// included, so it starts at 1. A delay of zero or less means now.
-// It is called from many goroutines at once.
+// included, so it starts at 1. A delay of zero means now after the first failure, and
+// one second after the others; one of less than zero counts as five minutes, see
+// [Classify]. It is called from many goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 
-// DefaultRetry is what a nil RetryPolicy means: a back-off from one second to
-// five minutes that never gives up.
+// DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to
+// five minutes that always retries.
+//
+// A service whose items are polled needs another one, because polls do not shorten a
+// back-off: if calls for single items failed for a while, and listings did not, the
+// next run comes up to five minutes later, although a poll comes sooner.
+// Backoff(time.Second, period).Limit(3) gives up after a few retries, and then the
+// next poll runs the item. An item that is no longer listed is retried for ever if
+// its function returns an error for "not found": let it return nil.
 var DefaultRetry = Backoff(time.Second, 5*time.Minute)
+
+// ownBackoff replaces a policy that has panicked. It is not DefaultRetry, which may be
+// that policy.
+var ownBackoff = Backoff(time.Second, 5*time.Minute)
 
 // Backoff returns a policy that always retries. The delay doubles with each
 // failure, from first up to max, and is then shortened at random by up to half,
@@ -259,8 +329,8 @@ func Backoff(first, max time.Duration) RetryPolicy {
 	}
 }
 
-// Limit returns a policy that decides as p does, and gives up after that many
-// retries. Zero or less means none at all. A nil p means [DefaultRetry].
+// Limit returns a policy that decides as p does, and stops after that many retries.
+// Zero or less means none at all. A nil p means [DefaultRetry].
 func (p RetryPolicy) Limit(retries int) RetryPolicy {
 	return func(err error, failures int) (time.Duration, bool) {
 		if failures > retries {
@@ -278,5 +348,5 @@ func (p RetryPolicy) orDefault() RetryPolicy {
 }
 
 // NoRetry is a [RetryPolicy] that never retries: the failure is logged, and the
-// item forgotten until it is fed again.
+// queue drops the item until it is enqueued or offered again.
 func NoRetry(error, int) (time.Duration, bool) { return 0, false }

@@ -28,12 +28,13 @@ func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
 		want reconcile.RequeueError
 		says string
 	}{
-		{reconcile.RequeueAfter(time.Minute), reconcile.RequeueError{Delay: time.Minute, Hold: true}, "requeue after 1m0s"},
+		{reconcile.RequeueAfter(time.Minute), reconcile.RequeueError{Delay: time.Minute, MinDelay: time.Minute}, "requeue after 1m0s"},
 		{reconcile.RequeueWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute}, "requeue within 1m0s"},
 		{reconcile.RecheckWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute, Recheck: true}, "recheck within 1m0s"},
-		{reconcile.RequeueAfter(0), reconcile.RequeueError{Hold: true}, "requeue after 0s"},
+		{reconcile.RequeueAfter(0), reconcile.RequeueError{}, "requeue within 0s"},
 		{reconcile.RequeueWithin(-time.Second), reconcile.RequeueError{Delay: -time.Second}, "requeue within -1s"},
-		{reconcile.RequeueError{Hold: true, Recheck: true}, reconcile.RequeueError{Hold: true, Recheck: true}, "requeue after 0s"},
+		{reconcile.RequeueError{MinDelay: 1, Recheck: true}, reconcile.RequeueError{MinDelay: 1, Recheck: true}, "requeue after 1ns"},
+		{reconcile.RequeueError{Delay: 2, MinDelay: 1}, reconcile.RequeueError{Delay: 2, MinDelay: 1}, "requeue within 2ns, after 1ns at the earliest"},
 	} {
 		if got, ok := c.err.(reconcile.RequeueError); !ok || got != c.want || got.Error() != c.says {
 			t.Errorf("got %#v, %q, want %#v, %q", c.err, c.err, c.want, c.says)

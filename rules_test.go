@@ -37,7 +37,7 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 			q.Enqueue("new")
 		}, "due due2 seen new"},
 		"Done, with a next run": {func(_ *testing.T, q *reconcile.Queue[string]) { q.Enqueue("taken"); q.Done("taken") }, "due due2 taken seen"},
-		"Requeue":               {func(_ *testing.T, q *reconcile.Queue[string]) { q.Requeue("taken", reconcile.RequeueOptions{}) }, "due due2 taken seen"},
+		"Requeue":               {func(_ *testing.T, q *reconcile.Queue[string]) { q.Requeue("taken", reconcile.RequeueOptions{}) }, "due due2 seen taken"},
 		"EnqueueNow as the next run of an item in flight falls due": {func(_ *testing.T, q *reconcile.Queue[string]) {
 			q.EnqueueNow("taken, due")
 			q.RequeueAfter("taken, due", time.Hour)
@@ -47,7 +47,7 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 			if next, err := reconcile.DoneAndTake(ctx, q, "taken"); next != "due" || err != nil {
 				t.Errorf("took %q, %v, want due", next, err)
 			}
-		}, "due2 taken seen"},
+		}, "due2 seen taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -254,5 +254,16 @@ func TestTimerStopsWithTheLastDelay(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The base of the clock is the time at which the queue was made: one that is moved
+// back loses its monotonic reading on a machine that boots in 1970, and all delays end
+// when the time of day is set.
+func TestClockOfTheQueueIsMonotonic(t *testing.T) {
+	before := time.Now()
+	base := reconcile.BaseOf(reconcile.NewQueue[string]())
+	if base.Before(before) || time.Since(base) < 0 || !strings.Contains(base.String(), " m=") {
+		t.Errorf("the base is %v, want a time after %v with a monotonic reading", base, before)
 	}
 }

@@ -9,68 +9,6 @@ import (
 	"time"
 )
 
-// A Phase says where an item is.
-type Phase uint8
-
-// The phases of an item. Idle is the zero Phase: the queue does not know it.
-const (
-	Idle     Phase = iota
-	Ready          // can be taken
-	Waiting        // becomes ready later
-	InFlight       // taken and not yet given back
-)
-
-// String returns "idle", "ready", "waiting" or "in flight".
-func (p Phase) String() string {
-	switch p {
-	case Ready:
-		return "ready"
-	case Waiting:
-		return "waiting"
-	case InFlight:
-		return "in flight"
-	default:
-		return "idle"
-	}
-}
-
-// A State is what a queue knows of an item. The zero State is that of an item
-// that it does not know.
-type State struct {
-	Phase   Phase
-	Since   time.Time // when it entered this phase
-	Due     time.Time // Waiting: when it becomes ready
-	Hold    bool      // Waiting: an Enqueue does not bring it forward
-	Again   bool      // InFlight: it has a next run already
-	Recheck bool      // Waiting: its last run ended well, and the next is only a look
-
-	// Pending is since when there has been work: since the first event, Offer or
-	// due time after the item was last settled or not known. A run that ends well
-	// answers what came before it began; what is left then counts from that
-	// beginning. Pending is zero while the item is settled. So an item that plans
-	// its next run again and again is pending all the time, and one that has an
-	// event in each good run is not.
-	Pending time.Time
-
-	Failures int // in a row
-
-	// Err is the last failure. With no failures, it is the reason that the last
-	// run gave for a plan, if it gave one; it stays until the next run has ended.
-	Err error
-}
-
-// Stats counts what a queue holds now, and what it did since [NewQueue].
-type Stats struct {
-	Ready, Waiting, InFlight int
-	Rechecks                 int // of those that wait: the next run is only a recheck
-	Again                    int // of those in flight: their next run is ready
-
-	Enqueued  uint64 // accepted as new work: the item had no next run
-	Coalesced uint64 // folded into work already known; ignored Offers too
-	Taken     uint64 // dequeued
-	Requeued  uint64 // given back with a next run: retries, plans, looks, aborted runs
-}
-
 // Len returns how many items are ready. It never blocks.
 func (q *Queue[T]) Len() int { return q.Stats().Ready }
 
@@ -124,13 +62,13 @@ func (q *Queue[T]) snapshot() []itemState[T] {
 			}
 		}
 	}
-	events, offered, inRow := q.events.first, q.offered.first, q.inRow
-	for events != 0 || offered != 0 {
-		next := &events
-		if offered != 0 {
+	line, background, since := q.line.first, q.background.first, q.sinceBackground
+	for line != 0 || background != 0 {
+		next := &line
+		if background != 0 {
 			var from *list
-			if from, inRow = q.chooseLocked(events != 0, inRow); from == &q.offered {
-				next = &offered
+			if from, since = q.chooseLocked(line != 0, since); from == &q.background {
+				next = &background
 			}
 		}
 		e := q.store.entry(*next)
@@ -163,29 +101,24 @@ func (q *Queue[T]) Stats() Stats {
 	q.catchUpLocked()
 	return Stats{
 		Ready: q.readyLocked(), Waiting: q.waiting, InFlight: q.inFlight,
-		Rechecks: q.settled, Again: q.again,
+		Rechecks: q.rechecks, Again: q.again,
 		Enqueued: q.enqueued, Coalesced: q.coalesced, Taken: q.taken, Requeued: q.requeued,
 	}
 }
 
-// catchUpLocked makes ready what is due, in case the timer is late.
-func (q *Queue[T]) catchUpLocked() {
-	if q.delays.len > 0 {
-		q.promoteDueLocked(q.now())
-	}
-}
-
-// A clock tells the time of day of a reading of Queue.now.
+// A clock tells the time of day of a reading of Queue.now, as the system's clock
+// stands at the moment.
 type clock struct {
-	base time.Time // the time of day when now was 0, as the clock stands now
+	at  time.Time
+	now int64 // the reading of Queue.now at that time
 }
 
 func (q *Queue[T]) clock() clock {
 	t := time.Now()
-	return clock{t.Add(-t.Sub(q.base))}
+	return clock{t, atBase + int64(t.Sub(q.base))}
 }
 
-func (c clock) time(now int64) time.Time { return c.base.Add(time.Duration(now)) }
+func (c clock) time(now int64) time.Time { return c.at.Add(time.Duration(now - c.now)) }
 
 func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
 	s := State{Phase: Ready, Since: clock.time(e.since)}
@@ -196,17 +129,19 @@ func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
 		s.Again = next.kind != runNone
 	case next.kind == runNone: // dropped by Close
 		return State{}
-	case next.kind.delayed():
+	case next.kind.isLater():
 		s.Phase = Waiting
 		s.Due = clock.time(next.due)
-		s.Hold = next.kind == runHeld
-		s.Recheck = next.kind == runSettled
+		if next.notBefore > clock.now {
+			s.NotBefore = clock.time(next.notBefore)
+		}
+		s.Recheck = next.kind == runRecheck
 	}
 	if !s.Recheck {
 		s.Pending = clock.time(e.pending)
 	}
-	if e.cause != nil {
-		s.Failures, s.Err = e.cause.failures, e.cause.err
+	if e.last != nil {
+		s.Failures, s.Err = e.last.failures, e.last.err
 	}
 	return s
 }

@@ -4,8 +4,8 @@
 package reconcile
 
 import (
-	"math"
 	"math/bits"
+	"unsafe"
 )
 
 // This file holds the memory of a [Queue]: an entry for each item, a hash table
@@ -19,35 +19,62 @@ import (
 // An entry is all that the queue knows about one item.
 type entry[T comparable] struct {
 	item    T
-	since   int64  // when it entered its phase, in nanoseconds of Queue.now
-	pending int64  // since when there is work, by the same clock; not read while it is settled
-	cause   *cause // why it runs again; nil if it need not be said
+	since   int64    // when it entered its phase, in nanoseconds of Queue.now
+	pending int64    // since when there is work, by the same clock; not read while it waits for a recheck
+	last    *lastRun // nil if there is nothing to say about it
 
 	// The neighbours in the list of ready items that the entry is in, if it is.
 	// While its next run is delayed, prev is its place in the heap.
 	prev, next uint32
 
-	hash     uint32 // 0 if the entry is free
-	kind     runKind
+	hash     uint32  // 0 if the entry is free
+	kind     runKind // of the next run
+	held     bool    // of a next run that is due later: no event starts it before
+	event    bool    // an event asked for the next run; of an item in flight, for the run in flight
 	inFlight bool
 }
 
-// A cause is why an item runs again: its last run failed, or planned the next and
-// gave a reason.
-type cause struct {
-	failures int // in a row; 0 after a plan
-	err      error
+// A lastRun is what the last run of an item left behind, if it failed or scheduled
+// the next one.
+type lastRun struct {
+	failures  int   // in a row
+	err       error // the failure, or the reason why a run is scheduled; may be nil
+	notBefore int64 // of the next run, if it is due later and not held
+}
+
+// notBefore returns the time before which no event starts the next run, which is
+// due later.
+func (e *entry[T]) notBefore(due int64) int64 {
+	switch {
+	case e.held:
+		return due
+	case e.last != nil:
+		return e.last.notBefore
+	}
+	return 0
+}
+
+// setNotBefore keeps the notBefore of a next run that is due later. Most have none,
+// or that of their due, so it is not worth a field of its own.
+func (e *entry[T]) setNotBefore(r nextRun) {
+	e.held = r.notBefore == r.due
+	switch {
+	case e.last != nil:
+		e.last.notBefore = r.notBefore
+	case !e.held && r.notBefore != 0:
+		e.last = &lastRun{notBefore: r.notBefore}
+	}
 }
 
 // A store holds the entries. Each has an index, which stays the same as long as
 // the entry is used; 0 is the index of none. The zero store is empty.
 type store[T comparable] struct {
-	parts  [partCount]part // the hash table
-	chunks []chunk[T]
-	open   []uint32 // chunks that may have room; all that have room are among them
-	vacant []uint32 // chunks without memory
-	empty  int      // chunks with memory and without entries in use
-	count  int      // entries in use
+	parts       [partCount]part // the hash table
+	chunks      []chunk[T]
+	withRoom    []uint32 // chunks that may have room; all that have room are among them
+	unallocated []uint32 // chunks without memory
+	empty       int      // chunks with memory and without entries in use
+	count       int      // entries in use
 }
 
 // find returns the index and the entry of an item, or 0 and nil.
@@ -166,15 +193,16 @@ const (
 	chunkSpan = 32
 	chunkLen  = chunkSpan - 1
 
-	maxEmpty   = 8   // chunks that are kept, so that a queue that goes up and down allocates nothing
-	manyChunks = 128 // from so many on, an emptied store begins anew
+	maxEmpty      = 8       // chunks that are kept, so that a queue that goes up and down allocates nothing
+	maxEmptyBytes = 1 << 15 // and their size: those of items that are big are not kept
+	manyChunks    = 128     // from so many on, an emptied store begins anew
 )
 
 // A chunk holds chunkLen entries, which never move.
 type chunk[T comparable] struct {
-	entries *[chunkLen]entry[T] // nil if the chunk is vacant
+	entries *[chunkLen]entry[T] // nil if the chunk is unallocated
 	used    uint32              // a bit for each entry in use
-	listed  bool                // in store.open
+	listed  bool                // in store.withRoom
 }
 
 // entry returns the entry of an index.
@@ -193,8 +221,8 @@ func (s *store[T]) peek(i uint32) *entry[T] {
 
 // allocate returns the index of a free entry, which is zero.
 func (s *store[T]) allocate() uint32 {
-	for len(s.open) > 0 {
-		n := s.open[len(s.open)-1]
+	for len(s.withRoom) > 0 {
+		n := s.withRoom[len(s.withRoom)-1]
 		c := &s.chunks[n]
 		if c.entries != nil && c.used != 1<<chunkLen-1 {
 			if c.used == 0 {
@@ -205,21 +233,21 @@ func (s *store[T]) allocate() uint32 {
 			return n*chunkSpan + uint32(free)
 		}
 		c.listed = false
-		s.open = s.open[:len(s.open)-1]
+		s.withRoom = s.withRoom[:len(s.withRoom)-1]
 	}
 	fresh := chunk[T]{entries: new([chunkLen]entry[T]), used: 1, listed: true}
 	if len(s.chunks) == 0 {
 		fresh.used = 3 // the first entry is that of index 0, and never used
 	}
 	n := uint32(len(s.chunks))
-	if v := len(s.vacant); v > 0 {
-		n = s.vacant[v-1]
-		s.vacant = s.vacant[:v-1]
+	if v := len(s.unallocated); v > 0 {
+		n = s.unallocated[v-1]
+		s.unallocated = s.unallocated[:v-1]
 		s.chunks[n] = fresh
 	} else {
 		s.chunks = append(s.chunks, fresh)
 	}
-	s.open = append(s.open, n)
+	s.withRoom = append(s.withRoom, n)
 	return n*chunkSpan + uint32(bits.Len32(fresh.used)-1)
 }
 
@@ -230,15 +258,15 @@ func (s *store[T]) free(i uint32) {
 	c.used &^= 1 << (i % chunkSpan)
 	if !c.listed {
 		c.listed = true
-		s.open = append(s.open, n)
+		s.withRoom = append(s.withRoom, n)
 	}
 	switch {
 	case c.used != 0:
-	case s.empty < maxEmpty:
+	case s.empty < maxEmpty && uintptr(s.empty+1)*unsafe.Sizeof(*c.entries) <= maxEmptyBytes:
 		s.empty++
 	default:
 		c.entries = nil
-		s.vacant = append(s.vacant, n)
+		s.unallocated = append(s.unallocated, n)
 	}
 }
 
@@ -274,103 +302,5 @@ func (s *store[T]) unlink(l *list, e *entry[T]) {
 	l.len--
 }
 
-// A delay is a next run that is due later.
-type delay struct {
-	due   int64  // in nanoseconds of Queue.now
-	order uint32 // in which delays of the same due were scheduled
-	index uint32 // of the entry
-}
-
-// before is the order of the heap. The field order may wrap around: it decides
-// only among delays of the same nanosecond.
-func (d delay) before(o delay) bool {
-	if d.due != o.due {
-		return d.due < o.due
-	}
-	return int32(d.order-o.order) < 0
-}
-
-// delays is a heap with four children to a node, of small values without
-// pointers: a step down costs one cache line or two, and the garbage collector
-// has nothing to follow. Each entry knows its place in the heap. The heap is kept
-// in rows, so that no growth copies it.
-type delays[T comparable] struct {
-	rows []*[rowLen]delay
-	len  int
-}
-
-const rowLen = 256
-
-func (h *delays[T]) node(p int) *delay { return &h.rows[p/rowLen][p%rowLen] }
-
-// first returns when the first delay is due, or the end of time.
-func (h *delays[T]) first() int64 {
-	if h.len == 0 {
-		return math.MaxInt64
-	}
-	return h.rows[0][0].due
-}
-
-func (h *delays[T]) push(s *store[T], d delay) {
-	if h.len == len(h.rows)*rowLen {
-		h.rows = append(h.rows, new([rowLen]delay))
-	}
-	h.len++
-	h.up(s, h.len-1, d)
-}
-
-// remove takes out the delay at place p.
-func (h *delays[T]) remove(s *store[T], p int) {
-	h.len--
-	last := *h.node(h.len)
-	switch {
-	case p == h.len:
-	case p > 0 && last.before(*h.node((p - 1) / 4)):
-		h.up(s, p, last)
-	default:
-		h.down(s, p, last)
-	}
-	if rows := len(h.rows) - 1; rows > h.len/rowLen+1 { // one more is kept
-		h.rows[rows] = nil
-		h.rows = h.rows[:rows]
-	}
-}
-
-// up and down move the gap at place p to where d belongs, and fill it.
-
-func (h *delays[T]) up(s *store[T], p int, d delay) {
-	for p > 0 {
-		parent := (p - 1) / 4
-		if !d.before(*h.node(parent)) {
-			break
-		}
-		h.set(s, p, *h.node(parent))
-		p = parent
-	}
-	h.set(s, p, d)
-}
-
-func (h *delays[T]) down(s *store[T], p int, d delay) {
-	for {
-		least := 4*p + 1
-		if least >= h.len {
-			break
-		}
-		for c := least + 1; c < min(4*p+5, h.len); c++ {
-			if h.node(c).before(*h.node(least)) {
-				least = c
-			}
-		}
-		if !h.node(least).before(d) {
-			break
-		}
-		h.set(s, p, *h.node(least))
-		p = least
-	}
-	h.set(s, p, d)
-}
-
-func (h *delays[T]) set(s *store[T], p int, d delay) {
-	*h.node(p) = d
-	s.entry(d.index).prev = uint32(p)
-}
+// readyNext reports whether an item in flight has a next run that is ready.
+func (e *entry[T]) readyNext() bool { return e.kind == runReady || e.kind == runNow }

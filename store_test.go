@@ -124,7 +124,7 @@ func TestStoreMovesLittleAtATime(t *testing.T) {
 	}
 }
 
-// Chunks are used again: those that have room first, then the vacant ones.
+// Chunks are used again: those that have room first, then the unallocated ones.
 func TestStoreUsesChunksAgain(t *testing.T) {
 	var s store[int]
 	insert := func(i int) uint32 {
@@ -136,10 +136,10 @@ func TestStoreUsesChunksAgain(t *testing.T) {
 	for i := range chunks*chunkLen - 1 { // index 0 is not used
 		indexes = append(indexes, insert(i))
 	}
-	want := func(when string, all, empty, vacant int) {
+	want := func(when string, all, empty, unallocated int) {
 		t.Helper()
-		if len(s.chunks) != all || s.empty != empty || len(s.vacant) != vacant {
-			t.Errorf("%s: %d chunks, %d empty, %d vacant, want %d, %d, %d", when, len(s.chunks), s.empty, len(s.vacant), all, empty, vacant)
+		if len(s.chunks) != all || s.empty != empty || len(s.unallocated) != unallocated {
+			t.Errorf("%s: %d chunks, %d empty, %d unallocated, want %d, %d, %d", when, len(s.chunks), s.empty, len(s.unallocated), all, empty, unallocated)
 		}
 		if err := s.check(); err != nil {
 			t.Errorf("%s: %v", when, err)
@@ -250,4 +250,31 @@ func TestNothingIsDueAtTheEndOfTime(t *testing.T) {
 			t.Errorf("later(%d, MaxInt64) = %d, want one less than MaxInt64", now, got)
 		}
 	}
+}
+
+// An empty chunk is kept for the next items only if it is small.
+func TestStoreKeepsNoBigChunk(t *testing.T) {
+	kept := func(chunks int) int { return min(chunks, maxEmpty) }
+	if got, want := emptyChunks[string](20), kept(20); got != want {
+		t.Errorf("%d empty chunks of strings are kept, want %d", got, want)
+	}
+	if got := emptyChunks[[1 << 16]byte](2); got != 0 {
+		t.Errorf("%d empty chunks of big items are kept, want none", got)
+	}
+}
+
+// emptyChunks fills a number of chunks, removes all items but one, and returns how
+// many chunks with memory and without an item there are.
+func emptyChunks[T comparable](chunks int) int {
+	var s store[T]
+	var zero T
+	var all []uint32
+	for h := range uint32(chunks * chunkSpan) {
+		i, _ := s.insert(h+1, zero)
+		all = append(all, i)
+	}
+	for _, i := range all[1:] {
+		s.remove(i)
+	}
+	return s.empty
 }

@@ -3,173 +3,26 @@
 
 package reconcile
 
-import (
-	"context"
-	"errors"
-	"fmt"
-)
+import "context"
 
-// This file notifies those who wait for something to happen to an item: a run,
-// that its item was enqueued again; anybody, that items, or the queue, have
-// settled.
+// This file keeps who waits for something to happen to an item: a run, for its item
+// to have a next run that is ready; a call of EnqueueAndWait or WaitIdle, for items, or
+// the queue, to have nothing left to do. It knows no lock.
 //
-// The queue knows a watcher by the entry that it watches, and forgets it before
-// it is notified. As long as nobody watches there is no map of watchers, and
-// every place that has something to notify of looks for no more than that.
+// A watcher is known by the entry that it watches, and is removed before it is
+// notified. While there are no watchers there is no map of them, and every place that
+// may have to notify one checks no more than that.
 
-// EnqueueAndWait enqueues the items, and blocks until each of them is settled,
-// or is not known to the queue any more: a run that started after the call ended
-// well, or the item was given up or removed. What a run plans ([RequeueAfter],
-// [RequeueWithin]) or retries is waited for. It is for programs that apply what is
-// wanted once, and for tests. A slice is given as items...: q.EnqueueAndWait(ctx, names...).
-//
-// It returns nil if all ended well. Otherwise the error joins those of the items
-// that were given up, by [Terminal] or a [RetryPolicy], each with its item, and
-// [ErrClosed] for those whose next run [Queue.Close] refused or dropped: a hundred
-// of them at most, and then how many more there are. When ctx is done first, the
-// error wraps its [context.Cause] and says how many items are left, with the
-// names, states and last errors of some.
-//
-// In a run of the same queue it would wait for the end of that run too: for ever,
-// if the item is its own or there is no other worker.
-func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
-	q.mustBeMade()
-	w := &waiter{left: len(items), done: make(chan struct{})}
-	watchers := make([]watcher, len(items))
-	hashes := make([]uint32, len(items))
-	for n, item := range items {
-		hashes[n] = q.hash(item) // panics, if it must, before anything is enqueued
-	}
-	for n, item := range items {
-		watchers[n].waiter = w
-		q.mu.Lock()
-		if q.closed {
-			watchers[n].err = ErrClosed
-			w.left--
-		} else {
-			q.addLocked(hashes[n], item, runReady, 0)
-			i, _ := q.store.find(hashes[n], item)
-			q.watchLocked(i, &watchers[n])
-		}
-		q.unlock()
-	}
-	q.waitFor(ctx, w)
-	errs := q.giveUpWaiting(ctx, items, watchers)
-	gaveUp := 0
-	for n := range watchers {
-		if err := watchers[n].err; err != nil {
-			if gaveUp++; gaveUp <= maxErrors {
-				errs = append(errs, fmt.Errorf("item %v: %w", items[n], err))
-			}
-		}
-	}
-	if gaveUp > maxErrors {
-		errs = append(errs, fmt.Errorf("and %d more items", gaveUp-maxErrors))
-	}
-	return errors.Join(errs...)
+// watchers holds the watchers of a queue. The zero watchers has none.
+type watchers struct {
+	at       map[uint32]*watcher // by entry; those of the queue at 0; nil if there are none
+	notified *watcher            // the first of those that unlock calls
 }
 
-const (
-	maxErrors = 100 // of items that were given up
-	maxLeft   = 3   // items that are left, and are named
-)
-
-// giveUpWaiting forgets the watchers that are left, if any are, and returns what is
-// to be said about them.
-func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watcher) []error {
-	left := 0
-	var named []itemState[T]
-	for n := range watchers {
-		w := &watchers[n]
-		q.mu.Lock() // for each, because there may be many
-		if q.unwatchLocked(w) {
-			left++
-			q.catchUpLocked()
-			if e := q.store.peek(w.index); e != nil && len(named) < maxLeft {
-				named = append(named, itemState[T]{items[n], q.stateLocked(e, q.clock())})
-			}
-		}
-		q.unlock()
-	}
-	if left == 0 {
-		return nil
-	}
-	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), context.Cause(ctx))}
-	for _, l := range named {
-		switch {
-		case l.state.Err == nil:
-			errs = append(errs, fmt.Errorf("item %v is %v", l.item, l.state.Phase))
-		case l.state.Failures == 0:
-			errs = append(errs, fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, l.state.Err))
-		default:
-			errs = append(errs, fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, l.state.Err))
-		}
-	}
-	return errs
-}
-
-// WaitIdle blocks until there is nothing left to do: no item is ready, in flight,
-// or waiting without being settled. A plan ([RequeueAfter], [RequeueWithin],
-// [Queue.EnqueueAfter]) is work that is left, and so is a retry; what a source has
-// not fed yet is not. It is for programs that do not know their items; see
-// [Queue.EnqueueAndWait]. An item that was given up is not left: look at the
-// results. A queue that is closed is idle by the same rule: what is ready in it is
-// still to be done.
-//
-// It returns nil only if there was such a moment after the call: at once if it
-// is now, also if ctx is done. If ctx is done first, it returns an error that
-// wraps the [context.Cause] of ctx and says how much was left to do. Under a
-// load that never pauses it may wait for ever, and in a run of this queue it waits
-// for that run too.
-func (q *Queue[T]) WaitIdle(ctx context.Context) error {
-	w := &waiter{left: 1, done: make(chan struct{})}
-	var idle watcher
-	idle.waiter = w
-	q.lock()
-	q.watchLocked(0, &idle)
-	q.unlock()
-	q.waitFor(ctx, w)
-	q.mu.Lock()
-	left := q.unwatchLocked(&idle)
-	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.settled}
-	q.unlock()
-	if !left {
-		return nil
-	}
-	return fmt.Errorf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): %w",
-		s.Ready, s.InFlight, s.Waiting, context.Cause(ctx))
-}
-
-// idleLocked reports whether there is nothing left to do.
-func (q *Queue[T]) idleLocked() bool {
-	q.catchUpLocked()
-	return q.readyLocked() == 0 && q.inFlight == 0 && q.waiting == q.settled
-}
-
-// A waiter is a call that waits for a number of watchers to be notified.
-type waiter struct {
-	left int           // guarded by Queue.mu
-	done chan struct{} // closed when none is left
-}
-
-// waitFor returns when none is left, or ctx is done.
-func (q *Queue[T]) waitFor(ctx context.Context, w *waiter) {
-	q.mu.Lock()
-	left := w.left
-	q.mu.Unlock()
-	if left == 0 {
-		return
-	}
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-	}
-}
-
-// A watcher is notified once: a run, by a call of ended; a waiter, by the count of
-// those that are left.
+// A watcher is notified once: a run, by a call of end; a waiter, by the count of
+// the remaining ones.
 type watcher struct {
-	ended      func(cause error) // of the context of a run: user code may follow
+	end        func(cause error) // of the context of a run: user code may follow
 	waiter     *waiter
 	err        error // that ended the context; or why the item was given up
 	index      uint32
@@ -177,20 +30,26 @@ type watcher struct {
 	prev, next *watcher
 }
 
-// watchLocked adds a watcher of an entry, or of the queue at index 0.
-func (q *Queue[T]) watchLocked(i uint32, w *watcher) {
-	if q.watchers == nil {
-		q.watchers = make(map[uint32]*watcher)
+// A waiter is a call that waits for a number of watchers to be notified.
+type waiter struct {
+	remaining int           // guarded by Queue.mu
+	done      chan struct{} // closed when none remains
+}
+
+// add adds a watcher of an entry, or of the queue at index 0.
+func (l *watchers) add(i uint32, w *watcher) {
+	if l.at == nil {
+		l.at = make(map[uint32]*watcher)
 	}
-	w.index, w.watching, w.next = i, true, q.watchers[i]
+	w.index, w.watching, w.next = i, true, l.at[i]
 	if w.next != nil {
 		w.next.prev = w
 	}
-	q.watchers[i] = w
+	l.at[i] = w
 }
 
-// unwatchLocked takes out a watcher, and reports whether it was there.
-func (q *Queue[T]) unwatchLocked(w *watcher) bool {
+// remove takes out a watcher, and reports whether it was there.
+func (l *watchers) remove(w *watcher) bool {
 	if !w.watching {
 		return false
 	}
@@ -198,9 +57,9 @@ func (q *Queue[T]) unwatchLocked(w *watcher) bool {
 	case w.prev != nil:
 		w.prev.next = w.next
 	case w.next != nil:
-		q.watchers[w.index] = w.next
+		l.at[w.index] = w.next
 	default:
-		delete(q.watchers, w.index)
+		delete(l.at, w.index)
 	}
 	if w.next != nil {
 		w.next.prev = w.prev
@@ -209,31 +68,31 @@ func (q *Queue[T]) unwatchLocked(w *watcher) bool {
 	return true
 }
 
-// notifyMovedLocked notifies the watchers of an entry that has moved, or is
+// notifyMoved notifies the watchers of an entry that has moved, or is
 // about to be removed; err is why its item was given up.
-func (q *Queue[T]) notifyMovedLocked(i uint32, e *entry[T], err error) {
+func notifyMoved[T comparable](l *watchers, i uint32, e *entry[T], err error) {
 	switch {
 	case e.inFlight && e.readyNext():
-		q.notifyLocked(i, true, ErrChanged)
+		l.notify(i, true, ErrChanged)
 	case !e.inFlight:
-		q.notifyLocked(i, true, context.Canceled)
-		if e.kind == runNone || e.kind == runSettled {
-			q.notifyLocked(i, false, err)
+		l.notify(i, true, context.Canceled)
+		if e.kind == runNone || e.kind == runRecheck {
+			l.notify(i, false, err)
 		}
 	}
 }
 
-// notifyLocked notifies the watchers of a run, or of the item, at an entry. What
+// notify notifies the watchers of a run, or of the item, at an entry. What
 // ends contexts is left to unlock.
-func (q *Queue[T]) notifyLocked(i uint32, ofRun bool, err error) {
-	for w := q.watchers[i]; w != nil; {
+func (l *watchers) notify(i uint32, ofRun bool, err error) {
+	for w := l.at[i]; w != nil; {
 		next := w.next
-		if ofRun == (w.ended != nil) {
-			q.unwatchLocked(w)
+		if ofRun == (w.end != nil) {
+			l.remove(w)
 			w.err = err
 			if ofRun {
-				w.next, q.notified = q.notified, w
-			} else if w.waiter.left--; w.waiter.left == 0 {
+				w.next, l.notified = l.notified, w
+			} else if w.waiter.remaining--; w.waiter.remaining == 0 {
 				close(w.waiter.done)
 			}
 		}
@@ -241,23 +100,10 @@ func (q *Queue[T]) notifyLocked(i uint32, ofRun bool, err error) {
 	}
 }
 
-// takeNotifiedLocked returns the watchers that unlock calls.
-func (q *Queue[T]) takeNotifiedLocked() *watcher {
-	if q.watchers[0] != nil && q.idleLocked() {
-		q.notifyLocked(0, false, nil)
-	}
-	if len(q.watchers) == 0 {
-		q.watchers = nil
-	}
-	w := q.notified
-	q.notified = nil
-	return w
-}
-
 func notifyAll(w *watcher) {
 	for w != nil {
 		notified := w
 		w, notified.next = notified.next, nil
-		notified.ended(notified.err)
+		notified.end(notified.err)
 	}
 }

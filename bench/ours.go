@@ -43,7 +43,7 @@ func (o *ours[T]) RequeueAfter(item T, d time.Duration) { o.q.RequeueAfter(item,
 // Fail does what the Reconciler does with a run that failed.
 func (o *ours[T]) Fail(item T) {
 	d, _ := backoff(errFailed, o.q.State(item).Failures+1)
-	o.q.Requeue(item, reconcile.RequeueOptions{Delay: d, Hold: true, Err: errFailed})
+	o.q.Requeue(item, reconcile.RequeueOptions{Delay: d, MinDelay: d, Err: errFailed})
 }
 
 func (o *ours[T]) Close() {

@@ -466,7 +466,7 @@ func resultText[T comparable](r reconcile.Result[T]) string {
 	switch {
 	case r.Outcome == reconcile.Succeeded && wait.Recheck:
 		text += fmt.Sprintf(", again within %v", r.Next)
-	case r.Outcome == reconcile.Requeued && wait.Hold:
+	case r.Outcome == reconcile.Requeued && wait.MinDelay > 0 && wait.MinDelay == wait.Delay:
 		text += fmt.Sprintf(" after %v", r.Next)
 	case r.Outcome == reconcile.Requeued:
 		text += fmt.Sprintf(" within %v", r.Next)
@@ -482,7 +482,7 @@ func resultText[T comparable](r reconcile.Result[T]) string {
 func (k *Kit[T]) stateText(item T, s reconcile.State) string {
 	text := fmt.Sprintf("%v %v", item, s.Phase)
 	switch {
-	case s.Hold:
+	case !s.NotBefore.IsZero() && s.NotBefore.Equal(s.Due):
 		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(k.begun))
 	case s.Recheck:
 		text = fmt.Sprintf("%v settled until %v", item, s.Due.Sub(k.begun))

@@ -240,7 +240,7 @@ func TestActionsRefused(t *testing.T) {
 		body(t, post(t, w.page, "/item.json", reconcileA, header("Content-Type", "text/plain")), http.StatusBadRequest)
 
 		synctest.Wait()
-		if s := w.queue.State("a"); s.Phase != reconcile.Waiting || !s.Hold || w.queue.Stats().Taken != 0 {
+		if s := w.queue.State("a"); s.Phase != reconcile.Waiting || !s.NotBefore.Equal(s.Due) || w.queue.Stats().Taken != 0 {
 			t.Errorf("something was done all the same: %+v", s)
 		}
 

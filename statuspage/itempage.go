@@ -176,7 +176,7 @@ func (h handle) story() string {
 			what = "The next try"
 		}
 		brings := "an event brings it sooner"
-		if r.Hold {
+		if r.Held() {
 			brings = "it is held, and an event does not bring it sooner"
 		}
 		text += fmt.Sprintf("%s is in %s; %s.", what, due, brings)

@@ -49,24 +49,24 @@ type itemsJSON struct {
 }
 
 type itemJSON struct {
-	Name     string            `json:"name"`
-	ID       string            `json:"id,omitempty"`
-	Phase    string            `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
-	InOrder  bool              `json:"in_order"`
-	Since    time.Time         `json:"since,omitzero"`
-	Pending  time.Time         `json:"pending,omitzero"` // since when there has been work
-	Due      time.Time         `json:"due,omitzero"`
-	Hold     bool              `json:"hold"`
-	Again    bool              `json:"again"`
-	Failing  bool              `json:"failing"`
-	Failures int               `json:"failures"`
-	Error    string            `json:"error,omitempty"`
-	Outcome  reconcile.Outcome `json:"last_outcome,omitempty"`
-	Ended    moment            `json:"last_run,omitzero"`
-	Took     duration          `json:"last_duration_seconds,omitzero"`
-	URL      string            `json:"url"`
-	Story    string            `json:"story,omitempty"` // item.json alone
-	Runs     []run             `json:"runs,omitempty"`  // item.json alone; the latest first
+	Name      string            `json:"name"`
+	ID        string            `json:"id,omitempty"`
+	Phase     string            `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
+	InOrder   bool              `json:"in_order"`
+	Since     time.Time         `json:"since,omitzero"`
+	Pending   time.Time         `json:"pending,omitzero"` // since when there has been work
+	Due       time.Time         `json:"due,omitzero"`
+	NotBefore time.Time         `json:"not_before,omitzero"` // when an event starts it at the earliest, if not at once
+	Again     bool              `json:"again"`
+	Failing   bool              `json:"failing"`
+	Failures  int               `json:"failures"`
+	Error     string            `json:"error,omitempty"`
+	Outcome   reconcile.Outcome `json:"last_outcome,omitempty"`
+	Ended     moment            `json:"last_run,omitzero"`
+	Took      duration          `json:"last_duration_seconds,omitzero"`
+	URL       string            `json:"url"`
+	Story     string            `json:"story,omitempty"` // item.json alone
+	Runs      []run             `json:"runs,omitempty"`  // item.json alone; the latest first
 }
 
 func (p *Page) serveStatusJSON(w http.ResponseWriter, r *http.Request) error {
@@ -158,21 +158,21 @@ func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) error {
 
 func newItemJSON(h handle) itemJSON {
 	v := itemJSON{
-		Name:     h.text,
-		Phase:    h.Phase.String(),
-		InOrder:  h.inOrder(),
-		Since:    h.Since,
-		Pending:  h.Pending,
-		Due:      h.Due,
-		Hold:     h.Hold,
-		Again:    h.Again,
-		Failing:  h.Failing(),
-		Failures: h.Failures,
-		Error:    h.Last.Error,
-		Outcome:  h.Last.Outcome,
-		Ended:    h.Last.Ended,
-		Took:     h.Last.Duration,
-		URL:      itemURL("item.json", h.name(), h.text, ""),
+		Name:      h.text,
+		Phase:     h.Phase.String(),
+		InOrder:   h.inOrder(),
+		Since:     h.Since,
+		Pending:   h.Pending,
+		Due:       h.Due,
+		NotBefore: h.NotBefore,
+		Again:     h.Again,
+		Failing:   h.Failing(),
+		Failures:  h.Failures,
+		Error:     h.Last.Error,
+		Outcome:   h.Last.Outcome,
+		Ended:     h.Last.Ended,
+		Took:      h.Last.Duration,
+		URL:       itemURL("item.json", h.name(), h.text, ""),
 	}
 	if h.Last.Outcome == "" {
 		v.Took = none

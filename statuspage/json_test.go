@@ -107,7 +107,7 @@ func TestItemsJSON(t *testing.T) {
 			{Name: "refused", Phase: "idle", Since: at(50 * time.Millisecond), Failing: true, Failures: 1, Error: "region cannot change", Outcome: "terminal_error", Ended: at(50 * time.Millisecond), Took: 0.05},
 			{Name: "retrying", Phase: "waiting", Since: at(40 * time.Millisecond), Due: at(time.Hour + 40*time.Millisecond), Failing: true, Failures: 1, Error: "quota exceeded", Outcome: "retrying", Ended: at(40 * time.Millisecond), Took: 0.04},
 			{Name: "running", Phase: "in flight", Since: begin},
-			{Name: "held", Phase: "waiting", Since: at(30 * time.Millisecond), Due: at(2*time.Hour + 30*time.Millisecond), Hold: true, Outcome: "requeued", Ended: at(30 * time.Millisecond), Took: 0.03},
+			{Name: "held", Phase: "waiting", Since: at(30 * time.Millisecond), Due: at(2*time.Hour + 30*time.Millisecond), NotBefore: at(2*time.Hour + 30*time.Millisecond), Outcome: "requeued", Ended: at(30 * time.Millisecond), Took: 0.03},
 			{Name: "planned", Phase: "waiting", Since: at(20 * time.Millisecond), Due: at(time.Hour + 20*time.Millisecond), Error: "being made: requeue within 1h0m0s", Outcome: "requeued", Ended: at(20 * time.Millisecond), Took: 0.02},
 			{Name: "fine", Phase: "waiting", InOrder: true, Since: at(10 * time.Millisecond), Due: at(time.Hour + 10*time.Millisecond), Error: "in sync: recheck within 1h0m0s", Outcome: "succeeded", Ended: at(10 * time.Millisecond), Took: 0.01},
 			{Name: "well", Phase: "idle", InOrder: true, Since: at(time.Millisecond), Outcome: "succeeded", Ended: at(time.Millisecond), Took: 0.001},

@@ -66,6 +66,9 @@ func (r *row) Failing() bool { return r.Failures > 0 || r.Last.Failed() }
 // Final reports whether the item failed and nobody will try again.
 func (r *row) Final() bool { return r.Phase == reconcile.Idle && r.Failing() }
 
+// Held reports whether no event starts the next run before it is due.
+func (r *row) Held() bool { return !r.NotBefore.IsZero() && r.NotBefore.Equal(r.Due) }
+
 // inOrder reports whether the last run ended well and nothing is left to do: the
 // item waits only to be looked at again, or the queue has it no more.
 func (r *row) inOrder() bool {

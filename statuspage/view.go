@@ -143,7 +143,7 @@ func count(rows []row) counts {
 		case waitingItems:
 			c.Waiting++
 			keepEarliest(&c.due, r.Due)
-			if r.Hold {
+			if r.Held() {
 				c.Held++
 			}
 		default:

@@ -172,8 +172,9 @@ type items struct {
 type item struct {
 	Name, ID, Phase string
 	Since, Due      time.Time
-	InOrder         bool `json:"in_order"`
-	Hold, Again     bool
+	InOrder         bool      `json:"in_order"`
+	NotBefore       time.Time `json:"not_before"`
+	Again           bool
 	Failing         bool
 	Failures        int
 	Error           string

@@ -589,7 +589,7 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	for want, tr := range map[string]*letters{
 		"tracker: Tracker.Queue is required": {List: list, Period: 1},
 		"tracker: Tracker.Queue: ":           {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
-		"Queue that was not made":            {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
+		"was not created by NewQueue":        {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
 		"tracker: Tracker.Known: panic":      {Queue: q, List: list, Period: 1, Known: func(func(string, int) bool) { panic("no disk") }},
 		"tracker: Tracker.List is required":  {Queue: q, Period: 1},
 		"tracker: Tracker.Period is 0s":      {Queue: q, List: list},

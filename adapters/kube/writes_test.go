@@ -123,7 +123,7 @@ func TestWrites(t *testing.T) {
 		own := &kube.Writes[string]{Informer: informer}
 		own.Add("x", before)
 		var plan reconcile.RequeueError
-		if err := own.Seen("x"); !errors.As(err, &plan) || plan.Hold || plan.Recheck || plan.Delay > time.Second {
+		if err := own.Seen("x"); !errors.As(err, &plan) || plan.MinDelay > 0 || plan.Recheck || plan.Delay > time.Second {
 			t.Errorf("before the first list: %v, want to be asked again soon", err)
 		}
 		feed(t, names(informer))

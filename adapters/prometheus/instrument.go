@@ -151,7 +151,7 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 // planHolds reports whether a planned result is one not before its time.
 func planHolds(err error) bool {
 	_, w := reconcile.Classify(err, 1, nil)
-	return w.Hold
+	return w.MinDelay > 0 && w.MinDelay == w.Delay
 }
 
 // observe adds a run to the histograms. controller-runtime knows no aborted

@@ -62,7 +62,6 @@ func TestBudgetsOfTime(t *testing.T) {
 
 func TestBudgetsOfAService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		happened := newDiary()
 		errTooMany := errors.New("429 Too Many Requests")
 		places := make(chan bool, 4) // what the service can do at once
 		ask := func(_ context.Context, vm int) error {
@@ -97,7 +96,7 @@ func TestBudgetsOfAService(t *testing.T) {
 			limits[service.Stats().Limit] = true
 		}
 		run(t, r, time.Hour)
-		happened.start = time.Now()
+		happened := newDiary()
 		happened.note("limits seen in an hour: %v", slices.Sorted(maps.Keys(limits)))
 		happened.check(t, `
 0s      limits seen in an hour: [2 3 4 5]

@@ -41,8 +41,8 @@ func TestEventInFlight(t *testing.T) {
 			}
 		})
 		run(t, r, time.Minute)
-		if n := len(happened.lines); n != 3 {
-			t.Errorf("%d runs, want 3: %q", n, happened.lines)
+		if n := len(happened.Lines()); n != 3 {
+			t.Errorf("%d runs, want 3: %q", n, happened.Lines())
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestFloorMeetsCeiling(t *testing.T) {
 			switch {
 			case s.Phase != reconcile.Waiting:
 				return s.Phase.String()
-			case s.Hold:
+			case s.NotBefore.Equal(s.Due):
 				return "not before " + time.Until(s.Due).String()
 			}
 			return "within " + time.Until(s.Due).String()

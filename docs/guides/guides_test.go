@@ -14,35 +14,29 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
-// A diary notes what happened, and how long after the start.
-type diary struct {
-	start time.Time
+// A diary is a journal whose lines are aligned.
+type diary struct{ *record.Journal }
 
-	mu    sync.Mutex // guards lines
-	lines []string
-}
+func newDiary() diary { return diary{record.New()} }
 
-func newDiary() *diary { return &diary{start: time.Now()} }
-
-func (d *diary) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf("%-7v ", time.Since(d.start))+fmt.Sprintf(format, args...))
-}
+func (d diary) note(format string, args ...any) { d.Note(format, args...) }
 
 // check compares with a text of one line for each note.
-func (d *diary) check(t *testing.T, want string) {
+func (d diary) check(t *testing.T, want string) {
 	t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if got := strings.Join(d.lines, "\n"); got != strings.TrimSpace(want) {
+	var lines []string
+	for _, line := range d.Lines() {
+		at, what, _ := strings.Cut(line, " ")
+		lines = append(lines, fmt.Sprintf("%-7s %s", at, what))
+	}
+	if got := strings.Join(lines, "\n"); got != strings.TrimSpace(want) {
 		t.Errorf("what happened:\n%s\nwant:\n%s", got, strings.TrimSpace(want))
 	}
 }

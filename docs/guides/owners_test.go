@@ -181,8 +181,8 @@ func TestOwnersVanished(t *testing.T) {
 
 		mu.Lock()
 		defer mu.Unlock()
-		if n := len(happened.lines); n != 1 {
-			t.Errorf("%d goodbyes, want 1: %q", n, happened.lines)
+		if n := len(happened.Lines()); n != 1 {
+			t.Errorf("%d goodbyes, want 1: %q", n, happened.Lines())
 		}
 	})
 }

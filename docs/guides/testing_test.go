@@ -39,7 +39,7 @@ func TestStartAsks(t *testing.T) {
 	l := &lab{ready: map[string]time.Time{"slow": time.Now().Add(time.Hour)}}
 
 	var plan reconcile.RequeueError
-	if err := l.start(t.Context(), "slow"); !errors.As(err, &plan) || plan.Hold {
+	if err := l.start(t.Context(), "slow"); !errors.As(err, &plan) || plan.MinDelay > 0 {
 		t.Errorf("start(slow) = %v, want RequeueWithin", err)
 	}
 	if err := l.start(t.Context(), "none"); !errors.Is(err, errNotThere) {

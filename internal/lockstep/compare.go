@@ -39,12 +39,11 @@ func (p *Pair[T]) compareIdle() error {
 // should, and what.
 func (p *Pair[T]) compareWaits(want []model.Await[T]) error {
 	for _, m := range want {
-		w := p.waits[m.Nth]
-		delete(p.waits, m.Nth)
-		err, ended := w.ended()
+		err, ended := p.waits[m.Nth].ended()
 		if !ended {
 			return fmt.Errorf("from EnqueueAndWait(%v), number %d: it waits, want %v", m.Item, m.Nth, m.Err)
 		}
+		delete(p.waits, m.Nth)
 		end := m.Err
 		if end == model.ErrClosed {
 			end = reconcile.ErrClosed
@@ -134,7 +133,7 @@ func (p *Pair[T]) compareAll() error {
 // an item than the model.
 func SameState(got reconcile.State, model model.State, start time.Time) error {
 	want := inQueue(model, start)
-	for _, t := range []*time.Time{&got.Since, &got.Due, &got.Pending, &want.Since, &want.Due, &want.Pending} {
+	for _, t := range []*time.Time{&got.Since, &got.Due, &got.NotBefore, &got.Pending, &want.Since, &want.Due, &want.NotBefore, &want.Pending} {
 		*t = t.Round(0) // without the monotonic reading, so that == compares instants
 	}
 	if got != want {
@@ -150,10 +149,13 @@ func inQueue(s model.State, start time.Time) reconcile.State {
 	}
 	r := reconcile.State{
 		Phase: reconcile.Phase(s.Phase), Since: start.Add(s.Since),
-		Hold: s.Hold, Again: s.Again, Recheck: s.Recheck, Failures: s.Failures, Err: s.Err,
+		Again: s.Again, Recheck: s.Recheck, Failures: s.Failures, Err: s.Err,
 	}
 	if s.Phase == model.Waiting {
 		r.Due = start.Add(s.Due)
+		if s.NotBefore != 0 {
+			r.NotBefore = start.Add(s.NotBefore)
+		}
 	}
 	if !s.Recheck {
 		r.Pending = start.Add(s.Pending)

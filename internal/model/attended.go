@@ -68,7 +68,7 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 	case Canceled: // takes nothing
 	case Close:
 		for _, e := range a.entries {
-			if e.Next.Later() {
+			if e.Next.Later(a.now) {
 				a.end(&r, e.Item, ErrClosed)
 			}
 		}
@@ -76,7 +76,7 @@ func (a *Attended[T]) Do(o Op[T]) (r Result[T]) {
 	case Requeue:
 		a.Requeue(o.Item, o.Options)
 		switch {
-		case a.Has(o.Item), o.Options.Well():
+		case a.Has(o.Item), o.Options.isRecheck():
 		case o.Options.Done:
 			a.end(&r, o.Item, o.Options.Err) // why it was given up
 		default:

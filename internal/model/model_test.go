@@ -5,8 +5,6 @@ package model_test
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -22,17 +20,16 @@ func describe(q *model.Queue[string]) string {
 		return "none"
 	}
 	next := ""
-	switch e.Next.Kind {
-	case model.None:
-	case model.Ready:
-		next = "ready"
-	case model.Offered:
-		next = "offered"
-	case model.Sticky:
+	switch n := e.Next; {
+	case !n.Exists:
+	case n.Later(q.Now()):
+		next = model.Words(n.Due-q.Now(), n.NotBefore-q.Now(), n.Recheck)
+	case n.Now:
 		next = "now"
+	case q.InBackground("x"):
+		next = "background"
 	default:
-		kind := map[model.Kind]string{model.Within: "within", model.Held: "held", model.Recheck: "settled"}[e.Next.Kind]
-		next = fmt.Sprintf("%s %gh", kind, (e.Next.Due - q.Now()).Hours())
+		next = "ready"
 	}
 	switch {
 	case !e.InFlight:
@@ -45,7 +42,7 @@ func describe(q *model.Queue[string]) string {
 
 func TestTable(t *testing.T) {
 	cells := model.Cells()
-	if want := 43*11 + 19*5; len(cells) != want {
+	if want := 55*12 + 21*4; len(cells) != want {
 		t.Errorf("the tables have %d cells, want %d", len(cells), want)
 	}
 	for _, c := range cells {
@@ -96,7 +93,7 @@ func hours(n int) model.RequeueOptions {
 	return model.RequeueOptions{Delay: time.Duration(n) * time.Hour}
 }
 
-func TestSettledUntilItIsDue(t *testing.T) {
+func TestRecheckUntilItIsDue(t *testing.T) {
 	var a model.Attended[string]
 	do(&a, model.Enqueue, "x", model.RequeueOptions{})
 	do(&a, model.Dequeue, "", model.RequeueOptions{})
@@ -131,7 +128,7 @@ func TestAbortedAsIfItHadNotRun(t *testing.T) {
 	if got := a.Stats().Again; got != 0 {
 		t.Errorf("Stats.Again: %d, want 0: its next run is not ready", got)
 	}
-	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: time.Hour, Hold: true, Err: model.ErrAborted})
+	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Err: model.ErrAborted})
 	if got, want := a.State("x"), (model.State{Phase: model.InLine, Failures: 1, Err: errRun}); got != want {
 		t.Errorf("State: %+v, want %+v", got, want)
 	}
@@ -142,22 +139,20 @@ func TestAbortedAsIfItHadNotRun(t *testing.T) {
 
 // Whoever waits for "x" is told by the last of these operations.
 func TestEnqueueAndWait(t *testing.T) {
-	settled := model.RequeueOptions{Delay: time.Hour, Recheck: true}
-	type op = model.Op[string]
-	ask, take := op{Verb: model.EnqueueAndWait, Item: "x"}, op{Verb: model.Dequeue}
+	ask := op{Verb: model.EnqueueAndWait, Item: "x"}
 	for name, c := range map[string]struct {
 		ops  []op
 		want error
 	}{
-		"settled":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: settled}}, nil},
+		"recheck":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: recheck}}, nil},
 		"done":                 {[]op{ask, take, {Verb: model.Done, Item: "x"}}, nil},
 		"removed":              {[]op{ask, {Verb: model.Remove, Item: "x"}}, nil},
-		"settled at first":     {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.Requeue, Item: "x", Options: settled}, ask, take, {Verb: model.Done, Item: "x"}}, nil},
-		"in flight at first":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, ask, {Verb: model.Requeue, Item: "x", Options: settled}, take, {Verb: model.Done, Item: "x"}}, nil},
+		"recheck at first":     {[]op{{Verb: model.Enqueue, Item: "x"}, take, {Verb: model.Requeue, Item: "x", Options: recheck}, ask, take, {Verb: model.Done, Item: "x"}}, nil},
+		"in flight at first":   {[]op{{Verb: model.Enqueue, Item: "x"}, take, ask, {Verb: model.Requeue, Item: "x", Options: recheck}, take, {Verb: model.Done, Item: "x"}}, nil},
 		"planned":              {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: hours(1)}, {Verb: model.Advance, Options: hours(1)}, take, {Verb: model.Done, Item: "x"}}, nil},
 		"held":                 {[]op{{Verb: model.EnqueueAfter, Item: "x", Options: hours(1)}, ask, {Verb: model.Close}}, model.ErrClosed},
 		"a retry is dropped":   {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Delay: 1, Err: errRun}}}, model.ErrClosed},
-		"a look is dropped":    {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Options: settled}}, nil},
+		"a look is dropped":    {[]op{ask, take, {Verb: model.Close}, {Verb: model.Requeue, Item: "x", Options: recheck}}, nil},
 		"closed at first":      {[]op{{Verb: model.Close}, ask}, model.ErrClosed},
 		"others do not matter": {[]op{{Verb: model.Enqueue, Item: "y"}, take, ask, take, {Verb: model.Done, Item: "x"}}, nil},
 		"given up":             {[]op{ask, take, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Err: errRun, Done: true}}}, errRun},
@@ -178,51 +173,41 @@ func TestEnqueueAndWait(t *testing.T) {
 
 // A fault that changes no answer would prove nothing.
 func TestFaultsShow(t *testing.T) {
-	for f, want := range map[model.Fault][]string{
-		model.NoFault:      {"in flight, ready next", "held 1h", "a", "offered", "within 1h"},
-		model.DropInFlight: {"in flight", "held 1h", "a", "offered", "within 1h"},
-		model.BreakHold:    {"in flight, ready next", "ready", "a", "offered", "within 1h"},
-		model.LIFO:         {"in flight, ready next", "held 1h", "b", "offered", "within 1h"},
-		model.Starve:       {"in flight, ready next", "held 1h", "a", "b", "within 1h"},
-		model.StaySettled:  {"in flight, ready next", "held 1h", "a", "offered", "settled 1h"},
+	for name, c := range map[string]struct {
+		fault      model.Fault
+		background int
+		ops        []model.Op[string]
+		want, with string // how x stands, or what is taken, without the fault and with it
+	}{
+		"DropInFlight": {model.DropInFlight, 0, []op{enqueue, take, enqueue}, "in flight, ready next", "in flight"},
+		"BreakHold":    {model.BreakHold, 0, []op{{Verb: model.EnqueueAfter, Item: "x", Options: hours(1)}, enqueue}, "held 1h", "ready"},
+		"HotLoop": {model.HotLoop, 0, []op{enqueue, take, enqueue, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Delay: time.Hour, MinDelay: time.Second}}},
+			"held 1s", "ready"},
+		"LIFO":          {model.LIFO, 0, []op{enqueue, {Verb: model.Enqueue, Item: "y"}, take}, "in flight", "ready"},
+		"Starve":        {model.Starve, 2, []op{{Verb: model.Offer, Item: "x"}, {Verb: model.Enqueue, Item: "a"}, {Verb: model.Enqueue, Item: "b"}, take, take}, "in flight", "background"},
+		"NoEventBit":    {model.NoEventBit, 8, []op{enqueue, take, {Verb: model.Requeue, Item: "x"}, {Verb: model.Enqueue, Item: "y"}, take}, "background", "in flight"},
+		"StayRecheck":   {model.StayRecheck, 0, []op{enqueue, take, {Verb: model.Requeue, Item: "x", Options: recheck}, {Verb: model.EnqueueWithin, Item: "x", Options: hours(2)}}, "within 1h", "recheck 1h"},
+		"IgnoreRecheck": {model.IgnoreRecheck, 0, []op{enqueue, take, {Verb: model.Requeue, Item: "x", Options: recheck}, {Verb: model.Offer, Item: "x"}}, "ready", "recheck 1h"},
 	} {
-		var got []string
-		a := &model.Queue[string]{Fault: f}
-		a.Enqueue("x")
-		a.TryDequeue()
-		a.Enqueue("x")
-		got = append(got, describe(a))
-
-		b := &model.Queue[string]{Fault: f}
-		b.EnqueueAfter("x", time.Hour)
-		b.Enqueue("x")
-		got = append(got, describe(b))
-
-		c := &model.Queue[string]{Fault: f}
-		c.Enqueue("a")
-		c.Enqueue("b")
-		first, _ := c.TryDequeue()
-		got = append(got, first)
-
-		d := &model.Queue[string]{Fault: f, Background: 2}
-		d.Offer("offered")
-		d.Enqueue("a")
-		d.TryDequeue()
-		d.Enqueue("b")
-		first, _ = d.TryDequeue()
-		got = append(got, first)
-
-		e := &model.Queue[string]{Fault: f}
-		e.Enqueue("x")
-		e.TryDequeue()
-		e.Requeue("x", model.RequeueOptions{Delay: time.Hour, Recheck: true})
-		e.EnqueueWithin("x", 2*time.Hour)
-		got = append(got, describe(e))
-		if !slices.Equal(got, want) {
-			t.Errorf("fault %d: got %q, want %q", f, got, want)
+		for fault, want := range map[model.Fault]string{model.NoFault: c.want, c.fault: c.with} {
+			q := model.Attended[string]{Queue: model.Queue[string]{Fault: fault, Background: c.background}}
+			for _, o := range c.ops {
+				q.Do(o)
+			}
+			if got := describe(&q.Queue); got != want {
+				t.Errorf("%s, %v with fault %d: %q, want %q", name, c.ops, fault, got, want)
+			}
 		}
 	}
 }
+
+type op = model.Op[string]
+
+var (
+	enqueue = op{Verb: model.Enqueue, Item: "x"}
+	take    = op{Verb: model.Dequeue}
+	recheck = model.RequeueOptions{Delay: time.Hour, Recheck: true}
+)
 
 func TestCloneSharesNothing(t *testing.T) {
 	var q model.Queue[string]

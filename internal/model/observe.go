@@ -22,15 +22,15 @@ const (
 
 // State is what the queue's State tells, in times since the start of the clock.
 type State struct {
-	Phase    Phase
-	Since    time.Duration
-	Due      time.Duration
-	Hold     bool
-	Again    bool
-	Recheck  bool
-	Pending  time.Duration // if it is not settled
-	Failures int
-	Err      error
+	Phase     Phase
+	Since     time.Duration
+	Due       time.Duration
+	NotBefore time.Duration // zero if an event starts it at once
+	Again     bool
+	Recheck   bool
+	Pending   time.Duration // if it does not wait for a recheck
+	Failures  int
+	Err       error
 }
 
 // Stats is what the queue's Stats tells.
@@ -49,19 +49,21 @@ type ItemState[T comparable] struct {
 // State tells about one item; the zero State if it is unknown.
 func (q *Queue[T]) State(item T) State {
 	if e := q.find(item); e != nil {
-		return e.state()
+		return e.state(q.now)
 	}
 	return State{}
 }
 
-func (e *Entry[T]) state() State {
+func (e *Entry[T]) state(now time.Duration) State {
 	s := State{Since: e.Since, Pending: e.Pending, Failures: e.Failures, Err: e.Err}
 	switch {
 	case e.InFlight:
-		s.Phase, s.Again = Running, e.Next.Kind != None
-	case e.Next.Later():
-		s.Phase, s.Due = Waiting, e.Next.Due
-		s.Hold, s.Recheck = e.Next.Kind == Held, e.Next.Kind == Recheck
+		s.Phase, s.Again = Running, e.Next.Exists
+	case e.Next.Later(now):
+		s.Phase, s.Due, s.Recheck = Waiting, e.Next.Due, e.Next.Recheck
+		if e.Next.NotBefore > now {
+			s.NotBefore = e.Next.NotBefore
+		}
 	default:
 		s.Phase = InLine
 	}
@@ -76,16 +78,16 @@ func (q *Queue[T]) Entry(item T) (e Entry[T], ok bool) {
 	return e, false
 }
 
-// AtRest reports whether the queue does not know item, or it is settled: what
-// somebody who asked for a run of it waits for.
+// AtRest reports whether the queue does not know item, or it waits only for a
+// recheck: a caller of EnqueueAndWait waits for that.
 func (q *Queue[T]) AtRest(item T) bool {
 	e := q.find(item)
-	return e == nil || e.Next.Kind == Recheck
+	return e == nil || e.Next.Recheck
 }
 
-// Idle reports whether no item is left that is not settled.
+// Idle reports whether all items wait only for a recheck.
 func (q *Queue[T]) Idle() bool {
-	return !slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return e.Next.Kind != Recheck })
+	return !slices.ContainsFunc(q.entries, func(e Entry[T]) bool { return !e.Next.Recheck })
 }
 
 // All lists what is in flight (in any order), then what is ready in the order
@@ -97,8 +99,8 @@ func (q *Queue[T]) All() []ItemState[T] {
 	for i := range q.entries {
 		switch e := &q.entries[i]; {
 		case e.InFlight:
-			all = append(all, ItemState[T]{e.Item, e.state()})
-		case e.Next.Later():
+			all = append(all, ItemState[T]{e.Item, e.state(q.now)})
+		case e.Next.Later(q.now):
 			later = append(later, e)
 		}
 	}
@@ -111,13 +113,16 @@ func (q *Queue[T]) All() []ItemState[T] {
 	}
 	slices.SortFunc(later, byDue)
 	for _, e := range later {
-		all = append(all, ItemState[T]{e.Item, e.state()})
+		all = append(all, ItemState[T]{e.Item, e.state(q.now)})
 	}
 	return all
 }
 
 // Len is the number of ready items.
-func (q *Queue[T]) Len() int { return len(q.line) + len(q.offered) }
+func (q *Queue[T]) Len() int { return len(q.line) + len(q.background) }
+
+// InBackground reports whether item is ready in the background.
+func (q *Queue[T]) InBackground(item T) bool { return slices.Contains(q.background, item) }
 
 // Has reports whether item is known at all.
 func (q *Queue[T]) Has(item T) bool { return q.find(item) != nil }
@@ -126,7 +131,7 @@ func (q *Queue[T]) Has(item T) bool { return q.find(item) != nil }
 func (q *Queue[T]) Stats() Stats {
 	s := q.stats
 	for i := range q.entries {
-		switch e := q.entries[i].state(); e.Phase {
+		switch e := q.entries[i].state(q.now); e.Phase {
 		case InLine:
 			s.Ready++
 		case Waiting:
@@ -136,7 +141,7 @@ func (q *Queue[T]) Stats() Stats {
 			}
 		case Running:
 			s.InFlight++
-			if k := q.entries[i].Next.Kind; k == Ready || k == Sticky {
+			if q.entries[i].Next.Ready(q.now) {
 				s.Again++
 			}
 		}
@@ -151,7 +156,7 @@ func (q *Queue[T]) Key() string {
 	rows := make([]string, 0, len(q.entries))
 	for _, e := range q.entries {
 		row := fmt.Append(nil, e.Item, " since ", int64(e.Since))
-		if e.Next.Kind != Recheck {
+		if !e.Next.Recheck {
 			row = fmt.Append(row, " pending ", int64(e.Pending))
 		}
 		rows = append(rows, string(row))
@@ -170,19 +175,20 @@ func (q *Queue[T]) appendKey(b []byte) []byte {
 		e := &q.entries[i]
 		r := fmt.Append(nil, e.Item, " ")
 		r = strconv.AppendBool(r, e.InFlight)
-		r = strconv.AppendInt(append(r, " next "...), int64(e.Next.Kind), 10)
+		r = fmt.Append(r, " event ", e.Event, " next ", e.Next.Exists, e.Next.Recheck, e.Next.Now, e.Next.Event)
 		r = strconv.AppendInt(append(r, " failures "...), int64(e.Failures), 10)
 		if e.Err != nil {
 			r = append(append(r, ' '), e.Err.Error()...)
 		}
-		if e.Next.Later() {
+		if e.Next.Later(q.now) {
 			ahead := 0
 			for j := range q.entries {
-				if o := q.entries[j].Next; o.Later() && o.Due == e.Next.Due && o.Order < e.Next.Order {
+				if o := q.entries[j].Next; o.Later(q.now) && o.Due == e.Next.Due && o.Order < e.Next.Order {
 					ahead++
 				}
 			}
 			r = strconv.AppendInt(append(r, " due "...), int64(e.Next.Due-q.now), 10)
+			r = strconv.AppendInt(append(r, " not before "...), int64(max(0, e.Next.NotBefore-q.now)), 10)
 			r = strconv.AppendInt(append(r, " tie "...), int64(ahead), 10)
 		}
 		rows = append(rows, string(r))
@@ -192,8 +198,8 @@ func (q *Queue[T]) appendKey(b []byte) []byte {
 	for _, item := range q.line {
 		b = fmt.Append(b, ", ", item)
 	}
-	if len(q.offered) > 0 {
-		b = fmt.Append(b, " offered ", q.offered, " after ", q.inRow)
+	if len(q.background) > 0 {
+		b = fmt.Append(b, " background ", q.background, " after ", q.inRow)
 	}
 	for _, r := range rows {
 		b = append(append(b, '\n'), r...)

@@ -110,8 +110,8 @@ func (o Op[T]) String() string {
 
 func (w RequeueOptions) String() string {
 	s := w.Delay.String()
-	if w.Hold {
-		s += ", Hold"
+	if w.MinDelay != 0 {
+		s += ", MinDelay " + w.MinDelay.String()
 	}
 	if w.Recheck {
 		s += ", Recheck"

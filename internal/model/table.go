@@ -84,25 +84,51 @@ func setup(entry string) (ops []Op[string]) {
 		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"}, Op[string]{Verb: Dequeue})
 		rest = strings.TrimSuffix(strings.TrimPrefix(rest, ", "), " next")
 	}
-	switch kind, delay, _ := strings.Cut(rest, " "); kind {
+	enqueue, dequeue := Op[string]{Verb: Enqueue, Item: "x"}, Op[string]{Verb: Dequeue}
+	requeue := func(o RequeueOptions) []Op[string] {
+		return []Op[string]{enqueue, dequeue, {Verb: Requeue, Item: "x", Options: o}}
+	}
+	switch kind, times, _ := strings.Cut(rest, " "); kind {
 	case "", "none":
 	case "ready":
-		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"})
-	case "offered":
+		ops = append(ops, enqueue)
+	case "background":
 		ops = append(ops, Op[string]{Verb: Offer, Item: "x"})
 	case "now":
 		ops = append(ops, Op[string]{Verb: EnqueueNow, Item: "x"})
-	case "settled":
-		ops = append(ops, Op[string]{Verb: Enqueue, Item: "x"}, Op[string]{Verb: Dequeue},
-			Op[string]{Verb: Requeue, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay), Recheck: true}})
+	case "recheck":
+		ops = append(ops, requeue(RequeueOptions{Delay: parseDelay(times), Recheck: true})...)
+	case "retry":
+		notBefore, due, _ := strings.Cut(times, "–")
+		ops = append(ops, requeue(RequeueOptions{Delay: parseDelay(due), MinDelay: parseDelay(notBefore)})...)
 	case "within":
-		ops = append(ops, Op[string]{Verb: EnqueueWithin, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay)}})
+		ops = append(ops, Op[string]{Verb: EnqueueWithin, Item: "x", Options: RequeueOptions{Delay: parseDelay(times)}})
 	case "held":
-		ops = append(ops, Op[string]{Verb: EnqueueAfter, Item: "x", Options: RequeueOptions{Delay: parseDelay(delay)}})
+		ops = append(ops, Op[string]{Verb: EnqueueAfter, Item: "x", Options: RequeueOptions{Delay: parseDelay(times)}})
 	default:
 		panic(fmt.Sprintf("model: unknown column %q", entry))
 	}
 	return ops
+}
+
+// Words says in the words of the table how an item waits that is due in due, and
+// that an event does not start before notBefore, which is 0 if it does so at once.
+func Words(due, notBefore time.Duration, recheck bool) string {
+	text := func(d time.Duration) string {
+		if d%time.Hour == 0 {
+			return fmt.Sprintf("%dh", d/time.Hour)
+		}
+		return d.String()
+	}
+	switch {
+	case recheck:
+		return "recheck " + text(due)
+	case notBefore <= 0:
+		return "within " + text(due)
+	case notBefore == due:
+		return "held " + text(due)
+	}
+	return fmt.Sprintf("retry %s–%s", text(notBefore), text(due))
 }
 
 func parseOp(s string) Op[string] {
@@ -116,14 +142,11 @@ func parseOp(s string) Op[string] {
 	if o.Verb.String() != words[0] {
 		panic(fmt.Sprintf("model: unknown row %q", s))
 	}
-	if len(words) == 1 {
-		return o
-	}
-	o.Options.Delay = parseDelay(words[1])
-	for _, w := range words[2:] {
-		switch w {
-		case "Hold":
-			o.Options.Hold = true
+	for words = words[1:]; len(words) > 0; words = words[1:] {
+		switch words[0] {
+		case "MinDelay":
+			words = words[1:]
+			o.Options.MinDelay = parseDelay(words[0])
 		case "Recheck":
 			o.Options.Recheck = true
 		case "Err":
@@ -135,7 +158,7 @@ func parseOp(s string) Op[string] {
 		case "Done":
 			o.Options.Done = true
 		default:
-			panic(fmt.Sprintf("model: unknown row %q", s))
+			o.Options.Delay = parseDelay(words[0])
 		}
 	}
 	return o

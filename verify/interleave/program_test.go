@@ -104,7 +104,9 @@ func calls(text string) (calls []spec.Call) {
 			for _, word := range words[min(3, len(words)):] {
 				switch word {
 				case "hold":
-					c.Options.Hold = true
+					c.Options.MinDelay = c.Options.Delay
+				case "minimum":
+					c.Options.MinDelay = time.Second
 				case "settled":
 					c.Options.Recheck = true
 				case "reason":
@@ -435,7 +437,7 @@ func keyOf(history []porcupine.Operation, start time.Time) (key []byte) {
 		}
 		if r.State != (reconcile.State{}) {
 			s := r.State
-			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.Hold, s.Again, s.Recheck, s.Pending.Sub(start), s.Failures, s.Err)
+			key = fmt.Append(key, s.Phase, s.Since.Sub(start), s.Due.Sub(start), s.NotBefore.Sub(start), s.Again, s.Recheck, s.Pending.Sub(start), s.Failures, s.Err)
 		}
 		if r.Stats != (reconcile.Stats{}) {
 			key = fmt.Append(key, r.Stats)

@@ -59,6 +59,12 @@ var programs = map[string][]program{
 		{threads: []string{"Dequeue 1", "Offer a; Cancel 1", "Offer b; Dequeue"}, background: 2},
 		{threads: []string{"Offer a; Enqueue b; Close", "Dequeue; Done ?; Dequeue; Done ?; Dequeue"}, background: 2},
 	},
+	"minimum": {
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 9 minimum", "Enqueue a; State a"}, ticks: 1},
+		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 9 minimum done failed", "Enqueue a; Dequeue"}, ticks: 1},
+		{before: "Enqueue a; Dequeue; Requeue a 9 minimum", threads: []string{"Enqueue a; Dequeue", "EnqueueNow a; State a"}, ticks: 1},
+		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Requeue a 9 minimum; Dequeue", "Close"}},
+	},
 	"settled": {
 		{before: "Enqueue a; Dequeue", threads: []string{"Requeue a 9 settled", "Offer a; Dequeue", "State a"}},
 		{before: "Enqueue a; Dequeue; Enqueue a", threads: []string{"Requeue a 9 settled", "Offer a; Dequeue", "State a"}},

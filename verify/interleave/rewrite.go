@@ -74,7 +74,7 @@ func Overlay(out string, dirs ...string) (overlay string, rewritten []string, er
 }
 
 // Rewrite returns the instrumented text of a file, or nil if it has no method of
-// a type named Queue, or nothing to instrument.
+// a type named Queue or watchers, or nothing to instrument.
 func Rewrite(file string) ([]byte, error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
@@ -129,7 +129,7 @@ func hasQueueMethod(f *ast.File) bool {
 		if index, ok := t.(*ast.IndexExpr); ok {
 			t = index.X
 		}
-		if id, ok := t.(*ast.Ident); ok && id.Name == "Queue" {
+		if id, ok := t.(*ast.Ident); ok && (id.Name == "Queue" || id.Name == "watchers") {
 			return true
 		}
 	}

@@ -54,20 +54,17 @@ var (
 // Most mutants die of the quick tests. These are the others.
 const slow = "^(TestQueueAgreesWithItsModel|TestMemory.*|TestStore.*)$"
 
-// first are the tests that most mutants of a file die of, and at once. Others
-// may hang before they fail.
+// first are the tests that most mutants of a type's methods, or of a function, die of,
+// and at once. Others may hang before they fail.
 var first = map[string]string{
-	"group.go":   "^Test(Group|Restart|After)",
-	"listmap.go": "^Test(ListMap|Refs)",
-	"poller.go":  "^Test(Poller|Trigger)",
-	"queue.go":   ofQueue,
-	"requeue.go": "^Test(Backoff|Limit|Terminal|Requeue)",
-	"rules.go":   ofQueue,
-	"state.go":   ofQueue,
-	"store.go":   ofQueue,
-	"changed.go": "^Test(UntilChanged|RunThatEnded)",
-	"watch.go":   "^Test(EnqueueAndWait|Wait|Watchers)",
+	"Group": ofGroup, "restart": ofGroup, "after": ofGroup,
+	"ListMap": "^Test(ListMap|Refs)", "Refs": "^Test(ListMap|Refs)",
+	"Poller": "^Test(Poller|Trigger)",
+	"Queue":  ofQueue, "store": ofQueue, "part": ofQueue, "delays": ofQueue, "delay": ofQueue, "entry": ofQueue,
+	"RetryPolicy": "^Test(Backoff|Limit)", "Backoff": "^Test(Backoff|Limit)", "answer": "^TestOutcomeOfEachError$",
 }
+
+const ofGroup = "^Test(Group|Restart|After)"
 
 const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestStoreDoesWhatAMapDoes)$"
 
@@ -130,7 +127,7 @@ func run() error {
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			out, err := test(binary, n+1, first[filepath.Base(m.Pos.Filename)], *limit)
+			out, err := test(binary, n+1, first[typeOf(m.Func)], *limit)
 			mu.Lock()
 			defer mu.Unlock()
 			tried++
@@ -191,6 +188,12 @@ func read(root, dir string) (pkg *plant.Package, mutants []mutant, err error) {
 		}
 	}
 	return pkg, mutants, nil
+}
+
+// typeOf is the type of a method, or the function.
+func typeOf(fn string) string {
+	t, _, _ := strings.Cut(fn, ".")
+	return t
 }
 
 // choose returns the indices of those that the flags name.

@@ -32,53 +32,60 @@ func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
 	if err == nil {
 		return verdict{reconcile.Succeeded, model.RequeueOptions{Done: true}}
 	}
-	failed, terminal, settled := false, false, true
-	var floor, ceiling *time.Duration // the longest, the soonest
+	failed, terminal := false, false
+	var runs, rechecks []reconcile.RequeueError
 	for _, a := range answers(err) {
 		switch {
 		case a.plan == nil && a.terminal:
 			terminal = true
 		case a.plan == nil:
 			failed = true
-		case a.plan.Hold:
-			settled = false
-			if floor == nil || a.plan.Delay > *floor {
-				floor = &a.plan.Delay
-			}
+		case a.plan.Recheck && a.plan.MinDelay <= 0:
+			rechecks = append(rechecks, *a.plan)
 		default:
-			settled = settled && a.plan.Recheck
-			if ceiling == nil || a.plan.Delay < *ceiling {
-				ceiling = &a.plan.Delay
+			runs = append(runs, *a.plan)
+		}
+	}
+	minimum := time.Duration(0)
+	for _, p := range runs {
+		minimum = max(minimum, p.MinDelay)
+	}
+	shortest := func(all []reconcile.RequeueError) time.Duration {
+		d := time.Duration(1<<63 - 1)
+		for _, p := range all {
+			if p.MinDelay > 0 {
+				p.Delay = max(p.Delay, p.MinDelay)
 			}
+			d = min(d, p.Delay)
+		}
+		return d
+	}
+	if failed {
+		if delay, again := retry(err, failures); again {
+			if delay == 0 && failures > 1 {
+				delay = time.Second
+			}
+			minimum = max(minimum, min(delay, time.Second))
+			return verdict{reconcile.Retrying, model.RequeueOptions{Delay: max(delay, minimum), MinDelay: minimum, Err: err}}
 		}
 	}
-	plan := model.RequeueOptions{}
 	switch {
-	case floor != nil:
-		plan.Delay, plan.Hold = *floor, true
-	case ceiling != nil:
-		plan.Delay = *ceiling
-	}
-	planned := floor != nil || ceiling != nil
-	switch {
+	case (failed || terminal) && len(runs) > 0:
+		d := max(minimum, shortest(runs))
+		return verdict{reconcile.Requeued, model.RequeueOptions{Delay: d, MinDelay: max(minimum, min(d, time.Second)), Err: err}}
 	case failed:
-		delay, again := retry(err, failures)
-		switch {
-		case !again:
-			return verdict{reconcile.GaveUp, model.RequeueOptions{Done: true, Err: err}}
-		case floor != nil && *floor > delay:
-			return verdict{reconcile.Retrying, model.RequeueOptions{Delay: *floor, Hold: true, Err: err}}
-		}
-		return verdict{reconcile.Retrying, model.RequeueOptions{Delay: delay, Err: err}}
-	case terminal && (!planned || settled):
-		return verdict{reconcile.TerminalError, model.RequeueOptions{Done: true, Err: err}}
-	case !terminal && settled:
-		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: plan.Delay, Recheck: true}}
+		return verdict{reconcile.GaveUp, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
+	case terminal:
+		return verdict{reconcile.TerminalError, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
+	case len(runs) == 0:
+		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: shortest(rechecks), Recheck: true}}
 	}
+	var reason error
 	if _, bare := err.(reconcile.RequeueError); !bare {
-		plan.Reason = err
+		reason = err
 	}
-	return verdict{reconcile.Requeued, plan}
+	d := max(minimum, shortest(append(rechecks, runs...)))
+	return verdict{reconcile.Requeued, model.RequeueOptions{Delay: d, MinDelay: minimum, Reason: reason}}
 }
 
 var (
@@ -135,7 +142,7 @@ func randomError(r *rand.Rand, depth int, delay func() time.Duration) error {
 	case 5, 6, 7:
 		return reconcile.RecheckWithin(delay())
 	case 8:
-		return reconcile.RequeueError{Delay: delay(), Hold: true, Recheck: true}
+		return reconcile.RequeueError{Delay: delay(), MinDelay: delay(), Recheck: true}
 	case 9:
 		return fmt.Errorf("because: %w", inner())
 	case 10:

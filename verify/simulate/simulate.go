@@ -211,10 +211,12 @@ func (s *slow) take() {
 func (s *slow) finish(f flight) {
 	v := judge(f.err, f.failures+1, s.retry)
 	r := Run{Item: f.item, Outcome: v.outcome, Err: fmt.Sprint(f.err), Waited: f.waited, Duration: f.end - f.began, End: s.q.Now()}
-	if v.outcome.Failed() {
+	if v.wait.Err != nil {
 		r.Failures = f.failures + 1
-		if !v.wait.Done && s.Hold {
-			v.wait.Hold = true
+	}
+	if v.outcome.Failed() {
+		if v.outcome == reconcile.Retrying && s.Hold {
+			v.wait.MinDelay = v.wait.Delay
 		}
 	}
 	if v.wait.Done && v.wait.Err != nil {

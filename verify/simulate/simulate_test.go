@@ -217,6 +217,7 @@ func TestApply(t *testing.T) {
 	ends := map[string]int{}
 	for s := range uint64(*runs) {
 		p := newPlan(*seed + s)
+		p.Background = 0 // The queue of Apply has none.
 		synctest.Test(t, func(t *testing.T) {
 			limit := time.Duration(1 + rand.New(rand.NewPCG(p.Seed, 4)).Int64N(int64(3*time.Minute)))
 			want, how := applied(p, limit)

@@ -294,7 +294,7 @@ func TestReady(t *testing.T) {
 		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(1)), "Unknown", "Progressing", "copying: requeued"},
 		{fmt.Errorf("copying: %w", reconcile.RequeueWithin(time.Hour)), "Unknown", "Progressing", "copying: requeued"},
 		{errors.Join(reconcile.RequeueAfter(time.Minute), fmt.Errorf("%w (b)", reconcile.RequeueWithin(2*time.Minute))), "Unknown", "Progressing", "requeued\nrequeued (b)"},
-		{reconcile.RequeueError{Recheck: true, Hold: true}, "Unknown", "Progressing", "requeued"},
+		{reconcile.RequeueError{Recheck: true, MinDelay: 1}, "Unknown", "Progressing", "requeued"},
 		{reconcile.RecheckWithin(time.Hour), "True", "Reconciled", ""},
 		{fmt.Errorf("3 of 3 copies: %w", reconcile.RecheckWithin(time.Hour)), "True", "Reconciled", "3 of 3 copies: recheck"},
 		{reconcile.Terminal(errors.New("never")), "False", "TerminalError", "never"},

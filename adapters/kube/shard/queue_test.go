@@ -66,7 +66,7 @@ func TestQueuePassesVerdictsOn(t *testing.T) {
 			{reconcile.RequeueOptions{Err: oops}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
 			{reconcile.RequeueOptions{Err: reconcile.ErrAborted}, reconcile.State{Phase: reconcile.Ready, Failures: 1, Err: oops}},
 			{reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}, reconcile.State{Phase: reconcile.Waiting, Recheck: true}},
-			{reconcile.RequeueOptions{Delay: time.Hour, Hold: true}, reconcile.State{Phase: reconcile.Waiting, Hold: true}},
+			{reconcile.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour}, reconcile.State{Phase: reconcile.Waiting, NotBefore: time.Now().Add(time.Hour).Round(0)}},
 		} {
 			inner.Enqueue(1)
 			if _, err := q.Dequeue(t.Context()); err != nil {
@@ -74,7 +74,7 @@ func TestQueuePassesVerdictsOn(t *testing.T) {
 			}
 			q.Requeue(1, step.wait)
 			got := q.State(1)
-			got.Since, got.Due, got.Pending = time.Time{}, time.Time{}, time.Time{}
+			got.Since, got.Due, got.NotBefore, got.Pending = time.Time{}, time.Time{}, got.NotBefore.Round(0), time.Time{}
 			if got != step.want {
 				t.Errorf("after %+v: %+v, want %+v", step.wait, got, step.want)
 			}

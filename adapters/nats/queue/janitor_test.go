@@ -116,7 +116,7 @@ func TestQueueRemovesPoison(t *testing.T) {
 	g.want(t, "level=WARN", "as its process was gone", "held", "failures=1")
 	flush(t, q)
 	enqueue(t, q, "held")
-	if got := q.State("held"); got.Phase != reconcile.Waiting || !got.Hold || got.Failures != 1 {
+	if got := q.State("held"); got.Phase != reconcile.Waiting || got.NotBefore.IsZero() || got.Failures != 1 {
 		t.Errorf("State: %+v, want it held after 1 failure", got)
 	}
 	if got := q.State("removed"); got != (reconcile.State{}) {

@@ -6,7 +6,6 @@ package queue
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,19 +32,20 @@ type seen struct {
 
 // A message is how a record stands in the stream.
 type message struct {
-	Phase    string    `json:"phase"` // ready, waiting, in flight, or idle
-	Since    time.Time `json:"since,omitzero"`
-	Pending  time.Time `json:"pending,omitzero"` // if that is not since; none of what is settled
-	Next     string    `json:"next,omitempty"`   // what follows a run in flight, or the kind of wait
-	Due      time.Time `json:"due,omitzero"`
-	Recheck  bool      `json:"settled,omitempty"` // with next within, at rest: all is well
-	Owner    string    `json:"owner,omitempty"`
-	Fence    uint64    `json:"fence,omitempty"`
-	Failures int       `json:"failures,omitempty"`
-	Err      string    `json:"err,omitempty"`
-	Removed  bool      `json:"removed,omitempty"`
-	Item     string    `json:"item,omitempty"` // its tokens, if they are too long for the subject
-	Write    string    `json:"write"`          // names the write, so that its writer knows it again
+	Phase     string    `json:"phase"` // ready, waiting, in flight, or idle
+	Since     time.Time `json:"since,omitzero"`
+	Pending   time.Time `json:"pending,omitzero"` // if that is not since; none while it waits for a recheck
+	Next      string    `json:"next,omitempty"`   // of a run in flight and of one that waits: see nextName
+	Due       time.Time `json:"due,omitzero"`
+	NotBefore time.Time `json:"not_before,omitzero"` // with next within: no event starts it sooner
+	Recheck   bool      `json:"settled,omitempty"`   // with next within, at rest: it is only a recheck
+	Owner     string    `json:"owner,omitempty"`
+	Fence     uint64    `json:"fence,omitempty"`
+	Failures  int       `json:"failures,omitempty"`
+	Err       string    `json:"err,omitempty"`
+	Removed   bool      `json:"removed,omitempty"`
+	Item      string    `json:"item,omitempty"` // its tokens, if they are too long for the subject
+	Write     string    `json:"write"`          // names the write, so that its writer knows it again
 }
 
 // asTime returns a time of a record as it is written.
@@ -64,6 +64,22 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
+// nextName returns how the next run of a record is written. Processes of versions that
+// do not know notBefore and rechecks read it too.
+func nextName(r *record) string {
+	switch {
+	case r.next == nextReady:
+		return "ready"
+	case r.next == nextNow:
+		return "now"
+	case !r.next.later():
+		return ""
+	case r.notBefore == r.due:
+		return "held"
+	}
+	return "within"
+}
+
 // encodeRecord returns the message of a record.
 func encodeRecord(r *record, tokens, write string) []byte {
 	m := message{
@@ -78,16 +94,16 @@ func encodeRecord(r *record, tokens, write string) []byte {
 	}
 	switch {
 	case r.running:
-		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextNames[r.next], asTime(r.due), r.removed
+		m.Phase, m.Next, m.Due, m.Removed = "in flight", nextName(r), asTime(r.due), r.removed
 	case r.next.later():
-		m.Phase, m.Next, m.Due = "waiting", nextNames[r.next], asTime(r.due)
-		if r.next == nextSettled { // those who know nothing of it see a time to wait for
-			m.Next, m.Recheck = nextNames[nextWithin], true
-		}
+		m.Phase, m.Next, m.Due, m.Recheck = "waiting", nextName(r), asTime(r.due), r.next == nextRecheck
 	case r.next == nextReady:
 		m.Phase = "ready"
 	default:
 		m.Phase = "idle"
+	}
+	if m.Next == "within" {
+		m.NotBefore = asTime(r.notBefore)
 	}
 	b, err := json.Marshal(&m)
 	if err != nil {
@@ -114,11 +130,19 @@ func decodeRecord(s stored) (r record, m message, err error) {
 			return record{}, m, bad("its owner: " + err.Error())
 		}
 	}
-	n := slices.Index(nextNames[:], m.Next)
-	if n < 0 || next(n) == nextSettled {
+	switch m.Next {
+	case "":
+	case "ready":
+		r.next = nextReady
+	case "now":
+		r.next = nextNow
+	case "within":
+		r.next, r.notBefore = nextLater, min(r.due, nanoseconds(m.NotBefore))
+	case "held":
+		r.next, r.notBefore = nextLater, r.due
+	default:
 		return record{}, m, bad("unknown next " + brief(m.Next))
 	}
-	r.next = next(n)
 	switch m.Phase {
 	case "idle":
 		return record{}, m, nil
@@ -128,8 +152,8 @@ func decodeRecord(s stored) (r record, m message, err error) {
 		if !r.next.later() {
 			return record{}, m, bad("it waits for nothing")
 		}
-		if r.next == nextWithin && m.Recheck {
-			r.next = nextSettled
+		if m.Next == "within" && m.Recheck && r.notBefore == 0 {
+			r.next = nextRecheck
 		}
 	case "in flight":
 		r.running, r.removed = true, m.Removed
@@ -139,7 +163,7 @@ func decodeRecord(s stored) (r record, m message, err error) {
 	default:
 		return record{}, m, bad("unknown phase " + strconv.Quote(brief(m.Phase)))
 	}
-	if r.pending == 0 && r.next != nextSettled {
+	if r.pending == 0 && r.next != nextRecheck {
 		r.pending = r.since
 	}
 	return r, m, nil

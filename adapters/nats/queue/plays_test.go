@@ -300,7 +300,8 @@ func (p *play) work(a *process, r *rand.Rand) {
 		case !alive:
 			a.q.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted})
 		case again:
-			a.q.Requeue(item, reconcile.RequeueOptions{Delay: time.Duration(r.Int64N(int64(playLease / 4))), Hold: true})
+			d := time.Duration(r.Int64N(int64(playLease / 4)))
+			a.q.Requeue(item, reconcile.RequeueOptions{Delay: d, MinDelay: d})
 		default:
 			a.q.Done(item)
 		}

@@ -97,9 +97,9 @@ func TestQueueIsShared(t *testing.T) {
 	if got := queue.Fence(a.Lease(t.Context(), "x")); got <= first {
 		t.Errorf("Fence: %d after %d", got, first)
 	}
-	a.Requeue("x", reconcile.RequeueOptions{Err: errors.New("a could not"), Delay: time.Hour, Hold: true})
+	a.Requeue("x", reconcile.RequeueOptions{Err: errors.New("a could not"), Delay: time.Hour, MinDelay: time.Hour})
 	flush(t, a)
-	if s := b.State("x"); s.Failures != 2 || s.Phase != reconcile.Waiting || !s.Hold {
+	if s := b.State("x"); s.Failures != 2 || s.Phase != reconcile.Waiting || s.NotBefore.IsZero() {
 		t.Errorf("failures of both: b sees %+v", s)
 	}
 	enqueue(t, b, "x") // it is held
@@ -148,7 +148,7 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 		if e.Item == "z" {
 			want.Phase = reconcile.Ready
 		}
-		if e.State.Phase != want.Phase || e.State.Hold || e.State.Recheck != want.Recheck || e.State.Pending.IsZero() != want.Recheck {
+		if e.State.Phase != want.Phase || !e.State.NotBefore.IsZero() || e.State.Recheck != want.Recheck || e.State.Pending.IsZero() != want.Recheck {
 			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Recheck)
 		}
 	}

@@ -20,31 +20,28 @@ type next uint8
 
 const (
 	nextNone    next = iota
-	nextReady        // at once
-	nextNow          // at once, whatever the verdict of the run in flight
-	nextWithin       // at due, sooner if an event asks for it
-	nextSettled      // the same, and all is well; only at rest
-	nextHeld         // at due, and not before
+	nextReady        // now
+	nextNow          // now, whatever the run in flight returns; only in flight
+	nextLater        // at due; an event starts it sooner, but not before notBefore
+	nextRecheck      // the same, and only a recheck; only at rest
 )
 
-// nextNames are how a next is written in a message, except nextSettled.
-var nextNames = [...]string{"", "ready", "now", "within", "settled", "held"}
-
-func (n next) later() bool { return n >= nextWithin }
+func (n next) later() bool { return n >= nextLater }
 
 // A record is what the queue knows of one item. The zero record is that of an
 // item that it does not know.
 type record struct {
-	running  bool
-	next     next
-	due      int64 // of a next run that is later, in Unix nanoseconds, as all times here
-	since    int64 // when it entered its phase
-	pending  int64 // since when there is work; 0 while it is settled
-	owner    string
-	fence    uint64 // of the run in flight; 0 in the message that began it, whose sequence it is
-	failures int
-	err      string // the last failure; with no failures, the reason of a plan
-	removed  bool   // of a run in flight: if its process is gone, the item need not run again
+	running   bool
+	next      next
+	due       int64 // of a next run that is later, in Unix nanoseconds, as all times here
+	notBefore int64 // of the same: no event starts it sooner; never after due
+	since     int64 // when it entered its phase
+	pending   int64 // since when there is work; 0 while it waits for a recheck
+	owner     string
+	fence     uint64 // of the run in flight; 0 in the message that began it, whose sequence it is
+	failures  int
+	err       string // the last failure; with no failures, the reason of a scheduled run
+	removed   bool   // of a run in flight: if its process is gone, the item need not run again
 }
 
 // ready reports whether the record is of an item at rest that is ready.
@@ -67,8 +64,10 @@ func (r record) state() reconcile.State {
 	case r.next.later():
 		s.Phase = reconcile.Waiting
 		s.Due = time.Unix(0, r.due)
-		s.Hold = r.next == nextHeld
-		s.Recheck = r.next == nextSettled
+		if r.notBefore > time.Now().UnixNano() {
+			s.NotBefore = time.Unix(0, r.notBefore)
+		}
+		s.Recheck = r.next == nextRecheck
 	}
 	if !s.Recheck {
 		s.Pending = time.Unix(0, r.pending)
@@ -100,16 +99,16 @@ const (
 
 // An op is an operation on one item, with all that it needs.
 type op struct {
-	verb    verb
-	at      int64  // when it was asked for
-	due     int64  // of verbAfter, verbWithin, verbRequeue and verbReclaim
-	hold    bool   // of verbRequeue
-	settled bool   // of verbRequeue: the run ended well
-	err     string // of verbRequeue and verbReclaim: of the failure, or the reason of a plan
-	fail    bool   // of verbRequeue and verbReclaim: the run failed
-	giveUp  bool   // of verbDone and verbReclaim: it is not to run again, though it failed
-	owner   string // of the run, for verbs that end one
-	fence   uint64
+	verb      verb
+	at        int64  // when it was asked for
+	due       int64  // of verbAfter, verbWithin, verbRequeue and verbReclaim
+	notBefore int64  // of verbRequeue and verbDone: no event starts the next run sooner; 0 if at once
+	recheck   bool   // of verbRequeue: the run succeeded, and the next is only a recheck
+	err       string // of verbRequeue and verbReclaim: of the failure, or the reason of a scheduled run
+	fail      bool   // of verbRequeue and verbReclaim: the run failed
+	giveUp    bool   // of verbDone and verbReclaim: it is not retried, though it failed
+	owner     string // of the run, for verbs that end one
+	fence     uint64
 }
 
 // gives reports whether the verb gives back a run.
@@ -120,17 +119,20 @@ func newRequeue(w reconcile.RequeueOptions, now int64) op {
 	if w.Err == reconcile.ErrAborted {
 		return op{verb: verbAbort, at: now}
 	}
-	if w.Done {
-		return op{verb: verbDone, at: now, giveUp: w.Err != nil}
+	o := op{verb: verbRequeue, at: now, recheck: w.Recheck && w.MinDelay <= 0 && w.Err == nil}
+	if w.MinDelay > 0 {
+		o.notBefore = after(now, w.MinDelay)
 	}
-	o := op{verb: verbRequeue, at: now, hold: w.Hold, settled: w.Recheck && !w.Hold && w.Err == nil}
-	if w.Delay > 0 {
-		o.due = after(now, w.Delay)
+	if w.Done {
+		return op{verb: verbDone, at: now, notBefore: o.notBefore, giveUp: w.Err != nil}
+	}
+	if d := max(w.Delay, w.MinDelay); d > 0 {
+		o.due = after(now, d)
 	}
 	switch {
 	case w.Err != nil:
 		o.fail, o.err = true, errorText(w.Err)
-	case w.Reason != nil && !o.settled:
+	case w.Reason != nil && !o.recheck:
 		o.err = errorText(w.Reason)
 	}
 	return o
@@ -146,13 +148,15 @@ func (r record) promoteDue(now int64) record {
 		if !r.running {
 			r.since = r.due
 		}
-		if r.next == nextSettled {
+		if r.next == nextRecheck {
 			r.pending = r.due
 		}
-		r.next, r.due = nextReady, 0
+		r.setReady()
 	}
 	return r
 }
+
+func (r *record) setReady() { r.next, r.due, r.notBefore = nextReady, 0, 0 }
 
 // apply returns what becomes of the record by the op.
 func (r record) apply(o *op) record {
@@ -160,7 +164,7 @@ func (r record) apply(o *op) record {
 	case verbOffer, verbEnqueue, verbAfter, verbWithin, verbNow:
 		return r.promoteDue(o.at).ask(o)
 	case verbRemove:
-		r.next, r.due = nextNone, 0
+		r.next, r.due, r.notBefore = nextNone, 0, 0
 		if !r.running {
 			return record{}
 		}
@@ -184,43 +188,48 @@ func (r record) apply(o *op) record {
 }
 
 // ask applies a verb of an Enqueuer. Each asks for something that is still to be
-// answered, so nothing is settled after it.
+// handled, so nothing is only a recheck after it.
 func (r record) ask(o *op) record {
-	before := r
-	switch {
-	case r.next == nextSettled:
-		r.next, r.pending = nextWithin, o.at
-	case !r.running && r.next == nextNone:
+	was := r
+	if r.next == nextRecheck {
+		r.next, r.pending = nextLater, o.at
+	} else if !r.running && r.next == nextNone {
 		r.pending = o.at
 	}
 	if o.verb != verbOffer {
 		r.removed = false
 	}
-	was := r.next
 	switch o.verb {
 	case verbOffer:
-		if !r.running && was == nextNone || before.next == nextSettled {
-			r.next, r.due = nextReady, 0
+		if !r.running && was.next == nextNone || was.next == nextRecheck {
+			r.setReady()
 		}
-	case verbEnqueue:
-		if was == nextNone || was == nextWithin {
-			r.next, r.due = nextReady, 0
+	case verbEnqueue, verbWithin:
+		due := max(o.at, o.due)
+		if o.verb == verbEnqueue {
+			due = o.at
+		}
+		switch {
+		case r.next == nextNone:
+			r.next, r.due = nextLater, due
+		case r.next == nextLater:
+			r.due = min(r.due, max(due, r.notBefore))
+		}
+		if r.next == nextLater && r.due <= o.at {
+			r.setReady()
 		}
 	case verbAfter:
-		if was == nextNone || was == nextWithin && o.due <= r.due {
-			r.next, r.due = nextHeld, o.due
-		}
-	case verbWithin:
-		if was == nextNone || was == nextWithin && o.due < r.due {
-			r.next, r.due = nextWithin, o.due
+		if r.next == nextNone || r.next == nextLater && r.notBefore < r.due && o.due <= r.due {
+			r.next, r.due = nextLater, max(o.due, r.notBefore)
+			r.notBefore = r.due
 		}
 	case verbNow:
-		r.next, r.due = nextReady, 0
+		r.setReady()
 		if r.running {
 			r.next = nextNow
 		}
 	}
-	if !r.running && (was == nextNone || was.later() != r.next.later()) {
+	if !r.running && (was.next == nextNone || was.next.later() != r.next.later()) {
 		r.since = o.at
 	}
 	return r
@@ -234,18 +243,20 @@ func (r record) end(o *op) record {
 		case r.removed, o.giveUp:
 			o = &op{verb: verbDone, at: o.at, giveUp: true}
 		default:
-			o = &op{verb: verbRequeue, at: o.at, due: o.due, hold: true, fail: true, err: o.err}
+			o = &op{verb: verbRequeue, at: o.at, due: o.due, notBefore: o.due, fail: true, err: o.err}
 		}
 	}
-	r = record{next: was.next, due: was.due, since: o.at, pending: was.pending, failures: r.failures, err: r.err}
-	if o.settled || o.verb == verbDone && !o.giveUp {
-		r.pending = was.since // what came before the run began is answered
+	r = record{next: was.next, due: was.due, notBefore: was.notBefore, since: o.at, pending: was.pending, failures: r.failures, err: r.err}
+	if o.recheck || o.verb == verbDone && !o.giveUp {
+		r.pending = was.since // The run covers what came before it began.
 	}
+	minimum := o.notBefore
 	switch o.verb {
 	case verbDone:
 		r.failures, r.err = 0, ""
 	case verbAbort, verbReclaim:
-		r.next, r.due = nextReady, 0
+		r.setReady()
+		minimum = 0
 	case verbRequeue:
 		if o.fail {
 			r.failures, r.err = r.failures+1, o.err
@@ -253,21 +264,22 @@ func (r record) end(o *op) record {
 			r.failures, r.err = 0, o.err
 		}
 		switch {
-		case r.next == nextNow, o.due <= o.at:
-			r.next, r.due = nextReady, 0
-		case o.hold:
-			r.next, r.due = nextHeld, o.due
-		case r.next == nextNone && o.settled:
-			r.next, r.due, r.pending = nextSettled, o.due, 0
-		case r.next == nextNone, r.next.later() && o.due < r.due:
-			r.next, r.due = nextWithin, o.due
+		case r.next == nextReady, r.next == nextNow: // It is due first.
+		case o.due <= o.at:
+			r.setReady()
+		case r.next == nextNone && o.recheck:
+			r.next, r.due, r.pending = nextRecheck, o.due, 0
+		case r.next == nextNone, o.due < r.due:
+			r.next, r.due, r.notBefore = nextLater, o.due, 0
 		}
 	}
-	switch r.next {
-	case nextNow:
-		r.next = nextReady
-	case nextNone:
+	switch {
+	case r.next == nextNone:
 		return record{}
+	case r.next == nextNow:
+		r.setReady()
+	case minimum > o.at:
+		r.next, r.due, r.notBefore = nextLater, max(r.due, minimum), max(r.notBefore, minimum)
 	}
 	return r
 }

@@ -90,19 +90,31 @@ func (w *twin) differ() string {
 	want := record{
 		removed: got.removed, // tells of a process that dies, of which the model knows nothing
 		running: e.InFlight, failures: e.Failures, since: w.start + int64(e.Since),
-		next: map[model.Kind]next{
-			model.None: nextNone, model.Ready: nextReady, model.Sticky: nextNow,
-			model.Within: nextWithin, model.Recheck: nextSettled, model.Held: nextHeld,
-		}[e.Next.Kind],
+	}
+	switch n := e.Next; {
+	case !n.Exists:
+	case n.Ready(w.model.Now()):
+		want.next = nextReady
+		if n.Now {
+			want.next = nextNow
+		}
+	default:
+		want.next, want.due = nextLater, w.start+int64(n.Due)
+		if n.Recheck {
+			want.next = nextRecheck
+		}
+		if n.NotBefore > w.model.Now() {
+			want.notBefore = w.start + int64(n.NotBefore)
+		}
 	}
 	if e.Err != nil {
 		want.err = e.Err.Error()
 	}
-	if e.Next.Kind != model.Recheck {
+	if !e.Next.Recheck {
 		want.pending = w.start + int64(e.Pending)
 	}
-	if want.next.later() {
-		want.due = w.start + int64(e.Next.Due)
+	if got.notBefore <= w.now() {
+		got.notBefore = 0
 	}
 	if want.running {
 		want.owner, want.fence = "me", w.fence
@@ -122,7 +134,9 @@ func randomOp(r *rand.Rand) model.Op[string] {
 	if o.Verb == model.Advance {
 		o.Options.Delay = time.Duration(r.IntN(150)) * time.Minute
 	}
-	o.Options.Hold = r.IntN(2) == 0
+	if r.IntN(2) == 0 {
+		o.Options.MinDelay = []time.Duration{o.Options.Delay, time.Second, 2 * time.Hour}[r.IntN(3)]
+	}
 	if o.Verb == model.Requeue {
 		o.Options.Recheck = r.IntN(2) == 0
 		switch r.IntN(4) {
@@ -153,11 +167,11 @@ func TestRulesTable(t *testing.T) {
 				w.do(o)
 			}
 			// This queue has no Background, and what is offered is ready.
-			if got, want := w.describe(), strings.ReplaceAll(c.Entry, "offered", "ready"); got != want {
+			if got, want := w.describe(), strings.ReplaceAll(c.Entry, "background", "ready"); got != want {
 				t.Fatalf("set up by %v: %q, want %q", c.Setup, got, want)
 			}
 			w.do(c.Op)
-			if got, want := w.describe(), strings.ReplaceAll(c.Want, "offered", "ready"); got != want {
+			if got, want := w.describe(), strings.ReplaceAll(c.Want, "background", "ready"); got != want {
 				t.Errorf("%v of %q: %q, want %q", c.Op, c.Entry, got, want)
 			}
 		})
@@ -170,9 +184,9 @@ func TestRulesTable(t *testing.T) {
 // describe says how the record stands, in the words of the table.
 func (w *twin) describe() string {
 	r := w.record
-	s := nextNames[r.next]
+	s := nextName(&r)
 	if r.next.later() {
-		s += fmt.Sprintf(" %gh", time.Duration(r.due-w.now()).Hours())
+		s = model.Words(time.Duration(r.due-w.now()), time.Duration(r.notBefore-w.now()), r.next == nextRecheck)
 	}
 	switch {
 	case r == record{}:
@@ -271,17 +285,18 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	const due = "2000-01-02T03:04:05Z"
 	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 	for text, want := range map[string]record{
-		`{"phase":"waiting","next":"within","due":"` + due + `"}`:                {next: nextWithin, due: at},
-		`{"phase":"waiting","next":"within","settled":true,"due":"` + due + `"}`: {next: nextSettled, due: at},
-		`{"phase":"waiting","next":"held","settled":true,"due":"` + due + `"}`:   {next: nextHeld, due: at},
-		`{"phase":"ready","settled":true}`:                                       {next: nextReady},
-		`{"phase":"ready","since":"` + due + `"}`:                                {next: nextReady, since: at, pending: at},
+		`{"phase":"waiting","next":"within","due":"` + due + `"}`:                                     {next: nextLater, due: at},
+		`{"phase":"waiting","next":"within","settled":true,"due":"` + due + `"}`:                      {next: nextRecheck, due: at},
+		`{"phase":"waiting","next":"held","settled":true,"due":"` + due + `"}`:                        {next: nextLater, due: at, notBefore: at},
+		`{"phase":"waiting","next":"within","due":"` + due + `","not_before":"2000-01-02T03:04:04Z"}`: {next: nextLater, due: at, notBefore: at - 1e9},
+		`{"phase":"ready","settled":true}`:                                                            {next: nextReady},
+		`{"phase":"ready","since":"` + due + `"}`:                                                     {next: nextReady, since: at, pending: at},
 	} {
 		if got, _, err := decodeRecord(stored{"q.i.x", 7, []byte(text)}); got != want || err != nil {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	data := encodeRecord(&record{next: nextSettled, due: at}, "x", "w")
+	data := encodeRecord(&record{next: nextRecheck, due: at}, "x", "w")
 	if want := `{"phase":"waiting","next":"within","due":"` + due + `","settled":true,"write":"w"}`; string(data) != want {
 		t.Errorf("%s, want %s", data, want)
 	}

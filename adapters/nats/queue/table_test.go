@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -31,20 +30,19 @@ var deviations = map[string]string{
 	// the two hours that were promised before. The kernel's own table is of a
 	// clock that stands; TestRulesFollowTheModel has the tie.
 	"EnqueueAfter 2h/within 2h":                 "within 2h",
-	"EnqueueAfter 2h/settled 2h":                "within 2h",
+	"EnqueueAfter 2h/recheck 2h":                "within 2h",
 	"EnqueueAfter 2h/in flight, within 2h next": "in flight, within 2h next",
 
-	"Close/within 2h":                              "within 2h",
-	"Close/settled 2h":                             "settled 2h",
-	"Close/held 2h":                                "held 2h",
-	"Close/in flight, within 2h next":              "in flight, within 2h next",
-	"Close/in flight, held 2h next":                "in flight, held 2h next",
-	"closed/Remove/ready":                          "ready",
-	"closed/Dequeue/ready":                         "ready",
-	"closed/Requeue 1h/in flight":                  "within 1h",
-	"closed/Requeue 1h Recheck/in flight":          "settled 1h",
-	"closed/Requeue 1h Hold/in flight":             "held 1h",
-	"closed/Requeue 1h Hold/in flight, ready next": "held 1h",
+	"Close/within 2h":                     "within 2h",
+	"Close/recheck 2h":                    "recheck 2h",
+	"Close/retry 1s–2h":                   "retry 1s–2h",
+	"Close/held 2h":                       "held 2h",
+	"Close/in flight, within 2h next":     "in flight, within 2h next",
+	"Close/in flight, held 2h next":       "in flight, held 2h next",
+	"closed/Remove/ready":                 "ready",
+	"closed/Dequeue/ready":                "ready",
+	"closed/Requeue 1h/in flight":         "within 1h",
+	"closed/Requeue 1h Recheck/in flight": "recheck 1h",
 }
 
 // A table carries operations of the kernel's table out on a queue. One queue
@@ -68,9 +66,12 @@ func TestQueueTable(t *testing.T) {
 	deviating := 0
 	for _, c := range cells {
 		name := c.Name()
+		if strings.Contains(name+c.Want, "1s") || strings.Contains(name, "500ms") {
+			continue // They may pass before the state is read. TestRulesFollowTheModel has these cells.
+		}
 		// This queue has no Background, and what is offered is ready.
-		c.Entry = strings.ReplaceAll(c.Entry, "offered", "ready")
-		c.Want = strings.ReplaceAll(c.Want, "offered", "ready")
+		c.Entry = strings.ReplaceAll(c.Entry, "background", "ready")
+		c.Want = strings.ReplaceAll(c.Want, "background", "ready")
 		t.Run(name, func(t *testing.T) {
 			want, deviates := deviations[name]
 			if deviates {
@@ -116,7 +117,7 @@ func (tab *table) standing(t *testing.T, ops []model.Op[string]) (s string) {
 		return s
 	}
 	item, q = tab.play(t, ops)
-	q.Requeue(item, reconcile.RequeueOptions{Delay: 1000 * time.Hour, Hold: true})
+	q.Requeue(item, reconcile.RequeueOptions{Delay: 1000 * time.Hour, MinDelay: 1000 * time.Hour})
 	flush(t, q)
 	if tab.resting(t, item) == "ready" {
 		s = "in flight, now next"
@@ -137,15 +138,15 @@ func (tab *table) clean(t *testing.T, item string) {
 
 // resting says how an item stands, as far as State tells.
 func (tab *table) resting(t *testing.T, item string) string {
-	hours := func(s reconcile.State) float64 { return math.Round(time.Until(s.Due).Hours()) }
-	switch s := tab.viewer.State(item); {
-	case s.Phase == reconcile.Waiting && s.Hold:
-		return fmt.Sprintf("held %gh", hours(s))
-	case s.Phase == reconcile.Waiting && s.Recheck:
-		return fmt.Sprintf("settled %gh", hours(s))
-	case s.Phase == reconcile.Waiting:
-		return fmt.Sprintf("within %gh", hours(s))
-	case s.Phase == reconcile.Idle:
+	switch s := tab.viewer.State(item); s.Phase {
+	case reconcile.Waiting:
+		hours := func(t time.Time) time.Duration { return time.Until(t).Round(time.Hour) }
+		notBefore := time.Duration(0)
+		if !s.NotBefore.IsZero() {
+			notBefore = hours(s.NotBefore)
+		}
+		return model.Words(hours(s.Due), notBefore, s.Recheck)
+	case reconcile.Idle:
 		return "none"
 	default:
 		return s.Phase.String()

@@ -42,7 +42,7 @@ func (t *timers[T]) remove(item T) {
 }
 
 func (t *timers[T]) count(s seen, n int) {
-	if s.next == nextSettled {
+	if s.next == nextRecheck {
 		t.settled += n
 	}
 }

@@ -20,7 +20,7 @@ func TestCloseStopsTheTimer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.schedule("x", seen{record: record{next: nextHeld, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1})
+	q.schedule("x", seen{record: record{next: nextLater, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1})
 	if err := q.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestOverdueIsNotLeftToItsTimer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := seen{record: record{next: nextHeld, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1, tokens: "x"}
+	waits := seen{record: record{next: nextLater, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1, tokens: "x"}
 	q.schedule("x", waits)
 	waits.due = 1
 	q.schedule("x", waits)
@@ -57,7 +57,7 @@ func TestNothingIsDueWithoutConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := seen{record: record{next: nextHeld, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1, tokens: "x"}
+	waits := seen{record: record{next: nextLater, due: time.Now().Add(time.Hour).UnixNano()}, seq: 1, tokens: "x"}
 	q.schedule("x", waits)
 	nc.Close()
 	q.fail(q.wire.closed())

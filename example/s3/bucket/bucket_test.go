@@ -129,7 +129,7 @@ func TestVerdict(t *testing.T) {
 		switch {
 		case errors.As(err, &plan):
 			got = planned
-			if plan.Delay != time.Minute || !plan.Hold {
+			if plan.Delay != time.Minute || plan.MinDelay != time.Minute {
 				t.Errorf("%v is planned as %+v, want a hold of a minute", test.err, plan)
 			}
 		case errors.Is(err, reconcile.ErrTerminal):

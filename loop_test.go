@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/reconkernel/reconcile"
@@ -307,12 +308,12 @@ func TestForeignQueueIsToldTheVerdict(t *testing.T) {
 		s.end()
 		q.journal.WantAll(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s requeue refuse {Delay:0s Hold:false Err:boom Recheck:false Reason:<nil> Done:true}",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s Hold:true Err:<nil> Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s Hold:false Err:<nil> Recheck:true Reason:<nil> Done:false}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s Hold:true Err:boom Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s Hold:false Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s MinDelay:1s Err:boom Recheck:false Reason:<nil> Done:true}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s MinDelay:1h0m0s Err:<nil> Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s MinDelay:0s Err:<nil> Recheck:true Reason:<nil> Done:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s MinDelay:1m0s Err:boom Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s MinDelay:0s Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s MinDelay:0s Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
 	})
 }
 
@@ -911,9 +912,9 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 	for _, c := range []struct{ bad, want, logged string }{
 		{"none", all, ""},
 		{"start", "start, run, As, Is, Retry, done", "the Logger panicked"},
-		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
-		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; DefaultRetry is used instead"},
+		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
+		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
+		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
 		{"done", "start, run, As, Is, Retry, done", "what Admit returned panicked"},
 		{"outcome", "start, run, As, Is, Retry, done, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
@@ -951,7 +952,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 					t.Errorf("hooks: %s, want %s", got, c.want)
 				}
 				least, most := time.Hour, time.Hour
-				if strings.Contains(c.logged, "DefaultRetry") {
+				if strings.Contains(c.logged, "of the kernel") {
 					least, most = time.Second/2, time.Second
 				}
 				st := s.q.State("a")
@@ -1475,4 +1476,123 @@ func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The context of a run ends when the run has, for those that asked for its end in the run,
+// and for those that ask later.
+func TestContextOfARunEndsWithTheRun(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"without a Timeout": 0, "with a Timeout": time.Hour} {
+		runBubble(t, name, func(t *testing.T) {
+			type key struct{}
+			var kept, derived context.Context
+			stop := func() {}
+			helpers, after := 0, 0
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+			defer cancel()
+			q := reconcile.NewQueue[int]()
+			r := &reconcile.Reconciler[int]{Queue: q, Timeout: timeout, Logger: unlogged(), Reconcile: func(ctx context.Context, i int) error {
+				kept = ctx
+				if i > 0 {
+					return nil // asks for nothing
+				}
+				if err := ctx.Err(); err != nil {
+					t.Errorf("in the run Err = %v, want nil", err)
+				}
+				go func() { <-ctx.Done(); helpers++ }()
+				context.AfterFunc(ctx, func() { after++ })
+				derived, stop = context.WithCancel(ctx) // which nothing stops before the check
+				return nil
+			}}
+			done := startWait(func() error { return r.Run(ctx) })
+			for i := range 2 {
+				q.Enqueue(i)
+				synctest.Wait()
+				if !errors.Is(kept.Err(), context.Canceled) || kept.Value(key{}) != "value" {
+					t.Errorf("run %d: after the run Err = %v, want %v, and its values", i, kept.Err(), context.Canceled)
+				}
+				select {
+				case <-kept.Done():
+				default:
+					t.Errorf("run %d: Done is open after the run", i)
+				}
+				wantCause(t, kept, context.Canceled)
+			}
+			if helpers != 1 || after != 1 || derived.Err() == nil {
+				t.Errorf("%d helpers and %d functions saw the end, and the derived context has %v; want 1, 1 and an error", helpers, after, derived.Err())
+			}
+			stop()
+			cancel()
+			mustReturn(t, done)
+		})
+	}
+}
+
+// The cause of the end of a context reaches the run, also if it asks for Done first.
+func TestContextOfARunHasTheCauseOfItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		q := reconcile.NewQueue[int]()
+		q.Enqueue(1)
+		r := &reconcile.Reconciler[int]{Queue: q, Reconcile: func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			wantCause(t, ctx, errEnd)
+			return ctx.Err()
+		}}
+		done := startWait(func() error { return r.Run(ctx) })
+		synctest.Wait()
+		cancel(errEnd)
+		if err := mustReturn(t, done).err; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+// A rate limiter that reports the deadline of its context in advance ends no Run. An error
+// long before the deadline does.
+func TestAdmitMayReportADeadlineInAdvance(t *testing.T) {
+	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Hour: errBoom} {
+		runBubble(t, left.String(), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			began := time.Now()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			calls := 0
+			r := &reconcile.Reconciler[string]{
+				Queue: q, Logger: unlogged(),
+				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					calls++
+					return nil, errBoom
+				},
+				Reconcile: func(context.Context, string) error { t.Error("a run was not admitted"); return nil },
+			}
+			err := r.Run(ctx)
+			if took := time.Since(began); !errors.Is(err, want) || want == nil && (err != nil || took != left) {
+				t.Errorf("Run = %v after %v, want %v, at the deadline if there is none", err, took, want)
+			}
+			if q.State("a").Phase != reconcile.Ready || calls != 1 {
+				t.Errorf("after %d calls of Admit the item is %v, want it ready after one", calls, q.State("a").Phase)
+			}
+		})
+	}
+}
+
+// Apply on a queue of its own leaves nothing, also if the item is to be rechecked.
+func TestApplyClosesItsOwnQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		box := new([64]byte)
+		gone := weak.Make(box)
+		r := &reconcile.Reconciler[boxed]{Logger: unlogged(), Reconcile: func(context.Context, boxed) error { return reconcile.RecheckWithin(time.Hour) }}
+		if err := r.Apply(t.Context(), boxed{1, box}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.KeepAlive(box)
+		box = nil
+		synctest.Wait()
+		runtime.GC()
+		runtime.GC()
+		if gone.Value() != nil {
+			t.Error("the item is still reachable, by the timer of its recheck")
+		}
+	})
 }

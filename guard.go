@@ -5,19 +5,19 @@ package reconcile
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math"
 	"path"
 	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Code of the user may panic, or call runtime.Goexit. Around single calls that is
-// caught here; around the calls of a run, which must cost nothing, in worker.go.
+// caught here; around the calls of a run, which must cost nothing, in loop.go.
 
 // A PanicError, always as *PanicError, is the error of a call into user code
 // that panicked or called [runtime.Goexit].
@@ -77,11 +77,9 @@ func guard(f func() error) (err error) {
 	return err
 }
 
-// logGuarded writes a line. A handler that panics, or calls Goexit, costs no
-// more than the line.
-func logGuarded(logger *slog.Logger, level slog.Level, msg string, args ...any) {
-	_ = guard(func() error {
-		logger.Log(context.Background(), level, msg, args...)
-		return nil
-	})
+// idleTimer returns a timer that does not fire before it is reset.
+func idleTimer() *time.Timer {
+	t := time.NewTimer(math.MaxInt64)
+	t.Stop()
+	return t
 }

@@ -57,7 +57,7 @@ var waitSteps = map[string]func(q *reconcile.Queue[string]){
 		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
 	},
 	"held-boom": func(q *reconcile.Queue[string]) {
-		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Hold: true, Err: errBoom})
+		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Err: errBoom})
 	},
 	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: errBoom}) },
 	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) },
@@ -186,23 +186,6 @@ func TestEnqueueAndWaitStepByStep(t *testing.T) {
 			}
 			wantWatchers(t, q, 0)
 			takeSteps(t, q, "hour") // what becomes due later concerns nobody
-		})
-	}
-}
-
-// Close drops a next run that was waited for. So it is said, also if the verdict
-// brings another run before the waiting goroutine has seen the Close.
-func TestEnqueueAndWaitIsToldOfADroppedRunOnce(t *testing.T) {
-	for range 100 {
-		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			w := startWait(func() error { return q.EnqueueAndWait(t.Context(), "x") })
-			mustTake(t, q)
-			q.EnqueueAfter("x", time.Hour)
-			q.Close()
-			q.Requeue("x", reconcile.RequeueOptions{})
-			if err := mustReturn(t, w).err; fmt.Sprint(err) != "item x: reconcile: queue closed" {
-				t.Errorf("EnqueueAndWait: %v, want %v", err, reconcile.ErrClosed)
-			}
 		})
 	}
 }
@@ -404,35 +387,6 @@ func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
 	})
 }
 
-// A wait whose context ends in the instant in which all is settled returns one or
-// the other; one that was notified before stands by it.
-func TestWaitThatEndsAsItSettles(t *testing.T) {
-	for n := range 100 {
-		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnd)
-			defer cancel()
-			waits := []<-chan reply[struct{}]{
-				startWait(func() error { return q.EnqueueAndWait(ctx, "x") }),
-				startWait(func() error { return q.WaitIdle(ctx) }),
-			}
-			mustTake(t, q)
-			if n%2 == 0 {
-				time.AfterFunc(time.Minute, func() { q.Done("x") })
-				time.Sleep(time.Minute)
-			} else {
-				q.Done("x")
-				cancel()
-			}
-			for _, w := range waits {
-				if r := mustReturn(t, w); r.err != nil && (n%2 == 1 || !errors.Is(r.err, errEnd) || !strings.Contains(r.err.Error(), "in flight")) {
-					t.Errorf("returned %v", r.err)
-				}
-			}
-			wantWatchers(t, q, 0)
-		})
-	}
-}
-
 // A nosyItem asks its queue as it is printed, which it may: that is not done with
 // the lock held. Then it panics.
 type nosyItem struct {
@@ -477,6 +431,7 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		idle := startWait(func() error { return q.WaitIdle(nosyContext{ctx, q.Len}) })
 		items := startWait(func() error { return q.EnqueueAndWait(nosyContext{ctx, q.Len}, a, b) })
+		pass(2 * time.Second) // The second run of a comes after one.
 		cancel(errEnd)
 		r := mustReturn(t, items)
 		for _, says := range []string{"no a", "boom", "1 of 2 items are left", "no b", "in flight"} {
@@ -724,38 +679,6 @@ func TestEnqueueAndWaitOfAWrappedQueueTellsWhatWasGivenUp(t *testing.T) {
 		want := "item refuse: boom\nitem fail: boom"
 		if err == nil || err.Error() != want || !errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("EnqueueAndWait = %v, want %s", err, want)
-		}
-		s.end()
-	})
-}
-
-// What is left says why: the last failure, or the reason of its plan.
-func TestEnqueueAndWaitTellsTheReasonOfAPlan(t *testing.T) {
-	reason := errors.New("address of web is being made")
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: func(_ context.Context, item string) error {
-			switch item {
-			case "web":
-				return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(10*time.Second))
-			case "db":
-				return reconcile.RequeueAfter(10 * time.Second)
-			}
-			return errBoom
-		}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := q.EnqueueAndWait(ctx, "web", "db", "app")
-		want := "reconcile: 3 of 3 items are left: context deadline exceeded\n" +
-			"item web is waiting: address of web is being made: requeue within 10s\n" +
-			"item db is waiting\n" +
-			"item app is waiting, after 1 failures in a row: boom"
-		if err == nil || err.Error() != want || !errors.Is(err, reason) {
-			t.Errorf("EnqueueAndWait =\n%v\nwant\n%s", err, want)
-		}
-		closed := startWait(func() error { return q.EnqueueAndWait(t.Context(), "web") })
-		q.Close()
-		if r := mustReturn(t, closed); !errors.Is(r.err, reconcile.ErrClosed) {
-			t.Errorf("EnqueueAndWait, after Close: %v, want one that wraps %v", r.err, reconcile.ErrClosed)
 		}
 		s.end()
 	})

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
@@ -44,10 +43,123 @@ import (
 // taken, by giveBackUnrun. Once it has a run, verdict says how it is given back, by
 // the next takeNext, whatever happens in between.
 
+// Run takes and runs items until ctx is done, or the queue is closed and empty.
+// It then waits for the runs in flight and returns nil. It returns an error at
+// once if a field is missing or out of its range, and, after its runs, if the
+// queue or Admit cannot go on.
+//
+// After ctx is done, a run that ends with an error is [Aborted], and its item is
+// ready again in the queue. A run that ends well or with a plan counts as usual,
+// and so does a panic. A run that ignores the end of its context is waited for,
+// and a warning names the item, again each time its age has doubled.
+//
+// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
+// logged. It ends the calls of OnResult and the Logger that were still to come in
+// that run, and the item is given back as was decided by then; by [DefaultRetry],
+// if Retry panicked.
+//
+// Run may be called again, and several times at once.
+func (r *Reconciler[T]) Run(ctx context.Context) error {
+	l, err := newLoop(ctx, r)
+	if err != nil {
+		return err
+	}
+	return l.run(ctx)
+}
+
+// Apply runs r until the items are settled or given up, or ctx is done: for programs
+// that apply what is wanted once. It enqueues the items, waits for them as
+// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
+// returns the errors of both; nil means that all items ended well.
+//
+// Without a Queue, Apply makes one, and closes it at the end; another must be a [*Queue].
+// Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
+// them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
+//
+// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
+// again, and several times at once if Reconcile and the hooks allow that.
+func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
+	c := *r
+	if c.Queue == nil {
+		own := NewQueue[T]()
+		defer own.Close() // A recheck would keep its timer, and all of this.
+		c.Queue = own
+	}
+	q, ok := c.Queue.(*Queue[T])
+	if !ok {
+		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
+	}
+	l, err := newLoop(ctx, &c)
+	if err != nil {
+		return err
+	}
+	ctx, stopRun := context.WithCancel(ctx)
+	waitCtx, stopWaiting := context.WithCancelCause(ctx)
+	var runErr error
+	var run sync.WaitGroup
+	run.Go(func() {
+		runErr = l.run(ctx)
+		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
+			stopWaiting(errRunEnded)
+		}
+	})
+	func() {
+		defer run.Wait() // also if an item makes EnqueueAndWait panic
+		defer stopRun()
+		err = q.EnqueueAndWait(waitCtx, items...)
+	}()
+	return errors.Join(err, runErr)
+}
+
+// errRunEnded is why a wait of Apply ends although its ctx has not.
+var errRunEnded = errors.New("reconcile: Run ended")
+
+// reconciles marks the members of a [Group] that are ended last.
+func (r *Reconciler[T]) reconciles() bool { return true }
+
+// newLoop checks the fields and sets the defaults.
+func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], error) {
+	l := &loop[T]{
+		Reconciler: *r,
+		admitting:  make(chan struct{}, 1),
+		begun:      make(chan struct{}, 1),
+	}
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return nil, err
+	}
+	if q, ok := r.Queue.(*Queue[T]); ok {
+		l.queue = q
+	} else {
+		l.queue = &otherQueue[T]{Dequeuer: r.Queue, base: time.Now()}
+	}
+	l.leaser, _ = r.Queue.(Leaser[T])
+	switch {
+	case r.Reconcile == nil:
+		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
+	}
+	l.Workers = max(1, l.Workers)
+	if l.Logger == nil {
+		l.Logger = Logger(ctx)
+	}
+	if l.Name != "" {
+		l.Logger = l.Logger.With("reconciler", l.Name)
+	}
+	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
+	return l, nil
+}
+
 // A loop is one call of Run. The embedded fields have their defaults filled in.
 type loop[T comparable] struct {
 	Reconciler[T]
-	source source[T]
+	queue  loopQueue[T]
 	leaser Leaser[T] // nil if the queue is none
 
 	pool    []*worker[T]
@@ -65,7 +177,6 @@ type loop[T comparable] struct {
 	// item and waits until that may run. So one item at most is in hand, and the
 	// others stay in the queue, where events still change what becomes of them.
 	admitting chan struct{}
-	admission admission[T]
 
 	// Runs are watched if they have a Timeout or a lease, or are to end. While
 	// ticking is false, a worker tells in begun that there is something to watch.
@@ -74,23 +185,11 @@ type loop[T comparable] struct {
 	begun   chan struct{} // room for one
 }
 
-// A source is what a loop needs of a queue. [Queue] has it all in one lock hold.
-type source[T comparable] interface {
-	exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
+// A loopQueue is what a loop needs of a queue. [Queue] does each in one lock hold.
+type loopQueue[T comparable] interface {
+	giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
 	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
 	now() int64
-}
-
-// An admission is a call of Admit that goes on.
-type admission[T comparable] struct {
-	mu     sync.Mutex      // guards the fields below
-	ctx    context.Context // that Admit was called with; nil if it has returned
-	item   T
-	start  int64
-	number int // of calls so far
-
-	warned int   // the number of the call that warnAt is about; belongs to supervise
-	warnAt int64 // belongs to supervise
 }
 
 func (l *loop[T]) run(ctx context.Context) error {
@@ -154,13 +253,6 @@ func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 // after the end of its context.
 const stuckTick = 500 * time.Millisecond
 
-// idleTimer returns a timer that does not fire before it is reset.
-func idleTimer() *time.Timer {
-	t := time.NewTimer(math.MaxInt64)
-	t.Stop()
-	return t
-}
-
 // warnOfStuck names the runs, and the call of Admit, whose contexts ended a while
 // ago. It reports whether there is anything to look at again.
 func (l *loop[T]) warnOfStuck() (again bool) {
@@ -170,36 +262,32 @@ func (l *loop[T]) warnOfStuck() (again bool) {
 	for _, w := range l.pool {
 		if r := w.current.Load(); r != nil {
 			again = true
-			l.warnIfStuck("run has not returned, though its context ended", r.Context, r.item, r.start, &r.warnAt)
+			w.warnIfStuck(r)
 		}
-	}
-	a := &l.admission
-	a.mu.Lock()
-	ctx, item, start, number := a.ctx, a.item, a.start, a.number
-	a.mu.Unlock()
-	if ctx != nil {
-		again = true
-		if a.warned != number {
-			a.warned, a.warnAt = number, 0
-		}
-		l.warnIfStuck("Admit has not returned, though its context ended", ctx, item, start, &a.warnAt)
 	}
 	return again
 }
 
-// warnIfStuck warns if ctx ended a while ago, and again each time the age since
-// start has doubled. warnAt is when the next warning is due; 0 at first.
-func (l *loop[T]) warnIfStuck(msg string, ctx context.Context, item T, start int64, warnAt *int64) {
-	_ = guard(func() error { // the Logger, and the context of a Leaser, are code of the user
-		now := l.source.now()
-		cause := context.Cause(ctx)
-		if cause != nil && *warnAt == 0 {
-			*warnAt = now + int64(stuckTick)
+// warnIfStuck warns if the context of r ended a while ago, and again each time the age of
+// r has doubled.
+func (w *worker[T]) warnIfStuck(r *run[T]) {
+	_ = guard(func() error { // The Logger, and the context of a Leaser, are code of the user.
+		if w.warned != r {
+			w.warned, w.warnAt = r, 0
 		}
-		if cause != nil && *warnAt <= now {
-			age := now - start
-			*warnAt = now + age
-			l.Logger.Warn(msg, "item", item, "age", time.Duration(age), "cause", cause)
+		now := w.loop.queue.now()
+		cause := context.Cause(r.Context)
+		if cause != nil && w.warnAt == 0 {
+			w.warnAt = now + int64(stuckTick)
+		}
+		if cause != nil && w.warnAt <= now {
+			age := now - r.start
+			w.warnAt = now + age
+			msg := "run has not returned, though its context ended"
+			if r.worker == nil {
+				msg = "Admit has not returned, though its context ended"
+			}
+			w.loop.Logger.Warn(msg, "item", r.item, "age", time.Duration(age), "cause", cause)
 		}
 		return nil
 	})
@@ -215,22 +303,73 @@ func (l *loop[T]) noteBegun() {
 	}
 }
 
-// A run is the context of one call of Reconcile.
+// A run is the context of one call of Reconcile. It ends with the context that it is made
+// from, and when the run has ended. It also stands for a call of Admit, without a worker.
 type run[T comparable] struct {
 	context.Context
 	worker   *worker[T]
 	item     T
 	start    int64
-	warnAt   int64       // belongs to supervise
-	changed  atomic.Bool // a context of UntilChanged ended with ErrChanged
-	failures int32       // 64 bytes in all if items are strings
+	end      atomic.Pointer[runEnd] // nil while nothing has asked for it
+	changed  atomic.Bool            // a context of UntilChanged ended with ErrChanged
+	failures int32                  // 64 bytes in all if items are strings
+}
+
+// A runEnd is a context that is cancelled when a run has ended. A run makes it when it is
+// asked for Done, so that most runs do without.
+type runEnd struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// endedUnasked is the end of a run that has ended, and was not asked for Done before.
+var endedUnasked runEnd
+
+// ending returns the context that ends with the run.
+func (r *run[T]) ending() context.Context {
+	for {
+		end := r.end.Load()
+		if end != nil && end != &endedUnasked {
+			return end
+		}
+		ctx, cancel := context.WithCancel(r.Context)
+		if end == &endedUnasked {
+			cancel()
+		}
+		if r.end.CompareAndSwap(end, &runEnd{ctx, cancel}) {
+			return ctx
+		}
+		cancel()
+	}
+}
+
+// finish ends the context of the run.
+func (r *run[T]) finish() {
+	if !r.end.CompareAndSwap(nil, &endedUnasked) {
+		r.end.Load().cancel()
+	}
+}
+
+func (r *run[T]) Done() <-chan struct{} { return r.ending().Done() }
+
+func (r *run[T]) Err() error {
+	if r.end.Load() == nil {
+		return r.Context.Err()
+	}
+	return cmp.Or(r.Context.Err(), r.ending().Err())
 }
 
 func (r *run[T]) Value(key any) any {
-	if key == (runKey{}) {
+	switch key {
+	case runKey{}:
 		return r
+	case shutdownKey{}: // A Group in a run ends with the run, and not with the Group around.
+		return nil
 	}
-	return r.Context.Value(key)
+	if r.end.Load() == nil {
+		return r.Context.Value(key)
+	}
+	return r.ending().Value(key) // Package context finds its own there.
 }
 
 func (r *run[T]) logger() *slog.Logger {
@@ -254,7 +393,9 @@ const (
 
 type worker[T comparable] struct {
 	loop       *loop[T]
-	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item
+	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item; or a call of Admit
+	warned     *run[T]                // that warnAt is about; both belong to supervise
+	warnAt     int64                  // when the next warning is due; 0 at first
 	stage      stage
 	now        int64 // the latest reading of the clock
 	clockStale bool  // time has passed since that reading
@@ -268,7 +409,7 @@ type worker[T comparable] struct {
 	err          error              // what Reconcile returned
 	aborted      bool               // by a shutdown or a lost lease
 	changed      bool               // the run ended early, because its item was enqueued again
-	hooksOver    bool               // one of them panicked, so the others are not called
+	skipHooks    bool               // one of them panicked, so the others are not called
 	result       Result[T]
 	verdict      RequeueOptions // how the item is given back
 }
@@ -321,12 +462,12 @@ func (w *worker[T]) runStages() {
 			}
 			w.stage = stageReporting
 		case stageReporting:
-			if !w.hooksOver {
+			if !w.skipHooks {
 				w.report()
 			}
 			w.stage = stageNotifying
 		case stageNotifying:
-			if w.loop.OnResult != nil && !w.hooksOver {
+			if w.loop.OnResult != nil && !w.skipHooks {
 				w.clockStale = true
 				w.loop.OnResult(w.result)
 			}
@@ -355,7 +496,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		w.stage = stageDeciding
 		return
 	case stageDeciding:
-		what = "Retry, or a method of the error, panicked; DefaultRetry is used instead"
+		what = "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"
 		w.decide(false)
 		w.endRun()
 		w.stage = stageLeaving
@@ -366,7 +507,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 	case stageNotifying:
 		what = "OnResult panicked"
 	}
-	w.hooksOver, w.clockStale = true, true
+	w.skipHooks, w.clockStale = true, true
 	logGuarded(w.loop.Logger, slog.LevelError, what, "item", w.item, "err", p, "stack", p.line())
 }
 
@@ -385,14 +526,14 @@ func (w *worker[T]) takeNext() {
 	if w.hasItem {
 		last = &w.verdict
 		if w.clockStale {
-			w.now = l.source.now()
+			w.now = l.queue.now()
 		}
 	}
 	// What was aborted by the end of the caller's context must not be taken again,
 	// and taking may end a moment later than that.
 	ending := w.aborted && l.caller.Err() != nil
 	if last != nil && (ending || l.Admit != nil) {
-		l.source.giveBackTaken(&w.takenItem, last, w.now)
+		l.queue.giveBackTaken(&w.takenItem, last, w.now)
 		last = nil
 	}
 	if ending {
@@ -409,12 +550,12 @@ func (w *worker[T]) takeNext() {
 			return
 		}
 	}
-	err := l.source.exchange(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
+	err := l.queue.giveBackAndTake(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
 	switch {
 	case err == nil:
 		w.hasItem = true
 		w.now, w.clockStale = w.takenItem.takenAt, false
-		w.aborted, w.changed, w.hooksOver = false, false, false
+		w.aborted, w.changed, w.skipHooks = false, false, false
 		w.stage = next
 		return
 	case l.taking.Err() != nil, l.caller.Err() != nil, errors.Is(err, ErrClosed):
@@ -449,6 +590,13 @@ func (w *worker[T]) admit() {
 	}
 	runDone, err := w.callAdmit(ctx)
 	ended := isDone(done) || l.caller.Err() != nil
+	if err != nil && !ended && (endsSoon(ctx) || endsSoon(l.caller)) {
+		select {
+		case <-done:
+		case <-l.caller.Done():
+		}
+		ended = true
+	}
 	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
@@ -469,21 +617,19 @@ func (w *worker[T]) admit() {
 	}
 }
 
-// callAdmit calls Admit, and lets supervise see that.
+// callAdmit calls Admit, which is watched as a run is.
 func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, time.Duration), err error) {
-	l := w.loop
-	a := &l.admission
-	a.mu.Lock()
-	a.ctx, a.item, a.start = ctx, w.item, w.now
-	a.number++
-	a.mu.Unlock()
-	l.noteBegun()
-	defer func() {
-		a.mu.Lock()
-		a.ctx = nil
-		a.mu.Unlock()
-	}()
-	return l.Admit(ctx)
+	w.current.Store(&run[T]{Context: ctx, item: w.item, start: w.now})
+	defer w.current.Store(nil)
+	w.loop.noteBegun()
+	return w.loop.Admit(ctx)
+}
+
+// endsSoon reports whether the deadline of ctx is so close that an error of Admit may report
+// it in advance, as golang.org/x/time/rate does when the wait would be longer.
+func endsSoon(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < time.Minute
 }
 
 // failAdmit gives back the item that Admit failed for, and ends the worker. It keeps
@@ -501,13 +647,13 @@ func (w *worker[T]) failAdmit(err error) {
 func (w *worker[T]) giveBackUnrun() {
 	w.stage = stageTaking
 	w.hasItem, w.aborted = false, true
-	w.loop.source.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.source.now())
+	w.loop.queue.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.queue.now())
 }
 
 // logStart logs the start of a run.
 func (w *worker[T]) logStart() {
 	if w.clockStale { // because of Admit
-		w.now, w.clockStale = w.loop.source.now(), false
+		w.now, w.clockStale = w.loop.queue.now(), false
 	}
 	w.waited = time.Duration(w.now - w.readySince)
 	if w.loop.Logger.Enabled(w.loop.runs, slog.LevelDebug) {
@@ -522,7 +668,7 @@ func (w *worker[T]) logStart() {
 func (w *worker[T]) reconcile() {
 	l := w.loop
 	if w.clockStale {
-		w.now = l.source.now()
+		w.now = l.queue.now()
 	}
 	w.start = w.now
 	ctx := l.runs
@@ -543,7 +689,7 @@ func (w *worker[T]) reconcile() {
 
 // measure notes how the run ended.
 func (w *worker[T]) measure() {
-	w.now, w.clockStale = w.loop.source.now(), false
+	w.now, w.clockStale = w.loop.queue.now(), false
 	w.result = Result[T]{
 		Item:     w.item,
 		Err:      w.err,
@@ -566,38 +712,42 @@ func (w *worker[T]) decide(mayCall bool) {
 		r.Outcome, w.verdict = Succeeded, RequeueOptions{Done: true}
 		return
 	}
-	a, retry := answer{failed: true}, DefaultRetry
+	a, retry := answer{failed: true}, ownBackoff
 	if mayCall {
 		a, retry = answerOf(w.err), w.loop.Retry
 	}
 	switch {
-	case a.plans(): // it says itself what follows
+	case a.succeeded():
 		w.changed = false
 	case w.aborted:
 		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
 		return
 	case w.changed:
-		r.Outcome, w.verdict = Requeued, RequeueOptions{}
+		r.Outcome, w.verdict = Requeued, RequeueOptions{MinDelay: minRetryDelay - r.Duration}
+		r.Next = max(0, w.verdict.MinDelay)
 		return
 	}
 	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
 	switch {
-	case w.verdict.Done:
-	case r.Outcome.Failed():
-		w.verdict.Hold = w.verdict.Hold || w.loop.HoldRetries
+	case r.Outcome == Retrying && w.loop.HoldRetries:
+		w.verdict.MinDelay = w.verdict.Delay
 	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
 		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * rand.Float64() * float64(max(0, w.verdict.Delay)))
 	}
-	if r.Outcome.Failed() {
+	if w.verdict.Err != nil {
 		r.Failures = w.failures + 1
 	}
-	r.Next = max(0, w.verdict.Delay)
+	if !w.verdict.Done {
+		r.Next = max(0, w.verdict.Delay)
+	}
 }
 
 // endRun is called once it is decided what becomes of the item: until then, the
 // run is one that has not returned.
 func (w *worker[T]) endRun() {
-	w.current.Store(nil)
+	if r := w.current.Swap(nil); r != nil { // nil if Lease panicked
+		r.finish()
+	}
 	if w.release != nil {
 		w.release()
 	}
@@ -611,7 +761,10 @@ func (w *worker[T]) report() {
 	case Aborted:
 		return
 	case Requeued:
-		msg = "run planned the next"
+		msg = "run requeued"
+		if w.result.Failures > 0 {
+			level, msg = slog.LevelWarn, "run requeued, though a step failed"
+		}
 	case Retrying:
 		level, msg = slog.LevelWarn, "run failed, to be retried"
 	case GaveUp:
@@ -648,15 +801,15 @@ func (w *worker[T]) report() {
 	logger.LogAttrs(ctx, level, msg, attrs...)
 }
 
-// foreign makes a source of a queue that is not a [Queue].
-type foreign[T comparable] struct {
+// An otherQueue makes a loopQueue of a Dequeuer that is no [Queue].
+type otherQueue[T comparable] struct {
 	Dequeuer[T]
 	base time.Time
 }
 
-func (f *foreign[T]) now() int64 { return int64(time.Since(f.base)) }
+func (f *otherQueue[T]) now() int64 { return int64(time.Since(f.base)) }
 
-func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
+func (f *otherQueue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error {
 	if last != nil {
 		f.giveBackTaken(t, last, now)
 	}
@@ -676,10 +829,36 @@ func (f *foreign[T]) exchange(ctx context.Context, t *takenItem[T], last *Requeu
 	return nil
 }
 
-func (f *foreign[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
+func (f *otherQueue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int64) {
 	if w.Done && w.Err == nil {
 		f.Done(t.item)
 	} else {
 		f.Requeue(t.item, *w)
 	}
+}
+
+// outdated reports whether a run that has returned was notified of a change, and
+// the next run that this was is still there.
+func (w *worker[T]) outdated(r *run[T]) bool {
+	if !r.changed.Load() {
+		return false
+	}
+	q := w.loop.queue.(*Queue[T]) // nobody else notified it
+	q.mu.Lock()
+	defer q.unlock()
+	q.catchUpLocked()
+	e := entryOfRunLocked(q, r)
+	return e != nil && e.readyNext()
+}
+
+// entryOfRunLocked returns the entry of the item of a run that its worker has;
+// nil if the run has ended, or somebody else gave its item back.
+func entryOfRunLocked[T comparable](q *Queue[T], r *run[T]) *entry[T] {
+	if r.worker.current.Load() != r {
+		return nil
+	}
+	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
+		return e
+	}
+	return nil
 }

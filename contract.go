@@ -1,0 +1,161 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// An Enqueuer takes items that need a run. [Queue] is one; [Filter], [Map] and
+// [Coalesce] put themselves before one. None of its methods blocks, and all of
+// them may be called from any goroutine.
+type Enqueuer[T comparable] interface {
+	Enqueue(item T)
+	EnqueueAfter(item T, d time.Duration)
+	Offer(item T)
+}
+
+// A Dequeuer hands out items to workers. [Queue] is one; its methods say what
+// the methods of any Dequeuer do. An error of Dequeue that wraps neither the
+// cause of ctx nor [ErrClosed] says that it cannot go on, and ends
+// [Reconciler.Run]. Of a State, a Reconciler reads Failures. It calls Done after
+// a run that returned nil, and Requeue after any other; see RequeueOptions.Done.
+type Dequeuer[T comparable] interface {
+	Dequeue(ctx context.Context) (item T, err error)
+	Done(item T)
+	Requeue(item T, o RequeueOptions)
+	State(item T) State
+}
+
+// A Dequeuer may also be a Leaser, when what it hands out can be lost while a
+// run goes on: a queue that machines share. [Reconciler] then runs the item
+// under the context that Lease returns. It calls Lease when the run begins, and,
+// with a [Reconciler.Admit], once before that for the wait. The context is derived
+// from ctx, and ends with [ErrLeaseLost] as its cause when the item is no longer
+// ours; it is not nil. Lease does not block.
+type Leaser[T comparable] interface {
+	Lease(ctx context.Context, item T) context.Context
+}
+
+// RequeueOptions say when an item that is given back runs next, and how its run
+// ended. The zero RequeueOptions mean now.
+type RequeueOptions struct {
+	// Delay is when the next run starts at the latest. Zero or less means now.
+	Delay time.Duration
+
+	// MinDelay is when an event starts the next run at the earliest. It holds for
+	// a next run that was asked for during the run as well, and with Done; only
+	// EnqueueNow overrides it. MinDelay == Delay is [RequeueAfter]. A Delay that is
+	// less than MinDelay counts as MinDelay. Zero or less means that an event
+	// starts the next run at once.
+	MinDelay time.Duration
+
+	Err     error // the failure, if the run failed: counts one failure; nil resets the count; see ErrAborted
+	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
+	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
+	Done    bool  // there is no next run, as after Queue.Done: Delay, Recheck and Reason are ignored, and Err is the failure that is not retried
+}
+
+// isRecheck reports whether the run succeeded, and the next one is only a recheck.
+func (o *RequeueOptions) isRecheck() bool { return o.Recheck && o.MinDelay <= 0 && o.Err == nil }
+
+// A Phase says where an item is.
+type Phase uint8
+
+// The phases of an item. Idle is the zero Phase: the queue does not know it.
+const (
+	Idle     Phase = iota
+	Ready          // can be taken
+	Waiting        // becomes ready later
+	InFlight       // taken and not yet given back
+)
+
+// String returns "idle", "ready", "waiting" or "in flight".
+func (p Phase) String() string {
+	switch p {
+	case Ready:
+		return "ready"
+	case Waiting:
+		return "waiting"
+	case InFlight:
+		return "in flight"
+	default:
+		return "idle"
+	}
+}
+
+// A State is what a queue knows about an item. The zero State is that of an item that
+// it does not know.
+type State struct {
+	Phase     Phase
+	Since     time.Time // when it entered this phase
+	Due       time.Time // Waiting: when it becomes ready
+	NotBefore time.Time // Waiting: the earliest time at which an event starts it; zero if at once
+	Again     bool      // InFlight: it has a next run already
+	Recheck   bool      // Waiting: the last run succeeded, and the next is only a recheck
+
+	// Pending is since when there has been work: from the first event, Offer or due
+	// time after the item was last in sync or unknown. A run that succeeds covers
+	// what came before it began; work that came later counts from that beginning.
+	// Pending is zero while the item waits for a recheck. So an item that schedules
+	// its next run again and again is pending all the time, and one that has an
+	// event in each run that succeeds is not.
+	Pending time.Time
+
+	Failures int // in a row
+
+	// Err is the last failure. Without failures, it is the reason of the last
+	// scheduled run, if one was given, until the next run has ended.
+	Err error
+}
+
+// Stats counts what a queue holds now, and what it did since [NewQueue].
+type Stats struct {
+	Ready, Waiting, InFlight int
+	Rechecks                 int // of those that wait: the next run is only a recheck
+	Again                    int // of those in flight: the next run is ready
+
+	Enqueued  uint64 // accepted as new work: the item had no next run
+	Coalesced uint64 // merged into known work; ignored Offers too
+	Taken     uint64 // dequeued
+	Requeued  uint64 // given back with a next run: retries, scheduled runs, rechecks, aborted runs
+}
+
+// An Outcome says what became of an item after a run.
+type Outcome string
+
+// The outcomes of a run.
+const (
+	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
+	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
+	Retrying      Outcome = "retrying"       // failed, to be tried again
+	GaveUp        Outcome = "gave_up"        // failed, and Retry said that it is enough
+	TerminalError Outcome = "terminal_error" // Terminal: failed for good
+	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
+)
+
+// Failed reports whether the run failed: Retrying, GaveUp or TerminalError.
+func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
+
+var (
+	// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and
+	// empty.
+	ErrClosed = errors.New("reconcile: queue closed")
+
+	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once
+	// the item is no longer ours.
+	ErrLeaseLost = errors.New("reconcile: lease lost")
+
+	// ErrAborted, as the Err of [RequeueOptions], gives an item back as if it had
+	// not run: it is ready, and the count of its failures is kept, whatever the
+	// other options say. Only this exact value has this effect; an error that
+	// wraps it is an ordinary failure.
+	ErrAborted = errors.New("reconcile: run aborted")
+)
+
+// ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
+// was enqueued again.
+var ErrChanged = errors.New("reconcile: item was enqueued again")

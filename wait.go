@@ -1,0 +1,146 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// EnqueueAndWait enqueues the items, and blocks until each of them is unknown to the
+// queue or waits only for a recheck: a run that started after the call succeeded, or
+// the item was not retried, or it was removed. Runs that a run schedules
+// ([RequeueAfter], [RequeueWithin]) and retries are waited for. It is for programs that
+// apply a desired state once, and for tests. A slice is given as items...:
+// q.EnqueueAndWait(ctx, names...).
+//
+// It returns nil if all runs succeeded. Otherwise the error joins those of the items
+// that were not retried, because of [Terminal] or a [RetryPolicy], each with its item,
+// and [ErrClosed] for those whose next run [Queue.Close] refused or dropped: at most a
+// hundred of them, and then the number of the others. When ctx is done first, the error
+// wraps its [context.Cause] and says how many items remain, with the names, phases and
+// last errors of some.
+//
+// Do not call it in a run of the same queue: it would also wait for the end of that
+// run, for ever if the item is its own or there is no other worker.
+func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
+	q.mustBeMade()
+	w := &waiter{remaining: len(items), done: make(chan struct{})}
+	watchers := make([]watcher, len(items))
+	hashes := make([]uint32, len(items))
+	for n, item := range items {
+		hashes[n] = q.hash(item) // panics, if it must, before anything is enqueued
+	}
+	for n, item := range items {
+		watchers[n].waiter = w
+		q.mu.Lock()
+		if q.closed {
+			watchers[n].err = ErrClosed
+			w.remaining--
+		} else {
+			q.addLocked(hashes[n], item, askReady, 0)
+			i, _ := q.store.find(hashes[n], item)
+			q.watchers.add(i, &watchers[n])
+		}
+		q.unlock()
+	}
+	q.waitFor(ctx, w)
+	errs := q.giveUpWaiting(ctx, items, watchers)
+	gaveUp := 0
+	for n := range watchers {
+		if err := watchers[n].err; err != nil {
+			if gaveUp++; gaveUp <= maxErrors {
+				errs = append(errs, fmt.Errorf("item %v: %w", items[n], err))
+			}
+		}
+	}
+	if gaveUp > maxErrors {
+		errs = append(errs, fmt.Errorf("and %d more items", gaveUp-maxErrors))
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	maxErrors = 100 // of items that were not retried
+	maxNamed  = 3   // of the items that remain
+)
+
+// giveUpWaiting forgets the watchers that are left, if any are, and returns what is
+// to be said about them.
+func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watcher) []error {
+	left := 0
+	var named []itemState[T]
+	for n := range watchers {
+		w := &watchers[n]
+		q.mu.Lock() // for each, because there may be many
+		if q.watchers.remove(w) {
+			left++
+			q.catchUpLocked()
+			if e := q.store.peek(w.index); e != nil && len(named) < maxNamed {
+				named = append(named, itemState[T]{items[n], q.stateLocked(e, q.clock())})
+			}
+		}
+		q.unlock()
+	}
+	if left == 0 {
+		return nil
+	}
+	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), context.Cause(ctx))}
+	for _, l := range named {
+		switch {
+		case l.state.Err == nil:
+			errs = append(errs, fmt.Errorf("item %v is %v", l.item, l.state.Phase))
+		case l.state.Failures == 0:
+			errs = append(errs, fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, l.state.Err))
+		default:
+			errs = append(errs, fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, l.state.Err))
+		}
+	}
+	return errs
+}
+
+// WaitIdle blocks until no item is ready, in flight, or waiting for anything but a
+// recheck. A scheduled run ([RequeueAfter], [RequeueWithin], [Queue.EnqueueAfter]) is
+// remaining work, and so is a retry. Items that a source has not enqueued yet are not
+// known. It is for programs that do not know their items; see [Queue.EnqueueAndWait].
+// Items that are not retried do not count as remaining work: to detect them, use
+// Reconciler.OnResult. A queue that is closed is idle by the same rule.
+//
+// It returns nil only if there was such a moment after the call: at once if there is
+// one now, also if ctx is done. If ctx is done first, it returns an error that wraps
+// the [context.Cause] of ctx and says how much work remains. Under a load that never
+// pauses it may wait for ever. In a run of this queue it waits for that run too.
+func (q *Queue[T]) WaitIdle(ctx context.Context) error {
+	w := &waiter{remaining: 1, done: make(chan struct{})}
+	var idle watcher
+	idle.waiter = w
+	q.lock()
+	q.watchers.add(0, &idle)
+	q.unlock()
+	q.waitFor(ctx, w)
+	q.mu.Lock()
+	left := q.watchers.remove(&idle)
+	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.rechecks}
+	q.unlock()
+	if !left {
+		return nil
+	}
+	return fmt.Errorf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): %w",
+		s.Ready, s.InFlight, s.Waiting, context.Cause(ctx))
+}
+
+// waitFor returns when none remains, or ctx is done.
+func (q *Queue[T]) waitFor(ctx context.Context, w *waiter) {
+	q.mu.Lock()
+	remaining := w.remaining
+	q.mu.Unlock()
+	if remaining == 0 {
+		return
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
+}

@@ -253,7 +253,7 @@ func TestDriftIsCorrected(t *testing.T) {
 		{"by an event", nil, 0},
 		{"by a listing", down(always, "events"), 33 * time.Second},
 		{"by a recheck", down(always, "events", "list"), 60 * time.Second},
-		{"after a reconnect", down(70*time.Second, "events", "list"), 10 * time.Second},
+		{"after a reconnect", down(70*time.Second, "events"), 10 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,6 @@ type impl struct {
 	delayed func() queue[string] // with AddAfter and RequeueAfter; nil if it has no delays
 	limited func() queue[string] // with Fail too
 	loop    func(loop) error     // a controller around the queue; nil if it has none
-	program string               // the folder of a controller of Kubernetes; only in the workload "binary"
 	op      func(n int)          // a part of what a queue does, n times; only in the workload "parts"
 	dedup   bool                 // an item that is queued is not queued twice
 	slow    bool                 // takes ten times as long as the others

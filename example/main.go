@@ -50,17 +50,23 @@ func main() {
 	flag.StringVar(&o.http, "http", "", "serve a live page at `ADDRESS`, such as 127.0.0.1:8080, and stay as with -watch")
 	faults := flag.Float64("faults", 0.05, "the fraction of calls and creations that fail, 0 to 0.9")
 	flag.Parse()
-	if flag.NArg() > 0 || !(*faults >= 0 && *faults <= 0.9) {
-		fmt.Fprintf(flag.CommandLine.Output(), "want flags and no arguments, got %q; want -faults 0 to 0.9, got %v\n", flag.Args(), *faults)
-		os.Exit(2)
+	switch {
+	case flag.NArg() > 0:
+		fail(2, fmt.Errorf("argument %q: there are only flags, see -h", flag.Arg(0)))
+	case !(*faults >= 0 && *faults <= 0.9): // also a NaN
+		fail(2, fmt.Errorf("-faults is %v, want 0 to 0.9", *faults))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	fake := &cloud.Fake{Latency: 10 * time.Millisecond, Build: 700 * time.Millisecond, Faults: *faults, Seed: uint64(time.Now().UnixNano())}
 	if err := run(ctx, o, fake, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		fail(1, err)
 	}
+}
+
+func fail(code int, err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(code)
 }
 
 type options struct {
@@ -119,7 +125,6 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 		p := statuspage.New(page, &statuspage.Gate{Name: "cloud", Gate: calls}, group)
 		p.Title, p.AllowActions = "Assets", true // whoever reaches the page may press its buttons
 		group.Add("page", statuspage.Serve(o.http, p))
-		l.print("live page at http://%s", o.http)
 	}
 
 	// The desired state: what changes in it is enqueued. While the file is not valid,
@@ -222,12 +227,7 @@ type lines struct {
 	runs, retries int
 }
 
-func (l *lines) print(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.printLocked(format, args...)
-}
-
+// printLocked prints a line with the time since the start.
 func (l *lines) printLocked(format string, args ...any) {
 	text := fmt.Sprintf("%7.1fs  ", time.Since(l.began).Seconds()) + fmt.Sprintf(format, args...)
 	fmt.Fprintln(l.out, strings.TrimRight(text, " "))

@@ -17,31 +17,6 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// ErrInjected is what a call returns that fails, or whose answer is lost, by a plan of
-// [Explore]: [explore.ErrInjected].
-var ErrInjected = explore.ErrInjected
-
-// A Fault is what a plan does to one call or event.
-type Fault = explore.Fault
-
-// The faults of calls by [Kit.Do], [Kit.Call] and [Read], and of events by
-// [Kit.Event] and [Stage.Event].
-const (
-	Fails      = explore.Fails
-	AnswerLost = explore.AnswerLost
-	DiesBefore = explore.DiesBefore
-	DiesAfter  = explore.DiesAfter
-	Slow       = explore.Slow
-	Stale      = explore.Stale
-	Behind     = explore.Behind
-	Outage     = explore.Outage
-	Blackout   = explore.Blackout
-	Overlap    = explore.Overlap
-	Lost       = explore.Lost
-	Twice      = explore.Twice
-	Late       = explore.Late
-)
-
 // A Scenario is what [Explore] plays: a controller of items of type T, and a world of
 // type W. It is an [explore.Scenario] whose processes have a queue, and whose events are
 // items; the fields that are not described here are described there.
@@ -60,8 +35,8 @@ type Scenario[T comparable, W any] struct {
 	Check    func(w W) error
 	Final    func(w W) error
 	Close    func(w W)
-	Without  []Fault
-	With     []Fault
+	Without  []explore.Fault
+	With     []explore.Fault
 	Steady   bool
 	Within   time.Duration
 	Plans    int
@@ -233,7 +208,7 @@ func (p *process[T]) list(ctx context.Context, list func(context.Context) ([]T, 
 	defer func() {
 		if v := recover(); v != nil {
 			p.Errorf("GetItems panicked: %v\n%s", v, debug.Stack())
-			err = ErrInjected
+			err = explore.ErrInjected
 		} else if !returned {
 			p.Errorf("GetItems called runtime.Goexit, perhaps by t.FailNow")
 		}

@@ -413,7 +413,7 @@ func TestOracles(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			s := plain()
-			s.Without, s.Plans = []Fault{Lost}, 1
+			s.Without, s.Plans = []explore.Fault{explore.Lost}, 1
 			test.change(&s)
 			f := search(t, s).Found
 			switch {
@@ -601,7 +601,7 @@ func TestWhatStandsAroundAReconciler(t *testing.T) {
 		},
 	} {
 		s := plain()
-		s.Without, s.Plans = []Fault{Lost}, 60
+		s.Without, s.Plans = []explore.Fault{explore.Lost}, 60
 		s.Start = func(k *Kit[string], w *shop) {
 			start(k, &reconcile.Reconciler[string]{Reconcile: asWanted(client{k, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
 			for _, item := range w.items() {
@@ -623,7 +623,7 @@ func TestWhatStandsAroundAReconciler(t *testing.T) {
 // What a fault does is waited for, if that is longer than Within.
 func TestALateEventWithinAMinute(t *testing.T) {
 	s := plain()
-	s.Without, s.Within, s.Plans = []Fault{Lost, Outage, Blackout}, time.Minute, 60 // retries come up to five minutes later
+	s.Without, s.Within, s.Plans = []explore.Fault{explore.Lost, explore.Outage, explore.Blackout}, time.Minute, 60 // retries come up to five minutes later
 	s.Play = func(s *Stage[string], w *shop) {
 		w.want("a", "1")
 		s.Event("a")
@@ -635,7 +635,7 @@ func TestALateEventWithinAMinute(t *testing.T) {
 
 // A plan of many faults is shrunk to those that it takes.
 func TestShrink(t *testing.T) {
-	s := exhibit{play: goes, without: []Fault{Slow, Outage, Blackout}, plans: 5000}.scenario(func(c client) work {
+	s := exhibit{play: goes, without: []explore.Fault{explore.Slow, explore.Outage, explore.Blackout}, plans: 5000}.scenario(func(c client) work {
 		return removing(c, func(remove func() error) error {
 			for tries := 0; tries < 3 && remove() != nil; tries++ {
 			}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/explore"
 )
 
 // The gallery has small controllers with one classic fault each, and their mended
@@ -128,7 +129,7 @@ type exhibit struct {
 	play    func(*Stage[string], *shop)
 	alone   bool // nothing lists what there is, but at the start
 	watches bool // what is put is an event
-	without []Fault
+	without []explore.Fault
 	plans   int    // 0 means 120
 	plan    string // that it takes; faults are separated by "; "
 	fails   string // so the failure begins
@@ -253,7 +254,7 @@ var gallery = []exhibit{{
 			return c.put(ctx, name[1:], "")
 		}
 	},
-	without: []Fault{Stale, Behind}, // of the status, which it would write again
+	without: []explore.Fault{explore.Stale, explore.Behind}, // of the status, which it would write again
 	plan:    "call put disk a#0s #1: dies after",
 	fails:   differs,
 }, {
@@ -351,7 +352,7 @@ var gallery = []exhibit{{
 		})
 	},
 	mended:  func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
-	without: []Fault{Slow, Outage, Blackout}, // which take both tries at once
+	without: []explore.Fault{explore.Slow, explore.Outage, explore.Blackout}, // which take both tries at once
 	plans:   600,
 	plan:    "call remove far a #1: fails; call remove far a #2: fails",
 	fails:   differs,
@@ -415,7 +416,7 @@ var gallery = []exhibit{{
 		}
 	},
 	mended:  asWanted,
-	without: []Fault{Lost, Stale}, // there is no resync
+	without: []explore.Fault{explore.Lost, explore.Stale}, // there is no resync
 	plan:    "event a #1: twice",
 	fails:   differs,
 }, {
@@ -446,7 +447,7 @@ var gallery = []exhibit{{
 			return asWanted(c)(ctx, item)
 		}
 	},
-	without: []Fault{Lost, Stale},
+	without: []explore.Fault{explore.Lost, explore.Stale},
 	plan:    "event net #1: late",
 	fails:   differs,
 }, {

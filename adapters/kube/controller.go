@@ -286,7 +286,7 @@ type Owned[P Object] struct {
 	by     OwnedBy
 	store  cache.SharedIndexInformer
 	find   func(owner cache.ObjectName) ([]P, error)
-	writes Writes[cache.ObjectName]
+	writes writes[cache.ObjectName]
 }
 
 // indexes makes the names of indexes different from each other.
@@ -295,7 +295,7 @@ var indexes atomic.Int64
 // Owns has c look at the objects of another kind that its own own, as by says: what
 // happens to one is an event of its owner. The informer gets an index for [Owned.Of].
 func Owns[P, O Object](c *Controller[O], informer cache.SharedIndexInformer, by OwnedBy) *Owned[P] {
-	o := &Owned[P]{by: by, store: informer, writes: Writes[cache.ObjectName]{Informer: informer}}
+	o := &Owned[P]{by: by, store: informer, writes: writes[cache.ObjectName]{Informer: informer}}
 	if informer == nil {
 		c.err = errors.Join(c.err, fmt.Errorf("Owns of %s needs an informer, got nil", kindOf[P]()))
 		return o

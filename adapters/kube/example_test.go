@@ -102,7 +102,7 @@ func ExampleOwnedBy() {
 
 // A Secret belongs to a bucket, which is not in Kubernetes.
 func ExampleMark() {
-	byBucket := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Bucket"}
+	byBucket := kube.Mark{Key: "example.com/bucket"}
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket-key"}}
 	if err := byBucket.Set(secret, "eu-west-1/pictures"); err != nil {
@@ -115,5 +115,5 @@ func ExampleMark() {
 	fmt.Println(selector, err)
 	// Output:
 	// eu-west-1/pictures
-	// example.com/owner,example.com/owner-kind=Bucket <nil>
+	// example.com/bucket <nil>
 }

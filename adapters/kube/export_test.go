@@ -3,8 +3,11 @@
 
 package kube
 
+// Writes is what a Controller knows of its own writes.
+type Writes[T comparable] = writes[T]
+
 // Known returns of how many items w remembers a write.
-func (w *Writes[T]) Known() int {
+func (w *writes[T]) Known() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.last)

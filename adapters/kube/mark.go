@@ -17,7 +17,7 @@ import (
 
 // A Mark names the owner of an object by labels and annotations: for owners that
 // owner references cannot name, because they are in another namespace or not in
-// Kubernetes at all. Key is required; without KindName there are no kinds.
+// Kubernetes at all. Key is required; owners of another kind have another Key.
 //
 // Set writes both. The annotations have the owner as it is, the labels are there
 // to be selected by: a label cannot have every text, and is empty for an owner
@@ -25,9 +25,6 @@ import (
 // objects that somebody else marked are found as well.
 type Mark struct {
 	Key string // name of the label and the annotation with the owner: "example.com/owner"
-
-	KindName string // name of those with the kind of the owner: "example.com/owner-kind"
-	Kind     string // of the owners meant; other kinds are not matched
 }
 
 // Keys returns the owner that obj is marked with, or none. It is for
@@ -51,18 +48,7 @@ func (m Mark) Names(obj metav1.Object) iter.Seq[cache.ObjectName] {
 
 // Owner returns the owner that obj is marked with, or "".
 func (m Mark) Owner(obj metav1.Object) string {
-	if m.KindName != "" && !m.has(obj, m.KindName, m.Kind) {
-		return ""
-	}
 	return cmp.Or(obj.GetAnnotations()[m.Key], obj.GetLabels()[m.Key])
-}
-
-// has reports whether obj has an annotation, or else a label, of that value.
-func (m Mark) has(obj metav1.Object, name, value string) bool {
-	if got, ok := obj.GetAnnotations()[name]; ok {
-		return got == value
-	}
-	return obj.GetLabels()[name] == value
 }
 
 // Set marks obj as owned by owner. It changes obj alone; the caller creates or
@@ -76,8 +62,7 @@ func (m Mark) Set(obj metav1.Object, owner string) error {
 	if owner == "" {
 		return errors.New("kube: Mark.Set needs an owner, got an empty text")
 	}
-	if had := cmp.Or(obj.GetAnnotations()[m.Key], obj.GetLabels()[m.Key]); had != "" &&
-		(!m.has(obj, m.Key, owner) || m.KindName != "" && !m.has(obj, m.KindName, m.Kind)) {
+	if had := m.Owner(obj); had != "" && had != owner {
 		return fmt.Errorf("kube: cannot mark %s as owned by %q: %w: %q", nameOf(obj), owner, ErrOwned, had)
 	}
 	annotations, labels := with(obj.GetAnnotations()), with(obj.GetLabels())
@@ -85,16 +70,13 @@ func (m Mark) Set(obj metav1.Object, owner string) error {
 	if isLabel(owner) {
 		labels[m.Key] = owner
 	}
-	if m.KindName != "" {
-		annotations[m.KindName], labels[m.KindName] = m.Kind, m.Kind
-	}
 	obj.SetAnnotations(annotations)
 	obj.SetLabels(labels)
 	return nil
 }
 
 // Selector returns a label selector for all objects that Set marked with owner,
-// or, if owner is "", for those of all owners of the kind. An owner that no label
+// or, if owner is "", for those of all owners. An owner that no label
 // can have is an error: those of all are to be selected then, and told apart by
 // [Mark.Owner].
 func (m Mark) Selector(owner string) (string, error) {
@@ -108,27 +90,12 @@ func (m Mark) Selector(owner string) (string, error) {
 		}
 		selector += "=" + owner
 	}
-	if m.KindName != "" {
-		selector += "," + m.KindName + "=" + m.Kind
-	}
 	return selector, nil
 }
 
 func (m Mark) check() error {
 	if bad := validation.IsQualifiedName(m.Key); len(bad) > 0 {
 		return fmt.Errorf("kube: Mark.Key %q is no name of a label: %s", m.Key, bad[0])
-	}
-	if m.KindName == "" {
-		if m.Kind != "" {
-			return fmt.Errorf("kube: Mark.Kind is %q, and needs Mark.KindName", m.Kind)
-		}
-		return nil
-	}
-	if bad := validation.IsQualifiedName(m.KindName); len(bad) > 0 {
-		return fmt.Errorf("kube: Mark.KindName %q is no name of a label: %s", m.KindName, bad[0])
-	}
-	if m.Kind == "" || !isLabel(m.Kind) || m.KindName == m.Key {
-		return errors.New("kube: Mark.KindName needs a Mark.Kind that a label can have, and another name than Mark.Key")
 	}
 	return nil
 }

@@ -51,11 +51,6 @@ func Name(obj metav1.Object) iter.Seq[cache.ObjectName] {
 	return one(cache.MetaObjectToName(obj))
 }
 
-// Self returns the object itself, for those who map it further on with
-// [reconcile.Map]. A queue of objects would hold each version of one as an item
-// of its own; it is the names that belong into queues.
-func Self(obj metav1.Object) iter.Seq[metav1.Object] { return one(obj) }
-
 // Key makes of a function that returns one item, or none, what [Source].Keys,
 // [Watches] and [reconcile.Map] want.
 func Key[O metav1.Object, T any](key func(obj O) (item T, ok bool)) func(O) iter.Seq[T] {

@@ -78,7 +78,7 @@ func TestOwnerSet(t *testing.T) {
 
 		informer := typedInformer(t, s.Admin(), ns, 0)
 		// Of objects themselves, mapped further on.
-		source := &kube.Source[metav1.Object]{Informer: informer, Keys: kube.Self}
+		source := &kube.Source[metav1.Object]{Informer: informer, Keys: itself}
 		owners := newHeard[name]()
 		kubetest.Run(t, kube.Run(informer))
 		kubetest.Run(t, reconcile.Feed(reconcile.Map(owners, byMap.Keys), source.Feed))
@@ -164,7 +164,7 @@ func TestMark(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
 		ns := s.Namespace(t)
 		client := typed(t, s.Admin())
-		mark := kube.Mark{Key: "example.com/owner", KindName: "example.com/owner-kind", Kind: "Zone"}
+		mark := kube.Mark{Key: "example.com/owner"}
 		source := &kube.Source[string]{Informer: typedInformer(t, s.Admin(), ns, 0), Keys: mark.Keys}
 		h := feed(t, source)
 
@@ -203,11 +203,11 @@ func TestMark(t *testing.T) {
 		}
 
 		// Marked by somebody else, by labels or annotations alone.
-		s.Kubectl(t, "label", "configmap", "other", "example.com/owner=hand", "example.com/owner-kind=Zone", "-n", ns)
+		s.Kubectl(t, "label", "configmap", "other", "example.com/owner=hand", "-n", ns)
 		h.wait(t, "enqueue hand")
-		s.Kubectl(t, "label", "configmap", "other", "example.com/owner-kind=Else", "--overwrite", "-n", ns)
+		s.Kubectl(t, "label", "configmap", "other", "example.com/owner=gone", "--overwrite", "-n", ns)
 		h.wait(t, "enqueue hand") // it left
-		s.Kubectl(t, "annotate", "configmap", "other", "example.com/owner=noted", "example.com/owner-kind=Zone", "-n", ns)
+		s.Kubectl(t, "annotate", "configmap", "other", "example.com/owner=noted", "-n", ns)
 		h.wait(t, "enqueue noted")
 	})
 }
@@ -225,37 +225,30 @@ func TestMarkNames(t *testing.T) {
 	}
 }
 
-// TestMarkOwner reads marks from labels and annotations, of the kind meant.
+// TestMarkOwner reads marks from labels and annotations.
 func TestMarkOwner(t *testing.T) {
-	zone := kube.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
+	mark := kube.Mark{Key: "owner"}
 	type set = map[string]string
 	for _, test := range []struct {
-		mark                kube.Mark
 		labels, annotations set
 		want                string
 	}{
-		{zone, set{"owner": "a", "kind": "Zone"}, nil, "a"},
-		{zone, nil, set{"owner": "a", "kind": "Zone"}, "a"},
-		{zone, set{"owner": "a", "kind": "Zone"}, set{"owner": "b"}, "b"},
-		{zone, set{"owner": "a", "kind": "Host"}, nil, ""},
-		{zone, set{"owner": "a", "kind": "Zone"}, set{"kind": "Host"}, ""},
-		{zone, set{"owner": "a"}, nil, ""},
-		{zone, set{"kind": "Zone"}, nil, ""},
-		{zone, set{"owner": "", "kind": "Zone"}, set{"owner": "a/b"}, "a/b"},
-		{kube.Mark{Key: "owner"}, set{"owner": "a", "kind": "Host"}, nil, "a"},
+		{set{"owner": "a"}, nil, "a"},
+		{nil, set{"owner": "a"}, "a"},
+		{set{"owner": "a"}, set{"owner": "b"}, "b"},
+		{set{"owner": ""}, set{"owner": "a/b"}, "a/b"},
+		{nil, nil, ""},
 	} {
 		cm := configMap("n", "a")
 		cm.Labels, cm.Annotations = test.labels, test.annotations
-		if got := test.mark.Owner(cm); got != test.want {
+		if got := mark.Owner(cm); got != test.want {
 			t.Errorf("owner of labels %v, annotations %v: %q, want %q", test.labels, test.annotations, got, test.want)
 		}
 	}
 }
 
 func TestMarkErrors(t *testing.T) {
-	zone := kube.Mark{Key: "owner", KindName: "kind", Kind: "Zone"}
-	host := zone
-	host.Kind = "Host"
+	zone := kube.Mark{Key: "owner"}
 	for _, test := range []struct {
 		mark  kube.Mark
 		owner string
@@ -263,11 +256,6 @@ func TestMarkErrors(t *testing.T) {
 	}{
 		{kube.Mark{}, "x", `Mark.Key "" is no name of a label`},
 		{kube.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
-		{kube.Mark{Key: "a", KindName: "ä", Kind: "Zone"}, "x", `Mark.KindName "ä" is no name of a label`},
-		{kube.Mark{Key: "a", KindName: "b"}, "x", "needs a Mark.Kind"},
-		{kube.Mark{Key: "a", KindName: "b", Kind: "a/b"}, "x", "that a label can have"},
-		{kube.Mark{Key: "a", KindName: "a", Kind: "Zone"}, "x", "another name than Mark.Key"},
-		{kube.Mark{Key: "a", Kind: "Zone"}, "x", "needs Mark.KindName"},
 		{zone, "", "needs an owner"},
 	} {
 		if err := test.mark.Set(configMap("n", "a"), test.owner); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -283,16 +271,11 @@ func TestMarkErrors(t *testing.T) {
 	if err := zone.Set(cm, "ours"); err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []struct {
-		mark  kube.Mark
-		owner string
-	}{{zone, "theirs"}, {host, "ours"}} {
-		if err := other.mark.Set(cm, other.owner); !errors.Is(err, kube.ErrOwned) || zone.Owner(cm) != "ours" {
-			t.Errorf("Set over another owner: %v, want ErrOwned", err)
-		}
+	if err := zone.Set(cm, "theirs"); !errors.Is(err, kube.ErrOwned) || zone.Owner(cm) != "ours" {
+		t.Errorf("Set over another owner: %v, want ErrOwned", err)
 	}
 	byLabel := configMap("n", "a")
-	byLabel.Labels = map[string]string{"owner": "theirs", "kind": "Zone"}
+	byLabel.Labels = map[string]string{"owner": "theirs"}
 	if err := zone.Set(byLabel, "ours"); !errors.Is(err, kube.ErrOwned) {
 		t.Errorf("Set over a label of another owner: %v, want ErrOwned", err)
 	}
@@ -351,3 +334,5 @@ func TestOrphans(t *testing.T) {
 		}
 	})
 }
+
+func itself(obj metav1.Object) iter.Seq[metav1.Object] { return slices.Values([]metav1.Object{obj}) }

@@ -16,20 +16,20 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// Writes remembers what this process wrote for each item, until an informer has
+// A writes remembers what this process wrote for each item, until an informer has
 // seen it. A run that reads a cache which lags behind its last write does that
 // write again: it makes another child if the name of the first is made up by the
 // server. Such a run asks Seen first, and calls Add with what it wrote.
 //
 // Informer is required: that of the kind written, in whose resource versions alone
-// they can be compared. One Writes is for one informer. Its methods never block,
+// they can be compared. A writes is for one informer. Its methods never block,
 // and may be called from any goroutine.
 //
 // It cannot know of a write whose answer was lost, nor of one of another process,
 // nor of a deletion, whose answer has no version. What an informer has seen is
 // forgotten, also if nobody asks. After the API server was restored from an older
 // backup, the versions that it remembers may never come: restart the process.
-type Writes[T comparable] struct {
+type writes[T comparable] struct {
 	Informer cache.SharedInformer
 
 	mu    sync.Mutex   // guards what follows
@@ -43,7 +43,7 @@ const lag = 100 * time.Millisecond
 
 // Add takes note that obj, as the API server returned it, was written for item. An
 // object without a resource version, as those of a fake clientset, is ignored.
-func (w *Writes[T]) Add(item T, obj metav1.Object) {
+func (w *writes[T]) Add(item T, obj metav1.Object) {
 	version := obj.GetResourceVersion()
 	if version == "" {
 		return
@@ -72,7 +72,7 @@ func (w *Writes[T]) Add(item T, obj metav1.Object) {
 // something later. Otherwise it returns an error for the reconcile function to
 // return: a [reconcile.RequeueWithin] of a tenth of a second, or, of a server
 // whose resource versions are no numbers, a failure.
-func (w *Writes[T]) Seen(item T) error {
+func (w *writes[T]) Seen(item T) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	version, ok := w.last[item]
@@ -81,7 +81,7 @@ func (w *Writes[T]) Seen(item T) error {
 	}
 	switch seen, err := w.seen(version); {
 	case err != nil:
-		return fmt.Errorf("kube: Writes: %w", err)
+		return fmt.Errorf("kube: writes: %w", err)
 	case !seen:
 		return fmt.Errorf("the cache has not seen the last write, of version %s: %w", version, reconcile.RequeueWithin(lag))
 	}
@@ -90,7 +90,7 @@ func (w *Writes[T]) Seen(item T) error {
 }
 
 // seen reports whether the informer has seen a version.
-func (w *Writes[T]) seen(version string) (bool, error) {
+func (w *writes[T]) seen(version string) (bool, error) {
 	// The store's own is there unless client-go's AtomicFIFO is switched off. The
 	// other one may be a moment ahead of the store.
 	now := cmp.Or(w.Informer.GetStore().LastStoreSyncResourceVersion(), w.Informer.LastSyncResourceVersion())

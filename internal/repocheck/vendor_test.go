@@ -33,7 +33,7 @@ var packages = map[string]string{
 	"tracker":       `fmt.Print(tracker.Appeared[:0])`,
 	"remember":      `if err := (&remember.File[string, int]{}).Open(); err == nil { fmt.Println("a file without a path") }`,
 	"statuspage":    `if w := httptest.NewRecorder(); w.Body.Len() == 0 { statuspage.New().ServeHTTP(w, httptest.NewRequest("GET", "/script.js", nil)); if w.Code != 200 { fmt.Println(w) } }`,
-	"reconciletest": `fmt.Print(reconciletest.Fails[:0])`,
+	"reconciletest": `if (&reconciletest.Scenario[string, string]{}).Plans != 0 { fmt.Println("plans") }`,
 	"gate":          `if s := new(gate.Gate).Stats(); s.Limit != 0 { fmt.Println(s) }`,
 	"batch":         `if batch.New[int, int] == nil { fmt.Println("no batch") }`,
 	"lanes":         `if (&lanes.Lanes[string, string]{}).Lane != nil { fmt.Println("a lane") }`,

@@ -24,8 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
@@ -40,8 +38,7 @@ import (
 // waits for another, nor for the API server. Its methods, and [Serve], may be
 // called from any goroutine.
 type Kinds struct {
-	// Informer makes an informer of a kind, as those do that [Dynamic] and
-	// [Metadata] return. It is to be a new one each time.
+	// Informer makes a new informer of a kind, as the function that [Dynamic] returns.
 	Informer func(gvr schema.GroupVersionResource) cache.SharedIndexInformer
 
 	SyncTimeout time.Duration // how long Synced waits; 0 means until its ctx is done
@@ -75,13 +72,6 @@ type syncer interface {
 func Dynamic(client dynamic.Interface, namespace string, resync time.Duration) func(schema.GroupVersionResource) cache.SharedIndexInformer {
 	return func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
 		return dynamicinformer.NewFilteredDynamicInformer(client, gvr, namespace, resync, indexers(), nil).Informer()
-	}
-}
-
-// Metadata is [Dynamic] for the metadata alone, which takes less memory.
-func Metadata(client metadata.Interface, namespace string, resync time.Duration) func(schema.GroupVersionResource) cache.SharedIndexInformer {
-	return func(gvr schema.GroupVersionResource) cache.SharedIndexInformer {
-		return metadatainformer.NewFilteredMetadataInformer(client, gvr, namespace, resync, indexers(), nil).Informer()
 	}
 }
 

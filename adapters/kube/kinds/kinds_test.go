@@ -16,8 +16,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
@@ -230,34 +228,6 @@ func TestReplace(t *testing.T) {
 		items, err := renewed.List(t.Context())
 		if err != nil || len(items) != 4 {
 			t.Errorf("List: %v, %v, want 4 items", items, err)
-		}
-	})
-}
-
-// TestMetadata serves metadata alone.
-func TestMetadata(t *testing.T) {
-	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
-		ns := s.Namespace(t)
-		c, err := metadata.NewForConfig(s.Admin())
-		if err != nil {
-			t.Fatal(err)
-		}
-		k := &kinds.Kinds{Informer: kinds.Metadata(c, ns, 0)}
-		kubetest.Run(t, k)
-		q := reconcile.NewQueue[cache.ObjectName]()
-		s.Kubectl(t, "create", "configmap", "a", "--from-literal=big=text", "-n", ns)
-		source := &kube.Source[cache.ObjectName]{Keys: kube.Name}
-		if _, err := kinds.Serve(k, configMaps, q, source); err != nil {
-			t.Fatal(err)
-		}
-		synced(t, k, configMaps)
-		for _, obj := range source.Informer.GetStore().List() {
-			if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
-				t.Errorf("the store has a %T, want metadata", obj)
-			}
-		}
-		if q.Len() != 1 {
-			t.Errorf("%d items, want 1", q.Len())
 		}
 	})
 }

@@ -338,8 +338,6 @@ func (q *Queue[T]) count(item T, b *batch, was, now seen) {
 			q.counted.Enqueued++
 		case o.counted():
 			q.counted.Coalesced++
-		case o.verb == verbReclaim && r != before:
-			q.counted.Reclaimed++
 		}
 		if b.told[i] != nil {
 			b.told[i](before)

@@ -31,7 +31,6 @@ type Stats struct {
 	Taken      uint64 // dequeued
 	Requeued   uint64 // given back by Requeue
 	LeasesLost uint64 // how often this process lost its lease
-	Reclaimed  uint64 // runs of members that are gone which this process made ready
 	Refused    uint64 // verbs that were ignored, as their item cannot be stored
 	Retries    uint64 // writes that had to be tried again, as the server did not answer
 	Unreadable uint64 // records and members that were left alone, as no Queue writes such; each time they were read

@@ -9,23 +9,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/reconkernel/reconcile"
 )
 
 // A Row is what the board knows of one item.
 type Row[T comparable] struct {
-	Item    T
-	Status  Status
-	Tries   int           // failures in a row
-	Err     error         // what the last run returned
-	Next    time.Duration // as it was planned then
-	Changed time.Time
+	Item   T
+	Status Status
+	Tries  int   // failures in a row
+	Err    error // what the last run returned
 
 	wanted bool
 	there  bool // a run found it there, or tried to change that
@@ -38,9 +33,8 @@ func (r *Row[T]) CannotBe() bool { return r.Status == Refused || r.Status == Gav
 
 // Totals count what the board has seen.
 type Totals struct {
-	Wanted, InSync, Pending, Refused int    // items, now
-	UnderWay                         string // and the others, as "Creating 4, Waiting 2"
-	Runs, Retries, Mended, Removed   int    // since the start
+	Wanted, InSync, Refused        int // items, now
+	Runs, Retries, Mended, Removed int // since the start
 }
 
 // A Summary is what a board has seen, and what cannot be, in order.
@@ -57,7 +51,6 @@ type Board[T comparable, W any] struct {
 	Queue   *reconcile.Queue[T]
 	Same    func(a, b W) bool
 	Compare func(a, b T) int // the order of items
-	Moved   func(Row[T])     // told of each change of a status; may be nil
 	Lists   int              // how many may fail before Wait ends without; 0 means 10
 
 	looked chan struct{} // room for one token: Listed was called
@@ -65,8 +58,7 @@ type Board[T comparable, W any] struct {
 	mu       sync.Mutex // guards the fields below
 	order    []T        // of what is wanted
 	want     map[T]W
-	rows     map[T]*Row[T]  // of all that is wanted or there
-	counts   map[Status]int // of rows
+	rows     map[T]*Row[T] // of all that is wanted or there
 	totals   Totals
 	listed   bool        // it is known what is there
 	unlisted error       // why not
@@ -78,7 +70,7 @@ type Board[T comparable, W any] struct {
 func New[T comparable, W any](queue *reconcile.Queue[T], same func(a, b W) bool, compare func(a, b T) int) *Board[T, W] {
 	return &Board[T, W]{
 		Queue: queue, Same: same, Compare: compare,
-		looked: make(chan struct{}, 1), rows: map[T]*Row[T]{}, counts: map[Status]int{},
+		looked: make(chan struct{}, 1), rows: map[T]*Row[T]{},
 	}
 }
 
@@ -101,7 +93,7 @@ func (b *Board[T, W]) Want(order []T, want map[T]W) int {
 	b.order, b.want = order, want
 	b.totals.Wanted = len(order)
 	for _, item := range changed {
-		r := Row[T]{Item: item, Status: Surplus, Changed: time.Now()}
+		r := Row[T]{Item: item, Status: Surplus}
 		if _, r.wanted = want[item]; r.wanted {
 			r.Status = Pending
 		}
@@ -143,7 +135,7 @@ func (b *Board[T, W]) Listed(there []T, same func(i int, want W) bool, err error
 		want, wanted := b.want[item]
 		found[item] = !wanted || same(i, want)
 		if !wanted && b.rows[item] == nil {
-			b.setLocked(Row[T]{Item: item, Status: Surplus, Changed: time.Now()})
+			b.setLocked(Row[T]{Item: item, Status: Surplus})
 			b.Queue.Enqueue(item)
 		}
 	}
@@ -166,37 +158,19 @@ func (b *Board[T, W]) lookedNow() {
 	}
 }
 
-// WhyNot returns why an item cannot be, or nil if it may still.
-func (b *Board[T, W]) WhyNot(item T) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r := b.rows[item]; r != nil && r.CannotBe() {
-		return r.Err
-	}
-	return nil
-}
-
-// Result is told how each run ended, before its item goes back to the queue. If
-// the item has become one that cannot be, or is one no longer, that concerns
-// its dependants: they are enqueued.
-func (b *Board[T, W]) Result(result reconcile.Result[T], dependants ...T) {
+// Result is told how each run ended, before its item goes back to the queue.
+func (b *Board[T, W]) Result(result reconcile.Result[T]) {
 	if result.Outcome == reconcile.Aborted {
 		return
 	}
-	if r, moved := b.result(result, dependants); moved && b.Moved != nil {
-		b.Moved(r)
-	}
-}
-
-func (b *Board[T, W]) result(result reconcile.Result[T], dependants []T) (r Row[T], moved bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var r Row[T]
 	if old := b.rows[result.Item]; old != nil {
 		r = *old
 	}
-	was := r
 	r.Item, r.Status = result.Item, StatusOf(result)
-	r.Tries, r.Err, r.Next = result.Failures, result.Err, result.Next
+	r.Tries, r.Err = result.Failures, result.Err
 	_, r.wanted = b.want[r.Item]
 
 	b.totals.Runs++
@@ -217,17 +191,7 @@ func (b *Board[T, W]) result(result reconcile.Result[T], dependants []T) (r Row[
 		}
 		r.there = false
 	}
-	// That something is gone is no news if it was not there.
-	if moved = r.Status != was.Status && (r.Status != Removed || was.there); moved {
-		r.Changed = time.Now()
-	}
 	b.setLocked(r)
-	if r.CannotBe() != was.CannotBe() {
-		for _, item := range dependants {
-			b.Queue.Enqueue(item)
-		}
-	}
-	return r, moved
 }
 
 // setLocked stores a row and keeps the counts.
@@ -244,7 +208,6 @@ func (b *Board[T, W]) setLocked(r Row[T]) {
 }
 
 func (b *Board[T, W]) countLocked(r *Row[T], n int) {
-	b.counts[r.Status] += n
 	switch {
 	case r.Status == InSync && r.wanted:
 		b.totals.InSync += n
@@ -286,22 +249,6 @@ func (b *Board[T, W]) finish() bool {
 	return true
 }
 
-// Totals returns the counts as they are now.
-func (b *Board[T, W]) Totals() Totals {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.totals
-	now.Pending = b.counts[Pending]
-	var others []string
-	for _, s := range []Status{Surplus, Pending, Creating, Updating, Removing, Waiting, Throttled, Retrying} {
-		if n := b.counts[s]; n > 0 {
-			others = append(others, fmt.Sprintf("%s %d", s, n))
-		}
-	}
-	now.UnderWay = strings.Join(others, ", ")
-	return now
-}
-
 // Final returns the summary of the moment when nothing was left to do, and
 // whether that moment came; if not, it is the one of now.
 func (b *Board[T, W]) Final() (Summary[T], bool) {
@@ -325,41 +272,4 @@ func (b *Board[T, W]) summaryLocked() Summary[T] {
 		s.Unlisted = b.unlisted
 	}
 	return s
-}
-
-// Rows returns the rows, in order if all fit into the limit; otherwise those that
-// need attention, and those that changed last.
-func (b *Board[T, W]) Rows(limit int) []Row[T] {
-	b.mu.Lock()
-	rows := make([]Row[T], 0, len(b.rows))
-	for _, r := range b.rows {
-		rows = append(rows, *r)
-	}
-	b.mu.Unlock()
-	slices.SortFunc(rows, func(x, y Row[T]) int {
-		if len(rows) > limit {
-			if c := byAttention(&x, &y); c != 0 {
-				return c
-			}
-		}
-		return b.Compare(x.Item, y.Item)
-	})
-	return rows[:min(limit, len(rows))]
-}
-
-func byAttention[T comparable](a, b *Row[T]) int {
-	class := func(r *Row[T]) int {
-		switch {
-		case r.CannotBe():
-			return 0
-		case r.Status == Retrying:
-			return 1
-		case r.Status == InSync:
-			return 4
-		case r.Status == Pending:
-			return 3
-		}
-		return 2
-	}
-	return cmp.Or(class(a)-class(b), b.Tries-a.Tries, b.Changed.Compare(a.Changed))
 }

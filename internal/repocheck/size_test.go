@@ -15,9 +15,9 @@ import (
 // About how much there is meant to be. They are for thinking: a tenth more
 // passes, and a number is raised with a reason in the commit.
 const (
-	rootEntries = 54     // files and folders in the root folder
+	rootEntries = 58     // files and folders in the root folder
 	modules     = 12     // one for each tree of dependencies: those of controller-runtime came last
-	sources     = 14     // source files of the kernel
+	sources     = 18     // source files of the kernel
 	tests       = 18     // its test files
 	kernel      = 2_800  // lines of code of the kernel
 	nats        = 4_600  // lines of code of the packages in adapters/nats

@@ -19,7 +19,7 @@ const (
 	modules     = 12     // one for each tree of dependencies: those of controller-runtime came last
 	sources     = 18     // source files of the kernel
 	tests       = 18     // its test files
-	kernel      = 2_800  // lines of code of the kernel
+	kernel      = 3_100  // lines of code of the kernel
 	nats        = 4_600  // lines of code of the packages in adapters/nats
 	words       = 32_000 // in the README and docs
 )

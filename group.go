@@ -259,6 +259,7 @@ func (g *Group) begin(ctx context.Context, around *shutdown) error {
 	g.start = func(m *member) {
 		m.log.logger = cmp.Or(g.Logger, log.logger, slog.Default())
 		m.log.path = strings.Trim(log.path+"/"+m.name, "/")
+		m.log.run = ctx.Value(runKey{})
 		// The members end one after the other, so not all of them when ctx does.
 		own := context.WithValue(context.WithoutCancel(ctx), memberKey{}, m.log)
 		own = context.WithValue(own, shutdownKey{}, g.shutdown)

@@ -678,7 +678,10 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		outer.Add("", nameless)
 		outer.Add("reconciler", &reconcile.Reconciler[string]{Queue: q, Name: "buckets", Reconcile: func(ctx context.Context, _ string) error {
 			reconcile.Logger(ctx).Info("run")
-			return nil
+			inRun, ourInRun := new(reconcile.Group), &reconcile.Group{Logger: other.logger()}
+			inRun.Add("disk", says("in a group in a run"))
+			ourInRun.Add("disk", says("in a group with a logger in a run"))
+			return errors.Join(inRun.Run(ctx), ourInRun.Run(ctx))
 		}})
 		lone.Add("feeder", says("without a logger"))
 		for _, g := range []*reconcile.Group{outer, lone} {
@@ -696,14 +699,16 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"alone":                    "book true feeder <nil>",
-		"in a group":               "book true cloud/keys <nil>",
-		"in a group with a logger": "other true ours/keys <nil>",
-		"without a name":           "book false <nil> <nil>",
-		"without any name":         "book false <nil> <nil>",
-		"run":                      "book true reconciler buckets",
-		"without a logger":         "fallback true feeder <nil>",
-		"elsewhere":                "fallback false <nil> <nil>",
+		"alone":                             "book true feeder <nil>",
+		"in a group":                        "book true cloud/keys <nil>",
+		"in a group with a logger":          "other true ours/keys <nil>",
+		"without a name":                    "book false <nil> <nil>",
+		"without any name":                  "book false <nil> <nil>",
+		"run":                               "book true reconciler buckets",
+		"in a group in a run":               "book true reconciler/disk <nil>",
+		"in a group with a logger in a run": "other true reconciler/disk <nil>",
+		"without a logger":                  "fallback true feeder <nil>",
+		"elsewhere":                         "fallback false <nil> <nil>",
 	}
 	wantSame(t, "logger, whether there is a member, member, reconciler", got, want)
 }

@@ -19,15 +19,16 @@ type runKey struct{}
 
 // Logger returns the logger of the run that ctx belongs to: the logger of its
 // Reconciler, with the reconciler's name, the item, and its failures in a row
-// before this run. In the context of a member of a [Group], outside of a run, it
-// returns the logger of the Group with the member's name. Elsewhere it returns
-// [slog.Default].
+// before this run. In the context of a member of a [Group], outside of the runs of
+// that member, it returns the logger of the Group with the member's name, also if the
+// Group itself is part of a run. Elsewhere it returns [slog.Default].
 func Logger(ctx context.Context) *slog.Logger {
-	if r, ok := ctx.Value(runKey{}).(runContext); ok {
-		return r.logger()
-	}
-	if m, ok := ctx.Value(memberKey{}).(memberLog); ok {
+	run := ctx.Value(runKey{})
+	if m, ok := ctx.Value(memberKey{}).(memberLog); ok && m.run == run {
 		return m.logger.With(nameAttr("member", m.path)...)
+	}
+	if r, ok := run.(runContext); ok {
+		return r.logger()
 	}
 	return slog.Default()
 }
@@ -38,6 +39,7 @@ type memberKey struct{}
 type memberLog struct {
 	logger *slog.Logger
 	path   string // the member's name, after those of the Groups around its own
+	run    any    // the run that the Group is part of; nil if it is part of none
 }
 
 // nameAttr returns the attribute of a name for a log line, and none if the name

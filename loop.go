@@ -356,7 +356,7 @@ func (r *run[T]) Err() error {
 	if r.end.Load() == nil {
 		return r.Context.Err()
 	}
-	return cmp.Or(r.Context.Err(), r.ending().Err())
+	return cmp.Or(r.ending().Err(), r.Context.Err()) // that of a Leaser may know of its end first
 }
 
 func (r *run[T]) Value(key any) any {

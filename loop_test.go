@@ -1546,6 +1546,27 @@ func TestContextOfARunEndsWithTheRun(t *testing.T) {
 	}
 }
 
+// The error of a context of a run that has ended stays, although the context of Run ends
+// later by its deadline.
+func TestContextOfARunKeepsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q := reconcile.NewQueue[int]()
+		q.Enqueue(1)
+		var kept context.Context
+		r := &reconcile.Reconciler[int]{Queue: q, Logger: unlogged(), Reconcile: func(ctx context.Context, _ int) error { kept = ctx; return nil }}
+		done := startWait(func() error { return r.Run(ctx) })
+		synctest.Wait()
+		before := kept.Err()
+		time.Sleep(time.Second)
+		mustReturn(t, done)
+		if after := kept.Err(); before != context.Canceled || after != before {
+			t.Errorf("Err = %v after the run, and %v after the deadline of Run; want %v both times", before, after, context.Canceled)
+		}
+	})
+}
+
 // The cause of the end of a context reaches the run, also if it asks for Done first.
 func TestContextOfARunHasTheCauseOfItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

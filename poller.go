@@ -111,7 +111,7 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 			failures = failureLog{}
 		}
 		if sleep(ctx, pause, triggered) {
-			sleep(ctx, min(pause, triggerGap)-time.Since(start), nil)
+			sleep(ctx, min(took+pause, triggerGap)-time.Since(start), nil)
 		}
 	}
 	return nil

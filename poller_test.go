@@ -331,6 +331,22 @@ func TestTriggerPollsSoon(t *testing.T) {
 	}
 }
 
+// With a Period near the second that is left between polls, a trigger moves the next
+// poll to the second, or leaves it where it is.
+func TestTriggerLeavesASecondBetweenThePollsOfAShortPeriod(t *testing.T) {
+	const ms = time.Millisecond
+	for period, want := range map[time.Duration][]time.Duration{
+		1200 * ms: {0, 1000 * ms, 2200 * ms},
+		800 * ms:  {0, 800 * ms, 1600 * ms},
+	} {
+		runBubble(t, period.String(), func(t *testing.T) {
+			p := &reconcile.Poller[string]{Period: period}
+			time.AfterFunc(600*ms, p.Trigger)
+			wantStarts(t, polls(t, p, 2300*ms, lastsFor(500*ms)), want...)
+		})
+	}
+}
+
 // An askedContext calls a function when it is asked whether it is done.
 type askedContext struct {
 	context.Context

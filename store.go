@@ -112,8 +112,8 @@ func (s *store[T]) remove(i uint32) {
 	s.part(e.hash).remove(newSlot(e.hash, i))
 	*e = entry[T]{}
 	s.free(i)
-	if s.count--; s.count == 0 && len(s.chunks) > manyChunks {
-		*s = store[T]{}
+	if s.count--; s.count == 0 && (len(s.chunks) > manyChunks || unsafe.Sizeof(*s.chunks[0].entries) > maxEmptyBytes) {
+		*s = store[T]{} // The chunk of index 0 as well, which is never free.
 	}
 }
 

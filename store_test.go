@@ -261,6 +261,11 @@ func TestStoreKeepsNoBigChunk(t *testing.T) {
 	if got := emptyChunks[[1 << 16]byte](2); got != 0 {
 		t.Errorf("%d empty chunks of big items are kept, want none", got)
 	}
+	var s store[[1 << 16]byte]
+	i, _ := s.insert(1, [1 << 16]byte{})
+	if s.remove(i); s.chunks != nil {
+		t.Error("the first chunk of big items is kept when the last of them is removed")
+	}
 }
 
 // emptyChunks fills a number of chunks, removes all items but one, and returns how

@@ -186,6 +186,7 @@ func TestBrokenLaneIsRetriedAlone(t *testing.T) {
 			l.Enqueue("x1")
 			l.Enqueue("a1@10m")
 			time.Sleep(59 * time.Minute)
+			synctest.Wait()
 			d.WantAll(t, "0s lane a", "0s a1@10m")
 			if calls < 10 || calls > 40 {
 				t.Errorf("%s: Reconciler was called %d times in an hour, want a back-off of 5m", want, calls)
@@ -279,7 +280,7 @@ func TestMaxRunning(t *testing.T) {
 			synctest.Wait()
 		}
 		l.EnqueueAfter("a2", time.Minute-500*time.Millisecond) // a is never idle
-		time.Sleep(29*time.Second)
+		time.Sleep(29 * time.Second)
 		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d")
 		time.Sleep(5 * time.Second)
 		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1")

@@ -152,6 +152,7 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	if l.Name != "" {
 		l.Logger = l.Logger.With("reconciler", l.Name)
 	}
+	l.Retry = l.Retry.loggingOverflow(l.Logger)
 	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
 	return l, nil
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// This file has what a reconcile function returns, and which [Outcome] a run has by
-// that.
+// This file has the errors that a reconcile function returns, and which [Outcome] each
+// of them gives its run.
 
 var (
 	// ErrTerminal is matched by every error that [Terminal] returns.

@@ -16,18 +16,18 @@ import (
 //	Enqueue, EnqueueNow                          ends it
 //	a later next run becomes due                 ends it
 //	EnqueueAfter, EnqueueWithin, an Enqueue of   does not
-//	an item whose next run is held, Offer
+//	an item that no event may start yet, Offer
 //
 // It ends as well when ctx does, with the cause of that, and with
 // [context.Canceled] when stop is called or the item is given back. Call stop
 // when the part of the run that may be cut short is over; more than once is
-// fine. A context that has ended stays so: if [Queue.Remove] cancels the next
-// run after that, the run finds out by looking at the world.
+// fine. A context that has ended stays so, also if [Queue.Remove] cancels the next run
+// after that.
 //
 // What a run returns after such a context ended with ErrChanged:
 //
 //	nil                             as usual: the item runs again
-//	RequeueAfter                    as usual: the next run is not before, unless EnqueueNow asked for it
+//	RequeueAfter                    as usual: no next run before its delay, unless EnqueueNow asked for it
 //	RequeueWithin, RecheckWithin    as usual: the item runs again at once
 //	any error, after the end of     as usual: aborted
 //	Reconciler.Run or of the lease

@@ -30,12 +30,12 @@ type Dequeuer[T comparable] interface {
 	State(item T) State
 }
 
-// A Dequeuer may also be a Leaser, when what it hands out can be lost while a
-// run goes on: a queue that machines share. [Reconciler] then runs the item
+// A Dequeuer may also be a Leaser, if an item that it has handed out can be lost during
+// a run, as in a queue that machines share. [Reconciler] then runs the item
 // under the context that Lease returns. It calls Lease when the run begins, and,
 // with a [Reconciler.Admit], once before that for the wait. The context is derived
-// from ctx, and ends with [ErrLeaseLost] as its cause when the item is no longer
-// ours; it is not nil. Lease does not block.
+// from ctx, and ends with [ErrLeaseLost] as its cause when the lease is lost. It is not
+// nil. Lease does not block.
 type Leaser[T comparable] interface {
 	Lease(ctx context.Context, item T) context.Context
 }
@@ -130,10 +130,10 @@ type Outcome string
 // The outcomes of a run.
 const (
 	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
-	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin: planned; or outdated, see UntilChanged
-	Retrying      Outcome = "retrying"       // failed, to be tried again
-	GaveUp        Outcome = "gave_up"        // failed, and Retry said that it is enough
-	TerminalError Outcome = "terminal_error" // Terminal: failed for good
+	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin, also beside a failure that is not retried; or see UntilChanged
+	Retrying      Outcome = "retrying"       // failed, and is retried
+	GaveUp        Outcome = "gave_up"        // failed, and Retry does not retry it
+	TerminalError Outcome = "terminal_error" // Terminal: failed, and is not retried
 	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
 )
 
@@ -145,8 +145,8 @@ var (
 	// empty.
 	ErrClosed = errors.New("reconcile: queue closed")
 
-	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once
-	// the item is no longer ours.
+	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once the lease
+	// of the item is lost.
 	ErrLeaseLost = errors.New("reconcile: lease lost")
 
 	// ErrAborted, as the Err of [RequeueOptions], gives an item back as if it had

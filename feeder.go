@@ -29,8 +29,8 @@ func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 }
 
 // FromChan returns a Feeder that enqueues what it receives from the channel, until
-// the channel is closed or ctx is done; it returns nil then. It receives nothing
-// that it does not enqueue.
+// the channel is closed or ctx is done; it returns nil then. It enqueues every value
+// that it receives, even if ctx is cancelled meanwhile.
 func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	return func(ctx context.Context, q Enqueuer[T]) error {
 		if ch == nil {
@@ -120,11 +120,11 @@ func (m mapped[S, T]) EnqueueAfter(s S, d time.Duration) {
 // of an item that is at rest becomes a run in d, and further events until then are
 // part of that run. They do not put it off. So events start no more than one run of
 // an item in d, and each event is followed by a run that starts d after it at the
-// latest, if a worker is free and the item is neither held longer nor in flight.
+// latest, if a worker is free, the item is not in flight, and an event may start it.
 // The price is that a single event waits for d as well.
 //
 // An event of an item that is ready is part of the run that comes; if the item is in
-// the [Queue.Background], it stays there. An EnqueueAfter is held for d at least. An
+// the [Queue.Background], it stays there. An EnqueueAfter waits for d at least. An
 // Offer is passed on as it is. With a d of zero or less every call is passed on as
 // it is. Coalesce panics if q is nil.
 func Coalesce[T comparable](q Enqueuer[T], d time.Duration) Enqueuer[T] {

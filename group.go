@@ -123,8 +123,9 @@ type member struct {
 	ended  chan struct{}           // closed when it has returned
 }
 
-// Add adds a member, before Run or while it goes on. In a group that is ending,
-// or has ended, the member never runs.
+// Add adds a member, before Run or while Run goes on. After Run has returned, the member
+// never runs. While the group ends, only a Reconciler still runs, and only until the
+// contexts of the other Reconcilers end.
 //
 // Stop ends that member alone and waits for it; before Run it takes it out of
 // the group. It may be called again, and from any goroutine except those that the
@@ -447,6 +448,7 @@ type restart struct {
 }
 
 func (s restart) Run(ctx context.Context) error {
+	s.policy = s.policy.loggingOverflow(Logger(ctx))
 	var log failureLog
 	var pause time.Duration
 	failures, doublings := 0, 0 // The policy says by the first whether to go on, and by the second when.

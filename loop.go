@@ -48,15 +48,15 @@ import (
 // once if a field is missing or out of its range, and, after its runs, if the
 // queue or Admit cannot go on.
 //
-// After ctx is done, a run that ends with an error is [Aborted], and its item is
-// ready again in the queue. A run that ends well or with a plan counts as usual,
-// and so does a panic. A run that ignores the end of its context is waited for,
-// and a warning names the item, again each time its age has doubled.
+// After ctx is done, a run that fails is [Aborted], and its item is ready again in the
+// queue. A run that succeeds, that schedules its next run or that panics counts as
+// usual. Run waits for a run that ignores the end of its context. A warning names the
+// item, again each time the age of the run has doubled.
 //
-// A panic in OnResult, Retry, what Admit returned, or a handler of the Logger is
-// logged. It ends the calls of OnResult and the Logger that were still to come in
-// that run, and the item is given back as was decided by then; by [DefaultRetry],
-// if Retry panicked.
+// A panic in OnResult, Retry, the done function of Admit, or a handler of the Logger is
+// logged. The calls of OnResult and the Logger that were still to come in that run are
+// skipped. The item is given back as decided before the panic. If Retry panicked, a
+// back-off of the kernel's own decides: from one second to five minutes.
 //
 // Run may be called again, and several times at once.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
@@ -67,10 +67,10 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 	return l.run(ctx)
 }
 
-// Apply runs r until the items are settled or given up, or ctx is done: for programs
-// that apply what is wanted once. It enqueues the items, waits for them as
-// [Queue.EnqueueAndWait] does, ends the run as the end of the ctx of Run does, and
-// returns the errors of both; nil means that all items ended well.
+// Apply runs r until each item is in sync or is not retried, or ctx is done. It is for
+// programs that apply a desired state once. It enqueues the items, waits for them as
+// [Queue.EnqueueAndWait] does, ends the Run, and returns the errors of both. Nil means
+// that all items are in sync.
 //
 // Without a Queue, Apply makes one, and closes it at the end; another must be a [*Queue].
 // Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
@@ -152,6 +152,7 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	if l.Name != "" {
 		l.Logger = l.Logger.With("reconciler", l.Name)
 	}
+	l.Retry = l.Retry.loggingOverflow(l.Logger)
 	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
 	return l, nil
 }
@@ -174,8 +175,8 @@ type loop[T comparable] struct {
 	runs       context.Context // parent of those of the runs; with a Grace it ends later than caller
 
 	// With an Admit, one worker at a time has a place in admitting. It takes an
-	// item and waits until that may run. So one item at most is in hand, and the
-	// others stay in the queue, where events still change what becomes of them.
+	// item and waits until that item may run. So at most one item is taken and does not
+	// run, and the others stay in the queue, where events still change their next runs.
 	admitting chan struct{}
 
 	// Runs are watched if they have a Timeout or a lease, or are to end. While
@@ -249,12 +250,12 @@ func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 	}
 }
 
-// stuckTick is how often the runs are looked at, and how long one has to return
-// after the end of its context.
+// stuckTick is how often the runs are checked, and how long a run has to return after
+// the end of its context.
 const stuckTick = 500 * time.Millisecond
 
 // warnOfStuck names the runs, and the call of Admit, whose contexts ended a while
-// ago. It reports whether there is anything to look at again.
+// ago. It reports whether there is anything to check again.
 func (l *loop[T]) warnOfStuck() (again bool) {
 	if !l.watched.Load() {
 		return false
@@ -550,7 +551,7 @@ func (w *worker[T]) takeNext() {
 			return
 		}
 	}
-	err := l.queue.giveBackAndTake(l.taking, &w.takenItem, last, w.now) // if it panics, the loop ends, and nobody needs the place in admitting
+	err := l.queue.giveBackAndTake(l.taking, &w.takenItem, last, w.now) // If it panics, the loop ends, and no worker needs the place in admitting.
 	switch {
 	case err == nil:
 		w.hasItem = true
@@ -582,7 +583,7 @@ func (w *worker[T]) admit() {
 			done = ctx.Done()
 			return nil
 		})
-		if bad != nil { // the run will meet that too, and is what fails
+		if bad != nil { // The run calls Lease again and reports this panic.
 			<-l.admitting
 			w.stage = stageStarting
 			return
@@ -633,7 +634,7 @@ func endsSoon(ctx context.Context) bool {
 }
 
 // failAdmit gives back the item that Admit failed for, and ends the worker. It keeps
-// the place in admitting: nobody else is to ask.
+// the place in admitting, so that no other worker calls Admit.
 func (w *worker[T]) failAdmit(err error) {
 	err = fmt.Errorf("reconcile: admit: %w", err)
 	if p := guard(func() error { w.giveBackUnrun(); return nil }); p != nil {
@@ -821,7 +822,7 @@ func (f *otherQueue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], la
 	*t = takenItem[T]{item: item, readySince: now, takenAt: now}
 	known := false
 	defer func() {
-		if !known { // State panicked, which ends the loop: nobody else would give it back
+		if !known { // State panicked, which ends the loop: no worker would give the item back.
 			f.Requeue(item, RequeueOptions{Err: ErrAborted})
 		}
 	}()
@@ -843,7 +844,7 @@ func (w *worker[T]) outdated(r *run[T]) bool {
 	if !r.changed.Load() {
 		return false
 	}
-	q := w.loop.queue.(*Queue[T]) // nobody else notified it
+	q := w.loop.queue.(*Queue[T]) // Only a Queue notifies a run.
 	q.mu.Lock()
 	defer q.unlock()
 	q.catchUpLocked()
@@ -852,7 +853,7 @@ func (w *worker[T]) outdated(r *run[T]) bool {
 }
 
 // entryOfRunLocked returns the entry of the item of a run that its worker has;
-// nil if the run has ended, or somebody else gave its item back.
+// nil if the run has ended, or another caller gave its item back.
 func entryOfRunLocked[T comparable](q *Queue[T], r *run[T]) *entry[T] {
 	if r.worker.current.Load() != r {
 		return nil

@@ -1478,6 +1478,43 @@ func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
 	}
 }
 
+// A policy that overflows is reported once for each Run, by a Reconciler and by Restart.
+func TestNegativeRetryDelayIsLoggedOnce(t *testing.T) {
+	overflows := func(error, int) (time.Duration, bool) { return -time.Second, true }
+	for name, runner := range map[string]func(*slog.Logger) reconcile.Runner{
+		"Reconciler": func(logger *slog.Logger) reconcile.Runner {
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			q.Enqueue("b")
+			return &reconcile.Reconciler[string]{
+				Queue: q, Retry: overflows, Logger: logger,
+				Reconcile: func(context.Context, string) error { return errBoom },
+			}
+		},
+		"Restart": func(logger *slog.Logger) reconcile.Runner {
+			g := &reconcile.Group{Logger: logger}
+			g.Add("feeder", reconcile.Restart(overflows, reconcile.RunFunc(func(context.Context) error { return errBoom })))
+			return g
+		},
+	} {
+		runBubble(t, name, func(t *testing.T) {
+			book := newLogBook()
+			run := launch(t, runner(book.logger()))
+			time.Sleep(time.Hour)
+			run.end()
+			var got []logLine
+			for _, line := range book.from(slog.LevelWarn) {
+				if strings.Contains(line.Message, "less than zero") {
+					got = append(got, line)
+				}
+			}
+			if len(got) != 1 || got[0].Attrs["delay"].Any() != -time.Second || got[0].Attrs["instead"].Any() != 5*time.Minute {
+				t.Errorf("lines about the delay: %v, want one, with -1s and 5m", got)
+			}
+		})
+	}
+}
+
 // What replaces a policy that panics calls nothing that a user may have set: neither
 // DefaultRetry, which may be that policy, nor a method of the error.
 func TestDefaultRetryThatPanicsIsReplaced(t *testing.T) {

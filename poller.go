@@ -21,7 +21,7 @@ import (
 // RecheckWithin(time.Hour) or a [Terminal] error: such an item runs each Period.
 //
 // Queue, GetItems and Period are required; the zero value of every other field
-// is a good default. They are not to be changed while Run goes on.
+// is a good default. They must not be changed while Run goes on.
 type Poller[T comparable] struct {
 	// Queue is offered each item that GetItems returns.
 	Queue Enqueuer[T]
@@ -229,10 +229,10 @@ func (p *Poller[T]) left(period, took time.Duration) time.Duration {
 	return max(0, period-took)
 }
 
-// Trigger makes the poller poll soon: as soon as the poll in flight has returned, and one
-// second after that poll began. A poll that failed keeps its back-off. All calls before
-// the next poll begins count as one, also those before Run. Trigger never blocks, and may
-// be called from any goroutine.
+// Trigger makes the poller poll soon: when the poll in flight has returned, and at least
+// one second after that poll began. It never puts off the next poll. After a poll that
+// failed, the back-off stays. All calls before the next poll begins count as one, also
+// those before Run. Trigger never blocks, and may be called from any goroutine.
 func (p *Poller[T]) Trigger() {
 	if wake := p.wake.Load(); wake != nil { // else Run begins with a poll
 		select {

@@ -401,7 +401,7 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 	q.moveLocked(i, e, to, false, now)
 }
 
-// endLocked removes an entry that was in flight. Err is why it was given up.
+// endLocked removes an entry that was in flight. Err is why its item is not retried.
 func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
 	q.countLocked(e, -1)
 	if q.watchers.at != nil {
@@ -470,7 +470,7 @@ func (q *Queue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64) 
 }
 
 func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *RequeueOptions, now int64) {
-	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if somebody else gave it back
+	if e := q.inFlightAtLocked(t.index, t.item); e != nil { // nil if another caller gave it back
 		q.giveBackLocked(t.index, e, w, now)
 	}
 }
@@ -795,7 +795,7 @@ func (q *Queue[T]) unlockAndNotify() {
 	q.mu.Unlock()
 	select {
 	case wake <- struct{}{}:
-	default: // nobody to wake, or a token is there
+	default: // No consumer has to be woken, or a token is there.
 	}
 	notifyAll(notified)
 }

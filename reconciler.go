@@ -44,8 +44,9 @@ type Reconciler[T comparable] struct {
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
 	// its cause; 0 means none. If the run does not return, its worker waits for it, and
-	// a warning names the item. Without a Timeout nothing reports a run that hangs, such
-	// as one that waits for a lock that a function held as it panicked.
+	// a warning names the item. Without a Timeout Run does not report a run that hangs,
+	// such as one that waits for a lock that a function held when it panicked; an alert
+	// on long runs does.
 	Timeout time.Duration
 
 	// Grace is how long Run lets the runs in flight continue once ctx is done,
@@ -84,7 +85,7 @@ type Reconciler[T comparable] struct {
 	// deadline, and does not return the error.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
-	// its Outcome, what Reconcile returned, and how long that took; or with Aborted
+	// its Outcome, the error of Reconcile, and how long the run took; or with Aborted
 	// if there was no run.
 	//
 	//	Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {

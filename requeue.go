@@ -6,13 +6,15 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"reflect"
+	"sync"
 	"time"
 )
 
-// This file has what a reconcile function returns, and which [Outcome] a run has by
-// that.
+// This file has the errors that a reconcile function returns, and which [Outcome] each
+// of them gives its run.
 
 var (
 	// ErrTerminal is matched by every error that [Terminal] returns.
@@ -284,8 +286,9 @@ func (a answer) join(b answer) answer {
 // A RetryPolicy decides what follows a failed run: the delay before the next
 // try, or that there is none. Failures counts the failures in a row, this one
 // included, so it starts at 1. A delay of zero means now after the first failure, and
-// one second after the others; one of less than zero counts as five minutes, see
-// [Classify]. It is called from many goroutines at once.
+// one second after the others. A delay of less than zero is an overflow and counts as
+// five minutes; a [Reconciler] and [Restart] log it once for each Run. A policy is
+// called from many goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 
 // DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to
@@ -345,6 +348,22 @@ func (p RetryPolicy) orDefault() RetryPolicy {
 		return DefaultRetry
 	}
 	return p
+}
+
+// loggingOverflow returns a policy that decides as p does, and logs the first delay that
+// is less than zero.
+func (p RetryPolicy) loggingOverflow(logger *slog.Logger) RetryPolicy {
+	var once sync.Once
+	return func(err error, failures int) (time.Duration, bool) {
+		delay, again := p.orDefault()(err, failures)
+		if again && delay < 0 {
+			once.Do(func() {
+				logGuarded(logger, slog.LevelWarn, "the retry policy returned a delay that is less than zero; has it overflowed?",
+					"delay", delay, "instead", overflowDelay, "failures", failures)
+			})
+		}
+		return delay, again
+	}
 }
 
 // NoRetry is a [RetryPolicy] that never retries: the failure is logged, and the

@@ -24,7 +24,7 @@ type watchers struct {
 type watcher struct {
 	end        func(cause error) // of the context of a run: user code may follow
 	waiter     *waiter
-	err        error // that ended the context; or why the item was given up
+	err        error // that ended the context; or why the item is not retried
 	index      uint32
 	watching   bool // it is in a list of Queue.watchers
 	prev, next *watcher
@@ -69,7 +69,7 @@ func (l *watchers) remove(w *watcher) bool {
 }
 
 // notifyMoved notifies the watchers of an entry that has moved, or is
-// about to be removed; err is why its item was given up.
+// about to be removed; err is why its item is not retried.
 func notifyMoved[T comparable](l *watchers, i uint32, e *entry[T], err error) {
 	switch {
 	case e.inFlight && e.readyNext():

@@ -136,9 +136,9 @@ func TestGroupEndsFeedersFirst(t *testing.T) {
 		group.Add("inner", inner)
 		group.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
-			time.Sleep(time.Second)
+			time.Sleep(400 * time.Millisecond) // The Reconcilers wait for a second.
 			queue.Enqueue("last words")
-			time.Sleep(time.Second)
+			time.Sleep(400 * time.Millisecond)
 			ended <- "feeder"
 			return nil
 		}))

@@ -23,6 +23,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,8 +102,14 @@ type Gate struct {
 	// Pause returns for how long no run may start, because of the result of one: an
 	// answer 429 that says Retry-After, or 503. It stops everybody: an answer that
 	// concerns its item alone asks for none. 0 means that all is well. It is called
-	// as Slow is, and after it.
+	// as Slow is, and after it. An answer below zero, such as the time until a date
+	// that is over, or an overflow, counts as ten seconds.
 	Pause func(err error) time.Duration
+
+	// MaxPause is the longest pause that Pause may ask for, so that a wrong
+	// Retry-After does not close the gate for days; 0 means an hour. It does not
+	// bound PauseUntil.
+	MaxPause time.Duration
 
 	// Logger has a line when a pause shuts the gate, and one when it opens; nil
 	// means slog.Default().
@@ -247,7 +254,10 @@ func (g *Gate) Stats() Stats {
 		Next: time.Duration(max(0, g.dueLocked()-now)), Pauses: g.pauses,
 	}
 	if g.shut {
-		s.Shut, s.Until, s.Err = g.base.Add(time.Duration(g.since)), g.base.Add(time.Duration(g.until)), g.cause
+		// Not base.Add: the wall clock may have been stepped since base was read.
+		clock := time.Now()
+		now := int64(clock.Sub(g.base))
+		s.Shut, s.Until, s.Err = clock.Add(time.Duration(g.since-now)), clock.Add(time.Duration(g.until-now)), g.cause
 	}
 	return s
 }
@@ -263,6 +273,8 @@ func (g *Gate) check() error {
 		return fmt.Errorf("gate: Gate.Min is %d, want 0 (which means 1) or more", g.Min)
 	case g.Max < 0:
 		return fmt.Errorf("gate: Gate.Max is %d, want 0 (which means no limit) or more", g.Max)
+	case g.MaxPause < 0:
+		return fmt.Errorf("gate: Gate.MaxPause is %v, want 0 (which means an hour) or more", g.MaxPause)
 	case g.Max > 0 && g.Min > g.Max:
 		return fmt.Errorf("gate: Gate.Min is %d, want no more than Max, which is %d", g.Min, g.Max)
 	}
@@ -375,6 +387,9 @@ type finding struct {
 	pause time.Duration
 }
 
+// negativePause replaces an answer of Pause below zero.
+const negativePause = 10 * time.Second
+
 // find asks Slow and Pause, which are code of the user, and may panic.
 func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
 	if g.Slow != nil {
@@ -382,7 +397,10 @@ func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f findi
 		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isPlan(err)
 	}
 	if g.Pause != nil {
-		f.pause = g.Pause(err)
+		if f.pause = g.Pause(err); f.pause < 0 {
+			f.pause = negativePause
+		}
+		f.pause = min(f.pause, cmp.Or(g.MaxPause, time.Hour))
 	}
 	return f
 }

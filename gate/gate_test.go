@@ -19,6 +19,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/record"
@@ -194,7 +195,7 @@ func TestBudget(t *testing.T) {
 			"0s a, 1.9s b, 2.9s c, 3.9s d",
 		},
 		"nor is the limit":        {&Gate{Every: second, Max: 1}, "a@2500ms b c", nil, "0s a@2500ms, 2.5s b, 3.5s c"},
-		"a burst that overflows":  {&Gate{Every: time.Hour, Burst: 1 << 40}, "a b c", nil, "0s a, 0s b, 0s c"},
+		"a burst that overflows":  {&Gate{Every: time.Hour, Burst: 1 << 30}, "a b c", nil, "0s a, 0s b, 0s c"},
 		"a burst without end":     {&Gate{Every: math.MaxInt64, Burst: math.MaxInt}, "a b c", nil, "0s a, 0s b, 0s c"},
 		"a budget for ever":       {&Gate{Every: math.MaxInt64}, "a b", nil, "0s a"},
 		"a burst of it":           {&Gate{Every: math.MaxInt64, Burst: 2}, "a b c", nil, "0s a, 0s b"},
@@ -654,7 +655,7 @@ func TestSlowAndPauseAreCalledAfterEachRunExceptAborted(t *testing.T) {
 		calls := record.New()
 		g := &Gate{
 			Slow:  func(err error, took time.Duration) bool { calls.Note("slow %v %v", err, took); return false },
-			Pause: func(err error) time.Duration { calls.Note("pause %v", err); return -time.Second },
+			Pause: func(err error) time.Duration { calls.Note("pause %v", err); return 0 },
 		}
 		l := launch(t, g, record.New(), 1, "a@1s", "b@2s=busy", "c=aborted", "d@1h")
 		time.Sleep(time.Minute)
@@ -1063,4 +1064,46 @@ func simulate(t *testing.T, seed uint64) {
 		w.cancel()
 	}
 	synctest.Wait()
+}
+
+// An answer of Pause is bounded, and one below zero is a pause too.
+func TestPauseIsBounded(t *testing.T) {
+	for _, c := range []struct{ max, asked, want time.Duration }{
+		{0, -1, 10 * time.Second},
+		{0, -1 << 63, 10 * time.Second},
+		{0, 59 * time.Minute, 59 * time.Minute},
+		{0, 48 * time.Hour, time.Hour},
+		{48 * time.Hour, 24 * time.Hour, 24 * time.Hour},
+		{time.Second, -1, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &Gate{MaxPause: c.max, Logger: slog.New(slog.DiscardHandler), Pause: func(error) time.Duration { return c.asked }}
+			done, err := g.Admit(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			done(reconcile.Retrying, errors.New("429"), 0)
+			if got := g.Stats().Next; got != c.want {
+				t.Errorf("MaxPause %v: Pause returned %v, and the next run starts after %v, want %v", c.max, c.asked, got, c.want)
+			}
+		})
+	}
+	if _, err := (&Gate{MaxPause: -1}).Admit(t.Context()); err == nil || !strings.Contains(err.Error(), "Gate.MaxPause is -1ns") {
+		t.Errorf("Admit = %v, want an error that names MaxPause", err)
+	}
+}
+
+// The times of Stats are right after a step of the wall clock. The base is changed as if
+// the clock had been stepped forward by three hours since.
+func TestTimesAfterAStepOfTheClock(t *testing.T) {
+	g := &Gate{Logger: slog.New(slog.DiscardHandler)}
+	g.PauseUntil(time.Now().Add(time.Hour))
+	*(*uint64)(unsafe.Pointer(&g.base)) -= 3 * 3600 << 30 // the seconds of a time with a monotonic reading
+	s := g.Stats()
+	if d := time.Now().Round(0).Sub(s.Shut.Round(0)); d < 0 || d > time.Minute {
+		t.Errorf("paused %v ago, want now", d)
+	}
+	if d := s.Until.Round(0).Sub(time.Now().Round(0)); d < 59*time.Minute || d > time.Hour {
+		t.Errorf("paused for %v more, want an hour", d)
+	}
 }

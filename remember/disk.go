@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // A disk is what a File needs of a file system. Tests have one that fails, loses
@@ -88,7 +89,18 @@ func (osDisk) isAt(f file, path string) error {
 	return err
 }
 
-func (osDisk) rename(from, to string) error { return os.Rename(from, to) }
+func (osDisk) rename(from, to string) error { return explained(os.Rename(from, to)) }
+
+// errMountPoint is why a file that is mounted by itself cannot be replaced.
+var errMountPoint = errors.New("it is a mount point and cannot be replaced: mount its folder instead of the file")
+
+// explained adds the reason to the error of a rename to a mount point.
+func explained(err error) error {
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("%w: %w", errMountPoint, err)
+	}
+	return err
+}
 
 func (osDisk) remove(path string) { _ = os.Remove(path) } // it is of no use, and no harm
 

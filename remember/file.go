@@ -24,6 +24,11 @@ import (
 // struct with fields that are not exported, a time that is not in UTC. Methods that
 // make JSON of them, or read it, must not call the File.
 //
+// The file must not be a mount point itself, as one that is bind-mounted into a container
+// is: it cannot be replaced, and so would grow for ever. Mount its folder instead. An error
+// says so: of Open if the file is empty, otherwise of the call that finds most of the file
+// out of date.
+//
 // While it is open the file must stay where it is. That it was moved away, removed
 // or replaced is an error of the next Begin that waits for the disk, or of Close.
 //
@@ -355,8 +360,14 @@ func (f *File[T, V]) compactLocked() error {
 	if f.syncing || f.file == nil || f.err != nil || f.records <= f.allowed {
 		return nil
 	}
-	if f.err = f.disk.isAt(f.file, f.path); f.err == nil && f.rewrite() != nil {
+	if f.err = f.disk.isAt(f.file, f.path); f.err != nil {
+		return f.err
+	}
+	if err := f.rewrite(); err != nil {
 		f.allowed = 2 * f.records
+		if errors.Is(err, errMountPoint) { // It would grow for ever.
+			f.err = cmp.Or(f.err, err)
+		}
 	}
 	return f.err
 }

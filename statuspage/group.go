@@ -188,12 +188,22 @@ func (p *Page) groupViews() []groupView {
 		v := groupView{g.Name, []member{}}
 		g.mu.Lock()
 		for _, m := range g.members {
-			v.Members = append(v.Members, *m)
+			shown := *m
+			shown.Since, shown.Succeeded = onClock(m.Since), onClock(m.Succeeded)
+			v.Members = append(v.Members, shown)
 		}
 		g.mu.Unlock()
 		views = append(views, v)
 	}
 	return views
+}
+
+// onClock returns a time that was read before as the wall clock tells it now, which may
+// have been stepped since. It leaves out what is less than half a second, so that a time
+// that is shown again stays the same.
+func onClock(t time.Time) time.Time {
+	now := time.Now()
+	return t.Add((now.Round(0).Sub(t.Round(0)) - now.Sub(t)).Round(time.Second))
 }
 
 // Alert returns a line about a member that failed, also if it runs again but

@@ -119,7 +119,7 @@ func (r *recorder[T]) foldLocked(s *shard[T], n int) {
 	for range n {
 		select {
 		case x := <-s.results:
-			s.history.count(x.Ended.Time().Sub(r.begin), &x.run)
+			s.history.count(time.Duration(int64(x.Ended)-r.begin.UnixNano()), &x.run)
 			s.book.add(x.item, x.run)
 		default:
 			return
@@ -127,10 +127,13 @@ func (r *recorder[T]) foldLocked(s *shard[T], n int) {
 	}
 }
 
+// step returns by how much the wall clock was stepped since the beginning.
+func (r *recorder[T]) step() moment { return moment(onClock(r.begin).Sub(r.begin)) }
+
 // look returns the last run of each item that is remembered, and what is known of
 // all runs.
 func (r *recorder[T]) look() (map[T]run, *measures) {
-	now := time.Since(r.begin)
+	now, step := time.Since(r.begin), r.step()
 	r.sample(now)
 	lasts, m := make(map[T]run), &measures{age: now, dropped: r.dropped.Load()}
 	for i := range m.totals {
@@ -141,7 +144,9 @@ func (r *recorder[T]) look() (map[T]run, *measures) {
 		s.mu.Lock()
 		r.foldLocked(s, pending)
 		for item, e := range s.book.items {
-			lasts[item] = e.newest.run
+			last := e.newest.run
+			last.Ended += step
+			lasts[item] = last
 		}
 		m.add(&s.history)
 		s.mu.Unlock()
@@ -156,7 +161,11 @@ func (r *recorder[T]) history(item T) []run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.foldLocked(s, pending)
-	return s.book.history(item)
+	runs, step := s.book.history(item), r.step()
+	for i := range runs {
+		runs[i].Ended += step
+	}
+	return runs
 }
 
 // bound returns how many runs are remembered at most.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/reconkernel/reconcile"
 )
@@ -106,5 +107,43 @@ func TestHeadline(t *testing.T) {
 		if got := (&run{Error: test.text, Outcome: test.o}).Headline(); got != test.want {
 			t.Errorf("the headline of %q, %v is %q, want %q", test.text, test.o, got, test.want)
 		}
+	}
+}
+
+// The times of runs are right after a step of the wall clock. The beginning is changed as
+// if the clock had been stepped forward by three hours since, between two runs.
+func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
+	r := newRecorder[string](100, nil, nil)
+	r.record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
+	r.look()
+	const step = 3 * time.Hour
+	*(*uint64)(unsafe.Pointer(&r.begin)) -= uint64(step/time.Second) << 30 // the seconds of a time with a monotonic reading
+	for i := range r.shards {
+		for _, e := range r.shards[i].book.items {
+			e.newest.run.Ended -= moment(step)
+		}
+	}
+	r.record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
+	lasts, _ := r.look()
+	for _, item := range []string{"a", "b"} {
+		for _, run := range append(r.history(item), lasts[item]) {
+			if ago := time.Since(run.Ended.Time()); ago < 0 || ago > time.Minute {
+				t.Errorf("%s ended %v ago, want now", item, ago)
+			}
+		}
+	}
+}
+
+func TestOnClockAfterAStepOfTheClock(t *testing.T) {
+	then := time.Now()
+	if got := onClock(then); got != then {
+		t.Errorf("without a step onClock = %v, want %v", got, then)
+	}
+	*(*uint64)(unsafe.Pointer(&then)) -= 3 * 3600 << 30
+	if ago := time.Since(onClock(then).Round(0)); ago < 0 || ago > time.Minute {
+		t.Errorf("after a step it was %v ago, want now", ago)
+	}
+	if got := onClock(time.Time{}); !got.IsZero() {
+		t.Errorf("onClock of the zero time = %v", got)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// settled is how long a file must be as it is before it is used: half of a file may be
-// a good one that wants less.
+// settled is the time between the two reads of a file that must agree before it is used:
+// half of a file may be a good one that has less.
 const settled = time.Second
 
 // FromFile returns a function that reads a file of wishes. It returns what parse made of
@@ -30,9 +30,10 @@ const settled = time.Second
 //
 // If W is a map of items to versions, [FromMap] takes the function as it is.
 //
-// A text that is still being written is not used: the function blocks until the file has
-// been as it is for a second, or until ctx is done. Who writes with longer pauses replaces
-// the file in one step.
+// A text that is still being written is not used. If the text is another one than the last,
+// the function blocks until two reads a second apart agree, or until ctx is done. The time
+// of modification does not count, because some file systems have a coarse one. Programs
+// that write with longer pauses must replace the file in one step.
 //
 // The function may be called from any goroutine, and parse by one at a time. What it
 // returns is one value for all callers, which must not be changed; parse is called again
@@ -84,21 +85,13 @@ func (f *file[W]) load(ctx context.Context) error {
 
 // read returns the text once it has settled.
 func (f *file[W]) read(ctx context.Context) ([]byte, error) {
-	var before []byte // what it was a second ago
+	var before []byte // what it was a second ago; not nil then
 	for {
-		began := time.Now()
 		text, err := os.ReadFile(f.path)
 		if err != nil {
 			return nil, err
 		}
-		// What is written while it is read, or after that, is not as old as a second
-		// when the look began, however long this process is held up in between.
-		info, err := os.Stat(f.path)
-		if err != nil {
-			return nil, err
-		}
-		// By a clock that is ahead it may change in the future: two looks are enough.
-		if began.Sub(info.ModTime()) >= settled || before != nil && bytes.Equal(text, before) || f.text != nil && bytes.Equal(text, f.text) {
+		if before != nil && bytes.Equal(text, before) || f.text != nil && bytes.Equal(text, f.text) {
 			return text, nil
 		}
 		before = text

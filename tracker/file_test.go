@@ -47,8 +47,8 @@ func TestFromFile(t *testing.T) {
 			want string // the words, how long it took and what is wrong
 		}{
 			{"gone", 0, "[] 0s open words: no such file or directory"},
-			{"bad", time.Hour, "[] 0s there is a bad word"},
-			{"one two", time.Second, "[one two] 0s <nil>"},
+			{"bad", time.Hour, "[] 1s there is a bad word"},
+			{"one two", time.Hour, "[one two] 1s <nil>"},
 			{"one two", 0, "[one two] 0s <nil>"},              // written anew, and the same
 			{"one", 999 * time.Millisecond, "[one] 1s <nil>"}, // half of a file may be a good one
 			{"one two", -time.Hour, "[one two] 1s <nil>"},     // by a clock that is ahead
@@ -56,8 +56,8 @@ func TestFromFile(t *testing.T) {
 			{"bad", 0, "[one two] 0s there is a bad word"},    // and the error
 			{"gone", 0, "[one two] 0s open words: no such file or directory"},
 			{"bad", time.Hour, "[one two] 0s there is a bad word"},
-			{"", time.Hour, "[] 0s <nil>"}, // an empty file wants nothing
-			{"one two", time.Hour, "[one two] 0s <nil>"},
+			{"", time.Hour, "[] 1s <nil>"},               // an empty file wants nothing
+			{"one two", time.Hour, "[one two] 1s <nil>"}, // however old it says that it is
 			{"", 0, "[] 1s <nil>"},
 		} {
 			if step.text != "gone" {

@@ -12,10 +12,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"iter"
 	"log/slog"
 	"maps"
 	"math"
+	"math/bits"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -57,10 +60,11 @@ type Tracker[T, V comparable] struct {
 	Period time.Duration
 	Jitter float64
 
-	// Resync is how often a complete listing also offers what has not changed, so
-	// that what was given up, or has changed without another version, is looked at
-	// again: the first that begins so long after the last that did. 0 means an hour,
-	// and less than 0 none.
+	// Resync is how often each item that has not changed is offered too, so that items
+	// that are not retried, or have changed without another version, are checked again.
+	// The items are spread over the interval: each listing offers those whose share of
+	// it has passed since the listing before, the same items in the same order in each
+	// process. 0 means an hour, and less than 0 never.
 	Resync time.Duration
 
 	// MaxVanished is the part, 0 to 1, of what is known that may be gone at once,
@@ -95,11 +99,12 @@ type Tracker[T, V comparable] struct {
 	believed int            // how many the next may lack, by Believe
 
 	// The fields below belong to Run.
-	peak     int       // of the length of entries, since they were made
-	listing  uint32    // the number of this listing
-	complete bool      // a listing was
-	offered  time.Time // when the last listing began that offered all
-	panics   int       // of OnChange
+	peak     int           // of the length of entries, since they were made
+	listing  uint32        // the number of this listing
+	complete bool          // a listing was
+	resync   time.Time     // when the first listing began; Resync counts from there
+	offered  time.Duration // since then, when the last complete listing began
+	panics   int           // of OnChange
 }
 
 // Listed is an item of a listing, with the version that it has.
@@ -163,8 +168,8 @@ func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) f
 //
 // A listing that fails or panics is tried again with back-off, no later than a
 // Period after it began. What it reported is not reported again. The failure is
-// logged; one that reads like those before it is logged each time their number
-// has doubled, and so is the end of them.
+// logged the first time, and then each time that their number in a row has doubled,
+// whatever it says; so is the end of them.
 func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	if err := t.check(); err != nil {
 		return err
@@ -260,11 +265,10 @@ func (t *Tracker[T, V]) readKnown() error {
 func (t *Tracker[T, V]) list(ctx context.Context) error {
 	t.listing++
 	begun, known := time.Now(), len(t.entries)
-	if t.offered.IsZero() {
-		t.offered = begun
+	if t.resync.IsZero() {
+		t.resync = begun
 	}
-	every := cmp.Or(t.Resync, time.Hour)
-	resync := every > 0 && begun.Sub(t.offered) >= every
+	share := share{every: cmp.Or(t.Resync, time.Hour), after: t.offered, upTo: begun.Sub(t.resync)}
 	seq := t.List(ctx)
 	if seq == nil {
 		return errors.New("tracker: Tracker.List returned nil, want a sequence")
@@ -275,7 +279,7 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 			break
 		}
 		if err == nil {
-			err = guard(func() error { return t.compare(listed, resync) })
+			err = guard(func() error { return t.compare(listed, share) })
 		}
 		failed = cmp.Or(failed, err)
 	}
@@ -290,14 +294,43 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 	if err := t.judge(len(gone), known); err != nil {
 		return err
 	}
-	if t.complete = true; resync {
-		t.offered = begun
-	}
+	t.complete, t.offered = true, share.upTo
 	return t.reportVanished(gone, known)
 }
 
+// A share is the part of an interval that has passed between two listings.
+type share struct{ every, after, upTo time.Duration }
+
+// has reports whether the time of an item is in the share. Each item has one in the
+// interval, by the hash of its text.
+func (s share) has(item any) bool {
+	switch {
+	case s.every <= 0:
+		return false
+	case s.upTo-s.after >= s.every:
+		return true
+	}
+	hash := fnv.New64a()
+	if text, ok := item.(string); ok {
+		_, _ = io.WriteString(hash, text)
+	} else {
+		fmt.Fprint(hash, item)
+	}
+	high, _ := bits.Mul64(scramble(hash.Sum64()), uint64(s.every))
+	at := time.Duration(high)
+	return (s.upTo-at+s.every)/s.every > (s.after-at+s.every)/s.every
+}
+
+// scramble spreads the bits of a hash, since that of FNV of a short text leaves the high
+// ones much alike.
+func scramble(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	return h ^ h>>33
+}
+
 // compare compares one item of a listing with what is known of it.
-func (t *Tracker[T, V]) compare(listed Listed[T, V], resync bool) error {
+func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 	if listed.Item != listed.Item { // true for a NaN
 		return fmt.Errorf("tracker: listed item %v is not equal to itself", listed.Item)
 	}
@@ -312,7 +345,7 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], resync bool) error {
 		return t.report(Change[T, V]{Kind: Appeared, Item: listed.Item, New: listed.Version}, add, &e)
 	case old.unfinished || old.version != listed.Version:
 		return t.report(Change[T, V]{Kind: Altered, Item: listed.Item, Old: old.version, New: listed.Version}, t.Queue.Enqueue, &e)
-	case resync:
+	case share.has(listed.Item):
 		t.Queue.Offer(listed.Item)
 	}
 	t.set(listed.Item, &e)
@@ -474,6 +507,10 @@ func (t *Tracker[T, V]) check() error {
 		return errors.New("tracker: Tracker.List is required, and nil")
 	case t.Period <= 0:
 		return fmt.Errorf("tracker: Tracker.Period is %v, want more than 0", t.Period)
+	case t.Period < time.Millisecond:
+		return fmt.Errorf("tracker: Tracker.Period is %v, want at least 1ms: was a unit forgotten?", t.Period)
+	case t.Resync > 0 && t.Resync < time.Millisecond:
+		return fmt.Errorf("tracker: Tracker.Resync is %v, want at least 1ms: was a unit forgotten?", t.Resync)
 	case !(t.Jitter >= 0 && t.Jitter <= 1): // true for a NaN as well
 		return fmt.Errorf("tracker: Tracker.Jitter is %v, want 0 to 1", t.Jitter)
 	case !(t.MaxVanished >= 0 && t.MaxVanished <= 1):

@@ -173,10 +173,10 @@ func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	for resync, want := range map[time.Duration][]string{
 		-1: append(first[:2:2], "20s enqueue b"),
 		0:  append(first[:2:2], "20s enqueue b"), // not within an hour
-		1: append(first[:2:2], "10s offer a", "10s offer b", "20s offer a", "20s enqueue b",
+		time.Millisecond: append(first[:2:2], "10s offer a", "10s offer b", "20s offer a", "20s enqueue b",
 			"30s offer a", "30s offer b", "40s offer a", "40s offer b", "50s offer a", "50s offer b"),
-		20 * time.Second: append(first[:2:2], "20s offer a", "20s enqueue b", "40s offer a", "40s offer b"),
-		25 * time.Second: append(first[:2:2], "20s enqueue b", "30s offer a", "30s offer b"),
+		20 * time.Second: append(first[:2:2], "10s offer b", "20s offer a", "20s enqueue b", "30s offer b", "40s offer a", "50s offer b"),
+		25 * time.Second: append(first[:2:2], "10s offer b", "20s enqueue b", "30s offer a", "40s offer b", "50s offer a"),
 	} {
 		t.Run(fmt.Sprint(resync), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,43 @@ func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
 		trackInto(t, new(letters), j, nil, slices.Repeat([]string{"a1"}, 721)...)
-		j.Want(t, "0s enqueue a", "1h0m0s offer a", "2h0m0s offer a")
+		j.Want(t, "0s enqueue a", "55m40s offer a", "1h55m40s offer a")
+	})
+}
+
+// Of 10,000 items, each listing offers a share, and each item comes once in the interval.
+func TestResyncIsSpreadOverItsInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		items := make(map[int]int)
+		for i := range 10_000 {
+			items[i] = 1
+		}
+		q := new(teller)
+		var shares []int
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		tr := &tracker.Tracker[int, int]{Queue: q, Period: time.Minute, Logger: quiet}
+		tr.List = tracker.FromMap(func(context.Context) (map[int]int, error) {
+			if shares = append(shares, len(q.calls)); len(shares) == 62 {
+				cancel()
+			}
+			if len(shares) == 2 {
+				q.calls = nil // of the first listing
+			}
+			return items, nil
+		})
+		if err := tr.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i := 3; i < len(shares); i++ {
+			if n := shares[i] - shares[i-1]; i > 3 && (n < 100 || n > 240) {
+				t.Errorf("listing %d offered %d of 10,000 items, want about 167", i, n)
+			}
+		}
+		slices.Sort(q.calls)
+		if n := len(q.calls); n != 10_000 || len(slices.Compact(q.calls)) != n {
+			t.Errorf("%d offers in an hour, of %d items, want one of each", n, len(slices.Compact(q.calls)))
+		}
 	})
 }
 
@@ -447,7 +483,7 @@ func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 	}{
 		"appeared": {nil, 0, []string{"a1 x1 b1", "a1 x1 b1"}, []string{"appeared a 0 1", "appeared b 0 1", "appeared x 0 1", "appeared x 0 1", "enqueue a", "enqueue b"}},
 		"vanished": {map[string]int{"x": 1, "y": 1}, 0, []string{"a1", "a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue y", "vanished x 1 0", "vanished x 1 0", "vanished y 1 0"}},
-		"offered":  {map[string]int{"x": 1}, 1, []string{"x1 a1", "x1 a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue a"}},
+		"offered":  {map[string]int{"x": 1}, time.Millisecond, []string{"x1 a1", "x1 a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -567,7 +603,7 @@ func TestTrackerListsWithJitter(t *testing.T) {
 func TestTrackerTriggerListsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
-		tr := &letters{Queue: j, Period: 10 * time.Second, Resync: 1}
+		tr := &letters{Queue: j, Period: 10 * time.Second, Resync: time.Millisecond}
 		tr.List = func(context.Context) sequence { return listed("a1 ~") }
 		tr.Trigger() // before Run: it begins with a listing anyway
 		ctx, cancel := context.WithTimeout(t.Context(), 14500*time.Millisecond)
@@ -587,16 +623,18 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	q := newJournal[string]()
 	list := func(context.Context) sequence { return listed("") }
 	for want, tr := range map[string]*letters{
-		"tracker: Tracker.Queue is required": {List: list, Period: 1},
-		"tracker: Tracker.Queue: ":           {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
-		"was not created by NewQueue":        {Queue: new(reconcile.Queue[string]), List: list, Period: 1},
-		"tracker: Tracker.Known: panic":      {Queue: q, List: list, Period: 1, Known: func(func(string, int) bool) { panic("no disk") }},
-		"tracker: Tracker.List is required":  {Queue: q, Period: 1},
-		"tracker: Tracker.Period is 0s":      {Queue: q, List: list},
-		"tracker: Tracker.Jitter is 2":       {Queue: q, List: list, Period: 1, Jitter: 2},
-		"tracker: Tracker.Jitter is NaN":     {Queue: q, List: list, Period: 1, Jitter: math.NaN()},
-		"tracker: Tracker.MaxVanished is 2":  {Queue: q, List: list, Period: 1, MaxVanished: 2},
-		"MaxVanished is NaN, want 0":         {Queue: q, List: list, Period: 1, MaxVanished: math.NaN()},
+		"tracker: Tracker.Queue is required":                       {List: list, Period: time.Second},
+		"tracker: Tracker.Queue: ":                                 {Queue: new(reconcile.Queue[string]), List: list, Period: time.Second},
+		"was not created by NewQueue":                              {Queue: new(reconcile.Queue[string]), List: list, Period: time.Second},
+		"tracker: Tracker.Known: panic":                            {Queue: q, List: list, Period: time.Second, Known: func(func(string, int) bool) { panic("no disk") }},
+		"tracker: Tracker.List is required":                        {Queue: q, Period: time.Second},
+		"tracker: Tracker.Period is 0s":                            {Queue: q, List: list},
+		"Period is 30ns, want at least 1ms: was a unit forgotten?": {Queue: q, List: list, Period: 30},
+		"Resync is 30ns, want at least 1ms: was a unit forgotten?": {Queue: q, List: list, Period: time.Second, Resync: 30},
+		"tracker: Tracker.Jitter is 2":                             {Queue: q, List: list, Period: time.Second, Jitter: 2},
+		"tracker: Tracker.Jitter is NaN":                           {Queue: q, List: list, Period: time.Second, Jitter: math.NaN()},
+		"tracker: Tracker.MaxVanished is 2":                        {Queue: q, List: list, Period: time.Second, MaxVanished: 2},
+		"MaxVanished is NaN, want 0":                               {Queue: q, List: list, Period: time.Second, MaxVanished: math.NaN()},
 	} {
 		if err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Run = %v, want an error that says %q", err, want)
@@ -604,7 +642,7 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	}
 	// An AWS SDK, for one, answers an ETag as a *string: each listing would report it
 	// as altered.
-	pointers := &tracker.Tracker[string, *string]{Queue: q, Period: 1}
+	pointers := &tracker.Tracker[string, *string]{Queue: q, Period: time.Second}
 	pointers.List = func(context.Context) iter.Seq2[tracker.Listed[string, *string], error] { return nil }
 	if err := pointers.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "*string") || !strings.Contains(err.Error(), "the version itself") {
 		t.Errorf("Run with versions that are pointers = %v, want an error that names them", err)
@@ -736,9 +774,7 @@ func (m *model) listing(now time.Duration, listed []tracker.Listed[int, int], co
 			delete(m.known, item)
 			delete(m.unfinished, item)
 		}
-		if offers {
-			m.offered = now
-		}
+		m.offered = now
 	}
 	slices.Sort(done)
 	return done
@@ -767,7 +803,7 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			m := &model{resync: time.Duration(rnd.IntN(4)) * time.Minute, most: float64(rnd.IntN(3)) / 4, known: make(map[int]int), unfinished: make(map[int]bool)}
+			m := &model{resync: []time.Duration{-1, time.Millisecond}[rnd.IntN(2)], most: float64(rnd.IntN(3)) / 4, known: make(map[int]int), unfinished: make(map[int]bool)}
 			for range rnd.IntN(6) {
 				item, version := rnd.IntN(8), rnd.IntN(3)
 				m.known[item] = version

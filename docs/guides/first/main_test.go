@@ -28,22 +28,22 @@ func TestFirst(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- run(ctx, wishes, out) }()
 
-		after(t, 0, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
+		after(t, time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 
 		// Another hand.
 		write(t, filepath.Join(out, "news.txt"), "Fake.")
 		remove(t, filepath.Join(out, "hello.txt"))
 		write(t, filepath.Join(out, "more.txt"), "More.")
-		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
+		after(t, 4*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 
 		// Another wish, and a slip on the way: the last good version stays in
 		// force, and what another hand does meanwhile is mended.
 		write(t, wishes, `{"hello.txt": "Good morn`)
 		remove(t, filepath.Join(out, "hello.txt"))
 		write(t, filepath.Join(out, "more.txt"), "More.")
-		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
+		after(t, 4*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 		write(t, wishes, "null") // is no wish for an empty folder
-		after(t, 2*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
+		after(t, 4*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
 		write(t, wishes, `{"hello.txt": "Good morning."}`)
 		after(t, time.Minute, out, map[string]string{"hello.txt": "Good morning."})
 

@@ -1035,16 +1035,20 @@ func TestFailureIsNoHotLoop(t *testing.T) {
 		"an error":                           {run: fail(errBoom), want: everySecond},
 		"an error, the event after the run":  {run: fail(errBoom), write: 10 * time.Millisecond, want: everySecond},
 		"an error, the event after a second": {run: fail(errBoom), write: 1500 * time.Millisecond, want: []string{"0s", "1.5s", "3s", "4.5s"}},
-		"a back-off below a second": {run: fail(errBoom), retry: after(2 * time.Second / 5), write: 10 * time.Millisecond,
-			want: []string{"0s", "400ms", "800ms", "1.2s", "1.6s", "2s", "2.4s", "2.8s", "3.2s", "3.6s", "4s", "4.4s", "4.8s"}},
+		"a back-off below a second": {
+			run: fail(errBoom), retry: after(2 * time.Second / 5), write: 10 * time.Millisecond,
+			want: []string{"0s", "400ms", "800ms", "1.2s", "1.6s", "2s", "2.4s", "2.8s", "3.2s", "3.6s", "4s", "4.4s", "4.8s"},
+		},
 		"no back-off":      {run: fail(errBoom), retry: after(0), want: []string{"0s", "0s", "1s", "2s", "3s", "4s", "5s"}},
 		"held retries":     {run: fail(errBoom), hold: true, want: []string{"0s"}},
 		"a panic":          {run: func(context.Context, *reconcile.Queue[string]) error { panic("boom") }, want: everySecond},
 		"a terminal error": {run: fail(reconcile.Terminal(errBoom)), want: everySecond},
 		"not retried":      {run: fail(errBoom), retry: reconcile.NoRetry, want: everySecond},
 		"a terminal error beside a scheduled run": {run: fail(errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour))), want: everySecond},
-		"not retried, beside a run scheduled for half a second": {run: fail(errors.Join(errBoom, reconcile.RequeueWithin(time.Second/2))), retry: reconcile.NoRetry,
-			want: []string{"0s", "500ms", "1s", "1.5s", "2s", "2.5s", "3s", "3.5s", "4s", "4.5s", "5s"}},
+		"not retried, beside a run scheduled for half a second": {
+			run: fail(errors.Join(errBoom, reconcile.RequeueWithin(time.Second/2))), retry: reconcile.NoRetry,
+			want: []string{"0s", "500ms", "1s", "1.5s", "2s", "2.5s", "3s", "3.5s", "4s", "4.5s", "5s"},
+		},
 		"beside RequeueAfter": {run: fail(errors.Join(errBoom, reconcile.RequeueAfter(3*time.Second))), write: 10 * time.Millisecond, want: []string{"0s", "3s"}},
 		"ended by UntilChanged": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
 			ctx, stop := reconcile.UntilChanged(ctx)

@@ -1,8 +1,9 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package batch makes the calls of many runs one, as the APIs of clouds want it: two
-// hundred machines described by one request, a thousand objects deleted.
+// Package batch is request batching: it makes one call of the requests of many runs, as
+// the APIs of clouds want it: two hundred machines described by one request, a thousand
+// objects deleted.
 //
 //	describe := batch.New(200, 50*time.Millisecond,
 //		func(ctx context.Context, ids []string) ([]VM, error) { return cloud.Describe(ctx, ids) })
@@ -19,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -43,10 +45,9 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the errors that there are.
-func (e Errors) Unwrap() []error {
-	return slices.DeleteFunc(slices.Clone([]error(e)), func(err error) bool { return err == nil })
-}
+// Unwrap returns the errors that there are as an errors.Join, whose members
+// [reconcile.Classify] classifies one by one.
+func (e Errors) Unwrap() error { return errors.Join(e...) }
 
 // New returns a function that any number of goroutines may call at once. Calls that
 // come within the window that the first of them opened join one call of do, which
@@ -55,13 +56,26 @@ func (e Errors) Unwrap() []error {
 // answered, or ctx is done: then it returns ctx's cause, and the request is withdrawn,
 // unless do has begun.
 //
-// Do returns one result for each request, in their order. If it returns an error,
-// that is everybody's, except for [Errors], which has one for each; then the results
-// may be left out, which makes them zero values. Anything else that does not fit
-// is everybody's error, and so is a panic in do, as a [*reconcile.PanicError].
+// Equal requests of one batch, as == compares them, are passed to do once. Their calls
+// share the result, which must not be changed then. Requests that cannot be compared,
+// such as slices, are passed on one by one.
 //
-// The ctx of do has the values of the ctx that opened the window. It ends when the
-// ctx of each call in it has ended. Many do may go on at once.
+// Do returns one result for each request, in their order. If it returns an error, each
+// call returns that error. The exception is [Errors], alone or wrapped, which has one
+// error for each request; then the results may be left out, which makes them zero
+// values. Each call returns the whole error if Errors is joined with other errors, if
+// the numbers do not fit, and, as a [*reconcile.PanicError], if do panics.
+//
+// Some APIs refuse the whole batch because of one request: of 200 machines one does not
+// exist any more, and nobody learns about the other 199. Do must then find out which
+// request it was, from the error or by asking for each half of the batch again, and
+// return Errors. Otherwise each run of a batch fails because of one item, and each retry
+// puts them together again.
+//
+// The ctx of do has the values of the ctx that opened the window, except that it does
+// not belong to a run: [reconcile.Logger] does not name the item of the first call, and
+// [reconcile.UntilChanged] does not watch it. It ends when the ctx of each call in it
+// has ended. Many do may go on at once.
 //
 // Nothing runs while there is no call. New panics if max is less than 1, the window
 // less than 0, or do nil.
@@ -123,7 +137,7 @@ func (b *batcher[Req, Res]) join(ctx context.Context, c *call[Req, Res]) *batch[
 	joined := b.open
 	if joined == nil {
 		joined = &batch[Req, Res]{done: make(chan struct{})}
-		joined.ctx, joined.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+		joined.ctx, joined.cancel = context.WithCancelCause(outsideRun{context.WithoutCancel(ctx)})
 		b.open = joined
 		joined.timer = time.AfterFunc(b.window, func() { b.endWindow(joined) })
 	}
@@ -133,6 +147,19 @@ func (b *batcher[Req, Res]) join(ctx context.Context, c *call[Req, Res]) *batch[
 		go b.run(joined, slices.Clone(joined.calls))
 	}
 	return joined
+}
+
+// outsideRun is a context without the run that it belongs to, which is that of one of
+// many calls.
+type outsideRun struct{ context.Context }
+
+var kernel = reflect.TypeFor[reconcile.RequeueOptions]().PkgPath()
+
+func (c outsideRun) Value(key any) any {
+	if t := reflect.TypeOf(key); t != nil && t.Name() == "runKey" && t.PkgPath() == kernel {
+		return nil
+	}
+	return c.Context.Value(key)
 }
 
 // leave takes out a call whose context has ended.
@@ -170,10 +197,6 @@ func (b *batcher[Req, Res]) closeLocked() {
 
 // run calls do, and gives each call its answer.
 func (b *batcher[Req, Res]) run(t *batch[Req, Res], calls []*call[Req, Res]) {
-	reqs := make([]Req, len(calls))
-	for i, c := range calls {
-		reqs[i] = c.req
-	}
 	ended := false
 	defer func() { // also if do panics, or calls runtime.Goexit
 		if !ended {
@@ -188,35 +211,71 @@ func (b *batcher[Req, Res]) run(t *batch[Req, Res], calls []*call[Req, Res]) {
 		t.cancel(nil)
 		close(t.done)
 	}()
+	reqs, index := distinct(calls)
 	res, err := b.do(t.ctx, reqs)
-	share(calls, res, err)
+	share(calls, index, len(reqs), res, err)
 	ended = true
 }
 
-// share gives each call its part of what do returned.
-func share[Req, Res any](calls []*call[Req, Res], res []Res, err error) {
-	var each Errors
+// distinct returns the requests of the calls, equal ones once, and the index of that of
+// each call.
+func distinct[Req, Res any](calls []*call[Req, Res]) (reqs []Req, index []int) {
+	reqs, index = make([]Req, 0, len(calls)), make([]int, len(calls))
+	known := make(map[any]int, len(calls))
+	for i, c := range calls {
+		comparable := reflect.ValueOf(&c.req).Elem().Comparable()
+		at, ok := 0, false
+		if comparable {
+			at, ok = known[c.req]
+		}
+		if !ok {
+			at = len(reqs)
+			reqs = append(reqs, c.req)
+			if comparable {
+				known[c.req] = at
+			}
+		}
+		index[i] = at
+	}
+	return reqs, index
+}
+
+// share gives each call its part of what do returned for n requests; index has the
+// request of each call.
+func share[Req, Res any](calls []*call[Req, Res], index []int, n int, res []Res, err error) {
+	each := errorsOf(err)
 	switch {
-	case errors.As(err, &each) && len(each) != len(calls):
-		err = fmt.Errorf("batch: do returned %d errors for %d requests: %w", len(each), len(calls), err)
-	case each == nil && err == nil && len(res) != len(calls):
-		err = fmt.Errorf("batch: do returned %d results for %d requests", len(res), len(calls))
-	case each != nil && len(res) != len(calls) && len(res) > 0:
-		err = fmt.Errorf("batch: do returned %d results, and errors, for %d requests: %w", len(res), len(calls), err)
+	case each != nil && len(each) != n:
+		err = fmt.Errorf("batch: do returned %d errors for %d requests: %w", len(each), n, err)
+	case each == nil && err == nil && len(res) != n:
+		err = fmt.Errorf("batch: do returned %d results for %d requests", len(res), n)
+	case each != nil && len(res) != n && len(res) > 0:
+		err = fmt.Errorf("batch: do returned %d results, and errors, for %d requests: %w", len(res), n, err)
 	case each != nil:
 		for i, c := range calls {
-			if c.err = each[i]; c.err == nil && len(res) > 0 {
-				c.res = res[i]
+			if c.err = each[index[i]]; c.err == nil && len(res) > 0 {
+				c.res = res[index[i]]
 			}
 		}
 		return
 	case err == nil:
 		for i, c := range calls {
-			c.res = res[i]
+			c.res = res[index[i]]
 		}
 		return
 	}
 	for _, c := range calls {
 		c.err = err
 	}
+}
+
+// errorsOf returns the Errors that err is or wraps, and nil if there are none. In a join
+// the other errors concern each request, so those are not looked for.
+func errorsOf(err error) Errors {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if each, ok := err.(Errors); ok {
+			return each
+		}
+	}
+	return nil
 }

@@ -4,9 +4,11 @@
 package batch_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -124,8 +126,13 @@ func TestEachCallHasItsAnswer(t *testing.T) {
 		"errors":               {nil, batch.Errors{nil, errBoom, errEnd}, []string{" <nil>", " boom", " the end"}},
 		"errors and results":   {[]string{"1", "2", "3"}, batch.Errors{nil, errBoom, nil}, []string{"1 <nil>", " boom", "3 <nil>"}},
 		"errors in a wrapping": {nil, fmt.Errorf("w: %w", batch.Errors{errBoom, nil, nil}), []string{" boom", " <nil>", " <nil>"}},
-		"no results":           {nil, nil, slices.Repeat([]string{" batch: do returned 0 results for 3 requests"}, 3)},
-		"too many results":     {[]string{"1", "2", "3", "4"}, nil, slices.Repeat([]string{" batch: do returned 4 results for 3 requests"}, 3)},
+		"errors beside another error": {
+			nil,
+			errors.Join(batch.Errors{nil, errEnd, nil}, errBoom),
+			slices.Repeat([]string{" request 2 of 3: the end\nboom"}, 3),
+		},
+		"no results":       {nil, nil, slices.Repeat([]string{" batch: do returned 0 results for 3 requests"}, 3)},
+		"too many results": {[]string{"1", "2", "3", "4"}, nil, slices.Repeat([]string{" batch: do returned 4 results for 3 requests"}, 3)},
 		"too few errors": {
 			nil,
 			batch.Errors{nil, errBoom},
@@ -168,7 +175,7 @@ func TestEachCallHasItsAnswer(t *testing.T) {
 			}
 		})
 	}
-	if err := (batch.Errors{nil, errBoom, nil, errEnd}); !errors.Is(err, errBoom) || !errors.Is(err, errEnd) || len(err.Unwrap()) != 2 {
+	if err := (batch.Errors{nil, errBoom, nil, errEnd}); !errors.Is(err, errBoom) || !errors.Is(err, errEnd) {
 		t.Errorf("Errors does not unwrap to those that it has")
 	}
 }
@@ -180,6 +187,68 @@ func TestDoHasValues(t *testing.T) {
 	if got, err := call(context.WithValue(t.Context(), key{}, 5), 1); got != 5 || err != nil {
 		t.Errorf("call = %v, %v, want 5", got, err)
 	}
+}
+
+// A failure beside a scheduled run is not hidden by it.
+func TestErrorsAreClassifiedOneByOne(t *testing.T) {
+	err := batch.Errors{nil, errBoom, reconcile.RequeueAfter(time.Hour)}
+	if got, _ := reconcile.Classify(err, 1, nil); got != reconcile.Retrying {
+		t.Errorf("Classify = %v, want %v", got, reconcile.Retrying)
+	}
+}
+
+// Equal requests are passed to do once, also if only some can be compared.
+func TestEqualRequestsAreSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []any
+		call := batch.New(10, time.Second, func(_ context.Context, reqs []any) ([]string, error) {
+			asked = reqs
+			res := make([]string, len(reqs))
+			for i, req := range reqs {
+				res[i] = fmt.Sprint("answer ", req)
+			}
+			return res, nil
+		})
+		for _, req := range []any{"a", 1, "a", []int{2}, []int{2}, "b", 1, nil, nil} {
+			go func() {
+				if got, err := call(t.Context(), req); got != fmt.Sprint("answer ", req) || err != nil {
+					t.Errorf("call(%v) = %q, %v", req, got, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got, want := fmt.Sprint(asked), "[a 1 [2] [2] b <nil>]"; got != want {
+			t.Errorf("do got %s, want %s", got, want)
+		}
+	})
+}
+
+// The call does not belong to the run that opened the window.
+func TestDoIsOutsideOfTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		call := batch.New(1, 0, func(ctx context.Context, reqs []string) ([]string, error) {
+			reconcile.Logger(ctx).Info("called")
+			return reqs, nil
+		})
+		q := reconcile.NewQueue[string]()
+		g := &reconcile.Group{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+		g.Add("vms", &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
+			_, err := call(ctx, item)
+			return err
+		}})
+		q.Enqueue("vm-7")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if got := text.String(); strings.Contains(got, "vm-7") || !strings.Contains(got, "msg=called member=vms") {
+			t.Errorf("log %q, want the member and not the item", got)
+		}
+	})
 }
 
 func TestWrongArgumentsPanic(t *testing.T) {

@@ -1,9 +1,9 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lanes gives each region, tenant or service a queue and a loop of its own,
-// so that one that hangs, or one with a hundred thousand events, does not hold up the
-// others.
+// Package lanes is a queue per key: each region, tenant or service has a queue and a
+// Reconciler of its own, so that one that hangs, or one with a hundred thousand events,
+// does not delay the others.
 //
 //	regions := &lanes.Lanes[string, string]{
 //		Lane: func(vm string) string { return regionOf(vm) },
@@ -12,15 +12,14 @@
 //		},
 //	}
 //	group.Add("vms", regions)
-//	group.Add("wished", &reconcile.Poller[string]{Queue: regions, …})
+//	group.Add("desired", &reconcile.Poller[string]{Queue: regions, …})
 //
-// The workers of a lane are its own: what a lane may do at once is not for the
-// others to take. A gate that all of them share bounds the sum, and lets them take
-// turns.
+// Each lane has workers of its own, which no other lane can occupy. A gate that all
+// lanes share bounds the runs of all of them, and lets the lanes take turns.
 package lanes
 
 import (
-	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -28,61 +27,119 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 )
 
-// Lanes routes each item to the queue of its lane. It is an [reconcile.Enqueuer] for
-// what feeds, and a [reconcile.Runner] that runs a Reconciler for each lane: one is
-// made when the lane has an item, and ends when it had none for a minute or two. What
-// holds of one queue holds of each lane; between lanes there is no order.
+// Lanes routes each item to the queue of its lane. It is a [reconcile.Enqueuer], with
+// the other verbs of a [reconcile.Queue] too, and a [reconcile.Runner] that runs a
+// Reconciler for each lane. A lane is created when it gets an item, and ends when it
+// has had none for a minute or two. The guarantees of a queue hold within each lane;
+// between lanes there is no order.
+//
+// A lane fails alone: if its Reconciler cannot be created, or its Run fails or panics,
+// that lane tries again after a back-off of a second to five minutes, while its items
+// stay in its queue. The first failure is logged, and then each by which their number
+// has doubled.
 //
 // Lane and Reconciler are required; the fields may not change after the first item.
-// All methods may be called from any goroutine, and none but Run blocks. Lanes must
-// not be copied.
+// All methods may be called from any goroutine. None but Run blocks, except that the
+// verbs of one lane wait while Reconciler or Ended is called for it. Lanes must not be
+// copied.
 type Lanes[T, L comparable] struct {
 	// Lane returns the lane of an item. It must return the same each time, or one
-	// item may be in flight twice. It is called by each Enqueue, EnqueueAfter and
-	// Offer.
+	// item may be in flight twice. Each verb calls it.
 	Lane func(T) L
 
-	// Reconciler returns what serves a lane; its Queue is set by Lanes. It is
-	// called each time that a lane begins to be served, by a goroutine of Run.
+	// Reconciler returns the Reconciler of a lane. The verb that creates the lane
+	// calls it, and Run before each further time that the lane begins to be served:
+	// in another Run, and after a failure. It must return soon, and must not use an
+	// item of its lane, because the verbs of the lane wait for it.
+	//
+	// Lanes sets the Queue of a copy of what it returns. If Queue is a
+	// *reconcile.Queue when it creates the lane, the queue of the lane has its
+	// exported fields, such as Background; that Queue itself is not used. If the
+	// first call fails, the queue of the lane has no Background.
 	Reconciler func(L) *reconcile.Reconciler[T]
 
-	Logger *slog.Logger // of the Reconcilers without one; nil means slog.Default(). Lines have the lane
+	// Ended is called after a lane has ended, so that its metrics can be removed. The
+	// lane is created anew only after Ended has returned, so Ended must not use an
+	// item of the lane. It is not called for the lanes that are there when Run
+	// returns. It may be nil.
+	Ended func(L)
 
-	mu    sync.Mutex // guards the fields below
-	lanes map[L]*lane[T]
-	group *reconcile.Group // that runs the lanes; nil while Run does not go on
-	past  reconcile.Stats  // the counters of lanes that have ended
+	// MaxRunning is how many lanes run at once; 0 means no limit. Items of further
+	// lanes wait in their queues, and the lane that has waited longest is next. While
+	// lanes wait, a lane that has neither a ready item nor one in flight stops running
+	// within about a second, and waits again once it has a ready item.
+	MaxRunning int
+
+	// Logger is what Lanes, and Reconcilers without a Logger, log to, with the
+	// attribute "lane". Nil means [reconcile.Logger] of the ctx of Run: that of the
+	// Group.
+	Logger *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	lanes   map[L]*lane[T]
+	start   func(L, *lane[T]) // starts a lane; nil while Run does not go on
+	past    reconcile.Stats   // the counters of lanes that have ended
+	running map[*lane[T]]bool // with a MaxRunning: the lanes that run
+	waiting list.List         // with a MaxRunning: the lanes that wait to run, each as *lane[T]
+	parked  map[*lane[T]]bool // with a MaxRunning: the lanes that stopped running, and have no ready item
 }
 
 type lane[T comparable] struct {
-	queue *reconcile.Queue[T]
-	stop  func() // ends its Reconciler and waits; nil if none was started
-	idle  bool   // it had no item when it was looked at last
+	changed chan struct{}       // closed once the lane has its queue, and renewed until it is removed
+	queue   *reconcile.Queue[T] // nil while the lane is being created or ended
+	idle    bool                // it had no item when it was checked last
+	ended   chan struct{}       // closed when the lane ends
+
+	// Of the first call of Lanes.Reconciler, until it is used.
+	reconciler *reconcile.Reconciler[T]
+	failure    error
+
+	// With a MaxRunning.
+	next chan struct{}      // has room for one token: the lane may run, or is no longer parked
+	stop context.CancelFunc // stops it while it runs
 }
 
-// Enqueue enqueues an item in its lane.
+// Enqueue is [reconcile.Queue.Enqueue] in the lane of the item.
 func (l *Lanes[T, L]) Enqueue(item T) {
 	l.with(item, func(q *reconcile.Queue[T]) { q.Enqueue(item) })
 }
 
-// EnqueueAfter enqueues an item in its lane, not before d is over.
+// EnqueueAfter is [reconcile.Queue.EnqueueAfter] in the lane of the item.
 func (l *Lanes[T, L]) EnqueueAfter(item T, d time.Duration) {
 	l.with(item, func(q *reconcile.Queue[T]) { q.EnqueueAfter(item, d) })
 }
 
-// Offer offers an item to its lane.
+// EnqueueWithin is [reconcile.Queue.EnqueueWithin] in the lane of the item.
+func (l *Lanes[T, L]) EnqueueWithin(item T, d time.Duration) {
+	l.with(item, func(q *reconcile.Queue[T]) { q.EnqueueWithin(item, d) })
+}
+
+// EnqueueNow is [reconcile.Queue.EnqueueNow] in the lane of the item.
+func (l *Lanes[T, L]) EnqueueNow(item T) {
+	l.with(item, func(q *reconcile.Queue[T]) { q.EnqueueNow(item) })
+}
+
+// Offer is [reconcile.Queue.Offer] in the lane of the item.
 func (l *Lanes[T, L]) Offer(item T) {
 	l.with(item, func(q *reconcile.Queue[T]) { q.Offer(item) })
 }
 
-// with calls add with the queue of an item, which cannot end meanwhile.
-func (l *Lanes[T, L]) with(item T, add func(*reconcile.Queue[T])) {
+// Remove is [reconcile.Queue.Remove] in the lane of the item. It creates no lane.
+func (l *Lanes[T, L]) Remove(item T) bool {
+	name := l.laneOf(item)
+	found := l.lockLane(name)
+	defer l.mu.Unlock()
+	return found != nil && found.queue.Remove(item)
+}
+
+func (l *Lanes[T, L]) laneOf(item T) L {
 	if l.Lane == nil {
 		panic("lanes: Lanes.Lane is required, and nil")
 	}
@@ -90,46 +147,107 @@ func (l *Lanes[T, L]) with(item T, add func(*reconcile.Queue[T])) {
 	if name != name { // true for a NaN
 		panic(fmt.Sprintf("lanes: Lane returned %v, which is not equal to itself", name))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := l.lanes[name]
-	if found == nil {
-		found = &lane[T]{queue: reconcile.NewQueue[T]()}
-		add(found.queue) // before it is kept, since it may panic
-		if l.lanes == nil {
-			l.lanes = make(map[L]*lane[T])
+	return name
+}
+
+// lockLane locks l and returns a lane that can take items, or nil if there is none. It
+// waits for a lane that is being created or ended.
+func (l *Lanes[T, L]) lockLane(name L) *lane[T] {
+	for {
+		l.mu.Lock()
+		found := l.lanes[name]
+		if found == nil || found.queue != nil {
+			return found
 		}
-		l.lanes[name] = found
-		l.startLocked(name, found)
+		l.mu.Unlock()
+		<-found.changed
+	}
+}
+
+// with calls add with the queue of an item, which cannot end meanwhile.
+func (l *Lanes[T, L]) with(item T, add func(*reconcile.Queue[T])) {
+	name := l.laneOf(item)
+	found := l.lockLane(name)
+	if found != nil {
+		defer l.mu.Unlock()
+		found.idle = false
+		add(found.queue)
+		l.unparkLocked(found)
 		return
 	}
-	found.idle = false
-	add(found.queue)
+	if l.lanes == nil {
+		l.lanes = make(map[L]*lane[T])
+	}
+	found = &lane[T]{changed: make(chan struct{}), ended: make(chan struct{}), next: make(chan struct{}, 1)}
+	l.lanes[name] = found
+	l.mu.Unlock()
+	queue := reconcile.NewQueue[T]()
+	added := false
+	defer func() { // also if add panics
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		close(found.changed)
+		if !added {
+			delete(l.lanes, name)
+			return
+		}
+		found.queue = queue
+		if l.start != nil {
+			l.start(name, found)
+		}
+	}()
+	if l.Reconciler != nil { // Without one, Run returns an error.
+		found.failure = guard(func() (err error) {
+			found.reconciler, err = l.create(name)
+			return err
+		})
+	}
+	if found.reconciler != nil {
+		if from, _ := found.reconciler.Queue.(*reconcile.Queue[T]); from != nil {
+			queue.Background = from.Background
+		}
+	}
+	add(queue)
+	added = true
+}
+
+func (l *Lanes[T, L]) create(name L) (*reconcile.Reconciler[T], error) {
+	r := l.Reconciler(name)
+	if r == nil {
+		return nil, errors.New("lanes: Lanes.Reconciler returned nil")
+	}
+	return r, nil
 }
 
 // Unwrap returns a Reconciler, by which a [reconcile.Group] knows that it has to end
-// Lanes as one: after the members that feed.
+// Lanes as one: after its feeders.
 func (l *Lanes[T, L]) Unwrap() reconcile.Runner { return new(reconcile.Reconciler[T]) }
 
 // All returns the lanes that there are now, each with its queue, in any order. The
-// queue of a lane that has ended takes nothing more: do not keep it.
+// queues are for reading: one whose lane has ended accepts no items. To add or remove
+// items use the methods of Lanes.
 func (l *Lanes[T, L]) All() iter.Seq2[L, *reconcile.Queue[T]] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queues := make(map[L]*reconcile.Queue[T], len(l.lanes))
 	for name, lane := range l.lanes {
-		queues[name] = lane.queue
+		if lane.queue != nil {
+			queues[name] = lane.queue
+		}
 	}
 	return maps.All(queues)
 }
 
-// Stats returns the sums over all lanes, those that have ended included.
+// Stats returns the sums over all lanes. The counters include the lanes that have
+// ended.
 func (l *Lanes[T, L]) Stats() reconcile.Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sum := l.past
 	for _, lane := range l.lanes {
-		add(&sum, lane.queue.Stats())
+		if lane.queue != nil {
+			add(&sum, lane.queue.Stats())
+		}
 	}
 	return sum
 }
@@ -147,88 +265,309 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 }
 
 // Run serves the lanes until ctx is done, as each Reconciler does, and returns nil. It
-// returns an error at once if a field is missing or it is running already, and the
-// error of a Reconciler that cannot run, with its lane, after ending the others. What
-// is in the lanes then stays there, and Run may be called again.
+// returns an error at once if a field is missing or out of range, or it is running
+// already. Items that are still in the lanes stay there, and Run may be called again.
 func (l *Lanes[T, L]) Run(ctx context.Context) error {
 	switch {
 	case l.Lane == nil:
 		return errors.New("lanes: Lanes.Lane is required, and nil")
 	case l.Reconciler == nil:
 		return errors.New("lanes: Lanes.Reconciler is required, and nil")
+	case l.MaxRunning < 0:
+		return fmt.Errorf("lanes: Lanes.MaxRunning is %d, want 0 (which means no limit) or more", l.MaxRunning)
 	}
-	group := &reconcile.Group{Logger: l.Logger}
-	group.Add("", reconcile.RunFunc(l.endIdle)) // which outlives all lanes
+	var running sync.WaitGroup
 	l.mu.Lock()
-	if l.group != nil {
+	if l.start != nil {
 		l.mu.Unlock()
 		return errors.New("lanes: Lanes.Run is running already")
 	}
-	l.group = group
+	l.running, l.parked = make(map[*lane[T]]bool), make(map[*lane[T]]bool)
+	l.start = func(name L, lane *lane[T]) {
+		running.Go(func() { l.serve(ctx, name, lane) })
+	}
 	for name, lane := range l.lanes {
-		l.startLocked(name, lane)
+		if lane.queue != nil {
+			l.start(name, lane)
+		}
 	}
 	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.group = nil
-	}()
-	return group.Run(ctx)
+	l.check(ctx)
+	running.Wait()
+	return nil
 }
 
-// startLocked starts the Reconciler of a lane, if Run goes on.
-func (l *Lanes[T, L]) startLocked(name L, lane *lane[T]) {
-	if l.group == nil {
-		return
-	}
-	lane.stop = l.group.Add(fmt.Sprintf("lane %v", name), reconcile.RunFunc(func(ctx context.Context) error {
-		r := l.Reconciler(name)
-		if r == nil {
-			return errors.New("lanes: Lanes.Reconciler returned nil")
-		}
-		own := *r
-		own.Queue = lane.queue
-		if own.Logger == nil {
-			own.Logger = cmp.Or(l.Logger, slog.Default()).With("lane", name)
-		}
-		return own.Run(ctx)
-	}))
-}
-
-// idleTime is how often lanes are looked at. One that has no item twice is ended.
+// idleTime is how often lanes are checked for items. A lane that has none twice ends.
 const idleTime = time.Minute
 
-// endIdle ends the lanes that are idle.
-func (l *Lanes[T, L]) endIdle(ctx context.Context) error {
-	tick := time.NewTicker(idleTime)
-	defer tick.Stop()
+// check ends idle lanes, and lets lanes take turns, until ctx is done.
+func (l *Lanes[T, L]) check(ctx context.Context) {
+	idle := time.NewTicker(idleTime)
+	defer idle.Stop()
+	var turns <-chan time.Time
+	if l.MaxRunning > 0 {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		turns = t.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		for _, lane := range l.takeIdle() {
-			lane.stop()
+			l.mu.Lock()
+			l.start = nil // No further goroutine is added to those that Run waits for.
+			l.mu.Unlock()
+			return
+		case <-idle.C:
+			l.endIdle()
+		case <-turns:
+			l.takeTurns()
 		}
 	}
 }
 
-// takeIdle takes out the lanes that have had no item for long.
-func (l *Lanes[T, L]) takeIdle() (ended []*lane[T]) {
+// endIdle ends the lanes that have had no item for long. The goroutine of each does the
+// rest.
+func (l *Lanes[T, L]) endIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, lane := range l.lanes {
-		s := lane.queue.Stats()
+	for _, lane := range l.lanes {
+		if lane.queue == nil {
+			continue
+		}
 		was := lane.idle
-		lane.idle = s.Ready+s.Waiting+s.InFlight == 0
+		lane.idle = isIdle(lane.queue.Stats())
 		if was && lane.idle {
-			delete(l.lanes, name)
+			close(lane.ended) // first: its goroutine ends by the end of the queue, and then reads why
 			lane.queue.Close()
-			add(&l.past, s)
-			ended = append(ended, lane)
+			add(&l.past, lane.queue.Stats())
+			lane.queue, lane.changed = nil, make(chan struct{})
 		}
 	}
-	return ended
+}
+
+func isIdle(s reconcile.Stats) bool { return s.Ready+s.Waiting+s.InFlight == 0 }
+
+// serve runs the Reconciler of a lane, again and again if it fails, until the lane or
+// ctx ends.
+func (l *Lanes[T, L]) serve(ctx context.Context, name L, lane *lane[T]) {
+	logger := l.Logger
+	if logger == nil {
+		logger = reconcile.Logger(ctx)
+	}
+	logger = logger.With("lane", name)
+	l.mu.Lock()
+	queue := lane.queue
+	l.mu.Unlock()
+	if queue != nil {
+		l.runLane(ctx, name, lane, queue, logger)
+	}
+	select {
+	case <-lane.ended:
+	default:
+		return // The lane is there for the next Run.
+	}
+	if l.Ended != nil {
+		if err := guard(func() error { l.Ended(name); return nil }); err != nil {
+			write(logger, slog.LevelError, "Ended failed", "err", err)
+		}
+	}
+	l.mu.Lock()
+	delete(l.lanes, name)
+	l.mu.Unlock()
+	close(lane.changed)
+}
+
+func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue *reconcile.Queue[T], logger *slog.Logger) {
+	backoff := reconcile.Backoff(time.Second, 5*time.Minute)
+	for failures := 0; ; {
+		begin := time.Now()
+		err := guard(func() error {
+			r, err := lane.reconciler, lane.failure
+			lane.reconciler, lane.failure = nil, nil
+			if r == nil && err == nil && ctx.Err() == nil {
+				r, err = l.create(name)
+			}
+			if r == nil || err != nil {
+				return err
+			}
+			own := *r
+			own.Queue = queue
+			if own.Logger == nil {
+				own.Logger = logger
+			}
+			return l.runInTurn(ctx, lane, queue, &own)
+		})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(begin) >= time.Minute {
+			failures = 0
+		}
+		failures++
+		pause, _ := backoff(nil, failures)
+		if failures&(failures-1) == 0 {
+			args := []any{"failures", failures, "next", pause, "err", err}
+			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
+				args = append(args, "stack", string(p.Stack))
+			}
+			write(logger, slog.LevelError, "lane failed, to be restarted", args...)
+		}
+		select {
+		case <-time.After(pause):
+		case <-lane.ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// runInTurn runs a Reconciler. With a MaxRunning it waits for the turn of the lane, and
+// again each time that the lane was stopped because it had no ready item.
+func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *reconcile.Queue[T], r *reconcile.Reconciler[T]) error {
+	if l.MaxRunning == 0 {
+		return r.Run(ctx)
+	}
+	for l.awaitTurn(ctx, lane) {
+		turn, stop := context.WithCancel(ctx)
+		l.mu.Lock()
+		lane.stop = stop
+		l.mu.Unlock()
+		err := guard(func() error { return r.Run(turn) })
+		stopped := turn.Err() != nil
+		stop()
+		l.mu.Lock()
+		lane.stop = nil
+		l.endTurnLocked(lane)
+		park := stopped && ctx.Err() == nil && err == nil && queue.Stats().Ready == 0
+		if park {
+			l.parked[lane] = true
+		}
+		l.mu.Unlock()
+		switch {
+		case err != nil || !stopped:
+			return err
+		case park:
+			select {
+			case <-lane.next:
+			case <-lane.ended:
+			case <-ctx.Done():
+			}
+			l.mu.Lock()
+			delete(l.parked, lane)
+			select { // It may have been notified meanwhile.
+			case <-lane.next:
+			default:
+			}
+			l.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// awaitTurn blocks until the lane may run. It returns false if the lane or ctx ended
+// first.
+func (l *Lanes[T, L]) awaitTurn(ctx context.Context, lane *lane[T]) bool {
+	select {
+	case <-lane.ended:
+		return false
+	case <-ctx.Done():
+		return false
+	default:
+	}
+	l.mu.Lock()
+	if len(l.running) < l.MaxRunning {
+		l.running[lane] = true
+		l.mu.Unlock()
+		return true
+	}
+	place := l.waiting.PushBack(lane)
+	l.mu.Unlock()
+	select {
+	case <-lane.next:
+		return true
+	case <-lane.ended:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting.Remove(place)
+	select {
+	case <-lane.next: // The turn came at the same moment.
+		l.endTurnLocked(lane)
+	default:
+	}
+	return false
+}
+
+// endTurnLocked lets the next lane run.
+func (l *Lanes[T, L]) endTurnLocked(ended *lane[T]) {
+	delete(l.running, ended)
+	if front := l.waiting.Front(); front != nil {
+		next := l.waiting.Remove(front).(*lane[T])
+		l.running[next] = true
+		next.next <- struct{}{} // It does not block, because the lane waits and has no token.
+	}
+}
+
+// takeTurns lets parked lanes with a ready item wait for their turn, and stops lanes
+// that have nothing to run while others wait. An item that becomes ready at the same
+// moment as its lane is stopped may be in a run; that run is aborted, and its item
+// ready again.
+func (l *Lanes[T, L]) takeTurns() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for lane := range l.parked {
+		l.unparkLocked(lane)
+	}
+	stops := l.waiting.Len()
+	for lane := range l.running {
+		if stops == 0 {
+			return
+		}
+		if lane.queue == nil || lane.stop == nil {
+			continue
+		}
+		if s := lane.queue.Stats(); s.Ready+s.InFlight == 0 {
+			lane.stop()
+			stops--
+		}
+	}
+}
+
+// unparkLocked lets a lane that is parked wait for its turn if it has a ready item.
+func (l *Lanes[T, L]) unparkLocked(lane *lane[T]) {
+	if l.parked[lane] && lane.queue != nil && lane.queue.Stats().Ready > 0 {
+		delete(l.parked, lane)
+		lane.next <- struct{}{} // It does not block, because a parked lane has no token.
+	}
+}
+
+// write writes a line. A handler that panics costs no more than the line.
+func write(logger *slog.Logger, level slog.Level, msg string, args ...any) {
+	_ = guard(func() error {
+		logger.Log(context.Background(), level, msg, args...)
+		return nil
+	})
+}
+
+// guard calls f, and makes an error of a panic or a runtime.Goexit in it.
+func guard(f func() error) (err error) {
+	var call sync.WaitGroup
+	call.Go(func() {
+		returned := false
+		defer func() {
+			if !returned {
+				p := &reconcile.PanicError{Value: recover(), Stack: debug.Stack()}
+				if p.Value == nil {
+					p.Value = errors.New("runtime.Goexit called")
+				}
+				err = p
+			}
+		}()
+		err = f()
+		returned = true
+	})
+	call.Wait()
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -139,40 +140,205 @@ func TestRunAgain(t *testing.T) {
 		end()
 		l.Enqueue("b1")
 		time.Sleep(time.Hour)
-		d.WantAll(t, "0s lane a", "0s a1@1h")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "0s lane b")
 		end = serve(t, l)
 		synctest.Wait()
 		end()
-		d.WantAll(t, "0s lane a", "0s a1@1h", "1h0m0s lane a", "1h0m0s lane b", "1h0m0s b1", "1h0m0s a2", "1h0m0s a1@1h")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "0s lane b", "1h0m0s lane a", "1h0m0s b1", "1h0m0s a2", "1h0m0s a1@1h")
 	})
 }
 
-// A Reconciler that cannot run ends Run, with the name of its lane.
-func TestALaneThatCannotRunEndsAll(t *testing.T) {
+// A lane whose Reconciler cannot be created or cannot run is retried alone, with
+// back-off, and logged by count.
+func TestBrokenLaneIsRetriedAlone(t *testing.T) {
 	for want, r := range map[string]func(string) *reconcile.Reconciler[string]{
-		"lane x: reconcile: Reconciler.Workers is -1": func(string) *reconcile.Reconciler[string] {
+		"Reconciler.Workers is -1": func(string) *reconcile.Reconciler[string] {
 			return &reconcile.Reconciler[string]{Workers: -1, Reconcile: func(context.Context, string) error { return nil }}
 		},
-		"lane x: lanes: Lanes.Reconciler returned nil": func(string) *reconcile.Reconciler[string] { return nil },
-		"lane x: panic: no region":                     func(string) *reconcile.Reconciler[string] { panic("no region") },
+		"Lanes.Reconciler returned nil": func(string) *reconcile.Reconciler[string] { return nil },
+		"panic: no region":              func(string) *reconcile.Reconciler[string] { panic("no region") },
+		"runtime.Goexit called":         func(string) *reconcile.Reconciler[string] { runtime.Goexit(); return nil },
+		"permanent": func(string) *reconcile.Reconciler[string] {
+			return &reconcile.Reconciler[string]{
+				Reconcile: func(context.Context, string) error { return nil },
+				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					return nil, reconcile.Terminal(errors.New("permanent"))
+				},
+			}
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := record.New()
 			l := byFirst(d)
+			l.MaxRunning = 1 // A lane in back-off does not occupy a turn.
+			var text bytes.Buffer
+			l.Logger = slog.New(slog.NewTextHandler(&text, nil))
 			good := l.Reconciler
+			calls := 0
 			l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
-				if lane == "x" {
+				if lane == "x" && d.Elapsed() < time.Hour {
+					calls++
 					return r(lane)
 				}
 				return good(lane)
 			}
-			time.AfterFunc(time.Minute, func() { l.Enqueue("x1") })
-			l.Enqueue("a1@1h")
-			if err := l.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || d.Elapsed() != time.Minute {
-				t.Errorf("Run = %v after %v, want %q after a minute", err, d.Elapsed(), want)
+			defer serve(t, l)()
+			l.Enqueue("x1")
+			l.Enqueue("a1@10m")
+			time.Sleep(59 * time.Minute)
+			synctest.Wait()
+			d.WantAll(t, "0s lane a", "0s a1@10m")
+			if calls < 10 || calls > 40 {
+				t.Errorf("%s: Reconciler was called %d times in an hour, want a back-off of 5m", want, calls)
+			}
+			if n := strings.Count(text.String(), want); n < 3 || n > 6 || !strings.Contains(text.String(), "lane=x failures=4") {
+				t.Errorf("%s: %d lines, want one each time that the failures have doubled:\n%s", want, n, &text)
+			}
+			time.Sleep(10 * time.Minute)
+			if known := l.Stats(); known.Taken < 2 || known.Ready != 0 {
+				t.Errorf("%s: Stats() = %+v after the lane was repaired, want x1 taken", want, known)
 			}
 		})
 	}
+}
+
+// Ended is called once for each lane that ended, before the lane is created anew, and no
+// item is lost meanwhile. Ending does not concern other lanes.
+func TestEndedBeforeTheLaneIsCreatedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := record.New()
+		l := byFirst(d)
+		l.Ended = func(lane string) {
+			d.Note("ends %s", lane)
+			time.Sleep(10 * time.Second)
+			d.Note("ended %s", lane)
+			panic("the metrics are gone")
+		}
+		defer serve(t, l)()
+		l.Enqueue("a1")
+		time.Sleep(2*time.Minute + 5*time.Second)
+		l.EnqueueNow("a2") // while Ended goes on
+		if got := d.Elapsed(); got != 2*time.Minute+10*time.Second {
+			t.Errorf("EnqueueNow returned after %v, want 2m10s", got)
+		}
+		synctest.Wait()
+		d.WantAll(t, "0s lane a", "0s a1", "2m0s ends a", "2m10s ended a", "2m10s lane a", "2m10s a2")
+	})
+}
+
+// The verbs of a queue that an Enqueuer lacks act on the lane of the item.
+func TestVerbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := record.New()
+		l := byFirst(d)
+		defer serve(t, l)()
+		if l.Remove("z1") {
+			t.Error("Remove of an unknown item = true")
+		}
+		l.EnqueueAfter("a1", time.Hour)
+		l.EnqueueWithin("a2", time.Minute)
+		l.EnqueueAfter("a3", time.Minute)
+		if !l.Remove("a3") {
+			t.Error("Remove of an item that waits = false")
+		}
+		time.Sleep(time.Second)
+		l.EnqueueNow("a1")
+		time.Sleep(time.Hour)
+		d.WantAll(t, "0s lane a", "1s a1", "1m0s a2")
+	})
+}
+
+// The queue of a lane has the fields of the one that the factory set.
+func TestFieldsOfTheQueue(t *testing.T) {
+	l := byFirst(record.New())
+	made := l.Reconciler
+	l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
+		r := made(lane)
+		q := reconcile.NewQueue[string]()
+		q.Background = 8
+		r.Queue = q
+		return r
+	}
+	l.Enqueue("a1")
+	for _, q := range l.All() {
+		if q.Background != 8 {
+			t.Errorf("Background = %d, want 8", q.Background)
+		}
+	}
+}
+
+// No more than MaxRunning lanes run at once. The others take turns in the order in which
+// they came, also if a lane has an item that is due later.
+func TestMaxRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := record.New()
+		l := byFirst(d)
+		l.MaxRunning = 2
+		end := serve(t, l)
+		for _, item := range []string{"a1@9.5s", "b1@1h", "c1@19.5s", "d1"} {
+			l.Enqueue(item)
+			synctest.Wait()
+		}
+		l.EnqueueAfter("a2", time.Minute-500*time.Millisecond) // a is never idle
+		time.Sleep(29 * time.Second)
+		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d")
+		time.Sleep(5 * time.Second)
+		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1")
+		time.Sleep(time.Minute)
+		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1", "1m1s a2")
+		end()
+		if s := l.Stats(); s.Waiting+s.InFlight != 0 || s.Ready != 1 { // b1 was aborted
+			t.Errorf("Stats() = %+v, want b1 ready", s)
+		}
+	})
+}
+
+// Tens of thousands of lanes end in the same minute without a scan of all members.
+func TestManyIdleLanesEndAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		ended := 0
+		var mu sync.Mutex
+		l := &lanes.Lanes[int, int]{
+			Lane: func(item int) int { return item },
+			Reconciler: func(int) *reconcile.Reconciler[int] {
+				return &reconcile.Reconciler[int]{Reconcile: func(context.Context, int) error { return nil }}
+			},
+			Ended:  func(int) { mu.Lock(); ended++; mu.Unlock() },
+			Logger: quiet,
+		}
+		defer serve(t, l)()
+		for i := range n {
+			l.Enqueue(i)
+		}
+		time.Sleep(2*time.Minute + time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if got := l.Stats(); ended != n || got.Taken != n {
+			t.Errorf("%d of %d lanes ended, Stats() = %+v", ended, n, got)
+		}
+	})
+}
+
+// A nil Logger is that of the Group.
+func TestNilLoggerIsTheGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		l := byFirst(record.New())
+		l.Logger = nil
+		l.Reconciler = func(string) *reconcile.Reconciler[string] {
+			return &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return reconcile.Terminal(errors.New("boom")) }}
+		}
+		g := &reconcile.Group{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+		g.Add("vms", l)
+		defer serve(t, g)()
+		l.Enqueue("a1")
+		synctest.Wait()
+		if !strings.Contains(text.String(), "member=vms lane=a") {
+			t.Errorf("log %q, want the line of the run, with member and lane", &text)
+		}
+	})
 }
 
 func TestFieldsAreChecked(t *testing.T) {

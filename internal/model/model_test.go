@@ -181,8 +181,11 @@ func TestFaultsShow(t *testing.T) {
 	}{
 		"DropInFlight": {model.DropInFlight, 0, []op{enqueue, take, enqueue}, "in flight, ready next", "in flight"},
 		"BreakHold":    {model.BreakHold, 0, []op{{Verb: model.EnqueueAfter, Item: "x", Options: hours(1)}, enqueue}, "held 1h", "ready"},
-		"HotLoop": {model.HotLoop, 0, []op{enqueue, take, enqueue, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Delay: time.Hour, MinDelay: time.Second}}},
-			"held 1s", "ready"},
+		"HotLoop": {
+			model.HotLoop, 0,
+			[]op{enqueue, take, enqueue, {Verb: model.Requeue, Item: "x", Options: model.RequeueOptions{Delay: time.Hour, MinDelay: time.Second}}},
+			"held 1s", "ready",
+		},
 		"LIFO":          {model.LIFO, 0, []op{enqueue, {Verb: model.Enqueue, Item: "y"}, take}, "in flight", "ready"},
 		"Starve":        {model.Starve, 2, []op{{Verb: model.Offer, Item: "x"}, {Verb: model.Enqueue, Item: "a"}, {Verb: model.Enqueue, Item: "b"}, take, take}, "in flight", "background"},
 		"NoEventBit":    {model.NoEventBit, 8, []op{enqueue, take, {Verb: model.Requeue, Item: "x"}, {Verb: model.Enqueue, Item: "y"}, take}, "background", "in flight"},

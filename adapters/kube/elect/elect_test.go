@@ -292,7 +292,7 @@ func TestWarmUp(t *testing.T) {
 		g.Add("feed", reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 			q.Enqueue("x")
 			<-ctx.Done()
-			time.Sleep(30 * time.Second)
+			time.Sleep(time.Second / 2)
 			feeding = false
 			return nil
 		}))

@@ -34,7 +34,7 @@ func TestAroundEndsLast(t *testing.T) {
 		g.Add("feed", reconcile.RunFunc(func(ctx context.Context) error {
 			q.Enqueue("a")
 			<-ctx.Done()
-			time.Sleep(5 * time.Second)
+			time.Sleep(time.Second / 2)
 			feeding = false
 			return nil
 		}))

@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -224,7 +225,7 @@ func TestDelaysAreInOrder(t *testing.T) {
 				order++
 				d := delay{random.Int64N(span), order, i}
 				h.push(&s, d)
-				p, _ := slices.BinarySearchFunc(want, d, func(a, b delay) int { return int(a.due*2 - b.due*2 - 1) })
+				p, _ := slices.BinarySearchFunc(want, d, func(a, b delay) int { return cmp.Compare(a.due, b.due+1) })
 				want = slices.Insert(want, p, d) // behind those of the same due
 			}
 			biggest = max(biggest, h.len)

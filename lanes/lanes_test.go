@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,13 +172,13 @@ func TestBrokenLaneIsRetriedAlone(t *testing.T) {
 			d := record.New()
 			l := byFirst(d)
 			l.MaxRunning = 1 // A lane in back-off does not occupy a turn.
-			var text bytes.Buffer
+			var text lockedBuffer
 			l.Logger = slog.New(slog.NewTextHandler(&text, nil))
 			good := l.Reconciler
-			calls := 0
+			var calls atomic.Int32
 			l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
 				if lane == "x" && d.Elapsed() < time.Hour {
-					calls++
+					calls.Add(1)
 					return r(lane)
 				}
 				return good(lane)
@@ -188,11 +189,11 @@ func TestBrokenLaneIsRetriedAlone(t *testing.T) {
 			time.Sleep(59 * time.Minute)
 			synctest.Wait()
 			d.WantAll(t, "0s lane a", "0s a1@10m")
-			if calls < 10 || calls > 40 {
-				t.Errorf("%s: Reconciler was called %d times in an hour, want a back-off of 5m", want, calls)
+			if n := calls.Load(); n < 10 || n > 40 {
+				t.Errorf("%s: Reconciler was called %d times in an hour, want a back-off of 5m", want, n)
 			}
 			if n := strings.Count(text.String(), want); n < 3 || n > 6 || !strings.Contains(text.String(), "lane=x failures=4") {
-				t.Errorf("%s: %d lines, want one each time that the failures have doubled:\n%s", want, n, &text)
+				t.Errorf("%s: %d lines, want one each time that the failures have doubled:\n%s", want, n, text.String())
 			}
 			time.Sleep(10 * time.Minute)
 			if known := l.Stats(); known.Taken < 2 || known.Ready != 0 {
@@ -474,4 +475,22 @@ func TestGroupEndsLanesAfterWhatFeeds(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A lockedBuffer is read while a handler may write to it.
+type lockedBuffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

@@ -42,11 +42,11 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 // A Group runs its members together: if one fails, the others are ended.
 //
 // When a Group ends, it first ends the members that are not Reconcilers, such as feeders,
-// and at the same moment those of the Groups inside it. The Reconcilers go on until all of
-// these have returned, so that a feeder can wait until its items are done, but for one
-// second at most: then no run starts any more, whatever a feeder does. Each Reconciler has
-// the whole of its Grace if ShutdownTimeout is at least Grace and one second. Items that
-// are still queued stay in their queues.
+// and at the same moment those of the Groups inside it. The Reconcilers continue until all
+// of these have returned, so that a feeder can wait until its items are done. They continue
+// for one second at most: then no run starts any more, whatever a feeder does. Each
+// Reconciler has its whole Grace if ShutdownTimeout is at least Grace plus one second.
+// Items that are still queued stay in their queues.
 //
 // A member counts as a Reconciler if it is one, if it is a Group that has one, or
 // if its Unwrap method leads to one, as those of After and Restart do. A RunFunc
@@ -63,8 +63,8 @@ type Group struct {
 	Logger *slog.Logger
 
 	// ShutdownTimeout is how long Run waits for its members once it has begun to
-	// end them; 0 means as long as it takes. It should be at least the longest Grace of
-	// its Reconcilers and one second.
+	// end them; 0 means as long as it takes. A value of at least the longest Grace of its
+	// Reconcilers plus one second leaves each of them its whole Grace.
 	ShutdownTimeout time.Duration
 
 	mu       sync.Mutex    // guards the fields below

@@ -163,9 +163,11 @@ func TestSuspended(t *testing.T) {
 			return nil
 		}
 		p := a.start("p", client, nil)
-		time.Sleep(time.Second)
+		// No turn of q falls on the instant at which p goes on: p joins again then, and q
+		// could give it its share at once, which is right.
+		time.Sleep(900 * time.Millisecond)
 		q := a.start("q", a.client(), nil)
-		time.Sleep(58 * time.Second)
+		time.Sleep(58100 * time.Millisecond)
 		a.shared(q)
 		time.Sleep(time.Second + time.Millisecond)
 		a.idle(p, "after it stood still, and so does q")

@@ -1,0 +1,373 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"math"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// known is what the listings have shown. A pair of listings makes a new one, and its maps
+// are not changed afterwards.
+type known[K comparable, D, A any] struct {
+	desired    map[K]D          // of the last complete listing; nil if there was none
+	actual     map[K]A          // the same
+	listed     bool             // the last pair has listed Actual
+	complete   bool             // and Desired, and Run or Apply goes on
+	todo       map[K]struct{}   // desired and missing, or not in sync
+	surplus    map[K]surplus[D] // existing, and not desired or Absent
+	rejection  error            // of the last complete pair: nil or a *Rejection[K]
+	rejectedAt time.Time        // when the first of those in a row ended
+	acceptedAt time.Time        // when the last pair that was complete and not rejected ended, or Run began
+	start      time.Time        // when the first pair began
+	swept      time.Duration    // the time from then to the start of the last pair, for Resync
+	rejections int              // in a row, for the log
+	panics     int              // pairs with a panic, for the log
+}
+
+// surplus is an existing thing that is to be deleted, in time.
+type surplus[D any] struct {
+	absent    bool      // Desired lists it, as Absent
+	since     time.Time // when the first complete pair ended that says so, as each one after it; zero if none does
+	confirmed bool      // a pair that began long enough after that says so too
+	allowed   bool      // an accepted pair says so, or an operator
+	last      D         // its last desired state
+	keeps     bool      // which is to be kept until it is allowed
+}
+
+var (
+	errNothing    = errors.New("keep: nothing to delete")
+	errNotListed  = errors.New("keep: the desired things have not been listed yet")
+	errIncomplete = errors.New("keep: the last pair of listings was not complete")
+	errTooSoon    = errors.New("keep: it is not desired, and further complete listings must confirm that")
+)
+
+// blocked returns nil if a thing may be deleted now, and otherwise the reason. The numbers
+// are those of the conditions in the doc of Set. Lookup, if there is one, is asked by
+// Reconcile.
+func (k *known[K, D, A]) blocked(key K, hasLookup bool) error {
+	thing, ok := k.surplus[key]
+	switch {
+	case k.desired == nil:
+		return errNotListed
+	case !ok: // 1
+		return errNothing
+	case !thing.allowed && !thing.absent: // 4
+		return cmp.Or(k.rejection, errIncomplete)
+	case !thing.confirmed && (thing.absent || !hasLookup): // 3
+		return errTooSoon
+	case !k.complete: // 2
+		return errIncomplete
+	}
+	return nil
+}
+
+// wanted returns the desired state of a key, and whether the thing is desired.
+func (k *known[K, D, A]) wanted(key K) (desired D, ok bool) {
+	if desired, ok = k.desired[key]; ok {
+		return desired, true
+	}
+	thing := k.surplus[key]
+	return thing.last, thing.keeps && !thing.allowed
+}
+
+// A pair of listings makes what is known next of what was known.
+type pair[K comparable, D, A any] struct {
+	*Set[K, D, A]
+	old, next    known[K, D, A]
+	accept       map[K]struct{} // may be deleted, says an operator
+	gap          time.Duration  // the least time between two pairs that say that a thing is Absent
+	begun, ended time.Time
+
+	stay   int   // existing things that are desired
+	newly  []K   // surplus
+	panics error // of Absent and InSync
+}
+
+// list lists both sides and returns what is known then. The error is that of a listing.
+func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[K]struct{}, gap time.Duration) (known[K, D, A], error) {
+	p := pair[K, D, A]{Set: s, old: old, next: old, accept: accept, gap: gap, begun: time.Now()}
+	actual, errActual := listOne(ctx, 10*s.Period, "Actual", s.Actual) // 1: before Desired
+	desired, errDesired := listOne(ctx, 10*s.Period, "Desired", s.Desired)
+	p.ended = time.Now()
+	if errActual == nil {
+		p.next.actual = actual
+	}
+	if errDesired == nil {
+		p.next.desired = desired
+	}
+	p.next.listed = errActual == nil
+	p.next.complete = errActual == nil && errDesired == nil // 2
+	p.next.start = cmp.Or(old.start, p.begun)
+	p.next.swept = p.begun.Sub(p.next.start)
+	p.compare()
+	if p.next.complete {
+		p.judge()
+	}
+	p.log(cmp.Or(s.Logger, reconcile.Logger(ctx)))
+	return p.next, errors.Join(errActual, errDesired)
+}
+
+// listOne returns a copy of a complete listing, or an error.
+func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name string, list func(context.Context) (map[K]V, error)) (map[K]V, error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took ten Periods, %v", limit))
+		defer cancel()
+	}
+	all, err := map[K]V{}, errors.New("runtime.Goexit called")
+	var call sync.WaitGroup
+	call.Go(func() { // alone, because of Goexit
+		err = try(func() error {
+			m, err := list(ctx)
+			for key, value := range m {
+				if key != key { // true for a NaN
+					return fmt.Errorf("the key %v is not equal to itself", key)
+				}
+				all[key] = value
+			}
+			return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
+		})
+	})
+	call.Wait()
+	if err != nil {
+		return nil, fmt.Errorf("keep: Set.%s: %w", name, err)
+	}
+	return all, nil
+}
+
+// try calls f, and makes an error of a panic in it.
+func try(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &reconcile.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// compare compares the two sides, key by key.
+func (p *pair[K, D, A]) compare() {
+	p.next.todo, p.next.surplus = map[K]struct{}{}, map[K]surplus[D]{}
+	for key := range p.next.desired {
+		p.compareOne(key)
+	}
+	for key := range p.next.actual {
+		if _, ok := p.next.desired[key]; !ok {
+			p.compareOne(key)
+		}
+	}
+	sortKeys(p.newly)
+}
+
+// compareOne compares one key. A panic of Absent or InSync concerns this key alone.
+func (p *pair[K, D, A]) compareOne(key K) {
+	err := try(func() error {
+		desired, listed := p.next.desired[key]
+		actual, exists := p.next.actual[key]
+		absent := listed && p.absent(desired)
+		if exists && (absent || !listed) {
+			thing := p.leaving(key, absent)
+			p.next.surplus[key] = thing
+			if !absent && !thing.allowed {
+				p.newly = append(p.newly, key)
+			}
+			desired, listed = thing.last, thing.keeps && !thing.allowed
+		} else if exists {
+			p.stay++
+		}
+		if absent || !listed {
+			return nil
+		}
+		p.next.todo[key] = struct{}{} // also if InSync panics
+		if exists && p.inSync(key, desired, actual) {
+			delete(p.next.todo, key)
+		}
+		return nil
+	})
+	if err != nil {
+		p.panics = errors.Join(p.panics, fmt.Errorf("Set.Absent or Set.InSync of %v: %w", key, err))
+	}
+}
+
+func (p *pair[K, D, A]) absent(desired D) bool { return p.Absent != nil && p.Absent(desired) }
+
+func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
+	if p.InSync != nil {
+		return p.InSync(desired, actual)
+	}
+	oldDesired, wanted := p.old.wanted(key)
+	oldActual, existed := p.old.actual[key]
+	return wanted && existed && reflect.DeepEqual(oldDesired, desired) && reflect.DeepEqual(oldActual, actual)
+}
+
+// leaving returns what is known of an existing thing that is Absent, or not desired.
+func (p *pair[K, D, A]) leaving(key K, absent bool) surplus[D] {
+	thing, was := p.old.surplus[key]
+	switch {
+	case !was:
+		thing.last, thing.keeps = p.old.desired[key]
+		thing.keeps = thing.keeps && !p.absent(thing.last)
+	case thing.absent != absent, absent && !p.next.complete: // from the beginning
+		thing = surplus[D]{last: thing.last}
+	}
+	after := p.deleteAfter()
+	if absent {
+		thing.last, after = p.next.desired[key], p.gap
+	}
+	if p.next.complete {
+		thing.confirmed = thing.confirmed || after < 0 || !thing.since.IsZero() && p.begun.Sub(thing.since) >= after
+		thing.since = cmp.Or(thing.since, p.ended)
+	}
+	_, accepted := p.accept[key]
+	thing.absent, thing.allowed = absent, thing.allowed || accepted
+	return thing
+}
+
+func (s *Set[K, D, A]) deleteAfter() time.Duration {
+	return cmp.Or(s.DeleteAfter, 5*s.Period, 5*time.Minute)
+}
+
+// judge accepts a complete pair, or rejects it because too many things are newly surplus.
+func (p *pair[K, D, A]) judge() {
+	part := cmp.Or(p.MaxDeleted, 0.1)
+	limit := max(1, int(math.Ceil(part*float64(len(p.next.actual))-1e-6))) // 0.28 of 25 is 7, and a little more in binary
+	if p.stay == 0 && part < 1 {
+		limit = 0
+	}
+	if len(p.newly) <= limit { // 4
+		for _, key := range p.newly {
+			thing := p.next.surplus[key]
+			thing.allowed = true
+			p.next.surplus[key] = thing
+		}
+		p.next.rejection, p.next.rejectedAt, p.next.rejections = nil, time.Time{}, 0
+		p.next.acceptedAt = p.ended
+		return
+	}
+	p.next.rejectedAt = cmp.Or(p.old.rejectedAt, p.ended)
+	p.next.rejections++
+	if old, ok := p.old.rejection.(*Rejection[K]); !ok || !slices.Equal(old.Keys, p.newly) { // the same one is no news for its items
+		p.next.rejection = &Rejection[K]{Keys: p.newly}
+	}
+}
+
+// log logs a rejection, and panics, when their number in a row has doubled.
+func (p *pair[K, D, A]) log(logger *slog.Logger) {
+	if p.panics != nil {
+		p.next.panics++
+	} else {
+		p.next.panics = 0
+	}
+	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
+		logger.Error("listings rejected, nothing more is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+	}
+	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
+		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panics, "listings", n)
+	}
+}
+
+func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.known, maps.Clone(s.accepted)
+}
+
+// commit makes next known.
+func (s *Set[K, D, A]) commit(next known[K, D, A]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = next
+	maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
+		thing, ok := next.surplus[key]
+		return !ok || thing.absent
+	})
+}
+
+// enqueue enqueues what has changed, and returns what is to be offered.
+func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err error) {
+	events := s.woken(old, next)
+	if old.desired != nil {
+		for key, desired := range next.desired {
+			if before, was := old.desired[key]; !was || !reflect.DeepEqual(before, desired) {
+				events = append(events, key)
+			}
+		}
+		for key := range old.desired {
+			if _, ok := next.desired[key]; !ok {
+				events = append(events, key)
+			}
+		}
+	}
+	for _, key := range sortKeys(events) {
+		err = errors.Join(err, try(func() error { s.Queue.Enqueue(key); return nil }))
+	}
+	if next.listed || old.desired == nil { // else Actual shows what it has shown before
+		observed = slices.AppendSeq(observed, maps.Keys(next.todo))
+		observed = slices.AppendSeq(observed, maps.Keys(next.surplus))
+	}
+	for key := range next.desired {
+		if s.turn(key, old.swept, next.swept) {
+			observed = append(observed, key)
+		}
+	}
+	return sortKeys(observed), err
+}
+
+// woken returns the keys whose items wait, and have to know more: the reason has ended or
+// is another one, or the thing is not in sync any more.
+func (s *Set[K, D, A]) woken(old, next known[K, D, A]) (keys []K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, reason := range s.waiting {
+		_, was := old.todo[key]
+		_, is := next.todo[key]
+		if is && !was || next.blocked(key, s.Lookup != nil) != reason {
+			delete(s.waiting, key)
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// turn reports whether the turn of a key in Resync came between two pairs of listings.
+func (s *Set[K, D, A]) turn(key K, after, upTo time.Duration) bool {
+	resync := cmp.Or(s.Resync, time.Hour)
+	if resync < 0 || upTo == 0 {
+		return false
+	}
+	hash := fnv.New64a() // the same in each process
+	fmt.Fprint(hash, key)
+	offset := resync - time.Duration(hash.Sum64()%uint64(resync))
+	return (after+offset)/resync != (upTo+offset)/resync
+}
+
+// sortKeys sorts keys by their text, in place, so that two runs with the same listings do
+// the same.
+func sortKeys[K comparable](keys []K) []K {
+	if names, ok := any(keys).([]string); ok {
+		slices.Sort(names)
+		return keys
+	}
+	texts := make(map[K]string, len(keys))
+	for _, key := range keys {
+		texts[key] = fmt.Sprint(key)
+	}
+	slices.SortFunc(keys, func(a, b K) int { return strings.Compare(texts[a], texts[b]) })
+	return keys
+}

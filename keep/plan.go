@@ -1,0 +1,190 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Plan says what Apply would do, each list in the order of the texts of its keys. The
+// zero Plan is empty: there is nothing to do.
+type Plan[K comparable] struct {
+	Create, Update, Delete []K
+	Rejected               error // nil, or a *Rejection[K]: too many things are surplus, and none of its keys is in Delete
+}
+
+// String has a line for each key: + for Create, ~ for Update, - for Delete. The last line
+// says what is rejected.
+func (p Plan[K]) String() string {
+	var b strings.Builder
+	for _, part := range []struct {
+		sign string
+		keys []K
+	}{{"+", p.Create}, {"~", p.Update}, {"-", p.Delete}} {
+		for _, key := range part.keys {
+			fmt.Fprintln(&b, part.sign, key)
+		}
+	}
+	if p.Rejected != nil {
+		fmt.Fprintln(&b, p.Rejected)
+	}
+	return b.String()
+}
+
+// ErrTooMany is matched by each [Rejection].
+var ErrTooMany = errors.New("keep: too many things would be deleted at once")
+
+// A Rejection, always as *Rejection, is the error of a pair of listings of which too many
+// things are newly surplus; see [Set]. It is not changed after it was returned.
+type Rejection[K comparable] struct {
+	Keys []K // all that would be deleted, in the order of their texts
+}
+
+// Error names the first keys and their number.
+func (r *Rejection[K]) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v: %d, ", ErrTooMany, len(r.Keys))
+	const first = 5
+	for i, key := range r.Keys[:min(first, len(r.Keys))] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, key)
+	}
+	if len(r.Keys) > first {
+		b.WriteString(", …")
+	}
+	return b.String()
+}
+
+// Unwrap returns [ErrTooMany].
+func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
+
+// Plan lists both sides, twice if an existing thing is Absent, and returns what Apply
+// would do; while Run goes on, what Run would do with the things that it knows. It calls no
+// Lookup, and changes nothing, not even what the Set knows. It blocks until both are
+// listed. The error is that of a listing, or names a field that is wrong.
+func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
+	if err := s.check(false); err != nil {
+		return Plan[K]{}, err
+	}
+	k, accepted := s.snapshot()
+	if s.poller.Load() == nil {
+		k = known[K, D, A]{}
+	}
+	k, err := s.listTwice(ctx, k, accepted)
+	if err != nil {
+		return Plan[K]{}, err
+	}
+	return k.plan(), nil
+}
+
+// listTwice lists, and again at once if an existing thing is Absent.
+func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accepted map[K]struct{}) (known[K, D, A], error) {
+	first, err := s.list(ctx, old, accepted, 0)
+	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(first.surplus)), func(thing surplus[D]) bool { return thing.absent }) {
+		return first, err
+	}
+	second, err := s.list(ctx, first, accepted, 0)
+	maps.Copy(second.todo, first.todo) // without an InSync the second pair shows no change
+	return second, err
+}
+
+// plan returns what there is to do.
+func (k *known[K, D, A]) plan() (p Plan[K]) {
+	for key := range k.todo {
+		_, desired := k.desired[key]
+		_, exists := k.actual[key]
+		_, leaves := k.surplus[key]
+		switch {
+		case !desired || leaves: // only in the first of two pairs
+		case exists:
+			p.Update = append(p.Update, key)
+		default:
+			p.Create = append(p.Create, key)
+		}
+	}
+	for key, thing := range k.surplus {
+		if thing.absent && thing.confirmed || !thing.absent && thing.allowed {
+			p.Delete = append(p.Delete, key)
+		}
+	}
+	sortKeys(p.Create)
+	sortKeys(p.Update)
+	sortKeys(p.Delete)
+	p.Rejected = k.rejection
+	return p
+}
+
+// Apply does once what Plan says, with the fields of r, whose Reconcile may be nil, as
+// [reconcile.Reconciler.Apply] does it; a nil r has the zero fields. Without a Lookup it
+// waits DeleteAfter, lists again and then deletes what is still surplus.
+//
+// It blocks until all is done, or ctx is. What is rejected is an error, which is a
+// [*Rejection] for [errors.As], and the rest is done. Call Accept with that error, and Apply
+// again, to delete it. Apply knows nothing of an earlier call but what was accepted. It
+// returns an error at once while Run or another Apply goes on, or if a field is wrong.
+func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
+	if err := s.check(false); err != nil {
+		return err
+	}
+	if !s.running.TryLock() {
+		return errRunning
+	}
+	defer s.running.Unlock()
+	_, accepted := s.snapshot()
+	s.begin(known[K, D, A]{}, accepted)
+	defer s.end()
+	var once reconcile.Reconciler[K]
+	if r != nil {
+		once = *r
+	}
+	if once.Reconcile == nil {
+		once.Reconcile = s.Reconcile
+	}
+
+	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)
+	s.commit(k)
+	if err != nil {
+		return err
+	}
+	p := k.plan()
+	now, later := s.split(&k, p.Delete)
+	err = once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...)
+	if len(later) > 0 {
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx), p.Rejected)
+		case <-time.After(s.deleteAfter()):
+		}
+		_, accepted = s.snapshot()
+		var errList error
+		k, errList = s.list(ctx, k, accepted, 0)
+		s.commit(k)
+		now, _ = s.split(&k, later)
+		err = errors.Join(err, errList, once.Apply(ctx, now...))
+	}
+	return errors.Join(err, cmp.Or(k.rejection, p.Rejected))
+}
+
+// split returns the keys that may be deleted now, and those that have to wait.
+func (s *Set[K, D, A]) split(k *known[K, D, A], keys []K) (now, later []K) {
+	for _, key := range keys {
+		if k.blocked(key, s.Lookup != nil) == nil {
+			now = append(now, key)
+		} else {
+			later = append(later, key)
+		}
+	}
+	return now, later
+}

@@ -1,0 +1,204 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
+)
+
+// TestPlanAndApply makes a plan, applies it, and finds nothing to do.
+func TestPlanAndApply(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(w *world)
+		plan string
+		did  []string
+		err  error
+	}{
+		{"nothing", func(*world) {}, "", nil, nil},
+		{
+			"all three", func(w *world) {
+				w.desired["new"], w.desired["t01"], w.desired["t02"] = "1", "2", gone
+				delete(w.desired, "t03")
+			}, "+ new\n~ t01\n- t02\n- t03\n",
+			[]string{"0s +new", "0s +t01", "0s -t02", "5m0s -t03"}, nil,
+		},
+		{
+			"Absent and not there", func(w *world) { w.desired["never"] = gone }, "", nil, nil,
+		},
+		{
+			"with a Lookup", func(w *world) { w.withLookup(); delete(w.desired, "t03") }, "- t03\n", []string{"0s -t03"}, nil,
+		},
+		{
+			"after one listing", func(w *world) { w.set.DeleteAfter = -1; delete(w.desired, "t03") }, "- t03\n", []string{"0s -t03"}, nil,
+		},
+		{
+			"twenty Absent", func(w *world) { marked(w.desired) }, "- t00\n- t01\n- t02\n- t03\n- t04\n",
+			[]string{"0s -t00", "0s -t01", "0s -t02", "0s -t03", "0s -t04"}, nil,
+		},
+		{
+			"too many", func(w *world) {
+				delete(w.desired, "t03")
+				delete(w.desired, "t04")
+				w.desired["new"] = "1"
+			},
+			"+ new\nkeep: too many things would be deleted at once: 2, t03, t04\n",
+			[]string{"0s +new"}, keep.ErrTooMany,
+		},
+		{
+			"{}", func(w *world) { w.answer(empty) },
+			"keep: too many things would be deleted at once: 5, t00, t01, t02, t03, t04\n", nil, keep.ErrTooMany,
+		},
+		{"down", func(w *world) { w.answer(down) }, "", nil, errDown},
+		{"Actual is down", func(w *world) { w.answerActual(down); delete(w.actual, "t00") }, "", nil, errDown},
+		{"Absent in one of two listings", func(w *world) {
+			n := 0
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				if n++; n%2 == 1 {
+					marked(all)
+				}
+				return all, nil
+			})
+		}, "", nil, nil},
+	} {
+		bubble(t, 5, func(w *world) {
+			c.set(w)
+			t.Log(c.name)
+			p, err := w.set.Plan(w.t.Context())
+			if got := p.String(); got != c.plan || (c.err == errDown) != errors.Is(err, errDown) {
+				t.Errorf("the plan is %q, %v, want %q", got, err, c.plan)
+			}
+			w.took()
+			if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, c.err) {
+				t.Errorf("Apply returned %v, want %v", err, c.err)
+			}
+			w.took(c.did...)
+			if c.err == nil {
+				if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != "" {
+					t.Errorf("after Apply the plan is %q, %v", p, err)
+				}
+			}
+		})
+	}
+}
+
+// TestAcceptAndApplyAgain deletes what was rejected, and nothing that came after it.
+func TestAcceptAndApplyAgain(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.answer(empty)
+		err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Workers: 2})
+		w.do(func() { w.actual["foreign"], w.actual["other"] = "1", "1" })
+		if err := w.set.Accept(err); err != nil {
+			t.Error(err)
+		}
+		p, errPlan := w.set.Plan(w.t.Context())
+		if want := "- t00\n- t01\n- t02\n- t03\n- t04\nkeep: too many things would be deleted at once: 2, foreign, other\n"; errPlan != nil || p.String() != want {
+			t.Errorf("the plan is %q, %v, want %q", p, errPlan, want)
+		}
+		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
+			t.Errorf("Apply returned %v, want ErrTooMany of what was not accepted", err)
+		}
+		if len(w.actual) != 2 || w.deleted() != 5 {
+			t.Errorf("%v are left", w.actual)
+		}
+		// What an accepted pair of an earlier call lacked counts again.
+		w.do(func() {
+			w.desired, w.actual, w.deletes = things(20), things(20), func(string) error { return reconcile.Terminal(errDown) }
+		})
+		w.answer(lacks(2))
+		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Logger: w.set.Logger}); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.answer(lacks(4))
+		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
+			t.Errorf("Apply returned %v, want ErrTooMany: the two of the call before are newly surplus again", err)
+		}
+	})
+}
+
+// TestApplyEndsWithItsContext while it waits DeleteAfter.
+func TestApplyEndsWithItsContext(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.do(func() { delete(w.desired, "t00") })
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		if err := w.set.Apply(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(w.begun) != time.Minute {
+			t.Errorf("Apply returned %v after %v", err, time.Since(w.begun))
+		}
+		w.took()
+	})
+}
+
+// TestPlanBesideRun changes nothing that Run knows, and knows what Run knows.
+func TestPlanBesideRun(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		if err := w.set.Apply(w.t.Context(), nil); err == nil || !strings.Contains(err.Error(), "goes on already") {
+			t.Errorf("Apply beside Run returned %v", err)
+		}
+		if err := w.set.Run(w.t.Context()); err == nil || !strings.Contains(err.Error(), "goes on already") {
+			t.Errorf("Run beside Run returned %v", err)
+		}
+		plan := func(want string) {
+			t.Helper()
+			if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != want {
+				t.Errorf("the plan is %q, %v, want %q", p, err, want)
+			}
+		}
+		w.do(func() { delete(w.desired, "t00"); delete(w.desired, "t01") })
+		for range 10 {
+			plan("- t00\n- t01\n")
+		}
+		w.wait(time.Minute) // accepted
+		w.do(func() { delete(w.desired, "t02"); delete(w.desired, "t03") })
+		plan("- t00\n- t01\n- t02\n- t03\n")
+		w.wait(5 * time.Minute)
+		w.took("6m0s -t00", "6m0s -t01")
+	})
+}
+
+// TestRaces calls everything at once, for the race detector.
+func TestRaces(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.Period = 10 * time.Second
+		w.start()
+		var callers sync.WaitGroup
+		for i := range 4 {
+			callers.Go(func() {
+				for n := range 200 {
+					time.Sleep(time.Duration(i+1) * time.Second)
+					key := fmt.Sprintf("t%02d", n%20)
+					_, rejected := w.set.Rejected()
+					_ = w.set.Accept(rejected)
+					w.set.Age()
+					w.set.Listed(key)
+					w.set.Trigger()
+					w.queue.Enqueue(key)
+					_, _ = w.set.Plan(w.t.Context())
+					w.do(func() {
+						switch n % 3 {
+						case 0:
+							delete(w.desired, key)
+						case 1:
+							w.desired[key] = gone
+						default:
+							w.desired[key] = "1"
+						}
+					})
+				}
+			})
+		}
+		callers.Wait()
+	})
+}

@@ -1,0 +1,360 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keep keeps a set of things in its desired state: it lists the desired and the
+// actual things, ensures what differs, and deletes what is not desired, never much of it
+// by mistake. See [Set] for the conditions of a deletion.
+//
+// Similar parts elsewhere: Operations and Prune of cilium/statedb's reconciler, the
+// ExternalClient of Crossplane, terraform plan, state: absent of Ansible, and the
+// DesiredSet of rancher/wrangler.
+package keep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Set keeps a set of things, each with a key, in its desired state. Run lists both
+// sides again and again, and enqueues what there is to do; the method Reconcile is the
+// function of a [reconcile.Reconciler] of the same Queue.
+//
+// A thing is deleted only if all of this holds:
+//
+//  1. Actual lists it, and Desired, called after Actual, does not.
+//  2. Both listings were complete: they returned no error, and their context had not
+//     ended by then. After a listing that failed, nothing is deleted until both are
+//     complete again.
+//  3. Lookup, called just before the deletion, says too that it is not desired. Without a
+//     Lookup, two complete pairs of listings that are at least DeleteAfter apart, and
+//     every complete listing between them, lack it.
+//  4. It is not too many at once. A thing is newly surplus if it was not surplus in an
+//     earlier pair that was accepted, and no operator has accepted its deletion. If more
+//     things than MaxDeleted allows are newly surplus, or if no existing thing would stay
+//     desired, the pair is rejected: nothing that is newly surplus is deleted, and the
+//     rest goes on. See [Set.Accept].
+//  5. One process at a time runs the Set, such as a leader. A second one, which knows an
+//     older desired state, deletes what the first one creates.
+//
+// A source that knows what must be deleted says so with Absent: the thing stays in
+// Desired, and Absent returns true for it in two complete pairs in a row, of which the
+// second begins at least half a Period after the first. Then 3 and 4 do not apply, except
+// that a Lookup must not say that the thing is desired and not Absent.
+//
+// An existing thing that a rejected or an incomplete pair lacks keeps its last desired
+// state, until a pair that lacks it is accepted.
+//
+// Three things are not guarded. MaxDeleted bounds each pair, and not a rate: a source that
+// loses a tenth with each listing loses most in the end. Creations are not bounded. And
+// without a Lookup an event ensures the value that was listed last.
+//
+// Desired, Actual, Ensure and Delete are required, and for Run also Queue and Period; the
+// zero value of every other field is a good default. Fields must not be changed after the
+// first call. All methods may be called from any goroutine, and so may the functions be.
+type Set[K comparable, D, A any] struct {
+	// Queue gets the keys. It may be nil for Plan and Apply.
+	Queue reconcile.Enqueuer[K]
+
+	// Desired lists the desired things. It is called after Actual, and may use what Actual
+	// has returned. Set copies the map. A value that differs from the one listed before, by
+	// [reflect.DeepEqual], is an event; so values that always change, such as the time of
+	// the last contact, do not belong in D.
+	Desired func(ctx context.Context) (map[K]D, error)
+
+	// Actual lists the existing things that are ours, and nothing else: what it lists may
+	// be deleted. Set copies the map.
+	Actual func(ctx context.Context) (map[K]A, error)
+
+	// InSync reports whether a thing is in its desired state, as far as the listings show.
+	// Nil means that a thing is ensured when one of its two values is new or has changed.
+	InSync func(desired D, actual A) bool
+
+	// Ensure creates a thing, or corrects it. It checks first, is idempotent, and returns
+	// what a reconcile function returns. If a creation is listed late, it returns
+	// [reconcile.RequeueWithin] until the thing is listed.
+	Ensure func(ctx context.Context, key K, desired D) error
+
+	// Delete deletes a thing, and returns what a reconcile function returns: nil if it does
+	// not exist. Actual is the thing as it was listed, so that Delete can name it by its ID,
+	// and does not delete another thing that has the same key by now.
+	Delete func(ctx context.Context, key K, actual A) error
+
+	// Absent reports whether the desired state of a thing is that it does not exist. Nil
+	// means that no thing is. It must be false for the zero D, because otherwise one fault
+	// in decoding would delete everything.
+	Absent func(desired D) bool
+
+	// Lookup returns the desired state of one thing now, and whether it is desired. It is
+	// called before Ensure, which gets its value, and before Delete; after an error neither
+	// is called. Last is the desired state as it was listed last, and the zero D if it is
+	// not known, as after a restart: a Lookup that needs it returns an error then. A Lookup
+	// that asks the listing again protects nothing: it must ask for the one thing, by its
+	// ID. Nil means that the listings decide.
+	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
+
+	// Period is the time from the start of one pair of listings to that of the next, at
+	// least a millisecond. The context of a listing ends after ten Periods.
+	Period time.Duration
+
+	// Jitter makes each Period longer or shorter at random, see [reconcile.Poller].
+	Jitter float64
+
+	// Resync is how often things in sync are ensured too: a share of them each Period, the
+	// same keys in the same order in each process. 0 means an hour, less than 0 never.
+	Resync time.Duration
+
+	// DeleteAfter is how long complete pairs of listings must have lacked a thing before it
+	// is deleted without a Lookup, from the end of the first to the start of the last. 0
+	// means five Periods, or five minutes without a Period; less than 0 means that one pair
+	// is enough.
+	DeleteAfter time.Duration
+
+	// MaxDeleted is the fraction, 0 to 1, of the things that Actual lists that may newly be
+	// surplus, rounded up. 0 means a tenth. 1 means no limit, also if nothing would be left.
+	MaxDeleted float64
+
+	Name   string       // for logs
+	Logger *slog.Logger // nil means reconcile.Logger(ctx): that of the Group, and outside of one slog.Default()
+
+	running sync.Mutex                          // held by Run and Apply: one of them replaces known
+	poller  atomic.Pointer[reconcile.Poller[K]] // nil while Run does not go on
+
+	mu       sync.RWMutex // guards the fields below
+	known    known[K, D, A]
+	accepted map[K]struct{} // by an operator, and still surplus
+	waiting  map[K]error    // why the item of a key waits, as Reconcile returned it last
+}
+
+// Run lists at once and then every Period, until ctx is done; it then waits for the
+// listing in flight and returns nil. It returns an error at once if a field is missing or
+// out of its range, or while Run or Apply goes on.
+//
+// It begins as a new process does, without what an earlier Run knew. Until it has listed
+// Desired once, Reconcile does nothing, and when it has returned, nothing is deleted. A
+// listing that fails is retried as [reconcile.Poller] says; a rejection is no failure, and
+// is logged the first time, the second, the fourth, and so on.
+func (s *Set[K, D, A]) Run(ctx context.Context) error {
+	if err := s.check(true); err != nil {
+		return err
+	}
+	if !s.running.TryLock() {
+		return errRunning
+	}
+	defer s.running.Unlock()
+	s.begin(known[K, D, A]{acceptedAt: time.Now()}, nil)
+	defer s.end()
+	p := &reconcile.Poller[K]{
+		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
+		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
+			old, accepted := s.snapshot()
+			next, err := s.list(ctx, old, accepted, s.Period/2)
+			s.commit(next)
+			observed, errQueue := s.enqueue(old, next)
+			return observed, errors.Join(err, errQueue)
+		},
+	}
+	s.poller.Store(p)
+	defer s.poller.Store(nil)
+	if err := p.Run(ctx); err != nil { // of all that a Poller refuses, check leaves this
+		return fmt.Errorf("keep: Set.Queue: %w", err)
+	}
+	return nil
+}
+
+var errRunning = errors.New("keep: Run or Apply of this Set goes on already")
+
+func (s *Set[K, D, A]) begin(k known[K, D, A], accepted map[K]struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.accepted = k, accepted
+}
+
+// end sees to it that nothing is deleted any more: the listings get old from now on.
+func (s *Set[K, D, A]) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.complete = false
+}
+
+// Reconcile ensures or deletes one thing, as the listings and Lookup say. If a thing has
+// to wait for a listing, the error says why.
+func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
+	s.mu.RLock()
+	listed := s.known.desired != nil
+	desired, ok := s.known.wanted(key)
+	s.mu.RUnlock()
+	if listed && s.Lookup != nil {
+		var err error
+		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
+			return fmt.Errorf("look up the desired state: %w", err)
+		}
+	}
+	absent := listed && ok && s.Absent != nil && s.Absent(desired)
+	ensure := listed && ok && !absent
+	if ensure {
+		if err := s.Ensure(ctx, key, desired); err != nil {
+			return err
+		}
+	}
+	actual, err := s.deletable(key, absent) // as listed now, because Lookup may have taken long
+	switch {
+	case err == errNothing || err == nil && ensure:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, reconcile.RequeueWithin(time.Hour))
+	}
+	return s.Delete(ctx, key, actual)
+}
+
+// deletable returns the thing as it is listed, and nil if it may be deleted now, or why
+// its item has to wait. Absent says that Lookup, or Desired, has the thing, as Absent.
+func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, key)
+	err := s.known.blocked(key, s.Lookup != nil)
+	switch {
+	case err == nil && absent && !s.known.surplus[key].absent: // Desired does not list it, and Lookup has it
+		err = errNothing
+	case err != nil && err != errNothing:
+		if s.waiting == nil {
+			s.waiting = map[K]error{}
+		}
+		s.waiting[key] = err
+	}
+	return s.known.actual[key], err
+}
+
+// Trigger makes Run list soon, as [reconcile.Poller.Trigger] does. It never blocks, and
+// does nothing while Run does not go on.
+func (s *Set[K, D, A]) Trigger() {
+	if p := s.poller.Load(); p != nil {
+		p.Trigger()
+	}
+}
+
+// Listed returns what the last complete listings say about a key. The desired state of a
+// thing that a rejected or an incomplete pair lacks is its last one. If the thing is not
+// wanted, desired is its last desired state, or the zero D.
+func (s *Set[K, D, A]) Listed(key K) (desired D, wanted bool, actual A, exists bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	desired, wanted = s.known.wanted(key)
+	actual, exists = s.known.actual[key]
+	return desired, wanted, actual, exists
+}
+
+// Age returns the time since the last pair of listings that was complete and not rejected,
+// or since Run began. Before that it is 0.
+func (s *Set[K, D, A]) Age() time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.known.acceptedAt.IsZero() {
+		return 0
+	}
+	return time.Since(s.known.acceptedAt)
+}
+
+// Rejected returns the [*Rejection] of the last complete pair of listings, and since when
+// pairs are rejected; a nil error if that pair was accepted.
+func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.known.rejectedAt, s.known.rejection
+}
+
+// Accept allows the deletion of those keys of a [*Rejection] that are still rejected, and
+// of no others. It takes the error of Rejected, Apply or Plan, and takes effect with the
+// next listing, which comes soon. It returns an error if none of the keys is rejected. It
+// does not block.
+func (s *Set[K, D, A]) Accept(rejected error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var shown, current *Rejection[K]
+	found := false
+	if errors.As(rejected, &shown) && errors.As(s.known.rejection, &current) {
+		still := make(map[K]struct{}, len(current.Keys))
+		for _, key := range current.Keys {
+			still[key] = struct{}{}
+		}
+		for _, key := range shown.Keys {
+			if _, ok := still[key]; ok {
+				found = true
+				if s.accepted == nil {
+					s.accepted = map[K]struct{}{}
+				}
+				s.accepted[key] = struct{}{}
+			}
+		}
+	}
+	if !found {
+		return errors.New("keep: nothing to accept: no key of this Rejection is rejected now")
+	}
+	s.Trigger()
+	return nil
+}
+
+// check returns an error that names a field that is missing or out of its range.
+func (s *Set[K, D, A]) check(run bool) error {
+	switch {
+	case run && s.Queue == nil:
+		return errors.New("keep: Set.Queue is required, and nil")
+	case s.Desired == nil:
+		return errors.New("keep: Set.Desired is required, and nil")
+	case s.Actual == nil:
+		return errors.New("keep: Set.Actual is required, and nil")
+	case s.Ensure == nil:
+		return errors.New("keep: Set.Ensure is required, and nil")
+	case s.Delete == nil:
+		return errors.New("keep: Set.Delete is required, and nil")
+	case s.Period < 0, run && s.Period == 0, s.Period > math.MaxInt64/10:
+		return fmt.Errorf("keep: Set.Period is %v, want more than 0, and 29 years at most", s.Period)
+	case !(s.Jitter >= 0 && s.Jitter <= 1): // true for a NaN as well
+		return fmt.Errorf("keep: Set.Jitter is %v, want 0 to 1", s.Jitter)
+	case !(s.MaxDeleted >= 0 && s.MaxDeleted <= 1):
+		return fmt.Errorf("keep: Set.MaxDeleted is %v, want 0 (which means a tenth) to 1 (no limit)", s.MaxDeleted)
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Period", s.Period}, {"Resync", s.Resync}, {"DeleteAfter", s.DeleteAfter}} {
+		if f.value > 0 && f.value < time.Millisecond {
+			return fmt.Errorf("keep: Set.%s is %v, want at least 1ms: was a unit forgotten?", f.name, f.value)
+		}
+	}
+	return s.checkAbsent()
+}
+
+// checkAbsent returns an error if Absent is true for what a fault in decoding leaves: the
+// zero D, and a pointer to a zero value.
+func (s *Set[K, D, A]) checkAbsent() error {
+	if s.Absent == nil {
+		return nil
+	}
+	var zero D
+	zeros := []D{zero}
+	if t := reflect.TypeFor[D](); t.Kind() == reflect.Pointer {
+		zeros = append(zeros, reflect.New(t.Elem()).Interface().(D))
+	}
+	for _, zero := range zeros {
+		absent := false
+		err := try(func() error { absent = s.Absent(zero); return nil })
+		switch {
+		case err != nil:
+			return fmt.Errorf("keep: Set.Absent fails for the zero value %#v: %w", zero, err)
+		case absent:
+			return fmt.Errorf("keep: Set.Absent is true for the zero value %#v, want false: otherwise one fault in decoding deletes everything", zero)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,553 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
+)
+
+// TestSurplusIsDeleted at exact times: with a Lookup by the first listing that lacks it,
+// without one by the first that begins DeleteAfter after that.
+func TestSurplusIsDeleted(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		set   func(w *world)
+		after time.Duration // the listing that lacks it first, at 1m
+	}{
+		{"five Periods", func(*world) {}, 5 * time.Minute},
+		{"DeleteAfter", func(w *world) { w.set.DeleteAfter = 90 * time.Second }, 2 * time.Minute},
+		{"one listing", func(w *world) { w.set.DeleteAfter = -1 }, 0},
+		{"Lookup", func(w *world) { w.withLookup() }, 0},
+		{"a listing of Desired that fails in between, and is retried after a second", func(w *world) { w.answer(downAt(w, 3*time.Minute)) }, 5*time.Minute + time.Second},
+		{"the same of Actual", func(w *world) { w.answerActual(downAt(w, 3*time.Minute)) }, 5*time.Minute + time.Second},
+		{"listings that take a while", func(w *world) {
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				time.Sleep(10 * time.Second)
+				return all, nil
+			})
+		}, 6*time.Minute + 10*time.Second},
+	} {
+		bubble(t, 5, func(w *world) {
+			c.set(w)
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { delete(w.desired, "t00") })
+			w.wait(20 * time.Minute)
+			t.Log(c.name)
+			w.took(fmt.Sprintf("%v -t00", time.Minute+c.after))
+		})
+	}
+}
+
+// downAt returns answers that are an error at that time of the world.
+func downAt(w *world, at time.Duration) func(map[string]string) (map[string]string, error) {
+	return func(all map[string]string) (map[string]string, error) {
+		if time.Since(w.begun) == at {
+			return nil, errDown
+		}
+		return all, nil
+	}
+}
+
+// TestActualIsListedBeforeDesired creates a thing between any two listings of a side,
+// which the other order would take for surplus.
+func TestActualIsListedBeforeDesired(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		n := 0
+		w.set.DeleteAfter = -1
+		then := func(all map[string]string) (map[string]string, error) {
+			w.do(func() {
+				n++
+				w.desired[fmt.Sprint("new", n)], w.actual[fmt.Sprint("new", n)] = "1", "1"
+			})
+			return all, nil
+		}
+		w.answer(then)
+		w.answerActual(then)
+		w.start()
+		w.wait(time.Hour)
+		w.took()
+	})
+}
+
+// TestNothingIsDeletedWhileAListingFails lets a deletion be possible again only then.
+func TestNothingIsDeletedWhileAListingFails(t *testing.T) {
+	for _, side := range []func(w *world, f func(map[string]string) (map[string]string, error)){(*world).answer, (*world).answerActual} {
+		for _, absent := range []bool{false, true} {
+			bubble(t, 5, func(w *world) {
+				w.withLookup()
+				w.do(func() { w.deletes = func(string) error { return errors.New("in use") } })
+				w.start()
+				w.wait(time.Second)
+				w.do(func() {
+					if delete(w.desired, "t00"); absent {
+						w.desired["t00"] = gone
+					}
+				})
+				w.wait(30 * time.Minute)
+				side(w, down)
+				w.wait(time.Minute)
+				w.do(func() { w.deletes = nil })
+				w.wait(time.Hour)
+				w.took()
+				side(w, nil)
+				w.wait(2 * time.Minute)
+				if w.deleted() != 1 {
+					t.Error("the thing is not deleted when the listings are complete again")
+				}
+			})
+		}
+	}
+}
+
+// TestLookupDecides asks Lookup before Ensure and Delete.
+func TestLookupDecides(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.withLookup()
+		w.start()
+		w.wait(time.Second)
+		w.answer(lacks(1)) // and Lookup does not
+		w.wait(10 * time.Minute)
+		w.took()
+		w.do(func() { w.actual["t04"] = "broken" })
+		w.wait(time.Minute)
+		w.took("11m0s +t04")
+
+		w.answer(func(all map[string]string) (map[string]string, error) { return marked(all), nil })
+		w.wait(10 * time.Minute)
+		w.took()
+
+		w.answer(nil)
+		w.do(func() { w.lookupErr = errDown; delete(w.desired, "t00"); delete(w.actual, "t01") })
+		w.wait(10 * time.Minute)
+		w.took()
+		w.do(func() { w.lookupErr = nil })
+		w.wait(5 * time.Minute)
+		if w.deleted() != 1 || len(w.actual) != 4 {
+			t.Errorf("when Lookup answers again, there are %v", w.actual)
+		}
+	})
+}
+
+// TestLookupAloneDoesNotDelete says Absent, and the listings do not.
+func TestLookupAloneDoesNotDelete(t *testing.T) {
+	for _, listed := range []string{"1", ""} { // desired, and not
+		bubble(t, 5, func(w *world) {
+			w.set.Lookup = func(_ context.Context, key, _ string) (string, bool, error) { return gone, true, nil }
+			w.do(func() {
+				if delete(w.desired, "t00"); listed != "" {
+					w.desired["t00"] = listed
+				}
+			})
+			w.start()
+			for range 60 {
+				w.wait(time.Minute)
+				w.queue.Enqueue("t00")
+			}
+			w.took()
+		})
+	}
+}
+
+// TestNothingHappensBeforeDesiredIsListed, and after Run.
+func TestNothingHappensBeforeDesiredIsListed(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.do(func() { delete(w.actual, "t00") })
+		w.answer(down)
+		w.start()
+		w.wait(time.Second)
+		w.queue.Enqueue("t00")
+		w.wait(time.Hour)
+		w.took()
+		if state := w.queue.State("t00"); !strings.Contains(fmt.Sprint(state.Err), "have not been listed yet") {
+			t.Errorf("the state of an event before the listing is %+v", state)
+		}
+		w.answer(nil)
+		w.wait(time.Minute)
+		w.took("1h0m3s +t00")
+
+		w.do(func() { w.deletes = func(string) error { return errors.New("in use") }; delete(w.desired, "t01") })
+		w.wait(10 * time.Minute)
+		w.stop()
+		w.do(func() { w.deletes = nil })
+		if err := w.set.Reconcile(w.t.Context(), "t01"); err == nil || !errors.As(err, &reconcile.RequeueError{}) {
+			t.Errorf("after Run, Reconcile returned %v, want a reason to wait", err)
+		}
+		w.took()
+	})
+}
+
+// TestRejection shows the reason on each item, and keeps the last desired state.
+func TestRejection(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(time.Minute) // accepted
+		w.answer(empty)
+		w.wait(30 * time.Second)
+		since := time.Now()
+		w.wait(30 * time.Second)
+		at, err := w.set.Rejected()
+		var r *keep.Rejection[string]
+		if !errors.As(err, &r) || !errors.Is(err, keep.ErrTooMany) || len(r.Keys) != 19 || r.Keys[0] != "t01" || !at.Equal(since.Add(29*time.Second)) {
+			t.Fatalf("Rejected returned %v, %v", at, err)
+		}
+		if want := "keep: too many things would be deleted at once: 19, t01, t02, t03, t04, t05, …"; r.Error() != want {
+			t.Errorf("the error is %q, want %q", r, want)
+		}
+		for _, key := range r.Keys {
+			if state := w.queue.State(key); !errors.Is(state.Err, keep.ErrTooMany) || state.Recheck {
+				t.Errorf("the state of %s is %+v", key, state)
+			}
+		}
+		if d, wanted, a, exists := w.set.Listed("t01"); d != "1" || !wanted || a != "1" || !exists {
+			t.Errorf("Listed returned %q %v %q %v for what is rejected", d, wanted, a, exists)
+		}
+		if _, wanted, _, exists := w.set.Listed("t00"); wanted || !exists {
+			t.Error("what was accepted is still desired")
+		}
+		if age := w.set.Age(); age != time.Minute+time.Second {
+			t.Errorf("Age is %v", age)
+		}
+		w.do(func() { w.actual["t01"], w.actual["t00"] = "broken", "broken" })
+		w.wait(time.Minute)
+		w.took("3m0s +t01")
+		w.wait(10 * time.Minute)
+		w.took("6m0s -t00") // an earlier deletion goes on
+
+		w.answer(nil)
+		w.wait(time.Minute)
+		if _, err := w.set.Rejected(); err != nil {
+			t.Errorf("Rejected returned %v", err)
+		}
+		if n := w.queue.Stats(); n.Ready+n.Waiting+n.InFlight != 0 {
+			t.Errorf("the queue has %+v when nothing is rejected any more", n)
+		}
+	})
+}
+
+// TestWhatIsGoneLeavesTheQueue, also if its item waits for a listing.
+func TestWhatIsGoneLeavesTheQueue(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		w.answer(empty)
+		w.wait(time.Minute)
+		w.do(func() { w.desired, w.actual = nil, nil })
+		w.wait(time.Minute)
+		if n := w.queue.Stats(); n.Ready+n.Waiting+n.InFlight != 0 {
+			t.Errorf("the queue has %+v", n)
+		}
+	})
+}
+
+// TestAccept accepts what was shown, and nothing else.
+func TestAccept(t *testing.T) {
+	for _, lookup := range []bool{false, true} {
+		bubble(t, 20, func(w *world) {
+			if lookup {
+				w.withLookup()
+			}
+			w.start()
+			w.wait(time.Second)
+			if w.set.Accept(nil) == nil || w.set.Accept(errDown) == nil || w.set.Accept(&keep.Rejection[string]{Keys: []string{"t00"}}) == nil {
+				t.Error("Accept takes what is not rejected")
+			}
+			w.do(func() {
+				for key := range things(10) {
+					delete(w.desired, key)
+				}
+			})
+			w.wait(time.Hour)
+			w.took()
+			_, shown := w.set.Rejected()
+			w.do(func() {
+				delete(w.desired, "t10")
+				delete(w.desired, "t11")
+				delete(w.desired, "t12")
+				w.desired["t00"] = "1"
+			})
+			w.wait(time.Minute)
+			if err := w.set.Accept(fmt.Errorf("on a page: %w", shown)); err != nil {
+				t.Error(err)
+			}
+			w.wait(10 * time.Minute)
+			if got := w.deleted(); got != 9 {
+				t.Errorf("%d things are deleted, want the 9 that were shown and are still surplus", got)
+			}
+			if _, err := w.set.Rejected(); !errors.Is(err, keep.ErrTooMany) {
+				t.Errorf("Rejected returned %v, want the three that were not shown", err)
+			}
+			if w.set.Accept(shown) == nil {
+				t.Error("Accept takes a Rejection that is done")
+			}
+			w.took(strings.Split("1h1m1s -t01,1h1m1s -t02,1h1m1s -t03,1h1m1s -t04,1h1m1s -t05,1h1m1s -t06,1h1m1s -t07,1h1m1s -t08,1h1m1s -t09", ",")...)
+			w.do(func() { w.desired["t01"] = "1" })
+			w.wait(time.Minute)
+			w.do(func() { delete(w.desired, "t01") })
+			w.wait(time.Hour)
+			if w.deleted() != 0 {
+				t.Error("a key that came back is still accepted")
+			}
+		})
+	}
+}
+
+// TestAcceptDoesNotOutliveAbsent counts a thing that is Absent and then leaves Desired as
+// newly surplus, also if its deletion was accepted before.
+func TestAcceptDoesNotOutliveAbsent(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		w.do(func() { w.deletes = func(string) error { return errors.New("in use") } })
+		w.start()
+		w.wait(time.Second)
+		w.answer(empty)
+		w.wait(time.Minute)
+		_, shown := w.set.Rejected()
+		if err := w.set.Accept(shown); err != nil {
+			t.Error(err)
+		}
+		w.wait(10 * time.Minute)
+		w.answer(func(all map[string]string) (map[string]string, error) { return marked(all), nil })
+		w.wait(10 * time.Minute)
+		w.answer(empty)
+		w.wait(2 * time.Minute)
+		w.do(func() { w.deletes = nil })
+		w.wait(time.Hour)
+		w.took()
+	})
+}
+
+// TestMaxDeleted is rounded up, and never lets all things go unless it is 1.
+func TestMaxDeleted(t *testing.T) {
+	for _, c := range []struct {
+		n, lack int
+		part    float64
+		want    bool
+	}{
+		{1, 1, 0, false}, {2, 1, 0, true}, {2, 2, 0, false}, {10, 1, 0, true}, {10, 2, 0, false}, {11, 2, 0, true},
+		{25, 7, 0.28, true}, {25, 8, 0.28, false}, {3, 1, 1e-9, true},
+		{10, 9, 0.9, true}, {10, 10, 0.99, false}, {10, 10, 1, true}, {1, 1, 1, true},
+	} {
+		bubble(t, c.n, func(w *world) {
+			w.set.MaxDeleted = c.part
+			w.answer(lacks(c.lack))
+			p, err := w.set.Plan(w.t.Context())
+			if got := p.Rejected == nil; err != nil || got != c.want || len(p.Delete) > 0 != c.want {
+				t.Errorf("MaxDeleted %v: %d of %d is accepted: %v, %v, want %v", c.part, c.lack, c.n, got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestChangesAreEvents, also to an item that waits, and everything else is offered.
+func TestChangesAreEvents(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		ensure := w.set.Ensure
+		w.set.Ensure = func(ctx context.Context, key, desired string) error {
+			return errors.Join(ensure(ctx, key, desired), reconcile.RequeueWithin(12*time.Hour))
+		}
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { w.desired["t00"], w.desired["t01"] = "2", "2" })
+		w.wait(time.Minute)
+		w.took("1m0s +t00", "1m0s +t01")
+		w.do(func() { w.actual["t00"] = "drifted"; w.desired["t01"] = "3" })
+		w.wait(time.Minute)
+		w.took("2m0s +t01") // and t00 waits
+		w.do(func() { delete(w.desired, "t00"); delete(w.actual, "t00") })
+		w.wait(time.Minute)
+		if w.queue.Has("t00") {
+			t.Error("the item of a thing that left Desired waits on")
+		}
+	})
+}
+
+// TestWithoutInSync ensures what is new or has changed, on either side.
+func TestWithoutInSync(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.InSync = nil
+		w.set.Resync = -1
+		w.start()
+		w.wait(time.Hour)
+		if w.ensured != 20 {
+			t.Errorf("%d things were ensured in an hour, want each once", w.ensured)
+		}
+		w.do(func() { w.actual["t03"] = "broken"; w.desired["t04"] = "2" })
+		w.wait(time.Minute)
+		w.took("1h1m0s +t03", "1h1m0s +t04")
+		p, err := w.set.Plan(w.t.Context())
+		if got := p.String(); err != nil || got != "~ t03\n~ t04\n" { // they have changed since the last listing
+			t.Errorf("the plan is %q, %v", got, err)
+		}
+	})
+}
+
+// TestResync ensures each thing in sync once in the interval, at the same times in each
+// process.
+func TestResync(t *testing.T) {
+	var times [2]string
+	for i := range times {
+		bubble(t, 100, func(w *world) {
+			ensure := w.set.Ensure
+			w.set.Ensure = func(ctx context.Context, key, desired string) error {
+				w.do(func() { w.changed("=", key) })
+				return ensure(ctx, key, desired)
+			}
+			w.start()
+			w.wait(time.Minute)
+			w.do(func() { w.history = nil })
+			w.wait(time.Hour)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.ensured < 100 || w.ensured > 104 { // and the share of the first minute
+				t.Errorf("%d of 100 things were ensured in an hour", w.ensured)
+			}
+			minutes := map[string]int{}
+			for _, line := range w.history {
+				at, _, _ := strings.Cut(line, " ")
+				minutes[at]++
+			}
+			if len(minutes) < 40 {
+				t.Errorf("they are spread over %d minutes", len(minutes))
+			}
+			slices.Sort(w.history)
+			times[i] = strings.Join(w.history, "\n")
+		})
+	}
+	if times[0] != times[1] {
+		t.Errorf("two processes have other times:\n%s\n\n%s", times[0], times[1])
+	}
+}
+
+// TestMapsAreCopied changes a map after it was returned.
+func TestMapsAreCopied(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		var returned []map[string]string
+		remember := func(all map[string]string) (map[string]string, error) {
+			returned = append(returned, all)
+			return all, nil
+		}
+		w.answer(remember)
+		w.answerActual(remember)
+		w.start()
+		for range 10 {
+			w.wait(time.Minute)
+			for _, all := range returned {
+				clear(all)
+			}
+			w.queue.Enqueue("t00")
+		}
+		w.took()
+	})
+}
+
+// TestListingsHaveTenPeriods each, and end the context then.
+func TestListingsHaveTenPeriods(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		var took []time.Duration
+		hang := func(ctx context.Context, _ map[string]string) (map[string]string, error) {
+			begun := time.Now()
+			<-ctx.Done()
+			took = append(took, time.Since(begun))
+			return nil, nil
+		}
+		w.existing, w.listed = hang, hang
+		w.start()
+		w.wait(21 * time.Minute)
+		if len(took) != 2 || took[0] != 10*time.Minute || took[1] != 10*time.Minute {
+			t.Errorf("the listings took %v, want 10m each", took)
+		}
+	})
+}
+
+// TestGoexitIsAnErrorOfTheListing, and the other side is listed all the same.
+func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		w.existing = func(context.Context, map[string]string) (map[string]string, error) { runtime.Goexit(); return nil, nil }
+		w.do(func() { delete(w.actual, "t00") })
+		if _, err := w.set.Plan(w.t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: runtime.Goexit") {
+			t.Errorf("Plan returned %v", err)
+		}
+		w.start()
+		w.wait(time.Second)
+		w.took("0s +t00")
+	})
+}
+
+// TestChecks names the field that is wrong.
+func TestChecks(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		set  func(s *set)
+	}{
+		{"Set.Queue is required", func(s *set) { s.Queue = nil }},
+		{"Set.Queue: reconcile: Poller.Queue", func(s *set) { s.Queue = (*reconcile.Queue[string])(nil) }},
+		{"Set.Desired is required", func(s *set) { s.Desired = nil }},
+		{"Set.Actual is required", func(s *set) { s.Actual = nil }},
+		{"Set.Ensure is required", func(s *set) { s.Ensure = nil }},
+		{"Set.Delete is required", func(s *set) { s.Delete = nil }},
+		{"Set.Period is 0s", func(s *set) { s.Period = 0 }},
+		{"Set.Period is -1ns", func(s *set) { s.Period = -1 }},
+		{"Set.Period is 30ns, want at least 1ms: was a unit forgotten?", func(s *set) { s.Period = 30 }},
+		{"Set.Period is 2562047h47m16.854775807s", func(s *set) { s.Period = math.MaxInt64 }},
+		{"Set.Jitter is NaN", func(s *set) { s.Jitter = math.NaN() }},
+		{"Set.MaxDeleted is 1.1", func(s *set) { s.MaxDeleted = 1.1 }},
+		{"Set.MaxDeleted is NaN", func(s *set) { s.MaxDeleted = math.NaN() }},
+		{"Set.DeleteAfter is 5ns", func(s *set) { s.DeleteAfter = 5 }},
+		{"Set.Resync is 5ns", func(s *set) { s.Resync = 5 }},
+		{`Set.Absent is true for the zero value ""`, func(s *set) { s.Absent = func(d string) bool { return d != "1" } }},
+		{`Set.Absent fails for the zero value "": panic: a fault`, func(s *set) { s.Absent = func(string) bool { return panics() } }},
+	} {
+		w := newWorld(t, 1)
+		w.set.Queue = reconcile.NewQueue[string]()
+		c.set(w.set)
+		if err := w.set.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "keep: "+c.want) {
+			t.Errorf("Run returned %v, want %q", err, c.want)
+		}
+	}
+	list := func(context.Context) (map[float64]*struct{ Present bool }, error) {
+		return map[float64]*struct{ Present bool }{math.NaN(): nil}, nil
+	}
+	s := &keep.Set[float64, *struct{ Present bool }, *struct{ Present bool }]{
+		Desired: list, Actual: list,
+		Ensure: func(context.Context, float64, *struct{ Present bool }) error { return nil },
+		Delete: func(context.Context, float64, *struct{ Present bool }) error { return nil },
+		Absent: func(d *struct{ Present bool }) bool { return d != nil && !d.Present },
+	}
+	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Absent is true for the zero value &struct") {
+		t.Errorf("Plan returned %v for an Absent that is true for a pointer to a zero value", err)
+	}
+	s.Absent = nil
+	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: the key NaN is not equal to itself") {
+		t.Errorf("Plan returned %v for a NaN", err)
+	}
+}
+
+// TestRejectionIsNoFailedPoll, so the next listing comes a Period later.
+func TestRejectionIsNoFailedPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		lists := 0
+		w.answer(func(map[string]string) (map[string]string, error) { lists++; return nil, nil })
+		w.start()
+		w.wait(10*time.Minute + time.Second)
+		if lists != 11 {
+			t.Errorf("%d listings in ten minutes, want 11", lists)
+		}
+		w.stop()
+	})
+}

@@ -205,7 +205,7 @@ func (p *pair[K, D, A]) compareOne(key K) {
 	}
 }
 
-func (p *pair[K, D, A]) absent(desired D) bool { return p.Absent != nil && p.Absent(desired) }
+func (s *Set[K, D, A]) absent(desired D) bool { return s.Absent != nil && s.Absent(desired) }
 
 func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {

@@ -50,21 +50,9 @@ type Rejection[K comparable] struct {
 	Keys []K // all that would be deleted, in the order of their texts
 }
 
-// Error names the first keys and their number.
+// Error names the number of the keys, and the first ones.
 func (r *Rejection[K]) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v: %d, ", ErrTooMany, len(r.Keys))
-	const first = 5
-	for i, key := range r.Keys[:min(first, len(r.Keys))] {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, key)
-	}
-	if len(r.Keys) > first {
-		b.WriteString(", …")
-	}
-	return b.String()
+	return fmt.Sprintf("%v: %d, first %v", ErrTooMany, len(r.Keys), r.Keys[:min(5, len(r.Keys))])
 }
 
 // Unwrap returns [ErrTooMany].
@@ -142,9 +130,6 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 		return errRunning
 	}
 	defer s.running.Unlock()
-	_, accepted := s.snapshot()
-	s.begin(known[K, D, A]{}, accepted)
-	defer s.end()
 	var once reconcile.Reconciler[K]
 	if r != nil {
 		once = *r
@@ -152,7 +137,9 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 	if once.Reconcile == nil {
 		once.Reconcile = s.Reconcile
 	}
-
+	_, accepted := s.snapshot()
+	s.begin(known[K, D, A]{}, accepted)
+	defer s.end()
 	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)
 	s.commit(k)
 	if err != nil {

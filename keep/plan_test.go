@@ -52,12 +52,12 @@ func TestPlanAndApply(t *testing.T) {
 				delete(w.desired, "t04")
 				w.desired["new"] = "1"
 			},
-			"+ new\nkeep: too many things would be deleted at once: 2, t03, t04\n",
+			"+ new\nkeep: too many things would be deleted at once: 2, first [t03 t04]\n",
 			[]string{"0s +new"}, keep.ErrTooMany,
 		},
 		{
 			"{}", func(w *world) { w.answer(empty) },
-			"keep: too many things would be deleted at once: 5, t00, t01, t02, t03, t04\n", nil, keep.ErrTooMany,
+			"keep: too many things would be deleted at once: 5, first [t00 t01 t02 t03 t04]\n", nil, keep.ErrTooMany,
 		},
 		{"down", func(w *world) { w.answer(down) }, "", nil, errDown},
 		{"Actual is down", func(w *world) { w.answerActual(down); delete(w.actual, "t00") }, "", nil, errDown},
@@ -102,7 +102,7 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 			t.Error(err)
 		}
 		p, errPlan := w.set.Plan(w.t.Context())
-		if want := "- t00\n- t01\n- t02\n- t03\n- t04\nkeep: too many things would be deleted at once: 2, foreign, other\n"; errPlan != nil || p.String() != want {
+		if want := "- t00\n- t01\n- t02\n- t03\n- t04\nkeep: too many things would be deleted at once: 2, first [foreign other]\n"; errPlan != nil || p.String() != want {
 			t.Errorf("the plan is %q, %v, want %q", p, errPlan, want)
 		}
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
@@ -147,7 +147,9 @@ func TestPlanBesideRun(t *testing.T) {
 		if err := w.set.Apply(w.t.Context(), nil); err == nil || !strings.Contains(err.Error(), "goes on already") {
 			t.Errorf("Apply beside Run returned %v", err)
 		}
-		if err := w.set.Run(w.t.Context()); err == nil || !strings.Contains(err.Error(), "goes on already") {
+		ended, cancel := context.WithCancel(w.t.Context())
+		cancel()
+		if err := w.set.Run(ended); err == nil || !strings.Contains(err.Error(), "goes on already") {
 			t.Errorf("Run beside Run returned %v", err)
 		}
 		plan := func(want string) {

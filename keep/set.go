@@ -177,6 +177,9 @@ func (s *Set[K, D, A]) begin(k known[K, D, A], accepted map[K]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known, s.accepted = k, accepted
+	if accepted == nil {
+		s.accepted = map[K]struct{}{}
+	}
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.
@@ -199,7 +202,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
 	}
-	absent := listed && ok && s.Absent != nil && s.Absent(desired)
+	absent := listed && ok && s.absent(desired)
 	ensure := listed && ok && !absent
 	if ensure {
 		if err := s.Ensure(ctx, key, desired); err != nil {
@@ -228,7 +231,7 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 		err = errNothing
 	case err != nil && err != errNothing:
 		if s.waiting == nil {
-			s.waiting = map[K]error{}
+			s.waiting = map[K]error{} // Reconcile may be called before Run
 		}
 		s.waiting[key] = err
 	}
@@ -280,25 +283,16 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var shown, current *Rejection[K]
 	found := false
-	if errors.As(rejected, &shown) && errors.As(s.known.rejection, &current) {
-		still := make(map[K]struct{}, len(current.Keys))
-		for _, key := range current.Keys {
-			still[key] = struct{}{}
-		}
+	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) {
 		for _, key := range shown.Keys {
-			if _, ok := still[key]; ok {
-				found = true
-				if s.accepted == nil {
-					s.accepted = map[K]struct{}{}
-				}
-				s.accepted[key] = struct{}{}
+			if thing, ok := s.known.surplus[key]; ok && !thing.absent && !thing.allowed {
+				s.accepted[key], found = struct{}{}, true
 			}
 		}
 	}
 	if !found {
-		return errors.New("keep: nothing to accept: no key of this Rejection is rejected now")
+		return errors.New("keep: nothing to accept: none of this is rejected now")
 	}
 	s.Trigger()
 	return nil

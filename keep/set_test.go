@@ -206,7 +206,7 @@ func TestRejection(t *testing.T) {
 		if !errors.As(err, &r) || !errors.Is(err, keep.ErrTooMany) || len(r.Keys) != 19 || r.Keys[0] != "t01" || !at.Equal(since.Add(29*time.Second)) {
 			t.Fatalf("Rejected returned %v, %v", at, err)
 		}
-		if want := "keep: too many things would be deleted at once: 19, t01, t02, t03, t04, t05, …"; r.Error() != want {
+		if want := "keep: too many things would be deleted at once: 19, first [t01 t02 t03 t04 t05]"; r.Error() != want {
 			t.Errorf("the error is %q, want %q", r, want)
 		}
 		for _, key := range r.Keys {
@@ -490,6 +490,8 @@ func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 
 // TestChecks names the field that is wrong.
 func TestChecks(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
 	for _, c := range []struct {
 		want string
 		set  func(s *set)
@@ -515,7 +517,7 @@ func TestChecks(t *testing.T) {
 		w := newWorld(t, 1)
 		w.set.Queue = reconcile.NewQueue[string]()
 		c.set(w.set)
-		if err := w.set.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "keep: "+c.want) {
+		if err := w.set.Run(ended); err == nil || !strings.Contains(err.Error(), "keep: "+c.want) {
 			t.Errorf("Run returned %v, want %q", err, c.want)
 		}
 	}

@@ -64,8 +64,8 @@ func (p *play) lineLocked(what string) {
 	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: what})
 }
 
-// note notes a line of a process, or of Play if that is nil.
-func (p *play) note(k *Kit, what any) {
+// note notes a line of a process, or of Steps if that is nil.
+func (p *play) note(k *Process, what any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.overLocked(k) {
@@ -101,7 +101,7 @@ func (s sink) Write(text []byte) (int, error) {
 }
 
 // journalHandler logs to the journal, without the time, which that has.
-func journalHandler(p *play, k *Kit) slog.Handler {
+func journalHandler(p *play, k *Process) slog.Handler {
 	return slog.NewTextHandler(sink(func(text string) { p.note(k, text) }), &slog.HandlerOptions{ReplaceAttr: withoutTime})
 }
 

@@ -94,7 +94,7 @@ func (p *park) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func machines(put bool) explore.Scenario[*park] {
 	return explore.Scenario[*park]{
 		World: func() *park { return &park{machines: map[string]int{}} },
-		Start: func(k *explore.Kit, p *park) {
+		Start: func(k *explore.Process, p *park) {
 			keeper := &keeper{
 				web:   &http.Client{Transport: explore.Transport(k, p)},
 				names: func() []string { k.Step(); return p.names },
@@ -102,7 +102,7 @@ func machines(put bool) explore.Scenario[*park] {
 			}
 			k.Go(keeper.run)
 		},
-		Play: func(s *explore.Stage, p *park) {
+		Steps: func(s *explore.Environment, p *park) {
 			p.names = []string{"web"}
 			s.Advance(2 * time.Minute)
 			p.names = append(p.names, "db")

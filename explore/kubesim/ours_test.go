@@ -113,7 +113,7 @@ func setReady(o *unstructured.Unstructured, ready metav1.Condition) {
 }
 
 // guarded writes a file for each widget, by a Guard that reports.
-func guarded(k *explore.Kit, w *world) reconcile.Runner {
+func guarded(k *explore.Process, w *world) reconcile.Runner {
 	client := dynamic.NewForConfigOrDie(w.Config(k))
 	informer := kinds.Dynamic(client, "default", 0)(widgetKind)
 	resource := kube.Untyped(client.Resource(widgetKind).Namespace("default"))
@@ -177,12 +177,12 @@ func TestGuard(t *testing.T) {
 			w.NoWatchList = true // so that a list may be stale
 			return w
 		},
-		Start: func(k *explore.Kit, w *world) {
+		Start: func(k *explore.Process, w *world) {
 			kubesim.Run(k, func() reconcile.Runner {
 				return inTerms([]time.Duration{150 * time.Second, time.Minute}, func() reconcile.Runner { return guarded(k, w) })
 			})
 		},
-		Play: func(s *explore.Stage, w *world) {
+		Steps: func(s *explore.Environment, w *world) {
 			w.Create(widget("a", 1))
 			w.Create(widget("b", 1))
 			s.Advance(time.Minute)
@@ -196,10 +196,10 @@ func TestGuard(t *testing.T) {
 			w.Delete(widget("a", 1))
 			s.Advance(time.Minute)
 		},
-		State:  (*world).state,
-		Within: 10 * time.Minute,
-		Own:    kubesim.Faults(),
-		Plans:  60,
+		State:        (*world).state,
+		Within:       10 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        60,
 	})
 }
 
@@ -220,8 +220,8 @@ func exits(start func(exit func(error)) reconcile.Runner) func() reconcile.Runne
 
 // TestElect has two that stand for one lease.
 func TestElect(t *testing.T) {
-	stand := func(name string) func(k *explore.Kit, w *world) {
-		return func(k *explore.Kit, w *world) {
+	stand := func(name string) func(k *explore.Process, w *world) {
+		return func(k *explore.Process, w *world) {
 			client := kubernetes.NewForConfigOrDie(w.Config(k))
 			kubesim.Run(k, exits(func(exit func(error)) reconcile.Runner {
 				return elect.Elect(elect.Config{
@@ -235,26 +235,26 @@ func TestElect(t *testing.T) {
 		}
 	}
 	explore.Run(t, explore.Scenario[*world]{
-		World: newWorld(t), Start: stand("a"), Beside: []func(*explore.Kit, *world){stand("b")},
-		Play:  func(s *explore.Stage, _ *world) { s.Advance(time.Minute) },
-		Check: (*world).alone,
+		World: newWorld(t), Start: stand("a"), Others: []func(*explore.Process, *world){stand("b")},
+		Steps:     func(s *explore.Environment, _ *world) { s.Advance(time.Minute) },
+		Invariant: (*world).alone,
 		Final: func(w *world) error {
 			if w.busy["lead"] != 1 {
 				return fmt.Errorf("%d lead, want 1", w.busy["lead"])
 			}
 			return nil
 		},
-		Within: 2 * time.Minute,
-		Own:    kubesim.Faults(),
-		Plans:  80,
+		Within:       2 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        80,
 	})
 }
 
 // TestShards has two that share out items, each of which one of them runs at a time.
 func TestShards(t *testing.T) {
 	items := []string{"a", "b", "c", "d"}
-	join := func(name string) func(k *explore.Kit, w *world) {
-		return func(k *explore.Kit, w *world) {
+	join := func(name string) func(k *explore.Process, w *world) {
+		return func(k *explore.Process, w *world) {
 			client := kubernetes.NewForConfigOrDie(w.Config(k))
 			kubesim.Run(k, exits(func(exit func(error)) reconcile.Runner {
 				shards := &shard.Shards[string]{
@@ -281,25 +281,25 @@ func TestShards(t *testing.T) {
 		}
 	}
 	explore.Run(t, explore.Scenario[*world]{
-		World: newWorld(t), Start: join("a"), Beside: []func(*explore.Kit, *world){join("b")},
-		Play:  func(s *explore.Stage, _ *world) { s.Advance(time.Minute) },
-		Check: (*world).alone,
+		World: newWorld(t), Start: join("a"), Others: []func(*explore.Process, *world){join("b")},
+		Steps:     func(s *explore.Environment, _ *world) { s.Advance(time.Minute) },
+		Invariant: (*world).alone,
 		Final: func(w *world) error {
 			if len(w.files) != len(items) {
 				return fmt.Errorf("done: %v, want all of %v", w.files, items)
 			}
 			return nil
 		},
-		Without: []explore.Fault{explore.Outage, explore.Blackout}, // they take long, as renewals never rest
-		Within:  5 * time.Minute,
-		Own:     kubesim.Faults(),
-		Plans:   40,
+		Without:      []explore.Fault{explore.Outage, explore.Blackout}, // they take long, as renewals never rest
+		Within:       5 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        40,
 	})
 }
 
 // TestKinds has two kinds mirrored by watches that are made while the program runs.
 func TestKinds(t *testing.T) {
-	mirror := func(k *explore.Kit, w *world) {
+	mirror := func(k *explore.Process, w *world) {
 		client := dynamic.NewForConfigOrDie(w.Config(k))
 		kubesim.Run(k, func() reconcile.Runner {
 			watches := &kinds.Kinds{Informer: kinds.Dynamic(client, "default", 0), Logger: k.Logger()}
@@ -331,7 +331,7 @@ func TestKinds(t *testing.T) {
 	}
 	explore.Run(t, explore.Scenario[*world]{
 		World: newWorld(t), Start: mirror,
-		Play: func(s *explore.Stage, w *world) {
+		Steps: func(s *explore.Environment, w *world) {
 			a := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"text": "1"}}}
 			b := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", Labels: map[string]string{"text": "1"}}}
 			w.Create(a)
@@ -351,8 +351,8 @@ func TestKinds(t *testing.T) {
 			}
 			return nil
 		},
-		Within: 5 * time.Minute,
-		Own:    kubesim.Faults(),
-		Plans:  60,
+		Within:       5 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        60,
 	})
 }

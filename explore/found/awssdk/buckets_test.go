@@ -48,7 +48,7 @@ func (s store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // client is the one of the SDK. Its retries are left as they are, except for the chance
 // in their pauses.
-func client(k *explore.Kit, s store) *s3.Client {
+func client(k *explore.Process, s store) *s3.Client {
 	return s3.New(s3.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String("http://s3.example.org"), UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider("key", "secret", ""),
@@ -84,7 +84,7 @@ func keep(ctx context.Context, c *s3.Client, name string, thorough bool) error {
 func scenario(thorough bool) explore.Scenario[store] {
 	return explore.Scenario[store]{
 		World: func() store { return store{} },
-		Start: func(k *explore.Kit, s store) {
+		Start: func(k *explore.Process, s store) {
 			c := client(k, s)
 			k.Go(func(ctx context.Context) error {
 				for k.Step() {
@@ -99,7 +99,7 @@ func scenario(thorough bool) explore.Scenario[store] {
 				return nil
 			})
 		},
-		Play:  func(stage *explore.Stage, _ store) { stage.Advance(time.Minute) },
+		Steps: func(env *explore.Environment, _ store) { env.Advance(time.Minute) },
 		State: func(s store) string { return fmt.Sprint(s) },
 		Plans: 300,
 	}

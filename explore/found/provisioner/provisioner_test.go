@@ -33,7 +33,7 @@ type world struct {
 // A storage is how a process reaches the volumes. It makes them idempotently by the name
 // that it is given, as the library asks for.
 type storage struct {
-	k *explore.Kit
+	k *explore.Process
 	w *world
 }
 
@@ -57,7 +57,7 @@ func (s storage) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
 	return s.k.Do(ctx, "delete volume "+pv.Name, func() error { delete(s.w.volumes, pv.Name); return nil })
 }
 
-func start(k *explore.Kit, w *world) {
+func start(k *explore.Process, w *world) {
 	k.Go(func(ctx context.Context) error {
 		client, err := kubernetes.NewForConfig(w.Config(k))
 		if err != nil {
@@ -71,7 +71,7 @@ func start(k *explore.Kit, w *world) {
 }
 
 // release is what the controller of Kubernetes does with volumes whose claim is gone.
-func release(k *explore.Kit, w *world) {
+func release(k *explore.Process, w *world) {
 	k.Go(func(ctx context.Context) error {
 		for ; ctx.Err() == nil; time.Sleep(time.Minute) {
 			if _, there := kubesim.Get(w.Server, claim()); there {
@@ -107,12 +107,12 @@ func TestProvisioner(t *testing.T) {
 			return w
 		},
 		Start:  start,
-		Beside: []func(*explore.Kit, *world){release},
-		Play: func(stage *explore.Stage, w *world) {
+		Others: []func(*explore.Process, *world){release},
+		Steps: func(env *explore.Environment, w *world) {
 			w.Create(claim())
-			stage.Advance(30 * time.Minute)
+			env.Advance(30 * time.Minute)
 			w.Delete(claim())
-			stage.Advance(30 * time.Minute)
+			env.Advance(30 * time.Minute)
 		},
 		State: func(w *world) string {
 			var b strings.Builder

@@ -39,7 +39,7 @@ func newWorld() *world {
 
 // A cloud is how a process reaches the routes.
 type cloud struct {
-	k *explore.Kit
+	k *explore.Process
 	w *world
 }
 
@@ -69,8 +69,8 @@ func (c cloud) DeleteRoute(ctx context.Context, _ string, r *cloudprovider.Route
 
 // start starts a controller, with informers that resync in the period that programs
 // give them.
-func start(run func(context.Context, cloud, kubernetes.Interface, informers.SharedInformerFactory) (func() error, error)) func(*explore.Kit, *world) {
-	return func(k *explore.Kit, w *world) {
+func start(run func(context.Context, cloud, kubernetes.Interface, informers.SharedInformerFactory) (func() error, error)) func(*explore.Process, *world) {
+	return func(k *explore.Process, w *world) {
 		k.Go(func(ctx context.Context) error {
 			client, err := kubernetes.NewForConfig(w.Config(k))
 			if err != nil {
@@ -117,17 +117,17 @@ func (w *world) state() string {
 	return b.String()
 }
 
-func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
+func scenario(start func(*explore.Process, *world)) explore.Scenario[*world] {
 	return explore.Scenario[*world]{
 		World: newWorld,
 		Start: start,
-		Play: func(stage *explore.Stage, w *world) {
+		Steps: func(env *explore.Environment, w *world) {
 			w.Create(node("a", "10.1.0.0/24", "10.2.0.0/24"))
 			w.Create(node("b", "10.1.1.0/24"))
-			stage.Advance(time.Minute)
+			env.Advance(time.Minute)
 			w.Delete(node("b"))
 			w.Create(node("c", "10.1.2.0/24"))
-			stage.Advance(time.Minute)
+			env.Advance(time.Minute)
 		},
 		State:  (*world).state,
 		Within: 15 * time.Minute,

@@ -44,7 +44,7 @@ type world struct {
 
 // A cloud is how a process reaches the interface.
 type cloud struct {
-	k *explore.Kit
+	k *explore.Process
 	w *world
 }
 
@@ -142,7 +142,7 @@ type conditions struct{ condition.Conditions }
 
 func (conditions) IsWindowsPrefixDelegationEnabled() bool { return false }
 
-func theirs(k *explore.Kit, w *world) {
+func theirs(k *explore.Process, w *world) {
 	k.Go(func(ctx context.Context) error {
 		jobs := worker.NewDefaultWorkerPool(config.ResourceNameIPAddress, 1, config.WorkQueueDefaultMaxRetries, logr.Discard(), ctx)
 		c := cloud{k, w}
@@ -163,15 +163,15 @@ func theirs(k *explore.Kit, w *world) {
 	})
 }
 
-func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
+func scenario(start func(*explore.Process, *world)) explore.Scenario[*world] {
 	return explore.Scenario[*world]{
 		World: func() *world { return &world{spare: 2} },
 		Start: start,
-		Play: func(stage *explore.Stage, w *world) {
+		Steps: func(env *explore.Environment, w *world) {
 			for _, spare := range []int{2, 4, 1, 3} {
 				w.spare = spare
-				stage.Event("the configuration is another")
-				stage.Advance(5 * time.Minute)
+				env.Event("the configuration is another")
+				env.Advance(5 * time.Minute)
 			}
 		},
 		State: func(w *world) string { return fmt.Sprintf("addresses: %d", len(w.ips)) },

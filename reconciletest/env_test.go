@@ -19,11 +19,11 @@ import (
 
 var errBoom = errors.New("boom")
 
-// failures runs play with a kit that keeps what it would fail the test with.
-func failures(t *testing.T, play func(k *Kit[string])) []string {
+// failures runs play with an Env that keeps what it would fail the test with.
+func failures(t *testing.T, play func(k *Env[string])) []string {
 	t.Helper()
 	var failed []string
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.errorf = func(format string, args ...any) { failed = append(failed, fmt.Sprintf(format, args...)) }
 		play(k)
 	})
@@ -43,7 +43,7 @@ func mustFail(t *testing.T, got []string, want ...string) {
 }
 
 func TestEachOutcomeIsALine(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Start(&reconcile.Reconciler[string]{
 			Timeout: time.Minute,
 			Reconcile: func(ctx context.Context, item string) error {
@@ -104,7 +104,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 }
 
 func TestRetryDoublesWithoutChance(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return errBoom }})
 		k.Queue.Enqueue("a")
 		k.Advance(3 * time.Second)
@@ -120,7 +120,7 @@ func TestRetryDoublesWithoutChance(t *testing.T) {
 }
 
 func TestFailCountsFromNowOn(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Call("put a")
 		k.Fail("put a", 2, errBoom)
 		k.Fail("put b", 1, errBoom)
@@ -132,7 +132,7 @@ func TestFailCountsFromNowOn(t *testing.T) {
 }
 
 func TestFailWhoseCallNeverCameFails(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
+	got := failures(t, func(k *Env[string]) {
 		k.Call("put a")
 		k.Fail("put a", 3, errBoom)
 		k.Fail("put a", 1, errBoom)
@@ -147,7 +147,7 @@ func TestFailWhoseCallNeverCameFails(t *testing.T) {
 
 // Do and Read are calls with an effect: what fails by Fail has none.
 func TestDoAndRead(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		world := "old"
 		put := func(ctx context.Context, value string) error {
 			return k.Do(ctx, "put", func() error { world = value; return nil })
@@ -194,7 +194,7 @@ func TestDoAndRead(t *testing.T) {
 }
 
 func TestEventIsALine(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Event("a")
 		k.Events = reconcile.Filter(k.Queue, func(item string) bool { return item != "b" })
 		k.Event("b")
@@ -205,7 +205,7 @@ func TestEventIsALine(t *testing.T) {
 }
 
 func TestNoteIsALine(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Advance(time.Second)
 		k.Note("100% of the disk is used")
 		k.Want("1s 100% of the disk is used")
@@ -213,7 +213,7 @@ func TestNoteIsALine(t *testing.T) {
 }
 
 func TestFailSaysWhatIsWrong(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		if text := panicOf(func() { k.Fail("put a", 0, errBoom) }); !strings.HasPrefix(text, "reconciletest: Fail(") {
 			t.Errorf("Fail panics with %q", text)
 		}
@@ -222,7 +222,7 @@ func TestFailSaysWhatIsWrong(t *testing.T) {
 
 // A plan that took the place of another one would hide that the first never came.
 func TestFailPlansACallOnce(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Call("put a")
 		k.Fail("put a", 2, errBoom)
 		k.Call("put a")
@@ -238,14 +238,14 @@ func TestFailPlansACallOnce(t *testing.T) {
 
 func TestNilIsRefused(t *testing.T) {
 	var none context.Context
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		for want, f := range map[string]func(){
-			"reconciletest: Start needs a Reconciler or another Runner, got nil":      func() { k.Start(nil) },
-			"reconciletest: Go needs a Runner, got nil":                               func() { k.Go(nil) },
-			`reconciletest: Do("put") needs a context and an effect, got nil`:         func() { _ = k.Do(none, "put", func() error { return nil }) },
-			`reconciletest: Do("get") needs a context and an effect, got nil`:         func() { _ = k.Do(t.Context(), "get", nil) },
-			`reconciletest: Read("a") needs a context, a Kit and a function, got nil`: func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
-			`reconciletest: Read("b") needs a context, a Kit and a function, got nil`: func() { _, _ = Read[int](t.Context(), k, "b", nil) },
+			"reconciletest: Start needs a Reconciler or another Runner, got nil":       func() { k.Start(nil) },
+			"reconciletest: Go needs a Runner, got nil":                                func() { k.Go(nil) },
+			`reconciletest: Do("put") needs a context and an effect, got nil`:          func() { _ = k.Do(none, "put", func() error { return nil }) },
+			`reconciletest: Do("get") needs a context and an effect, got nil`:          func() { _ = k.Do(t.Context(), "get", nil) },
+			`reconciletest: Read("a") needs a context, an Env and a function, got nil`: func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
+			`reconciletest: Read("b") needs a context, an Env and a function, got nil`: func() { _, _ = Read[int](t.Context(), k, "b", nil) },
 		} {
 			if text := panicOf(f); text != want {
 				t.Errorf("it panics with %q, want %q", text, want)
@@ -261,7 +261,7 @@ func panicOf(f func()) (text string) {
 }
 
 func TestWantSaysWhatHappened(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
+	got := failures(t, func(k *Env[string]) {
 		k.Call("put a")
 		k.Want("0s call put b", "0s call put c")
 		k.Want()
@@ -273,7 +273,7 @@ func TestWantSaysWhatHappened(t *testing.T) {
 }
 
 func TestWantQueueSaysWhatThereIs(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
+	got := failures(t, func(k *Env[string]) {
 		k.Queue.EnqueueAfter("b", time.Second)
 		k.Queue.Enqueue("a")
 		k.WantQueue("b held until 1s", "a ready") // in any order
@@ -283,14 +283,14 @@ func TestWantQueueSaysWhatThereIs(t *testing.T) {
 }
 
 func TestWhatNoWantAskedForFails(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
+	got := failures(t, func(k *Env[string]) {
 		k.Want()
 		k.Call("put a")
 	})
 	mustFail(t, got, "this happened too, and no Want asked for it:\n\t0s call put a\n")
-	mustFail(t, failures(t, func(k *Kit[string]) { k.Call("put a") })) // there was no Want
+	mustFail(t, failures(t, func(k *Env[string]) { k.Call("put a") })) // there was no Want
 
-	got = failures(t, func(k *Kit[string]) {
+	got = failures(t, func(k *Env[string]) {
 		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
 		k.Want()
 		k.Queue.Enqueue("a") // and the play returns
@@ -300,7 +300,7 @@ func TestWhatNoWantAskedForFails(t *testing.T) {
 
 // Each of them looks when all that is to happen at this instant has.
 func TestNothingIsLookedAtTooSoon(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		slowly := func(context.Context, string) error {
 			for range 1000 {
 				runtime.Gosched()
@@ -324,7 +324,7 @@ func TestNothingIsLookedAtTooSoon(t *testing.T) {
 // What ends because the test does is no part of the journal; what fails is told.
 func TestEverythingEndsWithThePlay(t *testing.T) {
 	ended := false
-	got := failures(t, func(k *Kit[string]) {
+	got := failures(t, func(k *Env[string]) {
 		k.Start(&reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, _ string) error {
 			<-ctx.Done()
 			ended = true
@@ -344,7 +344,7 @@ func TestEverythingEndsWithThePlay(t *testing.T) {
 // What takes time to end has it.
 func TestEndWaits(t *testing.T) {
 	ended := time.Duration(0)
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		k.Start(&reconcile.Reconciler[string]{Grace: time.Hour, Reconcile: func(context.Context, string) error {
 			begun := time.Now()
 			time.Sleep(time.Minute)
@@ -362,7 +362,7 @@ func TestEndWaits(t *testing.T) {
 // A fake without a lock is enough: what the test changes between two Advance is seen
 // by the runs and polls after that. This fails under the race detector alone.
 func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		world, seen := 0, [3]int{}
 		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error {
 			seen[0] = world
@@ -396,14 +396,14 @@ func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
 }
 
 func TestStartKeepsWhatIsSet(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		plain := &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}
 		k.Start(plain)
 		if plain.Logger != k.log {
 			t.Error("the log does not go to the output of the test")
 		}
 	})
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, k *Env[string]) {
 		var told []reconcile.Outcome
 		var log strings.Builder
 		k.Start(&reconcile.Reconciler[string]{

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A Kit is what one process of a plan has in hand: the way to the world, to the events,
+// A Process is what one process of a plan has in hand: the way to the world, to the events,
 // and to the journal. Its methods may be called from any goroutine of the process. What a
 // process does after its death has no effect.
-type Kit struct {
+type Process struct {
 	play *play
 	slot *slot
 	ctx  context.Context // of the process
@@ -31,18 +31,18 @@ type Kit struct {
 }
 
 // Context returns the context of the process, which ends when the process dies.
-func (k *Kit) Context() context.Context { return k.ctx }
+func (k *Process) Context() context.Context { return k.ctx }
 
 // Now returns the time since the plan began, as the journal has it.
-func (k *Kit) Now() time.Duration { return k.play.now() }
+func (k *Process) Now() time.Duration { return k.play.now() }
 
 // Logger returns a logger to the journal of the plan.
-func (k *Kit) Logger() *slog.Logger { return k.log }
+func (k *Process) Logger() *slog.Logger { return k.log }
 
 // Go runs a part of the controller until the process ends: run must return when its
 // context has ended. An error that it returns before fails the plan, and so does a
 // panic. It panics if run is nil.
-func (k *Kit) Go(run func(ctx context.Context) error) {
+func (k *Process) Go(run func(ctx context.Context) error) {
 	if run == nil {
 		panic("explore: Go needs a function, got nil")
 	}
@@ -56,7 +56,7 @@ func (k *Kit) Go(run func(ctx context.Context) error) {
 }
 
 // OnEvent lets hear be called with each event of this process. It must not block.
-func (k *Kit) OnEvent(hear func(event any)) {
+func (k *Process) OnEvent(hear func(event any)) {
 	if hear == nil {
 		panic("explore: OnEvent needs a function, got nil")
 	}
@@ -69,12 +69,12 @@ func (k *Kit) OnEvent(hear func(event any)) {
 // listeners are called with event once nothing else runs. The event is named by
 // [fmt.Sprint] in the journal and in plans, in which it may be lost, or come twice or
 // late. It never blocks.
-func (k *Kit) Event(event any) { k.play.receive(k, event, nil) }
+func (k *Process) Event(event any) { k.play.receive(k, event, nil) }
 
-// EventOr is [Kit.Event] with faults of the world's own, by their names: what happens in
+// EventOr is [Process.Event] with faults of the world's own, by their names: what happens in
 // place of the event, such as the end of the stream that it was to come by. See
-// [Scenario].Own.
-func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.receive(k, event, own) }
+// [Scenario].CustomFaults.
+func (k *Process) EventOr(event any, own map[Fault]func()) { k.play.receive(k, event, own) }
 
 // Do is a call that changes the world: it runs effect and returns its error. The op says
 // what is done and to what, such as "attach disk-1". In a plan effect may not run, or its
@@ -84,61 +84,61 @@ func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.receive(k, event
 //
 // One effect runs at a time, unless it blocks for a time of the bubble or makes a call
 // itself: so a world needs no lock.
-func (k *Kit) Do(ctx context.Context, op string, effect func() error) error {
+func (k *Process) Do(ctx context.Context, op string, effect func() error) error {
 	return k.DoOr(ctx, op, effect, nil)
 }
 
-// DoOr is [Kit.Do] with faults of the world's own, by their names: what runs in place of
+// DoOr is [Process.Do] with faults of the world's own, by their names: what runs in place of
 // effect, and whose error the call returns, such as a refusal, or a change by another hand and
-// then the effect. See [Scenario].Own.
-func (k *Kit) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
+// then the effect. See [Scenario].CustomFaults.
+func (k *Process) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
 	if ctx == nil {
 		panic(fmt.Sprintf("explore: Do(%q) needs a context, got nil", op))
 	}
-	r := &request{kit: k, ctx: ctx, op: op, kind: onDo, effect: effect, own: own}
+	r := &request{process: k, ctx: ctx, op: op, kind: onDo, effect: effect, own: own}
 	if effect == nil {
 		r.kind, r.effect = onCall, func() error { return nil }
 	}
 	return k.play.call(r)
 }
 
-// Look is what [Read] is for values of one type.
-func (k *Kit) Look(ctx context.Context, op string, look func() (any, error)) (any, error) {
+// ReadAny is what [Read] is for values of one type.
+func (k *Process) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
 	if ctx == nil || look == nil {
-		panic(fmt.Sprintf("explore: Look(%q) needs a context and a function, got nil", op))
+		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
 	}
-	r := &request{kit: k, ctx: ctx, op: op, kind: onRead}
+	r := &request{process: k, ctx: ctx, op: op, kind: onRead}
 	r.effect = func() (err error) { r.found, err = look(); return err }
 	err := k.play.call(r)
 	return r.found, err
 }
 
-// A Caller makes the calls of a plan: a [Kit], or that of package reconciletest.
+// A Caller makes the calls of a plan: a [Process], or that of package reconciletest.
 type Caller interface {
 	Do(ctx context.Context, op string, effect func() error) error
-	Look(ctx context.Context, op string, look func() (any, error)) (any, error)
+	ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error)
 	Context() context.Context
 }
 
 // Read is a call that looks at the world and changes nothing: it returns what read does,
-// or fails as [Kit.Do] does. In a plan the answer may be stale: one that the same op gave
+// or fails as [Process.Do] does. In a plan the answer may be stale: one that the same op gave
 // before. So what read returns is not changed later: it is a copy of what the world
 // holds.
 func Read[V any](ctx context.Context, c Caller, op string, read func() (V, error)) (V, error) {
 	if ctx == nil || c == nil || read == nil {
 		panic(fmt.Sprintf("explore: Read(%q) needs a context, a Caller and a function, got nil", op))
 	}
-	found, err := c.Look(ctx, op, func() (any, error) { return read() })
+	found, err := c.ReadAny(ctx, op, func() (any, error) { return read() })
 	value, _ := found.(V)
 	return value, err
 }
 
 // Note writes a line to the journal. It is formatted by [fmt.Sprint] if the journal is
 // printed. What several goroutines note at one instant is sorted.
-func (k *Kit) Note(what any) { k.play.note(k, what) }
+func (k *Process) Note(what any) { k.play.note(k, what) }
 
 // Errorf fails the plan, unless the process has died.
-func (k *Kit) Errorf(format string, args ...any) {
+func (k *Process) Errorf(format string, args ...any) {
 	k.play.mu.Lock()
 	defer k.play.mu.Unlock()
 	if !k.dead {
@@ -149,7 +149,7 @@ func (k *Kit) Errorf(format string, args ...any) {
 // Unfinished lets left say what this process has still to do, or "" if that is nothing.
 // As long as it says something the plan does not end well. It is called while nothing
 // else runs.
-func (k *Kit) Unfinished(left func() string) {
+func (k *Process) Unfinished(left func() string) {
 	if left == nil {
 		panic("explore: Unfinished needs a function, got nil")
 	}
@@ -159,29 +159,29 @@ func (k *Kit) Unfinished(left func() string) {
 }
 
 // Step counts a step of work, as each call is one, for loops that may go round without
-// any call; and it lets them see what Play did. It reports whether the process is there
+// any call; and it lets them see what Steps did. It reports whether the process is there
 // still.
-func (k *Kit) Step() bool {
+func (k *Process) Step() bool {
 	k.play.mu.Lock()
 	defer k.play.mu.Unlock()
 	k.play.countStepLocked()
 	return !k.play.overLocked(k)
 }
 
-// A Stage is what the Play of a [Scenario] has in hand. Its methods are for the
-// goroutine of Play.
-type Stage struct{ play *play }
+// An Environment is what the Steps of a [Scenario] has in hand. Its methods are for the
+// goroutine of Steps.
+type Environment struct{ play *play }
 
 // Advance lets d pass, and returns when everything that is to happen by then has
-// happened. While Play does anything else, the controller stands still.
-func (s *Stage) Advance(d time.Duration) {
+// happened. While Steps does anything else, the controller stands still.
+func (s *Environment) Advance(d time.Duration) {
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
 }
 
-// Event tells the processes that are there that something happened, as [Kit.Event]
+// Event tells the processes that are there that something happened, as [Process.Event]
 // does, once time passes. While none is there, nobody hears it.
-func (s *Stage) Event(event any) { s.play.receive(nil, event, nil) }
+func (s *Environment) Event(event any) { s.play.receive(nil, event, nil) }
 
 // Note writes a line to the journal.
-func (s *Stage) Note(what any) { s.play.note(nil, what) }
+func (s *Environment) Note(what any) { s.play.note(nil, what) }

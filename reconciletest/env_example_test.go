@@ -17,7 +17,7 @@ var errBusy = errors.New("busy")
 
 // A diskCloud stands in for the cloud. A disk can be attached when it is ready.
 type diskCloud struct {
-	kit     *reconciletest.Kit[string]
+	env     *reconciletest.Env[string]
 	readyAt time.Time
 }
 
@@ -26,12 +26,12 @@ func (c *diskCloud) attach(_ context.Context, disk string) error {
 	if time.Now().Before(c.readyAt) {
 		return reconcile.RequeueWithin(10 * time.Second)
 	}
-	return c.kit.Call("attach " + disk)
+	return c.env.Call("attach " + disk)
 }
 
 func TestAttachWaitsForTheDiskAndTriesAgain(t *testing.T) {
-	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[string]) {
-		cloud := &diskCloud{kit: k, readyAt: time.Now().Add(15 * time.Second)}
+	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Env[string]) {
+		cloud := &diskCloud{env: k, readyAt: time.Now().Add(15 * time.Second)}
 		k.Fail("attach disk-1", 1, errBusy)
 		k.Start(&reconcile.Reconciler[string]{Reconcile: cloud.attach})
 

@@ -22,7 +22,7 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// A Kit is what a test has in hand: a queue, the time, and a journal of what
+// An Env is what a test has in hand: a queue, the time, and a journal of what
 // happened. [Run] makes one, and [Explore] one for each process that it starts.
 // Call, Do, Event, Fail, Note and [Read] may be called from any goroutine, the other
 // methods from that of the test.
@@ -40,7 +40,7 @@ import (
 // What the test did before Advance happens before the runs, polls and calls that
 // follow it, and what these did happens before Advance returns: the test may change
 // a fake without a lock between two of them.
-type Kit[T comparable] struct {
+type Env[T comparable] struct {
 	// Queue is new, and belongs to the reconcilers that are started.
 	Queue *reconcile.Queue[T]
 
@@ -77,12 +77,12 @@ type fault struct {
 
 // Run runs play in a bubble, with the t of that bubble. When play returns,
 // everything that it started is ended and waited for. The test fails if there are
-// lines of the journal that no Want has seen, and play called [Kit.Want] at all; and
-// if a call that was to fail by [Kit.Fail] never came.
-func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
+// lines of the journal that no Want has seen, and play called [Env.Want] at all; and
+// if a call that was to fail by [Env.Fail] never came.
+func Run[T comparable](t *testing.T, play func(t *testing.T, k *Env[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKit[T](t.Errorf, slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		k := newEnv[T](t.Errorf, slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 		k.helper = t.Helper
 		ctx, cancel := context.WithCancel(t.Context())
 		k.ctx = ctx
@@ -91,8 +91,8 @@ func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
 	})
 }
 
-func newKit[T comparable](errorf func(string, ...any), log slog.Handler) *Kit[T] {
-	return &Kit[T]{
+func newEnv[T comparable](errorf func(string, ...any), log slog.Handler) *Env[T] {
+	return &Env[T]{
 		Queue:  reconcile.NewQueue[T](),
 		errorf: errorf,
 		helper: func() {},
@@ -106,7 +106,7 @@ func newKit[T comparable](errorf func(string, ...any), log slog.Handler) *Kit[T]
 
 // end looks at the rest of the journal and of the plans, and ends what was started,
 // which is no part of them.
-func (k *Kit[T]) end(cancel func()) {
+func (k *Env[T]) end(cancel func()) {
 	k.helper()
 	synctest.Wait()
 	k.mu.Lock()
@@ -131,9 +131,9 @@ func (k *Kit[T]) end(cancel func()) {
 	k.work.Wait()
 }
 
-// Start starts r until the end of the test: a [reconcile.Reconciler] as [Kit.Watch]
-// makes it, anything else as [Kit.Go] does. It panics if r is nil.
-func (k *Kit[T]) Start(r reconcile.Runner) {
+// Start starts r until the end of the test: a [reconcile.Reconciler] as [Env.Watch]
+// makes it, anything else as [Env.Go] does. It panics if r is nil.
+func (k *Env[T]) Start(r reconcile.Runner) {
 	k.helper()
 	if r == nil || r == (*reconcile.Reconciler[T])(nil) {
 		panic("reconciletest: Start needs a Reconciler or another Runner, got nil")
@@ -141,14 +141,14 @@ func (k *Kit[T]) Start(r reconcile.Runner) {
 	k.Go(r)
 }
 
-// Watch returns a copy of r on the queue of the kit, whose runs are in the journal, for
+// Watch returns a copy of r on the queue of the Env, whose runs are in the journal, for
 // what stands around a reconciler: a [reconcile.Group], [reconcile.After]. It sets Queue,
 // and what is nil: Retry to a back-off that doubles from a second to five minutes,
 // without chance, and Logger to one that writes to the output of the test; in a plan of
 // [Explore] that is lost, since the journal has a line for each run, and RecheckJitter does not
 // count there. OnResult of r is called after the journal was
 // written. Watch panics if r is nil.
-func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
+func (k *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	if r == nil {
 		panic("reconciletest: Watch needs a Reconciler, got nil")
 	}
@@ -190,7 +190,7 @@ func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 // error that it returns fails the test. The Logger of a [reconcile.Poller], if nil, is
 // set to one that writes to the output of the test; in a plan of [Explore] it polls
 // without Jitter, and its back-off has no chance. Go panics if r is nil.
-func (k *Kit[T]) Go(r reconcile.Runner) {
+func (k *Env[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
 	}
@@ -219,7 +219,7 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 }
 
 // prepare sets what Go sets of a poller.
-func (k *Kit[T]) prepare(p *reconcile.Poller[T]) {
+func (k *Env[T]) prepare(p *reconcile.Poller[T]) {
 	list := p.GetItems
 	if k.plan != nil {
 		get := p.GetItems
@@ -237,7 +237,7 @@ func (k *Kit[T]) prepare(p *reconcile.Poller[T]) {
 
 // Advance lets d pass, and returns when everything that is to happen by then has
 // happened.
-func (k *Kit[T]) Advance(d time.Duration) {
+func (k *Env[T]) Advance(d time.Duration) {
 	k.synchronize()
 	time.Sleep(d)
 	k.rest("Advance")
@@ -246,7 +246,7 @@ func (k *Kit[T]) Advance(d time.Duration) {
 // synchronize makes what comes before one call of it happen before what follows the
 // next one. A bubble does so for what goroutines did before Wait returns, but not for
 // what they do after a timer woke them.
-func (k *Kit[T]) synchronize() {
+func (k *Env[T]) synchronize() {
 	if k.plan != nil {
 		k.plan.Step()
 		return
@@ -256,16 +256,16 @@ func (k *Kit[T]) synchronize() {
 }
 
 // rest returns when everything that is to happen at this instant has happened.
-func (k *Kit[T]) rest(what string) {
+func (k *Env[T]) rest(what string) {
 	if k.plan != nil {
-		panic("reconciletest: " + what + " is called in a process of Explore; what happens is up to Play and its Stage")
+		panic("reconciletest: " + what + " is called in a process of Explore; what happens is up to Steps and its Environment")
 	}
 	synctest.Wait()
 }
 
 // Want compares what happened since the last Want, or the start, with these lines
 // of the journal.
-func (k *Kit[T]) Want(lines ...string) {
+func (k *Env[T]) Want(lines ...string) {
 	k.helper()
 	k.rest("Want")
 	k.mu.Lock()
@@ -288,7 +288,7 @@ func (k *Kit[T]) Want(lines ...string) {
 //	disk-7 settled until 1h0m0s
 //
 // The times are since the start. Without lines, the queue has to be empty.
-func (k *Kit[T]) WantQueue(lines ...string) {
+func (k *Env[T]) WantQueue(lines ...string) {
 	k.helper()
 	k.rest("WantQueue")
 	var got []string
@@ -303,10 +303,10 @@ func (k *Kit[T]) WantQueue(lines ...string) {
 }
 
 // Call is for what stands in for the world: it writes a call of op to the journal,
-// and returns the error that [Kit.Fail] planned for it, or nil. The op says what is
+// and returns the error that [Env.Fail] planned for it, or nil. The op says what is
 // done and to what, such as "attach disk-1". What the call does comes after it, so a
-// plan of [Explore] cannot lose its answer; see [Kit.Do] for one that can.
-func (k *Kit[T]) Call(op string) error {
+// plan of [Explore] cannot lose its answer; see [Env.Do] for one that can.
+func (k *Env[T]) Call(op string) error {
 	if k.plan != nil {
 		if err := k.planned(op); err != nil {
 			return k.plan.Do(context.Background(), op, func() error { return err })
@@ -317,14 +317,14 @@ func (k *Kit[T]) Call(op string) error {
 }
 
 // Do is a call that changes the world: it runs effect and returns its error. The
-// journal has a line of it, and it fails as [Kit.Fail] says, or, in a plan of
+// journal has a line of it, and it fails as [Env.Fail] says, or, in a plan of
 // [Explore], as that does: then effect may not run, or its answer be lost. When ctx
 // is done already, effect does not run, and the error is the cause of ctx.
 //
 // In a plan, one effect runs at a time, unless it blocks for a time of the bubble or
 // makes a call itself: so a world needs no lock. In a test with [Run] it needs one, if
 // there are several workers.
-func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
+func (k *Env[T]) Do(ctx context.Context, op string, effect func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
 	}
@@ -339,14 +339,14 @@ func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
 	return k.direct(ctx, op, effect)
 }
 
-// Look is what [Read] is for values of one type. By it a Kit is an [explore.Caller], for
+// ReadAny is what [Read] is for values of one type. By it an Env is an [explore.Caller], for
 // [explore.Transport].
-func (k *Kit[T]) Look(ctx context.Context, op string, look func() (any, error)) (any, error) {
+func (k *Env[T]) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
 	if ctx == nil || look == nil {
-		panic(fmt.Sprintf("reconciletest: Look(%q) needs a context and a function, got nil", op))
+		panic(fmt.Sprintf("reconciletest: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	if k.plan != nil {
-		return k.plan.Look(ctx, op, func() (any, error) {
+		return k.plan.ReadAny(ctx, op, func() (any, error) {
 			if err := k.planned(op); err != nil {
 				return nil, err
 			}
@@ -359,21 +359,21 @@ func (k *Kit[T]) Look(ctx context.Context, op string, look func() (any, error)) 
 }
 
 // Context returns the context of the test, or in a plan of [Explore] that of the process.
-func (k *Kit[T]) Context() context.Context { return k.ctx }
+func (k *Env[T]) Context() context.Context { return k.ctx }
 
 // Read is a call that looks at the world and changes nothing: it returns what read
-// does, or fails as [Kit.Do] does. In a plan of [Explore] the answer may be stale: one
+// does, or fails as [Env.Do] does. In a plan of [Explore] the answer may be stale: one
 // that the same op gave before. So what read returns is not changed later: it is a
 // copy of what the world holds.
-func Read[V any, T comparable](ctx context.Context, k *Kit[T], op string, read func() (V, error)) (V, error) {
+func Read[V any, T comparable](ctx context.Context, k *Env[T], op string, read func() (V, error)) (V, error) {
 	if ctx == nil || k == nil || read == nil {
-		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, a Kit and a function, got nil", op))
+		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, an Env and a function, got nil", op))
 	}
 	return explore.Read(ctx, k, op, read)
 }
 
 // direct makes a call outside of a plan.
-func (k *Kit[T]) direct(ctx context.Context, op string, effect func() error) error {
+func (k *Env[T]) direct(ctx context.Context, op string, effect func() error) error {
 	err := context.Cause(ctx)
 	if err == nil {
 		err = k.planned(op)
@@ -394,7 +394,7 @@ func suffix(err error) string {
 }
 
 // planned counts a call, and returns the error that Fail planned for it.
-func (k *Kit[T]) planned(op string) error {
+func (k *Env[T]) planned(op string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls[op]++
@@ -407,16 +407,16 @@ func (k *Kit[T]) planned(op string) error {
 // Event tells the loop that something happened to an item, and writes a line to the
 // journal. In a plan of [Explore] the event may be lost, or come twice or late.
 // It never blocks.
-func (k *Kit[T]) Event(item T) {
+func (k *Env[T]) Event(item T) {
 	if k.plan != nil {
-		k.plan.Kit.Event(item)
+		k.plan.Process.Event(item)
 		return
 	}
 	k.note("event %v", item)
 	k.events().Enqueue(item)
 }
 
-func (k *Kit[T]) events() reconcile.Enqueuer[T] {
+func (k *Env[T]) events() reconcile.Enqueuer[T] {
 	if k.Events != nil {
 		return k.Events
 	}
@@ -425,9 +425,9 @@ func (k *Kit[T]) events() reconcile.Enqueuer[T] {
 
 // Note writes a line of the test's own to the journal: what its world has told, or
 // was told.
-func (k *Kit[T]) Note(text string) {
+func (k *Env[T]) Note(text string) {
 	if k.plan != nil {
-		k.plan.Kit.Note(text)
+		k.plan.Process.Note(text)
 		return
 	}
 	k.note("%s", text)
@@ -435,7 +435,7 @@ func (k *Kit[T]) Note(text string) {
 
 // Fail plans that the nth call of op, from now on, returns err. The next one is the
 // first. It panics if nth is less than 1, err is nil, or that call is to fail already.
-func (k *Kit[T]) Fail(op string, nth int, err error) {
+func (k *Env[T]) Fail(op string, nth int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if nth < 1 || err == nil {
@@ -448,7 +448,7 @@ func (k *Kit[T]) Fail(op string, nth int, err error) {
 	k.faults[c] = fault{err, k.calls[op]}
 }
 
-func (k *Kit[T]) note(format string, args ...any) {
+func (k *Env[T]) note(format string, args ...any) {
 	line := fmt.Sprintf("%v ", time.Since(k.begun)) + fmt.Sprintf(format, args...)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -479,7 +479,7 @@ func resultText[T comparable](r reconcile.Result[T]) string {
 	return text
 }
 
-func (k *Kit[T]) stateText(item T, s reconcile.State) string {
+func (k *Env[T]) stateText(item T, s reconcile.State) string {
 	text := fmt.Sprintf("%v %v", item, s.Phase)
 	switch {
 	case !s.NotBefore.IsZero() && s.NotBefore.Equal(s.Due):

@@ -215,17 +215,17 @@ func (p *play) injectLocked(what string, i injection, lasts time.Duration) {
 }
 
 // receive takes in an event for a process; nil means those that are there.
-func (p *play) receive(k *Process, event any, own map[Fault]func()) {
+func (p *play) receive(proc *Process, event any, own map[Fault]func()) {
 	what := fmt.Sprintf("event %v", event)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case k == nil:
+	case proc == nil:
 		for _, s := range p.slots {
 			p.events = append(p.events, delivery{event: event, what: what + s.process.name, process: s.process, at: p.now()})
 		}
-	case !k.dead:
-		p.arrived = append(p.arrived, delivery{event: event, what: what + k.name, process: k, at: p.now(), own: own})
+	case !proc.dead:
+		p.arrived = append(p.arrived, delivery{event: event, what: what + proc.name, process: proc, at: p.now(), own: own})
 	}
 	p.wakeLocked()
 }
@@ -266,9 +266,9 @@ func (p *play) deliverLocked(d delivery) func() {
 	d.at = p.now()
 	p.history = append(p.history, d)
 	listeners := slices.Clone(d.process.listeners)
-	for _, k := range p.overlapping {
-		if k.slot == d.process.slot && k != d.process {
-			listeners = append(listeners, k.listeners...)
+	for _, proc := range p.overlapping {
+		if proc.slot == d.process.slot && proc != d.process {
+			listeners = append(listeners, proc.listeners...)
 		}
 	}
 	return func() {
@@ -282,13 +282,13 @@ func nothing() {}
 
 // call makes a call of the world, once it has its turn.
 func (p *play) call(r *request) error {
-	k := r.process
+	proc := r.process
 	p.mu.Lock()
-	if err := context.Cause(r.ctx); err != nil || p.overLocked(k) {
+	if err := context.Cause(r.ctx); err != nil || p.overLocked(proc) {
 		stop := false
-		if p.overLocked(k) {
-			k.deadCalls++
-			stop = k.deadCalls > deadCallsMax // it may go on for ever
+		if p.overLocked(proc) {
+			proc.deadCalls++
+			stop = proc.deadCalls > deadCallsMax // it may go on for ever
 		} else {
 			p.countStepLocked()
 		}
@@ -303,7 +303,7 @@ func (p *play) call(r *request) error {
 	p.wakeLocked()
 	p.mu.Unlock()
 	select {
-	case <-k.ctx.Done():
+	case <-proc.ctx.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.removeCallerLocked(r)
@@ -315,14 +315,14 @@ func (p *play) call(r *request) error {
 	}
 	err := errDied // unless it returns
 	if r.fault != DiesBefore {
-		p.protect(k, "call "+r.op, func() { err = r.effect() })
+		p.protect(proc, "call "+r.op, func() { err = r.effect() })
 	}
 	switch r.fault {
 	case AnswerLost:
 		return &lostAnswer{}
 	case DiesBefore, DiesAfter:
 		r.found = nil
-		p.kill(k)
+		p.kill(proc)
 		return errDied
 	case Slow:
 		timer := time.NewTimer(r.lasts)
@@ -475,7 +475,7 @@ func (p *play) answered(r *request, err error) error {
 }
 
 // since returns the events that came to a process since then.
-func (p *play) since(k *Process, at time.Duration) []delivery {
+func (p *play) since(proc *Process, at time.Duration) []delivery {
 	i := len(p.history)
 	for i > 0 && p.history[i-1].at >= at {
 		i--
@@ -483,7 +483,7 @@ func (p *play) since(k *Process, at time.Duration) []delivery {
 	var since []delivery
 	seen := map[string]bool{}
 	for _, d := range p.history[i:] {
-		if d.process == k && !seen[d.what] {
+		if d.process == proc && !seen[d.what] {
 			seen[d.what] = true
 			since = append(since, d)
 		}

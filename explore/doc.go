@@ -14,9 +14,9 @@
 //	func TestWidget(t *testing.T) {
 //		explore.Run(t, explore.Scenario[*store]{
 //			World: newStore,
-//			Start: func(k *explore.Process, s *store) {
-//				client := &http.Client{Transport: explore.Transport(k, s.handler())}
-//				k.Go(func(ctx context.Context) error { return mycontroller.Run(ctx, client) })
+//			Start: func(proc *explore.Process, s *store) {
+//				client := &http.Client{Transport: explore.Transport(proc, s.handler())}
+//				proc.Go(func(ctx context.Context) error { return mycontroller.Run(ctx, client) })
 //			},
 //			Steps: func(env *explore.Environment, s *store) {
 //				s.want("a")

@@ -87,11 +87,11 @@ type Scenario[W any] struct {
 	// Start starts the controller, by [Process.Go], and returns. It is called for each
 	// process, in a goroutine of that: at the beginning, and a second after each death.
 	// All that the process before knew is gone, and its calls reach the world no more.
-	Start func(k *Process, w W)
+	Start func(proc *Process, w W)
 
 	// Others starts other controllers of the same world, each in a process that dies
 	// alone.
-	Others []func(k *Process, w W)
+	Others []func(proc *Process, w W)
 
 	// Steps is what happens to the world beside the controller: wishes, changes by
 	// another hand, events of these. It changes w, and lets time pass.
@@ -319,7 +319,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	direct := func(p *play) {
 		w := s.World()
 		for _, start := range append([]func(*Process, W){s.Start}, s.Others...) {
-			p.slots = append(p.slots, &slot{number: len(p.slots), start: func(k *Process) { start(k, w) }})
+			p.slots = append(p.slots, &slot{number: len(p.slots), start: func(proc *Process) { start(proc, w) }})
 		}
 		p.check, p.describe = func() error { return nil }, func() string { return "" }
 		if s.Invariant != nil {

@@ -40,9 +40,9 @@ func (h house) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 func TestTheDoorIsOpenWhateverFails(t *testing.T) {
 	explore.Run(t, explore.Scenario[house]{
 		World: func() house { return house{} },
-		Start: func(k *explore.Process, h house) {
-			web := &http.Client{Transport: explore.Transport(k, h)}
-			k.Go(func(ctx context.Context) error { return keepDoor(ctx, web) })
+		Start: func(proc *explore.Process, h house) {
+			web := &http.Client{Transport: explore.Transport(proc, h)}
+			proc.Go(func(ctx context.Context) error { return keepDoor(ctx, web) })
 		},
 		Steps: func(env *explore.Environment, h house) {
 			env.Advance(10 * time.Minute)

@@ -106,12 +106,12 @@ func TestBehind(t *testing.T) {
 func TestABackOffThatNeverResets(t *testing.T) {
 	backOff := func(reset bool) Scenario[*shelf] {
 		s := plain()
-		s.Start = func(k *Process, w *shelf) {
+		s.Start = func(proc *Process, w *shelf) {
 			pause := time.Second
-			k.Go(func(ctx context.Context) error {
-				for k.Step() {
+			proc.Go(func(ctx context.Context) error {
+				for proc.Step() {
 					wait := 10 * time.Second
-					if err := (client{k, w}).asWanted(ctx); err != nil {
+					if err := (client{proc, w}).asWanted(ctx); err != nil {
 						pause *= 2
 						wait = min(pause, 2*time.Hour)
 						if reset {
@@ -175,11 +175,11 @@ func TestTwoAtOnce(t *testing.T) {
 // Two controllers of one world die each for itself.
 func TestBeside(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Process, w *shelf) {
-		loop(k, 10*time.Minute, func(ctx context.Context) error { return client{k, w}.put(ctx, "a", "1") })
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error { return client{proc, w}.put(ctx, "a", "1") })
 	}
-	s.Others = []func(*Process, *shelf){func(k *Process, w *shelf) {
-		loop(k, 10*time.Minute, func(ctx context.Context) error { return client{k, w}.put(ctx, "b", "1") })
+	s.Others = []func(*Process, *shelf){func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error { return client{proc, w}.put(ctx, "b", "1") })
 	}}
 	s.Steps = func(s *Environment, w *shelf) { s.Advance(2 * time.Second); s.Event("x"); s.Advance(time.Second) }
 	s.Within = time.Minute
@@ -232,9 +232,9 @@ func ajar(own ...Fault) Scenario[*shelf] {
 		}
 	})
 	start := s.Start
-	s.Start = func(k *Process, w *shelf) {
-		start(k, w)
-		k.EventOr("wind", map[Fault]func(){"falls": func() { w.things["c"] = "fallen" }})
+	s.Start = func(proc *Process, w *shelf) {
+		start(proc, w)
+		proc.EventOr("wind", map[Fault]func(){"falls": func() { w.things["c"] = "fallen" }})
 	}
 	s.CustomFaults = own
 	return s
@@ -352,12 +352,12 @@ var plays atomic.Int64
 // Retries while there is work left are no unrest after it.
 func TestWorkThatTakesLong(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Process, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) {
 		var left atomic.Int64
-		k.Unfinished(func() string { return strings.Repeat("retries", int(min(1, left.Load()))) })
-		k.Go(func(ctx context.Context) error {
-			for k.Step() {
-				if (client{k, w}).put(ctx, "a", "1") != nil {
+		proc.Unfinished(func() string { return strings.Repeat("retries", int(min(1, left.Load()))) })
+		proc.Go(func(ctx context.Context) error {
+			for proc.Step() {
+				if (client{proc, w}).put(ctx, "a", "1") != nil {
 					left.Store(1000)
 				}
 				pause := 10 * time.Minute
@@ -378,7 +378,7 @@ func TestWorkThatTakesLong(t *testing.T) {
 // Invariant sees what Steps does last, before the controller does.
 func TestCheckAfterPlay(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Process, w *shelf) { k.OnEvent(func(any) { w.wrong = nil }) }
+	s.Start = func(proc *Process, w *shelf) { proc.OnEvent(func(any) { w.wrong = nil }) }
 	s.Steps = func(s *Environment, w *shelf) {
 		s.Advance(time.Minute)
 		w.wrong = errBoom
@@ -419,9 +419,9 @@ func TestSteady(t *testing.T) {
 // A faulty run that ends as the run without faults would after a second start is told.
 func TestTheEndWithoutFaultsMayBeTheWrongOne(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Process, w *shelf) { // forgets to look a second time
-		k.Go(func(ctx context.Context) error {
-			c := client{k, w}
+	s.Start = func(proc *Process, w *shelf) { // forgets to look a second time
+		proc.Go(func(ctx context.Context) error {
+			c := client{proc, w}
 			for try := 0; ctx.Err() == nil; try++ {
 				if is, err := c.get(ctx, "a"); err == nil && is == "" && c.put(ctx, "a", "half") == nil {
 					<-ctx.Done()
@@ -507,14 +507,14 @@ func TestShrinkingRenumbers(t *testing.T) {
 // journal and the goroutine that waits, instead of the test program.
 func TestAMutexHeldOverACall(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Process, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) {
 		var mu sync.Mutex
 		for i := range 2 {
-			k.Go(func(ctx context.Context) error {
+			proc.Go(func(ctx context.Context) error {
 				<-time.After(time.Duration(i) * 10 * time.Second)
-				for k.Step() {
+				for proc.Step() {
 					mu.Lock()
-					_ = k.Do(ctx, "put", func() error {
+					_ = proc.Do(ctx, "put", func() error {
 						if ctx.Err() == nil && i == 0 {
 							time.Sleep(30 * time.Second)
 						}
@@ -567,12 +567,12 @@ func TestWhatDoesNotFailAgain(t *testing.T) {
 		}
 		return nil
 	}
-	s.Start = func(k *Process, w *shelf) {
-		loop(k, 10*time.Minute, func(ctx context.Context) error {
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
 			if w.made == 5 {
-				k.Note("a line of chance")
+				proc.Note("a line of chance")
 			}
-			return client{k, w}.asWanted(ctx)
+			return client{proc, w}.asWanted(ctx)
 		})
 	}
 	worlds.Store(0)
@@ -669,20 +669,20 @@ func TestSameSeedSamePlans(t *testing.T) {
 // busy is a scenario with several workers and names.
 func busy() Scenario[*shelf] {
 	s := plain()
-	s.Start = func(k *Process, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) {
 		for i := range 3 {
 			begun := false
-			loop(k, 10*time.Minute, func(ctx context.Context) error {
+			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				if !begun {
 					begun = true
-					k.Event(fmt.Sprint("begun ", i))
+					proc.Event(fmt.Sprint("begun ", i))
 				}
-				k.Note(fmt.Sprint("round of ", i))
+				proc.Note(fmt.Sprint("round of ", i))
 				slog.Info("round", "of", i)
 				for j := range 2 {
 					if name := fmt.Sprint("a", (i+j)%3); w.wants[name] != "" {
-						if is, err := (client{k, w}).get(ctx, name); err != nil || is != w.wants[name] {
-							if err := (client{k, w}).put(ctx, name, w.wants[name]); err != nil {
+						if is, err := (client{proc, w}).get(ctx, name); err != nil || is != w.wants[name] {
+							if err := (client{proc, w}).put(ctx, name, w.wants[name]); err != nil {
 								return err
 							}
 						}

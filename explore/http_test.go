@@ -139,8 +139,8 @@ func TestTransportOfAStream(t *testing.T) {
 	}
 	s := Scenario[*news]{
 		World: func() *news { return &news{newShelf(), make(chan string, 100)} },
-		Start: func(k *Process, w *news) {
-			web := &http.Client{Transport: Transport(k, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		Start: func(proc *Process, w *news) {
+			web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 				fmt.Fprintln(out, "hello")
 				out.(http.Flusher).Flush()
 				for {
@@ -152,7 +152,7 @@ func TestTransportOfAStream(t *testing.T) {
 					}
 				}
 			}))}
-			k.Go(func(ctx context.Context) error {
+			proc.Go(func(ctx context.Context) error {
 				for ; ctx.Err() == nil; time.Sleep(time.Second) {
 					r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://shelf/news", nil)
 					resp, err := web.Do(r)
@@ -161,8 +161,8 @@ func TestTransportOfAStream(t *testing.T) {
 					}
 					lines := bufio.NewScanner(resp.Body)
 					for lines.Scan() {
-						k.Note("heard " + lines.Text())
-						_ = k.Do(ctx, "put "+lines.Text(), func() error { w.things[lines.Text()] = ""; return nil })
+						proc.Note("heard " + lines.Text())
+						_ = proc.Do(ctx, "put "+lines.Text(), func() error { w.things[lines.Text()] = ""; return nil })
 					}
 					resp.Body.Close()
 				}
@@ -191,9 +191,9 @@ func TestTransportOfAStream(t *testing.T) {
 // A handler that panics fails the plan.
 func TestTransportOfAPanic(t *testing.T) {
 	s := overHTTP()
-	s.Start = func(k *Process, w *shelf) {
-		web := &http.Client{Transport: Transport(k, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))}
-		loop(k, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
+	s.Start = func(proc *Process, w *shelf) {
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))}
+		loop(proc, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
 	}
 	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") {
 		t.Errorf("exploring finds %v, want the panic", r.Found)

@@ -160,34 +160,34 @@ func (p *play) perform(t *testing.T) {
 
 // launch starts a process.
 func (p *play) launch(s *slot) {
-	k := &Process{play: p, slot: s}
+	proc := &Process{play: p, slot: s}
 	if s.number > 0 {
-		k.name = fmt.Sprintf(" (beside %d)", s.number)
+		proc.name = fmt.Sprintf(" (beside %d)", s.number)
 	}
-	k.log = slog.New(journalHandler(p, k))
-	k.ctx, k.end = context.WithCancelCause(context.Background())
+	proc.log = slog.New(journalHandler(p, proc))
+	proc.ctx, proc.end = context.WithCancelCause(context.Background())
 	p.mu.Lock()
 	if s.process != nil {
-		p.lineLocked("start" + k.name)
+		p.lineLocked("start" + proc.name)
 	}
-	s.process = k
+	s.process = proc
 	for _, a := range p.answers {
 		a.behind = 0
 	}
 	p.mu.Unlock()
-	p.work.Go(func() { p.protect(k, "Start", func() { s.start(k) }) })
+	p.work.Go(func() { p.protect(proc, "Start", func() { s.start(proc) }) })
 }
 
 // kill ends a process: its calls and events have no effect from now on.
-func (p *play) kill(k *Process) {
+func (p *play) kill(proc *Process) {
 	p.mu.Lock()
-	k.dead = true
-	if k.slot.process == k {
-		k.slot.restartAt = p.now() + downtime
+	proc.dead = true
+	if proc.slot.process == proc {
+		proc.slot.restartAt = p.now() + downtime
 	}
-	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Process) bool { return elder == k })
+	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Process) bool { return elder == proc })
 	p.mu.Unlock()
-	k.end(errDied)
+	proc.end(errDied)
 }
 
 // now returns the time since the beginning, as all times of a plan are.
@@ -256,12 +256,12 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 			until = min(until, s.restartAt)
 		}
 	}
-	for _, k := range p.overlapping {
-		if k.endsAt <= now {
+	for _, proc := range p.overlapping {
+		if proc.endsAt <= now {
 			p.lineLocked("the old process ends")
-			return func() { p.kill(k) }, 0, false
+			return func() { p.kill(proc) }, 0, false
 		}
-		until = min(until, k.endsAt)
+		until = min(until, proc.endsAt)
 	}
 	for i, d := range p.events {
 		if d.at <= now {
@@ -297,12 +297,12 @@ func (p *play) wakeLocked() {
 }
 
 // protect calls a function of the user's, and fails the plan if it does not return.
-func (p *play) protect(k *Process, what string, f func()) {
+func (p *play) protect(proc *Process, what string, f func()) {
 	returned := false
 	defer func() {
 		v := recover()
 		switch {
-		case returned || p.over(k): // what a dead process does is no matter
+		case returned || p.over(proc): // what a dead process does is no matter
 		case v == nil:
 			p.failf("%s called runtime.Goexit, perhaps by t.FailNow; let Invariant or Final return an error instead", what)
 		default:
@@ -314,14 +314,14 @@ func (p *play) protect(k *Process, what string, f func()) {
 }
 
 // over reports whether the plan has failed, or the process is dead; it may be nil.
-func (p *play) over(k *Process) bool {
+func (p *play) over(proc *Process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.overLocked(k)
+	return p.overLocked(proc)
 }
 
-func (p *play) overLocked(k *Process) bool {
-	return p.outcome.failure != "" || k != nil && k.dead
+func (p *play) overLocked(proc *Process) bool {
+	return p.outcome.failure != "" || proc != nil && proc.dead
 }
 
 func (p *play) failf(format string, args ...any) {
@@ -343,8 +343,8 @@ func (p *play) finish() {
 			p.kill(s.process)
 		}
 	}
-	for _, k := range slices.Clone(p.overlapping) {
-		p.kill(k)
+	for _, proc := range slices.Clone(p.overlapping) {
+		p.kill(proc)
 	}
 	ended := make(chan struct{})
 	go func() {

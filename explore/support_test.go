@@ -86,16 +86,16 @@ func (c client) asWanted(ctx context.Context) error {
 }
 
 // loop calls work at once, after each event, each period, and a second after an error.
-func loop(k *Process, period time.Duration, work func(ctx context.Context) error) {
+func loop(proc *Process, period time.Duration, work func(ctx context.Context) error) {
 	events := make(chan struct{}, 1)
-	k.OnEvent(func(any) {
+	proc.OnEvent(func(any) {
 		select {
 		case events <- struct{}{}:
 		default:
 		}
 	})
-	k.Go(func(ctx context.Context) error {
-		for k.Step() {
+	proc.Go(func(ctx context.Context) error {
+		for proc.Step() {
 			pause := period
 			run, cancel := context.WithTimeout(ctx, 10*time.Second)
 			if work(run) != nil {
@@ -123,7 +123,7 @@ func comes(s *Environment, w *shelf) {
 func of(work func(c client) func(context.Context) error) Scenario[*shelf] {
 	return Scenario[*shelf]{
 		World:     newShelf,
-		Start:     func(k *Process, w *shelf) { loop(k, 10*time.Minute, work(client{k, w})) },
+		Start:     func(proc *Process, w *shelf) { loop(proc, 10*time.Minute, work(client{proc, w})) },
 		Steps:     comes,
 		State:     (*shelf).String,
 		Invariant: func(w *shelf) error { return w.wrong },

@@ -30,24 +30,24 @@ func (c *diskCloud) attach(_ context.Context, disk string) error {
 }
 
 func TestAttachWaitsForTheDiskAndTriesAgain(t *testing.T) {
-	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Env[string]) {
-		cloud := &diskCloud{env: k, readyAt: time.Now().Add(15 * time.Second)}
-		k.Fail("attach disk-1", 1, errBusy)
-		k.Start(&reconcile.Reconciler[string]{Reconcile: cloud.attach})
+	reconciletest.Run(t, func(t *testing.T, env *reconciletest.Env[string]) {
+		cloud := &diskCloud{env: env, readyAt: time.Now().Add(15 * time.Second)}
+		env.Fail("attach disk-1", 1, errBusy)
+		env.Start(&reconcile.Reconciler[string]{Reconcile: cloud.attach})
 
-		k.Queue.Enqueue("disk-1")
-		k.Advance(5 * time.Second)
-		k.Want("0s disk-1 requeued within 10s")
-		k.WantQueue("disk-1 waiting until 10s")
+		env.Queue.Enqueue("disk-1")
+		env.Advance(5 * time.Second)
+		env.Want("0s disk-1 requeued within 10s")
+		env.WantQueue("disk-1 waiting until 10s")
 
-		k.Advance(time.Hour)
-		k.Want(
+		env.Advance(time.Hour)
+		env.Want(
 			"10s disk-1 requeued within 10s",
 			"20s call attach disk-1: busy",
 			"20s disk-1 retrying in 1s: busy",
 			"21s call attach disk-1",
 			"21s disk-1 succeeded",
 		)
-		k.WantQueue()
+		env.WantQueue()
 	})
 }

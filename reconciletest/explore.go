@@ -27,9 +27,9 @@ type Scenario[T comparable, W any] struct {
 	// called for each process, in a goroutine of that: at the beginning, and a second
 	// after each death. All that the one before knew is gone, also its queue, and its
 	// calls reach the world no more.
-	Start func(k *Env[T], w W)
+	Start func(env *Env[T], w W)
 
-	Others    []func(k *Env[T], w W)
+	Others    []func(env *Env[T], w W)
 	Steps     func(s *Environment[T], w W)
 	State     func(w W) string
 	Invariant func(w W) error
@@ -120,12 +120,12 @@ type process[T comparable] struct {
 }
 
 func newProcess[T comparable](plan *explore.Process) *Env[T] {
-	k := newEnv[T](plan.Errorf, slog.DiscardHandler)
-	p := &process[T]{Process: plan, env: k, owed: map[T]time.Duration{}, left: map[T]time.Duration{}}
-	k.ctx, k.plan, k.begun = plan.Context(), p, time.Now().Add(-plan.Now())
+	env := newEnv[T](plan.Errorf, slog.DiscardHandler)
+	p := &process[T]{Process: plan, env: env, owed: map[T]time.Duration{}, left: map[T]time.Duration{}}
+	env.ctx, env.plan, env.begun = plan.Context(), p, time.Now().Add(-plan.Now())
 	plan.OnEvent(func(event any) { p.hear(event.(T)) })
 	plan.Unfinished(p.unsettled)
-	return k
+	return env
 }
 
 func (p *process[T]) now() time.Duration { return time.Since(p.env.begun) }

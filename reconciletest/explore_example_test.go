@@ -40,10 +40,10 @@ func (c rackClient) reconcile(ctx context.Context, disk string) error {
 func TestDisksAreAttachedWhateverFails(t *testing.T) {
 	reconciletest.Explore(t, reconciletest.Scenario[string, *rack]{
 		World: func() *rack { return &rack{wanted: map[string]bool{}, attached: map[string]bool{}} },
-		Start: func(k *reconciletest.Env[string], r *rack) {
-			c := rackClient{k, r}
-			k.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
-			k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
+		Start: func(env *reconciletest.Env[string], r *rack) {
+			c := rackClient{env, r}
+			env.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
 				return slices.Sorted(maps.Keys(r.wanted)), nil
 			}})
 		},

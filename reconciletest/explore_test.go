@@ -227,9 +227,9 @@ func TestADeadProcessIsCutOff(t *testing.T) {
 // Results of one instant are sorted, those of several are not.
 func TestJournalIsInOrder(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Env[string], w *shop) {
-		k.Start(&reconcile.Reconciler[string]{Workers: 4, Reconcile: func(_ context.Context, item string) error {
-			if time.Since(k.begun) > 20*time.Second {
+	s.Start = func(env *Env[string], w *shop) {
+		env.Start(&reconcile.Reconciler[string]{Workers: 4, Reconcile: func(_ context.Context, item string) error {
+			if time.Since(env.begun) > 20*time.Second {
 				return nil
 			}
 			return reconcile.RequeueAfter(9 * time.Second)
@@ -343,16 +343,16 @@ func TestOracles(t *testing.T) {
 		"an event without a run": {func(s *Scenario[string, *shop]) {
 			start := startWith(idle)
 			var queues sync.Map // by world
-			s.Start = func(k *Env[string], w *shop) {
-				queues.Store(w, k.Queue)
-				k.Go(reconcile.RunFunc(func(ctx context.Context) error {
+			s.Start = func(env *Env[string], w *shop) {
+				queues.Store(w, env.Queue)
+				env.Go(reconcile.RunFunc(func(ctx context.Context) error {
 					for ctx.Err() == nil {
-						k.Queue.Remove("b")
+						env.Queue.Remove("b")
 						time.Sleep(time.Second)
 					}
 					return nil
 				}))
-				start(k, w)
+				start(env, w)
 			}
 			s.Steps = func(s *Environment[string], w *shop) {
 				s.Event("a")
@@ -364,28 +364,28 @@ func TestOracles(t *testing.T) {
 		}, "it does not converge: 1h0m0s after the last fault, or the end of Steps, no run followed the event b of 1m0s"},
 		"an event of another queue": {func(s *Scenario[string, *shop]) {
 			start := s.Start
-			s.Start = func(k *Env[string], w *shop) {
-				k.Events = reconcile.Filter(k.Queue, func(item string) bool { return item != "b" })
-				start(k, w)
+			s.Start = func(env *Env[string], w *shop) {
+				env.Events = reconcile.Filter(env.Queue, func(item string) bool { return item != "b" })
+				start(env, w)
 			}
 			s.Steps = func(s *Environment[string], w *shop) { s.Event("b"); comes(s, w) }
 		}, ""},
 		"an error of a runner": {func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Env[string], w *shop) {
-				k.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
+			s.Start = func(env *Env[string], w *shop) {
+				env.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
 			}
 		}, "reconcile.RunFunc: Run = boom, want nil"},
 		"a runner that stays": {func(s *Scenario[string, *shop]) {
 			start := s.Start
-			s.Start = func(k *Env[string], w *shop) {
-				start(k, w)
-				k.Go(reconcile.RunFunc(func(context.Context) error { select {} }))
+			s.Start = func(env *Env[string], w *shop) {
+				start(env, w)
+				env.Go(reconcile.RunFunc(func(context.Context) error { select {} }))
 			}
 		}, "goroutines are left 1h0m0s after the process was ended:\ngoroutine "},
 		"a goroutine that stays": {func(s *Scenario[string, *shop]) {
 			start := s.Start
-			s.Start = func(k *Env[string], w *shop) {
-				start(k, w)
+			s.Start = func(env *Env[string], w *shop) {
+				start(env, w)
 				go func() {
 					for {
 						time.Sleep(time.Second)
@@ -427,11 +427,11 @@ func TestOracles(t *testing.T) {
 }
 
 // startWith is a Start that lists nothing, and has work.
-func startWith(controller func(client) work) func(k *Env[string], w *shop) {
-	return func(k *Env[string], w *shop) {
-		k.Start(&reconcile.Reconciler[string]{Reconcile: controller(client{k, w}), Timeout: 24 * time.Hour})
+func startWith(controller func(client) work) func(env *Env[string], w *shop) {
+	return func(env *Env[string], w *shop) {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: controller(client{env, w}), Timeout: 24 * time.Hour})
 		for _, item := range w.items() {
-			k.Queue.Enqueue(item)
+			env.Queue.Enqueue(item)
 		}
 	}
 }
@@ -462,17 +462,17 @@ func TestPanics(t *testing.T) {
 			s.Start = startWith(func(c client) work { return func(context.Context, string) error { panic("boom") } })
 		},
 		"what Go started panicked: boom\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Env[string], w *shop) {
-				k.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
+			s.Start = func(env *Env[string], w *shop) {
+				env.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
 			}
 		},
 		"GetItems panicked: boom\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Env[string], w *shop) {
-				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: time.Hour, GetItems: func(context.Context) ([]string, error) { panic("boom") }})
+			s.Start = func(env *Env[string], w *shop) {
+				env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: time.Hour, GetItems: func(context.Context) ([]string, error) { panic("boom") }})
 			}
 		},
 		"Start panicked: reconciletest: Advance is called in a process of Explore; what happens is up to Steps and its Environment\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Env[string], _ *shop) { k.Advance(time.Second) }
+			s.Start = func(env *Env[string], _ *shop) { env.Advance(time.Second) }
 		},
 		"the scenario called runtime.Goexit": func(s *Scenario[string, *shop]) {
 			s.Steps = func(*Environment[string], *shop) { runtime.Goexit() }
@@ -585,27 +585,31 @@ func TestNoFalseAlarm(t *testing.T) {
 // journal, and of one that is not, in a Group, no run is missed.
 func TestWhatStandsAroundAReconciler(t *testing.T) {
 	ready := func(ctx context.Context) error { time.Sleep(time.Second); return ctx.Err() }
-	for name, start := range map[string]func(k *Env[string], r *reconcile.Reconciler[string]){
-		"After":   func(k *Env[string], r *reconcile.Reconciler[string]) { k.Start(reconcile.After(ready, k.Watch(r))) },
-		"Restart": func(k *Env[string], r *reconcile.Reconciler[string]) { k.Start(reconcile.Restart(nil, k.Watch(r))) },
-		"Group": func(k *Env[string], r *reconcile.Reconciler[string]) {
-			group := &reconcile.Group{}
-			group.Add("disks", k.Watch(r))
-			k.Go(group)
+	for name, start := range map[string]func(env *Env[string], r *reconcile.Reconciler[string]){
+		"After": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			env.Start(reconcile.After(ready, env.Watch(r)))
 		},
-		"a Group without Watch": func(k *Env[string], r *reconcile.Reconciler[string]) {
-			r.Queue, r.Retry = k.Queue, retry
+		"Restart": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			env.Start(reconcile.Restart(nil, env.Watch(r)))
+		},
+		"Group": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			group := &reconcile.Group{}
+			group.Add("disks", env.Watch(r))
+			env.Go(group)
+		},
+		"a Group without Watch": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			r.Queue, r.Retry = env.Queue, retry
 			group := &reconcile.Group{}
 			group.Add("disks", r)
-			k.Go(group)
+			env.Go(group)
 		},
 	} {
 		s := plain()
 		s.Without, s.Plans = []explore.Fault{explore.Lost}, 60
-		s.Start = func(k *Env[string], w *shop) {
-			start(k, &reconcile.Reconciler[string]{Reconcile: asWanted(client{k, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
+		s.Start = func(env *Env[string], w *shop) {
+			start(env, &reconcile.Reconciler[string]{Reconcile: asWanted(client{env, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
 			for _, item := range w.items() {
-				k.Queue.Enqueue(item)
+				env.Queue.Enqueue(item)
 			}
 		}
 		if f := search(t, s).Found; f != nil {
@@ -705,14 +709,14 @@ func busy() Scenario[string, *shop] {
 		World: func() *shop {
 			return &shop{wants: map[string]string{"a": "1", "b": "2"}, things: map[string]string{}}
 		},
-		Start: func(k *Env[string], w *shop) {
-			c := client{k, w}
-			k.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
-			k.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
-			k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, Jitter: 0.5, Vanished: true, GetItems: func(ctx context.Context) ([]string, error) {
-				return Read(ctx, k, "list", func() ([]string, error) { return w.items(), nil })
+		Start: func(env *Env[string], w *shop) {
+			c := client{env, w}
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, Vanished: true, GetItems: func(ctx context.Context) ([]string, error) {
+				return Read(ctx, env, "list", func() ([]string, error) { return w.items(), nil })
 			}})
-			k.Go(reconcile.Feed(k.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+			env.Go(reconcile.Feed(env.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 				q.Enqueue("b")
 				<-ctx.Done()
 				return nil
@@ -763,20 +767,20 @@ func TestFailedListsHaveNoChance(t *testing.T) {
 	play := func() string {
 		r, err := explore.Search(t, Scenario[string, *atomic.Int32]{
 			World: func() *atomic.Int32 { return new(atomic.Int32) }, // how often lists have failed
-			Start: func(k *Env[string], failed *atomic.Int32) {
+			Start: func(env *Env[string], failed *atomic.Int32) {
 				list := func(ctx context.Context, name string) (map[string]int, error) {
-					all, err := Read(ctx, k, name, func() (map[string]int, error) { return map[string]int{"a": 1, "b": 1, "c": 1}, nil })
+					all, err := Read(ctx, env, name, func() (map[string]int, error) { return map[string]int{"a": 1, "b": 1, "c": 1}, nil })
 					if err != nil {
 						failed.Add(1)
 					}
 					return all, err
 				}
-				k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
-				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, GetItems: func(ctx context.Context) ([]string, error) {
+				env.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
+				env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, GetItems: func(ctx context.Context) ([]string, error) {
 					all, err := list(ctx, "poll")
 					return slices.Sorted(maps.Keys(all)), err
 				}})
-				k.Go(&tracker.Tracker[string, int]{Queue: k.Queue, Period: 10 * time.Minute, List: tracker.FromMap(func(ctx context.Context) (map[string]int, error) {
+				env.Go(&tracker.Tracker[string, int]{Queue: env.Queue, Period: 10 * time.Minute, List: tracker.FromMap(func(ctx context.Context) (map[string]int, error) {
 					return list(ctx, "list")
 				})})
 			},

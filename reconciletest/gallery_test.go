@@ -698,17 +698,17 @@ func resync(c client) reconcile.Runner {
 func (e exhibit) scenario(controller func(client) work) Scenario[string, *shop] {
 	return Scenario[string, *shop]{
 		World: func() *shop { return &shop{wants: map[string]string{}, things: map[string]string{}} },
-		Start: func(k *Env[string], w *shop) {
-			c := client{k, w}
+		Start: func(env *Env[string], w *shop) {
+			c := client{env, w}
 			if e.watches {
-				w.told = k.Event
+				w.told = env.Event
 			}
-			k.Start(&reconcile.Reconciler[string]{Reconcile: controller(c), Timeout: 10 * time.Second})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: controller(c), Timeout: 10 * time.Second})
 			for _, item := range w.items() {
-				k.Queue.Enqueue(item)
+				env.Queue.Enqueue(item)
 			}
 			if !e.alone {
-				k.Go(resync(c))
+				env.Go(resync(c))
 			}
 		},
 		Steps:     e.play,

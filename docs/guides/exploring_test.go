@@ -164,9 +164,9 @@ func scenario(reconcileOf func(client) func(context.Context, string) error) reco
 		World: func() *network {
 			return &network{wishes: map[string]bool{}, reserved: map[string]string{}, records: map[string]string{}}
 		},
-		Start: func(k *reconciletest.Env[string], n *network) {
-			k.Start(&reconcile.Reconciler[string]{Reconcile: reconcileOf(client{k, n}), Timeout: 30 * time.Second})
-			k.Go(&reconcile.Poller[string]{Queue: k.Queue, GetItems: n.list, Period: 10 * time.Minute})
+		Start: func(env *reconciletest.Env[string], n *network) {
+			env.Start(&reconcile.Reconciler[string]{Reconcile: reconcileOf(client{env, n}), Timeout: 30 * time.Second})
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, GetItems: n.list, Period: 10 * time.Minute})
 		},
 		Steps: func(s *reconciletest.Environment[string], n *network) {
 			n.wishes["web"] = true

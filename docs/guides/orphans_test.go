@@ -218,13 +218,13 @@ func TestOrphans(t *testing.T) {
 				World: func() *site {
 					return &site{machines: map[string]string{}, tokens: map[string]string{}, notes: map[string]string{}}
 				},
-				Start: func(k *reconciletest.Env[string], s *site) {
-					k.Start(&reconcile.Reconciler[string]{
-						Reconcile: func(ctx context.Context, name string) error { return test.create(siteClient{k, s}, ctx, name) },
+				Start: func(env *reconciletest.Env[string], s *site) {
+					env.Start(&reconcile.Reconciler[string]{
+						Reconcile: func(ctx context.Context, name string) error { return test.create(siteClient{env, s}, ctx, name) },
 						Timeout:   30 * time.Second,
 					})
-					k.Go(&reconcile.Poller[string]{
-						Queue: k.Queue, Period: 10 * time.Minute,
+					env.Go(&reconcile.Poller[string]{
+						Queue: env.Queue, Period: 10 * time.Minute,
 						GetItems: func(context.Context) ([]string, error) { return []string{"web", "db"}, nil },
 					})
 				},

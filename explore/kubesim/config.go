@@ -75,8 +75,8 @@ func (s *Server) Mapper() meta.RESTMapper {
 }
 
 func isNil(c explore.Caller) bool {
-	k, ok := c.(*explore.Process)
-	return c == nil || ok && k == nil
+	proc, ok := c.(*explore.Process)
+	return c == nil || ok && proc == nil
 }
 
 // A process is a Caller that has events, and faults of the server's own: an [explore.Process].

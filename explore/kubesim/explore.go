@@ -38,7 +38,7 @@ type Scenario struct {
 	// returned, as a program that ends is started again: after ten seconds, and then
 	// twice as long each time, five minutes at most. Start may also start parts by
 	// [explore.Process.Go], and return nil. What it returns must end when its context does.
-	Start func(k *explore.Process, cfg *rest.Config) reconcile.Runner
+	Start func(proc *explore.Process, cfg *rest.Config) reconcile.Runner
 
 	// Replicas is how many processes there are, each of which dies alone; 0 means one.
 	// More of them need a controller of which one leads.
@@ -98,8 +98,8 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 		x.State = s.State
 	}
 	if s.Start != nil {
-		x.Start = func(k *explore.Process, w *Server) {
-			Run(k, func() reconcile.Runner { return s.Start(k, w.Config(k)) })
+		x.Start = func(proc *explore.Process, w *Server) {
+			Run(proc, func() reconcile.Runner { return s.Start(proc, w.Config(proc)) })
 		}
 	}
 	for i := 1; i < s.Replicas; i++ {
@@ -113,24 +113,24 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 
 // Run runs what start returns in a process of a plan, and starts it again when it ends,
 // as [Scenario] has it, unless start returns nil. It returns at once.
-func Run(k *explore.Process, start func() reconcile.Runner) {
+func Run(proc *explore.Process, start func() reconcile.Runner) {
 	r := start()
 	if r == nil {
 		return
 	}
-	k.Go(func(ctx context.Context) error {
+	proc.Go(func(ctx context.Context) error {
 		for pause := 10 * time.Second; ; pause = min(2*pause, 5*time.Minute) {
 			err := r.Run(ctx)
 			if ctx.Err() != nil {
 				return nil
 			}
-			k.Note(fmt.Sprintf("the program ends: %v", err))
+			proc.Note(fmt.Sprintf("the program ends: %v", err))
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
 				return nil
 			}
-			k.Note("the program starts again")
+			proc.Note("the program starts again")
 			if r = start(); r == nil {
 				return nil
 			}

@@ -56,14 +56,14 @@ func TestStartReturnsNilLater(t *testing.T) {
 	kubesim.Silence()
 	explore.Run(t, explore.Scenario[*kubesim.Server]{
 		World: func() *kubesim.Server { return kubesim.NewServer() },
-		Start: func(k *explore.Process, _ *kubesim.Server) {
+		Start: func(proc *explore.Process, _ *kubesim.Server) {
 			starts := 0
-			kubesim.Run(k, func() reconcile.Runner {
+			kubesim.Run(proc, func() reconcile.Runner {
 				if starts++; starts > 1 {
 					return nil
 				}
 				return reconcile.RunFunc(func(ctx context.Context) error {
-					return errors.Join(k.Do(ctx, "look", func() error { return nil }), errors.New("it ends"))
+					return errors.Join(proc.Do(ctx, "look", func() error { return nil }), errors.New("it ends"))
 				})
 			})
 		},

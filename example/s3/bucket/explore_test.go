@@ -42,20 +42,20 @@ func TestExplore(t *testing.T) {
 	})
 }
 
-func startOn(k *reconciletest.Env[string], s *fakeStore) {
-	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), explore.Transport(k, api{k, s}))
+func startOn(env *reconciletest.Env[string], s *fakeStore) {
+	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), explore.Transport(env, api{env, s}))
 	if err != nil {
 		panic(err)
 	}
 	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Wish: s.wish}
-	k.Start(&reconcile.Reconciler[string]{
+	env.Start(&reconcile.Reconciler[string]{
 		Reconcile: c.Reconcile,
 		Workers:   2,
 		Timeout:   30 * time.Second,
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
-	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: s.wished})
-	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
+	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: s.wished})
+	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
 }
 
 func playOn(env *reconciletest.Environment[string], s *fakeStore) {

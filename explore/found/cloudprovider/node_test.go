@@ -66,16 +66,16 @@ func (i instances) InstanceMetadata(ctx context.Context, n *v1.Node) (*cloudprov
 
 // startNodes starts a controller of nodes.
 func startNodes(run func(context.Context, coreinformers.NodeInformer, kubernetes.Interface, cloudprovider.Interface) (func(), error)) func(*explore.Process, *site) {
-	return func(k *explore.Process, w *site) {
-		k.Go(func(ctx context.Context) error {
-			client, err := kubernetes.NewForConfig(w.Config(k))
+	return func(proc *explore.Process, w *site) {
+		proc.Go(func(ctx context.Context) error {
+			client, err := kubernetes.NewForConfig(w.Config(proc))
 			if err != nil {
 				return err
 			}
 			factory := informers.NewSharedInformerFactory(client, 0)
 			nodes := factory.Core().V1().Nodes()
 			nodes.Informer()
-			c, err := run(ctx, nodes, client, instances{k: k, w: w})
+			c, err := run(ctx, nodes, client, instances{k: proc, w: w})
 			if err != nil {
 				return err
 			}

@@ -90,14 +90,14 @@ func hosts(nodes []*v1.Node) string {
 	return strings.Join(names, " ")
 }
 
-func start(k *explore.Process, w *world) {
-	k.Go(func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(w.Config(k))
+func start(proc *explore.Process, w *world) {
+	proc.Go(func(ctx context.Context) error {
+		client, err := kubernetes.NewForConfig(w.Config(proc))
 		if err != nil {
 			return err
 		}
 		factory := informers.NewSharedInformerFactory(client, 10*time.Minute)
-		c, err := service.New(cloud{k: k, w: w}, client, factory.Core().V1().Services(), factory.Core().V1().Nodes(), "cluster", featuregate.NewFeatureGate())
+		c, err := service.New(cloud{k: proc, w: w}, client, factory.Core().V1().Services(), factory.Core().V1().Nodes(), "cluster", featuregate.NewFeatureGate())
 		if err != nil {
 			return err
 		}

@@ -43,15 +43,15 @@ func (w *world) leaders() int {
 
 // start runs one candidate, again and again, as a program does that ends when it no
 // longer leads and is started again.
-func start(name string, timeout time.Duration) func(k *explore.Process, w *world) {
-	return func(k *explore.Process, w *world) {
-		config := w.Config(k)
+func start(name string, timeout time.Duration) func(proc *explore.Process, w *world) {
+	return func(proc *explore.Process, w *world) {
+		config := w.Config(proc)
 		config.Timeout = timeout
 		client, err := coordination.NewForConfig(config)
 		if err != nil {
 			panic(err)
 		}
-		k.Go(func(ctx context.Context) error {
+		proc.Go(func(ctx context.Context) error {
 			defer w.leads(name, false)
 			for ; ctx.Err() == nil; time.Sleep(time.Second) {
 				e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

@@ -39,12 +39,12 @@ func newWorld() *world {
 
 // A cloud is how a process reaches the routes.
 type cloud struct {
-	k *explore.Process
-	w *world
+	proc *explore.Process
+	w    *world
 }
 
 func (c cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
-	return explore.Read(ctx, c.k, "list routes", func() ([]*cloudprovider.Route, error) {
+	return explore.Read(ctx, c.proc, "list routes", func() ([]*cloudprovider.Route, error) {
 		var all []*cloudprovider.Route
 		for _, cidr := range slices.Sorted(maps.Keys(c.w.routes)) {
 			all = append(all, &cloudprovider.Route{Name: cidr, TargetNode: types.NodeName(c.w.routes[cidr]), DestinationCIDR: cidr})
@@ -54,14 +54,14 @@ func (c cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route
 }
 
 func (c cloud) CreateRoute(ctx context.Context, _, _ string, r *cloudprovider.Route) error {
-	return c.k.Do(ctx, "create route "+r.DestinationCIDR, func() error {
+	return c.proc.Do(ctx, "create route "+r.DestinationCIDR, func() error {
 		c.w.routes[r.DestinationCIDR] = string(r.TargetNode)
 		return nil
 	})
 }
 
 func (c cloud) DeleteRoute(ctx context.Context, _ string, r *cloudprovider.Route) error {
-	return c.k.Do(ctx, "delete route "+r.DestinationCIDR, func() error {
+	return c.proc.Do(ctx, "delete route "+r.DestinationCIDR, func() error {
 		delete(c.w.routes, r.DestinationCIDR)
 		return nil
 	})
@@ -70,15 +70,15 @@ func (c cloud) DeleteRoute(ctx context.Context, _ string, r *cloudprovider.Route
 // start starts a controller, with informers that resync in the period that programs
 // give them.
 func start(run func(context.Context, cloud, kubernetes.Interface, informers.SharedInformerFactory) (func() error, error)) func(*explore.Process, *world) {
-	return func(k *explore.Process, w *world) {
-		k.Go(func(ctx context.Context) error {
-			client, err := kubernetes.NewForConfig(w.Config(k))
+	return func(proc *explore.Process, w *world) {
+		proc.Go(func(ctx context.Context) error {
+			client, err := kubernetes.NewForConfig(w.Config(proc))
 			if err != nil {
 				return err
 			}
 			factory := informers.NewSharedInformerFactory(client, 12*time.Hour)
 			factory.Core().V1().Nodes().Informer()
-			c, err := run(ctx, cloud{k, w}, client, factory)
+			c, err := run(ctx, cloud{proc, w}, client, factory)
 			if err != nil {
 				return err
 			}

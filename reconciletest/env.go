@@ -285,7 +285,7 @@ func (env *Env[T]) Want(lines ...string) {
 //	disk-4 waiting until 1m30s
 //	disk-5 held until 1m30s
 //	disk-6 waiting until 2m0s, failures 3: busy
-//	disk-7 settled until 1h0m0s
+//	disk-7 recheck at 1h0m0s
 //
 // The times are since the start. Without lines, the queue has to be empty.
 func (env *Env[T]) WantQueue(lines ...string) {
@@ -485,7 +485,7 @@ func (env *Env[T]) stateText(item T, s reconcile.State) string {
 	case !s.NotBefore.IsZero() && s.NotBefore.Equal(s.Due):
 		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(env.begun))
 	case s.Recheck:
-		text = fmt.Sprintf("%v settled until %v", item, s.Due.Sub(env.begun))
+		text = fmt.Sprintf("%v recheck at %v", item, s.Due.Sub(env.begun))
 	case s.Phase == reconcile.Waiting:
 		text += fmt.Sprintf(" until %v", s.Due.Sub(env.begun))
 	case s.Again:

@@ -72,7 +72,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 		env.Advance(59 * time.Second)
 		env.WantQueue(
 			"after held until 1h0m0s",
-			"look settled until 1h0m0s",
+			"look recheck at 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight",
 			"within waiting until 1h0m0s: soon: requeue within 1h0m0s",
@@ -81,7 +81,7 @@ func TestEachOutcomeIsALine(t *testing.T) {
 		env.Queue.Enqueue("well")
 		env.WantQueue(
 			"after held until 1h0m0s",
-			"look settled until 1h0m0s",
+			"look recheck at 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight, again",
 			"well ready",

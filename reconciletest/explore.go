@@ -124,7 +124,7 @@ func newProcess[T comparable](plan *explore.Process) *Env[T] {
 	p := &process[T]{Process: plan, env: env, owed: map[T]time.Duration{}, left: map[T]time.Duration{}}
 	env.ctx, env.plan, env.begun = plan.Context(), p, time.Now().Add(-plan.Now())
 	plan.OnEvent(func(event any) { p.hear(event.(T)) })
-	plan.Unfinished(p.unsettled)
+	plan.Unfinished(p.unfinished)
 	return env
 }
 
@@ -174,9 +174,9 @@ type resultLine[T comparable] reconcile.Result[T]
 
 func (r resultLine[T]) String() string { return resultText(reconcile.Result[T](r)) }
 
-// unsettled names an item that has had work left for a while, or is owed a run, if there
+// unfinished names an item that has had work left for a while, or is owed a run, if there
 // is one.
-func (p *process[T]) unsettled() string {
+func (p *process[T]) unfinished() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stats := p.env.Queue.Stats()

@@ -133,7 +133,7 @@ func TestQueueKeepsRecheck(t *testing.T) {
 	}
 	b := newQueue[string](t, s, cfg)
 	b.EnqueueWithin("y", 2*time.Hour)
-	b.Offer("y") // a run of it is promised
+	b.Offer("y") // a run of it is guaranteed
 	b.Offer("z")
 	flush(t, b)
 	all, err := b.All(t.Context())

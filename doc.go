@@ -37,7 +37,7 @@
 //     the retry if that is shorter. So a function that writes the failure into its own
 //     record, and gets that write back as an event, is no hot loop.
 //
-// # Promises
+// # Guarantees
 //
 //  1. An accepted event is followed by a run that started after it.
 //  2. An item is never in two runs at once.
@@ -58,7 +58,7 @@
 //     its hot paths allocate nothing.
 //
 // What precedes an Enqueue happens before the run that follows it, and a run before
-// the next one of its item. Nothing more is promised: events of an item before its
+// the next one of its item. Nothing more is guaranteed: events of an item before its
 // run are one run, and nothing outlives the process.
 // docs/verification.md names the tests.
 package reconcile

@@ -33,7 +33,7 @@ func main() {
 		Queue: queue,
 		Reconcile: func(_ context.Context, name string) error {
 			if there, err := os.ReadFile(name); err == nil && string(there) == wanted[name] {
-				return nil // in order
+				return nil // in sync
 			}
 			log.Println("write", name)
 			return os.WriteFile(name, []byte(wanted[name]), 0o644) // an error is tried again

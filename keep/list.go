@@ -177,6 +177,7 @@ func (p *pair[K, D, A]) compare() {
 
 // compareOne compares one key. A panic of Absent or InSync concerns this key alone.
 func (p *pair[K, D, A]) compareOne(key K) {
+	ensure := false
 	err := try(func() error {
 		desired, listed := p.next.desired[key]
 		actual, exists := p.next.actual[key]
@@ -191,17 +192,15 @@ func (p *pair[K, D, A]) compareOne(key K) {
 		} else if exists {
 			p.stay++
 		}
-		if absent || !listed {
-			return nil
-		}
-		p.next.todo[key] = struct{}{} // also if InSync panics
-		if exists && p.inSync(key, desired, actual) {
-			delete(p.next.todo, key)
-		}
+		ensure = listed && !absent
+		ensure = ensure && !(exists && p.inSync(key, desired, actual)) // still true if it panics
 		return nil
 	})
 	if err != nil {
 		p.panics = errors.Join(p.panics, fmt.Errorf("Set.Absent or Set.InSync of %v: %w", key, err))
+	}
+	if ensure {
+		p.next.todo[key] = struct{}{}
 	}
 }
 

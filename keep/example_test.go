@@ -26,7 +26,9 @@ type machine struct{ ID, Size string }
 // A provider stands in for a cloud.
 type provider struct{ machines map[string]machine }
 
-func (p *provider) list(context.Context) (map[string]machine, error) { return maps.Clone(p.machines), nil }
+func (p *provider) list(context.Context) (map[string]machine, error) {
+	return maps.Clone(p.machines), nil
+}
 
 func (p *provider) ensure(_ context.Context, name string, s server) error {
 	if m, ok := p.machines[name]; ok && m.Size == s.Size {

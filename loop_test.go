@@ -915,7 +915,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
 		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
 		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
-		{"done", "start, run, As, Is, Retry, done", "what Admit returned panicked"},
+		{"done", "start, run, As, Is, Retry, done", "done of Admit panicked"},
 		{"outcome", "start, run, As, Is, Retry, done, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
 	} {
@@ -942,7 +942,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 						return func(reconcile.Outcome, error, time.Duration) { hook("done") }, nil
 					},
 					Logger: slog.New(funcHandler{log, func(r slog.Record) {
-						if name, ok := map[string]string{"run starts": "start", "run failed, to be retried": "outcome"}[r.Message]; ok {
+						if name, ok := map[string]string{"run starts": "start", "run failed, retrying": "outcome"}[r.Message]; ok {
 							hook(name)
 						}
 					}}),

@@ -558,7 +558,7 @@ func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
 				if lines := log.from(slog.LevelWarn); (len(lines) > 0) != s.refused {
 					t.Errorf("poll %d: log %v, want it refused: %t", n, lines, s.refused)
 				} else if s.refused {
-					lines[0].mustSay(t, slog.LevelError, nil, "poll failed", "too much vanished at once", fmt.Sprint("MaxVanished is ", c.max))
+					lines[0].mustSay(t, slog.LevelError, nil, "poll failed", "too many items missing from the listing", fmt.Sprint("MaxVanished is ", c.max))
 				}
 			}
 		})

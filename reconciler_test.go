@@ -290,8 +290,8 @@ func (c outcomeCase) minDelay() time.Duration {
 }
 
 var messages = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, to be retried",
-	reconcile.GaveUp: "run failed, gave up", reconcile.TerminalError: "run failed for good",
+	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, retrying",
+	reconcile.GaveUp: "run failed, not retried", reconcile.TerminalError: "run failed, terminal error",
 }
 
 func TestOutcomeOfEachError(t *testing.T) {

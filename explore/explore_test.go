@@ -33,7 +33,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			s.Advance(0)
 			s.Event("b")
 		},
-		"another hand": func(s *Environment, w *shelf) {
+		"another client": func(s *Environment, w *shelf) {
 			comes(s, w)
 			w.things["a"] = "2"
 			s.Advance(time.Hour)

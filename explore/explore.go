@@ -416,7 +416,7 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	case again.state != clean.state:
 		clean.failure = "the world is once so and once so, without any fault:\n" + difference(clean.state, again.state, "(once)")
 	case len(clean.points) == 0:
-		clean.failure = "there is nothing to disturb: no call by Do or Read, and no event"
+		clean.failure = "there is nothing to inject a fault into: no call by Do or Read, and no event"
 	}
 	if clean.failure != "" {
 		return nil, x.finding(nil, clean)

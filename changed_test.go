@@ -126,7 +126,7 @@ func (panickingError) As(any) bool   { panic("As") }
 
 // What a run returns whose context ended with ErrChanged, and what becomes of it.
 // It had failed once before.
-func TestRunThatEndedEarlyIsToRunAgain(t *testing.T) {
+func TestErrChangedRequeuesTheItem(t *testing.T) {
 	var errAsCaused error // stands for the cause of the context
 	for _, v := range []struct {
 		name    string
@@ -532,7 +532,7 @@ func (b badContext) AfterFunc(func()) func() bool {
 // A context takes long to end. The run may return as soon as it sees the end, and
 // it is known by then why; and a consumer that was woken at the same time is not
 // kept waiting.
-func TestUntilChangedThatTakesLongToEndHoldsUpNobody(t *testing.T) {
+func TestSlowUntilChangedBlocksNoOtherCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		judged := make(chan struct{})
 		var results resultBook[string]

@@ -35,7 +35,7 @@ func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
 	})
 }
 
-func TestFeedNamesWhatIsMissing(t *testing.T) {
+func TestFeedErrorNamesTheNilField(t *testing.T) {
 	idle := func(context.Context, reconcile.Enqueuer[string]) error { t.Error("it runs"); return nil }
 	q := reconcile.NewQueue[string]()
 	for what, r := range map[string]reconcile.Runner{
@@ -49,7 +49,7 @@ func TestFeedNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestFromChanDeliversWhatWasPendingAndEndsWhenClosed(t *testing.T) {
+func TestFromChanEnqueuesBufferedValuesAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		ch := make(chan string, 3)
@@ -69,7 +69,7 @@ func TestFromChanDeliversWhatWasPendingAndEndsWhenClosed(t *testing.T) {
 	})
 }
 
-func TestFromChanEndsWhenCtxIsDoneAndTakesNoMore(t *testing.T) {
+func TestFromChanReceivesNothingAfterCtxIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		ch := make(chan string, 100)
@@ -102,7 +102,7 @@ func tellAll[T comparable](q reconcile.Enqueuer[T], items ...T) {
 	}
 }
 
-func TestFilterPassesOnAllVerbsOfWhatItKeeps(t *testing.T) {
+func TestFilterForwardsAllVerbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[int]()
 		var asked []int
@@ -121,7 +121,7 @@ func TestFilterPassesOnAllVerbsOfWhatItKeeps(t *testing.T) {
 	})
 }
 
-func TestMapPassesOnAllVerbsToWhatItYields(t *testing.T) {
+func TestMapForwardsAllVerbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		letters := reconcile.Map[int](q, func(n int) iter.Seq[string] {
@@ -156,7 +156,7 @@ func TestMapOfDuplicatesRunsAnItemOnce(t *testing.T) {
 
 // A wrapper around a queue is made where the program starts: what is missing is
 // found there.
-func TestEnqueuersOfNilPanicAtOnce(t *testing.T) {
+func TestEnqueuersOfANilQueuePanic(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	for name, f := range map[string]func(){
 		"the queue of Filter":     func() { reconcile.Filter(nil, func(string) bool { return true }) },

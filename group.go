@@ -372,7 +372,7 @@ func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
 			return
 		case <-remind.C:
 			age := time.Since(began)
-			members[0].log.write(slog.LevelWarn, "a member has not ended, though its context did", "for", age)
+			members[0].log.write(slog.LevelWarn, "member has not ended, although its context is done", "for", age)
 			remind.Reset(age)
 		}
 	}
@@ -477,7 +477,7 @@ func (s restart) Run(ctx context.Context) error {
 			return err
 		}
 		pause = sanitized(delay, doublings)
-		log.add(Logger(ctx), slog.LevelWarn, "runner failed, to be restarted", err, "next", pause)
+		log.add(Logger(ctx), slog.LevelWarn, "runner failed, restarting", err, "next", pause)
 		sleep(ctx, pause, nil)
 		if ctx.Err() != nil {
 			return nil

@@ -90,7 +90,7 @@ func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 	})
 }
 
-func TestGroupReturnsNilWhenAllMembersEndedWell(t *testing.T) {
+func TestGroupReturnsNilWhenAllMembersReturnNil(t *testing.T) {
 	for name, members := range map[string][]time.Duration{"none": nil, "two": {time.Second, time.Hour}} {
 		runBubble(t, name, func(t *testing.T) {
 			var g reconcile.Group
@@ -116,7 +116,7 @@ func TestGroupReturnsNilWhenAllMembersEndedWell(t *testing.T) {
 	}
 }
 
-func TestGroupReturnsTheFirstErrorWithTheNameAfterEndingTheOthers(t *testing.T) {
+func TestGroupReturnsTheFirstErrorAfterAllMembersEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail func() error
 		is   func(error) bool
@@ -186,7 +186,7 @@ func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 
 // Two members fail: Run waits for both, and the second failure is logged. The error
 // of the first, which has no name, is returned as it is.
-func TestGroupOutlivesASecondFailure(t *testing.T) {
+func TestGroupLogsASecondFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
 		g := reconcile.Group{Logger: book.logger()}
@@ -233,7 +233,7 @@ func TestGroupRunsOnlyOnce(t *testing.T) {
 	})
 }
 
-func TestGroupAddWhileItRunsStartsAtOnce(t *testing.T) {
+func TestGroupAddDuringRunStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
 		var g reconcile.Group
@@ -279,7 +279,7 @@ func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 	})
 }
 
-func TestGroupNamesWhatIsWrong(t *testing.T) {
+func TestGroupErrorNamesTheWrongField(t *testing.T) {
 	ready := func(context.Context) error { return nil }
 	for name, r := range map[string]reconcile.Runner{
 		"nil":            nil,
@@ -341,7 +341,7 @@ var wrappings = map[string]func(r reconcile.Runner) reconcile.Runner{
 
 // Feeders are ended first and waited for. What they enqueue to the last is still
 // served by a Reconciler whose context has not ended yet.
-func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
+func TestGroupEndsFeedersBeforeReconcilers(t *testing.T) {
 	setDefaultLogger(t, newLogBook())
 	for name, wrap := range wrappings {
 		for how, err := range map[string]error{"ctx is done": nil, "a feeder fails": errBoom} {
@@ -401,7 +401,7 @@ func TestGroupEndsFeedersBeforeItTellsReconcilers(t *testing.T) {
 
 // A feeder hangs, in this Group or in one around or inside. The Reconcilers wait a second
 // for it, and then have their whole Grace: the runs that began go on, and no other begins.
-func TestGroupEndsReconcilersThoughAFeederHangs(t *testing.T) {
+func TestGroupEndsReconcilersAlthoughAFeederHangs(t *testing.T) {
 	setDefaultLogger(t, newLogBook())
 	hangs := reconcile.RunFunc(func(context.Context) error { time.Sleep(time.Hour); return nil })
 	for name, around := range map[string]func(reconciler reconcile.Runner) *reconcile.Group{
@@ -475,7 +475,7 @@ func TestGroupsEndTogether(t *testing.T) {
 	})
 }
 
-func TestGroupStopEndsThatMemberAloneAndWaitsForIt(t *testing.T) {
+func TestGroupStopEndsOnlyThatMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
 		var g reconcile.Group
@@ -522,7 +522,7 @@ func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 
 // Many members fail before Run gets to see the first failure: each of them ends
 // the group.
-func TestGroupOutlivesFailuresAtOneInstant(t *testing.T) {
+func TestGroupHandlesSimultaneousFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := reconcile.Group{Logger: unlogged()}
 		for range 100 {
@@ -544,7 +544,7 @@ func (c slowDone) Done() <-chan struct{} {
 
 // A member may know ctx by another way. Its error is no failure then, even if the
 // member's own context has not ended yet.
-func TestGroupKnowsTheErrorOfItsContext(t *testing.T) {
+func TestGroupTreatsTheErrorOfItsContextAsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var g reconcile.Group
@@ -568,7 +568,7 @@ type outsider struct {
 
 func (o outsider) Run(context.Context) error { <-o.ctx.Done(); return o.ctx.Err() }
 
-func TestGroupWarnsOfAMemberThatDoesNotEnd(t *testing.T) {
+func TestGroupLogsAMemberThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := newLogBook()
 		j := record.New()
@@ -800,7 +800,7 @@ func (c countedContext) AfterFunc(f func()) (stop func() bool) {
 
 // A service may call Run with the same context again and again. What has ended
 // leaves nothing on it.
-func TestRunLeavesNothingOnItsContext(t *testing.T) {
+func TestRunStopsItsContextCallbacks(t *testing.T) {
 	reconciler := func() *reconcile.Reconciler[string] {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("a")
@@ -876,7 +876,7 @@ func TestAfterFailsWhenReadyFails(t *testing.T) {
 	}
 }
 
-func TestAfterEndsWellWhenCtxEndsWhileReadyWaits(t *testing.T) {
+func TestAfterReturnsNilWhenCtxEndsWhileReadyWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready func(ctx context.Context) error
 		want  error
@@ -1038,7 +1038,7 @@ func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 	})
 }
 
-func TestGroupOutlivesItsLoggerHandler(t *testing.T) {
+func TestGroupHandlesPanicOfLogHandler(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		runBubble(t, name, func(t *testing.T) {
 			j := record.New()

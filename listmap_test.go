@@ -94,7 +94,7 @@ func TestListMapTable(t *testing.T) {
 	}
 }
 
-func TestListMapKeepsNothingOfTheCallers(t *testing.T) {
+func TestListMapCopiesItsArguments(t *testing.T) {
 	l := reconcile.NewListMap[int]()
 	items := append(make([]int, 0, 10), 1, 2)
 	l.AddItem("k", items...)
@@ -110,7 +110,7 @@ func TestListMapKeepsNothingOfTheCallers(t *testing.T) {
 }
 
 // A loop begins when it is ranged over, not when it is made.
-func TestListMapLoopsSeeTheListAsItWasWhenTheyBegan(t *testing.T) {
+func TestListMapRangeSeesASnapshot(t *testing.T) {
 	changes := map[string]func(l *listMap){
 		"add":              func(l *listMap) { l.AddItem("k", 9); l.AddItem("new", 9) },
 		"remove first":     func(l *listMap) { l.RemoveItemAt("k", 0) },
@@ -259,7 +259,7 @@ func links(r any) (n int) {
 }
 
 // Also if dependencies come twice, and nothing stays of an item without any.
-func TestRefsDoesWhatItsModelDoes(t *testing.T) {
+func TestRefsAgreesWithItsModel(t *testing.T) {
 	var r reconcile.Refs[int, int]
 	model := make(map[int][]int) // dependencies by item
 	var order []int              // of the items, the one that was set last at the end
@@ -299,7 +299,7 @@ func TestRefsDoesWhatItsModelDoes(t *testing.T) {
 
 // A dependency or an item that would never be found again is refused, and nothing
 // changes.
-func TestRefsRefusesWhatCannotBeFound(t *testing.T) {
+func TestRefsPanicsForKeysThatAreNotEqualToThemselves(t *testing.T) {
 	var r reconcile.Refs[any, any]
 	r.Set("a", "before")
 	for _, c := range []struct {
@@ -328,7 +328,7 @@ func TestRefsRefusesWhatCannotBeFound(t *testing.T) {
 	}
 }
 
-func TestRefsOfSeesTheItemsOfWhenTheLoopBegan(t *testing.T) {
+func TestRefsOfSeesASnapshot(t *testing.T) {
 	var r reconcile.Refs[string, int]
 	seq := r.Of("a")
 	want := make([]int, 100)
@@ -351,7 +351,7 @@ func TestRefsOfSeesTheItemsOfWhenTheLoopBegan(t *testing.T) {
 	}
 }
 
-func TestRefsIsForManyGoroutines(t *testing.T) {
+func TestRefsIsSafeForConcurrentUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r reconcile.Refs[int, int]
 		var all sync.WaitGroup
@@ -376,7 +376,7 @@ func TestRefsIsForManyGoroutines(t *testing.T) {
 
 // A bucket names its key as it is reconciled. A change of a key runs the buckets
 // that use it, and those alone: a key that a bucket does not use any more is none.
-func TestRefsWithMapRunsWhatDependsOnAChange(t *testing.T) {
+func TestRefsWithMapRunsDependents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		var refs reconcile.Refs[string, string]

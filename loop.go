@@ -502,7 +502,7 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		w.endRun()
 		w.stage = stageLeaving
 	case stageLeaving:
-		what = "what Admit returned panicked" // it is not called again
+		what = "done of Admit panicked" // it is not called again
 	case stageReporting:
 		what = "the Logger panicked"
 	case stageNotifying:
@@ -602,7 +602,7 @@ func (w *worker[T]) admit() {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
 		if p := guard(func() error { runDone(Aborted, cause, 0); return nil }); p != nil {
-			logGuarded(l.Logger, slog.LevelError, "what Admit returned panicked", "item", w.item, "err", p)
+			logGuarded(l.Logger, slog.LevelError, "done of Admit panicked", "item", w.item, "err", p)
 		}
 	}
 	switch {
@@ -764,14 +764,14 @@ func (w *worker[T]) report() {
 	case Requeued:
 		msg = "run requeued"
 		if w.result.Failures > 0 {
-			level, msg = slog.LevelWarn, "run requeued, though a step failed"
+			level, msg = slog.LevelWarn, "run requeued, although a step failed"
 		}
 	case Retrying:
-		level, msg = slog.LevelWarn, "run failed, to be retried"
+		level, msg = slog.LevelWarn, "run failed, retrying"
 	case GaveUp:
-		level, msg = slog.LevelError, "run failed, gave up"
+		level, msg = slog.LevelError, "run failed, not retried"
 	case TerminalError:
-		level, msg = slog.LevelError, "run failed for good"
+		level, msg = slog.LevelError, "run failed, terminal error"
 	}
 	if w.changed {
 		msg = "run ended early, its item was enqueued again"

@@ -25,7 +25,7 @@ import (
 
 // A bubble that ends while a goroutine of it is left panics. The errors of this
 // queue wrap those of a Queue. That it fails is told also if ctx is done then.
-func TestRunReturnsWhenAllThatItStartedHasEnded(t *testing.T) {
+func TestRunReturnsAfterAllItsGoroutines(t *testing.T) {
 	for name, end := range map[string]func(q brokenQueue, cancel func()){
 		"ctx is done":     func(_ brokenQueue, cancel func()) { cancel() },
 		"queue is closed": func(q brokenQueue, _ func()) { q.q.Close() },
@@ -287,7 +287,7 @@ func (q watchingQueue) Requeue(item string, w reconcile.RequeueOptions) {
 	q.Queue.Requeue(item, w)
 }
 
-func TestForeignQueueIsToldTheVerdict(t *testing.T) {
+func TestCustomDequeuerGetsTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := watchingQueue{reconcile.NewQueue[string](), record.New()}
 		s := serve(t, reconcile.Reconciler[string]{
@@ -341,7 +341,7 @@ func (q *badQueue) State(item string) (state reconcile.State) {
 	return reconcile.State{}
 }
 
-func TestReconcilerGivesEachItemBackOnceThoughTheQueueFails(t *testing.T) {
+func TestReconcilerGivesEachItemBackOnceAlthoughTheQueuePanics(t *testing.T) {
 	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
 	for name := range failuresOfUserCode {
 		ends[name] = failuresAs(name)
@@ -405,7 +405,7 @@ func TestRunEndsWithItsQueueAfterALostLease(t *testing.T) {
 	})
 }
 
-func TestLostLeaseAbortsTheRunAlone(t *testing.T) {
+func TestLostLeaseAbortsOnlyThatRun(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		err     error
@@ -493,7 +493,7 @@ func (c poorContext) Deadline() (time.Time, bool) { c.fail("Deadline"); return c
 func (c poorContext) Value(key any) any { c.fail("Value"); return c.Context.Value(key) }
 
 // A Lease that ends badly, or gives no context, is a failure of that item alone.
-func TestLeaseThatEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
+func TestPanicInLeaseFailsOnlyThatItem(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		for _, lease := range []func(context.Context) context.Context{
 			func(context.Context) context.Context { end(); return nil },
@@ -522,7 +522,7 @@ type overContext struct{ context.Context }
 func (overContext) Err() error { return reconcile.ErrLeaseLost }
 
 // A Timeout does not hide what the context of a lease knows.
-func TestRunAsksItsLease(t *testing.T) {
+func TestRunUsesTheContextOfItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		runs := 0
 		s := serve(t, reconcile.Reconciler[string]{
@@ -545,7 +545,7 @@ func TestRunAsksItsLease(t *testing.T) {
 // The context of a lease is user code too, whenever its methods are called: as
 // the run begins, when its end is looked for, and as the run ends. The run fails,
 // or ends as it would have.
-func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
+func TestPanicInLeaseContextFailsOnlyThatItem(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		for method := range strings.FieldsSeq("Done Err Deadline Value") {
 			for _, timeout := range []time.Duration{0, time.Hour} {
@@ -579,7 +579,7 @@ func TestLeaseWhoseContextEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
 }
 
 // Nor does the context that Run was called with harm more than a run.
-func TestContextWhoseErrEndsBadlyIsAFailureOfThatItemAlone(t *testing.T) {
+func TestPanicInContextErrFailsOnlyThatItem(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		ctx := poorContext{t.Context(), "Err", time.Now().Add(time.Second), time.Now().Add(30 * time.Second), end}
 		q := reconcile.NewQueue[string]()
@@ -693,7 +693,7 @@ func (s *service) wantWarnings(t *testing.T, item string, began, over, ended tim
 	}
 }
 
-func TestRunThatIgnoresItsTimeoutIsWarnedAbout(t *testing.T) {
+func TestRunThatIgnoresItsTimeoutIsLogged(t *testing.T) {
 	for _, c := range []struct{ timeout, lasts time.Duration }{
 		{10 * time.Second, time.Hour},
 		{time.Hour, 5 * time.Hour},
@@ -723,7 +723,7 @@ func TestRunThatIgnoresItsTimeoutIsWarnedAbout(t *testing.T) {
 	}
 }
 
-func TestRunThatIgnoresShutdownIsWaitedForAndWarnedAbout(t *testing.T) {
+func TestRunThatIgnoresShutdownIsWaitedForAndLogged(t *testing.T) {
 	for _, grace := range []time.Duration{0, 3 * time.Second} {
 		for _, timeout := range []time.Duration{0, 2 * time.Hour} {
 			for _, err := range []error{nil, errBoom} {
@@ -750,7 +750,7 @@ func TestRunThatIgnoresShutdownIsWaitedForAndWarnedAbout(t *testing.T) {
 
 // The run begins when its context has ended already: Run ended while its start
 // was logged, or the lease was lost at once.
-func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
+func TestRunThatBeganAfterShutdownIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := lostLease{brokenQueue{plainly(reconcile.NewQueue[string]()), make(chan struct{})}}
 		s := serve(t, reconcile.Reconciler[string]{Queue: lost, Reconcile: stuckFor(time.Hour, nil), Name: "buckets"}, "stuck")
@@ -774,7 +774,7 @@ func TestRunThatBeganTooLateIsWarnedAbout(t *testing.T) {
 }
 
 // The ticker runs while there is a run that could get stuck, and no longer.
-func TestTickerRunsOnlyWhileThereIsSomethingToWatch(t *testing.T) {
+func TestTickerRunsOnlyDuringRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease          bool
 		timeout, grace time.Duration
@@ -816,7 +816,7 @@ func TestTickerRunsOnlyWhileThereIsSomethingToWatch(t *testing.T) {
 	}
 }
 
-func TestPanicInReconcileIsAFailureOfThatItemAlone(t *testing.T) {
+func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		for _, foreign := range []bool{false, true} {
 			var d reconcile.Dequeuer[string]
@@ -878,7 +878,7 @@ func TestPanicInReconcileIsAFailureOfThatItemAlone(t *testing.T) {
 }
 
 // A panic is a failure, whatever its value, and it is loud when it is given up.
-func TestPanicValueIsNotAPlan(t *testing.T) {
+func TestPanicValueSchedulesNoRun(t *testing.T) {
 	for _, value := range []error{reconcile.RequeueAfter(time.Hour), reconcile.RecheckWithin(time.Hour), reconcile.Terminal(errBoom), reconcile.ErrAborted} {
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, reconcile.Reconciler[string]{
@@ -907,7 +907,7 @@ func (e *hookError) Is(error) bool { e.is(); return false }
 // The hooks of a failed run, in their order; what fails in one is logged, ends those
 // that were still to come in that run, except for those that decide, and the item is
 // given back as was decided by then.
-func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
+func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 	const all = "start, run, As, Is, Retry, done, outcome, result"
 	for _, c := range []struct{ bad, want, logged string }{
 		{"none", all, ""},
@@ -915,7 +915,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 		{"As", "start, run, As, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
 		{"Is", "start, run, As, Is, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
 		{"Retry", "start, run, As, Is, Retry, done", "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"},
-		{"done", "start, run, As, Is, Retry, done", "what Admit returned panicked"},
+		{"done", "start, run, As, Is, Retry, done", "done of Admit panicked"},
 		{"outcome", "start, run, As, Is, Retry, done, outcome", "the Logger panicked"},
 		{"result", all, "OnResult panicked"},
 	} {
@@ -942,7 +942,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 						return func(reconcile.Outcome, error, time.Duration) { hook("done") }, nil
 					},
 					Logger: slog.New(funcHandler{log, func(r slog.Record) {
-						if name, ok := map[string]string{"run starts": "start", "run failed, to be retried": "outcome"}[r.Message]; ok {
+						if name, ok := map[string]string{"run starts": "start", "run failed, retrying": "outcome"}[r.Message]; ok {
 							hook(name)
 						}
 					}}),
@@ -980,7 +980,7 @@ func TestHookThatEndsBadlyEndsTheOthersOfThatRun(t *testing.T) {
 }
 
 // Not even the line that says what failed can be logged, nor a warning.
-func TestLoggerThatAlwaysEndsBadlyLosesNeitherItemNorWorker(t *testing.T) {
+func TestPanicInLoggerLosesNeitherItemNorWorker(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		for where, h := range map[string]badHandler{
 			"Enabled":   {end: end, enabled: true},
@@ -1111,7 +1111,7 @@ func admitAfter(d time.Duration) (*record.Journal, admit) {
 	}
 }
 
-func TestAdmitIsCalledBeforeEachRunAndLeaveAfterIt(t *testing.T) {
+func TestAdmitIsCalledBeforeEachRunAndDoneAfterIt(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		j, admit := admitAfter(time.Second)
 		s := serve(t, reconcile.Reconciler[string]{
@@ -1140,7 +1140,7 @@ func TestAdmitIsCalledBeforeEachRunAndLeaveAfterIt(t *testing.T) {
 
 // The worker that waits for Admit has the one item in hand; the others wait in the
 // queue, where an event finds them.
-func TestAdmitHoldsBackOneItemInHand(t *testing.T) {
+func TestAdmitDelaysOneItemPerRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		_, admit := admitAfter(time.Hour)
 		s := serve(t, reconcile.Reconciler[string]{Queue: q, Admit: admit, Workers: 8}, "a", "b", "c")
@@ -1175,7 +1175,7 @@ func TestRunWithAdmitEndsWithItsQueue(t *testing.T) {
 
 // Once its context has ended, what Admit returns does not matter: the item is given
 // back as if it had not run, and done is called.
-func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
+func TestAdmitThatReturnsAfterShutdownStartsNoRun(t *testing.T) {
 	for name, ends := range map[string]struct {
 		admit func(ctx context.Context, j *record.Journal) (func(reconcile.Outcome, error, time.Duration), error)
 		want  []string
@@ -1223,7 +1223,7 @@ func TestAdmitThatIsTooLateAdmitsNothing(t *testing.T) {
 }
 
 // An item whose lease is lost while it waits is given back, and the next one waits.
-func TestAdmitEndsWithTheLeaseOfTheItemInHand(t *testing.T) {
+func TestAdmitContextEndsWhenLeaseIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		j := record.New()
 		leased := make(chan context.Context, 9)
@@ -1304,7 +1304,7 @@ func TestAdmitThatFailsEndsRun(t *testing.T) {
 
 // A done that Admit returns beside an error is called all the same, as when the second
 // of two limits fails and the first has let the run in.
-func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
+func TestDoneIsCalledAlthoughAdmitFailed(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		var left []string
 		s := serve(t, reconcile.Reconciler[string]{
@@ -1326,7 +1326,7 @@ func TestLeaveIsCalledThoughAdmitFailed(t *testing.T) {
 }
 
 // An Admit that outlasts its context is warned about, as a run is, and waited for.
-func TestAdmitThatIgnoresItsContextIsWarnedAbout(t *testing.T) {
+func TestAdmitThatIgnoresItsContextIsLogged(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Hour} {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 			_, admit := admitAfter(10 * time.Minute)
@@ -1349,7 +1349,7 @@ func TestAdmitThatIgnoresItsContextIsWarnedAbout(t *testing.T) {
 }
 
 // A second call of Admit is warned about for its own age, not for that of the first.
-func TestWarningsAboutAdmitAreOfTheCallThatGoesOn(t *testing.T) {
+func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		calls := 0
 		s := serve(t, reconcile.Reconciler[string]{
@@ -1381,7 +1381,7 @@ func TestWarningsAboutAdmitAreOfTheCallThatGoesOn(t *testing.T) {
 
 // The context of a lease that ends badly while its item waits for Admit is a failure
 // of the run of that item, or none, and loses nothing.
-func TestLeaseWhoseContextEndsBadlyWhileItWaitsForAdmit(t *testing.T) {
+func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
 		for method := range strings.FieldsSeq("Done Err Deadline Value") {
 			began, left, admitted := time.Now(), 0, 0
@@ -1414,7 +1414,7 @@ func TestLeaseWhoseContextEndsBadlyWhileItWaitsForAdmit(t *testing.T) {
 
 // A run is one that has not returned until it is decided what becomes of its item:
 // an error that hangs when it is looked into is found by the log.
-func TestRunWhoseErrorHangsIsWarnedAbout(t *testing.T) {
+func TestRunWhoseErrorHangsIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: q, Timeout: time.Minute,
@@ -1446,7 +1446,7 @@ func (q badRequeue) Requeue(string, reconcile.RequeueOptions) {
 
 // A queue that panics when the item in hand is given back ends Run with that panic,
 // however Admit ended; the item is given back once.
-func TestQueueThatPanicsWhenTheItemInHandIsGivenBackEndsRun(t *testing.T) {
+func TestPanicInRequeueAfterAdmitEndsRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		admit func(ctx context.Context) error
 		want  []string // in what Run returns
@@ -1626,7 +1626,7 @@ func TestContextOfARunHasTheCauseOfItsEnd(t *testing.T) {
 
 // A rate limiter that reports the deadline of its context in advance ends no Run. An error
 // long before the deadline does.
-func TestAdmitMayReportADeadlineInAdvance(t *testing.T) {
+func TestAdmitMayReportItsDeadlineEarly(t *testing.T) {
 	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Hour: errBoom} {
 		runBubble(t, left.String(), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), left)

@@ -29,7 +29,7 @@ func TestEmptyQueueIsSmall(t *testing.T) {
 // A queue that held a million items and was drained holds no more than a
 // megabyte over an empty one. Nor does it after smaller bursts of other kinds,
 // which would keep several.
-func TestMemoryGoesBackAfterABurst(t *testing.T) {
+func TestMemoryIsReturnedAfterABurst(t *testing.T) {
 	type queue = reconcile.Queue[int]
 	const allowed, n = 1 << 19, 60_000
 	run := func(t *testing.T, q *queue) {

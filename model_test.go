@@ -531,7 +531,7 @@ func compareListMaps(t *testing.T, did []string, l *reconcile.ListMap[int, int],
 	}
 }
 
-func TestListMapDoesWhatItsModelDoes(t *testing.T) {
+func TestListMapAgreesWithItsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		ops := make([]byte, 200)

@@ -63,7 +63,7 @@ type Poller[T comparable] struct {
 
 // ErrVanished is wrapped by the error of a poll that lacks more items than
 // [Poller.MaxVanished] allows. That error is logged, as of any poll that fails.
-var ErrVanished = errors.New("reconcile: too much vanished at once")
+var ErrVanished = errors.New("reconcile: too many items missing from the listing")
 
 // Run polls at once and then every Period, until ctx is done; it then waits for
 // the poll in flight and returns nil. It returns an error at once if a field is

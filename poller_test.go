@@ -56,7 +56,7 @@ func lastsFor(d time.Duration) func(int) ([]string, error) {
 	return func(int) ([]string, error) { time.Sleep(d); return nil, nil }
 }
 
-func TestPollerRunNamesTheFieldThatIsWrong(t *testing.T) {
+func TestPollerRunErrorNamesTheWrongField(t *testing.T) {
 	get := func(context.Context) ([]string, error) { t.Error("it polls all the same"); return nil, nil }
 	q := reconcile.NewQueue[string]()
 	for name, p := range map[string]*reconcile.Poller[string]{
@@ -232,7 +232,7 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 }
 
 // One item that the queue panics on does not hide those after it.
-func TestPollerOutlivesAPanicInItsQueue(t *testing.T) {
+func TestPollerContinuesAfterAPanicInItsQueue(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		runBubble(t, name, func(t *testing.T) {
 			q := newTray[string]()
@@ -359,7 +359,7 @@ func (c askedContext) Err() error {
 }
 
 // A trigger in the moment before a poll is answered by that poll.
-func TestTriggerRightBeforeAPollAsksForNoMoreThanThatPoll(t *testing.T) {
+func TestTriggerBeforeAPollStartsNoSecondPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration
 		began := time.Now()
@@ -411,7 +411,7 @@ func TestPollerJitterKeepsStartsWithinItsBoundsAndApart(t *testing.T) {
 }
 
 // A Poller that polls only when it is triggered.
-func TestPollerTakesTheLongestPeriodThereIs(t *testing.T) {
+func TestPollerAcceptsTheMaximalPeriod(t *testing.T) {
 	for _, jitter := range []float64{1, 0.5, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &reconcile.Poller[string]{Period: math.MaxInt64, Jitter: jitter}
@@ -452,7 +452,7 @@ func TestPollerRunTwiceAtATimeIsAnError(t *testing.T) {
 }
 
 // Run waits for its poll, and nothing else.
-func TestPollerShutdownIsSilentAndPrompt(t *testing.T) {
+func TestPollerShutdownLogsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		poll func(ctx context.Context) ([]string, error)
 		took time.Duration
@@ -480,7 +480,7 @@ func TestPollerShutdownIsSilentAndPrompt(t *testing.T) {
 	}
 }
 
-func TestPollerOutlivesItsLoggerHandler(t *testing.T) {
+func TestPollerContinuesAfterAPanicInItsLogger(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		runBubble(t, name, func(t *testing.T) {
 			p := &reconcile.Poller[string]{Period: time.Second, Logger: slog.New(badHandler{end: end, handle: true})}
@@ -494,7 +494,7 @@ func TestPollerOutlivesItsLoggerHandler(t *testing.T) {
 	}
 }
 
-func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
+func TestPollerRefusesAPollWithTooManyMissingItems(t *testing.T) {
 	list := func(n int) (items []string) {
 		for i := range n {
 			items = append(items, fmt.Sprint("i", i))
@@ -558,7 +558,7 @@ func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
 				if lines := log.from(slog.LevelWarn); (len(lines) > 0) != s.refused {
 					t.Errorf("poll %d: log %v, want it refused: %t", n, lines, s.refused)
 				} else if s.refused {
-					lines[0].mustSay(t, slog.LevelError, nil, "poll failed", "too much vanished at once", fmt.Sprint("MaxVanished is ", c.max))
+					lines[0].mustSay(t, slog.LevelError, nil, "poll failed", "too many items missing from the listing", fmt.Sprint("MaxVanished is ", c.max))
 				}
 			}
 		})
@@ -567,7 +567,7 @@ func TestPollerRefusesAPollThatLacksTooMuch(t *testing.T) {
 
 // Believe polls soon, and a refused poll counts as failed: it is tried again with
 // back-off.
-func TestBelievePollsSoon(t *testing.T) {
+func TestBelieveStartsAPollWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, polls := newTray[string](), record.New()
 		items := []string{"a", "b", "c"}

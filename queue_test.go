@@ -117,7 +117,7 @@ func TestEventWhileInFlightIsKept(t *testing.T) {
 
 // "An event asks for now, a hold answers not yet, a ceiling answers by then."
 // Each item runs once, just then.
-func TestHoldIsAFloorAndCeilingACeiling(t *testing.T) {
+func TestNextRunKeepsNotBeforeAndDue(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		start := time.Now()
 		for _, item := range []string{"held", "broken", "ceiling", "cut short"} {
@@ -171,7 +171,7 @@ func TestHoldIsAFloorAndCeilingACeiling(t *testing.T) {
 
 // The queue of a package is made before the bubble of a test begins, whose clock
 // is of another time.
-func TestQueueMadeOutsideABubbleWorksInside(t *testing.T) {
+func TestQueueCreatedOutsideABubbleWorksInside(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -199,7 +199,7 @@ func TestQueueMadeOutsideABubbleWorksInside(t *testing.T) {
 
 // Events go first, and one of each Background items taken is an observation. In
 // each of the two, what became ready first is taken first.
-func TestBackgroundHasItsShare(t *testing.T) {
+func TestBackgroundGetsOneInN(t *testing.T) {
 	for background, want := range map[int]string{
 		-1: "e0 o1 o2 o3 o4 e1 e2 e3 e4 e5 e6 e7",
 		0:  "e0 o1 o2 o3 o4 e1 e2 e3 e4 e5 e6 e7",
@@ -235,7 +235,7 @@ func TestBackgroundHasItsShare(t *testing.T) {
 	}
 }
 
-func TestBackgroundIsTakenWhenThereIsNothingElse(t *testing.T) {
+func TestBackgroundIsTakenWhenNoEventIsReady(t *testing.T) {
 	inBackground(t, math.MaxInt, func(t *testing.T, q *reconcile.Queue[string]) {
 		q.Offer("a")
 		mustTakeAll(t, q, "a")
@@ -244,7 +244,7 @@ func TestBackgroundIsTakenWhenThereIsNothingElse(t *testing.T) {
 
 // Neither starves: an event never waits for more than one observation, and
 // events without end let each observation through in its time.
-func TestBackgroundStarvesNobody(t *testing.T) {
+func TestBackgroundStarvesNoItem(t *testing.T) {
 	const offered, background = 1000, 8
 	inBackground(t, background, func(t *testing.T, q *reconcile.Queue[string]) {
 		for i := range offered {
@@ -388,7 +388,7 @@ func TestConsumersWakeEachOther(t *testing.T) {
 // A context that ends as an item comes: the consumer takes the item or leaves it
 // as it was, whoever else waits or drains the queue. Nothing that was counted is
 // ever uncounted, and each item is counted once.
-func TestCancellationKeepsTheItem(t *testing.T) {
+func TestCancelledDequeueKeepsTheItem(t *testing.T) {
 	for order, events := range map[string][]string{
 		"canceled, then enqueued": {"cancel", "x", "x", "y"},
 		"enqueued, then canceled": {"x", "x", "y", "cancel"},
@@ -484,7 +484,7 @@ func TestCancellationKeepsTheItem(t *testing.T) {
 }
 
 // A consumer that was woken, and whose context ends before it looks, wakes another.
-func TestCancellationPassesTheItemOn(t *testing.T) {
+func TestCancelledDequeueWakesAnotherConsumer(t *testing.T) {
 	left := 0
 	for range 200 {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -507,7 +507,7 @@ func TestCancellationPassesTheItemOn(t *testing.T) {
 
 // In that race an item that was offered, and then enqueued, does not overtake an
 // earlier event, and what stays in the background stays where it was.
-func TestCancellationLeavesTheBackgroundAsItWas(t *testing.T) {
+func TestCancelledDequeueKeepsTheBackgroundTurn(t *testing.T) {
 	left := 0
 	for range 200 {
 		inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -627,7 +627,7 @@ func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
 	})
 }
 
-func TestZeroQueueSaysWhatIsMissing(t *testing.T) {
+func TestZeroQueuePanicNamesNewQueue(t *testing.T) {
 	var q reconcile.Queue[string]
 	for name, call := range map[string]func(){
 		"Enqueue":        func() { q.Enqueue("a") },
@@ -653,7 +653,7 @@ func TestZeroQueueSaysWhatIsMissing(t *testing.T) {
 
 type pointerItem *int
 
-func TestNewQueueRefusesItemsThatAreNotIdentities(t *testing.T) {
+func TestNewQueuePanicsForTypesWithoutIdentity(t *testing.T) {
 	for name, f := range map[string]func(){
 		"*int":                       func() { reconcile.NewQueue[*int]() },
 		"unsafe.Pointer":             func() { reconcile.NewQueue[unsafe.Pointer]() },
@@ -1053,7 +1053,7 @@ type boxed struct {
 
 // Once items are gone nothing of the queue reaches them, although others keep
 // the queue in use. The queue holds all of them at the same time first.
-func TestItemsThatAreGoneCanBeCollected(t *testing.T) {
+func TestRemovedItemsAreGarbageCollected(t *testing.T) {
 	type queue = reconcile.Queue[boxed]
 	for name, path := range map[string]struct {
 		hold, release func(t *testing.T, q *queue, b boxed)
@@ -1197,7 +1197,7 @@ func TestFailuresInARow(t *testing.T) {
 	})
 }
 
-func TestAllIsInOrder(t *testing.T) {
+func TestAllYieldsItemsInOrder(t *testing.T) {
 	inBackground(t, 2, func(t *testing.T, q *reconcile.Queue[string]) {
 		q.EnqueueAfter("due 3", 3*time.Hour)
 		q.EnqueueAfter("ready 1", 90*time.Minute)

@@ -25,7 +25,7 @@ import (
 	"github.com/reconkernel/reconcile/internal/record"
 )
 
-func TestReconcilerRunNamesTheFieldThatIsWrong(t *testing.T) {
+func TestReconcilerRunErrorNamesTheWrongField(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // what is not found wrong ends at once
 	q := reconcile.NewQueue[string]()
@@ -86,7 +86,7 @@ func TestReconcilersShareAQueue(t *testing.T) {
 	})
 }
 
-func TestReconcilerWorkersBoundWhatRunsAtOnce(t *testing.T) {
+func TestReconcilerWorkersLimitConcurrentRuns(t *testing.T) {
 	for _, c := range []struct{ workers, items, most, seconds int }{
 		{0, 3, 1, 3}, {1, 3, 1, 3}, {2, 7, 2, 4}, {8, 3, 3, 1}, {1000, 1500, 1000, 2},
 	} {
@@ -290,8 +290,8 @@ func (c outcomeCase) minDelay() time.Duration {
 }
 
 var messages = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, to be retried",
-	reconcile.GaveUp: "run failed, gave up", reconcile.TerminalError: "run failed for good",
+	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, retrying",
+	reconcile.GaveUp: "run failed, not retried", reconcile.TerminalError: "run failed, terminal error",
 }
 
 func TestOutcomeOfEachError(t *testing.T) {
@@ -460,7 +460,7 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 	}
 }
 
-func TestReconcilerCountsFailuresThoughTheItemIsEnqueuedMeanwhile(t *testing.T) {
+func TestReconcilerCountsFailuresOfAnItemEnqueuedInARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, reconcile.Reconciler[string]{
 			Reconcile: func(context.Context, string) error { time.Sleep(time.Second); return errBoom },
@@ -520,7 +520,7 @@ func TestReconcilerHoldRetriesGivesWayToEnqueueNow(t *testing.T) {
 	}
 }
 
-func TestReconcilerResultTellsWaitedAndDuration(t *testing.T) {
+func TestReconcilerResultHasWaitedAndDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms, s = time.Millisecond, time.Second
 		q := reconcile.NewQueue[string]()
@@ -729,7 +729,7 @@ func TestLoggerInsideReconcileCarriesTheItem(t *testing.T) {
 	})
 }
 
-func TestLoggerNilMeansTheDefault(t *testing.T) {
+func TestNilLoggerMeansTheDefault(t *testing.T) {
 	log := newLogBook()
 	setDefaultLogger(t, log)
 	if got := reconcile.Logger(t.Context()); got != slog.Default() {
@@ -841,7 +841,7 @@ func TestClassify(t *testing.T) {
 }
 
 // Things that were fed together, and are looked at again and again, drift apart.
-func TestSpreadBreaksUpAHerd(t *testing.T) {
+func TestRecheckJitterSpreadsRechecks(t *testing.T) {
 	const items, every = 1000, 10 * time.Minute
 	for _, spread := range []float64{0, 0.2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -881,7 +881,7 @@ func TestSpreadBreaksUpAHerd(t *testing.T) {
 }
 
 // RecheckJitter is about looks alone.
-func TestSpreadLeavesPlansAndRetriesAlone(t *testing.T) {
+func TestRecheckJitterAppliesOnlyToRechecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, reconcile.Reconciler[string]{RecheckJitter: 1, Reconcile: func(_ context.Context, item string) error {
 			switch item {
@@ -980,7 +980,7 @@ func TestApply(t *testing.T) {
 }
 
 // A run that Apply does not wait for is ended, and waited for.
-func TestApplyEndsWhatItStarted(t *testing.T) {
+func TestApplyEndsItsGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		q.Enqueue("other")
 		var cause error
@@ -1005,7 +1005,7 @@ func TestApplyEndsWhatItStarted(t *testing.T) {
 }
 
 // An item that no queue takes is a bug of the caller; the run ends all the same.
-func TestApplyOfAnItemThatPanicsLeavesNothingRunning(t *testing.T) {
+func TestApplyEndsItsGoroutinesWhenAnItemPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reconcile.Reconciler[float64]{Reconcile: func(context.Context, float64) error { return nil }, Logger: unlogged()}
 		if msg := panics(func() { _ = r.Apply(t.Context(), math.NaN()) }); !strings.Contains(msg, "not equal to itself") {
@@ -1016,7 +1016,7 @@ func TestApplyOfAnItemThatPanicsLeavesNothingRunning(t *testing.T) {
 
 // A function that writes its failure into the record that it reconciles gets that
 // write back as an event, while it runs or right after.
-func TestFailureIsNoHotLoop(t *testing.T) {
+func TestFailedItemIsNotRunAgainWithinASecond(t *testing.T) {
 	fail := func(err error) func(context.Context, *reconcile.Queue[string]) error {
 		return func(context.Context, *reconcile.Queue[string]) error { return err }
 	}

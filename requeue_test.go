@@ -92,7 +92,7 @@ func TestPanicErrorUnwrapsToAnErrorValue(t *testing.T) {
 	}
 }
 
-func TestSentinelsSayWhoSpeaks(t *testing.T) {
+func TestErrorMessagesHavePackagePrefix(t *testing.T) {
 	for _, err := range []error{
 		reconcile.ErrTerminal, reconcile.ErrTimeout, reconcile.ErrClosed, reconcile.ErrLeaseLost, reconcile.ErrAborted, reconcile.ErrChanged,
 	} {
@@ -102,7 +102,7 @@ func TestSentinelsSayWhoSpeaks(t *testing.T) {
 	}
 }
 
-func TestNoRetryGivesUpAtOnce(t *testing.T) {
+func TestNoRetryNeverRetries(t *testing.T) {
 	var p reconcile.RetryPolicy = reconcile.NoRetry
 	for _, failures := range []int{1, 2, 100} {
 		if d, retry := p(errBoom, failures); retry {
@@ -188,7 +188,7 @@ func TestBackoffDoublesFromFirstToMax(t *testing.T) {
 	}
 }
 
-func TestBackoffKeepsItemsApart(t *testing.T) {
+func TestBackoffIsRandomized(t *testing.T) {
 	p := reconcile.Backoff(time.Minute, time.Minute)
 	seen := make(map[time.Duration]bool)
 	for range 100 {

@@ -16,7 +16,7 @@ import (
 
 // Timers fire late on a busy machine. What is due counts as ready all the same,
 // and goes before what becomes ready later. In the background waits "seen".
-func TestLateTimerDoesNotShow(t *testing.T) {
+func TestLateTimerKeepsDueTimes(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
 		do   func(t *testing.T, q *reconcile.Queue[string])
@@ -87,7 +87,7 @@ func TestLateTimerDoesNotShow(t *testing.T) {
 
 // Whoever notices that items are due, since the timer is late, wakes the
 // consumers that wait: the timer may not come any more.
-func TestLateTimerLetsNobodySleep(t *testing.T) {
+func TestLateTimerWakesAllConsumers(t *testing.T) {
 	idle := func(q *reconcile.Queue[string]) {
 		go func() { _ = q.WaitIdle(context.Background()) }()
 		synctest.Wait()
@@ -207,7 +207,7 @@ func TestOrderIsKeptWhenMoreAreDueThanOneCallPromotes(t *testing.T) {
 
 // An item that was due before others, and is given back to run again while they are left
 // to be promoted, still runs before them.
-func TestGivenBackItemKeepsItsTurn(t *testing.T) {
+func TestRequeuedItemThatWasDueEarlierGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3 * reconcile.PromoteMax
 		q := reconcile.NewQueue[int]()

@@ -13,7 +13,7 @@ import (
 
 // The store beside a map, with hashes that many items share, and few free entries:
 // so slots of the same hash are inserted, moved and removed all the time.
-func TestStoreDoesWhatAMapDoes(t *testing.T) {
+func TestStoreAgreesWithAMap(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		shared := random.Uint32() >> random.IntN(32) // bits that are the same in all hashes
@@ -173,7 +173,7 @@ func TestStoreUsesChunksAgain(t *testing.T) {
 
 // The place of a delay that was removed is not filled from below another node, even
 // if there is an earlier one there.
-func TestDelaysMoveInTheirOwnBranch(t *testing.T) {
+func TestDelaysMoveOnlyInTheirHeapBranch(t *testing.T) {
 	var s store[int]
 	var h delays[int]
 	for p := range 39 {
@@ -245,7 +245,7 @@ func TestDelaysAreInOrder(t *testing.T) {
 }
 
 // The end of time means that a timer is not set, so nothing is due then.
-func TestNothingIsDueAtTheEndOfTime(t *testing.T) {
+func TestMaximalDelayIsNeverDue(t *testing.T) {
 	for _, now := range []int64{0, 100} {
 		if got := later(now, math.MaxInt64); got != math.MaxInt64-1 {
 			t.Errorf("later(%d, MaxInt64) = %d, want one less than MaxInt64", now, got)

@@ -601,7 +601,7 @@ type thing struct{ _ [1024]byte }
 
 // Nothing of a watcher stays reachable once it was notified, has given up, or its
 // run is over; and where nobody watches, nothing is allocated.
-func TestWatchersLeaveNothingBehind(t *testing.T) {
+func TestWatchersFreeTheirMemory(t *testing.T) {
 	type key struct{}
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		things := make(map[string]weak.Pointer[thing])
@@ -672,7 +672,7 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 }
 
 // A queue inside of another one tells of what was given up, too: RequeueOptions.Done has why.
-func TestEnqueueAndWaitOfAWrappedQueueTellsWhatWasGivenUp(t *testing.T) {
+func TestEnqueueAndWaitOfAWrappedQueueReturnsErrorsNotRetried(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 		s := serve(t, reconcile.Reconciler[string]{Queue: plainly(q), Reconcile: mixed, Retry: reconcile.NoRetry})
 		err := q.EnqueueAndWait(t.Context(), "good", "refuse", "fail")

@@ -233,7 +233,7 @@ func (p *play) receive(proc *Process, event any, own map[Fault]func()) {
 // deliverLocked decides about an event, and returns what delivers it.
 func (p *play) deliverLocked(d delivery) func() {
 	if d.process.dead {
-		p.lineLocked(d.what + ": nobody is there")
+		p.lineLocked(d.what + ": no process is running")
 		return nothing
 	}
 	if now := p.now(); now < d.process.behind { // its reads and its events are one stream

@@ -37,7 +37,7 @@ func (h house) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 }
 
 // A whole scenario for a client of HTTP.
-func TestTheDoorIsOpenWhateverFails(t *testing.T) {
+func TestDoorGuideExample(t *testing.T) {
 	explore.Run(t, explore.Scenario[house]{
 		World: func() house { return house{} },
 		Start: func(proc *explore.Process, h house) {

@@ -33,7 +33,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			s.Advance(0)
 			s.Event("b")
 		},
-		"another hand": func(s *Environment, w *shelf) {
+		"another client": func(s *Environment, w *shelf) {
 			comes(s, w)
 			w.things["a"] = "2"
 			s.Advance(time.Hour)
@@ -81,7 +81,7 @@ func TestLongFaults(t *testing.T) {
 
 // A cache that is behind shows for a minute what was there, tells nothing, and then
 // tells what it left out.
-func TestBehind(t *testing.T) {
+func TestStaleWatch(t *testing.T) {
 	s := plain()
 	s.Within = time.Minute
 	s.Steps = func(s *Environment, w *shelf) {
@@ -103,7 +103,7 @@ func TestBehind(t *testing.T) {
 }
 
 // An outage finds a back-off of its own that never resets.
-func TestABackOffThatNeverResets(t *testing.T) {
+func TestExploreFindsABackOffThatNeverResets(t *testing.T) {
 	backOff := func(reset bool) Scenario[*shelf] {
 		s := plain()
 		s.Start = func(proc *Process, w *shelf) {
@@ -141,7 +141,7 @@ func TestABackOffThatNeverResets(t *testing.T) {
 }
 
 // Two at once: a count that is read and written is right only for one process.
-func TestTwoAtOnce(t *testing.T) {
+func TestOverlap(t *testing.T) {
 	s := of(func(c client) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for {
@@ -173,7 +173,7 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 // Two controllers of one world die each for itself.
-func TestBeside(t *testing.T) {
+func TestOthers(t *testing.T) {
 	s := plain()
 	s.Start = func(proc *Process, w *shelf) {
 		loop(proc, 10*time.Minute, func(ctx context.Context) error { return client{proc, w}.put(ctx, "a", "1") })
@@ -240,9 +240,9 @@ func ajar(own ...Fault) Scenario[*shelf] {
 	return s
 }
 
-// TestOwnFaults has faults of the world's own, which come where they are named if they are
+// TestCustomFaults has faults of the world's own, which come where they are named if they are
 // listed: alone, in pairs and in more.
-func TestOwnFaults(t *testing.T) {
+func TestCustomFaults(t *testing.T) {
 	for _, test := range []struct {
 		own, without []Fault
 		want         string
@@ -350,7 +350,7 @@ func TestReport(t *testing.T) {
 var plays atomic.Int64
 
 // Retries while there is work left are no unrest after it.
-func TestWorkThatTakesLong(t *testing.T) {
+func TestLongWork(t *testing.T) {
 	s := plain()
 	s.Start = func(proc *Process, w *shelf) {
 		var left atomic.Int64
@@ -376,7 +376,7 @@ func TestWorkThatTakesLong(t *testing.T) {
 }
 
 // Invariant sees what Steps does last, before the controller does.
-func TestCheckAfterPlay(t *testing.T) {
+func TestInvariantAfterSteps(t *testing.T) {
 	s := plain()
 	s.Start = func(proc *Process, w *shelf) { proc.OnEvent(func(any) { w.wrong = nil }) }
 	s.Steps = func(s *Environment, w *shelf) {
@@ -390,7 +390,7 @@ func TestCheckAfterPlay(t *testing.T) {
 }
 
 // What is made, taken away and made again is not steady, though it ends well.
-func TestSteady(t *testing.T) {
+func TestStable(t *testing.T) {
 	restless := func(c client) func(context.Context) error {
 		return func(ctx context.Context) error {
 			is, err := c.get(ctx, "a")
@@ -417,7 +417,7 @@ func TestSteady(t *testing.T) {
 }
 
 // A faulty run that ends as the run without faults would after a second start is told.
-func TestTheEndWithoutFaultsMayBeTheWrongOne(t *testing.T) {
+func TestPlanWithoutFaultsMayEndWrong(t *testing.T) {
 	s := plain()
 	s.Start = func(proc *Process, w *shelf) { // forgets to look a second time
 		proc.Go(func(ctx context.Context) error {
@@ -505,7 +505,7 @@ func TestShrinkingRenumbers(t *testing.T) {
 
 // A mutex held over a call, for which another worker waits, ends the plan with its
 // journal and the goroutine that waits, instead of the test program.
-func TestAMutexHeldOverACall(t *testing.T) {
+func TestExploreReportsAMutexLockedDuringACall(t *testing.T) {
 	s := plain()
 	s.Start = func(proc *Process, w *shelf) {
 		var mu sync.Mutex
@@ -535,7 +535,7 @@ func TestAMutexHeldOverACall(t *testing.T) {
 		t.Fatalf("exploring finds %v, want a plan that hangs", f)
 	}
 	text := f.String()
-	for _, want := range []string{"0s event a", "it hangs: for 1s of the real clock", "sync.Mutex.Lock", "TestAMutexHeldOverACall"} {
+	for _, want := range []string{"0s event a", "it hangs: for 1s of the real clock", "sync.Mutex.Lock", "TestExploreReportsAMutexLockedDuringACall"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the story lacks %q:\n%s", want, text)
 		}
@@ -544,7 +544,7 @@ func TestAMutexHeldOverACall(t *testing.T) {
 
 // What does not fail again is told with the journal of the time when it did, and what
 // was different.
-func TestWhatDoesNotFailAgain(t *testing.T) {
+func TestFindingThatDoesNotFailAgain(t *testing.T) {
 	var worlds atomic.Int64
 	s := plain()
 	s.World = func() *shelf { w := newShelf(); w.made = int(worlds.Add(1)); return w }

@@ -102,7 +102,7 @@ func TestTransport(t *testing.T) {
 }
 
 // Without a Process, and with what a handler may want to know.
-func TestTransportForPlay(t *testing.T) {
+func TestTransportOfANilCaller(t *testing.T) {
 	var seen *http.Request
 	web := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		seen = r

@@ -59,7 +59,7 @@ func crowd(n int) Scenario[*shelf] {
 	return s
 }
 
-func TestASampleOfManySingles(t *testing.T) {
+func TestSinglesAreSampled(t *testing.T) {
 	s := crowd(10)
 	s.Plans = 150
 	tried := map[string]int{}
@@ -88,7 +88,7 @@ func TestASampleOfManySingles(t *testing.T) {
 }
 
 // The world is described when time passes, not after each call.
-func TestDescribedWhereAJudgeNeedsIt(t *testing.T) {
+func TestStateIsCalledOnlyWhenNeeded(t *testing.T) {
 	s := crowd(50)
 	described := 0
 	s.State = func(w *shelf) string { described++; return w.String() }
@@ -128,7 +128,7 @@ func TestPlansAtTheSameTime(t *testing.T) {
 }
 
 // Of two plans that fail at once, the first one is told, also if it fails later.
-func TestTheFirstPlanThatFails(t *testing.T) {
+func TestFirstFailingPlanIsReported(t *testing.T) {
 	s := plain()
 	s.Final = func(*shelf) error { return errBoom }
 	x := explorerOf(t, s)

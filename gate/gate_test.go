@@ -376,7 +376,7 @@ func TestSetLimit(t *testing.T) {
 }
 
 // The limit is kept for the next Run, but not beyond bounds that were changed.
-func TestLimitMeetsNewBounds(t *testing.T) {
+func TestLimitFollowsNewBounds(t *testing.T) {
 	g := new(Gate)
 	g.SetLimit(9)
 	for _, c := range []struct{ low, high, want int }{{0, 0, 9}, {0, 8, 8}, {9, 10, 9}, {10, 20, 10}} {
@@ -666,7 +666,7 @@ func TestSlowAndPauseAreCalledAfterEachRunExceptAborted(t *testing.T) {
 }
 
 // A run for which Slow panics has left, and counts neither way.
-func TestAPanicOfSlowCountsNeitherWay(t *testing.T) {
+func TestPanicInSlowKeepsTheLimit(t *testing.T) {
 	g := &Gate{Slow: func(error, time.Duration) bool { panic("Slow") }}
 	g.SetLimit(1)
 	for range 3 {
@@ -752,7 +752,7 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 
 // A gate has no goroutine. Its timer runs while a run waits for a time, and not for
 // the limit or the probe.
-func TestTimerStopsWithTheLastThatWaits(t *testing.T) {
+func TestTimerStopsWithTheLastWaitingRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{Every: time.Hour, Max: 2, Logger: slog.New(slog.DiscardHandler)}
 		timer := func(want bool) {
@@ -952,7 +952,7 @@ func (m *model) done(now time.Duration, id int, how string, pause time.Duration)
 
 // Many runs come, wait, go and end in any way, while the limit and the pauses move:
 // each starts at the very instant at which the model lets it in.
-func TestGateDoesAsItsModel(t *testing.T) {
+func TestGateAgreesWithItsModel(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) { simulate(t, seed) })
 		if t.Failed() {
@@ -1095,7 +1095,7 @@ func TestPauseIsBounded(t *testing.T) {
 
 // The times of Stats are right after a step of the wall clock. The base is changed as if
 // the clock had been stepped forward by three hours since.
-func TestTimesAfterAStepOfTheClock(t *testing.T) {
+func TestStatsTimesAreRightAfterAClockStep(t *testing.T) {
 	g := &Gate{Logger: slog.New(slog.DiscardHandler)}
 	g.PauseUntil(time.Now().Add(time.Hour))
 	*(*uint64)(unsafe.Pointer(&g.base)) -= 3 * 3600 << 30 // the seconds of a time with a monotonic reading

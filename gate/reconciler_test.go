@@ -40,7 +40,7 @@ func serve(t *testing.T, r *reconcile.Reconciler[string]) (end func()) {
 	}
 }
 
-func TestAFieldThatIsWrongEndsRun(t *testing.T) {
+func TestWrongFieldEndsRun(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	q.Enqueue("a")
 	r := &reconcile.Reconciler[string]{
@@ -54,7 +54,7 @@ func TestAFieldThatIsWrongEndsRun(t *testing.T) {
 
 // While the gate is paused one item is in hand, the others are in the queue, where
 // events are folded into them; no failure is added by it, and none is lost.
-func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
+func TestPauseKeepsItemsAndTheirFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, q := record.New(), reconcile.NewQueue[string]()
 		g := &Gate{
@@ -112,7 +112,7 @@ func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
 }
 
 // An item in hand at the end is given back as it was, and its turn is not used up.
-func TestTheEndGivesBackTheItemInHand(t *testing.T) {
+func TestShutdownGivesBackTheWaitingItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, g := reconcile.NewQueue[string](), &Gate{Every: time.Hour}
 		q.Enqueue("a")

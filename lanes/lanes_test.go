@@ -71,7 +71,7 @@ func serve(t *testing.T, l reconcile.Runner) (end func()) {
 }
 
 // A lane that hangs does not hold up the others; each has its own order.
-func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
+func TestHangingLaneDelaysNoOtherLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := record.New()
 		l := byFirst(d)
@@ -90,7 +90,7 @@ func TestALaneThatHangsHoldsUpNoOther(t *testing.T) {
 
 // A lane without an item ends, and begins again with the next item. One that has but
 // a look that is due goes on. The sums never fall.
-func TestAnIdleLaneEnds(t *testing.T) {
+func TestIdleLaneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := record.New()
 		l := byFirst(d)
@@ -373,7 +373,7 @@ func TestFieldsAreChecked(t *testing.T) {
 }
 
 // Reconcilers without a logger log their lane.
-func TestLinesHaveTheLane(t *testing.T) {
+func TestLogLinesHaveTheLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		l := &lanes.Lanes[string, int]{
@@ -447,7 +447,7 @@ func TestNothingIsLostWhileLanesEnd(t *testing.T) {
 }
 
 // A Group ends Lanes as a Reconciler: a feeder that waits for its item can end.
-func TestGroupEndsLanesAfterWhatFeeds(t *testing.T) {
+func TestGroupEndsLanesAfterFeeders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
 		l := &lanes.Lanes[string, string]{

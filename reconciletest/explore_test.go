@@ -258,7 +258,7 @@ func TestAnEventToNobody(t *testing.T) {
 		s.Advance(time.Minute)
 	}
 	o := outcomeOf(t, s, "call want a #2: dies before")
-	if want := "1m0.5s event a: nobody is there"; !slices.Contains(o.journal, want) {
+	if want := "1m0.5s event a: no process is running"; !slices.Contains(o.journal, want) {
 		t.Errorf("want %q in the journal:\n%s", want, indent(o.journal))
 	}
 }
@@ -405,7 +405,7 @@ func TestOracles(t *testing.T) {
 		}, ""},
 		"nothing to disturb": {func(s *Scenario[string, *shop]) {
 			s.Start, s.Steps = startWith(idle), func(*Environment[string], *shop) {}
-		}, "there is nothing to disturb: no call by Do or Read, and no event"},
+		}, "there is nothing to inject a fault into: no call by Do or Read, and no event"},
 		"not twice the same": {func(s *Scenario[string, *shop]) {
 			plays := 0
 			s.Steps = func(s *Environment[string], w *shop) { plays++; w.things["far play"] = fmt.Sprint(plays) }

@@ -138,7 +138,7 @@ func (v gateView) Next() string {
 	case v.Until.After(time.Now()):
 		return "in " + until(v.Until)
 	}
-	return "after a run that goes well"
+	return "after a run that succeeds"
 }
 
 // Why says who paused the gate.
@@ -249,7 +249,7 @@ func (p *Page) serveListingAction(w http.ResponseWriter, r *http.Request) error 
 	}
 	// A browser sends the ends of lines as CR LF.
 	if why, seen := r.PostForm["because"]; seen && strings.ReplaceAll(why[0], "\r\n", "\n") != textOf(err) {
-		return refuse(http.StatusConflict, "listing %q was refused anew since you looked: %s", name, textOf(err))
+		return refuse(http.StatusConflict, "listing %q was refused again since the page was loaded: %s", name, textOf(err))
 	}
 	l.Of.Believe()
 	p.log(r.Context(), "statuspage: action", "action", string(a), "listing", name, "refused", textOf(err), "from", r.RemoteAddr)

@@ -86,7 +86,7 @@ func TestGate(t *testing.T) {
 		if !strings.Contains(said, "The pause has ended: one run goes first.") || cloud.Stats().Next != 0 {
 			t.Errorf("go on: %s, %+v", said, cloud.Stats())
 		}
-		shows("after go on", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 1m0s, until in 0s, 503 & more", ">probing<", "after a run that goes well")
+		shows("after go on", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 1m0s, until in 0s, 503 & more", ">probing<", "after a run that succeeds")
 		cloud.Pause = nil
 		if done, err = cloud.Admit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestListing(t *testing.T) {
 					l := got.Listings[0]
 					line := fmt.Sprint(l.Name, " ", l.Refused)
 					if l.Refused {
-						line += fmt.Sprintf(" for %v, %t", time.Since(l.Since), strings.Contains(l.Error, "too much vanished"))
+						line += fmt.Sprintf(" for %v, %t", time.Since(l.Since), strings.Contains(l.Error, "too many items missing"))
 					}
 					if line != want {
 						t.Errorf("%s: %s, want %s", when, line, want)
@@ -178,7 +178,7 @@ func TestListing(t *testing.T) {
 				shows("refused still", "buckets true for 1h0m0s, true", `name="because" value="`)
 				_, why := believer.Refused()
 				believe.Set("because", "another")
-				if said := body(t, post(t, page, "/listing.json", believe), http.StatusConflict); !strings.Contains(said, "too much vanished") {
+				if said := body(t, post(t, page, "/listing.json", believe), http.StatusConflict); !strings.Contains(said, "too many items missing") {
 					t.Errorf("it answers %s", said)
 				}
 				shows("another is believed", "buckets true for 1h0m0s, true")

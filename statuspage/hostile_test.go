@@ -129,7 +129,7 @@ func testHostile(t *testing.T, name string) {
 	}
 	one := body(t, get(t, page, "/"+link), http.StatusOK)
 	check("item", one)
-	if !strings.Contains(one, "failed for good") {
+	if !strings.Contains(one, "with a terminal error") {
 		t.Error("the link does not lead to the item")
 	}
 

@@ -169,15 +169,15 @@ func (h handle) story() string {
 	case reconcile.Waiting:
 		due := until(r.Due)
 		if r.Recheck {
-			return fmt.Sprintf("All was well %s ago. It is looked at again in %s; an event brings it sooner.", since, due)
+			return fmt.Sprintf("The last run succeeded %s ago. The recheck is in %s; an event runs it sooner.", since, due)
 		}
 		what := "The next run"
 		if r.Failures > 0 {
 			what = "The next try"
 		}
-		brings := "an event brings it sooner"
+		brings := "an event runs it sooner"
 		if r.Held() {
-			brings = "it is held, and an event does not bring it sooner"
+			brings = "it is held, and an event does not run it sooner"
 		}
 		text += fmt.Sprintf("%s is in %s; %s.", what, due, brings)
 	default:
@@ -190,16 +190,16 @@ func (h handle) story() string {
 }
 
 func idleStory(last reconcile.Outcome, ago string) string {
-	const fed = "It runs again only when it is fed again."
+	const fed = "It runs again only after the next event or poll."
 	switch last {
 	case "":
 		return "The queue does not know it, and no run of it is remembered. " + fed
 	case reconcile.GaveUp:
-		return fmt.Sprintf("It was given up %s ago. %s", ago, fed)
+		return fmt.Sprintf("It failed %s ago and is not retried. %s", ago, fed)
 	case reconcile.TerminalError:
-		return fmt.Sprintf("It failed for good %s ago: its error is one that no retry mends. %s", ago, fed)
+		return fmt.Sprintf("It failed %s ago with a terminal error and is not retried. %s", ago, fed)
 	case reconcile.Retrying, reconcile.Requeued, reconcile.Aborted:
 		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, fed)
 	}
-	return fmt.Sprintf("All was well %s ago. %s", ago, fed)
+	return fmt.Sprintf("The last run succeeded %s ago. %s", ago, fed)
 }

@@ -266,7 +266,7 @@ func TestItemJSON(t *testing.T) {
 		if text = text[:len(text)-1] + "]"; text != want {
 			t.Errorf("runs\n%s, want\n%s", text, want)
 		}
-		if want := "All was well 0 s ago. It runs again only when it is fed again."; got.Story != want {
+		if want := "The last run succeeded 0 s ago. It runs again only after the next event or poll."; got.Story != want {
 			t.Errorf("story = %q, want %q", got.Story, want)
 		}
 		if got.ID == "" || got.URL != "item.json?id="+got.ID+"&item=a&queue=assets" {

@@ -100,12 +100,12 @@ func TestPageOfItem(t *testing.T) {
 		w := newWorld(t, 8)
 		w.fill()
 		for item, want := range map[string]string{
-			"well":     "All was well 29 s ago. It runs again only when it is fed again.",
-			"fine":     "All was well 29 s ago. It is looked at again in 59 m 31 s; an event brings it sooner.",
-			"planned":  "The next run is in 59 m 31 s; an event brings it sooner.",
-			"held":     "The next run is in 1 h 59 m; it is held, and an event does not bring it sooner.",
-			"retrying": "Its last run failed. The next try is in 59 m 31 s; an event brings it sooner.",
-			"refused":  "Its last run failed. It failed for good 29 s ago: its error is one that no retry mends. It runs again only when it is fed again.",
+			"well":     "The last run succeeded 29 s ago. It runs again only after the next event or poll.",
+			"fine":     "The last run succeeded 29 s ago. The recheck is in 59 m 31 s; an event runs it sooner.",
+			"planned":  "The next run is in 59 m 31 s; an event runs it sooner.",
+			"held":     "The next run is in 1 h 59 m; it is held, and an event does not run it sooner.",
+			"retrying": "Its last run failed. The next try is in 59 m 31 s; an event runs it sooner.",
+			"refused":  "Its last run failed. It failed 29 s ago with a terminal error and is not retried. It runs again only after the next event or poll.",
 			"running":  "It has been running for 30 s.",
 		} {
 			text := body(t, get(t, w.page, "/item?queue=assets&item="+item), http.StatusOK)
@@ -170,12 +170,12 @@ func TestPageStories(t *testing.T) {
 		w.queue.Enqueue("a")
 		sleep(2 * time.Second)
 		w.queue.Remove("a")
-		if got, want := story(), "Its last run failed. It ran 1 s ago, and its next run was cancelled. It runs again only when it is fed again."; got != want {
+		if got, want := story(), "Its last run failed. It ran 1 s ago, and its next run was cancelled. It runs again only after the next event or poll."; got != want {
 			t.Errorf("after Remove: %q, want %q", got, want)
 		}
 		w.queue.Enqueue("a")
 		sleep(3 * time.Hour)
-		if got, want := story(), "Its last 3 runs failed. It was given up 59 m 57 s ago. It runs again only when it is fed again."; got != want {
+		if got, want := story(), "Its last 3 runs failed. It failed 59 m 57 s ago and is not retried. It runs again only after the next event or poll."; got != want {
 			t.Errorf("after the last retry: %q, want %q", got, want)
 		}
 		w.returns("b", time.Minute, nil)

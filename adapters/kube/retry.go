@@ -22,7 +22,7 @@ var conflicts = reconcile.Backoff(5*time.Millisecond, time.Minute)
 //     then after twice as long each time, up to a minute;
 //   - what the server asks to be sent again later, as it does with 429 and 503,
 //     comes back after the time it says, or up to half as long again, so that not
-//     all come back at once; an event brings it sooner, unless
+//     all come back at once; an event runs it sooner, unless
 //     Reconciler.HoldRetries is set;
 //   - about everything else, such as what is forbidden or invalid, or a server
 //     that cannot be reached, p decides; a nil p means [reconcile.DefaultRetry].

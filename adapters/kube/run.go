@@ -116,7 +116,7 @@ func (r *run) failed(ctx context.Context, _ *cache.Reflector, err error) {
 		err = fmt.Errorf("this client may not list and watch it: %w", err)
 	}
 	if count, log := r.failures.Add(err); log {
-		r.logger.Warn("informer cannot list or watch, to be tried again", "failures", count, "err", err)
+		r.logger.Warn("informer cannot list or watch, retrying", "failures", count, "err", err)
 	}
 }
 

@@ -73,7 +73,7 @@ func (p *Primed) Wait(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("natsadapter: not all is fed, as %w: %w", why, context.Cause(ctx))
+			return fmt.Errorf("natsadapter: not all items were enqueued, because %w: %w", why, context.Cause(ctx))
 		}
 	}
 }
@@ -133,7 +133,7 @@ func trouble(ctx context.Context, what string, err error) {
 // checkNoPrime returns an error for a feeder that cannot be primed.
 func checkNoPrime(ctx context.Context, what string) error {
 	if ctx.Value(primingKey{}) != nil {
-		return fmt.Errorf("natsadapter: %s cannot tell when all that was there is fed: do not Prime it", what)
+		return fmt.Errorf("natsadapter: %s cannot tell when all existing items were enqueued: do not Prime it", what)
 	}
 	return nil
 }

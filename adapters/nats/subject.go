@@ -57,7 +57,7 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 				return nil
 			case errors.Is(err, nats.ErrSlowConsumer):
 				dropped, _ := sub.Dropped()
-				slog.Error("natsadapter: messages came faster than they were fed, and are lost", "subject", subject, "lost", dropped)
+				slog.Error("natsadapter: messages arrived faster than they were enqueued; some are lost", "subject", subject, "lost", dropped)
 			case err != nil:
 				return fail(err)
 			default:

@@ -24,7 +24,7 @@ const (
 	// Conflict comes before an update, or a patch that has a version: somebody else
 	// annotates the object, and the answer is a conflict. No description of the cluster
 	// shows that annotation.
-	Conflict explore.Fault = "another hand writes first"
+	Conflict explore.Fault = "another client writes first"
 
 	// Refused is the answer of an admission webhook to a write, once: the code 403. The
 	// write has no effect.
@@ -46,8 +46,8 @@ func Faults() []explore.Fault { return []explore.Fault{Conflict, Refused, Restar
 // outage is how long a server that starts again accepts no connections.
 const outage = 5 * time.Second
 
-// byAnotherHand is what [Conflict] annotates.
-const byAnotherHand = "kubesim.example.com/another-hand"
+// byAnotherClient is what [Conflict] annotates.
+const byAnotherClient = "kubesim.example.com/another-client"
 
 // Restart does what a server does that ends and comes back: all watches end; for five
 // seconds the connections of processes are refused; and a watch from a version before is
@@ -115,20 +115,20 @@ func (s *Server) annotate(q *request) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[byAnotherHand] = fmt.Sprint(s.version)
+	annotations[byAnotherClient] = fmt.Sprint(s.version)
 	o.SetAnnotations(annotations)
 	// If it is refused, the other hand was not quicker.
-	_, _ = s.update(&request{kind: q.kind, space: q.space, name: q.name, agent: "another-hand"}, old, o, nil, true)
+	_, _ = s.update(&request{kind: q.kind, space: q.space, name: q.name, agent: "another-client"}, old, o, nil, true)
 }
 
 // withoutAnotherHand returns an object as it would be without what [Conflict] wrote.
 func withoutAnotherHand(o *unstructured.Unstructured) *unstructured.Unstructured {
 	annotations := o.GetAnnotations()
-	if _, ok := annotations[byAnotherHand]; !ok {
+	if _, ok := annotations[byAnotherClient]; !ok {
 		return o
 	}
 	o = o.DeepCopy()
-	delete(annotations, byAnotherHand) // which is a copy
+	delete(annotations, byAnotherClient) // which is a copy
 	if o.SetAnnotations(annotations); len(annotations) == 0 {
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
 	}

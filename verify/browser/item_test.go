@@ -45,7 +45,7 @@ func TestItemPage(t *testing.T) {
 	if got := eval[string](tb, errorsJS); got != strings.Join(want, ",") {
 		t.Errorf("the errors of the runs are %s", got)
 	}
-	tb.wait(`document.querySelector('.story').innerText.includes('It is looked at again in')`)
+	tb.wait(`document.querySelector('.story').innerText.includes('The recheck is in')`)
 }
 
 // TestReconcileNow presses the button of an item that is held for an hour.

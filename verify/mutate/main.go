@@ -66,7 +66,7 @@ var first = map[string]string{
 
 const ofGroup = "^Test(Group|Restart|After)"
 
-const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestStoreDoesWhatAMapDoes)$"
+const ofQueue = "^(TestQueueTable.*|TestQueueAgreesWithItsModel|TestStoreAgreesWithAMap)$"
 
 func main() {
 	log.SetFlags(0)

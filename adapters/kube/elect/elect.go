@@ -232,7 +232,7 @@ func (t *term) failed(ctx context.Context, err error) {
 		return
 	}
 	if count, log := t.failures.Add(err); log {
-		t.Logger.Warn("lease cannot be read or written, to be tried again", "lease", t.Namespace+"/"+t.Name, "failures", count, "err", err)
+		t.Logger.Warn("cannot read or write the lease, retrying", "lease", t.Namespace+"/"+t.Name, "failures", count, "err", err)
 	}
 }
 
@@ -372,7 +372,7 @@ func (t *term) release() {
 			continue
 		}
 		if err != nil {
-			t.Logger.Warn("lease not given up; the next leader waits until it has run out", "err", err)
+			t.Logger.Warn("lease not released; the next leader waits until it expires", "err", err)
 		}
 		return
 	}

@@ -152,7 +152,7 @@ func (m *member[T]) leave() error {
 		err = renew("", m.cfg.Deadline/2)
 	}
 	if err != nil && held(m.lease) {
-		m.cfg.Logger.Warn("shards: Lease not given up; the others wait until it has run out", "lease", m.self, "err", err)
+		m.cfg.Logger.Warn("shards: Lease not released; the other members wait until it expires", "lease", m.self, "err", err)
 	}
 	return nil
 }

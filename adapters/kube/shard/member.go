@@ -167,7 +167,7 @@ func (m *member[T]) turn(ctx context.Context) (again bool, err error) {
 	}
 	live := m.live(found, l, asked)
 	if !slices.Contains(live, m.self) {
-		return false, fmt.Errorf("%w: somebody has removed it", errLost)
+		return false, fmt.Errorf("%w: another client has deleted it", errLost)
 	}
 
 	if !slices.Equal(live, l.members) {
@@ -221,7 +221,7 @@ func (m *member[T]) renew(ctx context.Context, holder string) error {
 		}
 	}
 	if m.lease != nil && apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: somebody has removed it", errLost)
+		return fmt.Errorf("%w: another client has deleted it", errLost)
 	}
 	if err != nil {
 		return err

@@ -142,7 +142,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 	for ctx.Err() == nil {
 		ttl, err := c.ttl(ctx)
 		if err == nil && ttl < shortestTTL {
-			return nil, fmt.Errorf("natsadapter: Elect: bucket %s has a TTL of %v, want %v or more: it is how long others wait for a leader that is gone", c.kv.Bucket(), ttl, shortestTTL)
+			return nil, fmt.Errorf("natsadapter: Elect: bucket %s has a TTL of %v, want %v or more: it is how long others wait for a leader that died", c.kv.Bucket(), ttl, shortestTTL)
 		}
 		pause := retryPause
 		if err == nil {

@@ -131,7 +131,7 @@ func (w noConsumerToSpare) scan(ctx context.Context, fn func(m stored, at time.T
 	return w.wire.scan(ctx, fn)
 }
 
-// If the janitor cannot look at all records it says so, and that the items of a
+// If the janitor cannot check all records it says so, and that the items of a
 // process that is gone do not run; when it can, they do.
 func TestWarnsWithoutAConsumerToSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -153,17 +153,17 @@ func TestWarnsWithoutAConsumerToSpare(t *testing.T) {
 			taken <- item
 		}()
 		time.Sleep(4 * playLease)
-		if log.lines("level=WARN msg=\"cannot look at all records") != 1 || log.lines("maximum consumers limit reached") != 1 {
-			t.Errorf("the log does not say that all records cannot be looked at, once:\n%s", log.text.String())
+		if log.lines("level=WARN msg=\"cannot check all records") != 1 || log.lines("maximum consumers limit reached") != 1 {
+			t.Errorf("the log does not say that all records cannot be checked, once:\n%s", log.text.String())
 		}
-		if n := log.lines("run again, as its process was gone"); n != 0 {
+		if n := log.lines("requeued: the process that ran it died"); n != 0 {
 			t.Errorf("%d lines say that an item runs again", n)
 		}
 		spare.Store(true)
 		if item := <-taken; item != "x" {
 			t.Errorf("Dequeue: %q", item)
 		}
-		if n := log.lines("all records are looked at again"); n != 1 {
+		if n := log.lines("all records are checked again"); n != 1 {
 			t.Errorf("%d lines say that it is over", n)
 		}
 		lives.end()

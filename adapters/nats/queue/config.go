@@ -53,7 +53,7 @@ type Config struct {
 }
 
 // ErrGone is why a run failed whose process was gone: see [Config].
-var ErrGone = errors.New("natsadapter: its process was gone in the run")
+var ErrGone = errors.New("natsadapter: the process died during the run")
 
 // goneRetry is lenient at first: nearly always it is not the item's fault.
 func goneRetry(err error, failures int) (time.Duration, bool) {

@@ -80,10 +80,10 @@ func (q *Queue[T]) keepOrder() {
 						q.markGrave(id, g)
 						due, adopt = earlier(due, g.since.Add(q.cfg.Lease)), true
 					}
-					q.calm(&q.unseen, "all records are looked at again")
+					q.calm(&q.unseen, "all records are checked again")
 				} else {
 					q.troubled(err, "looking at all records")
-					q.alarm(&q.unseen, began, q.cfg.Lease, "cannot look at all records: what was in flight in processes that are gone does not run again", err)
+					q.alarm(&q.unseen, began, q.cfg.Lease, "cannot check all records: items in flight in processes that died do not run again", err)
 					due = time.Now().Add(q.cfg.Lease / 5)
 				}
 			}
@@ -126,7 +126,7 @@ func (q *Queue[T]) markGrave(id string, g seenMember) {
 	}
 	g.Looked, g.Write = true, q.newWrite()
 	if _, err := q.wire.publish(q.life, q.cfg.Name+".m."+id, g.seq, encodeBeat(g.beat)); err != nil {
-		q.troubled(err, "marking a member that is gone", "member", id)
+		q.troubled(err, "marking a dead member", "member", id)
 	}
 }
 
@@ -277,11 +277,11 @@ func (q *Queue[T]) declareSilent() (sure bool) {
 		grave, at, err := q.declareGone(q.life, id, seq, false)
 		if err != nil {
 			sure = false // it lives, or another was faster
-			q.troubled(err, "declaring a member gone", "member", id)
+			q.troubled(err, "declaring a member dead", "member", id)
 			continue
 		}
 		q.see(id, grave, at)
-		q.cfg.Logger.Warn("a member has shown no sign of life and is declared gone: its items run again once all records are looked at",
+		q.cfg.Logger.Warn("member sent no sign of life and is declared dead: its items run again once all records are checked",
 			"queue", q.cfg.Name, "member", id)
 	}
 	return sure
@@ -348,9 +348,9 @@ func (q *Queue[T]) reclaim(item T, s seen) {
 	switch {
 	case s.removed:
 	case again:
-		q.cfg.Logger.Warn("an item is to run again, as its process was gone", append(say, "in", delay)...)
+		q.cfg.Logger.Warn("item requeued: the process that ran it died", append(say, "in", delay)...)
 	default:
-		q.cfg.Logger.Error("gave up an item, as its process was gone", say...)
+		q.cfg.Logger.Error("item not retried: the process that ran it died", say...)
 	}
 }
 

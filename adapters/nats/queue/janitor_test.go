@@ -113,7 +113,7 @@ func TestQueueRemovesPoison(t *testing.T) {
 	cfg.Logger = g.logger()
 	q := newQueue[string](t, s, cfg)
 	mustTake(t, q, "next") // so it is a member, and the janitor in time
-	g.want(t, "level=WARN", "as its process was gone", "held", "failures=1")
+	g.want(t, "level=WARN", "the process that ran it died", "held", "failures=1")
 	flush(t, q)
 	enqueue(t, q, "held")
 	if got := q.State("held"); got.Phase != reconcile.Waiting || got.NotBefore.IsZero() || got.Failures != 1 {

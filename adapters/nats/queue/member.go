@@ -234,7 +234,7 @@ func (q *Queue[T]) overdue(id string) {
 	}
 }
 
-var errHeldUp = errors.New("nothing was sent: the process was held up, or not connected")
+var errHeldUp = errors.New("nothing was sent: the process was suspended or not connected")
 
 // loseLeaseLocked ends the runs in flight here.
 func (q *Queue[T]) loseLeaseLocked() {
@@ -306,7 +306,7 @@ func (q *Queue[T]) mend() {
 		}
 		q.mu.Unlock()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		q.cfg.Logger.Error("the stream of the queue is gone", "queue", q.cfg.Name, "err", err)
+		q.cfg.Logger.Error("the stream of the queue was deleted", "queue", q.cfg.Name, "err", err)
 	default:
 		q.troubled(err, "looking for the consumer")
 	}

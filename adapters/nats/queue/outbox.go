@@ -259,7 +259,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		case !isConflict(err), tries > many:
 			q.troubled(err, "storing", "item", brief(item))
 			q.deny(err)
-			q.alarm(&q.unstored, began, unstoredAlarm, "the server stores nothing: it waits in the outbox", err)
+			q.alarm(&q.unstored, began, unstoredAlarm, "the server stores nothing: items stay in the outbox", err)
 			q.attempts.Add(1)
 			pause(ctx, tries)
 		case tries > 2:
@@ -373,7 +373,7 @@ func (q *Queue[T]) deny(err error) {
 	}
 	q.mu.Unlock()
 	if first {
-		q.cfg.Logger.Warn("a permission is missing: it waits in the outbox", "queue", q.cfg.Name, "err", err)
+		q.cfg.Logger.Warn("a permission is missing: items stay in the outbox", "queue", q.cfg.Name, "err", err)
 	}
 }
 

@@ -114,7 +114,7 @@ type Queue[T comparable] struct {
 	denied    error         // what the server allows nobody to store here, until something is stored
 	nowDenied chan struct{} // closed when denied is set
 	unstored  alarm         // nothing can be stored
-	unseen    alarm         // the janitor cannot look at all records
+	unseen    alarm         // the janitor cannot check all records
 }
 
 // New returns a queue of items that are strings, integers or booleans, or
@@ -449,6 +449,6 @@ func (q *Queue[T]) fail(err error) {
 	}
 	q.mu.Unlock()
 	if first {
-		q.cfg.Logger.Error("the queue can store nothing any more", "queue", q.cfg.Name, "err", err)
+		q.cfg.Logger.Error("the queue cannot store items any more", "queue", q.cfg.Name, "err", err)
 	}
 }

@@ -44,7 +44,7 @@ func (q *Queue[T]) filled(err error) {
 	q.room.said = true
 	q.mu.Unlock()
 	if first {
-		q.cfg.Logger.Warn("the store is full: new items wait, and those that are known go on",
+		q.cfg.Logger.Warn("store is full: new items stay in the outbox, stored items are still processed",
 			"queue", q.cfg.Name, "err", err)
 	}
 }

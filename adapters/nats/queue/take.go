@@ -288,7 +288,7 @@ func (q *Queue[T]) leaveAlone(err error) {
 	q.mu.Lock()
 	q.counted.Unreadable++
 	q.mu.Unlock()
-	q.cfg.Logger.Error("unreadable record is left alone", "queue", q.cfg.Name, "err", errorText(err))
+	q.cfg.Logger.Error("unreadable record is ignored", "queue", q.cfg.Name, "err", errorText(err))
 }
 
 // claim makes a ready item one in flight here, if a Dequeue waits for it. It

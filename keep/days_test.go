@@ -189,6 +189,16 @@ func TestBadDaysDeleteNothing(t *testing.T) {
 				w.answer(nil)
 			}
 		}},
+		{"what is surplus for an hour is Absent in a single listing", func(w *world) {
+			w.start()
+			w.wait(30 * time.Second)
+			w.answer(empty)
+			w.wait(time.Hour)
+			w.answer(func(all map[string]string) (map[string]string, error) { return marked(all), nil })
+			w.wait(time.Minute)
+			w.answer(empty)
+			w.wait(day)
+		}},
 		{"listings that say Absent, each with a listing that fails between", func(w *world) {
 			n := 0
 			w.answer(func(all map[string]string) (map[string]string, error) {

@@ -36,6 +36,7 @@ type known[K comparable, D, A any] struct {
 	acceptedAt time.Time        // when the last pair that was complete and not rejected ended, or Run began
 	start      time.Time        // when the first pair began
 	swept      time.Duration    // the time from then to the start of the last pair, for Resync
+	stats      Stats            // of the last pair
 	rejections int              // in a row, for the log
 	panics     int              // pairs with a panic, for the log
 }
@@ -119,6 +120,7 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[
 	if p.next.complete {
 		p.judge()
 	}
+	p.count()
 	p.log(cmp.Or(s.Logger, reconcile.Logger(ctx)))
 	return p.next, errors.Join(errActual, errDesired)
 }
@@ -263,6 +265,22 @@ func (p *pair[K, D, A]) judge() {
 	p.next.rejections++
 	if old, ok := p.old.rejection.(*Rejection[K]); !ok || !slices.Equal(old.Keys, p.newly) { // the same one is no news for its items
 		p.next.rejection = &Rejection[K]{Keys: p.newly}
+	}
+}
+
+// count counts what the pair has shown.
+func (p *pair[K, D, A]) count() {
+	k := &p.next
+	k.stats = Stats{Desired: len(k.desired), Actual: len(k.actual), Surplus: len(k.surplus)}
+	for key := range k.todo {
+		if _, exists := k.actual[key]; exists {
+			k.stats.OutOfSync++
+		} else {
+			k.stats.Missing++
+		}
+	}
+	if k.rejection != nil {
+		k.stats.Rejected = len(p.newly)
 	}
 }
 

@@ -55,6 +55,15 @@ func (r *Rejection[K]) Error() string {
 	return fmt.Sprintf("%v: %d, first %v", ErrTooMany, len(r.Keys), r.Keys[:min(5, len(r.Keys))])
 }
 
+// Names returns the text of each key, for code that does not know K.
+func (r *Rejection[K]) Names() []string {
+	names := make([]string, len(r.Keys))
+	for i, key := range r.Keys {
+		names[i] = fmt.Sprint(key)
+	}
+	return names
+}
+
 // Unwrap returns [ErrTooMany].
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 

@@ -202,8 +202,8 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
 	}
-	absent := listed && ok && s.absent(desired)
-	ensure := listed && ok && !absent
+	absent := ok && s.absent(desired)
+	ensure := ok && !absent // not ok if Desired has not been listed
 	if ensure {
 		if err := s.Ensure(ctx, key, desired); err != nil {
 			return err
@@ -274,6 +274,22 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.known.rejectedAt, s.known.rejection
+}
+
+// Stats count what the last listings have shown, for pages and metrics.
+type Stats struct {
+	Desired, Actual int // things that are listed
+	Missing         int // desired things that do not exist
+	OutOfSync       int // existing things that are desired, and not in sync
+	Surplus         int // existing things that are not desired, or Absent
+	Rejected        int // of Surplus, the things that are not deleted because they are too many
+}
+
+// Stats returns the zero Stats before the first pair of listings. It does not block.
+func (s *Set[K, D, A]) Stats() Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.known.stats
 }
 
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected, and

@@ -220,14 +220,38 @@ func TestRejection(t *testing.T) {
 		if _, wanted, _, exists := w.set.Listed("t00"); wanted || !exists {
 			t.Error("what was accepted is still desired")
 		}
+		if got, want := w.set.Stats(), (keep.Stats{Actual: 20, Surplus: 20, Rejected: 19}); got != want {
+			t.Errorf("Stats are %+v, want %+v", got, want)
+		}
+		if names := r.Names(); !slices.Equal(names, r.Keys) {
+			t.Errorf("Names are %q", names)
+		}
 		if age := w.set.Age(); age != time.Minute+time.Second {
 			t.Errorf("Age is %v", age)
+		}
+		if w.set.Accept(&keep.Rejection[string]{Keys: []string{"t00"}}) == nil {
+			t.Error("Accept takes what was accepted")
 		}
 		w.do(func() { w.actual["t01"], w.actual["t00"] = "broken", "broken" })
 		w.wait(time.Minute)
 		w.took("3m0s +t01")
 		w.wait(10 * time.Minute)
 		w.took("6m0s -t00") // an earlier deletion goes on
+		w.do(func() {
+			if w.ensured > 40 { // each once when its reason is new, and t01
+				t.Errorf("%d things were ensured in ten minutes of the same rejection", w.ensured)
+			}
+			w.desired["never"] = gone
+		})
+		w.answer(nil)
+		w.wait(time.Minute)
+		w.do(func() { w.actual["never"] = "1" })
+		w.answer(empty)
+		w.wait(time.Minute)
+		if d, wanted, _, exists := w.set.Listed("never"); wanted || !exists {
+			t.Errorf("Listed says that %q is desired of what was Absent", d)
+		}
+		w.do(func() { delete(w.desired, "never"); delete(w.actual, "never") })
 
 		w.answer(nil)
 		w.wait(time.Minute)
@@ -328,6 +352,42 @@ func TestAcceptDoesNotOutliveAbsent(t *testing.T) {
 		w.do(func() { w.deletes = nil })
 		w.wait(time.Hour)
 		w.took()
+	})
+}
+
+// TestAcceptEndsWithRun, because the next one knows nothing of it.
+func TestAcceptEndsWithRun(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		w.answer(empty)
+		w.start()
+		w.wait(time.Second)
+		_, shown := w.set.Rejected()
+		if err := w.set.Accept(shown); err != nil {
+			t.Error(err)
+		}
+		w.stop()
+		w.do(func() { w.history = nil })
+		w.start()
+		w.wait(time.Hour)
+		w.took()
+	})
+}
+
+// TestStats counts what is not in its desired state.
+func TestStats(t *testing.T) {
+	bubble(t, 6, func(w *world) {
+		w.set.Ensure = func(context.Context, string, string) error { return reconcile.Terminal(errDown) }
+		w.desired["t00"], w.desired["t01"], w.desired["t02"] = gone, "2", "2"
+		w.desired["t06"] = "1"
+		delete(w.desired, "t05")
+		if got := w.set.Stats(); got != (keep.Stats{}) {
+			t.Errorf("before Run, Stats are %+v", got)
+		}
+		w.start()
+		w.wait(time.Second)
+		if got, want := w.set.Stats(), (keep.Stats{Desired: 6, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2}); got != want {
+			t.Errorf("Stats are %+v, want %+v", got, want)
+		}
 	})
 }
 

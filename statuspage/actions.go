@@ -33,7 +33,7 @@ var notices = map[string]string{
 	"nothing":        "There was no next run to cancel.",
 	"pause":          "The gate is paused.",
 	"go-on":          "The pause has ended: one run goes first.",
-	"believe":        "The next listing may lack as much, and comes soon.",
+	"accept":         "These things may be deleted. The next listing comes soon.",
 }
 
 // maxForm is how many bytes a form may have.

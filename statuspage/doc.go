@@ -14,7 +14,8 @@
 // A [Loop] is a queue and its reconciler; a page has any number of them. A
 // [Group] is a [reconcile.Group] whose members are shown as well: a stream of
 // events that broke explains why nothing happens. So do polls that fail, which [Poll]
-// adds to the members, a [Gate] that is paused, and a [Listing] that was refused.
+// adds to the members, a [Gate] that is paused, and a [Listing], which is a set of things that
+// keep.Set keeps.
 //
 // # In sync
 //
@@ -53,10 +54,10 @@
 //	curl -d queue=assets -d state=failing -d all=true -d action=reconcile 127.0.0.1:8080/items.json
 //	curl -d gate=cloud -d action=pause -d for=1h 127.0.0.1:8080/gate.json
 //	curl -d gate=cloud -d action=go-on 127.0.0.1:8080/gate.json
-//	curl -d listing=buckets -d action=believe --data-urlencode because="$error" 127.0.0.1:8080/listing.json
+//	curl -d listing=buckets -d action=accept -d shown="$shown" 127.0.0.1:8080/listing.json
 //
-// Without because, the error of the listing that somebody has looked at, that listing is
-// believed which was refused last.
+// Shown is the field of that name in the listing of status.json. It stands for the names of
+// all things that would be deleted: if they are others by now, nothing is accepted.
 //
 // What may stand behind the question mark:
 //

@@ -5,6 +5,8 @@ package statuspage
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 // A Gate is a gate.Gate as a [Page] shows it: its budget and limit and, while it is
@@ -41,20 +44,22 @@ func (g *Gate) addTo(p *Page) {
 	p.gates = append(p.gates, g)
 }
 
-// A Listing is a [reconcile.Poller] or tracker.Tracker as a [Page] shows it: whether
-// its last listing was refused, because too much had vanished, since when, and why.
-// With [Page.AllowActions] it then has a button that believes it. Both fields are
-// required, and not changed after [New]; no other listing of the page has the name.
+// A Listing is a [keep.Set] as a [Page] shows it: how many things are missing, out of sync
+// and surplus, for how long no listing was accepted and, while the listings are rejected,
+// since when, and the names of all that would be deleted. With [Page.AllowActions] it then has
+// a button that accepts the deletion of exactly those. Both fields are required, and not
+// changed after [New]; no other listing of the page has the name.
 type Listing struct {
-	Name string // such as what it lists
-	Of   Believer
+	Name string // such as what the Set keeps
+	Of   Set
 }
 
-// A Believer is a [*reconcile.Poller] or a *tracker.Tracker. The methods may be
-// called from any goroutine, and do not block.
-type Believer interface {
-	Refused() (since time.Time, err error)
-	Believe()
+// A Set is a [*keep.Set]. The methods may be called from any goroutine, and do not block.
+type Set interface {
+	Stats() keep.Stats
+	Age() time.Duration
+	Rejected() (since time.Time, err error)
+	Accept(rejected error) error
 }
 
 // addTo makes a Listing a Part.
@@ -168,26 +173,82 @@ func (v gateView) Alert() string {
 
 // A listingView is a listing as a page and JSON show it.
 type listingView struct {
-	Name    string    `json:"name"`
-	Refused bool      `json:"refused"`
-	Since   time.Time `json:"since,omitzero"`
-	Error   string    `json:"error,omitempty"`
+	Name      string    `json:"name"`
+	Desired   int       `json:"desired"`
+	Actual    int       `json:"actual"`
+	Missing   int       `json:"missing"`
+	OutOfSync int       `json:"out_of_sync"`
+	Surplus   int       `json:"surplus"`
+	Age       float64   `json:"age_seconds"` // of the last listing that was accepted
+	Rejected  bool      `json:"rejected"`
+	Since     time.Time `json:"rejected_since,omitzero"`
+	Error     string    `json:"error,omitempty"`
+	Names     []string  `json:"would_be_deleted,omitempty"` // the first ones of all
+	More      int       `json:"more,omitempty"`             // how many follow
+	Shown     string    `json:"shown,omitempty"`            // stands for all the names, in an action
+}
+
+// maxNames is how many names of a rejection are shown.
+const maxNames = 1000
+
+func (l *Listing) view() listingView {
+	s := l.Of.Stats()
+	since, err := l.Of.Rejected()
+	v := listingView{
+		Name: l.Name, Desired: s.Desired, Actual: s.Actual, Missing: s.Missing, OutOfSync: s.OutOfSync, Surplus: s.Surplus,
+		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: since, Error: textOf(err), Shown: shown(err),
+	}
+	if err != nil {
+		v.Names = namesOf(err)
+		v.More = max(0, len(v.Names)-maxNames)
+		v.Names = v.Names[:len(v.Names)-v.More]
+	}
+	return v
+}
+
+// namesOf returns the names of all things that a rejection is about.
+func namesOf(err error) []string {
+	var rejection interface{ Names() []string }
+	if errors.As(err, &rejection) {
+		return rejection.Names()
+	}
+	return nil
+}
+
+// shown returns a text that is the same only for rejections of the same names, and empty
+// without an error.
+func shown(err error) string {
+	if err == nil {
+		return ""
+	}
+	hash := sha256.New()
+	for _, name := range namesOf(err) {
+		fmt.Fprintf(hash, "%d %s ", len(name), name)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// Alert returns a line about listings that are rejected.
+func (v listingView) Alert() string {
+	if !v.Rejected {
+		return ""
+	}
+	return fmt.Sprintf("The listings of %s are rejected, nothing more is deleted: %s", v.Name, shorten(v.Error, 300))
 }
 
 func (p *Page) listingViews() []listingView {
 	views := []listingView{}
 	for _, l := range p.listings {
-		since, err := l.Of.Refused()
-		views = append(views, listingView{l.Name, err != nil, since, textOf(err)})
+		views = append(views, l.view())
 	}
 	return views
 }
 
 // The actions of gates and listings.
 const (
-	pauseGate      action = "pause"
-	goOn           action = "go-on"
-	believeListing action = "believe"
+	pauseGate     action = "pause"
+	goOn          action = "go-on"
+	acceptListing action = "accept"
 )
 
 // longestPause is how long a pause may be: what is longer is a slip.
@@ -225,8 +286,8 @@ func (p *Page) serveGateAction(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// serveListingAction believes what was refused of a listing, if it is still what the
-// form was shown for.
+// serveListingAction accepts what was rejected of a listing, if it is still what the form
+// was shown for.
 func (p *Page) serveListingAction(w http.ResponseWriter, r *http.Request) error {
 	if err := p.readAction(w, r); err != nil {
 		return err
@@ -240,19 +301,20 @@ func (p *Page) serveListingAction(w http.ResponseWriter, r *http.Request) error 
 			names = append(names, l.Name)
 		}
 		return refuse(http.StatusNotFound, "no listing %q; there are %s", name, strings.Join(names, ", "))
-	case a != believeListing:
-		return fmt.Errorf("no action %q; there is %s", a, believeListing)
+	case a != acceptListing:
+		return fmt.Errorf("no action %q; there is %s", a, acceptListing)
 	}
-	_, err := l.Of.Refused()
-	if err == nil {
-		return errors.New("the last listing was not refused: there is nothing to believe")
+	_, err := l.Of.Rejected()
+	switch {
+	case err == nil:
+		return errors.New("the last listing was not rejected: there is nothing to accept")
+	case r.PostForm.Get("shown") != shown(err):
+		return refuse(http.StatusConflict, "the rejection of listing %q is not the one that was shown: %s; shown is %q now", name, textOf(err), shown(err))
 	}
-	// A browser sends the ends of lines as CR LF.
-	if why, seen := r.PostForm["because"]; seen && strings.ReplaceAll(why[0], "\r\n", "\n") != textOf(err) {
-		return refuse(http.StatusConflict, "listing %q was refused again since the page was loaded: %s", name, textOf(err))
+	if err := l.Of.Accept(err); err != nil {
+		return refuse(http.StatusConflict, "%w", err)
 	}
-	l.Of.Believe()
-	p.log(r.Context(), "statuspage: action", "action", string(a), "listing", name, "refused", textOf(err), "from", r.RemoteAddr)
+	p.log(r.Context(), "statuspage: action", "action", string(a), "listing", name, "rejected", textOf(err), "from", r.RemoteAddr)
 	p.acted(w, r, string(a))
 	return nil
 }

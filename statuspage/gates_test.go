@@ -9,18 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/statuspage"
-	"github.com/reconkernel/reconcile/tracker"
 )
 
 // gates returns what a page says of its gates.
@@ -107,104 +108,116 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// A listing that was refused says since when and why, and a button believes it.
+// TestListing shows a Set whose listings are rejected, and accepts what was shown.
 func TestListing(t *testing.T) {
-	for name, lists := range map[string]func(list func() []string) (reconcile.Runner, statuspage.Believer){
-		"Poller": func(list func() []string) (reconcile.Runner, statuspage.Believer) {
-			p := &reconcile.Poller[string]{
-				Queue: reconcile.NewQueue[string](), Period: time.Minute, Vanished: true, MaxVanished: 0.1, Logger: discard,
-				GetItems: func(context.Context) ([]string, error) { return list(), nil },
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards the maps
+		desired, actual := map[string]int{"a": 1, "b": 1, "c": 1, "new": 1}, map[string]int{"a": 1, "b": 2, "c": 1}
+		queue := reconcile.NewQueue[string]()
+		set := &keep.Set[string, int, int]{
+			Queue: queue, Period: time.Minute, DeleteAfter: -1, Logger: discard,
+			Desired: func(context.Context) (map[string]int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return maps.Clone(desired), nil
+			},
+			Actual: func(context.Context) (map[string]int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return maps.Clone(actual), nil
+			},
+			InSync: func(desired, actual int) bool { return desired == actual },
+			Ensure: func(context.Context, string, int) error { return reconcile.Terminal(errors.New("no room")) },
+			Delete: func(_ context.Context, key string, _ int) error {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(actual, key)
+				return nil
+			},
+		}
+		page := statuspage.New(&statuspage.Listing{Name: "buckets", Of: set})
+		page.AllowActions, page.Logger = true, discard
+		var group reconcile.Group
+		group.Logger = discard
+		group.Add("set", set)
+		group.Add("things", &reconcile.Reconciler[string]{Queue: queue, Reconcile: set.Reconcile})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- group.Run(ctx) }()
+		shown := ""
+		shows := func(when, want string, texts ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got struct {
+				Listings []struct {
+					Name                                         string
+					Desired, Actual, Missing, Surplus, OutOfSync int
+					Out                                          int     `json:"out_of_sync"`
+					Age                                          float64 `json:"age_seconds"`
+					Rejected                                     bool
+					Since                                        time.Time `json:"rejected_since"`
+					Names                                        []string  `json:"would_be_deleted"`
+					Shown                                        string
+				}
 			}
-			return p, p
-		},
-		"Tracker": func(list func() []string) (reconcile.Runner, statuspage.Believer) {
-			tr := &tracker.Tracker[string, int]{
-				Queue: reconcile.NewQueue[string](), Period: time.Minute, MaxVanished: 0.1, Logger: discard,
-				List: tracker.FromMap(func(context.Context) (map[string]int, error) {
-					items := map[string]int{}
-					for _, item := range list() {
-						items[item] = 1
-					}
-					return items, nil
-				}),
+			fromJSON(t, get(t, page, "/status.json"), &got)
+			l := got.Listings[0]
+			shown = l.Shown
+			line := fmt.Sprintf("%s: %d desired, %d exist, %d missing, %d out of sync, %d surplus, %vs", l.Name, l.Desired, l.Actual, l.Missing, l.Out, l.Surplus, l.Age)
+			if l.Rejected {
+				line += fmt.Sprintf(", rejected for %v: %v", time.Since(l.Since), l.Names)
 			}
-			return tr, tr
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var items atomic.Pointer[[]string]
-				items.Store(&[]string{"a", "b", "c"})
-				runner, believer := lists(func() []string { return *items.Load() })
-				page := statuspage.New(&statuspage.Listing{Name: "buckets", Of: believer})
-				page.AllowActions, page.Logger = true, discard
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- runner.Run(ctx) }()
-				shows := func(when, want string, texts ...string) {
-					t.Helper()
-					synctest.Wait()
-					var got struct {
-						Listings []struct {
-							Name    string
-							Refused bool
-							Since   time.Time
-							Error   string
-						}
-					}
-					fromJSON(t, get(t, page, "/status.json"), &got)
-					l := got.Listings[0]
-					line := fmt.Sprint(l.Name, " ", l.Refused)
-					if l.Refused {
-						line += fmt.Sprintf(" for %v, %t", time.Since(l.Since), strings.Contains(l.Error, "too many items missing"))
-					}
-					if line != want {
-						t.Errorf("%s: %s, want %s", when, line, want)
-					}
-					page := body(t, get(t, page, "/"), http.StatusOK)
-					for _, text := range texts {
-						if want, no := strings.CutPrefix(text, "-"); strings.Contains(page, want) == no {
-							t.Errorf("%s: the page must have %q:\n%s", when, text, page)
-						}
-					}
+			if line != want {
+				t.Errorf("%s: %s, want %s", when, line, want)
+			}
+			page := body(t, get(t, page, "/"), http.StatusOK)
+			for _, text := range texts {
+				if want, no := strings.CutPrefix(text, "-"); strings.Contains(page, want) == no {
+					t.Errorf("%s: the page must have %q:\n%s", when, text, page)
 				}
-				believe := url.Values{"listing": {"buckets"}, "action": {"believe"}}
-				shows("well", "buckets false", ">accepted<", "-Believe it", `-class="alert"`)
-				body(t, post(t, page, "/listing.json", believe), http.StatusBadRequest)
-				items.Store(new([]string))
-				time.Sleep(time.Minute)
-				shows("refused", "buckets true for 0s, true", ">refused<", ">Believe it</button>", `<p class="alert">Listing buckets was refused: `)
-				time.Sleep(time.Hour)
-				shows("refused still", "buckets true for 1h0m0s, true", `name="because" value="`)
-				_, why := believer.Refused()
-				believe.Set("because", "another")
-				if said := body(t, post(t, page, "/listing.json", believe), http.StatusConflict); !strings.Contains(said, "too many items missing") {
-					t.Errorf("it answers %s", said)
-				}
-				shows("another is believed", "buckets true for 1h0m0s, true")
-				believe.Set("because", why.Error())
-				if said := body(t, post(t, page, "/listing.json", believe), http.StatusOK); !strings.Contains(said, "The next listing may lack as much") {
-					t.Errorf("it answers %s", said)
-				}
-				shows("believed", "buckets false", "-Believe it")
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
+			}
+		}
+		accept := url.Values{"listing": {"buckets"}, "action": {"accept"}}
+		shows("well", "buckets: 4 desired, 3 exist, 1 missing, 1 out of sync, 0 surplus, 0s", ">accepted<", "-Delete all", `-class="alert"`)
+		body(t, post(t, page, "/listing.json", accept), http.StatusBadRequest)
+		mu.Lock()
+		desired = nil
+		mu.Unlock()
+		time.Sleep(time.Hour)
+		const rejected = "buckets: 0 desired, 3 exist, 0 missing, 1 out of sync, 3 surplus, 3600s, rejected for 59m0s: [a b c]"
+		shows("rejected", rejected, ">rejected<", ">Delete all of these</button>", "<bdi>a, b, c</bdi>",
+			`<p class="alert">The listings of buckets are rejected, nothing more is deleted: `, `name="shown" value="`+shown)
+		body(t, post(t, page, "/listing.json", accept), http.StatusConflict)
+		accept.Set("shown", "another")
+		if said := body(t, post(t, page, "/listing.json", accept), http.StatusConflict); !strings.Contains(said, "is not the one that was shown") {
+			t.Errorf("it answers %s", said)
+		}
+		shows("another is accepted", rejected)
+		accept.Set("shown", shown)
+		mu.Lock()
+		actual["foreign"] = 1
+		mu.Unlock()
+		if said := body(t, post(t, page, "/listing.json", accept), http.StatusOK); !strings.Contains(said, "These things may be deleted") {
+			t.Errorf("it answers %s", said)
+		}
+		time.Sleep(2 * time.Minute)
+		shows("accepted", "buckets: 0 desired, 1 exist, 0 missing, 0 out of sync, 1 surplus, 3720s, rejected for 1h1m0s: [foreign]")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestGateActionsRefused goes through the requests that are to do nothing.
 func TestGateActionsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cloud, refused := &gate.Gate{Logger: discard}, refusing{reconcile.ErrVanished, new(bool)}
-		page := statuspage.New(&statuspage.Gate{Name: "cloud", Gate: cloud}, &statuspage.Listing{Name: "buckets", Of: refused})
+		cloud, listing := &gate.Gate{Logger: discard}, rejected{&keep.Rejection[string]{Keys: []string{"a"}}, new(error)}
+		page := statuspage.New(&statuspage.Gate{Name: "cloud", Gate: cloud}, &statuspage.Listing{Name: "buckets", Of: listing})
 		page.Logger = discard
 		pause := url.Values{"gate": {"cloud"}, "action": {"pause"}, "for": {"1h"}}
-		believe := url.Values{"listing": {"buckets"}, "action": {"believe"}}
-		targets := map[string]url.Values{"/gate": pause, "/gate.json": pause, "/listing": believe, "/listing.json": believe}
+		accept := url.Values{"listing": {"buckets"}, "action": {"accept"}}
+		targets := map[string]url.Values{"/gate": pause, "/gate.json": pause, "/listing": accept, "/listing.json": accept}
 		for target, form := range targets {
 			if got := body(t, post(t, page, target, form), http.StatusForbidden); !strings.Contains(got, "Page.AllowActions") {
 				t.Errorf("%s where it is not allowed: %s", target, got)
@@ -227,8 +240,8 @@ func TestGateActionsRefused(t *testing.T) {
 			"gate=cloud&action=pause":          {"/gate.json", "want a time such as 10m", 400},
 			"gate=cloud&action=pause&for=-1h":  {"/gate.json", "want a time such as 10m", 400},
 			"gate=cloud&action=pause&for=721h": {"/gate.json", "at most 720h0m0s", 400},
-			"listing=x&action=believe":         {"/listing.json", `no listing \"x\"; there are buckets`, 404},
-			"listing=buckets&action=explode":   {"/listing.json", `no action \"explode\"; there is believe`, 400},
+			"listing=x&action=accept":          {"/listing.json", `no listing \"x\"; there are buckets`, 404},
+			"listing=buckets&action=explode":   {"/listing.json", `no action \"explode\"; there is accept`, 400},
 		} {
 			values, err := url.ParseQuery(form)
 			if err != nil {
@@ -238,20 +251,22 @@ func TestGateActionsRefused(t *testing.T) {
 				t.Errorf("%s: %s, want %s", form, got, want.text)
 			}
 		}
-		if s := cloud.Stats(); s.Pauses != 0 || *refused.believed {
-			t.Errorf("something was done all the same: %+v, believed %t", s, *refused.believed)
+		if s := cloud.Stats(); s.Pauses != 0 || *listing.accepted != nil {
+			t.Errorf("something was done all the same: %+v, accepted %v", s, *listing.accepted)
 		}
 	})
 }
 
-// refusing is a listing that was refused.
-type refusing struct {
+// rejected is a listing that is rejected.
+type rejected struct {
 	err      error
-	believed *bool
+	accepted *error
 }
 
-func (r refusing) Refused() (time.Time, error) { return time.Now(), r.err }
-func (r refusing) Believe()                    { *r.believed = true }
+func (r rejected) Rejected() (time.Time, error) { return time.Now(), r.err }
+func (r rejected) Accept(err error) error       { *r.accepted = err; return nil }
+func (r rejected) Age() time.Duration           { return time.Hour }
+func (r rejected) Stats() keep.Stats            { return keep.Stats{Rejected: 1} }
 
 // The oldest item that is out of sync is shown, red after an hour, and found by
 // sort=pending.

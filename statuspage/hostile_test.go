@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/statuspage"
 )
 
@@ -57,7 +58,7 @@ func testHostile(t *testing.T, name string) {
 	group := &statuspage.Group{Name: name}
 	paused := &gate.Gate{Logger: discard, Pause: func(error) time.Duration { return time.Hour }}
 	page := statuspage.New(loop, group, &statuspage.Loop[string]{Name: "other"},
-		&statuspage.Gate{Name: queueName, Gate: paused}, &statuspage.Listing{Name: queueName, Of: refusing{errors.New(name), new(bool)}})
+		&statuspage.Gate{Name: queueName, Gate: paused}, &statuspage.Listing{Name: queueName, Of: rejected{err: &keep.Rejection[string]{Keys: []string{name}}, accepted: new(error)}})
 	page.AllowActions = true
 	page.Logger = discard
 	queue.Enqueue(name)

@@ -32,7 +32,7 @@ type Page struct {
 	// (EnqueueNow) and "Cancel the next run" (Remove), if the queue has these
 	// methods. Where items fail, the page of all then has buttons to reconcile now
 	// those that are selected, or all of them. A [Gate] has buttons that pause it and
-	// let it go on, and a [Listing] that was refused has one that believes it.
+	// let it go on, and a [Listing] that is rejected has one that accepts what is shown.
 	// Requests that another site makes a
 	// browser send are refused. Who may press the buttons is for the program to say,
 	// by a handler around this one.

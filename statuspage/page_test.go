@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/statuspage"
 )
 
@@ -350,9 +351,9 @@ func TestNewPanics(t *testing.T) {
 		"statuspage: Gate.Name is required, and empty":                      {&statuspage.Gate{Gate: new(gate.Gate)}},
 		`statuspage: Gate.Gate of gate "a" is required, and nil`:            {&statuspage.Gate{Name: "a"}},
 		`statuspage: there are two gates named "a"`:                         {&statuspage.Gate{Name: "a", Gate: new(gate.Gate)}, &statuspage.Gate{Name: "a", Gate: new(gate.Gate)}},
-		"statuspage: Listing.Name is required, and empty":                   {&statuspage.Listing{Of: new(reconcile.Poller[int])}},
+		"statuspage: Listing.Name is required, and empty":                   {&statuspage.Listing{Of: new(keep.Set[int, int, int])}},
 		`statuspage: Listing.Of of listing "a" is required, and nil`:        {&statuspage.Listing{Name: "a"}},
-		`statuspage: there are two listings named "a"`:                      {&statuspage.Listing{Name: "a", Of: new(reconcile.Poller[int])}, &statuspage.Listing{Name: "a", Of: new(reconcile.Poller[int])}},
+		`statuspage: there are two listings named "a"`:                      {&statuspage.Listing{Name: "a", Of: new(keep.Set[int, int, int])}, &statuspage.Listing{Name: "a", Of: new(keep.Set[int, int, int])}},
 		`statuspage: there are two loops named "a"`:                         {loop("a"), loop("a")},
 		`statuspage: Queue of loop "a" is a nil *reconcile.Queue[string]`: {
 			&statuspage.Loop[string]{Name: "a", Queue: (*reconcile.Queue[string])(nil)},

@@ -95,7 +95,7 @@ func TestQueryLinks(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		"queue=q&state=failing&sort=-since&page=2&size=1", "item=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E", "item=a&id=00&notice=nothing",
-		"queue=q&item=a&action=cancel", "queue=q&all=true&action=reconcile&state=idle", "gate=g&action=pause&for=1h", "listing=l&action=believe",
+		"queue=q&item=a&action=cancel", "queue=q&all=true&action=reconcile&state=idle", "gate=g&action=pause&for=1h", "listing=l&action=accept",
 		"escaped=%25&queue=q&action=reconcile", "search=%ff%00", "page=99999999999999999999", "for=-1h&gate=g&action=pause",
 	} {
 		for path := range uint8(8) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 // A Statser tells the counts of a queue. [reconcile.Queue] is one. Stats must
@@ -43,7 +44,7 @@ type Collector struct {
 	queues map[string]Statser
 	runs   map[string]*runs
 	gates  map[string]*gate.Gate
-	lists  map[string]Refuser
+	lists  map[string]Set
 	oldest map[string]func() time.Duration // by AddPending
 	stats  map[statsKey]func(chan<- prometheus.Metric)
 
@@ -87,18 +88,21 @@ func (c *Collector) AddGate(name string, g *gate.Gate) error {
 	return nil
 }
 
-// A Refuser tells whether its last listing was refused. A [reconcile.Poller] and a
-// tracker.Tracker are ones. Refused must not block, and may be called from any
+// A Set is a [*keep.Set]. Its methods must not block, and may be called from any
 // goroutine.
-type Refuser interface {
-	Refused() (since time.Time, err error)
+type Set interface {
+	Stats() keep.Stats
+	Age() time.Duration
+	Rejected() (since time.Time, err error)
 }
 
-// AddListing adds for how long the listings of a Poller or Tracker have been refused.
+// AddListing adds what the listings of a Set show: how many things are listed, missing, out
+// of sync and surplus, for how long no listing was accepted, and for how long listings have
+// been rejected.
 // The name becomes the label name; a queue, a reconciler or a gate may have the same.
 // AddListing returns an error if the name is empty, not UTF-8 or that of another
 // listing, or if l is nil.
-func (c *Collector) AddListing(name string, l Refuser) error {
+func (c *Collector) AddListing(name string, l Set) error {
 	if isNil(l) {
 		return fmt.Errorf("promadapter: listing %q is nil", name)
 	}
@@ -111,7 +115,7 @@ func (c *Collector) AddListing(name string, l Refuser) error {
 		return fmt.Errorf("promadapter: there is a listing %q already; each needs a name of its own", name)
 	}
 	if c.lists == nil {
-		c.lists = make(map[string]Refuser)
+		c.lists = make(map[string]Set)
 	}
 	c.lists[name] = l
 	return nil
@@ -241,11 +245,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		collectGate(ch, name, g.Stats())
 	}
 	for name, l := range lists {
-		age := 0.0
-		if since, err := l.Refused(); err != nil {
-			age = time.Since(since).Seconds()
-		}
-		gauge(ch, refusedDesc, age, name)
+		collectListing(ch, name, l)
 	}
 	for _, collect := range stats {
 		collect(ch)
@@ -267,6 +267,21 @@ func collectQueue(ch chan<- prometheus.Metric, name string, s reconcile.Stats) {
 	gauge(ch, againDesc, float64(s.Again), name, name)
 	counter(ch, takenDesc, s.Taken, name, name)
 	counter(ch, coalescedDesc, s.Coalesced, name, name)
+}
+
+func collectListing(ch chan<- prometheus.Metric, name string, l Set) {
+	s := l.Stats()
+	gauge(ch, listingDesiredDesc, float64(s.Desired), name)
+	gauge(ch, listingActualDesc, float64(s.Actual), name)
+	gauge(ch, listingMissingDesc, float64(s.Missing), name)
+	gauge(ch, listingOutOfSyncDesc, float64(s.OutOfSync), name)
+	gauge(ch, listingSurplusDesc, float64(s.Surplus), name)
+	gauge(ch, listingAgeDesc, l.Age().Seconds(), name)
+	rejected := 0.0
+	if since, err := l.Rejected(); err != nil {
+		rejected = time.Since(since).Seconds()
+	}
+	gauge(ch, listingRejectedDesc, rejected, name)
 }
 
 func collectGate(ch chan<- prometheus.Metric, name string, s gate.Stats) {

@@ -15,6 +15,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 func idle(context.Context, string) error { return nil }
@@ -64,11 +65,11 @@ func TestAddQueue(t *testing.T) {
 	}
 }
 
-// TestAddListing has listings that are refused for a while.
+// TestAddListing has a Set whose listings are rejected for a while.
 func TestAddListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c promadapter.Collector
-		l := &refusing{}
+		l := &listing{}
 		for range 2 {
 			if err := c.AddListing("disks", l); err != nil {
 				t.Fatal(err)
@@ -76,31 +77,44 @@ func TestAddListing(t *testing.T) {
 			if err := c.AddListing("disks", l); err == nil {
 				t.Error("a name was given to two listings")
 			}
-			wantValues(t, &c, map[string]float64{`reconcile_listing_refused_seconds{name="disks"}`: 0})
+			wantValues(t, &c, map[string]float64{`reconcile_listing_rejected_seconds{name="disks"}`: 0})
 			if !c.Remove("disks") || c.Remove("disks") {
 				t.Error("Remove does not report whether there was a listing")
 			}
 		}
-		if c.AddListing("", l) == nil || c.AddListing("nil", nil) == nil || c.AddListing("nil", (*refusing)(nil)) == nil {
+		if c.AddListing("", l) == nil || c.AddListing("nil", nil) == nil || c.AddListing("nil", (*listing)(nil)) == nil {
 			t.Error("bad arguments were taken")
 		}
 		if err := c.AddListing("disks", l); err != nil {
 			t.Fatal(err)
 		}
-		l.since, l.err = time.Now(), reconcile.ErrVanished
+		stats := keep.Stats{Desired: 6, Actual: 5, Missing: 4, OutOfSync: 3, Surplus: 2, Rejected: 1}
+		*l = listing{stats, time.Hour, time.Now(), keep.ErrTooMany}
 		time.Sleep(time.Minute)
-		wantValues(t, &c, map[string]float64{`reconcile_listing_refused_seconds{name="disks"}`: 60})
-		l.err = nil
-		wantValues(t, &c, map[string]float64{`reconcile_listing_refused_seconds{name="disks"}`: 0})
+		wantValues(t, &c, map[string]float64{
+			`reconcile_listing_desired{name="disks"}`:          6,
+			`reconcile_listing_actual{name="disks"}`:           5,
+			`reconcile_listing_missing{name="disks"}`:          4,
+			`reconcile_listing_out_of_sync{name="disks"}`:      3,
+			`reconcile_listing_surplus{name="disks"}`:          2,
+			`reconcile_listing_age_seconds{name="disks"}`:      3600,
+			`reconcile_listing_rejected_seconds{name="disks"}`: 60,
+		})
+		*l = listing{}
+		wantValues(t, &c, map[string]float64{`reconcile_listing_rejected_seconds{name="disks"}`: 0})
 	})
 }
 
-type refusing struct {
+type listing struct {
+	stats keep.Stats
+	age   time.Duration
 	since time.Time
 	err   error
 }
 
-func (r *refusing) Refused() (time.Time, error) { return r.since, r.err }
+func (l *listing) Rejected() (time.Time, error) { return l.since, l.err }
+func (l *listing) Age() time.Duration           { return l.age }
+func (l *listing) Stats() keep.Stats            { return l.stats }
 
 // TestAddGate has a gate with two runs in, and one that is held back.
 func TestAddGate(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 var writeDocs = flag.Bool("write-docs", false, "write the table of docs/metrics.md")
@@ -35,7 +36,7 @@ func TestDocsNames(t *testing.T) {
 	if err := c.AddGate("x", new(gate.Gate)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddListing("x", new(reconcile.Poller[string])); err != nil {
+	if err := c.AddListing("x", new(keep.Set[string, int, int])); err != nil {
 		t.Fatal(err)
 	}
 	if err := promadapter.AddPending(&c, "x", reconcile.NewQueue[string]()); err != nil {

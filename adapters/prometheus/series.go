@@ -57,7 +57,15 @@ var (
 	gateHalvedDesc   = desc("reconcile_gate_halved_total", "Slow results that halved the limit of the gate, or found it at its least.", gateLabels...)
 )
 
-var refusedDesc = desc("reconcile_listing_refused_seconds", "For how long the listings have been refused, since too much had vanished; 0 if the last was not.", "name")
+var (
+	listingDesiredDesc   = desc("reconcile_listing_desired", "Desired things that are listed.", "name")
+	listingActualDesc    = desc("reconcile_listing_actual", "Existing things that are listed.", "name")
+	listingMissingDesc   = desc("reconcile_listing_missing", "Desired things that do not exist.", "name")
+	listingOutOfSyncDesc = desc("reconcile_listing_out_of_sync", "Existing things that are desired, and not in sync.", "name")
+	listingSurplusDesc   = desc("reconcile_listing_surplus", "Existing things that are not desired, or are to be deleted.", "name")
+	listingAgeDesc       = desc("reconcile_listing_age_seconds", "Time since the last listing of both sides that was accepted.", "name")
+	listingRejectedDesc  = desc("reconcile_listing_rejected_seconds", "For how long the listings have been rejected, because too many things would be deleted; 0 if the last was not.", "name")
+)
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)

@@ -28,6 +28,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 // This file puts the same load on three controllers: ours, and that of
@@ -126,7 +127,7 @@ func startOurs(t *testing.T, metrics *promadapter.Collector) *subject {
 	if err := metrics.AddGate("ours", new(gate.Gate)); err != nil {
 		t.Fatal(err)
 	}
-	if err := metrics.AddListing("ours", new(reconcile.Poller[string])); err != nil {
+	if err := metrics.AddListing("ours", new(keep.Set[string, int, int])); err != nil {
 		t.Fatal(err)
 	}
 	if err := promadapter.AddPending(metrics, "ours", q); err != nil {

@@ -30,7 +30,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -85,34 +84,29 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	if err != nil {
 		return err
 	}
-	desired := new(atomic.Pointer[specs]) // as listed last
-	desired.Store(&first)
 
+	// Both sides are listed and compared. While the file is not valid, the last valid
+	// version counts.
 	queue := reconcile.NewQueue[cloud.ID]()
-	c := &controller.Controller{
-		Cloud: fake, Recheck: time.Minute, Patience: time.Second,
-		Desired: func(id cloud.ID) (cloud.Spec, bool) {
-			spec, ok := (*desired.Load())[id]
-			return spec, ok
-		},
-		Lookup: func(ctx context.Context, id cloud.ID) (bool, error) {
-			now, err := read(ctx)
-			_, ok := now[id]
-			return ok, err
-		},
+	c := &controller.Controller{Cloud: fake, Recheck: time.Minute, Patience: time.Second}
+	assets := c.Set(queue)
+	assets.Name, assets.Period, assets.Jitter = "assets", 5*time.Second, 0.1
+	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) { return read(ctx) }
+	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
+		now, err := read(ctx) // the file, and not what was listed
+		spec, ok := now[id]
+		return spec, ok, err
 	}
 
 	// The loop, with a gate that pauses all runs while the cloud is down, and the page
 	// that shows both.
-	l := &lines{out: stdout, began: time.Now(), last: map[cloud.ID]string{}, desired: c.Desired}
+	desired := func(id cloud.ID) bool { _, ok, _, _ := assets.Listed(id); return ok }
+	l := &lines{out: stdout, began: time.Now(), last: map[cloud.ID]string{}, desired: desired}
 	calls := &gate.Gate{Pause: controller.Pause}
-	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: func(id cloud.ID) bool {
-		_, ok := c.Desired(id)
-		return ok
-	}}
+	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: desired}
 	group := &statuspage.Group{Name: "Runners"}
 	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
-		Name: "assets", Queue: queue, Reconcile: c.Reconcile,
+		Name: "assets", Queue: queue, Reconcile: assets.Reconcile,
 		OnResult: page.OnResult(func(r reconcile.Result[cloud.ID]) { c.OnResult(r); l.result(r) }),
 		Workers:  100,
 		Timeout:  15 * time.Second,
@@ -122,28 +116,14 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 		Logger:   slog.New(slog.DiscardHandler), // l prints the results
 	})
 	if o.http != "" {
-		p := statuspage.New(page, &statuspage.Gate{Name: "cloud", Gate: calls}, group)
+		p := statuspage.New(page, &statuspage.Listing{Name: "assets", Of: assets}, &statuspage.Gate{Name: "cloud", Gate: calls}, group)
 		p.Title, p.AllowActions = "Assets", true // whoever reaches the page may press its buttons
 		group.Add("page", statuspage.Serve(o.http, p))
 	}
 
-	// The desired state: what changes in it is enqueued. While the file is not valid,
-	// the last valid version counts.
-	group.Add("desired", &tracker.Tracker[cloud.ID, cloud.Spec]{
-		Name: "desired", Queue: queue, Period: 2 * time.Second, Resync: 5 * time.Minute, // tries again what was refused
-		List: tracker.FromMap(func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) {
-			all, err := read(ctx)
-			desired.Store(&all)
-			return all, err
-		}),
-	})
-
-	// The actual state: by listings, and by events between them. A change of an asset
-	// concerns the assets that depend on it, too.
-	changes := reconcile.Map(queue, c.WithDependants)
-	actual := &tracker.Tracker[cloud.ID, int64]{Name: "actual", Queue: changes, List: tracker.FromMap(c.List), Period: 30 * time.Second, Jitter: 0.1}
-	group.Add("actual", actual)
-	events := reconcile.Feed(changes, c.Events(actual.Trigger))
+	// Events, so that most changes are corrected before the next listing.
+	group.Add("listings", assets)
+	events := reconcile.Feed(assets.Queue, c.Events(assets.Trigger))
 	group.Add("events", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
 
 	if o.chaos {
@@ -155,29 +135,30 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	if !o.watch && o.http == "" {
 		group.Add("end", reconcile.RunFunc(func(ctx context.Context) error {
 			defer end()
-			left = converge(ctx, c, queue, first)
+			left = converge(ctx, assets, queue, first)
 			return nil
 		}))
 	}
 	err = group.Run(ctx)
-	l.report(*desired.Load())
+	last, _ := read(ctx) // the last valid version
+	l.report(last)
 	return cmp.Or(err, left)
 }
 
 // converge waits until all assets that are desired or exist are in sync or gone. It
-// returns the errors of those that are not retried.
-func converge(ctx context.Context, c *controller.Controller, queue *reconcile.Queue[cloud.ID], desired specs) error {
-	exist, err := c.List(ctx)
+// returns the errors of those that are not retried, and what is rejected.
+func converge(ctx context.Context, assets *controller.Set, queue *reconcile.Queue[cloud.ID], desired specs) error {
+	plan, err := assets.Plan(ctx)
 	for err != nil {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Second):
-			exist, err = c.List(ctx)
+			plan, err = assets.Plan(ctx)
 		}
 	}
-	ids := slices.Collect(maps.Keys(exist))
-	return queue.EnqueueAndWait(ctx, slices.AppendSeq(ids, maps.Keys(desired))...)
+	ids := slices.AppendSeq(plan.Delete, maps.Keys(desired))
+	return errors.Join(queue.EnqueueAndWait(ctx, ids...), plan.Rejected)
 }
 
 // specs are the desired assets.
@@ -219,7 +200,7 @@ func parse(file string, text []byte) (specs, error) {
 // lines prints a line for each asset whose state has changed.
 type lines struct {
 	began   time.Time
-	desired func(cloud.ID) (cloud.Spec, bool)
+	desired func(cloud.ID) bool
 
 	mu            sync.Mutex // guards the fields below
 	out           io.Writer
@@ -238,13 +219,12 @@ func (l *lines) result(r reconcile.Result[cloud.ID]) {
 	if r.Outcome == reconcile.Aborted {
 		return
 	}
-	_, desired := l.desired(r.Item)
 	state := string(r.Outcome)
 	detail := fmt.Sprint(r.Err)
 	switch r.Outcome {
 	case reconcile.Succeeded:
 		state, detail = "in sync", ""
-		if !desired {
+		if !l.desired(r.Item) {
 			state = "deleted"
 		}
 	case reconcile.Retrying:
@@ -253,6 +233,9 @@ func (l *lines) result(r reconcile.Result[cloud.ID]) {
 		var scheduled reconcile.RequeueError
 		errors.As(r.Err, &scheduled)
 		state, detail, _ = strings.Cut(strings.TrimSuffix(detail, ": "+scheduled.Error()), " ")
+		if state == "keep:" {
+			state = "waiting"
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

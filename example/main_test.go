@@ -362,7 +362,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 			return nil
 		}
 		path := filepath.Join(t.TempDir(), "assets.json")
-		file(t, path, `{"key/k": {"region": "us-east"}}`)
+		file(t, path, `{"key/k": {"region": "us-east", "team": "t"}}`)
 		time.Sleep(2 * time.Second) // so that the file has settled
 		out, stop := watch(t, options{assets: path}, fake)
 		time.Sleep(20 * time.Second)
@@ -393,7 +393,7 @@ func TestFileChanges(t *testing.T) {
 			{valid[:40], two},
 			{`{"bucket/a": {"region": "us-east", "key": "k"}}`, two}, // the key is missing
 			{`{"key/k": {"region": "us-east", "team": "t"}}`, specs{key("k"): {Region: "us-east", Team: "t"}}},
-			{`{}`, specs{}},
+			{`{}`, specs{key("k"): {Region: "us-east", Team: "t"}}}, // rejected
 		} {
 			file(t, path, step.text)
 			time.Sleep(time.Minute)
@@ -404,25 +404,16 @@ func TestFileChanges(t *testing.T) {
 	})
 }
 
-// The source of the desired state is asked again before an asset is deleted.
-func TestLookupBeforeDeletion(t *testing.T) {
+// What leaves the file is deleted by the next listing, because the file is asked again.
+func TestDeletionDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &cloud.Fake{}
 		path := filepath.Join(t.TempDir(), "assets.json")
-		file(t, path, `{"key/k": {"region": "us-east"}}`)
-		fake.Refuse = func(op string, _ cloud.ID) error {
-			if op == "get" { // after the listing that lacks the key, before its deletion
-				file(t, path, `{"key/k": {"region": "us-east"}}`)
-			}
-			if op == "delete" {
-				t.Error("a key that is desired again is deleted")
-			}
-			return nil
-		}
+		file(t, path, `{"key/k": {"region": "us-east"}, "key/old": {"region": "us-east"}}`)
 		_, stop := watch(t, options{assets: path}, fake)
 		time.Sleep(time.Minute)
-		file(t, path, `{}`)
-		time.Sleep(time.Minute)
+		file(t, path, `{"key/k": {"region": "us-east"}}`)
+		time.Sleep(8 * time.Second) // a Period, its jitter, and a file that settles twice
 		stop()
 		wantAssets(t, fake, specs{key("k"): {Region: "us-east"}})
 	})
@@ -436,7 +427,13 @@ func TestInterrupt(t *testing.T) {
 			interrupted := errors.New("interrupted")
 			time.AfterFunc(5*time.Second, func() { cancel(interrupted) })
 			begun := time.Now()
-			err := run(ctx, options{watch: watch}, &cloud.Fake{Latency: time.Hour}, io.Discard)
+			hangs := func(op string, _ cloud.ID) error {
+				if op == "get" {
+					return cloud.ErrHangs
+				}
+				return nil
+			}
+			err := run(ctx, options{watch: watch}, &cloud.Fake{Refuse: hangs}, io.Discard)
 			if took := time.Since(begun); took != 7*time.Second || errors.Is(err, interrupted) == watch {
 				t.Errorf("with -watch=%t run = %v after %v", watch, err, took)
 			}

@@ -32,6 +32,9 @@ type Fake struct {
 	last      int64 // the last version
 }
 
+// ErrHangs, as the error of Refuse, makes the call hang until its context ends.
+var ErrHangs = errors.New("cloud: the call hangs")
+
 // call does the work of one call after its latency. A call that fails by chance has
 // done its work in half of all cases.
 func (f *Fake) call(ctx context.Context, op string, id ID, work func() error) error {
@@ -41,7 +44,11 @@ func (f *Fake) call(ctx context.Context, op string, id ID, work func() error) er
 	case <-time.After(f.about(f.Latency)):
 	}
 	if f.Refuse != nil {
-		if err := f.Refuse(op, id); err != nil {
+		switch err := f.Refuse(op, id); {
+		case err == ErrHangs:
+			<-ctx.Done()
+			return fmt.Errorf("%s %s: %w", op, id, context.Cause(ctx))
+		case err != nil:
 			return err
 		}
 	}

@@ -1,8 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller keeps the assets of a cloud in their desired state. It is the
-// part to copy from: Reconcile, and what it needs.
+// Package controller keeps the assets of a cloud in their desired state. A Set lists,
+// compares and deletes safely; this file has the functions of the Set, and what a service
+// needs that a Set does not have: assets that depend on each other, creations that take
+// time, events, and a pause for a cloud that is down.
 package controller
 
 import (
@@ -16,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/cloud"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 // A Cloud is the remote API, as [cloud.Fake] has it.
@@ -32,18 +35,10 @@ type Cloud interface {
 // required, and must not be changed once it runs. All methods may be called from any
 // goroutine.
 //
-// Buckets and keys share one queue and one Reconcile, because they depend on each
-// other: a bucket on its key, and a key that is to be deleted on the buckets that still
-// use it.
+// Buckets and keys share one Set, because they depend on each other: a bucket on its key,
+// and a key that is to be deleted on the buckets that still use it.
 type Controller struct {
 	Cloud Cloud
-
-	// Desired returns the desired state of an asset, as it was listed last.
-	Desired func(id cloud.ID) (spec cloud.Spec, desired bool)
-
-	// Lookup reports whether an asset is desired now, by asking the source of the
-	// desired state again. It is called before an asset is deleted.
-	Lookup func(ctx context.Context, id cloud.ID) (desired bool, err error)
 
 	Recheck  time.Duration // how often to check an asset that is in sync
 	Patience time.Duration // how long to wait for an event before checking
@@ -54,27 +49,48 @@ type Controller struct {
 	refused map[cloud.ID]error // the assets that are not retried, and why
 }
 
-// Reconcile does the next step for one asset, if there is one to do. It reads the
-// actual state and does not depend on the event that caused the run: so it does the
-// right thing after a lost event, an answer that never came, or a kill -9.
+// A Set is a set of assets.
+type Set = keep.Set[cloud.ID, cloud.Spec, cloud.Asset]
+
+// Set returns the Set of all assets. It needs the functions for the desired state, and a
+// Period. A change of an asset concerns the assets that depend on it, too.
+func (c *Controller) Set(queue reconcile.Enqueuer[cloud.ID]) *Set {
+	return &Set{
+		Queue:  reconcile.Map(queue, c.WithDependants),
+		Actual: c.list,
+		InSync: func(desired cloud.Spec, actual cloud.Asset) bool {
+			return actual.Spec == desired && actual.State == cloud.Ready
+		},
+		Ensure: c.ensure,
+		Delete: c.delete,
+	}
+}
+
+// list lists all assets. We are the only ones who use the cloud: otherwise it would leave
+// out those that have no mark of ours.
+func (c *Controller) list(ctx context.Context) (map[cloud.ID]cloud.Asset, error) {
+	assets, err := c.Cloud.List(ctx)
+	all := make(map[cloud.ID]cloud.Asset, len(assets))
+	for _, a := range assets {
+		all[a.ID] = a
+	}
+	return all, err
+}
+
+// ensure does the next step for one asset, if there is one to do. It reads the actual
+// state and does not depend on the listing that caused the run: so it does the right
+// thing after a lost event, an answer that never came, or a kill -9.
 //
 // After a step it asks to run again at once, to check whether the step worked. Only a
 // check that finds nothing to do ends with the asset in sync.
-func (c *Controller) Reconcile(ctx context.Context, id cloud.ID) error {
-	desired, ok := c.Desired(id)
+func (c *Controller) ensure(ctx context.Context, id cloud.ID, desired cloud.Spec) error {
 	c.refs.Set(id, needs(desired)...)
-
 	actual, err := c.Cloud.Get(ctx, id)
-	missing := errors.Is(err, cloud.ErrNotFound)
 	switch {
-	case missing && ok:
+	case errors.Is(err, cloud.ErrNotFound):
 		return c.create(ctx, id, desired)
-	case missing:
-		return nil // neither desired nor there: the queue drops it
 	case err != nil:
 		return c.classify(id, err)
-	case !ok:
-		return c.delete(ctx, id)
 	case actual.State == cloud.Creating:
 		return c.await(actual)
 	case actual.State == cloud.Failed:
@@ -117,20 +133,13 @@ func (c *Controller) update(ctx context.Context, actual cloud.Asset, desired clo
 	return fmt.Errorf("updating: %w", reconcile.RequeueWithin(0))
 }
 
-// delete deletes an asset that is not desired. A source that was read in a bad moment,
-// such as a service that answered with an empty list, must not delete everything: so it
-// is asked once more.
-func (c *Controller) delete(ctx context.Context, id cloud.ID) error {
-	switch desired, err := c.Lookup(ctx, id); {
-	case err != nil:
-		return fmt.Errorf("deleting: is it desired? %w", err)
-	case desired:
-		return fmt.Errorf("waiting, because it is desired after all: %w", reconcile.RequeueWithin(c.Patience))
-	}
+// delete deletes an asset that is not desired.
+func (c *Controller) delete(ctx context.Context, id cloud.ID, _ cloud.Asset) error {
+	c.refs.Set(id)
 	if err := c.Cloud.Delete(ctx, id); err != nil {
 		return c.classify(id, fmt.Errorf("deleting: %w", err))
 	}
-	return fmt.Errorf("deleting: %w", reconcile.RequeueWithin(0))
+	return nil
 }
 
 // classify decides what an error of the cloud means for the next run. An error that is
@@ -189,17 +198,6 @@ func Pause(err error) time.Duration {
 		return cmp.Or(answer.RetryAfter, 10*time.Second)
 	}
 	return 0
-}
-
-// List returns the versions of all assets, also of those that are not desired:
-// Reconcile deletes them.
-func (c *Controller) List(ctx context.Context) (map[cloud.ID]int64, error) {
-	assets, err := c.Cloud.List(ctx)
-	versions := make(map[cloud.ID]int64, len(assets))
-	for _, a := range assets {
-		versions[a.ID] = a.Version
-	}
-	return versions, err
 }
 
 // Events returns a feeder that enqueues the assets that change, until the stream of

@@ -50,33 +50,24 @@ func (w *world) start(k *env) {
 	w.queue = k.Queue
 	c := &controller.Controller{
 		Cloud: explored{k, w}, Recheck: 4 * time.Minute, Patience: time.Second,
-		Desired: func(id cloud.ID) (cloud.Spec, bool) {
-			spec, ok := w.desired[id]
-			return spec, ok
-		},
-		Lookup: func(_ context.Context, id cloud.ID) (bool, error) {
-			_, ok := w.desired[id]
-			return ok, nil
-		},
+	}
+	set := c.Set(k.Queue)
+	set.Period, set.MaxDeleted = time.Minute, 0.9
+	set.Desired = func(context.Context) (map[cloud.ID]cloud.Spec, error) { return w.desired, nil }
+	set.Lookup = func(_ context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
+		spec, ok := w.desired[id]
+		return spec, ok, nil
 	}
 	k.Start(&reconcile.Reconciler[cloud.ID]{
-		Reconcile: c.Reconcile,
+		Reconcile: set.Reconcile,
 		OnResult:  c.OnResult,
 		Workers:   2,
 		Timeout:   15 * time.Second,
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
-	k.Go(&reconcile.Poller[cloud.ID]{Queue: k.Queue, Period: time.Minute, GetItems: func(context.Context) ([]cloud.ID, error) {
-		return slices.SortedFunc(maps.Keys(w.desired), byName), nil
-	}})
-	changes := reconcile.Map(k.Queue, c.WithDependants)
-	actual := &reconcile.Poller[cloud.ID]{Queue: changes, Period: time.Minute, GetItems: func(ctx context.Context) ([]cloud.ID, error) {
-		versions, err := c.List(ctx)
-		return slices.SortedFunc(maps.Keys(versions), byName), err
-	}}
-	k.Go(actual)
+	k.Go(set)
 	again := func(error, int) (time.Duration, bool) { return time.Second, true }
-	k.Go(reconcile.Restart(again, reconcile.Feed(changes, c.Events(actual.Trigger))))
+	k.Go(reconcile.Restart(again, reconcile.Feed(set.Queue, c.Events(set.Trigger))))
 }
 
 func (w *world) play(s *reconciletest.Environment[cloud.ID]) {

@@ -713,7 +713,7 @@ func busy() Scenario[string, *shop] {
 			c := client{env, w}
 			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
 			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
-			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, Vanished: true, GetItems: func(ctx context.Context) ([]string, error) {
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, GetItems: func(ctx context.Context) ([]string, error) {
 				return Read(ctx, env, "list", func() ([]string, error) { return w.items(), nil })
 			}})
 			env.Go(reconcile.Feed(env.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {

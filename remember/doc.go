@@ -15,9 +15,9 @@
 //	// remove what was made for it
 //	return memory.Done(name, version) // or memory.Forget(name)
 //
-// The next process hands [File.All] to the Known field of a
-// [github.com/reconkernel/reconcile/tracker.Tracker]. What was begun and not done is then
-// run again, also if it is gone by now; so is what changed.
+// [File.All] is the actual state of a [github.com/reconkernel/reconcile/keep.Set] whose
+// things cannot be listed otherwise: see the example. What was begun and not done is then
+// run again, also if it is gone by now, and so is what changed.
 //
 // A reconcile function has to bear a run too many, as always: if the process ends
 // after the last effect and before Done, the item is run once more.

@@ -6,17 +6,15 @@ package remember_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"log"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/remember"
-	"github.com/reconkernel/reconcile/tracker"
 )
 
 // A folder has what is wanted, each thing with a version. What is made for it is in
@@ -35,36 +33,34 @@ func serve(path string, runs int) {
 	defer memory.Close()
 
 	queue := reconcile.NewQueue[string]()
-	files := &tracker.Tracker[string, string]{
-		Queue: queue,
-		List: func(context.Context) iter.Seq2[tracker.Listed[string, string], error] {
-			return func(yield func(tracker.Listed[string, string], error) bool) {
-				for _, name := range slices.Sorted(maps.Keys(folder)) {
-					if !yield(tracker.Listed[string, string]{Item: name, Version: folder[name]}, nil) {
-						return
-					}
-				}
-			}
-		},
-		Period:   time.Hour,
-		Known:    memory.All(),
-		OnChange: func(c tracker.Change[string, string]) { fmt.Println(c.Item, c.Kind) },
-	}
-	reconciler := &reconcile.Reconciler[string]{
-		Queue: queue,
-		Reconcile: func(_ context.Context, name string) error {
+	things := &keep.Set[string, string, string]{
+		Queue:   queue,
+		Period:  time.Hour,
+		Desired: func(context.Context) (map[string]string, error) { return folder, nil },
+		Actual:  func(context.Context) (map[string]string, error) { return maps.Collect(memory.All()), nil },
+		InSync:  func(wanted, made string) bool { return wanted == made },
+		Ensure: func(_ context.Context, name, version string) error {
 			if err := memory.Begin(name); err != nil {
 				return err
 			}
-			version, wanted := folder[name]
-			if !wanted {
-				delete(disks, name)
-				return memory.Forget(name)
-			}
+			fmt.Println("make", name, version)
 			disks[name] = "made for " + version
 			return memory.Done(name, version)
 		},
+		Delete: func(_ context.Context, name, _ string) error {
+			if err := memory.Begin(name); err != nil {
+				return err
+			}
+			fmt.Println("remove", name)
+			delete(disks, name)
+			return memory.Forget(name)
+		},
+		Lookup: func(_ context.Context, name, _ string) (string, bool, error) {
+			version, ok := folder[name]
+			return version, ok, nil
+		},
 	}
+	reconciler := &reconcile.Reconciler[string]{Queue: queue, Reconcile: things.Reconcile}
 	ctx, cancel := context.WithCancel(context.Background())
 	reconciler.OnResult = func(reconcile.Result[string]) {
 		if runs--; runs == 0 {
@@ -72,7 +68,7 @@ func serve(path string, runs int) {
 		}
 	}
 	var group reconcile.Group
-	group.Add("files", files)
+	group.Add("things", things)
 	group.Add("reconciler", reconciler)
 	if err := group.Run(ctx); err != nil {
 		log.Fatal(err)
@@ -94,12 +90,12 @@ func Example() {
 	serve(filepath.Join(dir, "memory"), 3)
 	fmt.Println(disks)
 	// Output:
-	// a appeared
-	// b appeared
-	// c appeared
+	// make a v1
+	// make b v1
+	// make c v1
 	// while nobody runs, b changes, c goes and d comes
-	// b altered
-	// d appeared
-	// c vanished
+	// make b v2
+	// remove c
+	// make d v1
 	// map[a:made for v1 b:made for v2 d:made for v1]
 }

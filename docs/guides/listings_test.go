@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/remember"
-	"github.com/reconkernel/reconcile/tracker"
 )
 
 // The program of listings.md.
@@ -25,11 +25,11 @@ type store struct {
 	etags map[string]string
 }
 
-func (s *store) get(name string) (etag string, there bool) {
+func (s *store) get(_ context.Context, name, _ string) (etag string, there bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	etag, there = s.etags[name]
-	return etag, there
+	return etag, there, nil
 }
 
 func (s *store) set(etags map[string]string) {
@@ -56,29 +56,30 @@ func TestListings(t *testing.T) {
 			}
 			defer memory.Close()
 			queue := reconcile.NewQueue[string]()
-			var group reconcile.Group
-			group.Add("list", &tracker.Tracker[string, string]{
-				Queue:  queue,
-				List:   tracker.FromMap(s.list),
-				Period: time.Minute,
-				Known:  memory.All(),
-			})
-			group.Add("things", &reconcile.Reconciler[string]{
-				Queue: queue,
-				Reconcile: func(_ context.Context, name string) error {
+			things := &keep.Set[string, string, string]{
+				Queue:   queue,
+				Period:  time.Minute,
+				Desired: s.list,
+				Lookup:  s.get,
+				Actual: func(context.Context) (map[string]string, error) {
+					return maps.Collect(memory.All()), nil
+				},
+				InSync: func(etag, made string) bool { return etag == made },
+				Ensure: func(_ context.Context, name, etag string) error {
 					if err := memory.Begin(name); err != nil {
 						return err
-					}
-					etag, there := s.get(name)
-					if !there {
-						happened.note("remove what was made for %s", name)
-						return memory.Forget(name)
 					}
 					happened.note("make %s as in %s", name, etag)
 					return memory.Done(name, etag)
 				},
-				Logger: quiet,
-			})
+				Delete: func(_ context.Context, name, _ string) error {
+					happened.note("remove what was made for %s", name)
+					return memory.Forget(name)
+				},
+			}
+			var group reconcile.Group
+			group.Add("list", things)
+			group.Add("things", &reconcile.Reconciler[string]{Queue: queue, Reconcile: things.Reconcile, Logger: quiet})
 			run(t, &group, d)
 		}
 		time.AfterFunc(30*time.Second, func() { s.set(map[string]string{"a": "e1", "b": "e1"}) })

@@ -88,11 +88,11 @@ func control(ctx context.Context, o options, wishes func(context.Context) (chang
 	})
 
 	// What is there: S3 has no events that could be had everywhere, so this is a
-	// poll. It finds what nobody wishes for any more, and, by Vanished, what
-	// another hand has removed. What changes inside a bucket is found by the look
+	// poll. It finds what nobody wishes for any more. The poll of what is wished for
+	// finds what another hand has removed. What changes inside a bucket is found by the look
 	// into it that Reconcile asks for when it is in sync.
 	group.Add("existing", &reconcile.Poller[string]{
-		Name: "existing", Queue: b.Queue, Period: o.Poll, Jitter: 0.1, Vanished: true,
+		Name: "existing", Queue: b.Queue, Period: o.Poll, Jitter: 0.1,
 		GetItems: func(ctx context.Context) ([]string, error) {
 			names, err := store.List(ctx)
 			b.Listed(names, func(int, bucket.Wish) bool { return true }, err)

@@ -69,7 +69,7 @@ var alertDays = []alertDay{
 				return nil
 			}
 		},
-		fires: map[string]time.Duration{"ReconcileListingRefused": 10 * minute},
+		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute},
 	},
 	{
 		name: "what is made is never ready",
@@ -191,8 +191,7 @@ func (r *recorder) watch(t *testing.T, p *parts) {
 		}
 	}
 	must(r.collector.AddGate("cloud", p.gate))
-	must(r.collector.AddListing("wishes", p.wishes))
-	must(r.collector.AddListing("there", p.there))
+	must(r.collector.AddListing("assets", p.assets))
 	must(r.collector.AddQueue("assets", p.regions))
 	lane := p.regions.Reconciler
 	p.regions.Reconciler = func(name string) *reconcile.Reconciler[cloud.ID] {

@@ -260,17 +260,6 @@ func (w *world) listAssets(ctx context.Context) (map[string]string, error) {
 	return w.listed(ctx, func(_ *asset, spec string) string { return spec })
 }
 
-// listVersions is listAssets with versions that never come back, as an ETag or a time
-// of change is: another hand that breaks an asset as it did before, right after it was
-// mended, is seen by them alone.
-func (w *world) listVersions(ctx context.Context) (map[string]string, error) {
-	return w.listed(ctx, func(a *asset, spec string) string {
-		if spec == a.old {
-			return spec
-		}
-		return fmt.Sprint(spec, " since ", a.changed.UnixNano())
-	})
-}
 
 func (w *world) listed(ctx context.Context, show func(a *asset, spec string) string) (map[string]string, error) {
 	w.mu.Lock()

@@ -15,80 +15,64 @@ import (
 	"github.com/reconkernel/reconcile/example/controller"
 	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/lanes"
-	"github.com/reconkernel/reconcile/tracker"
 )
 
 // parts are what our side is made of, for those who watch it.
 type parts struct {
-	gate          *gate.Gate
-	regions       *lanes.Lanes[cloud.ID, string]
-	wishes, there *tracker.Tracker[cloud.ID, string]
+	gate    *gate.Gate
+	regions *lanes.Lanes[cloud.ID, string]
+	assets  *controller.Set
 }
 
 // ours is the controller of the example, put together as docs/bad-days.md says: a lane
-// for each region and a gate for all, listings that are not believed if they lack too
-// much, the wish looked up again before something is deleted, and a look each six
-// hours, since the cloud is listed each minute.
+// for each region and a gate for all, a Set that looks the desired state up again before
+// it deletes, and a recheck each six hours, because the cloud is listed each minute.
 func ours(ctx context.Context, w *world, events <-chan string) {
 	oursAs(ctx, w, events, func(version string) string { return version })
 }
 
-// oursAs is a version of ours that makes something else of each wish.
+// oursAs is a version of ours that makes something else of each desired version.
 func oursAs(ctx context.Context, w *world, events <-chan string, as func(version string) string) {
 	quiet := slog.New(slog.DiscardHandler)
 	calls := &gate.Gate{
 		Every: time.Duration(float64(time.Second) / (0.8 * w.rate)), Burst: int(w.rate / 5),
 		Pause: controller.Pause, Logger: quiet,
 	}
-	c := &controller.Controller{
-		Cloud: client{w, events}, Recheck: w.recheck, Patience: 10 * time.Second,
-		Lookup: func(ctx context.Context, id cloud.ID) (bool, error) {
-			_, wanted := w.wish(ctx, id.Name)
-			return wanted, nil
-		},
-	}
+	c := &controller.Controller{Cloud: client{w, events}, Recheck: w.recheck, Patience: 10 * time.Second}
+	var assets *controller.Set
 	regions := &lanes.Lanes[cloud.ID, string]{
 		Lane: func(id cloud.ID) string { return region(id.Name) },
 		Reconciler: func(name string) *reconcile.Reconciler[cloud.ID] {
 			return &reconcile.Reconciler[cloud.ID]{
 				Name: name, Workers: workers / 4, Timeout: 30 * time.Second, Grace: 10 * time.Second, RecheckJitter: 0.1,
-				Reconcile: c.Reconcile, OnResult: c.OnResult, Admit: calls.Admit, Retry: reconcile.Backoff(time.Second, time.Minute),
+				Reconcile: assets.Reconcile, OnResult: c.OnResult, Admit: calls.Admit, Retry: reconcile.Backoff(time.Second, time.Minute),
 			}
 		},
 		Logger: quiet,
 	}
-	// Nothing is given up, and all has a recheck: so no Resync.
-	wishes := &tracker.Tracker[cloud.ID, string]{
-		Name: "wishes", Queue: regions, List: tracker.FromMap(byID(w.listWishes)), Period: time.Minute, Jitter: 0.1,
-		MaxVanished: 0.1, Resync: -1, Logger: quiet,
+	assets = c.Set(regions)
+	assets.Name, assets.Logger = "assets", quiet
+	assets.Period, assets.Jitter = time.Minute, 0.1
+	assets.Resync = -1 // all has a recheck
+	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) {
+		all, err := w.listWishes(ctx)
+		specs := make(map[cloud.ID]cloud.Spec, len(all))
+		for name, version := range all {
+			specs[idOf(name)] = specOf(as(version))
+		}
+		return specs, err
 	}
-	c.Desired = func(id cloud.ID) (cloud.Spec, bool) {
-		version, wanted := wishes.Version(id)
-		return specOf(as(version)), wanted
-	}
-	there := &tracker.Tracker[cloud.ID, string]{
-		Name: "there", Queue: regions, List: tracker.FromMap(byID(w.listVersions)), Period: time.Minute, Jitter: 0.1,
-		MaxVanished: 0.1, Resync: -1, Logger: quiet,
+	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
+		version, wanted := w.wish(ctx, id.Name)
+		return specOf(as(version)), wanted, nil
 	}
 	if w.watch != nil {
-		w.watch(&parts{calls, regions, wishes, there})
+		w.watch(&parts{calls, regions, assets})
 	}
 	group := &reconcile.Group{Logger: quiet}
 	group.Add("assets", regions)
-	group.Add("wishes", wishes)
-	group.Add("there", reconcile.After(func(ctx context.Context) error { // what is wished for is known first
-		for {
-			if _, known := wishes.Version(idOf(nameOf(0))); known {
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(time.Second):
-			}
-		}
-	}, there))
-	group.Add("events", reconcile.Feed(reconcile.Map(regions, c.WithDependants), c.Events(there.Trigger)))
+	group.Add("listings", assets)
+	group.Add("events", reconcile.Feed(assets.Queue, c.Events(assets.Trigger)))
 	if err := group.Run(ctx); err != nil {
 		panic(err)
 	}
@@ -98,17 +82,6 @@ func idOf(name string) cloud.ID { return cloud.ID{Kind: cloud.Bucket, Name: name
 
 // specOf makes a spec of a world one of the example.
 func specOf(version string) cloud.Spec { return cloud.Spec{Region: version} }
-
-func byID(list func(context.Context) (map[string]string, error)) func(context.Context) (map[cloud.ID]string, error) {
-	return func(ctx context.Context) (map[cloud.ID]string, error) {
-		all, err := list(ctx)
-		ids := make(map[cloud.ID]string, len(all))
-		for name, version := range all {
-			ids[idOf(name)] = version
-		}
-		return ids, err
-	}
-}
 
 // A client is a world as the example sees its cloud.
 type client struct {
@@ -141,9 +114,13 @@ func (c client) Get(ctx context.Context, id cloud.ID) (cloud.Asset, error) {
 	return assetOf(id.Name, a), asError(err)
 }
 
-// List is not called: the trackers list here.
-func (c client) List(context.Context, ...cloud.ID) ([]cloud.Asset, error) {
-	panic("List is called")
+func (c client) List(ctx context.Context, _ ...cloud.ID) ([]cloud.Asset, error) {
+	all, err := c.w.listAssets(ctx)
+	assets := make([]cloud.Asset, 0, len(all))
+	for name, spec := range all {
+		assets = append(assets, cloud.Asset{ID: idOf(name), Spec: specOf(spec), State: cloud.Ready})
+	}
+	return assets, err
 }
 
 func (c client) Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (cloud.Asset, error) {

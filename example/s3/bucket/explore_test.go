@@ -55,7 +55,7 @@ func startOn(env *reconciletest.Env[string], s *fakeStore) {
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
 	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: s.wished})
-	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
+	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: store.List})
 }
 
 func playOn(env *reconciletest.Environment[string], s *fakeStore) {

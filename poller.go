@@ -40,30 +40,11 @@ type Poller[T comparable] struct {
 	// apart.
 	Jitter float64
 
-	// Vanished makes the poller also Enqueue what the last complete poll had
-	// and this one lacks. A poll with an error is not complete.
-	Vanished bool
-
-	// MaxVanished is the part, 0 to 1, of the items of the last complete poll that
-	// may vanish at once; 0 means that all may. It is rounded up to whole items, so
-	// one always may. A poll that lacks more is not complete: its items are
-	// offered, and it counts as failed, with [ErrVanished], until [Poller.Believe]
-	// is called. So a listing that is empty by mistake takes nothing away. It needs
-	// Vanished.
-	MaxVanished float64
-
 	Name   string       // for logs
 	Logger *slog.Logger // nil means Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
 
-	wake     atomic.Pointer[chan struct{}] // notified by Trigger; nil while Run does not go on
-	last     map[T]struct{}                // of the last complete poll, if Vanished; belongs to Run
-	refusal  atomic.Pointer[refusal]       // of the last complete poll; nil if it was accepted
-	believed atomic.Int64                  // how many the next complete poll may lack, whatever MaxVanished says
+	wake atomic.Pointer[chan struct{}] // notified by Trigger; nil while Run does not go on
 }
-
-// ErrVanished is wrapped by the error of a poll that lacks more items than
-// [Poller.MaxVanished] allows. That error is logged, as of any poll that fails.
-var ErrVanished = errors.New("reconcile: too many items missing from the listing")
 
 // Run polls at once and then every Period, until ctx is done; it then waits for
 // the poll in flight and returns nil. It returns an error at once if a field is
@@ -100,9 +81,7 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 		logger := cmp.Or(p.Logger, Logger(ctx))
 		triggered := wake
 		if err != nil {
-			if !errors.Is(err, ErrVanished) { // Believe answers that one.
-				triggered = nil // A poll that fails keeps its back-off.
-			}
+			triggered = nil                                             // A poll that fails keeps its back-off.
 			delay := p.jittered(time.Second << min(failures.count, 33)) // doubled, for as long as that is a time.Duration
 			pause = min(pause, delay, p.left(p.Period, took))
 			failures.add(logger, slog.LevelError, "poll failed", err, append(name, "next", pause)...)
@@ -156,55 +135,8 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 			}
 			err = cmp.Or(err, panicked)
 		}
-		if err != nil || !p.Vanished {
-			return err
-		}
-		seen := make(map[T]struct{}, len(items))
-		for _, item := range items {
-			seen[item] = struct{}{}
-		}
-		var vanished []T
-		for item := range p.last {
-			if _, ok := seen[item]; !ok {
-				vanished = append(vanished, item)
-			}
-		}
-		if err := p.checkVanished(len(vanished)); err != nil {
-			return err
-		}
-		for _, item := range vanished {
-			p.Queue.Enqueue(item)
-		}
-		p.last = seen
-		return nil
+		return err
 	})
-}
-
-// checkVanished returns an error if a poll must not lack that many items. It uses up
-// what was believed.
-func (p *Poller[T]) checkVanished(n int) error {
-	believed := p.believed.Swap(0)
-	limit := max(1, math.Ceil(p.MaxVanished*float64(len(p.last))-1e-6)) // 0.28 of 25 is 7, and a little more in binary
-	if p.MaxVanished > 0 && float64(n) > limit && int64(n) > believed {
-		r := refusal{
-			since: time.Now(), lacks: int64(n),
-			err: fmt.Errorf("%w: %d of %d items, and MaxVanished is %v", ErrVanished, n, len(p.last), p.MaxVanished),
-		}
-		if before := p.refusal.Load(); before != nil {
-			r.since = before.since
-		}
-		p.refusal.Store(&r)
-		return r.err
-	}
-	p.refusal.Store(nil)
-	return nil
-}
-
-// A refusal says why a poll was refused.
-type refusal struct {
-	since time.Time // when the first of those in a row was
-	lacks int64
-	err   error
 }
 
 // pause returns the time from the end of a poll, which took so long, to the next.
@@ -242,27 +174,6 @@ func (p *Poller[T]) Trigger() {
 	}
 }
 
-// Believe says that the last poll that was refused because of MaxVanished was right.
-// The next one without an error may lack as many items as that, once, and comes
-// soon. If none was refused since the last complete poll, Believe does nothing. It
-// never blocks, and may be called from any goroutine.
-func (p *Poller[T]) Believe() {
-	if r := p.refusal.Load(); r != nil {
-		p.believed.Store(r.lacks)
-		p.Trigger()
-	}
-}
-
-// Refused returns why the last complete poll was refused, which matches
-// [ErrVanished], and since when such polls are; a nil error if it was not. It never
-// blocks, and may be called from any goroutine.
-func (p *Poller[T]) Refused() (since time.Time, err error) {
-	if r := p.refusal.Load(); r != nil {
-		return r.since, r.err
-	}
-	return time.Time{}, nil
-}
-
 func (p *Poller[T]) check() error {
 	switch {
 	case checkQueue[T]("Poller.Queue", p.Queue) != nil:
@@ -275,10 +186,6 @@ func (p *Poller[T]) check() error {
 		return fmt.Errorf("reconcile: Poller.Period is %v, want at least 1ms: was a unit forgotten?", p.Period)
 	case !(p.Jitter >= 0 && p.Jitter <= 1): // true for a NaN as well
 		return fmt.Errorf("reconcile: Poller.Jitter is %v, want 0 to 1", p.Jitter)
-	case !(p.MaxVanished >= 0 && p.MaxVanished <= 1):
-		return fmt.Errorf("reconcile: Poller.MaxVanished is %v, want 0 (which means no limit) to 1", p.MaxVanished)
-	case p.MaxVanished > 0 && !p.Vanished:
-		return fmt.Errorf("reconcile: Poller.MaxVanished is %v, and needs Vanished, which is false", p.MaxVanished)
 	}
 	return nil
 }

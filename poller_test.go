@@ -13,13 +13,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // polls lets a Poller work for some time and returns when each poll began.
@@ -60,18 +58,14 @@ func TestPollerRunErrorNamesTheWrongField(t *testing.T) {
 	get := func(context.Context) ([]string, error) { t.Error("it polls all the same"); return nil, nil }
 	q := reconcile.NewQueue[string]()
 	for name, p := range map[string]*reconcile.Poller[string]{
-		"Queue":                        {GetItems: get, Period: time.Second},
-		"Queue without NewQueue":       {Queue: new(reconcile.Queue[string]), GetItems: get, Period: time.Second},
-		"GetItems":                     {Queue: q, Period: time.Second},
-		"Period of zero":               {Queue: q, GetItems: get},
-		"Period below zero":            {Queue: q, GetItems: get, Period: -time.Second},
-		"Jitter below zero":            {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
-		"Jitter above one":             {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
-		"Jitter of no number":          {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
-		"MaxVanished below zero":       {Queue: q, GetItems: get, Period: time.Second, Vanished: true, MaxVanished: -0.01},
-		"MaxVanished above one":        {Queue: q, GetItems: get, Period: time.Second, Vanished: true, MaxVanished: 1.01},
-		"MaxVanished of no number":     {Queue: q, GetItems: get, Period: time.Second, Vanished: true, MaxVanished: math.NaN()},
-		"MaxVanished without Vanished": {Queue: q, GetItems: get, Period: time.Second, MaxVanished: 0.1},
+		"Queue":                  {GetItems: get, Period: time.Second},
+		"Queue without NewQueue": {Queue: new(reconcile.Queue[string]), GetItems: get, Period: time.Second},
+		"GetItems":               {Queue: q, Period: time.Second},
+		"Period of zero":         {Queue: q, GetItems: get},
+		"Period below zero":      {Queue: q, GetItems: get, Period: -time.Second},
+		"Jitter below zero":      {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
+		"Jitter above one":       {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
+		"Jitter of no number":    {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
 	} {
 		field, _, _ := strings.Cut(name, " ")
 		err := p.Run(t.Context())
@@ -251,51 +245,6 @@ func TestPollerContinuesAfterAPanicInItsQueue(t *testing.T) {
 			book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad")
 		})
 	}
-}
-
-func TestPollerVanishedComesFromCompletePollsOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTray[string]()
-		kept := []string{"a", "b", "c", "c", ""}
-		p := &reconcile.Poller[string]{Queue: q, Period: time.Second, Vanished: true, Logger: unlogged()}
-		replies := []struct {
-			items []string
-			err   error
-		}{
-			{kept, nil},
-			{[]string{"a", "new"}, errBoom},    // are offered, and say nothing about b and c
-			{nil, errBoom},                     // neither
-			{[]string{"b", "c", "", "b"}, nil}, // a has vanished; new was in no complete poll
-			{[]string{"b"}, nil},               // c has vanished, once, and the zero item
-			{[]string{"b"}, nil},
-			{nil, nil}, // all have vanished
-			{nil, nil},
-		}
-		n := 0
-		p.GetItems = func(context.Context) ([]string, error) {
-			r := replies[n]
-			n++
-			if n == 2 {
-				clear(kept) // the slice is the caller's again
-			}
-			return r.items, r.err
-		}
-		for range replies { // a Run each: what it saw is kept
-			run := launch(t, p)
-			synctest.Wait()
-			run.end()
-		}
-		got := q.Lines()
-		slices.Sort(got[len(got)-4 : len(got)-2])
-		wantSame(t, "recorded", got, []string{
-			"0s offer a", "0s offer b", "0s offer c", "0s offer c", "0s offer ",
-			"0s offer a", "0s offer new",
-			"0s offer b", "0s offer c", "0s offer ", "0s offer b", "0s enqueue a",
-			"0s offer b", "0s enqueue ", "0s enqueue c",
-			"0s offer b",
-			"0s enqueue b",
-		})
-	})
 }
 
 func TestTriggerPollsSoon(t *testing.T) {
@@ -492,130 +441,4 @@ func TestPollerContinuesAfterAPanicInItsLogger(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPollerRefusesAPollWithTooManyMissingItems(t *testing.T) {
-	list := func(n int) (items []string) {
-		for i := range n {
-			items = append(items, fmt.Sprint("i", i))
-		}
-		return items
-	}
-	type step struct {
-		items   []string
-		before  func(p *reconcile.Poller[string]) // the poll
-		refused bool
-		gone    int // that are enqueued because of this poll
-	}
-	believe := (*reconcile.Poller[string]).Believe
-	for _, c := range []struct {
-		name  string
-		max   float64
-		steps []step
-	}{
-		{"no limit", 0, []step{{list(10), nil, false, 0}, {nil, nil, false, 10}}},
-		{"rounded up", 0.15, []step{{list(10), nil, false, 0}, {list(8), nil, false, 2}, {list(6), nil, false, 2}, {list(4), nil, true, 0}, {list(5), nil, false, 1}}},
-		{"a whole number", 0.28, []step{{list(25), nil, false, 0}, {list(17), nil, true, 0}, {list(18), nil, false, 7}}},
-		{"one always may", 1e-9, []step{{list(3), nil, false, 0}, {list(2), nil, false, 1}, {list(1), nil, false, 1}, {nil, nil, false, 1}}},
-		{"all may", 1, []step{{list(10), nil, false, 0}, {nil, nil, false, 10}}},
-		{"compared with the last that was complete", 0.1, []step{{list(10), nil, false, 0}, {nil, nil, true, 0}, {list(3), nil, true, 0}, {list(10), nil, false, 0}, {list(9), nil, false, 1}}},
-		{"believed", 0.1, []step{{list(10), nil, false, 0}, {list(2), nil, true, 0}, {list(2), believe, false, 8}, {nil, nil, true, 0}}},
-		{"believed, and lacks less", 0.1, []step{{list(10), nil, false, 0}, {list(2), nil, true, 0}, {list(5), believe, false, 5}}},
-		{"believed, and lacks more", 0.1, []step{{list(10), nil, false, 0}, {list(5), nil, true, 0}, {list(4), believe, true, 0}, {list(4), nil, true, 0}, {list(4), believe, false, 6}}},
-		{"believed, and was wrong after all", 0.1, []step{{list(10), nil, false, 0}, {list(5), nil, true, 0}, {list(10), believe, false, 0}, {list(5), nil, true, 0}}},
-		{"nothing to believe", 0.1, []step{{list(10), believe, false, 0}, {list(10), believe, false, 0}, {list(5), nil, true, 0}}},
-		{"nothing to believe any more", 0.1, []step{{list(10), nil, false, 0}, {list(5), nil, true, 0}, {list(10), nil, false, 0}, {list(5), believe, true, 0}}},
-	} {
-		runBubble(t, c.name, func(t *testing.T) {
-			log := newLogBook()
-			q := newTray[string]()
-			p := &reconcile.Poller[string]{Queue: q, Period: time.Second, Vanished: true, MaxVanished: c.max, Logger: log.logger()}
-			for n, s := range c.steps {
-				if s.before != nil {
-					s.before(p)
-				}
-				log.clear()
-				q = newTray[string]()
-				p.Queue = q
-				p.GetItems = func(context.Context) ([]string, error) { return s.items, nil }
-				run := launch(t, p)
-				synctest.Wait()
-				run.end()
-				offered, gone := 0, 0
-				for _, l := range q.Lines() {
-					if strings.Contains(l, "offer") {
-						offered++
-					} else {
-						gone++
-					}
-				}
-				if offered != len(s.items) || gone != s.gone {
-					t.Errorf("poll %d: %d offered and %d enqueued, want %d and %d", n, offered, gone, len(s.items), s.gone)
-				}
-				if _, err := p.Refused(); (err != nil) != s.refused || errors.Is(err, reconcile.ErrVanished) != s.refused {
-					t.Errorf("poll %d: Refused = %v, want an error: %t", n, err, s.refused)
-				}
-				if lines := log.from(slog.LevelWarn); (len(lines) > 0) != s.refused {
-					t.Errorf("poll %d: log %v, want it refused: %t", n, lines, s.refused)
-				} else if s.refused {
-					lines[0].mustSay(t, slog.LevelError, nil, "poll failed", "too many items missing from the listing", fmt.Sprint("MaxVanished is ", c.max))
-				}
-			}
-		})
-	}
-}
-
-// Believe polls soon, and a refused poll counts as failed: it is tried again with
-// back-off.
-func TestBelieveStartsAPollWithinASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, polls := newTray[string](), record.New()
-		items := []string{"a", "b", "c"}
-		p := &reconcile.Poller[string]{Queue: q, Period: time.Hour, Vanished: true, MaxVanished: 0.1, Logger: unlogged()}
-		p.GetItems = func(context.Context) ([]string, error) { polls.Note("poll"); return items, nil }
-		run := launch(t, p)
-		synctest.Wait()
-		p.Believe() // of nothing
-		pass(time.Minute)
-		items = nil
-		p.Trigger()
-		synctest.Wait()
-		p.Believe()
-		pass(time.Second)
-		polls.Want(t, "0s poll", "1m0s poll", "1m1s poll")
-		if n := len(q.Lines()); n != 3+3 {
-			t.Errorf("the queue was called for %v, want 3 offers, and 3 events for what has vanished", q.Lines())
-		}
-		run.end()
-	})
-}
-
-// Refused says since when: since the first of the polls in a row that were refused.
-func TestRefusedSaysSinceWhen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var items atomic.Pointer[[]string]
-		items.Store(&[]string{"a", "b", "c"})
-		p := &reconcile.Poller[string]{Queue: newTray[string](), Period: time.Minute, Vanished: true, MaxVanished: 0.1, Logger: unlogged()}
-		p.GetItems = func(context.Context) ([]string, error) { return *items.Load(), nil }
-		run := launch(t, p)
-		synctest.Wait()
-		if since, err := p.Refused(); !since.IsZero() || err != nil {
-			t.Errorf("a poll that lacks nothing was refused since %v: %v", since, err)
-		}
-		items.Store(new([]string))
-		pass(time.Minute)
-		first := time.Now()
-		for range 10 {
-			if since, err := p.Refused(); !errors.Is(err, reconcile.ErrVanished) || time.Since(since) < time.Since(first) || time.Since(since) > time.Since(first)+2*time.Second {
-				t.Errorf("Refused = %v, %v; want %v for %v", since, err, reconcile.ErrVanished, time.Since(first))
-			}
-			pass(time.Minute)
-		}
-		p.Believe()
-		pass(time.Second)
-		if since, err := p.Refused(); !since.IsZero() || err != nil {
-			t.Errorf("what was believed is refused since %v: %v", since, err)
-		}
-		run.end()
-	})
 }

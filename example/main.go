@@ -88,9 +88,9 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	// Both sides are listed and compared. While the file is not valid, the last valid
 	// version counts.
 	queue := reconcile.NewQueue[cloud.ID]()
-	c := &controller.Controller{Cloud: fake, Recheck: time.Minute, Patience: time.Second}
+	c := &controller.Controller{Cloud: fake, Patience: time.Second}
 	assets := c.Set(queue)
-	assets.Name, assets.Period, assets.Jitter = "assets", 5*time.Second, 0.1
+	assets.Name, assets.Period, assets.Jitter, assets.Resync = "assets", 5*time.Second, 0.1, time.Minute
 	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) { return read(ctx) }
 	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
 		now, err := read(ctx) // the file, and not what was listed

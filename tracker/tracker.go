@@ -1,10 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tracker makes a watch of a listing. Much of what a controller keeps in
-// order cannot be watched, but it can be listed, and the list has a version of each
-// item: an ETag, a hash, a time of modification. A [Tracker] compares each listing
-// with the one before, and enqueues what is new, changed or gone.
+// Package tracker turns a listing into events. Much of what a controller keeps in sync
+// cannot be watched, but it can be listed, and the list has a version of each item: an
+// ETag, a hash, a status. A [Tracker] compares each listing with the one before, and
+// enqueues the items that appeared, changed or disappeared.
+//
+// It guards no deletions. To list both sides and delete what is not desired, use
+// [github.com/reconkernel/reconcile/keep.Set].
 package tracker
 
 import (
@@ -17,7 +20,6 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
-	"math"
 	"math/bits"
 	"reflect"
 	"runtime/debug"
@@ -41,7 +43,7 @@ import (
 type Tracker[T, V comparable] struct {
 	// Queue gets an Enqueue of each item that is new, changed or gone. What the
 	// first complete listing, and those before it, show as new is offered, so that
-	// events go before it, unless there is a Known.
+	// events go before it.
 	Queue reconcile.Enqueuer[T]
 
 	// List yields the items that there are, in any order. It may read them page by
@@ -67,21 +69,6 @@ type Tracker[T, V comparable] struct {
 	// process. 0 means an hour, and less than 0 never.
 	Resync time.Duration
 
-	// MaxVanished is the part, 0 to 1, of what is known that may be gone at once,
-	// rounded up to whole items, so that one always may; 0 means no limit. A listing
-	// that lacks more is taken for one that lies, as an answer is that is empty
-	// without an error: it fails with [reconcile.ErrVanished], and nothing is gone
-	// by it, until [Tracker.Believe] is called. What is new or has changed in it is
-	// enqueued all the same.
-	MaxVanished float64
-
-	// Known yields the items that were handled before this process began, each
-	// with its version: with it, the first listing shows what changed and what is
-	// gone since then. A zero version means that the handling did not finish: the
-	// item is reported as Altered, whatever its version is. Known is read once,
-	// when Run is first called. Nil means none.
-	Known iter.Seq2[T, V]
-
 	// OnChange is called with each change before its item is enqueued. It may be
 	// nil.
 	OnChange func(Change[T, V])
@@ -93,10 +80,7 @@ type Tracker[T, V comparable] struct {
 
 	mu       sync.RWMutex   // guards the fields below; entries change in Run alone
 	entries  map[T]entry[V] // nil before the first Run
-	refused  int            // how many the last complete listing lacked, if it was refused
-	refusal  error          // and why
-	since    time.Time      // and when the first of those in a row was
-	believed int            // how many the next may lack, by Believe
+	accepted time.Time      // when the last complete listing ended, or Run began
 
 	// The fields below belong to Run.
 	peak     int           // of the length of entries, since they were made
@@ -133,9 +117,8 @@ const (
 
 // entry is what a Tracker knows of an item.
 type entry[V comparable] struct {
-	version    V
-	listing    uint32 // the last that had it
-	unfinished bool   // from Known, with the zero version
+	version V
+	listing uint32 // the last that had it
 }
 
 // FromMap makes a [Tracker.List] of a function that returns all items at once, with
@@ -185,11 +168,12 @@ func (t *Tracker[T, V]) Run(ctx context.Context) error {
 		return errors.New("tracker: Tracker.Run is running already")
 	}
 	defer t.poller.Store(nil)
+	t.mu.Lock()
 	if t.entries == nil {
-		if err := guard(t.readKnown); err != nil {
-			return fmt.Errorf("tracker: Tracker.Known: %w", err)
-		}
+		t.entries = map[T]entry[V]{}
 	}
+	t.accepted = time.Now()
+	t.mu.Unlock()
 	if err := p.Run(ctx); err != nil { // of all that a Poller refuses, check leaves this
 		return fmt.Errorf("tracker: Tracker.Queue: %w", err)
 	}
@@ -205,59 +189,25 @@ func (t *Tracker[T, V]) Trigger() {
 	}
 }
 
-// Believe says that what the last listing lacked, when it was refused because of
-// MaxVanished, is gone: a complete listing that lacks no more items than that one is
-// accepted, once. It lists soon. If none was refused since the last that was
-// complete, Believe does nothing. It never blocks, and may be called from any
-// goroutine.
-func (t *Tracker[T, V]) Believe() {
-	t.mu.Lock()
-	refused := t.refused
-	t.believed = refused
-	t.mu.Unlock()
-	if refused > 0 {
-		t.Trigger()
-	}
-}
-
-// Refused returns why the last complete listing was refused, which matches
-// [reconcile.ErrVanished], and since when such listings are; a nil error if it was
-// not. It does not block, and may be called from any goroutine.
-func (t *Tracker[T, V]) Refused() (since time.Time, err error) {
+// Age returns the time since the last complete listing, or since Run began; 0 before
+// that. It does not block, and may be called from any goroutine.
+func (t *Tracker[T, V]) Age() time.Duration {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if t.refusal == nil {
-		return time.Time{}, nil
+	if t.accepted.IsZero() {
+		return 0
 	}
-	return t.since, t.refusal
+	return time.Since(t.accepted)
 }
 
-// Version returns the version that the listings gave an item, and whether they have
-// it. It is what was accepted: what a listing lacks that was refused, or was not
-// complete, is there. So a reconcile function that asks the Tracker, rather than what
-// its List has read last, takes nothing away because of a listing that lies. Until
-// the first listing Run knows what Known said. It may be called from any goroutine.
+// Version returns the version that the listings gave an item, and whether they have it. An
+// item that only an incomplete listing lacks is still there. It may be called from any
+// goroutine.
 func (t *Tracker[T, V]) Version(item T) (version V, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	e, ok := t.entries[item]
 	return e.version, ok
-}
-
-func (t *Tracker[T, V]) readKnown() error {
-	var zero V
-	entries := make(map[T]entry[V])
-	if t.Known != nil {
-		for item, version := range t.Known {
-			if item == item { // false for a NaN, which no listing would find
-				entries[item] = entry[V]{version: version, unfinished: version == zero}
-			}
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.entries, t.peak = entries, len(entries)
-	return nil
 }
 
 // list goes through one listing. It enqueues the items itself, so that the Poller
@@ -290,12 +240,11 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 	if failed != nil {
 		return failed
 	}
-	gone := t.gone()
-	if err := t.judge(len(gone), known); err != nil {
-		return err
-	}
 	t.complete, t.offered = true, share.upTo
-	return t.reportVanished(gone, known)
+	t.mu.Lock()
+	t.accepted = time.Now()
+	t.mu.Unlock()
+	return t.reportVanished(t.gone(), known)
 }
 
 // A share is the part of an interval that has passed between two listings.
@@ -339,11 +288,11 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 	switch {
 	case !known:
 		add := t.Queue.Enqueue
-		if !t.complete && t.Known == nil {
+		if !t.complete {
 			add = t.Queue.Offer
 		}
 		return t.report(Change[T, V]{Kind: Appeared, Item: listed.Item, New: listed.Version}, add, &e)
-	case old.unfinished || old.version != listed.Version:
+	case old.version != listed.Version:
 		return t.report(Change[T, V]{Kind: Altered, Item: listed.Item, Old: old.version, New: listed.Version}, t.Queue.Enqueue, &e)
 	case share.has(listed.Item):
 		t.Queue.Offer(listed.Item)
@@ -367,24 +316,6 @@ func (t *Tracker[T, V]) gone() []T {
 			}
 		}
 	}, n)
-}
-
-// judge returns an error if a complete listing lacks more of what was known than it
-// may.
-func (t *Tracker[T, V]) judge(gone, known int) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	most := max(1, math.Ceil(t.MaxVanished*float64(known)-1e-6)) // 0.28 of 25 is 7, and a little more in binary
-	if t.MaxVanished > 0 && float64(gone) > most && gone > t.believed {
-		if t.refusal == nil {
-			t.since = time.Now()
-		}
-		t.refused, t.believed = gone, 0
-		t.refusal = fmt.Errorf("tracker: the listing lacks %d of %d items, and %v may vanish at once: %w", gone, known, most, reconcile.ErrVanished)
-		return t.refusal
-	}
-	t.refused, t.refusal, t.believed = 0, nil, 0
-	return nil
 }
 
 // reportVanished reports the items that a complete listing lacks, of so many.
@@ -513,8 +444,6 @@ func (t *Tracker[T, V]) check() error {
 		return fmt.Errorf("tracker: Tracker.Resync is %v, want at least 1ms: was a unit forgotten?", t.Resync)
 	case !(t.Jitter >= 0 && t.Jitter <= 1): // true for a NaN as well
 		return fmt.Errorf("tracker: Tracker.Jitter is %v, want 0 to 1", t.Jitter)
-	case !(t.MaxVanished >= 0 && t.MaxVanished <= 1):
-		return fmt.Errorf("tracker: Tracker.MaxVanished is %v, want 0 (which means no limit) to 1", t.MaxVanished)
 	}
 	switch v := reflect.TypeFor[V](); v.Kind() {
 	case reflect.Pointer, reflect.UnsafePointer, reflect.Chan:

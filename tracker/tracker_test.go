@@ -101,9 +101,6 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 	if tr.Logger == nil {
 		tr.Logger = quiet
 	}
-	if tr.Known == nil {
-		tr.Known = func(func(string, int) bool) {} // or the first listing would be offered
-	}
 	n := 0
 	tr.List = func(context.Context) sequence {
 		if n == len(listings) {
@@ -121,7 +118,7 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").Want(t,
-			"0s appeared a 0 1", "0s enqueue a", "0s appeared b 0 1", "0s enqueue b",
+			"0s appeared a 0 1", "0s offer a", "0s appeared b 0 1", "0s offer b",
 			"20s altered b 1 2", "20s enqueue b", "20s appeared c 0 1", "20s enqueue c", "20s vanished a 1 0", "20s enqueue a",
 			"30s vanished b 2 0", "30s enqueue b",
 			"40s appeared a 0 1", "40s enqueue a",
@@ -132,9 +129,9 @@ func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
 func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		track(t, new(letters), "a1 ~ ~ b1 ~ c1").Want(t,
-			"0s appeared a 0 1", "0s enqueue a",
-			"2s appeared b 0 1", "2s enqueue b",
-			"3s appeared c 0 1", "3s enqueue c",
+			"0s appeared a 0 1", "0s offer a",
+			"2s appeared b 0 1", "2s offer b",
+			"3s appeared c 0 1", "3s offer c",
 		)
 	})
 }
@@ -155,7 +152,7 @@ func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := track(t, new(letters), "a1 b1", part, "a2 c1")
 				want := []string{
-					"appeared a 0 1", "enqueue a", "appeared b 0 1", "enqueue b",
+					"appeared a 0 1", "offer a", "appeared b 0 1", "offer b",
 					"altered a 1 2", "enqueue a", "appeared c 0 1", "enqueue c",
 					"vanished b 1 0", "enqueue b", // by the complete one that follows
 				}
@@ -169,7 +166,7 @@ func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
 
 func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	all := []string{"a1 b1", "a1 b1", "a1 b2", "a1 b2", "a1 b2", "a1 b2"}
-	first := []string{"0s enqueue a", "0s enqueue b"}
+	first := []string{"0s offer a", "0s offer b"}
 	for resync, want := range map[time.Duration][]string{
 		-1: append(first[:2:2], "20s enqueue b"),
 		0:  append(first[:2:2], "20s enqueue b"), // not within an hour
@@ -189,7 +186,7 @@ func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
 		trackInto(t, new(letters), j, nil, slices.Repeat([]string{"a1"}, 721)...)
-		j.Want(t, "0s enqueue a", "55m40s offer a", "1h55m40s offer a")
+		j.Want(t, "0s offer a", "55m40s offer a", "1h55m40s offer a")
 	})
 }
 
@@ -267,16 +264,16 @@ func (q versioned) Enqueue(item string) {
 	}
 }
 
-// Version says what is accepted, at the moment of the Enqueue already.
-func TestTrackerVersionIsThatOfTheAcceptedListing(t *testing.T) {
+// Version says what the listings show, at the moment of the Enqueue already.
+func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
-		tr := &letters{MaxVanished: 0.5, Known: maps.All(map[string]int{"k": 5})}
+		tr := new(letters)
 		if version, ok := tr.Version("k"); version != 0 || ok {
 			t.Errorf("Version before Run = %d, %v, want none", version, ok)
 		}
-		trackInto(t, tr, versioned{j, tr}, nil, "k5 a1 b1", "", "a2 b1 !", "k5 a2 x1", "k5 a2 x2", "a2 x2")
-		want := []string{"a 1 true", "b 1 true", "a 2 true", "x 1 true", "x 2 true", "b 0 false", "k 0 false"}
+		trackInto(t, tr, versioned{j, tr}, nil, "", "k5 a1 b1", "a2 b1 !", "k5 a2 b1 x1", "k5 a2 x2", "a2 x2")
+		want := []string{"k 5 true", "a 1 true", "b 1 true", "a 2 true", "x 1 true", "x 2 true", "b 0 false", "k 0 false"}
 		if got := j.whats(); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -288,99 +285,29 @@ func TestTrackerVersionIsThatOfTheAcceptedListing(t *testing.T) {
 	})
 }
 
-// More than MaxVanished at once is not believed, until Believe, and then once.
-func TestTrackerRefusesAListingThatLacksTooMuch(t *testing.T) {
-	ten := "a1 b1 c1 d1 e1 f1 g1 h1 i1 j1"
-	for name, c := range map[string]struct {
-		most     float64
-		listings []string // "believe" calls Believe
-		want     string   // what vanished
-	}{
-		"no limit":       {0, []string{ten, ""}, "a b c d e f g h i j"},
-		"one always may": {1e-9, []string{ten, "b1 c1 d1 e1 f1 g1 h1 i1 j1", "c1 d1 e1 f1 g1 h1 i1 j1"}, "a b"},
-		"so many":        {0.3, []string{ten, "d1 e1 f1 g1 h1 i1 j1"}, "a b c"},
-		"so many of 25, in floating point": {
-			0.28, []string{"a1 b1 c1 d1 e1 f1 g1 h1 i1 j1 k1 l1 m1 n1 o1 p1 q1 r1 s1 t1 u1 v1 w1 x1 y1", "i1 j1 k1 l1 m1 n1 o1 p1 q1 r1 s1 t1 u1 v1 w1 x1 y1"}, "",
-		},
-		"one too many":                         {0.3, []string{ten, "e1 f1 g1 h1 i1 j1", "e1 f1 g1 h1 i1 j1"}, ""},
-		"all":                                  {0.9, []string{ten, "", ""}, ""},
-		"all may":                              {1, []string{ten, ""}, "a b c d e f g h i j"},
-		"of what is known, not of what is new": {0.3, []string{"a1 b1 c1 d1", "e1 f1 g1 h1 i1 j1"}, ""},
-		"it comes back":                        {0.3, []string{ten, "", ten, "b1 c1 d1 e1 f1 g1 h1 i1 j1"}, "a"},
-		"believed":                             {0.3, []string{ten, "e1 f1 g1 h1 i1 j1", "believe", "e1 f1 g1 h1 i1 j1"}, "a b c d"},
-		"believed, and fewer":                  {0.1, []string{ten, "e1 f1 g1 h1 i1 j1", "believe", "d1 e1 f1 g1 h1 i1 j1"}, "a b c"},
-		"not more than believed":               {0.1, []string{ten, "e1 f1 g1 h1 i1 j1", "believe", "f1 g1 h1 i1 j1", "e1 f1 g1 h1 i1 j1"}, ""},
-		"believed once":                        {0.1, []string{ten, "c1 d1 e1 f1 g1 h1 i1 j1", "believe", "c1 d1 e1 f1 g1 h1 i1 j1", "e1 f1 g1 h1 i1 j1"}, "a b"},
-		"an incomplete one is not what was believed": {0.1, []string{ten, "", "believe", "!", ""}, "a b c d e f g h i j"},
-		"nothing to believe":                         {0.1, []string{ten, "believe", "", ""}, ""},
-		"what came back is not believed gone":        {0.1, []string{ten, "", ten, "believe", "", ""}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var gone []string
-				tr := &letters{MaxVanished: c.most}
-				listings := slices.Clone(c.listings)
-				var text bytes.Buffer
-				tr.Logger = logTo(&text)
-				ctx, cancel := context.WithCancel(t.Context())
-				tr.Queue, tr.Period = newJournal[string](), time.Hour
-				tr.OnChange = func(c tracker.Change[string, int]) {
-					if c.Kind == tracker.Vanished {
-						gone = append(gone, c.Item)
-					}
-				}
-				tr.List = func(context.Context) sequence {
-					if len(listings) > 0 && listings[0] == "believe" {
-						listings = listings[1:]
-						tr.Believe()
-					}
-					if len(listings) == 0 {
-						cancel()
-						return listed("!")
-					}
-					defer func() { listings = listings[1:] }()
-					return listed(listings[0])
-				}
-				if err := tr.Run(ctx); err != nil {
-					t.Error(err)
-				}
-				if got := strings.Join(gone, " "); got != c.want {
-					t.Errorf("vanished: %q, want %q; log:\n%s", got, c.want, &text)
-				}
-			})
-		})
-	}
-}
-
-// Believe lists soon; without a refusal it does nothing.
-func TestTrackerBelieveListsSoon(t *testing.T) {
+// TestTrackerAge is that of the last complete listing.
+func TestTrackerAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		tr := &letters{Queue: newJournal[string](), Period: 10 * time.Second, Logger: quiet}
 		begun := time.Now()
-		var at []time.Duration
-		tr := &letters{Queue: newJournal[string](), Period: time.Hour, Logger: quiet, MaxVanished: 0.5, List: func(context.Context) sequence {
-			at = append(at, time.Since(begun))
-			if len(at) > 1 {
-				return listed("")
+		tr.List = func(context.Context) sequence {
+			if time.Since(begun) > 25*time.Second {
+				return listed("!")
 			}
-			return listed("a1 b1 c1")
-		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _ = tr.Run(ctx) }()
-		time.Sleep(time.Minute)
-		tr.Believe()
-		time.Sleep(2*time.Hour - 2*time.Minute) // refused at 1h, and again and again by back-off
-		synctest.Wait()
-		n := len(at)
-		tr.Believe()
-		synctest.Wait()
-		if len(at) != n+1 || at[1] != time.Hour {
-			t.Errorf("listings at %v, want one more at once", at[n-1:])
+			return listed("a1")
 		}
-		if _, ok := tr.Version("a"); ok {
-			t.Error("a is there, want it gone")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ages := []time.Duration{tr.Age()}
+		for _, at := range []time.Duration{15 * time.Second, 50 * time.Second} {
+			time.AfterFunc(at, func() { ages = append(ages, tr.Age()) })
 		}
-		cancel()
-		synctest.Wait()
+		if err := tr.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if want := []time.Duration{0, 5 * time.Second, 30 * time.Second}; !slices.Equal(ages, want) {
+			t.Errorf("Age returned %v, want %v", ages, want)
+		}
 	})
 }
 
@@ -388,11 +315,11 @@ func TestTrackerBelieveListsSoon(t *testing.T) {
 func TestTrackerSaysWhatALandslideTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		trackInto(t, &letters{Name: "disks", Logger: logTo(&text), MaxVanished: 0.5}, newJournal[string](), nil,
+		trackInto(t, &letters{Name: "disks", Logger: logTo(&text)}, newJournal[string](), nil,
 			"a1 b1 c1 d1 e1 f1 g1 h1 i1 j1", "b1 c1 d1 e1 f1 g1 h1 i1 j1", "d1 e1 f1 g1 h1 i1 j1", "")
 		want := `level=INFO msg="listing lost items" lost=1 of=10 tracker=disks
 level=WARN msg="listing lost items" lost=2 of=9 tracker=disks
-level=ERROR msg="listing failed" failures=1 err="tracker: the listing lacks 7 of 7 items, and 4 may vanish at once: ` + reconcile.ErrVanished.Error() + `" tracker=disks
+level=WARN msg="listing lost items" lost=7 of=7 tracker=disks
 `
 		if got := text.String(); !strings.HasPrefix(got, want) {
 			t.Errorf("log:\n%s\nwant:\n%s", got, want)
@@ -434,30 +361,11 @@ func TestFromMapHasAnOrder(t *testing.T) {
 	})
 }
 
-func TestTrackerReportsWhatChangedSinceTheLastProcess(t *testing.T) {
+func TestTrackerRemembersBetweenRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before := map[string]int{"k": 1, "c": 1, "g": 1, "u": 0, "x": 0}
-		got := track(t, &letters{Known: maps.All(before)}, "k1 c2 n1 u0 !", "k1 c2 n1 u0").whats()
-		slices.Sort(got[min(6, len(got)):]) // both that are gone, in any order
-		want := []string{
-			"altered c 1 2", "enqueue c", "appeared n 0 1", "enqueue n", "altered u 0 0", "enqueue u",
-			"enqueue g", "enqueue x", "vanished g 1 0", "vanished x 0 0",
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("journal %q, want %q", got, want)
-		}
-	})
-}
-
-func TestTrackerRemembersBetweenRunsAndReadsKnownOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		read := 0
-		tr := &letters{Known: func(yield func(string, int) bool) { read++; yield("a", 1) }}
-		track(t, tr, "a1 b1").Want(t, "0s appeared b 0 1", "0s enqueue b")
+		tr := new(letters)
+		track(t, tr, "a1 b1")
 		track(t, tr, "a1 b2").Want(t, "0s altered b 1 2", "0s enqueue b")
-		if read != 1 {
-			t.Errorf("Known was read %d times, want once", read)
-		}
 	})
 }
 
@@ -465,7 +373,7 @@ func TestTrackerRemembersBetweenRunsAndReadsKnownOnce(t *testing.T) {
 type refusal struct{ journal[string] }
 
 func (q refusal) Enqueue(item string) {
-	if item == "x" {
+	if item == "x" && q.Elapsed() > 0 {
 		panic("no x")
 	}
 	q.journal.Enqueue(item)
@@ -476,19 +384,18 @@ func (q refusal) Offer(item string) { q.Enqueue(item) }
 // What the queue panics on hides nothing after it, and is reported again.
 func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 	for name, c := range map[string]struct {
-		known    map[string]int
 		resync   time.Duration
 		listings []string
 		want     []string // sorted
 	}{
-		"appeared": {nil, 0, []string{"a1 x1 b1", "a1 x1 b1"}, []string{"appeared a 0 1", "appeared b 0 1", "appeared x 0 1", "appeared x 0 1", "enqueue a", "enqueue b"}},
-		"vanished": {map[string]int{"x": 1, "y": 1}, 0, []string{"a1", "a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue y", "vanished x 1 0", "vanished x 1 0", "vanished y 1 0"}},
-		"offered":  {map[string]int{"x": 1}, time.Millisecond, []string{"x1 a1", "x1 a1"}, []string{"appeared a 0 1", "enqueue a", "enqueue a"}},
+		"appeared": {0, []string{"", "a1 x1 b1", "a1 x1 b1"}, []string{"appeared a 0 1", "appeared b 0 1", "appeared x 0 1", "appeared x 0 1", "enqueue a", "enqueue b"}},
+		"vanished": {0, []string{"x1 y1", "", ""}, []string{"appeared x 0 1", "appeared y 0 1", "enqueue x", "enqueue y", "enqueue y", "vanished x 1 0", "vanished x 1 0", "vanished y 1 0"}},
+		"offered":  {time.Millisecond, []string{"x1 a1", "x1 a1"}, []string{"appeared a 0 1", "appeared x 0 1", "enqueue a", "enqueue a", "enqueue x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var text bytes.Buffer
-				tr := &letters{Known: maps.All(c.known), Resync: c.resync, Logger: logTo(&text)}
+				tr := &letters{Resync: c.resync, Logger: logTo(&text)}
 				q := refusal{newJournal[string]()}
 				trackInto(t, tr, q, q.change, c.listings...)
 				if got := slices.Sorted(slices.Values(q.whats())); !slices.Equal(got, c.want) {
@@ -556,7 +463,6 @@ func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
 		listings := [][]any{{"a", []string{"b"}, math.NaN(), "c"}, {"a", "c"}}
 		tr := &tracker.Tracker[any, int]{
 			Queue: j,
-			Known: func(yield func(any, int) bool) { yield(math.NaN(), 1) },
 			List: func(context.Context) iter.Seq2[tracker.Listed[any, int], error] {
 				items := listings[0]
 				listings = listings[1:]
@@ -576,7 +482,7 @@ func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
 		if err := tr.Run(ctx); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
-		j.Want(t, "0s enqueue a", "0s enqueue c")
+		j.Want(t, "0s offer a", "0s offer c")
 		if lines := strings.Split(text.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "[]string") {
 			t.Errorf("log %s, want the first failure of the first listing, and that the second was complete", text.String())
 		}
@@ -626,15 +532,12 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 		"tracker: Tracker.Queue is required":                       {List: list, Period: time.Second},
 		"tracker: Tracker.Queue: ":                                 {Queue: new(reconcile.Queue[string]), List: list, Period: time.Second},
 		"was not created by NewQueue":                              {Queue: new(reconcile.Queue[string]), List: list, Period: time.Second},
-		"tracker: Tracker.Known: panic":                            {Queue: q, List: list, Period: time.Second, Known: func(func(string, int) bool) { panic("no disk") }},
 		"tracker: Tracker.List is required":                        {Queue: q, Period: time.Second},
 		"tracker: Tracker.Period is 0s":                            {Queue: q, List: list},
 		"Period is 30ns, want at least 1ms: was a unit forgotten?": {Queue: q, List: list, Period: 30},
 		"Resync is 30ns, want at least 1ms: was a unit forgotten?": {Queue: q, List: list, Period: time.Second, Resync: 30},
 		"tracker: Tracker.Jitter is 2":                             {Queue: q, List: list, Period: time.Second, Jitter: 2},
 		"tracker: Tracker.Jitter is NaN":                           {Queue: q, List: list, Period: time.Second, Jitter: math.NaN()},
-		"tracker: Tracker.MaxVanished is 2":                        {Queue: q, List: list, Period: time.Second, MaxVanished: 2},
-		"MaxVanished is NaN, want 0":                               {Queue: q, List: list, Period: time.Second, MaxVanished: math.NaN()},
 	} {
 		if err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Run = %v, want an error that says %q", err, want)
@@ -736,28 +639,29 @@ func heap() int64 {
 // queue, sorted.
 type model struct {
 	resync, offered time.Duration
-	most            float64
 	known           map[int]int
-	unfinished      map[int]bool
+	complete        bool // a listing was
 }
 
 func (m *model) listing(now time.Duration, listed []tracker.Listed[int, int], complete bool) []string {
 	var done []string
 	note := func(verb string, item int) { done = append(done, fmt.Sprint(verb, " ", item)) }
 	offers := m.resync > 0 && now-m.offered >= m.resync
-	before := len(m.known)
 	for _, l := range listed {
 		old, known := m.known[l.Item]
 		switch {
 		case !known:
-			note(fmt.Sprint("appeared 0 ", l.Version, " enqueue"), l.Item)
-		case old != l.Version || m.unfinished[l.Item]:
+			verb := "enqueue"
+			if !m.complete {
+				verb = "offer"
+			}
+			note(fmt.Sprint("appeared 0 ", l.Version, " ", verb), l.Item)
+		case old != l.Version:
 			note(fmt.Sprint("altered ", old, " ", l.Version, " enqueue"), l.Item)
 		case offers:
 			note("offer", l.Item)
 		}
 		m.known[l.Item] = l.Version
-		delete(m.unfinished, l.Item)
 	}
 	lacks := func(item int) bool {
 		return !slices.ContainsFunc(listed, func(l tracker.Listed[int, int]) bool { return l.Item == item })
@@ -768,13 +672,12 @@ func (m *model) listing(now time.Duration, listed []tracker.Listed[int, int], co
 			gone = append(gone, item)
 		}
 	}
-	if complete && (m.most == 0 || float64(len(gone)) < m.most*float64(before)+0.999) {
+	if complete {
 		for _, item := range gone {
 			note(fmt.Sprint("vanished ", m.known[item], " 0 enqueue"), item)
 			delete(m.known, item)
-			delete(m.unfinished, item)
 		}
-		m.offered = now
+		m.complete, m.offered = true, now
 	}
 	slices.Sort(done)
 	return done
@@ -791,7 +694,14 @@ func (q *teller) Enqueue(item int) {
 	q.change = ""
 }
 func (q *teller) EnqueueAfter(int, time.Duration) { panic("not called") }
-func (q *teller) Offer(item int)                  { q.calls = append(q.calls, fmt.Sprint("offer ", item)) }
+func (q *teller) Offer(item int) {
+	call := fmt.Sprint("offer ", item)
+	if q.change != "" {
+		call = q.change + " " + call
+	}
+	q.calls = append(q.calls, call)
+	q.change = ""
+}
 
 func (q *teller) onChange(c tracker.Change[int, int]) {
 	q.change = fmt.Sprint(c.Kind, " ", c.Old, " ", c.New)
@@ -803,12 +713,7 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			m := &model{resync: []time.Duration{-1, time.Millisecond}[rnd.IntN(2)], most: float64(rnd.IntN(3)) / 4, known: make(map[int]int), unfinished: make(map[int]bool)}
-			for range rnd.IntN(6) {
-				item, version := rnd.IntN(8), rnd.IntN(3)
-				m.known[item] = version
-				m.unfinished[item] = version == 0
-			}
+			m := &model{resync: []time.Duration{-1, time.Millisecond}[rnd.IntN(2)], known: make(map[int]int)}
 			q := new(teller)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -819,10 +724,8 @@ func TestTrackerAgreesWithItsModel(t *testing.T) {
 				Period: time.Minute,
 				Resync: m.resync,
 
-				MaxVanished: m.most,
-				Known:       maps.All(maps.Clone(m.known)),
-				OnChange:    q.onChange,
-				Logger:      quiet,
+				OnChange: q.onChange,
+				Logger:   quiet,
 			}
 			tr.List = func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {
 				if slices.Sort(q.calls); !slices.Equal(q.calls, want) {

@@ -63,8 +63,8 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 }
 
 // KeyValueItems returns a function that lists a KeyValue bucket, for the
-// GetItems of a [reconcile.Poller]: the resync of what [KeyValue] feeds, and
-// with Poller.Vanished the way to keys that are gone without a trace.
+// GetItems of a [reconcile.Poller]: the resync of what [KeyValue] feeds. As the List of a
+// tracker.Tracker it also finds keys that are gone without a trace.
 //
 // Key and filters are as for KeyValue, but the entries come without their values:
 // Value returns nothing, Headers all there are. Deleted keys are not listed. A

@@ -22,6 +22,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+	"github.com/reconkernel/reconcile/tracker"
 )
 
 // TestKeyValueEvents has one entry of each kind: the initial ones, deleted keys
@@ -279,16 +280,24 @@ func TestKeyValueItemsWhileKeysGo(t *testing.T) {
 	}
 }
 
-// TestKeyValuePoller finds a key that is gone without a trace.
-func TestKeyValuePoller(t *testing.T) {
+// TestKeyValueTracker finds a key that is gone without a trace.
+func TestKeyValueTracker(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "a", "1")
 	put(t, kv, "b", "1")
-	p := &reconcile.Poller[string]{
-		GetItems: natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", natsadapter.EntryKey),
-		Period:   time.Hour,
-		Vanished: true,
+	list := natsadapter.KeyValueItems(as(t, js, "feeder of a bucket", "b"), "b", natsadapter.EntryKey)
+	p := &tracker.Tracker[string, struct{}]{
+		List: tracker.FromMap(func(ctx context.Context) (map[string]struct{}, error) {
+			keys, err := list(ctx)
+			all := map[string]struct{}{}
+			for _, key := range keys {
+				all[key] = struct{}{}
+			}
+			return all, err
+		}),
+		Period: time.Hour,
+		Resync: time.Millisecond,
 	}
 	f := run(t, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 		p.Queue = q

@@ -38,9 +38,7 @@ type Cloud interface {
 // Buckets and keys share one Set, because they depend on each other: a bucket on its key,
 // and a key that is to be deleted on the buckets that still use it.
 type Controller struct {
-	Cloud Cloud
-
-	Recheck  time.Duration // how often to check an asset that is in sync
+	Cloud    Cloud
 	Patience time.Duration // how long to wait for an event before checking
 
 	refs reconcile.Refs[cloud.ID, cloud.ID] // which assets depend on what
@@ -98,7 +96,7 @@ func (c *Controller) ensure(ctx context.Context, id cloud.ID, desired cloud.Spec
 	case actual.Spec != desired:
 		return c.update(ctx, actual, desired)
 	}
-	return reconcile.RecheckWithin(c.Recheck) // in sync
+	return nil // in sync
 }
 
 func (c *Controller) create(ctx context.Context, id cloud.ID, desired cloud.Spec) error {

@@ -49,10 +49,10 @@ func TestExplore(t *testing.T) {
 func (w *world) start(k *env) {
 	w.queue = k.Queue
 	c := &controller.Controller{
-		Cloud: explored{k, w}, Recheck: 4 * time.Minute, Patience: time.Second,
+		Cloud: explored{k, w}, Patience: time.Second,
 	}
 	set := c.Set(k.Queue)
-	set.Period, set.MaxDeleted = time.Minute, 0.9
+	set.Period, set.Resync, set.MaxDeleted = time.Minute, 4*time.Minute, 0.9
 	set.Desired = func(context.Context) (map[cloud.ID]cloud.Spec, error) { return w.desired, nil }
 	set.Lookup = func(_ context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
 		spec, ok := w.desired[id]

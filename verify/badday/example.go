@@ -26,7 +26,7 @@ type parts struct {
 
 // ours is the controller of the example, put together as docs/bad-days.md says: a lane
 // for each region and a gate for all, a Set that looks the desired state up again before
-// it deletes, and a recheck each six hours, because the cloud is listed each minute.
+// it deletes, and a Resync of six hours, because the cloud is listed each minute.
 func ours(ctx context.Context, w *world, events <-chan string) {
 	oursAs(ctx, w, events, func(version string) string { return version })
 }
@@ -38,7 +38,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		Every: time.Duration(float64(time.Second) / (0.8 * w.rate)), Burst: int(w.rate / 5),
 		Pause: controller.Pause, Logger: quiet,
 	}
-	c := &controller.Controller{Cloud: client{w, events}, Recheck: w.recheck, Patience: 10 * time.Second}
+	c := &controller.Controller{Cloud: client{w, events}, Patience: 10 * time.Second}
 	var assets *controller.Set
 	regions := &lanes.Lanes[cloud.ID, string]{
 		Lane: func(id cloud.ID) string { return region(id.Name) },
@@ -53,7 +53,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 	assets = c.Set(regions)
 	assets.Name, assets.Logger = "assets", quiet
 	assets.Period, assets.Jitter = time.Minute, 0.1
-	assets.Resync = -1 // all has a recheck
+	assets.Resync = w.recheck
 	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) {
 		all, err := w.listWishes(ctx)
 		specs := make(map[cloud.ID]cloud.Spec, len(all))

@@ -15,8 +15,8 @@
 // deleted meanwhile is not. So either have a finalizer on the objects, as with
 // package finalizer, which keeps an object until its owner has cleaned up; or add
 // a [reconcile.Poller] that lists what there is outside, in front of the same
-// Filter, such as with kube.Orphans. Poller.Vanished is not enough: what
-// vanishes while it has no owner is filtered out as well.
+// Filter, such as with kube.Orphans. A tracker.Tracker is not enough: what
+// disappears while it has no owner is filtered out as well.
 package shard
 
 import (

@@ -83,7 +83,7 @@ func (c *controller) lead(ctx context.Context) error {
 		"all routes": c.routes.Owners,
 		"all pages":  c.pages,
 	} {
-		group.Add(name, &reconcile.Poller[string]{Name: name, Queue: q, GetItems: items, Period: c.period, Vanished: true})
+		group.Add(name, &reconcile.Poller[string]{Name: name, Queue: q, GetItems: items, Period: c.period})
 	}
 	group.Add("reconciler", &reconcile.Reconciler[string]{
 		Name: "sites", Queue: q, Reconcile: c.reconcile, Workers: 4,

@@ -80,7 +80,7 @@ func Faults() []Fault {
 // Final and Steps are called while nothing else of that plan runs. Plans are played at the
 // same time (see Parallel): World, Start and Steps must not share variables between plans.
 type Scenario[W any] struct {
-	// World makes the world: a fake, with what is wished for. It survives when the
+	// World makes the world: a fake, with the desired state. It survives when the
 	// process dies.
 	World func() W
 
@@ -93,8 +93,8 @@ type Scenario[W any] struct {
 	// alone.
 	Others []func(proc *Process, w W)
 
-	// Steps is what happens to the world beside the controller: wishes, changes by
-	// another hand, events of these. It changes w, and lets time pass.
+	// Steps is what happens to the world beside the controller: changes of the desired state,
+	// changes by another client, events of these. It changes w, and lets time pass.
 	Steps func(s *Environment, w W)
 
 	// State describes the world. At the end of each plan it must be what it is
@@ -103,8 +103,8 @@ type Scenario[W any] struct {
 	State func(w W) string
 
 	// Invariant is called after each call that may change the world, and after each
-	// change by Steps. It returns an error if what never may be is so; nil means that
-	// all may be.
+	// change by Steps. It returns an error if an invariant is violated. A nil
+	// Invariant checks nothing.
 	Invariant func(w W) error
 
 	// Final is called at the end of each plan, and returns an error if the world is
@@ -117,7 +117,7 @@ type Scenario[W any] struct {
 
 	// Without lists the faults that this world does not have; nil means that it has
 	// all. After Lost and Stale no event tells the truth, so they need a controller
-	// that looks again by itself, within the time of Within.
+	// that checks again by itself, within the time of Within.
 	Without []Fault
 
 	// With lists the faults that are tried only if they are asked for: Overlap, which

@@ -89,7 +89,7 @@ func (proc *Process) Do(ctx context.Context, op string, effect func() error) err
 }
 
 // DoOr is [Process.Do] with faults of the world's own, by their names: what runs in place of
-// effect, and whose error the call returns, such as a refusal, or a change by another hand and
+// effect, and whose error the call returns, such as a refusal, or a change by another client and
 // then the effect. See [Scenario].CustomFaults.
 func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
 	if ctx == nil {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gate holds back the runs of a [reconcile.Reconciler]: to a budget of runs
-// per time, to a limit of runs at once that may adapt, and while the far side asks
+// per time, to a limit of runs at once that may adapt, and while the remote API asks
 // for a pause.
 //
 //	cloud := &gate.Gate{
@@ -92,7 +92,7 @@ type Gate struct {
 	// SetLimit.
 	Min, Max int
 
-	// Slow reports whether the result of a run says that the far side has too
+	// Slow reports whether the result of a run says that the remote API has too
 	// much to do, as an answer that took long does. It is called after each run
 	// that was not aborted, from many goroutines at once; err is what Reconcile
 	// returned, nil included, or a *reconcile.PanicError. If it panics, the result
@@ -380,7 +380,7 @@ func (g *Gate) pauseLocked(now int64, d time.Duration, cause error) bool {
 	return true
 }
 
-// A finding is what the result of a run says of the far side.
+// A finding is what the result of a run says of the remote API.
 type finding struct {
 	slow  bool
 	well  bool

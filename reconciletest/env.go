@@ -423,8 +423,8 @@ func (env *Env[T]) events() reconcile.Enqueuer[T] {
 	return env.Queue
 }
 
-// Note writes a line of the test's own to the journal: what its world has told, or
-// was told.
+// Note writes a line of the test's own to the journal: such as what its world
+// does.
 func (env *Env[T]) Note(text string) {
 	if env.plan != nil {
 		env.plan.Process.Note(text)

@@ -67,8 +67,8 @@ func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 // smallest plan that fails, with its journal.
 //
 // Beside what fails a plan there, a plan fails if an item has work left an hour after the
-// last fault (see Within), or an event was enqueued and no run followed. What is only to be
-// looked at again, by [reconcile.RecheckWithin], is no work.
+// last fault (see Within), or an event was enqueued and no run followed. A recheck by
+// [reconcile.RecheckWithin] is no work.
 //
 // What is left to chance in the controller makes plans differ: a [reconcile.Poller] that
 // [Env.Go] starts has its chance taken out, but not a [reconcile.Backoff]; leave

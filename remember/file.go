@@ -226,7 +226,7 @@ func (f *File[T, V]) Version(item T) (V, bool) {
 
 // All returns a snapshot of all items, made when the loop begins, in no order. An
 // item that has begun and is not done has the zero version. Before Open and after
-// Close there are none, so a Tracker is to be fed in between.
+// Close there are none, so a Tracker must run in between.
 func (f *File[T, V]) All() iter.Seq2[T, V] {
 	return func(yield func(T, V) bool) {
 		f.mu.Lock()

@@ -144,7 +144,7 @@ type Environment struct {
 	*Server
 }
 
-// Create puts an object in, as another hand does. It panics if the server refuses it: so
+// Create puts an object in, as another client does. It panics if the server refuses it: so
 // does what follows.
 func (s *Server) Create(o runtime.Object) {
 	if _, err := s.createObject(s.untyped(o)); err != nil {
@@ -165,7 +165,7 @@ func (s *Server) Delete(o runtime.Object) {
 }
 
 // Update lets change change the object of that kind, namespace and name, its status too, as
-// other hands do. If it is not there, nothing happens. It panics if the server refuses it.
+// other clients do. If it is not there, nothing happens. It panics if the server refuses it.
 func Update[O runtime.Object](s *Server, o O, change func(o O)) {
 	u := s.untyped(o)
 	s.mu.Lock()

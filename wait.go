@@ -48,16 +48,16 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	}
 	q.waitFor(ctx, w)
 	errs := q.giveUpWaiting(ctx, items, watchers)
-	gaveUp := 0
+	notRetried := 0
 	for n := range watchers {
 		if err := watchers[n].err; err != nil {
-			if gaveUp++; gaveUp <= maxErrors {
+			if notRetried++; notRetried <= maxErrors {
 				errs = append(errs, fmt.Errorf("item %v: %w", items[n], err))
 			}
 		}
 	}
-	if gaveUp > maxErrors {
-		errs = append(errs, fmt.Errorf("and %d more items", gaveUp-maxErrors))
+	if notRetried > maxErrors {
+		errs = append(errs, fmt.Errorf("and %d more items", notRetried-maxErrors))
 	}
 	return errors.Join(errs...)
 }

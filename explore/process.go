@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Process is what one process of a plan has in hand: the way to the world, to the events,
+// A Process gives one process of a plan its access to the world, to the events,
 // and to the journal. Its methods may be called from any goroutine of the process. What a
 // process does after its death has no effect.
 type Process struct {
@@ -147,7 +147,7 @@ func (proc *Process) Errorf(format string, args ...any) {
 }
 
 // Unfinished lets left say what this process has still to do, or "" if that is nothing.
-// As long as it says something the plan does not end well. It is called while nothing
+// As long as it returns a text, the plan fails. It is called while nothing
 // else runs.
 func (proc *Process) Unfinished(left func() string) {
 	if left == nil {
@@ -168,7 +168,7 @@ func (proc *Process) Step() bool {
 	return !proc.play.overLocked(proc)
 }
 
-// An Environment is what the Steps of a [Scenario] has in hand. Its methods are for the
+// An Environment is the argument of Steps of a [Scenario]. Its methods are for the
 // goroutine of Steps.
 type Environment struct{ play *play }
 
@@ -180,7 +180,7 @@ func (s *Environment) Advance(d time.Duration) {
 }
 
 // Event tells the processes that are there that something happened, as [Process.Event]
-// does, once time passes. While none is there, nobody hears it.
+// does, once time passes. While no process runs, the event is lost.
 func (s *Environment) Event(event any) { s.play.receive(nil, event, nil) }
 
 // Note writes a line to the journal.

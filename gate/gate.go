@@ -38,7 +38,7 @@ import (
 
 // A Gate holds back the runs of one or more Reconcilers: its [Gate.Admit] is their
 // Admit. Runs are let in first come, first served. One worker of each Run at a time
-// waits here, with an item in hand, so those that share a Gate take turns, and the
+// waits here, with the item that it has taken, so those that share a Gate take turns, and the
 // other items wait in their queues, where events are folded into them.
 //
 // A Gate knows no items. A limit for each item is a plan, such as
@@ -55,7 +55,7 @@ import (
 //   - A slow result makes the limit half of the number of runs in flight, as TCP
 //     does with the data in flight (RFC 5681), if that is less than it was. What the
 //     other runs say that had started by then does not count any more.
-//   - As many runs as the limit says, if they went well, with nil or a plan, raise
+//   - As many runs as the limit says, if they returned nil or scheduled a run, raise
 //     it by one. Only those count that took the last place: a limit that is not in
 //     the way does not grow (the idea of RFC 7661).
 //   - Other failures, aborted runs, and those that ended early by
@@ -137,7 +137,7 @@ type Gate struct {
 	good    int    // runs since the limit moved that count for one more
 	halved  uint64
 
-	paused  bool  // by a pause, and no probe went well since
+	paused  bool  // by a pause, and no probe has succeeded since
 	probing bool  // a probe is in the gate
 	until   int64 // when the latest pause ends
 	since   int64 // when it was paused
@@ -148,7 +148,7 @@ type Gate struct {
 // Stats is what [Gate.Stats] returns.
 type Stats struct {
 	Limit    int           // of runs at once; 0 means that there is none
-	InFlight int           // runs that were let in and are not judged yet
+	InFlight int           // runs that were let in and are not evaluated yet
 	Waiting  int           // runs that it holds back, one at most of each Run
 	Halved   uint64        // slow results that halved the limit, or found it at Min
 	Next     time.Duration // until the budget and the pauses allow a run; 0 if they do now
@@ -227,7 +227,7 @@ func (g *Gate) SetLimit(n int) {
 
 // PauseUntil lets no run start before t: an operator's pause. A time that is over
 // does nothing. The zero time ends all pauses, those that Pause asked for included,
-// so that the probe goes. It does not block, except that it may write a line to the
+// so that the probe starts. It does not block, except that it may write a line to the
 // Logger.
 func (g *Gate) PauseUntil(t time.Time) {
 	g.mu.Lock()
@@ -394,7 +394,7 @@ const negativePause = 10 * time.Second
 func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
 	if g.Slow != nil {
 		f.slow = g.Slow(err, took)
-		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isPlan(err)
+		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isScheduled(err)
 	}
 	if g.Pause != nil {
 		if f.pause = g.Pause(err); f.pause < 0 {
@@ -405,9 +405,9 @@ func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f findi
 	return f
 }
 
-// isPlan reports whether err says itself when to run again. A run that UntilChanged
+// isScheduled reports whether err says itself when to run again. A run that UntilChanged
 // cut short is Requeued by an error that does not.
-func isPlan(err error) bool {
+func isScheduled(err error) bool {
 	if _, bare := err.(reconcile.RequeueError); bare { // without an allocation
 		return true
 	}
@@ -419,7 +419,7 @@ func isPlan(err error) bool {
 func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 	g := p.gate
 	var f finding
-	judged := false
+	evaluated := false
 	defer func() { // also if find panics
 		g.mu.Lock()
 		g.adaptLocked(p, f)
@@ -428,7 +428,7 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 		switch {
 		case f.pause > 0:
 			pauses = g.pauseLocked(g.nowLocked(), f.pause, err)
-		case p.probe && judged:
+		case p.probe && evaluated:
 			now := g.nowLocked()
 			since, opens = time.Duration(now-g.since), g.until <= now
 			g.paused = !opens
@@ -446,7 +446,7 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 		return
 	}
 	f = g.find(o, err, took)
-	judged = true
+	evaluated = true
 }
 
 // adaptLocked moves the limit by what a run found that leaves.

@@ -46,7 +46,7 @@ type Scenario[T comparable, W any] struct {
 	Replay    []string
 }
 
-// An Environment is what the Steps of a [Scenario] has in hand. Its methods are for the
+// An Environment is the argument of Steps of a [Scenario]. Its methods are for the
 // goroutine of Steps.
 type Environment[T comparable] struct{ env *explore.Environment }
 
@@ -55,7 +55,7 @@ type Environment[T comparable] struct{ env *explore.Environment }
 func (s *Environment[T]) Advance(d time.Duration) { s.env.Advance(d) }
 
 // Event tells the process that is there that something happened to an item, as
-// [Env.Event] does, once time passes. While none is there, nobody hears it.
+// [Env.Event] does, once time passes. While no process runs, the event is lost.
 func (s *Environment[T]) Event(item T) { s.env.Event(item) }
 
 // Note writes a line to the journal.

@@ -138,7 +138,7 @@ func Run(proc *explore.Process, start func() reconcile.Runner) {
 	})
 }
 
-// An Environment is what Steps has in hand: the time, by Advance, and the cluster.
+// An Environment is the argument of Steps: the time, by Advance, and the cluster.
 type Environment struct {
 	*explore.Environment
 	*Server

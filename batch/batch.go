@@ -1,19 +1,19 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package batch is request batching: it makes one call of the requests of many runs, as
-// the APIs of clouds want it: two hundred machines described by one request, a thousand
-// objects deleted.
+// Package batch is request batching: it combines the requests of concurrent runs into one
+// API call, such as the description of two hundred machines or the deletion of a thousand
+// objects.
 //
 //	describe := batch.New(200, 50*time.Millisecond,
 //		func(ctx context.Context, ids []string) ([]VM, error) { return cloud.Describe(ctx, ids) })
 //
 //	func reconcileVM(ctx context.Context, id string) error {
-//		vm, err := describe(ctx, id) // with those that the other workers ask for
+//		vm, err := describe(ctx, id) // one API call for the requests of several workers
 //		…
 //
-// No more calls can join than there are workers: set Workers to the size of a batch,
-// or some times that, and let the budget be one of batches, not of runs.
+// A batch has at most one request of each worker: set Workers to the size of a batch, or a
+// few times that. A rate limit must then count batches, not runs.
 package batch
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// Errors is the error of a batch whose requests did not all go well: one for each
-// request, in their order, nil for those that did. See [New].
+// Errors is the error of a batch in which some requests failed: one error for each
+// request, in the order of the requests, nil for a request that succeeded. See [New].
 type Errors []error
 
 // Error names the errors that there are, each on a line.
@@ -49,36 +49,36 @@ func (e Errors) Error() string {
 // [reconcile.Classify] classifies one by one.
 func (e Errors) Unwrap() error { return errors.Join(e...) }
 
-// New returns a function that any number of goroutines may call at once. Calls that
-// come within the window that the first of them opened join one call of do, which
-// goes as soon as there are max of them, or when the window is over; with a window of
-// 0 it goes at once, with those that are there. The function blocks until do has
-// answered, or ctx is done: then it returns ctx's cause, and the request is withdrawn,
-// unless do has begun.
+// New returns a function that sends a request as part of a batch and returns its result.
+// Any number of goroutines may call it at once. The first call opens a window. Requests
+// that come within the window join the batch. The batch is passed to do when the window
+// ends, or as soon as it has max requests. With a window of 0 it is passed at once, with
+// the requests that are there. The function blocks until do has returned or ctx is done.
+// If ctx is done it returns the cause of ctx, and withdraws the request if do has not begun.
 //
 // Equal requests of one batch, as == compares them, are passed to do once. Their calls
 // share the result, which must not be changed then. Requests that cannot be compared,
-// such as slices, are passed on one by one.
+// such as slices, are passed to do one by one.
 //
-// Do returns one result for each request, in their order. If it returns an error, each
-// call returns that error. The exception is [Errors], alone or wrapped, which has one
-// error for each request; then the results may be left out, which makes them zero
-// values. Each call returns the whole error if Errors is joined with other errors, if
-// the numbers do not fit, and, as a [*reconcile.PanicError], if do panics.
+// Do returns one result for each request, in the order of the requests. If it returns an
+// error, each call returns that error, except for [Errors], alone or wrapped. Errors has
+// one error for each request; the results may then be nil, and count as zero values. Each
+// call returns the whole error if Errors is joined with other errors, or if the number of
+// errors or results is wrong. If do panics, each call returns a [*reconcile.PanicError].
 //
-// Some APIs refuse the whole batch because of one request: of 200 machines one does not
-// exist any more, and nobody learns about the other 199. Do must then find out which
-// request it was, from the error or by asking for each half of the batch again, and
-// return Errors. Otherwise each run of a batch fails because of one item, and each retry
-// puts them together again.
+// Some APIs reject the whole batch because of one request: one of 200 machines does not
+// exist any more, and the response says nothing about the other 199. Do must then find
+// that request, from the error or by repeating the call for each half of the batch, and
+// return Errors. Otherwise each run of the batch fails because of one item, and the
+// retries form the same batch again.
 //
-// The ctx of do has the values of the ctx that opened the window, except that it does
-// not belong to a run: [reconcile.Logger] does not name the item of the first call, and
-// [reconcile.UntilChanged] does not watch it. It ends when the ctx of each call in it
-// has ended. Many do may go on at once.
+// The ctx of do has the values of the ctx of the first call, but it does not belong to a
+// run: [reconcile.Logger] does not name an item, and [reconcile.UntilChanged] does not
+// watch one. It ends when the contexts of all calls in the batch have ended. Several
+// calls of do may be in flight at once.
 //
-// Nothing runs while there is no call. New panics if max is less than 1, the window
-// less than 0, or do nil.
+// There is no goroutine while there is no call. New panics if max is less than 1, if
+// window is negative, or if do is nil.
 func New[Req, Res any](max int, window time.Duration, do func(ctx context.Context, reqs []Req) ([]Res, error)) func(ctx context.Context, req Req) (Res, error) {
 	switch {
 	case max < 1:

@@ -1,15 +1,16 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explore is fault injection for controllers: in go test it finds the faults that
-// a crash, a lost answer, a stale read or a lost event causes in a program that keeps
-// actual state in sync with desired state, whatever loop or library it uses.
+// Package explore is fault injection for controllers. In go test it finds the faults that
+// a crash, a lost response, a stale read or a lost event causes in a program that keeps
+// actual state in sync with desired state. The program may use any loop or library.
 //
-// A test describes a [Scenario]: a fake world, how the controller is started, and what
-// happens to it. [Run] plays it once without faults, and then again and again with a fault
-// at each call and each event, in bubbles of [testing/synctest], where an hour takes no
-// time. The first plan after which the world is not as it has to be is made as small
-// as it can be, and printed as a story that can be played again:
+// A test describes a [Scenario]: the fake world, the start of the controller, and the
+// steps that change the world. [Run] plays the scenario once without faults. It then
+// plays it again with one fault at a call or an event, for each call and each event. Each
+// play is a plan. Plans run in bubbles of testing/synctest, where an hour takes no time.
+// For the first plan after which the world is not in the expected state, Run finds the
+// smallest plan that still fails, and prints its story, which can be replayed:
 //
 //	func TestWidget(t *testing.T) {
 //		explore.Run(t, explore.Scenario[*store]{
@@ -27,6 +28,6 @@
 //		})
 //	}
 //
-// It needs the standard library only. Package reconciletest has the same for reconcilers
-// of this module, whose queue and runs it knows.
+// The package imports only the standard library. For reconcilers of this module, use
+// package reconciletest, which also knows the queue and the runs.
 package explore

@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// ErrInjected is what a call returns that fails, or whose answer is lost, by a plan. A
-// fake may turn it into an error of its own, such as a status 503.
+// ErrInjected is the error of a call that fails, or whose response is lost, by a plan. A
+// fake may replace it by its own error, such as a status 503.
 var ErrInjected = errors.New("explore: injected fault")
 
-// A Fault is what a plan does to one call or event.
+// A Fault is the change that a plan makes to one call or event.
 type Fault string
 
 // The faults of calls, by [Process.Do] and [Read], and of events.
@@ -64,7 +64,7 @@ var longFaultsOf = [...][]Fault{
 	onEvent: {},
 }
 
-// Faults returns all faults that every world may have, in the order in which they are
+// Faults returns the faults that every world may have, in the order in which they are
 // tried. A world may have more: see Scenario.CustomFaults.
 func Faults() []Fault {
 	return []Fault{
@@ -72,117 +72,123 @@ func Faults() []Fault {
 	}
 }
 
-// A Scenario is what [Run] plays: a controller, and a world of type W. World, Start and
-// Steps are required, and so is State or Final; the zero value of every other field is a
-// good default.
+// A Scenario is the input of [Run]: a controller, and a world of type W. World, Start and
+// Steps are required, and State or Final. The zero value of every other field is a good
+// default.
 //
-// Each plan has a bubble of [testing/synctest] and a world of its own. State, Invariant,
-// Final and Steps are called while nothing else of that plan runs. Plans are played at the
-// same time (see Parallel): World, Start and Steps must not share variables between plans.
+// Each plan has its own bubble of testing/synctest and its own world. State, Invariant,
+// Final and Steps are called while nothing else of that plan runs. Several plans run at
+// the same time (see Parallel): World, Start and Steps must not share variables between
+// plans.
 type Scenario[W any] struct {
-	// World makes the world: a fake, with the desired state. It survives when the
-	// process dies.
+	// World makes the world: a fake, with its desired state. The world survives the death
+	// of a process.
 	World func() W
 
-	// Start starts the controller, by [Process.Go], and returns. It is called for each
-	// process, in a goroutine of that: at the beginning, and a second after each death.
-	// All that the process before knew is gone, and its calls reach the world no more.
+	// Start starts the controller with [Process.Go], and returns. It is called for each
+	// process, in a goroutine of that process: at the beginning, and one second after
+	// each death. A new process knows nothing of the process before, whose calls no
+	// longer reach the world.
 	Start func(proc *Process, w W)
 
-	// Others starts other controllers of the same world, each in a process that dies
-	// alone.
+	// Others starts other controllers of the same world, each in a process of its own
+	// that dies alone.
 	Others []func(proc *Process, w W)
 
-	// Steps is what happens to the world beside the controller: changes of the desired state,
-	// changes by another client, events of these. It changes w, and lets time pass.
+	// Steps changes the world while the controller runs: the desired state, drift by
+	// another client, and the events of both. It changes w and lets time pass.
 	Steps func(s *Environment, w W)
 
-	// State describes the world. At the end of each plan it must be what it is
-	// without faults. So it has what counts, and nothing that may differ: no times,
-	// no generated names.
+	// State describes the world. At the end of each plan the description must be the same
+	// as without faults. So it has no times, no generated names, and nothing else that
+	// may differ.
 	State func(w W) string
 
 	// Invariant is called after each call that may change the world, and after each
-	// change by Steps. It returns an error if an invariant is violated. A nil
-	// Invariant checks nothing.
+	// change by Steps. It returns an error if an invariant is violated. A nil Invariant
+	// checks nothing.
 	Invariant func(w W) error
 
-	// Final is called at the end of each plan, and returns an error if the world is
-	// not as it has to be. If it is set, the end need not be what it is without
-	// faults.
+	// Final is called at the end of each plan. It returns an error if the world is not in
+	// an allowed final state. If Final is set, that state may differ from the state
+	// without faults.
 	Final func(w W) error
 
-	// Close ends what World started, such as a server; it may be nil.
+	// Close releases the resources of World, such as a server. It may be nil.
 	Close func(w W)
 
-	// Without lists the faults that this world does not have; nil means that it has
-	// all. After Lost and Stale no event tells the truth, so they need a controller
-	// that checks again by itself, within the time of Within.
+	// Without lists the faults that this world does not have. Nil means that it has all
+	// faults. After Lost and Stale no event reports the change, so a controller must
+	// check again by itself within the time of Within.
 	Without []Fault
 
-	// With lists the faults that are tried only if they are asked for: Overlap, which
-	// needs a controller of which two may work at the same time.
+	// With lists the faults that are tried only on request: Overlap, which needs a
+	// controller of which two processes may work at the same time.
 	With []Fault
 
-	// CustomFaults lists the faults that this world has besides those of [Faults], in the order in
-	// which they are tried: what [Process.DoOr] and [Process.EventOr] name. What they name that is
-	// not listed does not come. With Stable, State is not to show what they do.
+	// CustomFaults lists the faults of this world besides those of [Faults], in the order
+	// in which they are tried. [Process.DoOr] and [Process.EventOr] implement them by
+	// name. A fault that they implement and that is not listed is never injected. With
+	// Stable, State must not show the effects of these faults.
 	CustomFaults []Fault
 
-	// Stable fails a plan in which State is what it has to be, and then is something
-	// else before Steps changes anything. It needs State, and is not asked in plans
-	// with Stale or StaleWatch, which may make any controller take a step back.
+	// Stable fails a plan in which State reaches its expected value, and then changes
+	// before Steps changes the world. It needs State. It is not checked in plans with
+	// Stale or StaleWatch, because these may make any controller take a step back.
 	Stable bool
 
-	// Within is how long the controller may take to converge after the last fault,
-	// or the end of Steps, and how long it is watched after that, in the time of the
-	// bubble. 0 means an hour; otherwise it is a minute or more.
+	// Within is the time in which the controller must converge after the last fault or
+	// the end of Steps, and for which it is watched after that, by the clock of the
+	// bubble. 0 means an hour. Other values must be a minute or more.
 	Within time.Duration
 
-	// Plans and Budget limit how many plans are played, and for how long, in the
-	// time of the machine. All plans of a single fault are played whatever they say
-	// if there are no more than 1,000; of more, as many as they allow, but 1,000 at
-	// least, drawn by Seed. 0 means no limit; if both are 0, Budget is a second.
+	// Plans and Budget limit the number of plans and the time of exploring, by the real
+	// clock. If there are at most 1,000 plans of a single fault, all of them are played,
+	// whatever the limits say. If there are more, at least 1,000 of them are played,
+	// drawn by Seed. 0 means no limit. If both are 0, Budget is one second.
 	Plans  int
 	Budget time.Duration
 
-	// Parallel is how many plans are played at the same time; 0 means as many as there
-	// are processors. A controller that changes variables of its package, or uses
+	// Parallel is the number of plans that are played at the same time. 0 means the
+	// number of processors. A controller that changes variables of its package, or uses
 	// libraries that do, needs 1.
 	Parallel int
 
 	Seed uint64 // of the plans that are drawn
 
-	// Replay is one plan, as a failure prints it. If it is not nil, this plan is played
-	// alone.
+	// Replay is one plan, as a failure prints it. If it is not nil, only this plan is
+	// played.
 	Replay []string
 }
 
 // Run plays a scenario without faults, then with each single fault at each call and
-// event, then with pairs and with more of them, as s says. The test fails at the first
-// plan after which the world is not as it has to be, and prints a story: the smallest
-// plan that fails, with its journal.
+// event, then with pairs of faults and with more faults, within the limits of s. The test
+// fails at the first plan after which the world is not in the expected state. It prints a
+// story: the smallest plan that fails, with its journal.
 //
-// A plan fails if
-//   - the world does not stand still, or work is left, an hour after the last fault: see
-//     Within and [Process.Unfinished];
-//   - there are many more calls in the hour after than without faults, or calls without
-//     end;
-//   - the world is then not what it is without faults, or Final says no;
-//   - Invariant says no at any time;
-//   - a goroutine is left when the process is ended, or all wait for ever;
-//   - what was started by [Process.Go] returns an error, or something of the scenario panics;
-//   - nothing goes on for 20 seconds of the real clock, as when a goroutine waits for a
-//     mutex that is held over a call.
+// A plan fails in these cases:
 //
-// Calls go through one at a time, in an order that is the same each time, and so the
-// same Seed gives the same plans and journals, on any number of processors. What is left
-// to chance in the controller spoils that, and so do two goroutines that make a call of
-// one name at once.
+//   - An hour after the last fault the world still changes, or work is left: see Within
+//     and [Process.Unfinished].
+//   - In the hour after that there are many more calls than without faults, or calls
+//     never end.
+//   - After that the state of the world is not the state without faults, or Final returns
+//     an error.
+//   - Invariant returns an error at any time.
+//   - A goroutine is left when the process has ended, or all goroutines wait for ever.
+//   - A function started by [Process.Go] returns an error, or a function of the scenario
+//     panics.
+//   - There is no progress for 20 seconds of the real clock. The usual cause is a
+//     goroutine that waits for a mutex which another goroutine holds during a call.
 //
-// While Run plays, what a plan logs by the default loggers of log and log/slog goes to its
-// journal. Run must not be called in a bubble. It blocks for as long as Plans and Budget
-// say, or as all single faults take if that is longer.
+// Calls are made one at a time, in an order that is the same each time. So the same Seed
+// gives the same plans and journals on any number of processors. Random choices of the
+// controller break this, and so do two goroutines that make a call of the same name at
+// once.
+//
+// During a plan, output of the default loggers of log and log/slog goes to its journal.
+// Run must not be called in a bubble. It blocks as long as Plans and Budget allow, or
+// until all single faults have been played if that takes longer.
 func Run[W any](t *testing.T, s Scenario[W]) {
 	t.Helper()
 	r, err := Search(t, s)
@@ -195,8 +201,8 @@ func Run[W any](t *testing.T, s Scenario[W]) {
 	t.Log(r)
 }
 
-// Search is [Run] without a verdict: the test does not fail, and what was found is in the
-// report. The error is about s.
+// Search is Run without failing the test: the report has the finding. The error reports
+// an invalid field of s.
 func Search[W any](t *testing.T, s Scenario[W]) (*Report, error) {
 	x, err := newExplorer(t, s)
 	if err != nil {

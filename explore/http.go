@@ -13,22 +13,22 @@ import (
 	"strings"
 )
 
-// Transport returns the way of a process to an HTTP service that h stands in for: a
-// transport of an [http.Client], or of an SDK. Each request is a call of c, named as
-// "PUT /buckets/a", with the query if there is one. GET and HEAD are reads, which change
-// nothing; all others may change the world.
+// Transport returns an HTTP transport from a process to a fake service h, for an
+// http.Client or an SDK. Each request is a call of c, named as "PUT /buckets/a", with the
+// query if there is one. GET and HEAD are reads, which change nothing. All other methods
+// may change the world.
 //
-// A call that fails is answered with a status 503 that h has not seen. If its answer is
-// lost, the connection breaks after h has returned. A slow one is answered when the context
-// of the request has ended, or after a minute; a stale read with an earlier answer. A
-// client of a process that has died gets errors. Retries of the client are calls like
-// others.
+// A call that fails has a response with status 503, and h does not get the request. If
+// the response is lost, the connection breaks after h has returned. A slow call gets its
+// response when the context of the request has ended, or after a minute. A stale read
+// gets an earlier response. The client of a process that has died gets errors. Retries of
+// the client are calls like others.
 //
-// One request is served at a time, so h needs no lock. It sees no context end half-way. If h
-// flushes its answer before it returns, the answer is a stream: it goes on beside other
-// calls, without faults of its own, until h returns, the body is closed, or the request or
-// the process ends; these end the context that h sees. The requests of a
-// nil c have no faults, and are in no journal: it is for Steps.
+// One request is served at a time, so h needs no lock. The context that h gets does not
+// end early. If h flushes its response before it returns, the response is a stream. A
+// stream goes on beside other calls, without faults of its own, until h returns, the body
+// is closed, or the request or the process ends. The last three end the context of h. The
+// requests of a nil c have no faults, and are in no journal: it is for Steps.
 func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")

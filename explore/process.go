@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A Process gives one process of a plan its access to the world, to the events,
-// and to the journal. Its methods may be called from any goroutine of the process. What a
-// process does after its death has no effect.
+// A Process stands for one process of the controller in a plan. Through it the controller
+// reaches the world, the events, and the journal. Its methods may be called from any
+// goroutine of the process. After the death of the process they have no effect.
 type Process struct {
 	play *play
 	slot *slot
@@ -40,8 +40,8 @@ func (proc *Process) Now() time.Duration { return proc.play.now() }
 func (proc *Process) Logger() *slog.Logger { return proc.log }
 
 // Go runs a part of the controller until the process ends: run must return when its
-// context has ended. An error that it returns before fails the plan, and so does a
-// panic. It panics if run is nil.
+// context has ended. An error that it returns before that fails the plan, and so does a
+// panic. Go panics if run is nil.
 func (proc *Process) Go(run func(ctx context.Context) error) {
 	if run == nil {
 		panic("explore: Go needs a function, got nil")
@@ -55,7 +55,8 @@ func (proc *Process) Go(run func(ctx context.Context) error) {
 	})
 }
 
-// OnEvent lets hear be called with each event of this process. It must not block.
+// OnEvent registers a function that is called with each event of this process. It must
+// not block.
 func (proc *Process) OnEvent(hear func(event any)) {
 	if hear == nil {
 		panic("explore: OnEvent needs a function, got nil")
@@ -65,32 +66,31 @@ func (proc *Process) OnEvent(hear func(event any)) {
 	proc.listeners = append(proc.listeners, hear)
 }
 
-// Event tells the process that something happened in the world, as a watch does: its
-// listeners are called with event once nothing else runs. The event is named by
-// [fmt.Sprint] in the journal and in plans, in which it may be lost, or come twice or
-// late. It never blocks.
+// Event reports an event of the world to the process, as a watch does: it calls the
+// functions of [Process.OnEvent] when nothing else runs. The journal and the plans name
+// the event by fmt.Sprint. A plan may lose, repeat or delay it. Event never blocks.
 func (proc *Process) Event(event any) { proc.play.receive(proc, event, nil) }
 
-// EventOr is [Process.Event] with faults of the world's own, by their names: what happens in
-// place of the event, such as the end of the stream that it was to come by. See
-// [Scenario].CustomFaults.
+// EventOr is [Process.Event] with custom faults by name. The function of an injected
+// fault is called in place of the event, for example to end the stream that delivers
+// events. See Scenario.CustomFaults.
 func (proc *Process) EventOr(event any, own map[Fault]func()) { proc.play.receive(proc, event, own) }
 
-// Do is a call that changes the world: it runs effect and returns its error. The op says
-// what is done and to what, such as "attach disk-1". In a plan effect may not run, or its
-// answer be lost; then the error is [ErrInjected], the cause of ctx, or one of a process
-// that has died. When ctx is done already, effect does not run. A nil effect means that
-// what the call does comes after it: its answer cannot be lost.
+// Do is a call that changes the world: it runs effect and returns its error. The op names
+// the operation and its object, such as "attach disk-1". A plan may skip effect, or lose
+// its response. The error is then [ErrInjected], the cause of ctx, or the error of a
+// process that has died. If ctx is already done, effect does not run. A nil effect means
+// that the effect of the call comes after Do: its response cannot be lost.
 //
 // One effect runs at a time, unless it blocks for a time of the bubble or makes a call
-// itself: so a world needs no lock.
+// itself. So a world needs no lock.
 func (proc *Process) Do(ctx context.Context, op string, effect func() error) error {
 	return proc.DoOr(ctx, op, effect, nil)
 }
 
-// DoOr is [Process.Do] with faults of the world's own, by their names: what runs in place of
-// effect, and whose error the call returns, such as a refusal, or a change by another client and
-// then the effect. See [Scenario].CustomFaults.
+// DoOr is [Process.Do] with custom faults by name. The function of an injected fault runs
+// in place of effect, and the call returns its error: for example a rejection, or a
+// change by another client followed by effect. See Scenario.CustomFaults.
 func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
 	if ctx == nil {
 		panic(fmt.Sprintf("explore: Do(%q) needs a context, got nil", op))
@@ -102,7 +102,7 @@ func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, o
 	return proc.play.call(r)
 }
 
-// ReadAny is what [Read] is for values of one type.
+// ReadAny is [Read] for values of any type.
 func (proc *Process) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
 	if ctx == nil || look == nil {
 		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
@@ -113,17 +113,17 @@ func (proc *Process) ReadAny(ctx context.Context, op string, look func() (any, e
 	return r.found, err
 }
 
-// A Caller makes the calls of a plan: a [Process], or that of package reconciletest.
+// A Caller makes the calls of a plan. [Process] is one, and so is the Process of package
+// reconciletest.
 type Caller interface {
 	Do(ctx context.Context, op string, effect func() error) error
 	ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error)
 	Context() context.Context
 }
 
-// Read is a call that looks at the world and changes nothing: it returns what read does,
-// or fails as [Process.Do] does. In a plan the answer may be stale: one that the same op gave
-// before. So what read returns is not changed later: it is a copy of what the world
-// holds.
+// Read is a call that reads the world and changes nothing. It returns the result of read,
+// or fails as [Process.Do] does. In a plan the response may be stale: an earlier response
+// of the same op. So read must return a copy, which does not change with the world.
 func Read[V any](ctx context.Context, c Caller, op string, read func() (V, error)) (V, error) {
 	if ctx == nil || c == nil || read == nil {
 		panic(fmt.Sprintf("explore: Read(%q) needs a context, a Caller and a function, got nil", op))
@@ -133,8 +133,8 @@ func Read[V any](ctx context.Context, c Caller, op string, read func() (V, error
 	return value, err
 }
 
-// Note writes a line to the journal. It is formatted by [fmt.Sprint] if the journal is
-// printed. What several goroutines note at one instant is sorted.
+// Note writes a line to the journal. The line is formatted by fmt.Sprint when the journal
+// is printed. Lines that several goroutines note at the same instant are sorted.
 func (proc *Process) Note(what any) { proc.play.note(proc, what) }
 
 // Errorf fails the plan, unless the process has died.
@@ -146,9 +146,9 @@ func (proc *Process) Errorf(format string, args ...any) {
 	}
 }
 
-// Unfinished lets left say what this process has still to do, or "" if that is nothing.
-// As long as it returns a text, the plan fails. It is called while nothing
-// else runs.
+// Unfinished registers a function that describes the remaining work of this process, or
+// returns "" if there is none. A plan does not end well while it returns anything else.
+// It is called while nothing else runs.
 func (proc *Process) Unfinished(left func() string) {
 	if left == nil {
 		panic("explore: Unfinished needs a function, got nil")
@@ -158,9 +158,9 @@ func (proc *Process) Unfinished(left func() string) {
 	proc.unfinished = append(proc.unfinished, left)
 }
 
-// Step counts a step of work, as each call is one, for loops that may go round without
-// any call; and it lets them see what Steps did. It reports whether the process is there
-// still.
+// Step counts a step of work, as each call does. It is for loops that may repeat without
+// a call, and lets them see the changes of Steps. It reports whether the process is still
+// alive.
 func (proc *Process) Step() bool {
 	proc.play.mu.Lock()
 	defer proc.play.mu.Unlock()
@@ -168,19 +168,19 @@ func (proc *Process) Step() bool {
 	return !proc.play.overLocked(proc)
 }
 
-// An Environment is the argument of Steps of a [Scenario]. Its methods are for the
-// goroutine of Steps.
+// An Environment is the argument of the Steps of a Scenario. Its methods may be called
+// only from the goroutine of Steps.
 type Environment struct{ play *play }
 
-// Advance lets d pass, and returns when everything that is to happen by then has
-// happened. While Steps does anything else, the controller stands still.
+// Advance lets d pass. It returns when all work that is due by then is done. While Steps
+// does anything else, the controller does not run.
 func (s *Environment) Advance(d time.Duration) {
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
 }
 
-// Event tells the processes that are there that something happened, as [Process.Event]
-// does, once time passes. While no process runs, the event is lost.
+// Event reports an event to all processes, as [Process.Event] does, once time passes. If
+// there is no process at that time, the event is lost.
 func (s *Environment) Event(event any) { s.play.receive(nil, event, nil) }
 
 // Note writes a line to the journal.

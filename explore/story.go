@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// A Report is what exploring came to.
+// A Report is the result of [Search].
 type Report struct {
 	Found *Finding // nil if no plan fails
 
-	Plans     int      // that were played, up to the one that fails; those that make it smaller not counted
-	Singles   int      // of these, plans of one fault
-	Pairs     int      // of two
-	Many      int      // of more
+	Plans     int      // played, up to the plan that fails, without those that make it smaller
+	Singles   int      // plans of one fault among them
+	Pairs     int      // plans of two faults
+	Many      int      // plans of more faults
 	LeftOut   int      // single faults that were not tried
-	NeverCame []string // single faults whose place was not met when they were tried
-	Calls     int      // places in the run without faults
-	Events    int      // the same of events
+	NeverCame []string // single faults whose call or event did not occur when they were tried
+	Calls     int      // calls of the play without faults
+	Events    int      // events of the play without faults
 	Took      time.Duration
 
 	journal []entry
@@ -64,13 +64,13 @@ func (r *Report) String() string {
 
 // A Finding is a plan that fails.
 type Finding struct {
-	Plan    []string // its faults, for Scenario.Replay; none if it fails without any
-	Failure string   // what was wrong
-	Journal []string // what happened
-	Number  int      // of the plan in which it was found
-	Differs string   // if it did not fail when it was played again: what happened then
-	Hung    bool     // it did not end
-	Better  bool     // the world without faults becomes this one too, when the processes start once more
+	Plan    []string // its faults, for Scenario.Replay; empty if it fails without faults
+	Failure string   // the failure
+	Journal []string // the calls, events and notes of the plan
+	Number  int      // of the plan that failed first
+	Differs string   // the result of a second play, if that did not fail
+	Hung    bool     // the plan did not end
+	Better  bool     // a restart of the processes brings the world without faults to this state too
 
 	rest int // of the journal, the lines before that have a change
 }

@@ -1,13 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gate holds back the runs of a [reconcile.Reconciler]: to a budget of runs
-// per time, to a limit of runs at once that may adapt, and while the remote API asks
-// for a pause.
+// Package gate is a rate limiter and a circuit breaker for the runs of a
+// [reconcile.Reconciler]. It limits the runs per time and the concurrent runs, and it
+// stops all runs while the remote API asks for a pause.
 //
 //	cloud := &gate.Gate{
 //		Every: time.Second / 80, Burst: 20, // of the 100 calls a second that the cloud allows
-//		Pause: func(err error) time.Duration { // an answer 429 or 503 stops everybody
+//		Pause: func(err error) time.Duration { // a 429 or 503 pauses all runs
 //			var e *api.Error
 //			if errors.As(err, &e) && (e.Code == 429 || e.Code == 503) {
 //				return max(e.RetryAfter, 10*time.Second)
@@ -18,8 +18,8 @@
 //	disks := &reconcile.Reconciler[string]{…, Timeout: time.Minute, Admit: cloud.Admit}
 //	machines := &reconcile.Reconciler[string]{…, Timeout: time.Minute, Admit: cloud.Admit}
 //
-// The hook is plain: a limiter of golang.org/x/time/rate, or a semaphore, can be in
-// its place, and several are called in turn by a function of three lines.
+// The field Admit of a Reconciler also takes other functions: a limiter of
+// golang.org/x/time/rate, a semaphore, or a function that calls several of them.
 package gate
 
 import (
@@ -36,83 +36,82 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Gate holds back the runs of one or more Reconcilers: its [Gate.Admit] is their
-// Admit. Runs are let in first come, first served. One worker of each Run at a time
-// waits here, with the item that it has taken, so those that share a Gate take turns, and the
-// other items wait in their queues, where events are folded into them.
+// A Gate limits the runs of one or more Reconcilers: its [Gate.Admit] is their Admit.
+// It admits runs first come, first served. One worker of each Run at a time waits in
+// Admit, with one item in flight. So Reconcilers that share a Gate take turns, and the
+// other items wait in their queues, which de-duplicate their events.
 //
-// A Gate knows no items. A limit for each item is a plan, such as
-// [reconcile.RequeueAfter], since an item that waited here would hold up the others
-// of its Run.
+// A Gate does not know the items. For a limit per item, return
+// [reconcile.RequeueAfter], because an item that waited in Admit would block the other
+// items of its Run.
 //
 // # Limit
 //
-// A limit is not a number of workers: Workers is the most that one Reconciler has,
-// and the limit how many runs of all may go on. To change how many work while Run
-// goes on, give it enough Workers, and call [Gate.SetLimit]. The limit begins at
-// Max, and adapts if there is a Slow:
+// The limit bounds the concurrent runs of all Reconcilers that share the Gate; Workers
+// bounds those of one Reconciler. To change the number of concurrent runs while Run goes
+// on, set enough Workers and call [Gate.SetLimit]. The limit begins at Max. With a Slow
+// function it adapts:
 //
-//   - A slow result makes the limit half of the number of runs in flight, as TCP
-//     does with the data in flight (RFC 5681), if that is less than it was. What the
-//     other runs say that had started by then does not count any more.
-//   - As many runs as the limit says, if they returned nil or scheduled a run, raise
-//     it by one. Only those count that took the last place: a limit that is not in
-//     the way does not grow (the idea of RFC 7661).
-//   - Other failures, aborted runs, and those that ended early by
-//     [reconcile.UntilChanged] count neither way.
+//   - A slow result sets the limit to half of the number of runs in flight, if that is
+//     lower than the limit, as TCP does with the data in flight (RFC 5681). The results
+//     of runs that started before that do not count any more.
+//   - The limit rises by one after as many successful or rescheduled runs as the limit
+//     says. Only runs count that used the last free place, so a limit that is never
+//     reached does not rise (as in RFC 7661).
+//   - Other failures, aborted runs, and runs that [reconcile.UntilChanged] ended do not
+//     count.
 //
 // # Pause
 //
-// While a pause lasts no run starts. Items stay in their queues, and their failures
-// are kept. Runs in flight go on. Of several pauses the latest end counts. When it
-// is over, one run goes first, as a probe, and the others wait for what comes of it:
+// During a pause no run starts. Items stay in their queues and keep their failures. Runs
+// in flight go on. If there are several pauses, the latest end counts. When the pause
+// ends, one run starts as a probe, and the other runs wait for its result:
 //
-//   - If it asks for a pause again, the gate stays paused until the end of that.
-//   - If it was aborted, or Pause panicked, another run is the probe.
-//   - Otherwise the gate opens.
+//   - If the probe asks for a pause again, the gate stays paused until that pause ends.
+//   - If the probe was aborted, or Pause panicked, another run is the probe.
+//   - Otherwise the gate resumes.
 //
 // A probe that hangs keeps the gate paused: give the Reconciler a Timeout.
 //
-// The zero Gate lets everything through. Its fields may not change while a run is
-// in the gate or waits at it; the methods may be called from any goroutine, at any
-// time. A Gate must not be copied. It has no goroutine of its own, and a timer only
-// while a run waits for a time.
+// The zero Gate admits every run. Its fields must not change while a run waits in Admit
+// or is in flight. The methods may be called from any goroutine, at any time. A Gate must
+// not be copied. It has no goroutine of its own, and a timer only while a run waits for a
+// time.
 type Gate struct {
-	// Every is the budget: one run may start in each such time, by the
-	// monotonic clock; 0 means no budget.
+	// Every is the rate limit: one run may start per Every, by the monotonic
+	// clock. 0 means no rate limit.
 	Every time.Duration
 
-	// Burst is how many runs of the budget may start at once after a time without
-	// runs, of however long; 0 means 1. Many a second need more: without a Burst
-	// each run is as late as its timer.
+	// Burst is the number of runs that may start at once after a time without
+	// runs. 0 means 1. Rates of many runs a second need a higher Burst, because
+	// otherwise each run starts as late as its timer.
 	Burst int
 
-	// Min and Max are bounds of the limit; 0 means 1 for Min, and none for Max.
-	// Without Max there is no limit at all before the first slow result, or
+	// Min and Max bound the limit of concurrent runs. 0 means 1 for Min, and no
+	// bound for Max. Without Max there is no limit until the first slow result or
 	// SetLimit.
 	Min, Max int
 
-	// Slow reports whether the result of a run says that the remote API has too
-	// much to do, as an answer that took long does. It is called after each run
-	// that was not aborted, from many goroutines at once; err is what Reconcile
-	// returned, nil included, or a *reconcile.PanicError. If it panics, the result
-	// counts neither way. Nil means that the limit moves only by SetLimit.
+	// Slow reports whether the result of a run shows that the remote API is
+	// overloaded, for example by a slow response. It is called after each run that
+	// was not aborted, concurrently. The argument err is the error that Reconcile
+	// returned, nil included, or a *reconcile.PanicError. If Slow panics, the result
+	// does not count. Nil means that only SetLimit changes the limit.
 	Slow func(err error, took time.Duration) bool
 
-	// Pause returns for how long no run may start, because of the result of one: an
-	// answer 429 that says Retry-After, or 503. It stops everybody: an answer that
-	// concerns its item alone asks for none. 0 means that all is well. It is called
-	// as Slow is, and after it. An answer below zero, such as the time until a date
-	// that is over, or an overflow, counts as ten seconds.
+	// Pause returns for how long no run may start after the result of a run, such
+	// as a 429 with Retry-After or a 503. 0 means no pause. A pause stops the runs
+	// of all items: return 0 for a response that concerns only its item. Pause is
+	// called as Slow is, and after it. A negative result, such as the time until a
+	// date in the past, or an overflow, counts as ten seconds.
 	Pause func(err error) time.Duration
 
-	// MaxPause is the longest pause that Pause may ask for, so that a wrong
-	// Retry-After does not close the gate for days; 0 means an hour. It does not
-	// bound PauseUntil.
+	// MaxPause limits the pauses that Pause asks for, so that a wrong Retry-After
+	// does not stop all runs for days. 0 means an hour. It does not limit PauseUntil.
 	MaxPause time.Duration
 
-	// Logger has a line when the gate is paused, and one when it resumes; nil
-	// means slog.Default().
+	// Logger gets a line when the gate is paused, and one when it resumes. Nil means
+	// slog.Default().
 	Logger *slog.Logger
 
 	// mu guards the fields below. These always hold (see check in the tests):
@@ -147,16 +146,16 @@ type Gate struct {
 
 // Stats is what [Gate.Stats] returns.
 type Stats struct {
-	Limit    int           // of runs at once; 0 means that there is none
-	InFlight int           // runs that were let in and are not evaluated yet
-	Waiting  int           // runs that it holds back, one at most of each Run
+	Limit    int           // of concurrent runs; 0 means no limit
+	InFlight int           // admitted runs that have not ended
+	Waiting  int           // runs that wait in Admit, at most one of each Run
 	Halved   uint64        // slow results that halved the limit, or found it at Min
-	Next     time.Duration // until the budget and the pauses allow a run; 0 if they do now
+	Next     time.Duration // until the rate limit and the pauses allow a run; 0 if they do now
 
-	Pauses      uint64    // how often a pause began while the gate was open
-	PausedSince time.Time // since when it is paused; zero while it is open
-	Until       time.Time // while it is paused: when the latest pause ends, or ended if the probe is not back
-	Err         error     // while it is paused: what the run returned that asked for it; nil if PauseUntil did
+	Pauses      uint64    // pauses that began while the gate was not paused
+	PausedSince time.Time // start of the pause; zero if the gate is not paused
+	Until       time.Time // end of the latest pause, also while the probe is in flight; zero if the gate is not paused
+	Err         error     // the error for which Pause asked for the pause; nil after PauseUntil, and if the gate is not paused
 }
 
 // A pass is what a run has at the gate. Passes are used again, so that no run costs
@@ -171,10 +170,10 @@ type pass struct {
 	probe    bool
 }
 
-// Admit is for [reconcile.Reconciler]'s field of that name. It blocks until a run
-// may start, or ctx is done: then it returns ctx's cause, and the run costs nothing
-// of the budget. Done must be called once, with what came of the run. A field of g
-// that is wrong is an error that names it.
+// Admit is the value for [reconcile.Reconciler.Admit]. It blocks until a run may start or
+// ctx is done. In the second case it returns the cause of ctx, and the rate limit is not
+// charged. Done must be called once, with the result of the run. If a field of g is out of
+// range, Admit returns an error that names the field.
 func (g *Gate) Admit(ctx context.Context) (done func(o reconcile.Outcome, err error, took time.Duration), err error) {
 	if err := g.check(); err != nil {
 		return nil, err
@@ -215,20 +214,19 @@ func (g *Gate) Admit(ctx context.Context) (done func(o reconcile.Outcome, err er
 	return nil, context.Cause(ctx)
 }
 
-// SetLimit sets the limit of runs at once. An n below Min, or 1, means that, and one
-// above Max means Max. If the limit rises, those that wait are let in at once, as far
-// as the budget allows. If it falls, the runs in flight go on, and none starts until
-// fewer than n are left. With Slow, the limit adapts from there. It does not block.
+// SetLimit sets the limit of concurrent runs. An n below Min, or below 1, means Min or 1;
+// an n above Max means Max. If the limit rises, waiting runs start at once, as far as the
+// rate limit allows. If it falls, the runs in flight go on, and no run starts until fewer
+// than n are in flight. With Slow, the limit adapts from there. SetLimit does not block.
 func (g *Gate) SetLimit(n int) {
 	g.mu.Lock()
 	g.setLimitLocked(n)
 	g.letInUnlock()
 }
 
-// PauseUntil lets no run start before t: an operator's pause. A time that is over
-// does nothing. The zero time ends all pauses, those that Pause asked for included,
-// so that the probe starts. It does not block, except that it may write a line to the
-// Logger.
+// PauseUntil stops all runs until t: a pause by an operator. A time in the past has no
+// effect. The zero time ends all pauses, also those that Pause asked for, and the probe
+// starts. PauseUntil does not block, but it may write a line to the Logger.
 func (g *Gate) PauseUntil(t time.Time) {
 	g.mu.Lock()
 	now := g.nowLocked()

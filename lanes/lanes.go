@@ -14,8 +14,8 @@
 //	group.Add("vms", regions)
 //	group.Add("desired", &reconcile.Poller[string]{Queue: regions, …})
 //
-// Each lane has workers of its own, which no other lane can occupy. A gate that all
-// lanes share bounds the runs of all of them, and lets the lanes take turns.
+// No lane can occupy the workers of another lane. A gate that all lanes share limits the
+// runs of all lanes together, and the lanes take turns.
 package lanes
 
 import (

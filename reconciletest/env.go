@@ -1,10 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconciletest runs a reconciler in a bubble of [testing/synctest],
-// against a world that the test scripts: an hour takes no time, each instant is
-// exact, and a test of what happens when is a few lines. [Run] plays what the test
-// says; [Explore] plays it again and again, with a fault in each place.
+// Package reconciletest tests a reconciler with a simulated clock, in a bubble of
+// testing/synctest, against a fake that the test controls. An hour takes no time, and
+// each instant is exact. [Run] plays the steps of a test once. [Explore] plays a scenario
+// again and again, with a fault at each call and event.
 package reconciletest
 
 import (
@@ -22,30 +22,30 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// An Env is what a test has in hand: a queue, the time, and a journal of what
-// happened. [Run] makes one, and [Explore] one for each process that it starts.
-// Call, Do, Event, Fail, Note and [Read] may be called from any goroutine, the other
-// methods from that of the test.
+// An Env is the environment of a test: a queue, the clock, and a journal. Run makes one,
+// and Explore one for each process that it starts. Call, Do, Event, Fail, Note and Read
+// may be called from any goroutine, the other methods only from the goroutine of the
+// test.
 //
-// The journal has a line for each run when it has ended, for each call of the
-// world, and for what the test notes, with the time since the start:
+// The journal has a line for each run that has ended, for each call of the world, and for
+// each note of the test, with the time since the start:
 //
 //	0s call attach disk-1: busy
 //	0s disk-1 retrying in 1s: busy
 //	1s call attach disk-1
 //	1s disk-1 succeeded
 //
-// What several workers do at one instant may stand there in any order.
+// Lines that several workers write at the same instant may be in any order.
 //
-// What the test did before Advance happens before the runs, polls and calls that
-// follow it, and what these did happens before Advance returns: the test may change
-// a fake without a lock between two of them.
+// Everything that the test does before Advance happens before the runs, polls and calls
+// that follow. Everything that these do happens before Advance returns. So between two
+// calls of Advance the test may change a fake without a lock.
 type Env[T comparable] struct {
 	// Queue is new, and belongs to the reconcilers that are started.
 	Queue *reconcile.Queue[T]
 
-	// Events is what Event tells; nil means Queue. Set it before the first event,
-	// if an event concerns other items too, or not all are let in.
+	// Events gets the events of [Env.Event]; nil means Queue. Set it before the first
+	// event, for example to a Map or a Filter in front of Queue.
 	Events reconcile.Enqueuer[T]
 
 	errorf func(format string, args ...any) // reports a failure of the test
@@ -75,10 +75,10 @@ type fault struct {
 	after int
 }
 
-// Run runs play in a bubble, with the t of that bubble. When play returns,
-// everything that it started is ended and waited for. The test fails if there are
-// lines of the journal that no Want has seen, and play called [Env.Want] at all; and
-// if a call that was to fail by [Env.Fail] never came.
+// Run calls play in a bubble, with the t of that bubble. When play returns, Run ends
+// everything that play started, and waits for it. The test fails if play called
+// [Env.Want] and the journal has lines that no Want has compared, or if a call that
+// [Env.Fail] planned never came.
 func Run[T comparable](t *testing.T, play func(t *testing.T, env *Env[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,8 @@ func (env *Env[T]) end(cancel func()) {
 	env.work.Wait()
 }
 
-// Start starts r until the end of the test: a [reconcile.Reconciler] as [Env.Watch]
-// makes it, anything else as [Env.Go] does. It panics if r is nil.
+// Start starts r until the end of the test: a [reconcile.Reconciler] as [Env.Watch] makes
+// it, any other Runner as [Env.Go] does. It panics if r is nil.
 func (env *Env[T]) Start(r reconcile.Runner) {
 	env.helper()
 	if r == nil || r == (*reconcile.Reconciler[T])(nil) {
@@ -141,13 +141,14 @@ func (env *Env[T]) Start(r reconcile.Runner) {
 	env.Go(r)
 }
 
-// Watch returns a copy of r on the queue of the Env, whose runs are in the journal, for
-// what stands around a reconciler: a [reconcile.Group], [reconcile.After]. It sets Queue,
-// and what is nil: Retry to a back-off that doubles from a second to five minutes,
-// without chance, and Logger to one that writes to the output of the test; in a plan of
-// [Explore] that is lost, since the journal has a line for each run, and RecheckJitter does not
-// count there. OnResult of r is called after the journal was
-// written. Watch panics if r is nil.
+// Watch returns a copy of r that uses the queue of the Env and writes its runs to the
+// journal. It is for a reconciler inside of another Runner, such as a [reconcile.Group]
+// or [reconcile.After]. Watch sets Queue. If Retry is nil, it sets a back-off that
+// doubles from one second to five minutes and is not random. If Logger is nil, it sets
+// one that writes to the output of the test. In a plan of Explore that output is
+// discarded, because the journal has a line for each run, and RecheckJitter has no
+// effect. OnResult of r is called after the journal line is written. Watch panics if r is
+// nil.
 func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	if r == nil {
 		panic("reconciletest: Watch needs a Reconciler, got nil")
@@ -186,10 +187,10 @@ func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	return &watched
 }
 
-// Go runs anything else until the end of the test: a poller, a feeder, a group. An
-// error that it returns fails the test. The Logger of a [reconcile.Poller], if nil, is
-// set to one that writes to the output of the test; in a plan of [Explore] it polls
-// without Jitter, and its back-off has no chance. Go panics if r is nil.
+// Go runs a poller, a feeder, a group or another Runner until the end of the test. An
+// error that it returns fails the test. A [reconcile.Poller] without a Logger logs to the
+// output of the test; in a plan of Explore it has no Jitter, and its back-off is not
+// random. Go panics if r is nil.
 func (env *Env[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
@@ -235,8 +236,7 @@ func (env *Env[T]) prepare(p *reconcile.Poller[T]) {
 	}
 }
 
-// Advance lets d pass, and returns when everything that is to happen by then has
-// happened.
+// Advance lets d pass. It returns when all work that is due by then is done.
 func (env *Env[T]) Advance(d time.Duration) {
 	env.synchronize()
 	time.Sleep(d)
@@ -263,8 +263,8 @@ func (env *Env[T]) rest(what string) {
 	synctest.Wait()
 }
 
-// Want compares what happened since the last Want, or the start, with these lines
-// of the journal.
+// Want compares the lines of the journal since the last Want, or since the start, with
+// these lines.
 func (env *Env[T]) Want(lines ...string) {
 	env.helper()
 	env.rest("Want")
@@ -277,7 +277,7 @@ func (env *Env[T]) Want(lines ...string) {
 	}
 }
 
-// WantQueue compares what the queue knows with these lines, in any order:
+// WantQueue compares the items of the queue with these lines, in any order:
 //
 //	disk-1 ready
 //	disk-2 in flight
@@ -287,7 +287,7 @@ func (env *Env[T]) Want(lines ...string) {
 //	disk-6 waiting until 2m0s, failures 3: busy
 //	disk-7 recheck at 1h0m0s
 //
-// The times are since the start. Without lines, the queue has to be empty.
+// The times are since the start. Without lines, the queue must be empty.
 func (env *Env[T]) WantQueue(lines ...string) {
 	env.helper()
 	env.rest("WantQueue")
@@ -302,10 +302,10 @@ func (env *Env[T]) WantQueue(lines ...string) {
 	}
 }
 
-// Call is for what stands in for the world: it writes a call of op to the journal,
-// and returns the error that [Env.Fail] planned for it, or nil. The op says what is
-// done and to what, such as "attach disk-1". What the call does comes after it, so a
-// plan of [Explore] cannot lose its answer; see [Env.Do] for one that can.
+// Call is for fakes: it writes a call of op to the journal, and returns the error that
+// [Env.Fail] planned for it, or nil. The op names the operation and its object, such as
+// "attach disk-1". The effect of the call comes after Call, so a plan of Explore cannot
+// lose its response; see [Env.Do] for a call whose response can be lost.
 func (env *Env[T]) Call(op string) error {
 	if env.plan != nil {
 		if err := env.planned(op); err != nil {
@@ -316,14 +316,14 @@ func (env *Env[T]) Call(op string) error {
 	return env.direct(context.Background(), op, func() error { return nil })
 }
 
-// Do is a call that changes the world: it runs effect and returns its error. The
-// journal has a line of it, and it fails as [Env.Fail] says, or, in a plan of
-// [Explore], as that does: then effect may not run, or its answer be lost. When ctx
-// is done already, effect does not run, and the error is the cause of ctx.
+// Do is a call that changes the world: it runs effect and returns its error. The journal
+// has a line for it. It fails if [Env.Fail] or a plan of Explore says so; a plan may skip
+// effect, or lose its response. If ctx is already done, effect does not run, and the
+// error is the cause of ctx.
 //
 // In a plan, one effect runs at a time, unless it blocks for a time of the bubble or
-// makes a call itself: so a world needs no lock. In a test with [Run] it needs one, if
-// there are several workers.
+// makes a call itself. So a world needs no lock there. In a test with Run it needs a lock
+// if there are several workers.
 func (env *Env[T]) Do(ctx context.Context, op string, effect func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
@@ -339,7 +339,7 @@ func (env *Env[T]) Do(ctx context.Context, op string, effect func() error) error
 	return env.direct(ctx, op, effect)
 }
 
-// ReadAny is what [Read] is for values of one type. By it an Env is an [explore.Caller], for
+// ReadAny is [Read] for values of any type. With it an Env is an [explore.Caller], for
 // [explore.Transport].
 func (env *Env[T]) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
 	if ctx == nil || look == nil {
@@ -358,13 +358,14 @@ func (env *Env[T]) ReadAny(ctx context.Context, op string, look func() (any, err
 	return found, err
 }
 
-// Context returns the context of the test, or in a plan of [Explore] that of the process.
+// Context returns the context of the test, or in a plan of Explore the context of the
+// process.
 func (env *Env[T]) Context() context.Context { return env.ctx }
 
-// Read is a call that looks at the world and changes nothing: it returns what read
-// does, or fails as [Env.Do] does. In a plan of [Explore] the answer may be stale: one
-// that the same op gave before. So what read returns is not changed later: it is a
-// copy of what the world holds.
+// Read is a call that reads the world and changes nothing. It returns the result of read,
+// or fails as [Env.Do] does. In a plan of Explore the response may be stale: an earlier
+// response of the same op. So read must return a copy, which does not change with the
+// world.
 func Read[V any, T comparable](ctx context.Context, env *Env[T], op string, read func() (V, error)) (V, error) {
 	if ctx == nil || env == nil || read == nil {
 		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, an Env and a function, got nil", op))
@@ -404,9 +405,8 @@ func (env *Env[T]) planned(op string) error {
 	return err
 }
 
-// Event tells the loop that something happened to an item, and writes a line to the
-// journal. In a plan of [Explore] the event may be lost, or come twice or late.
-// It never blocks.
+// Event reports to the loop that something happened to an item, and writes a line to the
+// journal. A plan of Explore may lose, repeat or delay it. Event never blocks.
 func (env *Env[T]) Event(item T) {
 	if env.plan != nil {
 		env.plan.Process.Event(item)
@@ -423,8 +423,7 @@ func (env *Env[T]) events() reconcile.Enqueuer[T] {
 	return env.Queue
 }
 
-// Note writes a line of the test's own to the journal: such as what its world
-// does.
+// Note writes a line of the test or of its fake to the journal.
 func (env *Env[T]) Note(text string) {
 	if env.plan != nil {
 		env.plan.Process.Note(text)
@@ -433,8 +432,9 @@ func (env *Env[T]) Note(text string) {
 	env.note("%s", text)
 }
 
-// Fail plans that the nth call of op, from now on, returns err. The next one is the
-// first. It panics if nth is less than 1, err is nil, or that call is to fail already.
+// Fail plans that the nth call of op from now on returns err; the first call is 1. Fail
+// panics if nth is less than 1, if err is nil, or if that call has a planned error
+// already.
 func (env *Env[T]) Fail(op string, nth int, err error) {
 	env.mu.Lock()
 	defer env.mu.Unlock()

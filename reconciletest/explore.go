@@ -17,16 +17,16 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// A Scenario is what [Explore] plays: a controller of items of type T, and a world of
-// type W. It is an [explore.Scenario] whose processes have a queue, and whose events are
-// items; the fields that are not described here are described there.
+// A Scenario is the input of [Explore]: a controller of items of type T, and a world of
+// type W. It is an [explore.Scenario] whose processes have a queue and whose events are
+// items. [explore.Scenario] describes the fields that are not described here.
 type Scenario[T comparable, W any] struct {
 	World func() W
 
-	// Start starts the controller, by [Env.Start] and [Env.Go], and returns. It is
-	// called for each process, in a goroutine of that: at the beginning, and a second
-	// after each death. All that the one before knew is gone, also its queue, and its
-	// calls reach the world no more.
+	// Start starts the controller with [Env.Start] and [Env.Go], and returns. It is
+	// called for each process, in a goroutine of that process: at the beginning, and one
+	// second after each death. A new process knows nothing of the process before, and has
+	// a new queue. The calls of a dead process no longer reach the world.
 	Start func(env *Env[T], w W)
 
 	Others    []func(env *Env[T], w W)
@@ -46,42 +46,42 @@ type Scenario[T comparable, W any] struct {
 	Replay    []string
 }
 
-// An Environment is the argument of Steps of a [Scenario]. Its methods are for the
-// goroutine of Steps.
+// An Environment is the argument of the Steps of a Scenario. Its methods may be called
+// only from the goroutine of Steps.
 type Environment[T comparable] struct{ env *explore.Environment }
 
-// Advance lets d pass, and returns when everything that is to happen by then has
-// happened. While Steps does anything else, the controller stands still.
+// Advance lets d pass. It returns when all work that is due by then is done. While Steps
+// does anything else, the controller does not run.
 func (s *Environment[T]) Advance(d time.Duration) { s.env.Advance(d) }
 
-// Event tells the process that is there that something happened to an item, as
-// [Env.Event] does, once time passes. While no process runs, the event is lost.
+// Event reports to the process that something happened to an item, as [Env.Event] does,
+// once time passes. If there is no process at that time, the event is lost.
 func (s *Environment[T]) Event(item T) { s.env.Event(item) }
 
 // Note writes a line to the journal.
 func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 
-// Explore plays a scenario without faults, then with each single fault at each call
-// and event, then with pairs and with more of them, as [explore.Run] does. The test fails
-// at the first plan after which the world is not as it has to be, and prints a story: the
-// smallest plan that fails, with its journal.
+// Explore plays a scenario without faults, then with each single fault at each call and
+// event, then with pairs of faults and with more faults, as [explore.Run] does. The test
+// fails at the first plan after which the world is not in the expected state. It prints a
+// story: the smallest plan that fails, with its journal.
 //
-// Beside what fails a plan there, a plan fails if an item has work left an hour after the
-// last fault (see Within), or an event was enqueued and no run followed. A recheck by
-// [reconcile.RecheckWithin] is no work.
+// A plan fails in the cases of [explore.Run], and in two more: an item has work left an
+// hour after the last fault (see Within), or an event was enqueued and no run followed.
+// An item that waits only for a recheck, by [reconcile.RecheckWithin], has no work left.
 //
-// What is left to chance in the controller makes plans differ: a [reconcile.Poller] that
-// [Env.Go] starts has its chance taken out, but not a [reconcile.Backoff]; leave
+// Random choices of the controller make plans differ. A [reconcile.Poller] that [Env.Go]
+// starts has no Jitter. A [reconcile.Backoff] is random: leave
 // [reconcile.Reconciler.Retry] nil, and see [Env.Watch].
 //
-// Explore must not be called in a bubble. It blocks for as long as Plans and Budget
-// say, or as all single faults take if that is longer.
+// Explore must not be called in a bubble. It blocks as long as Plans and Budget allow, or
+// until all single faults have been played if that takes longer.
 func Explore[T comparable, W any](t *testing.T, s Scenario[T, W]) {
 	t.Helper()
 	explore.Run(t, s.Untyped())
 }
 
-// Untyped returns the scenario as package explore has it, for [explore.Search].
+// Untyped returns the scenario as an [explore.Scenario], for [explore.Search].
 func (s Scenario[T, W]) Untyped() explore.Scenario[W] {
 	untyped := explore.Scenario[W]{
 		World: s.World, State: s.State, Invariant: s.Invariant, Final: s.Final, Close: s.Close,

@@ -37,28 +37,30 @@
 //     the retry if that is shorter. So a function that writes the failure into its own
 //     record, and gets that write back as an event, is no hot loop.
 //
-// # Promises
+// # Guarantees
 //
-//  1. An accepted event is followed by a run that started after it.
-//  2. An item is never in two runs at once.
-//  3. Items are taken in the order in which they became ready; a Background of 2
-//     or more makes two such lines, and starves neither.
-//  4. After RequeueAfter(d) no run starts before d has passed, unless by EnqueueNow,
-//     also if another step of the same run failed. After RequeueWithin(d) the item is
-//     ready when d has passed.
-//  5. No worker sleeps while an item is ready, unless Admit holds it back.
-//  6. A panic or runtime.Goexit in a reconcile function is a failure of that
-//     item alone.
-//  7. Cancellation loses no item.
-//  8. When a Run returns, so has all that it started, unless a ShutdownTimeout
-//     cut it short.
-//  9. An item with neither a run nor a next one takes no memory; an idle queue
-//     has no goroutine, no timer and nothing left of a burst.
-//  10. The queue does what its state table says in any order of operations, and
-//     its hot paths allocate nothing.
+// While the process runs:
 //
-// What precedes an Enqueue happens before the run that follows it, and a run before
-// the next one of its item. Nothing more is promised: events of an item before its
-// run are one run, and nothing outlives the process.
-// docs/verification.md names the tests.
+//  1. Every accepted event is followed by a run that starts after it.
+//  2. Two runs of one item never overlap.
+//  3. Items run in the order in which they became ready. If Background is n (2 or
+//     more), items with an event run first, but at least one of every n runs is for
+//     another ready item, if there is one.
+//  4. After RequeueAfter(d), no run starts before d, except by EnqueueNow, even if
+//     another step of the same run failed. After RequeueWithin(d), the item is ready
+//     after d at the latest.
+//  5. No worker is idle while an item is ready, unless the Admit hook blocks it.
+//  6. If your function panics or calls runtime.Goexit, only that item fails.
+//  7. Cancellation loses no item: the item of an aborted run is ready again.
+//  8. Run returns when everything that it started has returned, or after the
+//     ShutdownTimeout.
+//  9. An item without a current or scheduled run uses no memory. An idle queue has no
+//     goroutine and no timer.
+//  10. The queue follows its state table in any order of operations. Its hot paths do
+//     not allocate.
+//
+// In the sense of the Go memory model, an Enqueue is synchronized before the run that
+// follows it, and a run of an item before the next run of that item. Several events of an
+// item before its run cause one run. The queue is in memory: nothing outlives the process.
+// docs/verification.md names the tests of each guarantee.
 package reconcile

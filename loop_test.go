@@ -147,7 +147,7 @@ func TestShutdownGraceLetsRunsGoOn(t *testing.T) {
 		{"well", 4 * time.Second, nil, reconcile.Succeeded, reconcile.Idle},
 		{"at once", 1, nil, reconcile.Succeeded, reconcile.Idle},
 		{"planned", 4 * time.Second, reconcile.RequeueAfter(time.Hour), reconcile.Requeued, reconcile.Waiting},
-		{"in order", 4 * time.Second, reconcile.RecheckWithin(time.Hour), reconcile.Succeeded, reconcile.Waiting},
+		{"in sync", 4 * time.Second, reconcile.RecheckWithin(time.Hour), reconcile.Succeeded, reconcile.Waiting},
 		{"failing", 4 * time.Second, errBoom, reconcile.Aborted, reconcile.Ready},
 		{"refused", 4 * time.Second, reconcile.Terminal(errBoom), reconcile.Aborted, reconcile.Ready},
 		{"too late", 5400 * time.Millisecond, context.Canceled, reconcile.Aborted, reconcile.Ready},

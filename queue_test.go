@@ -25,7 +25,7 @@ import (
 )
 
 // The state table and programs of random operations are in rules_test.go. Here
-// is what they do not reach: the promises one by one, order, goroutines, misuse,
+// is what they do not reach: the guarantees one by one, order, goroutines, misuse,
 // memory.
 
 // Items become ready by all verbs, and are taken in that order.
@@ -766,7 +766,7 @@ func TestQueueHasNoGoroutines(t *testing.T) {
 	})
 }
 
-// A user is one item of a stress test, with what shows a broken promise.
+// A user is one item of a stress test, with what shows a broken guarantee.
 type user struct {
 	events  atomic.Int64 // accepted by the queue: counted before the call
 	running atomic.Int32

@@ -909,7 +909,7 @@ func TestApply(t *testing.T) {
 		took  time.Duration
 	}{
 		{name: "no items"},
-		{name: "all in order", items: []string{"a", "b"}, took: 2 * time.Second},
+		{name: "all in sync", items: []string{"a", "b"}, took: 2 * time.Second},
 		{name: "a retry", items: []string{"flaky"}, took: time.Minute + 2*time.Second},
 		{name: "given up", items: []string{"a", "refuse"}, err: []string{"item refuse: no"}, took: 2 * time.Second},
 		{name: "never ready", items: []string{"a", "web"}, err: []string{"1 of 2 items are left: context deadline exceeded", "item web is waiting: address of web is being made"}, took: time.Hour},

@@ -29,7 +29,7 @@ func (p *play) checkWorld() {
 		return
 	}
 	if err := p.check(); err != nil {
-		p.failf("Check: %v", err)
+		p.failf("Invariant: %v", err)
 		p.mu.Lock()
 		p.outcome.rest = len(p.outcome.journal) // which ends with what it is about
 		p.mu.Unlock()
@@ -62,12 +62,12 @@ func (p *play) checkSteadyLocked(text string) {
 	p.texts = append(p.texts, text)
 	n := len(p.outcome.phases)
 	if p.clean == nil || n >= len(p.clean.phases) || len(p.texts) == 1 {
-		return // the first is what Play made of it
+		return // the first State follows a change by Steps
 	}
 	want := p.clean.phases[n]
-	lags := slices.ContainsFunc(p.outcome.happened, func(i injection) bool { return i.fault == Stale || i.fault == Behind })
+	lags := slices.ContainsFunc(p.outcome.happened, func(i injection) bool { return i.fault == Stale || i.fault == StaleWatch })
 	if was == want.state && !want.unsteady && !lags {
-		p.failLocked("Steady: the world was what it has to be, and then was not:\n%s", difference(was, text, "(before)"))
+		p.failLocked("Stable: the world was what it has to be, and then was not:\n%s", difference(was, text, "(before)"))
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *play) restartRestLocked() {
 func (p *play) changedLocked(what string) {
 	p.restartRestLocked()
 	if p.settling && p.now() > p.faultAt+p.within {
-		p.failLocked("it does not converge: %v after the last fault, or the end of Play, %s", p.within, what)
+		p.failLocked("it does not converge: %v after the last fault, or the end of Steps, %s", p.within, what)
 	}
 }
 
@@ -126,7 +126,7 @@ func (p *play) settle() {
 	if p.restarts && p.outcome.failure == "" {
 		p.mu.Unlock()
 		for _, s := range p.slots {
-			p.kill(s.kit)
+			p.kill(s.process)
 		}
 		p.mu.Lock()
 		p.faultAt = p.now() + downtime
@@ -171,8 +171,8 @@ func (p *play) untilRestLocked() {
 func (p *play) workLeft() string {
 	for _, s := range p.slots {
 		p.mu.Lock()
-		asks := slices.Clone(s.kit.unfinished)
-		dead := s.kit.dead
+		asks := slices.Clone(s.process.unfinished)
+		dead := s.process.dead
 		p.mu.Unlock()
 		if dead {
 			continue

@@ -68,7 +68,7 @@ func (p point) allows(f Fault) bool {
 	switch f {
 	case Stale:
 		return p.stale
-	case Behind:
+	case StaleWatch:
 		return p.behind
 	case Outage: // these go on for long
 		return p.nth == 1
@@ -106,7 +106,7 @@ type placeCount struct {
 type delivery struct {
 	event   any
 	what    string
-	kit     *Kit
+	process *Process
 	at      time.Duration
 	decided bool // that it comes
 	own     map[Fault]func()
@@ -114,13 +114,13 @@ type delivery struct {
 
 // A request is one call of the world.
 type request struct {
-	kit    *Kit
-	ctx    context.Context
-	op     string
-	kind   kind
-	effect func() error
-	own    map[Fault]func() error // in place of effect
-	found  any                    // of a read, by effect
+	process *Process
+	ctx     context.Context
+	op      string
+	kind    kind
+	effect  func() error
+	own     map[Fault]func() error // in place of effect
+	found   any                    // of a read, by effect
 
 	turn  chan struct{} // closed when the call may go on
 	what  string
@@ -215,29 +215,29 @@ func (p *play) injectLocked(what string, i injection, lasts time.Duration) {
 }
 
 // receive takes in an event for a process; nil means those that are there.
-func (p *play) receive(k *Kit, event any, own map[Fault]func()) {
+func (p *play) receive(proc *Process, event any, own map[Fault]func()) {
 	what := fmt.Sprintf("event %v", event)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case k == nil:
+	case proc == nil:
 		for _, s := range p.slots {
-			p.events = append(p.events, delivery{event: event, what: what + s.kit.name, kit: s.kit, at: p.now()})
+			p.events = append(p.events, delivery{event: event, what: what + s.process.name, process: s.process, at: p.now()})
 		}
-	case !k.dead:
-		p.arrived = append(p.arrived, delivery{event: event, what: what + k.name, kit: k, at: p.now(), own: own})
+	case !proc.dead:
+		p.arrived = append(p.arrived, delivery{event: event, what: what + proc.name, process: proc, at: p.now(), own: own})
 	}
 	p.wakeLocked()
 }
 
 // deliverLocked decides about an event, and returns what delivers it.
 func (p *play) deliverLocked(d delivery) func() {
-	if d.kit.dead {
+	if d.process.dead {
 		p.lineLocked(d.what + ": nobody is there")
 		return nothing
 	}
-	if now := p.now(); now < d.kit.behind { // its reads and its events are one stream
-		d.at = d.kit.behind
+	if now := p.now(); now < d.process.behind { // its reads and its events are one stream
+		d.at = d.process.behind
 		p.events = append(p.events, d)
 		return nothing
 	}
@@ -256,7 +256,7 @@ func (p *play) deliverLocked(d delivery) func() {
 		return nothing
 	case Late, Twice:
 		p.injectLocked(d.what, i, lateness)
-		p.events = append(p.events, delivery{event: d.event, what: d.what, kit: d.kit, at: d.at + lateness, decided: true})
+		p.events = append(p.events, delivery{event: d.event, what: d.what, process: d.process, at: d.at + lateness, decided: true})
 		if i.fault == Late {
 			return nothing
 		}
@@ -265,10 +265,10 @@ func (p *play) deliverLocked(d delivery) func() {
 	}
 	d.at = p.now()
 	p.history = append(p.history, d)
-	listeners := slices.Clone(d.kit.listeners)
-	for _, k := range p.overlapping {
-		if k.slot == d.kit.slot && k != d.kit {
-			listeners = append(listeners, k.listeners...)
+	listeners := slices.Clone(d.process.listeners)
+	for _, proc := range p.overlapping {
+		if proc.slot == d.process.slot && proc != d.process {
+			listeners = append(listeners, proc.listeners...)
 		}
 	}
 	return func() {
@@ -282,13 +282,13 @@ func nothing() {}
 
 // call makes a call of the world, once it has its turn.
 func (p *play) call(r *request) error {
-	k := r.kit
+	proc := r.process
 	p.mu.Lock()
-	if err := context.Cause(r.ctx); err != nil || p.overLocked(k) {
+	if err := context.Cause(r.ctx); err != nil || p.overLocked(proc) {
 		stop := false
-		if p.overLocked(k) {
-			k.deadCalls++
-			stop = k.deadCalls > deadCallsMax // it may go on for ever
+		if p.overLocked(proc) {
+			proc.deadCalls++
+			stop = proc.deadCalls > deadCallsMax // it may go on for ever
 		} else {
 			p.countStepLocked()
 		}
@@ -303,7 +303,7 @@ func (p *play) call(r *request) error {
 	p.wakeLocked()
 	p.mu.Unlock()
 	select {
-	case <-k.ctx.Done():
+	case <-proc.ctx.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.removeCallerLocked(r)
@@ -315,14 +315,14 @@ func (p *play) call(r *request) error {
 	}
 	err := errDied // unless it returns
 	if r.fault != DiesBefore {
-		p.protect(k, "call "+r.op, func() { err = r.effect() })
+		p.protect(proc, "call "+r.op, func() { err = r.effect() })
 	}
 	switch r.fault {
 	case AnswerLost:
 		return &lostAnswer{}
 	case DiesBefore, DiesAfter:
 		r.found = nil
-		p.kill(k)
+		p.kill(proc)
 		return errDied
 	case Slow:
 		timer := time.NewTimer(r.lasts)
@@ -343,7 +343,7 @@ func (p *play) grantLocked(r *request) func() {
 	p.removeCallerLocked(r)
 	p.countStepLocked()
 	p.dirty = p.dirty || r.kind != onRead
-	r.what = "call " + r.op + r.kit.name
+	r.what = "call " + r.op + r.process.name
 	if p.inOutageLocked(r) {
 		r.fault = Fails
 		p.lineLocked(r.what + ": " + ErrInjected.Error())
@@ -356,21 +356,21 @@ func (p *play) grantLocked(r *request) func() {
 		r.effect, r.lasts = happens, lateness
 	}
 	switch r.fault {
-	case "", Stale, Behind: // if it was another
+	case "", Stale, StaleWatch: // if it was another
 	case Outage, Blackout:
 		p.injectLocked(r.what, r.injection, p.within)
 		name := r.place.what
 		if r.fault == Blackout {
-			name = "" + r.kit.name
+			name = "" + r.process.name
 		}
 		p.outages[name] = &outage{p.now() + p.within, outageMax - 1}
 		r.fault = Fails
 	case Overlap:
-		if r.kit != r.kit.slot.kit || len(p.overlapping) > 0 {
+		if r.process != r.process.slot.process || len(p.overlapping) > 0 {
 			break
 		}
 		p.injectLocked(r.what, r.injection, lateness)
-		old := r.kit
+		old := r.process
 		old.name += " (old)"
 		old.endsAt = p.now() + lateness
 		p.overlapping = append(p.overlapping, old)
@@ -394,7 +394,7 @@ func (p *play) inOutageLocked(r *request) bool {
 		return false
 	}
 	name := p.placeName(r.what)
-	for _, of := range []string{name, r.kit.name} {
+	for _, of := range []string{name, r.process.name} {
 		o := p.outages[of]
 		if o == nil {
 			continue
@@ -420,7 +420,7 @@ func (p *play) removeCallerLocked(r *request) {
 func (p *play) answered(r *request, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.overLocked(r.kit) {
+	if p.overLocked(r.process) {
 		return errDied
 	}
 	streams := false
@@ -431,7 +431,7 @@ func (p *play) answered(r *request, err error) error {
 		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: r.what, err: err})
 		return err
 	}
-	key, now := r.op+r.kit.name, p.now()
+	key, now := r.op+r.process.name, p.now()
 	a := p.answers[key]
 	is := answer{r.found, err}
 	switch {
@@ -449,11 +449,11 @@ func (p *play) answered(r *request, err error) error {
 		return a.before.err
 	}
 	if a.n > 0 {
-		since := p.since(r.kit, a.beforeAt)
+		since := p.since(r.process, a.beforeAt)
 		switch {
-		case r.fault == Behind && len(since) > 0:
+		case r.fault == StaleWatch && len(since) > 0:
 			p.injectLocked(r.what, r.injection, lateness)
-			a.behind, r.kit.behind = now+lateness, now+lateness
+			a.behind, r.process.behind = now+lateness, now+lateness
 			for _, d := range since {
 				d.at, d.decided = now+lateness, true
 				p.events = append(p.events, d)
@@ -475,7 +475,7 @@ func (p *play) answered(r *request, err error) error {
 }
 
 // since returns the events that came to a process since then.
-func (p *play) since(k *Kit, at time.Duration) []delivery {
+func (p *play) since(proc *Process, at time.Duration) []delivery {
 	i := len(p.history)
 	for i > 0 && p.history[i-1].at >= at {
 		i--
@@ -483,7 +483,7 @@ func (p *play) since(k *Kit, at time.Duration) []delivery {
 	var since []delivery
 	seen := map[string]bool{}
 	for _, d := range p.history[i:] {
-		if d.kit == k && !seen[d.what] {
+		if d.process == proc && !seen[d.what] {
 			seen[d.what] = true
 			since = append(since, d)
 		}

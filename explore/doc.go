@@ -1,9 +1,9 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explore finds, in go test, what a crash, a lost answer, a stale read or a
-// lost event breaks in a controller: in any program that keeps a part of the world as it
-// is wanted, whatever loop or library it uses.
+// Package explore is fault injection for controllers: in go test it finds the faults that
+// a crash, a lost answer, a stale read or a lost event causes in a program that keeps
+// actual state in sync with desired state, whatever loop or library it uses.
 //
 // A test describes a [Scenario]: a fake world, how the controller is started, and what
 // happens to it. [Run] plays it once without faults, and then again and again with a fault
@@ -11,16 +11,16 @@
 // time. The first plan after which the world is not as it has to be is made as small
 // as it can be, and printed as a story that can be played again:
 //
-//	func TestWhateverFails(t *testing.T) {
+//	func TestWidget(t *testing.T) {
 //		explore.Run(t, explore.Scenario[*store]{
 //			World: newStore,
-//			Start: func(k *explore.Kit, s *store) {
-//				client := &http.Client{Transport: explore.Transport(k, s.handler())}
-//				k.Go(func(ctx context.Context) error { return mycontroller.Run(ctx, client) })
+//			Start: func(proc *explore.Process, s *store) {
+//				client := &http.Client{Transport: explore.Transport(proc, s.handler())}
+//				proc.Go(func(ctx context.Context) error { return mycontroller.Run(ctx, client) })
 //			},
-//			Play: func(stage *explore.Stage, s *store) {
+//			Steps: func(env *explore.Environment, s *store) {
 //				s.want("a")
-//				stage.Advance(time.Minute)
+//				env.Advance(time.Minute)
 //				s.unwant("a")
 //			},
 //			State: (*store).String,

@@ -26,7 +26,7 @@ var ErrInjected = errors.New("explore: injected fault")
 // A Fault is what a plan does to one call or event.
 type Fault string
 
-// The faults of calls, by [Kit.Do] and [Read], and of events.
+// The faults of calls, by [Process.Do] and [Read], and of events.
 const (
 	Fails      Fault = "fails"       // the call returns ErrInjected and has no effect
 	AnswerLost Fault = "answer lost" // Do: the call has its effect and returns ErrInjected
@@ -34,7 +34,7 @@ const (
 	DiesAfter  Fault = "dies after"  // Do: the call has its effect, and the process dies
 	Slow       Fault = "slow"        // Do, Read: the call has its effect, and answers when its context has ended or a minute is over
 	Stale      Fault = "stale"       // Read: the last other answer comes, if there was one
-	Behind     Fault = "behind"      // Read: for a minute the last other answer comes; then the events since that answer come again
+	StaleWatch Fault = "stale watch" // Read: for a minute the last other answer comes; then the events since that answer come again
 	Outage     Fault = "outage"      // this call and those of its name that follow fail, for as long as Scenario.Within, 100 of them at most
 	Blackout   Fault = "blackout"    // this call and all that follow fail, for as long as Scenario.Within, 100 of them at most
 	Overlap    Fault = "overlap"     // Do: the next process starts, while this one goes on for a minute; see Scenario.With
@@ -56,56 +56,56 @@ var faultsOf = [...][]Fault{
 }
 
 // longFaultsOf lists those that go on for a while. They are tried after the others, and
-// after those of Scenario.Own, as their stories are longer.
+// after those of Scenario.CustomFaults, as their stories are longer.
 var longFaultsOf = [...][]Fault{
 	onCall:  {Outage, Blackout, Overlap},
 	onDo:    {Outage, Blackout, Overlap},
-	onRead:  {Behind, Outage, Blackout},
+	onRead:  {StaleWatch, Outage, Blackout},
 	onEvent: {},
 }
 
 // Faults returns all faults that every world may have, in the order in which they are
-// tried. A world may have more: see Scenario.Own.
+// tried. A world may have more: see Scenario.CustomFaults.
 func Faults() []Fault {
 	return []Fault{
-		Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, Behind, Outage, Blackout, Overlap, Lost, Twice, Late,
+		Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, StaleWatch, Outage, Blackout, Overlap, Lost, Twice, Late,
 	}
 }
 
 // A Scenario is what [Run] plays: a controller, and a world of type W. World, Start and
-// Play are required, and so is State or Final; the zero value of every other field is a
+// Steps are required, and so is State or Final; the zero value of every other field is a
 // good default.
 //
-// Each plan has a bubble of [testing/synctest] and a world of its own. State, Check,
-// Final and Play are called while nothing else of that plan runs. Plans are played at the
-// same time (see Parallel): World, Start and Play must not share variables between plans.
+// Each plan has a bubble of [testing/synctest] and a world of its own. State, Invariant,
+// Final and Steps are called while nothing else of that plan runs. Plans are played at the
+// same time (see Parallel): World, Start and Steps must not share variables between plans.
 type Scenario[W any] struct {
 	// World makes the world: a fake, with what is wished for. It survives when the
 	// process dies.
 	World func() W
 
-	// Start starts the controller, by [Kit.Go], and returns. It is called for each
+	// Start starts the controller, by [Process.Go], and returns. It is called for each
 	// process, in a goroutine of that: at the beginning, and a second after each death.
 	// All that the process before knew is gone, and its calls reach the world no more.
-	Start func(k *Kit, w W)
+	Start func(proc *Process, w W)
 
-	// Beside starts other controllers of the same world, each in a process that dies
+	// Others starts other controllers of the same world, each in a process that dies
 	// alone.
-	Beside []func(k *Kit, w W)
+	Others []func(proc *Process, w W)
 
-	// Play is what happens to the world beside the controller: wishes, changes by
+	// Steps is what happens to the world beside the controller: wishes, changes by
 	// another hand, events of these. It changes w, and lets time pass.
-	Play func(s *Stage, w W)
+	Steps func(s *Environment, w W)
 
 	// State describes the world. At the end of each plan it must be what it is
 	// without faults. So it has what counts, and nothing that may differ: no times,
 	// no generated names.
 	State func(w W) string
 
-	// Check is called after each call that may change the world, and after each
-	// change by Play. It returns an error if what never may be is so; nil means that
+	// Invariant is called after each call that may change the world, and after each
+	// change by Steps. It returns an error if what never may be is so; nil means that
 	// all may be.
-	Check func(w W) error
+	Invariant func(w W) error
 
 	// Final is called at the end of each plan, and returns an error if the world is
 	// not as it has to be. If it is set, the end need not be what it is without
@@ -124,18 +124,18 @@ type Scenario[W any] struct {
 	// needs a controller of which two may work at the same time.
 	With []Fault
 
-	// Own lists the faults that this world has besides those of [Faults], in the order in
-	// which they are tried: what [Kit.DoOr] and [Kit.EventOr] name. What they name that is
-	// not listed does not come. With Steady, State is not to show what they do.
-	Own []Fault
+	// CustomFaults lists the faults that this world has besides those of [Faults], in the order in
+	// which they are tried: what [Process.DoOr] and [Process.EventOr] name. What they name that is
+	// not listed does not come. With Stable, State is not to show what they do.
+	CustomFaults []Fault
 
-	// Steady fails a plan in which State is what it has to be, and then is something
-	// else before Play changes anything. It needs State, and is not asked in plans
-	// with Stale or Behind, which may make any controller take a step back.
-	Steady bool
+	// Stable fails a plan in which State is what it has to be, and then is something
+	// else before Steps changes anything. It needs State, and is not asked in plans
+	// with Stale or StaleWatch, which may make any controller take a step back.
+	Stable bool
 
 	// Within is how long the controller may take to converge after the last fault,
-	// or the end of Play, and how long it is watched after that, in the time of the
+	// or the end of Steps, and how long it is watched after that, in the time of the
 	// bubble. 0 means an hour; otherwise it is a minute or more.
 	Within time.Duration
 
@@ -165,13 +165,13 @@ type Scenario[W any] struct {
 //
 // A plan fails if
 //   - the world does not stand still, or work is left, an hour after the last fault: see
-//     Within and [Kit.Unfinished];
+//     Within and [Process.Unfinished];
 //   - there are many more calls in the hour after than without faults, or calls without
 //     end;
 //   - the world is then not what it is without faults, or Final says no;
-//   - Check says no at any time;
+//   - Invariant says no at any time;
 //   - a goroutine is left when the process is ended, or all wait for ever;
-//   - what was started by [Kit.Go] returns an error, or something of the scenario panics;
+//   - what was started by [Process.Go] returns an error, or something of the scenario panics;
 //   - nothing goes on for 20 seconds of the real clock, as when a goroutine waits for a
 //     mutex that is held over a call.
 //
@@ -257,14 +257,14 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		wrong = "World is required, and nil; want a function that makes the world"
 	case s.Start == nil:
 		wrong = "Start is required, and nil; want a function that starts the controller"
-	case slices.ContainsFunc(s.Beside, func(f func(*Kit, W)) bool { return f == nil }):
-		wrong = "Beside has a nil; want functions that start controllers"
-	case s.Play == nil:
-		wrong = "Play is required, and nil; want a function that says what happens"
+	case slices.ContainsFunc(s.Others, func(f func(*Process, W)) bool { return f == nil }):
+		wrong = "Others has a nil; want functions that start controllers"
+	case s.Steps == nil:
+		wrong = "Steps is required, and nil; want a function that says what happens"
 	case s.State == nil && s.Final == nil:
 		wrong = "State and Final are nil; want one of them at least"
-	case s.Steady && s.State == nil:
-		wrong = "Steady is set, and State is nil; want a description of the world to compare"
+	case s.Stable && s.State == nil:
+		wrong = "Stable is set, and State is nil; want a description of the world to compare"
 	case s.Within != 0 && s.Within < time.Minute:
 		wrong = fmt.Sprintf("Within is %v, want 0 (which means an hour) or a minute at least", s.Within)
 	case s.Plans < 0:
@@ -274,12 +274,12 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	case s.Budget < 0:
 		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
 	}
-	for _, f := range s.Own {
+	for _, f := range s.CustomFaults {
 		if f == "" || slices.Contains(Faults(), f) {
-			wrong = fmt.Sprintf("Own has %q, want a name other than %q", f, Faults())
+			wrong = fmt.Sprintf("CustomFaults has %q, want a name other than %q", f, Faults())
 		}
 	}
-	known := append(Faults(), s.Own...)
+	known := append(Faults(), s.CustomFaults...)
 	for _, f := range s.Without {
 		if !slices.Contains(known, f) {
 			wrong = fmt.Sprintf("Without has %q, want one of %q", f, known)
@@ -291,7 +291,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	x := &explorer{
-		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.Own), steady: s.Steady, plans: s.Plans, budget: s.Budget, seed: s.Seed,
+		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.CustomFaults), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
 	}
 	if !slices.Contains(s.With, Overlap) {
@@ -303,7 +303,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	for _, text := range s.Replay {
 		m := injected.FindStringSubmatch(text)
 		if m == nil || !slices.Contains(known, Fault(m[4])) ||
-			!slices.Contains(s.Own, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
+			!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
 			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
 			break
 		}
@@ -318,12 +318,12 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	}
 	direct := func(p *play) {
 		w := s.World()
-		for _, start := range append([]func(*Kit, W){s.Start}, s.Beside...) {
-			p.slots = append(p.slots, &slot{number: len(p.slots), start: func(k *Kit) { start(k, w) }})
+		for _, start := range append([]func(*Process, W){s.Start}, s.Others...) {
+			p.slots = append(p.slots, &slot{number: len(p.slots), start: func(proc *Process) { start(proc, w) }})
 		}
 		p.check, p.describe = func() error { return nil }, func() string { return "" }
-		if s.Check != nil {
-			p.check = func() error { return s.Check(w) }
+		if s.Invariant != nil {
+			p.check = func() error { return s.Invariant(w) }
 		}
 		if s.State != nil {
 			p.describe = func() string { return s.State(w) }
@@ -334,8 +334,8 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		for _, slot := range p.slots {
 			p.launch(slot)
 		}
-		p.advance(0) // so that Start has returned, and nothing runs beside Play
-		s.Play(&Stage{p}, w)
+		p.advance(0) // so that Start has returned, and nothing runs beside Steps
+		s.Steps(&Environment{p}, w)
 		p.settle()
 		var err error
 		if s.Final != nil && !p.over(nil) {

@@ -40,14 +40,14 @@ func (h house) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 func TestTheDoorIsOpenWhateverFails(t *testing.T) {
 	explore.Run(t, explore.Scenario[house]{
 		World: func() house { return house{} },
-		Start: func(k *explore.Kit, h house) {
-			web := &http.Client{Transport: explore.Transport(k, h)}
-			k.Go(func(ctx context.Context) error { return keepDoor(ctx, web) })
+		Start: func(proc *explore.Process, h house) {
+			web := &http.Client{Transport: explore.Transport(proc, h)}
+			proc.Go(func(ctx context.Context) error { return keepDoor(ctx, web) })
 		},
-		Play: func(stage *explore.Stage, h house) {
-			stage.Advance(10 * time.Minute)
+		Steps: func(env *explore.Environment, h house) {
+			env.Advance(10 * time.Minute)
 			delete(h, "/door") // somebody shuts it
-			stage.Advance(10 * time.Minute)
+			env.Advance(10 * time.Minute)
 		},
 		State:  func(h house) string { return fmt.Sprint(h) },
 		Budget: 200 * time.Millisecond,

@@ -22,10 +22,10 @@ import (
 
 // A right controller is found by no plan, whatever it is told.
 func TestNoFalseAlarm(t *testing.T) {
-	for name, play := range map[string]func(*Stage, *shelf){
+	for name, play := range map[string]func(*Environment, *shelf){
 		"comes": comes,
-		"goes":  func(s *Stage, w *shelf) { comes(s, w); delete(w.wants, "a"); s.Event("a") },
-		"many": func(s *Stage, w *shelf) {
+		"goes":  func(s *Environment, w *shelf) { comes(s, w); delete(w.wants, "a"); s.Event("a") },
+		"many": func(s *Environment, w *shelf) {
 			for i := range 8 {
 				w.wants[fmt.Sprint("a", i)] = "1"
 				s.Event(i)
@@ -33,14 +33,14 @@ func TestNoFalseAlarm(t *testing.T) {
 			s.Advance(0)
 			s.Event("b")
 		},
-		"another hand": func(s *Stage, w *shelf) {
+		"another hand": func(s *Environment, w *shelf) {
 			comes(s, w)
 			w.things["a"] = "2"
 			s.Advance(time.Hour)
 		},
 	} {
 		s := plain()
-		s.Play, s.Steady, s.With = play, true, []Fault{Overlap}
+		s.Steps, s.Stable, s.With = play, true, []Fault{Overlap}
 		r := search(t, s)
 		if r.Found != nil {
 			t.Errorf("%s: exploring finds something:\n%s", name, r.Found)
@@ -84,17 +84,17 @@ func TestLongFaults(t *testing.T) {
 func TestBehind(t *testing.T) {
 	s := plain()
 	s.Within = time.Minute
-	s.Play = func(s *Stage, w *shelf) {
+	s.Steps = func(s *Environment, w *shelf) {
 		comes(s, w)
 		w.things["a"] = "2"
 		s.Event("a")
 		s.Advance(10 * time.Second)
 		s.Event("b")
 	}
-	got, failure := played(t, s, "call get a #2: behind")
+	got, failure := played(t, s, "call get a #2: stale watch")
 	want := []string{
 		"0s event a", "0s call get a", "0s call put a",
-		"1m0s event a", "1m0s call get a  <== behind", "1m0s call put a",
+		"1m0s event a", "1m0s call get a  <== stale watch", "1m0s call put a",
 		"2m1s event a", "2m1s event b", "2m1s call get a", "2m1s call get a",
 	}
 	if !slices.Equal(got, want) || failure != "" {
@@ -106,12 +106,12 @@ func TestBehind(t *testing.T) {
 func TestABackOffThatNeverResets(t *testing.T) {
 	backOff := func(reset bool) Scenario[*shelf] {
 		s := plain()
-		s.Start = func(k *Kit, w *shelf) {
+		s.Start = func(proc *Process, w *shelf) {
 			pause := time.Second
-			k.Go(func(ctx context.Context) error {
-				for k.Step() {
+			proc.Go(func(ctx context.Context) error {
+				for proc.Step() {
 					wait := 10 * time.Second
-					if err := (client{k, w}).asWanted(ctx); err != nil {
+					if err := (client{proc, w}).asWanted(ctx); err != nil {
 						pause *= 2
 						wait = min(pause, 2*time.Hour)
 						if reset {
@@ -145,7 +145,7 @@ func TestTwoAtOnce(t *testing.T) {
 	s := of(func(c client) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for {
-				is, err := Read(ctx, c.Kit, "list", func() (string, error) { return strings.Repeat("x", len(c.things)), nil })
+				is, err := Read(ctx, c.Process, "list", func() (string, error) { return strings.Repeat("x", len(c.things)), nil })
 				if err != nil || len(is) == len(c.wants) {
 					return err
 				}
@@ -156,9 +156,9 @@ func TestTwoAtOnce(t *testing.T) {
 			}
 		}
 	})
-	s.Without = []Fault{Stale, Behind}
+	s.Without = []Fault{Stale, StaleWatch}
 	s.State = func(w *shelf) string { return fmt.Sprint(len(w.things)) }
-	s.Play = func(s *Stage, w *shelf) {
+	s.Steps = func(s *Environment, w *shelf) {
 		w.wants["a"], w.wants["b"], w.wants["c"] = "", "", ""
 		s.Event("all")
 		s.Advance(time.Minute)
@@ -175,13 +175,13 @@ func TestTwoAtOnce(t *testing.T) {
 // Two controllers of one world die each for itself.
 func TestBeside(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Kit, w *shelf) {
-		loop(k, 10*time.Minute, func(ctx context.Context) error { return client{k, w}.put(ctx, "a", "1") })
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error { return client{proc, w}.put(ctx, "a", "1") })
 	}
-	s.Beside = []func(*Kit, *shelf){func(k *Kit, w *shelf) {
-		loop(k, 10*time.Minute, func(ctx context.Context) error { return client{k, w}.put(ctx, "b", "1") })
+	s.Others = []func(*Process, *shelf){func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error { return client{proc, w}.put(ctx, "b", "1") })
 	}}
-	s.Play = func(s *Stage, w *shelf) { s.Advance(2 * time.Second); s.Event("x"); s.Advance(time.Second) }
+	s.Steps = func(s *Environment, w *shelf) { s.Advance(2 * time.Second); s.Event("x"); s.Advance(time.Second) }
 	s.Within = time.Minute
 	got, failure := played(t, s, "call put b (beside 1) #1: dies after")
 	want := []string{
@@ -199,7 +199,7 @@ func TestBeside(t *testing.T) {
 // generating makes what is wished for under a name that is another each time.
 func generating(c client) func(context.Context) error {
 	return func(ctx context.Context) error {
-		have, err := Read(ctx, c.Kit, "list", func() ([]string, error) { return slices.Sorted(maps.Keys(c.things)), nil })
+		have, err := Read(ctx, c.Process, "list", func() ([]string, error) { return slices.Sorted(maps.Keys(c.things)), nil })
 		if err != nil {
 			return err
 		}
@@ -232,11 +232,11 @@ func ajar(own ...Fault) Scenario[*shelf] {
 		}
 	})
 	start := s.Start
-	s.Start = func(k *Kit, w *shelf) {
-		start(k, w)
-		k.EventOr("wind", map[Fault]func(){"falls": func() { w.things["c"] = "fallen" }})
+	s.Start = func(proc *Process, w *shelf) {
+		start(proc, w)
+		proc.EventOr("wind", map[Fault]func(){"falls": func() { w.things["c"] = "fallen" }})
 	}
-	s.Own = own
+	s.CustomFaults = own
 	return s
 }
 
@@ -257,12 +257,12 @@ func TestOwnFaults(t *testing.T) {
 		r := search(t, s)
 		if test.want == "" {
 			if r.Found != nil {
-				t.Errorf("Own %q, Without %q: %v", test.own, test.without, r.Found)
+				t.Errorf("CustomFaults %q, Without %q: %v", test.own, test.without, r.Found)
 			}
 			continue
 		}
 		if r.Found == nil || strings.Join(r.Found.Plan, "; ") != test.want {
-			t.Errorf("Own %q, Without %q finds %v, want %s", test.own, test.without, r.Found, test.want)
+			t.Errorf("CustomFaults %q, Without %q finds %v, want %s", test.own, test.without, r.Found, test.want)
 			continue
 		}
 		if journal, failure := played(t, s, r.Found.Plan...); failure != r.Found.Failure || !slices.Equal(journal, r.Found.Journal) {
@@ -273,7 +273,7 @@ func TestOwnFaults(t *testing.T) {
 		t.Errorf("the journal is %q, want the fault and its error", journal)
 	}
 	s := plain() // whose put names nothing
-	s.Own = []Fault{"breaks"}
+	s.CustomFaults = []Fault{"breaks"}
 	if _, failure := played(t, s, "call put a #1: breaks"); failure != `a fault of Replay does not come any more: "call put a #1: breaks"` {
 		t.Errorf("where a call does not name it, it is %q", failure)
 	}
@@ -306,7 +306,7 @@ func TestOwnFaults(t *testing.T) {
 // Names with generated parts are found again by what else is in them.
 func TestGeneratedNames(t *testing.T) {
 	s := of(generating)
-	s.Without = []Fault{Stale, Behind}
+	s.Without = []Fault{Stale, StaleWatch}
 	s.State = func(w *shelf) string { return fmt.Sprint(len(w.things)) }
 	r := search(t, s)
 	if r.Found != nil {
@@ -352,12 +352,12 @@ var plays atomic.Int64
 // Retries while there is work left are no unrest after it.
 func TestWorkThatTakesLong(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Kit, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) {
 		var left atomic.Int64
-		k.Unfinished(func() string { return strings.Repeat("retries", int(min(1, left.Load()))) })
-		k.Go(func(ctx context.Context) error {
-			for k.Step() {
-				if (client{k, w}).put(ctx, "a", "1") != nil {
+		proc.Unfinished(func() string { return strings.Repeat("retries", int(min(1, left.Load()))) })
+		proc.Go(func(ctx context.Context) error {
+			for proc.Step() {
+				if (client{proc, w}).put(ctx, "a", "1") != nil {
 					left.Store(1000)
 				}
 				pause := 10 * time.Minute
@@ -375,17 +375,17 @@ func TestWorkThatTakesLong(t *testing.T) {
 	}
 }
 
-// Check sees what Play does last, before the controller does.
+// Invariant sees what Steps does last, before the controller does.
 func TestCheckAfterPlay(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Kit, w *shelf) { k.OnEvent(func(any) { w.wrong = nil }) }
-	s.Play = func(s *Stage, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) { proc.OnEvent(func(any) { w.wrong = nil }) }
+	s.Steps = func(s *Environment, w *shelf) {
 		s.Advance(time.Minute)
 		w.wrong = errBoom
 		s.Event("a")
 	}
-	if r := search(t, s); r.Found == nil || r.Found.Failure != "Check: boom" || len(r.Found.Plan) > 0 {
-		t.Errorf("exploring finds %v, want what Check says without any fault", r.Found)
+	if r := search(t, s); r.Found == nil || r.Found.Failure != "Invariant: boom" || len(r.Found.Plan) > 0 {
+		t.Errorf("exploring finds %v, want what Invariant says without any fault", r.Found)
 	}
 }
 
@@ -408,10 +408,10 @@ func TestSteady(t *testing.T) {
 	s := of(restless)
 	s.Without = []Fault{Lost}
 	if r := search(t, s); r.Found != nil {
-		t.Errorf("exploring finds something without Steady:\n%s", r.Found)
+		t.Errorf("exploring finds something without Stable:\n%s", r.Found)
 	}
-	s.Steady = true
-	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "Steady: the world was what it has to be, and then was not:\n- a = 1  (before)") {
+	s.Stable = true
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "Stable: the world was what it has to be, and then was not:\n- a = 1  (before)") {
 		t.Errorf("exploring finds %v, want a world that is not steady", r.Found)
 	}
 }
@@ -419,9 +419,9 @@ func TestSteady(t *testing.T) {
 // A faulty run that ends as the run without faults would after a second start is told.
 func TestTheEndWithoutFaultsMayBeTheWrongOne(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Kit, w *shelf) { // forgets to look a second time
-		k.Go(func(ctx context.Context) error {
-			c := client{k, w}
+	s.Start = func(proc *Process, w *shelf) { // forgets to look a second time
+		proc.Go(func(ctx context.Context) error {
+			c := client{proc, w}
 			for try := 0; ctx.Err() == nil; try++ {
 				if is, err := c.get(ctx, "a"); err == nil && is == "" && c.put(ctx, "a", "half") == nil {
 					<-ctx.Done()
@@ -433,7 +433,7 @@ func TestTheEndWithoutFaultsMayBeTheWrongOne(t *testing.T) {
 			return nil
 		})
 	}
-	s.Play = func(s *Stage, w *shelf) { s.Advance(time.Minute) }
+	s.Steps = func(s *Environment, w *shelf) { s.Advance(time.Minute) }
 	r := search(t, s)
 	const hint = "the run without faults the wrong one: then write Final\n"
 	if r.Found == nil || !r.Found.Better || !strings.Contains(r.Found.String(), hint) {
@@ -507,14 +507,14 @@ func TestShrinkingRenumbers(t *testing.T) {
 // journal and the goroutine that waits, instead of the test program.
 func TestAMutexHeldOverACall(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Kit, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) {
 		var mu sync.Mutex
 		for i := range 2 {
-			k.Go(func(ctx context.Context) error {
+			proc.Go(func(ctx context.Context) error {
 				<-time.After(time.Duration(i) * 10 * time.Second)
-				for k.Step() {
+				for proc.Step() {
 					mu.Lock()
-					_ = k.Do(ctx, "put", func() error {
+					_ = proc.Do(ctx, "put", func() error {
 						if ctx.Err() == nil && i == 0 {
 							time.Sleep(30 * time.Second)
 						}
@@ -548,7 +548,7 @@ func TestWhatDoesNotFailAgain(t *testing.T) {
 	var worlds atomic.Int64
 	s := plain()
 	s.World = func() *shelf { w := newShelf(); w.made = int(worlds.Add(1)); return w }
-	s.Check = func(w *shelf) error {
+	s.Invariant = func(w *shelf) error {
 		if w.made == 5 {
 			return errBoom
 		}
@@ -557,22 +557,22 @@ func TestWhatDoesNotFailAgain(t *testing.T) {
 	x := explorerOf(t, s)
 	x.workers = 1
 	f := x.explore().Found
-	if f == nil || f.Differs == "" || f.Failure != "Check: boom" || len(f.Journal) > 0 {
+	if f == nil || f.Differs == "" || f.Failure != "Invariant: boom" || len(f.Journal) > 0 {
 		t.Fatalf("exploring finds %v, want what did not fail again", f)
 	}
-	s.Check = nil
+	s.Invariant = nil
 	s.Final = func(w *shelf) error {
 		if w.made == 5 {
 			return errBoom
 		}
 		return nil
 	}
-	s.Start = func(k *Kit, w *shelf) {
-		loop(k, 10*time.Minute, func(ctx context.Context) error {
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
 			if w.made == 5 {
-				k.Note("a line of chance")
+				proc.Note("a line of chance")
 			}
-			return client{k, w}.asWanted(ctx)
+			return client{proc, w}.asWanted(ctx)
 		})
 	}
 	worlds.Store(0)
@@ -597,14 +597,14 @@ func TestLogs(t *testing.T) {
 			log.Print("by log")
 			slog.Info("by slog", "n", 1)
 			slog.With("a", "b").WithGroup("g").Warn("with", "n", 2)
-			c.Logger().Info("by the kit")
+			c.Logger().Info("by the logger of the process")
 			return c.asWanted(ctx)
 		}
 	})
-	s.Check = func(*shelf) error { return nil }
+	s.Invariant = func(*shelf) error { return nil }
 	s.World = func() *shelf { return newShelf() }
 	journal, failure := played(t, s)
-	for _, want := range []string{`level=INFO msg="by slog" n=1`, "level=WARN msg=with a=b g.n=2", `level=INFO msg="by the kit"`, "by log"} {
+	for _, want := range []string{`level=INFO msg="by slog" n=1`, "level=WARN msg=with a=b g.n=2", `level=INFO msg="by the logger of the process"`, "by log"} {
 		if !slices.ContainsFunc(journal, func(line string) bool { return strings.HasPrefix(line, "0s log: ") && strings.Contains(line, want) }) {
 			t.Errorf("the journal lacks %q:\n%s", want, indent(journal))
 		}
@@ -669,20 +669,20 @@ func TestSameSeedSamePlans(t *testing.T) {
 // busy is a scenario with several workers and names.
 func busy() Scenario[*shelf] {
 	s := plain()
-	s.Start = func(k *Kit, w *shelf) {
+	s.Start = func(proc *Process, w *shelf) {
 		for i := range 3 {
 			begun := false
-			loop(k, 10*time.Minute, func(ctx context.Context) error {
+			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				if !begun {
 					begun = true
-					k.Event(fmt.Sprint("begun ", i))
+					proc.Event(fmt.Sprint("begun ", i))
 				}
-				k.Note(fmt.Sprint("round of ", i))
+				proc.Note(fmt.Sprint("round of ", i))
 				slog.Info("round", "of", i)
 				for j := range 2 {
 					if name := fmt.Sprint("a", (i+j)%3); w.wants[name] != "" {
-						if is, err := (client{k, w}).get(ctx, name); err != nil || is != w.wants[name] {
-							if err := (client{k, w}).put(ctx, name, w.wants[name]); err != nil {
+						if is, err := (client{proc, w}).get(ctx, name); err != nil || is != w.wants[name] {
+							if err := (client{proc, w}).put(ctx, name, w.wants[name]); err != nil {
 								return err
 							}
 						}
@@ -692,7 +692,7 @@ func busy() Scenario[*shelf] {
 			})
 		}
 	}
-	s.Play = func(s *Stage, w *shelf) {
+	s.Steps = func(s *Environment, w *shelf) {
 		for i := range 3 {
 			w.wants[fmt.Sprint("a", i)] = "1"
 			s.Event(i)
@@ -701,6 +701,6 @@ func busy() Scenario[*shelf] {
 		w.wants["a1"] = "2"
 		s.Event(1)
 	}
-	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, Behind, Slow, Outage, Blackout}
+	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, StaleWatch, Slow, Outage, Blackout}
 	return s
 }

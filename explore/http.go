@@ -28,7 +28,7 @@ import (
 // flushes its answer before it returns, the answer is a stream: it goes on beside other
 // calls, without faults of its own, until h returns, the body is closed, or the request or
 // the process ends; these end the context that h sees. The requests of a
-// nil c have no faults, and are in no journal: it is for Play.
+// nil c have no faults, and are in no journal: it is for Steps.
 func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")

@@ -66,7 +66,7 @@ func ask(ctx context.Context, c *http.Client, method, name, body string) (string
 // overHTTP is a controller whose world is a service.
 func overHTTP() Scenario[*shelf] {
 	return of(func(c client) func(context.Context) error {
-		web := &http.Client{Transport: Transport(c.Kit, c.shelf)}
+		web := &http.Client{Transport: Transport(c.Process, c.shelf)}
 		return func(ctx context.Context) error {
 			is, err := ask(ctx, web, http.MethodGet, "a", "")
 			if err == nil && is != c.wants["a"] {
@@ -92,7 +92,7 @@ func TestTransport(t *testing.T) {
 		"call PUT /things/a?x=1 #1: dies after":  {"0s call PUT /things/a?x=1  <== dies after", "1s start", "1s call GET /things/a"},
 	} {
 		s := overHTTP()
-		s.Play = func(s *Stage, w *shelf) { w.wants["a"] = "1"; s.Event("a"); s.Advance(11 * time.Minute) }
+		s.Steps = func(s *Environment, w *shelf) { w.wants["a"] = "1"; s.Event("a"); s.Advance(11 * time.Minute) }
 		got, failure := played(t, s, fault)
 		i := slices.Index(got, want[0])
 		if i < 0 || len(got) < i+len(want) || !slices.Equal(got[i:i+len(want)], want) || failure != "" {
@@ -101,7 +101,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// Without a kit, and with what a handler may want to know.
+// Without a Process, and with what a handler may want to know.
 func TestTransportForPlay(t *testing.T) {
 	var seen *http.Request
 	web := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -139,8 +139,8 @@ func TestTransportOfAStream(t *testing.T) {
 	}
 	s := Scenario[*news]{
 		World: func() *news { return &news{newShelf(), make(chan string, 100)} },
-		Start: func(k *Kit, w *news) {
-			web := &http.Client{Transport: Transport(k, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		Start: func(proc *Process, w *news) {
+			web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 				fmt.Fprintln(out, "hello")
 				out.(http.Flusher).Flush()
 				for {
@@ -152,7 +152,7 @@ func TestTransportOfAStream(t *testing.T) {
 					}
 				}
 			}))}
-			k.Go(func(ctx context.Context) error {
+			proc.Go(func(ctx context.Context) error {
 				for ; ctx.Err() == nil; time.Sleep(time.Second) {
 					r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://shelf/news", nil)
 					resp, err := web.Do(r)
@@ -161,15 +161,15 @@ func TestTransportOfAStream(t *testing.T) {
 					}
 					lines := bufio.NewScanner(resp.Body)
 					for lines.Scan() {
-						k.Note("heard " + lines.Text())
-						_ = k.Do(ctx, "put "+lines.Text(), func() error { w.things[lines.Text()] = ""; return nil })
+						proc.Note("heard " + lines.Text())
+						_ = proc.Do(ctx, "put "+lines.Text(), func() error { w.things[lines.Text()] = ""; return nil })
 					}
 					resp.Body.Close()
 				}
 				return nil
 			})
 		},
-		Play: func(s *Stage, w *news) {
+		Steps: func(s *Environment, w *news) {
 			s.Advance(time.Minute)
 			w.lines <- "a"
 			s.Advance(time.Minute)
@@ -191,9 +191,9 @@ func TestTransportOfAStream(t *testing.T) {
 // A handler that panics fails the plan.
 func TestTransportOfAPanic(t *testing.T) {
 	s := overHTTP()
-	s.Start = func(k *Kit, w *shelf) {
-		web := &http.Client{Transport: Transport(k, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))}
-		loop(k, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
+	s.Start = func(proc *Process, w *shelf) {
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))}
+		loop(proc, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
 	}
 	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") {
 		t.Errorf("exploring finds %v, want the panic", r.Found)

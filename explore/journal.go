@@ -64,12 +64,12 @@ func (p *play) lineLocked(what string) {
 	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: what})
 }
 
-// note notes a line of a process, or of Play if that is nil.
-func (p *play) note(k *Kit, what any) {
+// note notes a line of a process, or of Steps if that is nil.
+func (p *play) note(proc *Process, what any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.overLocked(k) {
-		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: k != nil, what: what})
+	if !p.overLocked(proc) {
+		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: proc != nil, what: what})
 	}
 }
 
@@ -101,8 +101,8 @@ func (s sink) Write(text []byte) (int, error) {
 }
 
 // journalHandler logs to the journal, without the time, which that has.
-func journalHandler(p *play, k *Kit) slog.Handler {
-	return slog.NewTextHandler(sink(func(text string) { p.note(k, text) }), &slog.HandlerOptions{ReplaceAttr: withoutTime})
+func journalHandler(p *play, proc *Process) slog.Handler {
+	return slog.NewTextHandler(sink(func(text string) { p.note(proc, text) }), &slog.HandlerOptions{ReplaceAttr: withoutTime})
 }
 
 // diversion is what the default loggers were before the first of several explorers at

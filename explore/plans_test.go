@@ -48,7 +48,7 @@ func TestLimits(t *testing.T) {
 // crowd is a scenario of n things.
 func crowd(n int) Scenario[*shelf] {
 	s := plain()
-	s.Play = func(s *Stage, w *shelf) {
+	s.Steps = func(s *Environment, w *shelf) {
 		for i := range n {
 			w.wants[fmt.Sprint("a", i)] = "1"
 		}
@@ -218,7 +218,7 @@ func TestPointsEnd(t *testing.T) {
 	for _, p := range x.perform(0, noFault).points {
 		nth[p.what] = max(nth[p.what], p.nth)
 	}
-	// One for the event, and two of the six rounds after Play.
+	// One for the event, and two of the six rounds after Steps.
 	if want := map[string]int{"event a": 1, "call get a": 3, "call put a": 1}; !maps.Equal(nth, want) {
 		t.Errorf("the last points are %v, want %v", nth, want)
 	}
@@ -229,10 +229,10 @@ func TestScenarioIsChecked(t *testing.T) {
 	for want, change := range map[string]func(*Scenario[*shelf]){
 		"World is required, and nil; want a function that makes the world":                                         func(s *Scenario[*shelf]) { s.World = nil },
 		"Start is required, and nil; want a function that starts the controller":                                   func(s *Scenario[*shelf]) { s.Start = nil },
-		"Beside has a nil; want functions that start controllers":                                                  func(s *Scenario[*shelf]) { s.Beside = make([]func(*Kit, *shelf), 1) },
-		"Play is required, and nil; want a function that says what happens":                                        func(s *Scenario[*shelf]) { s.Play = nil },
+		"Others has a nil; want functions that start controllers":                                                  func(s *Scenario[*shelf]) { s.Others = make([]func(*Process, *shelf), 1) },
+		"Steps is required, and nil; want a function that says what happens":                                       func(s *Scenario[*shelf]) { s.Steps = nil },
 		"State and Final are nil; want one of them at least":                                                       func(s *Scenario[*shelf]) { s.State = nil },
-		"Steady is set, and State is nil; want a description of the world to compare":                              func(s *Scenario[*shelf]) { s.State, s.Final, s.Steady = nil, func(*shelf) error { return nil }, true },
+		"Stable is set, and State is nil; want a description of the world to compare":                              func(s *Scenario[*shelf]) { s.State, s.Final, s.Stable = nil, func(*shelf) error { return nil }, true },
 		"Within is 59s, want 0 (which means an hour) or a minute at least":                                         func(s *Scenario[*shelf]) { s.Within = 59 * time.Second },
 		"Within is -1ns, want 0 (which means an hour) or a minute at least":                                        func(s *Scenario[*shelf]) { s.Within = -1 },
 		"Plans is -1, want 0 (which means no limit) or more":                                                       func(s *Scenario[*shelf]) { s.Plans = -1 },
@@ -240,8 +240,8 @@ func TestScenarioIsChecked(t *testing.T) {
 		"Parallel is -1, want 0 (which means as many as there are processors) or more":                             func(s *Scenario[*shelf]) { s.Parallel = -1 },
 		`Without has "none", want one of ` + faults:                                                                func(s *Scenario[*shelf]) { s.Without = []Fault{"none"} },
 		`With has "fails", want "overlap", the only fault that is not tried by default`:                            func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
-		`Own has "fails", want a name other than ` + faults:                                                        func(s *Scenario[*shelf]) { s.Own = []Fault{"breaks", Fails} },
-		`Own has "", want a name other than ` + faults:                                                             func(s *Scenario[*shelf]) { s.Own = []Fault{""} },
+		`CustomFaults has "fails", want a name other than ` + faults:                                               func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"breaks", Fails} },
+		`CustomFaults has "", want a name other than ` + faults:                                                    func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{""} },
 		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:              func(s *Scenario[*shelf]) { s.Replay = []string{"call a"} },
 		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:  func(s *Scenario[*shelf]) { s.Replay = []string{"call a #0x1: fails"} },
 		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:     func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: lost"} },
@@ -256,7 +256,7 @@ func TestScenarioIsChecked(t *testing.T) {
 		}
 	}
 	s := plain()
-	s.Own, s.Without = []Fault{"breaks"}, []Fault{"breaks"}
+	s.CustomFaults, s.Without = []Fault{"breaks"}, []Fault{"breaks"}
 	s.Replay = []string{"call put #1: x\ny #12: dies after", "call put #1: breaks", "event put #1: breaks"}
 	x := explorerOf(t, s)
 	if want := (injection{place{"call put #1: x\ny", 12}, DiesAfter}); x.replay[0] != want {

@@ -26,7 +26,7 @@ import (
 // from one step to the next, and at each instant goes through these stages, each when
 // all other goroutines of the bubble are at rest:
 //
-//	checking    checks the world, if it may have changed        Check        converge.go
+//	checking    checks the world, if it may have changed        Invariant     converge.go
 //	comparing   describes the world, before time passes         State        converge.go
 //	starting    starts a process in place of a dead one         Start        schedule.go
 //	ending      ends a process that overlaps with its successor              schedule.go
@@ -36,7 +36,7 @@ import (
 //
 // The first stage that has something to do is the step; then the director begins again.
 // The third column is the code of the user that a stage calls. An event or call that is
-// decided about is a point: a fault may be injected there. After Play, settle
+// decided about is a point: a fault may be injected there. After Steps, settle
 // (converge.go) lets the time pass until nothing changes any more, and judge compares the
 // world with that of the plan without faults.
 
@@ -45,7 +45,7 @@ const (
 	endingMax = time.Hour   // until all goroutines have ended
 )
 
-// A phase is the time between two changes by Play.
+// A phase is the time between two changes by Steps.
 type phase struct {
 	state    string // at its end
 	unsteady bool   // it was that before, and then something else
@@ -89,8 +89,8 @@ type play struct {
 	mu          sync.Mutex // guards the fields below
 	bubble      string     // its name in stacks
 	outcome     outcome
-	overlapping []*Kit // old processes that go on beside their successors
-	turn        int    // of the journal: what several goroutines do in one turn has no order
+	overlapping []*Process // old processes that go on beside their successors
+	turn        int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
 	callers  []*request // the calls that wait for their turn
@@ -99,11 +99,11 @@ type play struct {
 	history  []delivery // the events that were delivered
 	counts   map[string]*placeCount
 	answers  map[string]*answers // by call and process
-	outages  map[string]*outage  // by the name of the kit, or of a place
+	outages  map[string]*outage  // by the name of the process, or of a place
 	calledAt time.Duration       // when the last call was decided about
 
 	// converge.go
-	settling    bool          // Play is over
+	settling    bool          // Steps has returned
 	dirty       bool          // the world may have changed since checkedAt
 	undescribed bool          // and since it was described
 	checkedAt   time.Duration // when the world was checked
@@ -119,8 +119,8 @@ type play struct {
 // A slot is where one process follows the other.
 type slot struct {
 	number    int
-	start     func(*Kit)
-	kit       *Kit          // the last one
+	start     func(*Process)
+	process   *Process      // the last one
 	restartAt time.Duration // when the next one starts, if that is dead
 }
 
@@ -160,34 +160,34 @@ func (p *play) perform(t *testing.T) {
 
 // launch starts a process.
 func (p *play) launch(s *slot) {
-	k := &Kit{play: p, slot: s}
+	proc := &Process{play: p, slot: s}
 	if s.number > 0 {
-		k.name = fmt.Sprintf(" (beside %d)", s.number)
+		proc.name = fmt.Sprintf(" (beside %d)", s.number)
 	}
-	k.log = slog.New(journalHandler(p, k))
-	k.ctx, k.end = context.WithCancelCause(context.Background())
+	proc.log = slog.New(journalHandler(p, proc))
+	proc.ctx, proc.end = context.WithCancelCause(context.Background())
 	p.mu.Lock()
-	if s.kit != nil {
-		p.lineLocked("start" + k.name)
+	if s.process != nil {
+		p.lineLocked("start" + proc.name)
 	}
-	s.kit = k
+	s.process = proc
 	for _, a := range p.answers {
 		a.behind = 0
 	}
 	p.mu.Unlock()
-	p.work.Go(func() { p.protect(k, "Start", func() { s.start(k) }) })
+	p.work.Go(func() { p.protect(proc, "Start", func() { s.start(proc) }) })
 }
 
 // kill ends a process: its calls and events have no effect from now on.
-func (p *play) kill(k *Kit) {
+func (p *play) kill(proc *Process) {
 	p.mu.Lock()
-	k.dead = true
-	if k.slot.kit == k {
-		k.slot.restartAt = p.now() + downtime
+	proc.dead = true
+	if proc.slot.process == proc {
+		proc.slot.restartAt = p.now() + downtime
 	}
-	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Kit) bool { return elder == k })
+	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Process) bool { return elder == proc })
 	p.mu.Unlock()
-	k.end(errDied)
+	proc.end(errDied)
 }
 
 // now returns the time since the beginning, as all times of a plan are.
@@ -249,19 +249,19 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 		p.arrived = p.arrived[:0]
 	}
 	for _, s := range p.slots {
-		if s.kit.dead {
+		if s.process.dead {
 			if s.restartAt <= now {
 				return func() { p.launch(s) }, 0, false
 			}
 			until = min(until, s.restartAt)
 		}
 	}
-	for _, k := range p.overlapping {
-		if k.endsAt <= now {
+	for _, proc := range p.overlapping {
+		if proc.endsAt <= now {
 			p.lineLocked("the old process ends")
-			return func() { p.kill(k) }, 0, false
+			return func() { p.kill(proc) }, 0, false
 		}
-		until = min(until, k.endsAt)
+		until = min(until, proc.endsAt)
 	}
 	for i, d := range p.events {
 		if d.at <= now {
@@ -275,7 +275,7 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 	}
 	r := p.firstLocked()
 	if p.undescribed {
-		if s := p.counts[p.placeName("call "+r.op+r.kit.name)]; s != nil && s.idle >= idleEnough && s.idleTurn == p.idleTurn {
+		if s := p.counts[p.placeName("call "+r.op+r.process.name)]; s != nil && s.idle >= idleEnough && s.idleTurn == p.idleTurn {
 			return nil, 0, true
 		}
 	}
@@ -285,7 +285,7 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 // firstLocked returns the call whose text comes first.
 func (p *play) firstLocked() *request {
 	return slices.MinFunc(p.callers, func(a, b *request) int {
-		return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.kit.name, b.kit.name))
+		return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.process.name, b.process.name))
 	})
 }
 
@@ -297,14 +297,14 @@ func (p *play) wakeLocked() {
 }
 
 // protect calls a function of the user's, and fails the plan if it does not return.
-func (p *play) protect(k *Kit, what string, f func()) {
+func (p *play) protect(proc *Process, what string, f func()) {
 	returned := false
 	defer func() {
 		v := recover()
 		switch {
-		case returned || p.over(k): // what a dead process does is no matter
+		case returned || p.over(proc): // what a dead process does is no matter
 		case v == nil:
-			p.failf("%s called runtime.Goexit, perhaps by t.FailNow; let Check or Final return an error instead", what)
+			p.failf("%s called runtime.Goexit, perhaps by t.FailNow; let Invariant or Final return an error instead", what)
 		default:
 			p.failf("%s panicked: %v\n%s", what, v, debug.Stack())
 		}
@@ -314,14 +314,14 @@ func (p *play) protect(k *Kit, what string, f func()) {
 }
 
 // over reports whether the plan has failed, or the process is dead; it may be nil.
-func (p *play) over(k *Kit) bool {
+func (p *play) over(proc *Process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.overLocked(k)
+	return p.overLocked(proc)
 }
 
-func (p *play) overLocked(k *Kit) bool {
-	return p.outcome.failure != "" || k != nil && k.dead
+func (p *play) overLocked(proc *Process) bool {
+	return p.outcome.failure != "" || proc != nil && proc.dead
 }
 
 func (p *play) failf(format string, args ...any) {
@@ -339,12 +339,12 @@ func (p *play) failLocked(format string, args ...any) {
 // finish ends the processes that are left, and closes the world.
 func (p *play) finish() {
 	for _, s := range p.slots {
-		if s.kit != nil {
-			p.kill(s.kit)
+		if s.process != nil {
+			p.kill(s.process)
 		}
 	}
-	for _, k := range slices.Clone(p.overlapping) {
-		p.kill(k)
+	for _, proc := range slices.Clone(p.overlapping) {
+		p.kill(proc)
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -35,12 +35,12 @@ func (w *shelf) String() string {
 
 // A client is how a process reaches the shelf.
 type client struct {
-	*Kit
+	*Process
 	*shelf
 }
 
 func (c client) get(ctx context.Context, name string) (string, error) {
-	return Read(ctx, c.Kit, "get "+name, func() (string, error) { return c.things[name], nil })
+	return Read(ctx, c.Process, "get "+name, func() (string, error) { return c.things[name], nil })
 }
 
 func (c client) put(ctx context.Context, name, value string) error {
@@ -86,16 +86,16 @@ func (c client) asWanted(ctx context.Context) error {
 }
 
 // loop calls work at once, after each event, each period, and a second after an error.
-func loop(k *Kit, period time.Duration, work func(ctx context.Context) error) {
+func loop(proc *Process, period time.Duration, work func(ctx context.Context) error) {
 	events := make(chan struct{}, 1)
-	k.OnEvent(func(any) {
+	proc.OnEvent(func(any) {
 		select {
 		case events <- struct{}{}:
 		default:
 		}
 	})
-	k.Go(func(ctx context.Context) error {
-		for k.Step() {
+	proc.Go(func(ctx context.Context) error {
+		for proc.Step() {
 			pause := period
 			run, cancel := context.WithTimeout(ctx, 10*time.Second)
 			if work(run) != nil {
@@ -112,8 +112,8 @@ func loop(k *Kit, period time.Duration, work func(ctx context.Context) error) {
 	})
 }
 
-// comes is a Play in which a is wished for.
-func comes(s *Stage, w *shelf) {
+// comes is a Steps in which a is desired.
+func comes(s *Environment, w *shelf) {
 	w.wants["a"] = "1"
 	s.Event("a")
 	s.Advance(time.Minute)
@@ -122,12 +122,12 @@ func comes(s *Stage, w *shelf) {
 // of is a scenario of one wish; work makes what is done for it.
 func of(work func(c client) func(context.Context) error) Scenario[*shelf] {
 	return Scenario[*shelf]{
-		World: newShelf,
-		Start: func(k *Kit, w *shelf) { loop(k, 10*time.Minute, work(client{k, w})) },
-		Play:  comes,
-		State: (*shelf).String,
-		Check: func(w *shelf) error { return w.wrong },
-		Plans: 300,
+		World:     newShelf,
+		Start:     func(proc *Process, w *shelf) { loop(proc, 10*time.Minute, work(client{proc, w})) },
+		Steps:     comes,
+		State:     (*shelf).String,
+		Invariant: func(w *shelf) error { return w.wrong },
+		Plans:     300,
 	}
 }
 

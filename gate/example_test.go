@@ -71,7 +71,7 @@ func ExampleGate_pause() {
 		Every: time.Second / 80, Burst: 20, // of the 100 calls a second that it allows
 		Pause: pause, // 429 and 503: for how long nobody calls
 	}
-	cloud.Logger = slog.New(slog.DiscardHandler) // by default it says when it shuts and when it opens
+	cloud.Logger = slog.New(slog.DiscardHandler) // by default it says when it is paused and when it resumes
 	queue := reconcile.NewQueue[string]()
 	for _, bucket := range []string{"logs", "photos", "music"} {
 		queue.Enqueue(bucket)
@@ -83,7 +83,7 @@ func ExampleGate_pause() {
 		Admit: cloud.Admit,
 		Reconcile: func(_ context.Context, bucket string) error {
 			s := cloud.Stats()
-			fmt.Println(bucket, "while it is shut:", !s.Shut.IsZero())
+			fmt.Println(bucket, "while it is paused:", !s.PausedSince.IsZero())
 			if !refused {
 				refused = true
 				err := busy{errors.New("429"), 50 * time.Millisecond}
@@ -102,9 +102,9 @@ func ExampleGate_pause() {
 	s := queue.State("logs")
 	fmt.Println("logs is", s.Phase, "after", s.Failures, "failures")
 	// Output:
-	// logs while it is shut: false
-	// photos while it is shut: true
-	// music while it is shut: false
+	// logs while it is paused: false
+	// photos while it is paused: true
+	// music while it is paused: false
 	// logs is waiting after 0 failures
 }
 

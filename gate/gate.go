@@ -67,11 +67,11 @@ import (
 // are kept. Runs in flight go on. Of several pauses the latest end counts. When it
 // is over, one run goes first, as a probe, and the others wait for what comes of it:
 //
-//   - If it asks for a pause again, the gate stays shut until the end of that.
+//   - If it asks for a pause again, the gate stays paused until the end of that.
 //   - If it was aborted, or Pause panicked, another run is the probe.
 //   - Otherwise the gate opens.
 //
-// A probe that hangs keeps the gate shut: give the Reconciler a Timeout.
+// A probe that hangs keeps the gate paused: give the Reconciler a Timeout.
 //
 // The zero Gate lets everything through. Its fields may not change while a run is
 // in the gate or waits at it; the methods may be called from any goroutine, at any
@@ -111,16 +111,16 @@ type Gate struct {
 	// bound PauseUntil.
 	MaxPause time.Duration
 
-	// Logger has a line when a pause shuts the gate, and one when it opens; nil
+	// Logger has a line when the gate is paused, and one when it resumes; nil
 	// means slog.Default().
 	Logger *slog.Logger
 
 	// mu guards the fields below. These always hold (see check in the tests):
 	//
-	//   - While a run waits, the gate is shut and a probe is in it, or there is no
+	//   - While a run waits, the gate is paused and a probe is in it, or there is no
 	//     room, or the timer is armed for when the first may start, which is not over.
 	//   - While no run waits, the timer is not armed.
-	//   - While a pause lasts, or a probe is in the gate, it is shut.
+	//   - While a pause lasts, or a probe is in the gate, it is paused.
 	mu      sync.Mutex
 	base    time.Time // of the clock, see nowLocked
 	waiting []*pass   // first come, first served
@@ -137,10 +137,10 @@ type Gate struct {
 	good    int    // runs since the limit moved that count for one more
 	halved  uint64
 
-	shut    bool  // by a pause, and no probe went well since
+	paused  bool  // by a pause, and no probe went well since
 	probing bool  // a probe is in the gate
 	until   int64 // when the latest pause ends
-	since   int64 // when it was shut
+	since   int64 // when it was paused
 	cause   error // what Pause was asked about then
 	pauses  uint64
 }
@@ -153,10 +153,10 @@ type Stats struct {
 	Halved   uint64        // slow results that halved the limit, or found it at Min
 	Next     time.Duration // until the budget and the pauses allow a run; 0 if they do now
 
-	Pauses uint64    // how often a pause shut the gate
-	Shut   time.Time // since when it is shut; zero while it is open
-	Until  time.Time // while it is shut: when the latest pause ends, or ended if the probe is not back
-	Err    error     // while it is shut: what the run returned that asked for it; nil if PauseUntil did
+	Pauses      uint64    // how often a pause began while the gate was open
+	PausedSince time.Time // since when it is paused; zero while it is open
+	Until       time.Time // while it is paused: when the latest pause ends, or ended if the probe is not back
+	Err         error     // while it is paused: what the run returned that asked for it; nil if PauseUntil did
 }
 
 // A pass is what a run has at the gate. Passes are used again, so that no run costs
@@ -232,15 +232,15 @@ func (g *Gate) SetLimit(n int) {
 func (g *Gate) PauseUntil(t time.Time) {
 	g.mu.Lock()
 	now := g.nowLocked()
-	shuts := false
+	pauses := false
 	if t.IsZero() {
 		g.until = now
 	} else if d := time.Until(t); d > 0 {
-		shuts = g.pauseLocked(now, d, nil)
+		pauses = g.pauseLocked(now, d, nil)
 	}
 	g.letInUnlock()
-	if shuts {
-		g.logger().Warn("gate shut by PauseUntil", "until", t)
+	if pauses {
+		g.logger().Warn("gate paused by PauseUntil", "until", t)
 	}
 }
 
@@ -253,11 +253,11 @@ func (g *Gate) Stats() Stats {
 		Limit: g.limitLocked(), InFlight: g.running, Waiting: len(g.waiting), Halved: g.halved,
 		Next: time.Duration(max(0, g.dueLocked()-now)), Pauses: g.pauses,
 	}
-	if g.shut {
+	if g.paused {
 		// Not base.Add: the wall clock may have been stepped since base was read.
 		clock := time.Now()
 		now := int64(clock.Sub(g.base))
-		s.Shut, s.Until, s.Err = clock.Add(time.Duration(g.since-now)), clock.Add(time.Duration(g.until-now)), g.cause
+		s.PausedSince, s.Until, s.Err = clock.Add(time.Duration(g.since-now)), clock.Add(time.Duration(g.until-now)), g.cause
 	}
 	return s
 }
@@ -339,7 +339,7 @@ func (g *Gate) dueLocked() int64 {
 	if g.Every > 0 {
 		due = g.fullAt - int64(max(1, g.Burst)-1)*g.every()
 	}
-	if g.shut {
+	if g.paused {
 		due = max(due, g.until)
 	}
 	return due
@@ -357,8 +357,8 @@ func (g *Gate) startLocked(p *pass, now int64) {
 	if g.Every > 0 {
 		g.fullAt = max(g.fullAt, now) + g.every()
 	}
-	p.number, p.last, p.probe = g.started, !g.hasRoomLocked(), g.shut
-	g.probing = g.shut
+	p.number, p.last, p.probe = g.started, !g.hasRoomLocked(), g.paused
+	g.probing = g.paused
 }
 
 // endLocked takes a run out.
@@ -369,13 +369,13 @@ func (g *Gate) endLocked(p *pass) {
 	}
 }
 
-// pauseLocked lets no run start for d, and reports whether that shut the gate.
+// pauseLocked lets no run start for d, and reports whether that paused the gate.
 func (g *Gate) pauseLocked(now int64, d time.Duration, cause error) bool {
 	g.until = max(g.until, later(now, d))
-	if g.shut {
+	if g.paused {
 		return false
 	}
-	g.shut, g.since, g.cause = true, now, cause
+	g.paused, g.since, g.cause = true, now, cause
 	g.pauses++
 	return true
 }
@@ -424,22 +424,22 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 		g.mu.Lock()
 		g.adaptLocked(p, f)
 		g.endLocked(p)
-		shuts, opens, since := false, false, time.Duration(0)
+		pauses, opens, since := false, false, time.Duration(0)
 		switch {
 		case f.pause > 0:
-			shuts = g.pauseLocked(g.nowLocked(), f.pause, err)
+			pauses = g.pauseLocked(g.nowLocked(), f.pause, err)
 		case p.probe && judged:
 			now := g.nowLocked()
 			since, opens = time.Duration(now-g.since), g.until <= now
-			g.shut = !opens
+			g.paused = !opens
 		}
 		p.next, g.free = g.free, p
 		g.letInUnlock() // p is no longer ours
 		switch {
-		case shuts:
-			g.logger().Warn("gate shut by what a run returned", "for", f.pause, "err", err)
+		case pauses:
+			g.logger().Warn("gate paused by the result of a run", "for", f.pause, "err", err)
 		case opens:
-			g.logger().Info("gate open again", "after", since)
+			g.logger().Info("gate resumed", "after", since)
 		}
 	}()
 	if o == reconcile.Aborted {

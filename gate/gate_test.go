@@ -48,8 +48,8 @@ func check(t *testing.T, g *Gate) {
 	if g.armed != at {
 		t.Errorf("%d wait at %d, and the timer is armed for %d, want %d", len(g.waiting), now, g.armed, at)
 	}
-	if !g.shut && (g.probing || g.until > now) {
-		t.Errorf("the gate is not shut, probing: %v, a pause of %v", g.probing, time.Duration(g.until-now))
+	if !g.paused && (g.probing || g.until > now) {
+		t.Errorf("the gate is not paused, probing: %v, a pause of %v", g.probing, time.Duration(g.until-now))
 	}
 	if limit := g.limitLocked(); g.running < 0 || g.moved && (limit < max(1, g.Min) || g.Max > 0 && limit > g.Max) {
 		t.Errorf("%d runs, the limit is %d, want it from %d to %d", g.running, limit, g.Min, g.Max)
@@ -453,7 +453,7 @@ func TestBudgetIsTakenByTurns(t *testing.T) {
 	}
 }
 
-// A run that asks for a pause shuts the gate for all. After the pause one run is the
+// A run that asks for a pause pauses the gate for all runs. After the pause one run is the
 // probe. A run ends as it says: wait asks for ten seconds, busy for a minute.
 func TestPause(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -465,40 +465,40 @@ func TestPause(t *testing.T) {
 		"nobody asks": {"a b=fail c", 0, "0s a, 0s b=fail, 0s c", ""},
 		"the probe opens the gate": {
 			"a=wait b@1s c d", 0, "0s a=wait, 10s b@1s, 11s c, 11s d",
-			"0s WARN gate shut by what a run returned 10s, 11s INFO gate open again 11s",
+			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s",
 		},
 		"a probe that fails for another reason opens it too": {
 			"a=wait b@1s=fail c d", 0, "0s a=wait, 10s b@1s=fail, 11s c, 11s d",
-			"0s WARN gate shut by what a run returned 10s, 11s INFO gate open again 11s",
+			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s",
 		},
 		"so does a plan, and a run that was cut short": {
 			"a=wait b@1s=plan c=wait d=wait e=wait f=wait g@1s=changed h", 0,
 			"0s a=wait, 10s b@1s=plan, 11s c=wait, 11s d=wait, 11s e=wait, 11s f=wait, 21s g@1s=changed, 22s h",
-			"0s WARN gate shut by what a run returned 10s, 11s INFO gate open again 11s, 11s WARN gate shut by what a run returned 10s, 22s INFO gate open again 11s",
+			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s, 11s WARN gate paused by the result of a run 10s, 22s INFO gate resumed 11s",
 		},
-		"one that asks for a pause keeps it shut": {
+		"one that asks for a pause keeps it paused": {
 			"a=wait b@1s=wait c=busy d@1s e f", 0, "0s a=wait, 10s b@1s=wait, 21s c=busy, 1m21s d@1s, 1m22s e, 1m22s f",
-			"0s WARN gate shut by what a run returned 10s, 1m22s INFO gate open again 1m22s",
+			"0s WARN gate paused by the result of a run 10s, 1m22s INFO gate resumed 1m22s",
 		},
 		"after one that was aborted another is the probe": {
 			"a=wait b@1s=aborted c@1s d e", 0, "0s a=wait, 10s b@1s=aborted, 11s c@1s, 12s d, 12s e",
-			"0s WARN gate shut by what a run returned 10s, 12s INFO gate open again 12s",
+			"0s WARN gate paused by the result of a run 10s, 12s INFO gate resumed 12s",
 		},
 		"so after one for which Pause panicked": {
 			"a=wait b@1s=panic c@1s d", 0, "0s a=wait, 10s b@1s=panic, 11s c@1s, 12s d",
-			"0s WARN gate shut by what a run returned 10s, 12s INFO gate open again 12s",
+			"0s WARN gate paused by the result of a run 10s, 12s INFO gate resumed 12s",
 		},
 		"runs in flight go on, and the latest end counts": {
 			"a@1s=busy b@2s=wait c@3s d", 0, "0s a@1s=busy, 0s b@2s=wait, 0s c@3s, 0s d",
-			"1s WARN gate shut by what a run returned 1m0s",
+			"1s WARN gate paused by the result of a run 1m0s",
 		},
 		"a pause of a run that is let in before the probe is back": {
 			"a@3s=wait b@1s=wait c@30s=wait d@25s e f g", 4 * time.Second, "0s a@3s=wait, 13s b@1s=wait, 24s c@30s=wait, 1m4s d@25s, 1m29s e, 1m33s f, 1m37s g",
-			"3s WARN gate shut by what a run returned 10s, 1m29s INFO gate open again 1m26s",
+			"3s WARN gate paused by the result of a run 10s, 1m29s INFO gate resumed 1m26s",
 		},
 		"the budget is kept": {
 			"a=wait b c d", 4 * time.Second, "0s a=wait, 10s b, 14s c, 18s d",
-			"0s WARN gate shut by what a run returned 10s, 10s INFO gate open again 10s",
+			"0s WARN gate paused by the result of a run 10s, 10s INFO gate resumed 10s",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -608,7 +608,7 @@ func TestPauseUntil(t *testing.T) {
 	}
 }
 
-// Stats tell since when the gate is shut, how long, and why.
+// Stats tell since when the gate is paused, how long, and why.
 func TestStatsOfAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -620,7 +620,7 @@ func TestStatsOfAPause(t *testing.T) {
 		mustBe := func(want Stats) {
 			t.Helper()
 			got := g.Stats()
-			for _, at := range []*time.Time{&got.Shut, &got.Until, &want.Shut, &want.Until} {
+			for _, at := range []*time.Time{&got.PausedSince, &got.Until, &want.PausedSince, &want.Until} {
 				*at = at.Round(0)
 			}
 			if got != want {
@@ -631,21 +631,21 @@ func TestStatsOfAPause(t *testing.T) {
 		time.Sleep(time.Second)
 		done, _ := g.Admit(t.Context())
 		done(reconcile.Retrying, errBusy, 0)
-		shut := begun.Add(time.Second)
-		mustBe(Stats{Next: time.Minute, Pauses: 1, Shut: shut, Until: shut.Add(time.Minute), Err: errBusy})
+		paused := begun.Add(time.Second)
+		mustBe(Stats{Next: time.Minute, Pauses: 1, PausedSince: paused, Until: paused.Add(time.Minute), Err: errBusy})
 		time.Sleep(time.Second)
-		g.PauseUntil(begun.Add(time.Hour)) // it is shut since, and by the same cause
-		mustBe(Stats{Next: time.Hour - 2*time.Second, Pauses: 1, Shut: shut, Until: begun.Add(time.Hour), Err: errBusy})
+		g.PauseUntil(begun.Add(time.Hour)) // it is paused since, and by the same cause
+		mustBe(Stats{Next: time.Hour - 2*time.Second, Pauses: 1, PausedSince: paused, Until: begun.Add(time.Hour), Err: errBusy})
 		g.PauseUntil(time.Time{})
-		mustBe(Stats{Pauses: 1, Shut: shut, Until: begun.Add(2 * time.Second), Err: errBusy})
+		mustBe(Stats{Pauses: 1, PausedSince: paused, Until: begun.Add(2 * time.Second), Err: errBusy})
 		done, _ = g.Admit(t.Context())
-		mustBe(Stats{InFlight: 1, Pauses: 1, Shut: shut, Until: begun.Add(2 * time.Second), Err: errBusy})
+		mustBe(Stats{InFlight: 1, Pauses: 1, PausedSince: paused, Until: begun.Add(2 * time.Second), Err: errBusy})
 		done(reconcile.Succeeded, nil, 0)
 		mustBe(Stats{Pauses: 1})
 		g.PauseUntil(begun.Add(time.Minute))
-		mustBe(Stats{Next: 58 * time.Second, Pauses: 2, Shut: begun.Add(2 * time.Second), Until: begun.Add(time.Minute)})
-		log.Want(t, "1s WARN gate shut by what a run returned 1m0s", "2s INFO gate open again 1s",
-			"2s WARN gate shut by PauseUntil "+begun.Add(time.Minute).String())
+		mustBe(Stats{Next: 58 * time.Second, Pauses: 2, PausedSince: begun.Add(2 * time.Second), Until: begun.Add(time.Minute)})
+		log.Want(t, "1s WARN gate paused by the result of a run 1m0s", "2s INFO gate resumed 1s",
+			"2s WARN gate paused by PauseUntil "+begun.Add(time.Minute).String())
 	})
 }
 
@@ -702,12 +702,12 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 		"after the turn":  func(g *Gate, cancel func()) { g.SetLimit(2); cancel() },
 		"before the turn": func(g *Gate, cancel func()) { cancel(); g.SetLimit(2) },
 	} {
-		for _, shut := range []bool{false, true} {
+		for _, paused := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				g := &Gate{Every: time.Hour, Burst: 2, Logger: slog.New(slog.DiscardHandler)}
 				other, _ := g.Admit(t.Context())
 				g.SetLimit(1)
-				if shut {
+				if paused {
 					g.PauseUntil(time.Now().Add(time.Second))
 				}
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -727,12 +727,12 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				if s := g.Stats(); s.Next != 0 || s.InFlight != 1 {
 					t.Errorf("%s: Stats = %+v, want a token, and just the other in flight", name, s)
 				}
-				done, err := g.Admit(t.Context()) // the probe, if it is shut
+				done, err := g.Admit(t.Context()) // the probe, if it is paused
 				if err != nil {
 					t.Fatal(err)
 				}
 				done(reconcile.Succeeded, nil, 0)
-				if s := g.Stats(); !s.Shut.IsZero() || s.Next != 59*time.Minute {
+				if s := g.Stats(); !s.PausedSince.IsZero() || s.Next != 59*time.Minute {
 					t.Errorf("%s: Stats = %+v, want it open, and no token", name, s)
 				}
 				ctx, cancel = context.WithCancelCause(t.Context())
@@ -854,7 +854,7 @@ type model struct {
 	starts    uint64
 	epoch     uint64
 	good      int
-	shut      bool
+	paused    bool
 	probe     int // the run, -1 if there is none
 	until     time.Duration
 	startedAt map[int]time.Duration
@@ -872,7 +872,7 @@ func newModel(g *Gate) *model {
 // letIn lets in all that may start at this instant.
 func (m *model) letIn(now time.Duration) {
 	for len(m.waiting) > 0 && (m.Every == 0 || m.tokens > 0) && (m.limit == 0 || len(m.in) < m.limit) &&
-		(!m.shut || m.until <= now && m.probe < 0) {
+		(!m.paused || m.until <= now && m.probe < 0) {
 		id := m.waiting[0]
 		m.waiting = m.waiting[1:]
 		if m.tokens == max(1, m.Burst) {
@@ -882,7 +882,7 @@ func (m *model) letIn(now time.Duration) {
 		m.starts++
 		m.in[id] = &modelRun{m.starts, m.limit > 0 && len(m.in)+1 >= m.limit}
 		m.startedAt[id] = now
-		if m.shut {
+		if m.paused {
 			m.probe = id
 		}
 	}
@@ -903,7 +903,7 @@ func (m *model) advance(from, to time.Duration) {
 		if m.Every > 0 && m.tokens < max(1, m.Burst) {
 			next = min(next, m.refill)
 		}
-		if m.shut && m.until > now {
+		if m.paused && m.until > now {
 			next = min(next, m.until)
 		}
 		now = next
@@ -942,11 +942,11 @@ func (m *model) done(now time.Duration, id int, how string, pause time.Duration)
 	if m.probe == id {
 		m.probe = -1
 		if asked && pause == 0 && m.until <= now {
-			m.shut = false
+			m.paused = false
 		}
 	}
 	if asked && pause > 0 {
-		m.shut, m.until = true, max(m.until, now+pause)
+		m.paused, m.until = true, max(m.until, now+pause)
 	}
 }
 
@@ -1039,7 +1039,7 @@ func simulate(t *testing.T, seed uint64) {
 			d := time.Duration(r.IntN(3000)-500) * time.Millisecond
 			g.PauseUntil(time.Now().Add(d))
 			if d > 0 {
-				m.shut, m.until = true, max(m.until, before+d)
+				m.paused, m.until = true, max(m.until, before+d)
 			}
 		}
 		m.advance(before, before)
@@ -1048,8 +1048,8 @@ func simulate(t *testing.T, seed uint64) {
 		synctest.Wait()
 		m.advance(before, now())
 		s := g.Stats()
-		if s.InFlight != len(m.in) || s.Waiting != len(m.waiting) || s.Limit != m.limit || s.Shut.IsZero() == m.shut {
-			t.Fatalf("step %d: Stats = %+v, want %d in flight, %d waiting, a limit of %d, shut: %v", id, s, len(m.in), len(m.waiting), m.limit, m.shut)
+		if s.InFlight != len(m.in) || s.Waiting != len(m.waiting) || s.Limit != m.limit || s.PausedSince.IsZero() == m.paused {
+			t.Fatalf("step %d: Stats = %+v, want %d in flight, %d waiting, a limit of %d, paused: %v", id, s, len(m.in), len(m.waiting), m.limit, m.paused)
 		}
 		mu.Lock()
 		for id, at := range m.startedAt {
@@ -1100,7 +1100,7 @@ func TestTimesAfterAStepOfTheClock(t *testing.T) {
 	g.PauseUntil(time.Now().Add(time.Hour))
 	*(*uint64)(unsafe.Pointer(&g.base)) -= 3 * 3600 << 30 // the seconds of a time with a monotonic reading
 	s := g.Stats()
-	if d := time.Now().Round(0).Sub(s.Shut.Round(0)); d < 0 || d > time.Minute {
+	if d := time.Now().Round(0).Sub(s.PausedSince.Round(0)); d < 0 || d > time.Minute {
 		t.Errorf("paused %v ago, want now", d)
 	}
 	if d := s.Until.Round(0).Sub(time.Now().Round(0)); d < 59*time.Minute || d > time.Hour {

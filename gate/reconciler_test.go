@@ -52,7 +52,7 @@ func TestAFieldThatIsWrongEndsRun(t *testing.T) {
 	}
 }
 
-// While the gate is shut one item is in hand, the others are in the queue, where
+// While the gate is paused one item is in hand, the others are in the queue, where
 // events are folded into them; no failure is added by it, and none is lost.
 func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestAPauseKeepsItemsAndTheirFailures(t *testing.T) {
 		}
 		down.Store(false)
 		time.Sleep(time.Minute)
-		if s := g.Stats(); !s.Shut.IsZero() || s.Pauses != 1 {
+		if s := g.Stats(); !s.PausedSince.IsZero() || s.Pauses != 1 {
 			t.Errorf("Stats() = %+v, want it open after one pause", s)
 		}
 	})

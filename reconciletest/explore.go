@@ -23,43 +23,43 @@ import (
 type Scenario[T comparable, W any] struct {
 	World func() W
 
-	// Start starts the controller, by [Kit.Start] and [Kit.Go], and returns. It is
+	// Start starts the controller, by [Env.Start] and [Env.Go], and returns. It is
 	// called for each process, in a goroutine of that: at the beginning, and a second
 	// after each death. All that the one before knew is gone, also its queue, and its
 	// calls reach the world no more.
-	Start func(k *Kit[T], w W)
+	Start func(env *Env[T], w W)
 
-	Beside   []func(k *Kit[T], w W)
-	Play     func(s *Stage[T], w W)
-	State    func(w W) string
-	Check    func(w W) error
-	Final    func(w W) error
-	Close    func(w W)
-	Without  []explore.Fault
-	With     []explore.Fault
-	Steady   bool
-	Within   time.Duration
-	Plans    int
-	Budget   time.Duration
-	Parallel int
-	Seed     uint64
-	Replay   []string
+	Others    []func(env *Env[T], w W)
+	Steps     func(s *Environment[T], w W)
+	State     func(w W) string
+	Invariant func(w W) error
+	Final     func(w W) error
+	Close     func(w W)
+	Without   []explore.Fault
+	With      []explore.Fault
+	Stable    bool
+	Within    time.Duration
+	Plans     int
+	Budget    time.Duration
+	Parallel  int
+	Seed      uint64
+	Replay    []string
 }
 
-// A Stage is what the Play of a [Scenario] has in hand. Its methods are for the
-// goroutine of Play.
-type Stage[T comparable] struct{ stage *explore.Stage }
+// An Environment is what the Steps of a [Scenario] has in hand. Its methods are for the
+// goroutine of Steps.
+type Environment[T comparable] struct{ env *explore.Environment }
 
 // Advance lets d pass, and returns when everything that is to happen by then has
-// happened. While Play does anything else, the controller stands still.
-func (s *Stage[T]) Advance(d time.Duration) { s.stage.Advance(d) }
+// happened. While Steps does anything else, the controller stands still.
+func (s *Environment[T]) Advance(d time.Duration) { s.env.Advance(d) }
 
 // Event tells the process that is there that something happened to an item, as
-// [Kit.Event] does, once time passes. While none is there, nobody hears it.
-func (s *Stage[T]) Event(item T) { s.stage.Event(item) }
+// [Env.Event] does, once time passes. While none is there, nobody hears it.
+func (s *Environment[T]) Event(item T) { s.env.Event(item) }
 
 // Note writes a line to the journal.
-func (s *Stage[T]) Note(text string) { s.stage.Note(text) }
+func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 
 // Explore plays a scenario without faults, then with each single fault at each call
 // and event, then with pairs and with more of them, as [explore.Run] does. The test fails
@@ -71,8 +71,8 @@ func (s *Stage[T]) Note(text string) { s.stage.Note(text) }
 // looked at again, by [reconcile.RecheckWithin], is no work.
 //
 // What is left to chance in the controller makes plans differ: a [reconcile.Poller] that
-// [Kit.Go] starts has its chance taken out, but not a [reconcile.Backoff]; leave
-// [reconcile.Reconciler.Retry] nil, and see [Kit.Watch].
+// [Env.Go] starts has its chance taken out, but not a [reconcile.Backoff]; leave
+// [reconcile.Reconciler.Retry] nil, and see [Env.Watch].
 //
 // Explore must not be called in a bubble. It blocks for as long as Plans and Budget
 // say, or as all single faults take if that is longer.
@@ -84,34 +84,34 @@ func Explore[T comparable, W any](t *testing.T, s Scenario[T, W]) {
 // Untyped returns the scenario as package explore has it, for [explore.Search].
 func (s Scenario[T, W]) Untyped() explore.Scenario[W] {
 	untyped := explore.Scenario[W]{
-		World: s.World, State: s.State, Check: s.Check, Final: s.Final, Close: s.Close,
-		Without: s.Without, With: s.With, Steady: s.Steady, Within: s.Within,
+		World: s.World, State: s.State, Invariant: s.Invariant, Final: s.Final, Close: s.Close,
+		Without: s.Without, With: s.With, Stable: s.Stable, Within: s.Within,
 		Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay,
 		Start: typedStart(s.Start),
 	}
-	for _, start := range s.Beside {
-		untyped.Beside = append(untyped.Beside, typedStart(start))
+	for _, start := range s.Others {
+		untyped.Others = append(untyped.Others, typedStart(start))
 	}
-	if s.Play != nil {
-		untyped.Play = func(stage *explore.Stage, w W) { s.Play(&Stage[T]{stage}, w) }
+	if s.Steps != nil {
+		untyped.Steps = func(env *explore.Environment, w W) { s.Steps(&Environment[T]{env}, w) }
 	}
 	return untyped
 }
 
-func typedStart[T comparable, W any](start func(*Kit[T], W)) func(*explore.Kit, W) {
+func typedStart[T comparable, W any](start func(*Env[T], W)) func(*explore.Process, W) {
 	if start == nil {
 		return nil
 	}
-	return func(plan *explore.Kit, w W) { start(newProcess[T](plan), w) }
+	return func(plan *explore.Process, w W) { start(newProcess[T](plan), w) }
 }
 
 // workMax is how long an item may have work left at rest, from one success to the next.
 const workMax = time.Minute
 
-// A process is what a kit knows of the runs in a plan.
+// A process is what an Env knows of the runs in a plan.
 type process[T comparable] struct {
-	*explore.Kit
-	kit *Kit[T]
+	*explore.Process
+	env *Env[T]
 
 	mu   sync.Mutex          // guards the fields below
 	runs uint64              // of reconcilers that are watched
@@ -119,25 +119,25 @@ type process[T comparable] struct {
 	left map[T]time.Duration // since when there is work left, by their runs
 }
 
-func newProcess[T comparable](plan *explore.Kit) *Kit[T] {
-	k := newKit[T](plan.Errorf, slog.DiscardHandler)
-	p := &process[T]{Kit: plan, kit: k, owed: map[T]time.Duration{}, left: map[T]time.Duration{}}
-	k.ctx, k.plan, k.begun = plan.Context(), p, time.Now().Add(-plan.Now())
+func newProcess[T comparable](plan *explore.Process) *Env[T] {
+	env := newEnv[T](plan.Errorf, slog.DiscardHandler)
+	p := &process[T]{Process: plan, env: env, owed: map[T]time.Duration{}, left: map[T]time.Duration{}}
+	env.ctx, env.plan, env.begun = plan.Context(), p, time.Now().Add(-plan.Now())
 	plan.OnEvent(func(event any) { p.hear(event.(T)) })
-	plan.Unfinished(p.unsettled)
-	return k
+	plan.Unfinished(p.unfinished)
+	return env
 }
 
-func (p *process[T]) now() time.Duration { return time.Since(p.kit.begun) }
+func (p *process[T]) now() time.Duration { return time.Since(p.env.begun) }
 
 // hear takes in an event.
 func (p *process[T]) hear(item T) {
-	if p.kit.Events == nil {
+	if p.env.Events == nil {
 		p.mu.Lock()
 		p.owed[item] = p.now()
 		p.mu.Unlock()
 	}
-	p.kit.events().Enqueue(item)
+	p.env.events().Enqueue(item)
 }
 
 // begin notes that a run begins, and reports whether it may.
@@ -165,7 +165,7 @@ func (p *process[T]) result(r reconcile.Result[T]) bool {
 	if panicked := (*reconcile.PanicError)(nil); errors.As(r.Err, &panicked) {
 		p.Errorf("the run of %v panicked: %v\n%s", r.Item, panicked.Value, panicked.Stack)
 	}
-	p.Kit.Note(resultLine[T](r))
+	p.Process.Note(resultLine[T](r))
 	return true
 }
 
@@ -174,20 +174,20 @@ type resultLine[T comparable] reconcile.Result[T]
 
 func (r resultLine[T]) String() string { return resultText(reconcile.Result[T](r)) }
 
-// unsettled names an item that has had work left for a while, or is owed a run, if there
+// unfinished names an item that has had work left for a while, or is owed a run, if there
 // is one.
-func (p *process[T]) unsettled() string {
+func (p *process[T]) unfinished() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	stats := p.kit.Queue.Stats()
+	stats := p.env.Queue.Stats()
 	if stats.Ready+stats.Waiting+stats.InFlight > stats.Rechecks {
-		for item, state := range p.kit.Queue.All() {
+		for item, state := range p.env.Queue.All() {
 			since, known := p.left[item]
 			if !known {
-				since = state.Since.Sub(p.kit.begun)
+				since = state.Since.Sub(p.env.begun)
 			}
 			if !state.Recheck && p.now()-since > workMax {
-				return p.kit.stateText(item, state)
+				return p.env.stateText(item, state)
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func (p *process[T]) unsettled() string {
 		return "" // somebody else takes items, whose runs are not known
 	}
 	for item, at := range p.owed {
-		if !p.kit.Queue.Has(item) {
+		if !p.env.Queue.Has(item) {
 			return fmt.Sprintf("no run followed the event %v of %v", item, at)
 		}
 	}

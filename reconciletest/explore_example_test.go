@@ -20,34 +20,34 @@ type rack struct{ wanted, attached map[string]bool }
 
 // A rackClient is how a process reaches the rack.
 type rackClient struct {
-	kit  *reconciletest.Kit[string]
+	env  *reconciletest.Env[string]
 	rack *rack
 }
 
 func (c rackClient) reconcile(ctx context.Context, disk string) error {
-	attached, err := reconciletest.Read(ctx, c.kit, "look at "+disk, func() (bool, error) {
+	attached, err := reconciletest.Read(ctx, c.env, "look at "+disk, func() (bool, error) {
 		return c.rack.attached[disk], nil
 	})
 	if err != nil || attached == c.rack.wanted[disk] {
 		return err
 	}
 	if attached {
-		return c.kit.Do(ctx, "detach "+disk, func() error { delete(c.rack.attached, disk); return nil })
+		return c.env.Do(ctx, "detach "+disk, func() error { delete(c.rack.attached, disk); return nil })
 	}
-	return c.kit.Do(ctx, "attach "+disk, func() error { c.rack.attached[disk] = true; return nil })
+	return c.env.Do(ctx, "attach "+disk, func() error { c.rack.attached[disk] = true; return nil })
 }
 
 func TestDisksAreAttachedWhateverFails(t *testing.T) {
 	reconciletest.Explore(t, reconciletest.Scenario[string, *rack]{
 		World: func() *rack { return &rack{wanted: map[string]bool{}, attached: map[string]bool{}} },
-		Start: func(k *reconciletest.Kit[string], r *rack) {
-			c := rackClient{k, r}
-			k.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
-			k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
+		Start: func(env *reconciletest.Env[string], r *rack) {
+			c := rackClient{env, r}
+			env.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
 				return slices.Sorted(maps.Keys(r.wanted)), nil
 			}})
 		},
-		Play: func(s *reconciletest.Stage[string], r *rack) {
+		Steps: func(s *reconciletest.Environment[string], r *rack) {
 			r.wanted["disk-1"] = true
 			s.Event("disk-1")
 			s.Advance(time.Minute)

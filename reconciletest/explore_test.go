@@ -125,7 +125,7 @@ func TestStale(t *testing.T) {
 			return nil
 		}
 	})
-	s.Play = func(s *Stage[string], w *shop) {
+	s.Steps = func(s *Environment[string], w *shop) {
 		for _, disk := range []string{"", "", "1", "2", "2"} {
 			if disk != "" {
 				w.things["disk a"] = disk
@@ -227,15 +227,15 @@ func TestADeadProcessIsCutOff(t *testing.T) {
 // Results of one instant are sorted, those of several are not.
 func TestJournalIsInOrder(t *testing.T) {
 	s := plain()
-	s.Start = func(k *Kit[string], w *shop) {
-		k.Start(&reconcile.Reconciler[string]{Workers: 4, Reconcile: func(_ context.Context, item string) error {
-			if time.Since(k.begun) > 20*time.Second {
+	s.Start = func(env *Env[string], w *shop) {
+		env.Start(&reconcile.Reconciler[string]{Workers: 4, Reconcile: func(_ context.Context, item string) error {
+			if time.Since(env.begun) > 20*time.Second {
 				return nil
 			}
 			return reconcile.RequeueAfter(9 * time.Second)
 		}})
 	}
-	s.Play = func(s *Stage[string], w *shop) {
+	s.Steps = func(s *Environment[string], w *shop) {
 		s.Event("b")
 		s.Event("a")
 	}
@@ -250,7 +250,7 @@ func TestJournalIsInOrder(t *testing.T) {
 
 func TestAnEventToNobody(t *testing.T) {
 	s := plain()
-	s.Play = func(s *Stage[string], w *shop) {
+	s.Steps = func(s *Environment[string], w *shop) {
 		comes(s, w)
 		s.Event("a")
 		s.Advance(500 * time.Millisecond)
@@ -286,16 +286,16 @@ func TestOracles(t *testing.T) {
 			})
 			s.Final = func(*shop) error { return nil }
 		}, ""},
-		"Check after a change by Play": {func(s *Scenario[string, *shop]) {
-			s.Play = func(s *Stage[string], w *shop) {
+		"Invariant after a change by Steps": {func(s *Scenario[string, *shop]) {
+			s.Steps = func(s *Environment[string], w *shop) {
 				w.wrong = errBoom
 				s.Advance(time.Second)
 				w.wrong = nil
 			}
-		}, "Check: boom"},
-		"Check at the end": {func(s *Scenario[string, *shop]) {
-			s.Play = func(s *Stage[string], w *shop) { s.Event("a"); w.wrong = errBoom }
-		}, "Check: boom"},
+		}, "Invariant: boom"},
+		"Invariant at the end": {func(s *Scenario[string, *shop]) {
+			s.Steps = func(s *Environment[string], w *shop) { s.Event("a"); w.wrong = errBoom }
+		}, "Invariant: boom"},
 		"no rest": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(client) work {
 				return func(context.Context, string) error { return reconcile.RecheckWithin(10 * time.Millisecond) }
@@ -320,21 +320,21 @@ func TestOracles(t *testing.T) {
 					return reconcile.RecheckWithin(10 * time.Minute)
 				}
 			})
-		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, the world changes"},
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Steps, the world changes"},
 		"work that is left": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error {
 					return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueWithin(10*time.Second))
 				}
 			})
-		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a waiting until 1h4m40s"},
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Steps, a waiting until 1h4m40s"},
 		"a run that hangs": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error { <-c.ctx.Done(); return nil }
 			})
-		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, a in flight"},
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Steps, a in flight"},
 		"a change that comes by itself": {func(s *Scenario[string, *shop]) {
-			s.Play = func(s *Stage[string], w *shop) {
+			s.Steps = func(s *Environment[string], w *shop) {
 				comes(s, w)
 				time.AfterFunc(25*time.Minute, func() { w.ready.Store(true) }) // in a goroutine of the world's own
 			}
@@ -343,49 +343,49 @@ func TestOracles(t *testing.T) {
 		"an event without a run": {func(s *Scenario[string, *shop]) {
 			start := startWith(idle)
 			var queues sync.Map // by world
-			s.Start = func(k *Kit[string], w *shop) {
-				queues.Store(w, k.Queue)
-				k.Go(reconcile.RunFunc(func(ctx context.Context) error {
+			s.Start = func(env *Env[string], w *shop) {
+				queues.Store(w, env.Queue)
+				env.Go(reconcile.RunFunc(func(ctx context.Context) error {
 					for ctx.Err() == nil {
-						k.Queue.Remove("b")
+						env.Queue.Remove("b")
 						time.Sleep(time.Second)
 					}
 					return nil
 				}))
-				start(k, w)
+				start(env, w)
 			}
-			s.Play = func(s *Stage[string], w *shop) {
+			s.Steps = func(s *Environment[string], w *shop) {
 				s.Event("a")
 				s.Advance(time.Minute)
 				queue, _ := queues.Load(w)
 				queue.(*reconcile.Queue[string]).EnqueueAfter("b", time.Hour) // so that the event is not run at once
 				s.Event("b")
 			}
-		}, "it does not converge: 1h0m0s after the last fault, or the end of Play, no run followed the event b of 1m0s"},
+		}, "it does not converge: 1h0m0s after the last fault, or the end of Steps, no run followed the event b of 1m0s"},
 		"an event of another queue": {func(s *Scenario[string, *shop]) {
 			start := s.Start
-			s.Start = func(k *Kit[string], w *shop) {
-				k.Events = reconcile.Filter(k.Queue, func(item string) bool { return item != "b" })
-				start(k, w)
+			s.Start = func(env *Env[string], w *shop) {
+				env.Events = reconcile.Filter(env.Queue, func(item string) bool { return item != "b" })
+				start(env, w)
 			}
-			s.Play = func(s *Stage[string], w *shop) { s.Event("b"); comes(s, w) }
+			s.Steps = func(s *Environment[string], w *shop) { s.Event("b"); comes(s, w) }
 		}, ""},
 		"an error of a runner": {func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Kit[string], w *shop) {
-				k.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
+			s.Start = func(env *Env[string], w *shop) {
+				env.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
 			}
 		}, "reconcile.RunFunc: Run = boom, want nil"},
 		"a runner that stays": {func(s *Scenario[string, *shop]) {
 			start := s.Start
-			s.Start = func(k *Kit[string], w *shop) {
-				start(k, w)
-				k.Go(reconcile.RunFunc(func(context.Context) error { select {} }))
+			s.Start = func(env *Env[string], w *shop) {
+				start(env, w)
+				env.Go(reconcile.RunFunc(func(context.Context) error { select {} }))
 			}
 		}, "goroutines are left 1h0m0s after the process was ended:\ngoroutine "},
 		"a goroutine that stays": {func(s *Scenario[string, *shop]) {
 			start := s.Start
-			s.Start = func(k *Kit[string], w *shop) {
-				start(k, w)
+			s.Start = func(env *Env[string], w *shop) {
+				start(env, w)
 				go func() {
 					for {
 						time.Sleep(time.Second)
@@ -393,8 +393,8 @@ func TestOracles(t *testing.T) {
 				}()
 			}
 		}, "goroutines are left that wait for ever (deadlock: main bubble goroutine has exited but blocked goroutines remain):\ngoroutine "},
-		"a Play that stays": {func(s *Scenario[string, *shop]) {
-			s.Start, s.Play = func(*Kit[string], *shop) {}, func(*Stage[string], *shop) { select {} }
+		"Steps that blocks": {func(s *Scenario[string, *shop]) {
+			s.Start, s.Steps = func(*Env[string], *shop) {}, func(*Environment[string], *shop) { select {} }
 		}, "goroutines are left that wait for ever (deadlock: all goroutines in bubble are blocked):\ngoroutine "},
 		"a call in a call": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
@@ -404,11 +404,11 @@ func TestOracles(t *testing.T) {
 			})
 		}, ""},
 		"nothing to disturb": {func(s *Scenario[string, *shop]) {
-			s.Start, s.Play = startWith(idle), func(*Stage[string], *shop) {}
+			s.Start, s.Steps = startWith(idle), func(*Environment[string], *shop) {}
 		}, "there is nothing to disturb: no call by Do or Read, and no event"},
 		"not twice the same": {func(s *Scenario[string, *shop]) {
 			plays := 0
-			s.Play = func(s *Stage[string], w *shop) { plays++; w.things["far play"] = fmt.Sprint(plays) }
+			s.Steps = func(s *Environment[string], w *shop) { plays++; w.things["far play"] = fmt.Sprint(plays) }
 		}, "the world is once so and once so, without any fault:\n- far play = 1  (once)\n+ far play = 2"},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -427,11 +427,11 @@ func TestOracles(t *testing.T) {
 }
 
 // startWith is a Start that lists nothing, and has work.
-func startWith(controller func(client) work) func(k *Kit[string], w *shop) {
-	return func(k *Kit[string], w *shop) {
-		k.Start(&reconcile.Reconciler[string]{Reconcile: controller(client{k, w}), Timeout: 24 * time.Hour})
+func startWith(controller func(client) work) func(env *Env[string], w *shop) {
+	return func(env *Env[string], w *shop) {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: controller(client{env, w}), Timeout: 24 * time.Hour})
 		for _, item := range w.items() {
-			k.Queue.Enqueue(item)
+			env.Queue.Enqueue(item)
 		}
 	}
 }
@@ -441,12 +441,12 @@ func TestPanics(t *testing.T) {
 	boom := func() { panic("boom") }
 	for want, change := range map[string]func(*Scenario[string, *shop]){
 		"the scenario panicked: boom\n": func(s *Scenario[string, *shop]) { s.World = func() *shop { panic("boom") } },
-		"Start panicked: boom\n":        func(s *Scenario[string, *shop]) { s.Start = func(*Kit[string], *shop) { boom() } },
+		"Start panicked: boom\n":        func(s *Scenario[string, *shop]) { s.Start = func(*Env[string], *shop) { boom() } },
 		"the scenario panicked: boom\ngo": func(s *Scenario[string, *shop]) {
-			s.Play = func(s *Stage[string], _ *shop) { s.Advance(time.Second); boom() }
+			s.Steps = func(s *Environment[string], _ *shop) { s.Advance(time.Second); boom() }
 		},
 		"the scenario panicked: boom\ngor":  func(s *Scenario[string, *shop]) { s.State = func(*shop) string { panic("boom") } },
-		"the scenario panicked: boom\ngoro": func(s *Scenario[string, *shop]) { s.Check = func(*shop) error { panic("boom") } },
+		"the scenario panicked: boom\ngoro": func(s *Scenario[string, *shop]) { s.Invariant = func(*shop) error { panic("boom") } },
 		"the scenario panicked: boom\ngorou": func(s *Scenario[string, *shop]) {
 			s.Final = func(*shop) error { panic("boom") }
 		},
@@ -462,23 +462,23 @@ func TestPanics(t *testing.T) {
 			s.Start = startWith(func(c client) work { return func(context.Context, string) error { panic("boom") } })
 		},
 		"what Go started panicked: boom\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Kit[string], w *shop) {
-				k.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
+			s.Start = func(env *Env[string], w *shop) {
+				env.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
 			}
 		},
 		"GetItems panicked: boom\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Kit[string], w *shop) {
-				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: time.Hour, GetItems: func(context.Context) ([]string, error) { panic("boom") }})
+			s.Start = func(env *Env[string], w *shop) {
+				env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: time.Hour, GetItems: func(context.Context) ([]string, error) { panic("boom") }})
 			}
 		},
-		"Start panicked: reconciletest: Advance is called in a process of Explore; what happens is up to Play and its Stage\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(k *Kit[string], _ *shop) { k.Advance(time.Second) }
+		"Start panicked: reconciletest: Advance is called in a process of Explore; what happens is up to Steps and its Environment\n": func(s *Scenario[string, *shop]) {
+			s.Start = func(env *Env[string], _ *shop) { env.Advance(time.Second) }
 		},
 		"the scenario called runtime.Goexit": func(s *Scenario[string, *shop]) {
-			s.Play = func(*Stage[string], *shop) { runtime.Goexit() }
+			s.Steps = func(*Environment[string], *shop) { runtime.Goexit() }
 		},
 		"Start called runtime.Goexit": func(s *Scenario[string, *shop]) {
-			s.Start = func(*Kit[string], *shop) { runtime.Goexit() }
+			s.Start = func(*Env[string], *shop) { runtime.Goexit() }
 		},
 		"call fall called runtime.Goexit": func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
@@ -499,7 +499,7 @@ func TestPanics(t *testing.T) {
 
 // Controllers and worlds in which nothing is wrong, though much goes on.
 func TestNoFalseAlarm(t *testing.T) {
-	many := func(s *Stage[string], w *shop) {
+	many := func(s *Environment[string], w *shop) {
 		for _, item := range []string{"a", "b", "c", "d", "e", "f"} {
 			w.want(item, "1")
 			s.Event(item)
@@ -508,12 +508,12 @@ func TestNoFalseAlarm(t *testing.T) {
 		s.Event("b")
 	}
 	for name, test := range map[string]struct {
-		play       func(*Stage[string], *shop)
+		play       func(*Environment[string], *shop)
 		controller func(client) work
 	}{
 		"many items": {many, asWanted},
-		"no time":    {func(s *Stage[string], w *shop) { w.want("a", "1"); s.Event("a") }, asWanted},
-		"a long time": {func(s *Stage[string], w *shop) {
+		"no time":    {func(s *Environment[string], w *shop) { w.want("a", "1"); s.Event("a") }, asWanted},
+		"a long time": {func(s *Environment[string], w *shop) {
 			comes(s, w)
 			s.Advance(10 * time.Hour)
 			grows(s, w)
@@ -585,27 +585,31 @@ func TestNoFalseAlarm(t *testing.T) {
 // journal, and of one that is not, in a Group, no run is missed.
 func TestWhatStandsAroundAReconciler(t *testing.T) {
 	ready := func(ctx context.Context) error { time.Sleep(time.Second); return ctx.Err() }
-	for name, start := range map[string]func(k *Kit[string], r *reconcile.Reconciler[string]){
-		"After":   func(k *Kit[string], r *reconcile.Reconciler[string]) { k.Start(reconcile.After(ready, k.Watch(r))) },
-		"Restart": func(k *Kit[string], r *reconcile.Reconciler[string]) { k.Start(reconcile.Restart(nil, k.Watch(r))) },
-		"Group": func(k *Kit[string], r *reconcile.Reconciler[string]) {
-			group := &reconcile.Group{}
-			group.Add("disks", k.Watch(r))
-			k.Go(group)
+	for name, start := range map[string]func(env *Env[string], r *reconcile.Reconciler[string]){
+		"After": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			env.Start(reconcile.After(ready, env.Watch(r)))
 		},
-		"a Group without Watch": func(k *Kit[string], r *reconcile.Reconciler[string]) {
-			r.Queue, r.Retry = k.Queue, retry
+		"Restart": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			env.Start(reconcile.Restart(nil, env.Watch(r)))
+		},
+		"Group": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			group := &reconcile.Group{}
+			group.Add("disks", env.Watch(r))
+			env.Go(group)
+		},
+		"a Group without Watch": func(env *Env[string], r *reconcile.Reconciler[string]) {
+			r.Queue, r.Retry = env.Queue, retry
 			group := &reconcile.Group{}
 			group.Add("disks", r)
-			k.Go(group)
+			env.Go(group)
 		},
 	} {
 		s := plain()
 		s.Without, s.Plans = []explore.Fault{explore.Lost}, 60
-		s.Start = func(k *Kit[string], w *shop) {
-			start(k, &reconcile.Reconciler[string]{Reconcile: asWanted(client{k, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
+		s.Start = func(env *Env[string], w *shop) {
+			start(env, &reconcile.Reconciler[string]{Reconcile: asWanted(client{env, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
 			for _, item := range w.items() {
-				k.Queue.Enqueue(item)
+				env.Queue.Enqueue(item)
 			}
 		}
 		if f := search(t, s).Found; f != nil {
@@ -624,7 +628,7 @@ func TestWhatStandsAroundAReconciler(t *testing.T) {
 func TestALateEventWithinAMinute(t *testing.T) {
 	s := plain()
 	s.Without, s.Within, s.Plans = []explore.Fault{explore.Lost, explore.Outage, explore.Blackout}, time.Minute, 60 // retries come up to five minutes later
-	s.Play = func(s *Stage[string], w *shop) {
+	s.Steps = func(s *Environment[string], w *shop) {
 		w.want("a", "1")
 		s.Event("a")
 	}
@@ -705,20 +709,20 @@ func busy() Scenario[string, *shop] {
 		World: func() *shop {
 			return &shop{wants: map[string]string{"a": "1", "b": "2"}, things: map[string]string{}}
 		},
-		Start: func(k *Kit[string], w *shop) {
-			c := client{k, w}
-			k.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
-			k.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
-			k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, Jitter: 0.5, Vanished: true, GetItems: func(ctx context.Context) ([]string, error) {
-				return Read(ctx, k, "list", func() ([]string, error) { return w.items(), nil })
+		Start: func(env *Env[string], w *shop) {
+			c := client{env, w}
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, Vanished: true, GetItems: func(ctx context.Context) ([]string, error) {
+				return Read(ctx, env, "list", func() ([]string, error) { return w.items(), nil })
 			}})
-			k.Go(reconcile.Feed(k.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+			env.Go(reconcile.Feed(env.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 				q.Enqueue("b")
 				<-ctx.Done()
 				return nil
 			}))
 		},
-		Play: func(s *Stage[string], w *shop) {
+		Steps: func(s *Environment[string], w *shop) {
 			for _, item := range []string{"a", "b"} {
 				s.Event(item)
 			}
@@ -763,24 +767,24 @@ func TestFailedListsHaveNoChance(t *testing.T) {
 	play := func() string {
 		r, err := explore.Search(t, Scenario[string, *atomic.Int32]{
 			World: func() *atomic.Int32 { return new(atomic.Int32) }, // how often lists have failed
-			Start: func(k *Kit[string], failed *atomic.Int32) {
+			Start: func(env *Env[string], failed *atomic.Int32) {
 				list := func(ctx context.Context, name string) (map[string]int, error) {
-					all, err := Read(ctx, k, name, func() (map[string]int, error) { return map[string]int{"a": 1, "b": 1, "c": 1}, nil })
+					all, err := Read(ctx, env, name, func() (map[string]int, error) { return map[string]int{"a": 1, "b": 1, "c": 1}, nil })
 					if err != nil {
 						failed.Add(1)
 					}
 					return all, err
 				}
-				k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
-				k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 10 * time.Minute, GetItems: func(ctx context.Context) ([]string, error) {
+				env.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
+				env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, GetItems: func(ctx context.Context) ([]string, error) {
 					all, err := list(ctx, "poll")
 					return slices.Sorted(maps.Keys(all)), err
 				}})
-				k.Go(&tracker.Tracker[string, int]{Queue: k.Queue, Period: 10 * time.Minute, List: tracker.FromMap(func(ctx context.Context) (map[string]int, error) {
+				env.Go(&tracker.Tracker[string, int]{Queue: env.Queue, Period: 10 * time.Minute, List: tracker.FromMap(func(ctx context.Context) (map[string]int, error) {
 					return list(ctx, "list")
 				})})
 			},
-			Play: func(s *Stage[string], _ *atomic.Int32) { s.Advance(time.Hour) },
+			Steps: func(s *Environment[string], _ *atomic.Int32) { s.Advance(time.Hour) },
 			Final: func(failed *atomic.Int32) error {
 				if failed.Load() > 10 {
 					return errors.New("so there is a journal to see")

@@ -45,7 +45,7 @@ func (w *shop) state() (text string) {
 
 // A client is how a process reaches the shop.
 type client struct {
-	*Kit[string]
+	*Env[string]
 	shop *shop
 }
 
@@ -53,11 +53,11 @@ var errNone = errors.New("there is none")
 
 // wanted reads what is wished for.
 func (c client) wanted(ctx context.Context, item string) (string, error) {
-	return Read(ctx, c.Kit, "want "+item, func() (string, error) { return found(c.shop.wants, item) })
+	return Read(ctx, c.Env, "want "+item, func() (string, error) { return found(c.shop.wants, item) })
 }
 
 func (c client) get(ctx context.Context, name string) (string, error) {
-	return Read(ctx, c.Kit, "get "+name, func() (string, error) { return found(c.shop.things, name) })
+	return Read(ctx, c.Env, "get "+name, func() (string, error) { return found(c.shop.things, name) })
 }
 
 func found(in map[string]string, name string) (string, error) {
@@ -126,7 +126,7 @@ type exhibit struct {
 	name    string
 	faulty  func(client) work
 	mended  func(client) work
-	play    func(*Stage[string], *shop)
+	play    func(*Environment[string], *shop)
 	alone   bool // nothing lists what there is, but at the start
 	watches bool // what is put is an event
 	without []explore.Fault
@@ -136,13 +136,13 @@ type exhibit struct {
 }
 
 // The plays of the gallery.
-func comes(s *Stage[string], w *shop) {
+func comes(s *Environment[string], w *shop) {
 	w.want("a", "1")
 	s.Event("a")
 	s.Advance(time.Minute)
 }
 
-func grows(s *Stage[string], w *shop) {
+func grows(s *Environment[string], w *shop) {
 	comes(s, w)
 	w.want("a", "3")
 	s.Event("a")
@@ -151,7 +151,7 @@ func grows(s *Stage[string], w *shop) {
 	s.Advance(time.Minute)
 }
 
-func goes(s *Stage[string], w *shop) {
+func goes(s *Environment[string], w *shop) {
 	comes(s, w)
 	delete(w.wants, "a")
 	s.Event("a")
@@ -254,7 +254,7 @@ var gallery = []exhibit{{
 			return c.put(ctx, name[1:], "")
 		}
 	},
-	without: []explore.Fault{explore.Stale, explore.Behind}, // of the status, which it would write again
+	without: []explore.Fault{explore.Stale, explore.StaleWatch}, // of the status, which it would write again
 	plan:    "call put disk a#0s #1: dies after",
 	fails:   differs,
 }, {
@@ -276,7 +276,7 @@ var gallery = []exhibit{{
 	fails:  differs,
 }, {
 	name: "remove by a stale list",
-	play: func(s *Stage[string], w *shop) {
+	play: func(s *Environment[string], w *shop) {
 		comes(s, w)
 		w.want("b", "1")
 		s.Event("b")
@@ -293,7 +293,7 @@ var gallery = []exhibit{{
 		})
 	},
 	plan:  "call list wants #2: stale",
-	fails: "Check: disk b is removed, though wanted",
+	fails: "Invariant: disk b is removed, though wanted",
 }, {
 	name:   "finalizer taken off too early",
 	play:   goes,
@@ -422,7 +422,7 @@ var gallery = []exhibit{{
 }, {
 	name:  "one event expected before the other",
 	alone: true,
-	play: func(s *Stage[string], w *shop) {
+	play: func(s *Environment[string], w *shop) {
 		w.want("net", "1")
 		s.Event("net")
 		s.Advance(time.Second)
@@ -511,7 +511,7 @@ var gallery = []exhibit{{
 		}
 	},
 	plan:  "call want a #1: fails",
-	fails: "Check: disk a is removed, though wanted",
+	fails: "Invariant: disk a is removed, though wanted",
 }, {
 	name: "a breaker that never closes",
 	play: comes,
@@ -574,7 +574,7 @@ func sweeping(c client, check func(item string) error) work {
 		if err := asWanted(c)(ctx, a); err != nil {
 			return err
 		}
-		wants, err := Read(ctx, c.Kit, "list wants", func() (string, error) {
+		wants, err := Read(ctx, c.Env, "list wants", func() (string, error) {
 			return strings.Join(slices.Sorted(maps.Keys(c.shop.wants)), " "), nil
 		})
 		if err != nil {
@@ -698,24 +698,24 @@ func resync(c client) reconcile.Runner {
 func (e exhibit) scenario(controller func(client) work) Scenario[string, *shop] {
 	return Scenario[string, *shop]{
 		World: func() *shop { return &shop{wants: map[string]string{}, things: map[string]string{}} },
-		Start: func(k *Kit[string], w *shop) {
-			c := client{k, w}
+		Start: func(env *Env[string], w *shop) {
+			c := client{env, w}
 			if e.watches {
-				w.told = k.Event
+				w.told = env.Event
 			}
-			k.Start(&reconcile.Reconciler[string]{Reconcile: controller(c), Timeout: 10 * time.Second})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: controller(c), Timeout: 10 * time.Second})
 			for _, item := range w.items() {
-				k.Queue.Enqueue(item)
+				env.Queue.Enqueue(item)
 			}
 			if !e.alone {
-				k.Go(resync(c))
+				env.Go(resync(c))
 			}
 		},
-		Play:    e.play,
-		State:   (*shop).state,
-		Check:   func(w *shop) error { return w.wrong },
-		Without: e.without,
-		Plans:   cmp.Or(e.plans, 120),
+		Steps:     e.play,
+		State:     (*shop).state,
+		Invariant: func(w *shop) error { return w.wrong },
+		Without:   e.without,
+		Plans:     cmp.Or(e.plans, 120),
 	}
 }
 

@@ -31,7 +31,7 @@ var notices = map[string]string{
 	"cancel":         "The next run is cancelled.",
 	"cancel-many":    "The next runs are cancelled.",
 	"nothing":        "There was no next run to cancel.",
-	"pause":          "The gate is shut.",
+	"pause":          "The gate is paused.",
 	"go-on":          "The pause has ended: one run goes first.",
 	"believe":        "The next listing may lack as much, and comes soon.",
 }

@@ -180,11 +180,11 @@ func TestRetryButtons(t *testing.T) {
 		report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.TerminalError, Err: errors.New("no room"), Failures: 1})
 		report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.TerminalError, Err: errors.New("no name"), Failures: 1})
 		for target, want := range map[string][]string{
-			"/":                           {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
-			"/?search=ROOM":               {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},
-			"/?search=well":               nil,
-			"/?state=in-order&sort=-item": nil,
-			"/?notice=reconcile-many":     {">Asked for the runs now.</p>"},
+			"/":                          {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
+			"/?search=ROOM":              {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},
+			"/?search=well":              nil,
+			"/?state=in-sync&sort=-item": nil,
+			"/?notice=reconcile-many":    {">Asked for the runs now.</p>"},
 		} {
 			text := html.UnescapeString(body(t, get(t, page, target), http.StatusOK))
 			for _, want := range want {

@@ -67,7 +67,7 @@ func (m *modelBook) forget(failed bool) {
 	}
 }
 
-// check verifies what a book promises of its own data.
+// check verifies what a book guarantees of its own data.
 func (b *book[T]) check() error {
 	runs, items := 0, 0
 	for list := range b.lists {

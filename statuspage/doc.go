@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package statuspage shows what reconcilers do: a live page for people, and the
-// same as JSON for programs. It leads with how many items are in order, and answers
+// same as JSON for programs. It leads with how many items are in sync, and answers
 // why the others are not: what state an item is in and since when, when it runs
 // next, how often it failed and with which error, and how its last runs went.
 //
@@ -14,16 +14,16 @@
 // A [Loop] is a queue and its reconciler; a page has any number of them. A
 // [Group] is a [reconcile.Group] whose members are shown as well: a stream of
 // events that broke explains why nothing happens. So do polls that fail, which [Poll]
-// adds to the members, a [Gate] that is shut, and a [Listing] that was refused.
+// adds to the members, a [Gate] that is paused, and a [Listing] that was refused.
 //
-// # In order
+// # In sync
 //
-// An item is in order when its last run ended well and nothing is left to do. It
+// An item is in sync when its last run ended well and nothing is left to do. It
 // waits only to be looked at again, as [reconcile.RecheckWithin] asks, or the queue
 // has it no more and the page remembers a last run that succeeded. An item for
 // which the next run is planned or retried is waiting, and an item that was given
-// up or cancelled is idle. An event makes an item that was in order ready again.
-// What was removed for good counts as in order until the page forgets it, unless
+// up or cancelled is idle. An event makes an item that was in sync ready again.
+// What was removed for good counts as in sync until the page forgets it, unless
 // Loop.Wanted says that it is gone.
 //
 // # Cost
@@ -62,7 +62,7 @@
 //
 //	queue   the Name of a Loop; not needed if there is one alone
 //	search  a part of the name or the error, in any case
-//	state   all, in-order, failing, in-flight, ready, waiting or idle
+//	state   all, in-sync, failing, in-flight, ready, waiting or idle
 //	sort    attention, item, state, since, next, failures, last, duration or
 //	        pending; with a hyphen in front for the reverse
 //	page    from 1
@@ -73,9 +73,9 @@
 // An idle item is one that the queue does not know. The page remembers those
 // that ran lately: an item that was given up is idle, and failing.
 //
-// The items of a queue in status.json are the sum of in_order, in_flight, ready,
+// The items of a queue in status.json are the sum of in_sync, in_flight, ready,
 // waiting and idle. Those that fail are counted again in failing. Each item has
-// in_order, and beside it the phase in which the queue has it: one that is in order
+// in_sync, and beside it the phase in which the queue has it: one that is in sync
 // has the phase "waiting" or "idle". A run that succeeded has next_seconds if it
 // asked to be looked at again.
 //

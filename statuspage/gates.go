@@ -16,14 +16,14 @@ import (
 )
 
 // A Gate is a gate.Gate as a [Page] shows it: its budget and limit and, while it is
-// shut, since when, until when and why. With [Page.AllowActions] it has buttons that
+// paused, since when, until when and why. With [Page.AllowActions] it has buttons that
 // pause it for a time, and that let it go on. Both fields are required, and not
 // changed after [New]; no other gate of the page has the name.
 type Gate struct {
 	Name string // such as the cloud that it stands in front of
 	Gate *gate.Gate
 
-	// FormatError returns how the error that shut the gate is shown, as that of a
+	// FormatError returns how the error that paused the gate is shown, as that of a
 	// [Loop] does.
 	FormatError func(err error) string
 }
@@ -95,9 +95,9 @@ type gateView struct {
 	InFlight int       `json:"in_flight"`
 	Waiting  int       `json:"waiting"`
 	Pauses   uint64    `json:"pauses"`
-	Shut     time.Time `json:"shut_since,omitzero"`
-	Until    time.Time `json:"shut_until,omitzero"`
-	Error    string    `json:"error,omitempty"` // why it is shut; empty if a person shut it
+	Paused   time.Time `json:"paused_since,omitzero"`
+	Until    time.Time `json:"paused_until,omitzero"`
+	Error    string    `json:"error,omitempty"` // why it is paused; empty if a person paused it
 }
 
 func (p *Page) gateViews() []gateView {
@@ -106,7 +106,7 @@ func (p *Page) gateViews() []gateView {
 		s := g.Gate.Stats()
 		v := gateView{
 			Name: g.Name, Burst: max(1, g.Gate.Burst), Limit: s.Limit, InFlight: s.InFlight, Waiting: s.Waiting,
-			Pauses: s.Pauses, Shut: s.Shut, Until: s.Until, Error: errorFormat(g.FormatError).text(s.Err, maxText),
+			Pauses: s.Pauses, Paused: s.PausedSince, Until: s.Until, Error: errorFormat(g.FormatError).text(s.Err, maxText),
 		}
 		if g.Gate.Every > 0 {
 			v.Rate = 1 / g.Gate.Every.Seconds()
@@ -116,24 +116,24 @@ func (p *Page) gateViews() []gateView {
 	return views
 }
 
-// IsShut reports whether no run may start.
-func (v gateView) IsShut() bool { return !v.Shut.IsZero() }
+// IsPaused reports whether no run may start.
+func (v gateView) IsPaused() bool { return !v.Paused.IsZero() }
 
 // State says in a word how the gate stands.
 func (v gateView) State() string {
 	switch {
-	case !v.IsShut():
+	case !v.IsPaused():
 		return "open"
 	case v.Until.After(time.Now()):
-		return "shut"
+		return "paused"
 	}
 	return "probing"
 }
 
-// Next says until when the gate is shut, or that a probe has to end well.
+// Next says until when the gate is paused, or that a probe has to end well.
 func (v gateView) Next() string {
 	switch {
-	case !v.IsShut():
+	case !v.IsPaused():
 		return ""
 	case v.Until.After(time.Now()):
 		return "in " + until(v.Until)
@@ -141,9 +141,9 @@ func (v gateView) Next() string {
 	return "after a run that goes well"
 }
 
-// Why says who shut the gate.
+// Why says who paused the gate.
 func (v gateView) Why() string {
-	if !v.IsShut() {
+	if !v.IsPaused() {
 		return ""
 	}
 	return cmp.Or(v.Error, "an operator's pause")
@@ -157,13 +157,13 @@ func (v gateView) Budget() string {
 	return fmt.Sprintf("%s, %s at once", perSecond(v.Rate), number(v.Burst))
 }
 
-// Alert returns a line about a gate that is shut. Like [member.Alert] it says nothing
+// Alert returns a line about a gate that is paused. Like [member.Alert] it says nothing
 // that changes from second to second.
 func (v gateView) Alert() string {
-	if !v.IsShut() {
+	if !v.IsPaused() {
 		return ""
 	}
-	return fmt.Sprintf("Gate %s is shut, nothing behind it runs: %s", v.Name, shorten(v.Why(), 300))
+	return fmt.Sprintf("Gate %s is paused, nothing behind it runs: %s", v.Name, shorten(v.Why(), 300))
 }
 
 // A listingView is a listing as a page and JSON show it.

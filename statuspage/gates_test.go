@@ -33,23 +33,23 @@ func gates(t *testing.T, page *statuspage.Page) string {
 			Burst       int       `json:"burst"`
 			Limit       int       `json:"limit"`
 			InFlight    int       `json:"in_flight"`
-			Shut        time.Time `json:"shut_since"`
-			Until       time.Time `json:"shut_until"`
+			Paused      time.Time `json:"paused_since"`
+			Until       time.Time `json:"paused_until"`
 		}
 	}
 	fromJSON(t, get(t, page, "/status.json"), &got)
 	var lines []string
 	for _, g := range got.Gates {
 		line := fmt.Sprintf("%s: %v/s, %d, limit %d, %d in flight", g.Name, g.Rate, g.Burst, g.Limit, g.InFlight)
-		if !g.Shut.IsZero() {
-			line += fmt.Sprintf(", shut for %v, until in %v, %s", time.Since(g.Shut), time.Until(g.Until), g.Error)
+		if !g.Paused.IsZero() {
+			line += fmt.Sprintf(", paused for %v, until in %v, %s", time.Since(g.Paused), time.Until(g.Until), g.Error)
 		}
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// A gate that is shut says since when, until when and why; buttons pause it and let
+// A gate that is paused says since when, until when and why; buttons pause it and let
 // it go on.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -77,16 +77,16 @@ func TestGate(t *testing.T) {
 		shows("open", "cloud: 4/s, 3, limit 7, 1 in flight", "4.0/s, 3 at once", ">open<", `-class="alert"`, "-<form class")
 		done(reconcile.Retrying, errors.New("503 & more"), 0)
 		time.Sleep(time.Minute)
-		shows("shut by an answer", "cloud: 4/s, 3, limit 7, 0 in flight, shut for 1m0s, until in 9m0s, 503 & more",
-			`<p class="alert">Gate cloud is shut, nothing behind it runs: 503 &amp; more</p>`, ">shut<", "in 9 m", "-Go on")
+		shows("paused by an answer", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 1m0s, until in 9m0s, 503 & more",
+			`<p class="alert">Gate cloud is paused, nothing behind it runs: 503 &amp; more</p>`, ">paused<", "in 9 m", "-Go on")
 		page.AllowActions = true
-		shows("with buttons", "cloud: 4/s, 3, limit 7, 0 in flight, shut for 1m0s, until in 9m0s, 503 & more", ">1 h</button>", ">Go on</button>")
+		shows("with buttons", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 1m0s, until in 9m0s, 503 & more", ">1 h</button>", ">Go on</button>")
 
 		said := body(t, post(t, page, "/gate.json", url.Values{"gate": {"cloud"}, "action": {"go-on"}}), http.StatusOK)
 		if !strings.Contains(said, "The pause has ended: one run goes first.") || cloud.Stats().Next != 0 {
 			t.Errorf("go on: %s, %+v", said, cloud.Stats())
 		}
-		shows("after go on", "cloud: 4/s, 3, limit 7, 0 in flight, shut for 1m0s, until in 0s, 503 & more", ">probing<", "after a run that goes well")
+		shows("after go on", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 1m0s, until in 0s, 503 & more", ">probing<", "after a run that goes well")
 		cloud.Pause = nil
 		if done, err = cloud.Admit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -99,8 +99,8 @@ func TestGate(t *testing.T) {
 		if body(t, r, http.StatusSeeOther); r.Header.Get("Location") != "./?notice=pause" {
 			t.Errorf("the form leads to %q", r.Header.Get("Location"))
 		}
-		shows("paused", "cloud: 4/s, 3, limit 7, 0 in flight, shut for 0s, until in 1h0m0s, ",
-			"Gate cloud is shut, nothing behind it runs: an operator&#39;s pause</p>", "in 1 h", ">Go on</button>")
+		shows("paused", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 0s, until in 1h0m0s, ",
+			"Gate cloud is paused, nothing behind it runs: an operator&#39;s pause</p>", "in 1 h", ">Go on</button>")
 		if want := `msg="statuspage: action" action=pause gate=cloud for=1h from=192.0.2.1:1234`; !strings.Contains(log.String(), want) {
 			t.Errorf("the log has %s, want %s", &log, want)
 		}
@@ -253,7 +253,7 @@ type refusing struct {
 func (r refusing) Refused() (time.Time, error) { return time.Now(), r.err }
 func (r refusing) Believe()                    { *r.believed = true }
 
-// The oldest item that is not in order is shown, red after an hour, and found by
+// The oldest item that is out of sync is shown, red after an hour, and found by
 // sort=pending.
 func TestOldestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -270,8 +270,8 @@ func TestOldestPending(t *testing.T) {
 			pass, seconds time.Duration
 			want          string
 		}{
-			{5 * time.Second, 35 * time.Second, `class="tile in-order" data-key="In order" href="./?state=in-order" data-nav><span class="label">In order</span> <span class="count">1 of 3</span> <span class="detail">one has not been for 35 s</span>`},
-			{time.Hour, time.Hour + 35*time.Second, `class="tile in-order bad"`},
+			{5 * time.Second, 35 * time.Second, `class="tile in-sync" data-key="In sync" href="./?state=in-sync" data-nav><span class="label">In sync</span> <span class="count">1 of 3</span> <span class="detail">one has not been for 35 s</span>`},
+			{time.Hour, time.Hour + 35*time.Second, `class="tile in-sync bad"`},
 		} {
 			sleep(step.pass)
 			if text := body(t, get(t, w.page, "/"), http.StatusOK); !strings.Contains(text, step.want) {

@@ -55,9 +55,9 @@ func testHostile(t *testing.T, name string) {
 	queueName := "q" + name[:min(len(name), 1000)]
 	loop := &statuspage.Loop[string]{Name: queueName, Queue: queue}
 	group := &statuspage.Group{Name: name}
-	shut := &gate.Gate{Logger: discard, Pause: func(error) time.Duration { return time.Hour }}
+	paused := &gate.Gate{Logger: discard, Pause: func(error) time.Duration { return time.Hour }}
 	page := statuspage.New(loop, group, &statuspage.Loop[string]{Name: "other"},
-		&statuspage.Gate{Name: queueName, Gate: shut}, &statuspage.Listing{Name: queueName, Of: refusing{errors.New(name), new(bool)}})
+		&statuspage.Gate{Name: queueName, Gate: paused}, &statuspage.Listing{Name: queueName, Of: refusing{errors.New(name), new(bool)}})
 	page.AllowActions = true
 	page.Logger = discard
 	queue.Enqueue(name)
@@ -74,7 +74,7 @@ func testHostile(t *testing.T, name string) {
 	}
 
 	// What keeps items from running is shown too.
-	done, err := shut.Admit(t.Context())
+	done, err := paused.Admit(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

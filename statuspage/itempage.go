@@ -184,7 +184,7 @@ func (h handle) story() string {
 		text += idleStory(r.Last.Outcome, since)
 	}
 	if pending := r.PendingFor(); pending != "" {
-		text += fmt.Sprintf(" It has not been in order for %s.", pending)
+		text += fmt.Sprintf(" It has been out of sync for %s.", pending)
 	}
 	return text
 }

@@ -26,7 +26,7 @@ type queueJSON struct {
 	counts
 	LongestReady    duration `json:"longest_ready_seconds"`
 	LongestInFlight duration `json:"longest_in_flight_seconds"`
-	LongestPending  duration `json:"longest_pending_seconds"` // of those in the queue that are not in order
+	LongestPending  duration `json:"longest_pending_seconds"` // of those in the queue that are out of sync
 
 	Runs    map[reconcile.Outcome]uint64 `json:"runs"`    // by outcome, since the start
 	Dropped uint64                       `json:"dropped"` // of these, counted but not remembered
@@ -52,7 +52,7 @@ type itemJSON struct {
 	Name      string            `json:"name"`
 	ID        string            `json:"id,omitempty"`
 	Phase     string            `json:"phase"` // in the queue: "idle", "ready", "waiting" or "in flight"
-	InOrder   bool              `json:"in_order"`
+	InSync    bool              `json:"in_sync"`
 	Since     time.Time         `json:"since,omitzero"`
 	Pending   time.Time         `json:"pending,omitzero"` // since when there has been work
 	Due       time.Time         `json:"due,omitzero"`
@@ -160,7 +160,7 @@ func newItemJSON(h handle) itemJSON {
 	v := itemJSON{
 		Name:      h.text,
 		Phase:     h.Phase.String(),
-		InOrder:   h.inOrder(),
+		InSync:    h.inSync(),
 		Since:     h.Since,
 		Pending:   h.Pending,
 		Due:       h.Due,

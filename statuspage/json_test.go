@@ -34,7 +34,7 @@ func TestStatusJSON(t *testing.T) {
 		runs := got.Queues[0]["runs"].(map[string]any)
 		delete(got.Queues[0], "runs")
 		for name, want := range map[string]any{
-			"name": "assets", "items": 7.0, "in_order": 2.0, "ready": 0.0, "waiting": 3.0, "held": 1.0, "in_flight": 1.0, "idle": 1.0,
+			"name": "assets", "items": 7.0, "in_sync": 2.0, "ready": 0.0, "waiting": 3.0, "held": 1.0, "in_flight": 1.0, "idle": 1.0,
 			"failing": 2.0, "given_up": 1.0, "longest_ready_seconds": 0.0, "longest_in_flight_seconds": 30.0, "longest_pending_seconds": 30.0,
 			"dropped": 0.0, "items_url": "items.json?queue=assets",
 		} {
@@ -109,8 +109,8 @@ func TestItemsJSON(t *testing.T) {
 			{Name: "running", Phase: "in flight", Since: begin},
 			{Name: "held", Phase: "waiting", Since: at(30 * time.Millisecond), Due: at(2*time.Hour + 30*time.Millisecond), NotBefore: at(2*time.Hour + 30*time.Millisecond), Outcome: "requeued", Ended: at(30 * time.Millisecond), Took: 0.03},
 			{Name: "planned", Phase: "waiting", Since: at(20 * time.Millisecond), Due: at(time.Hour + 20*time.Millisecond), Error: "being made: requeue within 1h0m0s", Outcome: "requeued", Ended: at(20 * time.Millisecond), Took: 0.02},
-			{Name: "fine", Phase: "waiting", InOrder: true, Since: at(10 * time.Millisecond), Due: at(time.Hour + 10*time.Millisecond), Error: "in sync: recheck within 1h0m0s", Outcome: "succeeded", Ended: at(10 * time.Millisecond), Took: 0.01},
-			{Name: "well", Phase: "idle", InOrder: true, Since: at(time.Millisecond), Outcome: "succeeded", Ended: at(time.Millisecond), Took: 0.001},
+			{Name: "fine", Phase: "waiting", InSync: true, Since: at(10 * time.Millisecond), Due: at(time.Hour + 10*time.Millisecond), Error: "in sync: recheck within 1h0m0s", Outcome: "succeeded", Ended: at(10 * time.Millisecond), Took: 0.01},
+			{Name: "well", Phase: "idle", InSync: true, Since: at(time.Millisecond), Outcome: "succeeded", Ended: at(time.Millisecond), Took: 0.001},
 		} {
 			got := got[want.Name]
 			want.URL = "item.json?item=" + want.Name + "&queue=assets"
@@ -147,7 +147,7 @@ func TestItemsJSONQueries(t *testing.T) {
 			"sort=failures":            "refused retrying Held 2 fine held planned running well",
 			"sort=last":                "refused retrying held planned fine well Held 2 running",
 			"sort=duration":            "refused retrying held planned fine well Held 2 running",
-			"state=in-order":           "fine well",
+			"state=in-sync":            "fine well",
 			"state=failing":            "refused retrying",
 			"state=in-flight":          "running",
 			"state=ready":              "",
@@ -287,7 +287,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"/items.json", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
 		{"/items.json?queue=c", http.StatusNotFound, `no queue "c"; there are a, b`},
-		{"/items.json?queue=a&state=x", http.StatusBadRequest, `no state "x"; there are all, in-order, failing, in-flight, ready, waiting, idle`},
+		{"/items.json?queue=a&state=x", http.StatusBadRequest, `no state "x"; there are all, in-sync, failing, in-flight, ready, waiting, idle`},
 		{"/item.json?item=x", http.StatusNotFound, "which queue? Add queue=NAME; there are a, b"},
 		{"/item.json?queue=a", http.StatusNotFound, "no item is named: want item=NAME"},
 		{"/item.json?queue=a&item=x", http.StatusNotFound, `queue "a" does not know item "x", and no run of it is remembered`},

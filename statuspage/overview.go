@@ -130,19 +130,19 @@ func (p *Page) overview(q query) (*overview, time.Time, error) {
 // ItemURL returns the URL of the page of an item.
 func (o *overview) ItemURL(r *row) string { return itemURL("item", o.Queue, r.text, "") }
 
-// lead returns how many of all items are in order; "" if there is none.
+// lead returns how many of all items are in sync; "" if there is none.
 func lead(queues []queueJSON) string {
-	inOrder, all := 0, 0
+	inSync, all := 0, 0
 	for _, q := range queues {
-		inOrder, all = inOrder+q.InOrder, all+q.Items
+		inSync, all = inSync+q.InSync, all+q.Items
 	}
 	if all == 0 {
 		return ""
 	}
-	return part(inOrder, all) + " in order"
+	return part(inSync, all) + " in sync"
 }
 
-// longPending is from when on an item that is not in order is an alarm, as it is for
+// longPending is from when on an item that is out of sync is an alarm, as it is for
 // the alerts of adapters/prometheus.
 const longPending = time.Hour
 
@@ -156,7 +156,7 @@ func tiles(s *snapshot) []tile {
 		return what + " " + format(at)
 	}
 	all := []tile{
-		{inOrderItems, "In order", part(s.InOrder, s.Items), detail("next look in", s.look, until), ""},
+		{inSyncItems, "In sync", part(s.InSync, s.Items), detail("next recheck in", s.look, until), ""},
 		{allItems, "All items", number(s.Items), strings.Replace(perSecond(s.perSecond), "/", " runs/", 1), ""},
 		{failingItems, "Failing", number(s.Failing), "", ""},
 		{inFlightItems, "In flight", number(s.InFlight), detail("longest", s.inFlightSince, since), ""},
@@ -165,7 +165,7 @@ func tiles(s *snapshot) []tile {
 		{idleItems, "Idle", number(s.Idle), "remembered", ""},
 	}
 	switch pending := s.taken.Sub(s.pending); {
-	case s.InOrder > 0 && s.InOrder == s.Items:
+	case s.InSync > 0 && s.InSync == s.Items:
 		all[0].Class = "done"
 	case !s.pending.IsZero() && pending >= longRun:
 		all[0].Detail = "one has not been for " + since(s.pending)

@@ -28,8 +28,8 @@ func TestPage(t *testing.T) {
 		w.page.Title = "Cloud"
 		text := body(t, get(t, w.page, "/"), http.StatusOK)
 		for _, want := range []string{
-			`<title id="title">2 of 7 in order · Cloud</title>`,
-			`<span class="label">In order</span> <span class="count">2 of 7</span> <span class="detail">one has not been for 30 s</span>`,
+			`<title id="title">2 of 7 in sync · Cloud</title>`,
+			`<span class="label">In sync</span> <span class="count">2 of 7</span> <span class="detail">one has not been for 30 s</span>`,
 			`<span class="label">Failing</span> <span class="count">2</span> <span class="detail">1 not retried</span>`,
 			`<span class="label">In flight</span> <span class="count">1</span> <span class="detail">longest 30 s</span>`,
 			`<span class="label">Waiting</span> <span class="count">3</span> <span class="detail">next in 59 m 31 s, 1 held</span>`,
@@ -37,7 +37,7 @@ func TestPage(t *testing.T) {
 			"<bdi>region cannot change</bdi>",
 			"<bdi>in sync</bdi>",
 			"<bdi>being made</bdi>",
-			`<span class="phase in-order">in order</span>`,
+			`<span class="phase in-sync">in sync</span>`,
 			"in 1 h 59 m <span class=\"held\">held</span>",
 			`<span class="range">1–7 of 7</span>`,
 			"Remembers up to 20,000 runs, at most 20 of an item.",
@@ -49,8 +49,8 @@ func TestPage(t *testing.T) {
 		if refused, planned := strings.Index(text, "<bdi>refused"), strings.Index(text, "<bdi>planned"); refused > planned {
 			t.Error("what fails is not above what is well")
 		}
-		if first := regexp.MustCompile(`<a class="tile ([^"]*)"`).FindStringSubmatch(text); first == nil || first[1] != "in-order" {
-			t.Errorf("the first tile is %q, want that of what is in order", first)
+		if first := regexp.MustCompile(`<a class="tile ([^"]*)"`).FindStringSubmatch(text); first == nil || first[1] != "in-sync" {
+			t.Errorf("the first tile is %q, want that of what is in sync", first)
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestPageStories(t *testing.T) {
 }
 
 // An item that plans its next run again and again says for how long it has not been
-// in order, and why, also if no run of it is remembered.
+// in sync, and why, also if no run of it is remembered.
 func TestPageTellsHowLongItIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -200,7 +200,7 @@ func TestPageTellsHowLongItIsPending(t *testing.T) {
 		for text, want := range map[string]string{
 			`<span class="ago">pending 2 d</span>`:                         table,
 			`<span class="error"><bdi>the disk is being made</bdi></span>`: table,
-			`It has not been in order for 2 d.`:                            page,
+			`It has been out of sync for 2 d.`:                             page,
 			`<bdi>the disk is being made</bdi>`:                            page,
 		} {
 			if !strings.Contains(want, text) {
@@ -214,14 +214,14 @@ func TestPageTellsHowLongItIsPending(t *testing.T) {
 	})
 }
 
-// TestPageAllInOrder has a page whose items are all in order: those that wait for
+// TestPageAllInSync has a page whose items are all in sync: those that wait for
 // another look, and those that the queue has no more.
-func TestPageAllInOrder(t *testing.T) {
+func TestPageAllInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		if text := body(t, get(t, w.page, "/"), http.StatusOK); !strings.Contains(text, `<title id="title">Reconcilers</title>`) ||
-			!strings.Contains(text, `<a class="tile in-order"`) {
-			t.Error("a page without items says that they are in order")
+			!strings.Contains(text, `<a class="tile in-sync"`) {
+			t.Error("a page without items says that they are in sync")
 		}
 		w.returns("looked at", time.Millisecond, reconcile.RecheckWithin(time.Hour))
 		w.queue.Enqueue("looked at")
@@ -229,35 +229,35 @@ func TestPageAllInOrder(t *testing.T) {
 		sleep(time.Minute)
 		text := body(t, get(t, w.page, "/"), http.StatusOK)
 		for _, want := range []string{
-			`<title id="title">2 of 2 in order · Reconcilers</title>`,
-			`<a class="tile in-order done"`,
+			`<title id="title">2 of 2 in sync · Reconcilers</title>`,
+			`<a class="tile in-sync done"`,
 			`<span class="label">Waiting</span> <span class="count">0</span> <span class="detail"></span>`,
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the page lacks %s", want)
 			}
 		}
-		if text := body(t, get(t, w.page, "/?state=in-order"), http.StatusOK); !strings.Contains(text, `name="state" value="in-order"`) {
-			t.Error("a search does not keep to what is in order")
+		if text := body(t, get(t, w.page, "/?state=in-sync"), http.StatusOK); !strings.Contains(text, `name="state" value="in-sync"`) {
+			t.Error("a search does not keep to what is in sync")
 		}
 		if text := body(t, get(t, w.page, "/?state=in-flight"), http.StatusOK); !strings.Contains(text, "No item is in flight.") {
 			t.Error("the page does not say that no item is in flight")
 		}
 		w.queue.EnqueueAfter("looked at", time.Minute) // there is work to come
 		sleep(time.Second)
-		if text := body(t, get(t, w.page, "/"), http.StatusOK); !strings.Contains(text, "1 of 2 in order") {
-			t.Error("an item with work to come is in order")
+		if text := body(t, get(t, w.page, "/"), http.StatusOK); !strings.Contains(text, "1 of 2 in sync") {
+			t.Error("an item with work to come is in sync")
 		}
 	})
 }
 
 func TestPageSeveralQueues(t *testing.T) {
 	a, b := reconcile.NewQueue[string](), reconcile.NewQueue[int]()
-	a.Enqueue("settled")
+	a.Enqueue("recheck")
 	if _, err := a.Dequeue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
+	a.Requeue("recheck", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	a.Enqueue("x")
 	b.Enqueue(42)
 	page := statuspage.New(
@@ -265,7 +265,7 @@ func TestPageSeveralQueues(t *testing.T) {
 		&statuspage.Loop[int]{Name: "numbers", Queue: b, Format: func(n int) string { return fmt.Sprintf("no. %d", n) }},
 	)
 	text := body(t, get(t, page, "/?queue=numbers"), http.StatusOK)
-	for _, want := range []string{`<title id="title">1 of 3 in order · Reconcilers</title>`, `<bdi>words</bdi></a></th><td class="n">1</td><td class="n">0</td>`, `<bdi>no. 42</bdi>`, `<a href="./?queue=words" data-nav><bdi>words</bdi></a>`, `<a href="./?queue=numbers" data-nav aria-current="true">`} {
+	for _, want := range []string{`<title id="title">1 of 3 in sync · Reconcilers</title>`, `<bdi>words</bdi></a></th><td class="n">1</td><td class="n">0</td>`, `<bdi>no. 42</bdi>`, `<a href="./?queue=words" data-nav><bdi>words</bdi></a>`, `<a href="./?queue=numbers" data-nav aria-current="true">`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
@@ -463,15 +463,15 @@ func TestFormatError(t *testing.T) {
 		queue := reconcile.NewQueue[string]()
 		loop := &statuspage.Loop[string]{Name: "q", Queue: queue, FormatError: hide}
 		group := &statuspage.Group{FormatError: hide}
-		shut := &gate.Gate{Pause: func(error) time.Duration { return time.Hour }, Logger: discard}
-		page := statuspage.New(loop, group, &statuspage.Gate{Name: "cloud", Gate: shut, FormatError: hide})
+		paused := &gate.Gate{Pause: func(error) time.Duration { return time.Hour }, Logger: discard}
+		page := statuspage.New(loop, group, &statuspage.Gate{Name: "cloud", Gate: paused, FormatError: hide})
 		_, err := statuspage.Poll(group, "list", func(context.Context) (int, error) { return 0, secret })(t.Context())
 		if err != secret {
 			t.Fatalf("Poll returned %v", err)
 		}
 		errs := map[string]error{"a": secret, "b": errors.New("panic")}
 		r := &reconcile.Reconciler[string]{
-			Queue: queue, OnResult: loop.OnResult(nil), Logger: discard, Admit: shut.Admit,
+			Queue: queue, OnResult: loop.OnResult(nil), Logger: discard, Admit: paused.Admit,
 			Reconcile: func(_ context.Context, item string) error { return errs[item] },
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)

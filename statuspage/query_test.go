@@ -50,7 +50,7 @@ func TestQuery(t *testing.T) {
 
 func TestQueryErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"state=sleeping": `no state "sleeping"; there are all, in-order, failing, in-flight, ready, waiting, idle`,
+		"state=sleeping": `no state "sleeping"; there are all, in-sync, failing, in-flight, ready, waiting, idle`,
 		"sort=color":     `cannot sort by "color"; there are attention, item, state, since, next, failures, last, duration, pending, with a hyphen in front for the reverse`,
 		"sort=--item":    `cannot sort by "-item"; there are attention, item, state, since, next, failures, last, duration, pending, with a hyphen in front for the reverse`,
 		"page=0":         `page "0": want a number, 1 or more`,

@@ -69,17 +69,17 @@ func (r *row) Final() bool { return r.Phase == reconcile.Idle && r.Failing() }
 // Held reports whether no event starts the next run before it is due.
 func (r *row) Held() bool { return !r.NotBefore.IsZero() && r.NotBefore.Equal(r.Due) }
 
-// inOrder reports whether the last run ended well and nothing is left to do: the
+// inSync reports whether the last run ended well and nothing is left to do: the
 // item waits only to be looked at again, or the queue has it no more.
-func (r *row) inOrder() bool {
+func (r *row) inSync() bool {
 	return r.Recheck || r.Phase == reconcile.Idle && r.Last.Outcome == reconcile.Succeeded
 }
 
 // Status returns the part of the rows that the row is in: its phase, unless it is
-// in order.
+// in sync.
 func (r *row) Status() filter {
-	if r.inOrder() {
-		return inOrderItems
+	if r.inSync() {
+		return inSyncItems
 	}
 	return filter(strings.ReplaceAll(r.Phase.String(), " ", "-"))
 }
@@ -137,7 +137,7 @@ func (s sorting) key(r *row, now time.Time) int64 {
 	case byDuration:
 		return -int64(r.Last.Duration)
 	case byPending:
-		if r.inOrder() || r.Pending.IsZero() {
+		if r.inSync() || r.Pending.IsZero() {
 			return math.MaxInt64
 		}
 		return r.Pending.UnixNano()
@@ -146,7 +146,7 @@ func (s sorting) key(r *row, now time.Time) int64 {
 }
 
 // ranks are the states in their order.
-var ranks = []filter{inFlightItems, readyItems, waitingItems, idleItems, inOrderItems}
+var ranks = []filter{inFlightItems, readyItems, waitingItems, idleItems, inSyncItems}
 
 // longRun is from when on a run that goes on needs a look.
 const longRun = 10 * time.Second
@@ -156,7 +156,7 @@ type filter string
 
 const (
 	allItems      filter = "all"
-	inOrderItems  filter = "in-order"
+	inSyncItems   filter = "in-sync"
 	failingItems  filter = "failing"
 	inFlightItems filter = "in-flight"
 	readyItems    filter = "ready"
@@ -164,7 +164,7 @@ const (
 	idleItems     filter = "idle"
 )
 
-var filters = []string{"all", "in-order", "failing", "in-flight", "ready", "waiting", "idle"}
+var filters = []string{"all", "in-sync", "failing", "in-flight", "ready", "waiting", "idle"}
 
 func (f filter) has(r *row) bool {
 	switch f {

@@ -94,8 +94,8 @@ func where(stack []byte) []byte {
 	return bytes.TrimSpace(stack)
 }
 
-// IsSettled reports whether the run ended well and asked to be looked at again.
-func (r *run) IsSettled() bool { return r.Outcome == reconcile.Succeeded && r.Next != none }
+// IsRecheck reports whether the run ended well and asked for a recheck.
+func (r *run) IsRecheck() bool { return r.Outcome == reconcile.Succeeded && r.Next != none }
 
 // Headline returns the error without the stack, and without what the queue says
 // better: when a planned run comes.

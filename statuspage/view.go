@@ -32,23 +32,23 @@ type snapshot struct {
 	*measures
 }
 
-// counts sums up a snapshot. Each item is in order, in flight, ready, waiting or
+// counts sums up a snapshot. Each item is in sync, in flight, ready, waiting or
 // idle, as [row.Status] says.
 type counts struct {
-	Items    int `json:"items"`    // the sum of in_order, ready, waiting, in_flight and idle
-	InOrder  int `json:"in_order"` // the last run ended well, and nothing is left to do
+	Items    int `json:"items"`   // the sum of in_sync, ready, waiting, in_flight and idle
+	InSync   int `json:"in_sync"` // the last run ended well, and nothing is left to do
 	Ready    int `json:"ready"`
-	Waiting  int `json:"waiting"` // not in order
+	Waiting  int `json:"waiting"` // not in sync
 	Held     int `json:"held"`    // of those that wait
 	InFlight int `json:"in_flight"`
-	Idle     int `json:"idle"`     // remembered, not in the queue, not in order
+	Idle     int `json:"idle"`     // remembered, not in the queue, not in sync
 	Failing  int `json:"failing"`  // in whatever state
 	GivenUp  int `json:"given_up"` // of those that fail: idle, nobody tries again
 
 	// The earliest of each; zero if there is none.
 	inFlightSince, readySince time.Time
-	due, look                 time.Time // of those that wait, and of those in order
-	pending                   time.Time // since when the oldest has not been in order
+	due, look                 time.Time // of those that wait, and of those in sync
+	pending                   time.Time // since when the oldest has not been in sync
 	mostFailures              int
 }
 
@@ -127,12 +127,12 @@ func count(rows []row) counts {
 				c.GivenUp++
 			}
 		}
-		if !r.inOrder() {
+		if !r.inSync() {
 			keepEarliest(&c.pending, r.Pending)
 		}
 		switch r.Status() {
-		case inOrderItems:
-			c.InOrder++
+		case inSyncItems:
+			c.InSync++
 			keepEarliest(&c.look, r.Due)
 		case inFlightItems:
 			c.InFlight++

@@ -172,7 +172,7 @@ type items struct {
 type item struct {
 	Name, ID, Phase string
 	Since, Due      time.Time
-	InOrder         bool      `json:"in_order"`
+	InSync          bool      `json:"in_sync"`
 	NotBefore       time.Time `json:"not_before"`
 	Again           bool
 	Failing         bool

@@ -5,6 +5,7 @@
 # The checks of this module.
 #
 #   verify/ci.sh       of each change: decided by the commit alone, about a minute
+#   verify/ci.sh -l    the packages whose tests these are
 #   verify/ci.sh all   of each night: all schedules and all breaks, the real clock, a
 #                      Prometheus, a browser
 
@@ -18,10 +19,17 @@ say() {
 	"$@"
 }
 
-# go test keeps results of tests whose files, below the root, have changed.
+gate="./plant ./mutate ./promises ./interleave ./simulate"
+
 case "${1:-}" in
 "")
-	say go test -count=1 -short ./plant ./mutate ./promises ./interleave ./simulate
+	# go test keeps results of tests whose files, below the root, have changed. The
+	# packages are words.
+	# shellcheck disable=SC2086
+	say go test -count=1 -short $gate
+	;;
+-l)
+	echo "$gate"
 	;;
 all)
 	# These take one step at a time, run tests in processes of their own, or play a
@@ -35,7 +43,7 @@ all)
 	say bash browser/ci.sh
 	;;
 *)
-	echo "verify/ci.sh: no such argument: \"$1\"; there is: all" >&2
+	echo "verify/ci.sh: no such argument: \"$1\"; there are: -l, all" >&2
 	exit 2
 	;;
 esac

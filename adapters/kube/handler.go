@@ -44,7 +44,7 @@ func (h *handler[T]) OnAdd(v any, initial bool) {
 //
 // An Offer is ignored if a run of the item is due or planned, so it is right only if
 // a run that has still to begin will see the object. The informer's store has it by
-// now. So that holds for an item that is ready now, and for one that is settled or
+// now. So that holds for an item that is ready now, and for one that waits for a recheck or
 // unknown: if it is something else a moment later, that is by a run that begins, or
 // began, after now. It does not hold for an item in flight, nor soon enough for one
 // that waits for a plan or a retry.

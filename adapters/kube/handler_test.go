@@ -12,7 +12,7 @@ import (
 )
 
 // TestFirstList lists objects whose items are in every state, each twice, as two
-// objects of one owner do. Those at rest, settled or not known, go behind an event that comes later. No
+// objects of one owner do. Those at rest, in sync or unknown, go behind an event that comes later. No
 // run is lost that has to see what was listed, and none is brought forward that is held.
 func TestFirstList(t *testing.T) {
 	informer := newStub()
@@ -26,18 +26,18 @@ func TestFirstList(t *testing.T) {
 		}
 		return got.Name
 	}
-	for _, n := range []string{"in flight", "settled"} {
+	for _, n := range []string{"in flight", "recheck"} {
 		queue.Enqueue(item(n))
 		take()
 	}
-	queue.Requeue(item("settled"), reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
+	queue.Requeue(item("recheck"), reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	queue.EnqueueWithin(item("waiting"), time.Hour)
 	queue.EnqueueAfter(item("held"), time.Hour)
 	queue.Enqueue(item("ready"))
 
 	handler := informer.into(t, names(informer), queue)
 	for range 2 {
-		for _, n := range []string{"at rest", "in flight", "settled", "waiting", "held", "ready"} {
+		for _, n := range []string{"at rest", "in flight", "recheck", "waiting", "held", "ready"} {
 			handler.OnAdd(configMap("", n), true)
 		}
 	}
@@ -53,7 +53,7 @@ func TestFirstList(t *testing.T) {
 	for queue.Len() > 0 {
 		got = append(got, take())
 	}
-	if want := []string{"ready", "waiting", "event", "at rest", "settled", "resynced"}; !slices.Equal(got, want) {
+	if want := []string{"ready", "waiting", "event", "at rest", "recheck", "resynced"}; !slices.Equal(got, want) {
 		t.Errorf("taken: %q, want %q", got, want)
 	}
 }

@@ -33,9 +33,9 @@
 // their owners. Entries of other buckets that a reconcile function only looks
 // at reach the items that did by [reconcile.Refs] and [reconcile.Map].
 //
-// # What the package promises
+// # Guarantees
 //
-// Each promise names a test that shows it, against a real server.
+// Each guarantee names a test that shows it, against a real server.
 //
 //  1. A put, delete, purge or announced expiry that a bucket keeps is enqueued,
 //     in order, whatever happens to server and connection

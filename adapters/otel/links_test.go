@@ -95,7 +95,7 @@ func TestLinks(t *testing.T) {
 			want: []string{"e1" + byEvent, "run 1" + byRun, "run 2" + byRun},
 		},
 		{
-			name:    "a look at what is in order",
+			name:    "a look at what is in sync",
 			results: []error{reconcile.RecheckWithin(time.Minute)},
 			do: func(_ *reconcile.Queue[string], feed func(string) reconcile.Enqueuer[string], _ func(string) context.Context, _ *telemetry) {
 				feed("e1").Enqueue("a")

@@ -124,7 +124,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 		return metric.WithAttributeSet(attribute.NewSet(m.attributes[2], stateKey.String(state)))
 	}
 	ready, waiting, inFlight := in(reconcile.Ready.String()), in(reconcile.Waiting.String()), in(reconcile.InFlight.String())
-	settled := in("settled") // a state of its own, and not among the waiting
+	recheck := in("recheck") // a state of its own, and not among the waiting
 	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveFloat64(age, oldest().Seconds(), m.queue)
 		o.ObserveInt64(limit, int64(workers), m.queue)
@@ -134,7 +134,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 		s := queue.Stats()
 		o.ObserveInt64(count, int64(s.Ready), ready)
 		o.ObserveInt64(count, int64(s.Waiting-s.Rechecks), waiting)
-		o.ObserveInt64(count, int64(s.Rechecks), settled)
+		o.ObserveInt64(count, int64(s.Rechecks), recheck)
 		o.ObserveInt64(count, int64(s.InFlight), inFlight)
 		o.ObserveInt64(again, int64(s.Again), m.queue)
 		o.ObserveInt64(enqueued, int64(s.Enqueued), m.queue)

@@ -106,7 +106,7 @@ func TestMetrics(t *testing.T) {
 				switch item {
 				case "failing":
 					return kind("quota")
-				case "in order":
+				case "in sync":
 					return reconcile.RecheckWithin(24 * time.Hour)
 				case "planned":
 					return reconcile.RequeueWithin(24 * time.Hour)
@@ -127,7 +127,7 @@ func TestMetrics(t *testing.T) {
 			"reconcile.worker.max{messaging.destination.name=disks}":                                "2",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=ready}":     "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=waiting}":   "0",
-			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=settled}":   "0",
+			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=recheck}":   "0",
 			"reconcile.item.again{messaging.destination.name=disks}":                                "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=in flight}": "0",
 			"reconcile.item.enqueued{messaging.destination.name=disks}":                             "0",
@@ -137,7 +137,7 @@ func TestMetrics(t *testing.T) {
 		})
 
 		// Two at a time: 0 and 0, 1 and 1, 2 seconds.
-		for _, item := range []string{"one", "in order", "failing", "planned", "stuck"} {
+		for _, item := range []string{"one", "in sync", "failing", "planned", "stuck"} {
 			q.Enqueue(item)
 		}
 		q.Enqueue("stuck")
@@ -155,7 +155,7 @@ func TestMetrics(t *testing.T) {
 			"reconcile.worker.max{messaging.destination.name=disks}":                                "2",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=ready}":     "0",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=waiting}":   "2",
-			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=settled}":   "1",
+			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=recheck}":   "1",
 			"reconcile.item.again{messaging.destination.name=disks}":                                "1",
 			"reconcile.item.count{messaging.destination.name=disks reconcile.item.state=in flight}": "1",
 			"reconcile.item.enqueued{messaging.destination.name=disks}":                             "6",

@@ -23,7 +23,7 @@ const (
 	failuresKey = attribute.Key("reconcile.failures")
 	waitedKey   = attribute.Key("reconcile.waited")
 	nextKey     = attribute.Key("reconcile.next")
-	settledKey  = attribute.Key("reconcile.settled")
+	recheckKey  = attribute.Key("reconcile.recheck")
 	reasonKey   = attribute.Key("reconcile.reason")
 	causeKey    = attribute.Key("reconcile.cause")
 	stateKey    = attribute.Key("reconcile.item.state")
@@ -80,10 +80,10 @@ func (s *spans) end(span trace.Span, at time.Time, o observation) {
 		failuresKey.Int(o.failures),
 		waitedKey.Float64(o.waited.Seconds()),
 	)
-	if o.settled() {
-		attributes = append(attributes, settledKey.Bool(true))
+	if o.recheck() {
+		attributes = append(attributes, recheckKey.Bool(true))
 	}
-	if o.settled() || o.outcome == reconcile.Requeued || o.outcome == reconcile.Retrying {
+	if o.recheck() || o.outcome == reconcile.Requeued || o.outcome == reconcile.Retrying {
 		attributes = append(attributes, nextKey.Float64(o.next.Seconds()))
 	}
 	switch {

@@ -122,11 +122,11 @@ func TestSpan(t *testing.T) {
 			want:      "reconcile.failures=0 reconcile.item=a reconcile.outcome=succeeded reconcile.waited=2",
 		},
 		{
-			name: "in order",
+			name: "in sync",
 			reconcile: func(context.Context) error {
 				return fmt.Errorf("3 of 3: %w", reconcile.RecheckWithin(90*time.Second))
 			},
-			want: "reconcile.failures=0 reconcile.item=a reconcile.next=90 reconcile.outcome=succeeded reconcile.reason=3 of 3: recheck within 1m30s reconcile.settled=true reconcile.waited=2",
+			want: "reconcile.failures=0 reconcile.item=a reconcile.next=90 reconcile.outcome=succeeded reconcile.reason=3 of 3: recheck within 1m30s reconcile.recheck=true reconcile.waited=2",
 		},
 		{
 			name: "planned",

@@ -164,8 +164,8 @@ type observation struct {
 	next, waited, duration time.Duration
 }
 
-// settled reports whether the run said that all is well, and asked for a look.
-func (o *observation) settled() bool { return o.outcome == reconcile.Succeeded && o.err != nil }
+// recheck reports whether the run said that all is well, and asked for a look.
+func (o *observation) recheck() bool { return o.outcome == reconcile.Succeeded && o.err != nil }
 
 // givenBack reports whether the item runs again without being fed.
 func (o *observation) givenBack() bool {
@@ -173,7 +173,7 @@ func (o *observation) givenBack() bool {
 	case reconcile.Requeued, reconcile.Retrying, reconcile.Aborted:
 		return true
 	}
-	return o.settled()
+	return o.recheck()
 }
 
 // errorType names the kind of a failure in few words. What it calls is code of

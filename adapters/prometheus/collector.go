@@ -117,7 +117,7 @@ func (c *Collector) AddListing(name string, l Refuser) error {
 	return nil
 }
 
-// AddPending adds the age of the item of q that has not been in order for longest. It
+// AddPending adds the age of the item of q that has been out of sync for longest. It
 // is apart from the rest, since each scrape goes through the whole queue, which holds
 // it up for some milliseconds with 100,000 items. The name becomes the labels name and
 // controller; it may be that of the queue or its reconciler. AddPending returns an
@@ -262,7 +262,7 @@ func collectQueue(ch chan<- prometheus.Metric, name string, s reconcile.Stats) {
 	counter(ch, addsDesc, s.Enqueued+s.Requeued, name, name)
 	counter(ch, retriesDesc, s.Requeued, name, name)
 	gauge(ch, waitingDesc, float64(s.Waiting-s.Rechecks), name, name)
-	gauge(ch, settledDesc, float64(s.Rechecks), name, name)
+	gauge(ch, rechecksDesc, float64(s.Rechecks), name, name)
 	gauge(ch, inFlightDesc, float64(s.InFlight), name, name)
 	gauge(ch, againDesc, float64(s.Again), name, name)
 	counter(ch, takenDesc, s.Taken, name, name)
@@ -278,11 +278,11 @@ func collectGate(ch chan<- prometheus.Metric, name string, s gate.Stats) {
 	gauge(ch, gateInFlightDesc, float64(s.InFlight), name)
 	gauge(ch, gateWaitingDesc, float64(s.Waiting), name)
 	counter(ch, gateHalvedDesc, s.Halved, name)
-	shut := 0.0 // also after a pause, while there is nothing to do that could be the probe
-	if !s.Shut.IsZero() && (s.Waiting > 0 || time.Now().Before(s.Until)) {
-		shut = 1
+	paused := 0.0 // also after a pause, while there is nothing to do that could be the probe
+	if !s.PausedSince.IsZero() && (s.Waiting > 0 || time.Now().Before(s.Until)) {
+		paused = 1
 	}
-	gauge(ch, gateShutDesc, shut, name)
+	gauge(ch, gatePausedDesc, paused, name)
 	counter(ch, gatePausesDesc, s.Pauses, name)
 }
 

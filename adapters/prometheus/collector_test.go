@@ -30,14 +30,14 @@ func TestAddQueue(t *testing.T) {
 	}
 	q.Enqueue("a")
 	q.Enqueue("a")
-	for _, item := range []string{"b", "in order 1", "in order 2", "again", "ready"} {
+	for _, item := range []string{"b", "in sync 1", "in sync 2", "again", "ready"} {
 		q.Enqueue(item)
 	}
 	q.EnqueueAfter("c", 1<<40)
 	take("a")
 	q.RequeueAfter("a", 1<<40)
 	take("b")
-	for _, item := range []string{"in order 1", "in order 2"} {
+	for _, item := range []string{"in sync 1", "in sync 2"} {
 		take(item)
 		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 	}
@@ -52,7 +52,7 @@ func TestAddQueue(t *testing.T) {
 		`workqueue_adds_total{controller="plain",name="plain"}`:            11,
 		`workqueue_retries_total{controller="plain",name="plain"}`:         3,
 		`reconcile_queue_waiting{controller="plain",name="plain"}`:         2,
-		`reconcile_queue_settled{controller="plain",name="plain"}`:         2,
+		`reconcile_queue_rechecks{controller="plain",name="plain"}`:        2,
 		`reconcile_queue_in_flight{controller="plain",name="plain"}`:       2,
 		`reconcile_queue_again{controller="plain",name="plain"}`:           1,
 		`reconcile_queue_taken_total{controller="plain",name="plain"}`:     5,
@@ -149,18 +149,18 @@ func TestAddGate(t *testing.T) {
 			`reconcile_gate_in_flight{name="far"}`:    4,
 			`reconcile_gate_waiting{name="far"}`:      1,
 			`reconcile_gate_halved_total{name="far"}`: 1,
-			`reconcile_gate_shut{name="far"}`:         0,
+			`reconcile_gate_paused{name="far"}`:       0,
 			`reconcile_gate_pauses_total{name="far"}`: 0,
 		})
 		g.PauseUntil(time.Now().Add(time.Minute))
 		got := values(t, &c)
-		if shut, pauses := got[`reconcile_gate_shut{name="far"}`], got[`reconcile_gate_pauses_total{name="far"}`]; shut != 1 || pauses != 1 {
-			t.Errorf("after PauseUntil it is shut: %v, after %v pauses; want 1 and 1", shut, pauses)
+		if paused, pauses := got[`reconcile_gate_paused{name="far"}`], got[`reconcile_gate_pauses_total{name="far"}`]; paused != 1 || pauses != 1 {
+			t.Errorf("after PauseUntil it is paused: %v, after %v pauses; want 1 and 1", paused, pauses)
 		}
 	})
 }
 
-// An idle gate is not shut once its pause is over, though no probe came.
+// An idle gate is not paused once its pause is over, though no probe came.
 func TestIdleGateIsNotShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate.Gate{Logger: slog.New(slog.DiscardHandler)}
@@ -168,31 +168,31 @@ func TestIdleGateIsNotShut(t *testing.T) {
 		if err := c.AddGate("idle", g); err != nil {
 			t.Fatal(err)
 		}
-		shut := func(want float64) {
+		paused := func(want float64) {
 			t.Helper()
 			synctest.Wait()
-			if got := values(t, &c)[`reconcile_gate_shut{name="idle"}`]; got != want {
-				t.Errorf("the gate is shut: %v, want %v", got, want)
+			if got := values(t, &c)[`reconcile_gate_paused{name="idle"}`]; got != want {
+				t.Errorf("the gate is paused: %v, want %v", got, want)
 			}
 		}
 		g.PauseUntil(time.Now().Add(time.Minute))
-		shut(1)
+		paused(1)
 		time.Sleep(2 * time.Minute)
-		shut(0)
+		paused(0)
 		done, _ := g.Admit(t.Context()) // the probe
-		shut(0)
+		paused(0)
 		go func() { // which another waits for
 			if done, err := g.Admit(t.Context()); err == nil {
 				done(reconcile.Succeeded, nil, 0)
 			}
 		}()
-		shut(1)
+		paused(1)
 		done(reconcile.Succeeded, nil, 0)
-		shut(0)
+		paused(0)
 	})
 }
 
-// TestAddPending has one item that is in order, and two that are not.
+// TestAddPending has one item that is in sync, and two that are not.
 func TestAddPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
@@ -215,7 +215,7 @@ func TestAddPending(t *testing.T) {
 		if err := promadapter.AddPending(&c, "x", q); err != nil {
 			t.Fatal(err)
 		}
-		q.Enqueue("in order")
+		q.Enqueue("in sync")
 		item, _ := q.Dequeue(t.Context())
 		q.Requeue(item, reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
 		time.Sleep(time.Minute)

@@ -125,7 +125,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"reconcile_queue_settled", "reconcile_queue_again",
+		"reconcile_queue_rechecks", "reconcile_queue_again",
 		"reconcile_gate_limit", "reconcile_gate_in_flight", "reconcile_gate_waiting", "reconcile_gate_halved_total",
 	} {
 		if !shown[name] {

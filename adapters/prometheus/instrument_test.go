@@ -62,7 +62,7 @@ func TestInstrument(t *testing.T) {
 			"7 goexit":     func(context.Context) error { runtime.Goexit(); return nil },
 			"8 times out":  func(ctx context.Context) error { <-ctx.Done(); return reconcile.Terminal(ctx.Err()) },
 			"9 late, well": func(ctx context.Context) error { <-ctx.Done(); return nil },
-			"in order":     func(context.Context) error { return reconcile.RecheckWithin(time.Hour) },
+			"in sync":      func(context.Context) error { return reconcile.RecheckWithin(time.Hour) },
 			"at once": func(context.Context) error {
 				if tries++; tries == 1 {
 					return reconcile.RequeueWithin(0)
@@ -82,7 +82,7 @@ func TestInstrument(t *testing.T) {
 			},
 			Retry: func(_ error, failures int) (time.Duration, bool) { return time.Minute, failures < 3 },
 		}
-		for _, item := range []string{"1 well", "2 after", "3 within", "4 terminal", "5 gives up", "6 panics", "7 goexit", "8 times out", "9 late, well", "at once", "in order"} {
+		for _, item := range []string{"1 well", "2 after", "3 within", "4 terminal", "5 gives up", "6 panics", "7 goexit", "8 times out", "9 late, well", "at once", "in sync"} {
 			q.Enqueue(item)
 		}
 		q.Offer("1 well") // coalesced
@@ -120,7 +120,7 @@ func TestInstrument(t *testing.T) {
 			`controller_runtime_max_concurrent_reconciles{controller="assets"}`:              1,
 
 			`reconcile_queue_waiting{controller="assets",name="assets"}`:         2,
-			`reconcile_queue_settled{controller="assets",name="assets"}`:         1,
+			`reconcile_queue_rechecks{controller="assets",name="assets"}`:        1,
 			`reconcile_queue_taken_total{controller="assets",name="assets"}`:     runs,
 			`reconcile_queue_coalesced_total{controller="assets",name="assets"}`: 1,
 			`reconcile_runs_total{controller="assets",outcome="succeeded"}`:      4,

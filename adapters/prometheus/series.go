@@ -36,10 +36,10 @@ var (
 // The series of our own, for what those have no name for.
 var (
 	waitingDesc   = desc("reconcile_queue_waiting", "Items in the queue with work left that become ready later: held, within a time, or backing off.", queueLabels...)
-	settledDesc   = desc("reconcile_queue_settled", "Items in the queue that are in order: the last run ended well, and the next is a look.", queueLabels...)
+	rechecksDesc  = desc("reconcile_queue_rechecks", "Items in the queue that are in sync: the last run succeeded, and the next is a recheck.", queueLabels...)
 	inFlightDesc  = desc("reconcile_queue_in_flight", "Items taken from the queue and not yet given back.", queueLabels...)
 	againDesc     = desc("reconcile_queue_again", "Items in flight that have a next run already.", queueLabels...)
-	pendingDesc   = desc("reconcile_oldest_pending_seconds", "For how long the item has not been in order that has not been for longest; 0 if all are.", queueLabels...)
+	pendingDesc   = desc("reconcile_oldest_pending_seconds", "Seconds since the oldest item that is out of sync was last in sync, or unknown; 0 if all items are in sync.", queueLabels...)
 	takenDesc     = desc("reconcile_queue_taken_total", "Items taken from the queue.", queueLabels...)
 	coalescedDesc = desc("reconcile_queue_coalesced_total", "Events and observations folded into work that the queue had already.", queueLabels...)
 	runsDesc      = desc("reconcile_runs_total", "Runs by outcome, as the log names it.", "controller", "outcome")
@@ -52,8 +52,8 @@ var (
 	gateLimitDesc    = desc("reconcile_gate_limit", "Runs that the gate lets go on at once; +Inf if it has no limit.", gateLabels...)
 	gateInFlightDesc = desc("reconcile_gate_in_flight", "Runs that the gate has let in and that have not ended.", gateLabels...)
 	gateWaitingDesc  = desc("reconcile_gate_waiting", "Reconcilers that the gate holds back.", gateLabels...)
-	gateShutDesc     = desc("reconcile_gate_shut", "1 while a pause lasts, or runs wait for its probe; otherwise 0.", gateLabels...)
-	gatePausesDesc   = desc("reconcile_gate_pauses_total", "How often a pause shut the gate.", gateLabels...)
+	gatePausedDesc   = desc("reconcile_gate_paused", "1 while a pause lasts, or runs wait for its probe; otherwise 0.", gateLabels...)
+	gatePausesDesc   = desc("reconcile_gate_pauses_total", "How often a pause began while the gate was open.", gateLabels...)
 	gateHalvedDesc   = desc("reconcile_gate_halved_total", "Slow results that halved the limit of the gate, or found it at its least.", gateLabels...)
 )
 

@@ -103,16 +103,16 @@ func TestEventsAndPolls(t *testing.T) {
 					happened.note("%s is being made", vm)
 					return fmt.Errorf("%s is being made: %w", vm, reconcile.RequeueWithin(time.Hour))
 				}
-				happened.note("%s is in order", vm)
+				happened.note("%s is in sync", vm)
 				return reconcile.RecheckWithin(time.Hour)
 			},
 		})
 		run(t, &group, 5*time.Minute-time.Second)
 		happened.check(t, `
 0s      vm is being made
-2m30s   vm is in order
-3m0s    vm is in order
-4m0s    vm is in order
+2m30s   vm is in sync
+3m0s    vm is in sync
+4m0s    vm is in sync
 `)
 	})
 }

@@ -94,15 +94,15 @@ func (p *park) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func machines(put bool) explore.Scenario[*park] {
 	return explore.Scenario[*park]{
 		World: func() *park { return &park{machines: map[string]int{}} },
-		Start: func(k *explore.Kit, p *park) {
+		Start: func(proc *explore.Process, p *park) {
 			keeper := &keeper{
-				web:   &http.Client{Transport: explore.Transport(k, p)},
-				names: func() []string { k.Step(); return p.names },
+				web:   &http.Client{Transport: explore.Transport(proc, p)},
+				names: func() []string { proc.Step(); return p.names },
 				put:   put, made: map[string]bool{},
 			}
-			k.Go(keeper.run)
+			proc.Go(keeper.run)
 		},
-		Play: func(s *explore.Stage, p *park) {
+		Steps: func(s *explore.Environment, p *park) {
 			p.names = []string{"web"}
 			s.Advance(2 * time.Minute)
 			p.names = append(p.names, "db")

@@ -48,32 +48,32 @@ func (n *network) free() string {
 
 // A client is how a process reaches the network.
 type client struct {
-	kit *reconciletest.Kit[string]
+	env *reconciletest.Env[string]
 	net *network
 }
 
 func (c client) lookup(ctx context.Context, machine string) (string, error) {
-	return reconciletest.Read(ctx, c.kit, "lookup "+machine, func() (string, error) {
+	return reconciletest.Read(ctx, c.env, "lookup "+machine, func() (string, error) {
 		return c.net.records[machine], nil
 	})
 }
 
 func (c client) publish(ctx context.Context, machine, address string) error {
-	return c.kit.Do(ctx, "publish "+machine, func() error {
+	return c.env.Do(ctx, "publish "+machine, func() error {
 		c.net.records[machine] = address
 		return nil
 	})
 }
 
 func (c client) withdraw(ctx context.Context, machine string) error {
-	return c.kit.Do(ctx, "withdraw "+machine, func() error {
+	return c.env.Do(ctx, "withdraw "+machine, func() error {
 		delete(c.net.records, machine)
 		return nil
 	})
 }
 
 func (c client) reserve(ctx context.Context) (address string, err error) {
-	err = c.kit.Do(ctx, "reserve", func() error {
+	err = c.env.Do(ctx, "reserve", func() error {
 		address = c.net.free()
 		c.net.reserved[address] = ""
 		return nil
@@ -82,7 +82,7 @@ func (c client) reserve(ctx context.Context) (address string, err error) {
 }
 
 func (c client) release(ctx context.Context, address string) error {
-	return c.kit.Do(ctx, "release "+address, func() error {
+	return c.env.Do(ctx, "release "+address, func() error {
 		delete(c.net.reserved, address)
 		return nil
 	})
@@ -90,7 +90,7 @@ func (c client) release(ctx context.Context, address string) error {
 
 // reserveFor reserves an address for a machine, or returns the one that it has.
 func (c client) reserveFor(ctx context.Context, machine string) (address string, err error) {
-	err = c.kit.Do(ctx, "reserve for "+machine, func() error {
+	err = c.env.Do(ctx, "reserve for "+machine, func() error {
 		for have, owner := range c.net.reserved {
 			if owner == machine {
 				address = have
@@ -106,7 +106,7 @@ func (c client) reserveFor(ctx context.Context, machine string) (address string,
 
 // releaseOf releases what is reserved for a machine.
 func (c client) releaseOf(ctx context.Context, machine string) error {
-	return c.kit.Do(ctx, "release of "+machine, func() error {
+	return c.env.Do(ctx, "release of "+machine, func() error {
 		maps.DeleteFunc(c.net.reserved, func(_, owner string) bool { return owner == machine })
 		return nil
 	})
@@ -164,11 +164,11 @@ func scenario(reconcileOf func(client) func(context.Context, string) error) reco
 		World: func() *network {
 			return &network{wishes: map[string]bool{}, reserved: map[string]string{}, records: map[string]string{}}
 		},
-		Start: func(k *reconciletest.Kit[string], n *network) {
-			k.Start(&reconcile.Reconciler[string]{Reconcile: reconcileOf(client{k, n}), Timeout: 30 * time.Second})
-			k.Go(&reconcile.Poller[string]{Queue: k.Queue, GetItems: n.list, Period: 10 * time.Minute})
+		Start: func(env *reconciletest.Env[string], n *network) {
+			env.Start(&reconcile.Reconciler[string]{Reconcile: reconcileOf(client{env, n}), Timeout: 30 * time.Second})
+			env.Go(&reconcile.Poller[string]{Queue: env.Queue, GetItems: n.list, Period: 10 * time.Minute})
 		},
-		Play: func(s *reconciletest.Stage[string], n *network) {
+		Steps: func(s *reconciletest.Environment[string], n *network) {
 			n.wishes["web"] = true
 			s.Event("web")
 			s.Advance(time.Minute)

@@ -34,13 +34,13 @@ func (s *site) state() string {
 
 // A siteClient is how a process reaches both.
 type siteClient struct {
-	kit  *reconciletest.Kit[string]
+	env  *reconciletest.Env[string]
 	site *site
 }
 
 // create makes a machine, unless there was a request with that token.
 func (c siteClient) create(ctx context.Context, tag, token string) (id string, err error) {
-	err = c.kit.Do(ctx, "create", func() error {
+	err = c.env.Do(ctx, "create", func() error {
 		if id = c.site.tokens[token]; token != "" && id != "" {
 			return nil
 		}
@@ -54,21 +54,21 @@ func (c siteClient) create(ctx context.Context, tag, token string) (id string, e
 
 // put makes a machine whose id the caller chooses.
 func (c siteClient) put(ctx context.Context, id string) error {
-	return c.kit.Do(ctx, "put "+id, func() error {
+	return c.env.Do(ctx, "put "+id, func() error {
 		c.site.machines[id] = ""
 		return nil
 	})
 }
 
 func (c siteClient) tag(ctx context.Context, id, tag string) error {
-	return c.kit.Do(ctx, "tag "+id, func() error {
+	return c.env.Do(ctx, "tag "+id, func() error {
 		c.site.machines[id] = tag
 		return nil
 	})
 }
 
 func (c siteClient) remove(ctx context.Context, id string) error {
-	return c.kit.Do(ctx, "remove "+id, func() error {
+	return c.env.Do(ctx, "remove "+id, func() error {
 		delete(c.site.machines, id)
 		return nil
 	})
@@ -76,7 +76,7 @@ func (c siteClient) remove(ctx context.Context, id string) error {
 
 // tagged returns the ids of the machines with a tag, in order.
 func (c siteClient) tagged(ctx context.Context, tag string) ([]string, error) {
-	return reconciletest.Read(ctx, c.kit, "list "+tag, func() (ids []string, err error) {
+	return reconciletest.Read(ctx, c.env, "list "+tag, func() (ids []string, err error) {
 		for _, id := range slices.Sorted(maps.Keys(c.site.machines)) {
 			if c.site.machines[id] == tag {
 				ids = append(ids, id)
@@ -87,11 +87,11 @@ func (c siteClient) tagged(ctx context.Context, tag string) ([]string, error) {
 }
 
 func (c siteClient) noted(ctx context.Context, name string) (string, error) {
-	return reconciletest.Read(ctx, c.kit, "look up "+name, func() (string, error) { return c.site.notes[name], nil })
+	return reconciletest.Read(ctx, c.env, "look up "+name, func() (string, error) { return c.site.notes[name], nil })
 }
 
 func (c siteClient) note(ctx context.Context, name, id string) error {
-	return c.kit.Do(ctx, "note "+name, func() error {
+	return c.env.Do(ctx, "note "+name, func() error {
 		c.site.notes[name] = id
 		return nil
 	})
@@ -185,7 +185,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := regexp.MustCompile(`(?m)^\| (?:\*\*)?(\w.*?)(?:\*\*.*?)? \|.*\| (.*?) \|$`).FindAllStringSubmatch(string(page), -1)
-	stale := []explore.Fault{explore.Stale, explore.Behind}
+	stale := []explore.Fault{explore.Stale, explore.StaleWatch}
 	tests := []struct {
 		name    string // as the row begins
 		create  func(c siteClient, ctx context.Context, name string) error
@@ -218,17 +218,17 @@ func TestOrphans(t *testing.T) {
 				World: func() *site {
 					return &site{machines: map[string]string{}, tokens: map[string]string{}, notes: map[string]string{}}
 				},
-				Start: func(k *reconciletest.Kit[string], s *site) {
-					k.Start(&reconcile.Reconciler[string]{
-						Reconcile: func(ctx context.Context, name string) error { return test.create(siteClient{k, s}, ctx, name) },
+				Start: func(env *reconciletest.Env[string], s *site) {
+					env.Start(&reconcile.Reconciler[string]{
+						Reconcile: func(ctx context.Context, name string) error { return test.create(siteClient{env, s}, ctx, name) },
 						Timeout:   30 * time.Second,
 					})
-					k.Go(&reconcile.Poller[string]{
-						Queue: k.Queue, Period: 10 * time.Minute,
+					env.Go(&reconcile.Poller[string]{
+						Queue: env.Queue, Period: 10 * time.Minute,
 						GetItems: func(context.Context) ([]string, error) { return []string{"web", "db"}, nil },
 					})
 				},
-				Play:    func(s *reconciletest.Stage[string], _ *site) { s.Advance(time.Minute) },
+				Steps:   func(s *reconciletest.Environment[string], _ *site) { s.Advance(time.Minute) },
 				State:   (*site).state,
 				Without: test.without,
 				Plans:   500,

@@ -20,7 +20,7 @@ import (
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
-type kit = reconciletest.Kit[cloud.ID]
+type env = reconciletest.Env[cloud.ID]
 
 // A world is a cloud, and what is desired in it. It survives the controller.
 type world struct {
@@ -34,19 +34,19 @@ type world struct {
 // one of a process that is killed, and then several of them.
 func TestExplore(t *testing.T) {
 	reconciletest.Explore(t, reconciletest.Scenario[cloud.ID, *world]{
-		World:  func() *world { return &world{fake: &cloud.Fake{Seed: 1, Build: 700 * time.Millisecond}} },
-		Start:  func(k *kit, w *world) { w.start(k) },
-		Play:   func(s *reconciletest.Stage[cloud.ID], w *world) { w.play(s) },
-		State:  (*world).state,
-		Check:  func(w *world) error { return w.wrong },
-		Final:  (*world).final,
-		Within: 5 * time.Minute,
-		Plans:  100, // all single faults, which are more
+		World:     func() *world { return &world{fake: &cloud.Fake{Seed: 1, Build: 700 * time.Millisecond}} },
+		Start:     func(k *env, w *world) { w.start(k) },
+		Steps:     func(s *reconciletest.Environment[cloud.ID], w *world) { w.play(s) },
+		State:     (*world).state,
+		Invariant: func(w *world) error { return w.wrong },
+		Final:     (*world).final,
+		Within:    5 * time.Minute,
+		Plans:     100, // all single faults, which are more
 	})
 }
 
 // start does what the program does, without its jitter.
-func (w *world) start(k *kit) {
+func (w *world) start(k *env) {
 	w.queue = k.Queue
 	c := &controller.Controller{
 		Cloud: explored{k, w}, Recheck: 4 * time.Minute, Patience: time.Second,
@@ -79,7 +79,7 @@ func (w *world) start(k *kit) {
 	k.Go(reconcile.Restart(again, reconcile.Feed(changes, c.Events(actual.Trigger))))
 }
 
-func (w *world) play(s *reconciletest.Stage[cloud.ID]) {
+func (w *world) play(s *reconciletest.Environment[cloud.ID]) {
 	k, red, blue, green := cloud.ID{Kind: cloud.Key, Name: "k"}, bucket("red"), bucket("blue"), bucket("green")
 	small, ctx := cloud.Spec{Region: "us-east", Size: "small"}, context.Background()
 	w.want(map[cloud.ID]cloud.Spec{k: {Region: "us-east"}, red: {Region: "us-east", Key: "k"}, blue: small})
@@ -140,7 +140,7 @@ func (w *world) final() error {
 
 // An explored is the cloud of a world, called by a process that may be killed.
 type explored struct {
-	k *kit
+	k *env
 	w *world
 }
 

@@ -24,7 +24,7 @@ import (
 )
 
 // Config returns how a process of a plan reaches the server: each request is a call of
-// c, named as "create jobs default/a". If c is an [explore.Kit], the events of watches
+// c, named as "create jobs default/a". If c is an [explore.Process], the events of watches
 // are events of the plan, named as "jobs ADDED default/a". A generated name is named as
 // what it is generated from, and an asterisk. What discovers kinds and what records events
 // (of the kind Event) is never disturbed.
@@ -34,12 +34,12 @@ import (
 // there before. An event that is lost ends its watch after a minute, as one that is too
 // old: the client lists anew. An event that comes twice does so too. One that is late holds
 // back those after it. The time of a watch has no end. The faults of [Faults] need an
-// [explore.Kit].
+// [explore.Process].
 //
-// A nil c is for Play: its requests have no faults, and are in no journal.
+// A nil c is for Steps: its requests have no faults, and are in no journal.
 func (s *Server) Config(c explore.Caller) *rest.Config {
 	t := &transport{server: s}
-	if k, ok := c.(kit); ok && !isNil(c) {
+	if k, ok := c.(process); ok && !isNil(c) {
 		t.caller = c
 		t.ways = s.waysOf(k)
 	} else if !isNil(c) {
@@ -75,12 +75,12 @@ func (s *Server) Mapper() meta.RESTMapper {
 }
 
 func isNil(c explore.Caller) bool {
-	k, ok := c.(*explore.Kit)
-	return c == nil || ok && k == nil
+	proc, ok := c.(*explore.Process)
+	return c == nil || ok && proc == nil
 }
 
-// A kit is a Caller that has events, and faults of the server's own: an [explore.Kit].
-type kit interface {
+// A process is a Caller that has events, and faults of the server's own: an [explore.Process].
+type process interface {
 	explore.Caller
 	DoOr(ctx context.Context, op string, effect func() error, own map[explore.Fault]func() error) error
 	EventOr(event any, own map[explore.Fault]func())
@@ -89,18 +89,18 @@ type kit interface {
 
 // ways are how events come to a process of a plan.
 type ways struct {
-	kit kit
+	process process
 }
 
-func (s *Server) waysOf(k kit) *ways {
+func (s *Server) waysOf(k process) *ways {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.all {
-		if w.kit == k {
+		if w.process == k {
 			return w
 		}
 	}
-	w := &ways{kit: k}
+	w := &ways{process: k}
 	s.all[w] = true
 	k.OnEvent(func(event any) {
 		if h, ok := event.(*happening); ok && h.watcher.ways == w {
@@ -171,7 +171,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		got.code, _ = strconv.Atoi(code)
 		got.body = []byte(rest)
 	case reads:
-		_, err = t.caller.Look(r.Context(), t.server.opOf(q), func() (any, error) { return nil, serve(answers) })
+		_, err = t.caller.ReadAny(r.Context(), t.server.opOf(q), func() (any, error) { return nil, serve(answers) })
 	default:
 		err = t.write(r.Context(), q, serve)
 	}

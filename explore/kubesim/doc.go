@@ -9,8 +9,8 @@
 //	func TestWhateverFails(t *testing.T) {
 //		kubesim.Explore(t, kubesim.Scenario{
 //			Kinds: kubesim.CRDs(t, "../../config/crd/bases"),
-//			Start: func(k *explore.Kit, cfg *rest.Config) reconcile.Runner { return newController(cfg) },
-//			Play: func(s *kubesim.Stage) {
+//			Start: func(proc *explore.Process, cfg *rest.Config) reconcile.Runner { return newController(cfg) },
+//			Steps: func(s *kubesim.Environment) {
 //				s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 //				s.Advance(time.Minute)
 //			},

@@ -20,14 +20,14 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// A Scenario is what [Explore] plays: a controller of a cluster. Start and Play are
+// A Scenario is what [Explore] plays: a controller of a cluster. Start and Steps are
 // required; the zero value of every other field is a good default. The fields that
 // [explore.Scenario] has too mean the same, except for Within.
 type Scenario struct {
 	// Kinds are those of the cluster beside those that Kubernetes has: see [CRDs].
 	Kinds []*Kind
 
-	// Scheme has the Go types that Play uses; nil means those of client-go.
+	// Scheme has the Go types that Steps uses; nil means those of client-go.
 	Scheme *runtime.Scheme
 
 	// NoWatchList is that of the [Server]: informers list, and what they list may be stale.
@@ -37,22 +37,22 @@ type Scenario struct {
 	// process: at the beginning, a second after each death, and after Run has
 	// returned, as a program that ends is started again: after ten seconds, and then
 	// twice as long each time, five minutes at most. Start may also start parts by
-	// [explore.Kit.Go], and return nil. What it returns must end when its context does.
-	Start func(k *explore.Kit, cfg *rest.Config) reconcile.Runner
+	// [explore.Process.Go], and return nil. What it returns must end when its context does.
+	Start func(proc *explore.Process, cfg *rest.Config) reconcile.Runner
 
 	// Replicas is how many processes there are, each of which dies alone; 0 means one.
 	// More of them need a controller of which one leads.
 	Replicas int
 
-	// Play is what happens to the cluster beside the controller.
-	Play func(s *Stage)
+	// Steps is what happens to the cluster beside the controller.
+	Steps func(s *Environment)
 
 	// State describes the cluster; nil means [Server.State], without what Ignore has.
 	State func(s *Server) string
 
-	// Check and Final judge the cluster; nil means that State is judged alone.
-	Check func(s *Server) error
-	Final func(s *Server) error
+	// Invariant and Final judge the cluster; nil means that State is judged alone.
+	Invariant func(s *Server) error
+	Final     func(s *Server) error
 
 	// Within is how long the controller may take to converge, and how long it is watched
 	// after that; 0 means 20 minutes, which is more than the longest pause of the queues of
@@ -60,7 +60,7 @@ type Scenario struct {
 	Within time.Duration
 
 	Without, With []explore.Fault // of those of package explore, and Without also of [Faults]
-	Steady        bool
+	Stable        bool
 	Plans         int
 	Budget        time.Duration
 	Parallel      int
@@ -91,44 +91,46 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 			w.Scheme, w.NoWatchList = s.Scheme, s.NoWatchList
 			return w
 		},
-		State: (*Server).State, Check: s.Check, Final: s.Final, Without: s.Without, With: s.With, Own: Faults(), Steady: s.Steady,
+		State: (*Server).State, Invariant: s.Invariant, Final: s.Final, Without: s.Without, With: s.With, CustomFaults: Faults(), Stable: s.Stable,
 		Within: cmp.Or(s.Within, 20*time.Minute), Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay,
 	}
 	if s.State != nil {
 		x.State = s.State
 	}
 	if s.Start != nil {
-		x.Start = func(k *explore.Kit, w *Server) { Run(k, func() reconcile.Runner { return s.Start(k, w.Config(k)) }) }
+		x.Start = func(proc *explore.Process, w *Server) {
+			Run(proc, func() reconcile.Runner { return s.Start(proc, w.Config(proc)) })
+		}
 	}
 	for i := 1; i < s.Replicas; i++ {
-		x.Beside = append(x.Beside, x.Start)
+		x.Others = append(x.Others, x.Start)
 	}
-	if s.Play != nil {
-		x.Play = func(stage *explore.Stage, w *Server) { s.Play(&Stage{stage, w}) }
+	if s.Steps != nil {
+		x.Steps = func(env *explore.Environment, w *Server) { s.Steps(&Environment{env, w}) }
 	}
 	return x
 }
 
 // Run runs what start returns in a process of a plan, and starts it again when it ends,
 // as [Scenario] has it, unless start returns nil. It returns at once.
-func Run(k *explore.Kit, start func() reconcile.Runner) {
+func Run(proc *explore.Process, start func() reconcile.Runner) {
 	r := start()
 	if r == nil {
 		return
 	}
-	k.Go(func(ctx context.Context) error {
+	proc.Go(func(ctx context.Context) error {
 		for pause := 10 * time.Second; ; pause = min(2*pause, 5*time.Minute) {
 			err := r.Run(ctx)
 			if ctx.Err() != nil {
 				return nil
 			}
-			k.Note(fmt.Sprintf("the program ends: %v", err))
+			proc.Note(fmt.Sprintf("the program ends: %v", err))
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
 				return nil
 			}
-			k.Note("the program starts again")
+			proc.Note("the program starts again")
 			if r = start(); r == nil {
 				return nil
 			}
@@ -136,9 +138,9 @@ func Run(k *explore.Kit, start func() reconcile.Runner) {
 	})
 }
 
-// A Stage is what Play has in hand: the time, by Advance, and the cluster.
-type Stage struct {
-	*explore.Stage
+// An Environment is what Steps has in hand: the time, by Advance, and the cluster.
+type Environment struct {
+	*explore.Environment
 	*Server
 }
 

@@ -40,7 +40,7 @@ const (
 )
 
 // Faults returns the faults that a cluster has besides those of package explore. [Explore]
-// tries them; an [explore.Scenario] that has a Server in its world does if they are its Own.
+// tries them; an [explore.Scenario] that has a Server in its world does if they are its CustomFaults.
 func Faults() []explore.Fault { return []explore.Fault{Conflict, Refused, Restarts, Cut} }
 
 // outage is how long a server that starts again accepts no connections.
@@ -79,7 +79,7 @@ func (s *Server) reachable() error {
 func (t *transport) write(ctx context.Context, q *request, serve func(func() answer) error) error {
 	op := t.server.opOf(q)
 	effect := func() error { return serve(func() answer { return t.server.answer(q, "") }) }
-	k, ok := t.caller.(kit)
+	k, ok := t.caller.(process)
 	if !ok {
 		return t.caller.Do(ctx, op, effect)
 	}
@@ -145,5 +145,5 @@ func denied() answer {
 
 // event gives an event to a process, with the faults that it can have.
 func (w *ways) event(h *happening) {
-	w.kit.EventOr(h, map[explore.Fault]func(){Restarts: h.watcher.server.Restart, Cut: h.watcher.cut})
+	w.process.EventOr(h, map[explore.Fault]func(){Restarts: h.watcher.server.Restart, Cut: h.watcher.cut})
 }

@@ -135,10 +135,10 @@ func mirrored(m mirror) kubesim.Scenario {
 	b := a.DeepCopy()
 	b.Name = "b"
 	return kubesim.Scenario{
-		Start: func(_ *explore.Kit, cfg *rest.Config) reconcile.Runner {
+		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
 			return mirror{kubernetes.NewForConfigOrDie(cfg), m.forgets, m.anew, map[string]string{}}
 		},
-		Play: func(s *kubesim.Stage) {
+		Steps: func(s *kubesim.Environment) {
 			s.Create(a)
 			s.Create(b)
 			s.Advance(2 * time.Minute)
@@ -147,7 +147,7 @@ func mirrored(m mirror) kubesim.Scenario {
 			s.Delete(b)
 			s.Advance(2 * time.Minute)
 		},
-		Check: func(s *kubesim.Server) error {
+		Invariant: func(s *kubesim.Server) error {
 			for _, o := range kubesim.List(s, &corev1.Secret{}) {
 				if o.Annotations != nil {
 					return fmt.Errorf("%s has the annotations %v", o.Name, o.Annotations)

@@ -57,10 +57,10 @@ func runKeys(ctx context.Context, cfg *rest.Config, retry bool) error {
 
 func keys(retry bool) kubesim.Scenario {
 	return kubesim.Scenario{
-		Start: func(_ *explore.Kit, cfg *rest.Config) reconcile.Runner {
+		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
 			return reconcile.RunFunc(func(ctx context.Context) error { return runKeys(ctx, cfg, retry) })
 		},
-		Play: func(s *kubesim.Stage) {
+		Steps: func(s *kubesim.Environment) {
 			s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 			s.Advance(time.Minute)
 		},

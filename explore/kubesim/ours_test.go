@@ -113,8 +113,8 @@ func setReady(o *unstructured.Unstructured, ready metav1.Condition) {
 }
 
 // guarded writes a file for each widget, by a Guard that reports.
-func guarded(k *explore.Kit, w *world) reconcile.Runner {
-	client := dynamic.NewForConfigOrDie(w.Config(k))
+func guarded(proc *explore.Process, w *world) reconcile.Runner {
+	client := dynamic.NewForConfigOrDie(w.Config(proc))
 	informer := kinds.Dynamic(client, "default", 0)(widgetKind)
 	resource := kube.Untyped(client.Resource(widgetKind).Namespace("default"))
 	queue := reconcile.NewQueue[cache.ObjectName]()
@@ -133,17 +133,17 @@ func guarded(k *explore.Kit, w *world) reconcile.Runner {
 		},
 		Client: func(cache.ObjectName) kube.Client[*unstructured.Unstructured] { return resource },
 		Ensure: func(ctx context.Context, o *unstructured.Unstructured) error {
-			err := k.Do(ctx, "write "+o.GetName(), func() error {
+			err := proc.Do(ctx, "write "+o.GetName(), func() error {
 				w.files[o.GetName()] = fmt.Sprint(o.Object["spec"].(map[string]any)["size"])
 				return nil
 			})
 			return conditions.Report(ctx, resource, o, err, setReady)
 		},
 		Clean: func(ctx context.Context, o *unstructured.Unstructured) error {
-			return k.Do(ctx, "remove "+o.GetName(), func() error { delete(w.files, o.GetName()); return nil })
+			return proc.Do(ctx, "remove "+o.GetName(), func() error { delete(w.files, o.GetName()); return nil })
 		},
 	}
-	group := &reconcile.Group{Logger: k.Logger()}
+	group := &reconcile.Group{Logger: proc.Logger()}
 	group.Add("informer", kube.Run(informer))
 	group.Add("widgets", reconcile.Feed(queue, source.Feed))
 	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: guard.Reconcile, Timeout: 30 * time.Second}))
@@ -177,12 +177,12 @@ func TestGuard(t *testing.T) {
 			w.NoWatchList = true // so that a list may be stale
 			return w
 		},
-		Start: func(k *explore.Kit, w *world) {
-			kubesim.Run(k, func() reconcile.Runner {
-				return inTerms([]time.Duration{150 * time.Second, time.Minute}, func() reconcile.Runner { return guarded(k, w) })
+		Start: func(proc *explore.Process, w *world) {
+			kubesim.Run(proc, func() reconcile.Runner {
+				return inTerms([]time.Duration{150 * time.Second, time.Minute}, func() reconcile.Runner { return guarded(proc, w) })
 			})
 		},
-		Play: func(s *explore.Stage, w *world) {
+		Steps: func(s *explore.Environment, w *world) {
 			w.Create(widget("a", 1))
 			w.Create(widget("b", 1))
 			s.Advance(time.Minute)
@@ -196,10 +196,10 @@ func TestGuard(t *testing.T) {
 			w.Delete(widget("a", 1))
 			s.Advance(time.Minute)
 		},
-		State:  (*world).state,
-		Within: 10 * time.Minute,
-		Own:    kubesim.Faults(),
-		Plans:  60,
+		State:        (*world).state,
+		Within:       10 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        60,
 	})
 }
 
@@ -220,12 +220,12 @@ func exits(start func(exit func(error)) reconcile.Runner) func() reconcile.Runne
 
 // TestElect has two that stand for one lease.
 func TestElect(t *testing.T) {
-	stand := func(name string) func(k *explore.Kit, w *world) {
-		return func(k *explore.Kit, w *world) {
-			client := kubernetes.NewForConfigOrDie(w.Config(k))
-			kubesim.Run(k, exits(func(exit func(error)) reconcile.Runner {
+	stand := func(name string) func(proc *explore.Process, w *world) {
+		return func(proc *explore.Process, w *world) {
+			client := kubernetes.NewForConfigOrDie(w.Config(proc))
+			kubesim.Run(proc, exits(func(exit func(error)) reconcile.Runner {
 				return elect.Elect(elect.Config{
-					Client: client.CoordinationV1(), Namespace: "default", Name: "one", Identity: name, Logger: k.Logger(), Exit: exit,
+					Client: client.CoordinationV1(), Namespace: "default", Name: "one", Identity: name, Logger: proc.Logger(), Exit: exit,
 				}, reconcile.RunFunc(func(ctx context.Context) error {
 					defer w.enter("lead")()
 					<-ctx.Done()
@@ -235,33 +235,33 @@ func TestElect(t *testing.T) {
 		}
 	}
 	explore.Run(t, explore.Scenario[*world]{
-		World: newWorld(t), Start: stand("a"), Beside: []func(*explore.Kit, *world){stand("b")},
-		Play:  func(s *explore.Stage, _ *world) { s.Advance(time.Minute) },
-		Check: (*world).alone,
+		World: newWorld(t), Start: stand("a"), Others: []func(*explore.Process, *world){stand("b")},
+		Steps:     func(s *explore.Environment, _ *world) { s.Advance(time.Minute) },
+		Invariant: (*world).alone,
 		Final: func(w *world) error {
 			if w.busy["lead"] != 1 {
 				return fmt.Errorf("%d lead, want 1", w.busy["lead"])
 			}
 			return nil
 		},
-		Within: 2 * time.Minute,
-		Own:    kubesim.Faults(),
-		Plans:  80,
+		Within:       2 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        80,
 	})
 }
 
 // TestShards has two that share out items, each of which one of them runs at a time.
 func TestShards(t *testing.T) {
 	items := []string{"a", "b", "c", "d"}
-	join := func(name string) func(k *explore.Kit, w *world) {
-		return func(k *explore.Kit, w *world) {
-			client := kubernetes.NewForConfigOrDie(w.Config(k))
-			kubesim.Run(k, exits(func(exit func(error)) reconcile.Runner {
+	join := func(name string) func(proc *explore.Process, w *world) {
+		return func(proc *explore.Process, w *world) {
+			client := kubernetes.NewForConfigOrDie(w.Config(proc))
+			kubesim.Run(proc, exits(func(exit func(error)) reconcile.Runner {
 				shards := &shard.Shards[string]{
-					Client: client.CoordinationV1(), Namespace: "default", Name: "set", Identity: name, Logger: k.Logger(), Exit: exit,
+					Client: client.CoordinationV1(), Namespace: "default", Name: "set", Identity: name, Logger: proc.Logger(), Exit: exit,
 				}
 				queue := reconcile.NewQueue[string]()
-				group := &reconcile.Group{Logger: k.Logger()}
+				group := &reconcile.Group{Logger: proc.Logger()}
 				group.Add("shards", shards)
 				group.Add("gained", reconcile.Feed(queue, shards.Gained(func(context.Context) ([]string, error) { return items, nil })))
 				group.Add("runs", &reconcile.Reconciler[string]{Queue: shards.Queue(queue), Workers: 4, Reconcile: func(ctx context.Context, item string) error {
@@ -281,35 +281,35 @@ func TestShards(t *testing.T) {
 		}
 	}
 	explore.Run(t, explore.Scenario[*world]{
-		World: newWorld(t), Start: join("a"), Beside: []func(*explore.Kit, *world){join("b")},
-		Play:  func(s *explore.Stage, _ *world) { s.Advance(time.Minute) },
-		Check: (*world).alone,
+		World: newWorld(t), Start: join("a"), Others: []func(*explore.Process, *world){join("b")},
+		Steps:     func(s *explore.Environment, _ *world) { s.Advance(time.Minute) },
+		Invariant: (*world).alone,
 		Final: func(w *world) error {
 			if len(w.files) != len(items) {
 				return fmt.Errorf("done: %v, want all of %v", w.files, items)
 			}
 			return nil
 		},
-		Without: []explore.Fault{explore.Outage, explore.Blackout}, // they take long, as renewals never rest
-		Within:  5 * time.Minute,
-		Own:     kubesim.Faults(),
-		Plans:   40,
+		Without:      []explore.Fault{explore.Outage, explore.Blackout}, // they take long, as renewals never rest
+		Within:       5 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        40,
 	})
 }
 
 // TestKinds has two kinds mirrored by watches that are made while the program runs.
 func TestKinds(t *testing.T) {
-	mirror := func(k *explore.Kit, w *world) {
-		client := dynamic.NewForConfigOrDie(w.Config(k))
-		kubesim.Run(k, func() reconcile.Runner {
-			watches := &kinds.Kinds{Informer: kinds.Dynamic(client, "default", 0), Logger: k.Logger()}
-			group := &reconcile.Group{Logger: k.Logger()}
+	mirror := func(proc *explore.Process, w *world) {
+		client := dynamic.NewForConfigOrDie(w.Config(proc))
+		kubesim.Run(proc, func() reconcile.Runner {
+			watches := &kinds.Kinds{Informer: kinds.Dynamic(client, "default", 0), Logger: proc.Logger()}
+			group := &reconcile.Group{Logger: proc.Logger()}
 			group.Add("kinds", watches)
 			for _, resource := range []string{"configmaps", "secrets"} {
 				queue := reconcile.NewQueue[cache.ObjectName]()
 				source := &kube.Source[cache.ObjectName]{Keys: kube.Name}
 				if _, err := kinds.Serve(watches, schema.GroupVersionResource{Version: "v1", Resource: resource}, queue, source); err != nil {
-					k.Errorf("Serve: %v", err)
+					proc.Errorf("Serve: %v", err)
 				}
 				group.Add(resource, reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: func(_ context.Context, n cache.ObjectName) error {
 					v, there, err := source.Informer.GetStore().GetByKey(n.String())
@@ -331,7 +331,7 @@ func TestKinds(t *testing.T) {
 	}
 	explore.Run(t, explore.Scenario[*world]{
 		World: newWorld(t), Start: mirror,
-		Play: func(s *explore.Stage, w *world) {
+		Steps: func(s *explore.Environment, w *world) {
 			a := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"text": "1"}}}
 			b := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", Labels: map[string]string{"text": "1"}}}
 			w.Create(a)
@@ -351,8 +351,8 @@ func TestKinds(t *testing.T) {
 			}
 			return nil
 		},
-		Within: 5 * time.Minute,
-		Own:    kubesim.Faults(),
-		Plans:  60,
+		Within:       5 * time.Minute,
+		CustomFaults: kubesim.Faults(),
+		Plans:        60,
 	})
 }

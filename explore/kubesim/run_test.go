@@ -26,11 +26,11 @@ type eager struct {
 	hear  func(event any)
 }
 
-func (e *eager) Do(context.Context, string, func() error) error                 { return nil }
-func (e *eager) Look(context.Context, string, func() (any, error)) (any, error) { return nil, nil }
-func (e *eager) Context() context.Context                                       { return e.ctx }
-func (e *eager) OnEvent(hear func(event any))                                   { e.hear = hear }
-func (e *eager) EventOr(event any, _ map[explore.Fault]func())                  { e.hears.Go(func() { e.hear(event) }) }
+func (e *eager) Do(context.Context, string, func() error) error                    { return nil }
+func (e *eager) ReadAny(context.Context, string, func() (any, error)) (any, error) { return nil, nil }
+func (e *eager) Context() context.Context                                          { return e.ctx }
+func (e *eager) OnEvent(hear func(event any))                                      { e.hear = hear }
+func (e *eager) EventOr(event any, _ map[explore.Fault]func())                     { e.hears.Go(func() { e.hear(event) }) }
 
 func (e *eager) DoOr(context.Context, string, func() error, map[explore.Fault]func() error) error {
 	return nil
@@ -56,18 +56,18 @@ func TestStartReturnsNilLater(t *testing.T) {
 	kubesim.Silence()
 	explore.Run(t, explore.Scenario[*kubesim.Server]{
 		World: func() *kubesim.Server { return kubesim.NewServer() },
-		Start: func(k *explore.Kit, _ *kubesim.Server) {
+		Start: func(proc *explore.Process, _ *kubesim.Server) {
 			starts := 0
-			kubesim.Run(k, func() reconcile.Runner {
+			kubesim.Run(proc, func() reconcile.Runner {
 				if starts++; starts > 1 {
 					return nil
 				}
 				return reconcile.RunFunc(func(ctx context.Context) error {
-					return errors.Join(k.Do(ctx, "look", func() error { return nil }), errors.New("it ends"))
+					return errors.Join(proc.Do(ctx, "look", func() error { return nil }), errors.New("it ends"))
 				})
 			})
 		},
-		Play:  func(s *explore.Stage, _ *kubesim.Server) { s.Advance(time.Minute) },
+		Steps: func(s *explore.Environment, _ *kubesim.Server) { s.Advance(time.Minute) },
 		State: (*kubesim.Server).State,
 	})
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // What the documents say is checked here: their programs are text of compiled
-// files, the tests they name exist, each promise has tests, their links lead
+// files, the tests they name exist, each guarantee has tests, their links lead
 // somewhere, and the table of the five systems is complete.
 
 // TestDocsPrograms checks that every Go block of a document is text of a Go
@@ -136,30 +136,30 @@ func TestDocsTests(t *testing.T) {
 }
 
 var (
-	promise     = regexp.MustCompile(`^(?://  )?(\d+)\. (.*)`)
-	promiseMore = regexp.MustCompile(`^//     (\S.*)`)
+	guarantee     = regexp.MustCompile(`^(?://  )?(\d+)\. (.*)`)
+	guaranteeMore = regexp.MustCompile(`^//     (\S.*)`)
 )
 
-// TestDocsPromises checks that README.md and the kernel's package comment make
-// the same promises, in the same words, and that docs/verification.md names at
+// TestDocsGuarantees checks that README.md and the kernel's package comment make
+// the same guarantees, in the same words, and that docs/verification.md names at
 // least one test for each. TestDocsTests checks that the test exists.
-func TestDocsPromises(t *testing.T) {
+func TestDocsGuarantees(t *testing.T) {
 	inRoot(t)
-	promised := make(map[string][]string)
+	guaranteed := make(map[string][]string)
 	for _, path := range []string{"README.md", "doc.go"} {
-		_, section, _ := strings.Cut(readFile(t, path), "# Promises\n")
+		_, section, _ := strings.Cut(readFile(t, path), "# Guarantees\n")
 		for line := range strings.Lines(section) {
 			line = strings.TrimRight(line, "\n")
 			if strings.HasPrefix(line, "#") {
 				break // the next section
 			}
-			list := promised[path]
-			if match := promise.FindStringSubmatch(line); match != nil {
+			list := guaranteed[path]
+			if match := guarantee.FindStringSubmatch(line); match != nil {
 				if want := fmt.Sprint(len(list) + 1); match[1] != want {
-					t.Errorf("%s: promise %s, want %s", path, match[1], want)
+					t.Errorf("%s: guarantee %s, want %s", path, match[1], want)
 				}
-				promised[path] = append(list, strings.ReplaceAll(match[2], "`", ""))
-			} else if match := promiseMore.FindStringSubmatch(line); match != nil && len(list) > 0 {
+				guaranteed[path] = append(list, strings.ReplaceAll(match[2], "`", ""))
+			} else if match := guaranteeMore.FindStringSubmatch(line); match != nil && len(list) > 0 {
 				list[len(list)-1] += " " + match[1]
 			}
 		}
@@ -167,25 +167,25 @@ func TestDocsPromises(t *testing.T) {
 
 	const path = "docs/verification.md"
 	tests := testsByFolder(t)
-	_, section, _ := strings.Cut(readFile(t, path), "## Promises and their tests\n")
+	_, section, _ := strings.Cut(readFile(t, path), "## Guarantees and their tests\n")
 	for line := range strings.SplitSeq(section, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		if len(cells) != 3 || cells[0] != fmt.Sprint(len(promised[path])+1) {
+		if len(cells) != 3 || cells[0] != fmt.Sprint(len(guaranteed[path])+1) {
 			continue
 		}
-		promised[path] = append(promised[path], strings.ReplaceAll(cells[1], "`", ""))
+		guaranteed[path] = append(guaranteed[path], strings.ReplaceAll(cells[1], "`", ""))
 		if len(mentions(cells[2], tests)) == 0 {
-			t.Errorf("%s: promise %s is shown by no test: %q", path, cells[0], cells[2])
+			t.Errorf("%s: guarantee %s is shown by no test: %q", path, cells[0], cells[2])
 		}
 	}
 
-	want := promised["README.md"]
+	want := guaranteed["README.md"]
 	if len(want) == 0 {
-		t.Error("README.md promises nothing")
+		t.Error("README.md guarantees nothing")
 	}
 	for _, path := range []string{"doc.go", path} {
-		if !slices.Equal(promised[path], want) {
-			t.Errorf("%s promises\n%s\nand README.md\n%s", path, strings.Join(promised[path], "\n"), strings.Join(want, "\n"))
+		if !slices.Equal(guaranteed[path], want) {
+			t.Errorf("%s guarantees\n%s\nand README.md\n%s", path, strings.Join(guaranteed[path], "\n"), strings.Join(want, "\n"))
 		}
 	}
 }

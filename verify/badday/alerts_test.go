@@ -41,7 +41,7 @@ var alertDays = []alertDay{
 		name: "the cloud answers 503 for two hours",
 		bad:  faultFrom(unavailable, ""),
 		fires: map[string]time.Duration{
-			"ReconcileGateShut": 30 * minute, "ReconcileItemNotInOrder": 90 * minute,
+			"ReconcileGatePaused": 30 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
 		may: "ReconcileErrors|ReconcileItemKeepsFailing",
 	},
@@ -49,7 +49,7 @@ var alertDays = []alertDay{
 		name: "a region of four hangs for two hours",
 		bad:  faultFrom(hangs, "r0"),
 		fires: map[string]time.Duration{
-			"ReconcileErrors": 40 * minute, "ReconcileItemKeepsFailing": 60 * minute, "ReconcileItemNotInOrder": 90 * minute,
+			"ReconcileErrors": 40 * minute, "ReconcileItemKeepsFailing": 60 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
 		may: "ReconcileWorkersBusy|ReconcileQueueSlow",
 	},
@@ -57,7 +57,7 @@ var alertDays = []alertDay{
 		name:  "runs of a region do not heed their context",
 		bad:   faultFrom(stuck, "r0"),
 		fires: map[string]time.Duration{"ReconcileRunStuck": 25 * minute},
-		may:   "ReconcileErrors|ReconcileItemNotInOrder|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing",
+		may:   "ReconcileErrors|ReconcileItemOutOfSync|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing",
 	},
 	{
 		name: "the wishes are empty for two hours",
@@ -81,14 +81,14 @@ var alertDays = []alertDay{
 				return 24 * hour
 			}
 		},
-		fires: map[string]time.Duration{"ReconcileItemNotInOrder": 100 * minute},
+		fires: map[string]time.Duration{"ReconcileItemOutOfSync": 100 * minute},
 	},
 	{
 		name: "an operator pauses for two hours, and the cloud is down meanwhile",
 		bad:  faultFrom(unavailable, ""),
 		acts: func(p *parts) { p.gate.PauseUntil(time.Now().Add(2 * hour)) },
 		fires: map[string]time.Duration{
-			"ReconcileGateShut": 15 * minute, "ReconcileItemNotInOrder": 90 * minute,
+			"ReconcileGatePaused": 15 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
 		may: "ReconcileErrors",
 	},

@@ -30,7 +30,7 @@ func (a *answer) Error() string { return fmt.Sprintf("cloud: %d", a.status) }
 
 var errNotFound = errors.New("cloud: 404")
 
-// An asset is in order if its spec is what is wished for, and it is ready.
+// An asset is in sync if its spec is what is wished for, and it is ready.
 type asset struct {
 	spec    string
 	changed time.Time
@@ -76,7 +76,7 @@ type world struct {
 	calls   []int     // in each second
 	refused []int
 	looked  map[string]time.Duration // when each asset was got last
-	bad     map[string]time.Time     // since when what is not in order is not
+	bad     map[string]time.Time     // since when what is out of sync is not
 	mended  []mend
 	deleted int // that are wished for
 	created int
@@ -91,7 +91,7 @@ func nameOf(i int) string { return fmt.Sprintf("r%d-%05d", i%4, i) }
 
 func region(name string) string { return name[:2] }
 
-// newWorld returns a world of n assets that are in order.
+// newWorld returns a world of n assets that are in sync.
 func newWorld(n int) *world {
 	now := time.Now()
 	w := &world{
@@ -167,7 +167,7 @@ func (w *world) call(ctx context.Context, name string, latency time.Duration) er
 	return nil
 }
 
-// judgeLocked notes whether an asset is in order.
+// judgeLocked notes whether an asset is in sync.
 func (w *world) judgeLocked(name string) {
 	want, wanted := w.wishes[name]
 	a := w.assets[name]
@@ -361,7 +361,7 @@ func between(seconds []int, a, b time.Duration) (sum, peak int) {
 }
 
 // quantile returns that of the times to mend of those that were mended from a on, and
-// that are chosen. What is still not in order at the end counts with its age.
+// that are chosen. What is still not in sync at the end counts with its age.
 func (w *world) quantile(q float64, a time.Duration, chosen func(name string) bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -406,7 +406,7 @@ func (w *world) worse(a, b time.Duration, chosen func(name string) bool) float64
 	return float64(then[len(then)/2]) / float64(before[len(before)/2])
 }
 
-// lastMended returns when, after at, the last asset was in order that was not then;
+// lastMended returns when, after at, the last asset was in sync that was not then;
 // an hour for those that never were.
 func (w *world) lastMended(at time.Duration) time.Duration {
 	w.mu.Lock()

@@ -40,13 +40,13 @@ func TestFight(t *testing.T) {
 		wrong := 0
 		for name, since := range w.bad {
 			if time.Since(since) > 5*minute {
-				t.Logf("%s has not been in order for %v", name, time.Since(since))
+				t.Logf("%s has been out of sync for %v", name, time.Since(since))
 				wrong++
 			}
 		}
 		w.mu.Unlock()
 		if wrong > 0 {
-			t.Errorf("five minutes after the fight %d assets have not been in order since then", wrong)
+			t.Errorf("five minutes after the fight %d assets have been out of sync since then", wrong)
 		}
 		t.Logf("items went back to the queue %d times in the hour before, and %d times in the fight", alone, fighting)
 		if fighting < 10*alone {

@@ -18,7 +18,7 @@ import (
 
 const workers = 16
 
-// A side keeps the assets of a world in order until ctx is done. Events, if there are
+// A side keeps the assets of a world in sync until ctx is done. Events, if there are
 // any, are items that it is told of. It returns when nothing of it goes on any more.
 type side func(ctx context.Context, w *world, events <-chan string)
 
@@ -37,7 +37,7 @@ var sides = []struct {
 
 // What one step towards order made of an asset.
 var (
-	errInOrder  = errors.New("in order")
+	errInSync   = errors.New("in sync")
 	errComing   = errors.New("being made")
 	errDidAStep = errors.New("did a step")
 )
@@ -70,7 +70,7 @@ func step(ctx context.Context, w *world, name, want string, wanted bool) error {
 		}
 		return errDidAStep
 	}
-	return errInOrder
+	return errInSync
 }
 
 // theirs is the usual loop on a workqueue: a change of a wish is an event, all is
@@ -99,7 +99,7 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 				err := step(runCtx, w, name, want, wanted)
 				cancel()
 				switch err {
-				case nil, errInOrder:
+				case nil, errInSync:
 					q.Forget(name)
 				case errComing:
 					q.Forget(name)

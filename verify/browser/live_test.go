@@ -31,7 +31,7 @@ func TestFailingItemRises(t *testing.T) {
 		t.Errorf("the failing row is %q", row)
 	}
 	tb.wait(`document.querySelector('.tile.bad .count')?.innerText === '1'`)
-	tb.wait(`document.title === '4 of 5 in order · Reconcilers'`)
+	tb.wait(`document.title === '4 of 5 in sync · Reconcilers'`)
 	w.fail("zebra", nil)
 	w.run(t, "zebra")
 	tb.waitNames("a b c d zebra")
@@ -96,7 +96,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("while paused came %s", got)
 	}
 	// What one asks for comes while paused too, once.
-	tb.click(".tile.in-order")
+	tb.click(".tile.in-sync")
 	tb.waitNames("a")
 	streams.wait(t, 0)
 	if got := tb.text("#live"); got != "Paused" {

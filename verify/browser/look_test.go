@@ -231,7 +231,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	want := []string{
 		"Skip to the items", "Reconcilers", "Live: pause the updates of this page",
-		"In order", "All items", "Failing", "In flight", "Ready", "Waiting", "Idle",
+		"In sync", "All items", "Failing", "In flight", "Ready", "Waiting", "Idle",
 		"search", "Search",
 		"Item", "State", "Since", "Next run", "Failures", "Last run", "Took", "a",
 	}

@@ -20,9 +20,9 @@ func TestSmoke(t *testing.T) {
 	w.run(t, "bucket/a", "bucket/b", "key/c")
 	tb.waitNames("bucket/a bucket/b key/c")
 	tb.wait(`document.querySelector('.tile.all .count').innerText === '3'`)
-	tb.wait(`document.querySelector('#tiles a').innerText.startsWith('In order\n3 of 3\nnext look in ')`)
-	tb.wait(`document.title === '3 of 3 in order · Reconcilers'`)
-	if row := tb.text(".items tbody tr"); !strings.Contains(row, "in order") || !strings.Contains(row, "in 1 h") && !strings.Contains(row, "in 5") || !strings.Contains(row, "succeeded") {
+	tb.wait(`document.querySelector('#tiles a').innerText.startsWith('In sync\n3 of 3\nnext recheck in ')`)
+	tb.wait(`document.title === '3 of 3 in sync · Reconcilers'`)
+	if row := tb.text(".items tbody tr"); !strings.Contains(row, "in sync") || !strings.Contains(row, "in 1 h") && !strings.Contains(row, "in 5") || !strings.Contains(row, "succeeded") {
 		t.Errorf("the first row is %q", row)
 	}
 	if !eval[bool](tb, "window.mark") {

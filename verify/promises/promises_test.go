@@ -24,11 +24,11 @@ const root = "../.."
 
 // A kernelBreak is a change of the kernel that breaks a guarantee.
 type kernelBreak struct {
-	promise string // the number of the guarantee, or what else has the test named
-	half    string // of it
-	test    string // that must fail, or Test/subtest
-	flag    string // that go test needs for it: -race, or -tags=nightly
-	change  string // as package plant names it
+	guarantee string // the number of the guarantee, or what else has the test named
+	half      string // of it
+	test      string // that must fail, or Test/subtest
+	flag      string // that go test needs for it: -race, or -tags=nightly
+	change    string // as package plant names it
 }
 
 func (b kernelBreak) topTest() string {
@@ -58,8 +58,8 @@ func readBreaks(t *testing.T) (breaks []kernelBreak) {
 			of.change = words
 			breaks = append(breaks, of)
 		case strings.HasPrefix(line, "= "):
-			of = kernelBreak{promise: strings.TrimPrefix(head, "= ")}
-		case !colon || of.promise == "":
+			of = kernelBreak{guarantee: strings.TrimPrefix(head, "= ")}
+		case !colon || of.guarantee == "":
 			t.Fatalf("breaks.txt:%d: want half of a guarantee, and the test that shows it, got %q", n, words)
 		default:
 			of.half = head
@@ -109,7 +109,7 @@ func TestEachBreakIsSeen(t *testing.T) {
 		t.Logf("%d breaks, for %d tests to see, %s", len(planted), len(tests), flag)
 		for n, i := range numbers {
 			b := breaks[i]
-			t.Run(b.promise+"/"+b.change, func(t *testing.T) {
+			t.Run(b.guarantee+"/"+b.change, func(t *testing.T) {
 				t.Parallel()
 				if text, err := run(binary, n+1, b.test); err == nil {
 					t.Errorf("%s passes, though this is broken: %s.\n%v %s\n%s", b.test, b.half, changes[i].Pos, b.change, text)
@@ -124,23 +124,23 @@ func TestEachBreakIsSeen(t *testing.T) {
 func TestEveryPromiseIsBroken(t *testing.T) {
 	broken, seenBy := map[string]bool{}, map[string]bool{}
 	for _, b := range readBreaks(t) {
-		broken[b.promise], seenBy[b.topTest()] = true, true
+		broken[b.guarantee], seenBy[b.topTest()] = true, true
 	}
 	text, err := os.ReadFile(filepath.Join(root, "docs", "verification.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	promises := regexp.MustCompile(`(?m)^\| (\d+) \| .* \| (`+"`"+`Test.*) \|$`).FindAllStringSubmatch(string(text), -1)
-	if len(promises) == 0 {
-		t.Fatal("docs/verification.md has no promises")
+	guarantees := regexp.MustCompile(`(?m)^\| (\d+) \| .* \| (`+"`"+`Test.*) \|$`).FindAllStringSubmatch(string(text), -1)
+	if len(guarantees) == 0 {
+		t.Fatal("docs/verification.md has no guarantees")
 	}
-	for _, p := range promises {
+	for _, p := range guarantees {
 		if !broken[p[1]] {
-			t.Errorf("no break of promise %s", p[1])
+			t.Errorf("no break of guarantee %s", p[1])
 		}
 		for _, test := range regexp.MustCompile(`\bTest\w+`).FindAllString(p[2], -1) {
 			if !seenBy[test] {
-				t.Errorf("promise %s names %s, which breaks.txt has not", p[1], test)
+				t.Errorf("guarantee %s names %s, which breaks.txt has not", p[1], test)
 			}
 		}
 	}
@@ -185,8 +185,8 @@ func TestEveryRowIsBroken(t *testing.T) {
 	}
 	row := regexp.MustCompile(`^[A-Z]{2}\d\d$`)
 	for _, b := range breaks {
-		if row.MatchString(b.promise) && !slices.Contains(shown[b.promise], b.topTest()) {
-			t.Errorf("breaks.txt breaks %s for %s, which that row does not name", b.promise, b.test)
+		if row.MatchString(b.guarantee) && !slices.Contains(shown[b.guarantee], b.topTest()) {
+			t.Errorf("breaks.txt breaks %s for %s, which that row does not name", b.guarantee, b.test)
 		}
 	}
 }

@@ -59,7 +59,7 @@ type Config struct {
 
 	// Exit is called if the runner has not returned though its lease is about
 	// to pass to another. It ends the process: there is no other way to keep the
-	// promise. Nil means to log the error and to exit with status 1.
+	// guarantee. Nil means to log the error and to exit with status 1.
 	Exit func(err error)
 
 	Logger *slog.Logger // nil means slog.Default()

@@ -7,9 +7,9 @@
 // What [Elect] returns is a member of a Group. What only the leader does is
 // inside: the queue, what feeds it, and the workers.
 //
-// # What the package promises
+// # Guarantees
 //
-// Each promise names a test that shows it, against a real server.
+// Each guarantee names a test that shows it, against a real server.
 //
 //  1. When a leader begins, the context of each one before it has ended: also of
 //     one that was frozen (TestElectFrozen), cut off (TestElectLostConnection),

@@ -12,9 +12,9 @@
 //	err = group.Run(ctx)
 //	return errors.Join(err, q.Close(closing)) // gives back what it holds
 //
-// # What the package promises
+// # Guarantees
 //
-// Each promise names a test that shows it.
+// Each guarantee names a test that shows it.
 //
 //  1. One item is in flight in one process at a time. A process that cannot renew
 //     its lease has the contexts of its runs ended before anybody else may start

@@ -14,7 +14,7 @@ import (
 func FuzzRecord(f *testing.F) {
 	for _, seed := range []string{
 		`{"phase":"ready"}`, `{"phase":"waiting","next":"held","due":"2026-01-02T03:04:05Z"}`,
-		`{"phase":"in flight","owner":"abc","fence":3}`, `{"phase":"in flight","owner":"a.b"}`, `{"phase":"idle"}`, `{"next":"settled"}`,
+		`{"phase":"in flight","owner":"abc","fence":3}`, `{"phase":"in flight","owner":"a.b"}`, `{"phase":"idle"}`, `{"next":"recheck"}`,
 		`{"phase":"in flight","owner":"` + strings.Repeat("x", 5000) + `"}`, `null`, `[]`, `{"failures":-1}`,
 	} {
 		f.Add(seed)

@@ -38,7 +38,7 @@ type message struct {
 	Next      string    `json:"next,omitempty"`   // of a run in flight and of one that waits: see nextName
 	Due       time.Time `json:"due,omitzero"`
 	NotBefore time.Time `json:"not_before,omitzero"` // with next within: no event starts it sooner
-	Recheck   bool      `json:"settled,omitempty"`   // with next within, at rest: it is only a recheck
+	Recheck   bool      `json:"recheck,omitempty"`   // with next within, at rest: it is only a recheck
 	Owner     string    `json:"owner,omitempty"`
 	Fence     uint64    `json:"fence,omitempty"`
 	Failures  int       `json:"failures,omitempty"`

@@ -23,7 +23,7 @@ import (
 )
 
 // A play is some processes on one queue in a bubble, with a memory for a server,
-// and faults on the way. Its judges are the promises:
+// and faults on the way. Its judges are the guarantees:
 //
 //   - no two live runs of an item: a run is live from Dequeue until it is given
 //     back, its context ends, or its process dies;

@@ -34,7 +34,7 @@ import (
 // carries the sequence of that message as Nats-Expected-Last-Subject-Sequence.
 // So what happens to one item happens in one order, that of the stream, and each
 // step is a function of the record before it: see rules.go. All that is
-// promised about one item follows from that alone, whatever is delivered, twice
+// guaranteed about one item follows from that alone, whatever is delivered, twice
 // or never. The rest is about who looks at a record when:
 //
 //   - One durable consumer, which all processes share, hands each new record to

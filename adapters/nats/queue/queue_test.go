@@ -118,8 +118,8 @@ func TestQueueIsShared(t *testing.T) {
 	}
 }
 
-// That an item is in order is kept with its record, until something happens to it.
-func TestQueueKeepsWhatIsSettled(t *testing.T) {
+// That an item is in sync is kept with its record, until something happens to it.
+func TestQueueKeepsRecheck(t *testing.T) {
 	s := natstest.New(t)
 	cfg := queue.Config{Name: "q"}
 	a := newQueue[string](t, s, cfg)
@@ -133,7 +133,7 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 	}
 	b := newQueue[string](t, s, cfg)
 	b.EnqueueWithin("y", 2*time.Hour)
-	b.Offer("y") // a run of it is promised
+	b.Offer("y") // a run of it is guaranteed
 	b.Offer("z")
 	flush(t, b)
 	all, err := b.All(t.Context())
@@ -149,7 +149,7 @@ func TestQueueKeepsWhatIsSettled(t *testing.T) {
 			want.Phase = reconcile.Ready
 		}
 		if e.State.Phase != want.Phase || !e.State.NotBefore.IsZero() || e.State.Recheck != want.Recheck || e.State.Pending.IsZero() != want.Recheck {
-			t.Errorf("%+v, want it %v, settled %t, and pending if it is not", e, want.Phase, want.Recheck)
+			t.Errorf("%+v, want it %v, a recheck: %t, and pending if it is not", e, want.Phase, want.Recheck)
 		}
 	}
 }

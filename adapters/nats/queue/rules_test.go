@@ -272,24 +272,24 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 			t.Errorf("%s: %+v, want an error", text, r)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `[]`, `{"phase":"on holiday"}`, `{"phase":"waiting"}`, `{"phase":"in flight","next":"never"}`, `{"phase":"in flight","next":"settled"}`, `{"phase":"ready","since":"noon"}`} {
+	for _, bad := range []string{``, `{}`, `[]`, `{"phase":"on holiday"}`, `{"phase":"waiting"}`, `{"phase":"in flight","next":"never"}`, `{"phase":"in flight","next":"recheck"}`, `{"phase":"ready","since":"noon"}`} {
 		if r, _, err := decodeRecord(stored{"q.i.x", 7, []byte(bad)}); err == nil {
 			t.Errorf("%s: %+v, want an error", bad, r)
 		}
 	}
 }
 
-// Records are also of processes that do not know what is settled: those that read
-// ours see an item that waits for a time, and what they write is not settled.
+// Records are also of processes that do not know rechecks: those that read
+// ours see an item that waits for a time, and what they write is no recheck.
 func TestRecordsOfOtherVersions(t *testing.T) {
 	const due = "2000-01-02T03:04:05Z"
 	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 	for text, want := range map[string]record{
 		`{"phase":"waiting","next":"within","due":"` + due + `"}`:                                     {next: nextLater, due: at},
-		`{"phase":"waiting","next":"within","settled":true,"due":"` + due + `"}`:                      {next: nextRecheck, due: at},
-		`{"phase":"waiting","next":"held","settled":true,"due":"` + due + `"}`:                        {next: nextLater, due: at, notBefore: at},
+		`{"phase":"waiting","next":"within","recheck":true,"due":"` + due + `"}`:                      {next: nextRecheck, due: at},
+		`{"phase":"waiting","next":"held","recheck":true,"due":"` + due + `"}`:                        {next: nextLater, due: at, notBefore: at},
 		`{"phase":"waiting","next":"within","due":"` + due + `","not_before":"2000-01-02T03:04:04Z"}`: {next: nextLater, due: at, notBefore: at - 1e9},
-		`{"phase":"ready","settled":true}`:                                                            {next: nextReady},
+		`{"phase":"ready","recheck":true}`:                                                            {next: nextReady},
 		`{"phase":"ready","since":"` + due + `"}`:                                                     {next: nextReady, since: at, pending: at},
 	} {
 		if got, _, err := decodeRecord(stored{"q.i.x", 7, []byte(text)}); got != want || err != nil {
@@ -297,7 +297,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 		}
 	}
 	data := encodeRecord(&record{next: nextRecheck, due: at}, "x", "w")
-	if want := `{"phase":"waiting","next":"within","due":"` + due + `","settled":true,"write":"w"}`; string(data) != want {
+	if want := `{"phase":"waiting","next":"within","due":"` + due + `","recheck":true,"write":"w"}`; string(data) != want {
 		t.Errorf("%s, want %s", data, want)
 	}
 }

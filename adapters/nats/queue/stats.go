@@ -47,7 +47,7 @@ func (q *Queue[T]) Stats() Stats {
 		}
 	}
 	s.Outbox, s.InFlight, s.Idle = len(q.outbox.slots), len(q.held), len(q.waiters)
-	s.Timers, s.Rechecks, s.Member = len(q.timers.known), q.timers.settled, q.member.valid()
+	s.Timers, s.Rechecks, s.Member = len(q.timers.known), q.timers.rechecks, q.member.valid()
 	s.Full, s.Retries = q.room.full, q.attempts.Load()
 	return s
 }

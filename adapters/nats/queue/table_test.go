@@ -27,7 +27,7 @@ import (
 // the handle is of no use once Close has returned.
 var deviations = map[string]string{
 	// The clock goes on between two operations, so two hours from now are never
-	// the two hours that were promised before. The kernel's own table is of a
+	// the two hours that were guaranteed before. The kernel's own table is of a
 	// clock that stands; TestRulesFollowTheModel has the tie.
 	"EnqueueAfter 2h/within 2h":                 "within 2h",
 	"EnqueueAfter 2h/recheck 2h":                "within 2h",

@@ -13,9 +13,9 @@ import (
 // was told of. When one is due it is made ready, by whoever is first.
 
 type timers[T comparable] struct {
-	known   map[T]seen
-	settled int                    // of known
-	clock   *reconcile.Queue[[1]T] // hands out items of known when they are due; nil until there is one. T may be a pointer
+	known    map[T]seen
+	rechecks int                    // of known
+	clock    *reconcile.Queue[[1]T] // hands out items of known when they are due; nil until there is one. T may be a pointer
 }
 
 func (t *timers[T]) init() { t.known = make(map[T]seen) }
@@ -43,7 +43,7 @@ func (t *timers[T]) remove(item T) {
 
 func (t *timers[T]) count(s seen, n int) {
 	if s.next == nextRecheck {
-		t.settled += n
+		t.rechecks += n
 	}
 }
 

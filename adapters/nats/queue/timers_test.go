@@ -76,10 +76,10 @@ func TestStatsOfTimers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := func(what string, timers, settled, again int) {
+	want := func(what string, timers, rechecks, again int) {
 		t.Helper()
-		if s := q.Stats(); s.Timers != timers || s.Rechecks != settled || s.Again != again {
-			t.Errorf("%s: %+v, want %d timers, %d settled, %d again", what, s, timers, settled, again)
+		if s := q.Stats(); s.Timers != timers || s.Rechecks != rechecks || s.Again != again {
+			t.Errorf("%s: %+v, want %d timers, %d rechecks, %d again", what, s, timers, rechecks, again)
 		}
 	}
 	run := func(items ...string) {
@@ -110,7 +110,7 @@ func TestStatsOfTimers(t *testing.T) {
 	want("three wait", 3, 2, 0)
 
 	q.Enqueue("x")
-	q.EnqueueWithin("a", 2*time.Hour) // is not settled any more, and due as before
+	q.EnqueueWithin("a", 2*time.Hour) // is no longer only a recheck, and due as before
 	flush()
 	want("a is asked for again, and x in its run", 3, 1, 1)
 

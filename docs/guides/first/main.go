@@ -62,7 +62,7 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 	case err != nil && !missing:
 		return err // it is tried again
 	case missing && !wanted, !missing && wanted && string(there) == want:
-		return nil // in order
+		return nil // in sync
 	case !wanted:
 		reconcile.Logger(ctx).Info("remove")
 		return c.folder.Remove(name)

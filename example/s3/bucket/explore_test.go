@@ -33,51 +33,51 @@ func TestExplore(t *testing.T) {
 				"stray":  {},
 			}}
 		},
-		Start:  startOn,
-		Play:   playOn,
-		State:  (*fakeStore).String,
-		Check:  (*fakeStore).check,
-		Within: 10 * time.Minute,
-		Plans:  100, // all single faults, which are more
+		Start:     startOn,
+		Steps:     playOn,
+		State:     (*fakeStore).String,
+		Invariant: (*fakeStore).check,
+		Within:    10 * time.Minute,
+		Plans:     100, // all single faults, which are more
 	})
 }
 
-func startOn(k *reconciletest.Kit[string], s *fakeStore) {
-	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), explore.Transport(k, api{k, s}))
+func startOn(env *reconciletest.Env[string], s *fakeStore) {
+	store, err := Open("https://s3.example.org", "us-east-1", credentials.NewStaticV4("key", "secret", ""), explore.Transport(env, api{env, s}))
 	if err != nil {
 		panic(err)
 	}
 	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Wish: s.wish}
-	k.Start(&reconcile.Reconciler[string]{
+	env.Start(&reconcile.Reconciler[string]{
 		Reconcile: c.Reconcile,
 		Workers:   2,
 		Timeout:   30 * time.Second,
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
-	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: s.wished})
-	k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
+	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: s.wished})
+	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: store.List, Vanished: true})
 }
 
-func playOn(stage *reconciletest.Stage[string], s *fakeStore) {
+func playOn(env *reconciletest.Environment[string], s *fakeStore) {
 	wish := func(all map[string]Wish) {
 		was := s.wishes
 		s.wishes = all
 		for _, some := range []map[string]Wish{was, all} {
 			for _, name := range slices.Sorted(maps.Keys(some)) {
-				stage.Event(name)
+				env.Event(name)
 			}
 		}
 	}
 	data := Wish{Tags: map[string]string{"team": "finance"}, Versioning: true}
 	wish(map[string]Wish{"data": data, "logs": {Policy: `{"Version":"1"}`}})
-	stage.Advance(time.Minute)
-	stage.Note("another hand removes the one, and changes the other, if they are there")
+	env.Advance(time.Minute)
+	env.Note("another hand removes the one, and changes the other, if they are there")
 	delete(s.buckets, "logs")
 	if b := s.buckets["data"]; b != nil {
 		b.Versioning = "Suspended"
 	}
-	stage.Advance(time.Minute)
-	stage.Note("other wishes")
+	env.Advance(time.Minute)
+	env.Note("other wishes")
 	wish(map[string]Wish{"logs": {}, "backup": data})
 }
 
@@ -135,7 +135,7 @@ type reply struct {
 
 // An api is the store as one process reaches it.
 type api struct {
-	kit *reconciletest.Kit[string]
+	env *reconciletest.Env[string]
 	*fakeStore
 }
 
@@ -155,7 +155,7 @@ func (s api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		got = s.get(name, what)
 	case r.Method == http.MethodPut && what == "":
 		got = s.create(name)
-		if err := s.kit.Do(r.Context(), r.Method+" "+r.URL.Path+" its tags", func() error {
+		if err := s.env.Do(r.Context(), r.Method+" "+r.URL.Path+" its tags", func() error {
 			s.change(name, "tagging", body)
 			return nil
 		}); err != nil {

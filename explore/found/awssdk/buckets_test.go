@@ -48,11 +48,11 @@ func (s store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // client is the one of the SDK. Its retries are left as they are, except for the chance
 // in their pauses.
-func client(k *explore.Kit, s store) *s3.Client {
+func client(proc *explore.Process, s store) *s3.Client {
 	return s3.New(s3.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String("http://s3.example.org"), UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider("key", "secret", ""),
-		HTTPClient:  &http.Client{Transport: explore.Transport(k, s)},
+		HTTPClient:  &http.Client{Transport: explore.Transport(proc, s)},
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
 			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return time.Second, nil })
 		}),
@@ -84,12 +84,12 @@ func keep(ctx context.Context, c *s3.Client, name string, thorough bool) error {
 func scenario(thorough bool) explore.Scenario[store] {
 	return explore.Scenario[store]{
 		World: func() store { return store{} },
-		Start: func(k *explore.Kit, s store) {
-			c := client(k, s)
-			k.Go(func(ctx context.Context) error {
-				for k.Step() {
+		Start: func(proc *explore.Process, s store) {
+			c := client(proc, s)
+			proc.Go(func(ctx context.Context) error {
+				for proc.Step() {
 					if err := keep(ctx, c, "data", thorough); err != nil {
-						k.Note(err)
+						proc.Note(err)
 					}
 					select {
 					case <-time.After(10 * time.Minute):
@@ -99,7 +99,7 @@ func scenario(thorough bool) explore.Scenario[store] {
 				return nil
 			})
 		},
-		Play:  func(stage *explore.Stage, _ store) { stage.Advance(time.Minute) },
+		Steps: func(env *explore.Environment, _ store) { env.Advance(time.Minute) },
 		State: func(s store) string { return fmt.Sprint(s) },
 		Plans: 300,
 	}

@@ -32,7 +32,7 @@ type site struct {
 // Instances is how a process reaches the machines.
 type instances struct {
 	cloudprovider.Interface // nil: only what follows is asked for
-	k                       *explore.Kit
+	k                       *explore.Process
 	w                       *site
 }
 
@@ -65,17 +65,17 @@ func (i instances) InstanceMetadata(ctx context.Context, n *v1.Node) (*cloudprov
 }
 
 // startNodes starts a controller of nodes.
-func startNodes(run func(context.Context, coreinformers.NodeInformer, kubernetes.Interface, cloudprovider.Interface) (func(), error)) func(*explore.Kit, *site) {
-	return func(k *explore.Kit, w *site) {
-		k.Go(func(ctx context.Context) error {
-			client, err := kubernetes.NewForConfig(w.Config(k))
+func startNodes(run func(context.Context, coreinformers.NodeInformer, kubernetes.Interface, cloudprovider.Interface) (func(), error)) func(*explore.Process, *site) {
+	return func(proc *explore.Process, w *site) {
+		proc.Go(func(ctx context.Context) error {
+			client, err := kubernetes.NewForConfig(w.Config(proc))
 			if err != nil {
 				return err
 			}
 			factory := informers.NewSharedInformerFactory(client, 0)
 			nodes := factory.Core().V1().Nodes()
 			nodes.Informer()
-			c, err := run(ctx, nodes, client, instances{k: k, w: w})
+			c, err := run(ctx, nodes, client, instances{k: proc, w: w})
 			if err != nil {
 				return err
 			}
@@ -131,19 +131,19 @@ func TestNodeController(t *testing.T) {
 	explore.Run(t, explore.Scenario[*site]{
 		World: newSite,
 		Start: startNodes(nodeController),
-		Play: func(stage *explore.Stage, w *site) {
+		Steps: func(env *explore.Environment, w *site) {
 			for i, name := range []string{"a", "b"} {
 				w.machines[name] = fmt.Sprint("10.0.0.", i)
 				w.Create(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeSpec{Taints: []v1.Taint{{
 					Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: v1.TaintEffectNoSchedule,
 				}}}})
-				stage.Advance(time.Minute)
+				env.Advance(time.Minute)
 			}
 			w.machines["a"] = "10.0.0.7"
-			stage.Advance(20 * time.Minute)
+			env.Advance(20 * time.Minute)
 		},
 		State:   (*site).state,
-		Without: []explore.Fault{explore.Stale, explore.Behind},
+		Without: []explore.Fault{explore.Stale, explore.StaleWatch},
 		Plans:   plans(),
 	})
 }
@@ -153,25 +153,25 @@ func TestNodeLifecycleController(t *testing.T) {
 	explore.Run(t, explore.Scenario[*site]{
 		World: newSite,
 		Start: startNodes(lifecycleController),
-		Play: func(stage *explore.Stage, w *site) {
+		Steps: func(env *explore.Environment, w *site) {
 			for _, name := range []string{"a", "b", "c"} {
 				w.machines[name] = "10.0.0.1"
 				add(w.Server, name)
 			}
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 			w.machines["a"], w.machines["b"] = "stopped", ""
 			ready(w.Server, "a", v1.ConditionUnknown)
 			ready(w.Server, "b", v1.ConditionUnknown)
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 			w.machines["a"] = "10.0.0.1"
 			ready(w.Server, "a", v1.ConditionTrue)
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 			w.machines["c"] = "stopped"
 			ready(w.Server, "c", v1.ConditionUnknown)
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 		},
 		State:   (*site).state,
-		Without: []explore.Fault{explore.Stale, explore.Behind},
+		Without: []explore.Fault{explore.Stale, explore.StaleWatch},
 		Plans:   plans(),
 	})
 }

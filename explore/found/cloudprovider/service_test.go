@@ -37,7 +37,7 @@ type balancer struct{ ports, nodes string }
 // A cloud is how a process reaches the load balancers.
 type cloud struct {
 	cloudprovider.Interface // nil: only what follows is asked for
-	k                       *explore.Kit
+	k                       *explore.Process
 	w                       *world
 }
 
@@ -90,14 +90,14 @@ func hosts(nodes []*v1.Node) string {
 	return strings.Join(names, " ")
 }
 
-func start(k *explore.Kit, w *world) {
-	k.Go(func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(w.Config(k))
+func start(proc *explore.Process, w *world) {
+	proc.Go(func(ctx context.Context) error {
+		client, err := kubernetes.NewForConfig(w.Config(proc))
 		if err != nil {
 			return err
 		}
 		factory := informers.NewSharedInformerFactory(client, 10*time.Minute)
-		c, err := service.New(cloud{k: k, w: w}, client, factory.Core().V1().Services(), factory.Core().V1().Nodes(), "cluster", featuregate.NewFeatureGate())
+		c, err := service.New(cloud{k: proc, w: w}, client, factory.Core().V1().Services(), factory.Core().V1().Nodes(), "cluster", featuregate.NewFeatureGate())
 		if err != nil {
 			return err
 		}
@@ -141,16 +141,16 @@ func TestServiceController(t *testing.T) {
 			return w
 		},
 		Start: start,
-		Play: func(stage *explore.Stage, w *world) {
+		Steps: func(env *explore.Environment, w *world) {
 			for _, name := range []string{"a", "b"} {
 				w.Create(wish(name, 80))
 			}
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 			kubesim.Update(w.Server, wish("a"), func(s *v1.Service) { s.Spec = wish("a", 80, 443).Spec })
 			add(w.Server, "n2")
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 			w.Delete(wish("b"))
-			stage.Advance(5 * time.Minute)
+			env.Advance(5 * time.Minute)
 		},
 		State: func(w *world) string {
 			var b strings.Builder
@@ -162,7 +162,7 @@ func TestServiceController(t *testing.T) {
 			}
 			return b.String()
 		},
-		Without: []explore.Fault{explore.Stale, explore.Behind},
+		Without: []explore.Fault{explore.Stale, explore.StaleWatch},
 		Plans:   plans,
 	})
 }

@@ -43,15 +43,15 @@ func (w *world) leaders() int {
 
 // start runs one candidate, again and again, as a program does that ends when it no
 // longer leads and is started again.
-func start(name string, timeout time.Duration) func(k *explore.Kit, w *world) {
-	return func(k *explore.Kit, w *world) {
-		config := w.Config(k)
+func start(name string, timeout time.Duration) func(proc *explore.Process, w *world) {
+	return func(proc *explore.Process, w *world) {
+		config := w.Config(proc)
 		config.Timeout = timeout
 		client, err := coordination.NewForConfig(config)
 		if err != nil {
 			panic(err)
 		}
-		k.Go(func(ctx context.Context) error {
+		proc.Go(func(ctx context.Context) error {
 			defer w.leads(name, false)
 			for ; ctx.Err() == nil; time.Sleep(time.Second) {
 				e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -92,9 +92,9 @@ func scenario(timeout time.Duration) explore.Scenario[*world] {
 			return &world{Server: kubesim.NewServer(), leading: map[string]bool{}}
 		},
 		Start:  start("a", timeout),
-		Beside: []func(*explore.Kit, *world){start("b", timeout)},
-		Play:   func(s *explore.Stage, _ *world) { s.Advance(30 * time.Second) },
-		Check: func(w *world) error {
+		Others: []func(*explore.Process, *world){start("b", timeout)},
+		Steps:  func(s *explore.Environment, _ *world) { s.Advance(30 * time.Second) },
+		Invariant: func(w *world) error {
 			if n := w.leaders(); n > 1 {
 				return fmt.Errorf("%d lead at once", n)
 			}
@@ -106,7 +106,7 @@ func scenario(timeout time.Duration) explore.Scenario[*world] {
 			}
 			return nil
 		},
-		Without: []explore.Fault{explore.Stale, explore.Behind}, // it reads from the server
+		Without: []explore.Fault{explore.Stale, explore.StaleWatch}, // it reads from the server
 		Within:  time.Minute,
 		Plans:   1000,
 	}
@@ -127,7 +127,7 @@ func TestWithoutATimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Found == nil || r.Found.Failure != "Check: 2 lead at once" {
+	if r.Found == nil || r.Found.Failure != "Invariant: 2 lead at once" {
 		t.Errorf("it finds %v, want two leaders: has it been mended?", r.Found)
 	}
 	t.Log(r.Found, r)

@@ -33,12 +33,12 @@ type world struct {
 // A storage is how a process reaches the volumes. It makes them idempotently by the name
 // that it is given, as the library asks for.
 type storage struct {
-	k *explore.Kit
-	w *world
+	proc *explore.Process
+	w    *world
 }
 
 func (s storage) Provision(ctx context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
-	err := s.k.Do(ctx, "create volume "+o.PVName, func() error { s.w.volumes[o.PVName] = true; return nil })
+	err := s.proc.Do(ctx, "create volume "+o.PVName, func() error { s.w.volumes[o.PVName] = true; return nil })
 	if err != nil {
 		return nil, controller.ProvisioningInBackground, err
 	}
@@ -54,16 +54,16 @@ func (s storage) Provision(ctx context.Context, o controller.ProvisionOptions) (
 }
 
 func (s storage) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
-	return s.k.Do(ctx, "delete volume "+pv.Name, func() error { delete(s.w.volumes, pv.Name); return nil })
+	return s.proc.Do(ctx, "delete volume "+pv.Name, func() error { delete(s.w.volumes, pv.Name); return nil })
 }
 
-func start(k *explore.Kit, w *world) {
-	k.Go(func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(w.Config(k))
+func start(proc *explore.Process, w *world) {
+	proc.Go(func(ctx context.Context) error {
+		client, err := kubernetes.NewForConfig(w.Config(proc))
 		if err != nil {
 			return err
 		}
-		c := controller.NewProvisionController(ctx, client, "example.org/disks", storage{k, w},
+		c := controller.NewProvisionController(ctx, client, "example.org/disks", storage{proc, w},
 			controller.LeaderElection(false), controller.MetricsPort(0), controller.AddFinalizer(true))
 		c.Run(ctx)
 		return nil
@@ -71,8 +71,8 @@ func start(k *explore.Kit, w *world) {
 }
 
 // release is what the controller of Kubernetes does with volumes whose claim is gone.
-func release(k *explore.Kit, w *world) {
-	k.Go(func(ctx context.Context) error {
+func release(proc *explore.Process, w *world) {
+	proc.Go(func(ctx context.Context) error {
 		for ; ctx.Err() == nil; time.Sleep(time.Minute) {
 			if _, there := kubesim.Get(w.Server, claim()); there {
 				continue
@@ -107,12 +107,12 @@ func TestProvisioner(t *testing.T) {
 			return w
 		},
 		Start:  start,
-		Beside: []func(*explore.Kit, *world){release},
-		Play: func(stage *explore.Stage, w *world) {
+		Others: []func(*explore.Process, *world){release},
+		Steps: func(env *explore.Environment, w *world) {
 			w.Create(claim())
-			stage.Advance(30 * time.Minute)
+			env.Advance(30 * time.Minute)
 			w.Delete(claim())
-			stage.Advance(30 * time.Minute)
+			env.Advance(30 * time.Minute)
 		},
 		State: func(w *world) string {
 			var b strings.Builder

@@ -39,12 +39,12 @@ func newWorld() *world {
 
 // A cloud is how a process reaches the routes.
 type cloud struct {
-	k *explore.Kit
-	w *world
+	proc *explore.Process
+	w    *world
 }
 
 func (c cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
-	return explore.Read(ctx, c.k, "list routes", func() ([]*cloudprovider.Route, error) {
+	return explore.Read(ctx, c.proc, "list routes", func() ([]*cloudprovider.Route, error) {
 		var all []*cloudprovider.Route
 		for _, cidr := range slices.Sorted(maps.Keys(c.w.routes)) {
 			all = append(all, &cloudprovider.Route{Name: cidr, TargetNode: types.NodeName(c.w.routes[cidr]), DestinationCIDR: cidr})
@@ -54,14 +54,14 @@ func (c cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route
 }
 
 func (c cloud) CreateRoute(ctx context.Context, _, _ string, r *cloudprovider.Route) error {
-	return c.k.Do(ctx, "create route "+r.DestinationCIDR, func() error {
+	return c.proc.Do(ctx, "create route "+r.DestinationCIDR, func() error {
 		c.w.routes[r.DestinationCIDR] = string(r.TargetNode)
 		return nil
 	})
 }
 
 func (c cloud) DeleteRoute(ctx context.Context, _ string, r *cloudprovider.Route) error {
-	return c.k.Do(ctx, "delete route "+r.DestinationCIDR, func() error {
+	return c.proc.Do(ctx, "delete route "+r.DestinationCIDR, func() error {
 		delete(c.w.routes, r.DestinationCIDR)
 		return nil
 	})
@@ -69,16 +69,16 @@ func (c cloud) DeleteRoute(ctx context.Context, _ string, r *cloudprovider.Route
 
 // start starts a controller, with informers that resync in the period that programs
 // give them.
-func start(run func(context.Context, cloud, kubernetes.Interface, informers.SharedInformerFactory) (func() error, error)) func(*explore.Kit, *world) {
-	return func(k *explore.Kit, w *world) {
-		k.Go(func(ctx context.Context) error {
-			client, err := kubernetes.NewForConfig(w.Config(k))
+func start(run func(context.Context, cloud, kubernetes.Interface, informers.SharedInformerFactory) (func() error, error)) func(*explore.Process, *world) {
+	return func(proc *explore.Process, w *world) {
+		proc.Go(func(ctx context.Context) error {
+			client, err := kubernetes.NewForConfig(w.Config(proc))
 			if err != nil {
 				return err
 			}
 			factory := informers.NewSharedInformerFactory(client, 12*time.Hour)
 			factory.Core().V1().Nodes().Informer()
-			c, err := run(ctx, cloud{k, w}, client, factory)
+			c, err := run(ctx, cloud{proc, w}, client, factory)
 			if err != nil {
 				return err
 			}
@@ -117,17 +117,17 @@ func (w *world) state() string {
 	return b.String()
 }
 
-func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
+func scenario(start func(*explore.Process, *world)) explore.Scenario[*world] {
 	return explore.Scenario[*world]{
 		World: newWorld,
 		Start: start,
-		Play: func(stage *explore.Stage, w *world) {
+		Steps: func(env *explore.Environment, w *world) {
 			w.Create(node("a", "10.1.0.0/24", "10.2.0.0/24"))
 			w.Create(node("b", "10.1.1.0/24"))
-			stage.Advance(time.Minute)
+			env.Advance(time.Minute)
 			w.Delete(node("b"))
 			w.Create(node("c", "10.1.2.0/24"))
-			stage.Advance(time.Minute)
+			env.Advance(time.Minute)
 		},
 		State:  (*world).state,
 		Within: 15 * time.Minute,

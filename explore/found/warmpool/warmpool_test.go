@@ -44,18 +44,18 @@ type world struct {
 
 // A cloud is how a process reaches the interface.
 type cloud struct {
-	k *explore.Kit
-	w *world
+	proc *explore.Process
+	w    *world
 }
 
 func (c cloud) List(ctx context.Context, _ string) ([]string, error) {
-	return explore.Read(ctx, c.k, "list addresses", func() ([]string, error) {
+	return explore.Read(ctx, c.proc, "list addresses", func() ([]string, error) {
 		return slices.Clone(c.w.ips), nil
 	})
 }
 
 func (c cloud) Assign(ctx context.Context, _ string, n int) (made []string, err error) {
-	err = c.k.Do(ctx, "assign", func() error {
+	err = c.proc.Do(ctx, "assign", func() error {
 		if len(c.w.ips)+n > capacity {
 			return errors.New("PrivateIpAddressLimitExceeded")
 		}
@@ -73,7 +73,7 @@ func (c cloud) Assign(ctx context.Context, _ string, n int) (made []string, err 
 }
 
 func (c cloud) Unassign(ctx context.Context, _ string, ips []string) error {
-	return c.k.Do(ctx, "unassign", func() error {
+	return c.proc.Do(ctx, "unassign", func() error {
 		for _, one := range ips {
 			if !slices.Contains(c.w.ips, one) {
 				return errors.New("InvalidParameterValue: " + one)
@@ -92,7 +92,7 @@ type helper struct {
 }
 
 func (h helper) GetInstanceNetworkInterface(*string) ([]ec2types.InstanceNetworkInterface, error) {
-	all, err := h.List(h.k.Context(), "node")
+	all, err := h.List(h.proc.Context(), "node")
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +107,11 @@ func (h helper) GetInstanceNetworkInterface(*string) ([]ec2types.InstanceNetwork
 }
 
 func (h helper) AssignIPv4ResourcesAndWaitTillReady(_ string, _ config.ResourceType, n int) ([]string, error) {
-	return h.Assign(h.k.Context(), "node", n)
+	return h.Assign(h.proc.Context(), "node", n)
 }
 
 func (h helper) UnassignIPv4Resources(_ string, _ config.ResourceType, ips []string) error {
-	return h.Unassign(h.k.Context(), "node", ips)
+	return h.Unassign(h.proc.Context(), "node", ips)
 }
 
 type instance struct{ ec2.EC2Instance }
@@ -142,36 +142,36 @@ type conditions struct{ condition.Conditions }
 
 func (conditions) IsWindowsPrefixDelegationEnabled() bool { return false }
 
-func theirs(k *explore.Kit, w *world) {
-	k.Go(func(ctx context.Context) error {
+func theirs(proc *explore.Process, w *world) {
+	proc.Go(func(ctx context.Context) error {
 		jobs := worker.NewDefaultWorkerPool(config.ResourceNameIPAddress, 1, config.WorkQueueDefaultMaxRetries, logr.Discard(), ctx)
-		c := cloud{k, w}
+		c := cloud{proc, w}
 		p := ip.NewIPv4Provider(logr.Discard(), vpcapi.Wrapper{EC2API: helper{cloud: c}, K8sAPI: kube{w: w}, PodAPI: pods{}}, jobs, config.ResourceConfig{}, conditions{})
 		if err := jobs.StartWorkerPool(p.ProcessAsyncJob); err != nil {
 			return err
 		}
-		for p.InitResource(instance{}) != nil && k.Step() {
+		for p.InitResource(instance{}) != nil && proc.Step() {
 			select {
 			case <-time.After(10 * time.Second):
 			case <-ctx.Done():
 				return nil
 			}
 		}
-		k.OnEvent(func(any) { _ = p.UpdateResourceCapacity(instance{}) })
+		proc.OnEvent(func(any) { _ = p.UpdateResourceCapacity(instance{}) })
 		<-ctx.Done()
 		return nil
 	})
 }
 
-func scenario(start func(*explore.Kit, *world)) explore.Scenario[*world] {
+func scenario(start func(*explore.Process, *world)) explore.Scenario[*world] {
 	return explore.Scenario[*world]{
 		World: func() *world { return &world{spare: 2} },
 		Start: start,
-		Play: func(stage *explore.Stage, w *world) {
+		Steps: func(env *explore.Environment, w *world) {
 			for _, spare := range []int{2, 4, 1, 3} {
 				w.spare = spare
-				stage.Event("the configuration is another")
-				stage.Advance(5 * time.Minute)
+				env.Event("the configuration is another")
+				env.Advance(5 * time.Minute)
 			}
 		},
 		State: func(w *world) string { return fmt.Sprintf("addresses: %d", len(w.ips)) },

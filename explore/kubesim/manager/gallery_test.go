@@ -43,7 +43,7 @@ type fault struct {
 	good    func(context.Context, hand, *configMap) error
 	watches func(b *builder.Builder, mended bool) // besides the wishes
 	options func(o *ctrl.Options, mended bool)
-	play    func(s *kubesim.Stage)
+	play    func(s *kubesim.Environment)
 	check   func(s *kubesim.Server) error
 	final   func(s *kubesim.Server) error
 	copies  int           // replicas
@@ -84,7 +84,7 @@ func (f fault) operator(mended bool) kubesim.Scenario {
 				return ctrl.Result{}, run(ctx, h, &wish)
 			}))
 		}),
-		Play: f.play, Check: f.check, Final: f.final, Replicas: f.copies, Within: f.within,
+		Steps: f.play, Invariant: f.check, Final: f.final, Replicas: f.copies, Within: f.within,
 	}
 }
 
@@ -104,12 +104,12 @@ func outside(w *configMap) *secret {
 	return s
 }
 
-func rewrite(s *kubesim.Stage, name, text string) {
+func rewrite(s *kubesim.Environment, name, text string) {
 	kubesim.Update(s.Server, wish(name, ""), func(w *configMap) { w.Data["text"] = text })
 }
 
 // comeAndGo is a wish that comes, changes and goes.
-func comeAndGo(s *kubesim.Stage) {
+func comeAndGo(s *kubesim.Environment) {
 	s.Create(wish("a", "1"))
 	s.Advance(time.Minute)
 	rewrite(s, "a", "2")
@@ -157,7 +157,7 @@ var gallery = []fault{{
 		return ignoreExists(h.Create(ctx, s)) // its name can be there once
 	},
 	watches: owns,
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(wish("a", "1"))
 		s.Advance(30 * time.Second)
 		rewrite(s, "a", "2")
@@ -180,7 +180,7 @@ var gallery = []fault{{
 		metav1.SetMetaDataAnnotation(&w.ObjectMeta, "seen", w.Data["text"])
 		return h.Update(ctx, w)
 	},
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(wish("a", "1"))
 		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
@@ -217,7 +217,7 @@ var gallery = []fault{{
 			b.Owns(&secret{})
 		}
 	},
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(wish("a", "1"))
 		s.Advance(time.Hour)          // what comes and goes while a watch is away, nobody sees
 		s.Delete(made(wish("a", ""))) // by another hand
@@ -270,7 +270,7 @@ var gallery = []fault{{
 			return h.Update(ctx, w)
 		}
 	},
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		for _, name := range []string{"a", "b"} {
 			s.Create(wish(name, "1"))
 			s.Advance(30 * time.Second)
@@ -304,7 +304,7 @@ var gallery = []fault{{
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = mended, "operator", "default"
 		o.LeaderElectionReleaseOnCancel = true
 	},
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Advance(time.Minute)
 		s.Create(wish("a", "1"))
 		s.Advance(time.Minute)
@@ -331,7 +331,7 @@ var gallery = []fault{{
 		return err
 	},
 	good: copied,
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(wish("a", "1"))
 		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
@@ -347,7 +347,7 @@ var gallery = []fault{{
 		return err
 	},
 	good: copied,
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(wish("a", "1"))
 		s.Advance(time.Minute)
 	},
@@ -356,7 +356,7 @@ var gallery = []fault{{
 	bad:     func(ctx context.Context, h hand, w *configMap) error { return frozen(ctx, h, w, false) },
 	good:    func(ctx context.Context, h hand, w *configMap) error { return frozen(ctx, h, w, true) },
 	watches: owns,
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(wish("a", "1"))
 		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
@@ -369,7 +369,7 @@ var gallery = []fault{{
 		return client.IgnoreNotFound(stamped(ctx, h, w)) // "it will come"
 	},
 	good: stamped,
-	play: func(s *kubesim.Stage) {
+	play: func(s *kubesim.Environment) {
 		s.Create(made(wish("a", "key")))
 		s.Advance(10 * time.Second)
 		s.Create(wish("a", "1"))

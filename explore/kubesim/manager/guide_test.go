@@ -123,7 +123,7 @@ func scenario(t *testing.T, ensure func(context.Context, *SiteReconciler, *Site)
 		Start: manager.Start(ctrl.Options{Scheme: scheme}, func(mgr ctrl.Manager) error {
 			return (&SiteReconciler{Client: mgr.GetClient(), Scheme: scheme, EnsurePage: ensure}).SetupWithManager(mgr)
 		}),
-		Play: func(s *kubesim.Stage) {
+		Steps: func(s *kubesim.Environment) {
 			s.Create(&Site{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Spec: SiteSpec{Text: "hello"}})
 			s.Advance(time.Minute)
 		},

@@ -11,7 +11,7 @@
 //		Start: manager.Start(ctrl.Options{Scheme: scheme}, func(mgr ctrl.Manager) error {
 //			return (&Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr)
 //		}),
-//		Play: func(s *kubesim.Stage) { ... },
+//		Steps: func(s *kubesim.Environment) { ... },
 //	})
 package manager
 
@@ -39,7 +39,7 @@ import (
 // options.MapperProvider it takes [kubesim.Server.Mapper], which makes no requests. It
 // panics if setup returns an error, or if the configuration is not one of
 // [kubesim.Server.Config].
-func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Kit, *rest.Config) reconcile.Runner {
+func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Process, *rest.Config) reconcile.Runner {
 	if options.Logger.GetSink() == nil {
 		options.Logger = logr.Discard()
 	}
@@ -48,7 +48,7 @@ func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.K
 	options.Metrics.BindAddress, options.HealthProbeBindAddress, options.PprofBindAddress = "0", "0", "0"
 	options.Controller.SkipNameValidation = &yes
 	options.GracefulShutdownTimeout = cmp.Or(options.GracefulShutdownTimeout, &second)
-	return func(_ *explore.Kit, cfg *rest.Config) reconcile.Runner {
+	return func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
 		server := kubesim.ServerOf(cfg)
 		if server == nil {
 			panic("manager: Start needs a configuration of kubesim.Server.Config, whose Transport is as it was")

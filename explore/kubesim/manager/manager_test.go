@@ -44,7 +44,7 @@ func TestCopier(t *testing.T) {
 		Start: manager.Start(ctrl.Options{Scheme: clientscheme.Scheme}, func(mgr ctrl.Manager) error {
 			return (&copier{mgr.GetClient()}).SetupWithManager(mgr)
 		}),
-		Play: func(s *kubesim.Stage) {
+		Steps: func(s *kubesim.Environment) {
 			a := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"text": "1"}}
 			s.Create(a)
 			s.Advance(time.Minute)

@@ -1,10 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what the promises of the shared queue cost: how
+// Command bench measures what the guarantees of the shared queue cost: how
 // many items a second go in, and through the whole loop from Enqueue to Done,
 // with 1, 2, 4 and 8 worker processes, beside a plain work queue of JetStream
-// that promises none of it, and beside the bare requests that the queue makes;
+// that guarantees none of it, and beside the bare requests that the queue makes;
 // and how long an item takes from Enqueue to the start of its run.
 //
 //	go run ./queue/bench

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command referee breaks the shared queue on purpose, and counts what that
-// does to its two promises: no item runs in two processes at once, and each event
+// does to its two guarantees: no item runs in two processes at once, and each event
 // that was accepted is followed by a run that started after it.
 //
 // Servers, workers and feeders are processes of their own. They are killed,
 // stopped and cut off while events come in. All tell a monitor what they do; it
-// sees both promises from outside. The controls have a stream's limits alone in
+// sees both guarantees from outside. The controls have a stream's limits alone in
 // place of the queue: there the monitor must find overlaps and losses, or it is
 // blind.
 //
@@ -15,7 +15,7 @@
 //	go run ./queue/referee -short       # some, about a minute in all
 //	go run ./queue/referee -time 5m -run 'kill|stop' -seed 7
 //
-// It ends with status 1 if a promise was broken, or a control was not caught.
+// It ends with status 1 if a guarantee was broken, or a control was not caught.
 package main
 
 import (

@@ -22,7 +22,7 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// A Kit is what a test has in hand: a queue, the time, and a journal of what
+// An Env is what a test has in hand: a queue, the time, and a journal of what
 // happened. [Run] makes one, and [Explore] one for each process that it starts.
 // Call, Do, Event, Fail, Note and [Read] may be called from any goroutine, the other
 // methods from that of the test.
@@ -40,7 +40,7 @@ import (
 // What the test did before Advance happens before the runs, polls and calls that
 // follow it, and what these did happens before Advance returns: the test may change
 // a fake without a lock between two of them.
-type Kit[T comparable] struct {
+type Env[T comparable] struct {
 	// Queue is new, and belongs to the reconcilers that are started.
 	Queue *reconcile.Queue[T]
 
@@ -77,22 +77,22 @@ type fault struct {
 
 // Run runs play in a bubble, with the t of that bubble. When play returns,
 // everything that it started is ended and waited for. The test fails if there are
-// lines of the journal that no Want has seen, and play called [Kit.Want] at all; and
-// if a call that was to fail by [Kit.Fail] never came.
-func Run[T comparable](t *testing.T, play func(t *testing.T, k *Kit[T])) {
+// lines of the journal that no Want has seen, and play called [Env.Want] at all; and
+// if a call that was to fail by [Env.Fail] never came.
+func Run[T comparable](t *testing.T, play func(t *testing.T, env *Env[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKit[T](t.Errorf, slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-		k.helper = t.Helper
+		env := newEnv[T](t.Errorf, slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		env.helper = t.Helper
 		ctx, cancel := context.WithCancel(t.Context())
-		k.ctx = ctx
-		defer k.end(cancel)
-		play(t, k)
+		env.ctx = ctx
+		defer env.end(cancel)
+		play(t, env)
 	})
 }
 
-func newKit[T comparable](errorf func(string, ...any), log slog.Handler) *Kit[T] {
-	return &Kit[T]{
+func newEnv[T comparable](errorf func(string, ...any), log slog.Handler) *Env[T] {
+	return &Env[T]{
 		Queue:  reconcile.NewQueue[T](),
 		errorf: errorf,
 		helper: func() {},
@@ -106,77 +106,77 @@ func newKit[T comparable](errorf func(string, ...any), log slog.Handler) *Kit[T]
 
 // end looks at the rest of the journal and of the plans, and ends what was started,
 // which is no part of them.
-func (k *Kit[T]) end(cancel func()) {
-	k.helper()
+func (env *Env[T]) end(cancel func()) {
+	env.helper()
 	synctest.Wait()
-	k.mu.Lock()
-	rest := k.lines
-	if !k.wanted {
+	env.mu.Lock()
+	rest := env.lines
+	if !env.wanted {
 		rest = nil
 	}
 	var missed []string
-	for c, f := range k.faults {
+	for c, f := range env.faults {
 		missed = append(missed, fmt.Sprintf("Fail(%q, %d, %v): the call never came, there were %d of %q",
-			c.op, c.nth-f.after, f.err, k.calls[c.op]-f.after, c.op))
+			c.op, c.nth-f.after, f.err, env.calls[c.op]-f.after, c.op))
 	}
-	k.mu.Unlock()
+	env.mu.Unlock()
 	if len(rest) > 0 {
-		k.errorf("this happened too, and no Want asked for it:\n%s", indent(rest))
+		env.errorf("this happened too, and no Want asked for it:\n%s", indent(rest))
 	}
 	slices.Sort(missed)
 	for _, text := range missed {
-		k.errorf("%s", text)
+		env.errorf("%s", text)
 	}
 	cancel()
-	k.work.Wait()
+	env.work.Wait()
 }
 
-// Start starts r until the end of the test: a [reconcile.Reconciler] as [Kit.Watch]
-// makes it, anything else as [Kit.Go] does. It panics if r is nil.
-func (k *Kit[T]) Start(r reconcile.Runner) {
-	k.helper()
+// Start starts r until the end of the test: a [reconcile.Reconciler] as [Env.Watch]
+// makes it, anything else as [Env.Go] does. It panics if r is nil.
+func (env *Env[T]) Start(r reconcile.Runner) {
+	env.helper()
 	if r == nil || r == (*reconcile.Reconciler[T])(nil) {
 		panic("reconciletest: Start needs a Reconciler or another Runner, got nil")
 	}
-	k.Go(r)
+	env.Go(r)
 }
 
-// Watch returns a copy of r on the queue of the kit, whose runs are in the journal, for
+// Watch returns a copy of r on the queue of the Env, whose runs are in the journal, for
 // what stands around a reconciler: a [reconcile.Group], [reconcile.After]. It sets Queue,
 // and what is nil: Retry to a back-off that doubles from a second to five minutes,
 // without chance, and Logger to one that writes to the output of the test; in a plan of
 // [Explore] that is lost, since the journal has a line for each run, and RecheckJitter does not
 // count there. OnResult of r is called after the journal was
 // written. Watch panics if r is nil.
-func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
+func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	if r == nil {
 		panic("reconciletest: Watch needs a Reconciler, got nil")
 	}
-	r.Queue = k.Queue
+	r.Queue = env.Queue
 	if r.Retry == nil {
 		r.Retry = retry
 	}
 	if r.Logger == nil {
-		r.Logger = k.log
+		r.Logger = env.log
 	}
 	watched := *r // so that r can be watched again
-	if k.plan != nil {
+	if env.plan != nil {
 		watched.RecheckJitter = 0
 	}
 	if run := r.Reconcile; run != nil {
 		watched.Reconcile = func(ctx context.Context, item T) error {
-			if k.plan == nil {
-				k.synchronize()
-			} else if !k.plan.begin(item) {
+			if env.plan == nil {
+				env.synchronize()
+			} else if !env.plan.begin(item) {
 				return nil
 			}
 			return run(ctx, item)
 		}
 	}
 	watched.OnResult = func(result reconcile.Result[T]) {
-		if k.plan == nil {
-			k.note("%s", resultText(result))
-		} else if !k.plan.result(result) {
+		if env.plan == nil {
+			env.note("%s", resultText(result))
+		} else if !env.plan.result(result) {
 			return
 		}
 		if r.OnResult != nil {
@@ -190,7 +190,7 @@ func (k *Kit[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 // error that it returns fails the test. The Logger of a [reconcile.Poller], if nil, is
 // set to one that writes to the output of the test; in a plan of [Explore] it polls
 // without Jitter, and its back-off has no chance. Go panics if r is nil.
-func (k *Kit[T]) Go(r reconcile.Runner) {
+func (env *Env[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
 	}
@@ -198,82 +198,82 @@ func (k *Kit[T]) Go(r reconcile.Runner) {
 	switch known := r.(type) {
 	case *reconcile.Reconciler[T]:
 		if known != nil {
-			r = k.Watch(known)
+			r = env.Watch(known)
 		}
 	case *reconcile.Poller[T]:
 		if known != nil && known.GetItems != nil {
-			k.prepare(known)
+			env.prepare(known)
 		}
 	}
 	run := func(ctx context.Context) error {
-		if err := r.Run(ctx); err != nil && (k.plan == nil || ctx.Err() == nil) {
-			k.errorf("%T: Run = %v, want nil", given, err)
+		if err := r.Run(ctx); err != nil && (env.plan == nil || ctx.Err() == nil) {
+			env.errorf("%T: Run = %v, want nil", given, err)
 		}
 		return nil
 	}
-	if k.plan != nil {
-		k.plan.Go(run)
+	if env.plan != nil {
+		env.plan.Go(run)
 	} else {
-		k.work.Go(func() { _ = run(k.ctx) })
+		env.work.Go(func() { _ = run(env.ctx) })
 	}
 }
 
 // prepare sets what Go sets of a poller.
-func (k *Kit[T]) prepare(p *reconcile.Poller[T]) {
+func (env *Env[T]) prepare(p *reconcile.Poller[T]) {
 	list := p.GetItems
-	if k.plan != nil {
+	if env.plan != nil {
 		get := p.GetItems
-		list = func(ctx context.Context) ([]T, error) { return k.plan.list(ctx, get) }
+		list = func(ctx context.Context) ([]T, error) { return env.plan.list(ctx, get) }
 		p.Jitter = 0
 	}
 	if p.Logger == nil {
-		p.Logger = k.log
+		p.Logger = env.log
 	}
 	p.GetItems = func(ctx context.Context) ([]T, error) {
-		k.synchronize()
+		env.synchronize()
 		return list(ctx)
 	}
 }
 
 // Advance lets d pass, and returns when everything that is to happen by then has
 // happened.
-func (k *Kit[T]) Advance(d time.Duration) {
-	k.synchronize()
+func (env *Env[T]) Advance(d time.Duration) {
+	env.synchronize()
 	time.Sleep(d)
-	k.rest("Advance")
+	env.rest("Advance")
 }
 
 // synchronize makes what comes before one call of it happen before what follows the
 // next one. A bubble does so for what goroutines did before Wait returns, but not for
 // what they do after a timer woke them.
-func (k *Kit[T]) synchronize() {
-	if k.plan != nil {
-		k.plan.Step()
+func (env *Env[T]) synchronize() {
+	if env.plan != nil {
+		env.plan.Step()
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	env.mu.Lock()
+	defer env.mu.Unlock()
 }
 
 // rest returns when everything that is to happen at this instant has happened.
-func (k *Kit[T]) rest(what string) {
-	if k.plan != nil {
-		panic("reconciletest: " + what + " is called in a process of Explore; what happens is up to Play and its Stage")
+func (env *Env[T]) rest(what string) {
+	if env.plan != nil {
+		panic("reconciletest: " + what + " is called in a process of Explore; what happens is up to Steps and its Environment")
 	}
 	synctest.Wait()
 }
 
 // Want compares what happened since the last Want, or the start, with these lines
 // of the journal.
-func (k *Kit[T]) Want(lines ...string) {
-	k.helper()
-	k.rest("Want")
-	k.mu.Lock()
-	got := k.lines
-	k.lines, k.wanted = nil, true
-	k.mu.Unlock()
+func (env *Env[T]) Want(lines ...string) {
+	env.helper()
+	env.rest("Want")
+	env.mu.Lock()
+	got := env.lines
+	env.lines, env.wanted = nil, true
+	env.mu.Unlock()
 	if !slices.Equal(got, lines) {
-		k.errorf("this happened:\n%swant:\n%s", indent(got), indent(lines))
+		env.errorf("this happened:\n%swant:\n%s", indent(got), indent(lines))
 	}
 }
 
@@ -285,103 +285,103 @@ func (k *Kit[T]) Want(lines ...string) {
 //	disk-4 waiting until 1m30s
 //	disk-5 held until 1m30s
 //	disk-6 waiting until 2m0s, failures 3: busy
-//	disk-7 settled until 1h0m0s
+//	disk-7 recheck at 1h0m0s
 //
 // The times are since the start. Without lines, the queue has to be empty.
-func (k *Kit[T]) WantQueue(lines ...string) {
-	k.helper()
-	k.rest("WantQueue")
+func (env *Env[T]) WantQueue(lines ...string) {
+	env.helper()
+	env.rest("WantQueue")
 	var got []string
-	for item, state := range k.Queue.All() {
-		got = append(got, k.stateText(item, state))
+	for item, state := range env.Queue.All() {
+		got = append(got, env.stateText(item, state))
 	}
 	slices.Sort(got)
 	want := slices.Sorted(slices.Values(lines))
 	if !slices.Equal(got, want) {
-		k.errorf("the queue has:\n%swant:\n%s", indent(got), indent(want))
+		env.errorf("the queue has:\n%swant:\n%s", indent(got), indent(want))
 	}
 }
 
 // Call is for what stands in for the world: it writes a call of op to the journal,
-// and returns the error that [Kit.Fail] planned for it, or nil. The op says what is
+// and returns the error that [Env.Fail] planned for it, or nil. The op says what is
 // done and to what, such as "attach disk-1". What the call does comes after it, so a
-// plan of [Explore] cannot lose its answer; see [Kit.Do] for one that can.
-func (k *Kit[T]) Call(op string) error {
-	if k.plan != nil {
-		if err := k.planned(op); err != nil {
-			return k.plan.Do(context.Background(), op, func() error { return err })
+// plan of [Explore] cannot lose its answer; see [Env.Do] for one that can.
+func (env *Env[T]) Call(op string) error {
+	if env.plan != nil {
+		if err := env.planned(op); err != nil {
+			return env.plan.Do(context.Background(), op, func() error { return err })
 		}
-		return k.plan.Do(context.Background(), op, nil)
+		return env.plan.Do(context.Background(), op, nil)
 	}
-	return k.direct(context.Background(), op, func() error { return nil })
+	return env.direct(context.Background(), op, func() error { return nil })
 }
 
 // Do is a call that changes the world: it runs effect and returns its error. The
-// journal has a line of it, and it fails as [Kit.Fail] says, or, in a plan of
+// journal has a line of it, and it fails as [Env.Fail] says, or, in a plan of
 // [Explore], as that does: then effect may not run, or its answer be lost. When ctx
 // is done already, effect does not run, and the error is the cause of ctx.
 //
 // In a plan, one effect runs at a time, unless it blocks for a time of the bubble or
 // makes a call itself: so a world needs no lock. In a test with [Run] it needs one, if
 // there are several workers.
-func (k *Kit[T]) Do(ctx context.Context, op string, effect func() error) error {
+func (env *Env[T]) Do(ctx context.Context, op string, effect func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
 	}
-	if k.plan != nil {
-		return k.plan.Do(ctx, op, func() error {
-			if err := k.planned(op); err != nil {
+	if env.plan != nil {
+		return env.plan.Do(ctx, op, func() error {
+			if err := env.planned(op); err != nil {
 				return err
 			}
 			return effect()
 		})
 	}
-	return k.direct(ctx, op, effect)
+	return env.direct(ctx, op, effect)
 }
 
-// Look is what [Read] is for values of one type. By it a Kit is an [explore.Caller], for
+// ReadAny is what [Read] is for values of one type. By it an Env is an [explore.Caller], for
 // [explore.Transport].
-func (k *Kit[T]) Look(ctx context.Context, op string, look func() (any, error)) (any, error) {
+func (env *Env[T]) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
 	if ctx == nil || look == nil {
-		panic(fmt.Sprintf("reconciletest: Look(%q) needs a context and a function, got nil", op))
+		panic(fmt.Sprintf("reconciletest: ReadAny(%q) needs a context and a function, got nil", op))
 	}
-	if k.plan != nil {
-		return k.plan.Look(ctx, op, func() (any, error) {
-			if err := k.planned(op); err != nil {
+	if env.plan != nil {
+		return env.plan.ReadAny(ctx, op, func() (any, error) {
+			if err := env.planned(op); err != nil {
 				return nil, err
 			}
 			return look()
 		})
 	}
 	var found any
-	err := k.direct(ctx, op, func() (err error) { found, err = look(); return err })
+	err := env.direct(ctx, op, func() (err error) { found, err = look(); return err })
 	return found, err
 }
 
 // Context returns the context of the test, or in a plan of [Explore] that of the process.
-func (k *Kit[T]) Context() context.Context { return k.ctx }
+func (env *Env[T]) Context() context.Context { return env.ctx }
 
 // Read is a call that looks at the world and changes nothing: it returns what read
-// does, or fails as [Kit.Do] does. In a plan of [Explore] the answer may be stale: one
+// does, or fails as [Env.Do] does. In a plan of [Explore] the answer may be stale: one
 // that the same op gave before. So what read returns is not changed later: it is a
 // copy of what the world holds.
-func Read[V any, T comparable](ctx context.Context, k *Kit[T], op string, read func() (V, error)) (V, error) {
-	if ctx == nil || k == nil || read == nil {
-		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, a Kit and a function, got nil", op))
+func Read[V any, T comparable](ctx context.Context, env *Env[T], op string, read func() (V, error)) (V, error) {
+	if ctx == nil || env == nil || read == nil {
+		panic(fmt.Sprintf("reconciletest: Read(%q) needs a context, an Env and a function, got nil", op))
 	}
-	return explore.Read(ctx, k, op, read)
+	return explore.Read(ctx, env, op, read)
 }
 
 // direct makes a call outside of a plan.
-func (k *Kit[T]) direct(ctx context.Context, op string, effect func() error) error {
+func (env *Env[T]) direct(ctx context.Context, op string, effect func() error) error {
 	err := context.Cause(ctx)
 	if err == nil {
-		err = k.planned(op)
+		err = env.planned(op)
 	}
 	if err == nil {
 		err = effect()
 	}
-	k.note("call %s%s", op, suffix(err))
+	env.note("call %s%s", op, suffix(err))
 	return err
 }
 
@@ -394,65 +394,65 @@ func suffix(err error) string {
 }
 
 // planned counts a call, and returns the error that Fail planned for it.
-func (k *Kit[T]) planned(op string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.calls[op]++
-	c := call{op, k.calls[op]}
-	err := k.faults[c].err
-	delete(k.faults, c)
+func (env *Env[T]) planned(op string) error {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.calls[op]++
+	c := call{op, env.calls[op]}
+	err := env.faults[c].err
+	delete(env.faults, c)
 	return err
 }
 
 // Event tells the loop that something happened to an item, and writes a line to the
 // journal. In a plan of [Explore] the event may be lost, or come twice or late.
 // It never blocks.
-func (k *Kit[T]) Event(item T) {
-	if k.plan != nil {
-		k.plan.Kit.Event(item)
+func (env *Env[T]) Event(item T) {
+	if env.plan != nil {
+		env.plan.Process.Event(item)
 		return
 	}
-	k.note("event %v", item)
-	k.events().Enqueue(item)
+	env.note("event %v", item)
+	env.events().Enqueue(item)
 }
 
-func (k *Kit[T]) events() reconcile.Enqueuer[T] {
-	if k.Events != nil {
-		return k.Events
+func (env *Env[T]) events() reconcile.Enqueuer[T] {
+	if env.Events != nil {
+		return env.Events
 	}
-	return k.Queue
+	return env.Queue
 }
 
 // Note writes a line of the test's own to the journal: what its world has told, or
 // was told.
-func (k *Kit[T]) Note(text string) {
-	if k.plan != nil {
-		k.plan.Kit.Note(text)
+func (env *Env[T]) Note(text string) {
+	if env.plan != nil {
+		env.plan.Process.Note(text)
 		return
 	}
-	k.note("%s", text)
+	env.note("%s", text)
 }
 
 // Fail plans that the nth call of op, from now on, returns err. The next one is the
 // first. It panics if nth is less than 1, err is nil, or that call is to fail already.
-func (k *Kit[T]) Fail(op string, nth int, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (env *Env[T]) Fail(op string, nth int, err error) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	if nth < 1 || err == nil {
 		panic(fmt.Sprintf("reconciletest: Fail(%q, %d, %v): want a number from 1 and an error", op, nth, err))
 	}
-	c := call{op, k.calls[op] + nth}
-	if f, ok := k.faults[c]; ok {
+	c := call{op, env.calls[op] + nth}
+	if f, ok := env.faults[c]; ok {
 		panic(fmt.Sprintf("reconciletest: Fail(%q, %d, %v): that call is to fail already, with %v", op, nth, err, f.err))
 	}
-	k.faults[c] = fault{err, k.calls[op]}
+	env.faults[c] = fault{err, env.calls[op]}
 }
 
-func (k *Kit[T]) note(format string, args ...any) {
-	line := fmt.Sprintf("%v ", time.Since(k.begun)) + fmt.Sprintf(format, args...)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lines = append(k.lines, line)
+func (env *Env[T]) note(format string, args ...any) {
+	line := fmt.Sprintf("%v ", time.Since(env.begun)) + fmt.Sprintf(format, args...)
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.lines = append(env.lines, line)
 }
 
 // retry is DefaultRetry without chance.
@@ -479,20 +479,20 @@ func resultText[T comparable](r reconcile.Result[T]) string {
 	return text
 }
 
-func (k *Kit[T]) stateText(item T, s reconcile.State) string {
+func (env *Env[T]) stateText(item T, s reconcile.State) string {
 	text := fmt.Sprintf("%v %v", item, s.Phase)
 	switch {
 	case !s.NotBefore.IsZero() && s.NotBefore.Equal(s.Due):
-		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(k.begun))
+		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(env.begun))
 	case s.Recheck:
-		text = fmt.Sprintf("%v settled until %v", item, s.Due.Sub(k.begun))
+		text = fmt.Sprintf("%v recheck at %v", item, s.Due.Sub(env.begun))
 	case s.Phase == reconcile.Waiting:
-		text += fmt.Sprintf(" until %v", s.Due.Sub(k.begun))
+		text += fmt.Sprintf(" until %v", s.Due.Sub(env.begun))
 	case s.Again:
 		text += ", again"
 	}
 	if s.Pending.Before(s.Since) && !s.Pending.IsZero() {
-		text += fmt.Sprintf(", pending since %v", s.Pending.Sub(k.begun))
+		text += fmt.Sprintf(", pending since %v", s.Pending.Sub(env.begun))
 	}
 	if s.Failures > 0 {
 		text += fmt.Sprintf(", failures %d", s.Failures)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A Kit is what one process of a plan has in hand: the way to the world, to the events,
+// A Process is what one process of a plan has in hand: the way to the world, to the events,
 // and to the journal. Its methods may be called from any goroutine of the process. What a
 // process does after its death has no effect.
-type Kit struct {
+type Process struct {
 	play *play
 	slot *slot
 	ctx  context.Context // of the process
@@ -31,50 +31,50 @@ type Kit struct {
 }
 
 // Context returns the context of the process, which ends when the process dies.
-func (k *Kit) Context() context.Context { return k.ctx }
+func (proc *Process) Context() context.Context { return proc.ctx }
 
 // Now returns the time since the plan began, as the journal has it.
-func (k *Kit) Now() time.Duration { return k.play.now() }
+func (proc *Process) Now() time.Duration { return proc.play.now() }
 
 // Logger returns a logger to the journal of the plan.
-func (k *Kit) Logger() *slog.Logger { return k.log }
+func (proc *Process) Logger() *slog.Logger { return proc.log }
 
 // Go runs a part of the controller until the process ends: run must return when its
 // context has ended. An error that it returns before fails the plan, and so does a
 // panic. It panics if run is nil.
-func (k *Kit) Go(run func(ctx context.Context) error) {
+func (proc *Process) Go(run func(ctx context.Context) error) {
 	if run == nil {
 		panic("explore: Go needs a function, got nil")
 	}
-	k.play.work.Go(func() {
-		k.play.protect(k, "what Go started", func() {
-			if err := run(k.ctx); err != nil && k.ctx.Err() == nil {
-				k.Errorf("what Go started returned %v, want nil", err)
+	proc.play.work.Go(func() {
+		proc.play.protect(proc, "what Go started", func() {
+			if err := run(proc.ctx); err != nil && proc.ctx.Err() == nil {
+				proc.Errorf("what Go started returned %v, want nil", err)
 			}
 		})
 	})
 }
 
 // OnEvent lets hear be called with each event of this process. It must not block.
-func (k *Kit) OnEvent(hear func(event any)) {
+func (proc *Process) OnEvent(hear func(event any)) {
 	if hear == nil {
 		panic("explore: OnEvent needs a function, got nil")
 	}
-	k.play.mu.Lock()
-	defer k.play.mu.Unlock()
-	k.listeners = append(k.listeners, hear)
+	proc.play.mu.Lock()
+	defer proc.play.mu.Unlock()
+	proc.listeners = append(proc.listeners, hear)
 }
 
 // Event tells the process that something happened in the world, as a watch does: its
 // listeners are called with event once nothing else runs. The event is named by
 // [fmt.Sprint] in the journal and in plans, in which it may be lost, or come twice or
 // late. It never blocks.
-func (k *Kit) Event(event any) { k.play.receive(k, event, nil) }
+func (proc *Process) Event(event any) { proc.play.receive(proc, event, nil) }
 
-// EventOr is [Kit.Event] with faults of the world's own, by their names: what happens in
+// EventOr is [Process.Event] with faults of the world's own, by their names: what happens in
 // place of the event, such as the end of the stream that it was to come by. See
-// [Scenario].Own.
-func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.receive(k, event, own) }
+// [Scenario].CustomFaults.
+func (proc *Process) EventOr(event any, own map[Fault]func()) { proc.play.receive(proc, event, own) }
 
 // Do is a call that changes the world: it runs effect and returns its error. The op says
 // what is done and to what, such as "attach disk-1". In a plan effect may not run, or its
@@ -84,104 +84,104 @@ func (k *Kit) EventOr(event any, own map[Fault]func()) { k.play.receive(k, event
 //
 // One effect runs at a time, unless it blocks for a time of the bubble or makes a call
 // itself: so a world needs no lock.
-func (k *Kit) Do(ctx context.Context, op string, effect func() error) error {
-	return k.DoOr(ctx, op, effect, nil)
+func (proc *Process) Do(ctx context.Context, op string, effect func() error) error {
+	return proc.DoOr(ctx, op, effect, nil)
 }
 
-// DoOr is [Kit.Do] with faults of the world's own, by their names: what runs in place of
+// DoOr is [Process.Do] with faults of the world's own, by their names: what runs in place of
 // effect, and whose error the call returns, such as a refusal, or a change by another hand and
-// then the effect. See [Scenario].Own.
-func (k *Kit) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
+// then the effect. See [Scenario].CustomFaults.
+func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, own map[Fault]func() error) error {
 	if ctx == nil {
 		panic(fmt.Sprintf("explore: Do(%q) needs a context, got nil", op))
 	}
-	r := &request{kit: k, ctx: ctx, op: op, kind: onDo, effect: effect, own: own}
+	r := &request{process: proc, ctx: ctx, op: op, kind: onDo, effect: effect, own: own}
 	if effect == nil {
 		r.kind, r.effect = onCall, func() error { return nil }
 	}
-	return k.play.call(r)
+	return proc.play.call(r)
 }
 
-// Look is what [Read] is for values of one type.
-func (k *Kit) Look(ctx context.Context, op string, look func() (any, error)) (any, error) {
+// ReadAny is what [Read] is for values of one type.
+func (proc *Process) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
 	if ctx == nil || look == nil {
-		panic(fmt.Sprintf("explore: Look(%q) needs a context and a function, got nil", op))
+		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
 	}
-	r := &request{kit: k, ctx: ctx, op: op, kind: onRead}
+	r := &request{process: proc, ctx: ctx, op: op, kind: onRead}
 	r.effect = func() (err error) { r.found, err = look(); return err }
-	err := k.play.call(r)
+	err := proc.play.call(r)
 	return r.found, err
 }
 
-// A Caller makes the calls of a plan: a [Kit], or that of package reconciletest.
+// A Caller makes the calls of a plan: a [Process], or that of package reconciletest.
 type Caller interface {
 	Do(ctx context.Context, op string, effect func() error) error
-	Look(ctx context.Context, op string, look func() (any, error)) (any, error)
+	ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error)
 	Context() context.Context
 }
 
 // Read is a call that looks at the world and changes nothing: it returns what read does,
-// or fails as [Kit.Do] does. In a plan the answer may be stale: one that the same op gave
+// or fails as [Process.Do] does. In a plan the answer may be stale: one that the same op gave
 // before. So what read returns is not changed later: it is a copy of what the world
 // holds.
 func Read[V any](ctx context.Context, c Caller, op string, read func() (V, error)) (V, error) {
 	if ctx == nil || c == nil || read == nil {
 		panic(fmt.Sprintf("explore: Read(%q) needs a context, a Caller and a function, got nil", op))
 	}
-	found, err := c.Look(ctx, op, func() (any, error) { return read() })
+	found, err := c.ReadAny(ctx, op, func() (any, error) { return read() })
 	value, _ := found.(V)
 	return value, err
 }
 
 // Note writes a line to the journal. It is formatted by [fmt.Sprint] if the journal is
 // printed. What several goroutines note at one instant is sorted.
-func (k *Kit) Note(what any) { k.play.note(k, what) }
+func (proc *Process) Note(what any) { proc.play.note(proc, what) }
 
 // Errorf fails the plan, unless the process has died.
-func (k *Kit) Errorf(format string, args ...any) {
-	k.play.mu.Lock()
-	defer k.play.mu.Unlock()
-	if !k.dead {
-		k.play.failLocked(format, args...)
+func (proc *Process) Errorf(format string, args ...any) {
+	proc.play.mu.Lock()
+	defer proc.play.mu.Unlock()
+	if !proc.dead {
+		proc.play.failLocked(format, args...)
 	}
 }
 
 // Unfinished lets left say what this process has still to do, or "" if that is nothing.
 // As long as it says something the plan does not end well. It is called while nothing
 // else runs.
-func (k *Kit) Unfinished(left func() string) {
+func (proc *Process) Unfinished(left func() string) {
 	if left == nil {
 		panic("explore: Unfinished needs a function, got nil")
 	}
-	k.play.mu.Lock()
-	defer k.play.mu.Unlock()
-	k.unfinished = append(k.unfinished, left)
+	proc.play.mu.Lock()
+	defer proc.play.mu.Unlock()
+	proc.unfinished = append(proc.unfinished, left)
 }
 
 // Step counts a step of work, as each call is one, for loops that may go round without
-// any call; and it lets them see what Play did. It reports whether the process is there
+// any call; and it lets them see what Steps did. It reports whether the process is there
 // still.
-func (k *Kit) Step() bool {
-	k.play.mu.Lock()
-	defer k.play.mu.Unlock()
-	k.play.countStepLocked()
-	return !k.play.overLocked(k)
+func (proc *Process) Step() bool {
+	proc.play.mu.Lock()
+	defer proc.play.mu.Unlock()
+	proc.play.countStepLocked()
+	return !proc.play.overLocked(proc)
 }
 
-// A Stage is what the Play of a [Scenario] has in hand. Its methods are for the
-// goroutine of Play.
-type Stage struct{ play *play }
+// An Environment is what the Steps of a [Scenario] has in hand. Its methods are for the
+// goroutine of Steps.
+type Environment struct{ play *play }
 
 // Advance lets d pass, and returns when everything that is to happen by then has
-// happened. While Play does anything else, the controller stands still.
-func (s *Stage) Advance(d time.Duration) {
+// happened. While Steps does anything else, the controller stands still.
+func (s *Environment) Advance(d time.Duration) {
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
 }
 
-// Event tells the processes that are there that something happened, as [Kit.Event]
+// Event tells the processes that are there that something happened, as [Process.Event]
 // does, once time passes. While none is there, nobody hears it.
-func (s *Stage) Event(event any) { s.play.receive(nil, event, nil) }
+func (s *Environment) Event(event any) { s.play.receive(nil, event, nil) }
 
 // Note writes a line to the journal.
-func (s *Stage) Note(what any) { s.play.note(nil, what) }
+func (s *Environment) Note(what any) { s.play.note(nil, what) }

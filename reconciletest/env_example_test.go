@@ -17,7 +17,7 @@ var errBusy = errors.New("busy")
 
 // A diskCloud stands in for the cloud. A disk can be attached when it is ready.
 type diskCloud struct {
-	kit     *reconciletest.Kit[string]
+	env     *reconciletest.Env[string]
 	readyAt time.Time
 }
 
@@ -26,28 +26,28 @@ func (c *diskCloud) attach(_ context.Context, disk string) error {
 	if time.Now().Before(c.readyAt) {
 		return reconcile.RequeueWithin(10 * time.Second)
 	}
-	return c.kit.Call("attach " + disk)
+	return c.env.Call("attach " + disk)
 }
 
 func TestAttachWaitsForTheDiskAndTriesAgain(t *testing.T) {
-	reconciletest.Run(t, func(t *testing.T, k *reconciletest.Kit[string]) {
-		cloud := &diskCloud{kit: k, readyAt: time.Now().Add(15 * time.Second)}
-		k.Fail("attach disk-1", 1, errBusy)
-		k.Start(&reconcile.Reconciler[string]{Reconcile: cloud.attach})
+	reconciletest.Run(t, func(t *testing.T, env *reconciletest.Env[string]) {
+		cloud := &diskCloud{env: env, readyAt: time.Now().Add(15 * time.Second)}
+		env.Fail("attach disk-1", 1, errBusy)
+		env.Start(&reconcile.Reconciler[string]{Reconcile: cloud.attach})
 
-		k.Queue.Enqueue("disk-1")
-		k.Advance(5 * time.Second)
-		k.Want("0s disk-1 requeued within 10s")
-		k.WantQueue("disk-1 waiting until 10s")
+		env.Queue.Enqueue("disk-1")
+		env.Advance(5 * time.Second)
+		env.Want("0s disk-1 requeued within 10s")
+		env.WantQueue("disk-1 waiting until 10s")
 
-		k.Advance(time.Hour)
-		k.Want(
+		env.Advance(time.Hour)
+		env.Want(
 			"10s disk-1 requeued within 10s",
 			"20s call attach disk-1: busy",
 			"20s disk-1 retrying in 1s: busy",
 			"21s call attach disk-1",
 			"21s disk-1 succeeded",
 		)
-		k.WantQueue()
+		env.WantQueue()
 	})
 }

@@ -19,13 +19,13 @@ import (
 
 var errBoom = errors.New("boom")
 
-// failures runs play with a kit that keeps what it would fail the test with.
-func failures(t *testing.T, play func(k *Kit[string])) []string {
+// failures runs play with an Env that keeps what it would fail the test with.
+func failures(t *testing.T, play func(env *Env[string])) []string {
 	t.Helper()
 	var failed []string
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.errorf = func(format string, args ...any) { failed = append(failed, fmt.Sprintf(format, args...)) }
-		play(k)
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.errorf = func(format string, args ...any) { failed = append(failed, fmt.Sprintf(format, args...)) }
+		play(env)
 	})
 	return failed
 }
@@ -43,8 +43,8 @@ func mustFail(t *testing.T, got []string, want ...string) {
 }
 
 func TestEachOutcomeIsALine(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Start(&reconcile.Reconciler[string]{
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Start(&reconcile.Reconciler[string]{
 			Timeout: time.Minute,
 			Reconcile: func(ctx context.Context, item string) error {
 				switch item {
@@ -67,29 +67,29 @@ func TestEachOutcomeIsALine(t *testing.T) {
 			Retry: func(_ error, failures int) (time.Duration, bool) { return time.Minute, failures < 2 },
 		})
 		for _, item := range []string{"well", "after", "within", "look", "terminal", "panic", "slow"} {
-			k.Queue.Enqueue(item)
+			env.Queue.Enqueue(item)
 		}
-		k.Advance(59 * time.Second)
-		k.WantQueue(
+		env.Advance(59 * time.Second)
+		env.WantQueue(
 			"after held until 1h0m0s",
-			"look settled until 1h0m0s",
+			"look recheck at 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight",
 			"within waiting until 1h0m0s: soon: requeue within 1h0m0s",
 		)
-		k.Queue.Enqueue("slow")
-		k.Queue.Enqueue("well")
-		k.WantQueue(
+		env.Queue.Enqueue("slow")
+		env.Queue.Enqueue("well")
+		env.WantQueue(
 			"after held until 1h0m0s",
-			"look settled until 1h0m0s",
+			"look recheck at 1h0m0s",
 			"panic waiting until 1m0s, failures 1: panic: no disk",
 			"slow in flight, again",
 			"well ready",
 			"within waiting until 1h0m0s: soon: requeue within 1h0m0s",
 		)
-		k.Queue.Remove("slow")
-		k.Advance(time.Second)
-		k.Want(
+		env.Queue.Remove("slow")
+		env.Advance(time.Second)
+		env.Want(
 			"0s well succeeded",
 			"0s after requeued after 1h0m0s",
 			"0s within requeued within 1h0m0s",
@@ -104,13 +104,13 @@ func TestEachOutcomeIsALine(t *testing.T) {
 }
 
 func TestRetryDoublesWithoutChance(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return errBoom }})
-		k.Queue.Enqueue("a")
-		k.Advance(3 * time.Second)
-		k.Want("0s a retrying in 1s: boom", "1s a retrying in 2s: boom", "3s a retrying in 4s: boom")
-		k.WantQueue("a waiting until 7s, pending since 0s, failures 3: boom")
-		k.Queue.Remove("a")
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return errBoom }})
+		env.Queue.Enqueue("a")
+		env.Advance(3 * time.Second)
+		env.Want("0s a retrying in 1s: boom", "1s a retrying in 2s: boom", "3s a retrying in 4s: boom")
+		env.WantQueue("a waiting until 7s, pending since 0s, failures 3: boom")
+		env.Queue.Remove("a")
 	})
 	for failures, want := range map[int]time.Duration{1: time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1000: 5 * time.Minute} {
 		if got, again := retry(nil, failures); got != want || !again {
@@ -120,25 +120,25 @@ func TestRetryDoublesWithoutChance(t *testing.T) {
 }
 
 func TestFailCountsFromNowOn(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Call("put a")
-		k.Fail("put a", 2, errBoom)
-		k.Fail("put b", 1, errBoom)
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Call("put a")
+		env.Fail("put a", 2, errBoom)
+		env.Fail("put b", 1, errBoom)
 		for _, op := range []string{"put a", "put a", "put a", "put b", "put b"} {
-			k.Call(op)
+			env.Call(op)
 		}
-		k.Want("0s call put a", "0s call put a", "0s call put a: boom", "0s call put a", "0s call put b: boom", "0s call put b")
+		env.Want("0s call put a", "0s call put a", "0s call put a: boom", "0s call put a", "0s call put b: boom", "0s call put b")
 	})
 }
 
 func TestFailWhoseCallNeverCameFails(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
-		k.Call("put a")
-		k.Fail("put a", 3, errBoom)
-		k.Fail("put a", 1, errBoom)
-		k.Fail("get a", 1, errBoom)
-		k.Call("put a")
-		k.Call("put a")
+	got := failures(t, func(env *Env[string]) {
+		env.Call("put a")
+		env.Fail("put a", 3, errBoom)
+		env.Fail("put a", 1, errBoom)
+		env.Fail("get a", 1, errBoom)
+		env.Call("put a")
+		env.Call("put a")
 	})
 	mustFail(t, got,
 		`Fail("get a", 1, boom): the call never came, there were 0 of "get a"`,
@@ -147,21 +147,21 @@ func TestFailWhoseCallNeverCameFails(t *testing.T) {
 
 // Do and Read are calls with an effect: what fails by Fail has none.
 func TestDoAndRead(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, env *Env[string]) {
 		world := "old"
 		put := func(ctx context.Context, value string) error {
-			return k.Do(ctx, "put", func() error { world = value; return nil })
+			return env.Do(ctx, "put", func() error { world = value; return nil })
 		}
 		get := func(ctx context.Context) (string, error) {
-			return Read(ctx, k, "get", func() (string, error) {
+			return Read(ctx, env, "get", func() (string, error) {
 				if world == "" {
 					return "nothing", io.EOF
 				}
 				return world, nil
 			})
 		}
-		k.Fail("put", 2, errBoom)
-		k.Fail("get", 2, errBoom)
+		env.Fail("put", 2, errBoom)
+		env.Fail("get", 2, errBoom)
 		ended, cancel := context.WithCancelCause(t.Context())
 		cancel(errBoom)
 		for _, step := range []struct {
@@ -184,7 +184,7 @@ func TestDoAndRead(t *testing.T) {
 				t.Errorf("get returns %q, %v, want %q, %v", got, err, step.got, step.read)
 			}
 		}
-		k.Want(
+		env.Want(
 			"0s call put", "0s call get",
 			"0s call put: boom", "0s call get: boom",
 			"0s call put", "0s call get: EOF",
@@ -194,27 +194,27 @@ func TestDoAndRead(t *testing.T) {
 }
 
 func TestEventIsALine(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Event("a")
-		k.Events = reconcile.Filter(k.Queue, func(item string) bool { return item != "b" })
-		k.Event("b")
-		k.Event("c")
-		k.WantQueue("a ready", "c ready")
-		k.Want("0s event a", "0s event b", "0s event c")
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Event("a")
+		env.Events = reconcile.Filter(env.Queue, func(item string) bool { return item != "b" })
+		env.Event("b")
+		env.Event("c")
+		env.WantQueue("a ready", "c ready")
+		env.Want("0s event a", "0s event b", "0s event c")
 	})
 }
 
 func TestNoteIsALine(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Advance(time.Second)
-		k.Note("100% of the disk is used")
-		k.Want("1s 100% of the disk is used")
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Advance(time.Second)
+		env.Note("100% of the disk is used")
+		env.Want("1s 100% of the disk is used")
 	})
 }
 
 func TestFailSaysWhatIsWrong(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		if text := panicOf(func() { k.Fail("put a", 0, errBoom) }); !strings.HasPrefix(text, "reconciletest: Fail(") {
+	Run(t, func(t *testing.T, env *Env[string]) {
+		if text := panicOf(func() { env.Fail("put a", 0, errBoom) }); !strings.HasPrefix(text, "reconciletest: Fail(") {
 			t.Errorf("Fail panics with %q", text)
 		}
 	})
@@ -222,15 +222,15 @@ func TestFailSaysWhatIsWrong(t *testing.T) {
 
 // A plan that took the place of another one would hide that the first never came.
 func TestFailPlansACallOnce(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Call("put a")
-		k.Fail("put a", 2, errBoom)
-		k.Call("put a")
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Call("put a")
+		env.Fail("put a", 2, errBoom)
+		env.Call("put a")
 		want := `reconciletest: Fail("put a", 1, EOF): that call is to fail already, with boom`
-		if text := panicOf(func() { k.Fail("put a", 1, io.EOF) }); text != want {
+		if text := panicOf(func() { env.Fail("put a", 1, io.EOF) }); text != want {
 			t.Errorf("Fail of a call that is to fail panics with %q", text)
 		}
-		if err := k.Call("put a"); err != errBoom {
+		if err := env.Call("put a"); err != errBoom {
 			t.Errorf("the call returns %v, want what was planned first", err)
 		}
 	})
@@ -238,14 +238,14 @@ func TestFailPlansACallOnce(t *testing.T) {
 
 func TestNilIsRefused(t *testing.T) {
 	var none context.Context
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, env *Env[string]) {
 		for want, f := range map[string]func(){
-			"reconciletest: Start needs a Reconciler or another Runner, got nil":      func() { k.Start(nil) },
-			"reconciletest: Go needs a Runner, got nil":                               func() { k.Go(nil) },
-			`reconciletest: Do("put") needs a context and an effect, got nil`:         func() { _ = k.Do(none, "put", func() error { return nil }) },
-			`reconciletest: Do("get") needs a context and an effect, got nil`:         func() { _ = k.Do(t.Context(), "get", nil) },
-			`reconciletest: Read("a") needs a context, a Kit and a function, got nil`: func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
-			`reconciletest: Read("b") needs a context, a Kit and a function, got nil`: func() { _, _ = Read[int](t.Context(), k, "b", nil) },
+			"reconciletest: Start needs a Reconciler or another Runner, got nil":       func() { env.Start(nil) },
+			"reconciletest: Go needs a Runner, got nil":                                func() { env.Go(nil) },
+			`reconciletest: Do("put") needs a context and an effect, got nil`:          func() { _ = env.Do(none, "put", func() error { return nil }) },
+			`reconciletest: Do("get") needs a context and an effect, got nil`:          func() { _ = env.Do(t.Context(), "get", nil) },
+			`reconciletest: Read("a") needs a context, an Env and a function, got nil`: func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
+			`reconciletest: Read("b") needs a context, an Env and a function, got nil`: func() { _, _ = Read[int](t.Context(), env, "b", nil) },
 		} {
 			if text := panicOf(f); text != want {
 				t.Errorf("it panics with %q, want %q", text, want)
@@ -261,11 +261,11 @@ func panicOf(f func()) (text string) {
 }
 
 func TestWantSaysWhatHappened(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
-		k.Call("put a")
-		k.Want("0s call put b", "0s call put c")
-		k.Want()
-		k.Want("more")
+	got := failures(t, func(env *Env[string]) {
+		env.Call("put a")
+		env.Want("0s call put b", "0s call put c")
+		env.Want()
+		env.Want("more")
 	})
 	mustFail(t, got,
 		"this happened:\n\t0s call put a\nwant:\n\t0s call put b\n\t0s call put c\n",
@@ -273,67 +273,67 @@ func TestWantSaysWhatHappened(t *testing.T) {
 }
 
 func TestWantQueueSaysWhatThereIs(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
-		k.Queue.EnqueueAfter("b", time.Second)
-		k.Queue.Enqueue("a")
-		k.WantQueue("b held until 1s", "a ready") // in any order
-		k.WantQueue("a ready")
+	got := failures(t, func(env *Env[string]) {
+		env.Queue.EnqueueAfter("b", time.Second)
+		env.Queue.Enqueue("a")
+		env.WantQueue("b held until 1s", "a ready") // in any order
+		env.WantQueue("a ready")
 	})
 	mustFail(t, got, "the queue has:\n\ta ready\n\tb held until 1s\nwant:\n\ta ready\n")
 }
 
 func TestWhatNoWantAskedForFails(t *testing.T) {
-	got := failures(t, func(k *Kit[string]) {
-		k.Want()
-		k.Call("put a")
+	got := failures(t, func(env *Env[string]) {
+		env.Want()
+		env.Call("put a")
 	})
 	mustFail(t, got, "this happened too, and no Want asked for it:\n\t0s call put a\n")
-	mustFail(t, failures(t, func(k *Kit[string]) { k.Call("put a") })) // there was no Want
+	mustFail(t, failures(t, func(env *Env[string]) { env.Call("put a") })) // there was no Want
 
-	got = failures(t, func(k *Kit[string]) {
-		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
-		k.Want()
-		k.Queue.Enqueue("a") // and the play returns
+	got = failures(t, func(env *Env[string]) {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }})
+		env.Want()
+		env.Queue.Enqueue("a") // and the play returns
 	})
 	mustFail(t, got, "this happened too, and no Want asked for it:\n\t0s a succeeded\n")
 }
 
 // Each of them looks when all that is to happen at this instant has.
 func TestNothingIsLookedAtTooSoon(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, env *Env[string]) {
 		slowly := func(context.Context, string) error {
 			for range 1000 {
 				runtime.Gosched()
 			}
 			return nil
 		}
-		k.Start(&reconcile.Reconciler[string]{Reconcile: slowly})
-		k.Queue.Enqueue("a")
-		k.WantQueue()
-		k.Queue.Enqueue("b")
-		k.Want("0s a succeeded", "0s b succeeded")
-		k.Queue.EnqueueAfter("c", time.Second)
-		k.Advance(time.Second)
-		if k.Queue.Has("c") {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: slowly})
+		env.Queue.Enqueue("a")
+		env.WantQueue()
+		env.Queue.Enqueue("b")
+		env.Want("0s a succeeded", "0s b succeeded")
+		env.Queue.EnqueueAfter("c", time.Second)
+		env.Advance(time.Second)
+		if env.Queue.Has("c") {
 			t.Error("Advance returns before the run has ended")
 		}
-		k.Want("1s c succeeded")
+		env.Want("1s c succeeded")
 	})
 }
 
 // What ends because the test does is no part of the journal; what fails is told.
 func TestEverythingEndsWithThePlay(t *testing.T) {
 	ended := false
-	got := failures(t, func(k *Kit[string]) {
-		k.Start(&reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, _ string) error {
+	got := failures(t, func(env *Env[string]) {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, _ string) error {
 			<-ctx.Done()
 			ended = true
 			return ctx.Err()
 		}})
-		k.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
-		k.Queue.Enqueue("a")
-		k.Advance(time.Second)
-		k.Want()
+		env.Go(reconcile.RunFunc(func(context.Context) error { return errBoom }))
+		env.Queue.Enqueue("a")
+		env.Advance(time.Second)
+		env.Want()
 	})
 	mustFail(t, got, "reconcile.RunFunc: Run = boom, want nil")
 	if !ended {
@@ -344,15 +344,15 @@ func TestEverythingEndsWithThePlay(t *testing.T) {
 // What takes time to end has it.
 func TestEndWaits(t *testing.T) {
 	ended := time.Duration(0)
-	Run(t, func(t *testing.T, k *Kit[string]) {
-		k.Start(&reconcile.Reconciler[string]{Grace: time.Hour, Reconcile: func(context.Context, string) error {
+	Run(t, func(t *testing.T, env *Env[string]) {
+		env.Start(&reconcile.Reconciler[string]{Grace: time.Hour, Reconcile: func(context.Context, string) error {
 			begun := time.Now()
 			time.Sleep(time.Minute)
 			ended = time.Since(begun)
 			return nil
 		}})
-		k.Queue.Enqueue("a")
-		k.Advance(time.Second)
+		env.Queue.Enqueue("a")
+		env.Advance(time.Second)
 	})
 	if ended != time.Minute {
 		t.Errorf("the run has ended after %v, want 1m0s", ended)
@@ -362,19 +362,19 @@ func TestEndWaits(t *testing.T) {
 // A fake without a lock is enough: what the test changes between two Advance is seen
 // by the runs and polls after that. This fails under the race detector alone.
 func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, env *Env[string]) {
 		world, seen := 0, [3]int{}
-		k.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error {
 			seen[0] = world
 			return reconcile.RequeueAfter(time.Minute)
 		}})
-		k.Go(&reconcile.Poller[string]{Queue: k.Queue, Period: time.Minute, GetItems: func(context.Context) ([]string, error) {
+		env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: time.Minute, GetItems: func(context.Context) ([]string, error) {
 			seen[1] = world
 			return nil, nil
 		}})
-		k.Go(reconcile.RunFunc(func(ctx context.Context) error {
+		env.Go(reconcile.RunFunc(func(ctx context.Context) error {
 			for ctx.Err() == nil {
-				if k.Call("look") == nil {
+				if env.Call("look") == nil {
 					seen[2] = world
 				}
 				select {
@@ -384,9 +384,9 @@ func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
 			}
 			return nil
 		}))
-		k.Queue.Enqueue("a")
+		env.Queue.Enqueue("a")
 		for range 3 {
-			k.Advance(time.Minute)
+			env.Advance(time.Minute)
 			if want := [3]int{world, world, world}; seen != want {
 				t.Errorf("a run, a poll and a call saw %v, want %v", seen, want)
 			}
@@ -396,24 +396,24 @@ func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
 }
 
 func TestStartKeepsWhatIsSet(t *testing.T) {
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, env *Env[string]) {
 		plain := &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}
-		k.Start(plain)
-		if plain.Logger != k.log {
+		env.Start(plain)
+		if plain.Logger != env.log {
 			t.Error("the log does not go to the output of the test")
 		}
 	})
-	Run(t, func(t *testing.T, k *Kit[string]) {
+	Run(t, func(t *testing.T, env *Env[string]) {
 		var told []reconcile.Outcome
 		var log strings.Builder
-		k.Start(&reconcile.Reconciler[string]{
+		env.Start(&reconcile.Reconciler[string]{
 			Reconcile: func(context.Context, string) error { return errBoom },
 			Retry:     reconcile.NoRetry,
 			OnResult:  func(r reconcile.Result[string]) { told = append(told, r.Outcome) },
 			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		k.Queue.Enqueue("a")
-		k.Want("0s a gave_up: boom")
+		env.Queue.Enqueue("a")
+		env.Want("0s a gave_up: boom")
 		if len(told) != 1 || told[0] != reconcile.GaveUp {
 			t.Errorf("OnResult was told %q", told)
 		}

@@ -430,7 +430,8 @@ func (a after) Unwrap() Runner { return a.Runner }
 //
 //   - nil when r does, or when ctx ends a pause;
 //   - the error of r when p says no, when the error is [Terminal], or when ctx is
-//     done and r failed for another reason.
+//     done and r failed for another reason. A joined error is Terminal if each failure
+//     in it is, as for [Classify]; a panic never is.
 //
 // A run that lasted at least ten times as long as the pause before it resets the pause to
 // the first one; a pause of zero counts as a second. So a stream that is healthy, and that
@@ -473,7 +474,7 @@ func (s restart) Run(ctx context.Context) error {
 				delay = other
 			}
 		}
-		if ctx.Err() != nil || !again || errors.Is(err, ErrTerminal) {
+		if ctx.Err() != nil || !again || answerOf(err).isTerminal() {
 			return err
 		}
 		pause = sanitized(delay, doublings)

@@ -158,6 +158,9 @@ type answer struct {
 // succeeded reports whether no step failed.
 func (a answer) succeeded() bool { return !a.failed && !a.terminal }
 
+// isTerminal reports whether a step failed, and none that failed may be retried.
+func (a answer) isTerminal() bool { return a.terminal && !a.failed }
+
 func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if a.succeeded() {
 		return a.classifySuccess(err)

@@ -67,31 +67,31 @@ type Group struct {
 	// Reconcilers plus one second leaves each of them its whole Grace.
 	ShutdownTimeout time.Duration
 
-	mu       sync.Mutex    // guards the fields below
-	start    func(*member) // starts a member; nil before Run
-	members  []*member     // those that have not ended
-	first    error         // of the member that failed first
-	fed      bool          // no feeder is started any more
-	ending   bool          // no member is started any more
-	over     chan struct{} // closed when a member failed, or all have ended
-	returned bool
-	shutdown *shutdown
+	mu           sync.Mutex    // guards the fields below
+	start        func(*member) // starts a member; nil before Run
+	members      []*member     // those that have not ended
+	first        error         // of the member that failed first
+	feedersEnded bool          // no feeder is started any more
+	ending       bool          // no member is started any more
+	over         chan struct{} // closed when a member failed, or all have ended
+	returned     bool
+	shutdown     *shutdown
 }
 
 // A shutdown is how a Group and the Groups inside it end together.
 type shutdown struct {
-	begun chan struct{} // closed when the feeders have to end
-	cause error         // why they do; set before begun is closed
-	fed   chan struct{} // closed when no feeder is waited for any more
-	end   func()        // closes fed
+	begun        chan struct{} // closed when the feeders have to end
+	cause        error         // why they do; set before begun is closed
+	feedersEnded chan struct{} // closed when no feeder is waited for any more
+	end          func()        // closes feedersEnded
 
 	mu     sync.Mutex // guards the field below
 	inside []*shutdown
 }
 
 func newShutdown() *shutdown {
-	s := &shutdown{begun: make(chan struct{}), fed: make(chan struct{})}
-	s.end = sync.OnceFunc(func() { close(s.fed) })
+	s := &shutdown{begun: make(chan struct{}), feedersEnded: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.feedersEnded) })
 	return s
 }
 
@@ -101,7 +101,7 @@ func (s *shutdown) add(inside *shutdown) {
 	defer s.mu.Unlock()
 	s.inside = slices.DeleteFunc(s.inside, func(i *shutdown) bool { // those that have ended
 		select {
-		case <-i.fed:
+		case <-i.feedersEnded:
 			return true
 		default:
 			return false
@@ -135,7 +135,7 @@ func (g *Group) Add(name string, r Runner) (stop func()) {
 	m := &member{name: name, runner: r, ended: make(chan struct{})}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending || g.fed && !reconciles(r) {
+	if g.ending || g.feedersEnded && !reconciles(r) {
 		return func() {}
 	}
 	g.members = append(g.members, m)
@@ -205,7 +205,7 @@ func (g *Group) Run(ctx context.Context) error {
 		defer time.AfterFunc(g.ShutdownTimeout, func() { close(giveUp) }).Stop()
 	}
 	g.mu.Lock()
-	g.fed = true
+	g.feedersEnded = true
 	g.shutdown.cause = cmp.Or(g.first, context.Cause(ctx))
 	withAround := g.shutdown.cause == nil && !g.ending
 	if withAround {
@@ -277,8 +277,8 @@ func (g *Group) begin(ctx context.Context, around *shutdown) error {
 	return nil
 }
 
-// runGuarded runs r under ctx. It returns nil if r ended well, which is so also if
-// it returned the own error of ctx, or of around, after the end of that context.
+// runGuarded runs r under ctx. It returns nil if r returned nil, or the error of
+// ctx or of around after the end of that context.
 func runGuarded(r Runner, ctx, around context.Context) error {
 	return guard(func() error {
 		if r == nil {
@@ -344,7 +344,7 @@ func (g *Group) endFeeders(members []*member, giveUp <-chan struct{}) {
 		ended = append(ended, m.ended)
 	}
 	for _, s := range inside {
-		ended = append(ended, s.fed)
+		ended = append(ended, s.feedersEnded)
 	}
 	late := time.NewTimer(feedersTime)
 	defer late.Stop()
@@ -430,7 +430,8 @@ func (a after) Unwrap() Runner { return a.Runner }
 //
 //   - nil when r does, or when ctx ends a pause;
 //   - the error of r when p says no, when the error is [Terminal], or when ctx is
-//     done and r failed for another reason.
+//     done and r failed for another reason. A joined error is Terminal if each failure
+//     in it is, as for [Classify]; a panic never is.
 //
 // A run that lasted at least ten times as long as the pause before it resets the pause to
 // the first one; a pause of zero counts as a second. So a stream that is healthy, and that
@@ -473,7 +474,7 @@ func (s restart) Run(ctx context.Context) error {
 				delay = other
 			}
 		}
-		if ctx.Err() != nil || !again || errors.Is(err, ErrTerminal) {
+		if ctx.Err() != nil || !again || answerOf(err).isTerminal() {
 			return err
 		}
 		pause = sanitized(delay, doublings)

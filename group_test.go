@@ -921,6 +921,7 @@ func failsAfter(d time.Duration) try {
 
 func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 	terminal := fmt.Errorf("no access: %w", reconcile.Terminal(errBoom))
+	joined := errors.Join(terminal, reconcile.Terminal(errBoom))
 	last := errors.New("third")
 	for name, c := range map[string]struct {
 		policy reconcile.RetryPolicy
@@ -948,6 +949,16 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			[]try{failing, func(context.Context) error { return terminal }},
 			terminal,
 			[]string{"0s run 1", "1m0s run 2"},
+		},
+		"until each failure of a join is terminal": {
+			minutes,
+			[]try{
+				func(context.Context) error { return errors.Join(terminal, errBoom) },
+				func(context.Context) error { panic(terminal) },
+				func(context.Context) error { return joined },
+			},
+			joined,
+			[]string{"0s run 1", "1m0s run 2", "3m0s run 3"},
 		},
 		"a run of ten times the pause resets the pause": {
 			minutes,

@@ -126,8 +126,8 @@ func (l *ListMap[K, V]) RemoveItems(key K, match func(V) bool, limit int) int {
 	removed := 0
 	rest := l.list(key)
 	for {
-		// Judge without the lock, then remove what is still there. If somebody
-		// else removed some of it meanwhile, and there is a limit, judge on.
+		// Call match without the lock, then remove the values that still exist. If
+		// another goroutine removed some of them meanwhile, and there is a limit, go on.
 		chosen := make(map[uint64]bool)
 		for len(rest) > 0 && (limit < 1 || removed+len(chosen) < limit) {
 			item := rest[0]

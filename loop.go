@@ -386,10 +386,10 @@ const (
 	stageStarting
 	stageRunning
 	stageDeciding
-	stageLeaving
+	stageReleasing
 	stageReporting
 	stageNotifying
-	stageFinished // for good
+	stageFinished // it takes no further item
 )
 
 type worker[T comparable] struct {
@@ -446,7 +446,7 @@ func (w *worker[T]) runStages() {
 		case stageTaking:
 			w.takeNext()
 		case stageAdmitting:
-			w.admit()
+			w.awaitAdmission()
 		case stageStarting:
 			w.logStart()
 		case stageRunning:
@@ -455,8 +455,8 @@ func (w *worker[T]) runStages() {
 			w.measure()
 			w.decide(true)
 			w.endRun()
-			w.stage = stageLeaving
-		case stageLeaving:
+			w.stage = stageReleasing
+		case stageReleasing:
 			if done := w.admitDone; done != nil {
 				w.admitDone, w.clockStale = nil, true
 				done(w.result.Outcome, w.err, w.result.Duration)
@@ -500,8 +500,8 @@ func (w *worker[T]) resumeAfterPanic(p *PanicError) {
 		what = "Retry, or a method of the error, panicked; a back-off of the kernel is used instead"
 		w.decide(false)
 		w.endRun()
-		w.stage = stageLeaving
-	case stageLeaving:
+		w.stage = stageReleasing
+	case stageReleasing:
 		what = "done of Admit panicked" // it is not called again
 	case stageReporting:
 		what = "the Logger panicked"
@@ -569,9 +569,9 @@ func (w *worker[T]) takeNext() {
 	}
 }
 
-// admit waits until Admit lets the item run. Its context ends with the lease of the
+// awaitAdmission waits until Admit lets the item run. Its context ends with the lease of the
 // item, too; then the item is given back, and others may be taken.
-func (w *worker[T]) admit() {
+func (w *worker[T]) awaitAdmission() {
 	l := w.loop
 	w.clockStale = true
 	ctx, done := l.taking, l.taking.Done()

@@ -475,8 +475,8 @@ func (q *Queue[T]) giveBackTakenLocked(t *takenItem[T], w *RequeueOptions, now i
 	}
 }
 
-// takeOrWaitUnlock takes the next item as soon as there is one. Nothing is taken
-// before the context was looked at, so nothing has ever to be put back.
+// takeOrWaitUnlock takes the next item as soon as there is one. It checks the context
+// before it takes an item, so it never has to put one back.
 func (q *Queue[T]) takeOrWaitUnlock(ctx context.Context, done <-chan struct{}, now int64, t *takenItem[T]) error {
 	for !q.takeNextLocked(now, t) {
 		if q.drainedLocked() {
@@ -773,8 +773,8 @@ func (q *Queue[T]) hash(item T) uint32 {
 }
 
 // unlock ends every method that changed the queue: it passes the token on if a
-// consumer is blocked that could go on, and calls watchers after the lock is
-// given up.
+// consumer is blocked that could go on, and calls watchers after it has
+// released the lock.
 func (q *Queue[T]) unlock() {
 	if q.blocked > 0 || q.watchers.at != nil || q.closed {
 		q.unlockAndNotify()

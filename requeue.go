@@ -158,6 +158,9 @@ type answer struct {
 // succeeded reports whether no step failed.
 func (a answer) succeeded() bool { return !a.failed && !a.terminal }
 
+// isTerminal reports whether a step failed, and none that failed may be retried.
+func (a answer) isTerminal() bool { return a.terminal && !a.failed }
+
 func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if a.succeeded() {
 		return a.classifySuccess(err)
@@ -297,7 +300,7 @@ type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 // A service whose items are polled needs another one, because polls do not shorten a
 // back-off: if calls for single items failed for a while, and listings did not, the
 // next run comes up to five minutes later, although a poll comes sooner.
-// Backoff(time.Second, period).Limit(3) gives up after a few retries, and then the
+// Backoff(time.Second, period).Limit(3) stops after a few retries, and then the
 // next poll runs the item. An item that is no longer listed is retried for ever if
 // its function returns an error for "not found": let it return nil.
 var DefaultRetry = Backoff(time.Second, 5*time.Minute)

@@ -48,16 +48,16 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	}
 	q.waitFor(ctx, w)
 	errs := q.giveUpWaiting(ctx, items, watchers)
-	gaveUp := 0
+	notRetried := 0
 	for n := range watchers {
 		if err := watchers[n].err; err != nil {
-			if gaveUp++; gaveUp <= maxErrors {
+			if notRetried++; notRetried <= maxErrors {
 				errs = append(errs, fmt.Errorf("item %v: %w", items[n], err))
 			}
 		}
 	}
-	if gaveUp > maxErrors {
-		errs = append(errs, fmt.Errorf("and %d more items", gaveUp-maxErrors))
+	if notRetried > maxErrors {
+		errs = append(errs, fmt.Errorf("and %d more items", notRetried-maxErrors))
 	}
 	return errors.Join(errs...)
 }
@@ -89,16 +89,29 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 	}
 	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), context.Cause(ctx))}
 	for _, l := range named {
+		why := unscheduled{l.state.Err}
 		switch {
 		case l.state.Err == nil:
 			errs = append(errs, fmt.Errorf("item %v is %v", l.item, l.state.Phase))
 		case l.state.Failures == 0:
-			errs = append(errs, fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, l.state.Err))
+			errs = append(errs, fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, why))
 		default:
-			errs = append(errs, fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, l.state.Err))
+			errs = append(errs, fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, why))
 		}
 	}
 	return errs
+}
+
+// An unscheduled error hides each RequeueError in an error. It scheduled the item, and
+// not the caller, which may be a run of another queue and return the error.
+type unscheduled struct{ err error }
+
+func (e unscheduled) Error() string        { return e.err.Error() }
+func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
+
+func (e unscheduled) As(target any) bool {
+	_, requeue := target.(*RequeueError)
+	return !requeue && errors.As(e.err, target)
 }
 
 // WaitIdle blocks until no item is ready, in flight, or waiting for anything but a

@@ -116,9 +116,9 @@ func (p *play) countStepLocked() {
 	}
 }
 
-// settle waits until nothing has changed for long enough. It checks often at first,
+// awaitRest waits until nothing has changed for long enough. It checks often at first,
 // because the world may change without a call.
-func (p *play) settle() {
+func (p *play) awaitRest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settling, p.dirty, p.faultAt = true, true, max(p.faultAt, p.now())

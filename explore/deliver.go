@@ -251,7 +251,7 @@ func (p *play) deliverLocked(d delivery) func() {
 		return happens
 	}
 	switch i.fault {
-	case Lost: // a world may notice, as late as with one that comes late, and make good
+	case Lost: // a world may notice the loss, as late as it notices a late event, and correct it
 		p.injectLocked(d.what, i, lateness)
 		return nothing
 	case Late, Twice:

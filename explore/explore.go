@@ -342,7 +342,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 		p.advance(0) // so that Start has returned, and nothing runs beside Steps
 		s.Steps(&Environment{p}, w)
-		p.settle()
+		p.awaitRest()
 		var err error
 		if s.Final != nil && !p.over(nil) {
 			err = s.Final(w)

@@ -213,7 +213,7 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// noteFromLog notes what was logged by somebody of the bubble, perhaps one that has died.
+// noteFromLog notes a line that a process of the bubble logged, even one that has died.
 func (p *play) noteFromLog(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -36,7 +36,7 @@ import (
 //
 // The first stage that has something to do is the step; then the director begins again.
 // The third column is the code of the user that a stage calls. An event or call that is
-// decided about is a point: a fault may be injected there. After Steps, settle
+// decided about is a point: a fault may be injected there. After Steps, awaitRest
 // (converge.go) lets the time pass until nothing changes any more, and judge compares the
 // world with that of the plan without faults.
 
@@ -110,7 +110,7 @@ type play struct {
 	texts       []string      // the descriptions of the world in this phase
 	faultAt     time.Duration // when the last fault is over
 	restAt      time.Duration // nothing changes since then
-	recheckAt   time.Duration // when settle checks again
+	recheckAt   time.Duration // when awaitRest checks again
 	instant     time.Duration // of the last step or call
 	atOnce      int           // steps and calls at that instant
 	idleTurn    int           // counts the changes
@@ -363,10 +363,10 @@ func (p *play) finish() {
 	}
 }
 
-// hung is the outcome of a plan in which nothing goes on.
+// hung is the outcome of a plan in which no goroutine makes progress.
 func (p *play) hung(after time.Duration) *outcome {
 	o, bubble := outcome{hung: true}, ""
-	if p.mu.TryLock() { // nobody holds it for long, but something is wrong here
+	if p.mu.TryLock() { // no goroutine locks it for long, but a fault has stopped one
 		o.journal, o.happened = slices.Clone(p.outcome.journal), slices.Clone(p.outcome.happened)
 		bubble = p.bubble
 		p.mu.Unlock()

@@ -136,7 +136,7 @@ type Gate struct {
 	good    int    // runs since the limit moved that count for one more
 	halved  uint64
 
-	paused  bool  // by a pause, and no probe went well since
+	paused  bool  // by a pause, and no probe has succeeded since
 	probing bool  // a probe is in the gate
 	until   int64 // when the latest pause ends
 	since   int64 // when it was paused
@@ -378,7 +378,7 @@ func (g *Gate) pauseLocked(now int64, d time.Duration, cause error) bool {
 	return true
 }
 
-// A finding is what the result of a run says of the far side.
+// A finding is what the result of a run says of the remote API.
 type finding struct {
 	slow  bool
 	well  bool
@@ -392,7 +392,7 @@ const negativePause = 10 * time.Second
 func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
 	if g.Slow != nil {
 		f.slow = g.Slow(err, took)
-		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isPlan(err)
+		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isScheduled(err)
 	}
 	if g.Pause != nil {
 		if f.pause = g.Pause(err); f.pause < 0 {
@@ -403,9 +403,9 @@ func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f findi
 	return f
 }
 
-// isPlan reports whether err says itself when to run again. A run that UntilChanged
+// isScheduled reports whether err says itself when to run again. A run that UntilChanged
 // cut short is Requeued by an error that does not.
-func isPlan(err error) bool {
+func isScheduled(err error) bool {
 	if _, bare := err.(reconcile.RequeueError); bare { // without an allocation
 		return true
 	}
@@ -417,7 +417,7 @@ func isPlan(err error) bool {
 func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 	g := p.gate
 	var f finding
-	judged := false
+	evaluated := false
 	defer func() { // also if find panics
 		g.mu.Lock()
 		g.adaptLocked(p, f)
@@ -426,7 +426,7 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 		switch {
 		case f.pause > 0:
 			pauses = g.pauseLocked(g.nowLocked(), f.pause, err)
-		case p.probe && judged:
+		case p.probe && evaluated:
 			now := g.nowLocked()
 			since, opens = time.Duration(now-g.since), g.until <= now
 			g.paused = !opens
@@ -444,7 +444,7 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 		return
 	}
 	f = g.find(o, err, took)
-	judged = true
+	evaluated = true
 }
 
 // adaptLocked moves the limit by what a run found that leaves.

@@ -20,7 +20,7 @@
 // # In sync
 //
 // An item is in sync when its last run ended well and nothing is left to do. It
-// waits only to be looked at again, as [reconcile.RecheckWithin] asks, or the queue
+// waits only for a recheck, as [reconcile.RecheckWithin] asks, or the queue
 // has it no more and the page remembers a last run that succeeded. An item for
 // which the next run is planned or retried is waiting, and an item that was given
 // up or cancelled is idle. An event makes an item that was in sync ready again.
@@ -78,7 +78,7 @@
 // waiting and idle. Those that fail are counted again in failing. Each item has
 // in_sync, and beside it the phase in which the queue has it: one that is in sync
 // has the phase "waiting" or "idle". A run that succeeded has next_seconds if it
-// asked to be looked at again.
+// asked for a recheck.
 //
 // # Safety
 //

@@ -51,7 +51,7 @@ type Page struct {
 	// actions: a page with a name, behind a proxy or not, has to say it here.
 	Hosts []string
 
-	// Logger is told of each action; nil means slog.Default().
+	// Logger has a line for each action; nil means slog.Default().
 	Logger *slog.Logger
 
 	streams    atomic.Int32 // of events, at this time

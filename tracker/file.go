@@ -16,11 +16,11 @@ import (
 // half of a file may be a good one that has less.
 const settled = time.Second
 
-// FromFile returns a function that reads a file of wishes. It returns what parse made of
+// FromFile returns a function that reads a file of desired state. It returns what parse made of
 // the last text that parse took, or the zero value before there was one; and beside it an
 // error, if that is not what the file says now: because it cannot be read, because of ctx,
-// or that of parse, as it is. So a slip in the file takes nothing away, and who lists the
-// wishes says why they are not used:
+// or that of parse, as it is. So a slip in the file takes nothing away, and the caller
+// reports why the file is not used:
 //
 //	wishes := tracker.FromFile("wishes.json", parse)
 //	poller.GetItems = func(ctx context.Context) ([]string, error) {

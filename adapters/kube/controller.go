@@ -45,7 +45,7 @@ type Controller[O Object] struct {
 	Name     string               // for logs, metrics and errors
 	Informer cache.SharedInformer // of the kind; see [Controller.Informers]
 
-	// Reconcile makes of what is there what obj asks for. It is what
+	// Reconcile makes the actual state what obj asks for. It is what
 	// [reconcile.Reconciler].Reconcile is, and returns what that may return.
 	Reconcile func(ctx context.Context, obj O) error
 

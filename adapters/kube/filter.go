@@ -14,7 +14,7 @@ import (
 // they are composed with &&, || and !. It is asked only about updates, so that no
 // composition of them swallows a deletion or a resync.
 
-// GenerationChanged reports whether what is wanted changed: the API server
+// GenerationChanged reports whether the desired state changed: the API server
 // counts the generation up with each change of the spec, not of the status or
 // the labels. An object of a kind that has no generation, as a ConfigMap, counts
 // as changed.

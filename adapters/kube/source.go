@@ -34,8 +34,7 @@ type Source[T comparable] struct {
 	Keys func(obj metav1.Object) iter.Seq[T]
 
 	// Only says which objects matter; nil means all. An update passes if the
-	// old or the new object does, so an object that no longer matters is
-	// told once more.
+	// old or the new object does, so an object that no longer matters is enqueued once more.
 	Only func(obj metav1.Object) bool
 
 	// Changed says which updates of an object that matters are events; nil
@@ -74,7 +73,7 @@ type Source[T comparable] struct {
 //
 // It returns an error that names the field if one is missing or wrong, if it is
 // running already, and a second after the informer has stopped. A panic in Keys,
-// Only or Changed is returned as a [*reconcile.PanicError]. Fed again, a Source
+// Only or Changed is returned as a [*reconcile.PanicError]. When Feed runs again, the Source
 // begins with all that the informer knows, so nothing is lost in between.
 func (s *Source[T]) Feed(ctx context.Context, q reconcile.Enqueuer[T]) error {
 	h, err := s.handler(q)

@@ -51,7 +51,7 @@
 //     (TestConsumerAcknowledgesWhatIsTaken), and handed back at once by a feeder
 //     that ends (TestConsumerHandsBack).
 //  5. The deletion of a secondary reaches its owner (TestSecondaries).
-//  6. When a [Primed] says so, all that was there has been fed (TestPrimed).
+//  6. When a [Primed] says so, all that was there has been enqueued (TestPrimed).
 //
 // The module needs nats-server only for its tests and its programs; importing
 // its packages does not (TestDependencies). Feeders work with servers from 2.9 on

@@ -43,7 +43,7 @@ import (
 // revisions, it starts from the beginning. It logs to [slog.Default] when a
 // watch is lost and when it is back. It returns nil when ctx is done, and an
 // error if the connection is closed or an argument is wrong. [Prime] tells when it
-// has fed all that was there.
+// has enqueued all that was there.
 //
 // What it cannot see: keys that are gone without a trace, because their delete
 // markers were purged, or the whole bucket was deleted, while it was away; and

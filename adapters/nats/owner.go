@@ -249,7 +249,7 @@ func (s *Secondaries) Owners(ctx context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(owners)), nil
 }
 
-// Of lists the secondaries of one owner. While Feed runs and has fed all that was
+// Of lists the secondaries of one owner. While Feed runs and has enqueued all that was
 // there, it reads those entries alone of which Feed has seen, or this Secondaries
 // has Put, that they are the owner's: one that someone else writes meanwhile may
 // be missing, and its event runs the owner again. Else it reads the whole bucket.

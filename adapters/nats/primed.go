@@ -15,7 +15,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Primed tells when feeders have fed all that was there, for
+// A Primed tells when feeders have enqueued all that was there, for
 // [reconcile.After]: what starts then finds whole caches. The zero Primed knows
 // no feeders; [Prime] adds them.
 //

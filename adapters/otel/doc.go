@@ -23,7 +23,7 @@
 //   - reconcile.failures, in a row, this run included;
 //   - reconcile.waited, seconds ready in the queue before the run;
 //   - reconcile.next, seconds to the next run, if one is planned;
-//   - reconcile.recheck, true if all is well and that run is but a look, as
+//   - reconcile.recheck, true if the item is in sync and that run is only a recheck, as
 //     RecheckWithin says;
 //   - reconcile.reason, what a run said that planned the next, or was aborted;
 //   - error.type, if the run failed. The span then has the status Error, and an
@@ -43,8 +43,8 @@
 // have no names; those of our own begin with reconcile.
 // They have the attribute messaging.destination.name, and those of a run also
 // reconcile.outcome and error.type. No metric has the item. The states of
-// reconcile.item.count are ready, waiting, in flight and recheck: what is recheck
-// is in sync, waits only to be looked at again, and is not among the waiting.
+// reconcile.item.count are ready, waiting, in flight and recheck: an item in the
+// state recheck is in sync, waits only for a recheck, and is not among the waiting.
 //
 // What is longest in flight is a metric, reconcile.run.age.max, because the span
 // of a run that is stuck is not sent before it ends.

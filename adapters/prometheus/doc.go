@@ -23,8 +23,8 @@
 //     workqueue_… series and in none of controller_runtime_….
 //   - The error result has the runs that are to be retried, that gave up and
 //     that are terminal; requeue has those that asked for the next run at once.
-//   - The success result has the runs that returned RecheckWithin; where all is
-//     well and a look is planned, controller-runtime has requeue_after.
+//   - The success result has the runs that returned RecheckWithin; controller-runtime
+//     counts a run that asks for a recheck as requeue_after.
 //   - workqueue_depth has an item in flight whose next run is due later; client-go
 //     counts it once that is due. Otherwise both count what is ready, and what was
 //     added while in flight.
@@ -33,7 +33,7 @@
 //   - workqueue_retries_total counts items given back with a wait, not those
 //     that a feeder added for later.
 //   - workqueue_queue_duration_seconds starts when an item becomes ready, for
-//     one fed while in flight when it was given back; it is observed when the
+//     one enqueued while in flight when it was given back; it is observed when the
 //     run has ended. A queue other than a [reconcile.Queue] has none.
 //   - Work begins and ends with Reconcile, without the logging around it.
 //   - The label priority is empty, as controller-runtime has it for a queue

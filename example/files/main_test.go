@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What is missing is written, and what is not as it is wanted is mended.
+// What is missing is written, and what is not as it is desired is mended.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "news.txt"), []byte("Lies.\n"), 0o600); err != nil {
@@ -40,7 +40,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed := bufio.NewScanner(out)
-	for range wanted {
+	for range desired {
 		if !printed.Scan() || !strings.Contains(printed.Text(), "write ") {
 			t.Errorf("the program prints %q, want what it writes", printed.Text())
 		}
@@ -48,7 +48,7 @@ func TestFiles(t *testing.T) {
 	if err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait()); err != nil {
 		t.Error(err)
 	}
-	for name, want := range wanted {
+	for name, want := range desired {
 		if there, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(there) != want {
 			t.Errorf("%s has %q, %v, want %q", name, there, err, want)
 		}

@@ -21,7 +21,7 @@
 // informers of client-go, or, by package manager, a Manager of controller-runtime.
 // A [Server] also stands alone, as an [net/http.Handler].
 //
-// Plans have the faults of package explore, and those that only a cluster has: another hand
+// Plans have the faults of package explore, and those that only a cluster has: another client
 // that writes first, a webhook that refuses, a watch that is cut, a server that restarts. They
 // are described with [Conflict] and those after it.
 //

@@ -138,13 +138,13 @@ func Run(proc *explore.Process, start func() reconcile.Runner) {
 	})
 }
 
-// An Environment is what Steps has in hand: the time, by Advance, and the cluster.
+// An Environment is the argument of Steps: the time, by Advance, and the cluster.
 type Environment struct {
 	*explore.Environment
 	*Server
 }
 
-// Create puts an object in, as another hand does. It panics if the server refuses it: so
+// Create puts an object in, as another client does. It panics if the server refuses it: so
 // does what follows.
 func (s *Server) Create(o runtime.Object) {
 	if _, err := s.createObject(s.untyped(o)); err != nil {
@@ -165,7 +165,7 @@ func (s *Server) Delete(o runtime.Object) {
 }
 
 // Update lets change change the object of that kind, namespace and name, its status too, as
-// other hands do. If it is not there, nothing happens. It panics if the server refuses it.
+// other clients do. If it is not there, nothing happens. It panics if the server refuses it.
 func Update[O runtime.Object](s *Server, o O, change func(o O)) {
 	u := s.untyped(o)
 	s.mu.Lock()

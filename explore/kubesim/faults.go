@@ -102,7 +102,7 @@ func (q *request) versioned() bool {
 		json.Unmarshal(q.body, &o) == nil && o.Metadata.ResourceVersion != ""
 }
 
-// annotate writes the object of a request, if it is there, as another hand does.
+// annotate writes the object of a request, if it is there, as another client does.
 func (s *Server) annotate(q *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Server) annotate(q *request) {
 	}
 	annotations[byAnotherClient] = fmt.Sprint(s.version)
 	o.SetAnnotations(annotations)
-	// If it is refused, the other hand was not quicker.
+	// If it is refused, the other client was not quicker.
 	_, _ = s.update(&request{kind: q.kind, space: q.space, name: q.name, agent: "another-client"}, old, o, nil, true)
 }
 

@@ -486,7 +486,7 @@ func (k *Kind) plain(o runtime.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// createObject puts in an object of any kind, as another hand does.
+// createObject puts in an object of any kind, as another client does.
 func (s *Server) createObject(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	k := s.kindOf(o.GroupVersionKind())
 	if k == nil {

@@ -260,7 +260,6 @@ func (w *world) listAssets(ctx context.Context) (map[string]string, error) {
 	return w.listed(ctx, func(_ *asset, spec string) string { return spec })
 }
 
-
 func (w *world) listed(ctx context.Context, show func(a *asset, spec string) string) (map[string]string, error) {
 	w.mu.Lock()
 	at := time.Now().Add(-w.age)

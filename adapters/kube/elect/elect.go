@@ -82,7 +82,7 @@ type Config struct {
 // reconcile.ErrLeaseLost. In a Group this ends the process in good order; with
 // [reconcile.Restart] around it, it stands again, and r runs once for each term.
 //
-// The queue of a Reconciler is not to be fed from outside of Elect: while this
+// Nothing outside of Elect may feed the queue of a Reconciler: while this
 // process waits nobody takes from it, so it grows by an item for each object that
 // comes, also of those that are gone again. [EachTerm] makes one for each term.
 //

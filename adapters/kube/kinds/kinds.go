@@ -119,7 +119,7 @@ func (k *Kinds) end() {
 // To replace who is served, serve the new one and then stop the old one: the
 // watch goes on, and the new one begins with all objects. A kind that does not
 // exist is not an error here: it is asked for again and again, and served when
-// it is there. A panic in a function of s is logged, and s is fed again, with
+// it is there. A panic in a function of s is logged, and Feed of s runs again, with
 // back-off.
 func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[T], s *kube.Source[T]) (stop func(), err error) {
 	switch {

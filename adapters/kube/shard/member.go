@@ -69,7 +69,7 @@ type list struct {
 
 // Run takes part in the set until ctx is done. It then gives up what it owns,
 // waits for the runs of it, and leaves. A field that is missing or wrong is an
-// error. In a Group it ends before the Reconcilers are told to, so these go on
+// error. In a Group it ends before the contexts of the Reconcilers, so these go on
 // to run what it owns until it has given that up.
 //
 // If its Lease is lost, it takes part again as a new member. Run may be called

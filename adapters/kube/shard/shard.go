@@ -11,7 +11,7 @@
 // # Deletions
 //
 // While an item changes hands it has no owner, and events about it go nowhere:
-// Gained makes up for that with what is there afterwards. An object that was
+// Gained makes up for that: it yields the objects that exist afterwards. An object that was
 // deleted meanwhile is not. So either have a finalizer on the objects, as with
 // package finalizer, which keeps an object until its owner has cleaned up; or add
 // a [reconcile.Poller] that lists what there is outside, in front of the same

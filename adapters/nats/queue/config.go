@@ -33,8 +33,9 @@ type Config struct {
 	MaxBytes int64
 
 	// Lease is how long a process that shows no sign of life keeps its items;
-	// 0 means 10 seconds, and one second is the least. A run is told
-	// that it lost its lease a quarter of that before another may start.
+	// 0 means 10 seconds, and one second is the least. The context of a
+	// run that lost its lease ends a quarter of that before another process may start
+	// the item.
 	Lease time.Duration
 
 	// Gone decides about an item whose process was gone in its run, by a crash or

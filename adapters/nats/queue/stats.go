@@ -72,7 +72,7 @@ type Entry[T comparable] struct {
 // All returns all items that the queue knows: those in flight, then those
 // ready, then those that wait, the oldest or the first due first. It reads the
 // whole stream, so it takes a time that grows with the number of items, and what
-// changes meanwhile may be told as it was or as it is.
+// changes meanwhile may be counted as it was or as it is.
 func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	type position struct {
 		Entry[T]

@@ -29,7 +29,7 @@ type known[K comparable, D, A any] struct {
 	actual     map[K]A          // the same
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
-	todo       map[K]struct{}   // desired and missing, or not in sync
+	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended
@@ -165,7 +165,7 @@ func try(f func() error) (err error) {
 
 // compare compares the two sides, key by key.
 func (p *pair[K, D, A]) compare() {
-	p.next.todo, p.next.surplus = map[K]struct{}{}, map[K]surplus[D]{}
+	p.next.todo, p.next.surplus = map[K]int{}, map[K]surplus[D]{}
 	for key := range p.next.desired {
 		p.compareOne(key)
 	}
@@ -199,10 +199,16 @@ func (p *pair[K, D, A]) compareOne(key K) {
 		return nil
 	})
 	if err != nil {
-		p.panics = errors.Join(p.panics, fmt.Errorf("Set.Absent or Set.InSync of %v: %w", key, err))
+		p.panics = errors.Join(p.panics, fmt.Errorf("keep: Set.Absent or Set.InSync of %v: %w", key, err))
 	}
 	if ensure {
-		p.next.todo[key] = struct{}{}
+		p.next.todo[key] = max(1, p.old.todo[key])
+		if p.next.listed {
+			p.next.todo[key] = 1
+			if p.same(key) {
+				p.next.todo[key] = p.old.todo[key] + 1
+			}
+		}
 	}
 }
 
@@ -212,9 +218,18 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {
 		return p.InSync(desired, actual)
 	}
-	oldDesired, wanted := p.old.wanted(key)
+	_, wanted := p.old.wanted(key)
+	_, existed := p.old.actual[key]
+	return wanted && existed && p.same(key)
+}
+
+// same reports whether the last pair has shown the same values of a key.
+func (p *pair[K, D, A]) same(key K) bool {
+	desired, _ := p.next.wanted(key)
+	oldDesired, _ := p.old.wanted(key)
+	actual, exists := p.next.actual[key]
 	oldActual, existed := p.old.actual[key]
-	return wanted && existed && reflect.DeepEqual(oldDesired, desired) && reflect.DeepEqual(oldActual, actual)
+	return exists == existed && reflect.DeepEqual(oldDesired, desired) && reflect.DeepEqual(oldActual, actual)
 }
 
 // leaving returns what is known of an existing thing that is Absent, or not desired.
@@ -318,7 +333,7 @@ func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 
 // enqueue enqueues what has changed, and returns what is to be offered.
 func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err error) {
-	events := s.woken(old, next)
+	events := s.woken(next)
 	if old.desired != nil {
 		for key, desired := range next.desired {
 			if before, was := old.desired[key]; !was || !reflect.DeepEqual(before, desired) {
@@ -335,7 +350,11 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 		err = errors.Join(err, try(func() error { s.Queue.Enqueue(key); return nil }))
 	}
 	if next.listed || old.desired == nil { // else Actual shows what it has shown before
-		observed = slices.AppendSeq(observed, maps.Keys(next.todo))
+		for key, n := range next.todo {
+			if n&(n-1) == 0 { // what stays so is ensured after 1, 2, 4 … listings
+				observed = append(observed, key)
+			}
+		}
 		observed = slices.AppendSeq(observed, maps.Keys(next.surplus))
 	}
 	for key := range next.desired {
@@ -348,13 +367,12 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 
 // woken returns the keys whose items wait, and have to know more: the reason has ended or
 // is another one, or the thing is not in sync any more.
-func (s *Set[K, D, A]) woken(old, next known[K, D, A]) (keys []K) {
+func (s *Set[K, D, A]) woken(next known[K, D, A]) (keys []K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, reason := range s.waiting {
-		_, was := old.todo[key]
-		_, is := next.todo[key]
-		if is && !was || next.blocked(key, s.Lookup != nil) != reason {
+		drifted := next.listed && next.todo[key] == 1
+		if drifted || next.blocked(key, s.Lookup != nil) != reason {
 			delete(s.waiting, key)
 			keys = append(keys, key)
 		}

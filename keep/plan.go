@@ -163,7 +163,6 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 			return errors.Join(err, context.Cause(ctx), p.Rejected)
 		case <-time.After(s.deleteAfter()):
 		}
-		_, accepted = s.snapshot()
 		var errList error
 		k, errList = s.list(ctx, k, accepted, 0)
 		s.commit(k)

@@ -59,6 +59,16 @@ func TestPlanAndApply(t *testing.T) {
 			"{}", func(w *world) { w.answer(empty) },
 			"keep: too many things would be deleted at once: 5, first [t00 t01 t02 t03 t04]\n", nil, keep.ErrTooMany,
 		},
+		{
+			"without InSync", func(w *world) {
+				w.set.InSync = nil
+				w.desired["t04"] = gone
+				delete(w.desired, "t03")
+				w.set.DeleteAfter = -1
+				delete(w.actual, "t02")
+			}, "+ t02\n~ t00\n~ t01\n- t03\n- t04\n",
+			[]string{"0s +t02", "0s -t03", "0s -t04"}, nil,
+		},
 		{"down", func(w *world) { w.answer(down) }, "", nil, errDown},
 		{"Actual is down", func(w *world) { w.answerActual(down); delete(w.actual, "t00") }, "", nil, errDown},
 		{"Absent in one of two listings", func(w *world) {
@@ -83,7 +93,7 @@ func TestPlanAndApply(t *testing.T) {
 				t.Errorf("Apply returned %v, want %v", err, c.err)
 			}
 			w.took(c.did...)
-			if c.err == nil {
+			if c.err == nil && w.set.InSync != nil {
 				if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != "" {
 					t.Errorf("after Apply the plan is %q, %v", p, err)
 				}
@@ -120,6 +130,9 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 			t.Errorf("Apply returned %v", err)
 		}
 		w.answer(lacks(4))
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil {
+			t.Errorf("the plan is %q, %v, want what Apply would do", p, err)
+		}
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
 			t.Errorf("Apply returned %v, want ErrTooMany: the two of the call before are newly surplus again", err)
 		}

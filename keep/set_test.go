@@ -4,9 +4,11 @@
 package keep_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
 	"slices"
@@ -436,6 +438,25 @@ func TestChangesAreEvents(t *testing.T) {
 	})
 }
 
+// TestWhatStaysOutOfSync is ensured after 1, 2, 4 … listings that show the same.
+func TestWhatStaysOutOfSync(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		w.set.Resync = -1
+		w.set.Ensure = func(_ context.Context, key, _ string) error {
+			w.do(func() { w.changed("=", key) })
+			return nil
+		}
+		w.do(func() { w.actual["t00"] = "0"; delete(w.actual, "t01") })
+		w.start()
+		w.wait(9*time.Minute + time.Second)
+		w.took("0s =t00", "0s =t01", "1m0s =t00", "1m0s =t01", "3m0s =t00", "3m0s =t01", "7m0s =t00", "7m0s =t01")
+		w.do(func() { w.actual["t00"] = "00" })
+		w.answerActual(downAt(w, 12*time.Minute))
+		w.wait(4*time.Minute + time.Second)
+		w.took("10m0s =t00", "11m0s =t00", "13m1s =t00") // the listing that failed does not count
+	})
+}
+
 // TestWithoutInSync ensures what is new or has changed, on either side.
 func TestWithoutInSync(t *testing.T) {
 	bubble(t, 20, func(w *world) {
@@ -491,6 +512,80 @@ func TestResync(t *testing.T) {
 	if times[0] != times[1] {
 		t.Errorf("two processes have other times:\n%s\n\n%s", times[0], times[1])
 	}
+}
+
+// TestJitter lists at other instants of the minute.
+func TestJitter(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		instants := map[time.Duration]bool{}
+		w.set.Jitter = 0.5
+		w.answer(func(all map[string]string) (map[string]string, error) {
+			instants[time.Since(w.begun)%time.Minute] = true
+			return all, nil
+		})
+		w.start()
+		w.wait(time.Hour)
+		if len(instants) < 20 {
+			t.Errorf("listings began at %d instants of a minute", len(instants))
+		}
+	})
+}
+
+// TestLog logs a rejection, and panics, when they have come twice as often.
+func TestLog(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		var text bytes.Buffer // of a single goroutine
+		w.set.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		w.set.Name = "things"
+		w.set.InSync = func(string, string) bool { return panics() }
+		w.start()
+		w.wait(10 * time.Minute)
+		w.answer(empty)
+		w.wait(10*time.Minute + time.Second)
+		w.stop()
+		for line, want := range map[string]int{
+			`"panic while comparing the listings" set=things err="keep: Set.Absent or Set.InSync of t0`:                                                    5,
+			`"listings rejected, nothing more is deleted" set=things err="keep: too many things would be deleted at once: 2, first [t00 t01]" rejections=`: 4,
+		} {
+			if got := strings.Count(text.String(), line); got != want {
+				t.Errorf("%s is logged %d times, want %d:\n%s", line, got, want, &text)
+			}
+		}
+	})
+}
+
+// A refuser is a queue that panics for one key.
+type refuser struct{ *reconcile.Queue[string] }
+
+func (q refuser) Enqueue(key string) {
+	if key == "t01" {
+		panic("no t01")
+	}
+	q.Queue.Enqueue(key)
+}
+
+// TestPanicOfTheQueue keeps no other key from it.
+func TestPanicOfTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		q := refuser{reconcile.NewQueue[string]()}
+		w.set.Queue = q
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.set.Run(ctx) }()
+		w.wait(time.Second)
+		w.do(func() { w.desired["t00"], w.desired["t01"], w.desired["t02"] = "2", "2", "2" })
+		w.wait(time.Minute)
+		for _, key := range []string{"t00", "t01", "t02"} { // t01 is offered
+			if q.State(key).Phase != reconcile.Ready {
+				t.Errorf("%s is not ready", key)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestMapsAreCopied changes a map after it was returned.

@@ -15,10 +15,9 @@ import (
 	"github.com/reconkernel/reconcile/example/cloud"
 )
 
-// buckets are the desired buckets, by name.
-type buckets struct {
+// A bucketClient has the functions of the Set.
+type bucketClient struct {
 	cloud *cloud.Fake
-	want  map[string]cloud.Spec
 
 	// describe returns a bucket, or nil if it does not exist: by one call for all
 	// buckets that are asked for at the time.
@@ -29,8 +28,8 @@ type buckets struct {
 // because each asks for one.
 const joined = 100
 
-func newBuckets(c *cloud.Fake, want map[string]cloud.Spec, joined int) *buckets {
-	return &buckets{cloud: c, want: want, describe: batch.New(joined, 10*time.Millisecond,
+func newBucketClient(c *cloud.Fake, joined int) *bucketClient {
+	return &bucketClient{cloud: c, describe: batch.New(joined, 10*time.Millisecond,
 		func(ctx context.Context, names []string) ([]*cloud.Asset, error) {
 			ids := make([]cloud.ID, len(names))
 			for i, name := range names {
@@ -45,26 +44,50 @@ func newBuckets(c *cloud.Fake, want map[string]cloud.Spec, joined int) *buckets 
 		})}
 }
 
-// reconcile does the next step for one bucket.
-func (b *buckets) reconcile(ctx context.Context, name string) error {
+// list lists all buckets. Nobody else has buckets in this cloud: otherwise it would leave
+// out those that have no mark of ours.
+func (b *bucketClient) list(ctx context.Context) (map[string]*cloud.Asset, error) {
+	assets, err := b.cloud.List(ctx)
+	all := map[string]*cloud.Asset{}
+	for _, a := range assets {
+		if a.ID.Kind == cloud.Bucket {
+			all[a.ID.Name] = &a
+		}
+	}
+	return all, err
+}
+
+// ensure does the next step for one bucket.
+func (b *bucketClient) ensure(ctx context.Context, name string, desired cloud.Spec) error {
 	id := cloud.ID{Kind: cloud.Bucket, Name: name}
 	actual, err := b.describe(ctx, name)
 	if err == nil && actual == nil {
 		actual = &cloud.Asset{ID: id}
-		_, err = b.cloud.Create(ctx, id, b.want[name])
+		_, err = b.cloud.Create(ctx, id, desired)
 	}
-	var answer *cloud.Error
 	switch {
-	case errors.As(err, &answer) && answer.RetryAfter > 0:
-		return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(answer.RetryAfter))
-	case errors.As(err, &answer) && answer.Final():
-		return reconcile.Terminal(err)
 	case err != nil:
-		return err // retried
+		return classify(err)
 	case actual.State == cloud.Failed:
 		return errors.Join(errors.New("its creation failed"), b.cloud.Delete(ctx, id))
 	case actual.State != cloud.Ready:
 		return reconcile.RequeueWithin(100 * time.Millisecond) // it is being created
 	}
 	return nil
+}
+
+func (b *bucketClient) delete(ctx context.Context, name string, _ *cloud.Asset) error {
+	return classify(b.cloud.Delete(ctx, cloud.ID{Kind: cloud.Bucket, Name: name}))
+}
+
+// classify decides what an error of the cloud means for the next run.
+func classify(err error) error {
+	var answer *cloud.Error
+	switch {
+	case errors.As(err, &answer) && answer.RetryAfter > 0:
+		return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(answer.RetryAfter))
+	case errors.As(err, &answer) && answer.Final():
+		return reconcile.Terminal(err)
+	}
+	return err // retried
 }

@@ -18,20 +18,25 @@ import (
 	"github.com/reconkernel/reconcile/example/cloud"
 )
 
-// apply returns when all buckets are ready or refused, or when ctx is done, and says
-// which are not ready and why.
+// TestApply applies a file, and prints a plan of it, each with its exit code.
 func TestApply(t *testing.T) {
 	const two = `{"a": {"region": "eu-west"}, "b": {"region": "us-east"}}`
 	for _, test := range []struct {
 		name, text string
+		exist      string // names of buckets at the start
 		build      time.Duration
-		want       string // "" means success
-		ready      int
+		want       string // what it prints as errors; "" means nothing
+		code       int
+		plan       string
+		planCode   int
+		ready      string
 	}{
-		{"success", two, time.Second, "", 2},
-		{"refusal", `{"a": {"region": "eu-west"}, "b": {"region": "atlantis"}}`, time.Second, `item b: 400: region "atlantis" does not exist`, 1},
-		{"timeout", two, time.Hour, "2 of 2 items are left", 0},
-		{"bad file", "{", 0, "buckets.json: unexpected end of JSON input", 0},
+		{"success", two, "", time.Second, "", 0, "+ a\n+ b\n", 2, "a b"},
+		{"nothing to do", two, "a b", time.Second, "", 0, "", 0, "a b"},
+		{"a deletion", two, "a b c", time.Second, "", 0, "- c\n", 2, "a b"},
+		{"an empty file", `{}`, "a b", time.Second, "too many things would be deleted at once: 2, first [a b]", 1, "keep: too many things would be deleted at once: 2, first [a b]\n", 2, "a b"},
+		{"refusal", `{"a": {"region": "eu-west"}, "b": {"region": "atlantis"}}`, "", time.Second, `item b: 400: region "atlantis" does not exist`, 1, "+ a\n+ b\n", 2, "a"},
+		{"timeout", two, "", time.Hour, "2 of 2 items are left", 1, "+ a\n+ b\n", 2, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,22 +47,42 @@ func TestApply(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				fake := &cloud.Fake{Build: test.build}
-				err := apply(ctx, fake, file)
-				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-					t.Errorf("apply = %v, want %q in it", err, test.want)
-				}
-				all, _ := fake.List(t.Context())
-				ready := 0
-				for _, a := range all {
-					if a.State == cloud.Ready {
-						ready++
+				for name := range strings.FieldsSeq(test.exist) {
+					if _, err := fake.Create(ctx, cloud.ID{Kind: cloud.Bucket, Name: name}, cloud.Spec{Region: "eu-west"}); err != nil {
+						t.Fatal(err)
 					}
 				}
-				if ready != test.ready {
-					t.Errorf("%d buckets are ready, want %d", ready, test.ready)
+				time.Sleep(2 * time.Second)
+				set, err := newSet(fake, file, joined)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out, problems strings.Builder
+				if code := apply(ctx, set, true, &out, &problems); code != test.planCode || out.String() != test.plan || problems.String() != "" {
+					t.Errorf("-dry-run ends with %d and prints %q, %q; want %d, %q", code, &out, &problems, test.planCode, test.plan)
+				}
+				if code := apply(ctx, set, false, &out, &problems); code != test.code || !strings.Contains(problems.String(), test.want) || test.want == "" && problems.String() != "" {
+					t.Errorf("apply ends with %d and prints %q; want %d, %q in it", code, &problems, test.code, test.want)
+				}
+				all, _ := fake.List(t.Context())
+				var ready []string
+				for _, a := range all {
+					if a.State == cloud.Ready {
+						ready = append(ready, a.ID.Name)
+					}
+				}
+				if got := strings.Join(ready, " "); got != test.ready {
+					t.Errorf("%q are ready, want %q", got, test.ready)
 				}
 			})
 		})
+	}
+	file := filepath.Join(t.TempDir(), "buckets.json")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSet(new(cloud.Fake), file, joined); !strings.Contains(fmt.Sprint(err), "buckets.json: unexpected end of JSON input") {
+		t.Errorf("a file that is not valid: %v", err)
 	}
 }
 
@@ -79,7 +104,11 @@ func TestCallsAreJoined(t *testing.T) {
 				names = append(names, fmt.Sprint("b", i))
 				want[names[i]] = cloud.Spec{Region: "eu-west"}
 			}
-			loop := &reconcile.Reconciler[string]{Reconcile: newBuckets(fake, want, each).reconcile, Workers: joined}
+			b := newBucketClient(fake, each)
+			loop := &reconcile.Reconciler[string]{
+				Workers:   joined,
+				Reconcile: func(ctx context.Context, name string) error { return b.ensure(ctx, name, want[name]) },
+			}
 			if err := loop.Apply(t.Context(), names...); err != nil {
 				t.Error(err)
 			}

@@ -351,7 +351,7 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 	}
 	if next.listed || old.desired == nil { // else Actual shows what it has shown before
 		for key, n := range next.todo {
-			if n&(n-1) == 0 { // what stays so is ensured after 1, 2, 4 … listings
+			if n <= 2 || n%4 == 0 { // What stays out of sync after it was ensured may be a stale listing.
 				observed = append(observed, key)
 			}
 		}

@@ -1,0 +1,379 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guides_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
+)
+
+// The programs of sets.md.
+
+// A server is what our database has; an instance is what the provider lists.
+type (
+	server struct {
+		Size   string
+		ID     string // of the instance, once there is one
+		Absent bool
+	}
+	instance struct{ ID, Size string }
+)
+
+// A table stands in for a database or a provider: rows with a key.
+type table[V any] struct {
+	mu   sync.Mutex // guards rows
+	rows map[string]V
+}
+
+func (t *table[V]) list(context.Context) (map[string]V, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.rows), nil
+}
+
+func (t *table[V]) get(key string) (row V, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row, ok = t.rows[key]
+	return row, ok
+}
+
+func (t *table[V]) put(key string, row V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows == nil {
+		t.rows = map[string]V{}
+	}
+	t.rows[key] = row
+}
+
+func (t *table[V]) remove(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.rows, key)
+}
+
+func (t *table[V]) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.rows)
+}
+
+// runSet runs a Set and its Reconciler for d.
+func runSet[K comparable, D, A any](t *testing.T, set *keep.Set[K, D, A], d time.Duration, more ...reconcile.Runner) {
+	t.Helper()
+	queue := reconcile.NewQueue[K]()
+	set.Queue = queue
+	group := reconcile.Group{Logger: quiet}
+	group.Add("set", set)
+	group.Add("things", &reconcile.Reconciler[K]{Queue: queue, Reconcile: set.Reconcile, Workers: 10})
+	for i, r := range more {
+		group.Add(fmt.Sprint("more ", i), r)
+	}
+	run(t, &group, d)
+}
+
+// fleet is 20 servers in sync.
+func fleet() (records *table[server], machines *table[instance]) {
+	records, machines = &table[server]{}, &table[instance]{}
+	for i := range 20 {
+		name := fmt.Sprintf("web-%02d", i)
+		records.put(name, server{Size: "s"})
+		machines.put(name, instance{ID: "i-" + name, Size: "s"})
+	}
+	return records, machines
+}
+
+func TestRecipeAbsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records, machines := fleet()
+		happened := newDiary()
+		servers := &keep.Set[string, server, instance]{
+			Period:  time.Minute,
+			Desired: records.list,
+			Actual:  machines.list,
+			InSync:  func(s server, m instance) bool { return s.Size == m.Size },
+			Ensure:  func(context.Context, string, server) error { return nil },
+			Delete: func(_ context.Context, name string, m instance) error {
+				machines.remove(name)
+				return nil
+			},
+			// The record stays, marked, until the machine is gone.
+			Absent: func(s server) bool { return s.Absent },
+		}
+		time.AfterFunc(90*time.Second, func() {
+			for i := 15; i < 20; i++ {
+				records.put(fmt.Sprintf("web-%02d", i), server{Size: "s", Absent: true})
+			}
+		})
+		for _, at := range []time.Duration{150 * time.Second, 210 * time.Second} {
+			time.AfterFunc(at, func() { happened.note("%d machines", machines.size()) })
+		}
+		runSet(t, servers, time.Hour)
+		happened.check(t, `
+2m30s   20 machines
+3m30s   15 machines
+`)
+	})
+}
+
+func TestRecipePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		size, slots, machines := &table[int]{}, &table[server]{}, &table[instance]{}
+		size.put("web", 5)
+		made := 0
+
+		// The item of this queue is the pool. It records names: slots.
+		pools := reconcile.NewQueue[string]()
+		pool := func(_ context.Context, name string) error {
+			want, _ := size.get(name)
+			all, _ := slots.list(context.Background())
+			for i := range max(want, len(all)) {
+				slot := fmt.Sprintf("%s-%d", name, i)
+				s, recorded := all[slot]
+				_, exists := machines.get(slot)
+				switch {
+				case i < want && (!recorded || s.Absent):
+					slots.put(slot, server{Size: "s"})
+				case i >= want && recorded && !s.Absent:
+					slots.put(slot, server{Size: "s", Absent: true})
+				case i >= want && recorded && !exists:
+					slots.remove(slot)
+				}
+			}
+			return nil
+		}
+
+		servers := &keep.Set[string, server, instance]{
+			Period:  time.Minute,
+			Desired: slots.list, // recorded names, and no new ones
+			Actual:  machines.list,
+			InSync:  func(server, instance) bool { return true },
+			Ensure: func(_ context.Context, slot string, s server) error {
+				if _, ok := machines.get(slot); ok {
+					return nil
+				}
+				time.Sleep(150 * time.Second) // a creation
+				made++
+				machines.put(slot, instance{Size: s.Size})
+				return nil
+			},
+			Delete: func(_ context.Context, slot string, _ instance) error { machines.remove(slot); return nil },
+			Absent: func(s server) bool { return s.Absent },
+		}
+		time.AfterFunc(30*time.Minute, func() {
+			happened.note("%d machines, %d made", machines.size(), made)
+			size.put("web", 2)
+		})
+		time.AfterFunc(35*time.Minute, func() {
+			happened.note("%d machines, %d made, %d slots", machines.size(), made, slots.size())
+		})
+		runSet(t, servers, time.Hour,
+			&reconcile.Poller[string]{Queue: pools, Period: time.Minute, GetItems: func(context.Context) ([]string, error) { return []string{"web"}, nil }},
+			&reconcile.Reconciler[string]{Queue: pools, Reconcile: pool})
+		happened.check(t, `
+30m0s   5 machines, 5 made
+35m0s   2 machines, 5 made, 2 slots
+`)
+	})
+}
+
+func TestRecipeListedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		machines, visible := &table[instance]{}, &table[instance]{}
+		records := &table[server]{}
+		for i := range 4 {
+			records.put(fmt.Sprintf("web-%d", i), server{Size: "s"})
+		}
+		// create returns the machine that it has created for a token, if it has.
+		create := func(token string, s server) {
+			if _, ok := machines.get(token); ok {
+				return
+			}
+			happened.note("create %s", token)
+			machines.put(token, instance{ID: "i-" + token, Size: s.Size})
+			time.AfterFunc(3*time.Minute, func() { visible.put(token, instance{ID: "i-" + token, Size: s.Size}) })
+		}
+		servers := &keep.Set[string, server, instance]{
+			Period:  time.Minute,
+			Desired: records.list,
+			Actual:  visible.list, // three minutes late
+			InSync:  func(s server, m instance) bool { return s.Size == m.Size },
+			Delete:  func(context.Context, string, instance) error { return nil },
+		}
+		servers.Ensure = func(_ context.Context, name string, s server) error {
+			if _, _, _, listed := servers.Listed(name); listed {
+				return nil // a change of size would follow here
+			}
+			create(name, s) // again and again, with the same token
+			return fmt.Errorf("created, and not listed yet: %w", reconcile.RequeueWithin(30*time.Second))
+		}
+		runSet(t, servers, time.Hour)
+		lines := happened.Lines()
+		slices.Sort(lines)
+		if want := []string{"0s create web-0", "0s create web-1", "0s create web-2", "0s create web-3"}; !slices.Equal(lines, want) {
+			t.Errorf("what happened: %q, want %q", lines, want)
+		}
+	})
+}
+
+func TestRecipeValuesThatAlwaysChange(t *testing.T) {
+	type agent struct {
+		Label   string
+		Contact time.Time // always another one
+	}
+	type desiredAgent struct{ Label string } // no time
+	synctest.Test(t, func(t *testing.T) {
+		ensured := 0
+		agents := &keep.Set[string, desiredAgent, struct{}]{
+			Period: time.Minute,
+			Resync: -1,
+			Desired: func(context.Context) (map[string]desiredAgent, error) {
+				answer := map[string]agent{"a": {"linux", time.Now()}, "b": {"linux", time.Now()}}
+				desired := make(map[string]desiredAgent, len(answer))
+				for name, a := range answer {
+					desired[name] = desiredAgent{a.Label} // without the contact
+				}
+				return desired, nil
+			},
+			Actual: func(context.Context) (map[string]struct{}, error) {
+				return map[string]struct{}{"a": {}, "b": {}}, nil
+			},
+			InSync: func(desiredAgent, struct{}) bool { return true },
+			Ensure: func(context.Context, string, desiredAgent) error { ensured++; return nil },
+			Delete: func(context.Context, string, struct{}) error { return nil },
+		}
+		runSet(t, agents, time.Hour)
+		if ensured != 0 {
+			t.Errorf("agents in sync were ensured %d times in an hour", ensured)
+		}
+	})
+}
+
+func TestRecipeThreeSides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		records, machines, registrations := &table[server]{}, &table[instance]{}, &table[string]{}
+		records.put("a", server{Size: "s"})
+		records.put("b", server{Size: "s"})
+
+		servers := &keep.Set[string, server, instance]{
+			Period:  time.Minute,
+			Desired: records.list,
+			Actual:  machines.list,
+			InSync:  func(s server, m instance) bool { return s.Size == m.Size },
+			Ensure: func(_ context.Context, name string, s server) error {
+				if _, ok := machines.get(name); !ok {
+					happened.note("create machine %s", name)
+					machines.put(name, instance{Size: s.Size})
+				}
+				return nil
+			},
+			Delete: func(_ context.Context, name string, _ instance) error {
+				happened.note("delete machine %s", name)
+				machines.remove(name)
+				return nil
+			},
+			Absent: func(s server) bool { return s.Absent },
+		}
+		// Each machine has a registration, and no registration outlives its machine.
+		runners := reconcile.NewQueue[string]()
+		registered := &keep.Set[string, instance, string]{
+			Queue:   runners,
+			Period:  time.Minute,
+			Desired: machines.list,
+			Lookup: func(_ context.Context, name string, _ instance) (instance, bool, error) {
+				m, ok := machines.get(name)
+				return m, ok, nil
+			},
+			Actual: registrations.list,
+			InSync: func(instance, string) bool { return true },
+			Ensure: func(_ context.Context, name string, _ instance) error {
+				if _, ok := registrations.get(name); !ok {
+					happened.note("register %s", name)
+					registrations.put(name, "idle")
+				}
+				return nil
+			},
+			Delete: func(_ context.Context, name, _ string) error {
+				happened.note("remove registration %s", name)
+				registrations.remove(name)
+				return nil
+			},
+		}
+		time.AfterFunc(5*time.Minute-30*time.Second, func() { records.put("b", server{Size: "s", Absent: true}) })
+		runSet(t, servers, time.Hour, reconcile.RunFunc(func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			return registered.Run(ctx)
+		}), &reconcile.Reconciler[string]{Queue: runners, Reconcile: registered.Reconcile})
+		lines := happened.Lines()
+		slices.Sort(lines)
+		want := []string{
+			"0s create machine a", "0s create machine b", "1s register a", "1s register b",
+			"6m0s delete machine b", "6m1s remove registration b",
+		}
+		if !slices.Equal(lines, want) {
+			t.Errorf("what happened: %q, want %q", lines, want)
+		}
+	})
+}
+
+var errNoID = errors.New("the id is not known yet")
+
+func TestRecipeLookupByID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records, machines := fleet()
+		byID := map[string]server{}
+		for name, s := range records.rows {
+			s.ID = "record-" + name
+			records.rows[name] = s
+			byID[s.ID] = s
+		}
+		deleted := 0
+		servers := &keep.Set[string, server, instance]{
+			Period: time.Minute,
+			Desired: func(ctx context.Context) (map[string]server, error) {
+				all, err := records.list(ctx)
+				if time.Now().Minute() > 2 {
+					delete(all, "web-19") // it fell off a page, for the rest of the hour
+				}
+				return all, err
+			},
+			Actual: machines.list,
+			InSync: func(s server, m instance) bool { return s.Size == m.Size },
+			Ensure: func(context.Context, string, server) error { return nil },
+			Delete: func(_ context.Context, name string, _ instance) error {
+				deleted++
+				machines.remove(name)
+				return nil
+			},
+			Lookup: func(_ context.Context, name string, last server) (server, bool, error) {
+				if last.ID == "" {
+					return server{}, false, errNoID // a GET of an empty id answers 404
+				}
+				s, ok := byID[last.ID] // a GET of one record, and not of the list
+				return s, ok, nil
+			},
+		}
+		runSet(t, servers, 30*time.Minute)
+		delete(byID, "record-web-18")
+		records.remove("web-18")
+		runSet(t, servers, 10*time.Minute) // a restart: last is not known
+		if deleted != 0 {
+			t.Errorf("%d machines were deleted", deleted)
+		}
+	})
+}

@@ -218,9 +218,7 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {
 		return p.InSync(desired, actual)
 	}
-	_, wanted := p.old.wanted(key)
-	_, existed := p.old.actual[key]
-	return wanted && existed && p.same(key)
+	return p.same(key)
 }
 
 // same reports whether the last pair has shown the same values of a key.

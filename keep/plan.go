@@ -147,7 +147,6 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 		once.Reconcile = s.Reconcile
 	}
 	_, accepted := s.snapshot()
-	s.begin(known[K, D, A]{}, accepted)
 	defer s.end()
 	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)
 	s.commit(k)

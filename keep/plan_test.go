@@ -115,6 +115,11 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 		if want := "- t00\n- t01\n- t02\n- t03\n- t04\nkeep: too many things would be deleted at once: 2, first [foreign other]\n"; errPlan != nil || p.String() != want {
 			t.Errorf("the plan is %q, %v, want %q", p, errPlan, want)
 		}
+		w.do(func() { w.deletes = func(string) error { return reconcile.Terminal(errDown) } })
+		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Logger: w.set.Logger}); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.do(func() { w.deletes = nil }) // what was accepted stays so
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
 			t.Errorf("Apply returned %v, want ErrTooMany of what was not accepted", err)
 		}

@@ -151,7 +151,7 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer s.running.Unlock()
-	s.begin(known[K, D, A]{acceptedAt: time.Now()}, nil)
+	s.begin()
 	defer s.end()
 	p := &reconcile.Poller[K]{
 		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
@@ -173,13 +173,11 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 
 var errRunning = errors.New("keep: Run or Apply of this Set goes on already")
 
-func (s *Set[K, D, A]) begin(k known[K, D, A], accepted map[K]struct{}) {
+// begin forgets what an earlier Run knew.
+func (s *Set[K, D, A]) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.accepted = k, accepted
-	if accepted == nil {
-		s.accepted = map[K]struct{}{}
-	}
+	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now()}, nil
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.
@@ -299,6 +297,9 @@ func (s *Set[K, D, A]) Stats() Stats {
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.accepted == nil {
+		s.accepted = map[K]struct{}{}
+	}
 	found := false
 	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) {
 		for _, key := range shown.Keys {

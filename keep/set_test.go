@@ -245,6 +245,9 @@ func TestRejection(t *testing.T) {
 			}
 			w.desired["never"] = gone
 		})
+		if now, _ := w.set.Rejected(); !now.Equal(at) {
+			t.Errorf("listings are rejected since %v, want since %v", now, at)
+		}
 		w.answer(nil)
 		w.wait(time.Minute)
 		w.do(func() { w.actual["never"] = "1" })

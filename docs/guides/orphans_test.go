@@ -177,10 +177,10 @@ func (c siteClient) byTagAndSweep(ctx context.Context, name string) error {
 	return c.byTag(ctx, name)
 }
 
-// TestOrphans explores each row of the table in orphans.md, and compares what is found
+// TestOrphans explores each row of the table in deleting-safely.md, and compares what is found
 // with what that row says.
 func TestOrphans(t *testing.T) {
-	page, err := os.ReadFile("orphans.md")
+	page, err := os.ReadFile("deleting-safely.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,46 +1,62 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command files keeps the files of the folder in which it is started in their desired
-// state, until Ctrl-C.
+// Command files keeps the files of a folder in their desired state, until Ctrl-C.
 package main
 
 import (
 	"context"
 	"log"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
+	"path/filepath"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 var desired = map[string]string{"hello.txt": "Hello.\n", "news.txt": "None.\n"}
 
+// actual reads the files of the folder out. All of them are ours: surplus files are deleted.
+func actual(context.Context) (map[string]string, error) {
+	entries, err := os.ReadDir("out")
+	files := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join("out", e.Name()))
+		if err != nil {
+			return nil, err // an incomplete listing deletes nothing
+		}
+		files[e.Name()] = string(text)
+	}
+	return files, err
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-
+	if err := os.MkdirAll("out", 0o755); err != nil {
+		log.Fatal(err)
+	}
 	queue := reconcile.NewQueue[string]()
-	var group reconcile.Group
-	group.Add("poller", &reconcile.Poller[string]{
-		Queue:    queue,
-		GetItems: func(context.Context) ([]string, error) { return slices.Collect(maps.Keys(desired)), nil },
-		Period:   time.Second,
-	})
-	group.Add("reconciler", &reconcile.Reconciler[string]{
-		Queue: queue,
-		Reconcile: func(_ context.Context, name string) error {
-			actual, err := os.ReadFile(name)
-			if err == nil && string(actual) == desired[name] {
-				return nil // in sync
-			}
+	files := &keep.Set[string, string, string]{
+		Queue:   queue,
+		Period:  time.Second,
+		Desired: func(context.Context) (map[string]string, error) { return desired, nil },
+		Actual:  actual,
+		InSync:  func(desired, actual string) bool { return desired == actual },
+		Ensure: func(_ context.Context, name, text string) error {
 			log.Println("write", name)
-			return os.WriteFile(name, []byte(desired[name]), 0o644) // an error is retried with back-off
+			return os.WriteFile(filepath.Join("out", name), []byte(text), 0o644) // an error is retried with back-off
 		},
-	})
+		Delete: func(_ context.Context, name, _ string) error {
+			log.Println("delete", name)
+			return os.Remove(filepath.Join("out", name))
+		},
+	}
+	var group reconcile.Group
+	group.Add("list", files)
+	group.Add("files", &reconcile.Reconciler[string]{Queue: queue, Reconcile: files.Reconcile})
 	if err := group.Run(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // What is missing is written, and what is not as it is desired is mended.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "news.txt"), []byte("Lies.\n"), 0o600); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "out"), 0o700), os.WriteFile(filepath.Join(dir, "out", "news.txt"), []byte("Lies.\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 		t.Error(err)
 	}
 	for name, want := range desired {
-		if there, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(there) != want {
+		if there, err := os.ReadFile(filepath.Join(dir, "out", name)); err != nil || string(there) != want {
 			t.Errorf("%s has %q, %v, want %q", name, there, err, want)
 		}
 	}

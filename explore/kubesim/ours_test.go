@@ -343,7 +343,7 @@ func TestKinds(t *testing.T) {
 			s.Advance(time.Minute)
 		},
 		// A process that dies and comes back does not hear of what went meanwhile: its mirror
-		// would have to be looked through, as docs/guides/orphans.md has it.
+		// would have to be looked through, as docs/guides/deleting-safely.md has it.
 		Final: func(w *world) error {
 			got := fmt.Sprint(w.files)
 			if !strings.HasPrefix(got, "map[configmaps a:2") {

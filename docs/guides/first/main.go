@@ -11,88 +11,88 @@ import (
 	"fmt"
 	"io/fs"
 	"log"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
-// A controller keeps the files of a folder as its wishes say.
-type controller struct {
-	read   func(context.Context) (map[string]string, error) // the file of wishes, such as {"hello.txt": "Hello."}
-	wishes atomic.Pointer[map[string]string]                // what was read last
-	folder *os.Root                                         // everything in it is ours
-}
-
-func parse(text []byte) (wishes map[string]string, err error) {
-	if err := json.Unmarshal(text, &wishes); err != nil {
-		return nil, fmt.Errorf("the wishes: %w", err)
-	} else if wishes == nil {
-		return nil, errors.New("the wishes are null")
+// parse reads the file of desired files, such as {"hello.txt": "Hello."}.
+func parse(text []byte) (desired map[string]string, err error) {
+	if err := json.Unmarshal(text, &desired); err != nil {
+		return nil, fmt.Errorf("the desired files: %w", err)
+	} else if desired == nil {
+		return nil, errors.New("the desired files are null")
 	}
-	return wishes, nil
+	return desired, nil
 }
 
-// list returns the names to look at: what is wanted, and what is there.
-func (c *controller) list(ctx context.Context) ([]string, error) {
-	wishes, errWishes := c.read(ctx) // if it is bad, the last good version
-	c.wishes.Store(&wishes)
-	names := slices.Collect(maps.Keys(wishes))
-	there, errThere := fs.ReadDir(c.folder.FS(), ".")
-	for _, entry := range there {
-		if entry.Type().IsRegular() {
-			names = append(names, entry.Name())
+// A folder has the files. All that is in it is ours.
+type folder struct{ *os.Root }
+
+// actual lists the files that exist, with their content.
+func (f folder) actual(context.Context) (map[string]string, error) {
+	files := map[string]string{}
+	entries, err := fs.ReadDir(f.FS(), ".")
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			text, err := f.ReadFile(e.Name())
+			if err != nil {
+				return nil, err
+			}
+			files[e.Name()] = string(text)
 		}
 	}
-	return names, errors.Join(errWishes, errThere) // the names count all the same
+	return files, err
 }
 
-// reconcile makes one file what it is wanted to be.
-func (c *controller) reconcile(ctx context.Context, name string) error {
-	want, wanted := (*c.wishes.Load())[name]
-	there, err := c.folder.ReadFile(name)
-	missing := errors.Is(err, fs.ErrNotExist)
-	switch {
-	case err != nil && !missing:
-		return err // it is tried again
-	case missing && !wanted, !missing && wanted && string(there) == want:
-		return nil // in sync
-	case !wanted:
-		reconcile.Logger(ctx).Info("remove")
-		return c.folder.Remove(name)
+// ensure writes one file.
+func (f folder) ensure(ctx context.Context, name, desired string) error {
+	if text, err := f.ReadFile(name); err == nil && string(text) == desired {
+		return nil
 	}
 	reconcile.Logger(ctx).Info("write")
-	return c.folder.WriteFile(name, []byte(want), 0o644)
+	return f.WriteFile(name, []byte(desired), 0o644) // an error is retried
+}
+
+// delete deletes one file.
+func (f folder) delete(ctx context.Context, name, _ string) error {
+	reconcile.Logger(ctx).Info("delete")
+	return f.Remove(name)
 }
 
 // run works until ctx is done.
-func run(ctx context.Context, wishes, folder string) error {
-	root, err := os.OpenRoot(folder)
+func run(ctx context.Context, desired, out string) error {
+	root, err := os.OpenRoot(out)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	c := &controller{read: tracker.FromFile(wishes, parse), folder: root}
-	if _, err := c.list(ctx); err != nil {
-		return err // there is no good version yet
-	}
+	f := folder{root}
 	queue := reconcile.NewQueue[string]()
+	files := &keep.Set[string, string, string]{
+		Queue:   queue,
+		Period:  2 * time.Second,
+		Desired: tracker.FromFile(desired, parse),
+		Actual:  f.actual,
+		InSync:  func(desired, actual string) bool { return desired == actual },
+		Ensure:  f.ensure,
+		Delete:  f.delete,
+	}
 	var group reconcile.Group
-	group.Add("list", &reconcile.Poller[string]{Name: "list", Queue: queue, GetItems: c.list, Period: 2 * time.Second})
-	group.Add("files", &reconcile.Reconciler[string]{Name: "files", Queue: queue, Reconcile: c.reconcile})
+	group.Add("list", files)
+	group.Add("files", &reconcile.Reconciler[string]{Name: "files", Queue: queue, Reconcile: files.Reconcile})
 	return group.Run(ctx)
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, "wishes.json", "out"); err != nil {
+	if err := run(ctx, "desired.json", "out"); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -17,42 +17,46 @@ import (
 // TestFirst does what the guide does, and looks after each step.
 func TestFirst(t *testing.T) {
 	dir := t.TempDir()
-	wishes, out := filepath.Join(dir, "wishes.json"), filepath.Join(dir, "out")
+	desired, out := filepath.Join(dir, "desired.json"), filepath.Join(dir, "out")
 	synctest.Test(t, func(t *testing.T) {
 		mkdir(t, out)
-		if run(t.Context(), wishes, out) == nil {
-			t.Error("run without wishes returned nil, want an error")
-		}
-		write(t, wishes, `{"hello.txt": "Hello.", "news.txt": "None."}`)
+		write(t, filepath.Join(out, "more.txt"), "More.")
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- run(ctx, wishes, out) }()
+		go func() { ended <- run(ctx, desired, out) }()
+		both := map[string]string{"hello.txt": "Hello.", "news.txt": "None."}
+		all := map[string]string{"hello.txt": "Hello.", "news.txt": "None.", "more.txt": "More."}
+		after(t, time.Minute, out, map[string]string{"more.txt": "More."}) // there is no file yet
+		write(t, desired, `{"hello.txt": "Hello.", "news.txt": "None."}`)
+		after(t, 5*time.Second, out, all)
+		after(t, 15*time.Second, out, both)
 
-		after(t, time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
-
-		// Another hand.
+		// Another client.
 		write(t, filepath.Join(out, "news.txt"), "Fake.")
 		remove(t, filepath.Join(out, "hello.txt"))
 		write(t, filepath.Join(out, "more.txt"), "More.")
-		after(t, 4*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
+		after(t, 4*time.Second, out, all)
+		after(t, 10*time.Second, out, both)
 
-		// Another wish, and a slip on the way: the last good version stays in
-		// force, and what another hand does meanwhile is mended.
-		write(t, wishes, `{"hello.txt": "Good morn`)
-		remove(t, filepath.Join(out, "hello.txt"))
-		write(t, filepath.Join(out, "more.txt"), "More.")
-		after(t, 4*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
-		write(t, wishes, "null") // is no wish for an empty folder
-		after(t, 4*time.Second, out, map[string]string{"hello.txt": "Hello.", "news.txt": "None."})
-		write(t, wishes, `{"hello.txt": "Good morning."}`)
+		// A mistake in the file: the last valid version counts, and drift is corrected.
+		for _, text := range []string{`{"hello.txt": "Good morn`, "null"} {
+			write(t, desired, text)
+			remove(t, filepath.Join(out, "hello.txt"))
+			after(t, time.Minute, out, both)
+		}
+
+		// Everything would be deleted: nothing is.
+		write(t, desired, "{}")
+		after(t, time.Hour, out, both)
+		write(t, desired, `{"hello.txt": "Good morning."}`)
 		after(t, time.Minute, out, map[string]string{"hello.txt": "Good morning."})
 
-		// What cannot be done for a while. A folder of that name is in the way.
+		// What cannot be done for a while: a folder has the name of a file.
 		mkdir(t, filepath.Join(out, "news.txt"))
-		write(t, wishes, `{"news.txt": "Some."}`)
-		after(t, 10*time.Second, out, map[string]string{})
+		write(t, desired, `{"hello.txt": "Good morning.", "news.txt": "Some."}`)
+		after(t, time.Minute, out, map[string]string{"hello.txt": "Good morning."})
 		remove(t, filepath.Join(out, "news.txt"))
-		after(t, 5*time.Minute, out, map[string]string{"news.txt": "Some."})
+		after(t, 5*time.Minute, out, map[string]string{"hello.txt": "Good morning.", "news.txt": "Some."})
 
 		stop()
 		if err := <-ended; err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/reconkernel/reconcile/remember"
 )
 
-// The program of listings.md.
+// The program of deleting-safely.md with a memory.
 
 // A store has things, each with an ETag.
 type store struct {

@@ -19,12 +19,12 @@
 //	})
 //	err := g.Run(ctx)
 //
-// Each poll runs every item that is in sync. Without a poll, or with one that lists only
-// what is new, the function returns [RecheckWithin] instead of nil.
+// Each poll runs every item that is in sync. Without a poll, or with a poll that lists
+// only new items, return [RecheckWithin] instead of nil.
 //
-// An item is an identity, never a payload. A [Poller], [Feeder] functions and
-// calls bring items into the [Queue]; what the function of a [Reconciler] returns
-// says what follows.
+// An item is an identity, never a payload. A [Poller], [Feeder] functions and calls bring
+// items into the [Queue]. The return value of the function of a [Reconciler] decides when
+// its item runs again.
 //
 //   - [Queue.Enqueue] reports an event, which is never lost. [Queue.Offer] reports
 //     that an item exists: it runs an item that is in sync or unknown, and is ignored
@@ -35,7 +35,7 @@
 //     is in sync.
 //   - After a failure no event starts the item within a second, or within the delay of
 //     the retry if that is shorter. So a function that writes the failure into its own
-//     record, and gets that write back as an event, is no hot loop.
+//     record, and gets that write back as an event, does not become a hot loop.
 //
 // # Guarantees
 //

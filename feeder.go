@@ -28,9 +28,9 @@ func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 	})
 }
 
-// FromChan returns a Feeder that enqueues what it receives from the channel, until
-// the channel is closed or ctx is done; it returns nil then. It enqueues every value
-// that it receives, even if ctx is cancelled meanwhile.
+// FromChan returns a Feeder that enqueues every value that it receives from the channel,
+// even if ctx is cancelled meanwhile. It returns nil when the channel is closed or ctx is
+// done.
 func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	return func(ctx context.Context, q Enqueuer[T]) error {
 		if ch == nil {
@@ -84,10 +84,10 @@ func (f filter[T]) Offer(item T) {
 	}
 }
 
-// Map returns an Enqueuer of another type of item. For each item it passes on to q
-// what fn yields: an owner, many dependants, or nothing; see [Refs.Of]. Fn is
-// called from any goroutine that enqueues; a nil sequence is an empty one. Map
-// panics if q or fn is nil.
+// Map returns an Enqueuer of another type of item. For each of its items it passes the
+// items that fn yields on to q: an owner, many dependants, or none; see [Refs.Of]. Fn is
+// called from any goroutine that enqueues. A nil sequence is an empty one. Map panics if q
+// or fn is nil.
 func Map[S, T comparable](q Enqueuer[T], fn func(S) iter.Seq[T]) Enqueuer[S] {
 	mustQueue[T]("the queue of Map", q)
 	if fn == nil {

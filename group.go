@@ -19,10 +19,9 @@ import (
 // of its members had, because its ShutdownTimeout was over.
 var ErrStillRunning = errors.New("reconcile: members still running")
 
-// A Runner works until ctx is done, and returns when all that it started has
-// ended. [Reconciler], [Poller] and [Group] are Runners, and so is what [Feed],
-// [After] and [Restart] return. It returns nil, or ctx's own error, if it ended
-// well.
+// A Runner works until ctx is done, and returns when everything that it started has
+// ended. It returns nil, or the error of ctx, unless it failed. [Reconciler], [Poller] and
+// [Group] are Runners. [Feed], [After] and [Restart] return Runners.
 //
 // A Runner that runs another one may also have a method
 //
@@ -44,8 +43,8 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 // When a Group ends, it first ends the members that are not Reconcilers, such as feeders,
 // and at the same moment those of the Groups inside it. The Reconcilers continue until all
 // of these have returned, so that a feeder can wait until its items are done. They continue
-// for one second at most: then no run starts any more, whatever a feeder does. Each
-// Reconciler has its whole Grace if ShutdownTimeout is at least Grace plus one second.
+// for one second at most, and then start no further run, even if a feeder has not
+// returned. Each Reconciler has its whole Grace if ShutdownTimeout is at least Grace plus one second.
 // Items that are still queued stay in their queues.
 //
 // A member counts as a Reconciler if it is one, if it is a Group that has one, or
@@ -55,7 +54,7 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 // The zero Group is ready. Its methods may be called from any goroutine. The
 // exported fields must not be changed while Run goes on.
 type Group struct {
-	// Logger is what the Group and its members log to: the context of a member
+	// Logger is the logger of the Group and its members: the context of a member
 	// carries it, with the name of the member as the attribute "member", and
 	// [Logger] returns it. In a Group within a Group the names are joined by
 	// slashes. Nil means the Logger of the Group around this one, or else

@@ -97,8 +97,8 @@ type Queue[T comparable] struct {
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
 // function type, because equal items would not be found equal: use a key, such as a
-// name or a struct of names, and look up the rest when the item runs. It does not
-// check what is inside of T, where the same holds.
+// name or a struct of names, and look up the rest when the item runs. The same holds for
+// fields of these types inside of T, which NewQueue does not check.
 func NewQueue[T comparable]() *Queue[T] {
 	t := reflect.TypeFor[T]()
 	switch t.Kind() {

@@ -30,7 +30,7 @@ var (
 // when a remote API asks you to wait. The run has not failed, and the count of
 // failures starts again. A d of zero or less means now.
 //
-// In client-go and controller-runtime, RequeueAfter is what [RequeueWithin] is here.
+// In client-go and controller-runtime, RequeueAfter has the meaning of [RequeueWithin].
 //
 // Give the reason by wrapping:
 //
@@ -49,8 +49,7 @@ func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 // work is in progress. A d of zero or less means now.
 func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
-// A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
-// return. If a RequeueError is anywhere in the chain of an error, as [errors.As]
+// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If a RequeueError is anywhere in the chain of an error, as [errors.As]
 // finds it, the run has not failed. The members of an [errors.Join] are classified
 // one by one; see [Classify]. The zero RequeueError asks for another run now.
 type RequeueError struct {
@@ -119,8 +118,8 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 // A delay of retry that is less than zero is an overflow, and counts as five minutes.
 // A delay of zero means one second from the second failure on.
 //
-// The members of what [errors.Join] returned, alone or wrapped by errors that wrap
-// one each, are the results of several steps, and are classified one by one.
+// The members of an [errors.Join], also of one that is wrapped by errors that wrap one
+// error each, are the results of several steps, and are classified one by one.
 // Terminal(errors.Join(a, b)) marks each failure among a and b as terminal.
 //
 //   - If one of them is a failure, retry decides, with the whole error. MinDelay is
@@ -286,8 +285,7 @@ func (a answer) join(b answer) answer {
 	return a
 }
 
-// A RetryPolicy decides what follows a failed run: the delay before the next
-// try, or that there is none. Failures counts the failures in a row, this one
+// A RetryPolicy decides whether a failed run is retried, and after which delay. Failures counts the failures in a row, this one
 // included, so it starts at 1. A delay of zero means now after the first failure, and
 // one second after the others. A delay of less than zero is an overflow and counts as
 // five minutes; a [Reconciler] and [Restart] log it once for each Run. A policy is
@@ -297,12 +295,12 @@ type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 // DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to
 // five minutes that always retries.
 //
-// A service whose items are polled needs another one, because polls do not shorten a
-// back-off: if calls for single items failed for a while, and listings did not, the
-// next run comes up to five minutes later, although a poll comes sooner.
-// Backoff(time.Second, period).Limit(3) stops after a few retries, and then the
-// next poll runs the item. An item that is no longer listed is retried for ever if
-// its function returns an error for "not found": let it return nil.
+// A service whose items are polled needs another policy, because polls do not shorten a
+// back-off. Suppose calls for single items failed for a while, and listings did not. The
+// next run then starts up to five minutes later, although a poll comes sooner.
+// Backoff(time.Second, period).Limit(3) stops after a few retries, and then the next poll
+// runs the item. Return nil for "not found": an item that is no longer listed is
+// otherwise retried for ever.
 var DefaultRetry = Backoff(time.Second, 5*time.Minute)
 
 // ownBackoff replaces a policy that has panicked. It is not DefaultRetry, which may be

@@ -56,7 +56,7 @@ type RequeueOptions struct {
 	Err     error // the failure, if the run failed: counts one failure; nil resets the count; see ErrAborted
 	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
 	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
-	Done    bool  // there is no next run, as after Queue.Done: Delay, Recheck and Reason are ignored, and Err is the failure that is not retried
+	Done    bool  // schedule no next run, as Queue.Done does: Delay, Recheck and Reason are ignored; Err is the failure that is not retried; MinDelay applies to a next run that was asked for during the run
 }
 
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
@@ -99,10 +99,10 @@ type State struct {
 
 	// Pending is the time since which there has been work: the time of the first event,
 	// Offer or due time after the item was last in sync or unknown. A successful run
-	// completes the work that came before its start; for work that came later, Pending
-	// is that start. Pending is zero while the item waits for a recheck. So an item that
-	// repeatedly schedules its next run stays pending. An item that gets an event during
-	// each successful run does not.
+	// completes the work that came before its start. If an event came during that run,
+	// Pending is the start of the run. Pending is zero while the item waits for a recheck.
+	// So an item that repeatedly schedules its next run stays pending. An item that gets
+	// an event during each successful run does not.
 	Pending time.Time
 
 	Failures int // in a row

@@ -20,8 +20,9 @@ import (
 //	Terminal         failed, not retried: the queue drops the item
 //	any other error  failed: Retry says when the next run is
 //
-// [Classify] says how errors that are joined are classified. After a failure no event
-// starts the item within a second, or within the delay of the retry if that is shorter.
+// [Classify] describes joined errors. After a failure that is retried, no event starts the
+// item within a second, or within the delay of the retry if that is shorter. After one that
+// is not retried, that holds only for events that came during the run; see [Terminal].
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.
@@ -58,8 +59,9 @@ type Reconciler[T comparable] struct {
 
 	// HoldRetries keeps events from shortening the back-off of a failed item: its next
 	// run starts after the whole delay. Without it, an event runs the item one second
-	// after the failure, or after the delay if that is shorter. An Offer never shortens
-	// a back-off.
+	// after the failure, or after the delay if that is shorter. So set it if your
+	// function writes each failure into a record of its own, and gets that write back as
+	// an event: otherwise the item runs once a second. An Offer never shortens a back-off.
 	HoldRetries bool
 
 	// OnResult is called after each run, by its worker, before the item is given
@@ -73,8 +75,8 @@ type Reconciler[T comparable] struct {
 
 	// Admit limits the runs: it is called before each run and blocks until the run may
 	// start. It may be nil. One worker at a time calls it, and holds one item, which is
-	// in flight; the other items stay in the queue. So Remove does not stop the run of
-	// that item, and an event makes another run follow it.
+	// in flight; the other items stay in the queue. While it waits, Remove does not stop
+	// the run of that item, and an event for the item causes one more run after it.
 	//
 	// Its ctx ends with that of Run, and with the lease of the item. Once it has
 	// ended, the item is given back as if it had not run, and the result of Admit is

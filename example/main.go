@@ -91,6 +91,9 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	c := &controller.Controller{Cloud: fake, Patience: time.Second}
 	assets := c.Set(queue)
 	assets.Name, assets.Period, assets.Jitter, assets.Resync = "assets", 5*time.Second, 0.1, time.Minute
+	if !o.watch && o.http == "" {
+		assets.Resync = -1 // it ends when all is in sync
+	}
 	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) { return read(ctx) }
 	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
 		now, err := read(ctx) // the file, and not what was listed
@@ -102,6 +105,14 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	// that shows both.
 	desired := func(id cloud.ID) bool { _, ok, _, _ := assets.Listed(id); return ok }
 	l := &lines{out: stdout, began: time.Now(), last: map[cloud.ID]string{}, desired: desired}
+	remove := assets.Delete
+	assets.Delete = func(ctx context.Context, id cloud.ID, actual cloud.Asset) error {
+		err := remove(ctx, id, actual)
+		if err == nil {
+			l.print(id, "deleted", "")
+		}
+		return err
+	}
 	calls := &gate.Gate{Pause: controller.Pause}
 	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: desired}
 	group := &statuspage.Group{Name: "Runners"}
@@ -224,9 +235,6 @@ func (l *lines) result(r reconcile.Result[cloud.ID]) {
 	switch r.Outcome {
 	case reconcile.Succeeded:
 		state, detail = "in sync", ""
-		if !l.desired(r.Item) {
-			state = "deleted"
-		}
 	case reconcile.Retrying:
 		detail = fmt.Sprintf("failure %d, next run in %v: %s", r.Failures, r.Next.Round(time.Millisecond), detail)
 	case reconcile.Requeued: // "creating by op-1: ", and what the RequeueError says
@@ -238,20 +246,25 @@ func (l *lines) result(r reconcile.Result[cloud.ID]) {
 		}
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.runs++
 	if r.Outcome == reconcile.Retrying {
 		l.retries++
 	}
-	line := fmt.Sprintf("%-22s %-10s %s", r.Item, state, detail)
-	if l.last[r.Item] == line || state == "deleted" && l.last[r.Item] == "" {
-		return
+	l.mu.Unlock()
+	if r.Outcome != reconcile.Succeeded || l.desired(r.Item) {
+		l.print(r.Item, state, detail)
 	}
-	l.last[r.Item] = line
-	if state == "deleted" {
-		delete(l.last, r.Item)
+}
+
+// print prints a line for an asset, if it is not the last one.
+func (l *lines) print(id cloud.ID, state, detail string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := fmt.Sprintf("%-22s %-10s %s", id, state, detail)
+	if l.last[id] != line {
+		l.last[id] = line
+		l.printLocked("%s", line)
 	}
-	l.printLocked("%s", line)
 }
 
 // report prints how many of the desired assets are in sync.

@@ -259,7 +259,7 @@ func TestDriftIsCorrected(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := &cloud.Fake{Refuse: test.refuse}
 				_, stop := watch(t, options{}, fake)
-				time.Sleep(68 * time.Second) // all were rechecked after a minute, and listed in the last 14 seconds
+				time.Sleep(68 * time.Second) // all have been ensured, and listed in the last 6 seconds
 				another := fourteen[bucket("models")]
 				another.Team = "another"
 				a, err := fake.Get(t.Context(), bucket("models"))
@@ -267,9 +267,9 @@ func TestDriftIsCorrected(t *testing.T) {
 					t.Fatal(err)
 				}
 				if test.correct > 0 {
-					time.Sleep(time.Second)
+					synctest.Wait() // an event would correct it at this instant
 					if a, err = fake.Get(t.Context(), a.ID); a.Spec != another {
-						t.Errorf("after a second without an event the bucket is %+v, %v", a, err)
+						t.Errorf("without an event the bucket is %+v, %v", a, err)
 					}
 				}
 				time.Sleep(test.correct)

@@ -16,7 +16,7 @@ import (
 // TestBadDaysDeleteNothing plays days on which the desired things of a set do not change,
 // and a source or the process has a fault.
 func TestBadDaysDeleteNothing(t *testing.T) {
-	const day = 2 * time.Hour
+	const day = time.Hour
 	const renamed = "everything is renamed"
 	for _, c := range []struct {
 		name string

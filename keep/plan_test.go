@@ -71,6 +71,16 @@ func TestPlanAndApply(t *testing.T) {
 		},
 		{"down", func(w *world) { w.answer(down) }, "", nil, errDown},
 		{"Actual is down", func(w *world) { w.answerActual(down); delete(w.actual, "t00") }, "", nil, errDown},
+		{"Absent in two listings, and another thing in the second", func(w *world) {
+			n := 0
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				all["t00"] = gone
+				if n++; n%2 == 0 {
+					all["t01"] = gone
+				}
+				return all, nil
+			})
+		}, "- t00\n", []string{"0s -t00"}, nil},
 		{"Absent in one of two listings", func(w *world) {
 			n := 0
 			w.answer(func(all map[string]string) (map[string]string, error) {
@@ -185,6 +195,12 @@ func TestPlanBesideRun(t *testing.T) {
 		plan("- t00\n- t01\n- t02\n- t03\n")
 		w.wait(5 * time.Minute)
 		w.took("6m0s -t00", "6m0s -t01")
+		w.answer(empty)
+		w.wait(time.Minute)
+		w.do(func() { w.actual["t05"] = "drifted" }) // and rejected
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil || len(p.Update)+len(p.Create) > 0 {
+			t.Errorf("the plan is %q, %v, want a rejection alone and earlier deletions", p, err)
+		}
 	})
 }
 

@@ -385,12 +385,14 @@ func TestStats(t *testing.T) {
 		w.desired["t00"], w.desired["t01"], w.desired["t02"] = gone, "2", "2"
 		w.desired["t06"] = "1"
 		delete(w.desired, "t05")
+		w.desired["t07"] = "a panic" // is neither ensured nor deleted
+		w.set.Absent = func(desired string) bool { return desired == gone || desired == "a panic" && panics() }
 		if got := w.set.Stats(); got != (keep.Stats{}) {
 			t.Errorf("before Run, Stats are %+v", got)
 		}
 		w.start()
 		w.wait(time.Second)
-		if got, want := w.set.Stats(), (keep.Stats{Desired: 6, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2}); got != want {
+		if got, want := w.set.Stats(), (keep.Stats{Desired: 7, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2}); got != want {
 			t.Errorf("Stats are %+v, want %+v", got, want)
 		}
 	})
@@ -457,6 +459,11 @@ func TestWhatStaysOutOfSync(t *testing.T) {
 		w.answerActual(downAt(w, 12*time.Minute))
 		w.wait(4*time.Minute + time.Second)
 		w.took("10m0s =t00", "11m0s =t00", "11m0s =t01", "13m1s =t00") // the listing that failed does not count
+		w.do(func() { w.actual["t02"] = "" })
+		w.wait(2 * time.Minute)
+		w.do(func() { delete(w.actual, "t02"); w.history = nil })
+		w.wait(time.Minute)
+		w.took("16m1s =t02") // it does not exist any more, and its value is zero as before
 	})
 }
 
@@ -578,7 +585,7 @@ func TestPanicOfTheQueue(t *testing.T) {
 		go func() { ended <- w.set.Run(ctx) }()
 		w.wait(time.Second)
 		w.do(func() { w.desired["t00"], w.desired["t01"], w.desired["t02"] = "2", "2", "2" })
-		w.wait(time.Minute)
+		w.wait(time.Minute - time.Second)                   // and not until the poll is retried
 		for _, key := range []string{"t00", "t01", "t02"} { // t01 is offered
 			if q.State(key).Phase != reconcile.Ready {
 				t.Errorf("%s is not ready", key)

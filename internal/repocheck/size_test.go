@@ -20,6 +20,7 @@ const (
 	sources     = 18     // source files of the kernel
 	tests       = 18     // its test files
 	kernel      = 3_100  // lines of code of the kernel
+	keep        = 700    // lines of code of package keep
 	nats        = 4_600  // lines of code of the packages in adapters/nats
 	words       = 32_000 // in the README and docs
 )
@@ -68,6 +69,7 @@ func TestSize(t *testing.T) {
 		{"source files of the kernel", got["sources"], sources},
 		{"test files of the kernel", got["tests"], tests},
 		{"lines of code in the kernel", codeLines(t, "."), kernel},
+		{"lines of code in keep", codeLines(t, "keep"), keep},
 		{"lines of code in adapters/nats", codeLines(t, natsPackages...), nats},
 		{"words in the README and docs", wordsOf(t), words},
 	} {

@@ -30,6 +30,7 @@ const (
 // packages are what can be vendored besides the kernel, each with a line of a
 // program that uses it.
 var packages = map[string]string{
+	"keep":          `if keep.ErrTooMany == nil { fmt.Println("a set") }`,
 	"tracker":       `fmt.Print(tracker.Appeared[:0])`,
 	"remember":      `if err := (&remember.File[string, int]{}).Open(); err == nil { fmt.Println("a file without a path") }`,
 	"statuspage":    `if w := httptest.NewRecorder(); w.Body.Len() == 0 { statuspage.New().ServeHTTP(w, httptest.NewRequest("GET", "/script.js", nil)); if w.Code != 200 { fmt.Println(w) } }`,
@@ -48,9 +49,10 @@ var vendorSets = [][]string{
 	{"statuspage"},
 	{"reconciletest"},
 	{"gate", "lanes"},
+	{"keep"},
 	{"batch"},
 	{"explore"},
-	{"tracker", "remember", "statuspage", "reconciletest", "gate", "batch", "lanes", "explore"},
+	{"keep", "tracker", "remember", "statuspage", "reconciletest", "gate", "batch", "lanes", "explore"},
 }
 
 // TestVendor builds and runs the kernel's package example, with a line for each
@@ -134,7 +136,7 @@ func TestVendorScript(t *testing.T) {
 	}{
 		{app, nil, "vendor.sh: DEST is missing, the folder for the copy"},
 		{app, []string{""}, "vendor.sh: DEST is missing, the folder for the copy"},
-		{app, []string{"lib", "statuspages"}, "vendor.sh: no package statuspages; there are batch, explore, gate, lanes, reconciletest, remember, statuspage, tracker, adapters/kube, adapters/nats, adapters/otel, adapters/prometheus"},
+		{app, []string{"lib", "statuspages"}, "vendor.sh: no package statuspages; there are batch, explore, gate, keep, lanes, reconciletest, remember, statuspage, tracker, adapters/kube, adapters/nats, adapters/otel, adapters/prometheus"},
 		{app, []string{"-x"}, "vendor.sh: no flag -x; there are --update, --tests, --force and -h"},
 		{app, []string{"--update", "lib"}, "vendor.sh: lib has no copy to update"},
 		{app, []string{"a b"}, "and is not vendor or testdata"}, // with each of these the whole module would not build

@@ -20,6 +20,9 @@ import (
 // runs every item that it lists and that is in sync, also an item whose run returned
 // RecheckWithin(time.Hour) or a [Terminal] error: such an item runs each Period.
 //
+// A poll does nothing for an item that it lacks. To list the desired and the existing
+// things, and to delete safely what is surplus, use package keep.
+//
 // Queue, GetItems and Period are required; the zero value of every other field
 // is a good default. They must not be changed while Run goes on.
 type Poller[T comparable] struct {

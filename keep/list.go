@@ -366,12 +366,11 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 // woken returns the keys whose items wait, and have to know more: the reason has ended or
 // is another one, or the thing is not in sync any more.
 func (s *Set[K, D, A]) woken(next known[K, D, A]) (keys []K) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for key, reason := range s.waiting {
 		drifted := next.listed && next.todo[key] == 1
 		if drifted || next.blocked(key, s.Lookup != nil) != reason {
-			delete(s.waiting, key)
 			keys = append(keys, key)
 		}
 	}
@@ -393,10 +392,6 @@ func (s *Set[K, D, A]) turn(key K, after, upTo time.Duration) bool {
 // sortKeys sorts keys by their text, in place, so that two runs with the same listings do
 // the same.
 func sortKeys[K comparable](keys []K) []K {
-	if names, ok := any(keys).([]string); ok {
-		slices.Sort(names)
-		return keys
-	}
 	texts := make(map[K]string, len(keys))
 	for _, key := range keys {
 		texts[key] = fmt.Sprint(key)

@@ -31,7 +31,8 @@ func TestPlanAndApply(t *testing.T) {
 				w.desired["new"], w.desired["t01"], w.desired["t02"] = "1", "2", gone
 				delete(w.desired, "t03")
 			}, "+ new\n~ t01\n- t02\n- t03\n",
-			[]string{"0s +new", "0s +t01", "0s -t02", "5m0s -t03"}, nil,
+			[]string{"0s +new", "0s +t01", "0s -t02", "5m0s -t03"},
+			nil,
 		},
 		{
 			"Absent and not there", func(w *world) { w.desired["never"] = gone }, "", nil, nil,
@@ -44,7 +45,8 @@ func TestPlanAndApply(t *testing.T) {
 		},
 		{
 			"twenty Absent", func(w *world) { marked(w.desired) }, "- t00\n- t01\n- t02\n- t03\n- t04\n",
-			[]string{"0s -t00", "0s -t01", "0s -t02", "0s -t03", "0s -t04"}, nil,
+			[]string{"0s -t00", "0s -t01", "0s -t02", "0s -t03", "0s -t04"},
+			nil,
 		},
 		{
 			"too many", func(w *world) {
@@ -53,7 +55,8 @@ func TestPlanAndApply(t *testing.T) {
 				w.desired["new"] = "1"
 			},
 			"+ new\nkeep: too many things would be deleted at once: 2, first [t03 t04]\n",
-			[]string{"0s +new"}, keep.ErrTooMany,
+			[]string{"0s +new"},
+			keep.ErrTooMany,
 		},
 		{
 			"{}", func(w *world) { w.answer(empty) },
@@ -67,7 +70,8 @@ func TestPlanAndApply(t *testing.T) {
 				w.set.DeleteAfter = -1
 				delete(w.actual, "t02")
 			}, "+ t02\n~ t00\n~ t01\n- t03\n- t04\n",
-			[]string{"0s +t02", "0s -t03", "0s -t04"}, nil,
+			[]string{"0s +t02", "0s -t03", "0s -t04"},
+			nil,
 		},
 		{"down", func(w *world) { w.answer(down) }, "", nil, errDown},
 		{"Actual is down", func(w *world) { w.answerActual(down); delete(w.actual, "t00") }, "", nil, errDown},

@@ -406,9 +406,19 @@ func TestMaxDeleted(t *testing.T) {
 		part    float64
 		want    bool
 	}{
-		{1, 1, 0, false}, {2, 1, 0, true}, {2, 2, 0, false}, {10, 1, 0, true}, {10, 2, 0, false}, {11, 2, 0, true},
-		{25, 7, 0.28, true}, {25, 8, 0.28, false}, {3, 1, 1e-9, true},
-		{10, 9, 0.9, true}, {10, 10, 0.99, false}, {10, 10, 1, true}, {1, 1, 1, true},
+		{1, 1, 0, false},
+		{2, 1, 0, true},
+		{2, 2, 0, false},
+		{10, 1, 0, true},
+		{10, 2, 0, false},
+		{11, 2, 0, true},
+		{25, 7, 0.28, true},
+		{25, 8, 0.28, false},
+		{3, 1, 1e-9, true},
+		{10, 9, 0.9, true},
+		{10, 10, 0.99, false},
+		{10, 10, 1, true},
+		{1, 1, 1, true},
 	} {
 		bubble(t, c.n, func(w *world) {
 			w.set.MaxDeleted = c.part

@@ -32,7 +32,6 @@ var errDown = errors.New("503")
 type world struct {
 	t   *testing.T
 	set *set
-	log strings.Builder // of the Set
 
 	mu        sync.Mutex // guards the fields below
 	desired   map[string]string

@@ -116,6 +116,39 @@ func TestPlanAndApply(t *testing.T) {
 	}
 }
 
+// TestPlanOfAThingThatChanges between its two listings has it once, or not at all.
+func TestPlanOfAThingThatChanges(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		n := 0
+		w.answer(func(all map[string]string) (map[string]string, error) {
+			all["t00"], all["t01"] = gone, "2"
+			if n++; n == 2 {
+				all["t01"] = gone
+			}
+			return all, nil
+		})
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != "- t00\n" {
+			t.Errorf("the plan is %q, %v", p, err)
+		}
+	})
+}
+
+// TestNothingIsDeletedAfterApply, because its listings get old.
+func TestNothingIsDeletedAfterApply(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.do(func() { delete(w.desired, "t00"); w.deletes = func(string) error { return reconcile.Terminal(errDown) } })
+		w.set.DeleteAfter = -1
+		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Logger: w.set.Logger}); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.do(func() { w.deletes = nil })
+		if err := w.set.Reconcile(w.t.Context(), "t00"); !errors.As(err, &reconcile.RequeueError{}) {
+			t.Errorf("Reconcile returned %v, want a reason to wait", err)
+		}
+		w.took()
+	})
+}
+
 // TestAcceptAndApplyAgain deletes what was rejected, and nothing that came after it.
 func TestAcceptAndApplyAgain(t *testing.T) {
 	bubble(t, 5, func(w *world) {

@@ -127,8 +127,12 @@ func TestPlanOfAThingThatChanges(t *testing.T) {
 			}
 			return all, nil
 		})
-		if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != "- t00\n" {
-			t.Errorf("the plan is %q, %v", p, err)
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != "- t00\n" || n != 2 {
+			t.Errorf("the plan is %q, %v, after %d listings", p, err, n)
+		}
+		delete(w.actual, "t00")
+		if _, err := w.set.Plan(w.t.Context()); err != nil || n != 3 {
+			t.Errorf("Plan returned %v after %d listings, want one more: nothing that exists is Absent", err, n)
 		}
 	})
 }
@@ -136,10 +140,18 @@ func TestPlanOfAThingThatChanges(t *testing.T) {
 // TestNothingIsDeletedAfterApply, because its listings get old.
 func TestNothingIsDeletedAfterApply(t *testing.T) {
 	bubble(t, 5, func(w *world) {
-		w.do(func() { delete(w.desired, "t00"); w.deletes = func(string) error { return reconcile.Terminal(errDown) } })
+		w.do(func() {
+			delete(w.desired, "t00")
+			w.deletes = func(string) error { return reconcile.Terminal(errDown) }
+		})
 		w.set.DeleteAfter = -1
-		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Logger: w.set.Logger}); !errors.Is(err, errDown) {
-			t.Errorf("Apply returned %v", err)
+		runs := 0
+		r := &reconcile.Reconciler[string]{Logger: w.set.Logger, Reconcile: func(ctx context.Context, key string) error {
+			runs++
+			return w.set.Reconcile(ctx, key)
+		}}
+		if err := w.set.Apply(w.t.Context(), r); !errors.Is(err, errDown) || runs != 1 {
+			t.Errorf("Apply returned %v after %d runs of its Reconciler", err, runs)
 		}
 		w.do(func() { w.deletes = nil })
 		if err := w.set.Reconcile(w.t.Context(), "t00"); !errors.As(err, &reconcile.RequeueError{}) {
@@ -237,6 +249,20 @@ func TestPlanBesideRun(t *testing.T) {
 		w.do(func() { w.actual["t05"] = "drifted" }) // and rejected
 		if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil || len(p.Update)+len(p.Create) > 0 {
 			t.Errorf("the plan is %q, %v, want a rejection alone and earlier deletions", p, err)
+		}
+	})
+}
+
+// TestPlanAfterRun knows no more than Apply does.
+func TestPlanAfterRun(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.do(func() { delete(w.desired, "t00"); delete(w.desired, "t01") })
+		w.start()
+		w.wait(time.Second) // accepted
+		w.stop()
+		w.do(func() { delete(w.desired, "t02") })
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil {
+			t.Errorf("the plan is %q, %v, want three that are newly surplus", p, err)
 		}
 	})
 }

@@ -196,6 +196,7 @@ func TestNothingHappensBeforeDesiredIsListed(t *testing.T) {
 // TestRejection shows the reason on each item, and keeps the last desired state.
 func TestRejection(t *testing.T) {
 	bubble(t, 20, func(w *world) {
+		w.set.Resync = -1
 		w.start()
 		w.wait(time.Second)
 		w.do(func() { delete(w.desired, "t00") })
@@ -266,6 +267,11 @@ func TestRejection(t *testing.T) {
 		}
 		if n := w.queue.Stats(); n.Ready+n.Waiting+n.InFlight != 0 {
 			t.Errorf("the queue has %+v when nothing is rejected any more", n)
+		}
+		ensured := w.ensured
+		w.wait(time.Hour)
+		if w.ensured != ensured {
+			t.Errorf("%d things were ensured in an hour in which nothing happened", w.ensured-ensured)
 		}
 	})
 }

@@ -153,7 +153,7 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              cfg.Name,
 		Description:       "A queue of reconcile",
-		Subjects:          []string{cfg.Name + ".>"},
+		Subjects:          []string{root + cfg.Name + ".>"},
 		Retention:         jetstream.LimitsPolicy,
 		Discard:           discard,
 		MaxMsgsPerSubject: 1,

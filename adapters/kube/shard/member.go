@@ -52,6 +52,7 @@ type member[T comparable] struct {
 	fence   *time.Timer
 
 	failures, untidy rare.Failures // of turns, of removals
+	trouble          error         // of the last turn; nil if it went well
 }
 
 // A sighting is when a Lease was last seen to be renewed.
@@ -122,11 +123,16 @@ func (m *member[T]) run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		case <-m.lost:
+			if m.trouble != nil {
+				return fmt.Errorf("%w: %s was not renewed for %v: %w", errLost, m.self, m.cfg.Deadline, m.trouble)
+			}
 			return errLost
 		case <-next.C:
 		case <-m.landing():
 		}
 		again, err := m.turn(ctx)
+		err = lease.Explain(err)
+		m.trouble = err
 		switch {
 		case errors.Is(err, reconcile.ErrLeaseLost):
 			m.lose()

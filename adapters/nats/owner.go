@@ -334,6 +334,9 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	if err != nil {
 		return fail(err)
 	}
+	if err := checkSubjects(stream.CachedInfo().Config, "$KV."+s.Bucket+"."); err != nil {
+		return fail(err)
+	}
 	last, err := stream.GetLastMsgForSubject(ctx, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):

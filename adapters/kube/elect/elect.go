@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
@@ -236,7 +237,7 @@ func (t *term) failed(ctx context.Context, err error) {
 	t.mu.Lock()
 	t.trouble = err
 	t.mu.Unlock()
-	if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if err == nil || ctx.Err() != nil || absent.Object(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return
 	}
 	if count, log := t.failures.Add(err); log {

@@ -17,6 +17,7 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
 )
@@ -226,7 +227,7 @@ func (m *member[T]) renew(ctx context.Context, holder string) error {
 			return errors.New("shard: the Lease was written, and no answer came")
 		}
 	}
-	if m.lease != nil && apierrors.IsNotFound(err) {
+	if m.lease != nil && absent.Object(err) {
 		return fmt.Errorf("%w: another client has deleted it", errLost)
 	}
 	if err != nil {

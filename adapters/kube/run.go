@@ -107,6 +107,13 @@ func Run(informer cache.SharedInformer) reconcile.Runner {
 	})
 }
 
+// failedSince reports whether there was a failure since a time.
+func (r *run) failedSince(t time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last.After(t)
+}
+
 // A listener is the handler of an informer's log. It hears of the failures that
 // client-go tries again without a word to the watch error handler: while the API server
 // refuses connections, or answers 429.

@@ -287,6 +287,7 @@ type Owned[P Object] struct {
 	store  cache.SharedIndexInformer
 	find   func(owner cache.ObjectName) ([]P, error)
 	writes writes[cache.ObjectName]
+	spaces atomic.Pointer[bool] // whether the objects are in namespaces; nil while that is not known
 }
 
 // indexes makes the names of indexes different from each other.
@@ -338,7 +339,14 @@ type Creator[P Object] interface {
 // Create creates obj as owned by owner: it writes the reference, as [OwnedBy.Set] does,
 // and the namespace of the owner if it has none. The Controller does not run the owner
 // again until the cache has what was made.
+//
+// An owner in a namespace cannot own an object of a kind without namespaces: that is a
+// [reconcile.Terminal] error. If neither the cache nor an earlier Create has shown that
+// the kind has none, the object is made and, by the client's method Delete, removed again.
 func (o *Owned[P]) Create(ctx context.Context, client Creator[P], owner metav1.Object, obj P) (P, error) {
+	if owner.GetNamespace() != "" && !o.namespaced() {
+		return obj, o.noNamespace(owner, obj)
+	}
 	if obj.GetNamespace() == "" {
 		obj.SetNamespace(owner.GetNamespace())
 	}
@@ -352,8 +360,45 @@ func (o *Owned[P]) Create(ctx context.Context, client Creator[P], owner metav1.O
 		}
 		return created, err
 	}
+	if owner.GetNamespace() != "" && created.GetNamespace() == "" {
+		o.spaces.Store(new(bool))
+		return created, errors.Join(o.noNamespace(owner, created), remove(ctx, client, created))
+	}
 	o.Wrote(owner, created)
 	return created, nil
+}
+
+// namespaced reports whether the objects are in namespaces, or that is not known.
+func (o *Owned[P]) namespaced() bool {
+	if o.spaces.Load() == nil {
+		for _, key := range o.store.GetStore().ListKeys() {
+			namespaced := strings.Contains(key, "/")
+			o.spaces.Store(&namespaced)
+			break
+		}
+	}
+	namespaced := o.spaces.Load()
+	return namespaced == nil || *namespaced
+}
+
+func (o *Owned[P]) noNamespace(owner, obj metav1.Object) error {
+	return reconcile.Terminal(fmt.Errorf("kube: %s %s cannot own %s, a %s: its kind has no namespaces, and the owner is in one; a Mark can name such an owner",
+		o.by.Kind, nameOf(owner), obj.GetName(), kindOf[P]()))
+}
+
+// remove deletes an object that was just made.
+func remove[P Object](ctx context.Context, client Creator[P], obj P) error {
+	d, ok := client.(interface {
+		Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+	})
+	if !ok {
+		return reconcile.Terminal(fmt.Errorf("kube: %s was made and is still there: a %T has no method Delete", obj.GetName(), client))
+	}
+	uid := obj.GetUID()
+	if err := d.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
+		return reconcile.Terminal(fmt.Errorf("kube: %s was made and is still there: %w", obj.GetName(), err))
+	}
+	return nil
 }
 
 // Wrote has the Controller wait with the next run of owner until the cache has obj, as

@@ -16,14 +16,14 @@ import (
 // One of many processes does the work, as docs/guides/leaders-and-shards.md has
 // it.
 func Example_guideElect() {
-	var client kubernetes.Interface
+	var leases kubernetes.Interface
 	var feed reconcile.Feeder[string]
 	var makeVM func(ctx context.Context, vm string) error
 
 	_ = func(ctx context.Context) error {
 		var group reconcile.Group
 		group.Add("vms", elect.Elect(elect.Config{
-			Client:    client.CoordinationV1(),
+			Client:    leases.CoordinationV1(), // a clientset of its own: a rate limiter is for all requests of one
 			Namespace: "default",
 			Name:      "vms",
 			Duration:  15 * time.Second, // how long the others wait for a leader that died

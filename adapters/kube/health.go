@@ -56,12 +56,19 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Ready is a [Probe]: it fails until the caches are whole, and after a Run that failed
-// until the next begins. It says whether the Controller runs or stands by, as one does
+// until the next begins. It fails as well once an informer, run by [Run], has failed to
+// list and to watch for two minutes: a kind or a version that is gone, a right that is
+// withdrawn, or one object that cannot be decoded. It says whether the Controller runs or stands by, as one does
 // that another leads.
 func (c *Controller[O]) Ready() (string, error) {
 	for _, informer := range c.informers() {
 		if informer == nil || !informer.HasSynced() {
 			return "", fmt.Errorf("a cache is not whole: %w", failure(informer))
+		}
+		if r, ok := running.Load(informer); ok {
+			if err := r.(*run).blind(); err != nil {
+				return "", err
+			}
 		}
 	}
 	p := c.runs.Load()

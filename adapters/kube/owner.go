@@ -34,7 +34,8 @@ type OwnedBy struct {
 }
 
 // Keys returns the names of the owners of obj: the one that is its controller,
-// or all, each once. It returns none if obj has no owner of the kind. It is for
+// or all, each once. It returns none if obj has no owner of the kind, or is in no
+// namespace and the kind of the owner has namespaces. It is for
 // [Source].Keys and [reconcile.Map].
 func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[cache.ObjectName] {
 	var names []cache.ObjectName
@@ -48,6 +49,9 @@ func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[cache.ObjectName] {
 		name := cache.ObjectName{Name: ref.Name}
 		if !o.Cluster {
 			name.Namespace = obj.GetNamespace()
+		}
+		if !o.Cluster && name.Namespace == "" {
+			continue // an object in no namespace cannot name one that is in one
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)

@@ -48,10 +48,14 @@ func TestOwnerKeys(t *testing.T) {
 		{"twice", all, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", nil), ref("apps/v2", "ReplicaSet", "a", nil)}, []string{"n/a"}},
 		{"in no namespace", cluster, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, []string{"a"}},
 		{"of the core group", core, []metav1.OwnerReference{ref("v1", "Node", "a", nil), ref("x/v1", "Node", "b", nil)}, []string{"a"}},
+		{"in a namespace, of an object in none", set, []metav1.OwnerReference{ref("apps/v1", "ReplicaSet", "a", &yes)}, nil},
 		{"the zero value", kube.OwnedBy{}, []metav1.OwnerReference{ref("", "", "a", &yes)}, nil},
 	} {
 		cm := configMap("n", "child")
 		cm.OwnerReferences = test.refs
+		if strings.HasSuffix(test.what, "of an object in none") {
+			cm.Namespace = ""
+		}
 		var got []string
 		for n := range test.by.Keys(cm) {
 			got = append(got, n.String())

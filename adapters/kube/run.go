@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,10 +28,48 @@ var running sync.Map // of cache.SharedInformer to *run
 
 // A run is one of an informer.
 type run struct {
-	ended  chan struct{} // closed when it has ended
-	logger *slog.Logger
+	informer cache.SharedInformer
+	ended    chan struct{} // closed when it has ended
+	logger   *slog.Logger
 
 	failures rare.Failures // to list or watch
+
+	mu      sync.Mutex // guards what follows
+	since   time.Time  // of the first failure of those in a row
+	last    time.Time  // of the last one
+	err     error      // that one
+	version string     // the newest that the informer had at the first one
+}
+
+// An informer is blind if it fails to list and to watch for blindAfter. client-go tries
+// again within a minute: after retriedWithin without a failure, a watch goes on.
+const (
+	blindAfter    = 2 * time.Minute
+	retriedWithin = 90 * time.Second
+)
+
+// note takes note of a failure.
+func (r *run) note(err error) {
+	now, version := time.Now(), r.informer.LastSyncResourceVersion()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.last) > retriedWithin || version != r.version {
+		r.since, r.version = now, version
+	}
+	r.last, r.err = now, err
+}
+
+// blind returns an error if what the informer knows is stale: it has failed to list and
+// to watch for long.
+func (r *run) blind() error {
+	version := r.informer.LastSyncResourceVersion()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := time.Since(r.since)
+	if r.err == nil || time.Since(r.last) > retriedWithin || version != r.version || since < blindAfter {
+		return nil
+	}
+	return fmt.Errorf("a cache has had neither list nor watch for %v: %w", since.Round(time.Second), r.err)
 }
 
 // Run returns a Runner that runs an informer. Run of one that runs already waits
@@ -47,7 +86,7 @@ func Run(informer cache.SharedInformer) reconcile.Runner {
 		if informer == nil {
 			return reconcile.Terminal(errors.New("kube: Run needs an informer, got nil"))
 		}
-		r := &run{ended: make(chan struct{}), logger: reconcile.Logger(ctx)}
+		r := &run{informer: informer, ended: make(chan struct{}), logger: reconcile.Logger(ctx)}
 		if other, ok := running.LoadOrStore(informer, r); ok {
 			select {
 			case <-ctx.Done():
@@ -66,6 +105,13 @@ func Run(informer cache.SharedInformer) reconcile.Runner {
 		informer.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(listener{r.logger.Handler(), r})))
 		return nil
 	})
+}
+
+// failedSince reports whether there was a failure since a time.
+func (r *run) failedSince(t time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last.After(t)
 }
 
 // A listener is the handler of an informer's log. It hears of the failures that
@@ -106,8 +152,12 @@ func (l listener) WithGroup(name string) slog.Handler {
 
 // failed is what an informer calls when it cannot list or watch.
 func (r *run) failed(ctx context.Context, _ *cache.Reflector, err error) {
-	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return // it ends, or the way a watch ends, or it was long away: it lists again
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return // it ends, or it was long away: it lists again
+	}
+	r.note(err)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return // the way a watch ends
 	}
 	switch {
 	case apierrors.IsNotFound(err):

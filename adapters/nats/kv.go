@@ -4,6 +4,7 @@
 package natsadapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ import (
 // revision that it has seen; if the bucket is another one, or may have lost
 // revisions, it starts from the beginning. It logs to [slog.Default] when a
 // watch is lost and when it is back. It returns nil when ctx is done, and an
-// error if the connection is closed or an argument is wrong. [Prime] tells when it
+// error if the connection is closed, an argument is wrong, or the bucket is a mirror,
+// whose entries have the subjects of another bucket. [Prime] tells when it
 // has enqueued all that was there.
 //
 // What it cannot see: keys that are gone without a trace, because their delete
@@ -69,7 +71,8 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 // Key and filters are as for KeyValue, but the entries come without their values:
 // Value returns nothing, Headers all there are. Deleted keys are not listed. A
 // list is complete, or there is an error: also if the bucket does not exist, so
-// that nothing is taken for vanished only because its bucket is. It lasts until
+// that nothing is taken for vanished only because its bucket is, and if key panics: the
+// items of the other entries come with the error. It lasts until
 // all is listed, the connection changes or ctx is done.
 func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {
@@ -77,17 +80,19 @@ func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func
 			return nil, err
 		}
 		var items []T
+		var failed error
 		t := keyValueTail(js, bucket, filters, func(e *entry) {
 			if e.op != jetstream.KeyValuePut {
 				return
 			}
-			if item, ok := guarded("bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
+			item, ok, err := try("bucket "+bucket, e.key, func() (T, bool) { return key(e) })
+			if ok {
 				items = append(items, item)
 			}
+			failed = cmp.Or(failed, err)
 		})
 		t.headers = true
-		err := t.list(ctx)
-		return items, err
+		return items, cmp.Or(t.list(ctx), failed)
 	}
 }
 
@@ -97,7 +102,7 @@ func EntryKey(e jetstream.KeyValueEntry) (string, bool) { return e.Key(), true }
 func keyValueTail(js jetstream.JetStream, bucket string, filters []string, handle func(*entry)) *tail {
 	prefix := "$KV." + bucket + "."
 	t := &tail{
-		js: js, stream: "KV_" + bucket, what: "bucket " + bucket,
+		js: js, stream: "KV_" + bucket, what: "bucket " + bucket, root: prefix,
 		handle: func(msg *nats.Msg, meta *nats.MsgMetadata) {
 			if key, ok := strings.CutPrefix(msg.Subject, prefix); ok {
 				handle(newEntry(bucket, key, msg, meta))

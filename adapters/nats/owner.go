@@ -324,7 +324,8 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	fail := func(err error) (uint64, error) {
 		return 0, fmt.Errorf("natsadapter: put %s into bucket %s: %w", key, s.Bucket, err)
 	}
-	msg := nats.NewMsg("$KV." + s.Bucket + "." + key)
+	subject := "$KV." + s.Bucket + "." + key
+	msg := nats.NewMsg(names.Publish(s.JS, subject))
 	msg.Data = value
 	if err := SetOwner(msg.Header, s.Kind, owner); err != nil {
 		return 0, err
@@ -333,7 +334,10 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	if err != nil {
 		return fail(err)
 	}
-	last, err := stream.GetLastMsgForSubject(ctx, msg.Subject)
+	if err := checkSubjects(stream.CachedInfo().Config, "$KV."+s.Bucket+"."); err != nil {
+		return fail(err)
+	}
+	last, err := stream.GetLastMsgForSubject(ctx, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		last = &jetstream.RawStreamMsg{}

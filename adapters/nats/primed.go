@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,8 +36,9 @@ type priming struct {
 	primed  *Primed
 	running bool
 	fed     bool
-	err     error // the last one
-	never   bool  // err will stay
+	err     error     // the last one
+	never   bool      // err will stay
+	none    time.Time // since when no server with JetStream answers; zero if one does
 }
 
 // Prime adds a feeder to those that p waits for, and returns the feeder to run in
@@ -49,7 +51,7 @@ func Prime[T comparable](p *Primed, f reconcile.Feeder[T]) reconcile.Feeder[T] {
 	p.feeders = append(p.feeders, one)
 	p.mu.Unlock()
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
-		one.set(func() { one.running, one.fed, one.err, one.never = true, false, nil, false })
+		one.set(func() { one.running, one.fed, one.err, one.never, one.none = true, false, nil, false, time.Time{} })
 		err := f(context.WithValue(ctx, primingKey{}, one), q)
 		one.set(func() { one.running, one.fed, one.err, one.never = false, false, err, err != nil })
 		return err
@@ -58,8 +60,9 @@ func Prime[T comparable](p *Primed, f reconcile.Feeder[T]) reconcile.Feeder[T] {
 
 // Wait blocks until each of the feeders runs and has passed all that was there
 // when it began on to its queue. It returns an error at once when one of them
-// ended with that error, when there is no JetStream for it, or when it lacks a
-// permission; the feeder itself tries again. When ctx is done first, the error
+// ended with that error, when its account has no JetStream, or when it lacks a
+// permission; and after ten seconds in which no server with JetStream answered, as
+// one that restarts does not either. The feeder itself tries again. When ctx is done first, the error
 // wraps its cause and says what is missing.
 func (p *Primed) Wait(ctx context.Context) error {
 	for {
@@ -111,22 +114,36 @@ func (f *priming) set(change func()) {
 	}
 }
 
+// restarts is how long a restart of the servers with JetStream may take: meanwhile a
+// server without says that there is none.
+const restarts = 10 * time.Second
+
 type primingKey struct{}
 
 // fed notes that the feeder of ctx has passed on all that was there.
 func fed(ctx context.Context) {
 	if f, ok := ctx.Value(primingKey{}).(*priming); ok {
-		f.set(func() { f.fed, f.err, f.never = true, nil, false })
+		f.set(func() { f.fed, f.err, f.never, f.none = true, nil, false, time.Time{} })
 	}
 }
 
 // trouble notes why the feeder of ctx cannot read for now.
 func trouble(ctx context.Context, what string, err error) {
 	if f, ok := ctx.Value(primingKey{}).(*priming); ok {
-		never := errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
-			errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
+		none := errors.Is(err, jetstream.ErrJetStreamNotEnabled)
+		never := errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) ||
 			errors.Is(err, nats.ErrPermissionViolation)
-		f.set(func() { f.err, f.never = fmt.Errorf("natsadapter: %s: %w", what, err), never && !f.fed })
+		f.set(func() {
+			switch {
+			case !none:
+				f.none = time.Time{}
+			case f.none.IsZero():
+				f.none = time.Now()
+			default:
+				never = time.Since(f.none) >= restarts
+			}
+			f.err, f.never = fmt.Errorf("natsadapter: %s: %w", what, err), never && !f.fed
+		})
 	}
 }
 

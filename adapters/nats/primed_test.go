@@ -95,8 +95,8 @@ func TestPrimedWaits(t *testing.T) {
 func TestPrimedNever(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	for want, feeder := range map[string]reconcile.Feeder[string]{
-		"Consumer cannot tell when all that was there is fed": natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body),
-		"Subject cannot tell when all that was there is fed":  natsadapter.Subject(js.Conn(), "s", "", text),
+		"Consumer cannot tell when all existing items were enqueued": natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, body),
+		"Subject cannot tell when all existing items were enqueued":  natsadapter.Subject(js.Conn(), "s", "", text),
 
 		"the bucket is named": natsadapter.KeyValue(js, "", natsadapter.EntryKey),
 	} {

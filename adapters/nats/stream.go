@@ -30,15 +30,18 @@ import (
 //
 // Key makes an item of a message, or returns false if there is none to run; the
 // message is then acknowledged and feeds nothing. Key is called from one
-// goroutine at a time. After a panic in it, which is logged, the message is not
-// acknowledged.
+// goroutine at a time. After a panic in it, which is logged with the subject of the
+// message, the message is not acknowledged, and comes again after AckWait. It counts
+// for MaxAckPending meanwhile: with 1, nothing else comes.
 //
 // The Feeder survives lost connections, restarts of the server, and a stream or
 // a consumer that is deleted and created again, or that does not exist yet. A
 // message may come more than once. On a slow or long link it waits longer for
 // heartbeats each time that they are late, up to 30 seconds. When ctx is done it hands back at once what
 // it has not enqueued, and returns nil; it returns an error if the connection is
-// closed, an argument is wrong, or the consumer is of another kind. If
+// closed, an argument is wrong, or the consumer is of another kind or has a
+// MaxDeliver: each hand-back, also at an orderly stop, counts as a delivery, so such a
+// consumer loses messages that nothing was wrong with. If
 // EnqueueContext returns [reconcile.ErrClosed] or [nats.ErrConnectionClosed],
 // wrapped or not, the Feeder hands back and returns that too.
 func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
@@ -105,6 +108,8 @@ func checkConsumer(js jetstream.JetStream, stream string, config jetstream.Consu
 		return fmt.Errorf("natsadapter: Consumer: AckPolicy is %v, want AckExplicitPolicy", config.AckPolicy)
 	case config.AckWait < 0 || config.AckWait > 0 && config.AckWait < 100*time.Millisecond:
 		return fmt.Errorf("natsadapter: Consumer: AckWait is %v, want 100ms or more, or 0 for the server's 30s", config.AckWait)
+	case config.MaxDeliver > 0:
+		return fmt.Errorf("natsadapter: Consumer: %w", maxDeliver(config))
 	case noKey:
 		return fmt.Errorf("natsadapter: Consumer: stream %s needs a key function, got nil", stream)
 	}
@@ -130,10 +135,18 @@ func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream
 	case err != nil:
 		return nil, err
 	}
-	if policy := consumer.CachedInfo().Config.AckPolicy; policy != jetstream.AckExplicitPolicy {
-		return nil, permanent{fmt.Errorf("its AckPolicy is %v, want AckExplicitPolicy", policy)}
+	have := consumer.CachedInfo().Config
+	if have.AckPolicy != jetstream.AckExplicitPolicy {
+		return nil, permanent{fmt.Errorf("its AckPolicy is %v, want AckExplicitPolicy", have.AckPolicy)}
+	}
+	if have.MaxDeliver > 0 {
+		return nil, permanent{fmt.Errorf("its %w", maxDeliver(have))}
 	}
 	return consumer, nil
+}
+
+func maxDeliver(config jetstream.ConsumerConfig) error {
+	return fmt.Errorf("MaxDeliver is %d, want 0 or -1 for no limit: a message that is handed back at a stop counts as delivered", config.MaxDeliver)
 }
 
 // lastHeartbeat is the longest that a pull of 30s may have.

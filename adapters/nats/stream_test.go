@@ -264,6 +264,7 @@ func TestConsumerMisuse(t *testing.T) {
 	for _, config := range []jetstream.ConsumerConfig{
 		{Durable: "none", AckPolicy: jetstream.AckNonePolicy},
 		{Durable: "all", AckPolicy: jetstream.AckAllPolicy},
+		{Durable: "thrice", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3},
 	} {
 		if _, err := stream.CreateConsumer(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -284,6 +285,8 @@ func TestConsumerMisuse(t *testing.T) {
 		{js, "S", jetstream.ConsumerConfig{}, body, `Durable is "", want letters`},
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckAllPolicy}, body, "AckPolicy is AckAll, want AckExplicitPolicy"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 1}, body, "AckWait is 1ns, want 100ms or more"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "c", MaxDeliver: 3}, body, "MaxDeliver is 3, want 0 or -1"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "thrice"}, body, "consumer thrice of stream S: its MaxDeliver is 3, want 0 or -1"},
 		{js, "S", good, nil, "stream S needs a key function"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "none"}, body, "consumer none of stream S: its AckPolicy is AckNone, want AckExplicitPolicy"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "all"}, body, "consumer all of stream S: its AckPolicy is AckAll, want AckExplicitPolicy"},

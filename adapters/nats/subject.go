@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -28,7 +30,8 @@ import (
 // process is not connected is lost. The Feeder listens again by itself when the
 // connection is back; let [OnReconnect] trigger a [reconcile.Poller] then, or
 // use [Consumer] with a stream. It returns nil when ctx is done, and an error if
-// the connection is closed or an argument is wrong.
+// the connection is closed, an argument is wrong, or the server denies the
+// subscription, also later: it looks each second whether it has.
 func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		switch {
@@ -45,16 +48,30 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 			return err
 		}
 		fail := func(err error) error { return fmt.Errorf("natsadapter: subject %s: %w", subject, err) }
+		before := nc.LastError()
+		denied := func() error { // the server says so beside, and the connection keeps what was said last
+			if err := nc.LastError(); err != before && errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject)) {
+				return err
+			}
+			return nil
+		}
 		sub, err := nc.QueueSubscribeSync(subject, group)
 		if err != nil {
 			return fail(err)
 		}
 		defer sub.Unsubscribe()
 		for {
-			msg, err := sub.NextMsgWithContext(ctx)
+			waiting, cancel := context.WithTimeout(ctx, time.Second)
+			msg, err := sub.NextMsgWithContext(waiting)
+			quiet := waiting.Err() != nil
+			cancel()
 			switch {
 			case ctx.Err() != nil:
 				return nil
+			case err != nil && quiet:
+				if err := denied(); err != nil {
+					return fail(err)
+				}
 			case errors.Is(err, nats.ErrSlowConsumer):
 				dropped, _ := sub.Dropped()
 				slog.Error("natsadapter: messages arrived faster than they were enqueued; some are lost", "subject", subject, "lost", dropped)

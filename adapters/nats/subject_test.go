@@ -7,11 +7,13 @@ package natsadapter_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/reconkernel/reconcile"
@@ -127,6 +129,19 @@ func TestSubjectGroup(t *testing.T) {
 	got := slices.Concat(one.heard(nc, "a", "end"), two.heard(nc, "a", "end"))
 	if got = slices.DeleteFunc(got, func(s string) bool { return s != "x" }); len(got) != n {
 		t.Errorf("%d messages reached someone, want each of %d to reach one", len(got), n)
+	}
+}
+
+// TestSubjectDenied subscribes without the right to: the Feeder says so.
+func TestSubjectDenied(t *testing.T) {
+	may := &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
+	s := natstest.Serve(t, &server.Options{Users: []*server.User{{Username: "u", Password: "p", Permissions: may}}})
+	nc := natstest.Connect(t, s.ClientURL(), nats.UserInfo("u", "p"))
+	for _, group := range []string{"", "g"} {
+		err := natsadapter.Subject(nc, "orders.*", group, text)(t.Context(), recorder{})
+		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), "subject orders.*") {
+			t.Errorf("Subject with the group %q: %v, want a denied permission", group, err)
+		}
 	}
 }
 

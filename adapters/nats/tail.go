@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +64,7 @@ type tail struct {
 	js      jetstream.JetStream
 	stream  string
 	what    string   // for errors and logs
+	root    string   // what all subjects of the stream begin with
 	filters []string // subjects; at least one
 	headers bool     // messages come without their data
 	handle  func(*nats.Msg, *nats.MsgMetadata)
@@ -192,9 +194,10 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 		return err
 	}
 	info := stream.CachedInfo()
+	if err := checkSubjects(info.Config, t.root); err != nil {
+		return permanent{err}
+	}
 	switch {
-	case info.Config.Mirror != nil:
-		return fmt.Errorf("it is a mirror of stream %s, want that one", info.Config.Mirror.Name)
 	case t.last == 0:
 		t.created, t.sure, t.consumer = info.Created, true, d.consumer
 		return nil
@@ -215,6 +218,23 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 	t.consumer = d.consumer
 	if !t.sure && d.none() {
 		return errOther // the last one is gone
+	}
+	return nil
+}
+
+// checkSubjects returns an error if a stream has messages whose subjects do not begin
+// with root: a list of those that do would lack them, and say nothing.
+func checkSubjects(c jetstream.StreamConfig, root string) error {
+	if c.Mirror != nil {
+		return fmt.Errorf("it is a mirror of stream %s, and has the subjects of that one; want a bucket that is no mirror", c.Mirror.Name)
+	}
+	for _, s := range c.Sources {
+		moved := slices.ContainsFunc(s.SubjectTransforms, func(t jetstream.SubjectTransformConfig) bool {
+			return strings.HasPrefix(t.Destination, root)
+		})
+		if !moved && s.Name != c.Name {
+			return fmt.Errorf("it copies stream %s, whose subjects stay as they are; want a SubjectTransform to %s>", s.Name, root)
+		}
 	}
 	return nil
 }
@@ -263,7 +283,18 @@ func (t *tail) list(ctx context.Context) error {
 	watched, done := whileConnected(ctx, status)
 	defer done()
 	r := &reader{nc: nc, timeout: lastTimeout}
-	d, err := t.deliver(watched, r)
+	var stream jetstream.Stream
+	err := r.ask(watched, func(ctx context.Context) (err error) {
+		stream, err = t.js.Stream(ctx, t.stream)
+		return err
+	})
+	if err == nil {
+		err = checkSubjects(stream.CachedInfo().Config, t.root)
+	}
+	var d *delivery
+	if err == nil {
+		d, err = t.deliver(watched, r)
+	}
 	if err == nil {
 		err = d.each(watched, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 			t.handle(msg, meta)

@@ -56,7 +56,7 @@ type Telemetry[T comparable] struct {
 //
 // Instrument returns an error and changes nothing if r or r.Reconcile is nil, if
 // it was called before, if MaxLinked is negative, or if the MeterProvider
-// refuses a metric.
+// refuses a metric. For the terms of a leader there is [Telemetry.Instrumented].
 func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	switch {
 	case r == nil:
@@ -129,6 +129,46 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 		}
 	}
 	return nil
+}
+
+// Instrumented returns a Runner that runs r, with spans and metrics meanwhile: Instrument
+// before, Close after. So a Telemetry serves one term of a leader after the other, each
+// with a Reconciler and a queue of its own. Without a Close, OpenTelemetry adds up the
+// queues of all terms. An error of Instrument is one of its Run.
+//
+//	term.Add("runs", telemetry.Instrumented(r))
+func (t *Telemetry[T]) Instrumented(r *reconcile.Reconciler[T]) reconcile.Runner {
+	return instrumented[T]{t, r}
+}
+
+type instrumented[T comparable] struct {
+	t *Telemetry[T]
+	r *reconcile.Reconciler[T]
+}
+
+// Unwrap lets a Group know what runs in here.
+func (i instrumented[T]) Unwrap() reconcile.Runner { return i.r }
+
+// Run does what Instrumented says.
+func (i instrumented[T]) Run(ctx context.Context) error {
+	var run func(context.Context, T) error
+	var onResult func(reconcile.Result[T])
+	if i.r != nil {
+		run, onResult = i.r.Reconcile, i.r.OnResult
+	}
+	if err := i.t.Instrument(i.r); err != nil {
+		return reconcile.Terminal(err)
+	}
+	err := i.r.Run(ctx)
+	i.r.Reconcile, i.r.OnResult = run, onResult
+	closed := i.t.Close()
+	i.t.mu.Lock()
+	i.t.instrumented = false
+	i.t.mu.Unlock()
+	if closed != nil {
+		err = errors.Join(err, fmt.Errorf("oteladapter: %w", closed))
+	}
+	return err
 }
 
 // Close ends the measuring of the queue, for a reconciler that has ended. It may

@@ -23,7 +23,8 @@ import (
 // some hundred nanoseconds more, and never waits for a scrape.
 //
 // Instrument returns an error and changes nothing if c, r or r.Reconcile is
-// nil, or if the name is empty, not UTF-8 or taken.
+// nil, or if the name is empty, not UTF-8 or taken. For the terms of a leader, in which
+// the name is used again, there is [Instrumented].
 func Instrument[T comparable](c *Collector, r *reconcile.Reconciler[T]) error {
 	switch {
 	case c == nil:
@@ -60,6 +61,44 @@ func Instrument[T comparable](c *Collector, r *reconcile.Reconciler[T]) error {
 		}
 	}
 	return nil
+}
+
+// Instrumented returns a Runner that runs r, whose metrics are in c meanwhile: [Instrument]
+// before, and the way back after. So each term of a leader may have a Reconciler and a
+// queue of the same name, whose counts begin at zero, and a process that waits has no
+// series. An error of Instrument is one of its Run.
+//
+//	term.Add("runs", promadapter.Instrumented(&metrics, r))
+func Instrumented[T comparable](c *Collector, r *reconcile.Reconciler[T]) reconcile.Runner {
+	return instrumented[T]{c, r}
+}
+
+type instrumented[T comparable] struct {
+	c *Collector
+	r *reconcile.Reconciler[T]
+}
+
+// Unwrap lets a Group know what runs in here.
+func (i instrumented[T]) Unwrap() reconcile.Runner { return i.r }
+
+// Run does what Instrumented says.
+func (i instrumented[T]) Run(ctx context.Context) error {
+	var run func(context.Context, T) error
+	var onResult func(reconcile.Result[T])
+	if i.r != nil {
+		run, onResult = i.r.Reconcile, i.r.OnResult
+	}
+	if err := Instrument(i.c, i.r); err != nil {
+		return reconcile.Terminal(err)
+	}
+	defer func() {
+		i.r.Reconcile, i.r.OnResult = run, onResult
+		i.c.mu.Lock()
+		defer i.c.mu.Unlock()
+		delete(i.c.queues, i.r.Name)
+		delete(i.c.runs, i.r.Name)
+	}()
+	return i.r.Run(ctx)
 }
 
 // An ending is a way for a run to end: the outcomes, with Requeued told apart as

@@ -70,6 +70,7 @@ var alertDays = []alertDay{
 			}
 		},
 		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute},
+		may:   "ReconcileItemOutOfSync", // what is rejected waits
 	},
 	{
 		name: "what is made is never ready",

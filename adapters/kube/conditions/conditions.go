@@ -23,6 +23,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/text"
 )
 
@@ -45,7 +46,8 @@ const attempts = 5
 // After a conflict change is called again with what the server has, up to five
 // times. So it sets what the run found, and the generation that the run saw;
 // it does not count up. An object that is gone, or replaced by another of its
-// name, is a NotFound error. A change of anything but the status is a
+// name, is a NotFound error. A kind that has no subresource status is a
+// [reconcile.Terminal] error. A change of anything but the status is a
 // [reconcile.Terminal] error, and nothing is written.
 func WriteStatus[O kube.Object](ctx context.Context, client kube.Client[O], obj O, change func(obj O)) (O, error) {
 	name := obj.GetName()
@@ -60,16 +62,20 @@ func WriteStatus[O kube.Object](ctx context.Context, client kube.Client[O], obj 
 		if err == nil {
 			return patched, nil
 		}
-		if !apierrors.IsConflict(err) || attempt == attempts {
-			return obj, fmt.Errorf("write the status of %s: %w", name, err)
+		missing := apierrors.IsNotFound(err) // the object, or its subresource
+		if !missing && (!apierrors.IsConflict(err) || attempt == attempts) {
+			return obj, fmt.Errorf("write the status of %s: %w", name, absent.Explain(err))
 		}
 		fresh, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return obj, fmt.Errorf("read the status of %s: %w", name, err)
+			return obj, fmt.Errorf("read the status of %s: %w", name, absent.Explain(err))
 		}
 		if fresh.GetUID() != obj.GetUID() {
 			return obj, fmt.Errorf("write the status of %s: %w", name,
 				apierrors.NewNotFound(schema.GroupResource{}, name))
+		}
+		if missing {
+			return obj, reconcile.Terminal(fmt.Errorf("write the status of %s: its kind has no subresource status; its CRD needs subresources: {status: {}}", name))
 		}
 		obj = fresh
 	}
@@ -136,7 +142,7 @@ func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, er
 		ready := Ready(obj.GetGeneration(), err)
 		_, wrong = WriteStatus(ctx, client, obj, func(obj O) { change(obj, ready) })
 	}
-	if wrong == nil || apierrors.IsNotFound(wrong) {
+	if wrong == nil || absent.Object(wrong) {
 		return err
 	}
 	switch found := outcomeOf(err); {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
@@ -36,9 +37,12 @@ import (
 // A Config says which Lease is stood for, and how. Client and Name are required;
 // zero is a good default for the rest.
 type Config struct {
-	Client    coordinationv1.LeasesGetter // such as kubernetes.Interface.CoordinationV1()
-	Namespace string                      // of the Lease; empty means that of the pod this process is in
-	Name      string                      // of the Lease; it is made if it is not there
+	// Client is that of a clientset that nothing else uses, such as
+	// kubernetes.Interface.CoordinationV1(). A clientset has one rate limiter: behind
+	// the requests of the workers, those for the Lease come too late, and it is lost.
+	Client    coordinationv1.LeasesGetter
+	Namespace string // of the Lease; empty means that of the pod this process is in
+	Name      string // of the Lease; it is made if it is not there
 
 	// Identity names this candidate. No two may have the same: both would lead.
 	// Empty means the host's name and something random.
@@ -202,6 +206,7 @@ type term struct {
 
 	mu      sync.Mutex // guards what follows
 	renewed time.Time  // before the last request that got or renewed the lease
+	trouble error      // of the last request; nil if it succeeded
 
 	failures rare.Failures // of requests
 }
@@ -226,9 +231,13 @@ func (h noErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup returns a handler with a group.
 func (h noErrors) WithGroup(name string) slog.Handler { return noErrors{h.Handler.WithGroup(name)} }
 
-// failed logs that a request failed, unless that somebody else was faster.
+// failed notes how a request ended, and logs that it failed, unless that somebody else was faster.
 func (t *term) failed(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	err = lease.Explain(err)
+	t.mu.Lock()
+	t.trouble = err
+	t.mu.Unlock()
+	if err == nil || ctx.Err() != nil || absent.Object(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return
 	}
 	if count, log := t.failures.Add(err); log {
@@ -313,7 +322,14 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 // now on, even if a renewal comes yet.
 func (t *term) Over() bool {
 	if t.lost.Err() == nil && time.Since(t.last()) >= t.Deadline {
-		t.lose(fmt.Errorf("%w: %s/%s was not renewed for %v", reconcile.ErrLeaseLost, t.Namespace, t.Name, t.Deadline))
+		t.mu.Lock()
+		trouble := t.trouble
+		t.mu.Unlock()
+		err := fmt.Errorf("%w: %s/%s was not renewed for %v", reconcile.ErrLeaseLost, t.Namespace, t.Name, t.Deadline)
+		if trouble != nil {
+			err = fmt.Errorf("%w: %w", err, trouble)
+		}
+		t.lose(err)
 	}
 	return t.lost.Err() != nil
 }

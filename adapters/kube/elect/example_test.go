@@ -19,7 +19,7 @@ import (
 // The informer is warm before; the queue and all around it are the leader's alone.
 func ExampleEachTerm() {
 	var (
-		client   coordinationv1.LeasesGetter // of a kubernetes.Interface
+		client   coordinationv1.LeasesGetter // of a kubernetes.Interface that nothing else uses
 		informer cache.SharedInformer
 		run      func(ctx context.Context, name cache.ObjectName) error
 		group    reconcile.Group

@@ -28,6 +28,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
 )
 
 // A Guard is a reconcile function for objects with a finalizer: its Reconcile
@@ -71,7 +72,8 @@ type Guard[T comparable, O metav1.Object] struct {
 	Name string
 
 	// Get returns the object of an item, perhaps from a cache. If there is none,
-	// it returns an error that apierrors.IsNotFound knows.
+	// it returns an error that apierrors.IsNotFound knows. A 404 of a kind or a version
+	// that the API server does not serve is a failure: it says nothing of the object.
 	Get func(ctx context.Context, item T) (O, error)
 
 	// Client returns the client for the object of an item.
@@ -124,7 +126,7 @@ func (g *Guard[T, O]) Reconcile(ctx context.Context, item T) error {
 	obj, err := g.Get(ctx, item)
 	for attempt := 1; ; attempt++ {
 		switch {
-		case apierrors.IsNotFound(err):
+		case absent.Object(err):
 			if attempt == 1 { // else the cache may still show it for a while
 				g.cleaned.Delete(item)
 			}
@@ -141,7 +143,7 @@ func (g *Guard[T, O]) Reconcile(ctx context.Context, item T) error {
 			}
 			return nil
 		case err != nil:
-			return fmt.Errorf("get the object: %w", err)
+			return fmt.Errorf("get the object: %w", absent.Explain(err))
 		}
 		if any(obj) == nil || reflect.ValueOf(obj).IsNil() || obj.GetUID() == "" {
 			return reconcile.Terminal(fmt.Errorf("finalizer: Get returned no object for %v, and no error; want an object with a UID, or a NotFound error", item))

@@ -17,6 +17,7 @@ import (
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
 )
@@ -52,6 +53,7 @@ type member[T comparable] struct {
 	fence   *time.Timer
 
 	failures, untidy rare.Failures // of turns, of removals
+	trouble          error         // of the last turn; nil if it went well
 }
 
 // A sighting is when a Lease was last seen to be renewed.
@@ -122,11 +124,16 @@ func (m *member[T]) run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		case <-m.lost:
+			if m.trouble != nil {
+				return fmt.Errorf("%w: %s was not renewed for %v: %w", errLost, m.self, m.cfg.Deadline, m.trouble)
+			}
 			return errLost
 		case <-next.C:
 		case <-m.landing():
 		}
 		again, err := m.turn(ctx)
+		err = lease.Explain(err)
+		m.trouble = err
 		switch {
 		case errors.Is(err, reconcile.ErrLeaseLost):
 			m.lose()
@@ -220,7 +227,7 @@ func (m *member[T]) renew(ctx context.Context, holder string) error {
 			return errors.New("shard: the Lease was written, and no answer came")
 		}
 	}
-	if m.lease != nil && apierrors.IsNotFound(err) {
+	if m.lease != nil && absent.Object(err) {
 		return fmt.Errorf("%w: another client has deleted it", errLost)
 	}
 	if err != nil {

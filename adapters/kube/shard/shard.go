@@ -60,9 +60,12 @@ import (
 // Set the fields before the first call of a method. Methods may be called from
 // many goroutines.
 type Shards[T comparable] struct {
-	Client    coordinationv1.LeasesGetter // such as kubernetes.Interface.CoordinationV1()
-	Namespace string                      // of the Leases; empty means that of the pod this process is in
-	Name      string                      // of the set; the members' Leases are called Name-Identity-...
+	// Client is that of a clientset that nothing else uses, such as
+	// kubernetes.Interface.CoordinationV1(). A clientset has one rate limiter: behind
+	// the requests of the workers, those for the Leases come too late.
+	Client    coordinationv1.LeasesGetter
+	Namespace string // of the Leases; empty means that of the pod this process is in
+	Name      string // of the set; the members' Leases are called Name-Identity-...
 
 	// Identity names this member. It is part of a Lease's name, so it is of
 	// lower case letters, digits and dashes. Empty means the host's name.

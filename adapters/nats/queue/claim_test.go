@@ -82,7 +82,7 @@ func TestClaim(t *testing.T) {
 		if _, ok := q.writeClaim(item, ready, "another", 1000); !ok {
 			t.Fatal("not claimed")
 		}
-		witnesses, err := listen(observer, "q.w")
+		witnesses, err := listen(observer, "$KV.queue=q.w")
 		if err != nil {
 			t.Fatal(err)
 		}

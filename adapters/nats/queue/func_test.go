@@ -137,7 +137,7 @@ func TestQueueFuncMayCallTheQueue(t *testing.T) {
 		return key, nil
 	})
 	alive := make(chan []byte, 1000)
-	sub, err := s.Connect(t).Subscribe("q.m.>", func(m *nats.Msg) { alive <- m.Data })
+	sub, err := s.Connect(t).Subscribe("$KV.queue=q.m.>", func(m *nats.Msg) { alive <- m.Data })
 	if err != nil {
 		t.Fatal(err)
 	}

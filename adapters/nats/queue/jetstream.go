@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +16,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
+
+// root is what the subjects of the stream have in front of those of a wire. A server
+// keeps $KV.> apart between JetStream domains, as it does the API, and maps it for a
+// client of another domain: so a record goes into the stream that is read. Subjects of
+// other names pass leaf nodes, and each stream that listens to them stores them, also
+// one of the same name in another domain. No bucket has an "=" in its name.
+const root = "$KV.queue="
+
+// unrooted undoes root.
+func unrooted(subject string) string { return strings.TrimPrefix(subject, root) }
 
 // A jetWire is the wire to a server.
 type jetWire struct {
@@ -29,19 +38,16 @@ type jetWire struct {
 	workers jetstream.ConsumerConfig
 	inbox   string        // of what the consumer sends
 	api     string        // the prefix of the API's subjects
+	root    string        // what subjects of records have in front when they are published
 	timeout time.Duration // of one request
 }
 
 func newWire(js jetstream.JetStream, s jetstream.Stream, cfg Config, timeout time.Duration) *jetWire {
-	api := jetstream.DefaultAPIPrefix
-	switch o := js.Options(); {
-	case o.Domain != "":
-		api = "$JS." + o.Domain + ".API."
-	case o.APIPrefix != "":
-		api = strings.TrimSuffix(o.APIPrefix, ".") + "."
-	}
 	nc := js.Conn()
-	return &jetWire{nc: nc, js: js, s: s, name: cfg.Name, workers: consumerConfig(cfg), inbox: nc.NewInbox(), api: api, timeout: timeout}
+	return &jetWire{
+		nc: nc, js: js, s: s, name: cfg.Name, workers: consumerConfig(cfg), inbox: nc.NewInbox(),
+		api: names.API(js), root: names.Publish(js, root), timeout: timeout,
+	}
 }
 
 func (w *jetWire) patient() wire {
@@ -81,11 +87,12 @@ func (w *jetWire) publishBriefly(ctx context.Context, subject string, last uint6
 }
 
 func (w *jetWire) publishIf(ctx context.Context, subject, other string, last uint64) error {
-	_, err := w.store(ctx, subject, nil, jetstream.WithExpectLastSequenceForSubject(last, other))
+	_, err := w.store(ctx, subject, nil, jetstream.WithExpectLastSequenceForSubject(last, root+other))
 	return err
 }
 
 func (w *jetWire) store(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (uint64, error) {
+	subject = w.root + subject
 	ack, err := request(ctx, w, subject, func(ctx context.Context) (*jetstream.PubAck, error) {
 		return w.js.Publish(ctx, subject, data, append(opts, jetstream.WithExpectStream(w.name))...)
 	})
@@ -148,7 +155,7 @@ func (w *jetWire) epoch(ctx context.Context) (uint64, error) {
 
 func (w *jetWire) last(ctx context.Context, subject string) (stored, error) {
 	m, err := request(ctx, w, w.api+"STREAM.MSG.GET."+w.name, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return w.s.GetLastMsgForSubject(ctx, subject)
+		return w.s.GetLastMsgForSubject(ctx, root+subject)
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
@@ -156,17 +163,21 @@ func (w *jetWire) last(ctx context.Context, subject string) (stored, error) {
 	case err != nil:
 		return stored{}, err
 	}
-	return stored{m.Subject, m.Sequence, m.Data}, nil
+	return stored{unrooted(m.Subject), m.Sequence, m.Data}, nil
 }
 
 func (w *jetWire) subjects(ctx context.Context, filter string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(filter))
+	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(root+filter))
 	if err != nil {
 		return nil, err
 	}
-	return slices.Collect(maps.Keys(info.State.Subjects)), nil
+	var subjects []string
+	for subject := range info.State.Subjects {
+		subjects = append(subjects, unrooted(subject))
+	}
+	return subjects, nil
 }
 
 // The server refuses with 10043, or 10057 if the message never was. nats.go hands
@@ -184,13 +195,13 @@ func (w *jetWire) remove(ctx context.Context, seq uint64) error {
 func (w *jetWire) purge(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	return w.s.Purge(ctx, jetstream.WithPurgeSubject(subject))
+	return w.s.Purge(ctx, jetstream.WithPurgeSubject(root+subject))
 }
 
 func (w *jetWire) room(ctx context.Context, subject string) (free int64, there bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(subject))
+	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(root+subject))
 	if err != nil {
 		return 0, false, err
 	}
@@ -250,7 +261,7 @@ func arrived(m *nats.Msg) arrival {
 		d.err = err
 		return d
 	}
-	d.stored = stored{m.Subject, meta.Sequence.Stream, m.Data}
+	d.stored = stored{unrooted(m.Subject), meta.Sequence.Stream, m.Data}
 	return d
 }
 
@@ -266,7 +277,7 @@ func (w *jetWire) answer(d arrival, what string) { w.nc.Publish(d.reply, []byte(
 func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) error {
 	c, err := w.js.CreateConsumer(ctx, w.name, jetstream.ConsumerConfig{
 		Description:       "Reads all records once",
-		FilterSubject:     w.name + ".i.>",
+		FilterSubject:     root + w.name + ".i.>",
 		DeliverPolicy:     jetstream.DeliverAllPolicy,
 		AckPolicy:         jetstream.AckNonePolicy,
 		MemoryStorage:     true,
@@ -291,7 +302,7 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 				return err
 			}
 			some, left = true, meta.NumPending
-			fn(stored{m.Subject(), meta.Sequence.Stream, m.Data()}, meta.Timestamp)
+			fn(stored{unrooted(m.Subject()), meta.Sequence.Stream, m.Data()}, meta.Timestamp)
 		}
 		if err := msgs.Error(); err != nil {
 			return err
@@ -313,7 +324,7 @@ func consumerConfig(cfg Config) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       consumerName,
 		Description:   "Hands records to the processes that take items",
-		FilterSubject: cfg.Name + ".i.>",
+		FilterSubject: root + cfg.Name + ".i.>",
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       cfg.Lease,

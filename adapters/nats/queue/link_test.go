@@ -41,7 +41,7 @@ func TestReserveOverASlowLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := stream.GetLastMsgForSubject(t.Context(), "q.r")
+	m, err := stream.GetLastMsgForSubject(t.Context(), "$KV.queue=q.r")
 	if err != nil || len(m.Data) != 256<<10 {
 		t.Errorf("the reserve is %+v, %v; want 256 KiB", m, err)
 	}

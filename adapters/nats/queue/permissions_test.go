@@ -176,7 +176,7 @@ func TestQueueSaysWhatIsDenied(t *testing.T) {
 		Users: []*server.User{
 			{Username: "all", Password: "p", Permissions: all},
 			{Username: "blind", Password: "p", Permissions: but("$JS.API.STREAM.INFO.q")},
-			{Username: "mute", Password: "p", Permissions: but("q.i.x")},
+			{Username: "mute", Password: "p", Permissions: but("$KV.queue=q.i.x")},
 			{Username: "deaf", Password: "p", Permissions: &server.Permissions{
 				Publish: all.Publish, Subscribe: &server.SubjectPermission{Deny: []string{">"}},
 			}},
@@ -219,7 +219,7 @@ func TestQueueSaysWhatIsDenied(t *testing.T) {
 		if !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("EnqueueContext: %v, want one that wraps %v", err, nats.ErrPermissionViolation)
 		}
-		wantError(t, err, `"q.i.x"`)
+		wantError(t, err, `"$KV.queue=q.i.x"`)
 	}
 	log.want(t, "a permission is missing", "q.i.x")
 	over, cancel := context.WithCancel(ctx)

@@ -25,7 +25,7 @@ import (
 // whether it is in flight and with whom, its next run, its failures. The stream
 // keeps one message a subject, so a new record replaces the old one.
 //
-//	NAME.i.ITEM    the record of an item
+//	NAME.i.ITEM    the record of an item; each subject has $KV.queue= in front, see root
 //	NAME.m.MEMBER  a process that takes items; it writes this anew all the time
 //	NAME.r, NAME.p see room.go
 //	NAME.w         see witness

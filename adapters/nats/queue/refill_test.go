@@ -24,7 +24,7 @@ func TestReserveIsNoRoom(t *testing.T) {
 	defer q.end()
 	stored := 0
 	for ; err == nil; stored++ {
-		_, err = js.Publish(t.Context(), fmt.Sprintf("q.i.%d", stored), make([]byte, 10_000))
+		_, err = js.Publish(t.Context(), fmt.Sprintf("$KV.queue=q.i.%d", stored), make([]byte, 10_000))
 	}
 	if !isFull(err) {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestNothingLongOverALinkWhileFull(t *testing.T) {
 	defer q.end()
 	other := s.JetStream(t, natstest.In(t, "worker", "q"))
 	for n := 0; err == nil; n++ {
-		_, err = other.Publish(t.Context(), fmt.Sprintf("q.i.%d", n), make([]byte, 10_000))
+		_, err = other.Publish(t.Context(), fmt.Sprintf("$KV.queue=q.i.%d", n), make([]byte, 10_000))
 	}
 	const little = 10_000
 	over := func(what string, do func()) {

@@ -127,14 +127,18 @@ func stamp(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, want
 // answer makes a request until it is answered or ctx is done. Each attempt has twice
 // the time of the one before. A cluster does not answer a request about a stream or
 // a consumer that is being created. A server that is still deleting a stream creates
-// none of that name, but may have other reasons: it is asked three times. A
+// none of that name, but may have other reasons: it is asked three times. So it is if no
+// server with JetStream answers, as one that restarts does not, for some seconds. A
 // permission that is missing is an error at once; also one that somebody else misses
 // on the same connection meanwhile.
 func answer[R any](ctx context.Context, nc *nats.Conn, request func(context.Context) (R, error)) (R, error) {
 	for limit := time.Second; ; limit *= 2 {
 		once, cancel := context.WithTimeout(ctx, limit)
 		r, err := unlessDenied(once, nc, func(string) bool { return true }, request)
-		if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == streamNotCreated && limit < 4*time.Second {
+		api := new(jetstream.APIError)
+		soon := errors.As(err, &api) && api.ErrorCode == streamNotCreated ||
+			errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders)
+		if soon && limit < 4*time.Second {
 			<-once.Done()
 		}
 		again := err != nil && once.Err() != nil && ctx.Err() == nil
@@ -153,7 +157,7 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              cfg.Name,
 		Description:       "A queue of reconcile",
-		Subjects:          []string{cfg.Name + ".>"},
+		Subjects:          []string{root + cfg.Name + ".>"},
 		Retention:         jetstream.LimitsPolicy,
 		Discard:           discard,
 		MaxMsgsPerSubject: 1,

@@ -78,7 +78,7 @@ func TestQueueRefusesOtherStreams(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		parts  []string
 	}{
-		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = []string{"subjects.i.>"} }, []string{"Subjects is [subjects.i.>]", "want [subjects.>]"}},
+		"subjects": {func(c *jetstream.StreamConfig) { c.Subjects = []string{"$KV.queue=subjects.i.>"} }, []string{"Subjects is [$KV.queue=subjects.i.>]", "want [$KV.queue=subjects.>]"}},
 		"limit":    {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, []string{"MaxMsgsPerSubject is 2, want 1"}},
 		"age":      {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, []string{"MaxAge is 1h0m0s, want 0s"}},
 		"bytes":    {func(c *jetstream.StreamConfig) { c.MaxBytes = 1e6 }, []string{"MaxBytes"}},
@@ -258,7 +258,7 @@ func TestQueueRefusesOtherItems(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	cfg := queue.Config{Name: "q"}
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{ // by a version that did not say
-		Name: "q", Subjects: []string{"q.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Metadata: map[string]string{"team": "a"},
+		Name: "q", Subjects: []string{"$KV.queue=q.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Metadata: map[string]string{"team": "a"},
 	})
 	if err != nil {
 		t.Fatal(err)

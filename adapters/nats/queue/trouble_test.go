@@ -282,7 +282,7 @@ func TestQueueDisownedRun(t *testing.T) {
 		t.Fatalf("in flight are %+v, %v, want two, each with a member of its own", all, err)
 	}
 	record := fmt.Sprintf(`{"phase":"in flight","since":"2026-01-02T03:04:05Z","owner":%q,"write":"w"}`, all[1].Member)
-	if _, err := s.JetStream(t).Publish(t.Context(), "q.i.ghost", []byte(record)); err != nil {
+	if _, err := s.JetStream(t).Publish(t.Context(), "$KV.queue=q.i.ghost", []byte(record)); err != nil {
 		t.Fatal(err)
 	}
 	cable.Cut() // as when the server is killed
@@ -304,7 +304,7 @@ func TestQueueLeavesOtherSubjectsAlone(t *testing.T) {
 	for subject, item := range map[string]string{
 		"=61": "", "=4a=6F": "", "%61": "", long: "", short: "a", short + "0": long, "=h": "=61",
 	} {
-		if _, err := js.Publish(t.Context(), "q.i."+subject, fmt.Appendf(nil, `{"phase":"ready","item":%q}`, item)); err != nil {
+		if _, err := js.Publish(t.Context(), "$KV.queue=q.i."+subject, fmt.Appendf(nil, `{"phase":"ready","item":%q}`, item)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -315,7 +315,7 @@ func TestQueueLeavesOtherSubjectsAlone(t *testing.T) {
 	if n := q.Stats().Unreadable; n < 7 {
 		t.Errorf("Stats: %d records were left alone, want each of the 7", n)
 	}
-	log.want(t, "left alone", "q.i.=61: this is not the subject of its item, a")
+	log.want(t, "unreadable record is ignored", "q.i.=61: this is not the subject of its item, a")
 	all, err := q.All(t.Context())
 	if err != nil || len(all) != 3 {
 		t.Errorf("All: %d items, %v, want 3", len(all), err)
@@ -334,17 +334,17 @@ func TestQueueLeavesLongNamesAlone(t *testing.T) {
 	q := newQueue[string](t, s, queue.Config{Name: "q", Lease: time.Second, Logger: log.logger()})
 	nc, js := s.Connect(t), s.JetStream(t)
 	record := `{"phase":"in flight","since":"2026-01-02T03:04:05Z","owner":"` + strings.Repeat("o", 5000) + `"}`
-	if _, err := js.Publish(t.Context(), "q.i.bad", []byte(record)); err != nil {
+	if _, err := js.Publish(t.Context(), "$KV.queue=q.i.bad", []byte(record)); err != nil {
 		t.Fatal(err)
 	}
 	// With a subject to answer to, which a Queue adds, it is over the limit of 4096.
-	if err := nc.Publish("q.m."+strings.Repeat("m", 4050), []byte(`{"owner":"x"}`)); err != nil {
+	if err := nc.Publish("$KV.queue=q.m."+strings.Repeat("m", 4050), []byte(`{"owner":"x"}`)); err != nil {
 		t.Fatal(err)
 	}
 	enqueue(t, q, "good")
 	mustTake(t, q, "good")
-	log.want(t, "left alone", "q.i.bad", "owner")
-	log.want(t, "left alone", "q.m.mmm")
+	log.want(t, "unreadable record is ignored", "q.i.bad", "owner")
+	log.want(t, "unreadable record is ignored", "q.m.mmm")
 	enqueue(t, q, "victim")
 	kill(t, s, "victim")
 	mustTake(t, q, "victim") // so q has looked for those that are silent for longer

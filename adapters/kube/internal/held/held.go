@@ -30,8 +30,18 @@ func In(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 // Nothing is taken from it after that. In a context without a Lease it changes
 // nothing.
 func Queue[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
-	return &queue[T]{Dequeuer: q}
+	h := &queue[T]{Dequeuer: q}
+	if s, ok := q.(statser); ok {
+		return struct {
+			*queue[T]
+			statser
+		}{h, s}
+	}
+	return h
 }
+
+// A statser is a queue that has counts, for metrics.
+type statser interface{ Stats() reconcile.Stats }
 
 type queue[T comparable] struct {
 	reconcile.Dequeuer[T]

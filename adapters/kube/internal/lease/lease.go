@@ -73,6 +73,15 @@ func (c Config) WithDefaults(what string, part float64) (Config, error) {
 	return c, nil
 }
 
+// Explain returns the error of a request for a Lease, with what to do about it if the
+// client held the request back: its limiter is one for all that a clientset sends.
+func Explain(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "client rate limiter") { // client-go has no other sign
+		return err
+	}
+	return fmt.Errorf("the rate limiter of the client (QPS) held the request back; the Lease needs a clientset that nothing else uses: %w", err)
+}
+
 // podFile has the namespace of the pod that this process is in.
 const podFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 

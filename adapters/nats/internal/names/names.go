@@ -1,12 +1,15 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names tells which subjects and keys a server takes.
+// Package names tells which subjects and keys a server takes, and where a client's
+// messages go.
 package names
 
 import (
 	"regexp"
 	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 var key = regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
@@ -27,4 +30,24 @@ func Subject(subject string) bool {
 		}
 	}
 	return true
+}
+
+// API returns what the subjects of the JetStream API begin with for a client.
+func API(js jetstream.JetStream) string {
+	switch o := js.Options(); {
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API."
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "."
+	}
+	return jetstream.DefaultAPIPrefix
+}
+
+// Publish returns where a client publishes what is to be stored under a subject that
+// begins with $KV: in the domain, or behind the prefix, that its calls of the API go to.
+func Publish(js jetstream.JetStream, subject string) string {
+	if api := API(js); api != jetstream.DefaultAPIPrefix {
+		return api + subject
+	}
+	return subject
 }

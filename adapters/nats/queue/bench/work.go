@@ -164,7 +164,7 @@ func loop(ctx context.Context, js jetstream.JetStream, j job, start func(), enqu
 	for s := q.Stats(); s.Idle < j.Slots || s.InFlight > 0 || s.Outbox > 0; s = q.Stats() {
 		time.Sleep(time.Millisecond)
 	}
-	if err := over(ctx, js, j.Stream, j.Stream+".i.>"); err != nil {
+	if err := over(ctx, js, j.Stream, "$KV.queue="+j.Stream+".i.>"); err != nil {
 		return report{}, err
 	}
 	go func() { // is not measured
@@ -200,7 +200,7 @@ func latency(ctx context.Context, js jetstream.JetStream, j job, start func()) (
 	time.Sleep(200 * time.Millisecond) // to join
 	start()
 	pace(j, func(item string) { q.Enqueue(item) })
-	if err := over(ctx, js, j.Stream, j.Stream+".i.>"); err != nil {
+	if err := over(ctx, js, j.Stream, "$KV.queue="+j.Stream+".i.>"); err != nil {
 		return rep, err
 	}
 	stop()

@@ -1,0 +1,129 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !nightly
+
+package kube_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/adapters/kube/custom"
+	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
+)
+
+// A sized is a kind whose size is a number, for this program alone.
+type sized struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Size              int `json:"size,omitempty"`
+}
+
+func (s *sized) DeepCopyObject() runtime.Object { return custom.DeepCopy(s) }
+
+// TestReadyOfABlindInformer has a kind whose objects cannot be read any more: Ready fails
+// after two minutes, and is good again within some more once they can be. A watch that
+// the server ends each minute is no reason.
+func TestReadyOfABlindInformer(t *testing.T) {
+	for what, test := range map[string]struct{ fault, want string }{
+		"an object that does not decode": {"", "cannot unmarshal"},
+		"a kind that is gone":            {"404", "could not find the requested resource"},
+		"a right that is withdrawn":      {"403", "failed to list"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+				gvr := s.Define(t, "Namespaced", "blind.example.com", "Sized")
+				ns := s.Namespace(t)
+				fault := make(chan string, 1)
+				fault <- ""
+				config := rest.CopyConfig(s.Admin())
+				config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+					return rounds(func(r *http.Request) (*http.Response, error) {
+						now := <-fault
+						fault <- now
+						if now != "" && strings.Contains(r.URL.Path, "/sizeds") {
+							code := map[string]int{"404": 404, "403": 403}[now]
+							return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("no")), Request: r}, nil
+						}
+						ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+						resp, err := next.RoundTrip(r.WithContext(ctx))
+						if err != nil {
+							cancel()
+							return nil, err
+						}
+						resp.Body = ending{resp.Body, cancel}
+						return resp, nil
+					})
+				})
+				things, err := custom.NewClient[sized](config, gvr, "Sized")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := &kube.Controller[*sized]{Name: "sizes", Informer: things.Informer(ns, 0), Reconcile: func(context.Context, *sized) error { return nil }}
+				group := reconcile.Group{Logger: slog.New(slog.DiscardHandler)}
+				group.Add("informers", c.Informers())
+				group.Add("sizes", c)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- group.Run(ctx) }()
+				ready := func(when, want string) {
+					t.Helper()
+					synctest.Wait()
+					_, err := c.Ready()
+					if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+						t.Errorf("%s: Ready is %v, want %q", when, err, want)
+					}
+				}
+				time.Sleep(10*time.Minute + time.Second)
+				ready("while all is well", "")
+				if test.fault == "" {
+					s.KubectlInput(t, `{"apiVersion": "blind.example.com/v1", "kind": "Sized", "metadata": {"name": "bad", "namespace": "`+ns+`"}, "size": "big"}`, "create", "-f", "-")
+				} else {
+					<-fault
+					fault <- test.fault
+				}
+				time.Sleep(time.Minute)
+				ready("after a minute", "")
+				time.Sleep(5 * time.Minute)
+				ready("after six minutes", test.want)
+				if test.fault == "" {
+					s.Kubectl(t, "delete", "sizeds.blind.example.com", "bad", "-n", ns)
+				} else {
+					<-fault
+					fault <- ""
+				}
+				time.Sleep(3 * time.Minute)
+				ready("when it can be read again", "")
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+type rounds func(*http.Request) (*http.Response, error)
+
+func (f rounds) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// ending releases the context of a body that is read.
+type ending struct {
+	io.ReadCloser
+	cancel func()
+}
+
+func (e ending) Close() error { e.cancel(); return e.ReadCloser.Close() }

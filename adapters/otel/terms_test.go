@@ -1,0 +1,58 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package oteladapter_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/reconkernel/reconcile"
+	oteladapter "github.com/reconkernel/reconcile/adapters/otel"
+)
+
+// TestInstrumentedTerms has three terms of a leader, each with a Reconciler and a queue
+// of its own, and one Telemetry: a term has the workers and the items of its own.
+func TestInstrumentedTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		telemetry := &oteladapter.Telemetry[int]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+		for term := 1; term <= 3; term++ {
+			queue, results := reconcile.NewQueue[int](), 0
+			r := &reconcile.Reconciler[int]{
+				Name: "buckets", Queue: queue, Workers: 2,
+				Reconcile: func(context.Context, int) error { return nil },
+				OnResult:  func(reconcile.Result[int]) { results++ },
+			}
+			var group reconcile.Group
+			group.Add("runs", telemetry.Instrumented(r))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- group.Run(ctx) }()
+			for i := range 10 * term {
+				queue.Enqueue(i)
+			}
+			synctest.Wait()
+			values := collect(t, reader)
+			for series, want := range map[string]string{
+				"reconcile.worker.max{messaging.destination.name=buckets}":    "2",
+				"reconcile.item.enqueued{messaging.destination.name=buckets}": []string{"10", "20", "30"}[term-1],
+			} {
+				if values[series] != want {
+					t.Errorf("term %d: %s is %q, want %s", term, series, values[series], want)
+				}
+			}
+			cancel()
+			if err := <-ended; err != nil || results != 10*term {
+				t.Errorf("term %d: %v, %d results, want %d", term, err, results, 10*term)
+			}
+		}
+		if err := telemetry.Instrumented(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("without a Reconciler: %v, want a terminal error", err)
+		}
+	})
+}

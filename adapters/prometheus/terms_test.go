@@ -1,0 +1,78 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promadapter_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/gate"
+
+	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+)
+
+// TestInstrumentedTerms has three terms of a leader, each with a Reconciler and a queue
+// of the same name. The series are those of the term, and gone between terms; a gate of
+// that name stays.
+func TestInstrumentedTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c promadapter.Collector
+		if err := c.AddGate("buckets", new(gate.Gate)); err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(&c)
+		series := func(name string) (found bool, value float64) {
+			t.Helper()
+			all, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, family := range all {
+				if family.GetName() == name {
+					return true, family.Metric[0].GetCounter().GetValue()
+				}
+			}
+			return false, 0
+		}
+		for term := 1; term <= 3; term++ {
+			queue, results := reconcile.NewQueue[int](), 0
+			r := &reconcile.Reconciler[int]{
+				Name: "buckets", Queue: queue,
+				Reconcile: func(context.Context, int) error { return nil },
+				OnResult:  func(reconcile.Result[int]) { results++ },
+			}
+			var group reconcile.Group
+			group.Add("runs", promadapter.Instrumented(&c, r))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- group.Run(ctx) }()
+			for i := range 10 * term {
+				queue.Enqueue(i)
+			}
+			synctest.Wait()
+			if _, adds := series("workqueue_adds_total"); adds != float64(10*term) || results != 10*term {
+				t.Errorf("term %d: %v items were added, and there were %d results, want %d", term, adds, results, 10*term)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("term %d: %v", term, err)
+			}
+			if found, _ := series("workqueue_adds_total"); found {
+				t.Errorf("the series of term %d are there after it", term)
+			}
+		}
+		if found, _ := series("reconcile_gate_pauses_total"); !found {
+			t.Error("the gate is gone")
+		}
+		if err := promadapter.Instrumented[int](&c, nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("without a Reconciler: %v, want a terminal error", err)
+		}
+	})
+}

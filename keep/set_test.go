@@ -713,6 +713,16 @@ func TestChecks(t *testing.T) {
 			t.Errorf("Run returned %v, want %q", err, c.want)
 		}
 	}
+	w := newWorld(t, 1)
+	w.set.Queue = reconcile.NewQueue[string]()
+	w.set.Period, w.set.Resync, w.set.DeleteAfter, w.set.Jitter, w.set.MaxDeleted = time.Millisecond, time.Millisecond, time.Millisecond, 1, 1
+	if err := w.set.Run(ended); err != nil {
+		t.Errorf("Run returned %v for values at the edge", err)
+	}
+	w.set.Jitter = -0.1
+	if err := w.set.Run(ended); err == nil {
+		t.Error("Run takes a negative Jitter")
+	}
 	list := func(context.Context) (map[float64]*struct{ Present bool }, error) {
 		return map[float64]*struct{ Present bool }{math.NaN(): nil}, nil
 	}

@@ -233,8 +233,9 @@ func scans(newStep func() func(ctx context.Context, w scanner, id string) error)
 			}
 			return nil
 		},
-		Within: 30 * time.Minute,
-		Budget: time.Second / 2,
+		Without: []explore.Fault{explore.Stale, explore.StaleWatch}, // a stale count lets one more begin
+		Within:  30 * time.Minute,
+		Budget:  time.Second / 2,
 	}.Untyped()
 }
 

@@ -34,10 +34,10 @@ import (
 //	a panic                         as usual: a failure
 //	any other error, also Terminal  no failure: the item runs again
 //
-// In the last row the outcome is [Requeued], and the item runs again at once, also
-// with HoldRetries, but at least one second after the start of this run, so that a
-// run that enqueues its own item is no hot loop. The count of its failures starts
-// again, because they were those of an outdated desired state. If the next run has
+// In the last row the outcome is [Requeued], and the next run starts at once, also with
+// HoldRetries. There is one limit: it starts at least one second after the start of this
+// run, so that a run that enqueues its own item does not become a hot loop. The count of
+// failures is reset, because the failures were those of an outdated desired state. If the next run has
 // been cancelled by Remove, that row does not apply.
 //
 // It may be called several times in a run, and from any goroutine. For the

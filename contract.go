@@ -18,11 +18,11 @@ type Enqueuer[T comparable] interface {
 	Offer(item T)
 }
 
-// A Dequeuer hands out items to workers. [Queue] is one; its methods say what
-// the methods of any Dequeuer do. An error of Dequeue that wraps neither the
-// cause of ctx nor [ErrClosed] says that it cannot go on, and ends
-// [Reconciler.Run]. Of a State, a Reconciler reads Failures. It calls Done after
-// a run that returned nil, and Requeue after any other; see RequeueOptions.Done.
+// A Dequeuer hands out items to workers. [Queue] is one, and documents the methods.
+// An error of Dequeue that wraps neither the cause of ctx nor [ErrClosed] ends
+// [Reconciler.Run], which returns it. A Reconciler reads only the field Failures of a
+// State. It calls Done after a run that returned nil, and Requeue after all other runs;
+// see RequeueOptions.Done.
 type Dequeuer[T comparable] interface {
 	Dequeue(ctx context.Context) (item T, err error)
 	Done(item T)
@@ -56,7 +56,7 @@ type RequeueOptions struct {
 	Err     error // the failure, if the run failed: counts one failure; nil resets the count; see ErrAborted
 	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
 	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
-	Done    bool  // there is no next run, as after Queue.Done: Delay, Recheck and Reason are ignored, and Err is the failure that is not retried
+	Done    bool  // schedule no next run, as Queue.Done does: Delay, Recheck and Reason are ignored; Err is the failure that is not retried; MinDelay applies to a next run that was asked for during the run
 }
 
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
@@ -87,8 +87,8 @@ func (p Phase) String() string {
 	}
 }
 
-// A State is what a queue knows about an item. The zero State is that of an item that
-// it does not know.
+// A State describes an item of a queue. An item that is unknown to the queue has the zero
+// State.
 type State struct {
 	Phase     Phase
 	Since     time.Time // when it entered this phase
@@ -97,12 +97,12 @@ type State struct {
 	Again     bool      // InFlight: it has a next run already
 	Recheck   bool      // Waiting: the last run succeeded, and the next is only a recheck
 
-	// Pending is since when there has been work: from the first event, Offer or due
-	// time after the item was last in sync or unknown. A run that succeeds covers
-	// what came before it began; work that came later counts from that beginning.
-	// Pending is zero while the item waits for a recheck. So an item that schedules
-	// its next run again and again is pending all the time, and one that has an
-	// event in each run that succeeds is not.
+	// Pending is the time since which there has been work: the time of the first event,
+	// Offer or due time after the item was last in sync or unknown. A successful run
+	// completes the work that came before its start. If an event came during that run,
+	// Pending is the start of the run. Pending is zero while the item waits for a recheck.
+	// So an item that repeatedly schedules its next run stays pending. An item that gets
+	// an event during each successful run does not.
 	Pending time.Time
 
 	Failures int // in a row
@@ -112,7 +112,7 @@ type State struct {
 	Err error
 }
 
-// Stats counts what a queue holds now, and what it did since [NewQueue].
+// Stats are the counts of a queue: its items now, and its operations since [NewQueue].
 type Stats struct {
 	Ready, Waiting, InFlight int
 	Rechecks                 int // of those that wait: the next run is only a recheck
@@ -124,7 +124,7 @@ type Stats struct {
 	Requeued  uint64 // given back with a next run: retries, scheduled runs, rechecks, aborted runs
 }
 
-// An Outcome says what became of an item after a run.
+// An Outcome is the result of a run and says whether the item runs again.
 type Outcome string
 
 // The outcomes of a run.
@@ -141,8 +141,7 @@ const (
 func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
 
 var (
-	// ErrClosed is what [Queue.Dequeue] returns once the queue is closed and
-	// empty.
+	// ErrClosed is the error of [Queue.Dequeue] once the queue is closed and empty.
 	ErrClosed = errors.New("reconcile: queue closed")
 
 	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once the lease
@@ -150,9 +149,9 @@ var (
 	ErrLeaseLost = errors.New("reconcile: lease lost")
 
 	// ErrAborted, as the Err of [RequeueOptions], gives an item back as if it had
-	// not run: it is ready, and the count of its failures is kept, whatever the
-	// other options say. Only this exact value has this effect; an error that
-	// wraps it is an ordinary failure.
+	// not run: it is ready, and the count of its failures is kept. The other options
+	// are then ignored. Only this exact value has this effect; an error that wraps it is
+	// an ordinary failure.
 	ErrAborted = errors.New("reconcile: run aborted")
 )
 

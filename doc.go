@@ -19,12 +19,12 @@
 //	})
 //	err := g.Run(ctx)
 //
-// Each poll runs every item that is in sync. Without a poll, or with one that lists only
-// what is new, the function returns [RecheckWithin] instead of nil.
+// Each poll runs every item that is in sync. Without a poll, or with a poll that lists
+// only new items, return [RecheckWithin] instead of nil.
 //
-// An item is an identity, never a payload. A [Poller], [Feeder] functions and
-// calls bring items into the [Queue]; what the function of a [Reconciler] returns
-// says what follows.
+// An item is an identity, never a payload. A [Poller], [Feeder] functions and calls bring
+// items into the [Queue]. The return value of the function of a [Reconciler] decides when
+// its item runs again.
 //
 //   - [Queue.Enqueue] reports an event, which is never lost. [Queue.Offer] reports
 //     that an item exists: it runs an item that is in sync or unknown, and is ignored
@@ -33,27 +33,31 @@
 //     After [RequeueWithin] any event does.
 //   - RequeueWithin says that the work is in progress, [RecheckWithin] that the item
 //     is in sync.
-//   - After a failure no event starts the item within a second, or within the delay of
-//     the retry if that is shorter. So a function that writes the failure into its own
-//     record, and gets that write back as an event, is no hot loop.
+//   - After a failure that is retried, no event starts the item within a second, or within
+//     the delay of the retry if that is shorter. So a function that writes the failure into
+//     its own record, and gets that write back as an event, does not become a hot loop. Set
+//     HoldRetries if it must wait for the whole delay.
+//
+// docs/README.md defines the terms.
 //
 // # Guarantees
 //
 // While the process runs:
 //
-//  1. Every accepted event is followed by a run that starts after it.
+//  1. Every accepted event is followed by a run that starts after it, unless Remove or
+//     Close cancels the run.
 //  2. Two runs of one item never overlap.
-//  3. Items run in the order in which they became ready. If Background is n (2 or
-//     more), items with an event run first, but at least one of every n runs is for
+//  3. Items run in the order in which they became ready. If Queue.Background is n (2
+//     or more), items with an event run first, but at least one of every n runs is for
 //     another ready item, if there is one.
-//  4. After RequeueAfter(d), no run starts before d, except by EnqueueNow, even if
-//     another step of the same run failed. After RequeueWithin(d), the item is ready
-//     after d at the latest.
+//  4. After RequeueAfter(d), no run starts before d, except by EnqueueNow or after
+//     Remove, even if another step of the same run failed. After RequeueWithin(d), the
+//     item is ready after d at the latest.
 //  5. No worker is idle while an item is ready, unless the Admit hook blocks it.
 //  6. If your function panics or calls runtime.Goexit, only that item fails.
 //  7. Cancellation loses no item: the item of an aborted run is ready again.
-//  8. Run returns when everything that it started has returned, or after the
-//     ShutdownTimeout.
+//  8. Run returns when everything that it started has returned, and Group.Run after
+//     its ShutdownTimeout at the latest.
 //  9. An item without a current or scheduled run uses no memory. An idle queue has no
 //     goroutine and no timer.
 //  10. The queue follows its state table in any order of operations. Its hot paths do

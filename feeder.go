@@ -28,9 +28,9 @@ func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 	})
 }
 
-// FromChan returns a Feeder that enqueues what it receives from the channel, until
-// the channel is closed or ctx is done; it returns nil then. It enqueues every value
-// that it receives, even if ctx is cancelled meanwhile.
+// FromChan returns a Feeder that enqueues every value that it receives from the channel,
+// even if ctx is cancelled meanwhile. It returns nil when the channel is closed or ctx is
+// done.
 func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	return func(ctx context.Context, q Enqueuer[T]) error {
 		if ch == nil {
@@ -84,10 +84,10 @@ func (f filter[T]) Offer(item T) {
 	}
 }
 
-// Map returns an Enqueuer of another type of item. For each item it passes on to q
-// what fn yields: an owner, many dependants, or nothing; see [Refs.Of]. Fn is
-// called from any goroutine that enqueues; a nil sequence is an empty one. Map
-// panics if q or fn is nil.
+// Map returns an Enqueuer of another type of item. For each of its items it passes the
+// items that fn yields on to q: an owner, many dependants, or none; see [Refs.Of]. Fn is
+// called from any goroutine that enqueues. A nil sequence is an empty one. Map panics if q
+// or fn is nil.
 func Map[S, T comparable](q Enqueuer[T], fn func(S) iter.Seq[T]) Enqueuer[S] {
 	mustQueue[T]("the queue of Map", q)
 	if fn == nil {
@@ -116,17 +116,17 @@ func (m mapped[S, T]) EnqueueAfter(s S, d time.Duration) {
 	m.each(s, func(item T) { m.q.EnqueueAfter(item, d) })
 }
 
-// Coalesce returns an Enqueuer that makes one run of a burst of events: an Enqueue
-// of an item that is at rest becomes a run in d, and further events until then are
-// part of that run. They do not put it off. So events start no more than one run of
-// an item in d, and each event is followed by a run that starts d after it at the
-// latest, if a worker is free, the item is not in flight, and an event may start it.
-// The price is that a single event waits for d as well.
+// Coalesce returns an Enqueuer that makes one run of a burst of events: an Enqueue of an
+// item that is neither ready nor in flight becomes a run after d, and further events
+// until then are part of that run. They do not postpone it. So events start at most one
+// run of an item per d. The cost: a single event waits for d as well. A run may start
+// later than d after an event for the same reasons as with Enqueue: no worker is free,
+// the item is in flight, or its NotBefore time is later.
 //
-// An event of an item that is ready is part of the run that comes; if the item is in
-// the [Queue.Background], it stays there. An EnqueueAfter waits for d at least. An
-// Offer is passed on as it is. With a d of zero or less every call is passed on as
-// it is. Coalesce panics if q is nil.
+// An event of an item that is ready is part of the run that comes; if the item is in the
+// [Queue.Background], it stays there. An EnqueueAfter waits for d at least. An Offer is
+// passed on as it is. With a d of zero or less every call is passed on as it is. Coalesce
+// panics if q is nil.
 func Coalesce[T comparable](q Enqueuer[T], d time.Duration) Enqueuer[T] {
 	mustQueue[T]("the queue of Coalesce", q)
 	return coalesced[T]{q, d}

@@ -19,10 +19,9 @@ import (
 // of its members had, because its ShutdownTimeout was over.
 var ErrStillRunning = errors.New("reconcile: members still running")
 
-// A Runner works until ctx is done, and returns when all that it started has
-// ended. [Reconciler], [Poller] and [Group] are Runners, and so is what [Feed],
-// [After] and [Restart] return. It returns nil, or ctx's own error, if it ended
-// well.
+// A Runner works until ctx is done, and returns when everything that it started has
+// ended. It returns nil, or the error of ctx, unless it failed. [Reconciler], [Poller] and
+// [Group] are Runners. [Feed], [After] and [Restart] return Runners.
 //
 // A Runner that runs another one may also have a method
 //
@@ -41,21 +40,21 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 
 // A Group runs its members together: if one fails, the others are ended.
 //
-// When a Group ends, it first ends the members that are not Reconcilers, such as feeders,
-// and at the same moment those of the Groups inside it. The Reconcilers continue until all
-// of these have returned, so that a feeder can wait until its items are done. They continue
-// for one second at most: then no run starts any more, whatever a feeder does. Each
-// Reconciler has its whole Grace if ShutdownTimeout is at least Grace plus one second.
-// Items that are still queued stay in their queues.
+// A Group ends in two steps. First it ends the members that are not Reconcilers, such as
+// feeders, and at the same moment such members of the Groups inside it. Reconcilers
+// continue to take items until all of these members have returned, so that a feeder can
+// wait until its items are done. If that takes longer than one second, the Reconcilers
+// end too. In the second step Reconcilers take no further items, and let the runs in
+// flight continue for their Grace. Each Reconciler has its whole Grace if ShutdownTimeout
+// is at least Grace plus one second. Items that are still queued stay in their queues.
 //
-// A member counts as a Reconciler if it is one, if it is a Group that has one, or
-// if its Unwrap method leads to one, as those of After and Restart do. A RunFunc
-// never does.
+// A member counts as a Reconciler if it is one, if it is a Group that has one, or if its
+// Unwrap method leads to one, as those of After and Restart do. A RunFunc never does.
 //
-// The zero Group is ready. Its methods may be called from any goroutine. The
-// exported fields must not be changed while Run goes on.
+// The zero Group is ready. Its methods may be called from any goroutine. The exported
+// fields must not be changed while Run goes on.
 type Group struct {
-	// Logger is what the Group and its members log to: the context of a member
+	// Logger is the logger of the Group and its members: the context of a member
 	// carries it, with the name of the member as the attribute "member", and
 	// [Logger] returns it. In a Group within a Group the names are joined by
 	// slashes. Nil means the Logger of the Group around this one, or else
@@ -124,8 +123,8 @@ type member struct {
 }
 
 // Add adds a member, before Run or while Run goes on. After Run has returned, the member
-// never runs. While the group ends, only a Reconciler still runs, and only until the
-// contexts of the other Reconcilers end.
+// never runs. A member that is added while the group ends runs only if it is a Reconciler,
+// and only until the contexts of the other Reconcilers end.
 //
 // Stop ends that member alone and waits for it; before Run it takes it out of
 // the group. It may be called again, and from any goroutine except those that the
@@ -171,8 +170,7 @@ func (g *Group) removeLocked(m *member) {
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined
 // with the error of the member that failed first, if one did. By then the
-// contexts of all members have ended, also those of Reconcilers that had to wait
-// for a member that feeds.
+// contexts of all members have ended, also those of the Reconcilers.
 //
 // The contexts of the members carry the values of ctx, but not its deadline,
 // because they end one after the other. Each has ended once its member has
@@ -433,14 +431,14 @@ func (a after) Unwrap() Runner { return a.Runner }
 //     done and r failed for another reason. A joined error is Terminal if each failure
 //     in it is, as for [Classify]; a panic never is.
 //
-// A run that lasted at least ten times as long as the pause before it resets the pause to
-// the first one; a pause of zero counts as a second. So a stream that is healthy, and that
-// a proxy cuts each minute, is up most of the time. A run of a minute or more resets the
-// count of failures that [RetryPolicy.Limit] compares. A delay of p that is less than zero
-// counts as five minutes, and zero as one second from the second failure on.
+// The pause begins again with the first one after a run that lasted at least ten times as
+// long as the pause before it. A pause of zero counts as one second in this comparison. So
+// a healthy stream that a proxy cuts each minute is up most of the time. A run of a minute or more resets the
+// count of failures that [RetryPolicy.Limit] compares. A negative delay of p counts as
+// five minutes, and zero as one second from the second failure on.
 //
-// Restart logs to the [Logger] of ctx: the first failure, and then the failure by which
-// their number has doubled since a run of a minute or more.
+// Restart logs to the [Logger] of ctx: the 1st, 2nd, 4th, 8th … failure since a run of a
+// minute or more.
 func Restart(p RetryPolicy, r Runner) Runner { return restart{p, r} }
 
 type restart struct {

@@ -183,8 +183,8 @@ func (l *ListMap[K, V]) setLocked(key K, list []listItem[V]) {
 	}
 }
 
-// Refs knows which items depend on what, so that a change of a dependency runs
-// the items that depend on it:
+// Refs records the dependencies of items, so that a change of a dependency runs the items
+// that depend on it:
 //
 //	keys := reconcile.Map(buckets, refs.Of) // an Enqueuer of keys
 //

@@ -156,8 +156,12 @@ var errModel = fmt.Errorf("the run failed: %w", reconcile.ErrAborted)
 
 var errReason = errors.New("it is being made")
 
-// fuzzItems are few, so that the operations meet.
-var fuzzItems = []string{"a", "b", "c", "d", "e"}
+// fuzzItems are few, so that several operations concern the same item. Wide programs have
+// all of manyItems, so that those that wait form a heap of several levels.
+var (
+	fuzzItems = []string{"a", "b", "c", "d", "e"}
+	manyItems = append(strings.Split("fghijklmnopqrstuvwx", ""), fuzzItems...)
+)
 
 // fuzzDelays repeat and add up, so that runs fall due together; the others are
 // the edges.
@@ -178,8 +182,15 @@ var fuzzVerbs = [32]model.Verb{
 // ops reads the program. Verbs take the low five bits of the first byte, the
 // item what remains of it.
 func (p program) ops() (ops []model.Op[string]) {
+	wide := p.wide()
 	for p = p[min(1, len(p)):]; len(p) >= 2; p = p[2:] {
 		o := model.Op[string]{Verb: fuzzVerbs[p[0]%32], Item: fuzzItems[int(p[0]/32)%len(fuzzItems)], Nth: int(p[1])}
+		if n := len(ops); wide {
+			o.Item = manyItems[int(p[0]/32)+8*(n%3)]
+			if n%8 != 0 && (o.Verb == model.Advance || o.Verb == model.Dequeue) { // or few would wait
+				o.Verb = model.EnqueueWithin
+			}
+		}
 		switch o.Verb {
 		case model.EnqueueAfter, model.EnqueueWithin, model.Requeue:
 			o.Options.Delay = fuzzDelays[p[1]%16]
@@ -204,6 +215,16 @@ func (p program) ops() (ops []model.Op[string]) {
 	return ops
 }
 
+// wide programs are one in sixteen.
+func (p program) wide() bool { return len(p) > 0 && p[0] >= 240 }
+
+func (p program) items() []string {
+	if p.wide() {
+		return manyItems
+	}
+	return fuzzItems
+}
+
 // background is none for a half of all programs, and small for the others.
 func (p program) background() int {
 	if len(p) == 0 {
@@ -216,7 +237,7 @@ func (p program) background() int {
 // on everything that can be seen after every step.
 func (p program) run(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pair := lockstep.New(fuzzItems...)
+		pair := lockstep.New(p.items()...)
 		defer pair.Stop() // the consumers that wait when a step fails
 		pair.SetBackground(p.background())
 		runs := watchedRuns{}
@@ -225,7 +246,7 @@ func (p program) run(t *testing.T) {
 			if err := reconcile.Check(pair.Queue); err != nil {
 				return err
 			}
-			return runs.compare(pair)
+			return runs.compare(pair, p.items())
 		}
 		waiters := 0
 		for _, o := range p.ops() {
@@ -268,9 +289,9 @@ func (runs watchedRuns) race() {
 
 // compare wants those contexts to have ended whose item has had a next run that
 // is ready, and those whose item was given back.
-func (runs watchedRuns) compare(pair *lockstep.Pair[string]) error {
+func (runs watchedRuns) compare(pair *lockstep.Pair[string], items []string) error {
 	synctest.Wait() // the timer tells them after it has given up the lock
-	for _, item := range fuzzItems {
+	for _, item := range items {
 		e, _ := pair.Model.Entry(item)
 		ready := e.Next.Ready(pair.Model.Now())
 		r := runs[item]
@@ -328,7 +349,7 @@ func TestModelWithAFaultDisagrees(t *testing.T) {
 		found := false
 		for seed := range uint64(20) {
 			synctest.Test(t, func(t *testing.T) {
-				pair := lockstep.New(fuzzItems...)
+				pair := lockstep.New(randomProgram(seed).items()...)
 				defer pair.Stop()
 				pair.Model.Fault = fault
 				pair.SetBackground(randomProgram(seed).background())

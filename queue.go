@@ -14,37 +14,41 @@ import (
 	"time"
 )
 
-// A Queue holds items that need a run, each of them at most once. It hands out each
-// item to one worker at a time, in the order in which the items became ready; see
-// also Background.
+// A Queue holds items that need a run, each of them at most once. It hands out each item
+// to one worker at a time, in the order in which the items became ready; see also
+// Background.
 //
 // An item is an identity, never a payload: a run looks up the rest. For each item the
 // queue keeps one entry, which says whether the item is in flight (taken and not yet
-// given back), whether it has a next run, and how often it failed in a row. An item
-// with neither a run in flight nor a next run has no entry.
+// given back), whether it has a next run, and how often it failed in a row. An item with
+// neither a run in flight nor a next run has no entry, so its count of failures is zero.
 //
-// A next run has two times. It is due at the latest then, and no event starts it
-// before the other one. [Queue.Enqueue] reports an event: the item becomes ready, or,
-// if an event may not start it yet, as soon as one may. No event is lost: one that
-// comes while the item is in flight is followed by a run that started after it.
-// [Queue.Offer] reports that the item exists, as a poll does: it is ignored if the
-// item is in flight or has a next run that is more than a recheck.
+// A next run has two times: it is due at the latest at [State].Due, and no event starts
+// it before [State].NotBefore. [Queue.Enqueue] reports an event: the item becomes ready
+// now, or at NotBefore if that is later. No event is lost: an event that comes while the
+// item is in flight is followed by a run that starts after the event. Only [Queue.Remove]
+// and [Queue.Close] cancel it. [Queue.Offer] reports that the item exists, as a poll
+// does. It is ignored if the item is in flight, or has a next run that is not only a
+// recheck.
 //
-// Make a Queue with [NewQueue]. The methods of a zero Queue panic. All methods panic,
-// and leave the queue as it was, for an item that could never be found again: a NaN,
-// or an interface that holds a value that cannot be compared. All methods may be
-// called from any goroutine. Only Dequeue, EnqueueAndWait and WaitIdle block. A queue
-// has no goroutine of its own, and one timer while an item waits.
+// Make a Queue with [NewQueue]. The methods of a zero Queue panic. All methods panic, and
+// leave the queue as it was, for an item that could never be found again: a NaN, or an
+// interface that holds a value that cannot be compared. All methods may be called from
+// any goroutine. Only Dequeue, EnqueueAndWait and WaitIdle block. A queue has no
+// goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
-	// Background, if it is more than 0, lets items with events run before all others:
-	// those that only an Offer, a retry, a scheduled run or a recheck made ready wait
-	// in the background. The items with events are taken first, but at least one of
-	// each Background items is taken from the background while it has any. Enqueue
-	// and EnqueueNow move an item from the background to the tail of the others. So
-	// in an outage, when many items are retried, an event waits no longer than
-	// otherwise.
-	// 8 is a good start. 1 takes the background first. With 0 all items wait in one
-	// line. Set it before the first use of the queue, and do not change it.
+	// Background, if it is more than 0, splits the ready items into two lines. Items with
+	// an event are in the first line. Items that only an Offer, a retry, a scheduled run
+	// or a recheck made ready are in the background. The first line is taken first, but
+	// at least one of each Background items is taken from the background while it has
+	// any. So an event does not wait behind a poll of all items, or behind the retries of
+	// an outage. The cost: items in the background wait longer, and the order in which
+	// items became ready holds only within each line.
+	//
+	// Enqueue and EnqueueNow move an item from the background to the tail of the first
+	// line. With 0 all items wait in one line. 8 is a good value for most services. With
+	// 1 every item is taken from the background while it has any, so the first line
+	// waits. Set it before the first use of the queue, and do not change it.
 	Background int
 
 	base time.Time // of the clock, see now
@@ -97,8 +101,8 @@ type Queue[T comparable] struct {
 
 // NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
 // function type, because equal items would not be found equal: use a key, such as a
-// name or a struct of names, and look up the rest when the item runs. It does not
-// check what is inside of T, where the same holds.
+// name or a struct of names, and look up the rest when the item runs. The same holds for
+// fields of these types inside of T, which NewQueue does not check.
 func NewQueue[T comparable]() *Queue[T] {
 	t := reflect.TypeFor[T]()
 	switch t.Kind() {
@@ -114,20 +118,21 @@ func NewQueue[T comparable]() *Queue[T] {
 	}
 }
 
-// Enqueue reports an event: something happened to the item. The item becomes ready,
-// also if its next run was due later. There are two exceptions. If the item is in
-// flight, its next run is ready as soon as it is given back. If no event may start the
-// next run yet ([RequeueAfter], [Queue.EnqueueAfter], the second after a failure), it
-// becomes ready at that time. Enqueue never blocks. On a closed queue it does nothing.
+// Enqueue reports an event: something happened to the item. The item becomes ready now,
+// or at the NotBefore time of its next run if that is later ([RequeueAfter],
+// [Queue.EnqueueAfter], the first second after a failure). If the item is in flight, the
+// event becomes its next run, which is ready when the item is given back; see
+// [Queue.Requeue] for a run that failed or returned RequeueAfter. Enqueue does not change
+// the count of failures. It never blocks. On a closed queue it does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
-// EnqueueAfter asks for a run of the item after d, and not before: an Enqueue does not
-// start it sooner. In client-go and controller-runtime that is different; see
+// EnqueueAfter asks for a run of the item after d, and not before: events, also those of
+// other sources, do not start it sooner. In client-go and controller-runtime they do; see
 // EnqueueWithin.
 //
-// If the item is ready, if no event may start its next run before that is due, or if
-// that is due before d has passed, the times of the next run stay as they are. In every
-// case the next run is no longer only a recheck. A d of zero or less is Enqueue.
+// The times of an existing next run stay as they are in three cases: the item is ready;
+// the next run is due before d has passed; or no event may start it before it is due. In
+// every case the next run is no longer only a recheck. A d of zero or less is Enqueue.
 // EnqueueAfter never blocks.
 func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
@@ -150,8 +155,8 @@ func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
 
 // Remove cancels the next run of the item, never a run in flight. It reports whether
-// there was one. It also ends the count of failures of an item that is not in flight.
-// Remove never blocks.
+// there was one. For an item that is not in flight it also ends the count of failures,
+// and the NotBefore time: the next Enqueue runs the item at once. Remove never blocks.
 func (q *Queue[T]) Remove(item T) bool {
 	hash := q.hash(item)
 	q.mu.Lock()
@@ -177,17 +182,20 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	return t.item, err
 }
 
-// Done gives back an item and schedules no further run. The count of its failures is
-// reset. A next run that was asked for during the run stays. Done does nothing for an
-// item that is not in flight. Done never blocks.
+// Done gives back an item and schedules no further run. It resets the count of failures.
+// A next run that was asked for during the run stays. Done does nothing for an item that
+// is not in flight. It never blocks.
 func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 
-// Requeue gives back an item and schedules its next run as o says. If a next run was
-// asked for during the run, the one of the two that is due first stays; then
-// o.MinDelay holds for it, unless [Queue.EnqueueNow] asked for it. With o.Done it is
-// [Queue.Done], with o.Err as the failure that is not retried. Requeue does nothing
-// for an item that is not in flight. After Close, a next run that is due later is
-// dropped, and MinDelay is ignored. Requeue never blocks.
+// Requeue gives back an item and schedules its next run as o says. An event, or another
+// request, during the run may have given the item a next run already. Of these two, the
+// one that is due first is kept. It starts no sooner than o.MinDelay from now, unless
+// [Queue.EnqueueNow] asked for it. So an event during a run that fails runs the item a
+// second later, and an event during a run that returns RequeueAfter(d) runs it after d.
+//
+// With o.Done, Requeue acts as [Queue.Done], with o.Err as the failure that is not
+// retried. Requeue does nothing for an item that is not in flight. After Close, it drops
+// a next run that is not due yet, and ignores MinDelay. It never blocks.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
 // RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}): the next run
@@ -196,10 +204,10 @@ func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
 	q.Requeue(item, RequeueOptions{Delay: d, MinDelay: d})
 }
 
-// Close ends the queue. It accepts no more items, and drops those that wait, and the
-// next run of an item in flight if it is due later. Items that are ready, or ready next
-// after their run in flight, can still be taken. Then Dequeue returns [ErrClosed].
-// Closing twice is allowed. Close never blocks.
+// Close ends the queue. It accepts no more items. It drops the next runs that are not due
+// yet, also those of items in flight. Items that are ready can still be taken, and so can
+// items in flight whose next run is ready, once they are given back. Then Dequeue returns
+// [ErrClosed]. Closing twice is allowed. Close never blocks.
 func (q *Queue[T]) Close() {
 	q.lock()
 	defer q.unlock()

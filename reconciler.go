@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Reconciler takes items from a queue and calls Reconcile for each. What Reconcile
-// returns says what follows:
+// A Reconciler takes items from a queue and calls Reconcile for each. The return value
+// of Reconcile decides when the item runs again:
 //
 //	nil              in sync: the queue drops the item until it is enqueued or offered again
 //	RecheckWithin    in sync: a recheck after d at the latest, sooner by an event or a poll
@@ -20,8 +20,9 @@ import (
 //	Terminal         failed, not retried: the queue drops the item
 //	any other error  failed: Retry says when the next run is
 //
-// [Classify] says how errors that are joined are classified. After a failure no event
-// starts the item within a second, or within the delay of the retry if that is shorter.
+// [Classify] describes joined errors. After a failure that is retried, no event starts the
+// item within a second, or within the delay of the retry if that is shorter. After one that
+// is not retried, that holds only for events that came during the run; see [Terminal].
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
 // [runtime.Goexit], is a failure of that item alone.
@@ -29,7 +30,7 @@ import (
 // Queue and Reconcile are required; the zero value of every other field is a
 // good default. The fields are read when Run is called.
 type Reconciler[T comparable] struct {
-	// Queue is where the items come from, and go back to.
+	// Queue hands out the items, and takes them back after their runs.
 	Queue Dequeuer[T]
 
 	// Reconcile compares the desired state of the item with its actual state, and corrects
@@ -40,26 +41,27 @@ type Reconciler[T comparable] struct {
 	Reconcile func(ctx context.Context, item T) error
 
 	Name    string // for logs and metrics
-	Workers int    // how many runs go on at once, if Admit lets them; 0 means 1
+	Workers int    // the number of concurrent runs, within the limits of Admit; 0 means 1
 
-	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as
-	// its cause; 0 means none. If the run does not return, its worker waits for it, and
-	// a warning names the item. Without a Timeout Run does not report a run that hangs,
-	// such as one that waits for a lock that a function held when it panicked; an alert
-	// on long runs does.
+	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as its
+	// cause; 0 means no timeout. If the run does not return, its worker waits for it, and
+	// a warning names the item. Without a Timeout, Run does not report a run that hangs.
+	// A run hangs, for example, if it waits for a lock that a function held when it
+	// panicked. Set an alert on long runs.
 	Timeout time.Duration
 
-	// Grace is how long Run lets the runs in flight continue once ctx is done,
-	// before it ends their contexts; 0 ends them at once.
+	// Grace is the time for which runs in flight may continue once ctx is done, before
+	// Run ends their contexts; 0 ends them at once.
 	Grace time.Duration
 
-	// Retry decides what follows a failure; nil means [DefaultRetry].
+	// Retry decides whether and when a failed run is retried; nil means [DefaultRetry].
 	Retry RetryPolicy
 
 	// HoldRetries keeps events from shortening the back-off of a failed item: its next
 	// run starts after the whole delay. Without it, an event runs the item one second
-	// after the failure, or after the delay if that is shorter. An Offer never shortens
-	// a back-off.
+	// after the failure, or after the delay if that is shorter. So set it if your
+	// function writes each failure into a record of its own, and gets that write back as
+	// an event: otherwise the item runs once a second. An Offer never shortens a back-off.
 	HoldRetries bool
 
 	// OnResult is called after each run, by its worker, before the item is given
@@ -73,16 +75,17 @@ type Reconciler[T comparable] struct {
 
 	// Admit limits the runs: it is called before each run and blocks until the run may
 	// start. It may be nil. One worker at a time calls it, and holds one item, which is
-	// in flight; the other items stay in the queue. So Remove does not stop the run of
-	// that item, and an event makes another run follow it.
+	// in flight; the other items stay in the queue. While it waits, Remove does not stop
+	// the run of that item, and an event for the item causes one more run after it.
 	//
 	// Its ctx ends with that of Run, and with the lease of the item. Once it has
-	// ended, the item is given back as if it had not run, whatever Admit returns. An
-	// Admit that outlasts its ctx is warned about as a run is. If Admit returns an error
-	// before the end of its ctx, or panics, the item is given back too, and Run returns
-	// that error. An error within a minute of a deadline of ctx is taken as a report that
-	// the deadline would pass, as that of golang.org/x/time/rate is: Run waits for the
-	// deadline, and does not return the error.
+	// ended, the item is given back as if it had not run, and the result of Admit is
+	// ignored. If Admit does not return after the end of its ctx, Run logs warnings, as
+	// for a run. If Admit returns an error before the end of its ctx, or panics, the item
+	// is given back too, and Run returns that error. There is one exception: an error
+	// within a minute of a deadline of ctx counts as a report that the deadline would
+	// pass, as golang.org/x/time/rate reports it. Run then waits for the deadline, and
+	// does not return the error.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, the error of Reconcile, and how long the run took; or with Aborted
@@ -92,10 +95,10 @@ type Reconciler[T comparable] struct {
 	//		return nil, limiter.Wait(ctx) // of golang.org/x/time/rate
 	//	}
 	//
-	// The package gate has a budget, a limit that adapts, and a pause.
+	// Package gate has a rate limit, a limit of concurrent runs that adapts, and a pause.
 	Admit func(ctx context.Context) (done func(o Outcome, err error, took time.Duration), err error)
 
-	// Logger is what Run logs to. Nil means [Logger] of the ctx of Run: in a [Group] the
+	// Logger is the logger of Run. Nil means [Logger] of the ctx of Run: in a [Group] the
 	// logger of the Group, with the name of the member, and elsewhere slog.Default().
 	Logger *slog.Logger
 }
@@ -104,7 +107,7 @@ type Reconciler[T comparable] struct {
 type Result[T comparable] struct {
 	Item     T
 	Outcome  Outcome
-	Err      error         // what Reconcile returned, also a scheduled run or a recheck; or a *PanicError
+	Err      error         // the error of Reconcile, also for a scheduled run or a recheck; or a *PanicError
 	Failures int           // in a row, this one included; unchanged if it was aborted; 0 otherwise
 	Next     time.Duration // until the next run, if one is scheduled
 	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then for Admit

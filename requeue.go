@@ -30,7 +30,7 @@ var (
 // when a remote API asks you to wait. The run has not failed, and the count of
 // failures starts again. A d of zero or less means now.
 //
-// In client-go and controller-runtime, RequeueAfter is what [RequeueWithin] is here.
+// In client-go and controller-runtime, RequeueAfter has the meaning of [RequeueWithin].
 //
 // Give the reason by wrapping:
 //
@@ -43,14 +43,13 @@ func RequeueAfter(d time.Duration) error { return RequeueError{Delay: d, MinDela
 func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 
 // RecheckWithin returns an error that says that the item is in sync, and asks for a
-// recheck after d at the latest: an event starts it sooner. So does a poll: a
-// [Poller] runs each item that is in sync with each listing. The outcome of the run
-// is [Succeeded]. Return it when the work is done, and [RequeueWithin] while the
-// work is in progress. A d of zero or less means now.
+// recheck after d at the latest. An event starts it sooner. A poll starts it sooner too:
+// each poll of a [Poller] runs the listed items that are in sync. The outcome of the run
+// is [Succeeded], and the count of failures is reset. Return it when the work is done,
+// and [RequeueWithin] while the work is in progress. A d of zero or less means now.
 func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
-// A RequeueError is what [RequeueAfter], [RequeueWithin] and [RecheckWithin]
-// return. If a RequeueError is anywhere in the chain of an error, as [errors.As]
+// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If a RequeueError is anywhere in the chain of an error, as [errors.As]
 // finds it, the run has not failed. The members of an [errors.Join] are classified
 // one by one; see [Classify]. The zero RequeueError asks for another run now.
 type RequeueError struct {
@@ -75,11 +74,13 @@ func (e RequeueError) Error() string {
 	return fmt.Sprintf("requeue after %v", e.MinDelay)
 }
 
-// Terminal marks err as permanent: the item is not retried, and the queue drops it.
-// The next Enqueue or Offer runs it again, at once. So a function that writes the
-// failure into a record of its own, and gets that write back as an event, must compare
-// before it writes: otherwise it runs again and again. The message stays err's own,
-// and the result unwraps to err. Terminal(nil) is nil.
+// Terminal marks err as permanent: the item is not retried, and the queue drops it. An
+// Enqueue or Offer that comes later runs it again, at once, because a dropped item has no
+// next run and no minimum delay. So a function that writes the failure into a record of
+// its own, and gets that write back as an event, must compare before it writes. Otherwise
+// it runs again and again. An event that came during the run is kept, and runs the item a
+// second later. The same holds for a failure that a [RetryPolicy] does not retry. The
+// message stays err's own, and the result unwraps to err. Terminal(nil) is nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -93,11 +94,11 @@ func (e terminalError) Error() string        { return e.err.Error() }
 func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
-// Classify returns the outcome of a run that returned err, and the options with
-// which its item is given back: by Requeue, or by Done if they are Done without an
-// Err. A [Reconciler] does the same. It is for loops of your own, and for code that
-// explains errors. Failures is the number of failures in a row, this one included.
-// A nil retry means [DefaultRetry].
+// Classify returns the outcome of a run that returned err, and the options with which its
+// item is given back: by Requeue, or by Done if they are Done without an Err. A
+// [Reconciler] does the same. It is for loops of your own, and for code that explains
+// errors. Failures is the number of failures in a row, this one included. A nil retry
+// means [DefaultRetry]. The first line that applies decides:
 //
 //	nil                     Succeeded, Done
 //	a RequeueError          Requeued, or Succeeded if it is a recheck
@@ -106,37 +107,37 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //	any other error, or a   as retry decides: Retrying, with the error and its delay,
 //	*PanicError             or GaveUp, Done, with the error
 //
-// The first two lines that apply to an error, as [errors.As] and [errors.Is] find
-// them, decide: an error that wraps a RequeueError is its reason, and becomes the
-// Reason of the options.
+// An error that wraps a RequeueError, as [errors.As] finds it, is that RequeueError with
+// a reason, and becomes the Reason of the options.
 //
-// No event starts an item within a second of its failure, or within the delay of the
-// retry if that is shorter: that is the MinDelay. Otherwise a function that writes the
-// failure into a record of its own, and gets that write back as an event, would be a
-// hot loop. The MinDelay of a failure that is not retried is a second, for a next run
-// that was asked for during the run.
+// After a failure that is retried, MinDelay is one second, or the delay of the retry if
+// that is shorter: no event starts the item sooner. Otherwise a function that writes the
+// failure into a record of its own, and gets that write back as an event, would be a hot
+// loop. After a failure that is not retried, MinDelay is one second. It applies only to a
+// next run that was asked for during the run; see [Terminal].
 //
-// A delay of retry that is less than zero is an overflow, and counts as five minutes.
-// A delay of zero means one second from the second failure on.
+// A negative delay of retry is an overflow, and counts as five minutes. A delay of zero
+// means one second from the second failure on.
 //
-// The members of what [errors.Join] returned, alone or wrapped by errors that wrap
-// one each, are the results of several steps, and are classified one by one.
-// Terminal(errors.Join(a, b)) marks each failure among a and b as terminal.
+// If a function has several steps, it joins their errors by [errors.Join]. Classify then
+// classifies the members of the join one by one, also if the join is wrapped by errors
+// that wrap one error each. Terminal(errors.Join(a, b)) marks each failure among a and b
+// as terminal.
 //
 //   - If one of them is a failure, retry decides, with the whole error. MinDelay is
-//     then at least the longest of the RequeueAfter beside the failure, and Delay is
-//     not less.
+//     raised to the longest delay of a RequeueAfter beside the failure, and Delay to
+//     MinDelay.
 //   - If all failures are terminal, or retry says no, the scheduled runs of the other
-//     steps still take place: the outcome is Requeued, with the whole error as Err,
-//     and with a MinDelay of at least a second, or of Delay if that is shorter. A
-//     recheck is no scheduled run. Without any the outcome is TerminalError or GaveUp.
+//     steps still take place. The outcome is then Requeued, with the whole error as Err,
+//     and a MinDelay of at least one second, or of Delay if that is shorter. A recheck is
+//     not a scheduled run. Without scheduled runs the outcome is TerminalError or GaveUp.
 //   - Without a failure, MinDelay is the longest MinDelay of the members, and Delay is
-//     their shortest Delay, but not less than MinDelay. The next run is a recheck only
-//     if all of them are.
+//     their shortest Delay, but not less than MinDelay. The next run is a recheck only if
+//     all members are rechecks.
 //
-// Classify calls retry and methods of err. It does not recover their panics. An err
-// that is [ErrAborted] comes back wrapped. Classify does not apply HoldRetries,
-// RecheckJitter, [UntilChanged] and the end of a run's context: the Reconciler does.
+// Classify calls retry and methods of err. It does not recover their panics. An err that
+// is [ErrAborted] comes back wrapped. Classify does not apply HoldRetries, RecheckJitter,
+// [UntilChanged] and the end of a run's context: the Reconciler does.
 func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
 		return Succeeded, RequeueOptions{Done: true}
@@ -286,10 +287,9 @@ func (a answer) join(b answer) answer {
 	return a
 }
 
-// A RetryPolicy decides what follows a failed run: the delay before the next
-// try, or that there is none. Failures counts the failures in a row, this one
+// A RetryPolicy decides whether a failed run is retried, and after which delay. Failures counts the failures in a row, this one
 // included, so it starts at 1. A delay of zero means now after the first failure, and
-// one second after the others. A delay of less than zero is an overflow and counts as
+// one second from the second failure on. A negative delay is an overflow and counts as
 // five minutes; a [Reconciler] and [Restart] log it once for each Run. A policy is
 // called from many goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
@@ -297,12 +297,12 @@ type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 // DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to
 // five minutes that always retries.
 //
-// A service whose items are polled needs another one, because polls do not shorten a
-// back-off: if calls for single items failed for a while, and listings did not, the
-// next run comes up to five minutes later, although a poll comes sooner.
-// Backoff(time.Second, period).Limit(3) stops after a few retries, and then the
-// next poll runs the item. An item that is no longer listed is retried for ever if
-// its function returns an error for "not found": let it return nil.
+// A service whose items are polled needs another policy, because polls do not shorten a
+// back-off. Suppose calls for single items failed for a while, and listings did not. The
+// next run then starts up to five minutes later, although a poll comes sooner.
+// Backoff(time.Second, period).Limit(3) stops after a few retries, and then the next poll
+// runs the item. Return nil for "not found": an item that is no longer listed is
+// otherwise retried for ever.
 var DefaultRetry = Backoff(time.Second, 5*time.Minute)
 
 // ownBackoff replaces a policy that has panicked. It is not DefaultRetry, which may be

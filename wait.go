@@ -9,22 +9,23 @@ import (
 	"fmt"
 )
 
-// EnqueueAndWait enqueues the items, and blocks until each of them is unknown to the
-// queue or waits only for a recheck: a run that started after the call succeeded, or
-// the item was not retried, or it was removed. Runs that a run schedules
-// ([RequeueAfter], [RequeueWithin]) and retries are waited for. It is for programs that
-// apply a desired state once, and for tests. A slice is given as items...:
-// q.EnqueueAndWait(ctx, names...).
+// EnqueueAndWait enqueues the items, and blocks until all of them are done. An item is
+// done when it is unknown to the queue or waits only for a recheck: a run that started
+// after the call succeeded, or the item was not retried, or [Queue.Remove] has cancelled
+// its run. Retries, and runs that a run schedules ([RequeueAfter], [RequeueWithin]), are
+// waited for. It is for programs that apply a desired state once, and for tests. A slice
+// is given as items...: q.EnqueueAndWait(ctx, names...).
 //
-// It returns nil if all runs succeeded. Otherwise the error joins those of the items
-// that were not retried, because of [Terminal] or a [RetryPolicy], each with its item,
-// and [ErrClosed] for those whose next run [Queue.Close] refused or dropped: at most a
-// hundred of them, and then the number of the others. When ctx is done first, the error
-// wraps its [context.Cause] and says how many items remain, with the names, phases and
-// last errors of some.
+// It returns nil if all runs succeeded or were removed. Otherwise the error joins the
+// errors of the items that were not retried, because of [Terminal] or a [RetryPolicy].
+// Each error wraps that of the run and names its item, so [errors.As] finds your types.
+// Items whose next run [Queue.Close] refused or dropped have [ErrClosed]. There are at
+// most a hundred errors, and then the number of the others. When ctx is done first, the
+// error wraps its [context.Cause] and says how many items remain, with the names, phases
+// and last errors of some.
 //
-// Do not call it in a run of the same queue: it would also wait for the end of that
-// run, for ever if the item is its own or there is no other worker.
+// Do not call it in a run of the same queue: it would also wait for the end of that run,
+// for ever if the item is its own or there is no other worker.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	q.mustBeMade()
 	w := &waiter{remaining: len(items), done: make(chan struct{})}
@@ -121,10 +122,10 @@ func (e unscheduled) As(target any) bool {
 // Items that are not retried do not count as remaining work: to detect them, use
 // Reconciler.OnResult. A queue that is closed is idle by the same rule.
 //
-// It returns nil only if there was such a moment after the call: at once if there is
-// one now, also if ctx is done. If ctx is done first, it returns an error that wraps
-// the [context.Cause] of ctx and says how much work remains. Under a load that never
-// pauses it may wait for ever. In a run of this queue it waits for that run too.
+// WaitIdle returns nil at once if the queue is idle at the call, also if ctx is done. If
+// ctx is done before the queue is idle, it returns an error that wraps the
+// [context.Cause] of ctx and says how much work remains. Under a load that never pauses
+// it may wait for ever. In a run of this queue it waits for that run too.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	w := &waiter{remaining: 1, done: make(chan struct{})}
 	var idle watcher

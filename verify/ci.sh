@@ -19,7 +19,7 @@ say() {
 	"$@"
 }
 
-gate="./plant ./mutate ./promises ./interleave ./simulate"
+gate="./plant ./mutate ./guarantees ./interleave ./simulate"
 
 case "${1:-}" in
 "")
@@ -34,7 +34,7 @@ case "${1:-}" in
 all)
 	# These take one step at a time, run tests in processes of their own, or play a
 	# day of a cloud: there is nothing for the race detector, or too much.
-	steps='/verify/(mutate|promises|interleave|badday)$'
+	steps='/verify/(mutate|guarantees|interleave|badday)$'
 	bash ../.ci/need promtool prometheus
 	mapfile -t alone < <(go list ./... | grep -E "$steps")
 	say go test -count=1 -timeout 30m "${alone[@]}"

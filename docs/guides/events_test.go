@@ -14,7 +14,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The programs of events-and-observations.md and plans-and-rechecks.md.
+// The programs of events-and-observations.md and scheduled-runs.md.
 
 func TestEventInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -215,7 +215,7 @@ func TestDocsMap(t *testing.T) {
 // README there, not a list of files, and in it the import path.
 func TestDocsReadmes(t *testing.T) {
 	inRoot(t)
-	dirs, err := filepath.Glob("adapters/*")
+	dirs, err := filepath.Glob("adapters/[a-z]*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +379,7 @@ func anchors(text string) []string {
 // TestDocsSeeds checks that docs/design/from-the-seeds.md has one row for each
 // capability of the five systems, of which testdata has the list, and that its last
 // column names a test, unless it says why none is needed. TestDocsTests checks that
-// the test exists, and verify/promises that it fails when the row is broken.
+// the test exists, and verify/guarantees that it fails when the row is broken.
 func TestDocsSeeds(t *testing.T) {
 	inRoot(t)
 	const path = "docs/design/from-the-seeds.md"

@@ -112,7 +112,7 @@ func proseOf(text string) string {
 	text = codeBlock.ReplaceAllString(text, " ")
 	text = codeSpan.ReplaceAllString(text, "CODE")
 	text = linkOf.ReplaceAllString(text, "]")
-	text = pathOf.ReplaceAllString(text, "PATH") // such as verify/promises
+	text = pathOf.ReplaceAllString(text, "PATH") // such as verify/guarantees
 	return spaces.ReplaceAllString(text, " ")
 }
 

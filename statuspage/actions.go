@@ -36,13 +36,21 @@ var notices = map[string]string{
 	"accept":         "These things may be deleted. The next listing comes soon.",
 }
 
+// fromOwnName reports whether a request comes from a page at a name of Hosts, behind a
+// proxy that sends another Host, an address or localhost: over plain HTTP a browser says
+// no more than the Origin. With the name as Host, the port has to be the same too.
+func (p *Page) fromOwnName(r *http.Request) bool {
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	return err == nil && r.Header.Get("Sec-Fetch-Site") == "" && p.isHost(origin.Hostname()) && !p.isHost(hostOf(r))
+}
+
 // maxForm is how many bytes a form may have.
 const maxForm = 64 << 10
 
 // readAction reads the form of an action, or refuses it.
 func (p *Page) readAction(w http.ResponseWriter, r *http.Request) error {
-	if err := p.protection.Check(r); err != nil {
-		return refuse(http.StatusForbidden, "refused: %w", err)
+	if err := p.protection.Check(r); err != nil && !p.fromOwnName(r) {
+		return refuse(http.StatusForbidden, "refused: %w; a page that has a name behind a proxy needs that name in Page.Hosts", err)
 	}
 	if err := p.checkHost(r, true); err != nil {
 		return err

@@ -254,6 +254,28 @@ func TestActionsRefused(t *testing.T) {
 				t.Errorf("%s: %d, want 303", name, r.StatusCode)
 			}
 		}
+		// Behind a proxy that sends its own Host, over plain HTTP.
+		w.page.Hosts = []string{"status.example"}
+		for name, test := range map[string]struct {
+			host, origin, site string
+			status             int
+		}{
+			"at its own name":                {"10.0.0.1:8080", "http://status.example:81", "", http.StatusSeeOther},
+			"at another name":                {"10.0.0.1:8080", "http://evil.example", "", http.StatusForbidden},
+			"from another site":              {"10.0.0.1:8080", "http://status.example", "cross-site", http.StatusForbidden},
+			"from another port":              {"status.example", "http://status.example:81", "", http.StatusForbidden},
+			"from an address, to an address": {"10.0.0.1:8080", "http://10.0.0.2", "", http.StatusForbidden},
+		} {
+			r := post(t, w.page, "/item", reconcileA, header("Origin", test.origin), func(r *http.Request) {
+				r.Host = test.host
+				if test.site != "" {
+					r.Header.Set("Sec-Fetch-Site", test.site)
+				}
+			})
+			if r.StatusCode != test.status {
+				t.Errorf("behind a proxy, %s: %d, want %d", name, r.StatusCode, test.status)
+			}
+		}
 		synctest.Wait()
 		if n := w.queue.Stats().Taken; n == 0 {
 			t.Error("what is allowed did nothing")

@@ -78,9 +78,12 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 				return nil
 			}
 			last = time.Now()
+			// Over HTTP/2 a deadline that passes ends the stream, also while nothing is sent.
+			_ = out.SetWriteDeadline(time.Time{})
 		}
 		select {
 		case <-r.Context().Done():
+			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // for what the server adds
 			return nil
 		case <-time.After(min(time.Until(next), pingEvery)):
 		}

@@ -122,6 +122,38 @@ func TestEvents(t *testing.T) {
 	})
 }
 
+// deadlines is a ResponseWriter that knows its deadline.
+type deadlines struct {
+	*streamWriter
+	at time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.at = t; return nil }
+
+// TestIdleStreamHasNoDeadline has a page on which nothing changes: there is no deadline
+// between what is sent. Over HTTP/2 it would end the stream.
+func TestIdleStreamHasNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := statuspage.New(&statuspage.Group{Name: "g"})
+		w := &deadlines{streamWriter: &streamWriter{header: make(http.Header), events: make(chan map[string]string, 10)}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			page.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
+		}()
+		for range 3 {
+			<-w.events
+			synctest.Wait()
+			if !w.at.IsZero() {
+				t.Errorf("while nothing is sent, there is a deadline in %v", time.Until(w.at))
+			}
+		}
+		cancel()
+		<-ended
+	})
+}
+
 func TestEventsOfItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)

@@ -48,7 +48,8 @@ type Page struct {
 	// addresses: without the port. A request for any other host is refused, as it
 	// would be that of a site which has made its own name point here. With no
 	// Hosts, only requests that came by a loopback address are checked, and all
-	// actions: a page with a name, behind a proxy or not, has to say it here.
+	// actions: a page with a name, behind a proxy or not, has to say it here. The
+	// buttons of a page at one of them work behind a proxy that sends another Host.
 	Hosts []string
 
 	// Logger has a line for each action; nil means slog.Default().
@@ -153,16 +154,25 @@ func (p *Page) checkHost(r *http.Request, acts bool) error {
 	if !acts && len(p.Hosts) == 0 && (!ok || !isLoopback(local.String())) {
 		return nil
 	}
+	host := hostOf(r)
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || isIP(host) || p.isHost(host) {
+		return nil
+	}
+	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, or an IP address, not at %q; if that is its name, the program has to say so in Page.Hosts", host)
+}
+
+// hostOf returns the host that a request is for, without a port.
+func hostOf(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || isIP(host) ||
-		slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-		return nil
-	}
-	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, or an IP address, not at %q; if that is its name, the program has to say so in Page.Hosts", host)
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// isHost reports whether a host is one of Hosts.
+func (p *Page) isHost(host string) bool {
+	return slices.ContainsFunc(p.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // isIP reports whether a host is an address: no site has that as its name.

@@ -127,7 +127,8 @@ func TestConsumerSlowLinks(t *testing.T) {
 }
 
 // TestKeyValueFar has many keys come from far away with two round trips, which
-// BenchmarkKeyValueFar compares with nats.go, and a list of them with one.
+// BenchmarkKeyValueFar compares with nats.go, and a list of them with one: what the
+// stream is, it asks beside.
 func TestKeyValueFar(t *testing.T) {
 	s := natstest.New(t)
 	fill(t, s.JetStream(t), 5000)
@@ -142,7 +143,7 @@ func TestKeyValueFar(t *testing.T) {
 	if items, err := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)(t.Context()); err != nil || len(items) != 5000 {
 		t.Errorf("the list has %d items, %v; want 5000", len(items), err)
 	}
-	wantReads(t, asked, map[string]int{"CONSUMER.CREATE": 1})
+	wantReads(t, asked, map[string]int{"CONSUMER.CREATE": 1, "STREAM.INFO": 1})
 }
 
 // TestListsNoValues lists keys with values so big that they would take a minute.

@@ -96,6 +96,9 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 	}
 }
 
+// longestName is how long a server takes the name of a stream or a consumer to be.
+const longestName = 255
+
 func checkConsumer(js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, noKey bool) error {
 	switch {
 	case js == nil || js.Conn() == nil:
@@ -104,6 +107,8 @@ func checkConsumer(js jetstream.JetStream, stream string, config jetstream.Consu
 		return fmt.Errorf("natsadapter: Consumer: the stream is named %q, want letters, digits, - and _", stream)
 	case !bucketName.MatchString(config.Durable):
 		return fmt.Errorf("natsadapter: Consumer: Durable is %q, want letters, digits, - and _", config.Durable)
+	case len(stream) > longestName || len(config.Durable) > longestName:
+		return fmt.Errorf("natsadapter: Consumer: the names of the stream and of Durable are %d and %d bytes long, want %d at most", len(stream), len(config.Durable), longestName)
 	case config.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("natsadapter: Consumer: AckPolicy is %v, want AckExplicitPolicy", config.AckPolicy)
 	case config.AckWait < 0 || config.AckWait > 0 && config.AckWait < 100*time.Millisecond:

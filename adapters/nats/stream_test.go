@@ -287,6 +287,7 @@ func TestConsumerMisuse(t *testing.T) {
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 1}, body, "AckWait is 1ns, want 100ms or more"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", MaxDeliver: 3}, body, "MaxDeliver is 3, want 0 or -1"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "thrice"}, body, "consumer thrice of stream S: its MaxDeliver is 3, want 0 or -1"},
+		{js, "S", jetstream.ConsumerConfig{Durable: strings.Repeat("c", 256)}, body, "are 1 and 256 bytes long, want 255 at most"},
 		{js, "S", good, nil, "stream S needs a key function"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "none"}, body, "consumer none of stream S: its AckPolicy is AckNone, want AckExplicitPolicy"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "all"}, body, "consumer all of stream S: its AckPolicy is AckAll, want AckExplicitPolicy"},

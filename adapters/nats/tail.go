@@ -283,18 +283,21 @@ func (t *tail) list(ctx context.Context) error {
 	watched, done := whileConnected(ctx, status)
 	defer done()
 	r := &reader{nc: nc, timeout: lastTimeout}
-	var stream jetstream.Stream
-	err := r.ask(watched, func(ctx context.Context) (err error) {
-		stream, err = t.js.Stream(ctx, t.stream)
-		return err
-	})
-	if err == nil {
-		err = checkSubjects(stream.CachedInfo().Config, t.root)
-	}
-	var d *delivery
-	if err == nil {
-		d, err = t.deliver(watched, r)
-	}
+	asking, stop := context.WithCancel(watched)
+	defer stop()
+	fits := make(chan error, 1) // asked beside, so that a list takes no round trip more
+	go func() {
+		var stream jetstream.Stream
+		err := r.ask(asking, func(ctx context.Context) (err error) {
+			stream, err = t.js.Stream(ctx, t.stream)
+			return err
+		})
+		if err == nil {
+			err = checkSubjects(stream.CachedInfo().Config, t.root)
+		}
+		fits <- err
+	}()
+	d, err := t.deliver(watched, r)
 	if err == nil {
 		err = d.each(watched, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 			t.handle(msg, meta)
@@ -302,6 +305,12 @@ func (t *tail) list(ctx context.Context) error {
 		}, func() error { return errEnd })
 		d.stop()
 		t.close(d.consumer)
+	}
+	if err != errEnd {
+		stop()
+	}
+	if unfit := <-fits; err == errEnd && unfit != nil {
+		err = unfit
 	}
 	switch {
 	case err == errEnd:

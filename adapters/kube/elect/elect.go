@@ -207,6 +207,7 @@ type term struct {
 	mu      sync.Mutex // guards what follows
 	renewed time.Time  // before the last request that got or renewed the lease
 	trouble error      // of the last request; nil if it succeeded
+	asked   time.Time  // when the request in flight began; zero if there is none
 
 	failures rare.Failures // of requests
 }
@@ -235,7 +236,7 @@ func (h noErrors) WithGroup(name string) slog.Handler { return noErrors{h.Handle
 func (t *term) failed(ctx context.Context, err error) {
 	err = lease.Explain(err)
 	t.mu.Lock()
-	t.trouble = err
+	t.trouble, t.asked = err, time.Time{}
 	t.mu.Unlock()
 	if err == nil || ctx.Err() != nil || absent.Object(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return
@@ -243,6 +244,13 @@ func (t *term) failed(ctx context.Context, err error) {
 	if count, log := t.failures.Add(err); log {
 		t.Logger.Warn("cannot read or write the lease, retrying", "lease", t.Namespace+"/"+t.Name, "failures", count, "err", err)
 	}
+}
+
+// asks notes that a request begins.
+func (t *term) asks() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = time.Now()
 }
 
 func newTerm(c Config) *term {
@@ -258,6 +266,7 @@ func newTerm(c Config) *term {
 
 // Get reads the lease.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	t.asks()
 	record, raw, err := t.Interface.Get(ctx)
 	t.failed(ctx, err)
 	if err == nil && record.HolderIdentity != t.Config.Identity && !t.last().IsZero() {
@@ -278,6 +287,7 @@ func (t *term) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 
 func (t *term) note(ctx context.Context, record resourcelock.LeaderElectionRecord, write func() error) error {
 	begin := time.Now()
+	t.asks()
 	err := write()
 	t.failed(ctx, err)
 	if err == nil && record.HolderIdentity == t.Config.Identity {
@@ -324,6 +334,9 @@ func (t *term) Over() bool {
 	if t.lost.Err() == nil && time.Since(t.last()) >= t.Deadline {
 		t.mu.Lock()
 		trouble := t.trouble
+		if trouble == nil && !t.asked.IsZero() {
+			trouble = lease.Unanswered(time.Since(t.asked))
+		}
 		t.mu.Unlock()
 		err := fmt.Errorf("%w: %s/%s was not renewed for %v", reconcile.ErrLeaseLost, t.Namespace, t.Name, t.Deadline)
 		if trouble != nil {

@@ -319,6 +319,7 @@ func TestBadConfig(t *testing.T) {
 		"Config.Client is required":                                    func(c *elect.Config) { c.Client = nil },
 		"Config.Namespace: it is empty, and this process is in no pod": func(c *elect.Config) { c.Namespace = "" },
 		"Config.Name is required":                                      func(c *elect.Config) { c.Name = "" },
+		`Config.Name is "my_lease", which no Lease can have`:           func(c *elect.Config) { c.Name = "my_lease" },
 		"Config.Duration is 1.5s":                                      func(c *elect.Config) { c.Duration = 1500 * time.Millisecond },
 		"Config.Duration is -1s":                                       func(c *elect.Config) { c.Duration = -time.Second },
 		"Config.Deadline is 15s":                                       func(c *elect.Config) { c.Deadline = 15 * time.Second },

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -292,6 +293,9 @@ func (s *sink) flush() {
 	}
 }
 
+// longestInstance is how long a reporting instance of an event may be.
+const longestInstance = 128
+
 func (r *Recorder[T]) check() error {
 	switch {
 	case r.Client == nil:
@@ -303,6 +307,11 @@ func (r *Recorder[T]) check() error {
 	}
 	if wrong := validation.IsQualifiedName(r.Controller); len(wrong) > 0 {
 		return fmt.Errorf("events: Recorder.Controller is %q, want a name such as example.com/bucket-controller: %s", r.Controller, strings.Join(wrong, "; "))
+	}
+	host, _ := os.Hostname() // client-go calls the instance so
+	if instance := r.Controller + "-" + host; len(instance) > longestInstance {
+		return fmt.Errorf("events: Recorder.Controller is %q: with the name of this host, %s is %d bytes long, and the API server takes %d",
+			r.Controller, instance, len(instance), longestInstance)
 	}
 	return nil
 }

@@ -82,7 +82,10 @@ func TestBadFields(t *testing.T) {
 		"Recorder.Regarding is required": func(r *events.Recorder[string]) { r.Regarding = nil },
 		`Recorder.Controller is ""`:      func(r *events.Recorder[string]) { r.Controller = "" },
 		`Recorder.Controller is "a b"`:   func(r *events.Recorder[string]) { r.Controller = "a b" },
-		"Recorder.Rate is -1":            func(r *events.Recorder[string]) { r.Rate = -1 },
+		"the API server takes 128": func(r *events.Recorder[string]) {
+			r.Controller = strings.Repeat(strings.Repeat("x", 60)+".", 2) + "example.com/bucket"
+		},
+		"Recorder.Rate is -1": func(r *events.Recorder[string]) { r.Rate = -1 },
 	} {
 		r := newRecorder()
 		spoil(r)

@@ -72,7 +72,7 @@ func TestQueueRefusesOtherStreams(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	good := func(name string) jetstream.StreamConfig {
-		return jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true}
+		return jetstream.StreamConfig{Name: name, Subjects: []string{"$KV.queue=" + name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true}
 	}
 	for name, c := range map[string]struct {
 		change func(*jetstream.StreamConfig)

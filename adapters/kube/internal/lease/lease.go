@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
@@ -42,6 +43,9 @@ func (c Config) WithDefaults(what string, part float64) (Config, error) {
 		return wrong("Name is required, and empty")
 	case c.Duration < 0 || c.Duration%time.Second != 0:
 		return wrong("Duration is %v, want whole seconds, or 0 for 15s", c.Duration)
+	}
+	if bad := validation.IsDNS1123Subdomain(c.Name); len(bad) > 0 {
+		return wrong("Name is %q, which no Lease can have: %s", c.Name, strings.Join(bad, "; "))
 	}
 	c.Duration = cmp.Or(c.Duration, 15*time.Second)
 	c.Deadline = cmp.Or(c.Deadline, c.Duration*2/3)
@@ -79,8 +83,16 @@ func Explain(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "client rate limiter") { // client-go has no other sign
 		return err
 	}
-	return fmt.Errorf("the rate limiter of the client (QPS) held the request back; the Lease needs a clientset that nothing else uses: %w", err)
+	return fmt.Errorf("the rate limiter of the client (QPS) held the request back; %s: %w", ownClient, err)
 }
+
+// Unanswered returns what a request says that has no answer yet: the limiter may still
+// hold it.
+func Unanswered(since time.Duration) error {
+	return fmt.Errorf("a request waits for %v, for the API server or for the rate limiter of the client (QPS); %s", since, ownClient)
+}
+
+const ownClient = "the Lease needs a clientset that nothing else uses"
 
 // podFile has the namespace of the pod that this process is in.
 const podFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

@@ -15,36 +15,36 @@ import (
 	"sync"
 )
 
-// A File remembers items and versions in a file, which survives the end of the
-// process at any moment. Path is required; the fields are not to be changed after
-// Open. All methods may be called from any goroutine.
+// A File records items and versions in a file, which survives the end of the process at
+// any moment. Path is required. The fields must not be changed after Open. All methods
+// may be called from any goroutine.
 //
-// Items and versions that are strings are kept as they are, others as JSON. What
-// does not come back from that equal to what it was is refused with an error: a
-// struct with fields that are not exported, a time that is not in UTC. Methods that
-// make JSON of them, or read it, must not call the File.
+// Items and versions that are strings are stored unchanged, all others as JSON. A value
+// that JSON does not restore to an equal value is refused with an error, such as a struct
+// with unexported fields, or a time that is not in UTC. Methods that encode or decode
+// this JSON must not call the File.
 //
-// The file must not be a mount point itself, as one that is bind-mounted into a container
-// is: it cannot be replaced, and so would grow for ever. Mount its folder instead. An error
-// says so: of Open if the file is empty, otherwise of the call that finds most of the file
-// out of date.
+// The file must not be a mount point itself, as a file that is bind-mounted into a
+// container is. Such a file cannot be replaced, and would grow for ever. Mount its folder
+// instead. Open returns an error for it if the file is empty. Otherwise the call returns
+// it that finds most of the file out of date.
 //
-// While it is open the file must stay where it is. That it was moved away, removed
-// or replaced is an error of the next Begin that waits for the disk, or of Close.
+// While it is open, the file must stay in its place. If it was moved, removed or
+// replaced, the next Begin that waits for the disk, or Close, returns an error.
 //
-// Everything that is remembered is in memory too. When most of the file is out of
-// date, the call that finds it so writes it anew, and all others wait.
+// All records are in memory too. When most of the file is out of date, the next call
+// rewrites it, and all other calls wait.
 type File[T, V comparable] struct {
-	// Path is where the file is, or a symbolic link to it. Beside the file there
-	// is a lock, its name with .lock, at times the next file, with .new, and, with
-	// .cut, what Open cut off from it last, if that was more than half a record.
+	// Path is the path of the file, or of a symbolic link to it. Other files stand beside
+	// it: a lock, with the suffix .lock; during a rewrite the next file, with .new; and,
+	// with .cut, the end of the file that the last Open removed, if that was more than
+	// half a record.
 	Path string
 
-	// NoSync makes Begin not wait until the disk has it; Open and Close still do.
-	// What was remembered then survives the end of the process, but what came since
-	// Open may be lost when the machine loses power: what a run did that had begun
-	// may be forgotten. Nor is damage to that part told from such a loss: it is cut
-	// off.
+	// NoSync makes Begin not wait for the disk; Open and Close still do. The records
+	// survive the end of the process. If the machine loses power, all records since Open
+	// may be lost, and so may the fact that a run had begun. Open cannot distinguish
+	// damage to these records from such a loss, and removes them.
 	NoSync bool
 
 	disk  disk // nil means that of the operating system
@@ -72,13 +72,15 @@ type entry[V comparable] struct {
 	written int64 // by then
 }
 
-// Open reads the file, or makes it if it is not there; its folder must be. What the
-// end of a process or a loss of power left half written is cut off. It returns an
-// error, and leaves the file as it is, if it is damaged otherwise (anywhere before
-// what the disk had for certain when the last record was written, or in all of its
-// records), is no such file or
-// no regular one, or is open already, in this process or in another one of this
-// machine; on Windows, Solaris, AIX and Plan 9 that is for the caller to see to.
+// Open reads the file, or creates it in its existing folder. It removes a record at the
+// end that the end of a process, or a loss of power, left half written. In these cases it
+// returns an error, and leaves the file unchanged:
+//
+//   - The file is damaged anywhere else: before the part that was certainly on the disk
+//     when the last record was written, or in all of its records.
+//   - It is not a file of this package, or not a regular file.
+//   - It is open already, in this process or in another process of this machine. On
+//     Windows, Solaris, AIX and Plan 9 the caller must ensure this.
 func (f *File[T, V]) Open() error {
 	if f.Path == "" {
 		return errors.New("remember: File.Path is required, and empty")
@@ -191,17 +193,17 @@ func (f *File[T, V]) attach(size int64, end []byte) error {
 	return nil
 }
 
-// Begin notes that a run is about to have effects: from then on the item is
-// remembered, with no version. It returns when the disk has it; calls that wait at
-// the same time share that. An item that is begun already costs nothing. After an
-// error the run must not go on.
+// Begin records that a run is about to have effects: from then on the item is known,
+// without a version. It returns when the record is on the disk; concurrent calls share
+// that wait. For an item that has begun already it does nothing. After an error the run
+// must not go on.
 func (f *File[T, V]) Begin(item T) error {
 	return f.note(begin, item, *new(V))
 }
 
-// Done notes that the item was handled at a version, the one that was read before
-// the work. It does not wait for the disk: what is lost is run again. The zero
-// version is an error: it is that of an item that has begun.
+// Done records the version at which the item was handled: the version that the run read
+// before its work. It does not wait for the disk; if the record is lost, the item runs
+// again. The zero version is an error, because it stands for an item that has begun.
 func (f *File[T, V]) Done(item T, version V) error {
 	if version == *new(V) {
 		return fmt.Errorf("remember: done %s: the version is the zero one, want that of what was handled", brief(item))
@@ -209,14 +211,14 @@ func (f *File[T, V]) Done(item T, version V) error {
 	return f.note(done, item, version)
 }
 
-// Forget notes that the item is gone, and all that was made for it. It does not
-// wait for the disk. Forget of an item that is not remembered does nothing.
+// Forget records that the item and all its dependents are gone. It does not wait for the
+// disk. For an unknown item it does nothing.
 func (f *File[T, V]) Forget(item T) error {
 	return f.note(forget, item, *new(V))
 }
 
-// Version returns the version at which the item was handled; false if it was not,
-// or if it has begun again since.
+// Version returns the version at which the item was handled, and false if it was not
+// handled, or has begun again since.
 func (f *File[T, V]) Version(item T) (V, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,9 +226,9 @@ func (f *File[T, V]) Version(item T) (V, bool) {
 	return version, version != *new(V)
 }
 
-// All returns a snapshot of all items, made when the loop begins, in no order. An
-// item that has begun and is not done has the zero version. Before Open and after
-// Close there are none.
+// All returns a snapshot of all items, made when the loop begins, in no order. An item
+// that has begun and is not done has the zero version. Before Open and after Close there
+// are none, so call it only between the two.
 func (f *File[T, V]) All() iter.Seq2[T, V] {
 	return func(yield func(T, V) bool) {
 		f.mu.Lock()
@@ -240,8 +242,8 @@ func (f *File[T, V]) All() iter.Seq2[T, V] {
 	}
 }
 
-// Close ends the use of the file. What was written is on the disk when it returns
-// nil. Closing twice is fine; it may be opened again.
+// Close ends the use of the file. When it returns nil, all records are on the disk.
+// Closing twice is allowed. The file may be opened again.
 func (f *File[T, V]) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,28 +16,28 @@ import (
 // half of a file may be a good one that has less.
 const settled = time.Second
 
-// FromFile returns a function that reads a file of desired state. It returns what parse made of
-// the last text that parse took, or the zero value before there was one; and beside it an
-// error, if that is not what the file says now: because it cannot be read, because of ctx,
-// or that of parse, as it is. So a slip in the file takes nothing away, and the caller
-// reports why the file is not used:
+// FromFile returns a function that reads a file of desired state. It returns the result
+// of parse for the last text that parse accepted, or the zero value if there was none. If
+// the file has another text now, or cannot be read, it also returns an error: that of
+// reading, of ctx, or of parse, unchanged. So a mistake in the file does not remove
+// items, and the caller reports the reason:
 //
-//	wishes := tracker.FromFile("wishes.json", parse)
+//	desired := tracker.FromFile("desired.json", parse)
 //	poller.GetItems = func(ctx context.Context) ([]string, error) {
-//		all, err := wishes(ctx)
+//		all, err := desired(ctx)
 //		return slices.Collect(maps.Keys(all)), err // the items count, the error is logged
 //	}
 //
-// If W is a map of items to versions, [FromMap] takes the function as it is.
+// If W is a map of items to versions, [FromMap] accepts the function.
 //
-// A text that is still being written is not used. If the text is another one than the last,
-// the function blocks until two reads a second apart agree, or until ctx is done. The time
-// of modification does not count, because some file systems have a coarse one. Programs
+// A text that is still being written is not used. If the text differs from the last one,
+// the function blocks until two reads a second apart agree, or until ctx is done. It
+// ignores the modification time, because some file systems store it coarsely. Programs
 // that write with longer pauses must replace the file in one step.
 //
-// The function may be called from any goroutine, and parse by one at a time. What it
-// returns is one value for all callers, which must not be changed; parse is called again
-// when the text has changed. FromFile panics if parse is nil.
+// The function may be called from any goroutine, and parse is called by one goroutine at
+// a time. All callers get the same value, which must not be changed. Parse is called
+// again when the text has changed. FromFile panics if parse is nil.
 func FromFile[W any](path string, parse func(text []byte) (W, error)) func(ctx context.Context) (W, error) {
 	if parse == nil {
 		panic("tracker: FromFile: parse is nil")

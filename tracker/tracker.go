@@ -32,29 +32,28 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Tracker lists items together with a version of each, remembers them, and
-// enqueues what is new, changed or gone. It is a [reconcile.Runner].
+// A Tracker lists items together with a version of each, records them, and enqueues the
+// items that are new, changed or gone. It is a [reconcile.Runner].
 //
-// Versions are compared by ==, so they must not be pointers. The Tracker takes
-// memory for each item and its version, from the first listing on.
+// Versions are compared by ==, so they must not be pointers. The Tracker uses memory for
+// each item and its version, from the first listing on.
 //
-// Queue, List and Period are required; the zero value of every other field is a
-// good default. The fields must not be changed while Run goes on.
+// Queue, List and Period are required; the zero value of every other field is a good
+// default. The fields must not be changed while Run goes on.
 type Tracker[T, V comparable] struct {
-	// Queue gets an Enqueue of each item that is new, changed or gone. What the
-	// first complete listing, and those before it, show as new is offered, so that
-	// events go before it.
+	// Queue gets an Enqueue of each item that is new, changed or gone. Items that are new
+	// in the first complete listing, or in a listing before it, are offered instead, so
+	// that items with events run first.
 	Queue reconcile.Enqueuer[T]
 
-	// List yields the items that there are, in any order. It may read them page by
-	// page: each item is enqueued before the next one is asked for. See [FromMap].
+	// List yields the existing items, in any order. It may read them page by page: each
+	// item is enqueued before the next one is requested. See [FromMap].
 	//
-	// Its ctx ends one Period after the listing began. An error that it yields
-	// makes the listing incomplete; the item beside it is ignored, what follows is
-	// not.
+	// Its ctx ends one Period after the listing began. An error that it yields makes the
+	// listing incomplete. The item beside the error is ignored; later items count.
 	//
-	// An item that a complete listing lacks is gone. If it only moved to a page
-	// that was read before, the run that follows finds it there.
+	// An item that a complete listing lacks is gone. If it only moved to a page that was
+	// read before, the run that follows finds it.
 	List func(ctx context.Context) iter.Seq2[Listed[T, V], error]
 
 	// Period is the time from the start of one listing to the start of the next,
@@ -62,11 +61,10 @@ type Tracker[T, V comparable] struct {
 	Period time.Duration
 	Jitter float64
 
-	// Resync is how often each item that has not changed is offered too, so that items
-	// that are not retried, or have changed without another version, are checked again.
-	// The items are spread over the interval: each listing offers those whose share of
-	// it has passed since the listing before, the same items in the same order in each
-	// process. 0 means an hour, and less than 0 never.
+	// Resync is the interval in which each unchanged item is offered too. So items that
+	// are not retried, or that changed without a new version, are checked again. The
+	// items are spread over the interval: each listing offers a share of them, the same
+	// items in the same order in each process. 0 means an hour, and less than 0 never.
 	Resync time.Duration
 
 	// OnChange is called with each change before its item is enqueued. It may be
@@ -91,13 +89,13 @@ type Tracker[T, V comparable] struct {
 	panics   int           // of OnChange
 }
 
-// Listed is an item of a listing, with the version that it has.
+// A Listed is an item of a listing, and its version.
 type Listed[T, V comparable] struct {
 	Item    T
 	Version V
 }
 
-// A Change is what a [Tracker] found out about an item.
+// A Change is a difference between two listings of a Tracker.
 type Change[T, V comparable] struct {
 	Kind ChangeKind
 	Item T
@@ -121,10 +119,10 @@ type entry[V comparable] struct {
 	listing uint32 // the last that had it
 }
 
-// FromMap makes a [Tracker.List] of a function that returns all items at once, with
-// their versions. If it returns an error as well, the items count, and the listing
-// is incomplete. The order is the same each time, that of the items as text. FromMap
-// panics if list is nil.
+// FromMap makes a [Tracker.List] of a function that returns all items at once, with their
+// versions. If it also returns an error, the items count, and the listing is incomplete.
+// The order is the same each time, that of the items as text. FromMap panics if list is
+// nil.
 func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) func(ctx context.Context) iter.Seq2[Listed[T, V], error] {
 	if list == nil {
 		panic("tracker: FromMap needs a function, got nil")
@@ -144,15 +142,14 @@ func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) f
 	}
 }
 
-// Run lists at once and then every Period, until ctx is done; it then waits for
-// the listing in progress and returns nil. It returns an error at once if a field
-// is missing or out of its range, or if it is running already. What the Tracker
-// knows stays when Run returns, so Run may be called again.
+// Run lists at once and then every Period, until ctx is done. It then waits for the
+// listing in progress and returns nil. It returns an error at once if a field is missing
+// or out of its range, or if it is running already. The Tracker keeps its records when
+// Run returns, and Run may be called again.
 //
-// A listing that fails or panics is tried again with back-off, no later than a
-// Period after it began. What it reported is not reported again. The failure is
-// logged the first time, and then each time that their number in a row has doubled,
-// whatever it says; so is the end of them.
+// A listing that fails or panics is retried with back-off, no later than one Period after
+// it began. Items that it has already enqueued are not enqueued again. The 1st, 2nd, 4th,
+// 8th … failure in a row is logged, and the first success after it.
 func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	if err := t.check(); err != nil {
 		return err
@@ -200,9 +197,9 @@ func (t *Tracker[T, V]) Age() time.Duration {
 	return time.Since(t.accepted)
 }
 
-// Version returns the version that the listings gave an item, and whether they have it. An
-// item that only an incomplete listing lacks is still there. It may be called from any
-// goroutine.
+// Version returns the version of an item in the last listing, and whether the listing has
+// the item. An item that only an incomplete listing lacks still counts. It may be called
+// from any goroutine.
 func (t *Tracker[T, V]) Version(item T) (version V, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -344,8 +344,9 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 			}
 		}
 	}
+	isEvent := make(map[K]struct{}, len(events))
 	for _, key := range sortKeys(events) {
-		err = errors.Join(err, try(func() error { s.Queue.Enqueue(key); return nil }))
+		err = errors.Join(err, try(func() error { s.Queue.Enqueue(key); isEvent[key] = struct{}{}; return nil }))
 	}
 	if next.listed || old.desired == nil { // else Actual shows what it has shown before
 		for key, n := range next.todo {
@@ -360,6 +361,10 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 			observed = append(observed, key)
 		}
 	}
+	observed = slices.DeleteFunc(observed, func(key K) bool { // its run may have ended by now
+		_, ok := isEvent[key]
+		return ok
+	})
 	return sortKeys(observed), err
 }
 

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,13 +299,20 @@ func TestTrackerAge(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		var mu sync.Mutex // guards ages
 		ages := []time.Duration{tr.Age()}
 		for _, at := range []time.Duration{15 * time.Second, 50 * time.Second} {
-			time.AfterFunc(at, func() { ages = append(ages, tr.Age()) })
+			time.AfterFunc(at, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				ages = append(ages, tr.Age())
+			})
 		}
 		if err := tr.Run(ctx); err != nil {
 			t.Error(err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if want := []time.Duration{0, 5 * time.Second, 30 * time.Second}; !slices.Equal(ages, want) {
 			t.Errorf("Age returned %v, want %v", ages, want)
 		}

@@ -49,7 +49,7 @@ func TestDoorGuideExample(t *testing.T) {
 			delete(h, "/door") // somebody shuts it
 			env.Advance(10 * time.Minute)
 		},
-		State:  func(h house) string { return fmt.Sprint(h) },
-		Budget: 200 * time.Millisecond,
+		State: func(h house) string { return fmt.Sprint(h) },
+		Plans: 200,
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
-var plans = flag.Int("plans", 0, "how many plans TestExplore plays; 0 means for as long as half a second each")
+var plans = flag.Int("plans", 300, "how many plans TestExplore plays")
 
 // A region has the truth of both sides.
 type region struct {
@@ -29,10 +29,6 @@ type region struct {
 func TestExplore(t *testing.T) {
 	for _, lookup := range []bool{true, false} {
 		t.Run(fmt.Sprintf("lookup=%v", lookup), func(t *testing.T) {
-			budget := 500 * time.Millisecond
-			if *plans > 0 {
-				budget = time.Hour
-			}
 			reconciletest.Explore(t, reconciletest.Scenario[string, *region]{
 				World: func() *region {
 					r := &region{desired: things(12), actual: things(12)}
@@ -61,8 +57,7 @@ func TestExplore(t *testing.T) {
 					}
 					return nil
 				},
-				Budget: budget,
-				Plans:  *plans,
+				Plans: *plans,
 			})
 		})
 	}

@@ -54,7 +54,7 @@ func TestDisksAreAttachedWhateverFails(t *testing.T) {
 			r.wanted["disk-1"] = false
 			s.Event("disk-1")
 		},
-		State:  func(r *rack) string { return fmt.Sprint(r.attached) },
-		Budget: 200 * time.Millisecond,
+		State: func(r *rack) string { return fmt.Sprint(r.attached) },
+		Plans: 200,
 	})
 }

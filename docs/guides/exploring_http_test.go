@@ -108,8 +108,8 @@ func machines(put bool) explore.Scenario[*park] {
 			p.names = append(p.names, "db")
 			s.Advance(2 * time.Minute)
 		},
-		State:  func(p *park) string { return fmt.Sprintf("machines: %v", p.machines) },
-		Budget: 300 * time.Millisecond,
+		State: func(p *park) string { return fmt.Sprintf("machines: %v", p.machines) },
+		Plans: 300,
 	}
 }
 

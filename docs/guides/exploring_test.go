@@ -154,9 +154,10 @@ func (c client) mended(ctx context.Context, machine string) error {
 	return c.withdraw(ctx, machine)
 }
 
-// list returns the machines to look at: those wished for, and those published.
+// list returns the desired machines, those published, and those with a reservation.
 func (n *network) list(context.Context) ([]string, error) {
-	return slices.Concat(slices.Sorted(maps.Keys(n.wishes)), slices.Sorted(maps.Keys(n.records))), nil
+	machines := slices.Concat(slices.Sorted(maps.Keys(n.wishes)), slices.Sorted(maps.Keys(n.records)), slices.Sorted(maps.Values(n.reserved)))
+	return slices.DeleteFunc(machines, func(m string) bool { return m == "" }), nil
 }
 
 func scenario(reconcileOf func(client) func(context.Context, string) error) reconciletest.Scenario[string, *network] {
@@ -177,8 +178,8 @@ func scenario(reconcileOf func(client) func(context.Context, string) error) reco
 			s.Event("web")
 			s.Event("db")
 		},
-		State:  (*network).state,
-		Budget: 300 * time.Millisecond,
+		State: (*network).state,
+		Plans: 300,
 	}
 }
 

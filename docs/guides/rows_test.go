@@ -235,7 +235,7 @@ func scans(newStep func() func(ctx context.Context, w scanner, id string) error)
 		},
 		Without: []explore.Fault{explore.Stale, explore.StaleWatch}, // a stale count lets one more begin
 		Within:  30 * time.Minute,
-		Budget:  time.Second / 2,
+		Plans:   300,
 	}.Untyped()
 }
 

@@ -157,8 +157,15 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
+			listed := false
+			defer func() {
+				if !listed { // 2: a panic of Logger, or a Goexit of Absent or InSync
+					s.end()
+				}
+			}()
 			next, err := s.list(ctx, old, accepted, s.Period/2)
 			s.commit(next)
+			listed = true
 			observed, errQueue := s.enqueue(old, next)
 			return observed, errors.Join(err, errQueue)
 		},

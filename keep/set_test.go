@@ -664,6 +664,63 @@ func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	})
 }
 
+// A panickingHandler is a log handler that panics.
+type panickingHandler struct{ slog.Handler }
+
+func (panickingHandler) Handle(context.Context, slog.Record) error { panic("a fault") }
+
+// TestNothingIsDeletedAfterAnUnfinishedComparison refuses a deletion until a listing has
+// the thing as desired again, and cannot be compared.
+func TestNothingIsDeletedAfterAnUnfinishedComparison(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(w *world, bad *atomic.Bool)
+	}{
+		{"Goexit of InSync", func(w *world, bad *atomic.Bool) {
+			w.set.InSync = func(desired, actual string) bool {
+				if bad.Load() {
+					runtime.Goexit()
+				}
+				return desired == actual
+			}
+		}},
+		{"Goexit of Absent", func(w *world, bad *atomic.Bool) {
+			w.set.Absent = func(string) bool {
+				if bad.Load() {
+					runtime.Goexit()
+				}
+				return false
+			}
+		}},
+		{"panic of Logger", func(w *world, bad *atomic.Bool) {
+			w.set.Logger = slog.New(panickingHandler{w.set.Logger.Handler()})
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				if bad.Load() { // is rejected, which is logged
+					return map[string]string{"t00": "1"}, nil
+				}
+				return all, nil
+			})
+		}},
+	} {
+		bubble(t, 5, func(w *world) {
+			var bad atomic.Bool
+			c.set(w, &bad)
+			w.do(func() { w.deletes = func(string) error { return errors.New("in use") } })
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { delete(w.desired, "t00") })
+			w.wait(10 * time.Minute)
+			w.do(func() { w.desired["t00"] = "1" })
+			bad.Store(true)
+			w.wait(2 * time.Minute)
+			w.do(func() { w.deletes = nil })
+			w.wait(time.Hour)
+			t.Log(c.name)
+			w.took()
+		})
+	}
+}
+
 // TestChecks names the field that is wrong.
 func TestChecks(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())

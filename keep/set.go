@@ -209,13 +209,14 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent // not ok if Desired has not been listed
+	var errEnsure error
 	if ensure {
-		if err := s.Ensure(ctx, key, desired); err != nil {
-			return err
-		}
+		errEnsure = s.Ensure(ctx, key, desired)
 	}
 	actual, err := s.deletable(key, absent) // as listed now, because Lookup may have taken long
 	switch {
+	case errEnsure != nil: // the end of the other reason wakes the item all the same
+		return errEnsure
 	case err == errNothing || err == nil && ensure:
 		return nil
 	case err != nil:

@@ -337,6 +337,24 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// TestAcceptWakesWhatEnsureScheduled deletes what is accepted with the next listing, also
+// if the last Ensure has asked for a run much later.
+func TestAcceptWakesWhatEnsureScheduled(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.set.Ensure = func(context.Context, string, string) error { return reconcile.RequeueWithin(24 * time.Hour) }
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00"); delete(w.desired, "t01") })
+		w.wait(10 * time.Minute)
+		_, shown := w.set.Rejected()
+		if err := w.set.Accept(shown); err != nil {
+			t.Error(err)
+		}
+		w.wait(2 * time.Minute)
+		w.took("10m1s -t00", "10m1s -t01")
+	})
+}
+
 // TestAcceptDoesNotOutliveAbsent counts a thing that is Absent and then leaves Desired as
 // newly surplus, also if its deletion was accepted before.
 func TestAcceptDoesNotOutliveAbsent(t *testing.T) {

@@ -593,12 +593,48 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// A refuser is a queue that panics for one key.
-type refuser struct{ *reconcile.Queue[string] }
+// TestPanicsOfAllKeysLogOne, because the text of all would take minutes with 100,000 keys.
+func TestPanicsOfAllKeysLogOne(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bad  func(w *world)
+	}{
+		{"InSync", func(w *world) { w.set.InSync = func(string, string) bool { return panics() } }},
+		{"Queue", func(w *world) { w.set.Queue = refuser{reconcile.NewQueue[string](), ""} }},
+	} {
+		bubble(t, 1000, func(w *world) {
+			var text bytes.Buffer // of a single goroutine
+			w.set.Logger = slog.New(slog.NewTextHandler(&text, nil))
+			w.set.Queue = reconcile.NewQueue[string]()
+			c.bad(w)
+			ctx, cancel := context.WithTimeout(w.t.Context(), 61*time.Second)
+			defer cancel()
+			n := 0
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				if n++; n > 1 {
+					all = map[string]string{"t00": "2"} // and the others have left
+				}
+				return all, nil
+			})
+			if err := w.set.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			if text.Len() == 0 || text.Len() > 5000 {
+				t.Errorf("%s: %d bytes are logged, want one line for each listing", c.name, text.Len())
+			}
+		})
+	}
+}
+
+// A refuser is a queue that panics for one key, or for all if it is "".
+type refuser struct {
+	*reconcile.Queue[string]
+	key string
+}
 
 func (q refuser) Enqueue(key string) {
-	if key == "t01" {
-		panic("no t01")
+	if key == q.key || q.key == "" {
+		panic("no " + key)
 	}
 	q.Queue.Enqueue(key)
 }
@@ -607,7 +643,7 @@ func (q refuser) Enqueue(key string) {
 func TestPanicOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
-		q := refuser{reconcile.NewQueue[string]()}
+		q := refuser{reconcile.NewQueue[string](), "t01"}
 		w.set.Queue = q
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)

@@ -309,7 +309,7 @@ func (s *Set[K, D, A]) Accept(rejected error) error {
 		s.accepted = map[K]struct{}{}
 	}
 	found := false
-	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) {
+	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) && shown != nil {
 		for _, key := range shown.Keys {
 			if thing, ok := s.known.surplus[key]; ok && !thing.absent && !thing.allowed {
 				s.accepted[key], found = struct{}{}, true

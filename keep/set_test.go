@@ -305,6 +305,9 @@ func TestAccept(t *testing.T) {
 			w.wait(time.Hour)
 			w.took()
 			_, shown := w.set.Rejected()
+			if w.set.Accept((*keep.Rejection[string])(nil)) == nil {
+				t.Error("Accept takes a nil *Rejection, as errors.As leaves it when nothing is rejected")
+			}
 			w.do(func() {
 				delete(w.desired, "t10")
 				delete(w.desired, "t11")

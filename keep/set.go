@@ -363,7 +363,7 @@ func (s *Set[K, D, A]) checkAbsent() error {
 	var zero D
 	zeros := []D{zero}
 	if t := reflect.TypeFor[D](); t.Kind() == reflect.Pointer {
-		zeros = append(zeros, reflect.New(t.Elem()).Interface().(D))
+		zeros = append(zeros, reflect.New(t.Elem()).Convert(t).Interface().(D)) // D may be a named pointer type
 	}
 	for _, zero := range zeros {
 		absent := false

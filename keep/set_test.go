@@ -811,14 +811,15 @@ func TestChecks(t *testing.T) {
 			t.Errorf("Run returned %v, want %q", err, c.want)
 		}
 	}
-	list := func(context.Context) (map[float64]*struct{ Present bool }, error) {
-		return map[float64]*struct{ Present bool }{math.NaN(): nil}, nil
+	type pointer *struct{ Present bool }
+	list := func(context.Context) (map[float64]pointer, error) {
+		return map[float64]pointer{math.NaN(): nil}, nil
 	}
-	s := &keep.Set[float64, *struct{ Present bool }, *struct{ Present bool }]{
+	s := &keep.Set[float64, pointer, pointer]{
 		Desired: list, Actual: list,
-		Ensure: func(context.Context, float64, *struct{ Present bool }) error { return nil },
-		Delete: func(context.Context, float64, *struct{ Present bool }) error { return nil },
-		Absent: func(d *struct{ Present bool }) bool { return d != nil && !d.Present },
+		Ensure: func(context.Context, float64, pointer) error { return nil },
+		Delete: func(context.Context, float64, pointer) error { return nil },
+		Absent: func(d pointer) bool { return d != nil && !d.Present },
 	}
 	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Absent is true for the zero value &struct") {
 		t.Errorf("Plan returned %v for an Absent that is true for a pointer to a zero value", err)

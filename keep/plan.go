@@ -149,10 +149,10 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 	_, accepted := s.snapshot()
 	defer s.end()
 	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)
-	s.commit(k)
 	if err != nil {
-		return err
+		return err // what was accepted stays so
 	}
+	s.commit(k)
 	p := k.plan()
 	now, later := s.split(&k, p.Delete)
 	err = once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...)

@@ -129,6 +129,11 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Logger: w.set.Logger}); !errors.Is(err, errDown) {
 			t.Errorf("Apply returned %v", err)
 		}
+		w.answerActual(down)
+		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.answerActual(nil)
 		w.do(func() { w.deletes = nil }) // what was accepted stays so
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
 			t.Errorf("Apply returned %v, want ErrTooMany of what was not accepted", err)

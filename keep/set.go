@@ -90,8 +90,8 @@ type Set[K comparable, D, A any] struct {
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. Nil
-	// means that no thing is. It must be false for the zero D, because otherwise one fault
-	// in decoding would delete everything.
+	// means that no thing is. It must be false for the zero D, a pointer to a zero value, and
+	// an empty map or slice, because otherwise one fault in decoding would delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
@@ -355,15 +355,22 @@ func (s *Set[K, D, A]) check(run bool) error {
 }
 
 // checkAbsent returns an error if Absent is true for what a fault in decoding leaves: the
-// zero D, and a pointer to a zero value.
+// zero D, a pointer to a zero value, and an empty map or slice.
 func (s *Set[K, D, A]) checkAbsent() error {
 	if s.Absent == nil {
 		return nil
 	}
 	var zero D
 	zeros := []D{zero}
-	if t := reflect.TypeFor[D](); t.Kind() == reflect.Pointer {
+	t := reflect.TypeFor[D]()
+	if t.Kind() == reflect.Pointer {
 		zeros = append(zeros, reflect.New(t.Elem()).Convert(t).Interface().(D)) // D may be a named pointer type
+	}
+	if t.Kind() == reflect.Map {
+		zeros = append(zeros, reflect.MakeMap(t).Interface().(D))
+	}
+	if t.Kind() == reflect.Slice {
+		zeros = append(zeros, reflect.MakeSlice(t, 0, 0).Interface().(D))
 	}
 	for _, zero := range zeros {
 		absent := false

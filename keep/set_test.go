@@ -824,10 +824,24 @@ func TestChecks(t *testing.T) {
 	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Absent is true for the zero value &struct") {
 		t.Errorf("Plan returned %v for an Absent that is true for a pointer to a zero value", err)
 	}
+	if err := planOf(func(d map[string]string) bool { return d != nil && len(d) == 0 }); err == nil || !strings.Contains(err.Error(), "zero value map[string]string{}") {
+		t.Errorf("Plan returned %v for an Absent that is true for an empty map", err)
+	}
+	if err := planOf(func(d []string) bool { return d != nil && len(d) == 0 }); err == nil || !strings.Contains(err.Error(), "zero value []string{}") {
+		t.Errorf("Plan returned %v for an Absent that is true for an empty slice", err)
+	}
 	s.Absent = nil
 	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: the key NaN is not equal to itself") {
 		t.Errorf("Plan returned %v for a NaN", err)
 	}
+}
+
+// planOf returns the error of the Plan of an empty Set with this Absent.
+func planOf[D any](absent func(D) bool) error {
+	list := func(context.Context) (map[string]D, error) { return nil, nil }
+	do := func(context.Context, string, D) error { return nil }
+	_, err := (&keep.Set[string, D, D]{Desired: list, Actual: list, Ensure: do, Delete: do, Absent: absent}).Plan(context.Background())
+	return err
 }
 
 // TestRejectionIsNoFailedPoll, so the next listing comes a Period later.

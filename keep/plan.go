@@ -93,7 +93,11 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accept
 		return first, err
 	}
 	second, err := s.list(ctx, first, accepted, 0)
-	maps.Copy(second.todo, first.todo) // without an InSync the second pair shows no change
+	for key, n := range first.todo {
+		if _, exists := second.actual[key]; exists { // without an InSync the second pair shows no change
+			second.todo[key] = n
+		}
+	}
 	return second, err
 }
 

@@ -81,6 +81,17 @@ func TestPlanAndApply(t *testing.T) {
 				return all, nil
 			})
 		}, "- t00\n", []string{"0s -t00"}, nil},
+		{"desired in the first of two listings, and then Absent, or gone", func(w *world) {
+			n := 0
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				all["t00"], all["new"], all["other"] = gone, "1", "1"
+				if n++; n != 1 && n != 3 { // of Plan, and of Apply
+					all["new"] = gone
+					delete(all, "other")
+				}
+				return all, nil
+			})
+		}, "- t00\n", []string{"0s -t00"}, nil},
 		{"Absent in one of two listings", func(w *world) {
 			n := 0
 			w.answer(func(all map[string]string) (map[string]string, error) {

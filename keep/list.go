@@ -97,7 +97,8 @@ type pair[K comparable, D, A any] struct {
 
 	stay   int   // existing things that are desired
 	newly  []K   // surplus
-	panics error // of Absent and InSync
+	panics int   // keys with a panic of Absent or InSync
+	panic  error // the first of these
 }
 
 // list lists both sides and returns what is known then. The error is that of a listing.
@@ -199,7 +200,8 @@ func (p *pair[K, D, A]) compareOne(key K) {
 		return nil
 	})
 	if err != nil {
-		p.panics = errors.Join(p.panics, fmt.Errorf("keep: Set.Absent or Set.InSync of %v: %w", key, err))
+		p.panics++
+		p.panic = cmp.Or(p.panic, fmt.Errorf("keep: Set.Absent or Set.InSync of %v: %w", key, err))
 	}
 	if ensure {
 		p.next.todo[key] = max(1, p.old.todo[key])
@@ -299,7 +301,7 @@ func (p *pair[K, D, A]) count() {
 
 // log logs a rejection, and panics, when their number in a row has doubled.
 func (p *pair[K, D, A]) log(logger *slog.Logger) {
-	if p.panics != nil {
+	if p.panics > 0 {
 		p.next.panics++
 	} else {
 		p.next.panics = 0
@@ -308,7 +310,7 @@ func (p *pair[K, D, A]) log(logger *slog.Logger) {
 		logger.Error("listings rejected, nothing more is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
-		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panics, "listings", n)
+		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
 	}
 }
 
@@ -346,7 +348,12 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 	}
 	isEvent := make(map[K]struct{}, len(events))
 	for _, key := range sortKeys(events) {
-		err = errors.Join(err, try(func() error { s.Queue.Enqueue(key); isEvent[key] = struct{}{}; return nil }))
+		errQueue := try(func() error { s.Queue.Enqueue(key); return nil })
+		if errQueue == nil {
+			isEvent[key] = struct{}{}
+		} else {
+			err = cmp.Or(err, fmt.Errorf("keep: Set.Queue: enqueuing %v: %w", key, errQueue)) // the first, because there may be one for each key
+		}
 	}
 	if next.listed || old.desired == nil { // else Actual shows what it has shown before
 		for key, n := range next.todo {

@@ -93,7 +93,11 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accept
 		return first, err
 	}
 	second, err := s.list(ctx, first, accepted, 0)
-	maps.Copy(second.todo, first.todo) // without an InSync the second pair shows no change
+	for key, n := range first.todo {
+		if _, exists := second.actual[key]; exists { // without an InSync the second pair shows no change
+			second.todo[key] = n
+		}
+	}
 	return second, err
 }
 
@@ -149,10 +153,10 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 	_, accepted := s.snapshot()
 	defer s.end()
 	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)
-	s.commit(k)
 	if err != nil {
-		return err
+		return err // what was accepted stays so
 	}
+	s.commit(k)
 	p := k.plan()
 	now, later := s.split(&k, p.Delete)
 	err = once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...)

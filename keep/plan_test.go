@@ -86,6 +86,17 @@ func TestPlanAndApply(t *testing.T) {
 				return all, nil
 			})
 		}, "- t00\n", []string{"0s -t00"}, nil},
+		{"desired in the first of two listings, and then Absent, or gone", func(w *world) {
+			n := 0
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				all["t00"], all["new"], all["other"] = gone, "1", "1"
+				if n++; n != 1 && n != 3 { // of Plan, and of Apply
+					all["new"] = gone
+					delete(all, "other")
+				}
+				return all, nil
+			})
+		}, "- t00\n", []string{"0s -t00"}, nil},
 		{"Absent in one of two listings", func(w *world) {
 			n := 0
 			w.answer(func(all map[string]string) (map[string]string, error) {
@@ -179,6 +190,11 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Logger: w.set.Logger}); !errors.Is(err, errDown) {
 			t.Errorf("Apply returned %v", err)
 		}
+		w.answerActual(down)
+		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.answerActual(nil)
 		w.do(func() { w.deletes = nil }) // what was accepted stays so
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
 			t.Errorf("Apply returned %v, want ErrTooMany of what was not accepted", err)

@@ -90,8 +90,8 @@ type Set[K comparable, D, A any] struct {
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. Nil
-	// means that no thing is. It must be false for the zero D, because otherwise one fault
-	// in decoding would delete everything.
+	// means that no thing is. It must be false for the zero D, a pointer to a zero value, and
+	// an empty map or slice, because otherwise one fault in decoding would delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
@@ -157,8 +157,15 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
+			listed := false
+			defer func() {
+				if !listed { // 2: a panic of Logger, or a Goexit of Absent or InSync
+					s.end()
+				}
+			}()
 			next, err := s.list(ctx, old, accepted, s.Period/2)
 			s.commit(next)
+			listed = true
 			observed, errQueue := s.enqueue(old, next)
 			return observed, errors.Join(err, errQueue)
 		},
@@ -202,13 +209,14 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent // not ok if Desired has not been listed
+	var errEnsure error
 	if ensure {
-		if err := s.Ensure(ctx, key, desired); err != nil {
-			return err
-		}
+		errEnsure = s.Ensure(ctx, key, desired)
 	}
 	actual, err := s.deletable(key, absent) // as listed now, because Lookup may have taken long
 	switch {
+	case errEnsure != nil: // the end of the other reason wakes the item all the same
+		return errEnsure
 	case err == errNothing || err == nil && ensure:
 		return nil
 	case err != nil:
@@ -301,7 +309,7 @@ func (s *Set[K, D, A]) Accept(rejected error) error {
 		s.accepted = map[K]struct{}{}
 	}
 	found := false
-	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) {
+	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) && shown != nil {
 		for _, key := range shown.Keys {
 			if thing, ok := s.known.surplus[key]; ok && !thing.absent && !thing.allowed {
 				s.accepted[key], found = struct{}{}, true
@@ -347,15 +355,22 @@ func (s *Set[K, D, A]) check(run bool) error {
 }
 
 // checkAbsent returns an error if Absent is true for what a fault in decoding leaves: the
-// zero D, and a pointer to a zero value.
+// zero D, a pointer to a zero value, and an empty map or slice.
 func (s *Set[K, D, A]) checkAbsent() error {
 	if s.Absent == nil {
 		return nil
 	}
 	var zero D
 	zeros := []D{zero}
-	if t := reflect.TypeFor[D](); t.Kind() == reflect.Pointer {
-		zeros = append(zeros, reflect.New(t.Elem()).Interface().(D))
+	t := reflect.TypeFor[D]()
+	if t.Kind() == reflect.Pointer {
+		zeros = append(zeros, reflect.New(t.Elem()).Convert(t).Interface().(D)) // D may be a named pointer type
+	}
+	if t.Kind() == reflect.Map {
+		zeros = append(zeros, reflect.MakeMap(t).Interface().(D))
+	}
+	if t.Kind() == reflect.Slice {
+		zeros = append(zeros, reflect.MakeSlice(t, 0, 0).Interface().(D))
 	}
 	for _, zero := range zeros {
 		absent := false

@@ -315,6 +315,9 @@ func TestAccept(t *testing.T) {
 			w.wait(time.Hour)
 			w.took()
 			_, shown := w.set.Rejected()
+			if w.set.Accept((*keep.Rejection[string])(nil)) == nil {
+				t.Error("Accept takes a nil *Rejection, as errors.As leaves it when nothing is rejected")
+			}
 			w.do(func() {
 				delete(w.desired, "t10")
 				delete(w.desired, "t11")
@@ -345,6 +348,24 @@ func TestAccept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAcceptWakesWhatEnsureScheduled deletes what is accepted with the next listing, also
+// if the last Ensure has asked for a run much later.
+func TestAcceptWakesWhatEnsureScheduled(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.set.Ensure = func(context.Context, string, string) error { return reconcile.RequeueWithin(24 * time.Hour) }
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00"); delete(w.desired, "t01") })
+		w.wait(10 * time.Minute)
+		_, shown := w.set.Rejected()
+		if err := w.set.Accept(shown); err != nil {
+			t.Error(err)
+		}
+		w.wait(2 * time.Minute)
+		w.took("10m1s -t00", "10m1s -t01")
+	})
 }
 
 // TestAcceptDoesNotOutliveAbsent counts a thing that is Absent and then leaves Desired as
@@ -595,12 +616,48 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// A refuser is a queue that panics for one key.
-type refuser struct{ *reconcile.Queue[string] }
+// TestPanicsOfAllKeysLogOne, because the text of all would take minutes with 100,000 keys.
+func TestPanicsOfAllKeysLogOne(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bad  func(w *world)
+	}{
+		{"InSync", func(w *world) { w.set.InSync = func(string, string) bool { return panics() } }},
+		{"Queue", func(w *world) { w.set.Queue = refuser{reconcile.NewQueue[string](), ""} }},
+	} {
+		bubble(t, 1000, func(w *world) {
+			var text bytes.Buffer // of a single goroutine
+			w.set.Logger = slog.New(slog.NewTextHandler(&text, nil))
+			w.set.Queue = reconcile.NewQueue[string]()
+			c.bad(w)
+			ctx, cancel := context.WithTimeout(w.t.Context(), 61*time.Second)
+			defer cancel()
+			n := 0
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				if n++; n > 1 {
+					all = map[string]string{"t00": "2"} // and the others have left
+				}
+				return all, nil
+			})
+			if err := w.set.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			if text.Len() == 0 || text.Len() > 5000 {
+				t.Errorf("%s: %d bytes are logged, want one line for each listing", c.name, text.Len())
+			}
+		})
+	}
+}
+
+// A refuser is a queue that panics for one key, or for all if it is "".
+type refuser struct {
+	*reconcile.Queue[string]
+	key string
+}
 
 func (q refuser) Enqueue(key string) {
-	if key == "t01" {
-		panic("no t01")
+	if key == q.key || q.key == "" {
+		panic("no " + key)
 	}
 	q.Queue.Enqueue(key)
 }
@@ -609,7 +666,7 @@ func (q refuser) Enqueue(key string) {
 func TestPanicOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
-		q := refuser{reconcile.NewQueue[string]()}
+		q := refuser{reconcile.NewQueue[string](), "t01"}
 		w.set.Queue = q
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -684,6 +741,63 @@ func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	})
 }
 
+// A panickingHandler is a log handler that panics.
+type panickingHandler struct{ slog.Handler }
+
+func (panickingHandler) Handle(context.Context, slog.Record) error { panic("a fault") }
+
+// TestNothingIsDeletedAfterAnUnfinishedComparison refuses a deletion until a listing has
+// the thing as desired again, and cannot be compared.
+func TestNothingIsDeletedAfterAnUnfinishedComparison(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(w *world, bad *atomic.Bool)
+	}{
+		{"Goexit of InSync", func(w *world, bad *atomic.Bool) {
+			w.set.InSync = func(desired, actual string) bool {
+				if bad.Load() {
+					runtime.Goexit()
+				}
+				return desired == actual
+			}
+		}},
+		{"Goexit of Absent", func(w *world, bad *atomic.Bool) {
+			w.set.Absent = func(string) bool {
+				if bad.Load() {
+					runtime.Goexit()
+				}
+				return false
+			}
+		}},
+		{"panic of Logger", func(w *world, bad *atomic.Bool) {
+			w.set.Logger = slog.New(panickingHandler{w.set.Logger.Handler()})
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				if bad.Load() { // is rejected, which is logged
+					return map[string]string{"t00": "1"}, nil
+				}
+				return all, nil
+			})
+		}},
+	} {
+		bubble(t, 5, func(w *world) {
+			var bad atomic.Bool
+			c.set(w, &bad)
+			w.do(func() { w.deletes = func(string) error { return errors.New("in use") } })
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { delete(w.desired, "t00") })
+			w.wait(10 * time.Minute)
+			w.do(func() { w.desired["t00"] = "1" })
+			bad.Store(true)
+			w.wait(2 * time.Minute)
+			w.do(func() { w.deletes = nil })
+			w.wait(time.Hour)
+			t.Log(c.name)
+			w.took()
+		})
+	}
+}
+
 // TestChecks names the field that is wrong.
 func TestChecks(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
@@ -727,22 +841,37 @@ func TestChecks(t *testing.T) {
 	if err := w.set.Run(ended); err == nil || !strings.Contains(err.Error(), "Set.Jitter is -0.1") {
 		t.Errorf("Run returned %v for a negative Jitter", err)
 	}
-	list := func(context.Context) (map[float64]*struct{ Present bool }, error) {
-		return map[float64]*struct{ Present bool }{math.NaN(): nil}, nil
+	type pointer *struct{ Present bool }
+	list := func(context.Context) (map[float64]pointer, error) {
+		return map[float64]pointer{math.NaN(): nil}, nil
 	}
-	s := &keep.Set[float64, *struct{ Present bool }, *struct{ Present bool }]{
+	s := &keep.Set[float64, pointer, pointer]{
 		Desired: list, Actual: list,
-		Ensure: func(context.Context, float64, *struct{ Present bool }) error { return nil },
-		Delete: func(context.Context, float64, *struct{ Present bool }) error { return nil },
-		Absent: func(d *struct{ Present bool }) bool { return d != nil && !d.Present },
+		Ensure: func(context.Context, float64, pointer) error { return nil },
+		Delete: func(context.Context, float64, pointer) error { return nil },
+		Absent: func(d pointer) bool { return d != nil && !d.Present },
 	}
 	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Absent is true for the zero value &struct") {
 		t.Errorf("Plan returned %v for an Absent that is true for a pointer to a zero value", err)
+	}
+	if err := planOf(func(d map[string]string) bool { return d != nil && len(d) == 0 }); err == nil || !strings.Contains(err.Error(), "zero value map[string]string{}") {
+		t.Errorf("Plan returned %v for an Absent that is true for an empty map", err)
+	}
+	if err := planOf(func(d []string) bool { return d != nil && len(d) == 0 }); err == nil || !strings.Contains(err.Error(), "zero value []string{}") {
+		t.Errorf("Plan returned %v for an Absent that is true for an empty slice", err)
 	}
 	s.Absent = nil
 	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: the key NaN is not equal to itself") {
 		t.Errorf("Plan returned %v for a NaN", err)
 	}
+}
+
+// planOf returns the error of the Plan of an empty Set with this Absent.
+func planOf[D any](absent func(D) bool) error {
+	list := func(context.Context) (map[string]D, error) { return nil, nil }
+	do := func(context.Context, string, D) error { return nil }
+	_, err := (&keep.Set[string, D, D]{Desired: list, Actual: list, Ensure: do, Delete: do, Absent: absent}).Plan(context.Background())
+	return err
 }
 
 // TestRejectionIsNoFailedPoll, so the next listing comes a Period later.

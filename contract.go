@@ -101,8 +101,8 @@ type State struct {
 	// Offer or due time after the item was last in sync or unknown. A successful run
 	// completes the work that came before its start. If an event came during that run,
 	// Pending is the start of the run. Pending is zero while the item waits for a recheck.
-	// So an item that repeatedly schedules its next run stays pending. An item that gets
-	// an event during each successful run does not.
+	// So while an item repeatedly schedules its next run, Pending stays the same; if it
+	// gets an event during each successful run, Pending moves on with each run.
 	Pending time.Time
 
 	Failures int // in a row

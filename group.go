@@ -41,12 +41,12 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 // A Group runs its members together: if one fails, the others are ended.
 //
 // A Group ends in two steps. First it ends the members that are not Reconcilers, such as
-// feeders, and at the same moment such members of the Groups inside it. Reconcilers
-// continue to take items until all of these members have returned, so that a feeder can
-// wait until its items are done. If that takes longer than one second, the Reconcilers
-// end too. In the second step Reconcilers take no further items, and let the runs in
-// flight continue for their Grace. Each Reconciler has its whole Grace if ShutdownTimeout
-// is at least Grace plus one second. Items that are still queued stay in their queues.
+// feeders, and at the same moment those in the Groups inside it. Reconcilers continue to
+// take items until all of these members have returned, so that a feeder can wait until
+// its items are done. If that takes longer than one second, the Reconcilers end too. In
+// the second step Reconcilers take no further items, and let the runs in flight continue
+// for their Grace. Each Reconciler has its whole Grace if ShutdownTimeout is at least
+// Grace plus one second. Items that are still queued stay in their queues.
 //
 // A member counts as a Reconciler if it is one, if it is a Group that has one, or if its
 // Unwrap method leads to one, as those of After and Restart do. A RunFunc never does.
@@ -161,11 +161,11 @@ func (g *Group) removeLocked(m *member) {
 	g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
 }
 
-// Run runs the members until ctx is done, one of them fails, or all have ended;
-// a group without members returns at once. It returns once every member has
-// returned: the error of the one that failed first, wrapped with its name,
-// whether that was before ctx was done or after, and nil if none failed. A panic
-// is a failure, with a [*PanicError]. What fails later is logged.
+// Run runs the members until ctx is done, one of them fails, or all have ended; a group
+// without members returns at once. It returns once every member has returned. Its error is
+// that of the member that failed first, before or after the end of ctx, wrapped with the
+// member's name; it is nil if none failed. A panic is a failure, with a [*PanicError].
+// Later failures are logged.
 //
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined
@@ -431,8 +431,8 @@ func (a after) Unwrap() Runner { return a.Runner }
 //     done and r failed for another reason. A joined error is Terminal if each failure
 //     in it is, as for [Classify]; a panic never is.
 //
-// The pause begins again with the first one after a run that lasted at least ten times as
-// long as the pause before it. A pause of zero counts as one second in this comparison. So
+// After a run that lasted at least ten times as long as the pause before it, the next pause
+// is as short as the first one. A pause of zero counts as one second in this comparison. So
 // a healthy stream that a proxy cuts each minute is up most of the time. A run of a minute or more resets the
 // count of failures that [RetryPolicy.Limit] compares. A negative delay of p counts as
 // five minutes, and zero as one second from the second failure on.

@@ -245,8 +245,8 @@ func mustBeKey[K comparable](what string, key K) {
 	equal = key == key
 }
 
-// Of returns a sequence of the items that depend on dep when the loop begins, in the
-// order in which they were set, each by the last call of Set for it.
+// Of returns a sequence of the items that depend on dep when the range loop over it
+// begins, in the order of the last call of Set for each item.
 func (r *Refs[D, T]) Of(dep D) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		set := r.itemsOf(dep)

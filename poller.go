@@ -15,16 +15,17 @@ import (
 	"time"
 )
 
-// A Poller lists items again and again, and offers them to a queue: the source
-// for everything that has no watch, and the resync for everything that has one. Each poll
-// runs every item that it lists and that is in sync, also an item whose run returned
-// RecheckWithin(time.Hour) or a [Terminal] error: such an item runs each Period.
+// A Poller lists items repeatedly, and offers them to a queue. It is the source for
+// things that cannot be watched, and the resync for things that can. Each poll runs every
+// listed item that has no next run, or only a recheck. So an item whose run returned
+// RecheckWithin(time.Hour) runs each Period, and so does an item that failed with a
+// [Terminal] error.
 //
 // A poll does nothing for an item that it lacks. To list the desired and the existing
 // things, and to delete safely what is surplus, use package keep.
 //
-// Queue, GetItems and Period are required; the zero value of every other field
-// is a good default. They must not be changed while Run goes on.
+// Queue, GetItems and Period are required; the zero value of every other field is a good
+// default. They must not be changed while Run goes on.
 type Poller[T comparable] struct {
 	// Queue is offered each item that GetItems returns.
 	Queue Enqueuer[T]
@@ -53,10 +54,9 @@ type Poller[T comparable] struct {
 // the poll in flight and returns nil. It returns an error at once if a field is
 // missing or out of its range, or if it is running already.
 //
-// A poll that fails or panics is retried after a second, then after two, four, and so
-// on, no later than a Period after it began. Run logs the first of several failures in a
-// row, and then the failure by which their number has doubled; and the first poll that
-// succeeds again.
+// A poll that fails or panics is retried after 1 s, 2 s, 4 s and so on, but no later than
+// one Period after the failed poll began. Run logs the 1st, 2nd, 4th, 8th … failure in a
+// row, and the first poll that succeeds again.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err

@@ -37,13 +37,13 @@ import (
 // any goroutine. Only Dequeue, EnqueueAndWait and WaitIdle block. A queue has no
 // goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
-	// Background, if it is more than 0, splits the ready items into two lines. Items with
-	// an event are in the first line. Items that only an Offer, a retry, a scheduled run
-	// or a recheck made ready are in the background. The first line is taken first, but
-	// at least one of each Background items is taken from the background while it has
-	// any. So an event does not wait behind a poll of all items, or behind the retries of
-	// an outage. The cost: items in the background wait longer, and the order in which
-	// items became ready holds only within each line.
+	// Background, if it is a number n above 0, splits the ready items into two lines. Items
+	// with an event are in the first line. Items that only an Offer, a retry, a scheduled
+	// run or a recheck made ready are in the second line, the background. The first line
+	// is taken first, but of every n items at least one is taken from the background
+	// while it has any. So an event does not wait behind a poll of all items, or behind
+	// the retries of an outage. The cost: items in the background wait longer, and the
+	// order in which items became ready holds only within each line.
 	//
 	// Enqueue and EnqueueNow move an item from the background to the tail of the first
 	// line. With 0 all items wait in one line. 8 is a good value for most services. With
@@ -130,7 +130,7 @@ func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 // other sources, do not start it sooner. In client-go and controller-runtime they do; see
 // EnqueueWithin.
 //
-// The times of an existing next run stay as they are in three cases: the item is ready;
+// An existing next run is moved to that time, with three exceptions: the item is ready;
 // the next run is due before d has passed; or no event may start it before it is due. In
 // every case the next run is no longer only a recheck. A d of zero or less is Enqueue.
 // EnqueueAfter never blocks.
@@ -190,8 +190,10 @@ func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 // Requeue gives back an item and schedules its next run as o says. An event, or another
 // request, during the run may have given the item a next run already. Of these two, the
 // one that is due first is kept. It starts no sooner than o.MinDelay from now, unless
-// [Queue.EnqueueNow] asked for it. So an event during a run that fails runs the item a
-// second later, and an event during a run that returns RequeueAfter(d) runs it after d.
+// [Queue.EnqueueNow] asked for it. A [Reconciler]
+// sets MinDelay after a failure, see [Classify]. So an event during a run that fails runs
+// the item a second later at most, and an event during a run that returns
+// RequeueAfter(d) runs it after d.
 //
 // With o.Done, Requeue acts as [Queue.Done], with o.Err as the failure that is not
 // retried. Requeue does nothing for an item that is not in flight. After Close, it drops

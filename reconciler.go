@@ -83,9 +83,9 @@ type Reconciler[T comparable] struct {
 	// ignored. If Admit does not return after the end of its ctx, Run logs warnings, as
 	// for a run. If Admit returns an error before the end of its ctx, or panics, the item
 	// is given back too, and Run returns that error. There is one exception: an error
-	// within a minute of a deadline of ctx counts as a report that the deadline would
-	// pass, as golang.org/x/time/rate reports it. Run then waits for the deadline, and
-	// does not return the error.
+	// in the last minute before a deadline of ctx. A limiter of golang.org/x/time/rate
+	// returns it in advance, if a run could start only after the deadline. Run then waits
+	// for the deadline, and does not return the error.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, the error of Reconcile, and how long the run took; or with Aborted

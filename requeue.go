@@ -49,9 +49,9 @@ func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 // and [RequeueWithin] while the work is in progress. A d of zero or less means now.
 func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
-// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If a RequeueError is anywhere in the chain of an error, as [errors.As]
-// finds it, the run has not failed. The members of an [errors.Join] are classified
-// one by one; see [Classify]. The zero RequeueError asks for another run now.
+// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If an error wraps a RequeueError, as [errors.As] finds it, the run has
+// not failed. An [errors.Join] is different: its members are classified one by one; see
+// [Classify]. The zero RequeueError asks for another run now.
 type RequeueError struct {
 	Delay    time.Duration // the next run starts after Delay at the latest; zero or less means now
 	MinDelay time.Duration // no event starts it sooner; a Delay that is less counts as MinDelay
@@ -95,10 +95,10 @@ func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
 // Classify returns the outcome of a run that returned err, and the options with which its
-// item is given back: by Requeue, or by Done if they are Done without an Err. A
-// [Reconciler] does the same. It is for loops of your own, and for code that explains
-// errors. Failures is the number of failures in a row, this one included. A nil retry
-// means [DefaultRetry]. The first line that applies decides:
+// item is given back: by [Queue.Requeue], or by [Queue.Done] if the field Done is set and
+// Err is nil. A [Reconciler] does the same. It is for loops of your own, and for code
+// that explains errors. Failures is the number of failures in a row, this one included. A
+// nil retry means [DefaultRetry]. The first line that applies decides:
 //
 //	nil                     Succeeded, Done
 //	a RequeueError          Requeued, or Succeeded if it is a recheck
@@ -129,8 +129,9 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //     MinDelay.
 //   - If all failures are terminal, or retry says no, the scheduled runs of the other
 //     steps still take place. The outcome is then Requeued, with the whole error as Err,
-//     and a MinDelay of at least one second, or of Delay if that is shorter. A recheck is
-//     not a scheduled run. Without scheduled runs the outcome is TerminalError or GaveUp.
+//     which counts one failure, and a MinDelay of at least one second, or of Delay if
+//     that is shorter. A recheck is not a scheduled run. Without scheduled runs the
+//     outcome is TerminalError or GaveUp.
 //   - Without a failure, MinDelay is the longest MinDelay of the members, and Delay is
 //     their shortest Delay, but not less than MinDelay. The next run is a recheck only if
 //     all members are rechecks.

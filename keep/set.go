@@ -54,9 +54,10 @@ import (
 // An existing thing that a rejected or an incomplete pair lacks keeps its last desired
 // state, until a pair that lacks it is accepted.
 //
-// Three things are not guarded. MaxDeleted bounds each pair, and not a rate: a source that
-// loses a tenth with each listing loses most in the end. Creations are not bounded. And
-// without a Lookup an event ensures the value that was listed last.
+// Four things are not guarded. MaxDeleted bounds each pair, and not a rate: if Desired
+// loses a tenth with each listing, most things are deleted in the end. Creations are not
+// bounded. Without a Lookup an event ensures the value that was listed last. And while a
+// listing takes long or hangs, the pair of listings before it stays in force.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Queue and Period; the
 // zero value of every other field is a good default. Fields must not be changed after the

@@ -193,13 +193,13 @@ func TestOrphans(t *testing.T) {
 		plan    int // that finds it; 0 if none does
 		found   string
 	}{
-		{"noted after the create", siteClient.orphan, nil, 7, "call create #1: answer lost"},
+		{"recorded after the create call", siteClient.orphan, nil, 7, "call create #1: answer lost"},
 		{"a name that we choose", siteClient.byName, nil, 0, ""},
-		{"a token", siteClient.byToken, nil, 0, ""},
+		{"an idempotency token", siteClient.byToken, nil, 0, ""},
 		{"a tag in a second call", siteClient.tagLater, stale, 7, "call create #1: answer lost"},
 		{"a tag in the create call", siteClient.byTag, stale, 0, ""},
-		{"the same, with a list that lags", siteClient.byTag, nil, 32, "call list web #2: stale"},
-		{"and the surplus removed", siteClient.byTagAndSweep, nil, 0, ""},
+		{"a tag in the create call, with a list that lags", siteClient.byTag, nil, 32, "call list web #2: stale"},
+		{"a tag in the create call, with a list that lags, and surplus machines deleted", siteClient.byTagAndSweep, nil, 0, ""},
 	}
 	if len(rows) != len(tests) {
 		t.Fatalf("the table has %d rows, want %d: %q", len(rows), len(tests), rows)

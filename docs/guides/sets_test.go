@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,7 +134,7 @@ func TestRecipePool(t *testing.T) {
 		happened := newDiary()
 		size, slots, machines := &table[int]{}, &table[server]{}, &table[instance]{}
 		size.put("web", 5)
-		made := 0
+		var made atomic.Int32
 
 		// The item of this queue is the pool. It records names: slots.
 		pools := reconcile.NewQueue[string]()
@@ -166,7 +167,7 @@ func TestRecipePool(t *testing.T) {
 					return nil
 				}
 				time.Sleep(150 * time.Second) // a creation
-				made++
+				made.Add(1)
 				machines.put(slot, instance{Size: s.Size})
 				return nil
 			},
@@ -174,11 +175,11 @@ func TestRecipePool(t *testing.T) {
 			Absent: func(s server) bool { return s.Absent },
 		}
 		time.AfterFunc(30*time.Minute, func() {
-			happened.note("%d machines, %d made", machines.size(), made)
+			happened.note("%d machines, %d made", machines.size(), made.Load())
 			size.put("web", 2)
 		})
 		time.AfterFunc(35*time.Minute, func() {
-			happened.note("%d machines, %d made, %d slots", machines.size(), made, slots.size())
+			happened.note("%d machines, %d made, %d slots", machines.size(), made.Load(), slots.size())
 		})
 		runSet(t, servers, time.Hour,
 			&reconcile.Poller[string]{Queue: pools, Period: time.Minute, GetItems: func(context.Context) ([]string, error) { return []string{"web"}, nil }},
@@ -237,7 +238,7 @@ func TestRecipeValuesThatAlwaysChange(t *testing.T) {
 	}
 	type desiredAgent struct{ Label string } // no time
 	synctest.Test(t, func(t *testing.T) {
-		ensured := 0
+		var ensured atomic.Int32
 		agents := &keep.Set[string, desiredAgent, struct{}]{
 			Period: time.Minute,
 			Resync: -1,
@@ -253,12 +254,12 @@ func TestRecipeValuesThatAlwaysChange(t *testing.T) {
 				return map[string]struct{}{"a": {}, "b": {}}, nil
 			},
 			InSync: func(desiredAgent, struct{}) bool { return true },
-			Ensure: func(context.Context, string, desiredAgent) error { ensured++; return nil },
+			Ensure: func(context.Context, string, desiredAgent) error { ensured.Add(1); return nil },
 			Delete: func(context.Context, string, struct{}) error { return nil },
 		}
 		runSet(t, agents, time.Hour)
-		if ensured != 0 {
-			t.Errorf("agents in sync were ensured %d times in an hour", ensured)
+		if n := ensured.Load(); n != 0 {
+			t.Errorf("agents in sync were ensured %d times in an hour", n)
 		}
 	})
 }
@@ -342,7 +343,7 @@ func TestRecipeLookupByID(t *testing.T) {
 			records.rows[name] = s
 			byID[s.ID] = s
 		}
-		deleted := 0
+		var deleted atomic.Int32
 		servers := &keep.Set[string, server, instance]{
 			Period: time.Minute,
 			Desired: func(ctx context.Context) (map[string]server, error) {
@@ -356,7 +357,7 @@ func TestRecipeLookupByID(t *testing.T) {
 			InSync: func(s server, m instance) bool { return s.Size == m.Size },
 			Ensure: func(context.Context, string, server) error { return nil },
 			Delete: func(_ context.Context, name string, _ instance) error {
-				deleted++
+				deleted.Add(1)
 				machines.remove(name)
 				return nil
 			},
@@ -372,8 +373,8 @@ func TestRecipeLookupByID(t *testing.T) {
 		delete(byID, "record-web-18")
 		records.remove("web-18")
 		runSet(t, servers, 10*time.Minute) // a restart: last is not known
-		if deleted != 0 {
-			t.Errorf("%d machines were deleted", deleted)
+		if n := deleted.Load(); n != 0 {
+			t.Errorf("%d machines were deleted", n)
 		}
 	})
 }

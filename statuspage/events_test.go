@@ -125,10 +125,10 @@ func TestEvents(t *testing.T) {
 // deadlines is a ResponseWriter that knows its deadline.
 type deadlines struct {
 	*streamWriter
-	at time.Time
+	at atomic.Pointer[time.Time]
 }
 
-func (d *deadlines) SetWriteDeadline(t time.Time) error { d.at = t; return nil }
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.at.Store(&t); return nil }
 
 // TestIdleStreamHasNoDeadline has a page on which nothing changes: there is no deadline
 // between what is sent. Over HTTP/2 it would end the stream.
@@ -145,8 +145,8 @@ func TestIdleStreamHasNoDeadline(t *testing.T) {
 		for range 3 {
 			<-w.events
 			synctest.Wait()
-			if !w.at.IsZero() {
-				t.Errorf("while nothing is sent, there is a deadline in %v", time.Until(w.at))
+			if at := w.at.Load(); !at.IsZero() {
+				t.Errorf("while nothing is sent, there is a deadline in %v", time.Until(*at))
 			}
 		}
 		cancel()

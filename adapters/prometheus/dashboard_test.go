@@ -117,6 +117,9 @@ func TestDashboard(t *testing.T) {
 				if strings.HasPrefix(sum, "reconcile_gate_") {
 					filter = `name=~"$gate"`
 				}
+				if strings.HasPrefix(sum, "reconcile_listing_") {
+					filter = `name=~"$listing"`
+				}
 				if !strings.Contains(sum, `job=~"$job", `+filter) {
 					t.Errorf("panel %q: %s does not heed $job and %s", p.Title, sum, filter)
 				}

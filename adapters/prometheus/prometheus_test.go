@@ -72,7 +72,7 @@ func TestPrometheus(t *testing.T) {
 	if got := query(ctx, t, server, `up`, at); len(got) == 1 && got[0] != "1" {
 		t.Errorf("up is %v: Prometheus cannot read the program", got)
 	}
-	interval := strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$controller", ".*", "$gate", ".*")
+	interval := strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$controller", ".*", "$gate", ".*", "$listing", ".*")
 	for _, target := range readDashboard(t).targets() {
 		got := query(ctx, t, server, interval.Replace(target.Expr), at)
 		if len(got) == 0 {

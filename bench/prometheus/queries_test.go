@@ -185,7 +185,7 @@ func dashboardQueries(t *testing.T) (all []string) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
-	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$controller", ".*", "$gate", ".*")
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$controller", ".*", "$gate", ".*", "$listing", ".*")
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
 			all = append(all, variables.Replace(target.Expr))

@@ -27,6 +27,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 func main() {
@@ -65,6 +66,10 @@ func run(ctx context.Context, addr string) error {
 	if err := metrics.AddGate("disks", far); err != nil {
 		return err
 	}
+	snapshots := newSnapshots()
+	if err := metrics.AddListing("snapshots", snapshots); err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&metrics)
 
@@ -80,6 +85,7 @@ func run(ctx context.Context, addr string) error {
 	var group reconcile.Group
 	group.Add("disks", disks)
 	group.Add("poll", poll)
+	group.Add("snapshots", snapshots)
 	group.Add("http", reconcile.RunFunc(func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -88,6 +94,24 @@ func run(ctx context.Context, addr string) error {
 		return nil
 	}))
 	return group.Run(ctx)
+}
+
+// newSnapshots returns a Set of snapshots, of which one is missing and one is surplus. No
+// Reconciler corrects that: its listings are here for their metrics.
+func newSnapshots() *keep.Set[string, string, string] {
+	return &keep.Set[string, string, string]{
+		Queue:  reconcile.NewQueue[string](),
+		Period: time.Second,
+		Desired: func(context.Context) (map[string]string, error) {
+			return map[string]string{"monday": "1", "tuesday": "1"}, nil
+		},
+		Actual: func(context.Context) (map[string]string, error) {
+			return map[string]string{"sunday": "1", "monday": "1"}, nil
+		},
+		InSync: func(desired, actual string) bool { return desired == actual },
+		Ensure: func(context.Context, string, string) error { return nil },
+		Delete: func(context.Context, string, string) error { return nil },
+	}
 }
 
 // list returns the disks that there are.

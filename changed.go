@@ -30,7 +30,7 @@ import (
 //	RequeueAfter                    as usual: no next run before its delay, unless EnqueueNow asked for it
 //	RequeueWithin, RecheckWithin    as usual: the item runs again at once
 //	any error, after the end of     as usual: aborted
-//	Reconciler.Run or of the lease
+//	Run's ctx or of the lease
 //	a panic                         as usual: a failure
 //	any other error, also Terminal  no failure: the item runs again
 //

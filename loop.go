@@ -70,7 +70,7 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 // Apply runs r until each item is in sync or is not retried, or ctx is done. It is for
 // programs that apply a desired state once. It enqueues the items, waits for them as
 // [Queue.EnqueueAndWait] does, ends the Run, and returns the errors of both. Nil means
-// that all items are in sync.
+// that all items are in sync or were removed.
 //
 // Without a Queue, Apply makes one, and closes it at the end; another must be a [*Queue].
 // Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for

@@ -126,21 +126,21 @@ func NewQueue[T comparable]() *Queue[T] {
 // the count of failures. It never blocks. On a closed queue it does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
-// EnqueueAfter asks for a run of the item after d, and not before: events, also those of
-// other sources, do not start it sooner. In client-go and controller-runtime they do; see
-// EnqueueWithin.
+// EnqueueAfter asks for a run of the item that no event starts before d has passed, also
+// no event of another source. In client-go and controller-runtime an event does start it;
+// see EnqueueWithin.
 //
-// An existing next run is moved to that time, with three exceptions: the item is ready;
-// the next run is due before d has passed; or no event may start it before it is due. In
-// every case the next run is no longer only a recheck. A d of zero or less is Enqueue.
-// EnqueueAfter never blocks.
+// An existing next run is moved to that time, with three exceptions. It stays if the item
+// is ready, if it is due before d has passed, or if no event may start it before it is
+// due, as after [RequeueAfter]. In every case the next run is no longer only a recheck. A
+// d of zero or less is Enqueue. EnqueueAfter never blocks.
 func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
 // EnqueueWithin asks for a run of the item after d at the latest: an Enqueue starts it
-// sooner. If the next run is due sooner already, its times stay as they are. If no
-// event may start it within d, it is due as soon as one may. In every case the next
-// run is no longer only a recheck. A d of zero or less is Enqueue. EnqueueWithin never
-// blocks.
+// sooner. If the next run is due sooner already, its times stay as they are. If its
+// NotBefore time is later than d, the next run becomes due at that time. In every case
+// the next run is no longer only a recheck. A d of zero or less is Enqueue. EnqueueWithin
+// never blocks.
 func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, askWithin, d) }
 
 // EnqueueNow is an Enqueue that starts the item at once, even if an event may not start
@@ -190,14 +190,16 @@ func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 // Requeue gives back an item and schedules its next run as o says. An event, or another
 // request, during the run may have given the item a next run already. Of these two, the
 // one that is due first is kept. It starts no sooner than o.MinDelay from now, unless
-// [Queue.EnqueueNow] asked for it. A [Reconciler]
-// sets MinDelay after a failure, see [Classify]. So an event during a run that fails runs
-// the item a second later at most, and an event during a run that returns
+// [Queue.EnqueueNow] asked for it. A [Reconciler] sets MinDelay after a failure, see
+// [Classify]. So an event during a run that fails runs the item one second later, or
+// after the delay of the retry if that is shorter. An event during a run that returns
 // RequeueAfter(d) runs it after d.
 //
-// With o.Done, Requeue acts as [Queue.Done], with o.Err as the failure that is not
-// retried. Requeue does nothing for an item that is not in flight. After Close, it drops
-// a next run that is not due yet, and ignores MinDelay. It never blocks.
+// With o.Done, Requeue schedules no run of its own, as [Queue.Done], and o.Err is the
+// failure that is not retried. If an event came during the run, the item keeps the next
+// run of that event, and its count of failures starts again. Requeue does nothing for an
+// item that is not in flight. After Close, it drops a next run that is not due yet, and
+// ignores MinDelay. It never blocks.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
 // RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}): the next run

@@ -16,15 +16,15 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Plan says what Apply would do, each list in the order of the texts of its keys. The
-// zero Plan is empty: there is nothing to do.
+// A Plan lists the changes that Apply would make, each list in the order of the texts of
+// its keys. The zero Plan is empty: there is nothing to do.
 type Plan[K comparable] struct {
 	Create, Update, Delete []K
 	Rejected               error // nil, or a *Rejection[K]: too many things are surplus, and none of its keys is in Delete
 }
 
 // String has a line for each key: + for Create, ~ for Update, - for Delete. The last line
-// says what is rejected.
+// has the rejection, if there is one.
 func (p Plan[K]) String() string {
 	var b strings.Builder
 	for _, part := range []struct {
@@ -129,12 +129,12 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 
 // Apply does once what Plan says, with the fields of r, whose Reconcile may be nil, as
 // [reconcile.Reconciler.Apply] does it; a nil r has the zero fields. Without a Lookup it
-// waits DeleteAfter, lists again and then deletes what is still surplus.
+// waits DeleteAfter, lists again, and then deletes the things that are still surplus.
 //
-// It blocks until all is done, or ctx is. What is rejected is an error, which is a
-// [*Rejection] for [errors.As], and the rest is done. Call Accept with that error, and Apply
-// again, to delete it. Apply knows nothing of an earlier call but what was accepted. It
-// returns an error at once while Run or another Apply goes on, or if a field is wrong.
+// It blocks until all is done, or ctx is. If too many things are surplus, it deletes none of
+// these, does the rest, and returns a [*Rejection], for [errors.As]. To delete them, call
+// Accept with that error, and Apply again. Apply keeps only the accepted keys of an earlier
+// call. It returns an error at once while Run or another Apply goes on, or if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
 		return err

@@ -1,9 +1,9 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keep keeps a set of things in its desired state: it lists the desired and the
-// actual things, ensures what differs, and deletes what is not desired, never much of it
-// by mistake. See [Set] for the conditions of a deletion.
+// Package keep is a desired-state set: it lists the desired and the actual things, corrects
+// those that differ, and deletes those that are not desired. It guards against deletions
+// by mistake; see [Set] for the conditions of a deletion.
 //
 // Similar parts elsewhere: Operations and Prune of cilium/statedb's reconciler, the
 // ExternalClient of Crossplane, terraform plan, state: absent of Ansible, and the
@@ -26,8 +26,8 @@ import (
 )
 
 // A Set keeps a set of things, each with a key, in its desired state. Run lists both
-// sides again and again, and enqueues what there is to do; the method Reconcile is the
-// function of a [reconcile.Reconciler] of the same Queue.
+// sides repeatedly, and enqueues the keys of the things to correct. The method Reconcile
+// is the function of a [reconcile.Reconciler] of the same Queue.
 //
 // A thing is deleted only if all of this holds:
 //
@@ -44,9 +44,9 @@ import (
 //     desired, the pair is rejected: nothing that is newly surplus is deleted, and the
 //     rest goes on. See [Set.Accept].
 //  5. One process at a time runs the Set, such as a leader. A second one, which knows an
-//     older desired state, deletes what the first one creates.
+//     older desired state, deletes the things that the first one creates.
 //
-// A source that knows what must be deleted says so with Absent: the thing stays in
+// A source that knows which things must be deleted marks them by Absent: the thing stays in
 // Desired, and Absent returns true for it in two complete pairs in a row, of which the
 // second begins at least half a Period after the first. Then 3 and 4 do not apply, except
 // that a Lookup must not say that the thing is desired and not Absent.
@@ -72,21 +72,21 @@ type Set[K comparable, D, A any] struct {
 	// the last contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
-	// Actual lists the existing things that are ours, and nothing else: what it lists may
-	// be deleted. Set copies the map.
+	// Actual lists the existing things of this service, and no others, because all things
+	// that it lists may be deleted. Set copies the map.
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
 	// Nil means that a thing is ensured when one of its two values is new or has changed.
 	InSync func(desired D, actual A) bool
 
-	// Ensure creates a thing, or corrects it. It checks first, is idempotent, and returns
-	// what a reconcile function returns. If a creation is listed late, it returns
+	// Ensure creates a thing, or corrects it. It checks first and is idempotent. Its errors
+	// are those of a reconcile function. If a creation is listed late, it returns
 	// [reconcile.RequeueWithin] until the thing is listed.
 	Ensure func(ctx context.Context, key K, desired D) error
 
-	// Delete deletes a thing, and returns what a reconcile function returns: nil if it does
-	// not exist. Actual is the thing as it was listed, so that Delete can name it by its ID,
+	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those of
+	// a reconcile function. Actual is the thing as it was listed, so that Delete can name it by its ID,
 	// and does not delete another thing that has the same key by now.
 	Delete func(ctx context.Context, key K, actual A) error
 
@@ -140,7 +140,7 @@ type Set[K comparable, D, A any] struct {
 // listing in flight and returns nil. It returns an error at once if a field is missing or
 // out of its range, or while Run or Apply goes on.
 //
-// It begins as a new process does, without what an earlier Run knew. Until it has listed
+// It begins as a new process does, without the listings of an earlier Run. Until it has listed
 // Desired once, Reconcile does nothing, and when it has returned, nothing is deleted. A
 // listing that fails is retried as [reconcile.Poller] says; a rejection is no failure, and
 // is logged the first time, the second, the fourth, and so on.
@@ -253,7 +253,7 @@ func (s *Set[K, D, A]) Trigger() {
 	}
 }
 
-// Listed returns what the last complete listings say about a key. The desired state of a
+// Listed returns the desired and the actual state of a key in the last complete listings. The desired state of a
 // thing that a rejected or an incomplete pair lacks is its last one. If the thing is not
 // wanted, desired is its last desired state, or the zero D.
 func (s *Set[K, D, A]) Listed(key K) (desired D, wanted bool, actual A, exists bool) {
@@ -283,7 +283,7 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 	return s.known.rejectedAt, s.known.rejection
 }
 
-// Stats count what the last listings have shown, for pages and metrics.
+// Stats are the counts of the last listings, for pages and metrics.
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist

@@ -140,17 +140,18 @@ func TestRecipePool(t *testing.T) {
 		pools := reconcile.NewQueue[string]()
 		pool := func(_ context.Context, name string) error {
 			want, _ := size.get(name)
-			all, _ := slots.list(context.Background())
-			for i := range max(want, len(all)) {
+			more, _ := slots.list(context.Background())
+			for i := range want {
 				slot := fmt.Sprintf("%s-%d", name, i)
-				s, recorded := all[slot]
-				_, exists := machines.get(slot)
-				switch {
-				case i < want && (!recorded || s.Absent):
+				if s, recorded := more[slot]; !recorded || s.Absent {
 					slots.put(slot, server{Size: "s"})
-				case i >= want && recorded && !s.Absent:
+				}
+				delete(more, slot)
+			}
+			for slot, s := range more {
+				if !s.Absent {
 					slots.put(slot, server{Size: "s", Absent: true})
-				case i >= want && recorded && !exists:
+				} else if _, exists := machines.get(slot); !exists {
 					slots.remove(slot)
 				}
 			}

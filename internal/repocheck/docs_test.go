@@ -101,12 +101,17 @@ var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*`)
 // folder, as in "adapters/kube: TestFeed".
 var homes = map[string][]string{
 	".github/CONTRIBUTING.md":       {"adapters/nats"},
+	"adapters/controllerruntime/":   {"adapters/controllerruntime"},
+	"adapters/kube/":                {"adapters/kube/..."},
+	"adapters/nats/":                {"adapters/nats/..."},
+	"adapters/otel/":                {"adapters/otel"},
+	"adapters/prometheus/":          {"adapters/prometheus"},
 	"docs/bad-days.md":              {"verify/badday"},
 	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
 	"docs/design/listings.md":       {"remember", "tracker"},
 	"docs/design/testing.md":        {"reconciletest", "explore"},
 	"docs/guides/":                  {"docs/guides/..."},
-	"docs/kube":                     {"adapters/kube/...", "adapters/controllerruntime", "bench/kube"},
+	"docs/kube.md":                  {"adapters/kube/..."},
 	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
 	"docs/nats":                     {"adapters/nats/..."},
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},

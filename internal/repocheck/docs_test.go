@@ -113,7 +113,7 @@ var homes = map[string][]string{
 	"docs/guides/":                  {"docs/guides/..."},
 	"docs/kube.md":                  {"adapters/kube/..."},
 	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
-	"docs/nats":                     {"adapters/nats/..."},
+	"docs/nats.md":                  {"adapters/nats/..."},
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},
 	"docs/verification.md":          {"internal/...", "verify/...", "remember", "reconciletest"},
 }

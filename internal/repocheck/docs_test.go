@@ -116,6 +116,7 @@ var homes = map[string][]string{
 	"docs/nats.md":                  {"adapters/nats/..."},
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},
 	"docs/verification.md":          {"internal/...", "verify/...", "remember", "reconciletest"},
+	"explore/":                      {"explore", "explore/kubesim/..."},
 }
 
 // TestDocsTests checks that every test, fuzz target, benchmark or example that

@@ -101,13 +101,19 @@ var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*`)
 // folder, as in "adapters/kube: TestFeed".
 var homes = map[string][]string{
 	".github/CONTRIBUTING.md":       {"adapters/nats"},
+	"adapters/controllerruntime/":   {"adapters/controllerruntime"},
+	"adapters/kube/":                {"adapters/kube/..."},
+	"adapters/nats/":                {"adapters/nats/..."},
+	"adapters/otel/":                {"adapters/otel"},
+	"adapters/prometheus/":          {"adapters/prometheus"},
 	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
 	"docs/guides/":                  {"docs/guides/..."},
-	"docs/kube":                     {"adapters/kube/...", "adapters/controllerruntime", "bench/kube"},
+	"docs/kube.md":                  {"adapters/kube/..."},
 	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
-	"docs/nats":                     {"adapters/nats/..."},
+	"docs/nats.md":                  {"adapters/nats/..."},
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},
 	"docs/verification.md":          {"internal/...", "verify/..."},
+	"explore/":                      {"explore", "explore/kubesim/..."},
 }
 
 // TestDocsTests checks that every test, fuzz target, benchmark or example that

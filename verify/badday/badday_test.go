@@ -228,7 +228,7 @@ var days = []day{
 }
 
 // Ours survives each day: no figure is more than its bound, nor, where that is fair,
-// than that of another side. The table is in docs/bad-days.md.
+// than that of another side. The table is in docs/production.md.
 func TestDays(t *testing.T) {
 	n := 10000
 	if testing.Short() {

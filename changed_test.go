@@ -236,8 +236,8 @@ func TestUntilChangedAndTheOutcome(t *testing.T) {
 		}
 	}
 	losing := func(q queue) reconcile.Dequeuer[string] { // leases for two minutes
-		l := leasing{plainly(q), make(map[string]context.CancelCauseFunc)}
-		time.AfterFunc(2*time.Minute, func() { l.lose["x"](reconcile.ErrLeaseLost) })
+		l := leasingOf(plainly(q))
+		time.AfterFunc(2*time.Minute, func() { l.loseLease("x") })
 		return l
 	}
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
-// A rack stands in for a cloud: which disks are wished for, and which are attached.
-type rack struct{ wanted, attached map[string]bool }
+// A rack stands in for a cloud: which disks are desired, and which are attached.
+type rack struct{ desired, attached map[string]bool }
 
 // A rackClient is how a process reaches the rack.
 type rackClient struct {
@@ -28,7 +28,7 @@ func (c rackClient) reconcile(ctx context.Context, disk string) error {
 	attached, err := reconciletest.Read(ctx, c.env, "look at "+disk, func() (bool, error) {
 		return c.rack.attached[disk], nil
 	})
-	if err != nil || attached == c.rack.wanted[disk] {
+	if err != nil || attached == c.rack.desired[disk] {
 		return err
 	}
 	if attached {
@@ -39,19 +39,19 @@ func (c rackClient) reconcile(ctx context.Context, disk string) error {
 
 func TestDisksAreAttachedWhateverFails(t *testing.T) {
 	reconciletest.Explore(t, reconciletest.Scenario[string, *rack]{
-		World: func() *rack { return &rack{wanted: map[string]bool{}, attached: map[string]bool{}} },
+		World: func() *rack { return &rack{desired: map[string]bool{}, attached: map[string]bool{}} },
 		Start: func(env *reconciletest.Env[string], r *rack) {
 			c := rackClient{env, r}
 			env.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
 			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
-				return slices.Sorted(maps.Keys(r.wanted)), nil
+				return slices.Sorted(maps.Keys(r.desired)), nil
 			}})
 		},
 		Steps: func(s *reconciletest.Environment[string], r *rack) {
-			r.wanted["disk-1"] = true
+			r.desired["disk-1"] = true
 			s.Event("disk-1")
 			s.Advance(time.Minute)
-			r.wanted["disk-1"] = false
+			r.desired["disk-1"] = false
 			s.Event("disk-1")
 		},
 		State: func(r *rack) string { return fmt.Sprint(r.attached) },

@@ -149,7 +149,7 @@ func TestFileIsOpenOnce(t *testing.T) {
 	must(t, other.Close())
 }
 
-// Somebody else's file is not touched.
+// A file of another program is not changed.
 func TestFileRefusesForeignFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	for _, text := range []string{"something else\n", "reconcile", strings.Repeat("\x00", 100)} {
@@ -187,7 +187,7 @@ func TestFileIsWrittenAnewWhenMostOfItIsOld(t *testing.T) {
 	must(t, f.Close())
 }
 
-// Workers call at the same time, and the file is written anew under way.
+// Workers call at the same time, while the file is rewritten.
 func TestFileForManyWorkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
@@ -220,7 +220,7 @@ func TestFileForManyWorkers(t *testing.T) {
 	mustHold(t, f, want)
 }
 
-// An error fits a line of a log, however long is what it is about.
+// An error fits in a line of a log, however long the values that it names are.
 func TestErrorsAreShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	long := strings.Repeat("é", 1<<19+1)
@@ -240,7 +240,7 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// A link to the file stays one, and what it points to is the file.
+// A symbolic link to the file stays a link, and the file is its target.
 func TestFileBehindALink(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "m"), filepath.Join(dir, "link")
@@ -255,8 +255,8 @@ func TestFileBehindALink(t *testing.T) {
 	mustHold(t, other, map[string]int{"a": 3_000})
 }
 
-// A folder and a socket, which stands for all devices, are left as they are. A device
-// of the machine has no place here: an Open that takes it replaces it.
+// A folder and a socket, which stands for all devices, are not changed. The test uses no
+// real device, because an Open that accepts one would replace it.
 func TestFileRefusesOtherThanFiles(t *testing.T) {
 	t.Chdir(t.TempDir()) // the path of a socket must be short
 	listener, err := net.Listen("unix", "socket")
@@ -271,8 +271,8 @@ func TestFileRefusesOtherThanFiles(t *testing.T) {
 	open[string, int](t, "m")
 }
 
-// A file whose records are all damaged held something. It is not taken for an empty
-// one, nor touched.
+// A file whose records are all damaged is not taken for an empty file, and is not
+// changed.
 func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
@@ -296,7 +296,7 @@ func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
 	}
 }
 
-// What is cut off from a file, and is more than half a record, is kept beside it.
+// A truncated tail that is longer than half a record is kept beside the file.
 func TestFileKeepsWhatItCutsOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
@@ -316,8 +316,8 @@ func TestFileKeepsWhatItCutsOff(t *testing.T) {
 	}
 }
 
-// What somebody put in the place of the next file is neither written to nor waited
-// for.
+// Another program's file or link in the place of the next file is neither written to nor
+// waited for.
 func TestFileMakesTheNextOneItself(t *testing.T) {
 	dir := t.TempDir()
 	path, theirs := filepath.Join(dir, "m"), filepath.Join(dir, "theirs")
@@ -336,8 +336,8 @@ func TestFileMakesTheNextOneItself(t *testing.T) {
 	}
 }
 
-// Another program moves the file, or puts an older one into its place: what is written
-// would not be found again.
+// Another program moves the file, or replaces it by an older one. A call then returns an
+// error, because its record would be lost.
 func TestFileNoticesThatItWasMovedAway(t *testing.T) {
 	for name, call := range map[string]func(*remember.File[string, int]) error{
 		"Begin":   func(f *remember.File[string, int]) error { return f.Begin("b") },
@@ -382,7 +382,7 @@ func (m *moody) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &m.Name)
 }
 
-// A value that panics on its way is refused, and stands in nobody's way.
+// A value that panics while it is encoded is rejected, and later calls succeed.
 func TestFileBearsValuesThatPanic(t *testing.T) {
 	mood = func() {}
 	f := open[moody, string](t, filepath.Join(t.TempDir(), "m"))

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Only a Begin that changes something waits for the disk, and what is known already is
-// not written.
+// Only a Begin that changes the state waits for the disk. A known state is not written
+// again.
 func TestFileSyncsOnceForABegin(t *testing.T) {
 	for _, noSync := range []bool{false, true} {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
@@ -46,8 +46,8 @@ func TestFileSyncsOnceForABegin(t *testing.T) {
 	}
 }
 
-// What is written while the disk is busy takes one sync, however many calls it is, and
-// who need not wait for the disk does not. Close waits.
+// All calls during one sync share the next sync. Calls that need not wait for the disk do
+// not wait. Close waits.
 func TestFileWhileTheDiskIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
@@ -91,9 +91,9 @@ func TestFileWhileTheDiskIsBusy(t *testing.T) {
 	})
 }
 
-// If the file cannot be written anew, it goes on, and the next try comes when it is
-// twice as long; after one that succeeds, it may have twice the records that it needs,
-// and some more. One says that the disk has the others.
+// If the file cannot be rewritten, calls succeed, and the next attempt comes when the
+// file is twice as long. After a rewrite that succeeds, the file may grow to twice the
+// records that it needs, and some more.
 func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
@@ -119,8 +119,7 @@ func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
 	}
 }
 
-// After a step of which nobody knows what it left, nothing is written any more until the
-// file is opened anew.
+// After a step with an unknown result, nothing is written until the file is opened again.
 func TestFileStopsAfterASyncThatFailed(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
@@ -140,8 +139,8 @@ func TestFileStopsAfterASyncThatFailed(t *testing.T) {
 	mustNotCompact(t, d, f)
 }
 
-// Nor after a write that failed and could not be cut off, though a sync that had begun
-// before ends well.
+// The same holds after a failed write that could not be truncated, although a sync that
+// had begun before it succeeds.
 func TestFileStopsAfterAWriteThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
@@ -178,8 +177,8 @@ func mustNotCompact(t *testing.T, d *testDisk, f *File[string, int]) {
 	}
 }
 
-// What says when it is closed that it was not written well is not put in the place of
-// what was; and Close says so, too.
+// If the close of the next file fails, the next file does not replace the old one, and
+// Close returns the error.
 func TestFileThatDoesNotCloseWell(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
@@ -195,7 +194,7 @@ func TestFileThatDoesNotCloseWell(t *testing.T) {
 	}
 }
 
-// An Open that fails leaves an empty file so that the next one succeeds.
+// An Open that fails on an empty file leaves it so that the next Open succeeds.
 func TestFileThatIsEmptyAndDoesNotOpen(t *testing.T) {
 	for step := 1; step < 12; step++ {
 		d := diskWith(nil)
@@ -208,8 +207,8 @@ func TestFileThatIsEmptyAndDoesNotOpen(t *testing.T) {
 	}
 }
 
-// After an fsync that failed in the process before, the next one succeeds without what
-// that was for.
+// After a failed fsync in an earlier process, the next fsync succeeds although the data
+// of the failed one is lost.
 func TestFileAfterASyncThatFailedInAnotherProcess(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
@@ -229,7 +228,7 @@ func TestFileAfterASyncThatFailedInAnotherProcess(t *testing.T) {
 	}
 }
 
-// A write that fails may have been done all the same.
+// A write that returns an error may have taken place nevertheless.
 func TestFileUndoesAWriteThatFailed(t *testing.T) {
 	for seed := range uint64(300) {
 		d := newTestDisk(rand.New(rand.NewPCG(seed, 1)))
@@ -250,8 +249,8 @@ func TestFileUndoesAWriteThatFailed(t *testing.T) {
 	}
 }
 
-// A Begin that still waits when the file was closed, removed and opened again does not
-// succeed; what it noted is not in the new one.
+// A Begin that still waits when the file is closed, removed and opened again fails, and
+// its record is not in the new file.
 func TestFileOpenedAgainWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
@@ -278,7 +277,7 @@ func TestFileOpenedAgainWhileOthersWait(t *testing.T) {
 	})
 }
 
-// An Open too many disturbs no others; the race detector sees it.
+// A second Open does not disturb calls in progress. The race detector checks this.
 func TestFileOpenWhileOthersBegin(t *testing.T) {
 	f := &File[int, int]{Path: t.TempDir() + "/log"}
 	if err := f.Open(); err != nil {

@@ -209,7 +209,7 @@ func TestListing(t *testing.T) {
 	})
 }
 
-// TestGateActionsRefused goes through the requests that are to do nothing.
+// TestGateActionsRefused sends requests that must have no effect.
 func TestGateActionsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud, listing := &gate.Gate{Logger: discard}, rejected{&keep.Rejection[string]{Keys: []string{"a"}}, new(error)}

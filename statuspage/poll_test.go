@@ -90,7 +90,8 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// TestPollOfNothing leaves it to the feeder to say what it misses.
+// TestPollOfNothing checks that Poll returns nil for nil, so that the Poller reports the
+// missing function.
 func TestPollOfNothing(t *testing.T) {
 	group := &statuspage.Group{}
 	var none func(context.Context) (map[string]int, error)

@@ -45,7 +45,8 @@ func TestTextOf(t *testing.T) {
 	}
 }
 
-// The kernel may be a copy in a folder of another name: the loop is cut off there too.
+// The kernel may be a copy in a folder of another name: its frames are cut from the stack
+// there too.
 func TestWhereInACopy(t *testing.T) {
 	stack := "goroutine 7 [running]:\npanic({0x1, 0x2})\n\t/go/panic.go:1 +0x1\n" +
 		"main.attach(...)\n\t/app/main.go:7 +0x1\n" +
@@ -55,8 +56,8 @@ func TestWhereInACopy(t *testing.T) {
 	}
 }
 
-// TestTextOfPanic runs a reconciler whose function panics: the text tells where,
-// and spares the reader what lies around it.
+// TestTextOfPanic runs a reconciler whose function panics: the text has the place of the
+// panic, and no frames of the kernel.
 func TestTextOfPanic(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	q.Enqueue("a")

@@ -15,7 +15,7 @@ import (
 	"github.com/reconkernel/reconcile/tracker"
 )
 
-// What vanished takes no memory.
+// Items that are missing from a listing use no memory.
 func TestTrackerGivesBackItsMemory(t *testing.T) {
 	const n = 200_000
 	count, changes := n, 0

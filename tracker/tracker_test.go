@@ -137,8 +137,8 @@ func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 	})
 }
 
-// An incomplete listing shows what is there, and nothing of what is not. What was
-// reported in it is not reported again.
+// The items in an incomplete listing count, and no item counts as missing from it. Items
+// that it reported are not reported again.
 func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
 	cut := strings.Repeat("~ ", 11) // until after the context of the listing ended
 	for name, part := range map[string]string{
@@ -191,7 +191,8 @@ func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	})
 }
 
-// Of 10,000 items, each listing offers a share, and each item comes once in the interval.
+// Of 10,000 items, each listing offers a share, and each item is offered once in the
+// interval.
 func TestResyncIsSpreadOverItsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		items := make(map[int]int)
@@ -227,7 +228,7 @@ func TestResyncIsSpreadOverItsInterval(t *testing.T) {
 	})
 }
 
-// What is new at the start is offered until a listing is complete.
+// Until a listing is complete, new items are offered.
 func TestTrackerOffersTheFirstListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
@@ -265,7 +266,7 @@ func (q versioned) Enqueue(item string) {
 	}
 }
 
-// Version says what the listings show, at the moment of the Enqueue already.
+// Version returns the listed version already at the moment of the Enqueue.
 func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
@@ -286,7 +287,7 @@ func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	})
 }
 
-// TestTrackerAge is that of the last complete listing.
+// Age is that of the last complete listing.
 func TestTrackerAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &letters{Queue: newJournal[string](), Period: 10 * time.Second, Logger: quiet}
@@ -319,7 +320,7 @@ func TestTrackerAge(t *testing.T) {
 	})
 }
 
-// How much a listing lost is said, and loudly if it was more than a tenth.
+// The number of missing items is logged, as a warning if it is more than a tenth.
 func TestTrackerSaysWhatALandslideTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -335,7 +336,8 @@ level=WARN msg="listing lost items" lost=7 of=7 tracker=disks
 	})
 }
 
-// FromMap yields in the same order each time, and so is what has gone.
+// FromMap yields in the same order each time, and the missing items are enqueued in the
+// same order.
 func TestFromMapHasAnOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type id struct{ n int }
@@ -389,7 +391,7 @@ func (q refusal) Enqueue(item string) {
 
 func (q refusal) Offer(item string) { q.Enqueue(item) }
 
-// What the queue panics on hides nothing after it, and is reported again.
+// An item on which the queue panics does not hide later items, and is reported again.
 func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		resync   time.Duration
@@ -430,8 +432,8 @@ func logTo(text *bytes.Buffer) *slog.Logger {
 	}}))
 }
 
-// A failure is logged, and one that reads the same when it has come twice as often;
-// so is a panic of OnChange, which keeps no item from the queue.
+// A failure is logged, and the same failure again when it has occurred twice as often. A
+// panic of OnChange is logged too, and keeps no item from the queue.
 func TestTrackerLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -463,7 +465,7 @@ level=INFO msg="listing succeeded again" failures=1
 	})
 }
 
-// Items that can be no key do not hide those after them, and vanish in no listing.
+// Items that cannot be a map key do not hide later items, and do not make items missing.
 func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -591,7 +593,7 @@ func TestTrackerRunTwiceAtATimeIsAnError(t *testing.T) {
 	})
 }
 
-// The items of a map that came with an error count, and the listing is incomplete.
+// The items of a map that is returned with an error count, and the listing is incomplete.
 func TestFromMapYieldsTheItemsAndThenTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := []struct {
@@ -715,8 +717,8 @@ func (q *teller) onChange(c tracker.Change[int, int]) {
 	q.change = fmt.Sprint(c.Kind, " ", c.Old, " ", c.New)
 }
 
-// Random listings, some of which fail in one way or another, do what the model
-// says, each exactly that.
+// Random listings, some of which fail in different ways, have exactly the effect that the
+// model has.
 func TestTrackerAgreesWithItsModel(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

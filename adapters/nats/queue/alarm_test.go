@@ -78,7 +78,7 @@ func TestWarnsWhileNothingIsStored(t *testing.T) {
 				t.Errorf("%d warnings after %v more, want %d", n, after.d, after.want)
 			}
 		}
-		l.mends()
+		l.reconnect()
 		time.Sleep(2 * time.Second)
 		if n := log.lines(over); n != 1 || q.Stats().Outbox != 0 {
 			t.Errorf("%d lines say that it is over, and %d items are in the outbox", n, q.Stats().Outbox)

@@ -516,7 +516,7 @@ func (p *play) hit(a *process, f fault) {
 		l.unstick(toClient)
 		if f.kind == reset {
 			time.Sleep(50 * time.Millisecond)
-			l.mends()
+			l.reconnect()
 		}
 	case deaf, mute:
 		d := toServer
@@ -529,7 +529,7 @@ func (p *play) hit(a *process, f fault) {
 	case tear:
 		l.tear()
 		time.Sleep(f.lasts)
-		l.mends()
+		l.reconnect()
 	case slow, lossy, twice:
 		l.disturb(f, +1)
 		time.Sleep(f.lasts)
@@ -717,7 +717,7 @@ var savedPlans = []struct {
 	plan plan
 }{
 	// An attempt to join was stored and not answered; the others declared it gone and
-	// forgot it, and then the same id joined, of which nobody believed that it lives.
+	// forgot it, and then the same id joined, and no other member noticed that it is alive.
 	{"deaf for seven seconds", plan{seed: 1, faults: []fault{{1000 * ms, 7000 * ms, deaf, 1, 0}}}},
 	{"deaf for twelve seconds", plan{seed: 1, faults: []fault{{1000 * ms, 12000 * ms, deaf, 1, 0}}}},
 	// Only the eldest buried, and each died before it had seen the one before silent

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -25,7 +24,7 @@ type rackClient struct {
 }
 
 func (c rackClient) reconcile(ctx context.Context, disk string) error {
-	attached, err := reconciletest.Read(ctx, c.env, "look at "+disk, func() (bool, error) {
+	attached, err := reconciletest.Read(ctx, c.env, "get "+disk, func() (bool, error) {
 		return c.rack.attached[disk], nil
 	})
 	if err != nil || attached == c.rack.desired[disk] {
@@ -37,7 +36,9 @@ func (c rackClient) reconcile(ctx context.Context, disk string) error {
 	return c.env.Do(ctx, "attach "+disk, func() error { c.rack.attached[disk] = true; return nil })
 }
 
-func TestDisksAreAttachedWhateverFails(t *testing.T) {
+// A whole test with injected faults: disks are attached and detached, whatever fails
+// meanwhile. t is the *testing.T of the test.
+func ExampleExplore() {
 	reconciletest.Explore(t, reconciletest.Scenario[string, *rack]{
 		World: func() *rack { return &rack{desired: map[string]bool{}, attached: map[string]bool{}} },
 		Start: func(env *reconciletest.Env[string], r *rack) {

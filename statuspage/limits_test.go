@@ -128,17 +128,17 @@ func TestItemPageKeepsNoSnapshot(t *testing.T) {
 	}
 	loop := &Loop[string]{Name: "q", Queue: queue}
 	page := New(loop)
-	look, _, err := page.follow(map[string][]string{"item": {"item-7"}})
+	load, _, err := page.follow(map[string][]string{"item": {"item-7"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := weak.Make(&loop.view.last.rows[0])
-	loop.view.letGo()
+	loop.view.drop()
 	runtime.GC()
 	if rows.Value() != nil {
 		t.Error("the rows of all items are kept")
 	}
-	if _, _, err := look(); err != nil {
+	if _, _, err := load(); err != nil {
 		t.Error(err)
 	}
 }

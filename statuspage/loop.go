@@ -159,7 +159,7 @@ type loop interface {
 	hasQueue() bool
 	hasActions() bool
 	snapshot(interval time.Duration) *snapshot
-	look(known *row) (now *row, runs []run)
+	current(known *row) (now *row, runs []run)
 	act(item any, a action) bool
 	errorText(err error, limit int) string
 }
@@ -182,8 +182,8 @@ func (l *Loop[T]) hasActions() bool {
 	return ok
 }
 
-// look looks at an item alone, which takes no snapshot.
-func (l *Loop[T]) look(known *row) (now *row, runs []run) {
+// current returns the state and the runs of one item, without a snapshot.
+func (l *Loop[T]) current(known *row) (now *row, runs []run) {
 	item, _ := known.item.(T) // nil, if T is an interface and the item is
 	now = &row{item: item, text: known.text}
 	if l.Queue != nil {

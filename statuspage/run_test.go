@@ -116,7 +116,7 @@ func TestHeadline(t *testing.T) {
 func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
 	r := newRecorder[string](100, nil, nil)
 	r.record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
-	r.look()
+	r.read()
 	const step = 3 * time.Hour
 	*(*uint64)(unsafe.Pointer(&r.begin)) -= uint64(step/time.Second) << 30 // the seconds of a time with a monotonic reading
 	for i := range r.shards {
@@ -125,7 +125,7 @@ func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
 		}
 	}
 	r.record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
-	lasts, _ := r.look()
+	lasts, _ := r.read()
 	for _, item := range []string{"a", "b"} {
 		for _, run := range append(r.history(item), lasts[item]) {
 			if ago := time.Since(run.Ended.Time()); ago < 0 || ago > time.Minute {

@@ -133,7 +133,7 @@ func ExampleQueue_EnqueueWithin() {
 // item does not wait for that.
 func ExampleQueue_background() {
 	queue := reconcile.NewQueue[string]()
-	queue.Background = 2 // every second item taken, at least, is one that was only seen
+	queue.Background = 2 // at least every second item taken has no event
 
 	for _, seen := range []string{"vm-1", "vm-2", "vm-3", "vm-4"} {
 		queue.Offer(seen)

@@ -214,14 +214,20 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	listed := s.known.desired != nil
 	desired, ok := s.known.wanted(key)
 	s.mu.RUnlock()
-	if listed && s.Lookup != nil {
+	if !listed {
+		if _, err := s.deletable(key, false); err == errNotListed {
+			return waitBecause(err)
+		}
+		return s.Reconcile(ctx, key) // Desired has been listed since the look above
+	}
+	if s.Lookup != nil {
 		var err error
 		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
 	}
 	absent := ok && s.absent(desired)
-	ensure := ok && !absent // not ok if Desired has not been listed
+	ensure := ok && !absent
 	var errEnsure error
 	if ensure {
 		errEnsure = s.Ensure(ctx, key, desired)
@@ -233,9 +239,14 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	case err == errNothing || err == nil && ensure:
 		return nil
 	case err != nil:
-		return fmt.Errorf("%w: %w", err, reconcile.RequeueWithin(time.Hour))
+		return waitBecause(err)
 	}
 	return s.Delete(ctx, key, actual)
+}
+
+// waitBecause makes an item wait for the listing that ends the reason.
+func waitBecause(reason error) error {
+	return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(time.Hour))
 }
 
 // deletable returns the thing as it is listed, and nil if it may be deleted now, or why

@@ -888,3 +888,30 @@ func TestRejectionIsNoFailedPoll(t *testing.T) {
 		w.stop()
 	})
 }
+
+// An event beside the first listing is never taken for one of a thing that is not desired.
+func TestEventBesideTheFirstListing(t *testing.T) {
+	for range 5000 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.actual = map[string]string{}
+			var group reconcile.Group
+			w.queue = reconcile.NewQueue[string]()
+			w.set.Queue = w.queue
+			group.Add("set", w.set)
+			group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile})
+			ctx, cancel := context.WithCancel(t.Context())
+			go group.Run(ctx)
+			for key := range w.desired {
+				if err := w.queue.EnqueueAndWait(ctx, key); err != nil || w.ensured == 0 {
+					t.Errorf("EnqueueAndWait of %s returns %v after %d calls of Ensure, want one", key, err, w.ensured)
+				}
+			}
+			cancel()
+			synctest.Wait()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 )
 
-// One of many processes does the work, as docs/guides/leaders-and-shards.md has
+// One of many processes does the work, as docs/guides/many-processes.md has
 // it.
 func Example_guideElect() {
 	var leases kubernetes.Interface

@@ -309,9 +309,6 @@ func (s *Secondaries) list(ctx context.Context, keys []string, handle func(*entr
 	}).list(ctx)
 }
 
-// longestSubject leaves room for the rest of a line of the protocol, 4096 bytes.
-const longestSubject = 3800
-
 // Put writes a secondary with its owner in the headers, and returns its
 // revision. It writes only what is new or the owner's already: if the key is
 // taken by another owner, or has none, it returns an error that wraps
@@ -329,8 +326,8 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	}
 	subject := "$KV." + s.Bucket + "." + key
 	msg := nats.NewMsg(names.Publish(s.JS, subject))
-	if len(msg.Subject) > longestSubject {
-		return 0, fmt.Errorf("natsadapter: the key makes a subject of %d bytes, %.40q…, want %d at most: a server ends the connection for a longer one", len(msg.Subject), msg.Subject, longestSubject)
+	if err := names.Length(msg.Subject); err != nil {
+		return 0, fmt.Errorf("natsadapter: the key is too long: %w", err)
 	}
 	msg.Data = value
 	if err := SetOwner(msg.Header, s.Kind, owner); err != nil {

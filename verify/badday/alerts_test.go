@@ -183,7 +183,7 @@ type recorder struct {
 	used      string              // has the names of all series that are worth keeping
 }
 
-// watch instruments our service, as docs/bad-days.md says.
+// watch instruments our service, as docs/production.md says.
 func (r *recorder) watch(t *testing.T, p *parts) {
 	r.parts = p
 	must := func(err error) {

@@ -228,7 +228,7 @@ var days = []day{
 }
 
 // TestDays checks that no figure of reconcile exceeds its bound, and none that is
-// compared exceeds that of another service. The table is in docs/bad-days.md.
+// compared exceeds that of another service. The table is in docs/production.md.
 func TestDays(t *testing.T) {
 	n := 10000
 	if testing.Short() {

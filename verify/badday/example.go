@@ -24,7 +24,7 @@ type parts struct {
 	assets  *controller.Set
 }
 
-// ours is the controller of the example, put together as docs/bad-days.md says: a lane
+// ours is the controller of the example, put together as docs/production.md says: a lane
 // for each region and a gate for all, a Set whose Lookup confirms the desired state before
 // it deletes, and a Resync of six hours, because the cloud is listed each minute.
 func ours(ctx context.Context, w *world, events <-chan string) {

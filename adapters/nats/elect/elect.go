@@ -76,6 +76,9 @@ func (e *elected) Run(ctx context.Context) error {
 	case e.runner == nil:
 		return fmt.Errorf("natsadapter: Elect: lease %s needs a Runner, got nil", e.name)
 	}
+	if err := names.Length("$KV." + e.kv.Bucket() + "." + e.name); err != nil {
+		return fmt.Errorf("natsadapter: Elect: the name of the lease is too long: %w", err)
+	}
 	host, _ := os.Hostname()
 	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())}
 	defer c.watches.Wait()

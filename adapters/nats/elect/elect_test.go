@@ -312,6 +312,7 @@ func TestElectMisuse(t *testing.T) {
 		{good, "", nothing, `the lease is named "", want letters, digits`},
 		{good, "a b", nothing, `the lease is named "a b", want letters, digits`},
 		{good, "a..b", nothing, `the lease is named "a..b", want letters, digits`},
+		{good, strings.Repeat("a", 4000), nothing, "the name of the lease is too long"},
 		{good, "a", nil, "lease a needs a Runner, got nil"},
 		{forever, "a", nothing, "bucket forever has a TTL of 0s, want 1s or more"},
 		{short, "a", nothing, "bucket short has a TTL of 500ms, want 1s or more"},

@@ -14,7 +14,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/elect"
 )
 
-// One of many processes does the work: see docs/guides/leaders-and-shards.md.
+// One of many processes does the work: see docs/guides/many-processes.md.
 func Example_guideElect() {
 	var js jetstream.JetStream // of a connection to a server
 	var makeVM func(ctx context.Context, vm string) error

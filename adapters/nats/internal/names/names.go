@@ -6,6 +6,7 @@
 package names
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -50,4 +51,15 @@ func Publish(js jetstream.JetStream, subject string) string {
 		return api + subject
 	}
 	return subject
+}
+
+// longest leaves room for the rest of a line of the protocol, which has 4096 bytes.
+const longest = 3800
+
+// Length returns an error for a subject that a server would end the connection for.
+func Length(subject string) error {
+	if len(subject) > longest {
+		return fmt.Errorf("the subject %.40q… has %d bytes, want %d at most: a server ends the connection for a longer one", subject, len(subject), longest)
+	}
+	return nil
 }

@@ -209,7 +209,7 @@ func TestRefusedAssetsAreReported(t *testing.T) {
 
 // An asset that was rejected is retried with a listing of the desired state, and so
 // are those that depend on it.
-func TestRefusedAssetsAreTriedAgain(t *testing.T) {
+func TestRejectedAssetsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Bool
 		fake := &cloud.Fake{Build: time.Second, Refuse: func(op string, id cloud.ID) error {

@@ -237,7 +237,7 @@ func diskWith(data []byte) *testDisk {
 
 // The file is truncated at each byte. The remembered state is that after the last whole
 // call.
-func TestFileCutOffAtEachByte(t *testing.T) {
+func TestFileTruncatedAtEachByte(t *testing.T) {
 	data := aLog(t, func(*File[string, int]) error { return nil })
 	states, ends := statesOf(t, data)
 	for n := len(magic); n <= len(data); n++ {
@@ -260,7 +260,7 @@ func TestFileCutOffAtEachByte(t *testing.T) {
 // Each bit of the file is flipped. That is an error if a later record says that the disk
 // had the earlier ones. Otherwise a power failure may have caused it, and the state
 // before the damage is remembered. No other state is ever remembered.
-func TestFileWithEachBitTurned(t *testing.T) {
+func TestFileWithEachBitFlipped(t *testing.T) {
 	for name, last := range map[string]func(*File[string, int]) error{
 		"killed":         func(*File[string, int]) error { return nil },
 		"Close":          (*File[string, int]).Close,

@@ -111,7 +111,7 @@ func keeps[T, V comparable](t *testing.T, want map[T]V) {
 	mustHold(t, f, want)
 }
 
-func TestFileRefusesWhatWouldNotBeFoundAgain(t *testing.T) {
+func TestFileRejectsValuesThatJSONChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	type hidden struct{ name string }
 	type loose struct{ Any any }
@@ -137,7 +137,7 @@ func nan() float64 {
 	return zero / zero
 }
 
-func TestFileIsOpenOnce(t *testing.T) {
+func TestSecondOpenFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Done("a", 1))
@@ -150,7 +150,7 @@ func TestFileIsOpenOnce(t *testing.T) {
 }
 
 // A file of another program is not changed.
-func TestFileRefusesForeignFiles(t *testing.T) {
+func TestFileRejectsForeignFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	for _, text := range []string{"something else\n", "reconcile", strings.Repeat("\x00", 100)} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -167,7 +167,7 @@ func TestFileRefusesForeignFiles(t *testing.T) {
 }
 
 // The file stays short, however many runs there are.
-func TestFileIsWrittenAnewWhenMostOfItIsOld(t *testing.T) {
+func TestFileIsRewrittenWhenMostRecordsAreOld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := &remember.File[string, int]{Path: path, NoSync: true}
 	must(t, f.Open())
@@ -257,7 +257,7 @@ func TestFileBehindALink(t *testing.T) {
 
 // A folder and a socket, which stands for all devices, are not changed. The test uses no
 // real device, because an Open that accepts one would replace it.
-func TestFileRefusesOtherThanFiles(t *testing.T) {
+func TestFileRejectsFoldersAndDevices(t *testing.T) {
 	t.Chdir(t.TempDir()) // the path of a socket must be short
 	listener, err := net.Listen("unix", "socket")
 	must(t, err, os.Symlink("socket", "link"))
@@ -273,7 +273,7 @@ func TestFileRefusesOtherThanFiles(t *testing.T) {
 
 // A file whose records are all damaged is not taken for an empty file, and is not
 // changed.
-func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
+func TestFileRejectsAFileWithoutAnIntactRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Begin("a"), f.Done("a", 1), f.Close())
@@ -297,7 +297,7 @@ func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
 }
 
 // A truncated tail that is longer than half a record is kept beside the file.
-func TestFileKeepsWhatItCutsOff(t *testing.T) {
+func TestFileKeepsTheTruncatedTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Begin("a"), f.Close())
@@ -318,7 +318,7 @@ func TestFileKeepsWhatItCutsOff(t *testing.T) {
 
 // Another program's file or link in the place of the next file is neither written to nor
 // waited for.
-func TestFileMakesTheNextOneItself(t *testing.T) {
+func TestFileReplacesAForeignNextFile(t *testing.T) {
 	dir := t.TempDir()
 	path, theirs := filepath.Join(dir, "m"), filepath.Join(dir, "theirs")
 	f := open[string, int](t, path)
@@ -338,7 +338,7 @@ func TestFileMakesTheNextOneItself(t *testing.T) {
 
 // Another program moves the file, or replaces it by an older one. A call then returns an
 // error, because its record would be lost.
-func TestFileNoticesThatItWasMovedAway(t *testing.T) {
+func TestFileDetectsThatItWasMoved(t *testing.T) {
 	for name, call := range map[string]func(*remember.File[string, int]) error{
 		"Begin":   func(f *remember.File[string, int]) error { return f.Begin("b") },
 		"Close":   func(f *remember.File[string, int]) error { return f.Close() },
@@ -383,7 +383,7 @@ func (m *moody) UnmarshalJSON(b []byte) error {
 }
 
 // A value that panics while it is encoded is rejected, and later calls succeed.
-func TestFileBearsValuesThatPanic(t *testing.T) {
+func TestFileRejectsValuesThatPanic(t *testing.T) {
 	mood = func() {}
 	f := open[moody, string](t, filepath.Join(t.TempDir(), "m"))
 	must(t, f.Begin(moody{"a"}), f.Close())

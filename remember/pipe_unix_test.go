@@ -23,7 +23,7 @@ func TestFileDoesNotWaitForAPipe(t *testing.T) {
 
 // A second Open fails and changes nothing, also by another name of the file, or after its
 // lock was removed.
-func TestFileIsOpenOnceByAnyName(t *testing.T) {
+func TestSecondOpenByAnotherNameFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Begin("a"), os.Link(path, path+"2"))

@@ -94,7 +94,7 @@ func TestFileWhileTheDiskIsBusy(t *testing.T) {
 // If the file cannot be rewritten, calls succeed, and the next attempt comes when the
 // file is twice as long. After a rewrite that succeeds, the file may grow to twice the
 // records that it needs, and some more.
-func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
+func TestFileRewriteIsRetriedAfterAFailure(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	if err := errors.Join(f.Done("b", 1), f.Done("c", 1), f.Close(), f.Open()); err != nil || f.records != 4 {
@@ -120,7 +120,7 @@ func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
 }
 
 // After a step with an unknown result, nothing is written until the file is opened again.
-func TestFileStopsAfterASyncThatFailed(t *testing.T) {
+func TestFileStopsAfterAFailedSync(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	d.failAt = d.steps + 2 // the write, and then the sync
@@ -141,7 +141,7 @@ func TestFileStopsAfterASyncThatFailed(t *testing.T) {
 
 // The same holds after a failed write that could not be truncated, although a sync that
 // had begun before it succeeds.
-func TestFileStopsAfterAWriteThatStays(t *testing.T) {
+func TestFileStopsAfterAFailedTruncation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 		f := openOn(t, d)
@@ -179,7 +179,7 @@ func mustNotCompact(t *testing.T, d *testDisk, f *File[string, int]) {
 
 // If the close of the next file fails, the next file does not replace the old one, and
 // Close returns the error.
-func TestFileThatDoesNotCloseWell(t *testing.T) {
+func TestFailedCloseOfTheNextFileKeepsTheOldOne(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	f.allowed = 0
@@ -195,7 +195,7 @@ func TestFileThatDoesNotCloseWell(t *testing.T) {
 }
 
 // An Open that fails on an empty file leaves it so that the next Open succeeds.
-func TestFileThatIsEmptyAndDoesNotOpen(t *testing.T) {
+func TestFailedOpenLeavesAnEmptyFile(t *testing.T) {
 	for step := 1; step < 12; step++ {
 		d := diskWith(nil)
 		d.failAt = step
@@ -209,7 +209,7 @@ func TestFileThatIsEmptyAndDoesNotOpen(t *testing.T) {
 
 // After a failed fsync in an earlier process, the next fsync succeeds although the data
 // of the failed one is lost.
-func TestFileAfterASyncThatFailedInAnotherProcess(t *testing.T) {
+func TestFileAfterAFailedSyncOfAnotherProcess(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	before := len(d.files[path].data)
@@ -229,7 +229,7 @@ func TestFileAfterASyncThatFailedInAnotherProcess(t *testing.T) {
 }
 
 // A write that returns an error may have taken place nevertheless.
-func TestFileUndoesAWriteThatFailed(t *testing.T) {
+func TestFileUndoesAFailedWrite(t *testing.T) {
 	for seed := range uint64(300) {
 		d := newTestDisk(rand.New(rand.NewPCG(seed, 1)))
 		f := openOn(t, d)
@@ -251,7 +251,7 @@ func TestFileUndoesAWriteThatFailed(t *testing.T) {
 
 // A Begin that still waits when the file is closed, removed and opened again fails, and
 // its record is not in the new file.
-func TestFileOpenedAgainWhileOthersWait(t *testing.T) {
+func TestFileReopenedWhileABeginWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 		f := openOn(t, d)

@@ -202,8 +202,8 @@ func TestRetryButtons(t *testing.T) {
 	})
 }
 
-// TestActionsRefused sends requests that must have no effect.
-func TestActionsRefused(t *testing.T) {
+// TestActionsRejected sends requests that must have no effect.
+func TestActionsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.queue.EnqueueAfter("a", time.Hour)

@@ -248,8 +248,8 @@ func TestSnapshotsAreShared(t *testing.T) {
 	})
 }
 
-// TestWorkersAskSeldom checks how often a worker calls Stats of the queue.
-func TestWorkersAskSeldom(t *testing.T) {
+// TestWorkersCallStatsOnceASecond checks how often a worker calls Stats of the queue.
+func TestWorkersCallStatsOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &countingQueue{Queue: reconcile.NewQueue[string]()}
 		record := (&statuspage.Loop[string]{Name: "q", Queue: q}).OnResult(nil)

@@ -222,8 +222,8 @@ func TestOrderOfAttention(t *testing.T) {
 	})
 }
 
-// TestFailuresBefore has a queue with failures from before the page recorded runs.
-func TestFailuresBefore(t *testing.T) {
+// TestFailuresThatThePageHasNotSeen has a queue with failures from before the page recorded runs.
+func TestFailuresThatThePageHasNotSeen(t *testing.T) {
 	queue := reconcile.NewQueue[string]()
 	queue.Enqueue("a")
 	if _, err := queue.Dequeue(t.Context()); err != nil {

@@ -53,11 +53,11 @@ func TestStreamsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSlowPeople has a client that reads nothing of an answer, one that never ends a
+// TestSlowClients has a client that reads nothing of an answer, one that never ends a
 // form, and one whose body no handler reads. Each is disconnected after some seconds. A
 // fast client may use its connection again later, also for another handler, which sets no
 // deadline.
-func TestSlowPeople(t *testing.T) {
+func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := New(&Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
 		page.AllowActions = true

@@ -126,8 +126,8 @@ func TestSnapshotExpires(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsLetGo checks that the snapshot is freed when the page has no reader.
-func TestSnapshotIsLetGo(t *testing.T) {
+// TestSnapshotIsFreed checks that the snapshot is freed when the page has no reader.
+func TestSnapshotIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("a")

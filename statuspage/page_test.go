@@ -190,7 +190,7 @@ func TestPageStories(t *testing.T) {
 
 // An item that requeues itself repeatedly shows for how long it has been out of sync, and
 // why, also if no run of it is remembered.
-func TestPageTellsHowLongItIsPending(t *testing.T) {
+func TestPageShowsPendingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.returns("a", time.Millisecond, fmt.Errorf("the disk is being made: %w", reconcile.RequeueWithin(10*time.Second)))

@@ -90,9 +90,9 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// TestPollOfNothing checks that Poll returns nil for nil, so that the Poller reports the
+// TestPollOfNil checks that Poll returns nil for nil, so that the Poller reports the
 // missing function.
-func TestPollOfNothing(t *testing.T) {
+func TestPollOfNil(t *testing.T) {
 	group := &statuspage.Group{}
 	var none func(context.Context) (map[string]int, error)
 	if statuspage.Poll(group, "none", none) != nil {

@@ -47,7 +47,7 @@ func TestTextOf(t *testing.T) {
 
 // The kernel may be a copy in a folder of another name: its frames are cut from the stack
 // there too.
-func TestWhereInACopy(t *testing.T) {
+func TestStackOfAVendoredKernelIsCut(t *testing.T) {
 	stack := "goroutine 7 [running]:\npanic({0x1, 0x2})\n\t/go/panic.go:1 +0x1\n" +
 		"main.attach(...)\n\t/app/main.go:7 +0x1\n" +
 		"example.org/app/lib/kernel.(*worker[...]).reconcile(0x1)\n\t/app/lib/kernel/worker.go:9 +0x1\n"

@@ -76,7 +76,7 @@ func TestFromFile(t *testing.T) {
 
 // A file that is being written is not used. A call waits for it no longer than until its
 // context ends.
-func TestFromFileWaits(t *testing.T) {
+func TestFromFileWaitsWhileTheFileIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "words")
 	synctest.Test(t, func(t *testing.T) {
 		put(t, path, "old", time.Hour)

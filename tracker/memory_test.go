@@ -16,7 +16,7 @@ import (
 )
 
 // Items that are missing from a listing use no memory.
-func TestTrackerGivesBackItsMemory(t *testing.T) {
+func TestTrackerFreesTheMemoryOfMissingItems(t *testing.T) {
 	const n = 200_000
 	count, changes := n, 0
 	list := func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {

@@ -116,7 +116,7 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 	}
 }
 
-func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
+func TestTrackerEnqueuesNewChangedAndMissingItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").Want(t,
 			"0s appeared a 0 1", "0s offer a", "0s appeared b 0 1", "0s offer b",
@@ -139,7 +139,7 @@ func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 
 // The items in an incomplete listing count, and no item counts as missing from it. Items
 // that it reported are not reported again.
-func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
+func TestTrackerFindsNoMissingItemInAnIncompleteListing(t *testing.T) {
 	cut := strings.Repeat("~ ", 11) // until after the context of the listing ended
 	for name, part := range map[string]string{
 		"error":            "a2 c1 !",
@@ -165,7 +165,7 @@ func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
 	}
 }
 
-func TestTrackerOffersTheRestEachResync(t *testing.T) {
+func TestTrackerOffersUnchangedItemsEachResync(t *testing.T) {
 	all := []string{"a1 b1", "a1 b1", "a1 b2", "a1 b2", "a1 b2", "a1 b2"}
 	first := []string{"0s offer a", "0s offer b"}
 	for resync, want := range map[time.Duration][]string{
@@ -321,7 +321,7 @@ func TestTrackerAge(t *testing.T) {
 }
 
 // The number of missing items is logged, as a warning if it is more than a tenth.
-func TestTrackerSaysWhatALandslideTook(t *testing.T) {
+func TestTrackerLogsHowManyItemsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		trackInto(t, &letters{Name: "disks", Logger: logTo(&text)}, newJournal[string](), nil,
@@ -338,7 +338,7 @@ level=WARN msg="listing lost items" lost=7 of=7 tracker=disks
 
 // FromMap yields in the same order each time, and the missing items are enqueued in the
 // same order.
-func TestFromMapHasAnOrder(t *testing.T) {
+func TestFromMapYieldsInAFixedOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type id struct{ n int }
 		items := map[id]int{}
@@ -392,7 +392,7 @@ func (q refusal) Enqueue(item string) {
 func (q refusal) Offer(item string) { q.Enqueue(item) }
 
 // An item on which the queue panics does not hide later items, and is reported again.
-func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
+func TestTrackerContinuesAfterAPanicOfTheQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		resync   time.Duration
 		listings []string
@@ -466,7 +466,7 @@ level=INFO msg="listing succeeded again" failures=1
 }
 
 // Items that cannot be a map key do not hide later items, and do not make items missing.
-func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
+func TestTrackerContinuesAfterAnItemThatCannotBeAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		j := newJournal[any]()
@@ -535,7 +535,7 @@ func TestTrackerTriggerListsSoon(t *testing.T) {
 	})
 }
 
-func TestTrackerNamesWhatIsWrong(t *testing.T) {
+func TestTrackerErrorNamesTheField(t *testing.T) {
 	q := newJournal[string]()
 	list := func(context.Context) sequence { return listed("") }
 	for want, tr := range map[string]*letters{
@@ -568,7 +568,7 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	tracker.FromMap[string, int](nil)
 }
 
-func TestTrackerRunTwiceAtATimeIsAnError(t *testing.T) {
+func TestTrackerSecondRunAtOnceFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		tr := &letters{Queue: newJournal[string](), Period: time.Hour, Logger: logTo(&text)}

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller keeps the assets of a cloud in their desired state. A Set lists,
-// compares and deletes safely; this file has the functions of the Set, and what a service
-// needs that a Set does not have: assets that depend on each other, creations that take
-// time, events, and a pause for a cloud that is down.
+// compares and deletes safely. This file has the functions of the Set, and four things
+// that a Set does not have: assets that depend on each other, creations that take time,
+// events, and a pause while the cloud is down.
 package controller
 
 import (

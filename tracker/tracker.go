@@ -3,7 +3,7 @@
 
 // Package tracker turns a listing into events. Many remote APIs have no watch, but they
 // can be listed, and the list has a version of each item: an ETag, a hash, a status. A
-// Tracker compares each listing with the one before, and enqueues the items that
+// [Tracker] compares each listing with the one before, and enqueues the items that
 // appeared, changed or disappeared.
 //
 // It guards no deletions. To list both sides and delete what is not desired, use

@@ -96,9 +96,9 @@ type Set[K comparable, D, A any] struct {
 	// [reconcile.RequeueWithin] until the thing is listed.
 	Ensure func(ctx context.Context, key K, desired D) error
 
-	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those of
-	// a reconcile function. Actual is the thing as it was listed, so that Delete can name it by its ID,
-	// and does not delete another thing that has the same key by now.
+	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those
+	// of a reconcile function. Actual is the thing as it was listed, so that Delete can
+	// name it by its ID, and does not delete another thing that has the same key by now.
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. Nil

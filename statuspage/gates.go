@@ -29,7 +29,7 @@ type Gate struct {
 	Gate *gate.Gate
 
 	// FormatError returns the text of the error that paused the gate, as that of a [Loop]
-	// does.
+	// does. Nil means the Error method.
 	FormatError func(err error) string
 }
 

@@ -20,7 +20,8 @@ import (
 type Group struct {
 	Name string // shown above the members; may be empty
 
-	// FormatError returns the text of a member's error, as that of a [Loop] does.
+	// FormatError returns the text of a member's error, as that of a [Loop] does. Nil
+	// means the Error method.
 	FormatError func(err error) string
 
 	reconcile.Group

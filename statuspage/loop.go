@@ -20,8 +20,8 @@ import (
 // A Loop may be part of only one page, and must not be copied. OnResult and the functions
 // that it returns may be called from any goroutine.
 type Loop[T comparable] struct {
-	// Name identifies the queue or reconciler, also in URLs. It is unique among the loops
-	// of the page.
+	// Name identifies the queue or reconciler, also in URLs. It is required, and unique
+	// among the loops of the page.
 	Name string
 
 	// Queue has the items: a *reconcile.Queue[T], or another implementation of Source. If
@@ -31,7 +31,7 @@ type Loop[T comparable] struct {
 
 	// Format returns the name of an item, for display, search and URLs. Nil means
 	// fmt.Sprint. It is called from any goroutine, for each item once per [Page.Refresh],
-	// and only while a page is open.
+	// and only while the page has readers.
 	Format func(item T) string
 
 	// FormatError returns the text of a run's error, which the page shows and remembers.
@@ -68,8 +68,8 @@ type Loop[T comparable] struct {
 // A Source is a queue whose items a page can read: a [reconcile.Queue], or a queue that
 // several machines share. Its methods may be called from any goroutine.
 type Source[T comparable] interface {
-	// All returns a snapshot of all items. It is called once per [Page.Refresh] while a
-	// page is open, and otherwise not at all.
+	// All returns a snapshot of all items. It is called once per [Page.Refresh] while the
+	// page has readers, and otherwise not at all.
 	All() iter.Seq2[T, reconcile.State]
 
 	// State returns the state of one item.

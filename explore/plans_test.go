@@ -50,7 +50,7 @@ func crowd(n int) Scenario[*shelf] {
 	s := plain()
 	s.Steps = func(s *Environment, w *shelf) {
 		for i := range n {
-			w.wants[fmt.Sprint("a", i)] = "1"
+			w.desired[fmt.Sprint("a", i)] = "1"
 		}
 		s.Event("all")
 		s.Advance(time.Minute)

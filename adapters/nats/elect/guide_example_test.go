@@ -29,7 +29,7 @@ func Example_guideElect() {
 		}
 		queue := reconcile.NewQueue[string]()
 		var group reconcile.Group
-		group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
+		group.Add("desired", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
 		group.Add("vms", elect.Elect(leases, "vms", &reconcile.Reconciler[string]{
 			Queue:     queue,
 			Reconcile: makeVM,

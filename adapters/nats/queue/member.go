@@ -140,7 +140,7 @@ func (q *Queue[T]) keepLease() {
 	defer stop()
 	tick := time.NewTicker(min(200*time.Millisecond, q.cfg.Lease/10))
 	defer tick.Stop()
-	var renewed, mended time.Time
+	var renewed, recreated time.Time
 	for {
 		if time.Since(renewed) >= q.cfg.Lease/5 {
 			if q.renew() {
@@ -162,9 +162,9 @@ func (q *Queue[T]) keepLease() {
 			q.mu.Lock()
 			suspect := q.intake.suspect
 			q.mu.Unlock()
-			if suspect && time.Since(mended) > 2*time.Second {
-				mended = time.Now()
-				q.mend()
+			if suspect && time.Since(recreated) > 2*time.Second {
+				recreated = time.Now()
+				q.recreateConsumer()
 			}
 		}
 	}
@@ -323,9 +323,9 @@ func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left 
 	return b, seq, err
 }
 
-// mend creates the consumer anew if somebody deleted it: then all records are
+// recreateConsumer creates the consumer again after it was deleted: then all records are
 // delivered again, which does no harm.
-func (q *Queue[T]) mend() {
+func (q *Queue[T]) recreateConsumer() {
 	ctx, cancel := context.WithTimeout(q.life, q.timeout)
 	defer cancel()
 	err := q.wire.createConsumer(ctx)

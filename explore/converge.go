@@ -12,7 +12,8 @@ import (
 // invariant, and at the end, when nothing changes any more.
 
 const (
-	atOnceMax = 5_000           // steps and calls at one instant
+	atOnceMax = 5_000           // steps and calls at one instant, or callsMax for each goroutine that makes calls
+	callsMax  = 10
 	idleMax   = 100_000         // steps and calls in an hour in which nothing changes
 	pauseMax  = 5 * time.Minute // from one check to the next while there is work left
 )
@@ -109,8 +110,8 @@ func (p *play) countStepLocked() {
 		p.outcome.idle = 0
 	}
 	switch {
-	case p.atOnce > atOnceMax:
-		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", atOnceMax)
+	case p.atOnce > max(atOnceMax, callsMax*p.most):
+		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", max(atOnceMax, callsMax*p.most))
 	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within/time.Hour)):
 		p.failLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes", p.outcome.idle, p.now()-p.restAt)
 	}

@@ -299,7 +299,11 @@ func (p *play) call(r *request) error {
 		return cmp.Or(err, errDied)
 	}
 	r.turn = make(chan struct{})
-	p.callers = append(p.callers, r)
+	at, _ := slices.BinarySearchFunc(p.callers, r, func(other, r *request) int {
+		return cmp.Or(orderOfCalls(other, r), -1) // behind those that are equal
+	})
+	p.callers = slices.Insert(p.callers, at, r)
+	p.most = max(p.most, len(p.callers))
 	p.wakeLocked()
 	p.mu.Unlock()
 	select {
@@ -372,6 +376,7 @@ func (p *play) grantLocked(r *request) func() {
 		p.injectLocked(r.what, r.injection, lateness)
 		old := r.process
 		old.name += " (old)"
+		slices.SortStableFunc(p.callers, orderOfCalls)
 		old.endsAt = p.now() + lateness
 		p.overlapping = append(p.overlapping, old)
 		return func() { close(r.turn); p.launch(old.slot) }
@@ -413,7 +418,9 @@ func (p *play) inOutageLocked(r *request) bool {
 }
 
 func (p *play) removeCallerLocked(r *request) {
-	p.callers = slices.DeleteFunc(p.callers, func(other *request) bool { return other == r })
+	if i := slices.Index(p.callers, r); i >= 0 {
+		p.callers = slices.Delete(p.callers, i, i+1)
+	}
 }
 
 // answered returns the answer of a call; or the answer before, if that is its fault.

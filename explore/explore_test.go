@@ -704,3 +704,24 @@ func busy() Scenario[*shelf] {
 	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, StaleWatch, Slow, Outage, Blackout}
 	return s
 }
+
+// Two thousand goroutines make three calls each at one instant, and no loop is suspected.
+func TestManyGoroutines(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		for i := range 2000 {
+			proc.Go(func(ctx context.Context) error {
+				for j := range 3 {
+					if err := (client{proc, w}).put(ctx, fmt.Sprint(i, " ", j), "1"); err != nil {
+						return nil
+					}
+				}
+				return nil
+			})
+		}
+	}
+	x := explorerOf(t, s)
+	if clean := x.perform(1, noFault); clean.failure != "" {
+		t.Error(clean.failure)
+	}
+}

@@ -93,7 +93,7 @@ type play struct {
 	turn        int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
-	callers  []*request // the calls that wait for their turn
+	callers  []*request // the calls that wait for their turn, in the order of orderOfCalls
 	arrived  []delivery // the events since all was at rest
 	events   []delivery // the events before those that wait to be delivered
 	history  []delivery // the events that were delivered
@@ -113,6 +113,7 @@ type play struct {
 	recheckAt   time.Duration // when awaitRest checks again
 	instant     time.Duration // of the last step or call
 	atOnce      int           // steps and calls at that instant
+	most        int           // calls that waited at the same time
 	idleTurn    int           // counts the changes
 }
 
@@ -273,7 +274,7 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 	if len(p.callers) == 0 {
 		return nil, until - now, p.undescribed
 	}
-	r := p.firstLocked()
+	r := p.callers[0]
 	if p.undescribed {
 		if s := p.counts[p.placeName("call "+r.op+r.process.name)]; s != nil && s.idle >= idleEnough && s.idleTurn == p.idleTurn {
 			return nil, 0, true
@@ -282,11 +283,9 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 	return p.grantLocked(r), 0, false
 }
 
-// firstLocked returns the call whose text comes first.
-func (p *play) firstLocked() *request {
-	return slices.MinFunc(p.callers, func(a, b *request) int {
-		return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.process.name, b.process.name))
-	})
+// orderOfCalls is the order in which calls that wait at the same instant are let through.
+func orderOfCalls(a, b *request) int {
+	return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.process.name, b.process.name))
 }
 
 func (p *play) wakeLocked() {

@@ -12,7 +12,7 @@ import (
 // invariant, and at the end, when nothing changes any more.
 
 const (
-	atOnceMax = 5_000           // steps and calls at one instant, or callsMax for each goroutine that makes calls
+	atOnceMax = 5_000 // steps and calls at one instant, or callsMax for each goroutine that makes calls
 	callsMax  = 10
 	idleMax   = 100_000         // steps and calls in an hour in which nothing changes
 	pauseMax  = 5 * time.Minute // from one check to the next while there is work left

@@ -4,6 +4,7 @@
 package explore
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -12,6 +13,8 @@ import (
 // invariant, and at the end, when nothing changes any more.
 
 const (
+	advancesMax = 100_000 // calls of Environment.Advance
+
 	atOnceMax = 5_000 // steps and calls at one instant, or callsMax for each goroutine that makes calls
 	callsMax  = 10
 	idleMax   = 100_000         // steps and calls in an hour in which nothing changes
@@ -203,5 +206,68 @@ func (p *play) judge(final error, compare bool) {
 	}
 	if p.outcome.idle > 2*p.clean.idle+20 {
 		p.failLocked("it does not stay at rest: there are %d runs and calls in the %v in which nothing changes; without faults there are %d", p.outcome.idle, p.within, p.clean.idle)
+	}
+}
+
+// An activity is what the plan without faults shows of the scenario and the controller.
+type activity struct {
+	byController bool // it changed the state
+	stepped      bool // Steps changed the state, or sent an event
+	callsBefore  int  // calls when Steps did so first
+}
+
+// Who changed the state of the world.
+const (
+	bySteps = iota
+	byController
+)
+
+func (a *activity) stepsAct(calls int) {
+	if !a.stepped {
+		a.stepped, a.callsBefore = true, calls
+	}
+}
+
+// attribute compares the world with what it was at the last call of attribute, in the
+// plan without faults. What has changed since then is the work of who.
+func (p *play) attribute(who int) {
+	if p.clean != nil || p.over(nil) {
+		return
+	}
+	text := p.describe()
+	if text == p.seen {
+		return
+	}
+	p.seen = text
+	if who == byController {
+		p.outcome.activity.byController = true
+	} else {
+		p.outcome.activity.stepsAct(p.outcome.calls)
+	}
+}
+
+// nothing says why a plan without faults is no test of the controller; "" if it is one.
+func (o *outcome) nothing() string {
+	switch a := o.activity; {
+	case o.calls == 0:
+		return "the controller makes no call by Do, Read or Transport, so there is nothing to inject a fault into"
+	case o.returned == 0:
+		return fmt.Sprintf("no call returns, so there is little to inject a fault into; the first one is %q", o.points[slices.IndexFunc(o.points, func(p point) bool { return p.kind != onEvent })].what)
+	case a.stepped && o.calls == a.callsBefore:
+		return "the controller makes no call after Steps has changed the world: does it still run, and does it learn of changes?"
+	case o.state != "" && !a.byController:
+		return "the controller never changes the state of the world, so no fault could make a difference. The state is:\n" + o.state
+	}
+	return ""
+}
+
+// countAdvance fails a plan whose Steps does not end.
+func (p *play) countAdvance() {
+	p.advances++
+	switch {
+	case p.advances > advancesMax:
+		p.failf("Steps does not end: it has called Advance %d times. Does it wait for a state that the world never reaches?", p.advances)
+	case p.clean != nil && p.now() > 10*p.clean.steps+5*p.within:
+		p.failf("Steps does not end: %v have passed, and without faults %v. Does it wait for a state that the world never reaches?", p.now(), p.clean.steps)
 	}
 }

@@ -346,6 +346,7 @@ func (p *play) call(r *request) error {
 func (p *play) grantLocked(r *request) func() {
 	p.removeCallerLocked(r)
 	p.countStepLocked()
+	p.outcome.calls++
 	p.dirty = p.dirty || r.kind != onRead
 	r.what = "call " + r.op + r.process.name
 	if p.inOutageLocked(r) {
@@ -430,6 +431,7 @@ func (p *play) answered(r *request, err error) error {
 	if p.overLocked(r.process) {
 		return errDied
 	}
+	p.outcome.returned++
 	streams := false
 	if y, ok := r.found.(*reply); ok && y != nil {
 		streams = y.stream != nil // which is no answer that could be given again

@@ -337,12 +337,17 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		if s.Close != nil {
 			p.close = func() { s.Close(w) }
 		}
+		p.seen = p.describe()
 		for _, slot := range p.slots {
 			p.launch(slot)
 		}
 		p.advance(0) // so that Start has returned, and nothing runs beside Steps
+		p.attribute(byController)
 		s.Steps(&Environment{p}, w)
+		p.outcome.steps = p.now()
+		p.attribute(bySteps)
 		p.awaitRest()
+		p.attribute(byController)
 		var err error
 		if s.Final != nil && !p.over(nil) {
 			err = s.Final(w)
@@ -402,6 +407,10 @@ func (x *explorer) find() *Finding {
 		return x.again()
 	}
 	singles := x.singles(clean.points)
+	if len(singles) == 0 {
+		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
+		return x.finding(nil, clean)
+	}
 	if f := x.playSingles(singles); f != nil {
 		return f
 	}
@@ -421,8 +430,8 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	switch {
 	case again.state != clean.state:
 		clean.failure = "the world is once so and once so, without any fault:\n" + difference(clean.state, again.state, "(once)")
-	case len(clean.points) == 0:
-		clean.failure = "there is nothing to inject a fault into: no call by Do or Read, and no event"
+	case x.replay == nil:
+		clean.failure = clean.nothing()
 	}
 	if clean.failure != "" {
 		return nil, x.finding(nil, clean)

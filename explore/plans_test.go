@@ -4,6 +4,7 @@
 package explore
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"runtime"
@@ -31,7 +32,6 @@ func TestLimits(t *testing.T) {
 		{27 + 40, 0, nil, 25, 30, 10, 0},
 		{27 + 40, time.Hour, nil, 25, 30, 10, 0},
 		{50, 0, only(Fails), 4, 12, 32, 0},
-		{0, 0, Faults(), 0, 0, 0, 0},
 	} {
 		s := plain()
 		s.Plans, s.Budget, s.Without = test.plans, test.budget, test.without
@@ -348,5 +348,88 @@ func inTest(b *testing.B, f func(t *testing.T)) {
 	}
 	if !testing.RunTests(all, []testing.InternalTest{{Name: b.Name(), F: once}}) {
 		b.Fail()
+	}
+}
+
+// A plan without faults that is no test of the controller is a finding.
+func TestNothingIsPlayed(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func(proc *Process, c client) func(ctx context.Context) error
+		want  string
+	}{
+		"no call": {func(proc *Process, c client) func(context.Context) error {
+			return func(context.Context) error { return nil }
+		}, "the controller makes no call by Do, Read or Transport"},
+		"a call that blocks": {func(proc *Process, c client) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return c.Do(ctx, "put a", func() error { <-proc.Context().Done(); return nil })
+			}
+		}, `no call returns, so there is little to inject a fault into; the first one is "call put a"`},
+		"an end before the first change": {func(proc *Process, c client) func(context.Context) error {
+			done := false
+			return func(ctx context.Context) error {
+				if done {
+					return nil
+				}
+				done = true
+				return c.put(ctx, "b", "")
+			}
+		}, "the controller makes no call after Steps has changed the world"},
+		"a panic that is recovered": {func(proc *Process, c client) func(context.Context) error {
+			return func(ctx context.Context) error {
+				defer func() { _ = recover() }()
+				_, _ = c.get(ctx, "a")
+				panic("no disk")
+			}
+		}, "the controller never changes the state of the world"},
+	} {
+		s := plain()
+		s.Start = func(proc *Process, w *shelf) { loop(proc, 10*time.Minute, c.start(proc, client{proc, w})) }
+		s.State = func(w *shelf) string { return fmt.Sprint("there is: ", w) }
+		r := search(t, s)
+		if r.Found == nil || len(r.Found.Plan) > 0 || !strings.Contains(r.Found.Failure, c.want) {
+			t.Errorf("%s: exploring finds %v, want %q", name, r.Found, c.want)
+		}
+	}
+	s := plain()
+	s.Without = Faults()
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "so nothing is tried") {
+		t.Errorf("exploring without faults finds %v, want that nothing is tried", r.Found)
+	}
+}
+
+// A Steps that waits for a state ends when the plan has failed, or when it waits for too
+// long.
+func TestStepsThatWaits(t *testing.T) {
+	s := plain()
+	s.Steps = func(s *Environment, w *shelf) {
+		w.wants["a"] = "1"
+		s.Event("a")
+		for w.things["a"] == "" {
+			s.Advance(time.Second)
+		}
+	}
+	s.Start = func(proc *Process, w *shelf) {
+		tried := false
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			if tried || w.wants["a"] == "" {
+				return nil
+			}
+			tried = true // and never again
+			return (client{proc, w}).put(ctx, "a", "1")
+		})
+	}
+	s.Without = only(Fails)
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "Steps does not end: ") {
+		t.Errorf("exploring finds %v, want that Steps does not end", r.Found)
+	}
+	s.Invariant = func(w *shelf) error { return errBoom }
+	s.Steps = func(s *Environment, w *shelf) {
+		for {
+			s.Advance(time.Second)
+		}
+	}
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "Invariant: boom") {
+		t.Errorf("exploring finds %v, want the failure of Invariant", r.Found)
 	}
 }

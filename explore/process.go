@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 )
 
@@ -174,14 +175,25 @@ type Environment struct{ play *play }
 
 // Advance lets d pass. It returns when all work that is due by then is done. While Steps
 // does anything else, the controller does not run.
+//
+// If the plan has failed, Advance does not return: it ends the goroutine of Steps.
 func (s *Environment) Advance(d time.Duration) {
+	s.play.attribute(bySteps)
+	s.play.countAdvance()
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
+	s.play.attribute(byController)
+	if s.play.over(nil) {
+		runtime.Goexit() // Steps may wait for a state that this plan never reaches
+	}
 }
 
 // Event reports an event to all processes, as [Process.Event] does, once time passes. If
 // there is no process at that time, the event is lost.
-func (s *Environment) Event(event any) { s.play.receive(nil, event, nil) }
+func (s *Environment) Event(event any) {
+	s.play.receive(nil, event, nil)
+	s.play.outcome.activity.stepsAct(s.play.outcome.calls)
+}
 
 // Note writes a line to the journal.
 func (s *Environment) Note(what any) { s.play.note(nil, what) }

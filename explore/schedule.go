@@ -60,8 +60,12 @@ type outcome struct {
 	phases   []phase
 	points   []point
 	happened []injection
-	after    int // of the points, the first after all of these
-	idle     int // steps and calls since nothing changes
+	after    int           // of the points, the first after all of these
+	idle     int           // steps and calls since nothing changes
+	steps    time.Duration // when Steps returned
+	calls    int           // that were let through
+	returned int           // of these
+	activity activity
 	journal  []entry
 	rest     int // of its entries, those before that
 }
@@ -111,6 +115,8 @@ type play struct {
 	faultAt     time.Duration // when the last fault is over
 	restAt      time.Duration // nothing changes since then
 	recheckAt   time.Duration // when awaitRest checks again
+	seen        string        // the world as it was described for the activity
+	advances    int           // calls of Environment.Advance
 	instant     time.Duration // of the last step or call
 	atOnce      int           // steps and calls at that instant
 	most        int           // calls that waited at the same time

@@ -56,8 +56,13 @@ func (p *play) compareWorld() {
 	if p.steady {
 		p.checkSteadyLocked(text)
 	}
+	was := p.outcome.state
 	p.outcome.state = text
-	p.changedLocked("the world changes")
+	if p.settling && p.now() > p.faultAt+p.within {
+		p.changedLocked("the world changes:\n" + difference(was, text, "(before)"))
+		return
+	}
+	p.restartRestLocked()
 }
 
 // checkSteadyLocked fails if the world was as it has to be in this phase, and is not any more.

@@ -32,7 +32,9 @@ const (
 	AnswerLost Fault = "answer lost" // Do: the call has its effect and returns ErrInjected
 	DiesBefore Fault = "dies before" // the process dies, and the call has no effect
 	DiesAfter  Fault = "dies after"  // Do: the call has its effect, and the process dies
-	Slow       Fault = "slow"        // Do, Read: the call has its effect, and answers when its context has ended or a minute is over
+	Stops      Fault = "stops"       // the context of the process ends during the call; half a minute later the process dies
+	Slow       Fault = "slow"        // Do, Read: the call has its effect, and returns a minute later, or shortly before its deadline if that is sooner
+	NoAnswer   Fault = "no answer"   // Do, Read: the call has its effect, and returns the error of its context when that ends; see Scenario.With
 	Stale      Fault = "stale"       // Read: the last other answer comes, if there was one
 	StaleWatch Fault = "stale watch" // Read: for a minute the last other answer comes; then the events since that answer come again
 	Outage     Fault = "outage"      // this call and those of its name that follow fail, for as long as Scenario.Within, 100 of them at most
@@ -41,6 +43,7 @@ const (
 	Lost       Fault = "lost"        // the event does not come
 	Twice      Fault = "twice"       // the event comes, and again a minute later
 	Late       Fault = "late"        // the event comes a minute later
+	Swapped    Fault = "swapped"     // the event comes after the next event of the same instant; see Scenario.With
 )
 
 // outage reports whether calls fail for a while, of which one in a plan is enough.
@@ -49,10 +52,10 @@ func (f Fault) outage() bool { return f == Outage || f == Blackout }
 // faultsOf lists what can happen to each kind. A process that dies after a read left
 // the same world as one that died before it.
 var faultsOf = [...][]Fault{
-	onCall:  {Fails, DiesBefore},
-	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Slow},
-	onRead:  {Fails, DiesBefore, Slow, Stale},
-	onEvent: {Lost, Twice, Late},
+	onCall:  {Fails, DiesBefore, Stops},
+	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer},
+	onRead:  {Fails, DiesBefore, Stops, Slow, NoAnswer, Stale},
+	onEvent: {Lost, Twice, Late, Swapped},
 }
 
 // longFaultsOf lists those that go on for a while. They are tried after the others, and
@@ -68,9 +71,12 @@ var longFaultsOf = [...][]Fault{
 // tried. A world may have more: see Scenario.CustomFaults.
 func Faults() []Fault {
 	return []Fault{
-		Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, StaleWatch, Outage, Blackout, Overlap, Lost, Twice, Late,
+		Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer, Stale, StaleWatch, Outage, Blackout, Overlap, Lost, Twice, Late, Swapped,
 	}
 }
+
+// onRequest lists the faults of Scenario.With.
+var onRequest = []Fault{Overlap, Swapped, NoAnswer}
 
 // A Scenario is the input of [Run]: a controller, and a world of type W. World, Start and
 // Steps are required, and State or Final. The zero value of every other field is a good
@@ -122,8 +128,11 @@ type Scenario[W any] struct {
 	// check again by itself within the time of Within.
 	Without []Fault
 
-	// With lists the faults that are tried only on request: Overlap, which needs a
-	// controller of which two processes may work at the same time.
+	// With lists the faults that are tried only on request. Overlap needs a controller of
+	// which two processes may work at the same time. Swapped needs events of one instant
+	// that come from several sources, and so in no order. NoAnswer is tried anyway at
+	// calls whose context has a deadline. With lists it for a controller that must survive
+	// a call without a deadline that never returns.
 	With []Fault
 
 	// CustomFaults lists the faults of this world besides those of [Faults], in the order
@@ -145,7 +154,9 @@ type Scenario[W any] struct {
 	// Plans and Budget limit the number of plans and the time of exploring, by the real
 	// clock. If there are at most 1,000 plans of a single fault, all of them are played,
 	// whatever the limits say. If there are more, at least 1,000 of them are played,
-	// drawn by Seed. 0 means no limit. If both are 0, Budget is one second.
+	// drawn by Seed. 0 means no limit. If both are 0, Plans is 2,000. With a Budget, the
+	// number of plans depends on the speed and the load of the machine, and so may the
+	// verdict.
 	Plans  int
 	Budget time.Duration
 
@@ -221,6 +232,7 @@ type explorer struct {
 	without []Fault
 	own     []Fault
 	steady  bool
+	forever bool // NoAnswer is tried at calls without a deadline too
 	plans   int
 	budget  time.Duration
 	seed    uint64
@@ -233,6 +245,7 @@ type explorer struct {
 	begun   time.Time
 	report  Report
 	first   []single
+	pairs   int // of faults that can follow each other
 	round   int // of pair
 	turn    int
 	bubbles sync.Map      // from the name of a bubble to its *play, while that is played
@@ -240,11 +253,13 @@ type explorer struct {
 }
 
 const (
+	plansMax    = 2_000   // plans, if there are no limits
 	secondMax   = 1_000   // second faults that are tried with a first one
 	secondsMax  = 100_000 // that are remembered
 	singlesMax  = 1_000   // single faults that are tried whatever the limits say
 	hangMax     = 20 * time.Second
-	neverCameIn = 5 // the report names so many
+	hangLooks   = 10 // in that time
+	neverCameIn = 5  // the report names so many
 )
 
 // A single is a plan of one fault that passed, and where a second one can be.
@@ -274,11 +289,11 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	case s.Within != 0 && s.Within < time.Minute:
 		wrong = fmt.Sprintf("Within is %v, want 0 (which means an hour) or a minute at least", s.Within)
 	case s.Plans < 0:
-		wrong = fmt.Sprintf("Plans is %d, want 0 (which means no limit) or more", s.Plans)
+		wrong = fmt.Sprintf("Plans is %d, want 0 (which means 2,000, or no limit if Budget is set) or more", s.Plans)
 	case s.Parallel < 0:
 		wrong = fmt.Sprintf("Parallel is %d, want 0 (which means as many as there are processors) or more", s.Parallel)
 	case s.Budget < 0:
-		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
+		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit) or more", s.Budget)
 	}
 	for _, f := range s.CustomFaults {
 		if f == "" || slices.Contains(Faults(), f) {
@@ -292,17 +307,20 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	for _, f := range s.With {
-		if f != Overlap {
-			wrong = fmt.Sprintf("With has %q, want %q, the only fault that is not tried by default", f, Overlap)
+		if !slices.Contains(onRequest, f) {
+			wrong = fmt.Sprintf("With has %q, want one of %q, the faults that are not always tried", f, onRequest)
 		}
 	}
 	x := &explorer{
 		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.CustomFaults), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
 	}
-	if !slices.Contains(s.With, Overlap) {
-		x.without = append(x.without, Overlap)
+	for _, f := range onRequest {
+		if f != NoAnswer && !slices.Contains(s.With, f) {
+			x.without = append(x.without, f)
+		}
 	}
+	x.forever = slices.Contains(s.With, NoAnswer)
 	if s.Replay != nil {
 		x.replay = plan{}
 	}
@@ -320,7 +338,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		return nil, fmt.Errorf("explore: Scenario.%s", wrong)
 	}
 	if x.plans == 0 && x.budget == 0 {
-		x.budget = time.Second
+		x.plans = plansMax
 	}
 	direct := func(p *play) {
 		w := s.World()
@@ -395,7 +413,7 @@ func (x *explorer) find() *Finding {
 		return f
 	}
 	x.clean = clean
-	x.report.journal = clean.journal
+	x.report.journal, x.report.State = clean.journal, clean.state
 	for _, p := range clean.points {
 		if p.kind == onEvent {
 			x.report.Events++
@@ -429,7 +447,8 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	x.report.Plans++
 	switch {
 	case again.state != clean.state:
-		clean.failure = "the world is once so and once so, without any fault:\n" + difference(clean.state, again.state, "(once)")
+		clean.failure = "two plays without any fault end in another state:\n" + difference(clean.state, again.state, "(first play)") +
+			"\nDoes the scenario keep something between plays, such as a World that is made once, a sync.Once or a counter? Or does the controller use random numbers?"
 	case x.replay == nil:
 		clean.failure = clean.nothing()
 	}
@@ -490,6 +509,7 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 			random := rand.New(rand.NewPCG(x.seed, uint64(i)+2))
 			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
+		x.pairs += len(next)
 		x.first[i] = single{singles[i], slices.Clone(next[:min(len(next), most)])}
 	})
 	x.first = x.first[:played]
@@ -537,6 +557,7 @@ func (x *explorer) playMore() *Finding {
 			x.report.Many++
 		}
 	}
+	x.report.PairsLeft = x.pairs - x.report.Pairs
 	return f
 }
 
@@ -645,7 +666,7 @@ func (x *explorer) faults(points []point, of func(point) []Fault) []injection {
 	var all []injection
 	for _, p := range points {
 		for _, f := range of(p) {
-			if !slices.Contains(x.without, f) && p.allows(f) {
+			if !slices.Contains(x.without, f) && (p.allows(f) || f == NoAnswer && x.forever) {
 				all = append(all, injection{p.place, f})
 			}
 		}
@@ -683,9 +704,9 @@ func (x *explorer) performWith(p *play) *outcome {
 		defer func() { done <- recover() }()
 		p.perform(x.t)
 	}()
-	timer := time.NewTimer(x.hang)
+	timer := time.NewTicker(x.hang / hangLooks)
 	defer timer.Stop()
-	for was := int64(0); ; {
+	for was, idle := int64(0), 0; ; {
 		select {
 		case r := <-done:
 			if r != nil {
@@ -698,11 +719,12 @@ func (x *explorer) performWith(p *play) *outcome {
 		case <-timer.C:
 		}
 		if is := p.progress.Load(); is != was {
-			was = is
-			timer.Reset(x.hang)
+			was, idle = is, 0
 			continue
 		}
-		return p.hung(x.hang)
+		if idle++; idle == hangLooks {
+			return p.hung(x.hang)
+		}
 	}
 }
 

@@ -69,15 +69,24 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var got *reply
 	served := false
-	serve := func() (*reply, error) { served = true; return t.serve(r, body), nil }
+	serve := func() (*reply, error) {
+		served = true
+		if got = t.serve(r, body); got.Status >= 300 {
+			return got, got // the journal has an error
+		}
+		return got, nil
+	}
 	var err error
 	switch {
 	case t.caller == nil:
-		got, err = serve()
+		_, err = serve()
 	case method == http.MethodGet || method == http.MethodHead:
 		got, err = Read(r.Context(), t.caller, op, serve)
 	default:
-		err = t.caller.Do(r.Context(), op, func() (err error) { got, err = serve(); return err })
+		err = t.caller.Do(r.Context(), op, func() error { _, err := serve(); return err })
+	}
+	if answered := (*reply)(nil); errors.As(err, &answered) {
+		got, err = answered, nil
 	}
 	switch {
 	case errors.Is(err, ErrInjected) && !served:
@@ -88,6 +97,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return got.response(r, method), nil
+}
+
+// Error is the status, for the journal.
+func (y *reply) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", y.Status, http.StatusText(y.Status)))
 }
 
 func (y *reply) response(r *http.Request, method string) *http.Response {

@@ -19,6 +19,7 @@ type Process struct {
 	slot *slot
 	ctx  context.Context // of the process
 	end  context.CancelCauseFunc
+	died chan struct{} // closed when it dies
 	log  *slog.Logger
 
 	// Guarded by play.mu.
@@ -26,12 +27,14 @@ type Process struct {
 	dead       bool
 	deadCalls  int           // calls since then
 	behind     time.Duration // until then no event comes
-	endsAt     time.Duration // of one that goes on beside the process which came after it
+	stopping   bool          // its context has ended, and it has not died
+	endsAt     time.Duration // when it dies, if it stops or goes on beside its successor
 	listeners  []func(event any)
 	unfinished []func() string
 }
 
-// Context returns the context of the process, which ends when the process dies.
+// Context returns the context of the process, which ends when the process has to stop, or
+// dies.
 func (proc *Process) Context() context.Context { return proc.ctx }
 
 // Now returns the time since the plan began, as the journal has it.
@@ -160,13 +163,13 @@ func (proc *Process) Unfinished(left func() string) {
 }
 
 // Step counts a step of work, as each call does. It is for loops that may repeat without
-// a call, and lets them see the changes of Steps. It reports whether the process is still
-// alive.
+// a call, and lets them see the changes of Steps. It reports whether the process may go
+// on: it returns false when the process has to stop or has died.
 func (proc *Process) Step() bool {
 	proc.play.mu.Lock()
 	defer proc.play.mu.Unlock()
 	proc.play.countStepLocked()
-	return !proc.play.overLocked(proc)
+	return !proc.play.overLocked(proc) && !proc.stopping
 }
 
 // An Environment is the argument of the Steps of a Scenario. Its methods may be called

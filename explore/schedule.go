@@ -29,7 +29,7 @@ import (
 //	checking    checks the world, if it may have changed        Invariant     converge.go
 //	comparing   describes the world, before time passes         State        converge.go
 //	starting    starts a process in place of a dead one         Start        schedule.go
-//	ending      ends a process that overlaps with its successor              schedule.go
+//	ending      ends a process that stops, or overlaps with its successor    schedule.go
 //	delivering  decides about the first event, and delivers it  listeners    deliver.go
 //	granting    decides about one call, and lets it through     the effect   deliver.go
 //	waiting     until the next event, start, end or call                     schedule.go
@@ -41,8 +41,9 @@ import (
 // world with that of the plan without faults.
 
 const (
-	downtime  = time.Second // from a crash to the next Start
-	endingMax = time.Hour   // until all goroutines have ended
+	downtime  = time.Second      // from a crash to the next Start
+	grace     = 30 * time.Second // from the end of a context to the death of its process
+	endingMax = time.Hour        // until all goroutines have ended
 )
 
 // A phase is the time between two changes by Steps.
@@ -90,11 +91,11 @@ type play struct {
 	work     sync.WaitGroup // of all processes
 	progress atomic.Int64   // of the director
 
-	mu          sync.Mutex // guards the fields below
-	bubble      string     // its name in stacks
-	outcome     outcome
-	overlapping []*Process // old processes that go on beside their successors
-	turn        int        // of the journal: what several goroutines do in one turn has no order
+	mu      sync.Mutex // guards the fields below
+	bubble  string     // its name in stacks
+	outcome outcome
+	ending  []*Process // processes that end at an instant: they stop, or overlap with their successor
+	turn    int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
 	callers  []*request // the calls that wait for their turn, in the order of orderOfCalls
@@ -167,7 +168,7 @@ func (p *play) perform(t *testing.T) {
 
 // launch starts a process.
 func (p *play) launch(s *slot) {
-	proc := &Process{play: p, slot: s}
+	proc := &Process{play: p, slot: s, died: make(chan struct{})}
 	if s.number > 0 {
 		proc.name = fmt.Sprintf(" (beside %d)", s.number)
 	}
@@ -188,11 +189,14 @@ func (p *play) launch(s *slot) {
 // kill ends a process: its calls and events have no effect from now on.
 func (p *play) kill(proc *Process) {
 	p.mu.Lock()
+	if !proc.dead {
+		close(proc.died)
+	}
 	proc.dead = true
 	if proc.slot.process == proc {
 		proc.slot.restartAt = p.now() + downtime
 	}
-	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Process) bool { return elder == proc })
+	p.ending = slices.DeleteFunc(p.ending, func(elder *Process) bool { return elder == proc })
 	p.mu.Unlock()
 	proc.end(errDied)
 }
@@ -263,9 +267,13 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 			until = min(until, s.restartAt)
 		}
 	}
-	for _, proc := range p.overlapping {
+	for _, proc := range p.ending {
 		if proc.endsAt <= now {
-			p.lineLocked("the old process ends")
+			if proc.stopping {
+				p.lineLocked("the process ends" + proc.name)
+			} else {
+				p.lineLocked("the old process ends")
+			}
 			return func() { p.kill(proc) }, 0, false
 		}
 		until = min(until, proc.endsAt)
@@ -348,7 +356,7 @@ func (p *play) finish() {
 			p.kill(s.process)
 		}
 	}
-	for _, proc := range slices.Clone(p.overlapping) {
+	for _, proc := range slices.Clone(p.ending) {
 		p.kill(proc)
 	}
 	ended := make(chan struct{})

@@ -61,8 +61,8 @@ func (r *run[T]) untilChanged(ctx context.Context) (context.Context, context.Can
 func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context, context.CancelFunc) {
 	c, cancel := context.WithCancelCause(ctx)
 	w := &watcher{end: func(cause error) {
-		if cause == ErrChanged && c.Err() == nil {
-			r.changed.Store(true) // before the run can see the end, and return
+		if cause == ErrChanged {
+			r.worker.addChange(r, c) // before the run can see the end, and return
 		}
 		cancel(cause)
 	}}
@@ -88,4 +88,33 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 		q.unlock()
 		cancel(nil)
 	}
+}
+
+// A change is a context of UntilChanged that is ended by ErrChanged, if nothing else ends
+// it first.
+type change[T comparable] struct {
+	run     *run[T]
+	context context.Context
+	next    *change[T]
+}
+
+// addChange notes a context before it is ended.
+func (w *worker[T]) addChange(r *run[T], c context.Context) {
+	n := &change[T]{run: r, context: c}
+	for w.current.Load() == r {
+		n.next = w.changes.Load()
+		if w.changes.CompareAndSwap(n.next, n) {
+			return
+		}
+	}
+}
+
+// sawChange reports whether a context of a run that has returned was ended by ErrChanged.
+func (w *worker[T]) sawChange(r *run[T]) bool {
+	for n := w.changes.Load(); n != nil; n = n.next {
+		if n.run == r && context.Cause(n.context) == ErrChanged {
+			return true
+		}
+	}
+	return false
 }

@@ -236,8 +236,8 @@ func TestUntilChangedAndTheOutcome(t *testing.T) {
 		}
 	}
 	losing := func(q queue) reconcile.Dequeuer[string] { // leases for two minutes
-		l := leasing{plainly(q), make(map[string]context.CancelCauseFunc)}
-		time.AfterFunc(2*time.Minute, func() { l.lose["x"](reconcile.ErrLeaseLost) })
+		l := leasingOf(plainly(q))
+		time.AfterFunc(2*time.Minute, func() { l.loseLease("x") })
 		return l
 	}
 	for _, c := range []struct {
@@ -534,7 +534,7 @@ func (b badContext) AfterFunc(func()) func() bool {
 // kept waiting.
 func TestSlowUntilChangedBlocksNoOtherCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		judged := make(chan struct{})
+		checked := make(chan struct{})
 		var results resultBook[string]
 		run := launch(t, &reconcile.Reconciler[string]{
 			Queue: q, Logger: unlogged(),
@@ -542,7 +542,7 @@ func TestSlowUntilChangedBlocksNoOtherCall(t *testing.T) {
 				if len(results.all()) > 0 || item != "x" {
 					return nil
 				}
-				changed, stop := reconcile.UntilChanged(badContext{ctx, make(chan struct{}), func() { <-judged }})
+				changed, stop := reconcile.UntilChanged(badContext{ctx, make(chan struct{}), func() { <-checked }})
 				defer stop()
 				<-changed.Done()
 				time.Sleep(time.Minute)
@@ -550,7 +550,7 @@ func TestSlowUntilChangedBlocksNoOtherCall(t *testing.T) {
 			},
 			OnResult: func(r reconcile.Result[string]) {
 				if results.add(r); len(results.all()) == 1 {
-					close(judged)
+					close(checked)
 				}
 			},
 		})

@@ -26,6 +26,20 @@
 // items into the [Queue]. The return value of the function of a [Reconciler] decides when
 // its item runs again.
 //
+//	     event or poll           a worker is free
+//	idle -------------> ready -------------------> in flight
+//	 ^                  ^   ^                        | | |
+//	 |    its time, or  |   +--- a next run now -----+ | |
+//	 |    an event that |                              | |
+//	 |    may start it  |                              | |
+//	 +--- Remove ---- waiting <-- a next run later ----+ |
+//	 +--------------------------- no next run -----------+
+//
+// An idle item is unknown to the queue. There is no next run after nil, and after a failure
+// that is not retried. The next run is later after [RequeueAfter], [RequeueWithin],
+// [RecheckWithin], and a failure that is retried. An event during the run brings a next run
+// now, or as soon as RequeueAfter or the failure allows it. After an aborted run it is now.
+//
 //   - [Queue.Enqueue] reports an event, which is never lost. [Queue.Offer] reports
 //     that an item exists: it runs an item that is in sync or unknown, and is ignored
 //     if the item is in flight or has a next run.

@@ -133,7 +133,7 @@ func ExampleQueue_EnqueueWithin() {
 // item does not wait for that.
 func ExampleQueue_background() {
 	queue := reconcile.NewQueue[string]()
-	queue.Background = 2 // every second item taken, at least, is one that was only seen
+	queue.Background = 2 // at least every second item taken has no event
 
 	for _, seen := range []string{"vm-1", "vm-2", "vm-3", "vm-4"} {
 		queue.Offer(seen)
@@ -192,14 +192,14 @@ func ExampleQueue_WaitIdle() {
 	// <nil>
 }
 
-// A copy that takes hours is given up as soon as somebody wants another one. No
-// failure is counted, and the next run begins at once.
+// A copy that takes hours is cancelled as soon as another image is desired. No failure is
+// counted, and the next run begins at once.
 func ExampleUntilChanged() {
-	var wish struct { // what is wanted of the disk
+	var desired struct { // the desired state of the disk
 		sync.Mutex
 		image string
 	}
-	wish.image = "debian-12"
+	desired.image = "debian-12"
 	queue := reconcile.NewQueue[string]()
 	copying := make(chan bool)
 
@@ -217,9 +217,9 @@ func ExampleUntilChanged() {
 		Reconcile: func(ctx context.Context, disk string) error {
 			ctx, stop := reconcile.UntilChanged(ctx)
 			defer stop()
-			wish.Lock()
-			image := wish.image
-			wish.Unlock()
+			desired.Lock()
+			image := desired.image
+			desired.Unlock()
 			return copyImage(ctx, image)
 		},
 		OnResult: func(r reconcile.Result[string]) { fmt.Printf("%s, %d failures: %v\n", r.Outcome, r.Failures, r.Err) },
@@ -229,9 +229,9 @@ func ExampleUntilChanged() {
 	queue.Enqueue("disk-1")
 	go func() {
 		<-copying
-		wish.Lock()
-		wish.image = "debian-13"
-		wish.Unlock()
+		desired.Lock()
+		desired.image = "debian-13"
+		desired.Unlock()
 		queue.Enqueue("disk-1")
 		queue.Close()
 	}()

@@ -40,13 +40,18 @@ func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
 
 // A Group runs its members together: if one fails, the others are ended.
 //
-// A Group ends in two steps. First it ends the members that are not Reconcilers, such as
-// feeders, and at the same moment those in the Groups inside it. Reconcilers continue to
-// take items until all of these members have returned, so that a feeder can wait until
-// its items are done. If that takes longer than one second, the Reconcilers end too. In
-// the second step Reconcilers take no further items, and let the runs in flight continue
-// for their Grace. Each Reconciler has its whole Grace if ShutdownTimeout is at least
-// Grace plus one second. Items that are still queued stay in their queues.
+// A Group ends in two steps. Feeders are all members that are not Reconcilers, also those
+// in the Groups inside it.
+//
+//	                                 feeders    Reconcilers          runs in flight
+//	ctx is done, a member failed     are ended  take items           continue
+//	feeders have returned, or 1 s               take no items        continue
+//	the Grace of a Reconciler later             wait for their runs  contexts end
+//	their runs have returned                    return
+//
+// Reconcilers take items in the first step, so that a feeder can wait until its items are
+// done. Each Reconciler has its whole Grace if ShutdownTimeout is at least Grace plus one
+// second. Items that are still queued stay in their queues.
 //
 // A member counts as a Reconciler if it is one, if it is a Group that has one, or if its
 // Unwrap method leads to one, as those of After and Restart do. A RunFunc never does.

@@ -25,7 +25,7 @@ type ListMap[K comparable, V any] struct {
 	last  uint64 // the number given last
 }
 
-// A listItem has a number of its own, by which a value that was judged without the
+// A listItem has a number of its own, by which a value that was checked without the
 // lock is found again with the lock held.
 //
 // A list is appended to in place: loops keep the length that it had. All other

@@ -164,17 +164,17 @@ func TestListMapRangeSeesASnapshot(t *testing.T) {
 
 func TestListMapMatchMayUseTheMap(t *testing.T) {
 	l := listOf(1, 2, 3, 4)
-	judged := make(map[int]int)
+	checked := make(map[int]int)
 	n := l.RemoveItems("k", func(v int) bool {
-		judged[v]++
-		l.AddItem("k", v+10) // not judged in this call
+		checked[v]++
+		l.AddItem("k", v+10) // not checked in this call
 		if v == 1 {
-			l.RemoveItem("k", equals(3)) // which is judged all the same, and does not count
+			l.RemoveItem("k", equals(3)) // which is checked all the same, and does not count
 		}
 		return v != 2
 	}, 0)
-	if want := map[int]int{1: 1, 2: 1, 3: 1, 4: 1}; n != 2 || !maps.Equal(judged, want) {
-		t.Errorf("RemoveItems = %d, want 2; judged %v, want each once", n, judged)
+	if want := map[int]int{1: 1, 2: 1, 3: 1, 4: 1}; n != 2 || !maps.Equal(checked, want) {
+		t.Errorf("RemoveItems = %d, want 2; checked %v, want each once", n, checked)
 	}
 	if got := values(l, "k"); !slices.Equal(got, []int{2, 11, 12, 13, 14}) {
 		t.Errorf("left are %v", got)

@@ -312,7 +312,6 @@ type run[T comparable] struct {
 	item     T
 	start    int64
 	end      atomic.Pointer[runEnd] // nil while nothing has asked for it
-	changed  atomic.Bool            // a context of UntilChanged ended with ErrChanged
 	failures int32                  // 64 bytes in all if items are strings
 }
 
@@ -406,11 +405,12 @@ type worker[T comparable] struct {
 	admitDone    func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
 	waited       time.Duration
 	start        int64
-	release      context.CancelFunc // of the Timeout; nil if there is none
-	err          error              // what Reconcile returned
-	aborted      bool               // by a shutdown or a lost lease
-	changed      bool               // the run ended early, because its item was enqueued again
-	skipHooks    bool               // one of them panicked, so the others are not called
+	release      context.CancelFunc        // of the Timeout; nil if there is none
+	err          error                     // what Reconcile returned
+	aborted      bool                      // by a shutdown or a lost lease
+	changes      atomic.Pointer[change[T]] // the contexts of UntilChanged that a change ends, in the run
+	changed      bool                      // the run ended early, because its item was enqueued again
+	skipHooks    bool                      // one of them panicked, so the others are not called
 	result       Result[T]
 	verdict      RequeueOptions // how the item is given back
 }
@@ -747,6 +747,9 @@ func (w *worker[T]) decide(mayCall bool) {
 // run is one that has not returned.
 func (w *worker[T]) endRun() {
 	if r := w.current.Swap(nil); r != nil { // nil if Lease panicked
+		if w.changes.Load() != nil {
+			w.changes.Store(nil)
+		}
 		r.finish()
 	}
 	if w.release != nil {
@@ -841,7 +844,7 @@ func (f *otherQueue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int6
 // outdated reports whether a run that has returned was notified of a change, and
 // the next run that this was is still there.
 func (w *worker[T]) outdated(r *run[T]) bool {
-	if !r.changed.Load() {
+	if !w.sawChange(r) {
 		return false
 	}
 	q := w.loop.queue.(*Queue[T]) // Only a Queue notifies a run.

@@ -439,7 +439,7 @@ func TestLostLeaseAbortsOnlyThatRun(t *testing.T) {
 					Grace:   time.Hour,
 				}, "a")
 				pass(time.Minute)
-				q.lose["a"](reconcile.ErrLeaseLost)
+				q.loseLease("a")
 				synctest.Wait()
 				if first := s.results.all()[0]; first.Outcome != c.outcome || first.Failures != 0 {
 					t.Errorf("result = %+v, want %s", first, c.outcome)
@@ -610,7 +610,7 @@ func TestPanicInContextErrFailsOnlyThatItem(t *testing.T) {
 func TestTimeoutEndsTheContextOfARunWithACause(t *testing.T) {
 	eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
 		if plain, ok := d.(plainQueue[string]); ok {
-			d = leasing{plain, make(map[string]context.CancelCauseFunc)} // a lease that is not lost
+			d = leasingOf(plain) // a lease that is not lost
 		}
 		var cause error
 		var quick context.Context
@@ -1025,7 +1025,7 @@ func TestPanicInRetryPolicyAfterAPanicKeepsTheItem(t *testing.T) {
 					end()
 				}
 				if runs++; runs == 1 {
-					q.lose[item](reconcile.ErrLeaseLost)
+					q.loseLease(item)
 					return errBoom
 				}
 				return nil

@@ -601,18 +601,25 @@ func plainly[T comparable](q *reconcile.Queue[T]) plainQueue[T] { return plainQu
 // A leasing queue hands out items under leases that can be lost.
 type leasing struct {
 	plainQueue[string]
-	lose map[string]context.CancelCauseFunc
+	lose *sync.Map // from an item to the context.CancelCauseFunc of its lease
 }
 
 type leaseKey struct{}
 
-func newLeasing() leasing {
-	return leasing{plainly(reconcile.NewQueue[string]()), make(map[string]context.CancelCauseFunc)}
-}
+func newLeasing() leasing { return leasingOf(plainly(reconcile.NewQueue[string]())) }
+
+func leasingOf(q plainQueue[string]) leasing { return leasing{q, new(sync.Map)} }
 
 func (q leasing) Lease(ctx context.Context, item string) context.Context {
-	ctx, q.lose[item] = context.WithCancelCause(context.WithValue(ctx, leaseKey{}, "lease of "+item))
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, "lease of "+item))
+	q.lose.Store(item, cancel)
 	return ctx
+}
+
+// loseLease ends the lease of an item.
+func (q leasing) loseLease(item string) {
+	cancel, _ := q.lose.Load(item)
+	cancel.(context.CancelCauseFunc)(reconcile.ErrLeaseLost)
 }
 
 // A brokenQueue fails to dequeue once it is broken. It wraps the errors of Dequeue,

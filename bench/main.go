@@ -7,9 +7,9 @@
 //	go run . report < raw.jsonl
 //	go run . check [-allocs] [-update]
 //
-// Run writes one line of JSON for each measurement. Report makes the tables of
-// docs/performance.md of them. Check compares with figures.json and fails if something
-// allocates more than that.
+// Run writes one line of JSON for each measurement. Report prints them as tables, from
+// which docs/performance.md and the targets of README.md are taken. Check compares with
+// figures.json and fails if something allocates more than that.
 package main
 
 import (

@@ -116,13 +116,13 @@ func thousands(n int64) string {
 
 // verdict says how a row came out.
 type verdict struct {
-	median float64 // the ratio, or the amount if the target is one
-	target string
-	met    bool
-	judged bool // the row was measured
+	median   float64 // the ratio, or the amount if the target is one
+	target   string
+	met      bool
+	measured bool // the row was measured
 }
 
-func (r *results) judge(w row) verdict {
+func (r *results) verdict(w row) verdict {
 	ours := place{w.workload, nameOurs}
 	var v verdict
 	switch {
@@ -141,7 +141,7 @@ func (r *results) judge(w row) verdict {
 	default:
 		v.target, v.met = fmt.Sprintf("≤ %.2f", w.ratio), v.median <= w.ratio
 	}
-	v.judged = !math.IsNaN(v.median)
+	v.measured = !math.IsNaN(v.median)
 	return v
 }
 
@@ -177,7 +177,7 @@ func (r *results) targetTable() string {
 		default:
 			beside += r.cell(p, w.metric, w.unit)
 		}
-		v := r.judge(w)
+		v := r.verdict(w)
 		ratio := v.text()
 		if w.absolute {
 			ratio = "–"
@@ -189,7 +189,7 @@ func (r *results) targetTable() string {
 
 func (v verdict) mark() string {
 	switch {
-	case !v.judged:
+	case !v.measured:
 		return "not measured"
 	case v.met:
 		return "met"
@@ -201,7 +201,7 @@ func (v verdict) mark() string {
 // text is the median ratio; with one more digit if it is a near miss.
 func (v verdict) text() string {
 	text := ratioText(v.median)
-	if v.judged && !v.met && strings.HasSuffix(v.target, text) {
+	if v.measured && !v.met && strings.HasSuffix(v.target, text) {
 		text = fmt.Sprintf("%.3f", v.median)
 	}
 	return text

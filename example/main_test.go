@@ -207,9 +207,9 @@ func TestRefusedAssetsAreReported(t *testing.T) {
 	})
 }
 
-// An asset that was refused is tried again with a listing of the desired state, and so
+// An asset that was rejected is retried with a listing of the desired state, and so
 // are those that depend on it.
-func TestRefusedAssetsAreTriedAgain(t *testing.T) {
+func TestRejectedAssetsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Bool
 		fake := &cloud.Fake{Build: time.Second, Refuse: func(op string, id cloud.ID) error {
@@ -224,7 +224,7 @@ func TestRefusedAssetsAreTriedAgain(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		stop()
 		if n := strings.Count(out.String(), "it depends on key/finance"); n != 4 {
-			t.Errorf("%d buckets are shown as refused with their key, want 4:\n%s", n, out)
+			t.Errorf("%d buckets are shown as rejected with their key, want 4:\n%s", n, out)
 		}
 		wantAssets(t, fake, fourteen)
 	})

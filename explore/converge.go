@@ -195,8 +195,8 @@ func (p *play) workLeft() string {
 	return ""
 }
 
-// judge decides about the world at the end. The error is that of Final, if there is one.
-func (p *play) judge(final error, compare bool) {
+// checkEnd compares the world at the end with that of the plan without faults. The error is that of Final, if there is one.
+func (p *play) checkEnd(final error, compare bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if final != nil {

@@ -370,7 +370,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		if s.Final != nil && !p.over(nil) {
 			err = s.Final(w)
 		}
-		p.judge(err, s.Final == nil)
+		p.checkEnd(err, s.Final == nil)
 	}
 	x.setup = func(p *play) { p.direct, p.within = direct, x.within }
 	return x, nil

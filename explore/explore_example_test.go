@@ -7,20 +7,19 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// keepDoor is a controller by hand that has a door open, by an HTTP API.
+// keepDoor is a handwritten controller: it keeps a door open by an HTTP API.
 func keepDoor(ctx context.Context, web *http.Client) error {
 	for ; ctx.Err() == nil; time.Sleep(time.Minute) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://house/door", nil)
 		if err != nil {
 			return err
 		}
-		if resp, err := web.Do(r); err == nil { // or it is done in a minute
+		if resp, err := web.Do(r); err == nil { // after an error it tries again in a minute
 			resp.Body.Close()
 		}
 	}
@@ -36,8 +35,9 @@ func (h house) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A whole scenario for a client of HTTP.
-func TestDoorGuideExample(t *testing.T) {
+// A whole test of a controller that uses HTTP: the door is open in the end, whatever fails
+// meanwhile. t is the *testing.T of the test.
+func ExampleRun() {
 	explore.Run(t, explore.Scenario[house]{
 		World: func() house { return house{} },
 		Start: func(proc *explore.Process, h house) {
@@ -46,7 +46,7 @@ func TestDoorGuideExample(t *testing.T) {
 		},
 		Steps: func(env *explore.Environment, h house) {
 			env.Advance(10 * time.Minute)
-			delete(h, "/door") // somebody shuts it
+			delete(h, "/door") // another client closes the door
 			env.Advance(10 * time.Minute)
 		},
 		State: func(h house) string { return fmt.Sprint(h) },

@@ -24,10 +24,10 @@ import (
 func TestNoFalseAlarm(t *testing.T) {
 	for name, play := range map[string]func(*Environment, *shelf){
 		"comes": comes,
-		"goes":  func(s *Environment, w *shelf) { comes(s, w); delete(w.wants, "a"); s.Event("a") },
+		"goes":  func(s *Environment, w *shelf) { comes(s, w); delete(w.desired, "a"); s.Event("a") },
 		"many": func(s *Environment, w *shelf) {
 			for i := range 8 {
-				w.wants[fmt.Sprint("a", i)] = "1"
+				w.desired[fmt.Sprint("a", i)] = "1"
 				s.Event(i)
 			}
 			s.Advance(0)
@@ -111,7 +111,7 @@ func TestExploreFindsABackOffThatNeverResets(t *testing.T) {
 			proc.Go(func(ctx context.Context) error {
 				for proc.Step() {
 					wait := 10 * time.Second
-					if err := (client{proc, w}).asWanted(ctx); err != nil {
+					if err := (client{proc, w}).asDesired(ctx); err != nil {
 						pause *= 2
 						wait = min(pause, 2*time.Hour)
 						if reset {
@@ -136,7 +136,7 @@ func TestExploreFindsABackOffThatNeverResets(t *testing.T) {
 		t.Errorf("exploring finds %v, want an outage", r.Found)
 	}
 	if r := search(t, backOff(true)); r.Found != nil {
-		t.Errorf("exploring the mended twin finds something:\n%s", r.Found)
+		t.Errorf("exploring the correct twin finds something:\n%s", r.Found)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestOverlap(t *testing.T) {
 		return func(ctx context.Context) error {
 			for {
 				is, err := Read(ctx, c.Process, "list", func() (string, error) { return strings.Repeat("x", len(c.things)), nil })
-				if err != nil || len(is) == len(c.wants) {
+				if err != nil || len(is) == len(c.desired) {
 					return err
 				}
 				time.Sleep(time.Second)
@@ -159,7 +159,7 @@ func TestOverlap(t *testing.T) {
 	s.Without = []Fault{Stale, StaleWatch}
 	s.State = func(w *shelf) string { return fmt.Sprint(len(w.things)) }
 	s.Steps = func(s *Environment, w *shelf) {
-		w.wants["a"], w.wants["b"], w.wants["c"] = "", "", ""
+		w.desired["a"], w.desired["b"], w.desired["c"] = "", "", ""
 		s.Event("all")
 		s.Advance(time.Minute)
 	}
@@ -196,14 +196,14 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// generating makes what is wished for under a name that is another each time.
+// generating makes the desired things, each time under a new name.
 func generating(c client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		have, err := Read(ctx, c.Process, "list", func() ([]string, error) { return slices.Sorted(maps.Keys(c.things)), nil })
 		if err != nil {
 			return err
 		}
-		for name := range c.wants {
+		for name := range c.desired {
 			if i := slices.IndexFunc(have, func(h string) bool { return strings.HasPrefix(h, name+"-") }); i < 0 {
 				id := fmt.Sprintf("%s-%x", name, rand.Uint64()|1<<63)
 				if err := c.Do(ctx, "create "+id, func() error { c.things[id] = "1"; return nil }); err != nil {
@@ -222,10 +222,10 @@ func generating(c client) func(context.Context) error {
 func ajar(own ...Fault) Scenario[*shelf] {
 	s := of(func(c client) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if is, err := c.get(ctx, "a"); err != nil || is == c.wants["a"] {
+			if is, err := c.get(ctx, "a"); err != nil || is == c.desired["a"] {
 				return err
 			}
-			return c.DoOr(ctx, "put a", func() error { c.things["a"] = c.wants["a"]; return nil }, map[Fault]func() error{
+			return c.DoOr(ctx, "put a", func() error { c.things["a"] = c.desired["a"]; return nil }, map[Fault]func() error{
 				"breaks": func() error { c.things["b"] = "broken"; return errBoom },
 				"never":  func() error { panic("it is not listed") },
 			})
@@ -400,7 +400,7 @@ func TestStable(t *testing.T) {
 					return err
 				}
 			}
-			if err != nil || is != "1" && c.wants["a"] != "" {
+			if err != nil || is != "1" && c.desired["a"] != "" {
 				return errors.Join(err, c.put(ctx, "a", "1"))
 			}
 			return nil
@@ -442,7 +442,7 @@ func TestPlanWithoutFaultsMayEndWrong(t *testing.T) {
 	}
 	worse := of(func(c client) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if c.made++; len(c.things) < len(c.wants) || c.made == 2 {
+			if c.made++; len(c.things) < len(c.desired) || c.made == 2 {
 				return c.Do(ctx, "add", func() error { c.things[fmt.Sprint(len(c.things))] = ""; return nil })
 			}
 			return nil
@@ -573,7 +573,7 @@ func TestFindingThatDoesNotFailAgain(t *testing.T) {
 			if w.made == 5 {
 				proc.Note("a line of chance")
 			}
-			return client{proc, w}.asWanted(ctx)
+			return client{proc, w}.asDesired(ctx)
 		})
 	}
 	worlds.Store(0)
@@ -599,7 +599,7 @@ func TestLogs(t *testing.T) {
 			slog.Info("by slog", "n", 1)
 			slog.With("a", "b").WithGroup("g").Warn("with", "n", 2)
 			c.Logger().Info("by the logger of the process")
-			return c.asWanted(ctx)
+			return c.asDesired(ctx)
 		}
 	})
 	s.Invariant = func(*shelf) error { return nil }
@@ -681,9 +681,9 @@ func busy() Scenario[*shelf] {
 				proc.Note(fmt.Sprint("round of ", i))
 				slog.Info("round", "of", i)
 				for j := range 2 {
-					if name := fmt.Sprint("a", (i+j)%3); w.wants[name] != "" {
-						if is, err := (client{proc, w}).get(ctx, name); err != nil || is != w.wants[name] {
-							if err := (client{proc, w}).put(ctx, name, w.wants[name]); err != nil {
+					if name := fmt.Sprint("a", (i+j)%3); w.desired[name] != "" {
+						if is, err := (client{proc, w}).get(ctx, name); err != nil || is != w.desired[name] {
+							if err := (client{proc, w}).put(ctx, name, w.desired[name]); err != nil {
 								return err
 							}
 						}
@@ -695,11 +695,11 @@ func busy() Scenario[*shelf] {
 	}
 	s.Steps = func(s *Environment, w *shelf) {
 		for i := range 3 {
-			w.wants[fmt.Sprint("a", i)] = "1"
+			w.desired[fmt.Sprint("a", i)] = "1"
 			s.Event(i)
 		}
 		s.Advance(time.Minute)
-		w.wants["a1"] = "2"
+		w.desired["a1"] = "2"
 		s.Event(1)
 	}
 	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, StaleWatch, Slow, NoAnswer, Stops, Outage, Blackout}

@@ -69,8 +69,8 @@ func overHTTP() Scenario[*shelf] {
 		web := &http.Client{Transport: Transport(c.Process, c.shelf)}
 		return func(ctx context.Context) error {
 			is, err := ask(ctx, web, http.MethodGet, "a", "")
-			if err == nil && is != c.wants["a"] {
-				_, err = ask(ctx, web, http.MethodPut, "a?x=1", c.wants["a"])
+			if err == nil && is != c.desired["a"] {
+				_, err = ask(ctx, web, http.MethodPut, "a?x=1", c.desired["a"])
 			}
 			if err != nil {
 				c.Note(err)
@@ -94,7 +94,7 @@ func TestTransport(t *testing.T) {
 		"call PUT /things/a?x=1 #1: dies after":  {"0s call PUT /things/a?x=1  <== dies after", "1s start", "1s call GET /things/a"},
 	} {
 		s := overHTTP()
-		s.Steps = func(s *Environment, w *shelf) { w.wants["a"] = "1"; s.Event("a"); s.Advance(11 * time.Minute) }
+		s.Steps = func(s *Environment, w *shelf) { w.desired["a"] = "1"; s.Event("a"); s.Advance(11 * time.Minute) }
 		got, failure := played(t, s, fault)
 		i := slices.Index(got, want[0])
 		if i < 0 || len(got) < i+len(want) || !slices.Equal(got[i:i+len(want)], want) || failure != "" {

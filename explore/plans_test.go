@@ -50,7 +50,7 @@ func crowd(n int) Scenario[*shelf] {
 	s := plain()
 	s.Steps = func(s *Environment, w *shelf) {
 		for i := range n {
-			w.wants[fmt.Sprint("a", i)] = "1"
+			w.desired[fmt.Sprint("a", i)] = "1"
 		}
 		s.Event("all")
 		s.Advance(time.Minute)
@@ -403,7 +403,7 @@ func TestNothingIsPlayed(t *testing.T) {
 func TestStepsThatWaits(t *testing.T) {
 	s := plain()
 	s.Steps = func(s *Environment, w *shelf) {
-		w.wants["a"] = "1"
+		w.desired["a"] = "1"
 		s.Event("a")
 		for w.things["a"] == "" {
 			s.Advance(time.Second)
@@ -412,7 +412,7 @@ func TestStepsThatWaits(t *testing.T) {
 	s.Start = func(proc *Process, w *shelf) {
 		tried := false
 		loop(proc, 10*time.Minute, func(ctx context.Context) error {
-			if tried || w.wants["a"] == "" {
+			if tried || w.desired["a"] == "" {
 				return nil
 			}
 			tried = true // and never again

@@ -107,12 +107,12 @@ func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, o
 }
 
 // ReadAny is [Read] for values of any type.
-func (proc *Process) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
-	if ctx == nil || look == nil {
+func (proc *Process) ReadAny(ctx context.Context, op string, read func() (any, error)) (any, error) {
+	if ctx == nil || read == nil {
 		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	r := &request{process: proc, ctx: ctx, op: op, kind: onRead}
-	r.effect = func() (err error) { r.found, err = look(); return err }
+	r.effect = func() (err error) { r.found, err = read(); return err }
 	err := proc.play.call(r)
 	return r.found, err
 }
@@ -121,7 +121,7 @@ func (proc *Process) ReadAny(ctx context.Context, op string, look func() (any, e
 // reconciletest.
 type Caller interface {
 	Do(ctx context.Context, op string, effect func() error) error
-	ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error)
+	ReadAny(ctx context.Context, op string, read func() (any, error)) (any, error)
 	Context() context.Context
 }
 
@@ -139,7 +139,7 @@ func Read[V any](ctx context.Context, c Caller, op string, read func() (V, error
 
 // Note writes a line to the journal. The line is formatted by fmt.Sprint when the journal
 // is printed. Lines that several goroutines note at the same instant are sorted.
-func (proc *Process) Note(what any) { proc.play.note(proc, what) }
+func (proc *Process) Note(v any) { proc.play.note(proc, v) }
 
 // Errorf fails the plan, unless the process has died.
 func (proc *Process) Errorf(format string, args ...any) {
@@ -199,4 +199,4 @@ func (s *Environment) Event(event any) {
 }
 
 // Note writes a line to the journal.
-func (s *Environment) Note(what any) { s.play.note(nil, what) }
+func (s *Environment) Note(v any) { s.play.note(nil, v) }

@@ -37,7 +37,7 @@ import (
 // The first stage that has something to do is the step; then the director begins again.
 // The third column is the code of the user that a stage calls. An event or call that is
 // decided about is a point: a fault may be injected there. After Steps, awaitRest
-// (converge.go) lets the time pass until nothing changes any more, and judge compares the
+// (converge.go) lets the time pass until nothing changes any more, and checkEnd compares the
 // world with that of the plan without faults.
 
 const (

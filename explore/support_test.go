@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// A shelf is the world of these tests: what is wished for, and what is there.
+// A shelf is the world of these tests: the desired and the actual things.
 type shelf struct {
-	mu            sync.Mutex // of things, where a process looks at them without a call
-	wants, things map[string]string
-	made          int
-	wrong         error
+	mu              sync.Mutex // of things, because a process may read them without a call
+	desired, things map[string]string
+	made            int
+	wrong           error
 }
 
-func newShelf() *shelf { return &shelf{wants: map[string]string{}, things: map[string]string{}} }
+func newShelf() *shelf { return &shelf{desired: map[string]string{}, things: map[string]string{}} }
 
 func (w *shelf) String() string {
 	var b strings.Builder
@@ -61,12 +61,12 @@ func (c client) remove(ctx context.Context, name string) error {
 	})
 }
 
-// asWanted makes the things what is wished for.
-func (c client) asWanted(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(c.wants)) {
+// asDesired makes the things as desired.
+func (c client) asDesired(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(c.desired)) {
 		is, err := c.get(ctx, name)
-		if err == nil && is != c.wants[name] {
-			err = c.put(ctx, name, c.wants[name])
+		if err == nil && is != c.desired[name] {
+			err = c.put(ctx, name, c.desired[name])
 		}
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (c client) asWanted(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(c.things))
 	c.mu.Unlock()
 	for _, name := range names {
-		if _, ok := c.wants[name]; !ok {
+		if _, ok := c.desired[name]; !ok {
 			if err := c.remove(ctx, name); err != nil {
 				return err
 			}
@@ -114,12 +114,12 @@ func loop(proc *Process, period time.Duration, work func(ctx context.Context) er
 
 // comes is a Steps in which a is desired.
 func comes(s *Environment, w *shelf) {
-	w.wants["a"] = "1"
+	w.desired["a"] = "1"
 	s.Event("a")
 	s.Advance(time.Minute)
 }
 
-// of is a scenario of one wish; work makes what is done for it.
+// of is a scenario with one desired thing; work returns the code that makes it.
 func of(work func(c client) func(context.Context) error) Scenario[*shelf] {
 	return Scenario[*shelf]{
 		World:     newShelf,
@@ -132,7 +132,7 @@ func of(work func(c client) func(context.Context) error) Scenario[*shelf] {
 }
 
 func plain() Scenario[*shelf] {
-	return of(func(c client) func(context.Context) error { return c.asWanted })
+	return of(func(c client) func(context.Context) error { return c.asDesired })
 }
 
 func explorerOf[W any](t *testing.T, s Scenario[W]) *explorer {

@@ -144,7 +144,7 @@ type Gate struct {
 	pauses  uint64
 }
 
-// Stats is what [Gate.Stats] returns.
+// Stats describes a Gate at the time of a call of [Gate.Stats].
 type Stats struct {
 	Limit    int           // of concurrent runs; 0 means no limit
 	InFlight int           // admitted runs that have not ended

@@ -472,9 +472,9 @@ func TestPause(t *testing.T) {
 			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s",
 		},
 		"so does a plan, and a run that was cut short": {
-			"a=wait b@1s=plan c=wait d=wait e=wait f=wait g@1s=changed h", 0,
-			"0s a=wait, 10s b@1s=plan, 11s c=wait, 11s d=wait, 11s e=wait, 11s f=wait, 21s g@1s=changed, 22s h",
-			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s, 11s WARN gate paused by the result of a run 10s, 22s INFO gate resumed 11s",
+			"a=wait b@1s=plan c@1s=wait d@1s=wait e@1s=wait f@1s=wait g@1s=changed h", 0,
+			"0s a=wait, 10s b@1s=plan, 11s c@1s=wait, 11s d@1s=wait, 11s e@1s=wait, 11s f@1s=wait, 22s g@1s=changed, 23s h",
+			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s, 12s WARN gate paused by the result of a run 10s, 23s INFO gate resumed 11s",
 		},
 		"one that asks for a pause keeps it paused": {
 			"a=wait b@1s=wait c=busy d@1s e f", 0, "0s a=wait, 10s b@1s=wait, 21s c=busy, 1m21s d@1s, 1m22s e, 1m22s f",

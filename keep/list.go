@@ -119,7 +119,7 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[
 	p.next.swept = p.begun.Sub(p.next.start)
 	p.compare()
 	if p.next.complete {
-		p.judge()
+		p.acceptOrReject()
 	}
 	p.count()
 	p.log(cmp.Or(s.Logger, reconcile.Logger(ctx)))
@@ -259,8 +259,8 @@ func (s *Set[K, D, A]) deleteAfter() time.Duration {
 	return cmp.Or(s.DeleteAfter, 5*s.Period, 5*time.Minute)
 }
 
-// judge accepts a complete pair, or rejects it because too many things are newly surplus.
-func (p *pair[K, D, A]) judge() {
+// acceptOrReject accepts a complete pair, or rejects it because too many things are newly surplus.
+func (p *pair[K, D, A]) acceptOrReject() {
 	part := cmp.Or(p.MaxDeleted, 0.1)
 	limit := max(1, int(math.Ceil(part*float64(len(p.next.actual))-1e-6))) // 0.28 of 25 is 7, and a little more in binary
 	if p.stay == 0 && part < 1 {

@@ -44,7 +44,7 @@ func (p Plan[K]) String() string {
 // ErrTooMany is matched by each [Rejection].
 var ErrTooMany = errors.New("keep: too many things would be deleted at once")
 
-// A Rejection, always as *Rejection, is the error of a pair of listings of which too many
+// A Rejection, always as *Rejection, is the error of a pair of listings in which too many
 // things are newly surplus; see [Set]. It is not changed after it was returned.
 type Rejection[K comparable] struct {
 	Keys []K // all that would be deleted, in the order of their texts
@@ -67,10 +67,11 @@ func (r *Rejection[K]) Names() []string {
 // Unwrap returns [ErrTooMany].
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 
-// Plan lists both sides, twice if an existing thing is Absent, and returns what Apply
-// would do; while Run goes on, what Run would do with the things that it knows. It calls no
-// Lookup, and changes nothing, not even what the Set knows. It blocks until both are
-// listed. The error is that of a listing, or names a field that is wrong.
+// Plan returns the changes that Apply would make or, while Run goes on, the changes that
+// Run would make to the things that it knows. It lists both sides, twice if an existing
+// thing is Absent, and blocks until they are listed. It calls no Lookup and changes
+// nothing, also not the state of the Set. The error is that of a listing, or names a
+// field that is wrong.
 func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if err := s.check(false); err != nil {
 		return Plan[K]{}, err
@@ -127,14 +128,16 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 	return p
 }
 
-// Apply does once what Plan says, with the fields of r, whose Reconcile may be nil, as
-// [reconcile.Reconciler.Apply] does it; a nil r has the zero fields. Without a Lookup it
-// waits DeleteAfter, lists again, and then deletes the things that are still surplus.
+// Apply makes the changes of Plan once, as [reconcile.Reconciler.Apply] does with the
+// fields of r. The field Reconcile may be nil, and a nil r has the zero fields. Without a
+// Lookup, Apply waits DeleteAfter, lists again, and then deletes the things that are
+// still surplus.
 //
-// It blocks until all is done, or ctx is. If too many things are surplus, it deletes none of
-// these, does the rest, and returns a [*Rejection], for [errors.As]. To delete them, call
-// Accept with that error, and Apply again. Apply keeps only the accepted keys of an earlier
-// call. It returns an error at once while Run or another Apply goes on, or if a field is wrong.
+// Apply blocks until all changes are made, or ctx is done. If too many things are
+// surplus, it deletes none of these, makes the other changes, and returns a [*Rejection],
+// for [errors.As]. To delete them, call Accept with that error, and Apply again. Apply
+// keeps only the accepted keys of an earlier call. It returns an error at once while Run
+// or another Apply goes on, or if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
 		return err

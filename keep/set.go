@@ -3,7 +3,18 @@
 
 // Package keep is a desired-state set: it lists the desired and the actual things, corrects
 // those that differ, and deletes those that are not desired. It guards against deletions
-// by mistake; see [Set] for the conditions of a deletion.
+// by mistake. Each Period it lists Actual, and then Desired. This pair of listings decides:
+//
+//	desired, and missing or not in sync --> Lookup --> Ensure
+//	existing, and not desired (1) --------> Lookup --> Delete, except that
+//	    one of the two listings is not complete (2) --> it waits for complete ones
+//	    there is no Lookup (3) -----------------------> it waits DeleteAfter
+//	    too many are newly surplus (4) ---------------> it waits until fewer are, or for Accept
+//	existing, and Absent -----------------> Lookup --> Delete, after two complete pairs
+//
+// The numbers are those of the conditions of a deletion, see [Set]. Number 5 is not checked:
+// only one process may run the Set. Without a Lookup, the step Lookup is left out. If Lookup
+// says that a surplus thing is desired, the thing is ensured.
 //
 // Similar parts elsewhere: Operations and Prune of cilium/statedb's reconciler, the
 // ExternalClient of Crossplane, terraform plan, state: absent of Ansible, and the
@@ -66,10 +77,10 @@ type Set[K comparable, D, A any] struct {
 	// Queue gets the keys. It may be nil for Plan and Apply.
 	Queue reconcile.Enqueuer[K]
 
-	// Desired lists the desired things. It is called after Actual, and may use what Actual
-	// has returned. Set copies the map. A value that differs from the one listed before, by
-	// [reflect.DeepEqual], is an event; so values that always change, such as the time of
-	// the last contact, do not belong in D.
+	// Desired lists the desired things. It is called after Actual, and may use the result
+	// of Actual. Set copies the map. A value that differs from the one listed before, by
+	// [reflect.DeepEqual], is an event. Values that always change, such as the time of
+	// the last contact, therefore do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
@@ -85,9 +96,9 @@ type Set[K comparable, D, A any] struct {
 	// [reconcile.RequeueWithin] until the thing is listed.
 	Ensure func(ctx context.Context, key K, desired D) error
 
-	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those of
-	// a reconcile function. Actual is the thing as it was listed, so that Delete can name it by its ID,
-	// and does not delete another thing that has the same key by now.
+	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those
+	// of a reconcile function. Actual is the thing as it was listed, so that Delete can
+	// name it by its ID, and does not delete another thing that has the same key by now.
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. Nil
@@ -96,11 +107,11 @@ type Set[K comparable, D, A any] struct {
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
-	// called before Ensure, which gets its value, and before Delete; after an error neither
-	// is called. Last is the desired state as it was listed last, and the zero D if it is
-	// not known, as after a restart: a Lookup that needs it returns an error then. A Lookup
-	// that asks the listing again protects nothing: it must ask for the one thing, by its
-	// ID. Nil means that the listings decide.
+	// called before Ensure, which gets the returned value, and before Delete. If it
+	// fails, neither is called. Last is the last listed desired state. It is the zero D
+	// if it is unknown, for example after a restart; a Lookup that needs it then returns
+	// an error. Lookup must ask for the one thing, by its ID: a Lookup that reads the
+	// listing again protects nothing. Nil means that the listings decide.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -114,10 +125,10 @@ type Set[K comparable, D, A any] struct {
 	// same keys in the same order in each process. 0 means an hour, less than 0 never.
 	Resync time.Duration
 
-	// DeleteAfter is how long complete pairs of listings must have lacked a thing before it
-	// is deleted without a Lookup, from the end of the first to the start of the last. 0
-	// means five Periods, or five minutes without a Period; less than 0 means that one pair
-	// is enough.
+	// DeleteAfter is how long all complete pairs of listings must have lacked a thing
+	// before it is deleted without a Lookup. It counts from the end of the first of these
+	// pairs to the start of the last. 0 means five Periods, or five minutes without a
+	// Period. Less than 0 means that one pair is enough.
 	DeleteAfter time.Duration
 
 	// MaxDeleted is the fraction, 0 to 1, of the things that Actual lists that may newly be
@@ -136,14 +147,15 @@ type Set[K comparable, D, A any] struct {
 	waiting  map[K]error    // why the item of a key waits, as Reconcile returned it last
 }
 
-// Run lists at once and then every Period, until ctx is done; it then waits for the
+// Run lists at once and then every Period, until ctx is done. It then waits for the
 // listing in flight and returns nil. It returns an error at once if a field is missing or
 // out of its range, or while Run or Apply goes on.
 //
-// It begins as a new process does, without the listings of an earlier Run. Until it has listed
-// Desired once, Reconcile does nothing, and when it has returned, nothing is deleted. A
-// listing that fails is retried as [reconcile.Poller] says; a rejection is no failure, and
-// is logged the first time, the second, the fourth, and so on.
+// Run begins as a new process does, without the listings of an earlier Run. Before
+// Desired has been listed once, Reconcile does nothing. After Run has returned, nothing
+// is deleted. A listing that fails is retried as [reconcile.Poller] says. A rejection is
+// no failure: the first, second, fourth … in a row is logged, and the next pair is listed
+// a Period later.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
 		return err
@@ -202,14 +214,20 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	listed := s.known.desired != nil
 	desired, ok := s.known.wanted(key)
 	s.mu.RUnlock()
-	if listed && s.Lookup != nil {
+	if !listed {
+		if _, err := s.deletable(key, false); err == errNotListed {
+			return waitBecause(err)
+		}
+		return s.Reconcile(ctx, key) // Desired has been listed since the look above
+	}
+	if s.Lookup != nil {
 		var err error
 		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
 	}
 	absent := ok && s.absent(desired)
-	ensure := ok && !absent // not ok if Desired has not been listed
+	ensure := ok && !absent
 	var errEnsure error
 	if ensure {
 		errEnsure = s.Ensure(ctx, key, desired)
@@ -221,9 +239,14 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	case err == errNothing || err == nil && ensure:
 		return nil
 	case err != nil:
-		return fmt.Errorf("%w: %w", err, reconcile.RequeueWithin(time.Hour))
+		return waitBecause(err)
 	}
 	return s.Delete(ctx, key, actual)
+}
+
+// waitBecause makes an item wait for the listing that ends the reason.
+func waitBecause(reason error) error {
+	return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(time.Hour))
 }
 
 // deletable returns the thing as it is listed, and nil if it may be deleted now, or why
@@ -253,9 +276,9 @@ func (s *Set[K, D, A]) Trigger() {
 	}
 }
 
-// Listed returns the desired and the actual state of a key in the last complete listings. The desired state of a
-// thing that a rejected or an incomplete pair lacks is its last one. If the thing is not
-// wanted, desired is its last desired state, or the zero D.
+// Listed returns the desired and the actual state of a key in the last complete listings.
+// If a rejected or an incomplete pair lacks the thing, its desired state is the last one.
+// If wanted is false, desired is the last desired state, or the zero D.
 func (s *Set[K, D, A]) Listed(key K) (desired D, wanted bool, actual A, exists bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -300,9 +323,9 @@ func (s *Set[K, D, A]) Stats() Stats {
 }
 
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected, and
-// of no others. It takes the error of Rejected, Apply or Plan, and takes effect with the
-// next listing, which comes soon. It returns an error if none of the keys is rejected. It
-// does not block.
+// of no others. Its argument is the error of Rejected, Apply or Plan. Accept takes effect
+// with the next listing, which comes soon. It returns an error if none of the keys is
+// rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -280,8 +280,8 @@ func TestRejection(t *testing.T) {
 	})
 }
 
-// TestWhatIsGoneLeavesTheQueue, also if its item waits for a listing.
-func TestWhatIsGoneLeavesTheQueue(t *testing.T) {
+// TestDeletedKeyLeavesTheQueue, also if its item waits for a listing.
+func TestDeletedKeyLeavesTheQueue(t *testing.T) {
 	bubble(t, 5, func(w *world) {
 		w.start()
 		w.wait(time.Second)
@@ -350,9 +350,9 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestAcceptWakesWhatEnsureScheduled deletes what is accepted with the next listing, also
+// TestAcceptRunsScheduledItems deletes what is accepted with the next listing, also
 // if the last Ensure has asked for a run much later.
-func TestAcceptWakesWhatEnsureScheduled(t *testing.T) {
+func TestAcceptRunsScheduledItems(t *testing.T) {
 	bubble(t, 5, func(w *world) {
 		w.set.Ensure = func(context.Context, string, string) error { return reconcile.RequeueWithin(24 * time.Hour) }
 		w.start()
@@ -485,8 +485,8 @@ func TestChangesAreEvents(t *testing.T) {
 	})
 }
 
-// TestWhatStaysOutOfSync is ensured after 1, 2, 4, 8, 12 … listings that show the same.
-func TestWhatStaysOutOfSync(t *testing.T) {
+// TestThingThatStaysOutOfSync is ensured after 1, 2, 4, 8, 12 … listings that show the same.
+func TestThingThatStaysOutOfSync(t *testing.T) {
 	bubble(t, 3, func(w *world) {
 		w.set.Resync = -1
 		w.set.Ensure = func(_ context.Context, key, _ string) error {
@@ -887,4 +887,31 @@ func TestRejectionIsNoFailedPoll(t *testing.T) {
 		}
 		w.stop()
 	})
+}
+
+// An event beside the first listing is never taken for one of a thing that is not desired.
+func TestEventBesideTheFirstListing(t *testing.T) {
+	for range 5000 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.actual = map[string]string{}
+			var group reconcile.Group
+			w.queue = reconcile.NewQueue[string]()
+			w.set.Queue = w.queue
+			group.Add("set", w.set)
+			group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile})
+			ctx, cancel := context.WithCancel(t.Context())
+			go group.Run(ctx)
+			for key := range w.desired {
+				if err := w.queue.EnqueueAndWait(ctx, key); err != nil || w.ensured == 0 {
+					t.Errorf("EnqueueAndWait of %s returns %v after %d calls of Ensure, want one", key, err, w.ensured)
+				}
+			}
+			cancel()
+			synctest.Wait()
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }

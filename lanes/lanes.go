@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lanes is a queue per key: each region, tenant or service has a queue and a
-// Reconciler of its own, so that one that hangs, or one with a hundred thousand events,
+// Reconciler of its own. A key whose runs hang, or one with a hundred thousand events,
 // does not delay the others.
 //
 //	regions := &lanes.Lanes[string, string]{
@@ -14,8 +14,8 @@
 //	group.Add("vms", regions)
 //	group.Add("desired", &reconcile.Poller[string]{Queue: regions, …})
 //
-// No lane can occupy the workers of another lane. A gate that all lanes share limits the
-// runs of all lanes together, and the lanes take turns.
+// No lane can occupy the workers of another lane. If all Reconcilers have the same gate
+// in Admit, the gate limits the runs of all lanes together, and the lanes take turns.
 package lanes
 
 import (
@@ -34,52 +34,55 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// Lanes routes each item to the queue of its lane. It is a [reconcile.Enqueuer], with
-// the other verbs of a [reconcile.Queue] too, and a [reconcile.Runner] that runs a
-// Reconciler for each lane. A lane is created when it gets an item, and ends when it
-// has had none for a minute or two. The guarantees of a queue hold within each lane;
-// between lanes there is no order.
+// Lanes routes each item to the queue of its lane, and runs a Reconciler for each lane.
+// It is a [reconcile.Enqueuer] with the other verbs of a [reconcile.Queue], and a
+// [reconcile.Runner].
 //
-// A lane fails alone: if its Reconciler cannot be created, or its Run fails or panics,
-// that lane tries again after a back-off of a second to five minutes, while its items
-// stay in its queue. The first failure is logged, and then each by which their number
-// has doubled.
+// A lane is created when it gets an item. It ends when it has had no item for one to two
+// minutes. The guarantees of a queue hold within each lane; between lanes there is no
+// order.
 //
-// Lane and Reconciler are required; the fields may not change after the first item.
-// All methods may be called from any goroutine. None but Run blocks, except that the
-// verbs of one lane wait while Reconciler or Ended is called for it. Lanes must not be
-// copied.
+// A lane fails alone. If its Reconciler cannot be created, or the Reconciler's Run fails
+// or panics, Lanes restarts that lane after a back-off of one second to five minutes. The
+// lane's items stay in its queue meanwhile. Lanes logs the 1st, 2nd, 4th, 8th … failure
+// in a row.
+//
+// Lane and Reconciler are required. The fields must not change after the first item.
+// Lanes must not be copied.
+//
+// All methods may be called from any goroutine. Only Run blocks, with one exception:
+// while Reconciler or Ended is called for a lane, the verbs of that lane wait.
 type Lanes[T, L comparable] struct {
-	// Lane returns the lane of an item. It must return the same each time, or one
-	// item may be in flight twice. Each verb calls it.
+	// Lane returns the lane of an item. It must always return the same lane for an item;
+	// otherwise the item may be in flight twice. Each verb calls it.
 	Lane func(T) L
 
-	// Reconciler returns the Reconciler of a lane. The verb that creates the lane
-	// calls it, and Run before each further time that the lane begins to be served:
-	// in another Run, and after a failure. It must return soon, and must not use an
-	// item of its lane, because the verbs of the lane wait for it.
+	// Reconciler returns the Reconciler of a lane. The verb that creates the lane calls
+	// it first. Run calls it again each time that it restarts the lane: in another call
+	// of Run, or after a failure. Reconciler must return soon and must not enqueue or
+	// remove an item of its lane, because the verbs of the lane wait for it.
 	//
-	// Lanes sets the Queue of a copy of what it returns. If Queue is a
-	// *reconcile.Queue when it creates the lane, the queue of the lane has its
-	// exported fields, such as Background; that Queue itself is not used. If the
-	// first call fails, the queue of the lane has no Background.
+	// Lanes uses a copy of the Reconciler and sets the Queue of the copy to the lane's
+	// own queue. If the Queue that you set is a *reconcile.Queue, the lane's queue gets
+	// its exported fields, such as Background, when the lane is created. If the first
+	// call fails, the lane's queue has no Background.
 	Reconciler func(L) *reconcile.Reconciler[T]
 
-	// Ended is called after a lane has ended, so that its metrics can be removed. The
-	// lane is created anew only after Ended has returned, so Ended must not use an
-	// item of the lane. It is not called for the lanes that are there when Run
-	// returns. It may be nil.
+	// Ended is called after a lane has ended, for example to remove its metrics. Nil
+	// means no call. Lanes creates the lane anew only after Ended has returned, so Ended
+	// must not enqueue or remove an item of the lane. Ended is not called for lanes that
+	// exist when Run returns.
 	Ended func(L)
 
-	// MaxRunning is how many lanes run at once; 0 means no limit. Items of further
-	// lanes wait in their queues, and the lane that has waited longest is next. While
-	// lanes wait, a lane that has neither a ready item nor one in flight stops running
-	// within about a second, and waits again once it has a ready item.
+	// MaxRunning is the maximum number of lanes that run at once; 0 means no limit. The
+	// other lanes wait with their items in their queues, and the lane that has waited
+	// longest runs next. While a lane waits, each running lane that has no item ready or
+	// in flight stops within about a second; it waits for its turn again once it has a
+	// ready item.
 	MaxRunning int
 
-	// Logger is what Lanes, and Reconcilers without a Logger, log to, with the
-	// attribute "lane". Nil means [reconcile.Logger] of the ctx of Run: that of the
-	// Group.
+	// Logger is the logger of Lanes and of each Reconciler without a Logger. Log lines
+	// have the attribute "lane". Nil means the [reconcile.Logger] of the context of Run.
 	Logger *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
@@ -219,13 +222,13 @@ func (l *Lanes[T, L]) create(name L) (*reconcile.Reconciler[T], error) {
 	return r, nil
 }
 
-// Unwrap returns a Reconciler, by which a [reconcile.Group] knows that it has to end
-// Lanes as one: after its feeders.
+// Unwrap returns a Reconciler. It lets a [reconcile.Group] recognize that Lanes has
+// workers and must stop after the feeders.
 func (l *Lanes[T, L]) Unwrap() reconcile.Runner { return new(reconcile.Reconciler[T]) }
 
-// All returns the lanes that there are now, each with its queue, in any order. The
-// queues are for reading: one whose lane has ended accepts no items. To add or remove
-// items use the methods of Lanes.
+// All returns the current lanes and their queues, in any order. Use the queues only to
+// read: the queue of a lane that has ended accepts no items. To add or remove items, use
+// the methods of Lanes.
 func (l *Lanes[T, L]) All() iter.Seq2[L, *reconcile.Queue[T]] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,8 +241,7 @@ func (l *Lanes[T, L]) All() iter.Seq2[L, *reconcile.Queue[T]] {
 	return maps.All(queues)
 }
 
-// Stats returns the sums over all lanes. The counters include the lanes that have
-// ended.
+// Stats returns the sums over all lanes. The counters include lanes that have ended.
 func (l *Lanes[T, L]) Stats() reconcile.Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,9 +266,12 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 	}
 }
 
-// Run serves the lanes until ctx is done, as each Reconciler does, and returns nil. It
-// returns an error at once if a field is missing or out of range, or it is running
-// already. Items that are still in the lanes stay there, and Run may be called again.
+// Run serves the lanes until ctx is done, and then returns nil. It ends each Reconciler
+// as [reconcile.Reconciler.Run] does. Items that remain stay in their lanes, and Run may
+// be called again.
+//
+// Run returns an error at once if a required field is missing, if MaxRunning is negative,
+// or if Run is already running.
 func (l *Lanes[T, L]) Run(ctx context.Context) error {
 	switch {
 	case l.Lane == nil:

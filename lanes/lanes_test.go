@@ -151,7 +151,7 @@ func TestRunAgain(t *testing.T) {
 
 // A lane whose Reconciler cannot be created or cannot run is retried alone, with
 // back-off, and logged by count.
-func TestBrokenLaneIsRetriedAlone(t *testing.T) {
+func TestFailedLaneIsRestartedAlone(t *testing.T) {
 	for want, r := range map[string]func(string) *reconcile.Reconciler[string]{
 		"Reconciler.Workers is -1": func(string) *reconcile.Reconciler[string] {
 			return &reconcile.Reconciler[string]{Workers: -1, Reconcile: func(context.Context, string) error { return nil }}
@@ -250,7 +250,7 @@ func TestVerbs(t *testing.T) {
 }
 
 // The queue of a lane has the fields of the one that the factory set.
-func TestFieldsOfTheQueue(t *testing.T) {
+func TestLaneQueueHasTheFieldsOfTheFactorysQueue(t *testing.T) {
 	l := byFirst(record.New())
 	made := l.Reconciler
 	l.Reconciler = func(lane string) *reconcile.Reconciler[string] {

@@ -341,8 +341,8 @@ func (env *Env[T]) Do(ctx context.Context, op string, effect func() error) error
 
 // ReadAny is [Read] for values of any type. With it an Env is an [explore.Caller], for
 // [explore.Transport].
-func (env *Env[T]) ReadAny(ctx context.Context, op string, look func() (any, error)) (any, error) {
-	if ctx == nil || look == nil {
+func (env *Env[T]) ReadAny(ctx context.Context, op string, read func() (any, error)) (any, error) {
+	if ctx == nil || read == nil {
 		panic(fmt.Sprintf("reconciletest: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	if env.plan != nil {
@@ -350,11 +350,11 @@ func (env *Env[T]) ReadAny(ctx context.Context, op string, look func() (any, err
 			if err := env.planned(op); err != nil {
 				return nil, err
 			}
-			return look()
+			return read()
 		})
 	}
 	var found any
-	err := env.direct(ctx, op, func() (err error) { found, err = look(); return err })
+	err := env.direct(ctx, op, func() (err error) { found, err = read(); return err })
 	return found, err
 }
 

@@ -29,7 +29,9 @@ func (c *diskCloud) attach(_ context.Context, disk string) error {
 	return c.env.Call("attach " + disk)
 }
 
-func TestAttachWaitsForTheDiskAndTriesAgain(t *testing.T) {
+// A whole test: it fails the first call, and compares the journal with the expected lines
+// at exact times. t is the *testing.T of the test.
+func ExampleRun() {
 	reconciletest.Run(t, func(t *testing.T, env *reconciletest.Env[string]) {
 		cloud := &diskCloud{env: env, readyAt: time.Now().Add(15 * time.Second)}
 		env.Fail("attach disk-1", 1, errBusy)

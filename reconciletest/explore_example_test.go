@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
-// A rack stands in for a cloud: which disks are wished for, and which are attached.
-type rack struct{ wanted, attached map[string]bool }
+// A rack stands in for a cloud: which disks are desired, and which are attached.
+type rack struct{ desired, attached map[string]bool }
 
 // A rackClient is how a process reaches the rack.
 type rackClient struct {
@@ -25,10 +24,10 @@ type rackClient struct {
 }
 
 func (c rackClient) reconcile(ctx context.Context, disk string) error {
-	attached, err := reconciletest.Read(ctx, c.env, "look at "+disk, func() (bool, error) {
+	attached, err := reconciletest.Read(ctx, c.env, "get "+disk, func() (bool, error) {
 		return c.rack.attached[disk], nil
 	})
-	if err != nil || attached == c.rack.wanted[disk] {
+	if err != nil || attached == c.rack.desired[disk] {
 		return err
 	}
 	if attached {
@@ -37,21 +36,23 @@ func (c rackClient) reconcile(ctx context.Context, disk string) error {
 	return c.env.Do(ctx, "attach "+disk, func() error { c.rack.attached[disk] = true; return nil })
 }
 
-func TestDisksAreAttachedWhateverFails(t *testing.T) {
+// A whole test with injected faults: disks are attached and detached, whatever fails
+// meanwhile. t is the *testing.T of the test.
+func ExampleExplore() {
 	reconciletest.Explore(t, reconciletest.Scenario[string, *rack]{
-		World: func() *rack { return &rack{wanted: map[string]bool{}, attached: map[string]bool{}} },
+		World: func() *rack { return &rack{desired: map[string]bool{}, attached: map[string]bool{}} },
 		Start: func(env *reconciletest.Env[string], r *rack) {
 			c := rackClient{env, r}
 			env.Start(&reconcile.Reconciler[string]{Reconcile: c.reconcile, Timeout: time.Minute})
 			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, GetItems: func(context.Context) ([]string, error) {
-				return slices.Sorted(maps.Keys(r.wanted)), nil
+				return slices.Sorted(maps.Keys(r.desired)), nil
 			}})
 		},
 		Steps: func(s *reconciletest.Environment[string], r *rack) {
-			r.wanted["disk-1"] = true
+			r.desired["disk-1"] = true
 			s.Event("disk-1")
 			s.Advance(time.Minute)
-			r.wanted["disk-1"] = false
+			r.desired["disk-1"] = false
 			s.Event("disk-1")
 		},
 		State: func(r *rack) string { return fmt.Sprint(r.attached) },

@@ -22,10 +22,10 @@ import (
 	"github.com/reconkernel/reconcile/tracker"
 )
 
-// plain is a scenario in which nothing is wrong: a disk is wished for, made by three
+// plain is a scenario in which nothing is wrong: a disk is desired, made by three
 // calls, and listed only at the start.
 func plain() Scenario[string, *shop] {
-	return exhibit{play: comes, alone: true}.scenario(asWanted)
+	return exhibit{play: comes, alone: true}.scenario(asDesired)
 }
 
 // with returns plain with other work.
@@ -158,9 +158,9 @@ func TestSlow(t *testing.T) {
 		return func(_ context.Context, a string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
-			want, err := c.wanted(ctx, a)
+			want, err := c.desired(ctx, a)
 			c.Note(fmt.Sprintf("%q, %v", want, err))
-			want, err = c.wanted(context.Background(), a)
+			want, err = c.desired(context.Background(), a)
 			c.Note(fmt.Sprintf("%q, %v", want, err))
 			return nil
 		}
@@ -210,7 +210,7 @@ func TestADeadProcessIsCutOff(t *testing.T) {
 				return errBoom
 			}))
 		}
-		return asWanted(c)
+		return asDesired(c)
 	})
 	o := outcomeOf(t, s, "call put disk a #1: dies after")
 	want := []string{
@@ -306,7 +306,7 @@ func TestOracles(t *testing.T) {
 		"hardly any rest": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error {
-					if err := asWanted(c)(ctx, a); err != nil {
+					if err := asDesired(c)(ctx, a); err != nil {
 						return err
 					}
 					return reconcile.RecheckWithin(time.Second)
@@ -330,7 +330,7 @@ func TestOracles(t *testing.T) {
 		"work that is left": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error {
-					return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueWithin(10*time.Second))
+					return cmp.Or(asDesired(c)(ctx, a), reconcile.RequeueWithin(10*time.Second))
 				}
 			})
 		}, "it does not converge: 1h0m0s after the last fault, or the end of Steps, a waiting until 1h4m40s"},
@@ -517,17 +517,17 @@ func TestNoFalseAlarm(t *testing.T) {
 		play       func(*Environment[string], *shop)
 		controller func(client) work
 	}{
-		"many items": {many, asWanted},
-		"no time":    {func(s *Environment[string], w *shop) { w.want("a", "1"); s.Event("a") }, asWanted},
+		"many items": {many, asDesired},
+		"no time":    {func(s *Environment[string], w *shop) { w.want("a", "1"); s.Event("a") }, asDesired},
 		"a long time": {func(s *Environment[string], w *shop) {
 			comes(s, w)
 			s.Advance(10 * time.Hour)
 			grows(s, w)
-		}, asWanted},
+		}, asDesired},
 		"effects that take time": {comes, func(c client) work {
 			return func(ctx context.Context, a string) error {
 				err := c.Do(ctx, "wait "+a, func() error { time.Sleep(3 * time.Second); return nil })
-				return errors.Join(err, asWanted(c)(ctx, a))
+				return errors.Join(err, asDesired(c)(ctx, a))
 			}
 		}},
 		"runs that take time": {many, func(c client) work {
@@ -536,7 +536,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				case <-time.After(7 * time.Second):
 				case <-ctx.Done():
 				}
-				return asWanted(c)(ctx, a)
+				return asDesired(c)(ctx, a)
 			}
 		}},
 		"calls within a run at once": {comes, func(c client) work {
@@ -550,12 +550,12 @@ func TestNoFalseAlarm(t *testing.T) {
 		}},
 		"a look beyond the end": {comes, func(c client) work {
 			return func(ctx context.Context, a string) error {
-				return cmp.Or(asWanted(c)(ctx, a), reconcile.RecheckWithin(5*time.Hour))
+				return cmp.Or(asDesired(c)(ctx, a), reconcile.RecheckWithin(5*time.Hour))
 			}
 		}},
 		"a run that waits for a change": {comes, func(c client) work {
 			return func(ctx context.Context, a string) error {
-				if err := asWanted(c)(ctx, a); err != nil {
+				if err := asDesired(c)(ctx, a); err != nil {
 					return err
 				}
 				ctx, cancel := reconcile.UntilChanged(ctx)
@@ -570,9 +570,9 @@ func TestNoFalseAlarm(t *testing.T) {
 		"polls of a slow process": {grows, func(c client) work {
 			return func(ctx context.Context, a string) error {
 				if time.Since(c.begun)%time.Minute != 0 {
-					return cmp.Or(asWanted(c)(ctx, a), reconcile.RequeueWithin(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))))
+					return cmp.Or(asDesired(c)(ctx, a), reconcile.RequeueWithin(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))))
 				}
-				return asWanted(c)(ctx, a)
+				return asDesired(c)(ctx, a)
 			}
 		}},
 	} {
@@ -613,7 +613,7 @@ func TestWhatStandsAroundAReconciler(t *testing.T) {
 		s := plain()
 		s.Without, s.Plans = []explore.Fault{explore.Lost}, 60
 		s.Start = func(env *Env[string], w *shop) {
-			start(env, &reconcile.Reconciler[string]{Reconcile: asWanted(client{env, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
+			start(env, &reconcile.Reconciler[string]{Reconcile: asDesired(client{env, w}), Timeout: 10 * time.Second, RecheckJitter: 0.5})
 			for _, item := range w.items() {
 				env.Queue.Enqueue(item)
 			}
@@ -713,12 +713,12 @@ to play this plan alone, set
 func busy() Scenario[string, *shop] {
 	return Scenario[string, *shop]{
 		World: func() *shop {
-			return &shop{wants: map[string]string{"a": "1", "b": "2"}, things: map[string]string{}}
+			return &shop{desired: map[string]string{"a": "1", "b": "2"}, things: map[string]string{}}
 		},
 		Start: func(env *Env[string], w *shop) {
 			c := client{env, w}
-			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second, Workers: 3})
-			env.Start(&reconcile.Reconciler[string]{Reconcile: asWanted(c), Timeout: 5 * time.Second})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second, Workers: 3})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second})
 			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, GetItems: func(ctx context.Context) ([]string, error) {
 				return Read(ctx, env, "list", func() ([]string, error) { return w.items(), nil })
 			}})

@@ -19,21 +19,22 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// The gallery has small controllers with one classic fault each, and their mended
-// twins: the first must be found by the plan that it says, the second by none.
+// The gallery has small controllers with one classic fault each, and their correct
+// twins. Exploring the first must find the fault by the plan that it names. Exploring the
+// second must find nothing.
 
-// A shop is the world of the gallery: what is wished for, and what is there, both by
-// name. What follows # in a name or value is generated, and of no interest.
+// A shop is the world of the gallery: the desired and the actual things, by name. The
+// part after # in a name or value is generated, and not compared.
 type shop struct {
-	wants  map[string]string
-	things map[string]string
-	made   int          // so many names were generated
-	told   func(string) // if not nil, of changes, by the item
-	wrong  error        // what never may be
-	ready  atomic.Bool
+	desired map[string]string
+	things  map[string]string
+	made    int          // so many names were generated
+	told    func(string) // if not nil, of changes, by the item
+	wrong   error        // a violated invariant
+	ready   atomic.Bool
 }
 
-func (w *shop) want(item, what string) { w.wants[item] = what }
+func (w *shop) want(item, what string) { w.desired[item] = what }
 func (w *shop) state() (text string) {
 	for _, name := range slices.Sorted(maps.Keys(w.things)) {
 		name, _, _ = strings.Cut(name, "#")
@@ -51,9 +52,9 @@ type client struct {
 
 var errNone = errors.New("there is none")
 
-// wanted reads what is wished for.
-func (c client) wanted(ctx context.Context, item string) (string, error) {
-	return Read(ctx, c.Env, "want "+item, func() (string, error) { return found(c.shop.wants, item) })
+// desired reads the desired value of an item.
+func (c client) desired(ctx context.Context, item string) (string, error) {
+	return Read(ctx, c.Env, "want "+item, func() (string, error) { return found(c.shop.desired, item) })
 }
 
 func (c client) get(ctx context.Context, name string) (string, error) {
@@ -93,8 +94,8 @@ func (c client) add(ctx context.Context, name string) (string, error) {
 func (c client) remove(ctx context.Context, name string) error {
 	return c.Do(ctx, "remove "+name, func() error {
 		_, item, _ := strings.Cut(name, " ")
-		if _, ok := c.shop.wants[item]; ok {
-			c.shop.wrong = fmt.Errorf("%s is removed, though wanted", name)
+		if _, ok := c.shop.desired[item]; ok {
+			c.shop.wrong = fmt.Errorf("%s is removed, although desired", name)
 		}
 		delete(c.shop.things, name)
 		return nil
@@ -105,9 +106,9 @@ func (c client) undo(ctx context.Context, name string) error {
 	return c.Do(ctx, "undo "+name, func() error { delete(c.shop.things, name); return nil })
 }
 
-// items lists those that are wished for or there, but not what is far.
+// items lists the items that are desired or exist, without the far things.
 func (w *shop) items() []string {
-	items := slices.Collect(maps.Keys(w.wants))
+	items := slices.Collect(maps.Keys(w.desired))
 	for name := range w.things {
 		kind, item, _ := strings.Cut(name, " ")
 		if kind == "far" {
@@ -125,7 +126,7 @@ type work = func(ctx context.Context, item string) error
 type exhibit struct {
 	name    string
 	faulty  func(client) work
-	mended  func(client) work
+	correct func(client) work
 	play    func(*Environment[string], *shop)
 	alone   bool // nothing lists what there is, but at the start
 	watches bool // what is put is an event
@@ -153,7 +154,7 @@ func grows(s *Environment[string], w *shop) {
 
 func goes(s *Environment[string], w *shop) {
 	comes(s, w)
-	delete(w.wants, "a")
+	delete(w.desired, "a")
 	s.Event("a")
 	s.Advance(time.Minute)
 }
@@ -178,7 +179,7 @@ var gallery = []exhibit{{
 			return err
 		}
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, a string) error {
 			for _, name := range []string{"disk " + a, "record " + a} {
 				if _, err := c.get(ctx, name); err == nil {
@@ -210,7 +211,7 @@ var gallery = []exhibit{{
 			return c.put(ctx, "status "+a, "#"+disk)
 		}
 	},
-	mended: func(c client) work { // a name of ours: the second time is the first one
+	correct: func(c client) work { // a name of ours: the second time is the first one
 		return func(ctx context.Context, a string) error {
 			if _, err := c.get(ctx, "status "+a); !errors.Is(err, errNone) {
 				return err
@@ -241,7 +242,7 @@ var gallery = []exhibit{{
 			return c.put(ctx, "status "+a, "#"+names[a])
 		}
 	},
-	mended: func(c client) work { // the name is written down first
+	correct: func(c client) work { // the name is written down first
 		return func(ctx context.Context, a string) error {
 			name, err := c.get(ctx, "status "+a)
 			if errors.Is(err, errNone) {
@@ -263,7 +264,7 @@ var gallery = []exhibit{{
 	faulty: func(c client) work {
 		done := map[string]string{}
 		return func(ctx context.Context, a string) error {
-			want, err := c.wanted(ctx, a)
+			want, err := c.desired(ctx, a)
 			if err != nil || done[a] == want {
 				return err
 			}
@@ -271,9 +272,9 @@ var gallery = []exhibit{{
 			return c.put(ctx, "disk "+a, want)
 		}
 	},
-	mended: asWanted,
-	plan:   "call put disk a #2: fails",
-	fails:  differs,
+	correct: asDesired,
+	plan:    "call put disk a #2: fails",
+	fails:   differs,
 }, {
 	name: "remove by a stale list",
 	play: func(s *Environment[string], w *shop) {
@@ -284,23 +285,23 @@ var gallery = []exhibit{{
 		s.Event("a")
 	},
 	faulty: func(c client) work { return sweeping(c, func(string) error { return nil }) },
-	mended: func(c client) work { // the shop refuses it: a precondition
+	correct: func(c client) work { // the shop refuses it: a precondition
 		return sweeping(c, func(item string) error {
-			if _, wanted := c.shop.wants[item]; wanted {
+			if _, ok := c.shop.desired[item]; ok {
 				return errors.New("conflict: it was changed since")
 			}
 			return nil
 		})
 	},
 	plan:  "call list wants #2: stale",
-	fails: "Invariant: disk b is removed, though wanted",
+	fails: "Invariant: disk b is removed, although desired",
 }, {
-	name:   "finalizer taken off too early",
-	play:   goes,
-	faulty: func(c client) work { return finalizing(c, "finalizer ", "far ") },
-	mended: func(c client) work { return finalizing(c, "far ", "finalizer ") },
-	plan:   "call remove finalizer a #1: answer lost",
-	fails:  differs,
+	name:    "finalizer taken off too early",
+	play:    goes,
+	faulty:  func(c client) work { return finalizing(c, "finalizer ", "far ") },
+	correct: func(c client) work { return finalizing(c, "far ", "finalizer ") },
+	plan:    "call remove finalizer a #1: answer lost",
+	fails:   differs,
 }, {
 	name: "owner mark set in a second call",
 	play: comes,
@@ -319,7 +320,7 @@ var gallery = []exhibit{{
 			return err
 		}
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, a string) error {
 			owner, err := c.get(ctx, "disk "+a)
 			switch {
@@ -334,12 +335,12 @@ var gallery = []exhibit{{
 	plan:  "call put disk a #1: answer lost",
 	fails: differs,
 }, {
-	name:   "error of a removal ignored",
-	play:   goes,
-	faulty: func(c client) work { return removing(c, func(remove func() error) error { _ = remove(); return nil }) },
-	mended: func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
-	plan:   "call remove far a #1: fails",
-	fails:  differs,
+	name:    "error of a removal ignored",
+	play:    goes,
+	faulty:  func(c client) work { return removing(c, func(remove func() error) error { _ = remove(); return nil }) },
+	correct: func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
+	plan:    "call remove far a #1: fails",
+	fails:   differs,
 }, {
 	name: "removal given up after two tries",
 	play: goes,
@@ -351,18 +352,18 @@ var gallery = []exhibit{{
 			return nil
 		})
 	},
-	mended:  func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
+	correct: func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
 	without: []explore.Fault{explore.NoAnswer, explore.Outage, explore.Blackout}, // which take both tries at once
 	plans:   600,
 	plan:    "call remove far a #1: fails; call remove far a #2: fails",
 	fails:   differs,
 }, {
-	name:   "status written before the work",
-	play:   comes,
-	faulty: func(c client) work { return inOrder(c, "status ", "disk ") },
-	mended: func(c client) work { return inOrder(c, "disk ", "status ") },
-	plan:   "call put status a #1: answer lost",
-	fails:  differs,
+	name:    "status written before the work",
+	play:    comes,
+	faulty:  func(c client) work { return inOrder(c, "status ", "disk ") },
+	correct: func(c client) work { return inOrder(c, "disk ", "status ") },
+	plan:    "call put status a #1: answer lost",
+	fails:   differs,
 }, {
 	name:    "hot loop on its own change",
 	play:    comes,
@@ -372,16 +373,16 @@ var gallery = []exhibit{{
 			return c.put(ctx, "status "+a, "#"+time.Now().String())
 		}
 	},
-	mended: asWanted,
-	fails:  "it does not come to rest",
+	correct: asDesired,
+	fails:   "it does not come to rest",
 }, {
 	name:   "event lost without a resync",
 	play:   comes,
 	alone:  true,
-	faulty: asWanted,
-	mended: func(c client) work {
+	faulty: asDesired,
+	correct: func(c client) work {
 		c.Go(resync(c))
-		return asWanted(c)
+		return asDesired(c)
 	},
 	plan:  "event a #1: lost",
 	fails: differs,
@@ -398,7 +399,7 @@ var gallery = []exhibit{{
 			})
 		})
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return scaling(c, func(ctx context.Context, a string, is, want int) error {
 			return c.put(ctx, "disk "+a, fmt.Sprint(want))
 		})
@@ -415,7 +416,7 @@ var gallery = []exhibit{{
 			return err
 		}
 	},
-	mended:  asWanted,
+	correct: asDesired,
 	without: []explore.Fault{explore.Lost, explore.Stale}, // there is no resync
 	plan:    "event a #1: twice",
 	fails:   differs,
@@ -436,15 +437,15 @@ var gallery = []exhibit{{
 			if seen[item] = true; !seen["net"] {
 				return nil
 			}
-			return asWanted(c)(ctx, item)
+			return asDesired(c)(ctx, item)
 		}
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, item string) error {
-			if _, err := c.wanted(ctx, "net"); err != nil {
+			if _, err := c.desired(ctx, "net"); err != nil {
 				return err
 			}
-			return asWanted(c)(ctx, item)
+			return asDesired(c)(ctx, item)
 		}
 	},
 	without: []explore.Fault{explore.Lost, explore.Stale},
@@ -454,11 +455,11 @@ var gallery = []exhibit{{
 	name: "goroutine left when its context ends",
 	play: comes,
 	faulty: func(c client) work {
-		return func(ctx context.Context, a string) error { return inBackground(ctx, make(chan error), asWanted(c), a) }
+		return func(ctx context.Context, a string) error { return inBackground(ctx, make(chan error), asDesired(c), a) }
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, a string) error {
-			return inBackground(ctx, make(chan error, 1), asWanted(c), a)
+			return inBackground(ctx, make(chan error, 1), asDesired(c), a)
 		}
 	},
 	plan:  "call want a #1: dies before",
@@ -474,7 +475,7 @@ var gallery = []exhibit{{
 			return nil
 		}
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, a string) error {
 			for c.put(ctx, "disk "+a, "") != nil {
 				select {
@@ -493,15 +494,15 @@ var gallery = []exhibit{{
 	play: comes,
 	faulty: func(c client) work {
 		return func(ctx context.Context, a string) error {
-			if _, err := c.wanted(ctx, a); err != nil {
+			if _, err := c.desired(ctx, a); err != nil {
 				return c.remove(ctx, "disk "+a)
 			}
 			return c.put(ctx, "disk "+a, "")
 		}
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, a string) error {
-			switch _, err := c.wanted(ctx, a); {
+			switch _, err := c.desired(ctx, a); {
 			case errors.Is(err, errNone):
 				return c.remove(ctx, "disk "+a)
 			case err != nil:
@@ -511,7 +512,7 @@ var gallery = []exhibit{{
 		}
 	},
 	plan:  "call want a #1: fails",
-	fails: "Invariant: disk a is removed, though wanted",
+	fails: "Invariant: disk a is removed, although desired",
 }, {
 	name: "a breaker that never closes",
 	play: comes,
@@ -519,29 +520,29 @@ var gallery = []exhibit{{
 		var broken error
 		return func(ctx context.Context, a string) error {
 			if broken == nil {
-				broken = asWanted(c)(ctx, a)
+				broken = asDesired(c)(ctx, a)
 			}
 			return broken
 		}
 	},
-	mended: asWanted,
-	plan:   "call want a #1: fails",
-	fails:  "it does not converge",
+	correct: asDesired,
+	plan:    "call want a #1: fails",
+	fails:   "it does not converge",
 }, {
 	name: "a haste that never ends",
 	play: comes,
 	faulty: func(c client) work {
 		pause := 30 * time.Minute
 		return func(ctx context.Context, a string) error {
-			if asWanted(c)(ctx, a) != nil {
+			if asDesired(c)(ctx, a) != nil {
 				pause = 10 * time.Second
 			}
 			return reconcile.RecheckWithin(pause)
 		}
 	},
-	mended: func(c client) work {
+	correct: func(c client) work {
 		return func(ctx context.Context, a string) error {
-			if err := asWanted(c)(ctx, a); err != nil {
+			if err := asDesired(c)(ctx, a); err != nil {
 				return err
 			}
 			return reconcile.RecheckWithin(30 * time.Minute)
@@ -551,10 +552,10 @@ var gallery = []exhibit{{
 	fails: "it does not stay at rest",
 }}
 
-// asWanted makes a disk what is wished for, and looks at both each time.
-func asWanted(c client) work {
+// asDesired makes a disk as desired, and reads both values each time.
+func asDesired(c client) work {
 	return func(ctx context.Context, a string) error {
-		want, err := c.wanted(ctx, a)
+		want, err := c.desired(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -571,11 +572,11 @@ func asWanted(c client) work {
 // sweeping makes a disk, and removes those that nobody wants.
 func sweeping(c client, check func(item string) error) work {
 	return func(ctx context.Context, a string) error {
-		if err := asWanted(c)(ctx, a); err != nil {
+		if err := asDesired(c)(ctx, a); err != nil {
 			return err
 		}
 		wants, err := Read(ctx, c.Env, "list wants", func() (string, error) {
-			return strings.Join(slices.Sorted(maps.Keys(c.shop.wants)), " "), nil
+			return strings.Join(slices.Sorted(maps.Keys(c.shop.desired)), " "), nil
 		})
 		if err != nil {
 			return err
@@ -600,7 +601,7 @@ func sweeping(c client, check func(item string) error) work {
 // finalizer is what tells that there is something to remove.
 func finalizing(c client, first, second string) work {
 	return func(ctx context.Context, a string) error {
-		switch _, err := c.wanted(ctx, a); {
+		switch _, err := c.desired(ctx, a); {
 		case err == nil:
 			if err := c.put(ctx, "finalizer "+a, ""); err != nil {
 				return err
@@ -624,7 +625,7 @@ func finalizing(c client, first, second string) work {
 // removing makes something far away, with a finalizer, and removes both by attempt.
 func removing(c client, attempt func(remove func() error) error) work {
 	return func(ctx context.Context, a string) error {
-		switch _, err := c.wanted(ctx, a); {
+		switch _, err := c.desired(ctx, a); {
 		case err == nil:
 			if err := c.put(ctx, "finalizer "+a, ""); err != nil {
 				return err
@@ -661,7 +662,7 @@ func inOrder(c client, first, second string) work {
 func scaling(c client, scale func(ctx context.Context, a string, is, want int) error) work {
 	return func(ctx context.Context, a string) error {
 		var is, want int
-		text, err := c.wanted(ctx, a)
+		text, err := c.desired(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -697,7 +698,7 @@ func resync(c client) reconcile.Runner {
 
 func (e exhibit) scenario(controller func(client) work) Scenario[string, *shop] {
 	return Scenario[string, *shop]{
-		World: func() *shop { return &shop{wants: map[string]string{}, things: map[string]string{}} },
+		World: func() *shop { return &shop{desired: map[string]string{}, things: map[string]string{}} },
 		Start: func(env *Env[string], w *shop) {
 			c := client{env, w}
 			if e.watches {
@@ -730,16 +731,16 @@ func TestGallery(t *testing.T) {
 			case strings.Join(f.Plan, "; ") != e.plan || !strings.HasPrefix(f.Failure, e.fails) || f.Differs != "":
 				t.Errorf("exploring the fault finds %q, want %q, and %q:\n%s", f.Plan, e.plan, e.fails, f)
 			}
-			if e.mended == nil {
+			if e.correct == nil {
 				return
 			}
-			r = search(t, e.scenario(e.mended))
+			r = search(t, e.scenario(e.correct))
 			if r.Found != nil {
-				t.Errorf("exploring the mended twin finds something:\n%s", r.Found)
+				t.Errorf("exploring the correct twin finds something:\n%s", r.Found)
 			}
 			t.Log(r)
 			plans, took = plans+r.Plans, took+r.Took
 		})
 	}
-	t.Logf("%d plans of mended twins, %.0f a second", plans, float64(plans)/took.Seconds())
+	t.Logf("%d plans of correct twins, %.0f a second", plans, float64(plans)/took.Seconds())
 }

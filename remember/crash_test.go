@@ -70,9 +70,9 @@ func openOn(t *testing.T, d *testDisk) *File[string, int] {
 	return f
 }
 
-// The process is killed in each step that is made on the disk, one after the other,
-// or the power is lost in it, or later. Afterwards the file can be opened, and used;
-// a kill loses nothing that had returned, and a loss of power no Begin.
+// In each step on the disk, one after the other, the process is killed, or the power
+// fails in the step or later. Afterwards the file can be opened and used. A kill loses no
+// call that had returned, and a power failure loses no Begin.
 func TestFileSurvivesACrashInEachStep(t *testing.T) {
 	const kill, power, killThenPower = 0, 1, 2
 	for seed := range uint64(6) {
@@ -127,8 +127,8 @@ func TestFileSurvivesACrashInEachStep(t *testing.T) {
 	}
 }
 
-// A step on the disk fails, each one once, and the process goes on. What it says is
-// remembered is what the next process finds; and after a loss of power what it began.
+// Each step on the disk fails once, and the process continues. The next process finds
+// everything that this one says is remembered and, after a power failure, every Begin.
 func TestFileAfterAFailureInEachStep(t *testing.T) {
 	old := aLog(t, func(*File[string, int]) error { return nil })
 	states, _ := statesOf(t, old)
@@ -235,9 +235,9 @@ func diskWith(data []byte) *testDisk {
 	return d
 }
 
-// The file is cut off at each byte. What is remembered is the state after the last
-// call that is whole.
-func TestFileCutOffAtEachByte(t *testing.T) {
+// The file is truncated at each byte. The remembered state is that after the last whole
+// call.
+func TestFileTruncatedAtEachByte(t *testing.T) {
 	data := aLog(t, func(*File[string, int]) error { return nil })
 	states, ends := statesOf(t, data)
 	for n := len(magic); n <= len(data); n++ {
@@ -257,10 +257,10 @@ func TestFileCutOffAtEachByte(t *testing.T) {
 	}
 }
 
-// Each bit of the file is turned. That is damage, if a record behind it says that the
-// disk had what was before. Otherwise it may be what a loss of power left, and what
-// comes before it is remembered; it is never a state that never was.
-func TestFileWithEachBitTurned(t *testing.T) {
+// Each bit of the file is flipped. That is an error if a later record says that the disk
+// had the earlier ones. Otherwise a power failure may have caused it, and the state
+// before the damage is remembered. No other state is ever remembered.
+func TestFileWithEachBitFlipped(t *testing.T) {
 	for name, last := range map[string]func(*File[string, int]) error{
 		"killed":         func(*File[string, int]) error { return nil },
 		"Close":          (*File[string, int]).Close,

@@ -20,7 +20,7 @@ import (
 // may be called from any goroutine.
 //
 // Items and versions that are strings are stored unchanged, all others as JSON. A value
-// that JSON does not restore to an equal value is refused with an error, such as a struct
+// that JSON does not restore to an equal value is rejected with an error, such as a struct
 // with unexported fields, or a time that is not in UTC. Methods that encode or decode
 // this JSON must not call the File.
 //

@@ -111,7 +111,7 @@ func keeps[T, V comparable](t *testing.T, want map[T]V) {
 	mustHold(t, f, want)
 }
 
-func TestFileRefusesWhatWouldNotBeFoundAgain(t *testing.T) {
+func TestFileRejectsValuesThatJSONChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	type hidden struct{ name string }
 	type loose struct{ Any any }
@@ -137,7 +137,7 @@ func nan() float64 {
 	return zero / zero
 }
 
-func TestFileIsOpenOnce(t *testing.T) {
+func TestSecondOpenFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Done("a", 1))
@@ -149,8 +149,8 @@ func TestFileIsOpenOnce(t *testing.T) {
 	must(t, other.Close())
 }
 
-// Somebody else's file is not touched.
-func TestFileRefusesForeignFiles(t *testing.T) {
+// A file of another program is not changed.
+func TestFileRejectsForeignFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	for _, text := range []string{"something else\n", "reconcile", strings.Repeat("\x00", 100)} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -167,7 +167,7 @@ func TestFileRefusesForeignFiles(t *testing.T) {
 }
 
 // The file stays short, however many runs there are.
-func TestFileIsWrittenAnewWhenMostOfItIsOld(t *testing.T) {
+func TestFileIsRewrittenWhenMostRecordsAreOld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := &remember.File[string, int]{Path: path, NoSync: true}
 	must(t, f.Open())
@@ -187,7 +187,7 @@ func TestFileIsWrittenAnewWhenMostOfItIsOld(t *testing.T) {
 	must(t, f.Close())
 }
 
-// Workers call at the same time, and the file is written anew under way.
+// Workers call at the same time, while the file is rewritten.
 func TestFileForManyWorkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
@@ -220,7 +220,7 @@ func TestFileForManyWorkers(t *testing.T) {
 	mustHold(t, f, want)
 }
 
-// An error fits a line of a log, however long is what it is about.
+// An error fits in a line of a log, however long the values that it names are.
 func TestErrorsAreShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	long := strings.Repeat("é", 1<<19+1)
@@ -240,7 +240,7 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// A link to the file stays one, and what it points to is the file.
+// A symbolic link to the file stays a link, and the file is its target.
 func TestFileBehindALink(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "m"), filepath.Join(dir, "link")
@@ -255,9 +255,9 @@ func TestFileBehindALink(t *testing.T) {
 	mustHold(t, other, map[string]int{"a": 3_000})
 }
 
-// A folder and a socket, which stands for all devices, are left as they are. A device
-// of the machine has no place here: an Open that takes it replaces it.
-func TestFileRefusesOtherThanFiles(t *testing.T) {
+// A folder and a socket, which stands for all devices, are not changed. The test uses no
+// real device, because an Open that accepts one would replace it.
+func TestFileRejectsFoldersAndDevices(t *testing.T) {
 	t.Chdir(t.TempDir()) // the path of a socket must be short
 	listener, err := net.Listen("unix", "socket")
 	must(t, err, os.Symlink("socket", "link"))
@@ -271,9 +271,9 @@ func TestFileRefusesOtherThanFiles(t *testing.T) {
 	open[string, int](t, "m")
 }
 
-// A file whose records are all damaged held something. It is not taken for an empty
-// one, nor touched.
-func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
+// A file whose records are all damaged is not taken for an empty file, and is not
+// changed.
+func TestFileRejectsAFileWithoutAnIntactRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Begin("a"), f.Done("a", 1), f.Close())
@@ -296,8 +296,8 @@ func TestFileRefusesOneThatHoldsNothingWhole(t *testing.T) {
 	}
 }
 
-// What is cut off from a file, and is more than half a record, is kept beside it.
-func TestFileKeepsWhatItCutsOff(t *testing.T) {
+// A truncated tail that is longer than half a record is kept beside the file.
+func TestFileKeepsTheTruncatedTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Begin("a"), f.Close())
@@ -316,9 +316,9 @@ func TestFileKeepsWhatItCutsOff(t *testing.T) {
 	}
 }
 
-// What somebody put in the place of the next file is neither written to nor waited
-// for.
-func TestFileMakesTheNextOneItself(t *testing.T) {
+// Another program's file or link in the place of the next file is neither written to nor
+// waited for.
+func TestFileReplacesAForeignNextFile(t *testing.T) {
 	dir := t.TempDir()
 	path, theirs := filepath.Join(dir, "m"), filepath.Join(dir, "theirs")
 	f := open[string, int](t, path)
@@ -336,9 +336,9 @@ func TestFileMakesTheNextOneItself(t *testing.T) {
 	}
 }
 
-// Another program moves the file, or puts an older one into its place: what is written
-// would not be found again.
-func TestFileNoticesThatItWasMovedAway(t *testing.T) {
+// Another program moves the file, or replaces it by an older one. A call then returns an
+// error, because its record would be lost.
+func TestFileDetectsThatItWasMoved(t *testing.T) {
 	for name, call := range map[string]func(*remember.File[string, int]) error{
 		"Begin":   func(f *remember.File[string, int]) error { return f.Begin("b") },
 		"Close":   func(f *remember.File[string, int]) error { return f.Close() },
@@ -382,8 +382,8 @@ func (m *moody) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &m.Name)
 }
 
-// A value that panics on its way is refused, and stands in nobody's way.
-func TestFileBearsValuesThatPanic(t *testing.T) {
+// A value that panics while it is encoded is rejected, and later calls succeed.
+func TestFileRejectsValuesThatPanic(t *testing.T) {
 	mood = func() {}
 	f := open[moody, string](t, filepath.Join(t.TempDir(), "m"))
 	must(t, f.Begin(moody{"a"}), f.Close())

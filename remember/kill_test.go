@@ -48,8 +48,8 @@ func child(args []string) error {
 	}
 }
 
-// A process is killed by SIGKILL in the midst of its calls, again and again on the
-// same file. Everything that had returned is there.
+// A process is repeatedly killed by SIGKILL during its calls on the same file. Every call
+// that had returned is remembered.
 func TestFileSurvivesKill9(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	state := model{}

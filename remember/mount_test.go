@@ -19,8 +19,9 @@ func (mounted) rename(from, to string) error {
 	return explained(&os.LinkError{Op: "rename", Old: from, New: to, Err: syscall.EBUSY})
 }
 
-// A file that is a mount point cannot be replaced. Open of an empty one, and the call that
-// would write it anew, return an error that says what to mount; what was remembered stays.
+// A file that is a mount point cannot be replaced. Open of an empty one, and the call
+// that would rewrite it, return an error that says what to mount. The remembered state
+// stays.
 func TestFileThatIsAMountPoint(t *testing.T) {
 	const want = "mount its folder instead"
 	path := filepath.Join(t.TempDir(), "state")

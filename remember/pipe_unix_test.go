@@ -14,16 +14,16 @@ import (
 	"github.com/reconkernel/reconcile/remember"
 )
 
-// A pipe in the place of the next file, which nobody reads, does not hold Open up.
+// A pipe without a reader in the place of the next file does not block Open.
 func TestFileDoesNotWaitForAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	must(t, syscall.Mkfifo(path+".new", 0o600))
 	open[string, int](t, path)
 }
 
-// A file that is open under another name of it, or whose lock was removed, is open
-// already, and is not changed.
-func TestFileIsOpenOnceByAnyName(t *testing.T) {
+// A second Open fails and changes nothing, also by another name of the file, or after its
+// lock was removed.
+func TestSecondOpenByAnotherNameFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	must(t, f.Begin("a"), os.Link(path, path+"2"))

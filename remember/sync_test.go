@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Only a Begin that changes something waits for the disk, and what is known already is
-// not written.
+// Only a Begin that changes the state waits for the disk. A known state is not written
+// again.
 func TestFileSyncsOnceForABegin(t *testing.T) {
 	for _, noSync := range []bool{false, true} {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
@@ -46,8 +46,8 @@ func TestFileSyncsOnceForABegin(t *testing.T) {
 	}
 }
 
-// What is written while the disk is busy takes one sync, however many calls it is, and
-// who need not wait for the disk does not. Close waits.
+// All calls during one sync share the next sync. Calls that need not wait for the disk do
+// not wait. Close waits.
 func TestFileWhileTheDiskIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
@@ -91,10 +91,10 @@ func TestFileWhileTheDiskIsBusy(t *testing.T) {
 	})
 }
 
-// If the file cannot be written anew, it goes on, and the next try comes when it is
-// twice as long; after one that succeeds, it may have twice the records that it needs,
-// and some more. One says that the disk has the others.
-func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
+// If the file cannot be rewritten, calls succeed, and the next attempt comes when the
+// file is twice as long. After a rewrite that succeeds, the file may grow to twice the
+// records that it needs, and some more.
+func TestFileRewriteIsRetriedAfterAFailure(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	if err := errors.Join(f.Done("b", 1), f.Done("c", 1), f.Close(), f.Open()); err != nil || f.records != 4 {
@@ -119,9 +119,8 @@ func TestFileIsWrittenAnewNowAndThen(t *testing.T) {
 	}
 }
 
-// After a step of which nobody knows what it left, nothing is written any more until the
-// file is opened anew.
-func TestFileStopsAfterASyncThatFailed(t *testing.T) {
+// After a step with an unknown result, nothing is written until the file is opened again.
+func TestFileStopsAfterAFailedSync(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	d.failAt = d.steps + 2 // the write, and then the sync
@@ -140,9 +139,9 @@ func TestFileStopsAfterASyncThatFailed(t *testing.T) {
 	mustNotCompact(t, d, f)
 }
 
-// Nor after a write that failed and could not be cut off, though a sync that had begun
-// before ends well.
-func TestFileStopsAfterAWriteThatStays(t *testing.T) {
+// The same holds after a failed write that could not be truncated, although a sync that
+// had begun before it succeeds.
+func TestFileStopsAfterAFailedTruncation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 		f := openOn(t, d)
@@ -178,9 +177,9 @@ func mustNotCompact(t *testing.T, d *testDisk, f *File[string, int]) {
 	}
 }
 
-// What says when it is closed that it was not written well is not put in the place of
-// what was; and Close says so, too.
-func TestFileThatDoesNotCloseWell(t *testing.T) {
+// If the close of the next file fails, the next file does not replace the old one, and
+// Close returns the error.
+func TestFailedCloseOfTheNextFileKeepsTheOldOne(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	f.allowed = 0
@@ -195,8 +194,8 @@ func TestFileThatDoesNotCloseWell(t *testing.T) {
 	}
 }
 
-// An Open that fails leaves an empty file so that the next one succeeds.
-func TestFileThatIsEmptyAndDoesNotOpen(t *testing.T) {
+// An Open that fails on an empty file leaves it so that the next Open succeeds.
+func TestFailedOpenLeavesAnEmptyFile(t *testing.T) {
 	for step := 1; step < 12; step++ {
 		d := diskWith(nil)
 		d.failAt = step
@@ -208,9 +207,9 @@ func TestFileThatIsEmptyAndDoesNotOpen(t *testing.T) {
 	}
 }
 
-// After an fsync that failed in the process before, the next one succeeds without what
-// that was for.
-func TestFileAfterASyncThatFailedInAnotherProcess(t *testing.T) {
+// After a failed fsync in an earlier process, the next fsync succeeds although the data
+// of the failed one is lost.
+func TestFileAfterAFailedSyncOfAnotherProcess(t *testing.T) {
 	d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 	f := openOn(t, d)
 	before := len(d.files[path].data)
@@ -229,8 +228,8 @@ func TestFileAfterASyncThatFailedInAnotherProcess(t *testing.T) {
 	}
 }
 
-// A write that fails may have been done all the same.
-func TestFileUndoesAWriteThatFailed(t *testing.T) {
+// A write that returns an error may have taken place nevertheless.
+func TestFileUndoesAFailedWrite(t *testing.T) {
 	for seed := range uint64(300) {
 		d := newTestDisk(rand.New(rand.NewPCG(seed, 1)))
 		f := openOn(t, d)
@@ -250,9 +249,9 @@ func TestFileUndoesAWriteThatFailed(t *testing.T) {
 	}
 }
 
-// A Begin that still waits when the file was closed, removed and opened again does not
-// succeed; what it noted is not in the new one.
-func TestFileOpenedAgainWhileOthersWait(t *testing.T) {
+// A Begin that still waits when the file is closed, removed and opened again fails, and
+// its record is not in the new file.
+func TestFileReopenedWhileABeginWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTestDisk(rand.New(rand.NewPCG(1, 1)))
 		f := openOn(t, d)
@@ -278,7 +277,7 @@ func TestFileOpenedAgainWhileOthersWait(t *testing.T) {
 	})
 }
 
-// An Open too many disturbs no others; the race detector sees it.
+// A second Open does not disturb calls in progress. The race detector checks this.
 func TestFileOpenWhileOthersBegin(t *testing.T) {
 	f := &File[int, int]{Path: t.TempDir() + "/log"}
 	if err := f.Open(); err != nil {

@@ -83,8 +83,7 @@ func TestCancelNext(t *testing.T) {
 	})
 }
 
-// TestReconcileMany asks for runs of the items that are named, or of all that a
-// query finds.
+// TestReconcileMany requests runs of the named items, or of all items that a query finds.
 func TestReconcileMany(t *testing.T) {
 	queue := reconcile.NewQueue[string]()
 	loop := &statuspage.Loop[string]{Name: "assets", Queue: queue, Format: func(item string) string { return strings.TrimRight(item, "'") }}
@@ -160,7 +159,8 @@ func TestReconcileMany(t *testing.T) {
 	}
 }
 
-// TestRetryButtons is about where the overview has what TestReconcileMany sends.
+// TestRetryButtons checks on which pages the buttons for TestReconcileMany's requests
+// appear.
 func TestRetryButtons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := reconcile.NewQueue[string]()
@@ -202,8 +202,8 @@ func TestRetryButtons(t *testing.T) {
 	})
 }
 
-// TestActionsRefused goes through the requests that are not to do anything.
-func TestActionsRefused(t *testing.T) {
+// TestActionsRejected sends requests that must have no effect.
+func TestActionsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.queue.EnqueueAfter("a", time.Hour)

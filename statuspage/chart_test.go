@@ -84,7 +84,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-func TestChartsOfNothing(t *testing.T) {
+func TestChartsWithoutRuns(t *testing.T) {
 	var nothing, begun history
 	begun.count(time.Second, &run{Outcome: reconcile.Succeeded, Duration: 1e9}) // in a bucket that has just begun
 	for name, h := range map[string]*history{"nothing": &nothing, "begun": &begun} {

@@ -1,50 +1,58 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statuspage shows what reconcilers do: a live page for people, and the
-// same as JSON for programs. It leads with how many items are in sync, and answers
-// why the others are not: what state an item is in and since when, when it runs
-// next, how often it failed and with which error, and how its last runs went.
+// Package statuspage is a live web page for reconcilers, and the same data as JSON for
+// programs.
+//
+// It leads with the number of items that are in sync. For each of the other items it
+// shows the state and since when, the next run, the number of failures in a row, the last
+// error and the last runs.
 //
 //	assets := &statuspage.Loop[string]{Name: "assets", Queue: queue}
 //	reconciler.OnResult = assets.OnResult(reconciler.OnResult)
 //
 //	group.Add("page", statuspage.Serve("127.0.0.1:8080", statuspage.New(assets)))
 //
-// A [Loop] is a queue and its reconciler; a page has any number of them. A
-// [Group] is a [reconcile.Group] whose members are shown as well: a stream of
-// events that broke explains why nothing happens. So do polls that fail, which [Poll]
-// adds to the members, a [Gate] that is paused, and a [Listing], which is a set of things that
-// keep.Set keeps.
+// A page has any number of parts:
+//
+//   - A [Loop] is a queue and its reconciler.
+//   - A [Group] is a [reconcile.Group] whose members are shown too. An event stream that
+//     broke, or polls that fail, explain why items do not run. [Poll] adds a poll to the
+//     members.
+//   - A [Gate] is a gate.Gate: its budget and its pauses.
+//   - A [Listing] is a keep.Set: its counts, and the deletions that it rejected.
 //
 // # In sync
 //
-// An item is in sync when its last run ended well and nothing is left to do. It
-// waits only for a recheck, as [reconcile.RecheckWithin] asks, or the queue
-// has it no more and the page remembers a last run that succeeded. An item for
-// which the next run is planned or retried is waiting, and an item that was given
-// up or cancelled is idle. An event makes an item that was in sync ready again.
-// What was removed for good counts as in sync until the page forgets it, unless
-// Loop.Wanted says that it is gone.
+// An item is in sync if its last run succeeded and no run is left to do. The queue then
+// keeps it only for a recheck, which [reconcile.RecheckWithin] asked for, or does not
+// know it, and the page remembers the run that succeeded. An event makes an item that was
+// in sync ready again.
+//
+// An item with a requeue or a retry to come is waiting. An item that is not retried, or
+// whose next run was cancelled, is idle.
+//
+// A deleted item counts as in sync until the page forgets its last run. To leave it out,
+// set Loop.Wanted.
 //
 // # Cost
 //
-// A run costs a few hundred nanoseconds and no allocation, besides what the
-// text of its error takes (BenchmarkOnResult). It never waits for another worker
-// or for a reader: BenchmarkOnResultLocked measures it while all locks of the
-// package are held, and TestOnResultNeverBlocks shows that nothing waits there.
-// The price is that results may be dropped when workers are faster than what
-// takes note of them; they are counted then, and the page says how many.
+// Recording a run takes a few hundred nanoseconds and allocates nothing, apart from the
+// text of the run's error (BenchmarkOnResult). It never waits for another worker or for a
+// reader (TestOnResultNeverBlocks; BenchmarkOnResultLocked measures it while all locks of
+// the package are held). If workers are faster than the page can record, results are
+// dropped. The page counts dropped results and shows their number.
 //
-// The memory is bounded by [Loop.Runs]. While nobody looks, nothing runs: no
-// goroutine, no timer, no call of the queue but one of Stats a second, by a
-// worker that has a result. While somebody looks, the queue is asked for all its
-// items once a [Page.Refresh], however many look: [reconcile.Queue.All] holds up
-// the queue for some milliseconds if it has a hundred thousand items.
+// [Loop.Runs] bounds the memory. While the page has no reader, the package needs no
+// goroutine and no timer. Its only call of the queue is then Stats, once a second, by a
+// worker that has a result. While the page has readers, people or programs, the package
+// reads all items of the queue once per [Page.Refresh], however many readers there are.
+// In a queue of a hundred thousand items, [reconcile.Queue.All] holds the queue's lock
+// for some milliseconds.
 //
 // # For programs
 //
-// Each page has a twin in JSON. Its fields are never renamed; new ones may come.
+// Each page is also available as JSON. Fields are never renamed; new fields may be added.
 //
 //	curl 127.0.0.1:8080/status.json
 //	curl '127.0.0.1:8080/items.json?queue=assets&state=failing&sort=-since&size=100'
@@ -56,44 +64,45 @@
 //	curl -d gate=cloud -d action=go-on 127.0.0.1:8080/gate.json
 //	curl -d listing=buckets -d action=accept -d shown="$shown" 127.0.0.1:8080/listing.json
 //
-// Shown is the field of that name in the listing of status.json. It stands for the names of
-// all things that would be deleted: if they are others by now, nothing is accepted.
+// In the last command, $shown is the field "shown" of the listing in status.json. It
+// identifies the names of all things that would be deleted. If the set of names has
+// changed since, nothing is accepted.
 //
-// What may stand behind the question mark:
+// The parameters of a query:
 //
-//	queue   the Name of a Loop; not needed if there is one alone
-//	search  a part of the name or the error, in any case
+//	queue   the Name of a Loop; optional if the page has only one
+//	search  a part of the name or of the error; case does not matter
 //	state   all, in-sync, failing, in-flight, ready, waiting or idle
 //	sort    attention, item, state, since, next, failures, last, duration or
-//	        pending; with a hyphen in front for the reverse
+//	        pending; with a hyphen in front for the reverse order
 //	page    from 1
-//	size    of a page: 50, at most 1000
-//	item    the name of an item, as it is shown
-//	id      of the item, if several are shown alike
+//	size    items per page: 50, at most 1000
+//	item    the name of an item, as the page shows it
+//	id      the id of the item, if several items have the same name
 //
-// An idle item is one that the queue does not know. The page remembers those
-// that ran lately: an item that was given up is idle, and failing.
+// An idle item is not in the queue, but the page remembers its last runs. An item that is
+// not retried is both idle and failing.
 //
-// The items of a queue in status.json are the sum of in_sync, in_flight, ready,
-// waiting and idle. Those that fail are counted again in failing. Each item has
-// in_sync, and beside it the phase in which the queue has it: one that is in sync
-// has the phase "waiting" or "idle". A run that succeeded has next_seconds if it
-// asked for a recheck.
+// In status.json, the items of a queue are the sum of in_sync, in_flight, ready, waiting
+// and idle. The count failing overlaps with the others. Each item has in_sync and,
+// separately, its phase in the queue: an item in sync has the phase "waiting" or "idle".
+// A run that succeeded has next_seconds only if it asked for a recheck.
 //
 // # Safety
 //
-// Names and errors may contain anything; they are text wherever they are shown.
-// The page loads nothing from elsewhere, and its Content-Security-Policy allows
-// no script but its own. Actions are off unless the program turns them on, see
-// [Page.AllowActions]. There is no login: put a handler in front that asks for
-// one, as an example of [Page] does, or listen on a loopback address. What an error
-// says is shown to all who may look, unless Loop.FormatError leaves it out.
+// Names and errors may contain anything: the page shows them as text. The page loads
+// nothing from other sites, and its Content-Security-Policy allows only its own script.
+// Actions are off unless the program sets [Page.AllowActions].
+//
+// There is no login. Put a handler that asks for one in front, as an example of [Page]
+// does, or listen on a loopback address. Every reader of the page sees the text of
+// errors; Loop.FormatError can leave secrets out.
 //
 // # Ending
 //
-// A page that is open keeps a request going. [Serve] ends it when its own context
-// ends. A server of the program's own has to do the same, because
-// [http.Server.Shutdown] waits for requests for as long as it may:
+// An open page keeps a request going. [Serve] ends such requests when its own context
+// ends. If your program has its own server, do the same, because [http.Server.Shutdown]
+// waits for requests until its own context ends:
 //
 //	server := &http.Server{
 //		Handler:     page,

@@ -41,7 +41,7 @@ var (
 // until the reader goes. The query is that of the page: with an item it is the
 // page of the item.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
-	look, regions, err := p.follow(r.URL.Query())
+	load, regions, err := p.follow(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	sent := make(map[string]uint64)
 	var last time.Time // when something was sent
 	for {
-		page, next, err := look()
+		page, next, err := load()
 		if err != nil {
 			return err
 		}
@@ -91,8 +91,8 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 }
 
 // follow returns a function that returns the page that a query asks for, and when
-// to look again, and the regions of that page.
-func (p *Page) follow(v url.Values) (look func() (page any, next time.Time, err error), regions []string, err error) {
+// to load it again, and the regions of that page.
+func (p *Page) follow(v url.Values) (load func() (page any, next time.Time, err error), regions []string, err error) {
 	if !v.Has("item") {
 		q, err := parseQuery(v)
 		return func() (any, time.Time, error) { return p.overview(q) }, overviewRegions, err

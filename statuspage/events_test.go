@@ -93,7 +93,7 @@ func names(event map[string]string) string {
 	return strings.Join(all, " ")
 }
 
-// TestEvents looks at what comes, and when.
+// TestEvents checks the events of a stream and their times.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -130,8 +130,8 @@ type deadlines struct {
 
 func (d *deadlines) SetWriteDeadline(t time.Time) error { d.at.Store(&t); return nil }
 
-// TestIdleStreamHasNoDeadline has a page on which nothing changes: there is no deadline
-// between what is sent. Over HTTP/2 it would end the stream.
+// TestIdleStreamHasNoDeadline has a page on which nothing changes. No deadline is set
+// between two messages, because over HTTP/2 it would end the stream.
 func TestIdleStreamHasNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := statuspage.New(&statuspage.Group{Name: "g"})
@@ -171,7 +171,7 @@ func TestEventsOfItem(t *testing.T) {
 	})
 }
 
-// TestEventsPing leaves a stream with nothing to tell.
+// TestEventsPing has a stream without changes.
 func TestEventsPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -207,7 +207,7 @@ func (q *countingQueue) Stats() reconcile.Stats {
 	return q.Queue.Stats()
 }
 
-// TestSnapshotsAreShared has many people look, and then none.
+// TestSnapshotsAreShared has many readers at once, and then none.
 func TestSnapshotsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &countingQueue{Queue: reconcile.NewQueue[string]()}
@@ -248,8 +248,8 @@ func TestSnapshotsAreShared(t *testing.T) {
 	})
 }
 
-// TestWorkersAskSeldom checks how often a worker asks the queue how deep it is.
-func TestWorkersAskSeldom(t *testing.T) {
+// TestWorkersCallStatsOnceASecond checks how often a worker calls Stats of the queue.
+func TestWorkersCallStatsOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &countingQueue{Queue: reconcile.NewQueue[string]()}
 		record := (&statuspage.Loop[string]{Name: "q", Queue: q}).OnResult(nil)
@@ -268,7 +268,7 @@ func TestWorkersAskSeldom(t *testing.T) {
 	})
 }
 
-// TestEventsEnd ends a stream by its context, and by a reader that has gone.
+// TestEventsEnd ends a stream by its context, and by a reader that has disconnected.
 func TestEventsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
@@ -294,8 +294,8 @@ type brokenWriter struct{ *httptest.ResponseRecorder }
 
 func (*brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestEventsWithoutFlusher has a handler around the page that hides what a stream
-// needs: it ends, and does not hang.
+// TestEventsWithoutFlusher has a handler around the page that hides http.Flusher: the
+// stream ends and does not hang.
 func TestEventsWithoutFlusher(t *testing.T) {
 	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
 	page.Logger = discard

@@ -79,7 +79,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// TestPageURL is about what the log says of where a page is.
+// TestPageURL checks the URL of the page in the log.
 func TestPageURL(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:80":   "http://127.0.0.1:80",

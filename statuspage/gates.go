@@ -18,16 +18,18 @@ import (
 	"github.com/reconkernel/reconcile/keep"
 )
 
-// A Gate is a gate.Gate as a [Page] shows it: its budget and limit and, while it is
-// paused, since when, until when and why. With [Page.AllowActions] it has buttons that
-// pause it for a time, and that let it go on. Both fields are required, and not
-// changed after [New]; no other gate of the page has the name.
+// A Gate shows a [gate.Gate] on a [Page]: its budget and its limit and, while it is
+// paused, since when, until when and why. With [Page.AllowActions], people can pause the
+// gate for a time and end a pause.
+//
+// Name and Gate are required. Name is unique among the gates of the page. The fields must
+// not change after [New].
 type Gate struct {
 	Name string // such as the cloud that it stands in front of
 	Gate *gate.Gate
 
-	// FormatError returns how the error that paused the gate is shown, as that of a
-	// [Loop] does.
+	// FormatError returns the text of the error that paused the gate, as that of a [Loop]
+	// does. Nil means the Error method.
 	FormatError func(err error) string
 }
 
@@ -44,17 +46,20 @@ func (g *Gate) addTo(p *Page) {
 	p.gates = append(p.gates, g)
 }
 
-// A Listing is a [keep.Set] as a [Page] shows it: how many things are missing, out of sync
-// and surplus, for how long no listing was accepted and, while the listings are rejected,
-// since when, and the names of all that would be deleted. With [Page.AllowActions] it then has
-// a button that accepts the deletion of exactly those. Both fields are required, and not
-// changed after [New]; no other listing of the page has the name.
+// A Listing shows a [keep.Set] on a [Page]: how many things are missing, out of sync and
+// surplus, and the age of the last accepted listing. While the Set rejects its listings,
+// it shows since when, and the names of all things that would be deleted. With
+// [Page.AllowActions], people can then accept the deletion of exactly those names.
+//
+// Both fields are required. Name is unique among the listings of the page. The fields
+// must not change after [New].
 type Listing struct {
 	Name string // such as what the Set keeps
 	Of   Set
 }
 
-// A Set is a [*keep.Set]. The methods may be called from any goroutine, and do not block.
+// A Set is the part of a [*keep.Set] that a [Listing] uses. Its methods do not block and
+// may be called from any goroutine.
 type Set interface {
 	Stats() keep.Stats
 	Age() time.Duration

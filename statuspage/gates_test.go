@@ -209,8 +209,8 @@ func TestListing(t *testing.T) {
 	})
 }
 
-// TestGateActionsRefused goes through the requests that are to do nothing.
-func TestGateActionsRefused(t *testing.T) {
+// TestGateActionsRejected sends requests that must have no effect.
+func TestGateActionsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud, listing := &gate.Gate{Logger: discard}, rejected{&keep.Rejection[string]{Keys: []string{"a"}}, new(error)}
 		page := statuspage.New(&statuspage.Gate{Name: "cloud", Gate: cloud}, &statuspage.Listing{Name: "buckets", Of: listing})

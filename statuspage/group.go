@@ -14,13 +14,14 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Group is a [reconcile.Group] whose members a [Page] shows: since when they
-// run, and how they ended. It does the same otherwise. The zero Group is ready,
-// and must not be copied.
+// A Group is a [reconcile.Group] whose members a [Page] shows: since when each runs, or
+// how it ended. In all other ways it behaves as a reconcile.Group. The zero Group is
+// ready for use. A Group must not be copied.
 type Group struct {
 	Name string // shown above the members; may be empty
 
-	// FormatError returns how an error of a member is shown, as that of a [Loop] does.
+	// FormatError returns the text of a member's error, as that of a [Loop] does. Nil
+	// means the Error method.
 	FormatError func(err error) string
 
 	reconcile.Group
@@ -56,7 +57,8 @@ const (
 // maxMembers is from how many members on those that ended are forgotten.
 const maxMembers = 200
 
-// Add is [reconcile.Group.Add]. A member that is stopped is shown no more.
+// Add is [reconcile.Group.Add]. After a call of stop, the page no longer shows the
+// member.
 func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
 	m := g.newMember(name, false)
 	end := g.Group.Add(name, &watched{g, m, r})
@@ -68,8 +70,8 @@ func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
 	}
 }
 
-// Watch returns a Runner that runs r, and that is shown with the members. Use it
-// inside of [reconcile.Restart], to see how often a Runner was restarted and why:
+// Watch returns a Runner that runs r, and adds it to the members that the page shows. Use
+// it within [reconcile.Restart], to see how often and why a Runner was restarted:
 //
 //	group.Add("events", reconcile.Restart(nil, group.Watch("event stream", feed)))
 func (g *Group) Watch(name string, r reconcile.Runner) reconcile.Runner {
@@ -119,18 +121,18 @@ func (w *watched) Run(ctx context.Context) (err error) {
 // errPanicked is the failure of what did not return.
 var errPanicked = errors.New("panic or runtime.Goexit; the log says where")
 
-// Poll returns a function that calls list, and shows among the members of g how
-// these calls fare: when one succeeded last, and while they fail, since when, how
-// often and why. It is for GetItems of a [reconcile.Poller], and for the function
-// that tracker.FromMap takes:
+// Poll returns a function that calls list, and shows the results of the calls among the
+// members of g: when a call last succeeded and, while calls fail, since when, how often
+// and why. Use it for GetItems of a [reconcile.Poller], and for the argument of
+// tracker.FromMap:
 //
 //	poller.GetItems = statuspage.Poll(group, "list of buckets", poller.GetItems)
 //
-// The members of g need not run in it: where the loops are in a [reconcile.Group], g is
-// one for polls alone, which the page is given and nobody runs.
+// The page must have g as a part, but g need not run: if your loops are in a
+// [reconcile.Group], use a Group that has only polls.
 //
-// A call whose context is cancelled, as when the program ends, does not count. If
-// list is nil, so is the function.
+// A call whose context is cancelled, for example at shutdown, does not count. If list is
+// nil, Poll returns nil.
 func Poll[R any](g *Group, name string, list func(context.Context) (R, error)) func(context.Context) (R, error) {
 	if list == nil {
 		return nil

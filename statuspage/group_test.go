@@ -183,7 +183,7 @@ func TestGroupFailures(t *testing.T) {
 	})
 }
 
-// TestGroupIsBounded adds members without end.
+// TestGroupIsBounded adds more members than a Group remembers.
 func TestGroupIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := &statuspage.Group{}

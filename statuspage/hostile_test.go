@@ -41,8 +41,8 @@ var hostile = []string{
 	strings.Repeat("long & ", 20_000),
 }
 
-// TestHostile has items, queues and errors of such names: each is found again by
-// its URL, and none leaves a trace as anything but text.
+// TestHostile has hostile names of items and queues, and hostile errors. Each item is
+// found again by its URL, and each text appears only as text.
 func TestHostile(t *testing.T) {
 	for n, name := range hostile {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

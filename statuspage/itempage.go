@@ -104,7 +104,7 @@ type itemPage struct {
 
 // newItemPage returns the page of an item as it is now.
 func (p *Page) newItemPage(h handle) *itemPage {
-	now, runs := h.look(h.row)
+	now, runs := h.current(h.row)
 	h.row = now
 	v := &itemPage{
 		frame:      p.frame(h.name()),
@@ -190,16 +190,16 @@ func (h handle) story() string {
 }
 
 func idleStory(last reconcile.Outcome, ago string) string {
-	const fed = "It runs again only after the next event or poll."
+	const again = "It runs again only after the next event or poll."
 	switch last {
 	case "":
-		return "The queue does not know it, and no run of it is remembered. " + fed
+		return "The queue does not know it, and no run of it is remembered. " + again
 	case reconcile.GaveUp:
-		return fmt.Sprintf("It failed %s ago and is not retried. %s", ago, fed)
+		return fmt.Sprintf("It failed %s ago and is not retried. %s", ago, again)
 	case reconcile.TerminalError:
-		return fmt.Sprintf("It failed %s ago with a terminal error and is not retried. %s", ago, fed)
+		return fmt.Sprintf("It failed %s ago with a terminal error and is not retried. %s", ago, again)
 	case reconcile.Retrying, reconcile.Requeued, reconcile.Aborted:
-		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, fed)
+		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, again)
 	}
-	return fmt.Sprintf("The last run succeeded %s ago. %s", ago, fed)
+	return fmt.Sprintf("The last run succeeded %s ago. %s", ago, again)
 }

@@ -142,7 +142,7 @@ func (p *Page) serveItemJSON(w http.ResponseWriter, r *http.Request) error {
 	}
 	items := []itemJSON{}
 	for _, h := range found {
-		now, runs := h.look(h.row)
+		now, runs := h.current(h.row)
 		h.row = now
 		i := newItemJSON(h)
 		i.ID, i.URL, i.Story, i.Runs = h.id(), h.url("item.json"), h.story(), runs

@@ -222,8 +222,8 @@ func TestOrderOfAttention(t *testing.T) {
 	})
 }
 
-// TestFailuresBefore has a queue with failures that the page has not seen.
-func TestFailuresBefore(t *testing.T) {
+// TestFailuresThatThePageHasNotSeen has a queue with failures from before the page recorded runs.
+func TestFailuresThatThePageHasNotSeen(t *testing.T) {
 	queue := reconcile.NewQueue[string]()
 	queue.Enqueue("a")
 	if _, err := queue.Dequeue(t.Context()); err != nil {
@@ -275,7 +275,7 @@ func TestItemJSON(t *testing.T) {
 	})
 }
 
-// TestErrors has programs and streams ask for what there is not.
+// TestErrors requests items, queues and pages that do not exist.
 func TestErrors(t *testing.T) {
 	a := &statuspage.Loop[string]{Name: "a", Queue: reconcile.NewQueue[string]()}
 	b := &statuspage.Loop[string]{Name: "b", Queue: reconcile.NewQueue[string]()}

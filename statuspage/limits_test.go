@@ -20,7 +20,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// TestStreamsAreBounded opens one stream more than there may be.
+// TestStreamsAreBounded opens one stream more than the limit.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := New(&Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
@@ -53,10 +53,11 @@ func TestStreamsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSlowPeople has one who reads nothing of an answer, and one who never ends a form:
-// both are let go after some seconds, as is one whose body nobody wants. Who is quick may
-// use the connection again, later, also for another handler, which sets no deadline.
-func TestSlowPeople(t *testing.T) {
+// TestSlowClients has a client that reads nothing of an answer, one that never ends a
+// form, and one whose body no handler reads. Each is disconnected after some seconds. A
+// fast client may use its connection again later, also for another handler, which sets no
+// deadline.
+func TestSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := New(&Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
 		page.AllowActions = true
@@ -118,8 +119,8 @@ func TestSlowPeople(t *testing.T) {
 	})
 }
 
-// TestItemPageKeepsNoSnapshot holds what an open page of one item holds, and sees the
-// rows of the others go.
+// TestItemPageKeepsNoSnapshot keeps the page of one item open, and checks that the rows
+// of the other items are freed.
 func TestItemPageKeepsNoSnapshot(t *testing.T) {
 	queue := reconcile.NewQueue[string]()
 	for i := range 1000 {
@@ -127,17 +128,17 @@ func TestItemPageKeepsNoSnapshot(t *testing.T) {
 	}
 	loop := &Loop[string]{Name: "q", Queue: queue}
 	page := New(loop)
-	look, _, err := page.follow(map[string][]string{"item": {"item-7"}})
+	load, _, err := page.follow(map[string][]string{"item": {"item-7"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := weak.Make(&loop.view.last.rows[0])
-	loop.view.letGo()
+	loop.view.drop()
 	runtime.GC()
 	if rows.Value() != nil {
 		t.Error("the rows of all items are kept")
 	}
-	if _, _, err := look(); err != nil {
+	if _, _, err := load(); err != nil {
 		t.Error(err)
 	}
 }

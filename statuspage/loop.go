@@ -14,50 +14,50 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Loop is a queue, and what its reconciler makes of the items, as a [Page]
-// shows them.
+// A Loop shows a queue, and the results of its reconciler, on a [Page].
 //
-// The fields are set before OnResult and [New] are called, and not changed
-// after. Name is required. A Loop is of one page at most, and must not be
-// copied. OnResult and the functions that it returns may be called from any
-// goroutine.
+// Name is required. The fields must not change after the first call of OnResult or [New].
+// A Loop may be part of only one page, and must not be copied. OnResult and the functions
+// that it returns may be called from any goroutine.
 type Loop[T comparable] struct {
-	// Name says which queue or reconciler it is. It stands in URLs, and no other
-	// loop of the page has it.
+	// Name identifies the queue or reconciler, also in URLs. It is required, and unique
+	// among the loops of the page.
 	Name string
 
-	// Queue is what the items are in: a *reconcile.Queue[T] or what looks like
-	// one. If it is nil, the page shows what it learns from OnResult, which is
-	// all that there is to be had of a queue on another machine.
+	// Queue has the items: a *reconcile.Queue[T], or another implementation of Source. If
+	// it is nil, the page shows only results that OnResult received. Use nil for a queue
+	// on another machine that cannot be read from here.
 	Queue Source[T]
 
-	// Format returns how an item is shown, searched for and named in URLs; nil
-	// means fmt.Sprint. It is called from any goroutine, for each item once a
-	// [Page.Refresh], and only while somebody looks.
+	// Format returns the name of an item, for display, search and URLs. Nil means
+	// fmt.Sprint. It is called from any goroutine, for each item once per [Page.Refresh],
+	// and only while the page has readers.
 	Format func(item T) string
 
-	// FormatError returns how an error of a run is shown and remembered: it is the place
-	// to leave out what must not be seen, such as a token in a URL. Nil means the Error
-	// method. It is called from any goroutine, by workers.
+	// FormatError returns the text of a run's error, which the page shows and remembers.
+	// Use it to leave out secrets, such as a token in a URL. Nil means the Error method.
+	// Workers call it, from any goroutine.
 	FormatError func(err error) string
 
-	// Wanted reports whether an item is still to be there; nil means that all are. One
-	// that it says no of is shown for as long as something is left to do or has failed:
-	// then it is gone, and neither shown nor counted. It is called from any goroutine,
-	// for items that the queue has no more, as Format is.
+	// Wanted reports whether an item is still desired. Nil means that all items are. If
+	// it returns false for an item that is not in the queue and whose last run succeeded,
+	// the page neither shows nor counts the item. It is called as often as Format, from
+	// any goroutine.
 	Wanted func(item T) bool
 
-	// ReadOnly takes the actions away from the items of this loop, whatever
-	// [Page.AllowActions] says.
+	// ReadOnly disables the actions for the items of this loop, even with
+	// [Page.AllowActions].
 	ReadOnly bool
 
-	// Runs bounds the memory: how many runs are remembered, of all items
-	// together, and never more than the last 20 of one. Zero means 20,000, and
-	// anything below 80 means 80. A run takes some 100 bytes, or 200 if it is
-	// the only one of its item, and the text of its error, cut to a kilobyte, unless
-	// the run before it had the same.
-	// The items that were not active for longest are forgotten first; but half of
-	// the room is kept for those whose last run failed, and half for the others.
+	// Runs bounds the memory. It is the number of remembered runs of all items together;
+	// of each item, at most the last 20 are remembered. 0 means 20,000, and a value below
+	// 80 means 80.
+	//
+	// A run takes about 100 bytes, or 200 if it is the only run of its item. The text of
+	// its error is added, at most a kilobyte, unless the run before it had the same text.
+	//
+	// The page first forgets the runs of the item whose last run is longest ago. Half of
+	// the room is reserved for items whose last run failed, and half for the others.
 	Runs int
 
 	once sync.Once
@@ -65,18 +65,18 @@ type Loop[T comparable] struct {
 	view view
 }
 
-// A Source is a queue that can be looked at: [reconcile.Queue], or one that
-// machines share. The methods may be called from any goroutine.
+// A Source is a queue whose items a page can read: a [reconcile.Queue], or a queue that
+// several machines share. Its methods may be called from any goroutine.
 type Source[T comparable] interface {
-	// All returns a snapshot of all items. It is called once a [Page.Refresh]
-	// while somebody looks, and not at all while nobody does.
+	// All returns a snapshot of all items. It is called once per [Page.Refresh] while the
+	// page has readers, and otherwise not at all.
 	All() iter.Seq2[T, reconcile.State]
 
-	// State returns what the queue knows of one item.
+	// State returns the state of one item.
 	State(item T) reconcile.State
 
-	// Stats returns the counts. A worker calls it once a second, so it is not to
-	// block.
+	// Stats returns the counts. It must not block, because a worker calls it, once a
+	// second.
 	Stats() reconcile.Stats
 }
 
@@ -86,11 +86,11 @@ type actor[T comparable] interface {
 	Remove(item T) bool
 }
 
-// OnResult returns what [reconcile.Reconciler.OnResult] is to be, so that the
-// page knows of the runs. It also calls next, if that is not nil.
+// OnResult returns a function for [reconcile.Reconciler.OnResult] that records each run
+// for the page. The function also calls next, unless next is nil.
 //
-// The function never blocks, and takes a few hundred nanoseconds, apart from what
-// the Error method of the run's error takes, and next.
+// The function never blocks. It takes a few hundred nanoseconds, plus the time of next
+// and of the error's Error method.
 func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result[T]) {
 	l.init()
 	if next == nil {
@@ -159,7 +159,7 @@ type loop interface {
 	hasQueue() bool
 	hasActions() bool
 	snapshot(interval time.Duration) *snapshot
-	look(known *row) (now *row, runs []run)
+	current(known *row) (now *row, runs []run)
 	act(item any, a action) bool
 	errorText(err error, limit int) string
 }
@@ -182,8 +182,8 @@ func (l *Loop[T]) hasActions() bool {
 	return ok
 }
 
-// look looks at an item alone, which takes no snapshot.
-func (l *Loop[T]) look(known *row) (now *row, runs []run) {
+// current returns the state and the runs of one item, without a snapshot.
+func (l *Loop[T]) current(known *row) (now *row, runs []run) {
 	item, _ := known.item.(T) // nil, if T is an interface and the item is
 	now = &row{item: item, text: known.text}
 	if l.Queue != nil {

@@ -27,9 +27,8 @@ func (l *Loop[T]) lockAll() (unlock func()) {
 	}
 }
 
-// TestOnResultNeverBlocks gives results while somebody holds all locks, more of
-// them than there is room for. In a bubble a worker that waited would be a
-// deadlock.
+// TestOnResultNeverBlocks records results while all locks are held, more results than
+// there is room for. In a bubble a worker that waits would be a deadlock.
 func TestOnResultNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Loop[int]{Name: "q", Queue: reconcile.NewQueue[int]()}
@@ -52,8 +51,7 @@ func TestOnResultNeverBlocks(t *testing.T) {
 	})
 }
 
-// TestOnResultCallsNext checks that a function that was there before is called,
-// after the page knows of the run.
+// TestOnResultCallsNext checks that next is called, after the page has recorded the run.
 func TestOnResultCallsNext(t *testing.T) {
 	l := &Loop[string]{Name: "q"}
 	var got []string
@@ -66,8 +64,8 @@ func TestOnResultCallsNext(t *testing.T) {
 	}
 }
 
-// TestOnResultAllocates shows that a run that ends well, is planned, or fails as
-// before allocates nothing, nor one that has another item forgotten.
+// TestOnResultAllocates checks that a run that succeeds, is requeued, or fails as before
+// allocates nothing, also if the page forgets another item for it.
 func TestOnResultAllocates(t *testing.T) {
 	l := &Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()}
 	record := l.OnResult(nil)
@@ -111,7 +109,7 @@ func TestRunsBound(t *testing.T) {
 	}
 }
 
-// TestSnapshotExpires checks that a snapshot that took long is kept for longer.
+// TestSnapshotExpires checks that a snapshot that took longer is used for longer.
 func TestSnapshotExpires(t *testing.T) {
 	begin := time.Now()
 	for _, test := range []struct{ cost, interval, want time.Duration }{
@@ -128,8 +126,8 @@ func TestSnapshotExpires(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsLetGo checks that nothing of it is kept when nobody looks.
-func TestSnapshotIsLetGo(t *testing.T) {
+// TestSnapshotIsFreed checks that the snapshot is freed when the page has no reader.
+func TestSnapshotIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("a")
@@ -149,8 +147,8 @@ func TestSnapshotIsLetGo(t *testing.T) {
 	})
 }
 
-// TestDepthIsSampled checks that the depth of a queue is known for a time in
-// which nobody looked.
+// TestDepthIsSampled checks that the depth of a queue is recorded while the page has no
+// reader.
 func TestDepthIsSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[int]()

@@ -15,7 +15,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// TestMemory runs a million items of which each fails with a text of its own.
+// TestMemory runs a million items, each of which fails with a text of its own.
 func TestMemory(t *testing.T) {
 	l := &Loop[string]{Name: "q", Runs: 1000}
 	record := l.OnResult(nil)

@@ -156,7 +156,7 @@ func tiles(s *snapshot) []tile {
 		return what + " " + format(at)
 	}
 	all := []tile{
-		{inSyncItems, "In sync", part(s.InSync, s.Items), detail("next recheck in", s.look, until), ""},
+		{inSyncItems, "In sync", part(s.InSync, s.Items), detail("next recheck in", s.recheck, until), ""},
 		{allItems, "All items", number(s.Items), strings.Replace(perSecond(s.perSecond), "/", " runs/", 1), ""},
 		{failingItems, "Failing", number(s.Failing), "", ""},
 		{inFlightItems, "In flight", number(s.InFlight), detail("longest", s.inFlightSince, since), ""},

@@ -18,38 +18,41 @@ import (
 	"time"
 )
 
-// A Page shows loops and groups to people and programs. It is an [http.Handler].
+// A Page shows loops, groups, gates and listings to people and to programs. It is an
+// [http.Handler]. Create one with [New].
 //
-// Make one with [New]. The fields are set before it serves, and not changed
-// after. It may serve any number of requests at once. It runs no goroutine of
-// its own: whatever it does, it does in a request, and a stream of events ends
-// when the context of its request does. Some seconds after the last request it
-// lets go of what it has read.
+// The fields must not change once it serves. It may serve any number of requests at once.
+// It starts no goroutine: all its work is done within requests. The event stream that
+// keeps an open page up to date ends with the context of its request. About ten seconds
+// after the last request, the page frees its snapshot of the items.
 type Page struct {
 	Title string // of the page; "" means "Reconcilers"
 
-	// AllowActions has the page of an item show the buttons "Reconcile now"
-	// (EnqueueNow) and "Cancel the next run" (Remove), if the queue has these
-	// methods. Where items fail, the page of all then has buttons to reconcile now
-	// those that are selected, or all of them. A [Gate] has buttons that pause it and
-	// let it go on, and a [Listing] that is rejected has one that accepts what is shown.
-	// Requests that another site makes a
-	// browser send are refused. Who may press the buttons is for the program to say,
-	// by a handler around this one.
+	// AllowActions turns on the actions. The page of an item then has the buttons
+	// "Reconcile now" (EnqueueNow) and "Cancel the next run" (Remove), if the queue has
+	// these methods. While items fail, the overview has buttons that reconcile the
+	// selected items, or all failing ones, now. A [Gate] has buttons that pause it and
+	// end a pause. A [Listing] that is rejected has a button that accepts the deletions
+	// that are shown.
+	//
+	// The page rejects requests that another site makes a browser send. It does not know
+	// who sends a request: to restrict the actions to some people, put a handler in
+	// front.
 	AllowActions bool
 
-	// Refresh is how often an open page is brought up to date, and how old at
-	// most is what a program gets; zero or less means a second. It is longer when
-	// there are so many items that looking at them all would take more than a
-	// twentieth of the time.
+	// Refresh is the interval at which an open page is updated, and the maximum age of
+	// the data in JSON. 0 or less means a second. If reading all items would take more
+	// than a twentieth of the time, the interval is longer.
 	Refresh time.Duration
 
-	// Hosts are names under which the page is reached, beside localhost and IP
-	// addresses: without the port. A request for any other host is refused, as it
-	// would be that of a site which has made its own name point here. With no
-	// Hosts, only requests that came by a loopback address are checked, and all
-	// actions: a page with a name, behind a proxy or not, has to say it here. The
-	// buttons of a page at one of them work behind a proxy that sends another Host.
+	// Hosts are the host names of the page, without the port. A page with a host name,
+	// behind a proxy or not, needs it here. Localhost and IP addresses need not be
+	// listed.
+	//
+	// The page rejects requests for other hosts, because another site can make its own
+	// name point to the address of the page. If Hosts is empty, this check applies only
+	// to actions and to requests that arrive on a loopback address. Actions on a page
+	// with a listed name also work behind a proxy that changes the Host header.
 	Hosts []string
 
 	// Logger has a line for each action; nil means slog.Default().
@@ -64,12 +67,11 @@ type Page struct {
 	protection *http.CrossOriginProtection
 }
 
-// A Part is what a page is made of: a [*Loop], a [*Group],
-// a [*Gate] or a [*Listing].
+// A Part is a part of a page: a [*Loop], a [*Group], a [*Gate] or a [*Listing].
 type Part interface{ addTo(p *Page) }
 
-// New returns a page of these parts, in this order. It panics if a name that
-// is required is missing, or there twice, or if a part is nil.
+// New returns a page that shows the parts in the given order. It panics if a part is nil,
+// if a required field is missing, or if two parts of a kind have the same name.
 func New(parts ...Part) *Page {
 	p := &Page{mux: http.NewServeMux(), protection: http.NewCrossOriginProtection()}
 	for _, part := range parts {
@@ -102,16 +104,16 @@ func New(parts ...Part) *Page {
 	return p
 }
 
-// ServeHTTP serves the page. Its paths are relative to where it is: below a
-// prefix, put it behind [http.StripPrefix].
+// ServeHTTP serves the page. Its links are relative: to serve it below a prefix, use
+// [http.StripPrefix].
 //
-//	/            the page for people
+//	/            the overview, for people
 //	/item        the page of an item
-//	/status.json what a program wants to know of all loops and groups
+//	/status.json all loops, groups, gates and listings
 //	/items.json  the items of a loop
 //	/item.json   an item and its last runs
 //
-// The package comment says what may stand behind the question mark.
+// The package comment describes the parameters of a query and the actions.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+

@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// TestPageSorted checks what a screen reader is told of the order.
+// TestPageSorted checks how the order is described to a screen reader.
 func TestPageSorted(t *testing.T) {
 	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
 	sorted := regexp.MustCompile(`aria-sort="(\w+)"><a href="([^"]*)" data-nav>([^<]*)<`)
@@ -129,8 +129,8 @@ func TestPageOfItem(t *testing.T) {
 	})
 }
 
-// TestPageOfBlankItem opens items of whose names nothing is seen: there is
-// something to click on, and to tell them apart by.
+// TestPageOfBlankItem opens items with invisible names: each has a link, and can be
+// distinguished.
 func TestPageOfBlankItem(t *testing.T) {
 	for name, want := range map[string]string{
 		"":                        `""`,
@@ -156,8 +156,7 @@ func TestPageOfBlankItem(t *testing.T) {
 	}
 }
 
-// TestPageStories goes through what can become of an item after which nobody
-// tries again.
+// TestPageStories checks the text about each kind of item that has no next run.
 func TestPageStories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -189,9 +188,9 @@ func TestPageStories(t *testing.T) {
 	})
 }
 
-// An item that plans its next run again and again says for how long it has not been
-// in sync, and why, also if no run of it is remembered.
-func TestPageTellsHowLongItIsPending(t *testing.T) {
+// An item that requeues itself repeatedly shows for how long it has been out of sync, and
+// why, also if no run of it is remembered.
+func TestPageShowsPendingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.returns("a", time.Millisecond, fmt.Errorf("the disk is being made: %w", reconcile.RequeueWithin(10*time.Second)))
@@ -215,8 +214,8 @@ func TestPageTellsHowLongItIsPending(t *testing.T) {
 	})
 }
 
-// TestPageAllInSync has a page whose items are all in sync: those that wait for
-// another look, and those that the queue has no more.
+// TestPageAllInSync has a page whose items are all in sync: those that wait for a
+// recheck, and those that left the queue.
 func TestPageAllInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -321,7 +320,7 @@ func TestPageOfItemsShownAlike(t *testing.T) {
 	body(t, get(t, page, "/item.json?item=a+b&id=0"), http.StatusNotFound)
 }
 
-// TestPageWithoutQueue shows what is known by results alone.
+// TestPageWithoutQueue shows a loop that is known only by its results.
 func TestPageWithoutQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loop := &statuspage.Loop[string]{Name: "shared"}
@@ -370,7 +369,7 @@ func TestNewPanics(t *testing.T) {
 	}
 }
 
-// TestFormatPanics has a Format that does not do for all items.
+// TestFormatPanics has a Format that panics for some items.
 func TestFormatPanics(t *testing.T) {
 	queue := reconcile.NewQueue[int]()
 	queue.Enqueue(1)
@@ -384,15 +383,15 @@ func TestFormatPanics(t *testing.T) {
 	}
 }
 
-// TestWanted has items that go for good: one that nobody wants any more is shown and
-// counted until its last run has ended well.
+// TestWanted has deleted items: an item that is no longer desired is shown and counted
+// until its last run has succeeded.
 func TestWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
 		unwanted := ""
 		w.loop.Wanted = func(item string) bool {
 			if unwanted == "panic" {
-				panic("the wishes cannot be read")
+				panic("the desired state cannot be read")
 			}
 			return item != unwanted
 		}
@@ -412,7 +411,7 @@ func TestWanted(t *testing.T) {
 	})
 }
 
-// TestReadOnlyLoop has a loop whose items cannot be acted on, beside one whose items can.
+// TestReadOnlyLoop has a read-only loop beside one with actions.
 func TestReadOnlyLoop(t *testing.T) {
 	var loops []statuspage.Part
 	for _, name := range []string{"open", "closed"} {
@@ -432,7 +431,7 @@ func TestReadOnlyLoop(t *testing.T) {
 	}
 }
 
-// TestWholeError has an error that is longer than what is kept of each run: the page of
+// TestWholeError has an error longer than the part that is kept of each run: the page of
 // its item shows it whole.
 func TestWholeError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -451,7 +450,7 @@ func TestWholeError(t *testing.T) {
 	})
 }
 
-// TestFormatError has errors with something that nobody is to see.
+// TestFormatError has errors with a secret.
 func TestFormatError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hide := func(err error) string {

@@ -90,8 +90,9 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// TestPollOfNothing leaves it to the feeder to say what it misses.
-func TestPollOfNothing(t *testing.T) {
+// TestPollOfNil checks that Poll returns nil for nil, so that the Poller reports the
+// missing function.
+func TestPollOfNil(t *testing.T) {
 	group := &statuspage.Group{}
 	var none func(context.Context) (map[string]int, error)
 	if statuspage.Poll(group, "none", none) != nil {

@@ -130,9 +130,9 @@ func (r *recorder[T]) foldLocked(s *shard[T], n int) {
 // step returns by how much the wall clock was stepped since the beginning.
 func (r *recorder[T]) step() moment { return moment(onClock(r.begin).Sub(r.begin)) }
 
-// look returns the last run of each item that is remembered, and what is known of
+// read returns the last run of each item that is remembered, and what is known of
 // all runs.
-func (r *recorder[T]) look() (map[T]run, *measures) {
+func (r *recorder[T]) read() (map[T]run, *measures) {
 	now, step := time.Since(r.begin), r.step()
 	r.sample(now)
 	lasts, m := make(map[T]run), &measures{age: now, dropped: r.dropped.Load()}

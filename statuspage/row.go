@@ -106,7 +106,7 @@ var sortings = []string{"attention", "item", "state", "since", "next", "failures
 func (s sorting) key(r *row, now time.Time) int64 {
 	switch s {
 	case byAttention:
-		// All that need no look are in one class, so that they stay where they are
+		// All items that need no attention are in one class, so that they stay where they are
 		// while they run and wait in turn.
 		switch {
 		case r.Final():
@@ -148,7 +148,7 @@ func (s sorting) key(r *row, now time.Time) int64 {
 // ranks are the states in their order.
 var ranks = []filter{inFlightItems, readyItems, waitingItems, idleItems, inSyncItems}
 
-// longRun is from when on a run that goes on needs a look.
+// longRun is the age from which a run needs attention.
 const longRun = 10 * time.Second
 
 // A filter is a part of the rows.

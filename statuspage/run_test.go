@@ -45,8 +45,9 @@ func TestTextOf(t *testing.T) {
 	}
 }
 
-// The kernel may be a copy in a folder of another name: the loop is cut off there too.
-func TestWhereInACopy(t *testing.T) {
+// The kernel may be a copy in a folder of another name: its frames are cut from the stack
+// there too.
+func TestStackOfAVendoredKernelIsCut(t *testing.T) {
 	stack := "goroutine 7 [running]:\npanic({0x1, 0x2})\n\t/go/panic.go:1 +0x1\n" +
 		"main.attach(...)\n\t/app/main.go:7 +0x1\n" +
 		"example.org/app/lib/kernel.(*worker[...]).reconcile(0x1)\n\t/app/lib/kernel/worker.go:9 +0x1\n"
@@ -55,8 +56,8 @@ func TestWhereInACopy(t *testing.T) {
 	}
 }
 
-// TestTextOfPanic runs a reconciler whose function panics: the text tells where,
-// and spares the reader what lies around it.
+// TestTextOfPanic runs a reconciler whose function panics: the text has the place of the
+// panic, and no frames of the kernel.
 func TestTextOfPanic(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	q.Enqueue("a")
@@ -115,7 +116,7 @@ func TestHeadline(t *testing.T) {
 func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
 	r := newRecorder[string](100, nil, nil)
 	r.record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
-	r.look()
+	r.read()
 	const step = 3 * time.Hour
 	*(*uint64)(unsafe.Pointer(&r.begin)) -= uint64(step/time.Second) << 30 // the seconds of a time with a monotonic reading
 	for i := range r.shards {
@@ -124,7 +125,7 @@ func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
 		}
 	}
 	r.record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
-	lasts, _ := r.look()
+	lasts, _ := r.read()
 	for _, item := range []string{"a", "b"} {
 		for _, run := range append(r.history(item), lasts[item]) {
 			if ago := time.Since(run.Ended.Time()); ago < 0 || ago > time.Minute {

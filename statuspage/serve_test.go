@@ -37,7 +37,7 @@ func TestPageHeaders(t *testing.T) {
 	}
 }
 
-// TestPageInlinesNothing looks for what the Content-Security-Policy would refuse.
+// TestPageInlinesNothing searches for parts that the Content-Security-Policy would block.
 func TestPageInlinesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
@@ -150,8 +150,8 @@ func TestPagePrefix(t *testing.T) {
 	}
 }
 
-// TestPageHost plays a site that has its own name point to this machine, so that
-// the browser takes the page for a part of the site.
+// TestPageHost acts as a site whose own name points to this machine, so that the browser
+// takes the page for a part of the site.
 func TestPageHost(t *testing.T) {
 	named, nameless := []string{"status.example.org"}, []string(nil)
 	for _, test := range []struct {

@@ -16,19 +16,19 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// Serve returns a Runner that serves h at addr, such as "127.0.0.1:8080" or
-// ":8080" for whoever reaches this machine. It is for a member of a Group:
+// Serve returns a Runner that serves h at addr, such as "127.0.0.1:8080", or ":8080" for
+// all interfaces of the machine. h is a [Page], or a handler in front of one. Add the
+// Runner to a Group:
 //
 //	group.Add("page", statuspage.Serve("127.0.0.1:8080", page))
 //
-// h is a [Page], or a handler that has one and something in front of it. Run logs
-// the URL to the [reconcile.Logger] of its context and serves until that ends. It
-// then ends the contexts of all requests, so that nobody who has the page open
-// holds it up, gives them a second to be answered, closes the connections, and
-// returns nil once no request is handled any more.
+// Run logs the URL to the [reconcile.Logger] of its context and serves until the context
+// ends. It then cancels the contexts of all requests, so that an open page does not delay
+// the shutdown. Requests have one second to finish; then Run closes their connections.
+// Run returns nil when no request is being handled.
 //
-// Run returns an error if addr is empty or cannot be listened at, as when another
-// program does already. It may be called again when it has returned.
+// Run returns an error if addr is empty or cannot be listened on, for example because
+// another program uses it. Run may be called again after it has returned.
 func Serve(addr string, h http.Handler) reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
 		switch {

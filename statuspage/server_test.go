@@ -29,7 +29,7 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestServe looks at a page that a Group serves.
+// TestServe reads a page that a Group serves.
 func TestServe(t *testing.T) {
 	log := make(lines, 10)
 	group := &Group{}
@@ -77,8 +77,8 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// TestServeEnds ends a server while somebody has the page open, somebody else a
-// connection without a request, and a handler goes on after its connection.
+// TestServeEnds ends a server while a page is open, another client has a connection
+// without a request, and a handler continues after its connection has closed.
 func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)

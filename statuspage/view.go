@@ -13,10 +13,9 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A view makes snapshots of a loop, and shares them: however many people look,
-// the queue is asked for all its items once in an interval, and never by a
-// worker. Nothing happens while nobody looks, and soon after that the last
-// snapshot is let go.
+// A view makes snapshots of a loop for all readers of the page. It reads the items of the
+// queue once in an interval, however many readers there are, and never in a worker.
+// Without a reader it does nothing, and soon drops the last snapshot.
 type view struct {
 	mu      sync.Mutex // guards the fields below; held while a snapshot is made
 	last    *snapshot
@@ -47,7 +46,7 @@ type counts struct {
 
 	// The earliest of each; zero if there is none.
 	inFlightSince, readySince time.Time
-	due, look                 time.Time // of those that wait, and of those in sync
+	due, recheck              time.Time // of those that wait, and of those in sync
 	pending                   time.Time // since when the oldest has not been in sync
 	mostFailures              int
 }
@@ -73,11 +72,11 @@ func (l *Loop[T]) snapshot(interval time.Duration) *snapshot {
 	if v.release != nil {
 		v.release.Stop()
 	}
-	v.release = time.AfterFunc(releaseAfter+interval, v.letGo)
+	v.release = time.AfterFunc(releaseAfter+interval, v.drop)
 	return v.last
 }
 
-func (v *view) letGo() {
+func (v *view) drop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.last = nil
@@ -96,7 +95,7 @@ func (l *Loop[T]) newSnapshot() *snapshot {
 			s.rows = append(s.rows, l.newRow(item, state))
 		}
 	}
-	lasts, measures := l.rec.look() // after All, so that an item on its way out is seen here at least
+	lasts, measures := l.rec.read() // after All, so that an item on its way out is seen here at least
 	for i := range s.rows {
 		item, _ := s.rows[i].item.(T)
 		s.rows[i].remember(lasts[item], l.FormatError)
@@ -133,7 +132,7 @@ func count(rows []row) counts {
 		switch r.Status() {
 		case inSyncItems:
 			c.InSync++
-			keepEarliest(&c.look, r.Due)
+			keepEarliest(&c.recheck, r.Due)
 		case inFlightItems:
 			c.InFlight++
 			keepEarliest(&c.inFlightSince, r.Since)

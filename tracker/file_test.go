@@ -74,9 +74,9 @@ func TestFromFile(t *testing.T) {
 	})
 }
 
-// While the file is being written, nothing of it is used, and a call waits no longer
-// than its context.
-func TestFromFileWaits(t *testing.T) {
+// A file that is being written is not used. A call waits for it no longer than until its
+// context ends.
+func TestFromFileWaitsWhileTheFileIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "words")
 	synctest.Test(t, func(t *testing.T) {
 		put(t, path, "old", time.Hour)
@@ -111,22 +111,22 @@ func TestFromFileWaits(t *testing.T) {
 	})
 }
 
-// What parse makes of a file with versions is a listing.
+// A file with a version for each item is a listing.
 func ExampleFromFile() {
 	parse := func(text []byte) (map[string]string, error) {
 		sizes := map[string]string{}
 		for line := range strings.Lines(string(text)) {
 			bucket, size, ok := strings.Cut(strings.TrimSpace(line), " ")
 			if !ok {
-				return nil, fmt.Errorf("wishes.txt: %q: want a bucket and a size", line)
+				return nil, fmt.Errorf("desired.txt: %q: want a bucket and a size", line)
 			}
 			sizes[bucket] = size
 		}
 		return sizes, nil
 	}
-	list := tracker.FromMap(tracker.FromFile("testdata/wishes.txt", parse))
-	for wish, err := range list(context.Background()) {
-		fmt.Println(wish.Item, wish.Version, err)
+	list := tracker.FromMap(tracker.FromFile("testdata/desired.txt", parse))
+	for entry, err := range list(context.Background()) {
+		fmt.Println(entry.Item, entry.Version, err)
 	}
 	// Output:
 	// logs small <nil>

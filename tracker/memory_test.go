@@ -15,8 +15,8 @@ import (
 	"github.com/reconkernel/reconcile/tracker"
 )
 
-// What vanished takes no memory.
-func TestTrackerGivesBackItsMemory(t *testing.T) {
+// Items that are missing from a listing use no memory.
+func TestTrackerFreesTheMemoryOfMissingItems(t *testing.T) {
 	const n = 200_000
 	count, changes := n, 0
 	list := func(context.Context) iter.Seq2[tracker.Listed[int, int], error] {

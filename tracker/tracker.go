@@ -1,10 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tracker turns a listing into events. Much of what a controller keeps in sync
-// cannot be watched, but it can be listed, and the list has a version of each item: an
-// ETag, a hash, a status. A [Tracker] compares each listing with the one before, and
-// enqueues the items that appeared, changed or disappeared.
+// Package tracker turns a listing into events. Many remote APIs have no watch, but they
+// can be listed, and the list has a version of each item: an ETag, a hash, a status. A
+// [Tracker] compares each listing with the one before, and enqueues the items that
+// appeared, changed or disappeared.
 //
 // It guards no deletions. To list both sides and delete what is not desired, use
 // [github.com/reconkernel/reconcile/keep.Set].

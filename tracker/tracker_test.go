@@ -116,7 +116,7 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 	}
 }
 
-func TestTrackerReportsWhatIsNewChangedAndGone(t *testing.T) {
+func TestTrackerEnqueuesNewChangedAndMissingItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").Want(t,
 			"0s appeared a 0 1", "0s offer a", "0s appeared b 0 1", "0s offer b",
@@ -137,9 +137,9 @@ func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 	})
 }
 
-// An incomplete listing shows what is there, and nothing of what is not. What was
-// reported in it is not reported again.
-func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
+// The items in an incomplete listing count, and no item counts as missing from it. Items
+// that it reported are not reported again.
+func TestTrackerFindsNoMissingItemInAnIncompleteListing(t *testing.T) {
 	cut := strings.Repeat("~ ", 11) // until after the context of the listing ended
 	for name, part := range map[string]string{
 		"error":            "a2 c1 !",
@@ -165,7 +165,7 @@ func TestTrackerNeverTakesAPartForTheWhole(t *testing.T) {
 	}
 }
 
-func TestTrackerOffersTheRestEachResync(t *testing.T) {
+func TestTrackerOffersUnchangedItemsEachResync(t *testing.T) {
 	all := []string{"a1 b1", "a1 b1", "a1 b2", "a1 b2", "a1 b2", "a1 b2"}
 	first := []string{"0s offer a", "0s offer b"}
 	for resync, want := range map[time.Duration][]string{
@@ -191,7 +191,8 @@ func TestTrackerOffersTheRestEachResync(t *testing.T) {
 	})
 }
 
-// Of 10,000 items, each listing offers a share, and each item comes once in the interval.
+// Of 10,000 items, each listing offers a share, and each item is offered once in the
+// interval.
 func TestResyncIsSpreadOverItsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		items := make(map[int]int)
@@ -227,7 +228,7 @@ func TestResyncIsSpreadOverItsInterval(t *testing.T) {
 	})
 }
 
-// What is new at the start is offered until a listing is complete.
+// Until a listing is complete, new items are offered.
 func TestTrackerOffersTheFirstListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
@@ -265,7 +266,7 @@ func (q versioned) Enqueue(item string) {
 	}
 }
 
-// Version says what the listings show, at the moment of the Enqueue already.
+// Version returns the listed version already at the moment of the Enqueue.
 func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal[string]()
@@ -286,7 +287,7 @@ func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	})
 }
 
-// TestTrackerAge is that of the last complete listing.
+// Age is that of the last complete listing.
 func TestTrackerAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &letters{Queue: newJournal[string](), Period: 10 * time.Second, Logger: quiet}
@@ -319,8 +320,8 @@ func TestTrackerAge(t *testing.T) {
 	})
 }
 
-// How much a listing lost is said, and loudly if it was more than a tenth.
-func TestTrackerSaysWhatALandslideTook(t *testing.T) {
+// The number of missing items is logged, as a warning if it is more than a tenth.
+func TestTrackerLogsHowManyItemsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		trackInto(t, &letters{Name: "disks", Logger: logTo(&text)}, newJournal[string](), nil,
@@ -335,8 +336,9 @@ level=WARN msg="listing lost items" lost=7 of=7 tracker=disks
 	})
 }
 
-// FromMap yields in the same order each time, and so is what has gone.
-func TestFromMapHasAnOrder(t *testing.T) {
+// FromMap yields in the same order each time, and the missing items are enqueued in the
+// same order.
+func TestFromMapYieldsInAFixedOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type id struct{ n int }
 		items := map[id]int{}
@@ -389,8 +391,8 @@ func (q refusal) Enqueue(item string) {
 
 func (q refusal) Offer(item string) { q.Enqueue(item) }
 
-// What the queue panics on hides nothing after it, and is reported again.
-func TestTrackerGoesOnAfterAnItemThatTheQueuePanicsOn(t *testing.T) {
+// An item on which the queue panics does not hide later items, and is reported again.
+func TestTrackerContinuesAfterAPanicOfTheQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		resync   time.Duration
 		listings []string
@@ -430,8 +432,8 @@ func logTo(text *bytes.Buffer) *slog.Logger {
 	}}))
 }
 
-// A failure is logged, and one that reads the same when it has come twice as often;
-// so is a panic of OnChange, which keeps no item from the queue.
+// A failure is logged, and the same failure again when it has occurred twice as often. A
+// panic of OnChange is logged too, and keeps no item from the queue.
 func TestTrackerLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -463,8 +465,8 @@ level=INFO msg="listing succeeded again" failures=1
 	})
 }
 
-// Items that can be no key do not hide those after them, and vanish in no listing.
-func TestTrackerGoesOnAfterAnItemThatIsNoKey(t *testing.T) {
+// Items that cannot be a map key do not hide later items, and do not make items missing.
+func TestTrackerContinuesAfterAnItemThatCannotBeAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		j := newJournal[any]()
@@ -533,7 +535,7 @@ func TestTrackerTriggerListsSoon(t *testing.T) {
 	})
 }
 
-func TestTrackerNamesWhatIsWrong(t *testing.T) {
+func TestTrackerErrorNamesTheField(t *testing.T) {
 	q := newJournal[string]()
 	list := func(context.Context) sequence { return listed("") }
 	for want, tr := range map[string]*letters{
@@ -566,7 +568,7 @@ func TestTrackerNamesWhatIsWrong(t *testing.T) {
 	tracker.FromMap[string, int](nil)
 }
 
-func TestTrackerRunTwiceAtATimeIsAnError(t *testing.T) {
+func TestTrackerSecondRunAtOnceFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		tr := &letters{Queue: newJournal[string](), Period: time.Hour, Logger: logTo(&text)}
@@ -591,7 +593,7 @@ func TestTrackerRunTwiceAtATimeIsAnError(t *testing.T) {
 	})
 }
 
-// The items of a map that came with an error count, and the listing is incomplete.
+// The items of a map that is returned with an error count, and the listing is incomplete.
 func TestFromMapYieldsTheItemsAndThenTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := []struct {
@@ -715,8 +717,8 @@ func (q *teller) onChange(c tracker.Change[int, int]) {
 	q.change = fmt.Sprint(c.Kind, " ", c.Old, " ", c.New)
 }
 
-// Random listings, some of which fail in one way or another, do what the model
-// says, each exactly that.
+// Random listings, some of which fail in different ways, have exactly the effect that the
+// model has.
 func TestTrackerAgreesWithItsModel(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

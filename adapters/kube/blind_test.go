@@ -34,10 +34,10 @@ type sized struct {
 
 func (s *sized) DeepCopyObject() runtime.Object { return custom.DeepCopy(s) }
 
-// TestReadyOfABlindInformer has a kind whose objects cannot be read any more: Ready fails
+// TestReadyOfAnInformerThatCannotRead has a kind whose objects cannot be read any more: Ready fails
 // after two minutes, and is good again within some more once they can be. A watch that
 // the server ends each minute is no reason.
-func TestReadyOfABlindInformer(t *testing.T) {
+func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 	for what, test := range map[string]struct{ fault, want string }{
 		"an object that does not decode": {"", "cannot unmarshal"},
 		"a kind that is gone":            {"404", "could not find the requested resource"},

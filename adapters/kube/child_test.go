@@ -18,9 +18,9 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
-// TestCreateOfAChildInNoNamespace has an owner in a namespace own an object of a kind
+// TestChildWithoutNamespaceIsRejected has an owner in a namespace own an object of a kind
 // that has none: it is refused, and nothing stays, whether the cache is filled or not.
-func TestCreateOfAChildInNoNamespace(t *testing.T) {
+func TestChildWithoutNamespaceIsRejected(t *testing.T) {
 	for what, filled := range map[string]bool{"a cache that is filled": true, "an empty cache": false} {
 		t.Run(what, func(t *testing.T) {
 			apitest.Run(t, func(t *testing.T, s *apitest.Server) {

@@ -291,8 +291,8 @@ func TestControllerTwice(t *testing.T) {
 	})
 }
 
-// TestControllerWithout says what is missing.
-func TestControllerWithout(t *testing.T) {
+// TestControllerErrorNamesTheMissingField says what is missing.
+func TestControllerErrorNamesTheMissingField(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})
 		run := func(context.Context, *corev1.ConfigMap) error { return nil }

@@ -459,9 +459,9 @@ func TestPanicInKeys(t *testing.T) {
 	})
 }
 
-// TestSyncedSaysWhatItWaitsFor has what a newcomer forgets, and a server that client-go
+// TestSyncedErrorNamesTheReason has what a newcomer forgets, and a server that client-go
 // tries again and again without a word.
-func TestSyncedSaysWhatItWaitsFor(t *testing.T) {
+func TestSyncedErrorNamesTheReason(t *testing.T) {
 	refused := &url.Error{Op: "Get", URL: "https://server", Err: syscall.ECONNREFUSED}
 	for name, c := range map[string]struct {
 		run, feed bool

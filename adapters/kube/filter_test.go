@@ -58,9 +58,9 @@ func TestGenerationFilter(t *testing.T) {
 	})
 }
 
-// TestNothingIsSwallowed has a filter that refuses all updates, and its
+// TestFilterPassesDeletionsReplacementsAndResyncs has a filter that refuses all updates, and its
 // negation: deletions, replacements and resyncs come all the same.
-func TestNothingIsSwallowed(t *testing.T) {
+func TestFilterPassesDeletionsReplacementsAndResyncs(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
 		for _, refuse := range []bool{true, false} {
 			ns := s.Namespace(t)

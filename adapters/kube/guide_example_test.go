@@ -13,7 +13,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 )
 
-// One of many processes does the work, as docs/guides/leaders-and-shards.md has
+// One of many processes does the work, as docs/guides/many-processes.md has
 // it.
 func Example_guideElect() {
 	var leases kubernetes.Interface
@@ -29,7 +29,7 @@ func Example_guideElect() {
 			Duration:  15 * time.Second, // how long the others wait for a leader that died
 		}, elect.EachTerm(func(term *reconcile.Group) { // the informer runs outside, everywhere
 			queue := reconcile.NewQueue[string]()
-			term.Add("wishes", reconcile.Feed(queue, feed))
+			term.Add("desired", reconcile.Feed(queue, feed))
 			term.Add("runs", &reconcile.Reconciler[string]{
 				Queue:     elect.Held(queue), // runs end when the lease is lost, whatever the grace
 				Reconcile: makeVM,

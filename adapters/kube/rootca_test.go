@@ -54,7 +54,7 @@ func (p *Publisher) Group() *reconcile.Group {
 	return &group
 }
 
-// Reconcile makes or mends the ConfigMap of a namespace.
+// Reconcile creates or corrects the ConfigMap of a namespace.
 func (p *Publisher) Reconcile(ctx context.Context, ns *corev1.Namespace) error {
 	if ns.Status.Phase == corev1.NamespaceTerminating {
 		return nil

@@ -131,7 +131,7 @@ func newDeployment(foo *Foo) *appsv1.Deployment {
 	}
 }
 
-// TestSampleController has the controller make, mend, resize and make again a
+// TestSampleController has the controller create, correct, resize and create again a
 // Deployment, write the status, and leave alone what is not its own.
 func TestSampleController(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
@@ -180,7 +180,7 @@ func TestSampleController(t *testing.T) {
 			t.Errorf("the deployment has the owners %v", d.OwnerReferences)
 		}
 		patch("nginx", `{"spec": {"replicas": 5}}`)
-		replicas("mended", "nginx", 1)
+		replicas("corrected", "nginx", 1)
 		if _, err := foos.In(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec": {"replicas": 2}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 )
 
-// validate answers an admission review: a ConfigMap needs the key "wish".
+// validate answers an admission review: a ConfigMap needs the key "spec".
 func validate(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	var config corev1.ConfigMap
@@ -52,9 +52,9 @@ func validate(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: config.Data["wish"] != ""}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: config.Data["spec"] != ""}
 	if !review.Response.Allowed {
-		review.Response.Result = &metav1.Status{Message: "data.wish is missing"}
+		review.Response.Result = &metav1.Status{Message: "data.spec is missing"}
 	}
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
@@ -106,7 +106,7 @@ func TestWebhook(t *testing.T) {
 		hook, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: ns},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-				Name: "wishes.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+				Name: "specs.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 				ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
 				Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -132,13 +132,13 @@ func TestWebhook(t *testing.T) {
 			return err
 		}
 		refused := func() error { // the API server knows of a webhook a moment later
-			if err := put(nil); err == nil || !strings.Contains(err.Error(), "data.wish is missing") {
+			if err := put(nil); err == nil || !strings.Contains(err.Error(), "data.spec is missing") {
 				return fmt.Errorf("a ConfigMap without the key: %v", err) // which may be nil
 			}
 			return nil
 		}
 		kubetest.Eventually(t, refused)
-		if err := put(map[string]string{"wish": "{}"}); err != nil {
+		if err := put(map[string]string{"spec": "{}"}); err != nil {
 			t.Error(err)
 		}
 

@@ -222,10 +222,10 @@ func TestKeyValueLostRevisionsUnseen(t *testing.T) {
 	}
 }
 
-// TestKeyValueGoesOn loses the connection alone, and with it the one revision
+// TestKeyValueResumesAfterAReconnect loses the connection alone, and with it the one revision
 // that was seen last: as the server was up all the time, nothing else is
 // enqueued again.
-func TestKeyValueGoesOn(t *testing.T) {
+func TestKeyValueResumesAfterAReconnect(t *testing.T) {
 	s := natstest.New(t)
 	p := natstest.NewClientProxy(t, s)
 	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})

@@ -253,9 +253,9 @@ func TestKeyValueItemsWhileKeysChange(t *testing.T) {
 	}
 }
 
-// TestKeyValueItemsWhileKeysGo purges the last keys without a trace while a list
+// TestKeyValueItemsWhileKeysArePurged purges the last keys without a trace while a list
 // is read: it ends all the same, with those that stay.
-func TestKeyValueItemsWhileKeysGo(t *testing.T) {
+func TestKeyValueItemsWhileKeysArePurged(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	stream, err := js.Stream(t.Context(), "KV_b")

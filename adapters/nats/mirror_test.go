@@ -15,9 +15,9 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 )
 
-// TestMirrorIsRefused has buckets whose messages have the subjects of another one. A
+// TestMirrorIsRejected has buckets whose messages have the subjects of another one. A
 // feeder of those, what waits for it, a list and a Put end with an error that says so.
-func TestMirrorIsRefused(t *testing.T) {
+func TestMirrorIsRejected(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	put(t, natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "a"}), "k", "1")
 	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "mirror", Mirror: &jetstream.StreamSource{Name: "a"}})
@@ -51,9 +51,9 @@ func TestMirrorIsRefused(t *testing.T) {
 	f.want("k =1")
 }
 
-// TestListOfWhatCannotBeRead has entries and objects of which the list knows no item:
+// TestListWithUnreadableEntries has entries and objects of which the list knows no item:
 // it returns the others, and an error.
-func TestListOfWhatCannotBeRead(t *testing.T) {
+func TestListWithUnreadableEntries(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "bad", "1")

@@ -79,8 +79,8 @@ func TestObjects(t *testing.T) {
 	f.none()
 }
 
-// TestObjectsStrangers has a message in the store that describes no object.
-func TestObjectsStrangers(t *testing.T) {
+// TestObjectsForeignMessage has a message in the store that describes no object.
+func TestObjectsForeignMessage(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	store := createStore(t, js)
 	f := run(t, natsadapter.Objects(as(t, js, "feeder of an object store", "b"), "b", object))

@@ -127,10 +127,10 @@ func TestSecondaries(t *testing.T) {
 	f.none()
 }
 
-// TestSecondariesGarbage has a Poller over the secondaries find one whose owner
+// TestOrphanedSecondaryIsDeleted has a Poller over the secondaries find one whose owner
 // is gone, and the reconcile function delete it. Nothing else would: no event is
 // seen of either.
-func TestSecondariesGarbage(t *testing.T) {
+func TestOrphanedSecondaryIsDeleted(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	disks := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "disks"})
 	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "mounts"})

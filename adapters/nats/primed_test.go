@@ -111,9 +111,9 @@ func TestPrimedNever(t *testing.T) {
 	}
 }
 
-// TestPrimedRefused has servers that never will: one without JetStream, and one
+// TestPrimedDenied has servers that never will: one without JetStream, and one
 // that refuses this user. Wait and lists say why, and not that it took too long.
-func TestPrimedRefused(t *testing.T) {
+func TestPrimedDenied(t *testing.T) {
 	user := &server.User{Username: "u", Password: "p", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.>"}},
 	}}

@@ -25,8 +25,8 @@ func (bomb) String() string { panic("boom") }
 
 func (bomb) ErrorType() string { panic("boom") }
 
-// TestSpanOfBomb has an item that panics when it is printed.
-func TestSpanOfBomb(t *testing.T) {
+// TestSpanOfAnItemThatPanics has an item that panics when it is printed.
+func TestSpanOfAnItemThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[bomb]()
 		ran := 0
@@ -53,9 +53,9 @@ func (e hangingExporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) e
 
 func (e hangingExporter) Shutdown(context.Context) error { return nil }
 
-// TestHangingBackEnd has a back end that does not answer, behind the batches that
+// TestHangingBackEndBlocksNoWorker has a back end that does not answer, behind the batches that
 // programs use: no worker may wait for it.
-func TestHangingBackEnd(t *testing.T) {
+func TestHangingBackEndBlocksNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(hangingExporter{release}))

@@ -175,7 +175,7 @@ func TestAddGate(t *testing.T) {
 }
 
 // An idle gate is not paused once its pause is over, though no probe came.
-func TestIdleGateIsNotShut(t *testing.T) {
+func TestIdleGateIsNotPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate.Gate{Logger: slog.New(slog.DiscardHandler)}
 		var c promadapter.Collector

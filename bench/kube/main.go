@@ -3,7 +3,7 @@
 
 // Kube runs the same controller, written with this library and with
 // controller-runtime, against a real API server: the same load, the same faults, in
-// turns within each round. It prints the tables of docs/kube.md.
+// turns within each round. It prints the rows of the table in adapters/kube/README.md.
 //
 //	bash ../../adapters/kube/testserver/build.sh
 //	go run .

@@ -66,7 +66,7 @@ func TestBackOffAndEvents(t *testing.T) {
 			happened.check(t, want)
 		})
 	}
-	t.Run("ceiling", func(t *testing.T) {
+	t.Run("at the latest", func(t *testing.T) {
 		loop(t, false, `
 0s      vm fails
 20s     vm fails
@@ -74,7 +74,7 @@ func TestBackOffAndEvents(t *testing.T) {
 1m30s   vm fails
 `)
 	})
-	t.Run("floor", func(t *testing.T) {
+	t.Run("HoldRetries", func(t *testing.T) {
 		loop(t, true, `
 0s      vm fails
 30s     vm fails

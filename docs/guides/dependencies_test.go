@@ -109,7 +109,7 @@ func TestOwnersDependencies(t *testing.T) {
 
 		reconcileBucket := func(_ context.Context, bucket string) error {
 			key := keyOf[bucket]
-			refs.Set(bucket, key) // before the look: or a key that comes in between is missed
+			refs.Set(bucket, key) // before the check: a key that is created in between is not missed
 			if _, ok := there.Load(key); !ok {
 				happened.note("%s waits for %s", bucket, key)
 				return fmt.Errorf("%s is not there: %w", key, reconcile.RequeueWithin(time.Hour))

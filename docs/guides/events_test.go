@@ -117,7 +117,7 @@ func TestEventsAndPolls(t *testing.T) {
 	})
 }
 
-func TestFloorsAndCeilings(t *testing.T) {
+func TestRequeueAfterAndWithinWhileEventsCome(t *testing.T) {
 	ask := func(t *testing.T, plan error, want string) {
 		synctest.Test(t, func(t *testing.T) {
 			happened := newDiary()
@@ -136,14 +136,14 @@ func TestFloorsAndCeilings(t *testing.T) {
 			happened.check(t, want)
 		})
 	}
-	t.Run("floor", func(t *testing.T) {
+	t.Run("not before", func(t *testing.T) {
 		ask(t, reconcile.RequeueAfter(time.Hour), `
 0s      run
 30m0s   run
 1h30m0s run
 `)
 	})
-	t.Run("ceiling", func(t *testing.T) {
+	t.Run("at the latest", func(t *testing.T) {
 		ask(t, reconcile.RequeueWithin(time.Hour), `
 0s      run
 20m0s   run
@@ -153,7 +153,7 @@ func TestFloorsAndCeilings(t *testing.T) {
 	})
 }
 
-func TestFloorMeetsCeiling(t *testing.T) {
+func TestOneNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		due := func(item string) string {
@@ -167,19 +167,19 @@ func TestFloorMeetsCeiling(t *testing.T) {
 			return "within " + time.Until(s.Due).String()
 		}
 
-		q.EnqueueWithin("a", 2*time.Hour) // a ceiling …
-		q.EnqueueAfter("a", time.Hour)    // … and a floor that is sooner: the floor
+		q.EnqueueWithin("a", 2*time.Hour)
+		q.EnqueueAfter("a", time.Hour) // earlier: after an hour, and not before
 
-		q.EnqueueWithin("b", time.Hour)  // a ceiling …
-		q.EnqueueAfter("b", 2*time.Hour) // … and a floor that is later: it was planned sooner
+		q.EnqueueWithin("b", time.Hour)
+		q.EnqueueAfter("b", 2*time.Hour) // later: no effect, the run stays within an hour
 
-		q.EnqueueAfter("c", time.Hour)     // a floor …
-		q.EnqueueWithin("c", time.Minute)  // … is not broken by a ceiling,
-		q.Enqueue("c")                     // nor by an event,
-		q.EnqueueAfter("c", 3*time.Minute) // nor by another floor
+		q.EnqueueAfter("c", time.Hour)
+		q.EnqueueWithin("c", time.Minute)  // no effect: not before an hour has passed
+		q.Enqueue("c")                     // no effect on the time
+		q.EnqueueAfter("c", 3*time.Minute) // no effect
 
-		q.EnqueueAfter("d", time.Hour) // a floor …
-		q.EnqueueNow("d")              // … gives way to this
+		q.EnqueueAfter("d", time.Hour)
+		q.EnqueueNow("d") // ready
 
 		for item, want := range map[string]string{
 			"a": "not before 1h0m0s",
@@ -194,15 +194,15 @@ func TestFloorMeetsCeiling(t *testing.T) {
 	})
 }
 
-func TestVerdictHasTheLastWord(t *testing.T) {
+func TestReturnValueDecidesAboutEventsOfTheRun(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		during  func(q *reconcile.Queue[string])
 		verdict error
 		second  time.Duration // when the second run begins
 	}{
-		{"floor", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, reconcile.RequeueAfter(time.Hour), time.Hour + 10*time.Second},
-		{"ceiling", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, reconcile.RequeueWithin(time.Hour), 10 * time.Second},
+		{"RequeueAfter", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, reconcile.RequeueAfter(time.Hour), time.Hour + 10*time.Second},
+		{"RequeueWithin", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, reconcile.RequeueWithin(time.Hour), 10 * time.Second},
 		{"nil", func(q *reconcile.Queue[string]) { q.Enqueue("vm") }, nil, 10 * time.Second},
 		{"now", func(q *reconcile.Queue[string]) { q.EnqueueNow("vm") }, reconcile.RequeueAfter(time.Hour), 10 * time.Second},
 	} {
@@ -232,7 +232,7 @@ func TestVerdictHasTheLastWord(t *testing.T) {
 	}
 }
 
-func TestFloorBeforeTheFirstRun(t *testing.T) {
+func TestBurstIsOneRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
 		q := reconcile.NewQueue[string]()

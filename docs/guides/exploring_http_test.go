@@ -20,7 +20,7 @@ import (
 type keeper struct {
 	web   *http.Client
 	names func() []string
-	put   bool            // the mended one
+	put   bool            // the correct one
 	made  map[string]bool // as far as this process knows
 }
 
@@ -76,7 +76,7 @@ func (k *keeper) ask(ctx context.Context, method, path string) (string, error) {
 
 // A park is the fake of the API.
 type park struct {
-	names    []string       // that are wished for
+	names    []string       // that are desired
 	machines map[string]int // by name
 }
 

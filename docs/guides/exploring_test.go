@@ -18,10 +18,10 @@ import (
 	"github.com/reconkernel/reconcile/reconciletest"
 )
 
-// A network is the fake: which machines are wished for, which addresses are
+// A network is the fake: which machines are desired, which addresses are
 // reserved and for whom, and which are published under the name of a machine.
 type network struct {
-	wishes   map[string]bool
+	desired  map[string]bool
 	reserved map[string]string // address to machine, or "" if nobody has said
 	records  map[string]string // machine to address
 }
@@ -112,7 +112,7 @@ func (c client) releaseOf(ctx context.Context, machine string) error {
 	})
 }
 
-func (c client) wanted(_ context.Context, machine string) bool { return c.net.wishes[machine] }
+func (c client) wanted(_ context.Context, machine string) bool { return c.net.desired[machine] }
 
 // reconcile gives a machine an address and publishes it, or takes both away.
 func (c client) reconcile(ctx context.Context, machine string) error {
@@ -134,9 +134,9 @@ func (c client) reconcile(ctx context.Context, machine string) error {
 	return nil
 }
 
-// mended says for whom an address is, so that it is found again, and takes away last
-// what tells that there is something to take away.
-func (c client) mended(ctx context.Context, machine string) error {
+// correct reserves an address with its machine as the owner, so that a later run finds it.
+// It withdraws the published address last, because that is the record of the work left.
+func (c client) correct(ctx context.Context, machine string) error {
 	published, err := c.lookup(ctx, machine)
 	switch {
 	case err != nil:
@@ -156,25 +156,25 @@ func (c client) mended(ctx context.Context, machine string) error {
 
 // list returns the desired machines, those published, and those with a reservation.
 func (n *network) list(context.Context) ([]string, error) {
-	machines := slices.Concat(slices.Sorted(maps.Keys(n.wishes)), slices.Sorted(maps.Keys(n.records)), slices.Sorted(maps.Values(n.reserved)))
+	machines := slices.Concat(slices.Sorted(maps.Keys(n.desired)), slices.Sorted(maps.Keys(n.records)), slices.Sorted(maps.Values(n.reserved)))
 	return slices.DeleteFunc(machines, func(m string) bool { return m == "" }), nil
 }
 
 func scenario(reconcileOf func(client) func(context.Context, string) error) reconciletest.Scenario[string, *network] {
 	return reconciletest.Scenario[string, *network]{
 		World: func() *network {
-			return &network{wishes: map[string]bool{}, reserved: map[string]string{}, records: map[string]string{}}
+			return &network{desired: map[string]bool{}, reserved: map[string]string{}, records: map[string]string{}}
 		},
 		Start: func(env *reconciletest.Env[string], n *network) {
 			env.Start(&reconcile.Reconciler[string]{Reconcile: reconcileOf(client{env, n}), Timeout: 30 * time.Second})
 			env.Go(&reconcile.Poller[string]{Queue: env.Queue, GetItems: n.list, Period: 10 * time.Minute})
 		},
 		Steps: func(s *reconciletest.Environment[string], n *network) {
-			n.wishes["web"] = true
+			n.desired["web"] = true
 			s.Event("web")
 			s.Advance(time.Minute)
-			delete(n.wishes, "web")
-			n.wishes["db"] = true
+			delete(n.desired, "web")
+			n.desired["db"] = true
 			s.Event("web")
 			s.Event("db")
 		},
@@ -187,7 +187,7 @@ func scenario(reconcileOf func(client) func(context.Context, string) error) reco
 const asFaulty = "RECONCILE_GUIDES_AS_FAULTY"
 
 func TestAddresses(t *testing.T) {
-	of := func(c client) func(context.Context, string) error { return c.mended }
+	of := func(c client) func(context.Context, string) error { return c.correct }
 	if os.Getenv(asFaulty) != "" {
 		of = func(c client) func(context.Context, string) error { return c.reconcile }
 	}

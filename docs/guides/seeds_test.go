@@ -80,9 +80,9 @@ func TestRecipeOperationInItem(t *testing.T) {
 	})
 }
 
-// A change carries more than a key: the feeder looks at it, the queue does
+// A change carries more than a key: the feeder reads it, the queue does
 // not. Here changes of the status, which the reconcile function itself writes,
-// are told apart from changes of the wish by its generation.
+// are distinguished from changes of the desired state by its generation.
 func TestRecipeOwnWrites(t *testing.T) {
 	type change struct {
 		Key        string
@@ -94,7 +94,7 @@ func TestRecipeOwnWrites(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 
 		newest := make(map[string]int)
-		wishes := reconcile.Map(q, func(c change) iter.Seq[string] {
+		specs := reconcile.Map(q, func(c change) iter.Seq[string] {
 			return func(yield func(string) bool) {
 				if c.Generation > newest[c.Key] {
 					newest[c.Key] = c.Generation
@@ -106,7 +106,7 @@ func TestRecipeOwnWrites(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { changes <- change{"vm", 2} })
 
 		var g reconcile.Group
-		g.Add("changes", reconcile.Feed(wishes, reconcile.FromChan(changes)))
+		g.Add("changes", reconcile.Feed(specs, reconcile.FromChan(changes)))
 		g.Add("vms", &reconcile.Reconciler[string]{
 			Queue: q,
 			Reconcile: func(_ context.Context, key string) error {
@@ -451,22 +451,22 @@ func TestRecipeReplace(t *testing.T) {
 // A run declares what it depends on as soon as it knows. One that fails before
 // that leaves the last declaration in force, and a later one replaces it.
 func TestRecipeDependencies(t *testing.T) {
-	errNoWish := errors.New("the wish cannot be read")
+	errUnknown := errors.New("the desired state cannot be read")
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
 		var refs reconcile.Refs[string, string] // key to buckets
-		var wishes sync.Map                     // bucket to key
-		wishes.Store("logs", "key-1")
+		var desired sync.Map                    // bucket to key
+		desired.Store("logs", "key-1")
 
 		q := reconcile.NewQueue[string]()
 		keys := reconcile.Map(q, refs.Of)
 		q.Enqueue("logs")
 		time.AfterFunc(1*time.Minute, func() {
-			wishes.Delete("logs") // what is wanted cannot be read for a while
+			desired.Delete("logs") // it cannot be read for a while
 			keys.Enqueue("key-1")
 		})
 		time.AfterFunc(2*time.Minute, func() {
-			wishes.Store("logs", "key-2")
+			desired.Store("logs", "key-2")
 			keys.Enqueue("key-1") // still reaches the bucket
 		})
 		time.AfterFunc(3*time.Minute, func() { keys.Enqueue("key-1") }) // no longer does
@@ -474,10 +474,10 @@ func TestRecipeDependencies(t *testing.T) {
 		run(t, &reconcile.Reconciler[string]{
 			Queue: q,
 			Reconcile: func(_ context.Context, bucket string) error {
-				key, ok := wishes.Load(bucket)
+				key, ok := desired.Load(bucket)
 				if !ok {
 					happened.note("%s fails", bucket)
-					return errNoWish // refs stay as they were
+					return errUnknown // refs stay as they were
 				}
 				refs.Set(bucket, key.(string))
 				happened.note("%s with %s", bucket, key)

@@ -57,14 +57,15 @@ func TestFromSimpleControllerRuntime(t *testing.T) {
 			GetItems: getItems,
 			Period:   30 * time.Second, // was: PollPeriod
 		})
-		group.Add("reconciler", &reconcile.Reconciler[string]{
+		reconciler := &reconcile.Reconciler[string]{
 			Queue:     queue,
 			Reconcile: reconcileValue,    // was: ReconcileFunction
 			Timeout:   5 * time.Minute,   // was: ReconcileTimeout
-			Retry:     reconcile.NoRetry, // as it was: the next poll brings it again
-			OnResult:  func(r reconcile.Result[string]) { happened.note("%s %s", r.Item, r.Outcome) },
-			Logger:    quiet,
-		})
+			Retry:     reconcile.NoRetry, // as before: the next poll runs a failed item
+		}
+		group.Add("reconciler", reconciler)
+		reconciler.OnResult = func(r reconcile.Result[string]) { happened.note("%s %s", r.Item, r.Outcome) }
+		reconciler.Logger = quiet
 		if err := group.Run(ctx); err != nil { // was: two Starts, and <-ctx.Done()
 			t.Error(err)
 		}

@@ -26,7 +26,7 @@ type ID struct{ Kind, Name string }
 // String gives "bucket/invoices".
 func (id ID) String() string { return id.Kind + "/" + id.Name }
 
-// A Spec is what a client can ask for.
+// A Spec is the part of an asset that a client can set.
 type Spec struct {
 	Region string // one of [Regions]; cannot be changed later
 	Size   string // of a bucket, such as large

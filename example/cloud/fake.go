@@ -22,7 +22,7 @@ type Fake struct {
 	Latency time.Duration                    // of a call, on average
 	Build   time.Duration                    // of a creation, on average
 	Faults  float64                          // the fraction of calls and creations that fail, 0 to 1
-	Seed    uint64                           // what all that is random comes from
+	Seed    uint64                           // of the random numbers
 	Refuse  func(op string, id ID) (e error) // may be nil; called with get, list, create, update, delete or events before that call does anything
 
 	mu        sync.Mutex // guards the fields below

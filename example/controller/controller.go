@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller keeps the assets of a cloud in their desired state. A Set lists,
-// compares and deletes safely; this file has the functions of the Set, and what a service
-// needs that a Set does not have: assets that depend on each other, creations that take
-// time, events, and a pause for a cloud that is down.
+// compares and deletes safely. This file has the functions of the Set, and four things
+// that a Set does not have: assets that depend on each other, creations that take time,
+// events, and a pause while the cloud is down.
 package controller
 
 import (
@@ -43,8 +43,8 @@ type Controller struct {
 
 	refs reconcile.Refs[cloud.ID, cloud.ID] // which assets depend on what
 
-	mu      sync.Mutex         // guards the field below
-	refused map[cloud.ID]error // the assets that are not retried, and why
+	mu         sync.Mutex         // guards the field below
+	notRetried map[cloud.ID]error // the assets that are not retried, and why
 }
 
 // A Set is a set of assets.
@@ -164,7 +164,7 @@ func (c *Controller) wait(id cloud.ID, others []cloud.ID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, other := range others {
-		if err := c.refused[other]; err != nil {
+		if err := c.notRetried[other]; err != nil {
 			return reconcile.Terminal(fmt.Errorf("it depends on %s, which failed: %w", other, err))
 		}
 	}
@@ -179,12 +179,12 @@ func (c *Controller) OnResult(r reconcile.Result[cloud.ID]) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.refused, r.Item)
+	delete(c.notRetried, r.Item)
 	if r.Outcome.Failed() && r.Outcome != reconcile.Retrying {
-		if c.refused == nil {
-			c.refused = map[cloud.ID]error{}
+		if c.notRetried == nil {
+			c.notRetried = map[cloud.ID]error{}
 		}
-		c.refused[r.Item] = r.Err
+		c.notRetried[r.Item] = r.Err
 	}
 }
 

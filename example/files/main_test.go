@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What is missing is written, and what is not as it is desired is mended.
+// Missing files are written, and changed files are corrected.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "out"), 0o700), os.WriteFile(filepath.Join(dir, "out", "news.txt"), []byte("Lies.\n"), 0o600)); err != nil {

@@ -24,7 +24,7 @@ import (
 
 // control puts all parts together and runs them until ctx is done or, unless it
 // is to watch, nothing is left to do. It returns the exit code.
-func control(ctx context.Context, o options, wishes func(context.Context) (changed int, err error), b *bucketBoard, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
+func control(ctx context.Context, o options, specs func(context.Context) (changed int, err error), b *bucketBoard, store *bucket.Store, stdout, stderr io.Writer) (int, error) {
 	began := time.Now()
 	out := &lines{w: stdout, last: map[string]string{}}
 	// All parts log there, except what the lines say.
@@ -35,9 +35,9 @@ func control(ctx context.Context, o options, wishes func(context.Context) (chang
 	}
 	c := &bucket.Controller{
 		Store: store, Owner: o.Owner, Recheck: o.Recheck, Purge: o.purge, Did: out.bucket,
-		Wish: func(_ context.Context, name string) (bucket.Wish, bool, error) {
-			wish, wanted := b.Wanted(name)
-			return wish, wanted, nil
+		Desired: func(_ context.Context, name string) (bucket.Spec, bool, error) {
+			spec, wanted := b.Wanted(name)
+			return spec, wanted, nil
 		},
 	}
 	if o.plan {
@@ -66,36 +66,36 @@ func control(ctx context.Context, o options, wishes func(context.Context) (chang
 		Admit:         calls.Admit,
 	})
 
-	// What is wished for: what changes in the file is enqueued by the board. The
-	// poll gives what was refused or given up another try.
+	// The desired state: the board enqueues the changes of the file. The poll
+	// retries rejected buckets and buckets that are no longer retried.
 	news := program.News(func(changed int, err error) {
 		if err != nil {
-			fmt.Fprintf(stderr, "%s is not used, the last good version stays in force:\n%v\n", o.wishes, err)
+			fmt.Fprintf(stderr, "%s is not used, the last good version stays in force:\n%v\n", o.desired, err)
 			return
 		}
-		out.line(fmt.Sprintf("%s is in force, %s changed", o.wishes, program.Count(changed, "bucket", "buckets")))
+		out.line(fmt.Sprintf("%s is in force, %s changed", o.desired, program.Count(changed, "bucket", "buckets")))
 	})
 	group.Add("file", &reconcile.Poller[string]{
 		Name: "file", Queue: b.Queue, Period: 2 * time.Second, Logger: slog.New(slog.DiscardHandler), // it is said here
 		GetItems: func(ctx context.Context) ([]string, error) {
-			changed, err := wishes(ctx)
+			changed, err := specs(ctx)
 			news(changed, err)
 			return nil, err
 		},
 	})
-	group.Add("wished", &reconcile.Poller[string]{
-		Name: "wished", Queue: b.Queue, GetItems: b.AllWanted, Period: o.Poll, Jitter: 0.1,
+	group.Add("foreign", &reconcile.Poller[string]{
+		Name: "foreign", Queue: b.Queue, GetItems: b.AllWanted, Period: o.Poll, Jitter: 0.1,
 	})
 
 	// What is there: S3 has no events that could be had everywhere, so this is a
-	// poll. It finds what nobody wishes for any more. The poll of what is wished for
-	// finds what another hand has removed. What changes inside a bucket is found by the look
+	// poll. It finds buckets that are no longer desired. The poll of the desired ones
+	// finds what another client has removed. A change inside a bucket is found by the recheck
 	// into it that Reconcile asks for when it is in sync.
 	group.Add("existing", &reconcile.Poller[string]{
 		Name: "existing", Queue: b.Queue, Period: o.Poll, Jitter: 0.1,
 		GetItems: func(ctx context.Context) ([]string, error) {
 			names, err := store.List(ctx)
-			b.Listed(names, func(int, bucket.Wish) bool { return true }, err)
+			b.Listed(names, func(int, bucket.Spec) bool { return true }, err)
 			return names, err
 		},
 	})
@@ -116,13 +116,13 @@ func control(ctx context.Context, o options, wishes func(context.Context) (chang
 // The same loop serves for it: a queue that is closed ends the loop when it is
 // empty.
 func plan(ctx context.Context, o options, c *bucket.Controller, b *bucketBoard, out *lines) (int, error) {
-	wished, _ := b.AllWanted(ctx)
+	desired, _ := b.AllWanted(ctx)
 	there, err := c.Store.List(ctx)
 	if err != nil {
 		return 1, err
 	}
 	queue := reconcile.NewQueue[string]()
-	for _, name := range slices.Concat(wished, there) {
+	for _, name := range slices.Concat(desired, there) {
 		queue.Offer(name)
 	}
 	queue.Close()
@@ -143,7 +143,7 @@ func plan(ctx context.Context, o options, c *bucket.Controller, b *bucketBoard, 
 			case errors.Is(err, bucket.Kept):
 				todo[name] = "nothing: kept: " + board.Reason(bucket.Kept, err)
 			default:
-				todo[name] = "cannot be: " + board.Reason(board.Refused, err)
+				todo[name] = "cannot be: " + board.Reason(board.Rejected, err)
 				bad++
 			}
 			return nil
@@ -159,7 +159,7 @@ func plan(ctx context.Context, o options, c *bucket.Controller, b *bucketBoard, 
 	for _, name := range slices.Sorted(maps.Keys(todo)) {
 		out.bucket(name, todo[name])
 	}
-	out.line(fmt.Sprintf("%s wished for, %d with something to say; nothing was done", program.Count(len(wished), "bucket", "buckets"), len(todo)))
+	out.line(fmt.Sprintf("%s desired, %d to report; nothing was done", program.Count(len(desired), "bucket", "buckets"), len(todo)))
 	return min(bad, 1), nil
 }
 

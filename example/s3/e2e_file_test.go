@@ -20,7 +20,7 @@ import (
 func TestLeftTheFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, `
+	file := desiredFile(t, `
 buckets:
   - {name: stays}
   - {name: vacant}
@@ -28,7 +28,7 @@ buckets:
   - {name: used}
   - {name: history, versioning: true}
 `)
-	p := w.run("-wishes", file, "-watch", "-poll", "200ms", "-recheck", "50ms")
+	p := w.run("-desired", file, "-watch", "-poll", "200ms", "-recheck", "50ms")
 	p.line("stays in sync", "vacant in sync", "marked in sync", "used in sync", "history in sync")
 	w.put("used", "data", "1")
 	w.put("history", "data", "1")
@@ -42,10 +42,10 @@ buckets:
 	p.WantEnd(0, "1 of 1 bucket in sync")
 	w.wantBuckets("history", "stays", "used")
 
-	w.run("-wishes", file, "-plan").WantEnd(0, "used                     nothing: kept: it is not empty, there is data")
-	w.run("-wishes", file, "-plan", "-purge").WantEnd(0, "used                     remove with all that is in it")
+	w.run("-desired", file, "-plan").WantEnd(0, "used                     nothing: kept: it is not empty, there is data")
+	w.run("-desired", file, "-plan", "-purge").WantEnd(0, "used                     remove with all that is in it")
 	w.wantBuckets("history", "stays", "used")
-	w.run("-wishes", file, "-purge").WantEnd(0, "1 of 1 bucket in sync")
+	w.run("-desired", file, "-purge").WantEnd(0, "1 of 1 bucket in sync")
 	w.wantBuckets("stays")
 }
 
@@ -94,19 +94,19 @@ func (w *world) wantSnapshot(want map[string]string) {
 func TestPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.run("-wishes", wish(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).WantEnd(0)
+	w.run("-desired", desiredFile(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).WantEnd(0)
 	w.Must(w.Hand.SuspendVersioning(t.Context(), "full"))
 	w.put("full", marker("README"), "?")
 	w.tag("drifted", map[string]string{"reconcile-owner": "example"})
 	w.make("theirs", nil)
 	before := w.snapshot()
-	p := w.run("-plan", "-wishes", wish(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
+	p := w.run("-plan", "-desired", desiredFile(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
 	out := p.WantEnd(0)
 	want := `drifted                  set tags a=b
 full                     turn versioning on, write marker README
 new                      create, turn versioning on
 old                      remove
-4 buckets wished for, 4 with something to say; nothing was done
+4 buckets desired, 4 to report; nothing was done
 `
 	if out != want {
 		t.Errorf("the plan is\n%s\nwant\n%s", out, want)
@@ -118,8 +118,8 @@ old                      remove
 func TestFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, everything)
-	p := w.run("-wishes", file, "-watch")
+	file := desiredFile(t, everything)
+	p := w.run("-desired", file, "-watch")
 	p.line("full in sync", "bare in sync")
 
 	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
@@ -139,8 +139,8 @@ func TestFile(t *testing.T) {
 func TestBadFileAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, "buckets:\n- name: Bad\n- name: bare\n- name: bare\n")
-	w.run("-wishes", file).WantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
-	w.run("-wishes", file+".none").WantEnd(1, "no such file")
+	file := desiredFile(t, "buckets:\n- name: Bad\n- name: bare\n- name: bare\n")
+	w.run("-desired", file).WantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
+	w.run("-desired", file+".none").WantEnd(1, "no such file")
 	w.wantBuckets()
 }

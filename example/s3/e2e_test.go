@@ -19,19 +19,19 @@ import (
 	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 )
 
-// Without -watch it ends, however often it would look again.
+// Without -watch it ends, however often it would recheck.
 func TestEndsAmidLooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.run("-wishes", wish(t, many(50)), "-recheck", "1ns").WantEnd(0, "50 of 50 buckets in sync")
+	w.run("-desired", desiredFile(t, many(50)), "-recheck", "1ns").WantEnd(0, "50 of 50 buckets in sync")
 }
 
-// What another client changes is found and mended, whatever it is.
+// Each change by another client is found and corrected.
 func TestDriftByAnotherClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	p := w.run("-wishes", wish(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
+	p := w.run("-desired", desiredFile(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
 	p.line("full in sync", "bare in sync")
 
 	w.Must(w.Hand.SuspendVersioning(ctx, "full"))
@@ -61,15 +61,15 @@ func TestDriftByAnotherClient(t *testing.T) {
 	for key, text := range full.Objects {
 		with.Objects[key] = text
 	}
-	w.wantLook("full", with)
-	w.wantLook("bare", bare)
+	w.wantContents("full", with)
+	w.wantContents("bare", bare)
 }
 
 // A hand on the disk below the gateway leaves the ETags as they were.
 func TestDriftInTheFolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.run("-wishes", wish(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
+	p := w.run("-desired", desiredFile(t, everything), "-watch", "-recheck", "50ms", "-poll", "200ms")
 	p.line("full in sync", "bare in sync")
 	w.Must(os.WriteFile(w.path("full", marker("format")), []byte("PARQUET"), 0o644)) // as long as before
 	p.line("full write marker format")
@@ -87,13 +87,13 @@ func TestDriftInTheFolder(t *testing.T) {
 	p.line("full in sync")
 	p.interrupt()
 	p.WantEnd(0, "2 of 2 buckets in sync")
-	w.wantLook("full", full)
+	w.wantContents("full", full)
 }
 
 func TestWrongKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, everything)
+	file := desiredFile(t, everything)
 	for _, test := range []struct{ env, want []string }{
 		{nil, []string{"there are no keys for the store: set AWS_ACCESS_KEY_ID"}},
 		{[]string{"AWS_ACCESS_KEY_ID=example"}, []string{"there are no keys for the store"}},
@@ -107,7 +107,7 @@ func TestWrongKeys(t *testing.T) {
 		},
 	} {
 		for _, args := range [][]string{nil, {"-watch"}, {"-plan"}} {
-			p := execute(t, test.env, append([]string{"-wishes", file, "-endpoint", w.Gateway.URL}, args...)...)
+			p := execute(t, test.env, append([]string{"-desired", file, "-endpoint", w.Gateway.URL}, args...)...)
 			p.WantEnd(1, test.want...)
 		}
 	}
@@ -118,7 +118,7 @@ func TestWrongKeys(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	keys := []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}
-	args := []string{"-endpoint", "http://" + programtest.Address(t), "-wishes", wish(t, "buckets: [{name: bare}]")}
+	args := []string{"-endpoint", "http://" + programtest.Address(t), "-desired", desiredFile(t, "buckets: [{name: bare}]")}
 	execute(t, keys, append(args, "-retries", "1")...).WantEnd(1, "0 of 1 bucket in sync", "bare: ", "connection refused", "what is there besides is not known")
 	execute(t, keys, append(args, "-plan")...).WantEnd(1, "listing the buckets: ", "connection refused")
 }
@@ -127,8 +127,8 @@ func TestNoAnswer(t *testing.T) {
 func TestGatewayKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, many(150))
-	p := w.run("-wishes", file, "-watch", "-recheck", "1s")
+	file := desiredFile(t, many(150))
+	p := w.run("-desired", file, "-watch", "-recheck", "1s")
 	for _, steps := range []int{10, 50} {
 		p.read(steps, "create")
 		back := w.kill()
@@ -150,7 +150,7 @@ func TestGatewayKilled(t *testing.T) {
 	}
 	p.interrupt()
 	p.WantEnd(0, "of 150 buckets in sync")
-	w.run("-wishes", file).WantEnd(0, "150 of 150 buckets in sync")
+	w.run("-desired", file).WantEnd(0, "150 of 150 buckets in sync")
 	w.wantMany(150)
 }
 
@@ -162,7 +162,7 @@ func (w *world) wantMany(n int) {
 	}
 	w.wantBuckets(names...)
 	for i, name := range names {
-		w.wantLook(name, look{Tags: map[string]string{"reconcile-owner": "example", "number": fmt.Sprintf("n%d", i)}})
+		w.wantContents(name, contents{Tags: map[string]string{"reconcile-owner": "example", "number": fmt.Sprintf("n%d", i)}})
 	}
 }
 
@@ -171,20 +171,20 @@ func (w *world) wantMany(n int) {
 func TestControllerKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, many(120))
+	file := desiredFile(t, many(120))
 	for _, seen := range []int{1, 10, 40, 80} {
-		p := w.run("-wishes", file, "-watch")
+		p := w.run("-desired", file, "-watch")
 		p.read(seen, "bucket-")
 		p.Signal(syscall.SIGKILL)
 		if code := p.End(); code != -1 {
 			t.Fatalf("the killed program has exit code %d:\n%s", code, p.Printed())
 		}
 	}
-	w.run("-wishes", file).WantEnd(0, "120 of 120 buckets in sync")
+	w.run("-desired", file).WantEnd(0, "120 of 120 buckets in sync")
 	w.wantMany(120)
 }
 
-// What is not ours is never touched: neither what nobody wishes for nor what
+// What is not ours is never touched: neither what is not desired nor what
 // would be in the way.
 func TestNotOurs(t *testing.T) {
 	t.Parallel()
@@ -194,27 +194,27 @@ func TestNotOurs(t *testing.T) {
 	w.make("inhabited", nil)
 	w.put("inhabited", "data", "theirs")
 	w.make("tagged", map[string]string{"team": "product"})
-	w.make("wished", map[string]string{"team": "product"})
-	w.put("wished", marker("README"), "theirs")
+	w.make("foreign", map[string]string{"team": "product"})
+	w.put("foreign", marker("README"), "theirs")
 	w.make("claimed", map[string]string{"reconcile-owner": "them"})
 	before := w.snapshot()
 
-	file := wish(t, `buckets: [{name: wished, markers: {README: ours}}, {name: claimed, versioning: true}, {name: inhabited}, {name: tagged}]`)
+	file := desiredFile(t, `buckets: [{name: foreign, markers: {README: ours}}, {name: claimed, versioning: true}, {name: inhabited}, {name: tagged}]`)
 	for _, args := range [][]string{{"-plan"}, nil, {"-purge"}} {
-		p := w.run(append([]string{"-wishes", file, "-retries", "1"}, args...)...)
+		p := w.run(append([]string{"-desired", file, "-retries", "1"}, args...)...)
 		p.WantEnd(1,
 			`it exists and is not ours: it bears no tag reconcile-owner; to hand it over, set that tag to "example"`,
 			`it exists and is not ours: its tag reconcile-owner is "them"`)
 	}
 	w.wantSnapshot(before) // which has no tags
-	w.wantLook("inhabited", look{Objects: map[string]string{"data": "theirs"}})
-	w.wantLook("tagged", look{Tags: map[string]string{"team": "product"}})
+	w.wantContents("inhabited", contents{Objects: map[string]string{"data": "theirs"}})
+	w.wantContents("tagged", contents{Tags: map[string]string{"team": "product"}})
 
 	// Handed over, it is ours.
-	w.tag("wished", map[string]string{"reconcile-owner": "example"})
-	rewrite(t, file, `buckets: [{name: wished, markers: {README: ours}}]`)
-	w.run("-wishes", file).WantEnd(0, "1 of 1 bucket in sync")
-	w.wantLook("wished", look{
+	w.tag("foreign", map[string]string{"reconcile-owner": "example"})
+	rewrite(t, file, `buckets: [{name: foreign, markers: {README: ours}}]`)
+	w.run("-desired", file).WantEnd(0, "1 of 1 bucket in sync")
+	w.wantContents("foreign", contents{
 		Tags:    map[string]string{"reconcile-owner": "example"},
 		Objects: map[string]string{marker("README"): "ours"},
 	})
@@ -225,8 +225,8 @@ func TestNotOurs(t *testing.T) {
 func TestOwnGateway(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
-	file := wish(t, everything)
-	p := execute(t, nil, "-wishes", file, "-state", dir, "-watch", "-recheck", "50ms")
+	file := desiredFile(t, everything)
+	p := execute(t, nil, "-desired", file, "-state", dir, "-watch", "-recheck", "50ms")
 	var url string
 	var pid int
 	line := p.line("versitygw at")
@@ -247,11 +247,11 @@ func TestOwnGateway(t *testing.T) {
 	p.WantEnd(0, "of 2 buckets in sync")
 
 	// What it stored is there the next time.
-	out := execute(t, nil, "-wishes", file, "-state", dir).WantEnd(0, "2 of 2 buckets in sync")
+	out := execute(t, nil, "-desired", file, "-state", dir).WantEnd(0, "2 of 2 buckets in sync")
 	if strings.Contains(out, "create") {
 		t.Errorf("it began anew:\n%s", out)
 	}
-	execute(t, nil, "-wishes", file).WantEnd(0, "2 of 2 buckets in sync")
+	execute(t, nil, "-desired", file).WantEnd(0, "2 of 2 buckets in sync")
 }
 
 func TestInterrupt(t *testing.T) {
@@ -263,7 +263,7 @@ func TestInterrupt(t *testing.T) {
 		}
 		return false
 	})
-	p := w.runAt(url, "-wishes", wish(t, "buckets: [{name: soon}, {name: never}]"))
+	p := w.runAt(url, "-desired", desiredFile(t, "buckets: [{name: soon}, {name: never}]"))
 	p.line("soon in sync")
 	p.interrupt()
 	p.WantEnd(1, "interrupted", "1 of 2 buckets in sync")

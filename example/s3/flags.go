@@ -15,7 +15,7 @@ import (
 // Options are what the flags say.
 type options struct {
 	storeOptions
-	wishes  string
+	desired string
 	plan    bool
 	watch   bool
 	purge   bool
@@ -25,10 +25,10 @@ type options struct {
 
 const usage = `Usage: go run . [flags]
 
-Makes the buckets of an S3 store what a file says they shall be. It ends with
-exit code 0 once all that is wished for is in sync. If something cannot be, it
-says what and why, and the exit code is 1. With -watch it stays, reads the file
-again when it changes and mends what another hand has changed, until Ctrl-C; the
+Brings the buckets of an S3 store into the state that a file desires. It ends with
+exit code 0 once all desired buckets are in sync. If a bucket cannot be, it prints
+the bucket and the reason, and the exit code is 1. With -watch it stays, reads the
+file again when it changes and corrects changes by other clients, until Ctrl-C; the
 exit code is then 0.
 
 Without -endpoint the store is versitygw, a real S3 gateway, started on loopback
@@ -37,7 +37,7 @@ the keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from
 ~/.aws/credentials.
 
 It touches only buckets that bear its tag reconcile-owner, and those that are
-wished for and are as bare as one that was just made. What it creates bears the
+desired and are as bare as a new one. Each bucket that it creates bears the
 tag from the first moment on; README.md says on which stores it may not.
 
 `
@@ -48,9 +48,9 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	o := options{storeOptions: defaults()}
 	f := flag.NewFlagSet("s3", flag.ContinueOnError)
 	o.storeFlags(f)
-	f.StringVar(&o.wishes, "wishes", "wishes.yaml", "the `FILE`, in YAML or JSON, that says what is wished for")
+	f.StringVar(&o.desired, "desired", "desired.yaml", "the `FILE`, in YAML or JSON, with the desired buckets")
 	f.BoolVar(&o.plan, "plan", false, "print what there is to do, and do nothing")
-	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and mend what changes")
+	f.BoolVar(&o.watch, "watch", false, "stay when all is in sync, and correct what changes")
 	f.BoolVar(&o.purge, "purge", false, "remove buckets that left the file also if they are not empty, with all that is in them")
 	f.TextVar(&o.level, "log", slog.LevelWarn, "how much is logged: debug, info, warn or error; if given, also the outcome of each run")
 	err := program.Parse(f, usage, args, o.check, stderr)
@@ -60,8 +60,8 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 func (o *options) check(given map[string]bool) error {
 	o.verbose = given["log"]
 	switch {
-	case o.wishes == "":
-		return errors.New("-wishes is empty, want a file")
+	case o.desired == "":
+		return errors.New("-desired is empty, want a file")
 	case o.plan && o.watch:
 		return errors.New("-plan ends by itself, -watch does not; want one of them")
 	}

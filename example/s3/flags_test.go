@@ -26,7 +26,7 @@ func TestFlags(t *testing.T) {
 		{"-endpoint http://x -state y", 2, "-state is for the gateway that is started without -endpoint"},
 		{"-endpoint=", 2, "-endpoint is empty, want a URL"},
 		{"-region=", 2, "-region is empty, want a name"},
-		{"-wishes=", 2, "-wishes is empty, want a file"},
+		{"-desired=", 2, "-desired is empty, want a file"},
 		{"-owner=a,b", 2, `-owner is "a,b", want 1 to 100 letters`},
 		{"-workers 0", 2, "-workers is 0, want 1 or more"},
 		{"-retries -1", 2, "-retries is -1, want 0 or more"},
@@ -43,6 +43,6 @@ func TestFlags(t *testing.T) {
 // Without the gateway, and where its source is not, it says what to run.
 func TestGatewayMissing(t *testing.T) {
 	t.Parallel()
-	p := executeIn(t, t.TempDir(), []string{"XDG_CACHE_HOME=" + t.TempDir(), "HOME=" + t.TempDir()}, "-wishes", wish(t, everything))
+	p := executeIn(t, t.TempDir(), []string{"XDG_CACHE_HOME=" + t.TempDir(), "HOME=" + t.TempDir()}, "-desired", desiredFile(t, everything))
 	p.WantEnd(1, "versitygw "+local.Version+" is not built yet; run example/s3/gateway/build.sh")
 }

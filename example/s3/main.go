@@ -4,7 +4,7 @@
 // Command s3 keeps the buckets of an S3 store as a file says they shall be.
 //
 //	go run .                       # make it so on a gateway of its own, then end
-//	go run . -state state -watch   # stay, and mend what another hand breaks
+//	go run . -state state -watch   # stay, and correct what another client breaks
 //	go run . -state state -plan    # say what there is to do, and do nothing
 //	go run . -endpoint URL         # on any other S3 store
 //	go run . -h                    # all flags
@@ -38,22 +38,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return program.Start(err, stderr, func() (int, error) { return start(ctx, o, stdout, stderr) })
 }
 
-// A bucketBoard holds the wishes, and how far each bucket is.
-type bucketBoard = board.Board[string, bucket.Wish]
+// A bucketBoard has the desired state of each bucket, and its progress.
+type bucketBoard = board.Board[string, bucket.Spec]
 
 // start reads the file, opens the store, and starts it before if there is none.
 func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, err error) {
-	b := board.New(reconcile.NewQueue[string](), bucket.Wish.Equal, strings.Compare)
+	b := board.New(reconcile.NewQueue[string](), bucket.Spec.Equal, strings.Compare)
 	b.Lists = 3 // a store that has not answered by then may forbid to list its buckets
-	read := tracker.FromFile(o.wishes, func(text []byte) (map[string]bucket.Wish, error) { return bucket.Parse(o.wishes, text) })
-	wishes := func(ctx context.Context) (changed int, err error) {
-		wishes, err := read(ctx)
-		if wishes == nil {
+	read := tracker.FromFile(o.desired, func(text []byte) (map[string]bucket.Spec, error) { return bucket.Parse(o.desired, text) })
+	specs := func(ctx context.Context) (changed int, err error) {
+		specs, err := read(ctx)
+		if specs == nil {
 			return 0, err // there was no good version yet
 		}
-		return b.Want(slices.Sorted(maps.Keys(wishes)), wishes), err
+		return b.Want(slices.Sorted(maps.Keys(specs)), specs), err
 	}
-	if _, err := wishes(ctx); err != nil {
+	if _, err := specs(ctx); err != nil {
 		return 1, err
 	}
 	store, end, err := o.open(ctx, stdout, stderr)
@@ -61,5 +61,5 @@ func start(ctx context.Context, o options, stdout, stderr io.Writer) (code int, 
 		return 1, err
 	}
 	defer end()
-	return control(ctx, o, wishes, b, store, stdout, stderr)
+	return control(ctx, o, specs, b, store, stdout, stderr)
 }

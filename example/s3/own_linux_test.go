@@ -22,7 +22,7 @@ import (
 func TestOwnGatewayEndsToo(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
-		p := execute(t, nil, "-wishes", wish(t, everything), "-state", filepath.Join(t.TempDir(), "state"), "-watch")
+		p := execute(t, nil, "-desired", desiredFile(t, everything), "-state", filepath.Join(t.TempDir(), "state"), "-watch")
 		var url string
 		if _, err := fmt.Sscanf(p.line("versitygw at"), "versitygw at %s (process", &url); err != nil {
 			t.Fatal(err)

@@ -61,8 +61,8 @@ func TestThrottled(t *testing.T) {
 		rw.WriteHeader(map[int]int{1: http.StatusServiceUnavailable, 2: http.StatusTooManyRequests}[len(asked)])
 		return true
 	})
-	file := wish(t, "buckets: [{name: busy}, {name: idle}]")
-	p := w.runAt(url, "-wishes", file, "-watch", "-poll", "100ms")
+	file := desiredFile(t, "buckets: [{name: busy}, {name: idle}]")
+	p := w.runAt(url, "-desired", file, "-watch", "-poll", "100ms")
 	p.line("busy busy: the store asks to come back in 2s (503 Service Unavailable)", "idle in sync")
 	rewrite(t, file, "buckets: [{name: busy, versioning: true}, {name: idle}]")
 	p.line(file+" is in force, 1 bucket changed", "busy busy: the store asks to come back in 2s (429 Too Many Requests)", "busy in sync")
@@ -84,11 +84,11 @@ func TestMadeMeanwhile(t *testing.T) {
 	const untagged = "it bears no tag reconcile-owner"
 	for _, test := range []struct {
 		want  string
-		there look
+		there contents
 	}{
-		{`its tag reconcile-owner is "them"`, look{Tags: map[string]string{"reconcile-owner": "them", "team": "product"}}},
-		{untagged, look{Objects: map[string]string{"data": "theirs"}}},
-		{untagged, look{Tags: map[string]string{"team": "product"}}},
+		{`its tag reconcile-owner is "them"`, contents{Tags: map[string]string{"reconcile-owner": "them", "team": "product"}}},
+		{untagged, contents{Objects: map[string]string{"data": "theirs"}}},
+		{untagged, contents{Tags: map[string]string{"team": "product"}}},
 	} {
 		w := newWorld(t)
 		url := w.proxy(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -101,41 +101,41 @@ func TestMadeMeanwhile(t *testing.T) {
 			}
 			return true // 200
 		})
-		w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]")).WantEnd(1, "bare                     refused: create: it exists and is not ours: "+test.want)
-		w.wantLook("bare", test.there)
+		w.runAt(url, "-desired", desiredFile(t, "buckets: [{name: bare}]")).WantEnd(1, "bare                     rejected: create: it exists and is not ours: "+test.want)
+		w.wantContents("bare", test.there)
 	}
 }
 
-// Another hand changes a marker between our look and our step. The store
-// refuses the step, because of its ETag, and the next run mends what is there
+// Another client changes a marker between our read and our write. The store
+// rejects the write, because of its ETag, and the next run corrects the marker
 // then.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, there := range []bool{false, true} {
 		w := newWorld(t)
-		file := wish(t, everything)
+		file := desiredFile(t, everything)
 		if there {
-			w.run("-wishes", file).WantEnd(0)
+			w.run("-desired", file).WantEnd(0)
 			w.put("full", marker("README"), "drift")
 		}
 		var once sync.Once
-		var between string // what there was when we were refused
+		var between string // at the time of our rejected write
 		url := w.proxy(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) (answered bool) {
 			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, marker("README")) {
 				once.Do(func() {
-					w.put("full", marker("README"), "another hand")
+					w.put("full", marker("README"), "another client")
 					pass.ServeHTTP(rw, r)
-					between = w.look("full").Objects[marker("README")]
+					between = w.read("full").Objects[marker("README")]
 					answered = true
 				})
 			}
 			return answered
 		})
-		w.runAt(url, "-wishes", file).WantEnd(0, "2 of 2 buckets in sync", "full                     retrying: another hand has changed it meanwhile: write marker README")
-		if between != "another hand" {
-			t.Errorf("there was %q after our step, which ought to have been refused", between)
+		w.runAt(url, "-desired", file).WantEnd(0, "2 of 2 buckets in sync", "full                     retrying: another client has changed it meanwhile: write marker README")
+		if between != "another client" {
+			t.Errorf("there was %q after our step, which ought to have been rejected", between)
 		}
-		w.wantLook("full", full)
+		w.wantContents("full", full)
 	}
 }
 
@@ -147,13 +147,13 @@ func TestForgetfulStore(t *testing.T) {
 	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		return r.Method == http.MethodPut && r.URL.Query().Has("versioning") // 200
 	})
-	w.runAt(url, "-wishes", wish(t, everything), "-retries", "2").WantEnd(1, "1 of 2 buckets in sync",
+	w.runAt(url, "-desired", desiredFile(t, everything), "-retries", "2").WantEnd(1, "1 of 2 buckets in sync",
 		"full: after turn versioning on there is still to do: turn versioning on")
 }
 
 // A store that leaves out the tags of a creation needs a second request for them.
 // The program is killed with -9 between the two. What it leaves is marked by the
-// next one that wishes for it; nobody else touches it, and nobody removes it.
+// next one that desires it; no other controller touches or removes it.
 func TestKilledBetweenCreationAndTags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -173,25 +173,25 @@ func TestKilledBetweenCreationAndTags(t *testing.T) {
 		}
 		return false
 	})
-	wished, empty := wish(t, "buckets: [{name: bare}]"), wish(t, "buckets: []")
-	p := w.runAt(url, "-wishes", wished)
+	desired, empty := desiredFile(t, "buckets: [{name: bare}]"), desiredFile(t, "buckets: []")
+	p := w.runAt(url, "-desired", desired)
 	<-created
 	p.Signal(syscall.SIGKILL)
 	p.End()
 	close(dead)
-	w.wantLook("bare", look{})
+	w.wantContents("bare", contents{})
 
-	w.runAt(url, "-wishes", empty, "-purge").WantEnd(0, "0 of 0 buckets in sync")
-	w.wantLook("bare", look{})
-	w.runAt(url, "-wishes", wished, "-owner", "them", "-plan").WantEnd(0, "mark as ours")
-	w.runAt(url, "-wishes", wished).WantEnd(0, "bare                     mark as ours, it is empty and bears no tags")
-	w.wantLook("bare", bare)
-	w.runAt(url, "-wishes", empty).WantEnd(0, "bare                     remove")
+	w.runAt(url, "-desired", empty, "-purge").WantEnd(0, "0 of 0 buckets in sync")
+	w.wantContents("bare", contents{})
+	w.runAt(url, "-desired", desired, "-owner", "them", "-plan").WantEnd(0, "mark as ours")
+	w.runAt(url, "-desired", desired).WantEnd(0, "bare                     mark as ours, it is empty and bears no tags")
+	w.wantContents("bare", bare)
+	w.runAt(url, "-desired", empty).WantEnd(0, "bare                     remove")
 	w.wantBuckets()
 }
 
 // Buckets of the account that are in another region, or that may not be looked
-// at, are nobody's business here, unless somebody wishes for one.
+// at, are not changed here, unless one is desired.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,9 +214,9 @@ func TestElsewhere(t *testing.T) {
 		fmt.Fprintf(rw, "<Error><Code>%s</Code><Message>no</Message></Error>", code)
 		return true
 	})
-	file := wish(t, "buckets: [{name: bare}]")
+	file := desiredFile(t, "buckets: [{name: bare}]")
 	for _, args := range [][]string{{"-plan"}, {}, {"-purge"}} {
-		out := w.runAt(url, append(args, "-wishes", file)...).WantEnd(0)
+		out := w.runAt(url, append(args, "-desired", file)...).WantEnd(0)
 		for _, name := range []string{"moved", "signed", "denied"} {
 			if strings.Contains(out, name) {
 				t.Errorf("it tells of %s:\n%s", name, out)
@@ -224,12 +224,12 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	rewrite(t, file, "buckets: [{name: bare}, {name: moved}, {name: denied}]")
-	w.runAt(url, "-wishes", file).WantEnd(1, "1 of 3 buckets in sync",
+	w.runAt(url, "-desired", file).WantEnd(1, "1 of 3 buckets in sync",
 		"moved: reading the tags: no (PermanentRedirect)", "denied: reading the tags: no (AccessDenied)")
 }
 
-// A bucket that another hand removes is missed by the poll of what is there, long
-// before the next look into it.
+// A bucket that another client removes is missed by the poll of what is there, long
+// before the next recheck.
 func TestVanished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,7 +242,7 @@ func TestVanished(t *testing.T) {
 		listed <- struct{}{}
 		return true
 	})
-	p := w.runAt(url, "-wishes", wish(t, "buckets: [{name: bare}]"), "-watch", "-poll", "3s", "-recheck", "1h")
+	p := w.runAt(url, "-desired", desiredFile(t, "buckets: [{name: bare}]"), "-watch", "-poll", "3s", "-recheck", "1h")
 	p.line("bare in sync")
 	for len(listed) > 0 {
 		<-listed

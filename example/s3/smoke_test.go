@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// everything wishes for a bucket with all that there may be, and a bare one.
+// everything desires a bucket with all settings, and a bare one.
 const everything = `
 buckets:
   - name: full
@@ -26,27 +26,27 @@ buckets:
   - name: bare
 `
 
-var full = look{
+var full = contents{
 	Tags:       map[string]string{"reconcile-owner": "example", "team": "finance", "keep": "10 years"},
 	Versioning: "Enabled",
 	Policy:     true,
 	Objects:    map[string]string{marker("README"): "Ask finance.\n", marker("format"): "parquet"},
 }
 
-var bare = look{Tags: map[string]string{"reconcile-owner": "example"}}
+var bare = contents{Tags: map[string]string{"reconcile-owner": "example"}}
 
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	file := wish(t, everything)
-	w.run("-wishes", file).WantEnd(0, "2 of 2 buckets in sync")
+	file := desiredFile(t, everything)
+	w.run("-desired", file).WantEnd(0, "2 of 2 buckets in sync")
 	w.wantBuckets("bare", "full")
-	w.wantLook("full", full)
-	w.wantLook("bare", bare)
+	w.wantContents("full", full)
+	w.wantContents("bare", bare)
 
-	// And from there on there is nothing to do. A bucket is run because it is wished
+	// And from there on there is nothing to do. A bucket is run because it is desired
 	// for, and again for each of the two polls that finds it after that.
-	out := w.run("-wishes", file, "-poll", "1h").WantEnd(0, "2 of 2 buckets in sync")
+	out := w.run("-desired", file, "-poll", "1h").WantEnd(0, "2 of 2 buckets in sync")
 	if n := reconciles(t, out); n < 2 || n > 6 {
 		t.Errorf("the second time there are %d reconciles of 2 buckets, want 1 to 3 of each:\n%s", n, out)
 	}
@@ -55,7 +55,7 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("the second time there is something to %s:\n%s", step, out)
 		}
 	}
-	w.run("-wishes", file, "-plan").WantEnd(0, "2 buckets wished for, 0 with something to say")
+	w.run("-desired", file, "-plan").WantEnd(0, "2 buckets desired, 0 to report")
 }
 
 // reconciles returns how many runs a program says that it has had.

@@ -64,7 +64,7 @@ func (o *storeOptions) checkStore(given map[string]bool) error {
 }
 
 // open opens the store, and starts a gateway before if there is none. Wrong keys
-// are an error at once: each bucket would be refused. End is to be called after
+// are an error at once: each bucket would be rejected. End is to be called after
 // the runs in flight, which need the store.
 func (o *storeOptions) open(ctx context.Context, stdout, stderr io.Writer) (store *bucket.Store, end func(), err error) {
 	keys, stop := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}), func() {}

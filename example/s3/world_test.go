@@ -61,10 +61,10 @@ func (w *world) kill() (back func()) {
 	return back
 }
 
-// wish writes a file of wishes and returns its path.
-func wish(t *testing.T, text string) string {
+// desiredFile writes a file with the desired buckets and returns its path.
+func desiredFile(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "wishes.yaml")
+	path := filepath.Join(t.TempDir(), "desired.yaml")
 	rewrite(t, path, text)
 	return path
 }
@@ -80,7 +80,7 @@ func rewrite(t *testing.T, path, text string) {
 	}
 }
 
-// many wishes for n buckets.
+// many returns a file with n desired buckets.
 func many(n int) string {
 	var b strings.Builder
 	b.WriteString("buckets:\n")
@@ -161,19 +161,19 @@ func (p *process) interrupt() {
 	p.Signal(os.Interrupt)
 }
 
-// A look is all that there is of a bucket.
-type look struct {
+// The contents of a bucket, with its settings.
+type contents struct {
 	Tags       map[string]string // with that of the owner
 	Versioning string
 	Policy     bool
 	Objects    map[string]string // key to text
 }
 
-// look returns all that there is of a bucket, seen by the other hand.
-func (w *world) look(name string) look {
+// read returns the contents of a bucket, as another client sees it.
+func (w *world) read(name string) contents {
 	w.t.Helper()
 	ctx := w.t.Context()
-	l := look{Tags: map[string]string{}, Objects: map[string]string{}}
+	l := contents{Tags: map[string]string{}, Objects: map[string]string{}}
 	set, err := w.Hand.GetBucketTagging(ctx, name)
 	switch {
 	case err == nil:
@@ -198,9 +198,9 @@ func (w *world) look(name string) look {
 	return l
 }
 
-func (w *world) wantLook(name string, want look) {
+func (w *world) wantContents(name string, want contents) {
 	w.t.Helper()
-	got := w.look(name)
+	got := w.read(name)
 	if !maps.Equal(got.Tags, want.Tags) || got.Versioning != want.Versioning || got.Policy != want.Policy || !maps.Equal(got.Objects, want.Objects) {
 		w.t.Errorf("%s is\n%+v, want\n%+v", name, got, want)
 	}
@@ -213,7 +213,7 @@ func (w *world) wantBuckets(names ...string) {
 	}
 }
 
-// make makes a bucket by the other hand, with these tags if there are any.
+// make makes a bucket by another client, with these tags if there are any.
 func (w *world) make(name string, set map[string]string) {
 	w.t.Helper()
 	w.Must(w.Hand.MakeBucket(w.t.Context(), name, minio.MakeBucketOptions{}))

@@ -50,7 +50,7 @@ type Scenario struct {
 	// State describes the cluster; nil means [Server.State], without what Ignore has.
 	State func(s *Server) string
 
-	// Invariant and Final judge the cluster; nil means that State is judged alone.
+	// Invariant and Final check the cluster. If both are nil, only State is compared.
 	Invariant func(s *Server) error
 	Final     func(s *Server) error
 

@@ -109,7 +109,7 @@ func (m mirror) keep(ctx context.Context, o *corev1.ConfigMap) error {
 		s.Data["text"] = text
 		_, err = secrets.Update(ctx, s, metav1.UpdateOptions{})
 	}
-	if err = m.judge(err); err == nil {
+	if err = m.ignoring(err); err == nil {
 		m.kept[o.Name] = o.ResourceVersion
 	}
 	return err
@@ -120,10 +120,10 @@ func (m mirror) remove(ctx context.Context, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return m.judge(err)
+	return m.ignoring(err)
 }
 
-func (m mirror) judge(err error) error {
+func (m mirror) ignoring(err error) error {
 	if err != nil && m.forgets != nil && m.forgets(err) {
 		return nil
 	}

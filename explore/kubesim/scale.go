@@ -55,22 +55,22 @@ func (s *Server) scale(q *request) (int, []byte, error) {
 	default:
 		return 0, nil, apierrors.NewMethodNotSupported(q.kind.resource(), strings.ToLower(q.method))
 	}
-	wish, err := in.decode(text)
+	scale, err := in.decode(text)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := in.matches(wish); err != nil {
+	if err := in.matches(scale); err != nil {
 		return 0, nil, err
 	}
-	replicas, _, _ := unstructured.NestedInt64(wish.Object, "spec", "replicas")
+	replicas, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas")
 	if replicas < 0 {
 		return 0, nil, apierrors.NewInvalid(schema.GroupKind{Group: "autoscaling", Kind: "Scale"}, q.name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be greater than or equal to 0"),
 		})
 	}
 	o := old.object.DeepCopy()
-	o.SetResourceVersion(wish.GetResourceVersion())
-	if id := wish.GetUID(); id != "" {
+	o.SetResourceVersion(scale.GetResourceVersion())
+	if id := scale.GetUID(); id != "" {
 		o.SetUID(id)
 	}
 	if err := unstructured.SetNestedField(o.Object, replicas, paths(q.kind.Scale.Spec)...); err != nil {

@@ -59,7 +59,6 @@ var privateWords = []privateWord{
 // wordExceptions are the folders and documents in which the words are not checked, and why.
 var wordExceptions = map[string]string{
 	"CHANGELOG.md": "it names what was renamed",
-	"example/":     "the S3 example reads its desired state from wishes.yaml, and its README speaks of that file",
 }
 
 func word(expression, say string) privateWord {

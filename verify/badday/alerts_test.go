@@ -25,8 +25,8 @@ import (
 	"github.com/reconkernel/reconcile/example/cloud"
 )
 
-// An alertDay begins with an hour in which all is well. What is bad fires within the
-// time given after that; the other alerts that it names may fire, and no other may.
+// An alertDay begins with a normal hour. Each alert in fires must fire within its time
+// after that hour. Alerts in may are allowed to fire, and all others are not.
 type alertDay struct {
 	name  string
 	bad   func(w *world)
@@ -54,15 +54,15 @@ var alertDays = []alertDay{
 		may: "ReconcileWorkersBusy|ReconcileQueueSlow",
 	},
 	{
-		name:  "runs of a region do not heed their context",
+		name:  "runs of a region ignore their context",
 		bad:   faultFrom(stuck, "r0"),
 		fires: map[string]time.Duration{"ReconcileRunStuck": 25 * minute},
 		may:   "ReconcileErrors|ReconcileItemOutOfSync|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing",
 	},
 	{
-		name: "the wishes are empty for two hours",
+		name: "the desired state is empty for two hours",
 		bad: func(w *world) {
-			w.wishList = func(t time.Duration, all map[string]string) map[string]string {
+			w.desiredListing = func(t time.Duration, all map[string]string) map[string]string {
 				if t < hour {
 					return all
 				}
@@ -70,10 +70,10 @@ var alertDays = []alertDay{
 			}
 		},
 		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute},
-		may:   "ReconcileItemOutOfSync", // what is rejected waits
+		may:   "ReconcileItemOutOfSync", // the rejected items wait
 	},
 	{
-		name: "what is made is never ready",
+		name: "created assets never become ready",
 		bad: func(w *world) {
 			w.build = func(string) time.Duration {
 				if w.now() < hour {
@@ -107,8 +107,8 @@ func faultFrom(f fault, prefix string) func(w *world) {
 	}
 }
 
-// A real Prometheus evaluates the alerts of adapters/prometheus over recorded days:
-// each bad day fires what it must, in time, and the normal day nothing.
+// TestAlerts has a real Prometheus evaluate the alerts of adapters/prometheus over recorded
+// days. Each day with a fault fires its alerts in time, and the normal day fires none.
 func TestAlerts(t *testing.T) {
 	rules, err := filepath.Abs("../../adapters/prometheus/alerts.yml")
 	if err != nil {
@@ -146,8 +146,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// record lives through the day and writes what Prometheus scrapes of our side, once a
-// minute, of the series that are used.
+// record simulates the day and writes the used series of our service as Prometheus
+// scrapes them, once a minute.
 func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
 	const assets = 1000
 	w := newWorld(assets)
@@ -175,7 +175,7 @@ func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
 	}
 }
 
-// A recorder keeps what is scraped, by series.
+// A recorder keeps scraped values, by series.
 type recorder struct {
 	parts     *parts
 	collector promadapter.Collector
@@ -183,7 +183,7 @@ type recorder struct {
 	used      string              // has the names of all series that are worth keeping
 }
 
-// watch instruments our side, as docs/bad-days.md says.
+// watch instruments our service, as docs/production.md says.
 func (r *recorder) watch(t *testing.T, p *parts) {
 	r.parts = p
 	must := func(err error) {

@@ -21,19 +21,19 @@ const (
 	hour   = time.Hour
 )
 
-// A figure is what a day is measured by. Ours must not be more than its bound, and not
-// more than that of the other sides.
+// A figure measures a day. The figure of reconcile must not exceed its bound, nor the
+// figure of any other service.
 type figure struct {
 	name  string
 	of    func(w *world) float64
 	unit  string  // "" for a count, "s" for a time
-	bound float64 // of ours, with ten thousand assets; what grows with them is scaled
-	grows bool
-	alone bool // is not compared with the others
-	many  bool // means something with ten thousand assets alone
+	bound float64 // of reconcile, with ten thousand assets
+	grows bool    // in proportion to the number of assets
+	alone bool    // is not compared with the other services
+	many  bool    // is bounded only with ten thousand assets
 }
 
-// A day is an hour in which all is well, then what is bad, and some time after.
+// A day is a normal hour, then a fault, and some time after it.
 type day struct {
 	name    string
 	long    bool // not with -short
@@ -49,8 +49,8 @@ func calls(a, b time.Duration) func(*world) float64 {
 	return func(w *world) float64 { sum, _ := between(w.calls, a, b); return float64(sum) }
 }
 
-func refused(a, b time.Duration) func(*world) float64 {
-	return func(w *world) float64 { sum, _ := between(w.refused, a, b); return float64(sum) }
+func rejected(a, b time.Duration) func(*world) float64 {
+	return func(w *world) float64 { sum, _ := between(w.rejected, a, b); return float64(sum) }
 }
 
 func peak(a, b time.Duration) func(*world) float64 {
@@ -61,8 +61,8 @@ func seconds(of func(*world) time.Duration) func(*world) float64 {
 	return func(w *world) float64 { return of(w).Seconds() }
 }
 
-func mendedAfter(at time.Duration) func(*world) float64 {
-	return seconds(func(w *world) time.Duration { return w.lastMended(at) })
+func correctedAfter(at time.Duration) func(*world) float64 {
+	return seconds(func(w *world) time.Duration { return w.lastCorrected(at) })
 }
 
 func quantile(q float64, from time.Duration, chosen func(string) bool) func(*world) float64 {
@@ -73,7 +73,7 @@ func deleted(w *world) float64 { return float64(w.deleted) }
 
 func notR0(name string) bool { return region(name) != "r0" }
 
-// part leaves out what is not chosen.
+// part returns the entries that keep chooses.
 func part(all map[string]string, keep func(i int) bool) map[string]string {
 	some := map[string]string{}
 	for i, name := range slices.Sorted(maps.Keys(all)) {
@@ -84,8 +84,8 @@ func part(all map[string]string, keep func(i int) bool) map[string]string {
 	return some
 }
 
-// lies makes a listing show a part of what there is, for a minute and a bit: at the
-// one listing that each side makes then.
+// lies makes listings incomplete for little more than a minute: in that time each
+// service lists once.
 func lies(keep func(i, n int) bool) func(time.Duration, map[string]string) map[string]string {
 	return func(t time.Duration, all map[string]string) map[string]string {
 		if !within(t, hour, hour+62*time.Second) {
@@ -98,9 +98,9 @@ func lies(keep func(i, n int) bool) func(time.Duration, map[string]string) map[s
 var days = []day{
 	{name: "normal", lasts: 3 * hour, figures: []figure{
 		{name: "calls an hour", of: func(w *world) float64 { return calls(hour, 3*hour)(w) / 2 }, bound: 4000, grows: true},
-		{name: "refused", of: refused(0, 3*hour)},
-		{name: "mended, p50", of: quantile(0.5, 0, anyName), unit: "s", bound: 90},
-		{name: "mended, p99", of: quantile(0.99, 0, anyName), unit: "s", bound: 240},
+		{name: "rejected with 429", of: rejected(0, 3*hour)},
+		{name: "corrected, p50", of: quantile(0.5, 0, anyName), unit: "s", bound: 90},
+		{name: "corrected, p99", of: quantile(0.99, 0, anyName), unit: "s", bound: 240},
 	}},
 	{
 		name: "the cloud answers 503 for an hour", lasts: 3 * hour,
@@ -114,7 +114,7 @@ var days = []day{
 		},
 		figures: []figure{
 			{name: "calls in it", of: calls(hour, 2*hour), bound: 500},
-			{name: "all mended after", of: mendedAfter(2 * hour), unit: "s", bound: 300},
+			{name: "all corrected after", of: correctedAfter(2 * hour), unit: "s", bound: 300},
 		},
 	},
 	{
@@ -128,24 +128,24 @@ var days = []day{
 			}
 		},
 		figures: []figure{
-			{name: "the others mended, p50", of: quantile(0.5, hour, notR0), unit: "s", bound: 135},
-			{name: "the others mended, p99", of: quantile(0.99, hour, notR0), unit: "s", bound: 300},
-			{name: "p50 in percent of that before", of: func(w *world) float64 { return 100 * w.worse(hour, 2*hour, notR0) }, bound: 150, many: true, alone: true},
+			{name: "the others corrected, p50", of: quantile(0.5, hour, notR0), unit: "s", bound: 135},
+			{name: "the others corrected, p99", of: quantile(0.99, hour, notR0), unit: "s", bound: 300},
+			{name: "p50 in percent of the hour before", of: func(w *world) float64 { return 100 * w.slowdown(hour, 2*hour, notR0) }, bound: 150, many: true, alone: true},
 		},
 	},
 	{
-		name: "the wishes are empty once", lasts: 2 * hour,
-		bad:     func(w *world) { w.wishList = lies(func(int, int) bool { return false }) },
+		name: "the desired state is empty once", lasts: 2 * hour,
+		bad:     func(w *world) { w.desiredListing = lies(func(int, int) bool { return false }) },
 		figures: []figure{{name: "deleted", of: deleted}},
 	},
 	{
-		name: "a page of ten of the wishes is missing once", lasts: 2 * hour,
-		bad:     func(w *world) { w.wishList = lies(func(i, n int) bool { return i >= n/10 }) },
+		name: "a page of ten of the desired state is missing once", lasts: 2 * hour,
+		bad:     func(w *world) { w.desiredListing = lies(func(i, n int) bool { return i >= n/10 }) },
 		figures: []figure{{name: "deleted", of: deleted}},
 	},
 	{
-		name: "half of the wishes are missing once", lasts: 2 * hour,
-		bad:     func(w *world) { w.wishList = lies(func(i, _ int) bool { return i%2 == 0 }) },
+		name: "half of the desired state is missing once", lasts: 2 * hour,
+		bad:     func(w *world) { w.desiredListing = lies(func(i, _ int) bool { return i%2 == 0 }) },
 		figures: []figure{{name: "deleted", of: deleted}},
 	},
 	{
@@ -166,19 +166,19 @@ var days = []day{
 		figures: []figure{
 			{name: "calls in the first minute", of: calls(0, minute), bound: 6000, grows: true},
 			{name: "the worst second", of: peak(0, minute), bound: 200, grows: true},
-			{name: "refused", of: refused(0, hour)},
+			{name: "rejected with 429", of: rejected(0, hour)},
 		},
 	},
 	{
 		name: "one region has ten events for each asset", lasts: 2 * hour,
 		events: func(ctx context.Context, w *world, events chan<- string) {
 			time.Sleep(hour)
-			for i := range 10 * len(w.wishes) {
+			for i := range 10 * len(w.desired) {
 				if i%4 != 0 {
 					continue
 				}
 				select {
-				case events <- nameOf(i % len(w.wishes)):
+				case events <- nameOf(i % len(w.desired)):
 				case <-ctx.Done():
 					return
 				}
@@ -188,12 +188,12 @@ var days = []day{
 			}
 		},
 		figures: []figure{
-			{name: "the others mended, p50", of: quantile(0.5, hour, notR0), unit: "s", bound: 135},
-			{name: "the others mended, p99", of: quantile(0.99, hour, notR0), unit: "s", bound: 300},
+			{name: "the others corrected, p50", of: quantile(0.5, hour, notR0), unit: "s", bound: 135},
+			{name: "the others corrected, p99", of: quantile(0.99, hour, notR0), unit: "s", bound: 300},
 		},
 	},
 	{
-		name: "503 for ten minutes, and refused calls count", lasts: 3 * hour,
+		name: "503 for ten minutes, and rejected calls count", lasts: 3 * hour,
 		bad: func(w *world) {
 			w.penal = true
 			w.fault = func(t time.Duration, _ string) fault {
@@ -204,31 +204,31 @@ var days = []day{
 			}
 		},
 		figures: []figure{
-			{name: "refused in the hour after", of: refused(hour+10*minute, 2*hour+10*minute)},
-			{name: "all mended after", of: mendedAfter(hour + 10*minute), unit: "s", bound: 300},
+			{name: "rejected in the hour after", of: rejected(hour+10*minute, 2*hour+10*minute)},
+			{name: "all corrected after", of: correctedAfter(hour + 10*minute), unit: "s", bound: 300},
 		},
 	},
 	{
-		name: "all takes ten times as long", lasts: 3 * hour, long: true,
+		name: "all calls take ten times as long", lasts: 3 * hour, long: true,
 		bad: func(w *world) { w.latency = 10 },
 		figures: []figure{
-			{name: "mended, p99", of: quantile(0.99, hour, anyName), unit: "s", bound: 400},
-			{name: "refused", of: refused(hour, 3*hour)},
+			{name: "corrected, p99", of: quantile(0.99, hour, anyName), unit: "s", bound: 400},
+			{name: "rejected with 429", of: rejected(hour, 3*hour)},
 		},
 	},
 	{
 		name: "listings of the cloud are an hour old", lasts: 4 * hour, long: true,
-		bad: func(w *world) { w.age, w.recheck = hour, 10*minute }, // who lists in vain has to look
+		bad: func(w *world) { w.age, w.recheck = hour, 10*minute }, // listings this old show no drift in time: rechecks must
 		figures: []figure{
 			{name: "deleted", of: deleted},
-			{name: "mended, p99", of: quantile(0.99, hour, anyName), unit: "s", bound: 1200},
+			{name: "corrected, p99", of: quantile(0.99, hour, anyName), unit: "s", bound: 1200},
 			{name: "calls an hour", of: func(w *world) float64 { return calls(2*hour, 4*hour)(w) / 2 }, bound: 70000, grows: true, alone: true},
 		},
 	},
 }
 
-// Ours survives each day: no figure is more than its bound, nor, where that is fair,
-// than that of another side. The table is in docs/bad-days.md.
+// TestDays checks that no figure of reconcile exceeds its bound, and none that is
+// compared exceeds that of another service. The table is in docs/production.md.
 func TestDays(t *testing.T) {
 	n := 10000
 	if testing.Short() {
@@ -237,7 +237,7 @@ func TestDays(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer out.Flush()
 	fmt.Fprint(out, "day\tfigure")
-	for _, s := range sides {
+	for _, s := range services {
 		fmt.Fprint(out, "\t", s.name)
 	}
 	fmt.Fprintln(out)
@@ -246,7 +246,7 @@ func TestDays(t *testing.T) {
 			continue
 		}
 		values := make([][]float64, len(d.figures))
-		for _, s := range sides {
+		for _, s := range services {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(n)
 				if d.bad != nil {
@@ -261,7 +261,7 @@ func TestDays(t *testing.T) {
 				}
 				s.run(ctx, w, events)
 				<-ctx.Done()
-				time.Sleep(2 * minute) // until what was being made is ready
+				time.Sleep(2 * minute) // until assets in creation are ready
 				for i, f := range d.figures {
 					values[i] = append(values[i], f.of(w))
 				}
@@ -276,7 +276,7 @@ func TestDays(t *testing.T) {
 			for j, v := range values[i] {
 				row += "\t" + show(v, f.unit)
 				if j > 0 && !f.alone && values[i][0] > slack(v, f.unit) {
-					t.Errorf("%s: %s is %s, and %s with %s", d.name, f.name, show(values[i][0], f.unit), show(v, f.unit), sides[j].name)
+					t.Errorf("%s: %s is %s, and %s with %s", d.name, f.name, show(values[i][0], f.unit), show(v, f.unit), services[j].name)
 				}
 			}
 			if values[i][0] > bound && !(f.many && testing.Short()) {
@@ -294,8 +294,8 @@ func show(v float64, unit string) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// slack returns what is no worse than v. Days are drawn by lot in part: a time to mend
-// may be another by the two minutes that two listings take.
+// slack returns the largest value that counts as no worse than v. Days are random in
+// part: a time to correct may differ by the two minutes of two listings.
 func slack(v float64, unit string) float64 {
 	if unit == "s" {
 		return max(1.5*v, v+120)

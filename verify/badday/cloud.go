@@ -1,10 +1,9 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package badday lives through the days on which services break, in bubbles: ten
-// thousand assets in a cloud that allows a hundred calls a second, kept by a service
-// as the guides teach it, by the same on client-go's workqueue, with a limiter in
-// front and without, and by a ticker.
+// Package badday simulates days with outages, in bubbles. Four services keep ten
+// thousand assets in a cloud that allows a hundred calls a second: one as the guides
+// teach it, one on client-go's workqueue, the same with a rate limiter, and a ticker.
 //
 //	go test -count=1 -v ./badday
 package badday
@@ -20,7 +19,7 @@ import (
 	"time"
 )
 
-// An answer is one of the cloud that is not the one hoped for.
+// An answer is an error status of the cloud.
 type answer struct {
 	status     int
 	retryAfter time.Duration
@@ -30,7 +29,7 @@ func (a *answer) Error() string { return fmt.Sprintf("cloud: %d", a.status) }
 
 var errNotFound = errors.New("cloud: 404")
 
-// An asset is in sync if its spec is what is wished for, and it is ready.
+// An asset is in sync if it has the desired spec and is ready.
 type asset struct {
 	spec    string
 	changed time.Time
@@ -49,40 +48,40 @@ const (
 	stuck             // for half an hour, whatever its ctx says
 )
 
-// A world is a cloud with its assets, and what is wished for, which another service
-// knows. It keeps what happened.
+// A world is a cloud with its assets, and another service that knows their desired
+// state. It records the events of the day.
 type world struct {
 	begun time.Time
 
-	// How bad the day is; nil, or 0, means not at all.
-	fault    func(t time.Duration, name string) fault
-	wishList func(t time.Duration, wishes map[string]string) map[string]string // what is listed of them
-	list     func(t time.Duration, there map[string]string) map[string]string  // what is listed of the assets
-	latency  float64                                                           // times as long
-	age      time.Duration                                                     // of a listing
-	recheck  time.Duration                                                     // of ours
-	build    func(name string) time.Duration                                   // of an asset; nil means a minute
-	penal    bool                                                              // refused calls count against the limit
+	// The faults of the day; nil or 0 means none.
+	fault          func(t time.Duration, name string) fault
+	desiredListing func(t time.Duration, desired map[string]string) map[string]string // changes a listing of the desired state
+	list           func(t time.Duration, there map[string]string) map[string]string   // changes a listing of the assets
+	latency        float64                                                            // times as long
+	age            time.Duration                                                      // of a listing
+	recheck        time.Duration                                                      // of ours
+	build          func(name string) time.Duration                                    // of an asset; nil means a minute
+	penal          bool                                                               // rejected calls count against the limit
 
-	// watch is told of the parts of our side before it runs; nil means nobody.
+	// watch gets the parts of our service before it runs; it may be nil.
 	watch func(*parts)
 
-	mu      sync.Mutex // guards the fields below
-	assets  map[string]*asset
-	wishes  map[string]string
-	rate    float64 // calls a second
-	tokens  float64
-	filled  time.Time // when the tokens were counted last
-	calls   []int     // in each second
-	refused []int
-	looked  map[string]time.Duration // when each asset was got last
-	bad     map[string]time.Time     // since when what is out of sync is not
-	mended  []mend
-	deleted int // that are wished for
-	created int
+	mu        sync.Mutex // guards the fields below
+	assets    map[string]*asset
+	desired   map[string]string
+	rate      float64 // calls a second
+	tokens    float64
+	filled    time.Time // when the tokens were counted last
+	calls     []int     // in each second
+	rejected  []int
+	readAt    map[string]time.Duration // when a service last read an asset
+	outOfSync map[string]time.Time     // since when
+	corrected []correction
+	deleted   int // although desired
+	created   int
 }
 
-type mend struct {
+type correction struct {
 	name     string
 	at, took time.Duration
 }
@@ -95,12 +94,12 @@ func region(name string) string { return name[:2] }
 func newWorld(n int) *world {
 	now := time.Now()
 	w := &world{
-		begun: now, assets: map[string]*asset{}, wishes: map[string]string{}, latency: 1, age: 10 * time.Second, recheck: 6 * time.Hour,
-		rate: float64(n) / 100, tokens: float64(n) / 50, filled: now, looked: map[string]time.Duration{}, bad: map[string]time.Time{},
+		begun: now, assets: map[string]*asset{}, desired: map[string]string{}, latency: 1, age: 10 * time.Second, recheck: 6 * time.Hour,
+		rate: float64(n) / 100, tokens: float64(n) / 50, filled: now, readAt: map[string]time.Duration{}, outOfSync: map[string]time.Time{},
 	}
 	for i := range n {
 		before := now.Add(-24 * time.Hour)
-		w.wishes[nameOf(i)] = "v1"
+		w.desired[nameOf(i)] = "v1"
 		w.assets[nameOf(i)] = &asset{spec: "v1", old: "v1", changed: before, created: before, ready: before}
 	}
 	return w
@@ -129,7 +128,7 @@ func (w *world) call(ctx context.Context, name string, latency time.Duration) er
 	case !limited:
 		w.tokens--
 	default:
-		count(&w.refused, t)
+		count(&w.rejected, t)
 		if w.penal {
 			w.tokens = max(w.tokens-1, -2*w.rate)
 		}
@@ -167,17 +166,17 @@ func (w *world) call(ctx context.Context, name string, latency time.Duration) er
 	return nil
 }
 
-// judgeLocked notes whether an asset is in sync.
-func (w *world) judgeLocked(name string) {
-	want, wanted := w.wishes[name]
+// noteSyncLocked records that an asset left its desired state, or is in sync again.
+func (w *world) noteSyncLocked(name string) {
+	want, wanted := w.desired[name]
 	a := w.assets[name]
 	ok := !wanted && a == nil || wanted && a != nil && a.spec == want && !time.Now().Before(a.ready)
-	since, bad := w.bad[name]
+	since, bad := w.outOfSync[name]
 	if ok && bad {
-		w.mended = append(w.mended, mend{name, w.now(), time.Since(since)})
-		delete(w.bad, name)
+		w.corrected = append(w.corrected, correction{name, w.now(), time.Since(since)})
+		delete(w.outOfSync, name)
 	} else if !ok && !bad {
-		w.bad[name] = time.Now()
+		w.outOfSync[name] = time.Now()
 	}
 }
 
@@ -187,7 +186,7 @@ func (w *world) get(ctx context.Context, name string) (asset, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looked[name] = w.now()
+	w.readAt[name] = w.now()
 	if a := w.assets[name]; a != nil {
 		return *a, nil
 	}
@@ -209,11 +208,11 @@ func (w *world) create(ctx context.Context, name, spec string) error {
 		takes = w.build(name)
 	}
 	w.assets[name] = &asset{spec: spec, old: spec, changed: now, created: now, ready: now.Add(takes)}
-	w.judgeLocked(name)
+	w.noteSyncLocked(name)
 	time.AfterFunc(takes, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.judgeLocked(name)
+		w.noteSyncLocked(name)
 	})
 	return nil
 }
@@ -234,7 +233,7 @@ func (w *world) update(ctx context.Context, name, spec string) error {
 func (w *world) alterLocked(name, spec string) {
 	a := w.assets[name]
 	a.old, a.spec, a.changed = a.spec, spec, time.Now()
-	w.judgeLocked(name)
+	w.noteSyncLocked(name)
 }
 
 func (w *world) remove(ctx context.Context, name string) error {
@@ -246,11 +245,11 @@ func (w *world) remove(ctx context.Context, name string) error {
 	if w.assets[name] == nil {
 		return errNotFound
 	}
-	if _, wanted := w.wishes[name]; wanted {
+	if _, wanted := w.desired[name]; wanted {
 		w.deleted++
 	}
 	delete(w.assets, name)
-	w.judgeLocked(name)
+	w.noteSyncLocked(name)
 	return nil
 }
 
@@ -285,32 +284,32 @@ func (w *world) listed(ctx context.Context, show func(a *asset, spec string) str
 	return there, nil
 }
 
-// listWishes asks the service that knows what is wished for; it has no limit.
-func (w *world) listWishes(ctx context.Context) (map[string]string, error) {
+// listDesired lists the desired state; calls of that service are not limited.
+func (w *world) listDesired(ctx context.Context) (map[string]string, error) {
 	time.Sleep(100 * time.Millisecond)
 	w.mu.Lock()
-	wishes := maps.Clone(w.wishes)
+	desired := maps.Clone(w.desired)
 	w.mu.Unlock()
-	if w.wishList != nil {
-		wishes = w.wishList(w.now(), wishes)
+	if w.desiredListing != nil {
+		desired = w.desiredListing(w.now(), desired)
 	}
-	return wishes, nil
+	return desired, nil
 }
 
-// wish asks that service for one.
-func (w *world) wish(_ context.Context, name string) (string, bool) {
+// lookup returns the desired state of one asset.
+func (w *world) lookup(_ context.Context, name string) (string, bool) {
 	time.Sleep(10 * time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	want, ok := w.wishes[name]
+	want, ok := w.desired[name]
 	return want, ok
 }
 
-// live lets another hand break so many assets an hour, and wishes change, until ctx
-// is done.
-func (w *world) live(ctx context.Context, broken, wished int) {
+// live changes assets as another client does, broken times an hour, and the desired
+// state, changed times an hour, until ctx is done.
+func (w *world) live(ctx context.Context, broken, changed int) {
 	random := rand.New(rand.NewPCG(1, 2))
-	names := slices.Sorted(maps.Keys(w.wishes))
+	names := slices.Sorted(maps.Keys(w.desired))
 	every := func(n int, do func(i int, name string)) {
 		for i := 0; n > 0; i++ {
 			d := time.Hour / time.Duration(n)
@@ -322,7 +321,7 @@ func (w *world) live(ctx context.Context, broken, wished int) {
 			w.mu.Lock()
 			name := names[random.IntN(len(names))]
 			do(i, name)
-			w.judgeLocked(name)
+			w.noteSyncLocked(name)
 			w.mu.Unlock()
 		}
 	}
@@ -336,7 +335,7 @@ func (w *world) live(ctx context.Context, broken, wished int) {
 			w.alterLocked(name, fmt.Sprint("broken ", i))
 		}
 	})
-	go every(wished, func(i int, name string) { w.wishes[name] = fmt.Sprint("v", i+2) })
+	go every(changed, func(i int, name string) { w.desired[name] = fmt.Sprint("v", i+2) })
 }
 
 // between sums what was counted from a to b, and finds the worst second.
@@ -348,18 +347,18 @@ func between(seconds []int, a, b time.Duration) (sum, peak int) {
 	return sum, peak
 }
 
-// quantile returns that of the times to mend of those that were mended from a on, and
-// that are chosen. What is still not in sync at the end counts with its age.
+// quantile returns a quantile of the times to correct the chosen assets that were
+// corrected from a on. An asset that is out of sync at the end counts with its age.
 func (w *world) quantile(q float64, a time.Duration, chosen func(name string) bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var took []time.Duration
-	for _, m := range w.mended {
+	for _, m := range w.corrected {
 		if m.at >= a && chosen(m.name) {
 			took = append(took, m.took)
 		}
 	}
-	for name, since := range w.bad {
+	for name, since := range w.outOfSync {
 		if chosen(name) {
 			took = append(took, time.Since(since))
 		}
@@ -371,13 +370,13 @@ func (w *world) quantile(q float64, a time.Duration, chosen func(name string) bo
 	return took[min(len(took)-1, int(q*float64(len(took))))].Round(100 * time.Millisecond)
 }
 
-// worse returns how many times as long as before a it took from a to b, in the middle,
-// to mend what was mended.
-func (w *world) worse(a, b time.Duration, chosen func(name string) bool) float64 {
+// slowdown returns the median time to correct an asset from a to b, relative to the median
+// before a.
+func (w *world) slowdown(a, b time.Duration, chosen func(name string) bool) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var before, then []time.Duration
-	for _, m := range w.mended {
+	for _, m := range w.corrected {
 		switch {
 		case !chosen(m.name):
 		case m.at < a:
@@ -394,18 +393,18 @@ func (w *world) worse(a, b time.Duration, chosen func(name string) bool) float64
 	return float64(then[len(then)/2]) / float64(before[len(before)/2])
 }
 
-// lastMended returns when, after at, the last asset was in sync that was not then;
-// an hour for those that never were.
-func (w *world) lastMended(at time.Duration) time.Duration {
+// lastCorrected returns how long after at the last asset that was out of sync at that
+// time was corrected. An asset that never was counts until now.
+func (w *world) lastCorrected(at time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last := time.Duration(0)
-	for _, m := range w.mended {
+	for _, m := range w.corrected {
 		if m.at >= at && m.at-m.took < at {
 			last = max(last, m.at-at)
 		}
 	}
-	for _, since := range w.bad {
+	for _, since := range w.outOfSync {
 		if since.Sub(w.begun) < at {
 			last = max(last, w.now()-at)
 		}

@@ -17,21 +17,21 @@ import (
 	"github.com/reconkernel/reconcile/lanes"
 )
 
-// parts are what our side is made of, for those who watch it.
+// parts are the parts of our service, for tests that watch it.
 type parts struct {
 	gate    *gate.Gate
 	regions *lanes.Lanes[cloud.ID, string]
 	assets  *controller.Set
 }
 
-// ours is the controller of the example, put together as docs/bad-days.md says: a lane
-// for each region and a gate for all, a Set that looks the desired state up again before
+// ours is the controller of the example, put together as docs/production.md says: a lane
+// for each region and a gate for all, a Set whose Lookup confirms the desired state before
 // it deletes, and a Resync of six hours, because the cloud is listed each minute.
 func ours(ctx context.Context, w *world, events <-chan string) {
 	oursAs(ctx, w, events, func(version string) string { return version })
 }
 
-// oursAs is a version of ours that makes something else of each desired version.
+// oursAs is ours, with another desired version: as maps each version.
 func oursAs(ctx context.Context, w *world, events <-chan string, as func(version string) string) {
 	quiet := slog.New(slog.DiscardHandler)
 	calls := &gate.Gate{
@@ -55,7 +55,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 	assets.Period, assets.Jitter = time.Minute, 0.1
 	assets.Resync = w.recheck
 	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) {
-		all, err := w.listWishes(ctx)
+		all, err := w.listDesired(ctx)
 		specs := make(map[cloud.ID]cloud.Spec, len(all))
 		for name, version := range all {
 			specs[idOf(name)] = specOf(as(version))
@@ -63,7 +63,7 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		return specs, err
 	}
 	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
-		version, wanted := w.wish(ctx, id.Name)
+		version, wanted := w.lookup(ctx, id.Name)
 		return specOf(as(version)), wanted, nil
 	}
 	if w.watch != nil {

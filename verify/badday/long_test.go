@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Two versions of a service that fight for the same assets are seen: runs that did a
-// step come many times as often. When one of them ends, all is soon as the other wants
-// it.
+// TestFight runs two versions of a service that fight for the same assets. The fight
+// shows in the requeues, which become many times as frequent. Soon after one version has
+// ended, all assets are as the other desires them.
 func TestFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const assets = 200
@@ -38,7 +38,7 @@ func TestFight(t *testing.T) {
 		time.Sleep(5 * minute)
 		w.mu.Lock()
 		wrong := 0
-		for name, since := range w.bad {
+		for name, since := range w.outOfSync {
 			if time.Since(since) > 5*minute {
 				t.Logf("%s has been out of sync for %v", name, time.Since(since))
 				wrong++
@@ -57,8 +57,8 @@ func TestFight(t *testing.T) {
 	})
 }
 
-// In a month nothing grows: neither the calls of a day, nor those of the worst
-// minute, nor the memory. With -short it is a week.
+// TestMonth checks that nothing grows in a month: the calls of a day, the calls of the
+// worst minute, and the memory. With -short it is a week.
 func TestMonth(t *testing.T) {
 	const assets, day = 200, 24 * hour
 	days := time.Duration(30)
@@ -68,7 +68,7 @@ func TestMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(assets)
 		w.calls = make([]int, 0, days*24*3600+1000)
-		w.mended = make([]mend, 0, 2*days*24*3600/600)
+		w.corrected = make([]correction, 0, 2*days*24*3600/600)
 		ctx, cancel := context.WithTimeout(t.Context(), days*day)
 		defer cancel()
 		w.live(ctx, 2, 1)

@@ -209,7 +209,7 @@ func (s *slow) take() {
 
 // finish ends a run.
 func (s *slow) finish(f flight) {
-	v := judge(f.err, f.failures+1, s.retry)
+	v := classify(f.err, f.failures+1, s.retry)
 	r := Run{Item: f.item, Outcome: v.outcome, Err: fmt.Sprint(f.err), Waited: f.waited, Duration: f.end - f.began, End: s.q.Now()}
 	if v.wait.Err != nil {
 		r.Failures = f.failures + 1

@@ -33,7 +33,7 @@ func TestClassify(t *testing.T) {
 		policy := func(_ error, n int) (time.Duration, bool) { return time.Duration(n) * time.Minute, n < 4 }
 		failures := 1 + r.IntN(4)
 		got, wait := reconcile.Classify(err, failures, policy)
-		want := judge(err, failures, policy)
+		want := classify(err, failures, policy)
 		if got != want.outcome || fmt.Sprint(wait) != fmt.Sprint(reconcile.RequeueOptions(want.wait)) {
 			t.Fatalf("seed %d: Classify(%#v, %d)\n%v\n got %s, %+v\nwant %s, %+v", *seed+s, err, failures, err, got, wait, want.outcome, want.wait)
 		}

@@ -24,9 +24,9 @@ const noStatus = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResou
 	"spec": {"group": "nostatus.example.com", "scope": "Namespaced", "names": {"plural": "bares", "singular": "bare", "kind": "Bare"},
 	"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
 
-// TestStatusOfAKindWithoutOne has a kind without the subresource status, and a version
+// TestStatusOfAKindWithoutStatus has a kind without the subresource status, and a version
 // of it that is not served. Neither 404 says that the object is gone.
-func TestStatusOfAKindWithoutOne(t *testing.T) {
+func TestStatusOfAKindWithoutStatus(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
 		file := filepath.Join(t.TempDir(), "crd.json")
 		if err := os.WriteFile(file, []byte(noStatus), 0o600); err != nil {

@@ -233,8 +233,8 @@ func TestStolenLease(t *testing.T) {
 	})
 }
 
-// TestStandsAgain restarts a candidate that lost its lease.
-func TestStandsAgain(t *testing.T) {
+// TestCandidateStandsAgainAfterALostLease restarts a candidate that lost its lease.
+func TestCandidateStandsAgainAfterALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
 		client := &leasetest.LeaseClient{Before: func(context.Context, string) error {

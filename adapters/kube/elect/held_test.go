@@ -63,10 +63,10 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestHeldTakesNothing has workers that are told to end only when a feeder has:
+// TestHeldTakesNothingAfterALostLease has workers that are told to end only when a feeder has:
 // once the lease is lost, they take nothing, not even what they have just given
 // back.
-func TestHeldTakesNothing(t *testing.T) {
+func TestHeldTakesNothingAfterALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("x")
@@ -99,10 +99,10 @@ func TestHeldTakesNothing(t *testing.T) {
 	})
 }
 
-// TestHeldAsksTheClock has a process go on after it was stopped for a while: what its
+// TestHeldChecksTheClock has a process go on after it was stopped for a while: what its
 // queue hands out before the timer has said that the lease is over is given back, and
 // a run that begins has a context that has ended.
-func TestHeldAsksTheClock(t *testing.T) {
+func TestHeldChecksTheClock(t *testing.T) {
 	for name, renewed := range map[string]time.Duration{"before": -time.Minute, "while it waits": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

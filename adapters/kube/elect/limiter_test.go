@@ -19,10 +19,10 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 )
 
-// TestLeaseLostToALimiterSaysSo has 300 workers and the lease share a client of 20
+// TestErrorNamesTheLimiterThatLostTheLease has 300 workers and the lease share a client of 20
 // requests a second: the error says why the lease was lost. With a client of its own
 // the lease is kept.
-func TestLeaseLostToALimiterSaysSo(t *testing.T) {
+func TestErrorNamesTheLimiterThatLostTheLease(t *testing.T) {
 	for name, shared := range map[string]bool{"shared client": true, "client of its own": false} {
 		t.Run(name, func(t *testing.T) {
 			apitest.Run(t, func(t *testing.T, server *apitest.Server) {

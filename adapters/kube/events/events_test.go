@@ -23,9 +23,9 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// TestAroundEndsLast keeps its place in a Group: a Reconciler in it is ended
+// TestAroundEndsAfterFeeders keeps its place in a Group: a Reconciler in it is ended
 // after what feeds.
-func TestAroundEndsLast(t *testing.T) {
+func TestAroundEndsAfterFeeders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
 		q := reconcile.NewQueue[string]()

@@ -176,10 +176,10 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestLastWords writes what is recorded just before the end, and waits for no
+// TestEventsRecordedAtShutdownAreWritten writes what is recorded just before the end, and waits for no
 // server that does not answer. It is in a bubble, with a link that answers in the
 // server's place: a real one may take longer than the end allows.
-func TestLastWords(t *testing.T) {
+func TestEventsRecordedAtShutdownAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var link kubetest.Link
 		client, err := eventsclient.NewForConfig(link.Config(&rest.Config{Host: "http://nowhere.invalid"}))

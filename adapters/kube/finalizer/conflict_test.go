@@ -103,8 +103,8 @@ func TestConflictAtRemoval(t *testing.T) {
 	})
 }
 
-// TestConflictForEver gives up for now, with an error that says so.
-func TestConflictForEver(t *testing.T) {
+// TestPersistentConflict gives up for now, with an error that says so.
+func TestPersistentConflict(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := new(world)

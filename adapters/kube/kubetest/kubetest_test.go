@@ -94,7 +94,7 @@ func TestLink(t *testing.T) {
 	}
 	link.Fail(nil)
 	if _, err := maps.List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("over a mended link: %v", err)
+		t.Errorf("over a repaired link: %v", err)
 	}
 	if got := link.Requests(); got["WATCH configmaps"] != 1 || got["LIST configmaps"] != 2 {
 		t.Errorf("requests: %v, want 1 WATCH and 2 LIST of configmaps", got)

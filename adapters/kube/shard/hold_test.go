@@ -202,9 +202,9 @@ func TestDeletedWhileHandedOver(t *testing.T) {
 	}
 }
 
-// TestLeaves has a member leave that loses a request, or the answer to one: the
+// TestMemberLeaves has a member leave that loses a request, or the answer to one: the
 // others need not wait until its Lease has run out.
-func TestLeaves(t *testing.T) {
+func TestMemberLeaves(t *testing.T) {
 	lost := func(context.Context) error { return errBroken }
 	hangs := func(ctx context.Context) error {
 		<-ctx.Done()

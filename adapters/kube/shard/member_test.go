@@ -89,9 +89,9 @@ func TestExit(t *testing.T) {
 	})
 }
 
-// TestRemoved has somebody remove a Lease: the member that it was of joins again.
+// TestLeaseOfAMemberIsDeleted has somebody remove a Lease: the member that it was of joins again.
 // If it had the list, a member finds that it is not in a list, and does the same.
-func TestRemoved(t *testing.T) {
+func TestLeaseOfAMemberIsDeleted(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		t.Run(fmt.Sprint("list ", list), func(t *testing.T) {
 			bubble(t, func(t *testing.T, a *arena) {
@@ -117,9 +117,9 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestWrongList has somebody take two members that are alive off the list: the
+// TestLiveMembersRemovedFromTheList has somebody take two members that are alive off the list: the
 // one that is left does not get what they have.
-func TestWrongList(t *testing.T) {
+func TestLiveMembersRemovedFromTheList(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		often := func(s *shard.Shards[int]) { s.Period = 100 * time.Millisecond }
 		p := a.start("p", a.client(), nil)
@@ -147,10 +147,10 @@ func TestWrongList(t *testing.T) {
 	})
 }
 
-// TestSuspended has a process stand still, in the middle of becoming the owner,
+// TestSuspendedProcessOwnsNothing has a process stand still, in the middle of becoming the owner,
 // for so long that another one has taken all: it must not go on as if nothing
 // had been.
-func TestSuspended(t *testing.T) {
+func TestSuspendedProcessOwnsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		client := a.client()
 		lists := 0
@@ -208,9 +208,9 @@ func TestLateListing(t *testing.T) {
 	}
 }
 
-// TestComesBack has a process reach the server again at about the time when
+// TestMemberReconnectsDuringTakeOver has a process reach the server again at about the time when
 // another one finds that it is dead: at no instant do both own an item.
-func TestComesBack(t *testing.T) {
+func TestMemberReconnectsDuringTakeOver(t *testing.T) {
 	for at := 33 * time.Second; at < 41*time.Second; at += 500 * time.Millisecond {
 		t.Run(fmt.Sprint("back at ", at), func(t *testing.T) {
 			bubble(t, func(t *testing.T, a *arena) {

@@ -50,8 +50,8 @@ func TestHandedOverBeforeItRuns(t *testing.T) {
 	})
 }
 
-// TestQueuePassesVerdictsOn has runs end in all ways: the queue inside knows.
-func TestQueuePassesVerdictsOn(t *testing.T) {
+// TestQueuePassesResultsOn has runs end in all ways: the queue inside knows.
+func TestQueuePassesResultsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		s := a.take("p", a.client())
 		defer kubetest.Run(t, s)()

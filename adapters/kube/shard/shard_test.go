@@ -69,8 +69,8 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
-// TestGainedFails passes on what the list has, and its error.
-func TestGainedFails(t *testing.T) {
+// TestGainedPassesErrorsOn passes on what the list has, and its error.
+func TestGainedPassesErrorsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, a *arena) {
 		s := a.take("p", a.client())
 		kubetest.Run(t, s)

@@ -46,8 +46,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestHashIsForGood pins what all versions of this package must agree on.
-func TestHashIsForGood(t *testing.T) {
+// TestHashNeverChanges pins what all versions of this package must agree on.
+func TestHashNeverChanges(t *testing.T) {
 	if got := fmt.Sprint(slotOf(""), slotOf("default/a"), slotOf("{default a}")); got != "2203 3595 3149" {
 		t.Errorf("slots: %s, want 2203 3595 3149", got)
 	}

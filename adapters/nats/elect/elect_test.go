@@ -226,9 +226,9 @@ func (m *mute) Update(ctx context.Context, key string, value []byte, revision ui
 	return m.answer(m.KeyValue.Update(ctx, key, value, revision))
 }
 
-// TestElectUnanswered loses answers: a lease that is ours is found again, and
+// TestElectLostAnswers loses answers: a lease that is ours is found again, and
 // given back at the end.
-func TestElectUnanswered(t *testing.T) {
+func TestElectLostAnswers(t *testing.T) {
 	t.Parallel()
 	js := natstest.New(t).JetStream(t)
 	// The TTL is long enough that a lease cannot be won by its end.

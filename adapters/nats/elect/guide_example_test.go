@@ -14,7 +14,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/elect"
 )
 
-// One of many processes does the work: see docs/guides/leaders-and-shards.md.
+// One of many processes does the work: see docs/guides/many-processes.md.
 func Example_guideElect() {
 	var js jetstream.JetStream // of a connection to a server
 	var makeVM func(ctx context.Context, vm string) error
@@ -29,7 +29,7 @@ func Example_guideElect() {
 		}
 		queue := reconcile.NewQueue[string]()
 		var group reconcile.Group
-		group.Add("wishes", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
+		group.Add("desired", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
 		group.Add("vms", elect.Elect(leases, "vms", &reconcile.Reconciler[string]{
 			Queue:     queue,
 			Reconcile: makeVM,

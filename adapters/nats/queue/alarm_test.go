@@ -78,7 +78,7 @@ func TestWarnsWhileNothingIsStored(t *testing.T) {
 				t.Errorf("%d warnings after %v more, want %d", n, after.d, after.want)
 			}
 		}
-		l.mends()
+		l.reconnect()
 		time.Sleep(2 * time.Second)
 		if n := log.lines(over); n != 1 || q.Stats().Outbox != 0 {
 			t.Errorf("%d lines say that it is over, and %d items are in the outbox", n, q.Stats().Outbox)
@@ -89,7 +89,7 @@ func TestWarnsWhileNothingIsStored(t *testing.T) {
 }
 
 // What failed hours ago, and was tried by nobody since, does not last since then.
-func TestAlarmForgets(t *testing.T) {
+func TestAlarmForgetsOldFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logbook)
 		q, _ := inMemory(t, newMemory("q", playLease), log, func(w wire) wire { return w })
@@ -133,7 +133,7 @@ func (w noConsumerToSpare) scan(ctx context.Context, fn func(m stored, at time.T
 
 // If the janitor cannot check all records it says so, and that the items of a
 // process that is gone do not run; when it can, they do.
-func TestWarnsWithoutAConsumerToSpare(t *testing.T) {
+func TestWarnsIfNoConsumerIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, m, spare := new(logbook), newMemory("q", playLease), new(atomic.Bool)
 		plain := func(w wire) wire { return w }

@@ -74,7 +74,7 @@ func TestClaim(t *testing.T) {
 		}
 	})
 
-	// That another has it is not believed before the leader has stored something
+	// A claim of another process does not count before the leader has stored something
 	// that depends on it: if our claim was stored and we did not wait to see it,
 	// the item would be in flight with nobody.
 	t.Run("a server that is behind", func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestClaim(t *testing.T) {
 			t.Error("claimed, though another has it")
 		}
 		if _, err := witnesses.NextMsg(time.Minute); err != nil {
-			t.Error("it is believed at once")
+			t.Error("it counts at once")
 		}
 	})
 

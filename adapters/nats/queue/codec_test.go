@@ -94,7 +94,7 @@ func TestCodecOfAnyBytes(t *testing.T) {
 	}
 }
 
-func TestCodecRefuses(t *testing.T) {
+func TestCodecErrors(t *testing.T) {
 	fails := func(err error, want string) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "NewFunc") {

@@ -27,7 +27,7 @@
 //     with the failures that there were (TestQueuePoison).
 //
 // It works with servers from 2.12 on, and refuses older ones
-// (TestQueueRefusesTheOldServer).
+// (TestQueueRejectsTheServerOfTheDistribution).
 //
 // # Where to look
 //

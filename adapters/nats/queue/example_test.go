@@ -33,7 +33,7 @@ func serve(ctx context.Context, q itemQueue, ran chan<- string) error {
 		Queue:   q,
 		Workers: 8,
 		Reconcile: func(ctx context.Context, item string) error {
-			// Compare what is wanted with what is there, and mend the difference.
+			// Compare the desired with the actual state, and correct the difference.
 			ran <- item
 			return nil
 		},

@@ -26,7 +26,7 @@ func Example_guideQueue() {
 			return err
 		}
 		var group reconcile.Group
-		group.Add("wishes", reconcile.Feed(q, natsadapter.KeyValue(js, "wishes", natsadapter.EntryKey)))
+		group.Add("desired", reconcile.Feed(q, natsadapter.KeyValue(js, "desired", natsadapter.EntryKey)))
 		group.Add("vms", &reconcile.Reconciler[string]{
 			Queue:     q,
 			Reconcile: makeVM,

@@ -13,7 +13,26 @@ import (
 	"time"
 )
 
-// This file looks after what members leave behind that are gone.
+// This file looks after what members leave behind that are gone. member.go has the
+// list of who writes what.
+//
+// Every fifth of a lease a member asks for the message of the eldest:
+//
+//   - The eldest is this member: it is the janitor. It reads all members, declares those
+//     gone that are silent, and checks all records.
+//   - It has a new beat, or none for less than a lease: nothing is to be done.
+//   - It is silent for a lease: this member stands in for the janitor, once.
+//   - It has a grave for less than a lease, not marked as looked at: nothing is to be
+//     done, as the member that wrote the grave checks the records. After a lease, this
+//     member stands in, because that one may have died as well.
+//   - It left, has a grave marked as looked at, or no message: this member looks for
+//     the next eldest.
+//
+// A check of all records is due when a member becomes the janitor, after each grave
+// and once more a lease later, three quarters of a lease after the connection came
+// back, and else every three leases, 10 s, or twenty times as long as a check takes,
+// whichever is longest. lookAround has what it does. TestPlays plays all of this with
+// random faults, and TestSavedPlans what found something once.
 
 // others is what this process knows of the members.
 type others struct {

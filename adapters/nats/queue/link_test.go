@@ -14,7 +14,7 @@ import (
 )
 
 // A round trip takes more than half of what a request may.
-func TestQueueFarAway(t *testing.T) {
+func TestQueueWithALongRoundTrip(t *testing.T) {
 	s := natstest.New(t)
 	js := natstest.OverLink(t, s, 300*time.Millisecond, 0, natstest.In(t, "worker", "q"))
 	q, err := queue.New[string](t.Context(), js, queue.Config{Name: "q", Lease: 4 * time.Second})

@@ -19,7 +19,7 @@ import (
 // together when the connection is back. They are all of one member, and not of
 // several that seem to live for a lease, the oldest of which would be the
 // janitor.
-func TestOutageMakesNoMembers(t *testing.T) {
+func TestOutageCreatesNoMembers(t *testing.T) {
 	for _, outage := range []struct {
 		name  string
 		begin func(*natstest.Proxy)
@@ -77,7 +77,7 @@ func TestOutageMakesNoMembers(t *testing.T) {
 
 // What was asked for without a connection would be asked for twice when it is
 // back.
-func TestOutageAsksForNothing(t *testing.T) {
+func TestOutageSendsNoRequests(t *testing.T) {
 	s := natstest.New(t)
 	nc := s.Connect(t, natstest.In(t, "worker", "q"))
 	lost := nc.StatusChanged(nats.RECONNECTING)
@@ -104,7 +104,7 @@ func TestOutageAsksForNothing(t *testing.T) {
 
 // Looking after each other costs each idle member one request, and the janitor one
 // for each member, however many they are.
-func TestIdleMembersAskForOneEach(t *testing.T) {
+func TestIdleMembersSendOneRequestEach(t *testing.T) {
 	const members = 12
 	s := natstest.New(t)
 	nc := s.Connect(t, natstest.In(t, "worker", "q"))
@@ -185,7 +185,7 @@ func (w madeAnew) epoch(ctx context.Context) (uint64, error) {
 }
 
 // Who joins as the stream is made anew has no fences of the old one.
-func TestJoinsAsTheStreamIsMadeAnew(t *testing.T) {
+func TestJoinWhileTheStreamIsRecreated(t *testing.T) {
 	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
 	cfg := Config{Name: "q", Lease: time.Hour}
 	q, err := New[string](t.Context(), js, cfg)

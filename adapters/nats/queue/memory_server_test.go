@@ -28,7 +28,7 @@ func (m *memory) pullsLeft() (n int) {
 
 // The memory of the plays does what a server does: the same requests, made of both
 // in turn, have the same answers, and the consumer sends the same.
-func TestMemoryIsLikeAServer(t *testing.T) {
+func TestMemoryBehavesAsAServer(t *testing.T) {
 	const requests = 600
 	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
 	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour})

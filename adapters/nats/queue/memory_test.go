@@ -446,7 +446,7 @@ func (s *linkState) unstick(dir int) {
 	d.delay = delay
 }
 
-// tear ends the connection, as both ends know, and mends makes a new one.
+// tear ends the connection, which both ends notice, and reconnect creates a new one.
 func (l *link) tear() {
 	l.mu.Lock()
 	l.broken = true
@@ -458,7 +458,7 @@ func (l *link) tear() {
 	l.m.forget(l)
 }
 
-func (l *link) mends() {
+func (l *link) reconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.broken || l.gone {

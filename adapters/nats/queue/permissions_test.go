@@ -164,7 +164,7 @@ func TestQueueRoles(t *testing.T) {
 }
 
 // Who misses a permission is told so at once, and of what.
-func TestQueueSaysWhatIsDenied(t *testing.T) {
+func TestQueueErrorNamesTheDeniedPermission(t *testing.T) {
 	all := natstest.Documented(t, "worker", "q")
 	but := func(denied string) *server.Permissions {
 		p := *all

@@ -23,7 +23,7 @@ import (
 )
 
 // A play is some processes on one queue in a bubble, with a memory for a server,
-// and faults on the way. Its judges are the guarantees:
+// and faults on the way. It checks the guarantees:
 //
 //   - no two live runs of an item: a run is live from Dequeue until it is given
 //     back, its context ends, or its process dies;
@@ -193,7 +193,7 @@ type play struct {
 	births uint64
 	order  uint64 // counts events and beginnings of runs
 	items  map[string]*playedItem
-	wrong  string        // the first judgement
+	wrong  string        // the first violation
 	ended  chan struct{} // closed when there is one
 	gap    time.Duration // the longest that an item waited that was asked for, since peace
 	peace  bool
@@ -227,13 +227,13 @@ type process struct {
 	dead  bool              // the same
 }
 
-func (p *play) judge(format string, args ...any) {
+func (p *play) fail(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.judgeLocked(format, args...)
+	p.failLocked(format, args...)
 }
 
-func (p *play) judgeLocked(format string, args ...any) {
+func (p *play) failLocked(format string, args ...any) {
 	if p.wrong == "" {
 		p.wrong = fmt.Sprintf("after %v: ", time.Since(p.began)) + fmt.Sprintf(format, args...)
 		close(p.ended)
@@ -331,10 +331,10 @@ func (p *play) begin(a *process, item string, ctx context.Context) *playedRun {
 	fence := Fence(ctx)
 	p.logger.Debug("run", "at", a.slot, "item", item, "fence", fence)
 	if o := i.live; o != nil && !o.over && o.ctx.Err() == nil {
-		p.judgeLocked("item %s has a live run at process %d and another at %d", item, o.at.slot, a.slot)
+		p.failLocked("item %s has a live run at process %d and another at %d", item, o.at.slot, a.slot)
 	}
 	if fence <= i.fence {
-		p.judgeLocked("item %s has the fence %d after %d", item, fence, i.fence)
+		p.failLocked("item %s has the fence %d after %d", item, fence, i.fence)
 	}
 	p.waitedLocked(item, i)
 	i.live, i.fence, i.waiting = run, fence, time.Time{}
@@ -351,7 +351,7 @@ func (p *play) waitedLocked(item string, i *playedItem) {
 		p.gap = max(p.gap, gap)
 	}
 	if p.plan.deaths && gap > deathsBound {
-		p.judgeLocked("item %s is asked for, and has no live run for %v", item, gap)
+		p.failLocked("item %s is asked for, and has no live run for %v", item, gap)
 	}
 }
 
@@ -516,7 +516,7 @@ func (p *play) hit(a *process, f fault) {
 		l.unstick(toClient)
 		if f.kind == reset {
 			time.Sleep(50 * time.Millisecond)
-			l.mends()
+			l.reconnect()
 		}
 	case deaf, mute:
 		d := toServer
@@ -529,7 +529,7 @@ func (p *play) hit(a *process, f fault) {
 	case tear:
 		l.tear()
 		time.Sleep(f.lasts)
-		l.mends()
+		l.reconnect()
 	case slow, lossy, twice:
 		l.disturb(f, +1)
 		time.Sleep(f.lasts)
@@ -620,7 +620,7 @@ func perform(pl plan) *play {
 	p.peace = true
 	p.mu.Unlock()
 	if !wait(peaceBound, p.done) {
-		p.judge("not all is done after %v of peace: %s", peaceBound, p.left())
+		p.fail("not all is done after %v of peace: %s", peaceBound, p.left())
 	}
 	for _, a := range p.cast {
 		if a != nil {
@@ -717,7 +717,7 @@ var savedPlans = []struct {
 	plan plan
 }{
 	// An attempt to join was stored and not answered; the others declared it gone and
-	// forgot it, and then the same id joined, of which nobody believed that it lives.
+	// forgot it, and then the same id joined, and no other member noticed that it is alive.
 	{"deaf for seven seconds", plan{seed: 1, faults: []fault{{1000 * ms, 7000 * ms, deaf, 1, 0}}}},
 	{"deaf for twelve seconds", plan{seed: 1, faults: []fault{{1000 * ms, 12000 * ms, deaf, 1, 0}}}},
 	// Only the eldest buried, and each died before it had seen the one before silent

@@ -156,7 +156,7 @@ func TestQueueKeepsRecheck(t *testing.T) {
 
 // Why an item is planned, and since when there is work, are kept with its record,
 // also while another process has it.
-func TestQueueKeepsWhyItWaits(t *testing.T) {
+func TestQueueKeepsReasonAndPendingTime(t *testing.T) {
 	s := natstest.New(t)
 	cfg := queue.Config{Name: "q"}
 	a, b := newQueue[string](t, s, cfg), newQueue[string](t, s, cfg)
@@ -274,7 +274,7 @@ func TestQueueLongRun(t *testing.T) {
 	}
 }
 
-func TestQueueShowsWhatItHolds(t *testing.T) {
+func TestQueueShowsItsItems(t *testing.T) {
 	s := natstest.New(t)
 	type site struct{ Region, Name string }
 	cfg := queue.Config{Name: "q", Owner: "rack 7"}

@@ -15,7 +15,7 @@ import (
 
 // A store that has no more room than the reserve has none for new items: neither
 // while the reserve is there, nor when it was spent a moment ago.
-func TestReserveIsNoRoom(t *testing.T) {
+func TestReserveIsNotUsedForNewItems(t *testing.T) {
 	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
 	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour, MaxBytes: 1 << 20})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestReserveIsNoRoom(t *testing.T) {
 
 // Neither to spend the reserve nor to learn that there is no room takes a message as
 // long as the reserve, in either direction: links may be slow, and processes many.
-func TestNothingLongOverALinkWhileFull(t *testing.T) {
+func TestFullStoreSendsNoLongMessages(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t, natstest.In(t, "worker", "q"))
 	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour, MaxBytes: 1 << 20})

@@ -175,7 +175,7 @@ func TestQueueDrainsAFullServer(t *testing.T) {
 }
 
 // A lease that cannot be kept as the server is full is not lost in silence.
-func TestQueueSaysWhyTheLeaseIsLost(t *testing.T) {
+func TestQueueErrorNamesWhyTheLeaseIsLost(t *testing.T) {
 	s := natstest.NewSmall(t, 2<<20)
 	js := s.JetStream(t)
 	g := newGauge()

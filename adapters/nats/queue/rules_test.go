@@ -216,7 +216,7 @@ func TestRulesFollowTheModel(t *testing.T) {
 }
 
 // Ops that gather in the outbox do the same, folded or not, to any record.
-func TestFoldedOpsDoTheSame(t *testing.T) {
+func TestFoldedOpsHaveTheSameEffect(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	folds := 0
 	for range 20000 {

@@ -68,7 +68,7 @@ func TestQueueConfigErrors(t *testing.T) {
 
 // A stream of another purpose is left alone, and the error says what is wrong
 // with it.
-func TestQueueRefusesOtherStreams(t *testing.T) {
+func TestQueueRejectsOtherStreams(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	good := func(name string) jetstream.StreamConfig {
@@ -136,7 +136,7 @@ func TestQueueRefusesOtherStreams(t *testing.T) {
 
 // A server that is too old is refused before it can drop an option that it does
 // not know. This one says that it is old, and no more.
-func TestQueueRefusesOldServers(t *testing.T) {
+func TestQueueRejectsOldServers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestNewWithoutAnswer(t *testing.T) {
 
 // The server of the Linux distribution drops options that it does not know, so
 // that the stream looks well.
-func TestQueueRefusesTheOldServer(t *testing.T) {
+func TestQueueRejectsTheServerOfTheDistribution(t *testing.T) {
 	js := natstest.NewOld(t).JetStream(t)
 	_, err := queue.New[string](t.Context(), js, queue.Config{Name: "q"})
 	wantError(t, err, "nats-server 2.", "2.12.0 or later")
@@ -186,7 +186,7 @@ func TestQueueRefusesTheOldServer(t *testing.T) {
 }
 
 // As the replicas of a service do that is deployed for the first time.
-func TestManyMakeTheQueueAtOnce(t *testing.T) {
+func TestManyProcessesCreateTheQueueAtOnce(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -222,7 +222,7 @@ func (j stillDeleting) CreateStream(ctx context.Context, cfg jetstream.StreamCon
 	return s, err
 }
 
-func TestQueueIsMadeOnceItsNameIsFree(t *testing.T) {
+func TestQueueIsCreatedOnceItsNameIsFree(t *testing.T) {
 	dir := t.TempDir()
 	s, err := natstest.Open(dir)
 	if err != nil {
@@ -248,7 +248,7 @@ func TestQueueIsMadeOnceItsNameIsFree(t *testing.T) {
 
 // The stream says what items the queue has and how its processes speak. Who has
 // other items or speaks otherwise is refused, and the error names both.
-func TestQueueRefusesOtherItems(t *testing.T) {
+func TestQueueRejectsOtherItemTypes(t *testing.T) {
 	type site struct{ Region, Domain string }
 	type wider struct {
 		Region, Domain string

@@ -30,7 +30,7 @@ func TestCloseStopsTheTimer(t *testing.T) {
 }
 
 // What is overdue though it has a timer, as on a machine that slept, is set anew.
-func TestOverdueIsNotLeftToItsTimer(t *testing.T) {
+func TestOverdueItemRestartsItsTimer(t *testing.T) {
 	q, err := New[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestOverdueIsNotLeftToItsTimer(t *testing.T) {
 
 // What is due once the connection is closed for good is the business of others:
 // it is nothing that Close has to name.
-func TestNothingIsDueWithoutConnection(t *testing.T) {
+func TestCloseReportsNoDueItemsOfAClosedConnection(t *testing.T) {
 	nc := natstest.New(t).Connect(t, natstest.In(t, "worker", "q"))
 	q, err := New[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q"})
 	if err != nil {

@@ -89,7 +89,7 @@ func TestQueueEventInARun(t *testing.T) {
 
 // An item whose record no server takes is refused at once, in few words. One
 // that is nearly as long goes all the way.
-func TestQueueRefusesWhatCannotBeStored(t *testing.T) {
+func TestQueueRejectsItemsThatCannotBeStored(t *testing.T) {
 	s := natstest.New(t)
 	logged := make(chan string, 10)
 	cfg := queue.Config{Name: "q", Logger: slog.New(slog.NewTextHandler(lines(logged), &slog.HandlerOptions{Level: slog.LevelError}))}
@@ -268,7 +268,7 @@ func TestQueueServerKilled(t *testing.T) {
 
 // A record of a run that its owner knows nothing of, as a killed server may
 // remember it, is found and made ready, though the owner is alive.
-func TestQueueDisownedRun(t *testing.T) {
+func TestQueueRunUnknownToItsOwner(t *testing.T) {
 	s := natstest.New(t)
 	cfg := queue.Config{Name: "q", Lease: 3 * time.Second}
 	cable := natstest.NewClientProxy(t, s)
@@ -377,7 +377,7 @@ func TestQueueConsumerDeleted(t *testing.T) {
 
 // Fences grow on when somebody deletes the stream and it is made anew, also those
 // of a process that was there before.
-func TestQueueStreamMadeAnew(t *testing.T) {
+func TestQueueStreamRecreated(t *testing.T) {
 	s := natstest.New(t)
 	cfg := queue.Config{Name: "q", Lease: time.Second}
 	a := newQueue[string](t, s, cfg)

@@ -15,10 +15,10 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// What is not known is not taken for not wished: nothing is asked of the store.
-func TestWishUnknown(t *testing.T) {
+// An unknown desired state does not count as not desired: no request is sent to the store.
+func TestUnknownDesiredState(t *testing.T) {
 	unknown := errors.New("no answer")
-	c := &Controller{Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, unknown }}
+	c := &Controller{Desired: func(context.Context, string) (Spec, bool, error) { return Spec{}, false, unknown }}
 	if err := c.Reconcile(t.Context(), "abc"); !errors.Is(err, unknown) {
 		t.Errorf("Reconcile returns %v", err)
 	}
@@ -27,10 +27,10 @@ func TestWishUnknown(t *testing.T) {
 	}
 }
 
-// A name that no bucket can have is forgotten when nobody wishes for it any more,
+// A name that no bucket can have is forgotten when it is no longer desired,
 // and nothing is asked of the store.
 func TestImpossibleName(t *testing.T) {
-	c := &Controller{Owner: "us", Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, nil }}
+	c := &Controller{Owner: "us", Desired: func(context.Context, string) (Spec, bool, error) { return Spec{}, false, nil }}
 	for _, name := range []string{"a", "UPPER", "127.0.0.1"} {
 		if err := c.Reconcile(t.Context(), name); err != nil {
 			t.Errorf("Reconcile(%q) returns %v", name, err)
@@ -40,7 +40,7 @@ func TestImpossibleName(t *testing.T) {
 
 // Without an owner, all buckets without a tag would be ours.
 func TestNoOwner(t *testing.T) {
-	c := &Controller{Wish: func(context.Context, string) (Wish, bool, error) { return Wish{}, false, nil }}
+	c := &Controller{Desired: func(context.Context, string) (Spec, bool, error) { return Spec{}, false, nil }}
 	if err := c.Reconcile(t.Context(), "abc"); !errors.Is(err, reconcile.ErrTerminal) {
 		t.Errorf("Reconcile returns %v, want an error that is final", err)
 	}

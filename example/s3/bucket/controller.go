@@ -20,27 +20,27 @@ import (
 
 // Statuses of a bucket after a run, besides those that all items may have.
 const (
-	Kept    board.Status = "kept"     // not wished for any more, but something is in it
-	NotOurs board.Status = "not ours" // and nobody wishes for it
+	Kept    board.Status = "kept"     // no longer desired, but not empty
+	NotOurs board.Status = "not ours" // and not desired
 	Busy    board.Status = "busy"     // the store asks us to come back later
 )
 
-// A Controller makes the buckets of a store what the wishes say. This file is
+// A Controller keeps the buckets of a store in their desired state. This file is
 // the one to copy from: the rest of a service is its own affair.
 //
 // An item is the name of a bucket. The controller touches only buckets that
-// bear its owner's tag, or that it creates itself. One that is wished for, bears
-// no tags and is empty is taken for its own: see adopt.
+// bear its owner's tag, or that it creates itself. A desired bucket without
+// tags that is empty becomes its own: see adopt.
 type Controller struct {
 	Store   *Store        // required
 	Owner   string        // required: the value of OwnerTag
-	Recheck time.Duration // required: how often to look at a bucket that is in sync
+	Recheck time.Duration // required: how often a bucket that is in sync is checked
 	Purge   bool          // also remove buckets that are not empty, with all that is in them
 
-	// Wish says what is wished for a bucket now, and whether it is at all.
-	// Required; called by many goroutines. After an error nothing is done: what
-	// is not known is not taken for not wished.
-	Wish func(ctx context.Context, name string) (wish Wish, wanted bool, err error)
+	// Desired returns the desired state of a bucket now, and whether it is desired.
+	// It is required, and called by many goroutines. After an error nothing is done: an
+	// unknown state does not count as not desired.
+	Desired func(ctx context.Context, name string) (spec Spec, ok bool, err error)
 
 	Did func(name, what string) // told of each step that was done; may be nil
 }
@@ -51,15 +51,15 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// Reconcile makes one bucket what is wished. It asks the store what is there,
+// Reconcile brings one bucket into its desired state. It reads the actual state,
 // never what has happened: so it does the right thing after a lost event, an
 // answer that never came, or a kill -9.
 func (c *Controller) Reconcile(ctx context.Context, name string) error {
-	wish, wanted, err := c.Wish(ctx, name)
+	spec, wanted, err := c.Desired(ctx, name)
 	if err != nil {
-		return fmt.Errorf("asking what is wished: %w", err)
+		return fmt.Errorf("read the desired state: %w", err)
 	}
-	steps, err := c.steps(ctx, name, wish, wanted)
+	steps, err := c.steps(ctx, name, spec, wanted)
 	if err != nil {
 		return verdict(err)
 	}
@@ -73,10 +73,10 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 		}
 	}
 	// Only a look that finds nothing to do ends with "in sync". What is not as
-	// it was set is tried again with back-off: another hand is at work, or the
+	// it was set is tried again with back-off: another client is at work, or the
 	// store keeps something else than it was told.
 	if len(steps) > 0 {
-		again, err := c.steps(ctx, name, wish, wanted)
+		again, err := c.steps(ctx, name, spec, wanted)
 		switch {
 		case err != nil:
 			return verdict(err)
@@ -93,11 +93,11 @@ func (c *Controller) Reconcile(ctx context.Context, name string) error {
 
 // Plan says what Reconcile would do to one bucket, and does nothing.
 func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
-	wish, wanted, err := c.Wish(ctx, name)
+	spec, wanted, err := c.Desired(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("asking what is wished: %w", err)
+		return nil, fmt.Errorf("read the desired state: %w", err)
 	}
-	steps, err := c.steps(ctx, name, wish, wanted)
+	steps, err := c.steps(ctx, name, spec, wanted)
 	plan := make([]string, len(steps))
 	for i, s := range steps {
 		plan[i] = s.text
@@ -108,7 +108,7 @@ func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
 // steps looks at a bucket, and returns what is to be done about it. It changes
 // nothing itself. The error may be a plan: there is nothing to do now, but
 // perhaps later.
-func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted bool) ([]step, error) {
+func (c *Controller) steps(ctx context.Context, name string, spec Spec, wanted bool) ([]step, error) {
 	if c.Owner == "" {
 		return nil, reconcile.Terminal(errors.New("Controller.Owner is empty; all buckets without an owner would be ours"))
 	}
@@ -118,7 +118,7 @@ func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted b
 	owner, tags, err := c.Store.owner(ctx, name)
 	switch {
 	case errors.Is(err, ErrNotFound) && wanted:
-		return c.create(name, wish), nil
+		return c.create(name, spec), nil
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
 	case !wanted && (unreachable(err) || err == nil && owner != c.Owner):
@@ -126,21 +126,21 @@ func (c *Controller) steps(ctx context.Context, name string, wish Wish, wanted b
 	case err != nil:
 		return nil, err
 	case owner == "" && len(tags) == 0 && wanted:
-		return c.adopt(ctx, name, wish)
+		return c.adopt(ctx, name, spec)
 	case owner != c.Owner:
 		return nil, c.refuse(owner)
 	case !wanted:
 		return c.remove(ctx, name)
 	}
-	there, err := c.Store.look(ctx, name)
+	there, err := c.Store.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	there.tags = tags
-	return c.mend(name, wish, there), nil
+	return c.correct(name, spec, there), nil
 }
 
-// refuse says why a bucket that is wished for is not touched.
+// refuse returns the reason why a desired bucket is not changed.
 func (c *Controller) refuse(owner string) error {
 	whose := "it bears no tag " + OwnerTag
 	if owner != "" {
@@ -150,24 +150,24 @@ func (c *Controller) refuse(owner string) error {
 }
 
 // create makes a bucket with all that belongs to it.
-func (c *Controller) create(name string, wish Wish) []step {
+func (c *Controller) create(name string, spec Spec) []step {
 	create := func(ctx context.Context) error {
-		err := c.Store.create(ctx, name, c.Owner, wish.Tags)
+		err := c.Store.create(ctx, name, c.Owner, spec.Tags)
 		if taken := new(takenError); errors.As(err, &taken) { // another one has made it
 			return c.refuse(taken.owner)
 		}
 		return err
 	}
-	steps := []step{{"create" + with(wish.Tags), create}}
-	return append(steps, c.mend(name, wish, state{tags: wish.Tags})...)
+	steps := []step{{"create" + with(spec.Tags), create}}
+	return append(steps, c.correct(name, spec, state{tags: spec.Tags})...)
 }
 
 // adopt takes over what a creation of ours has left if it was cut short, by the death
 // of the store or by ours: a bucket with nothing in it, and no tags or anything else
 // set. Nobody remembers that it was us: who might, may be dead. If there is anything,
 // somebody else was there.
-func (c *Controller) adopt(ctx context.Context, name string, wish Wish) ([]step, error) {
-	there, err := c.Store.look(ctx, name)
+func (c *Controller) adopt(ctx context.Context, name string, spec Spec) ([]step, error) {
+	there, err := c.Store.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -179,55 +179,55 @@ func (c *Controller) adopt(ctx context.Context, name string, wish Wish) ([]step,
 		return nil, c.refuse("")
 	}
 	return append([]step{{"mark as ours, it is empty and bears no tags", func(ctx context.Context) error {
-		return c.Store.setTags(ctx, name, c.Owner, wish.Tags)
-	}}}, c.mend(name, wish, state{tags: wish.Tags})...), nil
+		return c.Store.setTags(ctx, name, c.Owner, spec.Tags)
+	}}}, c.correct(name, spec, state{tags: spec.Tags})...), nil
 }
 
-// mend makes what is there what is wished.
-func (c *Controller) mend(name string, wish Wish, there state) []step {
+// correct returns the steps from the actual to the desired state.
+func (c *Controller) correct(name string, spec Spec, there state) []step {
 	var steps []step
 	add := func(text string, do func(context.Context) error) { steps = append(steps, step{text, do}) }
 
-	if !maps.Equal(there.tags, wish.Tags) {
-		add("set tags "+describe(wish.Tags), func(ctx context.Context) error {
-			return c.Store.setTags(ctx, name, c.Owner, wish.Tags)
+	if !maps.Equal(there.tags, spec.Tags) {
+		add("set tags "+describe(spec.Tags), func(ctx context.Context) error {
+			return c.Store.setTags(ctx, name, c.Owner, spec.Tags)
 		})
 	}
-	if there.versioning != wish.Versioning {
+	if there.versioning != spec.Versioning {
 		text := "turn versioning off"
-		if wish.Versioning {
+		if spec.Versioning {
 			text = "turn versioning on"
 		}
-		add(text, func(ctx context.Context) error { return c.Store.setVersioning(ctx, name, wish.Versioning) })
+		add(text, func(ctx context.Context) error { return c.Store.setVersioning(ctx, name, spec.Versioning) })
 	}
-	if !samePolicy(there.policy, wish.Policy) {
+	if !samePolicy(there.policy, spec.Policy) {
 		text := "set the policy"
-		if wish.Policy == "" {
+		if spec.Policy == "" {
 			text = "remove the policy"
 		}
-		add(text, func(ctx context.Context) error { return c.Store.setPolicy(ctx, name, wish.Policy) })
+		add(text, func(ctx context.Context) error { return c.Store.setPolicy(ctx, name, spec.Policy) })
 	}
-	for _, m := range slices.Sorted(maps.Keys(wish.Markers)) {
+	for _, m := range slices.Sorted(maps.Keys(spec.Markers)) {
 		var seen *marker
 		if old, ok := there.markers[m]; ok {
 			seen = &old
 		}
-		if seen == nil || seen.text != wish.Markers[m] {
+		if seen == nil || seen.text != spec.Markers[m] {
 			add("write marker "+m, func(ctx context.Context) error {
-				return c.Store.setMarker(ctx, name, m, wish.Markers[m], seen)
+				return c.Store.setMarker(ctx, name, m, spec.Markers[m], seen)
 			})
 		}
 	}
 	for _, m := range slices.Sorted(maps.Keys(there.markers)) {
-		if _, ok := wish.Markers[m]; !ok {
+		if _, ok := spec.Markers[m]; !ok {
 			add("remove marker "+m, func(ctx context.Context) error { return c.Store.removeMarker(ctx, name, m) })
 		}
 	}
 	return steps
 }
 
-// remove removes a bucket of ours that nobody wishes for any more, unless
-// something is in it.
+// remove removes a bucket of ours that is no longer desired, unless it is not
+// empty.
 func (c *Controller) remove(ctx context.Context, name string) ([]step, error) {
 	if c.Purge {
 		return []step{{"remove with all that is in it", func(ctx context.Context) error {
@@ -255,16 +255,16 @@ func verdict(err error) error {
 	case !errors.As(err, &answer):
 		return err
 	case BadCredentials(err):
-		return fmt.Errorf("the credentials are refused: %w", err) // others may come
+		return fmt.Errorf("the credentials are rejected: %w", err) // others may come
 	case answer.Code == minio.PreconditionFailed:
-		return fmt.Errorf("another hand has changed it meanwhile: %w", err)
+		return fmt.Errorf("another client has changed it meanwhile: %w", err)
 	case final(answer):
 		return reconcile.Terminal(fmt.Errorf("%w (%s)", err, answer.Code))
 	}
 	return err
 }
 
-// BadCredentials reports whether the store has refused who asks, rather than
+// BadCredentials reports whether the store has rejected the credentials, rather than
 // what was asked.
 func BadCredentials(err error) bool {
 	switch code(err) {

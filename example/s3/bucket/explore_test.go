@@ -47,43 +47,43 @@ func startOn(env *reconciletest.Env[string], s *fakeStore) {
 	if err != nil {
 		panic(err)
 	}
-	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Wish: s.wish}
+	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Desired: s.spec}
 	env.Start(&reconcile.Reconciler[string]{
 		Reconcile: c.Reconcile,
 		Workers:   2,
 		Timeout:   30 * time.Second,
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
-	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: s.wished})
+	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: s.desired})
 	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: store.List})
 }
 
 func playOn(env *reconciletest.Environment[string], s *fakeStore) {
-	wish := func(all map[string]Wish) {
-		was := s.wishes
-		s.wishes = all
-		for _, some := range []map[string]Wish{was, all} {
+	spec := func(all map[string]Spec) {
+		was := s.specs
+		s.specs = all
+		for _, some := range []map[string]Spec{was, all} {
 			for _, name := range slices.Sorted(maps.Keys(some)) {
 				env.Event(name)
 			}
 		}
 	}
-	data := Wish{Tags: map[string]string{"team": "finance"}, Versioning: true}
-	wish(map[string]Wish{"data": data, "logs": {Policy: `{"Version":"1"}`}})
+	data := Spec{Tags: map[string]string{"team": "finance"}, Versioning: true}
+	spec(map[string]Spec{"data": data, "logs": {Policy: `{"Version":"1"}`}})
 	env.Advance(time.Minute)
-	env.Note("another hand removes the one, and changes the other, if they are there")
+	env.Note("another client removes the one, and changes the other, if they are there")
 	delete(s.buckets, "logs")
 	if b := s.buckets["data"]; b != nil {
 		b.Versioning = "Suspended"
 	}
 	env.Advance(time.Minute)
-	env.Note("other wishes")
-	wish(map[string]Wish{"logs": {}, "backup": data})
+	env.Note("other specs")
+	spec(map[string]Spec{"logs": {}, "backup": data})
 }
 
 // A fakeStore is an S3 store without objects. It survives the controller.
 type fakeStore struct {
-	wishes  map[string]Wish // changed only while all else is still
+	specs   map[string]Spec // changed only while all else is still
 	buckets map[string]*fakeBucket
 }
 
@@ -92,22 +92,22 @@ type fakeBucket struct {
 	Versioning, Policy string
 }
 
-func (s *fakeStore) wish(_ context.Context, name string) (Wish, bool, error) {
-	wish, wanted := s.wishes[name]
-	return wish, wanted, nil
+func (s *fakeStore) spec(_ context.Context, name string) (Spec, bool, error) {
+	spec, wanted := s.specs[name]
+	return spec, wanted, nil
 }
 
-func (s *fakeStore) wished(context.Context) ([]string, error) {
-	return slices.Sorted(maps.Keys(s.wishes)), nil
+func (s *fakeStore) desired(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(s.specs)), nil
 }
 
-// String leaves out a bare bucket that nobody wishes for: a creation that is cut short
-// leaves one if the wish is withdrawn before the next run, and nobody can tell whose it is.
+// String leaves out a bare bucket that is not desired: a creation that is cut short
+// leaves one if the bucket is no longer desired at the next run, and its owner is unknown.
 func (s *fakeStore) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s.buckets)) {
 		there := *s.buckets[name]
-		if _, wanted := s.wishes[name]; !wanted && len(there.Tags) == 0 {
+		if _, wanted := s.specs[name]; !wanted && len(there.Tags) == 0 {
 			continue
 		}
 		if there.Versioning == "Suspended" {

@@ -39,7 +39,7 @@ var (
 	validTag    = regexp.MustCompile(`^[\p{L}\p{N} +=._:/@-]*$`)
 )
 
-// A text is a wish as it is written.
+// A text is a spec as written in the file.
 type text struct {
 	Versioning bool
 	Tags       map[string]string
@@ -47,19 +47,19 @@ type text struct {
 	Markers    map[string]string
 }
 
-// An entry is one in a file of wishes.
+// An entry is one bucket of the file.
 type entry struct {
 	Name string
 	text `yaml:",inline"`
 }
 
-type wishFile struct{ Buckets []entry }
+type specFile struct{ Buckets []entry }
 
-// Parse reads a file of wishes, in YAML or JSON. The error lists all that is
+// Parse reads a file with the desired buckets, in YAML or JSON. The error lists all that is
 // wrong with it, each with the line; or first all that cannot be read.
-func Parse(file string, data []byte) (map[string]Wish, error) {
+func Parse(file string, data []byte) (map[string]Spec, error) {
 	p := &parser{file: file}
-	var all wishFile
+	var all specFile
 	var doc yaml.Node
 	var nodes struct{ Buckets []yaml.Node } // the same, with the lines
 	if err := p.decode(data, &all, "buckets, and in each name, versioning, tags, policy, markers"); err != nil {
@@ -74,41 +74,41 @@ func Parse(file string, data []byte) (map[string]Wish, error) {
 	if p.noNull(&doc); p.problems != nil { // YAML leaves them out of the list
 		return nil, errors.Join(p.problems...)
 	}
-	wishes, lines := map[string]Wish{}, map[string]int{}
+	specs, lines := map[string]Spec{}, map[string]int{}
 	for i, e := range all.Buckets {
 		p.line = nodes.Buckets[i].Line
 		if first, twice := lines[e.Name]; twice {
 			p.problem("bucket %q: there is one of that name in line %d already", e.Name, first)
 		}
 		lines[e.Name] = p.line
-		wishes[e.Name] = p.wish(e.Name, &e.text)
+		specs[e.Name] = p.spec(e.Name, &e.text)
 	}
 	if p.problems != nil {
 		return nil, errors.Join(p.problems...)
 	}
-	return wishes, nil
+	return specs, nil
 }
 
-// ParseOne reads the wish for one bucket, in YAML or JSON, from a source that
+// ParseOne reads the spec for one bucket, in YAML or JSON, from a source that
 // has each of its own under its name. Source is for the errors.
-func ParseOne(source, name string, data []byte) (Wish, error) {
+func ParseOne(source, name string, data []byte) (Spec, error) {
 	p := &parser{file: source, line: 1}
 	var t text
 	var doc yaml.Node
 	if err := p.decode(data, &t, "versioning, tags, policy, markers"); err != nil {
-		return Wish{}, err
+		return Spec{}, err
 	}
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return Wish{}, fmt.Errorf("%s: %w", source, err)
+		return Spec{}, fmt.Errorf("%s: %w", source, err)
 	}
 	if p.noNull(&doc); p.problems != nil {
-		return Wish{}, errors.Join(p.problems...)
+		return Spec{}, errors.Join(p.problems...)
 	}
-	wish := p.wish(name, &t)
+	spec := p.spec(name, &t)
 	if p.problems != nil {
-		return Wish{}, errors.Join(p.problems...)
+		return Spec{}, errors.Join(p.problems...)
 	}
-	return wish, nil
+	return spec, nil
 }
 
 type parser struct {
@@ -129,7 +129,7 @@ var (
 
 // types are the words for what a value may be that is of another type.
 var types = map[string]string{
-	"bucket.wishFile": "the field buckets", "[]bucket.entry": "a list of buckets, [] for none",
+	"bucket.specFile": "the field buckets", "[]bucket.entry": "a list of buckets, [] for none",
 	"bucket.entry": "the fields of a bucket", "bucket.text": "the fields of a bucket",
 	"map[string]string": "names with texts", "string": "a text", "bool": "true or false",
 }
@@ -161,7 +161,7 @@ func (p *parser) decode(data []byte, into any, fields string) error {
 	return nil
 }
 
-// noNull notes where a value is missing. YAML takes that for null, and so for a wish
+// noNull notes where a value is missing. YAML takes that for null, and so for a spec
 // to have nothing there. What is in a policy is the store's affair.
 func (p *parser) noNull(n *yaml.Node) {
 	if n.ShortTag() == "!!null" {
@@ -185,8 +185,8 @@ func (p *parser) place(text string) error {
 	return fmt.Errorf("%s:%s: %s", p.file, line, yamlLine.ReplaceAllString(text, ""))
 }
 
-// wish notes what is wrong with a wish, and returns it.
-func (p *parser) wish(name string, t *text) Wish {
+// spec returns a spec, and records its problems.
+func (p *parser) spec(name string, t *text) Spec {
 	what := fmt.Sprintf("bucket %q: ", name)
 	if err := checkName(name); err != nil {
 		p.problem("%s%v", what, err)
@@ -219,7 +219,7 @@ func (p *parser) wish(name string, t *text) Wish {
 	if err != nil {
 		p.problem("%spolicy: %v", what, err)
 	}
-	return Wish{Versioning: t.Versioning, Tags: t.Tags, Policy: policy, Markers: t.Markers}
+	return Spec{Versioning: t.Versioning, Tags: t.Tags, Policy: policy, Markers: t.Markers}
 }
 
 // checkName says what is wrong with the name of a bucket, by the rules of S3.

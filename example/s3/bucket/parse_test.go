@@ -30,8 +30,8 @@ buckets:
         Ask finance.
   - {name: bare}
 `
-	got, err := Parse("wishes.yaml", []byte(text))
-	want := map[string]Wish{
+	got, err := Parse("desired.yaml", []byte(text))
+	want := map[string]Spec{
 		"invoices": {
 			Versioning: true,
 			Tags:       map[string]string{"team": "finance", "keep": "10"},
@@ -57,7 +57,7 @@ func TestParseEmpty(t *testing.T) {
 // Each problem is named with its line, and all of them at once.
 func TestParseProblems(t *testing.T) {
 	const fields = "; there are buckets, and in each name, versioning, tags, policy, markers"
-	wish := func(text string) string { return "buckets:\n- name: abc\n- name: xyz\n  " + text }
+	spec := func(text string) string { return "buckets:\n- name: abc\n- name: xyz\n  " + text }
 	var many strings.Builder
 	for i := range maxTags + 1 {
 		fmt.Fprintf(&many, "t%d: x, ", i)
@@ -69,11 +69,11 @@ func TestParseProblems(t *testing.T) {
 		{"# a comment alone", []string{`f:1: nothing is in it` + fields}},
 		{"[]", []string{`f:1: want the field buckets, not a list`}},
 		{"buckets: {a: b}", []string{`f:1: want a list of buckets, [] for none, not fields with values`}},
-		{wish("tags: [a]\n  markers: {a: [b]}"), []string{`f:4: want names with texts, not a list`, `f:5: want a text, not a list`}},
+		{spec("tags: [a]\n  markers: {a: [b]}"), []string{`f:4: want names with texts, not a list`, `f:5: want a text, not a list`}},
 		{"buckets:", []string{`f:1: buckets is missing; want a list of buckets, [] for none`}},
-		{"buckets:\n-\n", []string{`f:2: there is null`}}, // it wishes for no bucket less
+		{"buckets:\n-\n", []string{`f:2: there is null`}}, // which must not remove a bucket
 		{
-			wish("versioning:\n  tags:\n  markers: {a: , b: ~}\n  policy: {Version: 1, Statement: [{a: null}]}"),
+			spec("versioning:\n  tags:\n  markers: {a: , b: ~}\n  policy: {Version: 1, Statement: [{a: null}]}"),
 			[]string{`f:4: there is null`, `f:5: there is null`, `f:6: there is null`, `f:6: there is null`},
 		},
 		{"buckets: []\n---\nbuckets: []", []string{`f: more follows; want one document alone`}},
@@ -98,7 +98,7 @@ func TestParseProblems(t *testing.T) {
 			},
 		},
 		{
-			wish(`tags: {reconcile-owner: me, "AWS:x": b, "a,b": c, d: "?"}`),
+			spec(`tags: {reconcile-owner: me, "AWS:x": b, "a,b": c, d: "?"}`),
 			[]string{
 				`f:3: bucket "xyz": tag "AWS:x": those with aws: in front`,
 				`f:3: bucket "xyz": tag "a,b": want 1 to 128 letters`,
@@ -107,17 +107,17 @@ func TestParseProblems(t *testing.T) {
 			},
 		},
 		{
-			wish("tags: {" + strings.Repeat("a", 129) + ": x, b: " + strings.Repeat("b", 257) + "}"),
+			spec("tags: {" + strings.Repeat("a", 129) + ": x, b: " + strings.Repeat("b", 257) + "}"),
 			[]string{`f:3: bucket "xyz": tag "aaa`, `f:3: bucket "xyz": tag "b": the value is "bbb`},
 		},
-		{wish("tags: {" + many.String() + "}"), []string{`f:3: bucket "xyz": 50 tags, want at most 49`}},
+		{spec("tags: {" + many.String() + "}"), []string{`f:3: bucket "xyz": 50 tags, want at most 49`}},
 		{
-			wish(`markers: {"../x": y, x: ` + strings.Repeat("y", maxMarker+1) + "}"),
+			spec(`markers: {"../x": y, x: ` + strings.Repeat("y", maxMarker+1) + "}"),
 			[]string{`f:3: bucket "xyz": marker "../x": want 1 to 100 letters`, `f:3: bucket "xyz": marker "x": the text has 65537 bytes, want at most 65536`},
 		},
-		{wish(`policy: {Version: "1"}`), []string{`f:3: bucket "xyz": policy: want an object with Version and Statement`}},
-		{wish(`policy: {Version: "1", Statement: .nan}`), []string{`f:3: bucket "xyz": policy: json`}},
-		{wish(`policy: {Version: "1", Statement: "` + strings.Repeat("y", maxPolicy) + `"}`), []string{`f:3: bucket "xyz": policy: it has`}},
+		{spec(`policy: {Version: "1"}`), []string{`f:3: bucket "xyz": policy: want an object with Version and Statement`}},
+		{spec(`policy: {Version: "1", Statement: .nan}`), []string{`f:3: bucket "xyz": policy: json`}},
+		{spec(`policy: {Version: "1", Statement: "` + strings.Repeat("y", maxPolicy) + `"}`), []string{`f:3: bucket "xyz": policy: it has`}},
 	} {
 		got, err := Parse("f", []byte(test.text))
 		lines := strings.Split(fmt.Sprint(err), "\n")
@@ -129,7 +129,7 @@ func TestParseProblems(t *testing.T) {
 
 func TestParseOne(t *testing.T) {
 	got, err := ParseOne("key abc", "abc", []byte("versioning: true"))
-	if want := (Wish{Versioning: true}); err != nil || !reflect.DeepEqual(got, want) {
+	if want := (Spec{Versioning: true}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("ParseOne returns %+v, %v, want %+v", got, err, want)
 	}
 	for _, test := range []struct{ name, text, want string }{
@@ -150,22 +150,22 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("buckets: [{name: &a abc, tags: *a}]"))
 	f.Add([]byte("{\"buckets\": [{}, 1, null]}\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		wishes, err := Parse("f", data)
+		specs, err := Parse("f", data)
 		if err != nil {
-			if wishes != nil || !strings.HasPrefix(err.Error(), "f:") {
-				t.Errorf("Parse returns %v and %v", wishes, err)
+			if specs != nil || !strings.HasPrefix(err.Error(), "f:") {
+				t.Errorf("Parse returns %v and %v", specs, err)
 			}
 			return
 		}
-		for name, wish := range wishes {
+		for name, spec := range specs {
 			if err := checkName(name); err != nil {
 				t.Errorf("%q was accepted: %v", name, err)
 			}
-			if !wish.Equal(wish) || !samePolicy(wish.Policy, wish.Policy) {
-				t.Errorf("%+v is not equal to itself", wish)
+			if !spec.Equal(spec) || !samePolicy(spec.Policy, spec.Policy) {
+				t.Errorf("%+v is not equal to itself", spec)
 			}
-			if _, mine := wish.Tags[OwnerTag]; mine || len(wish.Tags) > maxTags {
-				t.Errorf("the tags %v were accepted", wish.Tags)
+			if _, mine := spec.Tags[OwnerTag]; mine || len(spec.Tags) > maxTags {
+				t.Errorf("the tags %v were accepted", spec.Tags)
 			}
 		}
 	})

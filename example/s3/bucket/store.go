@@ -114,9 +114,9 @@ func (s *Store) owner(ctx context.Context, bucket string) (owner string, all map
 	return owner, all, nil
 }
 
-// look returns all else that there is of a bucket. It reads at most so much of a
+// read returns the other parts of a bucket. It reads at most so much of a
 // marker that it can be compared.
-func (s *Store) look(ctx context.Context, bucket string) (state, error) {
+func (s *Store) read(ctx context.Context, bucket string) (state, error) {
 	there := state{markers: map[string]marker{}}
 	versioning, err := s.client.GetBucketVersioning(ctx, bucket)
 	if err != nil {
@@ -271,7 +271,7 @@ func (s *Store) setPolicy(ctx context.Context, bucket, policy string) error {
 }
 
 // setMarker writes a marker, if there is still the one that we saw; nil means
-// none. What another hand has done since is not overwritten unseen: the store
+// none. What another client has done since is not overwritten unseen: the store
 // refuses, and the next run looks again.
 func (s *Store) setMarker(ctx context.Context, bucket, name, text string, seen *marker) error {
 	options := minio.PutObjectOptions{ContentType: "text/plain; charset=utf-8"}

@@ -108,7 +108,7 @@ func start(proc *explore.Process, w *world) {
 	})
 }
 
-func wish(name string, ports ...int32) *v1.Service {
+func desired(name string, ports ...int32) *v1.Service {
 	s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.ServiceSpec{Type: v1.ServiceTypeLoadBalancer}}
 	for _, p := range ports {
 		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Name: fmt.Sprint("p", p), Port: p, Protocol: v1.ProtocolTCP})
@@ -143,13 +143,13 @@ func TestServiceController(t *testing.T) {
 		Start: start,
 		Steps: func(env *explore.Environment, w *world) {
 			for _, name := range []string{"a", "b"} {
-				w.Create(wish(name, 80))
+				w.Create(desired(name, 80))
 			}
 			env.Advance(5 * time.Minute)
-			kubesim.Update(w.Server, wish("a"), func(s *v1.Service) { s.Spec = wish("a", 80, 443).Spec })
+			kubesim.Update(w.Server, desired("a"), func(s *v1.Service) { s.Spec = desired("a", 80, 443).Spec })
 			add(w.Server, "n2")
 			env.Advance(5 * time.Minute)
-			w.Delete(wish("b"))
+			w.Delete(desired("b"))
 			env.Advance(5 * time.Minute)
 		},
 		State: func(w *world) string {

@@ -128,7 +128,7 @@ func TestWithoutATimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Found == nil || r.Found.Failure != "Invariant: 2 lead at once" {
-		t.Errorf("it finds %v, want two leaders: has it been mended?", r.Found)
+		t.Errorf("it finds %v, want two leaders: has it been fixed?", r.Found)
 	}
 	t.Log(r.Found, r)
 }

@@ -130,7 +130,7 @@ func TestProvisioner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Found == nil || !strings.Contains(r.Found.Failure, "+ volumes: [pvc-") {
-		t.Errorf("it finds %v, want a volume that is left: has it been mended?", r.Found)
+		t.Errorf("it finds %v, want a volume that is left: has it been fixed?", r.Found)
 	}
 	t.Log(r.Found, r)
 }

@@ -28,21 +28,21 @@ import (
 	"github.com/reconkernel/reconcile/explore/kubesim/manager"
 )
 
-var plans = flag.Int("plans", 30, "how many plans of each mended controller are played, at least")
+var plans = flag.Int("plans", 30, "how many plans of each correct controller are played, at least")
 
 type (
 	configMap = corev1.ConfigMap
 	secret    = corev1.Secret
 )
 
-// A fault is one that many operators had, and its mended twin. The wishes are ConfigMaps with
-// the label "wish"; what is made of them are Secrets.
+// A fault is one that many operators had, and its correct twin. The desired state is in ConfigMaps
+// with the label "desired"; the actual state is in Secrets.
 type fault struct {
 	name    string
-	bad     func(context.Context, hand, *configMap) error
-	good    func(context.Context, hand, *configMap) error
-	watches func(b *builder.Builder, mended bool) // besides the wishes
-	options func(o *ctrl.Options, mended bool)
+	bad     func(context.Context, handle, *configMap) error
+	good    func(context.Context, handle, *configMap) error
+	watches func(b *builder.Builder, correct bool) // besides the ConfigMaps
+	options func(o *ctrl.Options, correct bool)
 	play    func(s *kubesim.Environment)
 	check   func(s *kubesim.Server) error
 	final   func(s *kubesim.Server) error
@@ -50,49 +50,49 @@ type fault struct {
 	within  time.Duration // of the scenario
 }
 
-// A hand is what a controller has to work with.
-type hand struct {
+// A handle has the clients of a controller.
+type handle struct {
 	client.Client               // reads the caches
 	live          client.Reader // reads the server
 }
 
 // operator is a program with one controller.
-func (f fault) operator(mended bool) kubesim.Scenario {
+func (f fault) operator(correct bool) kubesim.Scenario {
 	options := ctrl.Options{Scheme: clientscheme.Scheme}
 	if f.options != nil {
-		f.options(&options, mended)
+		f.options(&options, correct)
 	}
 	run := f.bad
-	if mended {
+	if correct {
 		run = f.good
 	}
 	return kubesim.Scenario{
 		Start: manager.Start(options, func(mgr ctrl.Manager) error {
-			h := hand{mgr.GetClient(), mgr.GetAPIReader()}
-			b := ctrl.NewControllerManagedBy(mgr).Named("wishes").For(&configMap{})
+			h := handle{mgr.GetClient(), mgr.GetAPIReader()}
+			b := ctrl.NewControllerManagedBy(mgr).Named("configs").For(&configMap{})
 			if f.watches != nil {
-				f.watches(b, mended)
+				f.watches(b, correct)
 			}
 			return b.Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-				var wish configMap
-				if err := h.Get(ctx, req.NamespacedName, &wish); err != nil {
+				var config configMap
+				if err := h.Get(ctx, req.NamespacedName, &config); err != nil {
 					return ctrl.Result{}, client.IgnoreNotFound(err)
 				}
-				if wish.Labels["wish"] == "" {
+				if config.Labels["desired"] == "" {
 					return ctrl.Result{}, nil
 				}
-				return ctrl.Result{}, run(ctx, h, &wish)
+				return ctrl.Result{}, run(ctx, h, &config)
 			}))
 		}),
 		Steps: f.play, Invariant: f.check, Final: f.final, Replicas: f.copies, Within: f.within,
 	}
 }
 
-func wish(name, text string) *configMap {
-	return &configMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"wish": "yes"}}, Data: map[string]string{"text": text}}
+func desired(name, text string) *configMap {
+	return &configMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"desired": "yes"}}, Data: map[string]string{"text": text}}
 }
 
-// made is the Secret of a wish.
+// made is the Secret of a ConfigMap.
 func made(w *configMap) *secret {
 	return &secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}, StringData: nil, Data: map[string][]byte{"text": []byte(w.Data["text"])}}
 }
@@ -105,23 +105,23 @@ func outside(w *configMap) *secret {
 }
 
 func rewrite(s *kubesim.Environment, name, text string) {
-	kubesim.Update(s.Server, wish(name, ""), func(w *configMap) { w.Data["text"] = text })
+	kubesim.Update(s.Server, desired(name, ""), func(w *configMap) { w.Data["text"] = text })
 }
 
-// comeAndGo is a wish that comes, changes and goes.
+// comeAndGo creates, changes and deletes a ConfigMap.
 func comeAndGo(s *kubesim.Environment) {
-	s.Create(wish("a", "1"))
+	s.Create(desired("a", "1"))
 	s.Advance(time.Minute)
 	rewrite(s, "a", "2")
 	s.Advance(time.Minute)
-	s.Delete(wish("a", ""))
+	s.Delete(desired("a", ""))
 	s.Advance(time.Minute)
 }
 
 const mark = "example.com/outside"
 
-// owned returns the Secret of a wish, with the wish as its owner.
-func owned(h hand, w *configMap) (*secret, error) {
+// owned returns the Secret of a ConfigMap, which is its owner.
+func owned(h handle, w *configMap) (*secret, error) {
 	s := made(w)
 	return s, controllerutil.SetControllerReference(w, s, h.Scheme())
 }
@@ -131,12 +131,12 @@ func owns(b *builder.Builder, _ bool) { b.Owns(&secret{}) }
 // gallery has eleven.
 var gallery = []fault{{
 	name: "the finalizer is removed before the clean-up",
-	bad:  func(ctx context.Context, h hand, w *configMap) error { return finalized(ctx, h, w, false) },
-	good: func(ctx context.Context, h hand, w *configMap) error { return finalized(ctx, h, w, true) },
+	bad:  func(ctx context.Context, h handle, w *configMap) error { return finalized(ctx, h, w, false) },
+	good: func(ctx context.Context, h handle, w *configMap) error { return finalized(ctx, h, w, true) },
 	play: comeAndGo,
 }, {
 	name: "a cache that lags makes two of what has a generated name",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		var have corev1.SecretList
 		if err := h.List(ctx, &have, client.MatchingLabels{"of": w.Name}); err != nil || len(have.Items) > 0 {
 			return err
@@ -148,7 +148,7 @@ var gallery = []fault{{
 		s.Name, s.GenerateName, s.Labels, s.Data = "", w.Name+"-", map[string]string{"of": w.Name}, nil
 		return h.Create(ctx, s)
 	},
-	good: func(ctx context.Context, h hand, w *configMap) error {
+	good: func(ctx context.Context, h handle, w *configMap) error {
 		s, err := owned(h, w)
 		if err != nil {
 			return err
@@ -158,14 +158,14 @@ var gallery = []fault{{
 	},
 	watches: owns,
 	play: func(s *kubesim.Environment) {
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(30 * time.Second)
 		rewrite(s, "a", "2")
 		s.Advance(2 * time.Minute)
 	},
 }, {
 	name: "a status is written with all of an old read",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		if w.Annotations["seen"] == w.Data["text"] {
 			return nil
 		}
@@ -173,7 +173,7 @@ var gallery = []fault{{
 		w.ResourceVersion = "" // "so that there are no conflicts"
 		return h.Update(ctx, w)
 	},
-	good: func(ctx context.Context, h hand, w *configMap) error {
+	good: func(ctx context.Context, h handle, w *configMap) error {
 		if w.Annotations["seen"] == w.Data["text"] {
 			return nil
 		}
@@ -181,7 +181,7 @@ var gallery = []fault{{
 		return h.Update(ctx, w)
 	},
 	play: func(s *kubesim.Environment) {
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
 		s.Advance(30 * time.Second)
@@ -190,7 +190,7 @@ var gallery = []fault{{
 	},
 }, {
 	name: "the owner is marked in a second call",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		s := made(w)
 		if err := h.Create(ctx, s); err != nil {
 			return ignoreExists(err)
@@ -201,7 +201,7 @@ var gallery = []fault{{
 		}
 		return h.Patch(ctx, s, client.MergeFrom(before))
 	},
-	good: func(ctx context.Context, h hand, w *configMap) error {
+	good: func(ctx context.Context, h handle, w *configMap) error {
 		s, err := owned(h, w)
 		if err != nil {
 			return err
@@ -212,31 +212,31 @@ var gallery = []fault{{
 }, {
 	name: "what it made is not watched",
 	bad:  copied, good: copied,
-	watches: func(b *builder.Builder, mended bool) {
-		if mended {
+	watches: func(b *builder.Builder, correct bool) {
+		if correct {
 			b.Owns(&secret{})
 		}
 	},
 	play: func(s *kubesim.Environment) {
-		s.Create(wish("a", "1"))
-		s.Advance(time.Hour)          // what comes and goes while a watch is away, nobody sees
-		s.Delete(made(wish("a", ""))) // by another hand
+		s.Create(desired("a", "1"))
+		s.Advance(time.Hour)             // what comes and goes while a watch is away, nobody sees
+		s.Delete(made(desired("a", ""))) // by another client
 		s.Advance(time.Minute)
 	},
 	final: func(s *kubesim.Server) error {
-		if _, there := kubesim.Get(s, made(wish("a", ""))); !there {
+		if _, there := kubesim.Get(s, made(desired("a", ""))); !there {
 			return errors.New("the Secret is gone")
 		}
 		return nil
 	},
 }, {
 	name: "a number is taken by a list that lags",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		if w.Annotations["number"] != "" {
 			return nil
 		}
 		var all corev1.ConfigMapList
-		if err := h.List(ctx, &all, client.HasLabels{"wish"}); err != nil {
+		if err := h.List(ctx, &all, client.HasLabels{"desired"}); err != nil {
 			return err
 		}
 		taken := map[string]bool{}
@@ -250,7 +250,7 @@ var gallery = []fault{{
 		metav1.SetMetaDataAnnotation(&w.ObjectMeta, "number", fmt.Sprint(number))
 		return h.Update(ctx, w)
 	},
-	good: func(ctx context.Context, h hand, w *configMap) error {
+	good: func(ctx context.Context, h handle, w *configMap) error {
 		if w.Annotations["number"] != "" {
 			return nil
 		}
@@ -272,7 +272,7 @@ var gallery = []fault{{
 	},
 	play: func(s *kubesim.Environment) {
 		for _, name := range []string{"a", "b"} {
-			s.Create(wish(name, "1"))
+			s.Create(desired(name, "1"))
 			s.Advance(30 * time.Second)
 		}
 		s.Advance(2 * time.Minute)
@@ -300,18 +300,18 @@ var gallery = []fault{{
 	name: "two replicas, and none leads",
 	bad:  single, good: single,
 	copies: 2, within: 4 * time.Minute,
-	options: func(o *ctrl.Options, mended bool) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = mended, "operator", "default"
+	options: func(o *ctrl.Options, correct bool) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = correct, "operator", "default"
 		o.LeaderElectionReleaseOnCancel = true
 	},
 	play: func(s *kubesim.Environment) {
 		s.Advance(time.Minute)
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(time.Minute)
 	},
 	check: func(s *kubesim.Server) error {
 		if n := len(kubesim.List(s, &secret{})); n > 1 {
-			return fmt.Errorf("%d Secrets for one wish", n)
+			return fmt.Errorf("%d Secrets for one ConfigMap", n)
 		}
 		return nil
 	},
@@ -323,7 +323,7 @@ var gallery = []fault{{
 	},
 }, {
 	name: "a conflict is taken for no error",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		err := copied(ctx, h, w)
 		if apierrors.IsConflict(err) {
 			return nil // "somebody else was quicker, so there will be an event"
@@ -332,14 +332,14 @@ var gallery = []fault{{
 	},
 	good: copied,
 	play: func(s *kubesim.Environment) {
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
 		s.Advance(time.Minute)
 	},
 }, {
-	name: "what is refused once is never asked for again",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	name: "a write that is rejected once is not retried",
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		err := copied(ctx, h, w)
 		if apierrors.IsForbidden(err) {
 			return reconcile.TerminalError(err) // "it may not"
@@ -348,16 +348,16 @@ var gallery = []fault{{
 	},
 	good: copied,
 	play: func(s *kubesim.Environment) {
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(time.Minute)
 	},
 }, {
 	name:    "what cannot be changed is changed for ever",
-	bad:     func(ctx context.Context, h hand, w *configMap) error { return frozen(ctx, h, w, false) },
-	good:    func(ctx context.Context, h hand, w *configMap) error { return frozen(ctx, h, w, true) },
+	bad:     func(ctx context.Context, h handle, w *configMap) error { return frozen(ctx, h, w, false) },
+	good:    func(ctx context.Context, h handle, w *configMap) error { return frozen(ctx, h, w, true) },
 	watches: owns,
 	play: func(s *kubesim.Environment) {
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(time.Minute)
 		rewrite(s, "a", "2")
 		s.Advance(time.Minute)
@@ -365,14 +365,14 @@ var gallery = []fault{{
 	final: isCopied,
 }, {
 	name: "a Secret is read before it is there",
-	bad: func(ctx context.Context, h hand, w *configMap) error {
+	bad: func(ctx context.Context, h handle, w *configMap) error {
 		return client.IgnoreNotFound(stamped(ctx, h, w)) // "it will come"
 	},
 	good: stamped,
 	play: func(s *kubesim.Environment) {
-		s.Create(made(wish("a", "key")))
+		s.Create(made(desired("a", "key")))
 		s.Advance(10 * time.Second)
-		s.Create(wish("a", "1"))
+		s.Create(desired("a", "1"))
 		s.Advance(2 * time.Minute)
 	},
 	watches: func(b *builder.Builder, _ bool) {
@@ -380,9 +380,9 @@ var gallery = []fault{{
 	},
 }}
 
-// isCopied says whether the Secret is like the wish as it was changed.
+// isCopied returns an error unless the Secret has the changed text of the ConfigMap.
 func isCopied(s *kubesim.Server) error {
-	if o, _ := kubesim.Get(s, made(wish("a", ""))); string(o.Data["text"]) != "2" {
+	if o, _ := kubesim.Get(s, made(desired("a", ""))); string(o.Data["text"]) != "2" {
 		return fmt.Errorf("the Secret has %q, want 2", o.Data["text"])
 	}
 	return nil
@@ -396,7 +396,7 @@ func ignoreExists(err error) error {
 }
 
 // finalized makes something outside, and cleans up.
-func finalized(ctx context.Context, h hand, w *configMap, mended bool) error {
+func finalized(ctx context.Context, h handle, w *configMap, correct bool) error {
 	if w.DeletionTimestamp == nil {
 		if controllerutil.AddFinalizer(w, mark) {
 			if err := h.Update(ctx, w); err != nil {
@@ -408,20 +408,20 @@ func finalized(ctx context.Context, h hand, w *configMap, mended bool) error {
 	if !controllerutil.ContainsFinalizer(w, mark) {
 		return nil
 	}
-	if mended {
+	if correct {
 		if err := client.IgnoreNotFound(h.Delete(ctx, outside(w))); err != nil {
 			return err
 		}
 	}
 	controllerutil.RemoveFinalizer(w, mark)
-	if err := h.Update(ctx, w); err != nil || mended {
+	if err := h.Update(ctx, w); err != nil || correct {
 		return err
 	}
 	return client.IgnoreNotFound(h.Delete(ctx, outside(w)))
 }
 
-// copied keeps the Secret like the wish.
-func copied(ctx context.Context, h hand, w *configMap) error {
+// copied gives the Secret the text of the ConfigMap.
+func copied(ctx context.Context, h handle, w *configMap) error {
 	s := &secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 	_, err := controllerutil.CreateOrUpdate(ctx, h.Client, s, func() error {
 		s.Data = map[string][]byte{"text": []byte(w.Data["text"])}
@@ -431,7 +431,7 @@ func copied(ctx context.Context, h hand, w *configMap) error {
 }
 
 // single makes one Secret, and looks before.
-func single(ctx context.Context, h hand, w *configMap) error {
+func single(ctx context.Context, h handle, w *configMap) error {
 	var have corev1.SecretList
 	if err := h.live.List(ctx, &have, client.InNamespace(w.Namespace)); err != nil || len(have.Items) > 0 {
 		return err
@@ -442,7 +442,7 @@ func single(ctx context.Context, h hand, w *configMap) error {
 }
 
 // frozen makes a Secret that cannot be changed.
-func frozen(ctx context.Context, h hand, w *configMap, mended bool) error {
+func frozen(ctx context.Context, h handle, w *configMap, correct bool) error {
 	yes := true
 	s, err := owned(h, w)
 	if err != nil {
@@ -456,15 +456,15 @@ func frozen(ctx context.Context, h hand, w *configMap, mended bool) error {
 		return h.Create(ctx, s)
 	case err != nil || string(have.Data["text"]) == w.Data["text"]:
 		return err
-	case mended:
+	case correct:
 		return client.IgnoreNotFound(h.Delete(ctx, &have, client.Preconditions{UID: &have.UID}))
 	}
 	have.Data = s.Data
 	return h.Update(ctx, &have)
 }
 
-// stamped writes on the wish what a Secret of another hand has.
-func stamped(ctx context.Context, h hand, w *configMap) error {
+// stamped copies the text of another client's Secret to the ConfigMap.
+func stamped(ctx context.Context, h handle, w *configMap) error {
 	var key secret
 	if err := h.Get(ctx, client.ObjectKeyFromObject(w), &key); err != nil {
 		return err
@@ -477,7 +477,7 @@ func stamped(ctx context.Context, h hand, w *configMap) error {
 	return h.Update(ctx, w)
 }
 
-// TestGallery finds each fault, and nothing in its mended twin.
+// TestGallery finds each fault, and none in its correct twin.
 func TestGallery(t *testing.T) {
 	for _, f := range gallery {
 		t.Run(strings.ReplaceAll(f.name, " ", "_"), func(t *testing.T) {
@@ -498,9 +498,9 @@ func TestGallery(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.Found != nil {
-				t.Errorf("the mended one: %v", r.Found)
+				t.Errorf("the correct twin: %v", r.Found)
 			}
-			t.Log("mended: ", r)
+			t.Log("correct twin: ", r)
 		})
 	}
 }

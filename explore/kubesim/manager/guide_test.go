@@ -131,7 +131,7 @@ func scenario(t *testing.T, ensure func(context.Context, *SiteReconciler, *Site)
 	}
 }
 
-// TestWhateverFails is the test of the guide, once its controller is mended.
+// TestWhateverFails is the test of the guide, once its controller is corrected.
 func TestWhateverFails(t *testing.T) { kubesim.Explore(t, scenario(t, ensureOnePage)) }
 
 // story is what it says before, as the guide has it.

@@ -1,16 +1,15 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshots takes the pictures of the live page that the
-// documentation shows. From the root of the repository:
+// Command screenshots takes the pictures of the live page for the documentation. From the
+// root of the repository:
 //
-//	cp example/assets.json wanted.json
-//	go run ./example -http 127.0.0.1:8080 -assets wanted.json -chaos -faults 0.35 &
+//	cp example/assets.json desired.json
+//	go run ./example -http 127.0.0.1:8080 -assets desired.json -chaos -faults 0.35 &
 //	cd verify && go run ./browser/screenshots -out ../docs/img
 //
-// It waits until some items fail, so change the region of three of them in
-// wanted.json just before, which the cloud refuses. The charts are full after 15
-// minutes.
+// It waits until some items fail. So change the region of three assets in desired.json
+// just before, which the cloud rejects. The charts are full after 15 minutes.
 package main
 
 import (
@@ -54,7 +53,6 @@ func run(url, out string, failing int, patience time.Duration) error {
 	}{
 		{"status-light.png", "light", 1280, 860, 1.5, false},
 		{"status-dark.png", "dark", 1280, 860, 1.5, false},
-		{"status-phone.png", "light", 390, 844, 2, false},
 		{"status-item.png", "light", 1280, 700, 1.5, true},
 	} {
 		tab, closeTab := chromedp.NewContext(chromium)

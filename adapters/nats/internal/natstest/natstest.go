@@ -133,27 +133,23 @@ func Connect(tb testing.TB, url string, options ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// Documented returns what the pages say that a process of a role may do, with the
+// Documented returns what docs/nats.md says that a process of a role may do, with the
 // queue, bucket or stream of a name. The test runs in a folder of the repository.
 func Documented(tb testing.TB, role, name string) *server.Permissions {
 	tb.Helper()
-	for _, path := range []string{"docs/nats.md", "docs/nats-feeders.md"} {
-		page, err := readAbove(path)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		row := regexp.MustCompile("(?m)^\\| " + regexp.QuoteMeta(role) + " \\| (`.*`) \\|$").FindSubmatch(page)
-		if row == nil {
-			continue
-		}
-		publish := new(server.SubjectPermission)
-		for _, subject := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {
-			publish.Allow = append(publish.Allow, strings.ReplaceAll(string(subject[1]), "NAME", name))
-		}
-		return &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}, Publish: publish}
+	page, err := readAbove("docs/nats.md")
+	if err != nil {
+		tb.Fatal(err)
 	}
-	tb.Fatalf("no page says what a %s may do", role)
-	return nil
+	row := regexp.MustCompile("(?m)^\\| " + regexp.QuoteMeta(role) + " \\| (`.*`) \\|$").FindSubmatch(page)
+	if row == nil {
+		tb.Fatalf("docs/nats.md has no permissions for the role %q", role)
+	}
+	publish := new(server.SubjectPermission)
+	for _, subject := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {
+		publish.Allow = append(publish.Allow, strings.ReplaceAll(string(subject[1]), "NAME", name))
+	}
+	return &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}, Publish: publish}
 }
 
 // readAbove reads a file of a folder above this one: that of the repository.
@@ -197,7 +193,7 @@ func As(tb testing.TB, may *server.Permissions) nats.Option {
 	}
 }
 
-// In is [As] for what the pages say of a role.
+// In is [As] for the permissions of a role, as [Documented] returns them.
 func In(tb testing.TB, role, name string) nats.Option {
 	tb.Helper()
 	return As(tb, Documented(tb, role, name))

@@ -31,7 +31,7 @@ type scenario struct {
 	Naive   string        // see job
 	RunMax  time.Duration // 0 means 4 ms
 	Every   time.Duration // between two breakages
-	Break   func(*stage)  // breaks something, and mends it again
+	Break   func(*stage)  // breaks something, and repairs it again
 
 	Members  int           // in each worker process; 0 means 1
 	Bucket   bool          // feeders write to a bucket, and another process reads it into the queue

@@ -25,16 +25,16 @@ type Row[T comparable] struct {
 	wanted bool
 	there  bool // a run found it there, or tried to change that
 	synced bool // it was in sync, and the same is still wanted
-	drift  bool // it was in sync, and is being mended
+	drift  bool // it was in sync, and is being corrected
 }
 
-// CannotBe reports whether an item was refused or given up.
-func (r *Row[T]) CannotBe() bool { return r.Status == Refused || r.Status == GaveUp }
+// CannotBe reports whether an item was rejected or is no longer retried.
+func (r *Row[T]) CannotBe() bool { return r.Status == Rejected || r.Status == GaveUp }
 
 // Totals count what the board has seen.
 type Totals struct {
-	Wanted, InSync, Refused        int // items, now
-	Runs, Retries, Mended, Removed int // since the start
+	Wanted, InSync, Rejected          int // items, now
+	Runs, Retries, Corrected, Removed int // since the start
 }
 
 // A Summary is what a board has seen, and what cannot be, in order.
@@ -182,7 +182,7 @@ func (b *Board[T, W]) Result(result reconcile.Result[T]) {
 		b.totals.Retries++
 	case InSync:
 		if r.drift {
-			b.totals.Mended++
+			b.totals.Corrected++
 		}
 		r.drift, r.synced = false, true
 	case Removed:
@@ -212,7 +212,7 @@ func (b *Board[T, W]) countLocked(r *Row[T], n int) {
 	case r.Status == InSync && r.wanted:
 		b.totals.InSync += n
 	case r.CannotBe():
-		b.totals.Refused += n
+		b.totals.Rejected += n
 	}
 }
 
@@ -241,7 +241,7 @@ func (b *Board[T, W]) finish() bool {
 		b.lookedNow() // so Wait goes on at once
 		return false
 	}
-	if !b.listed && b.totals.Refused == 0 && b.failures < cmp.Or(b.Lists, 10) {
+	if !b.listed && b.totals.Rejected == 0 && b.failures < cmp.Or(b.Lists, 10) {
 		return false
 	}
 	s := b.summaryLocked()

@@ -27,8 +27,8 @@ func (b *Board[T, W]) Report(out io.Writer, one, many string, took time.Duration
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	fmt.Fprintf(out, "%s, peak memory %d MB\n", s.Activity(), m.Sys>>20)
-	if s.Refused > 0 {
-		fmt.Fprintf(out, "%d cannot be:\n", s.Refused)
+	if s.Rejected > 0 {
+		fmt.Fprintf(out, "%d cannot be:\n", s.Rejected)
 		for _, r := range s.CannotBe {
 			fmt.Fprintf(out, "  %v: %s\n", r.Item, Reason(r.Status, r.Err))
 		}
@@ -36,7 +36,7 @@ func (b *Board[T, W]) Report(out io.Writer, one, many string, took time.Duration
 	if s.Unlisted != nil {
 		fmt.Fprintf(out, "what is there besides is not known: %v\n", s.Unlisted)
 	}
-	if watch || done && s.Refused == 0 && s.Unlisted == nil {
+	if watch || done && s.Rejected == 0 && s.Unlisted == nil {
 		return 0
 	}
 	return 1
@@ -44,8 +44,8 @@ func (b *Board[T, W]) Report(out io.Writer, one, many string, took time.Duration
 
 // Activity says what was done.
 func (t Totals) Activity() string {
-	s := fmt.Sprintf("%s, %s, drift mended %d",
-		program.Count(t.Runs, "reconcile", "reconciles"), program.Count(t.Retries, "retry", "retries"), t.Mended)
+	s := fmt.Sprintf("%s, %s, drift corrected %d",
+		program.Count(t.Runs, "reconcile", "reconciles"), program.Count(t.Retries, "retry", "retries"), t.Corrected)
 	if t.Removed > 0 {
 		s += fmt.Sprintf(", removed %d", t.Removed)
 	}

@@ -27,8 +27,8 @@ const (
 	Waiting   Status = "waiting"   // for another item
 	Throttled Status = "throttled" // the other side asked for a pause
 	Retrying  Status = "retrying"
-	Refused   Status = "refused" // for good
-	GaveUp    Status = "gave up" // after many tries
+	Rejected  Status = "rejected" // not retried
+	GaveUp    Status = "gave up"  // after many tries
 	Removed   Status = "removed"
 )
 
@@ -36,7 +36,7 @@ const (
 func StatusOf[T comparable](r reconcile.Result[T]) Status {
 	switch s := Status(""); {
 	case r.Outcome == reconcile.TerminalError:
-		return Refused
+		return Rejected
 	case r.Outcome == reconcile.GaveUp:
 		return GaveUp
 	case r.Outcome != reconcile.Retrying && errors.As(r.Err, &s):

@@ -3,8 +3,8 @@
 
 package program
 
-// News returns a function for who looks at a file of wishes again and again. It calls
-// tell with what is new: how many wishes have changed, if any have or the file was bad
+// News returns a function for a loop that reads a file of specs repeatedly. It calls
+// tell with the news: how many specs have changed, if any have or the file was bad
 // before; or what is wrong with the file, once. It is for one goroutine at a time.
 func News(tell func(changed int, err error)) func(changed int, err error) {
 	problem := "" // with the file when it was looked at last

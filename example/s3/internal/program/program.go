@@ -83,7 +83,7 @@ type Loop struct {
 func (l *Loop) Flags(f *flag.FlagSet, item string) {
 	f.IntVar(&l.Workers, "workers", l.Workers, "how many "+item+"s are reconciled at once")
 	f.IntVar(&l.Retries, "retries", l.Retries, "how often in a row a failed "+item+" is tried again before it is given up")
-	f.DurationVar(&l.Poll, "poll", l.Poll, "time from one look for what is missing or too much to the next")
+	f.DurationVar(&l.Poll, "poll", l.Poll, "time between two listings")
 	f.DurationVar(&l.Recheck, "recheck", l.Recheck, "time after which "+item+"s in sync are looked at again")
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package s3test is a world for tests: a gateway, another hand that reaches it, and
+// Package s3test is a world for tests: a gateway, another client that reaches it, and
 // what the controller tells of its runs, if it is in the test.
 package s3test
 

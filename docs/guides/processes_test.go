@@ -14,7 +14,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The programs of leaders-and-shards.md.
+// The programs of many-processes.md.
 
 // elect runs r while it has the seat, in place of a lease in a real store.
 func elect(seat chan struct{}, r reconcile.Runner) reconcile.Runner {

@@ -18,14 +18,14 @@ import (
 
 const workers = 16
 
-// A side keeps the assets of a world in sync until ctx is done. Events, if there are
-// any, are items that it is told of. It returns when nothing of it goes on any more.
-type side func(ctx context.Context, w *world, events <-chan string)
+// A service keeps the assets of a world in sync until ctx is done. Events has the items
+// of events; it may be nil. A service returns when all of its goroutines have ended.
+type service func(ctx context.Context, w *world, events <-chan string)
 
-// sides are compared; the first is the controller of the example.
-var sides = []struct {
+// services are compared with the first one, the controller of the example.
+var services = []struct {
 	name string
-	run  side
+	run  service
 }{
 	{"reconcile", ours},
 	{"workqueue", func(ctx context.Context, w *world, events <-chan string) { theirs(ctx, w, events, nil) }},
@@ -35,15 +35,15 @@ var sides = []struct {
 	{"ticker", ticker},
 }
 
-// What one step towards order made of an asset.
+// The results of one step.
 var (
 	errInSync   = errors.New("in sync")
-	errComing   = errors.New("being made")
+	errCreating = errors.New("being created")
 	errDidAStep = errors.New("did a step")
 )
 
-// step does the next step for one asset: the same for all sides but ours. Want is what
-// the side believes is wished for.
+// step does the next step for one asset, for all services except ours. Want is the
+// desired spec as the service knows it.
 func step(ctx context.Context, w *world, name, want string, wanted bool) error {
 	a, err := w.get(ctx, name)
 	missing := errors.Is(err, errNotFound)
@@ -52,7 +52,7 @@ func step(ctx context.Context, w *world, name, want string, wanted bool) error {
 		if err := w.create(ctx, name, want); err != nil {
 			return err
 		}
-		return errComing
+		return errCreating
 	case missing:
 		return nil
 	case err != nil:
@@ -63,7 +63,7 @@ func step(ctx context.Context, w *world, name, want string, wanted bool) error {
 		}
 		return errDidAStep
 	case time.Now().Before(a.ready):
-		return errComing
+		return errCreating
 	case a.spec != want:
 		if err := w.update(ctx, name, want); err != nil {
 			return err
@@ -73,14 +73,14 @@ func step(ctx context.Context, w *world, name, want string, wanted bool) error {
 	return errInSync
 }
 
-// theirs is the usual loop on a workqueue: a change of a wish is an event, all is
-// looked at again each ten minutes.
+// theirs is the usual loop on a workqueue. A change of the desired state is an event, and
+// all assets are checked again each ten minutes.
 func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Limiter) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	defer q.ShutDown()
-	var wishes atomic.Pointer[map[string]string]
-	first, _ := w.listWishes(ctx)
-	wishes.Store(&first)
+	var desired atomic.Pointer[map[string]string]
+	first, _ := w.listDesired(ctx)
+	desired.Store(&first)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for range workers {
@@ -95,13 +95,13 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 					continue
 				}
 				runCtx, cancel := context.WithTimeout(ctx, 30*time.Second)
-				want, wanted := (*wishes.Load())[name]
+				want, wanted := (*desired.Load())[name]
 				err := step(runCtx, w, name, want, wanted)
 				cancel()
 				switch err {
 				case nil, errInSync:
 					q.Forget(name)
-				case errComing:
+				case errCreating:
 					q.Forget(name)
 					q.AddAfter(name, 10*time.Second)
 				case errDidAStep:
@@ -115,18 +115,18 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 		})
 	}
 	defer q.ShutDown()
-	lookAtAll := func() {
+	enqueueAll := func() {
 		there, err := w.listAssets(ctx)
 		if err != nil {
 			there = nil
 		}
-		for _, names := range []map[string]string{there, *wishes.Load()} {
+		for _, names := range []map[string]string{there, *desired.Load()} {
 			for name := range names {
 				q.Add(name)
 			}
 		}
 	}
-	lookAtAll()
+	enqueueAll()
 	minute, tenMinutes := time.NewTicker(time.Minute), time.NewTicker(10*time.Minute)
 	defer minute.Stop()
 	defer tenMinutes.Stop()
@@ -137,9 +137,9 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 		case name := <-events:
 			q.Add(name)
 		case <-minute.C:
-			old := *wishes.Load()
-			now, _ := w.listWishes(ctx)
-			wishes.Store(&now)
+			old := *desired.Load()
+			now, _ := w.listDesired(ctx)
+			desired.Store(&now)
 			for name, want := range now {
 				if old[name] != want {
 					q.Add(name)
@@ -151,18 +151,18 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 				}
 			}
 		case <-tenMinutes.C:
-			lookAtAll()
+			enqueueAll()
 		}
 	}
 }
 
-// ticker goes through all each ten minutes.
+// ticker checks all assets one after the other each ten minutes.
 func ticker(ctx context.Context, w *world, events <-chan string) {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
 	for {
-		wishes, _ := w.listWishes(ctx)
-		names := maps.Clone(wishes)
+		desired, _ := w.listDesired(ctx)
+		names := maps.Clone(desired)
 		if there, err := w.listAssets(ctx); err == nil {
 			maps.Copy(names, there)
 		}
@@ -173,7 +173,7 @@ func ticker(ctx context.Context, w *world, events <-chan string) {
 				for name := range items {
 					if ctx.Err() == nil {
 						runCtx, cancel := context.WithTimeout(ctx, 30*time.Second)
-						want, wanted := wishes[name]
+						want, wanted := desired[name]
 						_ = step(runCtx, w, name, want, wanted) // the next round tries again
 						cancel()
 					}

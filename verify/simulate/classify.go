@@ -26,9 +26,9 @@ type answer struct {
 	terminal bool                    // it failed for good
 }
 
-// judge is [reconcile.Classify], written from its description to be read, not to be
+// classify is [reconcile.Classify], written from its description to be read, not to be
 // fast: it lists the answers of the steps and goes through the rules.
-func judge(err error, failures int, retry reconcile.RetryPolicy) verdict {
+func classify(err error, failures int, retry reconcile.RetryPolicy) verdict {
 	if err == nil {
 		return verdict{reconcile.Succeeded, model.RequeueOptions{Done: true}}
 	}

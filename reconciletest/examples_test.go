@@ -1,0 +1,22 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest_test
+
+import "testing"
+
+// t is the *testing.T of the examples. Each of them stands for the body of a test.
+var t *testing.T
+
+// TestExamples runs the examples.
+func TestExamples(tt *testing.T) {
+	for name, example := range map[string]func(){
+		"Explore": ExampleExplore,
+		"Run":     ExampleRun,
+	} {
+		tt.Run(name, func(tt *testing.T) {
+			t = tt
+			example()
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"runtime"
@@ -170,6 +171,11 @@ type Scenario[W any] struct {
 	// Replay is one plan, as a failure prints it. If it is not nil, only this plan is
 	// played.
 	Replay []string
+
+	// Known lists plans, as a failure prints them, whose failures are known. Each of them
+	// must still fail, otherwise the test does. Exploring goes on past plans that fail by
+	// the faults of one of them.
+	Known [][]string
 }
 
 // Run plays a scenario without faults, then with each single fault at each call and
@@ -237,6 +243,7 @@ type explorer struct {
 	budget  time.Duration
 	seed    uint64
 	replay  plan
+	known   []plan
 	workers int
 	hang    time.Duration
 	enough  int // single faults that are tried whatever the limits say
@@ -321,18 +328,28 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	x.forever = slices.Contains(s.With, NoAnswer)
-	if s.Replay != nil {
-		x.replay = plan{}
-	}
-	for _, text := range s.Replay {
-		m := injected.FindStringSubmatch(text)
-		if m == nil || !slices.Contains(known, Fault(m[4])) ||
-			!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
-			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
-			break
+	parse := func(field string, texts []string) plan {
+		p := plan{}
+		for _, text := range texts {
+			m := injected.FindStringSubmatch(text)
+			if m == nil || !slices.Contains(known, Fault(m[4])) ||
+				!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
+				wrong = fmt.Sprintf(`%s has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, field, text)
+				break
+			}
+			nth, _ := strconv.Atoi(m[3])
+			p = append(p, injection{place{m[1], nth}, Fault(m[4])})
 		}
-		nth, _ := strconv.Atoi(m[3])
-		x.replay = append(x.replay, injection{place{m[1], nth}, Fault(m[4])})
+		return p
+	}
+	if s.Replay != nil {
+		x.replay = parse("Replay", s.Replay)
+	}
+	for _, texts := range s.Known {
+		if len(texts) == 0 {
+			wrong = "Known has a plan without faults, want plans as a failure prints them"
+		}
+		x.known = append(x.known, parse("Known", texts))
 	}
 	if wrong != "" {
 		return nil, fmt.Errorf("explore: Scenario.%s", wrong)
@@ -429,10 +446,33 @@ func (x *explorer) find() *Finding {
 		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
 		return x.finding(nil, clean)
 	}
+	if f := x.playKnown(); f != nil {
+		return f
+	}
 	if f := x.playSingles(singles); f != nil {
 		return f
 	}
 	return x.playMore()
+}
+
+// playKnown plays the plans of Known, each of which must fail.
+func (x *explorer) playKnown() *Finding {
+	for _, p := range x.known {
+		o := x.perform(x.report.Plans+1, p.decide)
+		x.report.Plans++
+		if o.failure == "" {
+			o.failure = "this plan of Known does not fail any more: take it out of the list"
+			return x.finding(p, o)
+		}
+	}
+	return nil
+}
+
+// isKnown reports whether the faults of a plan are those of a known one, and others.
+func (x *explorer) isKnown(happened plan) bool {
+	return slices.ContainsFunc(x.known, func(known plan) bool {
+		return !slices.ContainsFunc(known, func(i injection) bool { return !slices.Contains(happened, i) })
+	})
 }
 
 // withoutFaults plays the plan without faults, twice: what differs then would be taken
@@ -502,6 +542,9 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 		return plan{singles[i]}.decide
 	}, func(i int, o *outcome) {
 		came[i] = len(o.happened) > 0
+		if o.known {
+			return
+		}
 		rest := o.points[min(o.after, len(o.points)):]
 		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)
 		if !singles[i].fault.outage() { // after which what comes first is what counts
@@ -569,46 +612,58 @@ func (x *explorer) batch(next func(i int) func(point) Fault, passed func(i int, 
 	var (
 		mu     sync.Mutex
 		taken  int
-		failed = -1
-		worst  *outcome
-		work   sync.WaitGroup
+		failed = map[int]*outcome{}
 	)
-	for range x.workers {
-		work.Go(func() {
-			for {
-				mu.Lock()
-				var decide func(point) Fault
-				i := taken
-				if failed < 0 {
-					decide = next(i)
-				}
-				if decide == nil {
-					mu.Unlock()
-					return
-				}
-				taken++
-				mu.Unlock()
-				o := x.perform(x.report.Plans+1+i, decide)
-				mu.Lock()
-				switch {
-				case o.failure == "":
-					if passed != nil {
-						passed(i, o)
-					}
-				case failed < 0 || i < failed:
-					failed, worst = i, o
-				}
-				mu.Unlock()
+	perform := func() {
+		for {
+			mu.Lock()
+			var decide func(point) Fault
+			i := taken
+			if len(failed) == 0 {
+				decide = next(i)
 			}
-		})
+			if decide == nil {
+				mu.Unlock()
+				return
+			}
+			taken++
+			mu.Unlock()
+			o := x.perform(x.report.Plans+1+i, decide)
+			o.known = o.failure != "" && x.isKnown(o.happened)
+			mu.Lock()
+			if o.failure != "" && !o.known {
+				failed[i] = o
+			} else if passed != nil {
+				passed(i, o)
+			}
+			if o.known {
+				x.report.Known++
+			}
+			mu.Unlock()
+		}
 	}
-	work.Wait()
-	if failed < 0 {
-		x.report.Plans += taken
-		return nil, taken
+	begin := x.report.Plans
+	for {
+		var work sync.WaitGroup
+		for range x.workers {
+			work.Go(perform)
+		}
+		work.Wait()
+		for _, i := range slices.Sorted(maps.Keys(failed)) {
+			x.report.Plans = begin + i + 1
+			f := x.reduce(failed[i].happened, failed[i])
+			if !x.isKnown(f.faults) {
+				return f, i + 1
+			}
+			x.report.Known++ // in other places than those of Known, until it was reduced
+		}
+		x.report.Plans = begin
+		if len(failed) == 0 {
+			x.report.Plans += taken
+			return nil, taken
+		}
+		clear(failed)
 	}
-	x.report.Plans += failed + 1
-	return x.reduce(worst.happened, worst), failed + 1
 }
 
 // pair returns the next plan of two faults, or nil if there is none. Each first fault
@@ -832,7 +887,7 @@ func (x *explorer) better(state string) bool {
 func (x *explorer) finding(p plan, o *outcome) *Finding {
 	x.report.journal = o.journal
 	return &Finding{
-		Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
+		faults: p, Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
 		rest: o.rest,
 	}
 }

@@ -246,6 +246,8 @@ func TestScenarioIsChecked(t *testing.T) {
 		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:  func(s *Scenario[*shelf]) { s.Replay = []string{"call a #0x1: fails"} },
 		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:     func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: lost"} },
 		`Replay has "event a #1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:   func(s *Scenario[*shelf]) { s.Replay = []string{"event a #1: fails"} },
+		`Known has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:               func(s *Scenario[*shelf]) { s.Known = [][]string{{"call a"}} },
+		"Known has a plan without faults, want plans as a failure prints them":                                     func(s *Scenario[*shelf]) { s.Known = [][]string{nil} },
 		`Replay has "call a #1: explodes", want a fault as a failure prints it, such as "call create a #1: fails"`: func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: explodes"} },
 	} {
 		s := plain()
@@ -431,5 +433,51 @@ func TestStepsThatWaits(t *testing.T) {
 	}
 	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "Invariant: boom") {
 		t.Errorf("exploring finds %v, want the failure of Invariant", r.Found)
+	}
+}
+
+// Exploring goes on past the plans of Known, each of which must still fail.
+func TestKnown(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		tried := map[string]bool{}
+		return func(ctx context.Context) error {
+			for _, name := range slices.Sorted(maps.Keys(c.desired)) {
+				if !tried[name] {
+					tried[name] = true // and never again
+					_ = c.put(ctx, name, "1")
+				}
+			}
+			return nil
+		}
+	})
+	s.Steps = func(s *Environment, w *shelf) {
+		for _, name := range []string{"a", "b"} {
+			w.desired[name] = "1"
+			s.Event(name)
+			s.Advance(time.Minute)
+		}
+	}
+	s.Without = only(Fails)
+	for _, c := range []struct {
+		known [][]string
+		found string
+	}{
+		{nil, "call put a #1: fails"},
+		{[][]string{{"call put a #1: fails"}}, "call put b #1: fails"},
+		{[][]string{{"call put a #1: fails"}, {"call put b #1: fails"}}, ""},
+		{[][]string{{"call put a #2: fails"}}, "call put a #2: fails"},
+	} {
+		s.Known = c.known
+		found := ""
+		r := search(t, s)
+		if r.Found != nil {
+			found = strings.Join(r.Found.Plan, "; ")
+		}
+		if found != c.found {
+			t.Errorf("Known %q: exploring finds %v, want %q", c.known, r.Found, c.found)
+		}
+		if c.found == "" && (r.Known < 2 || !strings.Contains(r.String(), "plans failed by the faults of Scenario.Known")) {
+			t.Errorf("the report is %s, want the known plans", r)
+		}
 	}
 }

@@ -57,6 +57,7 @@ type outcome struct {
 	failure  string // "" if there is none
 	differs  bool   // it is that the world is another one
 	hung     bool   // the plan did not end
+	known    bool   // it failed by the faults of Scenario.Known
 	state    string // of the world at the end
 	phases   []phase
 	points   []point

@@ -21,6 +21,7 @@ type Report struct {
 	Many      int      // plans of more faults
 	LeftOut   int      // single faults that were not tried
 	NeverCame []string // single faults whose call or event did not occur when they were tried
+	Known     int      // plans that failed by the faults of Scenario.Known
 	PairsLeft int      // pairs of faults that were not tried
 	Calls     int      // calls of the play without faults
 	Events    int      // events of the play without faults
@@ -54,6 +55,9 @@ func (r *Report) String() string {
 	if r.PairsLeft > 0 {
 		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)
 	}
+	if r.Known > 0 {
+		fmt.Fprintf(&b, "\n%d plans failed by the faults of Scenario.Known", r.Known)
+	}
 	if len(r.NeverCame) > 0 {
 		b.WriteString("\nNOT TRIED: these, because the call or event never came in their plan:")
 	}
@@ -84,7 +88,8 @@ type Finding struct {
 	Hung    bool     // the plan did not end
 	Better  bool     // a restart of the processes brings the world without faults to this state too
 
-	rest int // of the journal, the lines before that have a change
+	faults plan // as Plan has them
+	rest   int  // of the journal, the lines before that have a change
 }
 
 // String tells the story.

@@ -276,3 +276,49 @@ func (p *play) countAdvance() {
 		p.failf("Steps does not end: %v have passed, and without faults %v. Does it wait for a state that the world never reaches?", p.now(), p.clean.steps)
 	}
 }
+
+// A rateCount counts the calls of one name at an instant and within a second, and keeps
+// the largest counts.
+type rateCount struct {
+	instant, second     int
+	instantAt, secondAt time.Duration
+	atOnce, inASecond   int
+}
+
+const (
+	atOnceOfNameMax = 40 // calls of one name at one instant
+	inASecondMax    = 60 // and within a second; each beside three times as many as without faults
+)
+
+// countRateLocked counts a call, and fails a plan that calls again and again without a
+// pause.
+func (p *play) countRateLocked(name string) {
+	r := p.rates[name]
+	if r == nil {
+		r = &rateCount{instantAt: -1, secondAt: -time.Hour}
+		p.rates[name] = r
+	}
+	now := p.now()
+	if now != r.instantAt {
+		r.instantAt, r.instant = now, 0
+	}
+	if now >= r.secondAt+time.Second {
+		r.secondAt, r.second = now, 0
+	}
+	r.instant++
+	r.second++
+	if p.clean == nil {
+		r.atOnce, r.inASecond = max(r.atOnce, r.instant), max(r.inASecond, r.second)
+		return
+	}
+	clean := p.clean.rates[name]
+	if clean == nil {
+		clean = &rateCount{}
+	}
+	switch {
+	case r.instant > atOnceOfNameMax+3*clean.atOnce:
+		p.failLocked("it retries without a pause: %q comes %d times at one instant, and without faults %d times at most", name, r.instant, clean.atOnce)
+	case r.second > inASecondMax+3*clean.inASecond:
+		p.failLocked("it retries without a pause: %q comes %d times within a second, and without faults %d times at most", name, r.second, clean.inASecond)
+	}
+}

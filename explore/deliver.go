@@ -389,6 +389,7 @@ func (p *play) grantLocked(r *request) func() {
 	p.outcome.calls++
 	p.dirty = p.dirty || r.kind != onRead
 	r.what = "call " + r.op + r.process.name
+	p.countRateLocked(p.placeName(r.what))
 	if p.inOutageLocked(r) {
 		r.fault = Fails
 		p.lineLocked(r.what + ": " + ErrInjected.Error())

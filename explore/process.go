@@ -108,11 +108,24 @@ func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, o
 
 // ReadAny is [Read] for values of any type.
 func (proc *Process) ReadAny(ctx context.Context, op string, read func() (any, error)) (any, error) {
+	return proc.ReadAnyOr(ctx, op, read, nil)
+}
+
+// ReadAnyOr is [Process.ReadAny] with custom faults by name. The function of an injected
+// fault runs in place of read: for example it leaves out a page of a listing. See
+// Scenario.CustomFaults.
+func (proc *Process) ReadAnyOr(ctx context.Context, op string, read func() (any, error), own map[Fault]func() (any, error)) (any, error) {
 	if ctx == nil || read == nil {
 		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	r := &request{process: proc, ctx: ctx, op: op, kind: onRead}
 	r.effect = func() (err error) { r.found, err = read(); return err }
+	for f, read := range own {
+		if r.own == nil {
+			r.own = map[Fault]func() error{}
+		}
+		r.own[f] = func() (err error) { r.found, err = read(); return err }
+	}
 	err := proc.play.call(r)
 	return r.found, err
 }

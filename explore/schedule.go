@@ -68,6 +68,7 @@ type outcome struct {
 	calls    int           // that were let through
 	returned int           // of these
 	activity activity
+	rates    map[string]*rateCount // in the plan without faults
 	journal  []entry
 	rest     int // of its entries, those before that
 }
@@ -104,9 +105,10 @@ type play struct {
 	events   []delivery // the events before those that wait to be delivered
 	history  []delivery // the events that were delivered
 	counts   map[string]*placeCount
-	answers  map[string]*answers // by call and process
-	outages  map[string]*outage  // by the name of the process, or of a place
-	calledAt time.Duration       // when the last call was decided about
+	rates    map[string]*rateCount // of the calls of a name
+	answers  map[string]*answers   // by call and process
+	outages  map[string]*outage    // by the name of the process, or of a place
+	calledAt time.Duration         // when the last call was decided about
 
 	// converge.go
 	settling    bool          // Steps has returned
@@ -155,6 +157,7 @@ func (p *play) perform(t *testing.T) {
 		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
 		p.timer.Stop()
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
+		p.rates = map[string]*rateCount{}
 		p.dirty, p.calledAt = true, -1
 		if p.clean != nil { // most plans are a little longer
 			n, m := len(p.clean.journal), len(p.clean.points)
@@ -164,6 +167,9 @@ func (p *play) perform(t *testing.T) {
 		directing.Go(func() { p.protect(nil, "the scenario", func() { p.direct(p) }) })
 		directing.Wait()
 		p.finish()
+		if p.clean == nil {
+			p.outcome.rates = p.rates
+		}
 	})
 }
 

@@ -195,7 +195,7 @@ func (p *play) decideLocked(what string, at point) injection {
 		return injection{place: at.place}
 	}
 	p.outcome.points = append(p.outcome.points, at)
-	i := injection{at.place, p.decide(at)}
+	i := injection{at.place, p.trial.decide(at)}
 	if slices.Contains(p.own, i.fault) && !slices.Contains(at.own, i.fault) {
 		i.fault = "" // what is done there is something else now
 	}

@@ -5,6 +5,7 @@ package explore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -12,6 +13,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -206,6 +208,9 @@ type Scenario[W any] struct {
 // once.
 //
 // During a plan, output of the default loggers of log and log/slog goes to its journal.
+// log.Fatal ends the process of the plan, and not the test; it fails the play without
+// faults. A panic in a goroutine that the controller started itself ends the test: the
+// traceback names the plan, if GODEBUG has tracebacklabels=1.
 // Run must not be called in a bubble. It blocks as long as Plans and Budget allow, or
 // until all single faults have been played if that takes longer.
 func Run[W any](t *testing.T, s Scenario[W]) {
@@ -537,11 +542,11 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 	x.first = make([]single, len(singles))
 	most := min(secondMax, max(2, secondsMax/max(1, len(singles))))
 	came := make([]bool, len(singles))
-	f, played := x.batch(func(i int) func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
 		if i >= len(singles) || i >= x.enough && x.spent(i) {
 			return nil
 		}
-		return plan{singles[i]}.decide
+		return &trial{plan: plan{singles[i]}}
 	}, func(i int, o *outcome) {
 		came[i] = len(o.happened) > 0
 		if o.known {
@@ -583,17 +588,17 @@ func (x *explorer) playMore() *Finding {
 		return nil
 	}
 	isPair := map[int]bool{}
-	f, played := x.batch(func(i int) func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
 		if x.spent(i) {
 			return nil
 		}
 		if i%4 != 3 { // pairs may take all the time that there is
 			if p := x.pair(); p != nil {
 				isPair[i] = true
-				return p.decide
+				return &trial{plan: p}
 			}
 		}
-		return x.dice(i)
+		return &trial{draw: x.dice(i)}
 	}, nil)
 	for i := range played {
 		if isPair[i] {
@@ -610,7 +615,7 @@ func (x *explorer) playMore() *Finding {
 // them in their order, so that it is the same however many processors there are. It
 // returns how many were played up to there. Each call of next comes after the one
 // before.
-func (x *explorer) batch(next func(i int) func(point) Fault, passed func(i int, o *outcome)) (f *Finding, played int) {
+func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)) (f *Finding, played int) {
 	var (
 		mu     sync.Mutex
 		taken  int
@@ -619,18 +624,18 @@ func (x *explorer) batch(next func(i int) func(point) Fault, passed func(i int, 
 	perform := func() {
 		for {
 			mu.Lock()
-			var decide func(point) Fault
+			var one *trial
 			i := taken
 			if len(failed) == 0 {
-				decide = next(i)
+				one = next(i)
 			}
-			if decide == nil {
+			if one == nil {
 				mu.Unlock()
 				return
 			}
 			taken++
 			mu.Unlock()
-			o := x.perform(x.report.Plans+1+i, decide)
+			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, trial: *one, clean: x.clean})
 			o.known = o.failure != "" && x.isKnown(o.happened)
 			mu.Lock()
 			if o.failure != "" && !o.known {
@@ -750,8 +755,29 @@ func happening[F any](x *explorer, has map[Fault]F, f Fault) (happens F) {
 }
 
 // perform plays one plan.
-func (x *explorer) perform(number int, decide func(point) Fault) *outcome {
-	return x.performWith(&play{explorer: x, number: number, decide: decide, clean: x.clean})
+func (x *explorer) perform(number int, draw func(point) Fault) *outcome {
+	return x.performWith(&play{explorer: x, number: number, trial: trial{draw: draw}, clean: x.clean})
+}
+
+// A trial is a plan, or draws its faults where they can be.
+type trial struct {
+	plan plan
+	draw func(point) Fault // nil if it is a plan
+}
+
+func (t trial) decide(at point) Fault {
+	if t.draw != nil {
+		return t.draw(at)
+	}
+	return t.plan.decide(at)
+}
+
+// String is for tracebacks.
+func (t trial) String() string {
+	if t.draw != nil {
+		return "drawn by Seed"
+	}
+	return fmt.Sprintf("%q", t.plan.strings())
 }
 
 func (x *explorer) performWith(p *play) *outcome {
@@ -759,7 +785,8 @@ func (x *explorer) performWith(p *play) *outcome {
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
-		p.perform(x.t)
+		labels := pprof.Labels("explore", fmt.Sprintf("%s, plan %d: %v", x.t.Name(), p.number, p.trial))
+		pprof.Do(context.Background(), labels, func(context.Context) { p.perform(x.t) })
 	}()
 	timer := time.NewTicker(x.hang / hangLooks)
 	defer timer.Stop()
@@ -787,7 +814,7 @@ func (x *explorer) performWith(p *play) *outcome {
 
 // again plays the plan of Replay.
 func (x *explorer) again() *Finding {
-	o := x.performWith(&play{explorer: x, decide: x.replay.decide, clean: x.clean})
+	o := x.performWith(&play{explorer: x, trial: trial{plan: x.replay}, clean: x.clean})
 	x.report.Plans++
 	x.report.journal = o.journal
 	for _, i := range x.replay {
@@ -818,7 +845,7 @@ func (x *explorer) reduce(p plan, o *outcome) *Finding {
 			i++
 		}
 	}
-	again := x.performWith(&play{explorer: x, decide: p.decide, clean: x.clean})
+	again := x.performWith(&play{explorer: x, trial: trial{plan: p}, clean: x.clean})
 	f := x.finding(p, again)
 	if again.failure == "" {
 		f = x.finding(p, o)
@@ -883,7 +910,7 @@ func (p plan) inOrder(isPlace func(j int, at point) bool) func(point) Fault {
 // better reports whether the world without faults becomes this one too, as soon as
 // the processes start once more: then perhaps that is the better end.
 func (x *explorer) better(state string) bool {
-	return x.performWith(&play{explorer: x, decide: noFault, restarts: true}).state == state
+	return x.performWith(&play{explorer: x, restarts: true}).state == state
 }
 
 func (x *explorer) finding(p plan, o *outcome) *Finding {

@@ -726,3 +726,26 @@ func TestManyGoroutines(t *testing.T) {
 		t.Error(clean.failure)
 	}
 }
+
+// A process that ends by log.Fatal is started again. Without faults, its end is a finding.
+func TestLogFatal(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if err := c.asDesired(ctx); err != nil && ctx.Err() == nil {
+				log.Fatal("cannot go on: ", err)
+			}
+			return nil
+		}
+	})
+	journal, failure := played(t, s, "call put a #1: fails")
+	want := []string{"0s call put a  <== fails", "0s log: 2000/01/01 00:00:00 cannot go on: explore: injected fault", "0s the process ends by log.Fatal", "1s start", "1s call get a", "1s call put a"}
+	if i := slices.Index(journal, want[0]); failure != "" || i < 0 || !slices.Equal(journal[i:min(len(journal), i+len(want))], want) {
+		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(context.Context) error { log.Fatalf("no configuration"); return nil })
+	}
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatalf") {
+		t.Errorf("exploring finds %v, want the call of log.Fatalf", r.Found)
+	}
+}

@@ -106,12 +106,12 @@ func TestPlansAtTheSameTime(t *testing.T) {
 	}
 	x.workers, x.hang = 2, time.Minute
 	met := make(chan struct{})
-	f, played := x.batch(func(i int) func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
 		if i == 2 {
 			return nil
 		}
 		waited := false
-		return func(point) Fault {
+		return &trial{draw: func(point) Fault {
 			if !waited {
 				select {
 				case met <- struct{}{}:
@@ -120,7 +120,7 @@ func TestPlansAtTheSameTime(t *testing.T) {
 			}
 			waited = true
 			return ""
-		}
+		}}
 	}, nil)
 	if f != nil || played != 2 {
 		t.Errorf("%d plans are played at the same time, want 2: %v", played, f)
@@ -139,13 +139,13 @@ func TestFirstFailingPlanIsReported(t *testing.T) {
 			close(second)
 		}
 	}
-	f, played := x.batch(func(i int) func(point) Fault {
-		return func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
+		return &trial{draw: func(point) Fault {
 			if i == 0 {
 				<-second
 			}
 			return ""
-		}
+		}}
 	}, nil)
 	if played != 1 || f == nil || f.Number != 1 {
 		t.Errorf("after %d plans is told %v, want the first one", played, f)
@@ -326,11 +326,11 @@ func BenchmarkPlan(b *testing.B) {
 				x.clean = x.perform(0, noFault)
 				all := x.singles(x.clean.points)
 				b.ResetTimer()
-				x.batch(func(i int) func(point) Fault {
+				x.batch(func(i int) *trial {
 					if i >= b.N {
 						return nil
 					}
-					return plan{all[i%len(all)]}.decide
+					return &trial{plan: plan{all[i%len(all)]}}
 				}, nil)
 			})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "plans/s")

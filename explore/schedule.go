@@ -82,7 +82,7 @@ type play struct {
 	check    func() error  // says what is wrong with the world
 	describe func() string // describes it
 	close    func()        // ends it
-	decide   func(point) Fault
+	trial                  // decides about the faults
 	within   time.Duration
 	clean    *outcome // of the plan without faults; nil if this is that
 	restarts bool     // all processes start once more at the end

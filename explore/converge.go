@@ -143,6 +143,16 @@ func (p *play) awaitRest() {
 	}
 }
 
+// goOnUntil lets the time pass until then, if it is not over.
+func (p *play) goOnUntil(end time.Duration) {
+	p.mu.Lock()
+	p.recheckAt = max(p.recheckAt, end)
+	p.mu.Unlock()
+	if end > p.now() {
+		p.pass(end)
+	}
+}
+
 func (p *play) untilRestLocked() {
 	p.restartRestLocked()
 	pause, busy := time.Second, false
@@ -202,6 +212,7 @@ func (p *play) checkEnd(final error, compare bool) {
 	if final != nil {
 		p.failLocked("Final: %v", final)
 	}
+	p.outcome.end = p.now()
 	if p.clean == nil {
 		return
 	}

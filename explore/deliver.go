@@ -325,6 +325,12 @@ func (p *play) call(r *request) error {
 		return cmp.Or(err, errDied)
 	}
 	r.turn = make(chan struct{})
+	if p.immediate { // the caller may hold a mutex for which others wait
+		let := p.grantLocked(r)
+		p.mu.Unlock()
+		let()
+		return p.goOn(r)
+	}
 	at, _ := slices.BinarySearchFunc(p.callers, r, func(other, r *request) int {
 		return cmp.Or(orderOfCalls(other, r), -1) // behind those that are equal
 	})
@@ -332,6 +338,12 @@ func (p *play) call(r *request) error {
 	p.most = max(p.most, len(p.callers))
 	p.wakeLocked()
 	p.mu.Unlock()
+	return p.goOn(r)
+}
+
+// goOn waits for the turn of a call, and makes it.
+func (p *play) goOn(r *request) error {
+	proc := r.process
 	select {
 	case <-proc.died:
 		p.mu.Lock()

@@ -199,8 +199,15 @@ type Scenario[W any] struct {
 //   - A goroutine is left when the process has ended, or all goroutines wait for ever.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario
 //     panics.
-//   - There is no progress for 20 seconds of the real clock. The usual cause is a
-//     goroutine that waits for a mutex which another goroutine holds during a call.
+//   - There is no progress for 20 seconds of the real clock.
+//
+// The state without faults is that at the same time: if a plan lasts longer than the play
+// without faults and ends in another state, that play is repeated, and lasts as long.
+//
+// A mutex that is held over a call stops the clock of a bubble, when another goroutine
+// waits for it. Run then begins again, and lets each call through as soon as it is made.
+// The order of calls is then that of the goroutines, calls are neither slow nor without an
+// answer, and the report says so.
 //
 // Calls are made one at a time, in an order that is the same each time. So the same Seed
 // gives the same plans and journals on any number of processors. Random choices of the
@@ -242,19 +249,20 @@ type explorer struct {
 	clean    *outcome
 	patterns []pattern // of names with generated parts
 
-	without []Fault
-	own     []Fault
-	steady  bool
-	forever bool // NoAnswer is tried at calls without a deadline too
-	plans   int
-	budget  time.Duration
-	seed    uint64
-	replay  plan
-	known   []plan
-	workers int
-	hang    time.Duration
-	enough  int // single faults that are tried whatever the limits say
-	within  time.Duration
+	without   []Fault
+	own       []Fault
+	steady    bool
+	immediate bool // each call is let through as soon as it is made
+	forever   bool // NoAnswer is tried at calls without a deadline too
+	plans     int
+	budget    time.Duration
+	seed      uint64
+	replay    plan
+	known     []plan
+	workers   int
+	hang      time.Duration
+	enough    int // single faults that are tried whatever the limits say
+	within    time.Duration
 
 	begun   time.Time
 	report  Report
@@ -389,6 +397,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		p.outcome.steps = p.now()
 		p.attribute(bySteps)
 		p.awaitRest()
+		p.goOnUntil(p.until)
 		p.attribute(byController)
 		var err error
 		if s.Final != nil && !p.over(nil) {
@@ -431,9 +440,22 @@ func (x *explorer) explore() *Report {
 	return &x.report
 }
 
+// find explores. If the controller holds a mutex over a call, it begins again, and lets
+// each call through as soon as it is made.
 func (x *explorer) find() *Finding {
+	f := x.findFirst()
+	if x.report.Held != "" && !x.immediate {
+		x.immediate, x.clean, x.patterns, x.pairs, x.round, x.turn = true, nil, nil, 0, 0, 0
+		x.report = Report{Held: x.report.Held}
+		x.without = append(x.without, Slow, NoAnswer)
+		f = x.findFirst()
+	}
+	return f
+}
+
+func (x *explorer) findFirst() *Finding {
 	clean, f := x.withoutFaults()
-	if f != nil {
+	if f != nil || x.stopped() {
 		return f
 	}
 	x.clean = clean
@@ -456,11 +478,14 @@ func (x *explorer) find() *Finding {
 	if f := x.playKnown(); f != nil {
 		return f
 	}
-	if f := x.playSingles(singles); f != nil {
+	if f := x.playSingles(singles); f != nil || x.stopped() {
 		return f
 	}
 	return x.playMore()
 }
+
+// stopped reports whether exploring begins again, because of a mutex.
+func (x *explorer) stopped() bool { return x.report.Held != "" && !x.immediate }
 
 // playKnown plays the plans of Known, each of which must fail.
 func (x *explorer) playKnown() *Finding {
@@ -487,6 +512,9 @@ func (x *explorer) isKnown(happened plan) bool {
 func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	clean := x.perform(x.report.Plans+1, noFault)
 	x.report.Plans++
+	if x.stops(clean) {
+		return nil, nil
+	}
 	if clean.failure != "" {
 		return nil, x.reduce(nil, clean)
 	}
@@ -510,6 +538,16 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 		}
 	}
 	return clean, nil
+}
+
+// stops notes that a plan stood still because of a mutex, and reports whether exploring
+// begins again.
+func (x *explorer) stops(o *outcome) bool {
+	if o.held == "" || x.immediate {
+		return false
+	}
+	x.report.Held = o.held
+	return true
 }
 
 // singles lists all single faults, in the order in which they are tried.
@@ -626,7 +664,7 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 			mu.Lock()
 			var one *trial
 			i := taken
-			if len(failed) == 0 {
+			if len(failed) == 0 && !x.stopped() {
 				one = next(i)
 			}
 			if one == nil {
@@ -638,6 +676,10 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, trial: *one, clean: x.clean})
 			o.known = o.failure != "" && x.isKnown(o.happened)
 			mu.Lock()
+			if x.stops(o) {
+				mu.Unlock()
+				return
+			}
 			if o.failure != "" && !o.known {
 				failed[i] = o
 			} else if passed != nil {
@@ -799,6 +841,9 @@ func (x *explorer) performWith(p *play) *outcome {
 			if x.keep != nil {
 				x.keep(p)
 			}
+			if p.outcome.differs && x.isStateAt(p.outcome.end, p.outcome.state) {
+				p.outcome.failure, p.outcome.differs = "", false
+			}
 			return &p.outcome
 		case <-timer.C:
 		}
@@ -806,7 +851,11 @@ func (x *explorer) performWith(p *play) *outcome {
 			was, idle = is, 0
 			continue
 		}
-		if idle++; idle == hangLooks {
+		idle++
+		if held := p.heldCall(); held != "" && idle > 1 && !x.immediate {
+			return &outcome{held: held, hung: true, failure: "a mutex is held over a call"}
+		}
+		if idle == hangLooks {
 			return p.hung(x.hang)
 		}
 	}
@@ -892,6 +941,15 @@ func (x *explorer) smaller(p plan, o *outcome, i int) (plan, *outcome) {
 		}
 	}
 	return nil, nil
+}
+
+// isStateAt reports whether the world without faults is in this state at a time after the
+// end of that play: a cron job may have run once more.
+func (x *explorer) isStateAt(end time.Duration, state string) bool {
+	if x.clean == nil || end <= x.clean.end {
+		return false
+	}
+	return x.performWith(&play{explorer: x, until: end}).state == state
 }
 
 // inOrder decides for one fault of p after the other, at the place that is said to be

@@ -749,3 +749,52 @@ func TestLogFatal(t *testing.T) {
 		t.Errorf("exploring finds %v, want the call of log.Fatalf", r.Found)
 	}
 }
+
+// A controller that holds a mutex over its calls is explored, and the report says what
+// was not tried.
+func TestMutexHeldOverCalls(t *testing.T) {
+	for name, faulty := range map[string]bool{"correct": false, "faulty": true} {
+		s := plain()
+		s.Start = func(proc *Process, w *shelf) {
+			var mu sync.Mutex
+			tried := false
+			for range 2 {
+				loop(proc, 10*time.Minute, func(ctx context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if w.desired["a"] == "" || faulty && tried {
+						return nil
+					}
+					tried = true
+					return (client{proc, w}).asDesired(ctx)
+				})
+			}
+		}
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		r := x.explore()
+		if want := `NOT TRIED: slow calls and calls without an answer, because a mutex is held over "call get a"`; !faulty && (r.Found != nil || r.Singles < 20 || !strings.Contains(r.String(), want)) {
+			t.Errorf("%s: exploring finds %v, in %s; want %q", name, r.Found, r, want)
+		}
+		if faulty && (r.Found == nil || strings.Join(r.Found.Plan, "; ") != "call get a #1: fails") {
+			t.Errorf("%s: exploring finds %v, want a call that fails", name, r.Found)
+		}
+	}
+}
+
+// A plan that lasts past midnight has one run of a cron job more.
+func TestCronJob(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if _, err := c.get(ctx, "a"); err != nil {
+				return err
+			}
+			return c.put(ctx, "runs", time.Now().Format("until Jan 2"))
+		}
+	})
+	s.Steps = func(s *Environment, w *shelf) { s.Event("a"); s.Advance(22*time.Hour + 30*time.Minute) }
+	s.Without = only(Outage, Late)
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}

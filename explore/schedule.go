@@ -57,6 +57,7 @@ type outcome struct {
 	failure  string // "" if there is none
 	differs  bool   // it is that the world is another one
 	hung     bool   // the plan did not end
+	held     string // the call during which a mutex is held, so that the plan stands still
 	known    bool   // it failed by the faults of Scenario.Known
 	state    string // of the world at the end
 	phases   []phase
@@ -65,8 +66,9 @@ type outcome struct {
 	after    int           // of the points, the first after all of these
 	idle     int           // steps and calls since nothing changes
 	steps    time.Duration // when Steps returned
-	calls    int           // that were let through
-	returned int           // of these
+	end      time.Duration
+	calls    int // that were let through
+	returned int // of these
 	activity activity
 	rates    map[string]*rateCount // in the plan without faults
 	journal  []entry
@@ -84,8 +86,9 @@ type play struct {
 	close    func()        // ends it
 	trial                  // decides about the faults
 	within   time.Duration
-	clean    *outcome // of the plan without faults; nil if this is that
-	restarts bool     // all processes start once more at the end
+	clean    *outcome      // of the plan without faults; nil if this is that
+	restarts bool          // all processes start once more at the end
+	until    time.Duration // it lasts until then at least
 
 	begun    time.Time
 	wake     chan struct{}  // there is something to let through
@@ -401,6 +404,25 @@ func (p *play) hung(after time.Duration) *outcome {
 	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan. A mutex that is held over a call is one reason:\n%s",
 		after, strings.Join(busy, "\n\n"))
 	return &o
+}
+
+// heldCall returns a call that waits for its turn while another goroutine waits for a
+// mutex, so that nothing goes on; "" if there is none.
+func (p *play) heldCall() string {
+	if !p.mu.TryLock() {
+		return ""
+	}
+	defer p.mu.Unlock()
+	if len(p.callers) == 0 {
+		return ""
+	}
+	for _, stack := range stacks(p.bubble) {
+		head, _, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, "[sync.Mutex.Lock") || strings.Contains(head, "[sync.RWMutex.") {
+			return "call " + p.callers[0].op
+		}
+	}
+	return ""
 }
 
 var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)

@@ -21,6 +21,7 @@ type Report struct {
 	Many      int      // plans of more faults
 	LeftOut   int      // single faults that were not tried
 	NeverCame []string // single faults whose call or event did not occur when they were tried
+	Held      string   // a call over which the controller holds a mutex; see Run
 	Known     int      // plans that failed by the faults of Scenario.Known
 	PairsLeft int      // pairs of faults that were not tried
 	Calls     int      // calls of the play without faults
@@ -51,6 +52,9 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "each was hit by each of its faults, and by outages and blackouts at its first %d times", outagesMax)
 	} else {
 		fmt.Fprintf(&b, "NOT TRIED: %d of %d single faults; those that were tried were drawn by Seed", r.LeftOut, r.Singles+r.LeftOut)
+	}
+	if r.Held != "" {
+		fmt.Fprintf(&b, "\nNOT TRIED: slow calls and calls without an answer, because a mutex is held over %q, which stops the clock of a bubble", r.Held)
 	}
 	if r.PairsLeft > 0 {
 		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)

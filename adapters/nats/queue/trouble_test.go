@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/reconkernel/reconcile"
@@ -507,3 +508,39 @@ func TestQueueOfThreeServers(t *testing.T) {
 	}
 	c.Servers[1].Start()
 }
+
+// A server takes short messages only, and a process has more in flight than such a
+// message tells of: it keeps its lease all the same, and finishes its runs.
+func TestQueueBeatFitsMaxPayload(t *testing.T) {
+	o := &server.Options{JetStream: true, StoreDir: t.TempDir(), MaxPayload: 64 << 10}
+	s := natstest.Serve(t, o)
+	const n = 600
+	q := newQueue[string](t, urlOf(s.ClientURL()), queue.Config{Name: "q", Lease: time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	done := make(chan string, n)
+	r := reconcile.Reconciler[string]{Queue: q, Workers: 300, Reconcile: func(ctx context.Context, item string) error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(1500 * time.Millisecond):
+		}
+		done <- item
+		return nil
+	}}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	for i := range n {
+		q.Enqueue(fmt.Sprintf("%0200d", i))
+	}
+	finished := map[string]bool{}
+	for len(finished) < n {
+		finished[natstest.Next(t, done)] = true
+	}
+	cancel()
+	<-ended
+}
+
+type urlOf string
+
+func (u urlOf) URL() string { return string(u) }

@@ -544,3 +544,37 @@ func TestQueueBeatFitsMaxPayload(t *testing.T) {
 type urlOf string
 
 func (u urlOf) URL() string { return string(u) }
+
+// A record that this version cannot read may be that of a later version, whose item is in
+// flight: no Queue writes over it.
+func TestQueueKeepsUnreadableRecords(t *testing.T) {
+	s := natstest.New(t)
+	log := newGauge()
+	q := newQueue[string](t, s, queue.Config{Name: "q", Logger: log.logger()})
+	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	foreign := func(item string) {
+		t.Helper()
+		if _, err := js.Publish(t.Context(), "$KV.queue=q.i."+item, []byte(`{"phase":"dreaming"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign("new")
+	wantError(t, q.EnqueueContext(t.Context(), "new"), "item new", "its record is unreadable, and is left alone", "dreaming")
+	q.Enqueue("new") // nobody waits for it
+	log.want(t, "an item is ignored", "item=new", "unreadable")
+	enqueue(t, q, "taken")
+	mustTake(t, q, "taken")
+	foreign("taken")
+	q.Done("taken")
+	log.want(t, "an item is ignored", "item=taken", "unreadable")
+	if q.State("taken").Phase == reconcile.InFlight {
+		t.Error("an item that was given back is still in flight")
+	}
+	left, err := q.Unreadable(t.Context())
+	if err != nil || len(left) != 2 {
+		t.Errorf("Unreadable: %v, %v, want both records", left, err)
+	}
+	enqueue(t, q, "good")
+	mustTake(t, q, "good")
+	q.Done("good")
+}

@@ -165,8 +165,9 @@ func (a answer) equal(b answer) bool {
 	return reflect.DeepEqual(a.value, b.value)
 }
 
-// errStopped is the cause of the end of a context of a process that stops.
-var errStopped = errors.New("explore: the process has to stop")
+// errStopped is the cause of the end of a context of a process that stops. It is a
+// [context.Canceled] too, for which a controller may ask.
+var errStopped = fmt.Errorf("explore: the process has to stop: %w", context.Canceled)
 
 // errDied is what the calls of a process return after its end.
 var errDied = errors.New("explore: the process has died")

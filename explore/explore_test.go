@@ -798,3 +798,23 @@ func TestCronJob(t *testing.T) {
 		t.Errorf("exploring finds something:\n%s", r.Found)
 	}
 }
+
+// The error of a call whose process has to stop is a context.Canceled, for which a
+// controller asks that does not take its own end for a failure.
+func TestStopIsACancellation(t *testing.T) {
+	var got error
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			err := (client{proc, w}).asDesired(ctx)
+			if ctx.Err() != nil {
+				got = (client{proc, w}).put(ctx, "a", "")
+			}
+			return err
+		})
+	}
+	s.Parallel = 1
+	if _, failure := played(t, s, "call put a #1: stops"); failure != "" || !errors.Is(got, context.Canceled) {
+		t.Errorf("the call returns %v, want an error that is context.Canceled; and no failure, got %q", got, failure)
+	}
+}

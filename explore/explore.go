@@ -475,7 +475,7 @@ func (x *explorer) findFirst() *Finding {
 		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
 		return x.finding(nil, clean)
 	}
-	if f := x.playKnown(); f != nil {
+	if f := x.playKnown(); f != nil || x.stopped() {
 		return f
 	}
 	if f := x.playSingles(singles); f != nil || x.stopped() {
@@ -492,6 +492,9 @@ func (x *explorer) playKnown() *Finding {
 	for _, p := range x.known {
 		o := x.perform(x.report.Plans+1, p.decide)
 		x.report.Plans++
+		if x.stops(o) {
+			return nil
+		}
 		if o.failure == "" {
 			o.failure = "this plan of Known does not fail any more: take it out of the list"
 			return x.finding(p, o)
@@ -865,6 +868,9 @@ func (x *explorer) performWith(p *play) *outcome {
 func (x *explorer) again() *Finding {
 	o := x.performWith(&play{explorer: x, trial: trial{plan: x.replay}, clean: x.clean})
 	x.report.Plans++
+	if x.stops(o) {
+		return nil
+	}
 	x.report.journal = o.journal
 	for _, i := range x.replay {
 		if o.failure == "" && !slices.Contains(o.happened, i) {

@@ -818,3 +818,63 @@ func TestStopIsACancellation(t *testing.T) {
 		t.Errorf("the call returns %v, want an error that is context.Canceled; and no failure, got %q", got, failure)
 	}
 }
+
+// A plan in which only the fault makes two goroutines want a mutex at one instant fails
+// by Replay as it failed when it was found, and is known by Known.
+func TestReplayOfAMutexHeldOverCalls(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		wait := func(ctx context.Context, d time.Duration) bool {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(d):
+				return proc.Step()
+			}
+		}
+		proc.Go(func(ctx context.Context) error {
+			tried, pause := false, time.Minute
+			for wait(ctx, pause) {
+				pause = time.Minute
+				mu.Lock()
+				_, err := (client{proc, w}).get(ctx, "a")
+				if err == nil && w.desired["a"] != "" && !tried {
+					tried = true
+					err = (client{proc, w}).put(ctx, "a", w.desired["a"])
+				}
+				mu.Unlock()
+				if err != nil {
+					pause = 30 * time.Second
+				}
+			}
+			return nil
+		})
+		proc.Go(func(ctx context.Context) error {
+			for pause := 30 * time.Second; wait(ctx, pause); pause = time.Minute {
+				mu.Lock()
+				_, _ = (client{proc, w}).get(ctx, "b")
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		w.desired["a"] = "1"
+		env.Advance(5 * time.Minute)
+	}
+	s.Without = []Fault{Slow, NoAnswer}
+	find := func(s Scenario[*shelf]) *Report {
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		return x.explore()
+	}
+	s.Replay = []string{"call put a #1: fails"}
+	if r := find(s); r.Found == nil || r.Found.Hung || !strings.HasPrefix(r.Found.Failure, "the world is not") {
+		t.Errorf("Replay finds %v, want a world that is another one", r.Found)
+	}
+	s.Replay, s.Known, s.Plans = nil, [][]string{{"call put a #1: fails"}}, 1
+	if r := find(s); r.Held == "" || r.Found == nil && r.Known == 0 {
+		t.Errorf("exploring finds %v, in %s; want a plan that is known, and a mutex that is held", r.Found, r)
+	}
+}

@@ -750,6 +750,35 @@ func TestLogFatal(t *testing.T) {
 	}
 }
 
+// What a process that has died logs by log.Fatal ends no other process, and not the plan;
+// and each of several processes may end by it.
+func TestLogFatalOfADeadProcess(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(context.Context) error { // ends when it has slept
+			for {
+				time.Sleep(20 * time.Second)
+				if _, err := (client{proc, w}).get(context.Background(), "heartbeat"); err != nil {
+					log.Fatal(err)
+				}
+			}
+		})
+		loop(proc, 10*time.Minute, (client{proc, w}).asDesired)
+	}
+	for _, others := range [][]func(*Process, *shelf){nil, {s.Start}} {
+		s.Others = others
+		journal, failure := played(t, s, "call put a #1: dies before")
+		ends := slices.ContainsFunc(journal, func(line string) bool { return strings.Contains(line, "ends by log.Fatal") })
+		if failure != "" || ends {
+			t.Errorf("with %d others, this happened:\n%swant no other end, and no failure, got %q", len(others), indent(journal[:min(20, len(journal))]), failure)
+		}
+		journal, failure = played(t, s, "call get heartbeat #2: fails")
+		if i := slices.Index(journal, "40s the process ends by log.Fatal"); failure != "" || i < 0 {
+			t.Errorf("with %d others, this happened:\n%swant an end by log.Fatal, and no failure, got %q", len(others), indent(journal[:min(20, len(journal))]), failure)
+		}
+	}
+}
+
 // A controller that holds a mutex over its calls is explored, and the report says what
 // was not tried.
 func TestMutexHeldOverCalls(t *testing.T) {

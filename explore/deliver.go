@@ -498,6 +498,10 @@ func (p *play) answered(r *request, err error) error {
 		return errDied
 	}
 	p.outcome.returned++
+	if err == nil { // what succeeds is not retried
+		rate := p.rates[p.placeName(r.what)]
+		rate.instant, rate.second = 0, 0
+	}
 	streams := false
 	if y, ok := r.found.(*reply); ok && y != nil {
 		streams = y.stream != nil // which is no answer that could be given again

@@ -189,8 +189,9 @@ type Scenario[W any] struct {
 //
 //   - An hour after the last fault the world still changes, or work is left: see Within
 //     and [Process.Unfinished].
-//   - Calls of one name are repeated without a pause: more than 40 times at one instant, or
-//     60 times within a second, beside three times as many as without faults.
+//   - Calls of one name are repeated without a pause and without a success: more than 40
+//     times at one instant, or 60 times within a second, beside three times as many as
+//     without faults.
 //   - In the hour after that there are many more calls than without faults, or calls
 //     never end.
 //   - After that the state of the world is not the state without faults, or Final returns

@@ -907,3 +907,32 @@ func TestReplayOfAMutexHeldOverCalls(t *testing.T) {
 		t.Errorf("exploring finds %v, in %s; want a plan that is known, and a mutex that is held", r.Found, r)
 	}
 }
+
+// After an outage a controller does at once what it could not do for an hour. Its calls have
+// one name, and each of them succeeds: this is no retry.
+func TestManyCallsAfterAnOutage(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, time.Minute, func(ctx context.Context) error {
+			is, err := (client{proc, w}).get(ctx, "list")
+			if err != nil {
+				return nil
+			}
+			for range len(w.desired) - len(is) {
+				if err := proc.Do(ctx, "add", func() error { w.things["list"] += "x"; return nil }); err != nil {
+					return nil
+				}
+			}
+			return nil
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		for i := range 50 {
+			w.desired[fmt.Sprint(i)] = ""
+			env.Advance(time.Minute)
+		}
+	}
+	if _, failure := played(t, s, "call get list #1: outage"); failure != "" {
+		t.Error(failure)
+	}
+}

@@ -380,17 +380,20 @@ func (p *play) goOn(r *request) error {
 			err = context.Cause(r.ctx)
 		}
 		r.found = nil
+		p.over(proc) // so that the caller sees the changes of Steps
 		return err
 	case Slow:
 		timer := time.NewTimer(r.lasts)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			return err
 		case <-r.ctx.Done():
-			r.found = nil
-			return context.Cause(r.ctx)
+			r.found, err = nil, context.Cause(r.ctx)
 		}
+		if p.over(proc) { // and if not, the caller sees the changes of Steps
+			r.found, err = nil, errDied
+		}
+		return err
 	}
 	return p.answered(r, err)
 }

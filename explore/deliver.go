@@ -165,8 +165,9 @@ func (a answer) equal(b answer) bool {
 	return reflect.DeepEqual(a.value, b.value)
 }
 
-// errStopped is the cause of the end of a context of a process that stops.
-var errStopped = errors.New("explore: the process has to stop")
+// errStopped is the cause of the end of a context of a process that stops. It is a
+// [context.Canceled] too, for which a controller may ask.
+var errStopped = fmt.Errorf("explore: the process has to stop: %w", context.Canceled)
 
 // errDied is what the calls of a process return after its end.
 var errDied = errors.New("explore: the process has died")
@@ -379,17 +380,20 @@ func (p *play) goOn(r *request) error {
 			err = context.Cause(r.ctx)
 		}
 		r.found = nil
+		p.over(proc) // so that the caller sees the changes of Steps
 		return err
 	case Slow:
 		timer := time.NewTimer(r.lasts)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			return err
 		case <-r.ctx.Done():
-			r.found = nil
-			return context.Cause(r.ctx)
+			r.found, err = nil, context.Cause(r.ctx)
 		}
+		if p.over(proc) { // and if not, the caller sees the changes of Steps
+			r.found, err = nil, errDied
+		}
+		return err
 	}
 	return p.answered(r, err)
 }
@@ -497,6 +501,10 @@ func (p *play) answered(r *request, err error) error {
 		return errDied
 	}
 	p.outcome.returned++
+	if err == nil { // what succeeds is not retried
+		rate := p.rates[p.placeName(r.what)]
+		rate.instant, rate.second = 0, 0
+	}
 	streams := false
 	if y, ok := r.found.(*reply); ok && y != nil {
 		streams = y.stream != nil // which is no answer that could be given again

@@ -193,8 +193,9 @@ type Scenario[W any] struct {
 //
 //   - An hour after the last fault the world still changes, or work is left: see Within
 //     and [Process.Unfinished].
-//   - Calls of one name are repeated without a pause: more than 40 times at one instant, or
-//     60 times within a second, beside three times as many as without faults.
+//   - Calls of one name are repeated without a pause and without a success: more than 40
+//     times at one instant, or 60 times within a second, beside three times as many as
+//     without faults.
 //   - In the hour after that there are many more calls than without faults, or calls
 //     never end.
 //   - After that the state of the world is not the state without faults, or Final returns
@@ -480,7 +481,7 @@ func (x *explorer) findFirst() *Finding {
 		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
 		return x.finding(nil, clean)
 	}
-	if f := x.playKnown(); f != nil {
+	if f := x.playKnown(); f != nil || x.stopped() {
 		return f
 	}
 	if f := x.playSingles(singles); f != nil || x.stopped() {
@@ -497,6 +498,9 @@ func (x *explorer) playKnown() *Finding {
 	for _, p := range x.known {
 		o := x.perform(x.report.Plans+1, p.decide)
 		x.report.Plans++
+		if x.stops(o) {
+			return nil
+		}
 		if o.failure == "" {
 			o.failure = "this plan of Known does not fail any more: take it out of the list"
 			return x.finding(p, o)
@@ -870,6 +874,9 @@ func (x *explorer) performWith(p *play) *outcome {
 func (x *explorer) again() *Finding {
 	o := x.performWith(&play{explorer: x, trial: trial{plan: x.replay}, clean: x.clean})
 	x.report.Plans++
+	if x.stops(o) {
+		return nil
+	}
 	x.report.journal = o.journal
 	for _, i := range x.replay {
 		if o.failure == "" && !slices.Contains(o.happened, i) {

@@ -750,6 +750,35 @@ func TestLogFatal(t *testing.T) {
 	}
 }
 
+// What a process that has died logs by log.Fatal ends no other process, and not the plan;
+// and each of several processes may end by it.
+func TestLogFatalOfADeadProcess(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(context.Context) error { // ends when it has slept
+			for {
+				time.Sleep(20 * time.Second)
+				if _, err := (client{proc, w}).get(context.Background(), "heartbeat"); err != nil {
+					log.Fatal(err)
+				}
+			}
+		})
+		loop(proc, 10*time.Minute, (client{proc, w}).asDesired)
+	}
+	for _, others := range [][]func(*Process, *shelf){nil, {s.Start}} {
+		s.Others = others
+		journal, failure := played(t, s, "call put a #1: dies before")
+		ends := slices.ContainsFunc(journal, func(line string) bool { return strings.Contains(line, "ends by log.Fatal") })
+		if failure != "" || ends {
+			t.Errorf("with %d others, this happened:\n%swant no other end, and no failure, got %q", len(others), indent(journal[:min(20, len(journal))]), failure)
+		}
+		journal, failure = played(t, s, "call get heartbeat #2: fails")
+		if i := slices.Index(journal, "40s the process ends by log.Fatal"); failure != "" || i < 0 {
+			t.Errorf("with %d others, this happened:\n%swant an end by log.Fatal, and no failure, got %q", len(others), indent(journal[:min(20, len(journal))]), failure)
+		}
+	}
+}
+
 // A controller that holds a mutex over its calls is explored, and the report says what
 // was not tried.
 func TestMutexHeldOverCalls(t *testing.T) {
@@ -796,5 +825,114 @@ func TestCronJob(t *testing.T) {
 	s.Without = only(Outage)
 	if r := search(t, s); r.Found != nil {
 		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}
+
+// The error of a call whose process has to stop is a context.Canceled, for which a
+// controller asks that does not take its own end for a failure.
+func TestStopIsACancellation(t *testing.T) {
+	var got error
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			err := (client{proc, w}).asDesired(ctx)
+			if ctx.Err() != nil {
+				got = (client{proc, w}).put(ctx, "a", "")
+			}
+			return err
+		})
+	}
+	s.Parallel = 1
+	if _, failure := played(t, s, "call put a #1: stops"); failure != "" || !errors.Is(got, context.Canceled) {
+		t.Errorf("the call returns %v, want an error that is context.Canceled; and no failure, got %q", got, failure)
+	}
+}
+
+// A plan in which only the fault makes two goroutines want a mutex at one instant fails
+// by Replay as it failed when it was found, and is known by Known.
+func TestReplayOfAMutexHeldOverCalls(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		wait := func(ctx context.Context, d time.Duration) bool {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(d):
+				return proc.Step()
+			}
+		}
+		proc.Go(func(ctx context.Context) error {
+			tried, pause := false, time.Minute
+			for wait(ctx, pause) {
+				pause = time.Minute
+				mu.Lock()
+				_, err := (client{proc, w}).get(ctx, "a")
+				if err == nil && w.desired["a"] != "" && !tried {
+					tried = true
+					err = (client{proc, w}).put(ctx, "a", w.desired["a"])
+				}
+				mu.Unlock()
+				if err != nil {
+					pause = 30 * time.Second
+				}
+			}
+			return nil
+		})
+		proc.Go(func(ctx context.Context) error {
+			for pause := 30 * time.Second; wait(ctx, pause); pause = time.Minute {
+				mu.Lock()
+				_, _ = (client{proc, w}).get(ctx, "b")
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		w.desired["a"] = "1"
+		env.Advance(5 * time.Minute)
+	}
+	s.Without = []Fault{Slow, NoAnswer}
+	find := func(s Scenario[*shelf]) *Report {
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		return x.explore()
+	}
+	s.Replay = []string{"call put a #1: fails"}
+	if r := find(s); r.Found == nil || r.Found.Hung || !strings.HasPrefix(r.Found.Failure, "the world is not") {
+		t.Errorf("Replay finds %v, want a world that is another one", r.Found)
+	}
+	s.Replay, s.Known, s.Plans = nil, [][]string{{"call put a #1: fails"}}, 1
+	if r := find(s); r.Held == "" || r.Found == nil && r.Known == 0 {
+		t.Errorf("exploring finds %v, in %s; want a plan that is known, and a mutex that is held", r.Found, r)
+	}
+}
+
+// After an outage a controller does at once what it could not do for an hour. Its calls have
+// one name, and each of them succeeds: this is no retry.
+func TestManyCallsAfterAnOutage(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, time.Minute, func(ctx context.Context) error {
+			is, err := (client{proc, w}).get(ctx, "list")
+			if err != nil {
+				return nil
+			}
+			for range len(w.desired) - len(is) {
+				if err := proc.Do(ctx, "add", func() error { w.things["list"] += "x"; return nil }); err != nil {
+					return nil
+				}
+			}
+			return nil
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		for i := range 50 {
+			w.desired[fmt.Sprint(i)] = ""
+			env.Advance(time.Minute)
+		}
+	}
+	if _, failure := played(t, s, "call get list #1: outage"); failure != "" {
+		t.Error(failure)
 	}
 }

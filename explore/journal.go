@@ -4,11 +4,13 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -190,18 +192,37 @@ func fatalCaller() string {
 	}
 }
 
-// exit ends the process that called log.Fatal, as a supervisor sees it. Without faults, or
-// if nobody knows which process it was, the plan fails.
+// exit ends the process that called log.Fatal, as a supervisor sees it. If that has died,
+// nothing happens. Without faults, or if nobody knows which process it was, the plan fails.
 func (p *play) exit(by string) {
-	if p.clean == nil || len(p.slots) > 1 {
-		p.failf("the controller called %s, which ends the process", by)
-		return
-	}
-	proc := p.slots[0].process
+	own, creator := goroutines(make([]byte, 1<<16))
 	p.mu.Lock()
-	p.lineLocked("the process ends by " + by)
+	proc := cmp.Or(p.processes[own], p.processes[creator])
+	if proc == nil && len(p.slots) == 1 {
+		proc = p.slots[0].process
+	}
+	over := proc != nil && p.overLocked(proc)
+	fails := proc == nil || p.clean == nil
+	if !over && !fails {
+		p.lineLocked("the process ends by " + by + proc.name)
+	}
 	p.mu.Unlock()
-	p.kill(proc)
+	switch {
+	case over:
+	case fails:
+		p.failf("the controller called %s, which ends the process", by)
+	default:
+		p.kill(proc)
+	}
+}
+
+var goroutinePattern = regexp.MustCompile(`(?:^| in )goroutine (\d+)`)
+
+// goroutines returns the names of the calling goroutine, and of the one that created it, if
+// its stack goes into text.
+func goroutines(text []byte) (own, creator string) {
+	all := goroutinePattern.FindAllSubmatch(text[:runtime.Stack(text, false)], -1)
+	return string(all[0][1]), string(all[len(all)-1][1])
 }
 
 // diverted is the handler of the default logger of log/slog. The groups and attributes

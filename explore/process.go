@@ -51,6 +51,7 @@ func (proc *Process) Go(run func(ctx context.Context) error) {
 		panic("explore: Go needs a function, got nil")
 	}
 	proc.play.work.Go(func() {
+		proc.play.register(proc)
 		proc.play.protect(proc, "what Go started", func() {
 			if err := run(proc.ctx); err != nil && proc.ctx.Err() == nil {
 				proc.Errorf("what Go started returned %v, want nil", err)

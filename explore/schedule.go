@@ -96,11 +96,12 @@ type play struct {
 	work     sync.WaitGroup // of all processes
 	progress atomic.Int64   // of the director
 
-	mu      sync.Mutex // guards the fields below
-	bubble  string     // its name in stacks
-	outcome outcome
-	ending  []*Process // processes that end at an instant: they stop, or overlap with their successor
-	turn    int        // of the journal: what several goroutines do in one turn has no order
+	mu        sync.Mutex          // guards the fields below
+	bubble    string              // its name in stacks
+	processes map[string]*Process // by the goroutines in which their functions run
+	outcome   outcome
+	ending    []*Process // processes that end at an instant: they stop, or overlap with their successor
+	turn      int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
 	callers  []*request // the calls that wait for their turn, in the order of orderOfCalls
@@ -160,7 +161,7 @@ func (p *play) perform(t *testing.T) {
 		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
 		p.timer.Stop()
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
-		p.rates = map[string]*rateCount{}
+		p.rates, p.processes = map[string]*rateCount{}, map[string]*Process{}
 		p.dirty, p.calledAt = true, -1
 		if p.clean != nil { // most plans are a little longer
 			n, m := len(p.clean.journal), len(p.clean.points)
@@ -193,7 +194,18 @@ func (p *play) launch(s *slot) {
 		a.behind = 0
 	}
 	p.mu.Unlock()
-	p.work.Go(func() { p.protect(proc, "Start", func() { s.start(proc) }) })
+	p.work.Go(func() {
+		p.register(proc)
+		p.protect(proc, "Start", func() { s.start(proc) })
+	})
+}
+
+// register notes that the calling goroutine is one of this process.
+func (p *play) register(proc *Process) {
+	own, _ := goroutines(make([]byte, 64))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.processes[own] = proc
 }
 
 // kill ends a process: its calls and events have no effect from now on.

@@ -13,7 +13,7 @@ import (
 // invariant, and at the end, when nothing changes any more.
 
 const (
-	advancesMax = 100_000 // calls of Environment.Advance
+	advancesMax = 1_000_000 // calls of Environment.Advance
 
 	atOnceMax = 5_000 // steps and calls at one instant, or callsMax for each goroutine that makes calls
 	callsMax  = 10
@@ -50,6 +50,9 @@ func (p *play) compareWorld() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.undescribed = false
+	if p.clean == nil && text != p.seen {
+		p.seen, p.outcome.activity.byController = text, true
+	}
 	if text == p.outcome.state {
 		return
 	}

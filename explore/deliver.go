@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -203,6 +204,14 @@ func (p *play) decideLocked(what string, at point) injection {
 	return i
 }
 
+// newPlaces lets faults be injected at calls that were repeated while nothing changed:
+// Steps may have changed something that State does not show.
+func (p *play) newPlaces() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idleTurn++
+}
+
 // reachLocked counts that a place of that name is reached, and returns the count.
 func (p *play) reachLocked(name string) *placeCount {
 	s := p.counts[name]
@@ -358,7 +367,7 @@ func (p *play) goOn(r *request) error {
 	}
 	err := errDied // unless it returns
 	if r.fault != DiesBefore {
-		p.protect(proc, "call "+r.op, func() { err = r.effect() })
+		p.oneAtATime(func() { p.protect(proc, "call "+r.op, func() { err = r.effect() }) })
 		if r.line > 0 && err != nil {
 			p.mu.Lock()
 			p.outcome.journal[r.line-1].err = err
@@ -396,6 +405,30 @@ func (p *play) goOn(r *request) error {
 		return err
 	}
 	return p.answered(r, err)
+}
+
+// oneAtATime calls an effect when no other one runs. The director sees to that, but where
+// each call is let through as it is made. An effect may make a call itself.
+func (p *play) oneAtATime(effect func()) {
+	me := goroutine()
+	if !p.immediate || p.effectOf.Load() == me {
+		effect()
+		return
+	}
+	p.effects <- struct{}{} // a channel, because the clock goes on while one waits for it
+	p.effectOf.Store(me)
+	defer func() {
+		p.effectOf.Store("")
+		<-p.effects
+	}()
+	effect()
+}
+
+// goroutine returns the name of the calling goroutine, as in a stack.
+func goroutine() string {
+	var text [64]byte
+	name, _, _ := strings.Cut(string(text[:runtime.Stack(text[:], false)]), " [")
+	return name
 }
 
 // grantLocked lets a call through.

@@ -105,7 +105,8 @@ type Scenario[W any] struct {
 	Others []func(proc *Process, w W)
 
 	// Steps changes the world while the controller runs: the desired state, drift by
-	// another client, and the events of both. It changes w and lets time pass.
+	// another client, and the events of both. It changes w and lets time pass. An outage
+	// may last longer than Steps: so Steps must not rely on what the controller has done.
 	Steps func(s *Environment, w W)
 
 	// State describes the world. At the end of each plan the description must be the same
@@ -213,7 +214,8 @@ type Scenario[W any] struct {
 // A mutex that is held over a call stops the clock of a bubble, when another goroutine
 // waits for it. Run then begins again, and lets each call through as soon as it is made.
 // The order of calls is then that of the goroutines, calls are neither slow nor without an
-// answer, and the report says so.
+// answer, and the report says so. It takes some seconds of the real clock to notice, and
+// the goroutines of the plan that stood still are left.
 //
 // Calls are made one at a time, in an order that is the same each time. So the same Seed
 // gives the same plans and journals on any number of processors. Random choices of the

@@ -25,7 +25,8 @@ import (
 // The client of a process that has died gets errors. Retries of the client are calls like
 // others. The journal has the status of a response from 300 on.
 //
-// One request is served at a time, so h needs no lock. The context that h gets does not
+// One request is served at a time, so h needs no lock. A stream that reads the world by
+// itself, such as by a timer, calls [Process.Step] before. The context that h gets does not
 // end early. If h flushes its response before it returns, the response is a stream. A
 // stream goes on beside other calls, without faults of its own, until h returns, the body
 // is closed, or the request or the process ends. The last three end the context of h. The
@@ -169,6 +170,9 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 				failed = v
 			}
 			w.end()
+			if proc, ok := c.(interface{ Errorf(string, ...any) }); ok && failed != nil && w.writer != nil {
+				proc.Errorf("the handler of %s %s panicked after it had flushed: %v", in.Method, in.URL.Path, failed)
+			}
 			done <- failed
 		}()
 		h.ServeHTTP(w, in)

@@ -168,13 +168,16 @@ func (w divertedWriter) Write(text []byte) (int, error) {
 	if p == nil {
 		return w.other.Write(text)
 	}
-	n, err := sink(p.noteFromLog).Write(text)
+	n, err := sink(p.noteFromLog).Write(logTime.ReplaceAll(text, nil))
 	if fatal := fatalCaller(); fatal != "" {
 		p.exit(fatal)
 		runtime.Goexit() // in place of os.Exit, which would end the test
 	}
 	return n, err
 }
+
+// logTime is what the default logger of log begins a line with; the journal has the time.
+var logTime = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)? `)
 
 // fatalCaller returns the name of the function of package log that is going to end the
 // process, if there is one on the stack.

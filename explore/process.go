@@ -197,6 +197,7 @@ type Environment struct{ play *play }
 func (s *Environment) Advance(d time.Duration) {
 	s.play.attribute(bySteps)
 	s.play.countAdvance()
+	s.play.newPlaces()
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
 	s.play.attribute(byController)

@@ -95,6 +95,8 @@ type play struct {
 	timer    *time.Timer    // of the director
 	work     sync.WaitGroup // of all processes
 	progress atomic.Int64   // of the director
+	effects  chan struct{}  // has room for the effect that runs, in the immediate mode
+	effectOf atomic.Value   // the name of its goroutine
 
 	mu        sync.Mutex          // guards the fields below
 	bubble    string              // its name in stacks
@@ -159,6 +161,8 @@ func (p *play) perform(t *testing.T) {
 		p.bubbles.Store(name, p)
 		p.begun = time.Now()
 		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
+		p.effects = make(chan struct{}, 1)
+		p.effectOf.Store("")
 		p.timer.Stop()
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
 		p.rates, p.processes = map[string]*rateCount{}, map[string]*Process{}

@@ -24,8 +24,8 @@ type Report struct {
 	Held      string   // a call over which the controller holds a mutex; see Run
 	Known     int      // plans that failed by the faults of Scenario.Known
 	PairsLeft int      // pairs of faults that were not tried
-	Calls     int      // calls of the play without faults
-	Events    int      // events of the play without faults
+	Calls     int      // calls of the play without faults, of those that repeat while nothing changes the first two
+	Events    int      // events of the play without faults, in the same way
 	State     string   // the world at the end of the play without faults, by Scenario.State
 	Took      time.Duration
 
@@ -47,9 +47,9 @@ func (r *Report) String() string {
 	if r.Found != nil || r.Singles+r.LeftOut == 0 {
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\n%d calls, %d events; ", r.Calls, r.Events)
+	fmt.Fprintf(&b, "\nfaults at %d calls and %d events; ", r.Calls, r.Events)
 	if r.LeftOut == 0 {
-		fmt.Fprintf(&b, "each was hit by each of its faults, and by outages and blackouts at its first %d times", outagesMax)
+		fmt.Fprintf(&b, "each was hit by each of its faults (the first %d of those that repeat while nothing changes; outages at the first %d of a name)", idleEnough, outagesMax)
 	} else {
 		fmt.Fprintf(&b, "NOT TRIED: %d of %d single faults; those that were tried were drawn by Seed", r.LeftOut, r.Singles+r.LeftOut)
 	}

@@ -39,7 +39,7 @@ var alertDays = []alertDay{
 	{name: "normal"},
 	{
 		name: "the cloud answers 503 for two hours",
-		bad:  faultFrom(unavailable, ""),
+		bad:  faultFrom(&answer{status: 503}, ""),
 		fires: map[string]time.Duration{
 			"ReconcileGatePaused": 30 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
@@ -47,7 +47,7 @@ var alertDays = []alertDay{
 	},
 	{
 		name: "a region of four hangs for two hours",
-		bad:  faultFrom(hangs, "r0"),
+		bad:  faultFrom(errHangs, "r0"),
 		fires: map[string]time.Duration{
 			"ReconcileErrors": 40 * minute, "ReconcileItemKeepsFailing": 60 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
@@ -55,7 +55,7 @@ var alertDays = []alertDay{
 	},
 	{
 		name:  "runs of a region ignore their context",
-		bad:   faultFrom(stuck, "r0"),
+		bad:   faultFrom(errStuck, "r0"),
 		fires: map[string]time.Duration{"ReconcileRunStuck": 25 * minute},
 		may:   "ReconcileErrors|ReconcileItemOutOfSync|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing",
 	},
@@ -86,7 +86,7 @@ var alertDays = []alertDay{
 	},
 	{
 		name: "an operator pauses for two hours, and the cloud is down meanwhile",
-		bad:  faultFrom(unavailable, ""),
+		bad:  faultFrom(&answer{status: 503}, ""),
 		acts: func(p *parts) { p.gate.PauseUntil(time.Now().Add(2 * hour)) },
 		fires: map[string]time.Duration{
 			"ReconcileGatePaused": 15 * minute, "ReconcileItemOutOfSync": 90 * minute,
@@ -96,15 +96,8 @@ var alertDays = []alertDay{
 }
 
 // faultFrom is a fault of the calls for what has a prefix, from an hour on.
-func faultFrom(f fault, prefix string) func(w *world) {
-	return func(w *world) {
-		w.fault = func(t time.Duration, name string) fault {
-			if t >= hour && strings.HasPrefix(name, prefix) {
-				return f
-			}
-			return noFault
-		}
-	}
+func faultFrom(fault error, prefix string) func(w *world) {
+	return during(hour, 24*hour, fault, func(_, name string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // TestAlerts has a real Prometheus evaluate the alerts of adapters/prometheus over recorded

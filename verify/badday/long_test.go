@@ -38,9 +38,9 @@ func TestFight(t *testing.T) {
 		time.Sleep(5 * minute)
 		w.mu.Lock()
 		wrong := 0
-		for name, since := range w.outOfSync {
-			if time.Since(since) > 5*minute {
-				t.Logf("%s has been out of sync for %v", name, time.Since(since))
+		for name, d := range w.outOfSync {
+			if time.Since(d.since) > 5*minute {
+				t.Logf("%s has been out of sync for %v", name, time.Since(d.since))
 				wrong++
 			}
 		}

@@ -4,7 +4,6 @@
 package badday
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -279,16 +278,7 @@ var days = []day{
 	},
 	{
 		name: "listings of both sides lack a page of ten, or repeat one", lasts: 4 * hour, long: true,
-		bad: func(w *world) {
-			some := func(t time.Duration, all map[string]string) map[string]string {
-				if t < hour || rand.IntN(3) > 0 { // what is repeated makes no difference
-					return all
-				}
-				page := rand.IntN(10)
-				return part(all, func(i int) bool { return i*10/len(all) != page })
-			}
-			w.list, w.desiredListing = some, some
-		},
+		bad: pagesMissing,
 		figures: []figure{
 			{name: "deleted", of: deleted},
 			{name: "corrected, p99", of: quantile(0.99, hour, anyDrift), unit: "s", bound: 400},
@@ -325,16 +315,8 @@ var days = []day{
 	{
 		name: "the assets grow from 200 to 20,000", lasts: 4 * hour, few: 50, long: true,
 		bad: func(w *world) {
-			n := 100 * len(w.desired)
 			w.rate *= 50
-			time.AfterFunc(hour, func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				for i := range n {
-					w.desired[nameOf(i)] = cmp.Or(w.desired[nameOf(i)], "v1")
-					w.noteSyncLocked(nameOf(i))
-				}
-			})
+			w.grow(hour, 99*len(w.desired))
 		},
 		figures: []figure{
 			{name: "all created after", of: correctedAfter(hour + time.Second), unit: "s", bound: 1800},
@@ -392,6 +374,19 @@ var days = []day{
 			{name: "rejected with 429", of: rejected(0, 5*hour)},
 		},
 	},
+}
+
+// pagesMissing makes each third listing of a side lack a page of ten. What is repeated
+// makes no difference.
+func pagesMissing(w *world) {
+	some := func(t time.Duration, all map[string]string) map[string]string {
+		if t < hour || rand.IntN(3) > 0 {
+			return all
+		}
+		page := rand.IntN(10)
+		return part(all, func(i int) bool { return i*10/len(all) != page })
+	}
+	w.list, w.desiredListing = some, some
 }
 
 // isThird chooses a third of the assets, isPoison half a percent of them.

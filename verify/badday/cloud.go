@@ -354,6 +354,19 @@ var errDesiredDown = errors.New("the desired state: 503")
 
 func (w *world) isDesiredDown() bool { return w.desiredDown != nil && w.desiredDown(w.now()) }
 
+// grow adds n assets to the desired state at a time.
+func (w *world) grow(at time.Duration, n int) {
+	time.AfterFunc(at, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i := range n {
+			name := nameOf(len(w.assets) + i + 10000)
+			w.desired[name] = "v1"
+			w.noteSyncLocked(name)
+		}
+	})
+}
+
 // live changes assets as another client does, broken times an hour, and the desired
 // state, changed times an hour, until ctx is done.
 func (w *world) live(ctx context.Context, broken, changed int) {

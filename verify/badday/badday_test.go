@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"text/tabwriter"
@@ -41,7 +42,8 @@ type day struct {
 	name    string
 	long    bool // not with -short
 	lasts   time.Duration
-	few     int // so many times fewer assets at the beginning; 0 means 1
+	twice   bool // a second process, with other desired versions, from one hour to two
+	few     int  // so many times fewer assets at the beginning; 0 means 1
 	bad     func(w *world)
 	events  func(ctx context.Context, w *world, events chan<- string)
 	figures []figure
@@ -366,6 +368,15 @@ var days = []day{
 		},
 	},
 	{
+		// Each corrects what the other one did, as often as its gate allows.
+		name: "two versions with other desired states run for an hour", lasts: 4 * hour, twice: true, long: true,
+		figures: []figure{
+			{name: "calls in it", of: calls(hour, 2*hour), bound: 1000000, grows: true, alone: true},
+			{name: "all corrected after", of: correctedAfter(2 * hour), unit: "s", bound: 480},
+			{name: "deleted", of: deleted},
+		},
+	},
+	{
 		name: "calls take longer by the minute, up to forty times", lasts: 5 * hour,
 		bad: func(w *world) {
 			w.latency = func(t time.Duration, _ string) float64 { return min(40, max(1, t.Minutes()-60)) }
@@ -436,8 +447,18 @@ func (d *day) compare(t *testing.T, n int, out io.Writer) {
 			if d.events != nil {
 				go d.events(ctx, w, events)
 			}
+			var second sync.WaitGroup
+			if d.twice {
+				second.Go(func() {
+					time.Sleep(hour)
+					ctx, cancel := context.WithTimeout(ctx, hour)
+					defer cancel()
+					s.run(otherVersion(ctx), w, nil)
+				})
+			}
 			s.run(ctx, w, events)
 			<-ctx.Done()
+			second.Wait()
 			time.Sleep(2 * minute) // until assets in creation are ready
 			for i, f := range d.figures {
 				values[i] = append(values[i], f.of(w))

@@ -309,6 +309,19 @@ func (w *world) snapshot() map[string]string {
 	return there
 }
 
+// asKey is the key of a context, for which desired versions are others.
+type asKey struct{}
+
+// otherVersion makes all desired versions other ones for those who ask with this context.
+func otherVersion(ctx context.Context) context.Context {
+	return context.WithValue(ctx, asKey{}, "not ")
+}
+
+func versionFor(ctx context.Context, version string) string {
+	prefix, _ := ctx.Value(asKey{}).(string)
+	return prefix + version
+}
+
 // listDesired lists the desired state; calls of that service are not limited.
 func (w *world) listDesired(ctx context.Context) (map[string]string, error) {
 	time.Sleep(100 * time.Millisecond)
@@ -324,6 +337,9 @@ func (w *world) listDesired(ctx context.Context) (map[string]string, error) {
 		}
 	}
 	w.mu.Unlock()
+	for name, version := range desired {
+		desired[name] = versionFor(ctx, version)
+	}
 	if w.desiredListing != nil {
 		desired = w.desiredListing(w.now(), desired)
 	}
@@ -331,7 +347,7 @@ func (w *world) listDesired(ctx context.Context) (map[string]string, error) {
 }
 
 // lookup returns the desired state of one asset.
-func (w *world) lookup(_ context.Context, name string) (string, bool, error) {
+func (w *world) lookup(ctx context.Context, name string) (string, bool, error) {
 	time.Sleep(10 * time.Millisecond)
 	if w.isDesiredDown() {
 		return "", false, errDesiredDown
@@ -340,10 +356,10 @@ func (w *world) lookup(_ context.Context, name string) (string, bool, error) {
 	defer w.mu.Unlock()
 	if w.isRenamed() {
 		old, isNew := strings.CutSuffix(name, newName)
-		return w.desired[old], isNew, nil
+		return versionFor(ctx, w.desired[old]), isNew, nil
 	}
 	want, ok := w.desired[name]
-	return want, ok, nil
+	return versionFor(ctx, want), ok, nil
 }
 
 const newName = "-new"

@@ -30,11 +30,6 @@ type parts struct {
 // for each region and a gate for all, a Set whose Lookup confirms the desired state before
 // it deletes, and a Resync of six hours, because the cloud is listed each minute.
 func ours(ctx context.Context, w *world, events <-chan string) {
-	oursAs(ctx, w, events, func(version string) string { return version })
-}
-
-// oursAs is ours, with another desired version: as maps each version.
-func oursAs(ctx context.Context, w *world, events <-chan string, as func(version string) string) {
 	quiet := slog.New(slog.DiscardHandler)
 	c := &controller.Controller{Cloud: &client{w: w, events: events}, Patience: 10 * time.Second}
 	calls := &gate.Gate{
@@ -60,13 +55,13 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		all, err := w.listDesired(ctx)
 		specs := make(map[cloud.ID]cloud.Spec, len(all))
 		for name, version := range all {
-			specs[idOf(name)] = specOf(as(version))
+			specs[idOf(name)] = specOf(version)
 		}
 		return specs, err
 	}
 	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
 		version, wanted, err := w.lookup(ctx, id.Name)
-		return specOf(as(version)), wanted, err
+		return specOf(version), wanted, err
 	}
 	if w.watch != nil {
 		w.watch(&parts{calls, regions, assets})

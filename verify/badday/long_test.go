@@ -33,7 +33,7 @@ func TestFight(t *testing.T) {
 		alone := p.regions.Stats().Requeued
 		fight, end := context.WithTimeout(ctx, hour)
 		defer end()
-		oursAs(fight, w, nil, func(version string) string { return "not " + version })
+		ours(otherVersion(fight), w, nil)
 		fighting := p.regions.Stats().Requeued - alone
 		time.Sleep(5 * minute)
 		w.mu.Lock()

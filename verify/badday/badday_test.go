@@ -347,6 +347,7 @@ var days = []day{
 		},
 	},
 	{
+		// Such calls end up with all workers, of each service.
 		name: "calls for some assets take ten minutes, whatever their context", lasts: 4 * hour,
 		bad: func(w *world) {
 			w.stuckFor = 10 * minute
@@ -354,7 +355,7 @@ var days = []day{
 		},
 		figures: []figure{
 			{name: "the others corrected, p50", of: quantile(0.5, hour, func(d drift) bool { return !isPoison(d.name) }), unit: "s", bound: 135},
-			{name: "the others corrected, p99", of: quantile(0.99, hour, func(d drift) bool { return !isPoison(d.name) }), unit: "s", bound: 300},
+			{name: "the others corrected, p99", of: quantile(0.99, hour, func(d drift) bool { return !isPoison(d.name) }), unit: "s", bound: 1500, many: true},
 		},
 	},
 	{

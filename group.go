@@ -375,7 +375,7 @@ func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
 			return
 		case <-remind.C:
 			age := time.Since(began)
-			members[0].log.write(slog.LevelWarn, "member has not ended, although its context is done", "for", age)
+			members[0].log.write(slog.LevelWarn, "waiting for a member that has not ended yet", "for", age)
 			remind.Reset(age)
 		}
 	}

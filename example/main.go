@@ -113,7 +113,7 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 		}
 		return err
 	}
-	calls := &gate.Gate{Pause: controller.Pause}
+	calls := &gate.Gate{Pause: c.Pause}
 	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: desired}
 	group := &statuspage.Group{Name: "Runners"}
 	group.Add("assets", &reconcile.Reconciler[cloud.ID]{

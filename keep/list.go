@@ -355,7 +355,7 @@ func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err erro
 			err = cmp.Or(err, fmt.Errorf("keep: Set.Queue: enqueuing %v: %w", key, errQueue)) // the first, because there may be one for each key
 		}
 	}
-	if next.listed || old.desired == nil { // else Actual shows what it has shown before
+	if next.desired != nil && (next.listed || old.desired == nil) { // else Actual shows what it has shown before
 		for key, n := range next.todo {
 			if n <= 2 || n%4 == 0 { // What stays out of sync after it was ensured may be a stale listing.
 				observed = append(observed, key)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -181,6 +182,9 @@ func TestNothingHappensBeforeDesiredIsListed(t *testing.T) {
 		w.took()
 		if state := w.queue.State("t00"); !strings.Contains(fmt.Sprint(state.Err), "have not been listed yet") {
 			t.Errorf("the state of an event before the listing is %+v", state)
+		}
+		if n := len(maps.Collect(w.queue.All())); n != 1 {
+			t.Errorf("the queue has %d items before the listing, want only the one of the event", n)
 		}
 		w.answer(nil)
 		w.wait(time.Minute)

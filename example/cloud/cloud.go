@@ -80,11 +80,6 @@ func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message)
 // Is makes code 404 match [ErrNotFound].
 func (e *Error) Is(target error) bool { return target == ErrNotFound && e.Code == 404 }
 
-// Final reports whether the same request can never succeed.
-func (e *Error) Final() bool {
-	switch e.Code {
-	case 400, 401, 403, 409, 422:
-		return len(e.Blocking) == 0
-	}
-	return false
-}
+// Final reports whether the same request can never succeed. A credential, a permission, a
+// quota (401, 403, 409) may change without the request.
+func (e *Error) Final() bool { return e.Code == 400 || e.Code == 422 }

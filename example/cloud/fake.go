@@ -4,6 +4,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,12 @@ import (
 // and never fails. The fields must not be changed after the first call. All methods may
 // be called from any goroutine.
 type Fake struct {
-	Latency time.Duration                    // of a call, on average
-	Build   time.Duration                    // of a creation, on average
-	Faults  float64                          // the fraction of calls and creations that fail, 0 to 1
-	Seed    uint64                           // of the random numbers
-	Refuse  func(op string, id ID) (e error) // may be nil; called with get, list, create, update, delete or events before that call does anything
+	Latency  time.Duration                    // of a call, on average
+	Build    time.Duration                    // of a creation, on average
+	Faults   float64                          // the fraction of calls and creations that fail, 0 to 1
+	PageSize int                              // of a page; 0 means 1000
+	Seed     uint64                           // of the random numbers
+	Refuse   func(op string, id ID) (e error) // may be nil; called with get, list, create, update, delete or events before that call does anything
 
 	mu        sync.Mutex // guards the fields below
 	random    *rand.Rand // nil before the first use
@@ -93,6 +95,23 @@ func (f *Fake) List(ctx context.Context, ids ...ID) (all []Asset, err error) {
 		return nil
 	})
 	return all, err
+}
+
+// Page returns the assets after one in the order of their kinds and names, as many as a
+// page has, and whether there are more. The zero ID stands for the beginning.
+func (f *Fake) Page(ctx context.Context, after ID) (page []Asset, more bool, err error) {
+	err = f.call(ctx, "list", ID{}, func() error {
+		for id, a := range f.assets {
+			if after == (ID{}) || id.String() > after.String() {
+				page = append(page, *a)
+			}
+		}
+		slices.SortFunc(page, func(a, b Asset) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+		n := min(len(page), cmp.Or(f.PageSize, 1000))
+		page, more = page[:n], n < len(page)
+		return nil
+	})
+	return page, more, err
 }
 
 // Create begins the creation of an asset, and returns the asset as it is then.

@@ -8,7 +8,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ import (
 // A Cloud is the remote API, as [cloud.Fake] has it.
 type Cloud interface {
 	Get(ctx context.Context, id cloud.ID) (cloud.Asset, error)
-	List(ctx context.Context, ids ...cloud.ID) ([]cloud.Asset, error)
+	Page(ctx context.Context, after cloud.ID) (page []cloud.Asset, more bool, err error)
 	Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (cloud.Asset, error)
 	Update(ctx context.Context, id cloud.ID, spec cloud.Spec, version int64) error
 	Delete(ctx context.Context, id cloud.ID) error
@@ -43,8 +42,9 @@ type Controller struct {
 
 	refs reconcile.Refs[cloud.ID, cloud.ID] // which assets depend on what
 
-	mu         sync.Mutex         // guards the field below
+	mu         sync.Mutex         // guards the fields below
 	notRetried map[cloud.ID]error // the assets that are not retried, and why
+	refused    int                // reads in a row with an answer that concerns all assets
 }
 
 // A Set is a set of assets.
@@ -67,12 +67,37 @@ func (c *Controller) Set(queue reconcile.Enqueuer[cloud.ID]) *Set {
 // list lists all assets. We are the only ones who use the cloud: otherwise it would leave
 // out those that have no mark of ours.
 func (c *Controller) list(ctx context.Context) (map[cloud.ID]cloud.Asset, error) {
-	assets, err := c.Cloud.List(ctx)
-	all := make(map[cloud.ID]cloud.Asset, len(assets))
-	for _, a := range assets {
-		all[a.ID] = a
+	all := map[cloud.ID]cloud.Asset{}
+	var last cloud.ID
+	for more := true; more; {
+		var page []cloud.Asset
+		var err error
+		if page, more, err = c.page(ctx, last); err != nil {
+			return nil, err
+		}
+		for _, a := range page {
+			all[a.ID], last = a, a.ID
+		}
 	}
-	return all, err
+	return all, nil
+}
+
+// page lists one page. It tries each page but the first up to five times, because one page
+// that fails would make the listing fail. If the first one fails, the Set lists again.
+func (c *Controller) page(ctx context.Context, after cloud.ID) (page []cloud.Asset, more bool, err error) {
+	for try := range 5 {
+		page, more, err = c.Cloud.Page(ctx, after)
+		c.noteRead(err)
+		if err == nil || after == (cloud.ID{}) {
+			break
+		}
+		select {
+		case <-time.After(time.Second << try):
+		case <-ctx.Done():
+			return nil, false, err
+		}
+	}
+	return page, more, err
 }
 
 // ensure does the next step for one asset, if there is one to do. It reads the actual
@@ -84,6 +109,7 @@ func (c *Controller) list(ctx context.Context) (map[cloud.ID]cloud.Asset, error)
 func (c *Controller) ensure(ctx context.Context, id cloud.ID, desired cloud.Spec) error {
 	c.refs.Set(id, needs(desired)...)
 	actual, err := c.Cloud.Get(ctx, id)
+	c.noteRead(err)
 	switch {
 	case errors.Is(err, cloud.ErrNotFound):
 		return c.create(ctx, id, desired)
@@ -148,7 +174,7 @@ func (c *Controller) classify(id cloud.ID, err error) error {
 	case !errors.As(err, &answer):
 		return err
 	case answer.RetryAfter > 0:
-		return fmt.Errorf("throttled, %w: %w", err, reconcile.RequeueAfter(answer.RetryAfter))
+		return fmt.Errorf("throttled, %w: %w", err, reconcile.RequeueAfter(min(answer.RetryAfter, maxPause)))
 	case len(answer.Blocking) > 0:
 		return c.wait(id, answer.Blocking)
 	case answer.Final():
@@ -188,14 +214,49 @@ func (c *Controller) OnResult(r reconcile.Result[cloud.ID]) {
 	}
 }
 
-// Pause returns for how long no run may call the cloud, because of the error of a run:
-// the cloud has too much to do, or is down. After that one run tries it.
-func Pause(err error) time.Duration {
+// maxPause is the longest time for which the cloud is not called. One call a minute does
+// no harm, and a wrong Retry-After of a day stops nothing for a day.
+const maxPause = time.Minute
+
+// pauseOf returns for how long no run may call the cloud, because of an answer that
+// concerns all assets: the cloud has too much to do, is down, or does not know us.
+func pauseOf(err error) time.Duration {
 	var answer *cloud.Error
-	if errors.As(err, &answer) && (answer.Code == 429 || answer.Code == 503) {
-		return cmp.Or(answer.RetryAfter, 10*time.Second)
+	if !errors.As(err, &answer) {
+		return 0
+	}
+	switch answer.Code {
+	case 401, 403:
+		return maxPause
+	case 429, 503:
+		if answer.RetryAfter > 0 {
+			return min(answer.RetryAfter, maxPause)
+		}
+		return 10 * time.Second
 	}
 	return 0
+}
+
+// noteRead counts the reads and listings in a row that were refused. Answers to writes do
+// not count: they may concern a quota, or one kind of call.
+func (c *Controller) noteRead(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused++
+	if pauseOf(err) == 0 {
+		c.refused = 0
+	}
+}
+
+// Pause is the Pause of a gate. After five refused reads in a row, no run may call the
+// cloud for a while. After that one run tries it. A single refused call pauses nothing.
+func (c *Controller) Pause(err error) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused < 5 {
+		return 0
+	}
+	return pauseOf(err)
 }
 
 // Events returns a feeder that enqueues the assets that change, until the stream of

@@ -34,7 +34,7 @@ type world struct {
 // one of a process that is killed, and then several of them.
 func TestExplore(t *testing.T) {
 	reconciletest.Explore(t, reconciletest.Scenario[cloud.ID, *world]{
-		World:     func() *world { return &world{fake: &cloud.Fake{Seed: 1, Build: 700 * time.Millisecond}} },
+		World:     func() *world { return &world{fake: &cloud.Fake{Seed: 1, PageSize: 2, Build: 700 * time.Millisecond}} },
 		Start:     func(k *env, w *world) { w.start(k) },
 		Steps:     func(s *reconciletest.Environment[cloud.ID], w *world) { w.play(s) },
 		State:     (*world).state,
@@ -139,8 +139,16 @@ func (e explored) Get(ctx context.Context, id cloud.ID) (cloud.Asset, error) {
 	return reconciletest.Read(ctx, e.k, "get "+id.String(), func() (cloud.Asset, error) { return e.w.fake.Get(ctx, id) })
 }
 
-func (e explored) List(ctx context.Context, ids ...cloud.ID) ([]cloud.Asset, error) {
-	return reconciletest.Read(ctx, e.k, "list", func() ([]cloud.Asset, error) { return e.w.fake.List(ctx, ids...) })
+func (e explored) Page(ctx context.Context, after cloud.ID) (page []cloud.Asset, more bool, err error) {
+	type answer struct {
+		page []cloud.Asset
+		more bool
+	}
+	a, err := reconciletest.Read(ctx, e.k, "list", func() (a answer, err error) {
+		a.page, a.more, err = e.w.fake.Page(ctx, after)
+		return a, err
+	})
+	return a.page, a.more, err
 }
 
 func (e explored) Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (a cloud.Asset, err error) {

@@ -1,20 +1,23 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package badday simulates days with outages, in bubbles. Four services keep ten
+// Package badday simulates days with outages, in bubbles. Five services keep ten
 // thousand assets in a cloud that allows a hundred calls a second: one as the guides
-// teach it, one on client-go's workqueue, the same with a rate limiter, and a ticker.
+// teach it, one on client-go's workqueue, the same with a rate limiter, the same with
+// listings that are compared, and a ticker.
 //
 //	go test -count=1 -v ./badday
 package badday
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -38,14 +41,10 @@ type asset struct {
 	created time.Time
 }
 
-// A fault is what happens to a call.
-type fault int
-
-const (
-	noFault     fault = iota
-	unavailable       // 503, at once
-	hangs             // until its ctx ends
-	stuck             // for half an hour, whatever its ctx says
+// Two faults that are no answer.
+var (
+	errHangs = errors.New("the call hangs until its ctx ends")
+	errStuck = errors.New("the call takes as long as stuckFor, whatever its ctx says")
 )
 
 // A world is a cloud with its assets, and another service that knows their desired
@@ -54,13 +53,18 @@ type world struct {
 	begun time.Time
 
 	// The faults of the day; nil or 0 means none.
-	fault          func(t time.Duration, name string) fault
+	fault          func(t time.Duration, op, name string) error                       // of a call: an answer, errHangs or errStuck
+	stuckFor       time.Duration                                                      // 0 means half an hour
 	desiredListing func(t time.Duration, desired map[string]string) map[string]string // changes a listing of the desired state
+	desiredDown    func(t time.Duration) bool                                         // the other service answers nothing but errors
+	renamed        func(t time.Duration) bool                                         // that service has other names for all assets
 	list           func(t time.Duration, there map[string]string) map[string]string   // changes a listing of the assets
-	latency        float64                                                            // times as long
+	latency        func(t time.Duration, op string) float64                           // times as long; nil means 1
+	behind         time.Duration                                                      // what reads of an asset return is as old as this
 	age            time.Duration                                                      // of a listing
 	recheck        time.Duration                                                      // of ours
 	build          func(name string) time.Duration                                    // of an asset; nil means a minute
+	pageSize       int                                                                // of a listing of the assets
 	penal          bool                                                               // rejected calls count against the limit
 
 	// watch gets the parts of our service before it runs; it may be nil.
@@ -75,27 +79,34 @@ type world struct {
 	calls     []int     // in each second
 	rejected  []int
 	readAt    map[string]time.Duration // when a service last read an asset
-	outOfSync map[string]time.Time     // since when
+	outOfSync map[string]*drift
 	corrected []correction
 	deleted   int // although desired
 	created   int
 }
 
+// A drift is an asset that left its desired state.
+type drift struct {
+	name    string
+	since   time.Time
+	missing bool // then
+}
+
 type correction struct {
-	name     string
+	drift
 	at, took time.Duration
 }
 
 func nameOf(i int) string { return fmt.Sprintf("r%d-%05d", i%4, i) }
 
-func region(name string) string { return name[:2] }
+func region(name string) string { return name[:min(2, len(name))] }
 
 // newWorld returns a world of n assets that are in sync.
 func newWorld(n int) *world {
 	now := time.Now()
 	w := &world{
-		begun: now, assets: map[string]*asset{}, desired: map[string]string{}, latency: 1, age: 10 * time.Second, recheck: 6 * time.Hour,
-		rate: float64(n) / 100, tokens: float64(n) / 50, filled: now, readAt: map[string]time.Duration{}, outOfSync: map[string]time.Time{},
+		begun: now, assets: map[string]*asset{}, desired: map[string]string{}, age: 10 * time.Second, recheck: 6 * time.Hour, pageSize: 1000,
+		rate: float64(n) / 100, tokens: float64(n) / 50, filled: now, readAt: map[string]time.Duration{}, outOfSync: map[string]*drift{},
 	}
 	for i := range n {
 		before := now.Add(-24 * time.Hour)
@@ -115,7 +126,7 @@ func count(seconds *[]int, t time.Duration) {
 }
 
 // call is the part of each call to the cloud that all have in common.
-func (w *world) call(ctx context.Context, name string, latency time.Duration) error {
+func (w *world) call(ctx context.Context, op, name string, latency time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // as of an http.Client
 	defer cancel()
 	w.mu.Lock()
@@ -133,37 +144,38 @@ func (w *world) call(ctx context.Context, name string, latency time.Duration) er
 			w.tokens = max(w.tokens-1, -2*w.rate)
 		}
 	}
-	f := noFault
+	var fault error
 	if w.fault != nil {
-		f = w.fault(t, name)
+		fault = w.fault(t, op, name)
+	}
+	longer := 1.0
+	if w.latency != nil {
+		longer = w.latency(t, op)
 	}
 	w.mu.Unlock()
 	switch {
 	case limited:
 		latency = 10 * time.Millisecond
-	case f == unavailable:
-		latency = 20 * time.Millisecond
-	case f == hangs:
+	case fault == errHangs:
 		<-ctx.Done()
 		return ctx.Err()
-	case f == stuck:
-		time.Sleep(30 * time.Minute)
+	case fault == errStuck:
+		time.Sleep(cmp.Or(w.stuckFor, 30*time.Minute))
 		return ctx.Err()
+	case fault != nil:
+		latency = 20 * time.Millisecond
 	default:
-		latency = time.Duration(w.latency * float64(latency/2+rand.N(latency)))
+		latency = time.Duration(longer * float64(latency/2+rand.N(latency)))
 	}
 	select {
 	case <-time.After(latency):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	switch {
-	case limited:
+	if limited {
 		return &answer{429, 5 * time.Second}
-	case f == unavailable:
-		return &answer{503, 0}
 	}
-	return nil
+	return fault
 }
 
 // noteSyncLocked records that an asset left its desired state, or is in sync again.
@@ -171,30 +183,36 @@ func (w *world) noteSyncLocked(name string) {
 	want, wanted := w.desired[name]
 	a := w.assets[name]
 	ok := !wanted && a == nil || wanted && a != nil && a.spec == want && !time.Now().Before(a.ready)
-	since, bad := w.outOfSync[name]
-	if ok && bad {
-		w.corrected = append(w.corrected, correction{name, w.now(), time.Since(since)})
+	d := w.outOfSync[name]
+	if ok && d != nil {
+		w.corrected = append(w.corrected, correction{*d, w.now(), time.Since(d.since)})
 		delete(w.outOfSync, name)
-	} else if !ok && !bad {
-		w.outOfSync[name] = time.Now()
+	} else if !ok && d == nil {
+		w.outOfSync[name] = &drift{name, time.Now(), a == nil}
 	}
 }
 
 func (w *world) get(ctx context.Context, name string) (asset, error) {
-	if err := w.call(ctx, name, 50*time.Millisecond); err != nil {
+	if err := w.call(ctx, "get", name, 50*time.Millisecond); err != nil {
 		return asset{}, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.readAt[name] = w.now()
-	if a := w.assets[name]; a != nil {
-		return *a, nil
+	a, then := w.assets[name], time.Now().Add(-w.behind)
+	switch {
+	case a == nil, a.created.After(then):
+		return asset{}, errNotFound
+	case a.changed.After(then):
+		old := *a
+		old.spec = a.old
+		return old, nil
 	}
-	return asset{}, errNotFound
+	return *a, nil
 }
 
 func (w *world) create(ctx context.Context, name, spec string) error {
-	if err := w.call(ctx, name, 150*time.Millisecond); err != nil {
+	if err := w.call(ctx, "create", name, 150*time.Millisecond); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -218,7 +236,7 @@ func (w *world) create(ctx context.Context, name, spec string) error {
 }
 
 func (w *world) update(ctx context.Context, name, spec string) error {
-	if err := w.call(ctx, name, 150*time.Millisecond); err != nil {
+	if err := w.call(ctx, "update", name, 150*time.Millisecond); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -237,7 +255,7 @@ func (w *world) alterLocked(name, spec string) {
 }
 
 func (w *world) remove(ctx context.Context, name string) error {
-	if err := w.call(ctx, name, 150*time.Millisecond); err != nil {
+	if err := w.call(ctx, "delete", name, 150*time.Millisecond); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -253,13 +271,25 @@ func (w *world) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// listAssets returns the specs of all assets as they were a while ago, in pages of a
-// thousand, each a call.
+// listAssets returns the specs of all assets as they were a while ago, in pages, each a
+// call.
 func (w *world) listAssets(ctx context.Context) (map[string]string, error) {
-	return w.listed(ctx, func(_ *asset, spec string) string { return spec })
+	there := w.snapshot()
+	for range max(1, (len(there)+w.pageSize-1)/w.pageSize) {
+		if err := w.listPage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
 }
 
-func (w *world) listed(ctx context.Context, show func(a *asset, spec string) string) (map[string]string, error) {
+// listPage is the call for a page.
+func (w *world) listPage(ctx context.Context) error {
+	return w.call(ctx, "list", "", 300*time.Millisecond)
+}
+
+// snapshot returns the specs of all assets as a listing shows them.
+func (w *world) snapshot() map[string]string {
 	w.mu.Lock()
 	at := time.Now().Add(-w.age)
 	there := make(map[string]string, len(w.assets))
@@ -267,29 +297,49 @@ func (w *world) listed(ctx context.Context, show func(a *asset, spec string) str
 		switch {
 		case a.created.After(at):
 		case a.changed.After(at):
-			there[name] = show(a, a.old)
+			there[name] = a.old
 		default:
-			there[name] = show(a, a.spec)
+			there[name] = a.spec
 		}
 	}
 	w.mu.Unlock()
-	for range max(1, (len(there)+999)/1000) {
-		if err := w.call(ctx, "", 300*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
 	if w.list != nil {
 		there = w.list(w.now(), there)
 	}
-	return there, nil
+	return there
+}
+
+// asKey is the key of a context, for which desired versions are others.
+type asKey struct{}
+
+// otherVersion makes all desired versions other ones for those who ask with this context.
+func otherVersion(ctx context.Context) context.Context {
+	return context.WithValue(ctx, asKey{}, "not ")
+}
+
+func versionFor(ctx context.Context, version string) string {
+	prefix, _ := ctx.Value(asKey{}).(string)
+	return prefix + version
 }
 
 // listDesired lists the desired state; calls of that service are not limited.
 func (w *world) listDesired(ctx context.Context) (map[string]string, error) {
 	time.Sleep(100 * time.Millisecond)
+	if w.isDesiredDown() {
+		return nil, errDesiredDown
+	}
 	w.mu.Lock()
 	desired := maps.Clone(w.desired)
+	if w.isRenamed() {
+		clear(desired)
+		for name, version := range w.desired {
+			desired[name+newName] = version
+		}
+	}
 	w.mu.Unlock()
+	for name, version := range desired {
+		desired[name] = versionFor(ctx, version)
+	}
 	if w.desiredListing != nil {
 		desired = w.desiredListing(w.now(), desired)
 	}
@@ -297,12 +347,40 @@ func (w *world) listDesired(ctx context.Context) (map[string]string, error) {
 }
 
 // lookup returns the desired state of one asset.
-func (w *world) lookup(_ context.Context, name string) (string, bool) {
+func (w *world) lookup(ctx context.Context, name string) (string, bool, error) {
 	time.Sleep(10 * time.Millisecond)
+	if w.isDesiredDown() {
+		return "", false, errDesiredDown
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.isRenamed() {
+		old, isNew := strings.CutSuffix(name, newName)
+		return versionFor(ctx, w.desired[old]), isNew, nil
+	}
 	want, ok := w.desired[name]
-	return want, ok
+	return versionFor(ctx, want), ok, nil
+}
+
+const newName = "-new"
+
+func (w *world) isRenamed() bool { return w.renamed != nil && w.renamed(w.now()) }
+
+var errDesiredDown = errors.New("the desired state: 503")
+
+func (w *world) isDesiredDown() bool { return w.desiredDown != nil && w.desiredDown(w.now()) }
+
+// grow adds n assets to the desired state at a time.
+func (w *world) grow(at time.Duration, n int) {
+	time.AfterFunc(at, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i := range n {
+			name := nameOf(len(w.assets) + i + 10000)
+			w.desired[name] = "v1"
+			w.noteSyncLocked(name)
+		}
+	})
 }
 
 // live changes assets as another client does, broken times an hour, and the desired
@@ -349,18 +427,18 @@ func between(seconds []int, a, b time.Duration) (sum, peak int) {
 
 // quantile returns a quantile of the times to correct the chosen assets that were
 // corrected from a on. An asset that is out of sync at the end counts with its age.
-func (w *world) quantile(q float64, a time.Duration, chosen func(name string) bool) time.Duration {
+func (w *world) quantile(q float64, a time.Duration, chosen func(drift) bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var took []time.Duration
 	for _, m := range w.corrected {
-		if m.at >= a && chosen(m.name) {
+		if m.at >= a && chosen(m.drift) {
 			took = append(took, m.took)
 		}
 	}
-	for name, since := range w.outOfSync {
-		if chosen(name) {
-			took = append(took, time.Since(since))
+	for _, d := range w.outOfSync {
+		if chosen(*d) {
+			took = append(took, time.Since(d.since))
 		}
 	}
 	if len(took) == 0 {
@@ -372,13 +450,13 @@ func (w *world) quantile(q float64, a time.Duration, chosen func(name string) bo
 
 // slowdown returns the median time to correct an asset from a to b, relative to the median
 // before a.
-func (w *world) slowdown(a, b time.Duration, chosen func(name string) bool) float64 {
+func (w *world) slowdown(a, b time.Duration, chosen func(drift) bool) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var before, then []time.Duration
 	for _, m := range w.corrected {
 		switch {
-		case !chosen(m.name):
+		case !chosen(m.drift):
 		case m.at < a:
 			before = append(before, m.took)
 		case m.at < b:
@@ -404,12 +482,12 @@ func (w *world) lastCorrected(at time.Duration) time.Duration {
 			last = max(last, m.at-at)
 		}
 	}
-	for _, since := range w.outOfSync {
-		if since.Sub(w.begun) < at {
+	for _, d := range w.outOfSync {
+		if d.since.Sub(w.begun) < at {
 			last = max(last, w.now()-at)
 		}
 	}
 	return last.Round(time.Second)
 }
 
-func anyName(string) bool { return true }
+func anyDrift(drift) bool { return true }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -28,17 +30,12 @@ type parts struct {
 // for each region and a gate for all, a Set whose Lookup confirms the desired state before
 // it deletes, and a Resync of six hours, because the cloud is listed each minute.
 func ours(ctx context.Context, w *world, events <-chan string) {
-	oursAs(ctx, w, events, func(version string) string { return version })
-}
-
-// oursAs is ours, with another desired version: as maps each version.
-func oursAs(ctx context.Context, w *world, events <-chan string, as func(version string) string) {
 	quiet := slog.New(slog.DiscardHandler)
+	c := &controller.Controller{Cloud: &client{w: w, events: events}, Patience: 10 * time.Second}
 	calls := &gate.Gate{
 		Every: time.Duration(float64(time.Second) / (0.8 * w.rate)), Burst: int(w.rate / 5),
-		Pause: controller.Pause, Logger: quiet,
+		Pause: c.Pause, Logger: quiet,
 	}
-	c := &controller.Controller{Cloud: client{w, events}, Patience: 10 * time.Second}
 	var assets *controller.Set
 	regions := &lanes.Lanes[cloud.ID, string]{
 		Lane: func(id cloud.ID) string { return region(id.Name) },
@@ -58,13 +55,13 @@ func oursAs(ctx context.Context, w *world, events <-chan string, as func(version
 		all, err := w.listDesired(ctx)
 		specs := make(map[cloud.ID]cloud.Spec, len(all))
 		for name, version := range all {
-			specs[idOf(name)] = specOf(as(version))
+			specs[idOf(name)] = specOf(version)
 		}
 		return specs, err
 	}
 	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
-		version, wanted := w.lookup(ctx, id.Name)
-		return specOf(as(version)), wanted, nil
+		version, wanted, err := w.lookup(ctx, id.Name)
+		return specOf(version), wanted, err
 	}
 	if w.watch != nil {
 		w.watch(&parts{calls, regions, assets})
@@ -85,8 +82,10 @@ func specOf(version string) cloud.Spec { return cloud.Spec{Region: version} }
 
 // A client is a world as the example sees its cloud.
 type client struct {
-	w      *world
-	events <-chan string
+	w       *world
+	events  <-chan string
+	listing map[string]string // of which Page shows pages, one listing at a time
+	names   []string
 }
 
 // asError makes an answer of a world one of the example's cloud.
@@ -109,34 +108,42 @@ func assetOf(name string, a asset) cloud.Asset {
 	return there
 }
 
-func (c client) Get(ctx context.Context, id cloud.ID) (cloud.Asset, error) {
+func (c *client) Get(ctx context.Context, id cloud.ID) (cloud.Asset, error) {
 	a, err := c.w.get(ctx, id.Name)
 	return assetOf(id.Name, a), asError(err)
 }
 
-func (c client) List(ctx context.Context, _ ...cloud.ID) ([]cloud.Asset, error) {
-	all, err := c.w.listAssets(ctx)
-	assets := make([]cloud.Asset, 0, len(all))
-	for name, spec := range all {
-		assets = append(assets, cloud.Asset{ID: idOf(name), Spec: specOf(spec), State: cloud.Ready})
+// Page shows the assets as they were when their first page was listed.
+func (c *client) Page(ctx context.Context, after cloud.ID) (page []cloud.Asset, more bool, err error) {
+	if after == (cloud.ID{}) {
+		c.listing = c.w.snapshot()
+		c.names = slices.Sorted(maps.Keys(c.listing))
 	}
-	return assets, err
+	if err := c.w.listPage(ctx); err != nil {
+		return nil, false, asError(err)
+	}
+	first, _ := slices.BinarySearch(c.names, after.Name+"\x00")
+	last := min(first+c.w.pageSize, len(c.names))
+	for _, name := range c.names[first:last] {
+		page = append(page, cloud.Asset{ID: idOf(name), Spec: specOf(c.listing[name]), State: cloud.Ready})
+	}
+	return page, last < len(c.names), nil
 }
 
-func (c client) Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (cloud.Asset, error) {
+func (c *client) Create(ctx context.Context, id cloud.ID, spec cloud.Spec) (cloud.Asset, error) {
 	err := c.w.create(ctx, id.Name, spec.Region)
 	return cloud.Asset{ID: id, Spec: spec, State: cloud.Creating, Operation: "op"}, asError(err)
 }
 
-func (c client) Update(ctx context.Context, id cloud.ID, spec cloud.Spec, _ int64) error {
+func (c *client) Update(ctx context.Context, id cloud.ID, spec cloud.Spec, _ int64) error {
 	return asError(c.w.update(ctx, id.Name, spec.Region))
 }
 
-func (c client) Delete(ctx context.Context, id cloud.ID) error {
+func (c *client) Delete(ctx context.Context, id cloud.ID) error {
 	return asError(c.w.remove(ctx, id.Name))
 }
 
-func (c client) Events(ctx context.Context) iter.Seq2[cloud.Event, error] {
+func (c *client) Events(ctx context.Context) iter.Seq2[cloud.Event, error] {
 	return func(yield func(cloud.Event, error) bool) {
 		for {
 			select {

@@ -33,14 +33,14 @@ func TestFight(t *testing.T) {
 		alone := p.regions.Stats().Requeued
 		fight, end := context.WithTimeout(ctx, hour)
 		defer end()
-		oursAs(fight, w, nil, func(version string) string { return "not " + version })
+		ours(otherVersion(fight), w, nil)
 		fighting := p.regions.Stats().Requeued - alone
 		time.Sleep(5 * minute)
 		w.mu.Lock()
 		wrong := 0
-		for name, since := range w.outOfSync {
-			if time.Since(since) > 5*minute {
-				t.Logf("%s has been out of sync for %v", name, time.Since(since))
+		for name, d := range w.outOfSync {
+			if time.Since(d.since) > 5*minute {
+				t.Logf("%s has been out of sync for %v", name, time.Since(d.since))
 				wrong++
 			}
 		}

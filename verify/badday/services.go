@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ var services = []struct {
 	{"workqueue and rate", func(ctx context.Context, w *world, events <-chan string) {
 		theirs(ctx, w, events, rate.NewLimiter(rate.Limit(0.8*w.rate), int(w.rate/5)))
 	}},
+	{"workqueue, rate and listing", listing},
 	{"ticker", ticker},
 }
 
@@ -73,16 +75,8 @@ func step(ctx context.Context, w *world, name, want string, wanted bool) error {
 	return errInSync
 }
 
-// theirs is the usual loop on a workqueue. A change of the desired state is an event, and
-// all assets are checked again each ten minutes.
-func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Limiter) {
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	defer q.ShutDown()
-	var desired atomic.Pointer[map[string]string]
-	first, _ := w.listDesired(ctx)
-	desired.Store(&first)
-	var all sync.WaitGroup
-	defer all.Wait()
+// work starts the workers of a workqueue, until it is shut down.
+func work(ctx context.Context, w *world, q workqueue.TypedRateLimitingInterface[string], all *sync.WaitGroup, desired *atomic.Pointer[map[string]string], limit *rate.Limiter) {
 	for range workers {
 		all.Go(func() {
 			for {
@@ -114,7 +108,30 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 			}
 		})
 	}
+}
+
+// firstDesired lists the desired state until that succeeds, or ctx is done.
+func firstDesired(ctx context.Context, w *world) map[string]string {
+	for ctx.Err() == nil {
+		if all, err := w.listDesired(ctx); err == nil {
+			return all
+		}
+		time.Sleep(10 * time.Second)
+	}
+	return nil
+}
+
+// theirs is the usual loop on a workqueue. A change of the desired state is an event, and
+// all assets are checked again each ten minutes.
+func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Limiter) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	var desired atomic.Pointer[map[string]string]
+	first := firstDesired(ctx, w)
+	desired.Store(&first)
+	var all sync.WaitGroup
+	defer all.Wait()
 	defer q.ShutDown()
+	work(ctx, w, q, &all, &desired, limit)
 	enqueueAll := func() {
 		there, err := w.listAssets(ctx)
 		if err != nil {
@@ -138,7 +155,10 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 			q.Add(name)
 		case <-minute.C:
 			old := *desired.Load()
-			now, _ := w.listDesired(ctx)
+			now, err := w.listDesired(ctx)
+			if err != nil {
+				continue
+			}
 			desired.Store(&now)
 			for name, want := range now {
 				if old[name] != want {
@@ -156,12 +176,56 @@ func theirs(ctx context.Context, w *world, events <-chan string, limit *rate.Lim
 	}
 }
 
+// listing is a loop on a workqueue with a limit of the runs. Each minute it lists both
+// sides, and enqueues the assets that differ, and a share of the others.
+func listing(ctx context.Context, w *world, events <-chan string) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	var desired atomic.Pointer[map[string]string]
+	first := firstDesired(ctx, w)
+	desired.Store(&first)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer q.ShutDown()
+	work(ctx, w, q, &all, &desired, rate.NewLimiter(rate.Limit(0.8*w.rate), int(w.rate/5)))
+	compare := func() {
+		there, err := w.listAssets(ctx)
+		now, errDesired := w.listDesired(ctx)
+		if errDesired == nil {
+			old := *desired.Load()
+			desired.Store(&now)
+			for name, want := range now {
+				if old[name] != want || err == nil && there[name] != want || rand.Float64() < time.Minute.Seconds()/w.recheck.Seconds() {
+					q.Add(name)
+				}
+			}
+		}
+		for name := range there {
+			if _, wanted := (*desired.Load())[name]; !wanted {
+				q.Add(name)
+			}
+		}
+	}
+	compare()
+	minute := time.NewTicker(time.Minute)
+	defer minute.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case name := <-events:
+			q.Add(name)
+		case <-minute.C:
+			compare()
+		}
+	}
+}
+
 // ticker checks all assets one after the other each ten minutes.
 func ticker(ctx context.Context, w *world, events <-chan string) {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
 	for {
-		desired, _ := w.listDesired(ctx)
+		desired := firstDesired(ctx, w)
 		names := maps.Clone(desired)
 		if there, err := w.listAssets(ctx); err == nil {
 			maps.Copy(names, there)

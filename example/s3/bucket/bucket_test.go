@@ -82,11 +82,11 @@ func TestRetryAfter(t *testing.T) {
 		{"", 0, false},
 		{"soon", 0, false},
 		{"-1", 0, false},
-		{"0", 0, true},
+		{"0", 0, false},
 		{"7", 7 * time.Second, true},
 		{"99999999999", time.Hour, true},
 		{now.Add(time.Minute).Format(http.TimeFormat), time.Minute, true},
-		{now.Add(-time.Minute).Format(http.TimeFormat), 0, true},
+		{now.Add(-time.Minute).Format(http.TimeFormat), 0, false},
 		{now.Add(100 * time.Hour).Format(http.TimeFormat), time.Hour, true},
 	} {
 		if got, ok := retryAfter(test.header, now); got != test.want || ok != test.ok {

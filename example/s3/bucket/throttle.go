@@ -55,13 +55,13 @@ func (t throttle) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, &Throttled{Status: resp.Status, After: after}
 }
 
-// retryAfter reads the header: seconds, or a date.
-func retryAfter(header string, now time.Time) (time.Duration, bool) {
-	if seconds, err := strconv.Atoi(header); err == nil && seconds >= 0 {
-		return min(time.Duration(seconds), 3600) * time.Second, true
+// retryAfter reads the header: seconds, or a date. Zero and a date in the past ask for no
+// pause at all, which a store that refuses requests does not mean.
+func retryAfter(header string, now time.Time) (after time.Duration, ok bool) {
+	if seconds, err := strconv.Atoi(header); err == nil {
+		after = time.Duration(min(seconds, 3600)) * time.Second
+	} else if date, err := http.ParseTime(header); err == nil {
+		after = min(date.Sub(now), time.Hour)
 	}
-	if date, err := http.ParseTime(header); err == nil {
-		return min(max(date.Sub(now), 0), time.Hour), true
-	}
-	return 0, false
+	return max(after, 0), after > 0
 }

@@ -5,6 +5,7 @@ package statuspage
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"reflect"
@@ -80,10 +81,15 @@ type Source[T comparable] interface {
 	Stats() reconcile.Stats
 }
 
-// An actor is a Source that can be acted on, see [Page.AllowActions].
-type actor[T comparable] interface {
-	EnqueueNow(item T)
-	Remove(item T) bool
+// An actor is a Source that can be acted on, see [Page.AllowActions]. It is a remover or
+// a remoteRemover too.
+type actor[T comparable] interface{ EnqueueNow(item T) }
+
+type remover[T comparable] interface{ Remove(item T) bool }
+
+// A remoteRemover has its items on another machine, which may not answer.
+type remoteRemover[T comparable] interface {
+	Remove(ctx context.Context, item T) (bool, error)
 }
 
 // OnResult returns a function for [reconcile.Reconciler.OnResult] that records each run
@@ -160,7 +166,7 @@ type loop interface {
 	hasActions() bool
 	snapshot(interval time.Duration) *snapshot
 	current(known *row) (now *row, runs []run)
-	act(item any, a action) bool
+	act(ctx context.Context, item any, a action) (changed bool, err error)
 	errorText(err error, limit int) string
 }
 
@@ -175,11 +181,10 @@ func (l *Loop[T]) bound() int { return l.rec.bound() }
 func (l *Loop[T]) hasQueue() bool { return l.Queue != nil }
 
 func (l *Loop[T]) hasActions() bool {
-	if l.ReadOnly {
-		return false
-	}
+	_, here := l.Queue.(remover[T])
+	_, remote := l.Queue.(remoteRemover[T])
 	_, ok := l.Queue.(actor[T])
-	return ok
+	return ok && (here || remote) && !l.ReadOnly
 }
 
 // current returns the state and the runs of one item, without a snapshot.
@@ -199,12 +204,17 @@ func (l *Loop[T]) current(known *row) (now *row, runs []run) {
 }
 
 // act acts on an item, and reports whether it made a difference.
-func (l *Loop[T]) act(item any, a action) bool {
-	q := l.Queue.(actor[T])
-	x, _ := item.(T)
-	if a == cancelNext {
-		return q.Remove(x)
+func (l *Loop[T]) act(ctx context.Context, item any, a action) (changed bool, err error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
 	}
-	q.EnqueueNow(x)
-	return true
+	x, _ := item.(T)
+	if a == reconcileNow {
+		l.Queue.(actor[T]).EnqueueNow(x)
+		return true, nil
+	}
+	if q, ok := l.Queue.(remoteRemover[T]); ok {
+		return q.Remove(ctx, x)
+	}
+	return l.Queue.(remover[T]).Remove(x), nil
 }

@@ -31,7 +31,8 @@ type Page struct {
 	// AllowActions turns on the actions. The page of an item then has the buttons
 	// "Reconcile now" (EnqueueNow) and "Cancel the next run" (Remove), if the queue has
 	// these methods. While items fail, the overview has buttons that reconcile the
-	// selected items, or all failing ones, now. A [Gate] has buttons that pause it and
+	// selected items, or all failing ones, now. An action ends with its request, and with
+	// the first item for which the queue returns an error. A [Gate] has buttons that pause it and
 	// end a pause. A [Listing] that is rejected has a button that accepts the deletions
 	// that are shown.
 	//

@@ -96,7 +96,7 @@
 //
 // There is no login. Put a handler that asks for one in front, as an example of [Page]
 // does, or listen on a loopback address. Every reader of the page sees the text of
-// errors; Loop.FormatError can leave secrets out.
+// errors; [Page.FormatError] can leave secrets out.
 //
 // # Ending
 //

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -35,11 +36,6 @@ type Loop[T comparable] struct {
 	// and only while the page has readers.
 	Format func(item T) string
 
-	// FormatError returns the text of a run's error, which the page shows and remembers.
-	// Use it to leave out secrets, such as a token in a URL. Nil means the Error method.
-	// Workers call it, from any goroutine.
-	FormatError func(err error) string
-
 	// Wanted reports whether an item is still desired. Nil means that all items are. If
 	// it returns false for an item that is not in the queue and whose last run succeeded,
 	// the page neither shows nor counts the item. It is called as often as Format, from
@@ -62,6 +58,7 @@ type Loop[T comparable] struct {
 	Runs int
 
 	once sync.Once
+	page atomic.Pointer[Page] // nil before New
 	rec  *recorder[T]
 	view view
 }
@@ -109,7 +106,7 @@ func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result
 }
 
 func (l *Loop[T]) init() {
-	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.FormatError, l.Queue) })
+	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.format, l.Queue) })
 }
 
 // addTo makes a Loop a Part.
@@ -126,6 +123,7 @@ func (l *Loop[T]) addTo(p *Page) {
 		}
 	}
 	l.init()
+	l.page.Store(p)
 	p.loops = append(p.loops, l)
 }
 
@@ -172,8 +170,16 @@ type loop interface {
 
 func (l *Loop[T]) name() string { return l.Name }
 
+// format returns the errorFormat of the page.
+func (l *Loop[T]) format() errorFormat {
+	if p := l.page.Load(); p != nil {
+		return p.FormatError
+	}
+	return nil
+}
+
 func (l *Loop[T]) errorText(err error, limit int) string {
-	return errorFormat(l.FormatError).text(err, limit)
+	return l.format().text(err, limit)
 }
 
 func (l *Loop[T]) bound() int { return l.rec.bound() }
@@ -199,7 +205,7 @@ func (l *Loop[T]) current(known *row) (now *row, runs []run) {
 	if len(runs) > 0 {
 		last = runs[0]
 	}
-	now.remember(last, l.FormatError)
+	now.remember(last, l.format())
 	return now, runs
 }
 

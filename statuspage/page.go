@@ -41,6 +41,13 @@ type Page struct {
 	// front.
 	AllowActions bool
 
+	// FormatError returns the text of an error. All that the page shows and remembers of
+	// errors comes from it: those of runs, of members of a [Group], of a [Gate] that is
+	// paused and of a [Listing] that is rejected. Use it to leave out secrets, such as a
+	// token in a URL. Nil means the Error method. It is called from any goroutine, by
+	// workers too, so it must be set before the first run of a Reconciler.
+	FormatError func(err error) string
+
 	// Refresh is the interval at which an open page is updated, and the maximum age of
 	// the data in JSON. 0 or less means a second. If reading all items would take more
 	// than a twentieth of the time, the interval is longer.
@@ -192,6 +199,9 @@ func isLoopback(address string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
+
+// errorText returns the text of an error as the page shows it.
+func (p *Page) errorText(err error) string { return errorFormat(p.FormatError).text(err, maxText) }
 
 func (p *Page) refresh() time.Duration {
 	if p.Refresh <= 0 {

@@ -202,7 +202,10 @@ func (p *Page) listingView(l *Listing) listingView {
 	if err != nil {
 		v.Names = namesOf(err)
 		v.More = max(0, len(v.Names)-maxNames)
-		v.Names = v.Names[:len(v.Names)-v.More]
+		v.Names = slices.Clone(v.Names[:len(v.Names)-v.More])
+		for i, name := range v.Names {
+			v.Names[i] = cut(name, maxText)
+		}
 	}
 	return v
 }

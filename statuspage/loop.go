@@ -32,7 +32,7 @@ type Loop[T comparable] struct {
 	Queue Source[T]
 
 	// Format returns the name of an item, for display, search and URLs. Nil means
-	// fmt.Sprint. It is called from any goroutine, for each item once per [Page.Refresh],
+	// fmt.Sprint. Of a longer name, the page has the first 4 KiB. It is called from any goroutine, for each item once per [Page.Refresh],
 	// and only while the page has readers.
 	Format func(item T) string
 
@@ -130,15 +130,16 @@ func (l *Loop[T]) addTo(p *Page) {
 // newRow returns the row of an item, without its last run.
 func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 	r.item, r.State = item, s
-	if l.Format == nil {
-		r.text = fmt.Sprint(r.item)
-		return r
-	}
 	defer func() {
 		if p := recover(); p != nil {
 			r.text = fmt.Sprintf("(Format panicked for this item: %v)", p)
 		}
+		r.text = cut(r.text, maxName)
 	}()
+	if l.Format == nil {
+		r.text = fmt.Sprint(r.item)
+		return r
+	}
 	r.text = l.Format(item)
 	return r
 }

@@ -141,6 +141,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
+	if err := checkSite(r); err != nil {
+		p.fail(w, r, err)
+		return
+	}
 	if !strings.HasPrefix(r.URL.Path, "/") { // http.StripPrefix took the slash as well
 		if was, query, _ := strings.Cut(r.RequestURI, "?"); !strings.HasSuffix(was, "/") && r.URL.Path == "" {
 			// Relative, so that it cannot lead to another host.
@@ -169,6 +173,16 @@ func (p *Page) checkHost(r *http.Request, acts bool) error {
 		return nil
 	}
 	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, or an IP address, not at %q; if that is its name, the program has to say so in Page.Hosts", host)
+}
+
+// checkSite refuses to be loaded into another site by a browser. The site cannot read the
+// answer, but would have the program make it. A link that somebody follows is let in.
+func checkSite(r *http.Request) error {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if (site != "cross-site" && site != "same-site") || r.Header.Get("Sec-Fetch-Dest") == "document" || r.Method == http.MethodPost {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "refused: another site cannot load this into a page of its own")
 }
 
 // hostOf returns the host that a request is for, without a port.

@@ -85,7 +85,7 @@ func classify(err error) error {
 	var answer *cloud.Error
 	switch {
 	case errors.As(err, &answer) && answer.RetryAfter > 0:
-		return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(answer.RetryAfter))
+		return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(min(answer.RetryAfter, time.Hour)))
 	case errors.As(err, &answer) && answer.Final():
 		return reconcile.Terminal(err)
 	}

@@ -148,7 +148,7 @@ func (c *Controller) classify(id cloud.ID, err error) error {
 	case !errors.As(err, &answer):
 		return err
 	case answer.RetryAfter > 0:
-		return fmt.Errorf("throttled, %w: %w", err, reconcile.RequeueAfter(answer.RetryAfter))
+		return fmt.Errorf("throttled, %w: %w", err, reconcile.RequeueAfter(min(answer.RetryAfter, time.Hour)))
 	case len(answer.Blocking) > 0:
 		return c.wait(id, answer.Blocking)
 	case answer.Final():

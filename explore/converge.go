@@ -4,6 +4,7 @@
 package explore
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -12,7 +13,10 @@ import (
 // invariant, and at the end, when nothing changes any more.
 
 const (
-	atOnceMax = 5_000           // steps and calls at one instant
+	advancesMax = 100_000 // calls of Environment.Advance
+
+	atOnceMax = 5_000 // steps and calls at one instant, or callsMax for each goroutine that makes calls
+	callsMax  = 10
 	idleMax   = 100_000         // steps and calls in an hour in which nothing changes
 	pauseMax  = 5 * time.Minute // from one check to the next while there is work left
 )
@@ -52,8 +56,13 @@ func (p *play) compareWorld() {
 	if p.steady {
 		p.checkSteadyLocked(text)
 	}
+	was := p.outcome.state
 	p.outcome.state = text
-	p.changedLocked("the world changes")
+	if p.settling && p.now() > p.faultAt+p.within {
+		p.changedLocked("the world changes:\n" + difference(was, text, "(before)"))
+		return
+	}
+	p.restartRestLocked()
 }
 
 // checkSteadyLocked fails if the world was as it has to be in this phase, and is not any more.
@@ -109,8 +118,8 @@ func (p *play) countStepLocked() {
 		p.outcome.idle = 0
 	}
 	switch {
-	case p.atOnce > atOnceMax:
-		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", atOnceMax)
+	case p.atOnce > max(atOnceMax, callsMax*p.most):
+		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", max(atOnceMax, callsMax*p.most))
 	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within/time.Hour)):
 		p.failLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes", p.outcome.idle, p.now()-p.restAt)
 	}
@@ -131,6 +140,16 @@ func (p *play) awaitRest() {
 		p.mu.Lock()
 		p.faultAt = p.now() + downtime
 		p.untilRestLocked()
+	}
+}
+
+// goOnUntil lets the time pass until then, if it is not over.
+func (p *play) goOnUntil(end time.Duration) {
+	p.mu.Lock()
+	p.recheckAt = max(p.recheckAt, end)
+	p.mu.Unlock()
+	if end > p.now() {
+		p.pass(end)
 	}
 }
 
@@ -193,6 +212,7 @@ func (p *play) checkEnd(final error, compare bool) {
 	if final != nil {
 		p.failLocked("Final: %v", final)
 	}
+	p.outcome.end = p.now()
 	if p.clean == nil {
 		return
 	}
@@ -202,5 +222,114 @@ func (p *play) checkEnd(final error, compare bool) {
 	}
 	if p.outcome.idle > 2*p.clean.idle+20 {
 		p.failLocked("it does not stay at rest: there are %d runs and calls in the %v in which nothing changes; without faults there are %d", p.outcome.idle, p.within, p.clean.idle)
+	}
+}
+
+// An activity is what the plan without faults shows of the scenario and the controller.
+type activity struct {
+	byController bool // it changed the state
+	stepped      bool // Steps changed the state, or sent an event
+	callsBefore  int  // calls when Steps did so first
+}
+
+// Who changed the state of the world.
+const (
+	bySteps = iota
+	byController
+)
+
+func (a *activity) stepsAct(calls int) {
+	if !a.stepped {
+		a.stepped, a.callsBefore = true, calls
+	}
+}
+
+// attribute compares the world with what it was at the last call of attribute, in the
+// plan without faults. What has changed since then is the work of who.
+func (p *play) attribute(who int) {
+	if p.clean != nil || p.over(nil) {
+		return
+	}
+	text := p.describe()
+	if text == p.seen {
+		return
+	}
+	p.seen = text
+	if who == byController {
+		p.outcome.activity.byController = true
+	} else {
+		p.outcome.activity.stepsAct(p.outcome.calls)
+	}
+}
+
+// nothing says why a plan without faults is no test of the controller; "" if it is one.
+func (o *outcome) nothing() string {
+	switch a := o.activity; {
+	case o.calls == 0:
+		return "the controller makes no call by Do, Read or Transport, so there is nothing to inject a fault into"
+	case o.returned == 0:
+		return fmt.Sprintf("no call returns, so there is little to inject a fault into; the first one is %q", o.points[slices.IndexFunc(o.points, func(p point) bool { return p.kind != onEvent })].what)
+	case a.stepped && o.calls == a.callsBefore:
+		return "the controller makes no call after Steps has changed the world: does it still run, and does it learn of changes?"
+	case o.state != "" && !a.byController:
+		return "the controller never changes the state of the world, so no fault could make a difference. The state is:\n" + o.state
+	}
+	return ""
+}
+
+// countAdvance fails a plan whose Steps does not end.
+func (p *play) countAdvance() {
+	p.advances++
+	switch {
+	case p.advances > advancesMax:
+		p.failf("Steps does not end: it has called Advance %d times. Does it wait for a state that the world never reaches?", p.advances)
+	case p.clean != nil && p.now() > 10*p.clean.steps+5*p.within:
+		p.failf("Steps does not end: %v have passed, and without faults %v. Does it wait for a state that the world never reaches?", p.now(), p.clean.steps)
+	}
+}
+
+// A rateCount counts the calls of one name at an instant and within a second, and keeps
+// the largest counts.
+type rateCount struct {
+	instant, second     int
+	instantAt, secondAt time.Duration
+	atOnce, inASecond   int
+}
+
+const (
+	atOnceOfNameMax = 40 // calls of one name at one instant
+	inASecondMax    = 60 // and within a second; each beside three times as many as without faults
+)
+
+// countRateLocked counts a call, and fails a plan that calls again and again without a
+// pause.
+func (p *play) countRateLocked(name string) {
+	r := p.rates[name]
+	if r == nil {
+		r = &rateCount{instantAt: -1, secondAt: -time.Hour}
+		p.rates[name] = r
+	}
+	now := p.now()
+	if now != r.instantAt {
+		r.instantAt, r.instant = now, 0
+	}
+	if now >= r.secondAt+time.Second {
+		r.secondAt, r.second = now, 0
+	}
+	r.instant++
+	r.second++
+	if p.clean == nil {
+		r.atOnce, r.inASecond = max(r.atOnce, r.instant), max(r.inASecond, r.second)
+		return
+	}
+	clean := p.clean.rates[name]
+	if clean == nil {
+		clean = &rateCount{}
+	}
+	switch {
+	case r.instant > atOnceOfNameMax+3*clean.atOnce:
+		p.failLocked("it retries without a pause: %q comes %d times at one instant, and without faults %d times at most", name, r.instant, clean.atOnce)
+	case r.second > inASecondMax+3*clean.inASecond:
+		p.failLocked("it retries without a pause: %q comes %d times within a second, and without faults %d times at most", name, r.second, clean.inASecond)
 	}
 }

@@ -25,10 +25,11 @@ import (
 
 const (
 	lateness = time.Minute + time.Second // of an event that is late, or comes again
-	slowness = time.Minute               // of a slow call whose context has no end
+	slowness = time.Minute               // of a slow call whose deadline is not sooner
 
 	deadCallsMax = 100 // calls of a process that is dead
 	outageMax    = 100 // calls that fail in an outage
+	outagesMax   = 3   // the first places of a name where an outage may begin
 
 	idleEnough = 2 // places of a name where faults are injected while nothing changes
 )
@@ -60,20 +61,26 @@ type point struct {
 	stale  bool // a Read that gave another answer before
 	behind bool // and there were events since
 	first  bool // of its instant
+	ends   bool // its context has a deadline
+	next   bool // another event of the process comes at the same instant
 	own    []Fault
 }
 
 // allows reports whether a fault of its kind can be there.
 func (p point) allows(f Fault) bool {
 	switch f {
+	case NoAnswer:
+		return p.ends
 	case Stale:
 		return p.stale
 	case StaleWatch:
 		return p.behind
+	case Swapped:
+		return p.next
 	case Outage: // these go on for long
-		return p.nth == 1
+		return p.nth <= outagesMax
 	case Blackout:
-		return p.first && p.nth <= 2
+		return p.first && p.nth <= outagesMax
 	}
 	return true
 }
@@ -125,6 +132,7 @@ type request struct {
 	turn  chan struct{} // closed when the call may go on
 	what  string
 	point int // the last one then
+	line  int // of the journal, counted from 1, if its error is lost
 	lasts time.Duration
 	injection
 }
@@ -157,6 +165,9 @@ func (a answer) equal(b answer) bool {
 	return reflect.DeepEqual(a.value, b.value)
 }
 
+// errStopped is the cause of the end of a context of a process that stops.
+var errStopped = errors.New("explore: the process has to stop")
+
 // errDied is what the calls of a process return after its end.
 var errDied = errors.New("explore: the process has died")
 
@@ -168,14 +179,14 @@ func (*lostAnswer) Unwrap() error { return ErrInjected }
 
 // decideLocked notes that a place is reached, and decides which fault is injected there.
 // Of the places of one name that are reached while nothing changes, the first few are
-// enough. own lists the faults of the world's own that can be there.
-func (p *play) decideLocked(what string, kind kind, own []Fault) injection {
+// enough.
+func (p *play) decideLocked(what string, at point) injection {
 	s := p.reachLocked(p.placeName(what))
 	if s.idleTurn != p.idleTurn {
 		s.idle, s.idleTurn = 0, p.idleTurn
 	}
-	at := point{place: place{s.name, s.nth}, since: s.nth - s.before, kind: kind, own: own}
-	if kind != onEvent {
+	at.place, at.since = place{s.name, s.nth}, s.nth-s.before
+	if at.kind != onEvent {
 		now := p.now()
 		at.first = p.calledAt != now
 		p.calledAt = now
@@ -184,8 +195,8 @@ func (p *play) decideLocked(what string, kind kind, own []Fault) injection {
 		return injection{place: at.place}
 	}
 	p.outcome.points = append(p.outcome.points, at)
-	i := injection{at.place, p.decide(at)}
-	if slices.Contains(p.own, i.fault) && !slices.Contains(own, i.fault) {
+	i := injection{at.place, p.trial.decide(at)}
+	if slices.Contains(p.own, i.fault) && !slices.Contains(at.own, i.fault) {
 		i.fault = "" // what is done there is something else now
 	}
 	return i
@@ -244,7 +255,7 @@ func (p *play) deliverLocked(d delivery) func() {
 	p.dirty = true
 	var i injection
 	if !d.decided {
-		i = p.decideLocked(d.what, onEvent, ownOf(p.explorer, d.own))
+		i = p.decideLocked(d.what, point{kind: onEvent, next: p.nextOfInstantLocked(d) >= 0, own: ownOf(p.explorer, d.own)})
 	}
 	if happens := happening(p.explorer, d.own, i.fault); happens != nil {
 		p.injectLocked(d.what, i, lateness)
@@ -254,19 +265,27 @@ func (p *play) deliverLocked(d delivery) func() {
 	case Lost: // a world may notice the loss, as late as it notices a late event, and correct it
 		p.injectLocked(d.what, i, lateness)
 		return nothing
+	case Swapped:
+		if next := p.nextOfInstantLocked(d); next >= 0 {
+			p.injectLocked(d.what, i, 0)
+			d.decided = true
+			p.events = slices.Insert(p.events, next+1, d)
+			return nothing
+		}
 	case Late, Twice:
 		p.injectLocked(d.what, i, lateness)
 		p.events = append(p.events, delivery{event: d.event, what: d.what, process: d.process, at: d.at + lateness, decided: true})
 		if i.fault == Late {
 			return nothing
 		}
-	default:
+	}
+	if i.fault != Twice {
 		p.lineLocked(d.what)
 	}
 	d.at = p.now()
 	p.history = append(p.history, d)
 	listeners := slices.Clone(d.process.listeners)
-	for _, proc := range p.overlapping {
+	for _, proc := range p.ending {
 		if proc.slot == d.process.slot && proc != d.process {
 			listeners = append(listeners, proc.listeners...)
 		}
@@ -276,6 +295,13 @@ func (p *play) deliverLocked(d delivery) func() {
 			hear(d.event)
 		}
 	}
+}
+
+// nextOfInstantLocked returns the index of the next event that comes to the process of d
+// at this instant, or -1.
+func (p *play) nextOfInstantLocked(d delivery) int {
+	now := p.now()
+	return slices.IndexFunc(p.events, func(e delivery) bool { return e.process == d.process && e.at <= now })
 }
 
 func nothing() {}
@@ -299,11 +325,27 @@ func (p *play) call(r *request) error {
 		return cmp.Or(err, errDied)
 	}
 	r.turn = make(chan struct{})
-	p.callers = append(p.callers, r)
+	if p.immediate { // the caller may hold a mutex for which others wait
+		let := p.grantLocked(r)
+		p.mu.Unlock()
+		let()
+		return p.goOn(r)
+	}
+	at, _ := slices.BinarySearchFunc(p.callers, r, func(other, r *request) int {
+		return cmp.Or(orderOfCalls(other, r), -1) // behind those that are equal
+	})
+	p.callers = slices.Insert(p.callers, at, r)
+	p.most = max(p.most, len(p.callers))
 	p.wakeLocked()
 	p.mu.Unlock()
+	return p.goOn(r)
+}
+
+// goOn waits for the turn of a call, and makes it.
+func (p *play) goOn(r *request) error {
+	proc := r.process
 	select {
-	case <-proc.ctx.Done():
+	case <-proc.died:
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.removeCallerLocked(r)
@@ -316,6 +358,11 @@ func (p *play) call(r *request) error {
 	err := errDied // unless it returns
 	if r.fault != DiesBefore {
 		p.protect(proc, "call "+r.op, func() { err = r.effect() })
+		if r.line > 0 && err != nil {
+			p.mu.Lock()
+			p.outcome.journal[r.line-1].err = err
+			p.mu.Unlock()
+		}
 	}
 	switch r.fault {
 	case AnswerLost:
@@ -324,6 +371,15 @@ func (p *play) call(r *request) error {
 		r.found = nil
 		p.kill(proc)
 		return errDied
+	case NoAnswer:
+		select {
+		case <-proc.died:
+			err = errDied
+		case <-r.ctx.Done():
+			err = context.Cause(r.ctx)
+		}
+		r.found = nil
+		return err
 	case Slow:
 		timer := time.NewTimer(r.lasts)
 		defer timer.Stop()
@@ -342,15 +398,21 @@ func (p *play) call(r *request) error {
 func (p *play) grantLocked(r *request) func() {
 	p.removeCallerLocked(r)
 	p.countStepLocked()
+	p.outcome.calls++
 	p.dirty = p.dirty || r.kind != onRead
 	r.what = "call " + r.op + r.process.name
+	p.countRateLocked(p.placeName(r.what))
 	if p.inOutageLocked(r) {
 		r.fault = Fails
 		p.lineLocked(r.what + ": " + ErrInjected.Error())
 		close(r.turn)
 		return nothing
 	}
-	r.injection = p.decideLocked(r.what, r.kind, ownOf(p.explorer, r.own))
+	left := p.within
+	if end, ok := r.ctx.Deadline(); ok {
+		left = time.Until(end)
+	}
+	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: left < p.within, own: ownOf(p.explorer, r.own)})
 	r.point = len(p.outcome.points) - 1
 	if happens := happening(p.explorer, r.own, r.fault); happens != nil {
 		r.effect, r.lasts = happens, lateness
@@ -366,23 +428,32 @@ func (p *play) grantLocked(r *request) func() {
 		p.outages[name] = &outage{p.now() + p.within, outageMax - 1}
 		r.fault = Fails
 	case Overlap:
-		if r.process != r.process.slot.process || len(p.overlapping) > 0 {
+		if r.process != r.process.slot.process || r.process.stopping || len(p.ending) > 0 {
 			break
 		}
 		p.injectLocked(r.what, r.injection, lateness)
 		old := r.process
 		old.name += " (old)"
+		slices.SortStableFunc(p.callers, orderOfCalls)
 		old.endsAt = p.now() + lateness
-		p.overlapping = append(p.overlapping, old)
+		p.ending = append(p.ending, old)
 		return func() { close(r.turn); p.launch(old.slot) }
-	case Slow:
-		r.lasts = slowness
-		if end, ok := r.ctx.Deadline(); ok && time.Until(end) < p.within {
-			r.lasts = time.Until(end) + time.Second
+	case Stops:
+		if r.process.stopping {
+			break
 		}
+		p.injectLocked(r.what, r.injection, grace+downtime)
+		r.process.stopping, r.process.endsAt = true, p.now()+grace
+		p.ending = append(p.ending, r.process)
+		return func() { r.process.end(errStopped); close(r.turn) }
+	case Slow:
+		r.lasts = min(slowness, left/10*9)
 		fallthrough
 	default:
 		p.injectLocked(r.what, r.injection, r.lasts)
+		if r.fault == AnswerLost || r.fault == DiesAfter || r.fault == Slow || r.fault == NoAnswer {
+			r.line = len(p.outcome.journal) // gets the error that the caller does not see
+		}
 	}
 	close(r.turn)
 	return nothing
@@ -413,7 +484,9 @@ func (p *play) inOutageLocked(r *request) bool {
 }
 
 func (p *play) removeCallerLocked(r *request) {
-	p.callers = slices.DeleteFunc(p.callers, func(other *request) bool { return other == r })
+	if i := slices.Index(p.callers, r); i >= 0 {
+		p.callers = slices.Delete(p.callers, i, i+1)
+	}
 }
 
 // answered returns the answer of a call; or the answer before, if that is its fault.
@@ -423,6 +496,7 @@ func (p *play) answered(r *request, err error) error {
 	if p.overLocked(r.process) {
 		return errDied
 	}
+	p.outcome.returned++
 	streams := false
 	if y, ok := r.found.(*reply); ok && y != nil {
 		streams = y.stream != nil // which is no answer that could be given again

@@ -5,12 +5,15 @@ package explore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +35,9 @@ const (
 	AnswerLost Fault = "answer lost" // Do: the call has its effect and returns ErrInjected
 	DiesBefore Fault = "dies before" // the process dies, and the call has no effect
 	DiesAfter  Fault = "dies after"  // Do: the call has its effect, and the process dies
-	Slow       Fault = "slow"        // Do, Read: the call has its effect, and answers when its context has ended or a minute is over
+	Stops      Fault = "stops"       // the context of the process ends during the call; half a minute later the process dies
+	Slow       Fault = "slow"        // Do, Read: the call has its effect, and returns a minute later, or shortly before its deadline if that is sooner
+	NoAnswer   Fault = "no answer"   // Do, Read: the call has its effect, and returns the error of its context when that ends; see Scenario.With
 	Stale      Fault = "stale"       // Read: the last other answer comes, if there was one
 	StaleWatch Fault = "stale watch" // Read: for a minute the last other answer comes; then the events since that answer come again
 	Outage     Fault = "outage"      // this call and those of its name that follow fail, for as long as Scenario.Within, 100 of them at most
@@ -41,6 +46,7 @@ const (
 	Lost       Fault = "lost"        // the event does not come
 	Twice      Fault = "twice"       // the event comes, and again a minute later
 	Late       Fault = "late"        // the event comes a minute later
+	Swapped    Fault = "swapped"     // the event comes after the next event of the same instant; see Scenario.With
 )
 
 // outage reports whether calls fail for a while, of which one in a plan is enough.
@@ -49,10 +55,10 @@ func (f Fault) outage() bool { return f == Outage || f == Blackout }
 // faultsOf lists what can happen to each kind. A process that dies after a read left
 // the same world as one that died before it.
 var faultsOf = [...][]Fault{
-	onCall:  {Fails, DiesBefore},
-	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Slow},
-	onRead:  {Fails, DiesBefore, Slow, Stale},
-	onEvent: {Lost, Twice, Late},
+	onCall:  {Fails, DiesBefore, Stops},
+	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer},
+	onRead:  {Fails, DiesBefore, Stops, Slow, NoAnswer, Stale},
+	onEvent: {Lost, Twice, Late, Swapped},
 }
 
 // longFaultsOf lists those that go on for a while. They are tried after the others, and
@@ -68,9 +74,12 @@ var longFaultsOf = [...][]Fault{
 // tried. A world may have more: see Scenario.CustomFaults.
 func Faults() []Fault {
 	return []Fault{
-		Fails, AnswerLost, DiesBefore, DiesAfter, Slow, Stale, StaleWatch, Outage, Blackout, Overlap, Lost, Twice, Late,
+		Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer, Stale, StaleWatch, Outage, Blackout, Overlap, Lost, Twice, Late, Swapped,
 	}
 }
+
+// onRequest lists the faults of Scenario.With.
+var onRequest = []Fault{Overlap, Swapped, NoAnswer}
 
 // A Scenario is the input of [Run]: a controller, and a world of type W. World, Start and
 // Steps are required, and State or Final. The zero value of every other field is a good
@@ -122,8 +131,11 @@ type Scenario[W any] struct {
 	// check again by itself within the time of Within.
 	Without []Fault
 
-	// With lists the faults that are tried only on request: Overlap, which needs a
-	// controller of which two processes may work at the same time.
+	// With lists the faults that are tried only on request. Overlap needs a controller of
+	// which two processes may work at the same time. Swapped needs events of one instant
+	// that come from several sources, and so in no order. NoAnswer is tried anyway at
+	// calls whose context has a deadline. With lists it for a controller that must survive
+	// a call without a deadline that never returns.
 	With []Fault
 
 	// CustomFaults lists the faults of this world besides those of [Faults], in the order
@@ -145,7 +157,9 @@ type Scenario[W any] struct {
 	// Plans and Budget limit the number of plans and the time of exploring, by the real
 	// clock. If there are at most 1,000 plans of a single fault, all of them are played,
 	// whatever the limits say. If there are more, at least 1,000 of them are played,
-	// drawn by Seed. 0 means no limit. If both are 0, Budget is one second.
+	// drawn by Seed. 0 means no limit. If both are 0, Plans is 2,000. With a Budget, the
+	// number of plans depends on the speed and the load of the machine, and so may the
+	// verdict.
 	Plans  int
 	Budget time.Duration
 
@@ -159,6 +173,11 @@ type Scenario[W any] struct {
 	// Replay is one plan, as a failure prints it. If it is not nil, only this plan is
 	// played.
 	Replay []string
+
+	// Known lists plans, as a failure prints them, whose failures are known. Each of them
+	// must still fail, otherwise the test does. Exploring goes on past plans that fail by
+	// the faults of one of them.
+	Known [][]string
 }
 
 // Run plays a scenario without faults, then with each single fault at each call and
@@ -170,6 +189,8 @@ type Scenario[W any] struct {
 //
 //   - An hour after the last fault the world still changes, or work is left: see Within
 //     and [Process.Unfinished].
+//   - Calls of one name are repeated without a pause: more than 40 times at one instant, or
+//     60 times within a second, beside three times as many as without faults.
 //   - In the hour after that there are many more calls than without faults, or calls
 //     never end.
 //   - After that the state of the world is not the state without faults, or Final returns
@@ -178,8 +199,15 @@ type Scenario[W any] struct {
 //   - A goroutine is left when the process has ended, or all goroutines wait for ever.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario
 //     panics.
-//   - There is no progress for 20 seconds of the real clock. The usual cause is a
-//     goroutine that waits for a mutex which another goroutine holds during a call.
+//   - There is no progress for 20 seconds of the real clock.
+//
+// The state without faults is that at the same time: if a plan lasts longer than the play
+// without faults and ends in another state, that play is repeated, and lasts as long.
+//
+// A mutex that is held over a call stops the clock of a bubble, when another goroutine
+// waits for it. Run then begins again, and lets each call through as soon as it is made.
+// The order of calls is then that of the goroutines, calls are neither slow nor without an
+// answer, and the report says so.
 //
 // Calls are made one at a time, in an order that is the same each time. So the same Seed
 // gives the same plans and journals on any number of processors. Random choices of the
@@ -187,6 +215,9 @@ type Scenario[W any] struct {
 // once.
 //
 // During a plan, output of the default loggers of log and log/slog goes to its journal.
+// log.Fatal ends the process of the plan, and not the test; it fails the play without
+// faults. A panic in a goroutine that the controller started itself ends the test: the
+// traceback names the plan, if GODEBUG has tracebacklabels=1.
 // Run must not be called in a bubble. It blocks as long as Plans and Budget allow, or
 // until all single faults have been played if that takes longer.
 func Run[W any](t *testing.T, s Scenario[W]) {
@@ -218,21 +249,25 @@ type explorer struct {
 	clean    *outcome
 	patterns []pattern // of names with generated parts
 
-	without []Fault
-	own     []Fault
-	steady  bool
-	plans   int
-	budget  time.Duration
-	seed    uint64
-	replay  plan
-	workers int
-	hang    time.Duration
-	enough  int // single faults that are tried whatever the limits say
-	within  time.Duration
+	without   []Fault
+	own       []Fault
+	steady    bool
+	immediate bool // each call is let through as soon as it is made
+	forever   bool // NoAnswer is tried at calls without a deadline too
+	plans     int
+	budget    time.Duration
+	seed      uint64
+	replay    plan
+	known     []plan
+	workers   int
+	hang      time.Duration
+	enough    int // single faults that are tried whatever the limits say
+	within    time.Duration
 
 	begun   time.Time
 	report  Report
 	first   []single
+	pairs   int // of faults that can follow each other
 	round   int // of pair
 	turn    int
 	bubbles sync.Map      // from the name of a bubble to its *play, while that is played
@@ -240,11 +275,13 @@ type explorer struct {
 }
 
 const (
+	plansMax    = 2_000   // plans, if there are no limits
 	secondMax   = 1_000   // second faults that are tried with a first one
 	secondsMax  = 100_000 // that are remembered
 	singlesMax  = 1_000   // single faults that are tried whatever the limits say
 	hangMax     = 20 * time.Second
-	neverCameIn = 5 // the report names so many
+	hangLooks   = 10 // in that time
+	neverCameIn = 5  // the report names so many
 )
 
 // A single is a plan of one fault that passed, and where a second one can be.
@@ -274,11 +311,11 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	case s.Within != 0 && s.Within < time.Minute:
 		wrong = fmt.Sprintf("Within is %v, want 0 (which means an hour) or a minute at least", s.Within)
 	case s.Plans < 0:
-		wrong = fmt.Sprintf("Plans is %d, want 0 (which means no limit) or more", s.Plans)
+		wrong = fmt.Sprintf("Plans is %d, want 0 (which means 2,000, or no limit if Budget is set) or more", s.Plans)
 	case s.Parallel < 0:
 		wrong = fmt.Sprintf("Parallel is %d, want 0 (which means as many as there are processors) or more", s.Parallel)
 	case s.Budget < 0:
-		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit, or a second if Plans is 0 too) or more", s.Budget)
+		wrong = fmt.Sprintf("Budget is %v, want 0 (which means no limit) or more", s.Budget)
 	}
 	for _, f := range s.CustomFaults {
 		if f == "" || slices.Contains(Faults(), f) {
@@ -292,35 +329,48 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	for _, f := range s.With {
-		if f != Overlap {
-			wrong = fmt.Sprintf("With has %q, want %q, the only fault that is not tried by default", f, Overlap)
+		if !slices.Contains(onRequest, f) {
+			wrong = fmt.Sprintf("With has %q, want one of %q, the faults that are not always tried", f, onRequest)
 		}
 	}
 	x := &explorer{
 		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.CustomFaults), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
 	}
-	if !slices.Contains(s.With, Overlap) {
-		x.without = append(x.without, Overlap)
+	for _, f := range onRequest {
+		if f != NoAnswer && !slices.Contains(s.With, f) {
+			x.without = append(x.without, f)
+		}
+	}
+	x.forever = slices.Contains(s.With, NoAnswer)
+	parse := func(field string, texts []string) plan {
+		p := plan{}
+		for _, text := range texts {
+			m := injected.FindStringSubmatch(text)
+			if m == nil || !slices.Contains(known, Fault(m[4])) ||
+				!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
+				wrong = fmt.Sprintf(`%s has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, field, text)
+				break
+			}
+			nth, _ := strconv.Atoi(m[3])
+			p = append(p, injection{place{m[1], nth}, Fault(m[4])})
+		}
+		return p
 	}
 	if s.Replay != nil {
-		x.replay = plan{}
+		x.replay = parse("Replay", s.Replay)
 	}
-	for _, text := range s.Replay {
-		m := injected.FindStringSubmatch(text)
-		if m == nil || !slices.Contains(known, Fault(m[4])) ||
-			!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
-			wrong = fmt.Sprintf(`Replay has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, text)
-			break
+	for _, texts := range s.Known {
+		if len(texts) == 0 {
+			wrong = "Known has a plan without faults, want plans as a failure prints them"
 		}
-		nth, _ := strconv.Atoi(m[3])
-		x.replay = append(x.replay, injection{place{m[1], nth}, Fault(m[4])})
+		x.known = append(x.known, parse("Known", texts))
 	}
 	if wrong != "" {
 		return nil, fmt.Errorf("explore: Scenario.%s", wrong)
 	}
 	if x.plans == 0 && x.budget == 0 {
-		x.budget = time.Second
+		x.plans = plansMax
 	}
 	direct := func(p *play) {
 		w := s.World()
@@ -337,12 +387,18 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		if s.Close != nil {
 			p.close = func() { s.Close(w) }
 		}
+		p.seen = p.describe()
 		for _, slot := range p.slots {
 			p.launch(slot)
 		}
 		p.advance(0) // so that Start has returned, and nothing runs beside Steps
+		p.attribute(byController)
 		s.Steps(&Environment{p}, w)
+		p.outcome.steps = p.now()
+		p.attribute(bySteps)
 		p.awaitRest()
+		p.goOnUntil(p.until)
+		p.attribute(byController)
 		var err error
 		if s.Final != nil && !p.over(nil) {
 			err = s.Final(w)
@@ -384,13 +440,26 @@ func (x *explorer) explore() *Report {
 	return &x.report
 }
 
+// find explores. If the controller holds a mutex over a call, it begins again, and lets
+// each call through as soon as it is made.
 func (x *explorer) find() *Finding {
+	f := x.findFirst()
+	if x.report.Held != "" && !x.immediate {
+		x.immediate, x.clean, x.patterns, x.pairs, x.round, x.turn = true, nil, nil, 0, 0, 0
+		x.report = Report{Held: x.report.Held}
+		x.without = append(x.without, Slow, NoAnswer)
+		f = x.findFirst()
+	}
+	return f
+}
+
+func (x *explorer) findFirst() *Finding {
 	clean, f := x.withoutFaults()
-	if f != nil {
+	if f != nil || x.stopped() {
 		return f
 	}
 	x.clean = clean
-	x.report.journal = clean.journal
+	x.report.journal, x.report.State = clean.journal, clean.state
 	for _, p := range clean.points {
 		if p.kind == onEvent {
 			x.report.Events++
@@ -402,10 +471,40 @@ func (x *explorer) find() *Finding {
 		return x.again()
 	}
 	singles := x.singles(clean.points)
-	if f := x.playSingles(singles); f != nil {
+	if len(singles) == 0 {
+		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
+		return x.finding(nil, clean)
+	}
+	if f := x.playKnown(); f != nil {
+		return f
+	}
+	if f := x.playSingles(singles); f != nil || x.stopped() {
 		return f
 	}
 	return x.playMore()
+}
+
+// stopped reports whether exploring begins again, because of a mutex.
+func (x *explorer) stopped() bool { return x.report.Held != "" && !x.immediate }
+
+// playKnown plays the plans of Known, each of which must fail.
+func (x *explorer) playKnown() *Finding {
+	for _, p := range x.known {
+		o := x.perform(x.report.Plans+1, p.decide)
+		x.report.Plans++
+		if o.failure == "" {
+			o.failure = "this plan of Known does not fail any more: take it out of the list"
+			return x.finding(p, o)
+		}
+	}
+	return nil
+}
+
+// isKnown reports whether the faults of a plan are those of a known one, and others.
+func (x *explorer) isKnown(happened plan) bool {
+	return slices.ContainsFunc(x.known, func(known plan) bool {
+		return !slices.ContainsFunc(known, func(i injection) bool { return !slices.Contains(happened, i) })
+	})
 }
 
 // withoutFaults plays the plan without faults, twice: what differs then would be taken
@@ -413,6 +512,9 @@ func (x *explorer) find() *Finding {
 func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	clean := x.perform(x.report.Plans+1, noFault)
 	x.report.Plans++
+	if x.stops(clean) {
+		return nil, nil
+	}
 	if clean.failure != "" {
 		return nil, x.reduce(nil, clean)
 	}
@@ -420,9 +522,10 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	x.report.Plans++
 	switch {
 	case again.state != clean.state:
-		clean.failure = "the world is once so and once so, without any fault:\n" + difference(clean.state, again.state, "(once)")
-	case len(clean.points) == 0:
-		clean.failure = "there is nothing to inject a fault into: no call by Do or Read, and no event"
+		clean.failure = "two plays without any fault end in another state:\n" + difference(clean.state, again.state, "(first play)") +
+			"\nDoes the scenario keep something between plays, such as a World that is made once, a sync.Once or a counter? Or does the controller use random numbers?"
+	case x.replay == nil:
+		clean.failure = clean.nothing()
 	}
 	if clean.failure != "" {
 		return nil, x.finding(nil, clean)
@@ -435,6 +538,16 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 		}
 	}
 	return clean, nil
+}
+
+// stops notes that a plan stood still because of a mutex, and reports whether exploring
+// begins again.
+func (x *explorer) stops(o *outcome) bool {
+	if o.held == "" || x.immediate {
+		return false
+	}
+	x.report.Held = o.held
+	return true
 }
 
 // singles lists all single faults, in the order in which they are tried.
@@ -467,13 +580,16 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 	x.first = make([]single, len(singles))
 	most := min(secondMax, max(2, secondsMax/max(1, len(singles))))
 	came := make([]bool, len(singles))
-	f, played := x.batch(func(i int) func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
 		if i >= len(singles) || i >= x.enough && x.spent(i) {
 			return nil
 		}
-		return plan{singles[i]}.decide
+		return &trial{plan: plan{singles[i]}}
 	}, func(i int, o *outcome) {
 		came[i] = len(o.happened) > 0
+		if o.known {
+			return
+		}
 		rest := o.points[min(o.after, len(o.points)):]
 		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)
 		if !singles[i].fault.outage() { // after which what comes first is what counts
@@ -481,6 +597,7 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 			random := rand.New(rand.NewPCG(x.seed, uint64(i)+2))
 			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
+		x.pairs += len(next)
 		x.first[i] = single{singles[i], slices.Clone(next[:min(len(next), most)])}
 	})
 	x.first = x.first[:played]
@@ -509,17 +626,17 @@ func (x *explorer) playMore() *Finding {
 		return nil
 	}
 	isPair := map[int]bool{}
-	f, played := x.batch(func(i int) func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
 		if x.spent(i) {
 			return nil
 		}
 		if i%4 != 3 { // pairs may take all the time that there is
 			if p := x.pair(); p != nil {
 				isPair[i] = true
-				return p.decide
+				return &trial{plan: p}
 			}
 		}
-		return x.dice(i)
+		return &trial{draw: x.dice(i)}
 	}, nil)
 	for i := range played {
 		if isPair[i] {
@@ -528,6 +645,7 @@ func (x *explorer) playMore() *Finding {
 			x.report.Many++
 		}
 	}
+	x.report.PairsLeft = x.pairs - x.report.Pairs
 	return f
 }
 
@@ -535,50 +653,66 @@ func (x *explorer) playMore() *Finding {
 // them in their order, so that it is the same however many processors there are. It
 // returns how many were played up to there. Each call of next comes after the one
 // before.
-func (x *explorer) batch(next func(i int) func(point) Fault, passed func(i int, o *outcome)) (f *Finding, played int) {
+func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)) (f *Finding, played int) {
 	var (
 		mu     sync.Mutex
 		taken  int
-		failed = -1
-		worst  *outcome
-		work   sync.WaitGroup
+		failed = map[int]*outcome{}
 	)
-	for range x.workers {
-		work.Go(func() {
-			for {
-				mu.Lock()
-				var decide func(point) Fault
-				i := taken
-				if failed < 0 {
-					decide = next(i)
-				}
-				if decide == nil {
-					mu.Unlock()
-					return
-				}
-				taken++
-				mu.Unlock()
-				o := x.perform(x.report.Plans+1+i, decide)
-				mu.Lock()
-				switch {
-				case o.failure == "":
-					if passed != nil {
-						passed(i, o)
-					}
-				case failed < 0 || i < failed:
-					failed, worst = i, o
-				}
-				mu.Unlock()
+	perform := func() {
+		for {
+			mu.Lock()
+			var one *trial
+			i := taken
+			if len(failed) == 0 && !x.stopped() {
+				one = next(i)
 			}
-		})
+			if one == nil {
+				mu.Unlock()
+				return
+			}
+			taken++
+			mu.Unlock()
+			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, trial: *one, clean: x.clean})
+			o.known = o.failure != "" && x.isKnown(o.happened)
+			mu.Lock()
+			if x.stops(o) {
+				mu.Unlock()
+				return
+			}
+			if o.failure != "" && !o.known {
+				failed[i] = o
+			} else if passed != nil {
+				passed(i, o)
+			}
+			if o.known {
+				x.report.Known++
+			}
+			mu.Unlock()
+		}
 	}
-	work.Wait()
-	if failed < 0 {
-		x.report.Plans += taken
-		return nil, taken
+	begin := x.report.Plans
+	for {
+		var work sync.WaitGroup
+		for range x.workers {
+			work.Go(perform)
+		}
+		work.Wait()
+		for _, i := range slices.Sorted(maps.Keys(failed)) {
+			x.report.Plans = begin + i + 1
+			f := x.reduce(failed[i].happened, failed[i])
+			if !x.isKnown(f.faults) {
+				return f, i + 1
+			}
+			x.report.Known++ // in other places than those of Known, until it was reduced
+		}
+		x.report.Plans = begin
+		if len(failed) == 0 {
+			x.report.Plans += taken
+			return nil, taken
+		}
+		clear(failed)
 	}
-	x.report.Plans += failed + 1
-	return x.reduce(worst.happened, worst), failed + 1
 }
 
 // pair returns the next plan of two faults, or nil if there is none. Each first fault
@@ -636,7 +770,7 @@ func (x *explorer) faults(points []point, of func(point) []Fault) []injection {
 	var all []injection
 	for _, p := range points {
 		for _, f := range of(p) {
-			if !slices.Contains(x.without, f) && p.allows(f) {
+			if !slices.Contains(x.without, f) && (p.allows(f) || f == NoAnswer && x.forever) {
 				all = append(all, injection{p.place, f})
 			}
 		}
@@ -663,8 +797,29 @@ func happening[F any](x *explorer, has map[Fault]F, f Fault) (happens F) {
 }
 
 // perform plays one plan.
-func (x *explorer) perform(number int, decide func(point) Fault) *outcome {
-	return x.performWith(&play{explorer: x, number: number, decide: decide, clean: x.clean})
+func (x *explorer) perform(number int, draw func(point) Fault) *outcome {
+	return x.performWith(&play{explorer: x, number: number, trial: trial{draw: draw}, clean: x.clean})
+}
+
+// A trial is a plan, or draws its faults where they can be.
+type trial struct {
+	plan plan
+	draw func(point) Fault // nil if it is a plan
+}
+
+func (t trial) decide(at point) Fault {
+	if t.draw != nil {
+		return t.draw(at)
+	}
+	return t.plan.decide(at)
+}
+
+// String is for tracebacks.
+func (t trial) String() string {
+	if t.draw != nil {
+		return "drawn by Seed"
+	}
+	return fmt.Sprintf("%q", t.plan.strings())
 }
 
 func (x *explorer) performWith(p *play) *outcome {
@@ -672,11 +827,12 @@ func (x *explorer) performWith(p *play) *outcome {
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
-		p.perform(x.t)
+		labels := pprof.Labels("explore", fmt.Sprintf("%s, plan %d: %v", x.t.Name(), p.number, p.trial))
+		pprof.Do(context.Background(), labels, func(context.Context) { p.perform(x.t) })
 	}()
-	timer := time.NewTimer(x.hang)
+	timer := time.NewTicker(x.hang / hangLooks)
 	defer timer.Stop()
-	for was := int64(0); ; {
+	for was, idle := int64(0), 0; ; {
 		select {
 		case r := <-done:
 			if r != nil {
@@ -685,21 +841,29 @@ func (x *explorer) performWith(p *play) *outcome {
 			if x.keep != nil {
 				x.keep(p)
 			}
+			if p.outcome.differs && x.isStateAt(p.outcome.end, p.outcome.state) {
+				p.outcome.failure, p.outcome.differs = "", false
+			}
 			return &p.outcome
 		case <-timer.C:
 		}
 		if is := p.progress.Load(); is != was {
-			was = is
-			timer.Reset(x.hang)
+			was, idle = is, 0
 			continue
 		}
-		return p.hung(x.hang)
+		idle++
+		if held := p.heldCall(); held != "" && idle > 1 && !x.immediate {
+			return &outcome{held: held, hung: true, failure: "a mutex is held over a call"}
+		}
+		if idle == hangLooks {
+			return p.hung(x.hang)
+		}
 	}
 }
 
 // again plays the plan of Replay.
 func (x *explorer) again() *Finding {
-	o := x.performWith(&play{explorer: x, decide: x.replay.decide, clean: x.clean})
+	o := x.performWith(&play{explorer: x, trial: trial{plan: x.replay}, clean: x.clean})
 	x.report.Plans++
 	x.report.journal = o.journal
 	for _, i := range x.replay {
@@ -730,7 +894,7 @@ func (x *explorer) reduce(p plan, o *outcome) *Finding {
 			i++
 		}
 	}
-	again := x.performWith(&play{explorer: x, decide: p.decide, clean: x.clean})
+	again := x.performWith(&play{explorer: x, trial: trial{plan: p}, clean: x.clean})
 	f := x.finding(p, again)
 	if again.failure == "" {
 		f = x.finding(p, o)
@@ -779,6 +943,15 @@ func (x *explorer) smaller(p plan, o *outcome, i int) (plan, *outcome) {
 	return nil, nil
 }
 
+// isStateAt reports whether the world without faults is in this state at a time after the
+// end of that play: a cron job may have run once more.
+func (x *explorer) isStateAt(end time.Duration, state string) bool {
+	if x.clean == nil || end <= x.clean.end {
+		return false
+	}
+	return x.performWith(&play{explorer: x, until: end}).state == state
+}
+
 // inOrder decides for one fault of p after the other, at the place that is said to be
 // that of the jth, of those of its name.
 func (p plan) inOrder(isPlace func(j int, at point) bool) func(point) Fault {
@@ -795,13 +968,13 @@ func (p plan) inOrder(isPlace func(j int, at point) bool) func(point) Fault {
 // better reports whether the world without faults becomes this one too, as soon as
 // the processes start once more: then perhaps that is the better end.
 func (x *explorer) better(state string) bool {
-	return x.performWith(&play{explorer: x, decide: noFault, restarts: true}).state == state
+	return x.performWith(&play{explorer: x, restarts: true}).state == state
 }
 
 func (x *explorer) finding(p plan, o *outcome) *Finding {
 	x.report.journal = o.journal
 	return &Finding{
-		Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
+		faults: p, Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
 		rest: o.rest,
 	}
 }

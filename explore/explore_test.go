@@ -280,7 +280,7 @@ func TestCustomFaults(t *testing.T) {
 
 	s = ajar("breaks", "falls")
 	s.State = func(w *shelf) string { return w.things["a"] } // and what broke is no matter
-	s.Plans = 400
+	s.Plans = 800
 	came := map[string]int{}
 	x := explorerOf(t, s)
 	x.workers = 1
@@ -324,7 +324,8 @@ func TestGeneratedNames(t *testing.T) {
 // The end says what was tried, and what never came.
 func TestReport(t *testing.T) {
 	r := search(t, plain())
-	if want := "4 calls, 1 events; each was hit by each of its faults"; !strings.HasSuffix(r.String(), want) {
+	if want := "4 calls, 1 events; each was hit by each of its faults, and by outages and blackouts at its first 3 times\nNOT TRIED: 578 of 775 pairs of faults, and most plans of more\n" +
+		"the state at the end without faults, with which each plan was compared:\n\ta = 1\n"; !strings.HasSuffix(r.String(), want) {
 		t.Errorf("the report is %q, want %q at its end", r, want)
 	}
 	s := of(func(c client) func(context.Context) error {
@@ -342,7 +343,7 @@ func TestReport(t *testing.T) {
 	s.State = func(*shelf) string { return "" }
 	plays.Store(0)
 	r = search(t, s)
-	if r.Found != nil || len(r.NeverCame) == 0 || !strings.Contains(r.String(), "never came: \n\tcall put far #1: fails") {
+	if r.Found != nil || len(r.NeverCame) == 0 || !strings.Contains(r.String(), "because the call or event never came in their plan:\n\tcall put far #1: fails") {
 		t.Errorf("the report is %q, want what never came: %v", r, r.NeverCame)
 	}
 }
@@ -701,6 +702,99 @@ func busy() Scenario[*shelf] {
 		w.desired["a1"] = "2"
 		s.Event(1)
 	}
-	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, StaleWatch, Slow, Outage, Blackout}
+	s.Within, s.Plans, s.Without = 20*time.Minute, 120, []Fault{Stale, StaleWatch, Slow, NoAnswer, Stops, Outage, Blackout}
 	return s
+}
+
+// Two thousand goroutines make three calls each at one instant, and no loop is suspected.
+func TestManyGoroutines(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		for i := range 2000 {
+			proc.Go(func(ctx context.Context) error {
+				for j := range 3 {
+					if err := (client{proc, w}).put(ctx, fmt.Sprint(i, " ", j), "1"); err != nil {
+						return nil
+					}
+				}
+				return nil
+			})
+		}
+	}
+	x := explorerOf(t, s)
+	if clean := x.perform(1, noFault); clean.failure != "" {
+		t.Error(clean.failure)
+	}
+}
+
+// A process that ends by log.Fatal is started again. Without faults, its end is a finding.
+func TestLogFatal(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if err := c.asDesired(ctx); err != nil && ctx.Err() == nil {
+				log.Fatal("cannot go on: ", err)
+			}
+			return nil
+		}
+	})
+	journal, failure := played(t, s, "call put a #1: fails")
+	want := []string{"0s call put a  <== fails", "0s log: 2000/01/01 00:00:00 cannot go on: explore: injected fault", "0s the process ends by log.Fatal", "1s start", "1s call get a", "1s call put a"}
+	if i := slices.Index(journal, want[0]); failure != "" || i < 0 || !slices.Equal(journal[i:min(len(journal), i+len(want))], want) {
+		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(context.Context) error { log.Fatalf("no configuration"); return nil })
+	}
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatalf") {
+		t.Errorf("exploring finds %v, want the call of log.Fatalf", r.Found)
+	}
+}
+
+// A controller that holds a mutex over its calls is explored, and the report says what
+// was not tried.
+func TestMutexHeldOverCalls(t *testing.T) {
+	for name, faulty := range map[string]bool{"correct": false, "faulty": true} {
+		s := plain()
+		s.Start = func(proc *Process, w *shelf) {
+			var mu sync.Mutex
+			tried := false
+			for range 2 {
+				loop(proc, 10*time.Minute, func(ctx context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if w.desired["a"] == "" || faulty && tried {
+						return nil
+					}
+					tried = true
+					return (client{proc, w}).asDesired(ctx)
+				})
+			}
+		}
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		r := x.explore()
+		if want := `NOT TRIED: slow calls and calls without an answer, because a mutex is held over "call get a"`; !faulty && (r.Found != nil || r.Singles < 20 || !strings.Contains(r.String(), want)) {
+			t.Errorf("%s: exploring finds %v, in %s; want %q", name, r.Found, r, want)
+		}
+		if faulty && (r.Found == nil || strings.Join(r.Found.Plan, "; ") != "call get a #1: fails") {
+			t.Errorf("%s: exploring finds %v, want a call that fails", name, r.Found)
+		}
+	}
+}
+
+// A plan that lasts past midnight has one run of a cron job more.
+func TestCronJob(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if _, err := c.get(ctx, fmt.Sprint("a at ", time.Now().Hour())); err != nil {
+				return err
+			}
+			return c.put(ctx, "day", time.Now().Format("Jan 2"))
+		}
+	})
+	s.Steps = func(s *Environment, w *shelf) { s.Event("a"); s.Advance(22*time.Hour + 30*time.Minute) }
+	s.Without = only(Outage)
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
 }

@@ -33,12 +33,24 @@ func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")
 	}
-	return &transport{c, h}
+	return &transport{caller: c, handler: h}
+}
+
+// TransportOr is [Transport] with custom faults by name. The handler of an injected fault
+// serves the request in place of h: for example it answers 429 with a Retry-After, or it
+// calls h and then answers 500. See Scenario.CustomFaults.
+func TransportOr(proc *Process, h http.Handler, own map[Fault]http.Handler) http.RoundTripper {
+	if proc == nil || h == nil {
+		panic("explore: TransportOr needs a process and a handler, got nil")
+	}
+	return &transport{caller: proc, handler: h, process: proc, own: own}
 }
 
 type transport struct {
 	caller  Caller
 	handler http.Handler
+	process *Process // the caller, if there are custom faults
+	own     map[Fault]http.Handler
 }
 
 // A reply is what a handler answers. It is kept for reads that are stale.
@@ -69,15 +81,40 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var got *reply
 	served := false
-	serve := func() (*reply, error) { served = true; return t.serve(r, body), nil }
+	serveBy := func(h http.Handler) (any, error) {
+		served = true
+		if got = serve(h, t.caller, r, body); got.Status >= 300 {
+			return got, got // the journal has an error
+		}
+		return got, nil
+	}
+	read := func() (any, error) { return serveBy(t.handler) }
+	effect := func() error { _, err := read(); return err }
+	reads := method == http.MethodGet || method == http.MethodHead
+	ownReads, ownEffects := map[Fault]func() (any, error){}, map[Fault]func() error{}
+	for f, h := range t.own {
+		ownReads[f] = func() (any, error) { return serveBy(h) }
+		ownEffects[f] = func() error { _, err := serveBy(h); return err }
+	}
 	var err error
+	var found any
 	switch {
 	case t.caller == nil:
-		got, err = serve()
-	case method == http.MethodGet || method == http.MethodHead:
-		got, err = Read(r.Context(), t.caller, op, serve)
+		err = effect()
+	case reads && t.process != nil:
+		found, err = t.process.ReadAnyOr(r.Context(), op, read, ownReads)
+	case reads:
+		found, err = t.caller.ReadAny(r.Context(), op, read)
+	case t.process != nil:
+		err = t.process.DoOr(r.Context(), op, effect, ownEffects)
 	default:
-		err = t.caller.Do(r.Context(), op, func() (err error) { got, err = serve(); return err })
+		err = t.caller.Do(r.Context(), op, effect)
+	}
+	if reads && t.caller != nil {
+		got, _ = found.(*reply) // an earlier one, if the read is stale
+	}
+	if answered := (*reply)(nil); errors.As(err, &answered) {
+		got, err = answered, nil
 	}
 	switch {
 	case errors.Is(err, ErrInjected) && !served:
@@ -88,6 +125,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return got.response(r, method), nil
+}
+
+// Error is the status, for the journal.
+func (y *reply) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", y.Status, http.StatusText(y.Status)))
 }
 
 func (y *reply) response(r *http.Request, method string) *http.Response {
@@ -105,8 +147,8 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	return w
 }
 
-// serve lets the handler answer, until that is whole or turns out to be a stream.
-func (t *transport) serve(r *http.Request, body []byte) *reply {
+// serve lets a handler answer, until that is whole or turns out to be a stream.
+func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	in := r.Clone(ctx)
 	in.Body, in.ContentLength, in.RequestURI = io.NopCloser(bytes.NewReader(body)), int64(len(body)), r.URL.RequestURI()
@@ -128,7 +170,7 @@ func (t *transport) serve(r *http.Request, body []byte) *reply {
 			w.end()
 			done <- failed
 		}()
-		t.handler.ServeHTTP(w, in)
+		h.ServeHTTP(w, in)
 		failed = nil
 	}()
 	select {
@@ -143,8 +185,8 @@ func (t *transport) serve(r *http.Request, body []byte) *reply {
 	stop := func() { cancel(); w.writer.CloseWithError(io.ErrUnexpectedEOF) }
 	s := &stream{r: w.reader, stop: stop}
 	s.stops = append(s.stops, context.AfterFunc(r.Context(), stop))
-	if t.caller != nil {
-		s.stops = append(s.stops, context.AfterFunc(t.caller.Context(), stop))
+	if c != nil {
+		s.stops = append(s.stops, context.AfterFunc(c.Context(), stop))
 	}
 	return &reply{Status: w.status, Header: w.sent, stream: s}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -161,10 +162,46 @@ type divertedWriter struct {
 }
 
 func (w divertedWriter) Write(text []byte) (int, error) {
-	if p := loggingPlay(); p != nil {
-		return sink(p.noteFromLog).Write(text)
+	p := loggingPlay()
+	if p == nil {
+		return w.other.Write(text)
 	}
-	return w.other.Write(text)
+	n, err := sink(p.noteFromLog).Write(text)
+	if fatal := fatalCaller(); fatal != "" {
+		p.exit(fatal)
+		runtime.Goexit() // in place of os.Exit, which would end the test
+	}
+	return n, err
+}
+
+// fatalCaller returns the name of the function of package log that is going to end the
+// process, if there is one on the stack.
+func fatalCaller() string {
+	var pcs [8]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasPrefix(frame.Function, "log.") && strings.Contains(frame.Function, "Fatal") {
+			return frame.Function
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// exit ends the process that called log.Fatal, as a supervisor sees it. Without faults, or
+// if nobody knows which process it was, the plan fails.
+func (p *play) exit(by string) {
+	if p.clean == nil || len(p.slots) > 1 {
+		p.failf("the controller called %s, which ends the process", by)
+		return
+	}
+	proc := p.slots[0].process
+	p.mu.Lock()
+	p.lineLocked("the process ends by " + by)
+	p.mu.Unlock()
+	p.kill(proc)
 }
 
 // diverted is the handler of the default logger of log/slog. The groups and attributes

@@ -4,6 +4,7 @@
 package explore
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"runtime"
@@ -26,12 +27,11 @@ func TestLimits(t *testing.T) {
 		without                       []Fault
 		singles, pairs, many, leftOut int
 	}{
-		{1, 0, nil, 25, 0, 0, 0},
-		{0, 1, nil, 25, 0, 0, 0},
-		{27 + 40, 0, nil, 25, 30, 10, 0},
-		{27 + 40, time.Hour, nil, 25, 30, 10, 0},
+		{1, 0, nil, 36, 0, 0, 0},
+		{0, 1, nil, 36, 0, 0, 0},
+		{38 + 40, 0, nil, 36, 30, 10, 0},
+		{38 + 40, time.Hour, nil, 36, 30, 10, 0},
 		{50, 0, only(Fails), 4, 12, 32, 0},
-		{0, 0, Faults(), 0, 0, 0, 0},
 	} {
 		s := plain()
 		s.Plans, s.Budget, s.Without = test.plans, test.budget, test.without
@@ -82,7 +82,7 @@ func TestSinglesAreSampled(t *testing.T) {
 			t.Errorf("%q was never tried, of %v", kind, tried)
 		}
 	}
-	if want := fmt.Sprintf("148 of %d single faults were tried, drawn by Seed, and %d left out", r.Singles+r.LeftOut, r.LeftOut); !strings.Contains(r.String(), want) {
+	if want := fmt.Sprintf("NOT TRIED: %d of %d single faults; those that were tried were drawn by Seed", r.LeftOut, 148+r.LeftOut); !strings.Contains(r.String(), want) {
 		t.Errorf("the report is %q, want %q in it", r, want)
 	}
 }
@@ -106,12 +106,12 @@ func TestPlansAtTheSameTime(t *testing.T) {
 	}
 	x.workers, x.hang = 2, time.Minute
 	met := make(chan struct{})
-	f, played := x.batch(func(i int) func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
 		if i == 2 {
 			return nil
 		}
 		waited := false
-		return func(point) Fault {
+		return &trial{draw: func(point) Fault {
 			if !waited {
 				select {
 				case met <- struct{}{}:
@@ -120,7 +120,7 @@ func TestPlansAtTheSameTime(t *testing.T) {
 			}
 			waited = true
 			return ""
-		}
+		}}
 	}, nil)
 	if f != nil || played != 2 {
 		t.Errorf("%d plans are played at the same time, want 2: %v", played, f)
@@ -139,13 +139,13 @@ func TestFirstFailingPlanIsReported(t *testing.T) {
 			close(second)
 		}
 	}
-	f, played := x.batch(func(i int) func(point) Fault {
-		return func(point) Fault {
+	f, played := x.batch(func(i int) *trial {
+		return &trial{draw: func(point) Fault {
 			if i == 0 {
 				<-second
 			}
 			return ""
-		}
+		}}
 	}, nil)
 	if played != 1 || f == nil || f.Number != 1 {
 		t.Errorf("after %d plans is told %v, want the first one", played, f)
@@ -235,17 +235,19 @@ func TestScenarioIsChecked(t *testing.T) {
 		"Stable is set, and State is nil; want a description of the world to compare":                              func(s *Scenario[*shelf]) { s.State, s.Final, s.Stable = nil, func(*shelf) error { return nil }, true },
 		"Within is 59s, want 0 (which means an hour) or a minute at least":                                         func(s *Scenario[*shelf]) { s.Within = 59 * time.Second },
 		"Within is -1ns, want 0 (which means an hour) or a minute at least":                                        func(s *Scenario[*shelf]) { s.Within = -1 },
-		"Plans is -1, want 0 (which means no limit) or more":                                                       func(s *Scenario[*shelf]) { s.Plans = -1 },
-		"Budget is -1ns, want 0 (which means no limit, or a second if Plans is 0 too) or more":                     func(s *Scenario[*shelf]) { s.Budget = -1 },
+		"Plans is -1, want 0 (which means 2,000, or no limit if Budget is set) or more":                            func(s *Scenario[*shelf]) { s.Plans = -1 },
+		"Budget is -1ns, want 0 (which means no limit) or more":                                                    func(s *Scenario[*shelf]) { s.Budget = -1 },
 		"Parallel is -1, want 0 (which means as many as there are processors) or more":                             func(s *Scenario[*shelf]) { s.Parallel = -1 },
 		`Without has "none", want one of ` + faults:                                                                func(s *Scenario[*shelf]) { s.Without = []Fault{"none"} },
-		`With has "fails", want "overlap", the only fault that is not tried by default`:                            func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
+		`With has "fails", want one of ["overlap" "swapped" "no answer"], the faults that are not always tried`:    func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
 		`CustomFaults has "fails", want a name other than ` + faults:                                               func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"breaks", Fails} },
 		`CustomFaults has "", want a name other than ` + faults:                                                    func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{""} },
 		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:              func(s *Scenario[*shelf]) { s.Replay = []string{"call a"} },
 		`Replay has "call a #0x1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:  func(s *Scenario[*shelf]) { s.Replay = []string{"call a #0x1: fails"} },
 		`Replay has "call a #1: lost", want a fault as a failure prints it, such as "call create a #1: fails"`:     func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: lost"} },
 		`Replay has "event a #1: fails", want a fault as a failure prints it, such as "call create a #1: fails"`:   func(s *Scenario[*shelf]) { s.Replay = []string{"event a #1: fails"} },
+		`Known has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:               func(s *Scenario[*shelf]) { s.Known = [][]string{{"call a"}} },
+		"Known has a plan without faults, want plans as a failure prints them":                                     func(s *Scenario[*shelf]) { s.Known = [][]string{nil} },
 		`Replay has "call a #1: explodes", want a fault as a failure prints it, such as "call create a #1: fails"`: func(s *Scenario[*shelf]) { s.Replay = []string{"call a #1: explodes"} },
 	} {
 		s := plain()
@@ -324,11 +326,11 @@ func BenchmarkPlan(b *testing.B) {
 				x.clean = x.perform(0, noFault)
 				all := x.singles(x.clean.points)
 				b.ResetTimer()
-				x.batch(func(i int) func(point) Fault {
+				x.batch(func(i int) *trial {
 					if i >= b.N {
 						return nil
 					}
-					return plan{all[i%len(all)]}.decide
+					return &trial{plan: plan{all[i%len(all)]}}
 				}, nil)
 			})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "plans/s")
@@ -348,5 +350,134 @@ func inTest(b *testing.B, f func(t *testing.T)) {
 	}
 	if !testing.RunTests(all, []testing.InternalTest{{Name: b.Name(), F: once}}) {
 		b.Fail()
+	}
+}
+
+// A plan without faults that is no test of the controller is a finding.
+func TestNothingIsPlayed(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func(proc *Process, c client) func(ctx context.Context) error
+		want  string
+	}{
+		"no call": {func(proc *Process, c client) func(context.Context) error {
+			return func(context.Context) error { return nil }
+		}, "the controller makes no call by Do, Read or Transport"},
+		"a call that blocks": {func(proc *Process, c client) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return c.Do(ctx, "put a", func() error { <-proc.Context().Done(); return nil })
+			}
+		}, `no call returns, so there is little to inject a fault into; the first one is "call put a"`},
+		"an end before the first change": {func(proc *Process, c client) func(context.Context) error {
+			done := false
+			return func(ctx context.Context) error {
+				if done {
+					return nil
+				}
+				done = true
+				return c.put(ctx, "b", "")
+			}
+		}, "the controller makes no call after Steps has changed the world"},
+		"a panic that is recovered": {func(proc *Process, c client) func(context.Context) error {
+			return func(ctx context.Context) error {
+				defer func() { _ = recover() }()
+				_, _ = c.get(ctx, "a")
+				panic("no disk")
+			}
+		}, "the controller never changes the state of the world"},
+	} {
+		s := plain()
+		s.Start = func(proc *Process, w *shelf) { loop(proc, 10*time.Minute, c.start(proc, client{proc, w})) }
+		s.State = func(w *shelf) string { return fmt.Sprint("there is: ", w) }
+		r := search(t, s)
+		if r.Found == nil || len(r.Found.Plan) > 0 || !strings.Contains(r.Found.Failure, c.want) {
+			t.Errorf("%s: exploring finds %v, want %q", name, r.Found, c.want)
+		}
+	}
+	s := plain()
+	s.Without = Faults()
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "so nothing is tried") {
+		t.Errorf("exploring without faults finds %v, want that nothing is tried", r.Found)
+	}
+}
+
+// A Steps that waits for a state ends when the plan has failed, or when it waits for too
+// long.
+func TestStepsThatWaits(t *testing.T) {
+	s := plain()
+	s.Steps = func(s *Environment, w *shelf) {
+		w.desired["a"] = "1"
+		s.Event("a")
+		for w.things["a"] == "" {
+			s.Advance(time.Second)
+		}
+	}
+	s.Start = func(proc *Process, w *shelf) {
+		tried := false
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			if tried || w.desired["a"] == "" {
+				return nil
+			}
+			tried = true // and never again
+			return (client{proc, w}).put(ctx, "a", "1")
+		})
+	}
+	s.Without = only(Fails)
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "Steps does not end: ") {
+		t.Errorf("exploring finds %v, want that Steps does not end", r.Found)
+	}
+	s.Invariant = func(w *shelf) error { return errBoom }
+	s.Steps = func(s *Environment, w *shelf) {
+		for {
+			s.Advance(time.Second)
+		}
+	}
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "Invariant: boom") {
+		t.Errorf("exploring finds %v, want the failure of Invariant", r.Found)
+	}
+}
+
+// Exploring goes on past the plans of Known, each of which must still fail.
+func TestKnown(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		tried := map[string]bool{}
+		return func(ctx context.Context) error {
+			for _, name := range slices.Sorted(maps.Keys(c.desired)) {
+				if !tried[name] {
+					tried[name] = true // and never again
+					_ = c.put(ctx, name, "1")
+				}
+			}
+			return nil
+		}
+	})
+	s.Steps = func(s *Environment, w *shelf) {
+		for _, name := range []string{"a", "b"} {
+			w.desired[name] = "1"
+			s.Event(name)
+			s.Advance(time.Minute)
+		}
+	}
+	s.Without = only(Fails)
+	for _, c := range []struct {
+		known [][]string
+		found string
+	}{
+		{nil, "call put a #1: fails"},
+		{[][]string{{"call put a #1: fails"}}, "call put b #1: fails"},
+		{[][]string{{"call put a #1: fails"}, {"call put b #1: fails"}}, ""},
+		{[][]string{{"call put a #2: fails"}}, "call put a #2: fails"},
+	} {
+		s.Known = c.known
+		found := ""
+		r := search(t, s)
+		if r.Found != nil {
+			found = strings.Join(r.Found.Plan, "; ")
+		}
+		if found != c.found {
+			t.Errorf("Known %q: exploring finds %v, want %q", c.known, r.Found, c.found)
+		}
+		if c.found == "" && (r.Known < 2 || !strings.Contains(r.String(), "plans failed by the faults of Scenario.Known")) {
+			t.Errorf("the report is %s, want the known plans", r)
+		}
 	}
 }

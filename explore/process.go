@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type Process struct {
 	slot *slot
 	ctx  context.Context // of the process
 	end  context.CancelCauseFunc
+	died chan struct{} // closed when it dies
 	log  *slog.Logger
 
 	// Guarded by play.mu.
@@ -25,12 +27,14 @@ type Process struct {
 	dead       bool
 	deadCalls  int           // calls since then
 	behind     time.Duration // until then no event comes
-	endsAt     time.Duration // of one that goes on beside the process which came after it
+	stopping   bool          // its context has ended, and it has not died
+	endsAt     time.Duration // when it dies, if it stops or goes on beside its successor
 	listeners  []func(event any)
 	unfinished []func() string
 }
 
-// Context returns the context of the process, which ends when the process dies.
+// Context returns the context of the process, which ends when the process has to stop, or
+// dies.
 func (proc *Process) Context() context.Context { return proc.ctx }
 
 // Now returns the time since the plan began, as the journal has it.
@@ -104,11 +108,24 @@ func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, o
 
 // ReadAny is [Read] for values of any type.
 func (proc *Process) ReadAny(ctx context.Context, op string, read func() (any, error)) (any, error) {
+	return proc.ReadAnyOr(ctx, op, read, nil)
+}
+
+// ReadAnyOr is [Process.ReadAny] with custom faults by name. The function of an injected
+// fault runs in place of read: for example it leaves out a page of a listing. See
+// Scenario.CustomFaults.
+func (proc *Process) ReadAnyOr(ctx context.Context, op string, read func() (any, error), own map[Fault]func() (any, error)) (any, error) {
 	if ctx == nil || read == nil {
 		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	r := &request{process: proc, ctx: ctx, op: op, kind: onRead}
 	r.effect = func() (err error) { r.found, err = read(); return err }
+	for f, read := range own {
+		if r.own == nil {
+			r.own = map[Fault]func() error{}
+		}
+		r.own[f] = func() (err error) { r.found, err = read(); return err }
+	}
 	err := proc.play.call(r)
 	return r.found, err
 }
@@ -159,13 +176,13 @@ func (proc *Process) Unfinished(left func() string) {
 }
 
 // Step counts a step of work, as each call does. It is for loops that may repeat without
-// a call, and lets them see the changes of Steps. It reports whether the process is still
-// alive.
+// a call, and lets them see the changes of Steps. It reports whether the process may go
+// on: it returns false when the process has to stop or has died.
 func (proc *Process) Step() bool {
 	proc.play.mu.Lock()
 	defer proc.play.mu.Unlock()
 	proc.play.countStepLocked()
-	return !proc.play.overLocked(proc)
+	return !proc.play.overLocked(proc) && !proc.stopping
 }
 
 // An Environment is the argument of the Steps of a Scenario. Its methods may be called
@@ -174,14 +191,25 @@ type Environment struct{ play *play }
 
 // Advance lets d pass. It returns when all work that is due by then is done. While Steps
 // does anything else, the controller does not run.
+//
+// If the plan has failed, Advance does not return: it ends the goroutine of Steps.
 func (s *Environment) Advance(d time.Duration) {
+	s.play.attribute(bySteps)
+	s.play.countAdvance()
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
+	s.play.attribute(byController)
+	if s.play.over(nil) {
+		runtime.Goexit() // Steps may wait for a state that this plan never reaches
+	}
 }
 
 // Event reports an event to all processes, as [Process.Event] does, once time passes. If
 // there is no process at that time, the event is lost.
-func (s *Environment) Event(event any) { s.play.receive(nil, event, nil) }
+func (s *Environment) Event(event any) {
+	s.play.receive(nil, event, nil)
+	s.play.outcome.activity.stepsAct(s.play.outcome.calls)
+}
 
 // Note writes a line to the journal.
 func (s *Environment) Note(v any) { s.play.note(nil, v) }

@@ -29,7 +29,7 @@ import (
 //	checking    checks the world, if it may have changed        Invariant     converge.go
 //	comparing   describes the world, before time passes         State        converge.go
 //	starting    starts a process in place of a dead one         Start        schedule.go
-//	ending      ends a process that overlaps with its successor              schedule.go
+//	ending      ends a process that stops, or overlaps with its successor    schedule.go
 //	delivering  decides about the first event, and delivers it  listeners    deliver.go
 //	granting    decides about one call, and lets it through     the effect   deliver.go
 //	waiting     until the next event, start, end or call                     schedule.go
@@ -41,8 +41,9 @@ import (
 // world with that of the plan without faults.
 
 const (
-	downtime  = time.Second // from a crash to the next Start
-	endingMax = time.Hour   // until all goroutines have ended
+	downtime  = time.Second      // from a crash to the next Start
+	grace     = 30 * time.Second // from the end of a context to the death of its process
+	endingMax = time.Hour        // until all goroutines have ended
 )
 
 // A phase is the time between two changes by Steps.
@@ -56,12 +57,20 @@ type outcome struct {
 	failure  string // "" if there is none
 	differs  bool   // it is that the world is another one
 	hung     bool   // the plan did not end
+	held     string // the call during which a mutex is held, so that the plan stands still
+	known    bool   // it failed by the faults of Scenario.Known
 	state    string // of the world at the end
 	phases   []phase
 	points   []point
 	happened []injection
-	after    int // of the points, the first after all of these
-	idle     int // steps and calls since nothing changes
+	after    int           // of the points, the first after all of these
+	idle     int           // steps and calls since nothing changes
+	steps    time.Duration // when Steps returned
+	end      time.Duration
+	calls    int // that were let through
+	returned int // of these
+	activity activity
+	rates    map[string]*rateCount // in the plan without faults
 	journal  []entry
 	rest     int // of its entries, those before that
 }
@@ -75,10 +84,11 @@ type play struct {
 	check    func() error  // says what is wrong with the world
 	describe func() string // describes it
 	close    func()        // ends it
-	decide   func(point) Fault
+	trial                  // decides about the faults
 	within   time.Duration
-	clean    *outcome // of the plan without faults; nil if this is that
-	restarts bool     // all processes start once more at the end
+	clean    *outcome      // of the plan without faults; nil if this is that
+	restarts bool          // all processes start once more at the end
+	until    time.Duration // it lasts until then at least
 
 	begun    time.Time
 	wake     chan struct{}  // there is something to let through
@@ -86,21 +96,22 @@ type play struct {
 	work     sync.WaitGroup // of all processes
 	progress atomic.Int64   // of the director
 
-	mu          sync.Mutex // guards the fields below
-	bubble      string     // its name in stacks
-	outcome     outcome
-	overlapping []*Process // old processes that go on beside their successors
-	turn        int        // of the journal: what several goroutines do in one turn has no order
+	mu      sync.Mutex // guards the fields below
+	bubble  string     // its name in stacks
+	outcome outcome
+	ending  []*Process // processes that end at an instant: they stop, or overlap with their successor
+	turn    int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
-	callers  []*request // the calls that wait for their turn
+	callers  []*request // the calls that wait for their turn, in the order of orderOfCalls
 	arrived  []delivery // the events since all was at rest
 	events   []delivery // the events before those that wait to be delivered
 	history  []delivery // the events that were delivered
 	counts   map[string]*placeCount
-	answers  map[string]*answers // by call and process
-	outages  map[string]*outage  // by the name of the process, or of a place
-	calledAt time.Duration       // when the last call was decided about
+	rates    map[string]*rateCount // of the calls of a name
+	answers  map[string]*answers   // by call and process
+	outages  map[string]*outage    // by the name of the process, or of a place
+	calledAt time.Duration         // when the last call was decided about
 
 	// converge.go
 	settling    bool          // Steps has returned
@@ -111,8 +122,11 @@ type play struct {
 	faultAt     time.Duration // when the last fault is over
 	restAt      time.Duration // nothing changes since then
 	recheckAt   time.Duration // when awaitRest checks again
+	seen        string        // the world as it was described for the activity
+	advances    int           // calls of Environment.Advance
 	instant     time.Duration // of the last step or call
 	atOnce      int           // steps and calls at that instant
+	most        int           // calls that waited at the same time
 	idleTurn    int           // counts the changes
 }
 
@@ -146,6 +160,7 @@ func (p *play) perform(t *testing.T) {
 		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
 		p.timer.Stop()
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
+		p.rates = map[string]*rateCount{}
 		p.dirty, p.calledAt = true, -1
 		if p.clean != nil { // most plans are a little longer
 			n, m := len(p.clean.journal), len(p.clean.points)
@@ -155,12 +170,15 @@ func (p *play) perform(t *testing.T) {
 		directing.Go(func() { p.protect(nil, "the scenario", func() { p.direct(p) }) })
 		directing.Wait()
 		p.finish()
+		if p.clean == nil {
+			p.outcome.rates = p.rates
+		}
 	})
 }
 
 // launch starts a process.
 func (p *play) launch(s *slot) {
-	proc := &Process{play: p, slot: s}
+	proc := &Process{play: p, slot: s, died: make(chan struct{})}
 	if s.number > 0 {
 		proc.name = fmt.Sprintf(" (beside %d)", s.number)
 	}
@@ -181,11 +199,14 @@ func (p *play) launch(s *slot) {
 // kill ends a process: its calls and events have no effect from now on.
 func (p *play) kill(proc *Process) {
 	p.mu.Lock()
+	if !proc.dead {
+		close(proc.died)
+	}
 	proc.dead = true
 	if proc.slot.process == proc {
 		proc.slot.restartAt = p.now() + downtime
 	}
-	p.overlapping = slices.DeleteFunc(p.overlapping, func(elder *Process) bool { return elder == proc })
+	p.ending = slices.DeleteFunc(p.ending, func(elder *Process) bool { return elder == proc })
 	p.mu.Unlock()
 	proc.end(errDied)
 }
@@ -256,9 +277,13 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 			until = min(until, s.restartAt)
 		}
 	}
-	for _, proc := range p.overlapping {
+	for _, proc := range p.ending {
 		if proc.endsAt <= now {
-			p.lineLocked("the old process ends")
+			if proc.stopping {
+				p.lineLocked("the process ends" + proc.name)
+			} else {
+				p.lineLocked("the old process ends")
+			}
 			return func() { p.kill(proc) }, 0, false
 		}
 		until = min(until, proc.endsAt)
@@ -273,7 +298,7 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 	if len(p.callers) == 0 {
 		return nil, until - now, p.undescribed
 	}
-	r := p.firstLocked()
+	r := p.callers[0]
 	if p.undescribed {
 		if s := p.counts[p.placeName("call "+r.op+r.process.name)]; s != nil && s.idle >= idleEnough && s.idleTurn == p.idleTurn {
 			return nil, 0, true
@@ -282,11 +307,9 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 	return p.grantLocked(r), 0, false
 }
 
-// firstLocked returns the call whose text comes first.
-func (p *play) firstLocked() *request {
-	return slices.MinFunc(p.callers, func(a, b *request) int {
-		return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.process.name, b.process.name))
-	})
+// orderOfCalls is the order in which calls that wait at the same instant are let through.
+func orderOfCalls(a, b *request) int {
+	return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.process.name, b.process.name))
 }
 
 func (p *play) wakeLocked() {
@@ -343,7 +366,7 @@ func (p *play) finish() {
 			p.kill(s.process)
 		}
 	}
-	for _, proc := range slices.Clone(p.overlapping) {
+	for _, proc := range slices.Clone(p.ending) {
 		p.kill(proc)
 	}
 	ended := make(chan struct{})
@@ -381,6 +404,25 @@ func (p *play) hung(after time.Duration) *outcome {
 	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan. A mutex that is held over a call is one reason:\n%s",
 		after, strings.Join(busy, "\n\n"))
 	return &o
+}
+
+// heldCall returns a call that waits for its turn while another goroutine waits for a
+// mutex, so that nothing goes on; "" if there is none.
+func (p *play) heldCall() string {
+	if !p.mu.TryLock() {
+		return ""
+	}
+	defer p.mu.Unlock()
+	if len(p.callers) == 0 {
+		return ""
+	}
+	for _, stack := range stacks(p.bubble) {
+		head, _, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, "[sync.Mutex.Lock") || strings.Contains(head, "[sync.RWMutex.") {
+			return "call " + p.callers[0].op
+		}
+	}
+	return ""
 }
 
 var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)

@@ -21,8 +21,12 @@ type Report struct {
 	Many      int      // plans of more faults
 	LeftOut   int      // single faults that were not tried
 	NeverCame []string // single faults whose call or event did not occur when they were tried
+	Held      string   // a call over which the controller holds a mutex; see Run
+	Known     int      // plans that failed by the faults of Scenario.Known
+	PairsLeft int      // pairs of faults that were not tried
 	Calls     int      // calls of the play without faults
 	Events    int      // events of the play without faults
+	State     string   // the world at the end of the play without faults, by Scenario.State
 	Took      time.Duration
 
 	journal []entry
@@ -32,7 +36,10 @@ type Report struct {
 // of the plan without faults.
 func (r *Report) Journal() []string { return lines(r.journal) }
 
-// String says how much was tried.
+// stateMax is the number of lines of a state in a report.
+const stateMax = 10
+
+// String says how much was tried, and what was not.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d plans in %v, %.0f a second: %d of one fault, %d of two, %d of more",
@@ -41,16 +48,22 @@ func (r *Report) String() string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\n%d calls, %d events; ", r.Calls, r.Events)
-	switch {
-	case r.LeftOut == 0 && len(r.NeverCame) == 0:
-		b.WriteString("each was hit by each of its faults")
-	case r.LeftOut == 0:
-		b.WriteString("each was hit by each of its faults, except for those that never came: ")
-	default:
-		fmt.Fprintf(&b, "%d of %d single faults were tried, drawn by Seed, and %d left out", r.Singles, r.Singles+r.LeftOut, r.LeftOut)
-		if len(r.NeverCame) > 0 {
-			b.WriteString("; these never came: ")
-		}
+	if r.LeftOut == 0 {
+		fmt.Fprintf(&b, "each was hit by each of its faults, and by outages and blackouts at its first %d times", outagesMax)
+	} else {
+		fmt.Fprintf(&b, "NOT TRIED: %d of %d single faults; those that were tried were drawn by Seed", r.LeftOut, r.Singles+r.LeftOut)
+	}
+	if r.Held != "" {
+		fmt.Fprintf(&b, "\nNOT TRIED: slow calls and calls without an answer, because a mutex is held over %q, which stops the clock of a bubble", r.Held)
+	}
+	if r.PairsLeft > 0 {
+		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)
+	}
+	if r.Known > 0 {
+		fmt.Fprintf(&b, "\n%d plans failed by the faults of Scenario.Known", r.Known)
+	}
+	if len(r.NeverCame) > 0 {
+		b.WriteString("\nNOT TRIED: these, because the call or event never came in their plan:")
 	}
 	for i, text := range r.NeverCame {
 		if i == neverCameIn {
@@ -58,6 +71,13 @@ func (r *Report) String() string {
 			break
 		}
 		fmt.Fprintf(&b, "\n\t%s", text)
+	}
+	if r.State != "" {
+		state := strings.Split(strings.TrimSuffix(r.State, "\n"), "\n")
+		if n := len(state) - stateMax; n > 0 {
+			state = append(state[:stateMax:stateMax], fmt.Sprintf("... %d lines", n))
+		}
+		fmt.Fprintf(&b, "\nthe state at the end without faults, with which each plan was compared:\n%s", indent(state))
 	}
 	return b.String()
 }
@@ -72,7 +92,8 @@ type Finding struct {
 	Hung    bool     // the plan did not end
 	Better  bool     // a restart of the processes brings the world without faults to this state too
 
-	rest int // of the journal, the lines before that have a change
+	faults plan // as Plan has them
+	rest   int  // of the journal, the lines before that have a change
 }
 
 // String tells the story.

@@ -143,24 +143,28 @@ func (env *Env[T]) Start(r reconcile.Runner) {
 
 // Watch returns a copy of r that uses the queue of the Env and writes its runs to the
 // journal. It is for a reconciler inside of another Runner, such as a [reconcile.Group]
-// or [reconcile.After]. Watch sets Queue. If Retry is nil, it sets a back-off that
-// doubles from one second to five minutes and is not random. If Logger is nil, it sets
-// one that writes to the output of the test. In a plan of Explore that output is
+// or [reconcile.After]. The Queue of r must be nil or that of the Env. If Retry is nil,
+// Watch sets a back-off that doubles from one second to five minutes and is not random. If
+// Logger is nil, it sets one that writes to the output of the test. In a plan of Explore that output is
 // discarded, because the journal has a line for each run, and RecheckJitter has no
 // effect. OnResult of r is called after the journal line is written. Watch panics if r is
-// nil.
+// nil, or has another Queue: a reconciler of a queue of its own is started by Go, in a
+// [reconcile.RunFunc], and the journal does not have its runs.
 func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	if r == nil {
 		panic("reconciletest: Watch needs a Reconciler, got nil")
 	}
-	r.Queue = env.Queue
+	if r.Queue != nil && r.Queue != reconcile.Dequeuer[T](env.Queue) {
+		panic("reconciletest: Watch needs a Reconciler without a Queue, or with that of the Env; start one with another Queue by Go(reconcile.RunFunc(r.Run))")
+	}
+	watched := *r // so that r can be watched again, in another Env too
+	watched.Queue = env.Queue
 	if r.Retry == nil {
-		r.Retry = retry
+		watched.Retry = retry
 	}
 	if r.Logger == nil {
-		r.Logger = env.log
+		watched.Logger = env.log
 	}
-	watched := *r // so that r can be watched again
 	if env.plan != nil {
 		watched.RecheckJitter = 0
 	}

@@ -238,14 +238,16 @@ func TestFailPlansACallOnce(t *testing.T) {
 
 func TestNilIsRefused(t *testing.T) {
 	var none context.Context
+	other := &reconcile.Reconciler[string]{Queue: reconcile.NewQueue[string](), Reconcile: func(context.Context, string) error { return nil }}
 	Run(t, func(t *testing.T, env *Env[string]) {
 		for want, f := range map[string]func(){
-			"reconciletest: Start needs a Reconciler or another Runner, got nil":       func() { env.Start(nil) },
-			"reconciletest: Go needs a Runner, got nil":                                func() { env.Go(nil) },
-			`reconciletest: Do("put") needs a context and an effect, got nil`:          func() { _ = env.Do(none, "put", func() error { return nil }) },
-			`reconciletest: Do("get") needs a context and an effect, got nil`:          func() { _ = env.Do(t.Context(), "get", nil) },
-			`reconciletest: Read("a") needs a context, an Env and a function, got nil`: func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
-			`reconciletest: Read("b") needs a context, an Env and a function, got nil`: func() { _, _ = Read[int](t.Context(), env, "b", nil) },
+			"reconciletest: Start needs a Reconciler or another Runner, got nil":                                                                             func() { env.Start(nil) },
+			"reconciletest: Watch needs a Reconciler without a Queue, or with that of the Env; start one with another Queue by Go(reconcile.RunFunc(r.Run))": func() { env.Start(other) },
+			"reconciletest: Go needs a Runner, got nil":                                                                                                      func() { env.Go(nil) },
+			`reconciletest: Do("put") needs a context and an effect, got nil`:                                                                                func() { _ = env.Do(none, "put", func() error { return nil }) },
+			`reconciletest: Do("get") needs a context and an effect, got nil`:                                                                                func() { _ = env.Do(t.Context(), "get", nil) },
+			`reconciletest: Read("a") needs a context, an Env and a function, got nil`:                                                                       func() { _, _ = Read[int, string](t.Context(), nil, "a", nil) },
+			`reconciletest: Read("b") needs a context, an Env and a function, got nil`:                                                                       func() { _, _ = Read[int](t.Context(), env, "b", nil) },
 		} {
 			if text := panicOf(f); text != want {
 				t.Errorf("it panics with %q, want %q", text, want)
@@ -398,8 +400,7 @@ func TestTheWorldCanBeChangedBetweenTwoAdvances(t *testing.T) {
 func TestStartKeepsWhatIsSet(t *testing.T) {
 	Run(t, func(t *testing.T, env *Env[string]) {
 		plain := &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}
-		env.Start(plain)
-		if plain.Logger != env.log {
+		if watched := env.Watch(plain); watched.Logger != env.log {
 			t.Error("the log does not go to the output of the test")
 		}
 	})

@@ -44,6 +44,7 @@ type Scenario[T comparable, W any] struct {
 	Parallel  int
 	Seed      uint64
 	Replay    []string
+	Known     [][]string
 }
 
 // An Environment is the argument of the Steps of a Scenario. Its methods may be called
@@ -86,7 +87,7 @@ func (s Scenario[T, W]) Untyped() explore.Scenario[W] {
 	untyped := explore.Scenario[W]{
 		World: s.World, State: s.State, Invariant: s.Invariant, Final: s.Final, Close: s.Close,
 		Without: s.Without, With: s.With, Stable: s.Stable, Within: s.Within,
-		Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay,
+		Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay, Known: s.Known,
 		Start: typedStart(s.Start),
 	}
 	for _, start := range s.Others {

@@ -78,8 +78,8 @@ func TestFaults(t *testing.T) {
 		}, found)},
 		{"call put disk a #1: dies before", slices.Concat(get, []string{"0s call put disk a  <== dies before", "1s start"}, again)},
 		{"call put disk a #1: dies after", slices.Concat(get, []string{"0s call put disk a  <== dies after", "1s start"}, found)},
-		{"call put disk a #1: slow", slices.Concat(get, []string{
-			"0s call put disk a  <== slow",
+		{"call put disk a #1: no answer", slices.Concat(get, []string{
+			"0s call put disk a  <== no answer",
 			"10s a retrying in 1s: reconcile: run took longer than its timeout",
 			"11s call want a", "11s call get disk a", "11s a succeeded",
 		})},
@@ -87,8 +87,8 @@ func TestFaults(t *testing.T) {
 			"0s event a", "0s call want a  <== fails", "0s a retrying in 1s: explore: injected fault",
 		}, again)},
 		{"call want a #1: dies before", slices.Concat([]string{"0s event a", "0s call want a  <== dies before", "1s start"}, again)},
-		{"call want a #1: slow", []string{
-			"0s event a", "0s call want a  <== slow",
+		{"call want a #1: no answer", []string{
+			"0s event a", "0s call want a  <== no answer",
 			"10s a retrying in 1s: reconcile: run took longer than its timeout",
 			"11s call want a", "11s call get disk a: there is none", "11s call put disk a", "11s a succeeded",
 		}},
@@ -151,8 +151,9 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// A slow call ends with its context; without an end, it takes a minute and answers.
-func TestSlowWithoutADeadline(t *testing.T) {
+// A slow call answers before its deadline, and within a minute; one without an answer
+// ends with its context.
+func TestSlow(t *testing.T) {
 	s := plainWith(func(c client) work {
 		return func(_ context.Context, a string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -164,13 +165,13 @@ func TestSlowWithoutADeadline(t *testing.T) {
 			return nil
 		}
 	})
-	o := outcomeOf(t, s, "call want a #1: slow", "call want a #2: slow")
-	want := []string{
-		"0s event a", "0s call want a  <== slow", `5m0s "", context deadline exceeded`,
-		"5m0s call want a  <== slow", `6m0s "1", <nil>`, "6m0s a succeeded",
-	}
-	if !slices.Equal(o.journal, want) {
-		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
+	for first, want := range map[string][]string{
+		"slow":      {"0s event a", "0s call want a  <== slow", `1m0s "1", <nil>`, "1m0s call want a  <== slow", `2m0s "1", <nil>`, "2m0s a succeeded"},
+		"no answer": {"0s event a", "0s call want a  <== no answer", `5m0s "", context deadline exceeded`, "5m0s call want a  <== slow", `6m0s "1", <nil>`, "6m0s a succeeded"},
+	} {
+		if o := outcomeOf(t, s, "call want a #1: "+first, "call want a #2: slow"); !slices.Equal(o.journal, want) {
+			t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
+		}
 	}
 }
 
@@ -303,10 +304,15 @@ func TestOracles(t *testing.T) {
 			s.Within = 2 * time.Minute
 		}, "it does not stay at rest: there are 5001 runs and calls in 50.01s in which nothing changes"},
 		"hardly any rest": {func(s *Scenario[string, *shop]) {
-			s.Start = startWith(func(client) work {
-				return func(context.Context, string) error { return reconcile.RecheckWithin(time.Second) }
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error {
+					if err := asDesired(c)(ctx, a); err != nil {
+						return err
+					}
+					return reconcile.RecheckWithin(time.Second)
+				}
 			})
-			s.Within, s.Without = 30*time.Minute, explore.Faults()
+			s.Within, s.Without = 30*time.Minute, []explore.Fault{explore.Lost, explore.Outage, explore.Blackout}
 		}, ""},
 		"no rest at an instant": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(client) work {
@@ -405,11 +411,11 @@ func TestOracles(t *testing.T) {
 		}, ""},
 		"nothing to disturb": {func(s *Scenario[string, *shop]) {
 			s.Start, s.Steps = startWith(idle), func(*Environment[string], *shop) {}
-		}, "there is nothing to inject a fault into: no call by Do or Read, and no event"},
+		}, "the controller makes no call by Do, Read or Transport, so there is nothing to inject a fault into"},
 		"not twice the same": {func(s *Scenario[string, *shop]) {
 			plays := 0
 			s.Steps = func(s *Environment[string], w *shop) { plays++; w.things["far play"] = fmt.Sprint(plays) }
-		}, "the world is once so and once so, without any fault:\n- far play = 1  (once)\n+ far play = 2"},
+		}, "two plays without any fault end in another state:\n- far play = 1  (first play)\n+ far play = 2"},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			s := plain()
@@ -639,7 +645,7 @@ func TestALateEventWithinAMinute(t *testing.T) {
 
 // A plan of many faults is shrunk to those that it takes.
 func TestShrink(t *testing.T) {
-	s := exhibit{play: goes, without: []explore.Fault{explore.Slow, explore.Outage, explore.Blackout}, plans: 5000}.scenario(func(c client) work {
+	s := exhibit{play: goes, without: []explore.Fault{explore.Slow, explore.NoAnswer, explore.Stops, explore.Outage, explore.Blackout}, plans: 5000}.scenario(func(c client) work {
 		return removing(c, func(remove func() error) error {
 			for tries := 0; tries < 3 && remove() != nil; tries++ {
 			}

@@ -353,7 +353,7 @@ var gallery = []exhibit{{
 		})
 	},
 	correct: func(c client) work { return removing(c, func(remove func() error) error { return remove() }) },
-	without: []explore.Fault{explore.Slow, explore.Outage, explore.Blackout}, // which take both tries at once
+	without: []explore.Fault{explore.NoAnswer, explore.Outage, explore.Blackout}, // which take both tries at once
 	plans:   600,
 	plan:    "call remove far a #1: fails; call remove far a #2: fails",
 	fails:   differs,
@@ -487,7 +487,7 @@ var gallery = []exhibit{{
 			return nil
 		}
 	},
-	plan:  "call put disk a #1: slow",
+	plan:  "call put disk a #1: no answer",
 	fails: "it does not converge",
 }, {
 	name: "a look that failed taken for nothing there",

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,7 @@ func TestMachinesStory(t *testing.T) {
 		t.Fatalf("exploring finds %v, %v", r, err)
 	}
 	want := `
-it fails with one fault, found in plan 7:
+it fails with one fault, found in plan 9:
 	call POST /machines?name=web #1: answer lost
 this happened:
 	1m0s call GET /machines
@@ -141,4 +142,30 @@ to play this plan alone, set
 	if got := r.Found.String(); got != want[1:] {
 		t.Errorf("the story is\n%s\nwant\n%s", got, want[1:])
 	}
+}
+
+// A keeper that takes each refusal for final stops too early.
+func TestMachinesRefused(t *testing.T) {
+	s := machines(true)
+	s.Start = func(proc *explore.Process, p *park) {
+		refused := map[explore.Fault]http.Handler{
+			"429": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "30")
+				http.Error(w, "slow down", http.StatusTooManyRequests)
+			}),
+			"500 after the effect": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				p.ServeHTTP(httptest.NewRecorder(), r)
+				http.Error(w, "internal error", http.StatusInternalServerError)
+			}),
+		}
+		transport := explore.TransportOr(proc, p, refused)
+		keeper := &keeper{
+			web:   &http.Client{Transport: transport},
+			names: func() []string { proc.Step(); return p.names },
+			put:   true, made: map[string]bool{},
+		}
+		proc.Go(keeper.run)
+	}
+	s.CustomFaults = []explore.Fault{"429", "500 after the effect"}
+	explore.Run(t, s)
 }

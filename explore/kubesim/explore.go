@@ -66,6 +66,7 @@ type Scenario struct {
 	Parallel      int
 	Seed          uint64
 	Replay        []string
+	Known         [][]string
 }
 
 // Explore plays a scenario without faults, and then with faults at each request and each
@@ -92,7 +93,7 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 			return w
 		},
 		State: (*Server).State, Invariant: s.Invariant, Final: s.Final, Without: s.Without, With: s.With, CustomFaults: Faults(), Stable: s.Stable,
-		Within: cmp.Or(s.Within, 20*time.Minute), Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay,
+		Within: cmp.Or(s.Within, 20*time.Minute), Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay, Known: s.Known,
 	}
 	if s.State != nil {
 		x.State = s.State

@@ -86,7 +86,7 @@ func TestQueuePoison(t *testing.T) {
 	q.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted}) // for another to take
 	flush(t, q)
 	kill(t, s, item)
-	g.want(t, "level=ERROR", "gave up", item, "failures=2")
+	g.want(t, "level=ERROR", "item not retried", item, "failures=2")
 	flush(t, q)
 	close(asked)
 	if a, b := <-asked, <-asked; a != 1 || b != 2 {

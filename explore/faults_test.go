@@ -1,0 +1,217 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each of these faults is found by one kind of plan alone, and its correct twin passes.
+func TestFaultsThatOneKindFinds(t *testing.T) {
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "slow down", http.StatusTooManyRequests)
+	})
+	for name, c := range map[string]struct {
+		work   func(c client, faulty bool) func(context.Context) error
+		change func(*Scenario[*shelf])
+		plan   string
+		fails  string
+	}{
+		"a record of an aborted step that nobody takes up": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					if c.desired["a"] == "" || c.things["a"] == "1" || c.things["a"] == "aborted" {
+						return nil
+					}
+					if err := c.put(ctx, "a", "half"); err != nil {
+						return err
+					}
+					select {
+					case <-time.After(5 * time.Second):
+					case <-c.Context().Done():
+						if faulty {
+							return c.put(context.WithoutCancel(ctx), "a", "aborted")
+						}
+						return ctx.Err()
+					}
+					return c.put(ctx, "a", "1")
+				}
+			},
+			plan: "call put a #1: stops", fails: "the world is not what it is without faults",
+		},
+		"a late answer that is taken for none": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					begun := time.Now()
+					if c.desired["a"] == "" || c.things["a"] != "" {
+						return nil
+					}
+					err := c.put(ctx, "a", "1")
+					if faulty && err == nil && time.Since(begun) > 5*time.Second {
+						return c.put(ctx, "a", "timed out")
+					}
+					return err
+				}
+			},
+			plan: "call put a #1: slow", fails: "the world is not what it is without faults",
+		},
+		"a call without a deadline": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					if faulty {
+						ctx = context.WithoutCancel(ctx)
+					}
+					return c.asDesired(ctx)
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.With = []Fault{NoAnswer} },
+			plan:   "call get a #1: no answer", fails: "the world is not what it is without faults",
+		},
+		"a retry without a pause": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					err := c.asDesired(ctx)
+					for faulty && err != nil && ctx.Err() == nil {
+						err = c.asDesired(ctx)
+					}
+					return err
+				}
+			},
+			plan: "call get a #1: outage", fails: "it retries without a pause: ",
+		},
+		"a child that is dropped because its parent is not known yet": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				parent, child := false, false
+				c.OnEvent(func(event any) {
+					switch event {
+					case "parent":
+						parent = true
+					case "child":
+						child = parent || !faulty
+					}
+				})
+				return func(ctx context.Context) error {
+					if !parent || !child {
+						return nil
+					}
+					return c.put(ctx, "a", "1")
+				}
+			},
+			change: func(s *Scenario[*shelf]) {
+				s.With, s.Without = []Fault{Swapped}, only(Swapped)
+				s.Steps = func(s *Environment, w *shelf) {
+					s.Event("parent")
+					s.Event("child")
+					s.Advance(time.Minute)
+				}
+			},
+			plan: "event parent #1: swapped", fails: "the world is not what it is without faults",
+		},
+		"a 429 that is taken for final": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				web := &http.Client{Transport: TransportOr(c.Process, c.shelf, map[Fault]http.Handler{"429": refuse})}
+				final := false
+				return func(ctx context.Context) error {
+					if c.desired["a"] == "" || final {
+						return nil
+					}
+					is, err := ask(ctx, web, http.MethodGet, "a", "")
+					if err == nil && is == "" {
+						_, err = ask(ctx, web, http.MethodPut, "a", "1")
+					}
+					final = faulty && err != nil && strings.HasPrefix(err.Error(), "4")
+					return err
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"429"} },
+			plan:   "call GET /things/a #1: 429", fails: "the world is not what it is without faults",
+		},
+		"half a batch that is believed": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				done := false
+				return func(ctx context.Context) error {
+					if c.desired["a"] == "" || done {
+						return nil
+					}
+					var results []string
+					put := func(names ...string) func() error {
+						return func() error {
+							for _, name := range names {
+								c.things[name] = "1"
+								results = append(results, name)
+							}
+							return nil
+						}
+					}
+					err := c.DoOr(ctx, "put a and b", put("a", "b"), map[Fault]func() error{"half": put("a")})
+					if err == nil && !faulty && !slices.Contains(results, "b") {
+						err = errors.New("the result of b is missing")
+					}
+					done = err == nil
+					return err
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"half"} },
+			plan:   "call put a and b #1: half", fails: "the world is not what it is without faults",
+		},
+		"a page of a listing that is missing": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					if len(c.things) == 0 {
+						return c.put(ctx, "b", "1")
+					}
+					listed, err := c.ReadAnyOr(ctx, "list", func() (any, error) { return fmt.Sprint(c.desired), nil },
+						map[Fault]func() (any, error){"a page is missing": func() (any, error) { return "map[]", nil }})
+					if err != nil || strings.Contains(listed.(string), "b:") {
+						return err
+					}
+					if !faulty {
+						desired, err := Read(ctx, c.Process, "look up b", func() (string, error) { return c.desired["b"], nil })
+						if err != nil || desired != "" {
+							return err
+						}
+					}
+					return c.put(ctx, "b", "deleted")
+				}
+			},
+			change: func(s *Scenario[*shelf]) {
+				s.CustomFaults, s.Without = []Fault{"a page is missing"}, []Fault{Stale, StaleWatch}
+				s.Steps = func(s *Environment, w *shelf) { w.desired["b"] = "1"; s.Event("b"); s.Advance(time.Hour) }
+			},
+			plan: "call list #1: a page is missing", fails: "the world is not what it is without faults",
+		},
+	} {
+		for _, faulty := range []bool{true, false} {
+			s := plain()
+			s.Start = func(proc *Process, w *shelf) { loop(proc, 10*time.Minute, c.work(client{proc, w}, faulty)) }
+			if c.change != nil {
+				c.change(&s)
+			}
+			r := search(t, s)
+			switch {
+			case !faulty && r.Found != nil:
+				t.Errorf("%s: exploring its correct twin finds something:\n%s", name, r.Found)
+			case faulty && (r.Found == nil || strings.Join(r.Found.Plan, "; ") != c.plan || !strings.HasPrefix(r.Found.Failure, c.fails)):
+				t.Errorf("%s: exploring finds %v, want %s and %q", name, r.Found, c.plan, c.fails)
+			case faulty: // and no other kind finds it
+				kind := r.Found.Plan[0][strings.LastIndex(r.Found.Plan[0], ": ")+2:]
+				s.Without = append(s.Without, Fault(kind))
+				if kind == string(NoAnswer) {
+					s.With = nil
+				}
+				if r := search(t, s); r.Found != nil && !strings.HasPrefix(r.Found.Failure, "Without excludes") && !(kind == string(Outage)) {
+					t.Errorf("%s: exploring without %s finds it too:\n%s", name, kind, r.Found)
+				}
+			}
+		}
+	}
+}

@@ -11,7 +11,8 @@ var t *testing.T
 // TestExamples runs the examples.
 func TestExamples(tt *testing.T) {
 	for name, example := range map[string]func(){
-		"Run": ExampleRun,
+		"Run":          ExampleRun,
+		"Process.DoOr": ExampleProcess_DoOr,
 	} {
 		tt.Run(name, func(tt *testing.T) {
 			t = tt

@@ -185,6 +185,10 @@ type Scenario[W any] struct {
 // fails at the first plan after which the world is not in the expected state. It prints a
 // story: the smallest plan that fails, with its journal.
 //
+// The play without faults fails if it is no test of the controller: if the controller makes
+// no call, if no call returns, if no call follows the first change by Steps, or if the
+// controller never changes the state. An empty State has no change to show.
+//
 // A plan fails in these cases:
 //
 //   - An hour after the last fault the world still changes, or work is left: see Within
@@ -197,6 +201,7 @@ type Scenario[W any] struct {
 //     an error.
 //   - Invariant returns an error at any time.
 //   - A goroutine is left when the process has ended, or all goroutines wait for ever.
+//   - Steps takes more than ten times as long as without faults, and five times Within.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario
 //     panics.
 //   - There is no progress for 20 seconds of the real clock.

@@ -20,9 +20,10 @@ import (
 //
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. A slow call gets its
-// response when the context of the request has ended, or after a minute. A stale read
-// gets an earlier response. The client of a process that has died gets errors. Retries of
-// the client are calls like others.
+// response after a minute, or shortly before the deadline of the request. A call without
+// an answer ends with the context of the request. A stale read gets an earlier response.
+// The client of a process that has died gets errors. Retries of the client are calls like
+// others. The journal has the status of a response from 300 on.
 //
 // One request is served at a time, so h needs no lock. The context that h gets does not
 // end early. If h flushes its response before it returns, the response is a stream. A

@@ -205,7 +205,7 @@ func TestAddressesStory(t *testing.T) {
 	}
 	_, story, _ := strings.Cut(strings.ReplaceAll(string(out), "\n        ", "\n"), "_test.go:")
 	want := `
-it fails with one fault, found in plan 10:
+it fails with one fault, found in plan 12:
 	call reserve #1: answer lost
 this happened:
 	0s event web

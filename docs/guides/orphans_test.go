@@ -193,12 +193,12 @@ func TestOrphans(t *testing.T) {
 		plan    int // that finds it; 0 if none does
 		found   string
 	}{
-		{"recorded after the create call", siteClient.orphan, nil, 7, "call create #1: answer lost"},
+		{"recorded after the create call", siteClient.orphan, nil, 9, "call create #1: answer lost"},
 		{"a name that we choose", siteClient.byName, nil, 0, ""},
 		{"an idempotency token", siteClient.byToken, nil, 0, ""},
-		{"a tag in a second call", siteClient.tagLater, stale, 7, "call create #1: answer lost"},
+		{"a tag in a second call", siteClient.tagLater, stale, 9, "call create #1: answer lost"},
 		{"a tag in the create call", siteClient.byTag, stale, 0, ""},
-		{"a tag in the create call, with a list that lags", siteClient.byTag, nil, 32, "call list web #2: stale"},
+		{"a tag in the create call, with a list that lags", siteClient.byTag, nil, 46, "call list web #2: stale"},
 		{"a tag in the create call, with a list that lags, and surplus machines deleted", siteClient.byTagAndSweep, nil, 0, ""},
 	}
 	if len(rows) != len(tests) {

@@ -5,18 +5,23 @@ package kubesim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -61,13 +66,17 @@ func ServerOf(cfg *rest.Config) *Server {
 
 // Mapper knows the kinds of the server, as discovery would tell.
 func (s *Server) Mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
+	versions := slices.SortedFunc(maps.Keys(s.groups), func(a, b schema.GroupVersion) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), -version.CompareKubeAwareVersionStrings(a.Version, b.Version))
+	})
+	m := meta.NewDefaultRESTMapper(versions) // so that a kind is found without its version
 	for gv, kinds := range s.groups {
 		for _, k := range kinds {
 			scope := meta.RESTScopeNamespace
 			if k.Cluster {
 				scope = meta.RESTScopeRoot
 			}
+			m.Add(gv.WithKind(k.Kind+"List"), scope) // as the mapper of discovery has it
 			m.AddSpecific(k.GroupVersionKind, gv.WithResource(k.Resource), gv.WithResource(k.singular), scope)
 		}
 	}

@@ -239,7 +239,7 @@ func (w *watcher) Read(into []byte) (int, error) {
 		select {
 		case <-more:
 		case <-w.ctx.Done():
-			return 0, context.Cause(w.ctx)
+			return 0, io.ErrUnexpectedEOF // what a broken connection is; some clients leak after another error
 		}
 	}
 }

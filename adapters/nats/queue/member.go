@@ -112,10 +112,10 @@ func (q *Queue[T]) beatLocked() beat {
 		Prev:  q.member.seq,
 		Write: q.newWrite(),
 	}
-	size := 0
+	size, most := 0, min(maxBeat, q.wire.largest()-recordRoom)
 	add := func(tokens string, fence uint64) {
 		r := run{shorten(tokens), fence}
-		if size += len(r.Item) + 40; size > maxBeat {
+		if size += len(r.Item) + 40; size > most {
 			b.More = true
 			return
 		}

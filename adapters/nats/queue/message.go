@@ -189,8 +189,9 @@ type run struct {
 	Fence uint64 `json:"fence,omitempty"` // 0 while it is being claimed
 }
 
-// maxBeat is how many bytes a beat tells of runs. If a process has more in
-// flight, its runs cannot be told from those that it knows nothing of.
+// maxBeat is how many bytes a beat tells of runs, where the server takes such messages. If
+// a process has more in flight, its runs cannot be told from those that it knows nothing
+// of.
 const maxBeat = 200_000
 
 // disowns reports whether a run of this member, as a record tells of it, is none

@@ -138,7 +138,10 @@ func (q *Queue[T]) send() {
 		case err == errFull:
 			q.parkLocked(item, s, b)
 			continue
-		case tooLong(err):
+		case tooLong(err), errors.Is(err, errUnreadable):
+			if h != nil && !tooLong(err) {
+				q.storedLocked(item, h, b, seen{}) // the run has no record to come back to
+			}
 			q.counted.Refused += uint64(len(b.ops) + b.folds)
 			go q.cfg.Logger.Error("an item is ignored", "queue", q.cfg.Name, "item", brief(item), "err", err)
 		default: // life has ended
@@ -189,7 +192,7 @@ func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
 
 // store carries a batch out on the record of the item, and returns what that is
 // then. It tries again until it knows that all is stored. Its only errors are
-// that ctx is done, errFull, and that the record is too long: what gives back a
+// that ctx is done, errFull, errUnreadable, and that the record is too long: what gives back a
 // run is tried again even so.
 func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (seen, error) {
 	subject := q.subject(tokens)
@@ -266,7 +269,9 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			pause(ctx, -1)
 		}
 		before := now
-		if now, err = q.read(ctx, subject); err != nil {
+		if now, err = q.read(ctx, subject); errors.Is(err, errUnreadable) {
+			return seen{}, fmt.Errorf("natsadapter: item %s: %w", brief(item), err)
+		} else if err != nil {
 			now = before
 			now.read = false
 			continue
@@ -277,6 +282,9 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		}
 	}
 }
+
+// errUnreadable is about a record that no Queue of this version writes.
+var errUnreadable = errors.New("its record is unreadable, and is left alone")
 
 // read returns the record of a subject as it stands.
 func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
@@ -291,8 +299,11 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 		return seen{}, err
 	}
 	r, text, err := decodeRecord(m)
-	if err != nil { // somebody else wrote it: it is written over
-		q.cfg.Logger.Error("unreadable record is replaced", "queue", q.cfg.Name, "err", err)
+	if err != nil { // somebody else wrote it, or a later version: its item may be in flight there
+		q.mu.Lock()
+		q.counted.Unreadable++
+		q.mu.Unlock()
+		return seen{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	return seen{record: r, seq: m.seq, write: text.Write, read: true}, nil
 }

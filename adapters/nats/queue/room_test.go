@@ -208,3 +208,40 @@ func fillUp(t *testing.T, js jetstream.JetStream, what string) {
 		}
 	}
 }
+
+// A limit that somebody sets on the stream of a queue deletes nothing that is stored. The
+// server stores nothing new instead, and all items run when the limit is gone.
+func TestQueueSurvivesALimitSetLater(t *testing.T) {
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"bytes":    func(c *jetstream.StreamConfig) { c.MaxBytes = 4096 },
+		"messages": func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := natstest.New(t)
+			js := s.JetStream(t)
+			g := newGauge()
+			q := newQueue[string](t, s, queue.Config{Name: "q", Lease: time.Second, Logger: g.logger()})
+			const n = 300
+			for i := range n {
+				q.Enqueue(fmt.Sprint("item ", i))
+			}
+			flush(t, q)
+			stream, err := js.Stream(t.Context(), "q")
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := stream.CachedInfo().Config
+			limited := before
+			change(&limited)
+			if _, err := js.UpdateStream(t.Context(), limited); err != nil {
+				t.Fatal(err)
+			}
+			q.Enqueue("one more")
+			g.want(t, "level=WARN", "store is full", "maximum "+name+" exceeded")
+			if _, err := js.UpdateStream(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+			drain(t, q, n+1)
+		})
+	}
+}

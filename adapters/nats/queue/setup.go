@@ -150,16 +150,16 @@ func answer[R any](ctx context.Context, nc *nats.Conn, request func(context.Cont
 }
 
 func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
-	maxBytes, discard := int64(-1), jetstream.DiscardOld
+	maxBytes := int64(-1)
 	if cfg.MaxBytes > 0 {
-		maxBytes, discard = cfg.MaxBytes, jetstream.DiscardNew
+		maxBytes = cfg.MaxBytes
 	}
 	return jetstream.StreamConfig{
 		Name:              cfg.Name,
 		Description:       "A queue of reconcile",
 		Subjects:          []string{root + cfg.Name + ".>"},
 		Retention:         jetstream.LimitsPolicy,
-		Discard:           discard,
+		Discard:           jetstream.DiscardNew, // also without a limit: somebody may set one later
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           -1,
 		MaxBytes:          maxBytes,

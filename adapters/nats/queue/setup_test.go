@@ -72,7 +72,7 @@ func TestQueueRejectsOtherStreams(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	good := func(name string) jetstream.StreamConfig {
-		return jetstream.StreamConfig{Name: name, Subjects: []string{"$KV.queue=" + name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true}
+		return jetstream.StreamConfig{Name: name, Subjects: []string{"$KV.queue=" + name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Discard: jetstream.DiscardNew}
 	}
 	for name, c := range map[string]struct {
 		change func(*jetstream.StreamConfig)
@@ -85,7 +85,7 @@ func TestQueueRejectsOtherStreams(t *testing.T) {
 		"messages": {func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 }, []string{"MaxMsgs is 10"}},
 		"ttl":      {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false }, []string{"AllowMsgTTL", "is false, want true", "2.11"}},
 		"direct":   {func(c *jetstream.StreamConfig) { c.AllowDirect = true }, []string{"AllowDirect is true, want false"}},
-		"discard":  {func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, []string{"Discard"}},
+		"discard":  {func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, []string{"Discard is DiscardOld, want DiscardNew"}},
 		"memory":   {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, []string{"Storage is Memory, want File"}},
 		"work":     {func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }, []string{"Retention is WorkQueue, want Limits"}},
 		"two":      {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs = time.Hour, 10 }, []string{"MaxAge", "MaxMsgs"}},
@@ -258,7 +258,7 @@ func TestQueueRejectsOtherItemTypes(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	cfg := queue.Config{Name: "q"}
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{ // by a version that did not say
-		Name: "q", Subjects: []string{"$KV.queue=q.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Metadata: map[string]string{"team": "a"},
+		Name: "q", Subjects: []string{"$KV.queue=q.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Discard: jetstream.DiscardNew, Metadata: map[string]string{"team": "a"},
 	})
 	if err != nil {
 		t.Fatal(err)

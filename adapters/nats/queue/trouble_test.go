@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/reconkernel/reconcile"
@@ -506,4 +507,74 @@ func TestQueueOfThreeServers(t *testing.T) {
 		}
 	}
 	c.Servers[1].Start()
+}
+
+// A server takes short messages only, and a process has more in flight than such a
+// message tells of: it keeps its lease all the same, and finishes its runs.
+func TestQueueBeatFitsMaxPayload(t *testing.T) {
+	o := &server.Options{JetStream: true, StoreDir: t.TempDir(), MaxPayload: 64 << 10}
+	s := natstest.Serve(t, o)
+	const n = 600
+	q := newQueue[string](t, urlOf(s.ClientURL()), queue.Config{Name: "q", Lease: time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	done := make(chan string, n)
+	r := reconcile.Reconciler[string]{Queue: q, Workers: 300, Reconcile: func(ctx context.Context, item string) error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(1500 * time.Millisecond):
+		}
+		done <- item
+		return nil
+	}}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	for i := range n {
+		q.Enqueue(fmt.Sprintf("%0200d", i))
+	}
+	finished := map[string]bool{}
+	for len(finished) < n {
+		finished[natstest.Next(t, done)] = true
+	}
+	cancel()
+	<-ended
+}
+
+type urlOf string
+
+func (u urlOf) URL() string { return string(u) }
+
+// A record that this version cannot read may be that of a later version, whose item is in
+// flight: no Queue writes over it.
+func TestQueueKeepsUnreadableRecords(t *testing.T) {
+	s := natstest.New(t)
+	log := newGauge()
+	q := newQueue[string](t, s, queue.Config{Name: "q", Logger: log.logger()})
+	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	foreign := func(item string) {
+		t.Helper()
+		if _, err := js.Publish(t.Context(), "$KV.queue=q.i."+item, []byte(`{"phase":"dreaming"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign("new")
+	wantError(t, q.EnqueueContext(t.Context(), "new"), "item new", "its record is unreadable, and is left alone", "dreaming")
+	q.Enqueue("new") // nobody waits for it
+	log.want(t, "an item is ignored", "item=new", "unreadable")
+	enqueue(t, q, "taken")
+	mustTake(t, q, "taken")
+	foreign("taken")
+	q.Done("taken")
+	log.want(t, "an item is ignored", "item=taken", "unreadable")
+	if q.State("taken").Phase == reconcile.InFlight {
+		t.Error("an item that was given back is still in flight")
+	}
+	left, err := q.Unreadable(t.Context())
+	if err != nil || len(left) != 2 {
+		t.Errorf("Unreadable: %v, %v, want both records", left, err)
+	}
+	enqueue(t, q, "good")
+	mustTake(t, q, "good")
+	q.Done("good")
 }

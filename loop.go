@@ -285,7 +285,10 @@ func (w *worker[T]) warnIfStuck(r *run[T]) {
 			age := now - r.start
 			w.warnAt = now + age
 			msg := "run has not returned, though its context ended"
-			if r.worker == nil {
+			switch {
+			case cause == errReporting:
+				msg = "run has returned, but its line is not written: the Error method of its error, or the Logger, has not returned"
+			case r.worker == nil:
 				msg = "Admit has not returned, though its context ended"
 			}
 			w.loop.Logger.Warn(msg, "item", r.item, "age", time.Duration(age), "cause", cause)
@@ -757,6 +760,15 @@ func (w *worker[T]) endRun() {
 	}
 }
 
+// A reporting is the context of a line about a run that failed. It has ended from the
+// beginning, so supervise warns once the line takes long.
+type reporting struct{ context.Context }
+
+var errReporting = errors.New("the line of a run takes long")
+
+func (reporting) Err() error    { return errReporting }
+func (reporting) Value(any) any { return nil } // with which package context would find the cause of another
+
 // report writes the one line that each outcome has, except for Aborted.
 func (w *worker[T]) report() {
 	panicked, _ := w.err.(*PanicError)
@@ -795,6 +807,11 @@ func (w *worker[T]) report() {
 	}
 	if w.err != nil && !w.verdict.Done {
 		attrs = append(attrs, slog.Duration("next", w.result.Next))
+	}
+	if w.err != nil && w.loop.watched.Load() {
+		w.current.Store(&run[T]{Context: reporting{w.loop.runs}, item: w.item, start: w.loop.queue.now()})
+		defer w.current.Store(nil)
+		w.loop.noteBegun()
 	}
 	if w.err != nil {
 		attrs = append(attrs, slog.Int("failures", w.result.Failures), slog.Any("err", w.err))

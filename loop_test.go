@@ -1433,6 +1433,35 @@ func TestRunWhoseErrorHangsIsLogged(t *testing.T) {
 	})
 }
 
+// A slowText is an error whose text takes long.
+type slowText struct{ takes time.Duration }
+
+func (e slowText) Error() string { time.Sleep(e.takes); return "slow" }
+
+// An error whose Error method hangs keeps its item in flight while its line is written:
+// another line says so.
+func TestRunWhoseErrorTextHangsIsLogged(t *testing.T) {
+	for takes, want := range map[time.Duration]int{10 * time.Millisecond: 0, 5 * time.Minute: 10} { // after 0.5 s, 1 s, 2 s …
+		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+			var log strings.Builder // which the handler locks
+			s := serve(t, reconcile.Reconciler[string]{
+				Queue: q, Timeout: time.Minute, Retry: reconcile.NoRetry, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Reconcile: func(_ context.Context, item string) error {
+					if item == "a" {
+						return slowText{takes}
+					}
+					return nil
+				},
+			}, "a")
+			pass(6 * time.Minute)
+			s.end()
+			if n := strings.Count(log.String(), "run has returned, but its line is not written: the Error method of its error, or the Logger, has not returned\" item=a"); n != want {
+				t.Errorf("%d lines say that the text of the error takes long, want %d:\n%s", n, want, log.String())
+			}
+		})
+	}
+}
+
 // A badRequeue is a queue whose Requeue panics, once.
 type badRequeue struct {
 	plainQueue[string]

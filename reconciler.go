@@ -38,6 +38,10 @@ type Reconciler[T comparable] struct {
 	// and does not depend on the event that caused the run. It is called from as many
 	// goroutines as there are Workers. Its ctx ends when the run has to end, see Timeout
 	// and Grace, and when it has returned.
+	//
+	// The methods of its error must return soon, because the item stays in flight until
+	// then. An error must not unwrap to itself: errors.As would never return, or end the
+	// process by a stack overflow, which nothing recovers.
 	Reconcile func(ctx context.Context, item T) error
 
 	Name    string // for logs and metrics

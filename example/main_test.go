@@ -342,38 +342,42 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A cloud that asks to wait is not called for the asset sooner, although an event comes.
+// A cloud that asks to wait is not called for the asset sooner, although an event comes,
+// but after an hour at the latest: an answer that is wrong does not stop the asset for a
+// year.
 func TestRetryAfterIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := &cloud.Fake{}
-		create(t, fake, specs{key("k"): {Region: "us-east"}})
-		begun := time.Now()
-		var got []time.Duration // runs of the key
-		asked := true
-		fake.Refuse = func(op string, id cloud.ID) error {
-			if op == "get" {
-				got = append(got, time.Since(begun))
-				if asked {
-					asked = false
-					time.AfterFunc(time.Second, func() { _ = fake.Delete(t.Context(), id) }) // an event
-					return &cloud.Error{Code: 429, RetryAfter: 7 * time.Second, Message: "slow down"}
+	for asks, want := range map[time.Duration]time.Duration{7 * time.Second: 7 * time.Second, 365 * 24 * time.Hour: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := &cloud.Fake{}
+			create(t, fake, specs{key("k"): {Region: "us-east"}})
+			begun := time.Now()
+			var got []time.Duration // runs of the key
+			asked := true
+			fake.Refuse = func(op string, id cloud.ID) error {
+				if op == "get" {
+					got = append(got, time.Since(begun))
+					if asked {
+						asked = false
+						time.AfterFunc(time.Second, func() { _ = fake.Delete(t.Context(), id) }) // an event
+						return &cloud.Error{Code: 429, RetryAfter: asks, Message: "slow down"}
+					}
 				}
+				return nil
 			}
-			return nil
-		}
-		path := filepath.Join(t.TempDir(), "assets.json")
-		file(t, path, `{"key/k": {"region": "us-east", "team": "t"}}`)
-		time.Sleep(2 * time.Second) // so that the file has settled
-		out, stop := watch(t, options{assets: path}, fake)
-		time.Sleep(20 * time.Second)
-		stop()
-		if len(got) < 2 || got[1]-got[0] != 7*time.Second {
-			t.Errorf("the key is read at %v, want the second time 7s after the first", got)
-		}
-		if !strings.Contains(out.String(), "throttled") || strings.Contains(out.String(), "retrying") {
-			t.Errorf("the run counts as a failure:\n%s", out)
-		}
-	})
+			path := filepath.Join(t.TempDir(), "assets.json")
+			file(t, path, `{"key/k": {"region": "us-east", "team": "t"}}`)
+			time.Sleep(2 * time.Second) // so that the file has settled
+			out, stop := watch(t, options{assets: path}, fake)
+			time.Sleep(want + 13*time.Second)
+			stop()
+			if len(got) < 2 || got[1]-got[0] != want {
+				t.Errorf("asked to wait for %v, the key is read at %v, want the second time %v after the first", asks, got, want)
+			}
+			if !strings.Contains(out.String(), "throttled") || strings.Contains(out.String(), "retrying") {
+				t.Errorf("the run counts as a failure:\n%s", out)
+			}
+		})
+	}
 }
 
 // A file that is not valid deletes nothing, and the last valid version stays in force.

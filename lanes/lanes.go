@@ -55,6 +55,12 @@ import (
 type Lanes[T, L comparable] struct {
 	// Lane returns the lane of an item. It must always return the same lane for an item;
 	// otherwise the item may be in flight twice. Each verb calls it.
+	//
+	// With one worker, a lane costs about 24 KB of memory and four goroutines while it has
+	// an item, and half of that while it waits for MaxRunning. The number of lanes has no
+	// maximum, because a lane that is not created would lose its items. If others choose
+	// the names, bound their number here: return one lane for all names that are unknown,
+	// or a hash of the name modulo a number.
 	Lane func(T) L
 
 	// Reconciler returns the Reconciler of a lane. The verb that creates the lane calls

@@ -7,7 +7,9 @@ package remember
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -15,8 +17,11 @@ import (
 // lock keeps others out, as long as it is not closed; the system gives it up when
 // the process ends.
 func (osDisk) lock(path string) (io.Closer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
+		if info, _ := os.Lstat(path); info != nil && info.Mode()&fs.ModeSymlink != 0 { // systems give it different errors
+			err = fmt.Errorf("%s: a symbolic link, want a regular file or none", path)
+		}
 		return nil, err
 	}
 	return f, exclude(f)

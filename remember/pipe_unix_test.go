@@ -21,6 +21,18 @@ func TestFileDoesNotWaitForAPipe(t *testing.T) {
 	open[string, int](t, path)
 }
 
+// A symbolic link in the place of the lock is not followed: else Open would create its
+// target, wherever that is.
+func TestLockIsNoLink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	target := filepath.Join(t.TempDir(), "target")
+	must(t, os.Symlink(target, path+".lock"))
+	mustSay(t, "with a link", (&remember.File[string, int]{Path: path}).Open(), path+".lock: a symbolic link, want a regular file or none")
+	if _, err := os.Lstat(target); err == nil {
+		t.Error("the target of the link was created")
+	}
+}
+
 // A second Open fails and changes nothing, also by another name of the file, or after its
 // lock was removed.
 func TestSecondOpenByAnotherNameFails(t *testing.T) {

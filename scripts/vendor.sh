@@ -71,8 +71,11 @@ while [ ! -f "$home/go.mod" ]; do
 done
 [ "$home" != "$to" ] || fail "$dest is the root of a module; the copy needs a folder of its own, such as internal/reconcile"
 # go_mod prints what a go.mod says for a word.
-go_mod() { awk -v word="$2" '$1 == word { gsub(/"/, "", $2); print $2; exit }' "$1/go.mod"; }
+go_mod() { awk -v word="$2" '$1 == word { gsub(/["`]/, "", $2); print $2; exit }' "$1/go.mod"; }
 theirs=$(go_mod "$home" module)
+# It becomes part of a program for sed.
+(LC_ALL=C && [[ $theirs =~ ^[A-Za-z0-9._~+/-]+$ ]]) ||
+	fail "$home/go.mod says module $theirs, which is no module path: it has ASCII letters, digits, and / - . _ ~ + alone"
 [ "$theirs" != $module ] || fail "$dest is in $module itself"
 needed=$(go_mod "$clone" go) has=$(go_mod "$home" go)
 [ "$(printf '%s\n' "$needed" "${has:=1.16}" | sort -V | head -n 1)" = "$needed" ] ||

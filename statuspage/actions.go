@@ -84,8 +84,13 @@ func (p *Page) serveAction(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	n, queue := 0, items[0].name()
-	for _, h := range items {
-		if h.act(h.item, a) {
+	for i, h := range items {
+		changed, err := h.act(r.Context(), h.item, a)
+		if err != nil { // the others would wait as long, for the same answer
+			p.log(r.Context(), "statuspage: action failed", "action", string(a), "queue", queue, "items", i, "of", len(items), log, "from", r.RemoteAddr, "err", err)
+			return refuse(http.StatusServiceUnavailable, "action %s of item %q failed, after %d of %d items: %s", a, shorten(h.text, 200), i, len(items), p.errorText(err))
+		}
+		if changed {
 			n++
 		}
 	}

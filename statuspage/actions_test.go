@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"html"
 	"log/slog"
 	"net/http"
@@ -279,6 +280,51 @@ func TestActionsRejected(t *testing.T) {
 		synctest.Wait()
 		if n := w.queue.Stats().Taken; n == 0 {
 			t.Error("what is allowed did nothing")
+		}
+	})
+}
+
+// A remoteQueue is a queue on a server that does not answer: a request takes five
+// seconds, and then fails.
+type remoteQueue struct{ *reconcile.Queue[string] }
+
+func (remoteQueue) Remove(ctx context.Context, item string) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("no answer about "+item))
+	defer cancel()
+	<-ctx.Done()
+	return false, context.Cause(ctx)
+}
+
+// TestActionEndsWithTheFirstError cancels the next runs of many items while their server
+// is down.
+func TestActionEndsWithTheFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := remoteQueue{reconcile.NewQueue[string]()}
+		page := statuspage.New(&statuspage.Loop[string]{Name: "assets", Queue: queue})
+		page.AllowActions, page.Logger = true, discard
+		for i := range 1000 {
+			queue.EnqueueAfter(fmt.Sprint(i), time.Hour)
+		}
+		began := time.Now()
+		cancelAll := url.Values{"queue": {"assets"}, "all": {"true"}, "action": {"cancel"}}
+		got := body(t, post(t, page, "/items.json", cancelAll), http.StatusServiceUnavailable)
+		if took := time.Since(began); !strings.Contains(got, "no answer about") || !strings.Contains(got, "after 0 of 1000 items") || took != 5*time.Second {
+			t.Errorf("after %v: %s; want after 5s that there was no answer about an item, and how many were cancelled", took, got)
+		}
+		began = time.Now()
+		for _, action := range []string{"cancel", "reconcile"} { // with a request that has ended, as at the shutdown
+			all := url.Values{"queue": {"assets"}, "all": {"true"}, "action": {action}}
+			got = body(t, post(t, page, "/items.json", all, func(r *http.Request) {
+				ctx, cancel := context.WithCancel(r.Context())
+				cancel()
+				*r = *r.WithContext(ctx)
+			}), http.StatusServiceUnavailable)
+			if !strings.Contains(got, context.Canceled.Error()) || time.Since(began) != 0 {
+				t.Errorf("%s, after %v: %s; want at once that the request has ended", action, time.Since(began), got)
+			}
+		}
+		if s := queue.Stats(); s.Ready != 0 {
+			t.Errorf("%d items are ready, want that none was enqueued by a request that has ended", s.Ready)
 		}
 	})
 }

@@ -92,11 +92,12 @@
 //
 // Names and errors may contain anything: the page shows them as text. The page loads
 // nothing from other sites, and its Content-Security-Policy allows only its own script.
+// Another site can link to the page, but cannot load it into a page of its own.
 // Actions are off unless the program sets [Page.AllowActions].
 //
 // There is no login. Put a handler that asks for one in front, as an example of [Page]
 // does, or listen on a loopback address. Every reader of the page sees the text of
-// errors; Loop.FormatError can leave secrets out.
+// errors; [Page.FormatError] can leave secrets out.
 //
 // # Ending
 //

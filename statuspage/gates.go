@@ -27,10 +27,6 @@ import (
 type Gate struct {
 	Name string // such as the cloud that it stands in front of
 	Gate *gate.Gate
-
-	// FormatError returns the text of the error that paused the gate, as that of a [Loop]
-	// does. Nil means the Error method.
-	FormatError func(err error) string
 }
 
 // addTo makes a Gate a Part.
@@ -116,7 +112,7 @@ func (p *Page) gateViews() []gateView {
 		s := g.Gate.Stats()
 		v := gateView{
 			Name: g.Name, Burst: max(1, g.Gate.Burst), Limit: s.Limit, InFlight: s.InFlight, Waiting: s.Waiting,
-			Pauses: s.Pauses, Paused: s.PausedSince, Until: s.Until, Error: errorFormat(g.FormatError).text(s.Err, maxText),
+			Pauses: s.Pauses, Paused: s.PausedSince, Until: s.Until, Error: p.errorText(s.Err),
 		}
 		if g.Gate.Every > 0 {
 			v.Rate = 1 / g.Gate.Every.Seconds()
@@ -196,17 +192,20 @@ type listingView struct {
 // maxNames is how many names of a rejection are shown.
 const maxNames = 1000
 
-func (l *Listing) view() listingView {
+func (p *Page) listingView(l *Listing) listingView {
 	s := l.Of.Stats()
 	since, err := l.Of.Rejected()
 	v := listingView{
 		Name: l.Name, Desired: s.Desired, Actual: s.Actual, Missing: s.Missing, OutOfSync: s.OutOfSync, Surplus: s.Surplus,
-		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: since, Error: textOf(err), Shown: shown(err),
+		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: since, Error: p.errorText(err), Shown: shown(err),
 	}
 	if err != nil {
 		v.Names = namesOf(err)
 		v.More = max(0, len(v.Names)-maxNames)
-		v.Names = v.Names[:len(v.Names)-v.More]
+		v.Names = slices.Clone(v.Names[:len(v.Names)-v.More])
+		for i, name := range v.Names {
+			v.Names[i] = cut(name, maxText)
+		}
 	}
 	return v
 }
@@ -244,7 +243,7 @@ func (v listingView) Alert() string {
 func (p *Page) listingViews() []listingView {
 	views := []listingView{}
 	for _, l := range p.listings {
-		views = append(views, l.view())
+		views = append(views, p.listingView(l))
 	}
 	return views
 }
@@ -314,12 +313,12 @@ func (p *Page) serveListingAction(w http.ResponseWriter, r *http.Request) error 
 	case err == nil:
 		return errors.New("the last listing was not rejected: there is nothing to accept")
 	case r.PostForm.Get("shown") != shown(err):
-		return refuse(http.StatusConflict, "the rejection of listing %q is not the one that was shown: %s; shown is %q now", name, textOf(err), shown(err))
+		return refuse(http.StatusConflict, "the rejection of listing %q is not the one that was shown: %s; shown is %q now", name, p.errorText(err), shown(err))
 	}
 	if err := l.Of.Accept(err); err != nil {
-		return refuse(http.StatusConflict, "%w", err)
+		return refuse(http.StatusConflict, "%s", p.errorText(err))
 	}
-	p.log(r.Context(), "statuspage: action", "action", string(a), "listing", name, "rejected", textOf(err), "from", r.RemoteAddr)
+	p.log(r.Context(), "statuspage: action", "action", string(a), "listing", name, "rejected", p.errorText(err), "from", r.RemoteAddr)
 	p.acted(w, r, string(a))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -16,15 +17,13 @@ import (
 
 // A Group is a [reconcile.Group] whose members a [Page] shows: since when each runs, or
 // how it ended. In all other ways it behaves as a reconcile.Group. The zero Group is
-// ready for use. A Group must not be copied.
+// ready for use. A Group may be part of only one page, and must not be copied.
 type Group struct {
 	Name string // shown above the members; may be empty
 
-	// FormatError returns the text of a member's error, as that of a [Loop] does. Nil
-	// means the Error method.
-	FormatError func(err error) string
-
 	reconcile.Group
+
+	page atomic.Pointer[Page] // nil before New
 
 	mu      sync.Mutex // guards the fields below
 	members []*member  // in the order in which they were added
@@ -32,12 +31,13 @@ type Group struct {
 
 // A member is what is known of a Runner of a Group, as a page and JSON show it.
 type member struct {
-	Name   string      `json:"name"`
-	State  memberState `json:"state"`
-	Since  time.Time   `json:"since,omitzero"` // when it entered the state; zero if it never ran
-	Starts int         `json:"starts"`
-	Error  string      `json:"error,omitempty"` // why it failed last
-	failed time.Time   // and when
+	Name    string      `json:"name"`
+	State   memberState `json:"state"`
+	Since   time.Time   `json:"since,omitzero"` // when it entered the state; zero if it never ran
+	Starts  int         `json:"starts"`
+	Error   string      `json:"error,omitempty"` // why it failed last
+	failed  time.Time   // and when
+	stopped bool        // and is not shown again
 
 	poll      bool      // the rest is of polls alone
 	Failures  int       `json:"failures,omitempty"` // in a row
@@ -54,7 +54,8 @@ const (
 	memberPolled  memberState = "succeeded"
 )
 
-// maxMembers is from how many members on those that ended are forgotten.
+// maxMembers is from how many members on those that do not run are forgotten. One that
+// runs or polls again is shown again.
 const maxMembers = 200
 
 // Add is [reconcile.Group.Add]. After a call of stop, the page no longer shows the
@@ -66,6 +67,7 @@ func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
 		end()
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		m.stopped = true
 		g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
 	}
 }
@@ -79,16 +81,25 @@ func (g *Group) Watch(name string, r reconcile.Runner) reconcile.Runner {
 }
 
 func (g *Group) newMember(name string, poll bool) *member {
-	m := &member{Name: name, State: memberNew, poll: poll}
+	m := &member{Name: cut(name, maxText), State: memberNew, poll: poll}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.showLocked(m)
+	return m
+}
+
+// showLocked adds a member to those that are shown. If there is no room, one that ended is
+// forgotten, then one that failed, then one of which least is known.
+func (g *Group) showLocked(m *member) {
 	if len(g.members) >= maxMembers {
-		if i := slices.IndexFunc(g.members, func(o *member) bool { return o.State == memberEnded }); i >= 0 {
-			g.members = slices.Delete(g.members, i, i+1)
+		for _, state := range []memberState{memberEnded, memberFailed, memberPolled, memberNew} {
+			if i := slices.IndexFunc(g.members, func(o *member) bool { return o.State == state }); i >= 0 {
+				g.members = slices.Delete(g.members, i, i+1)
+				break
+			}
 		}
 	}
 	g.members = append(g.members, m)
-	return m
 }
 
 // A watched is a Runner that notes what becomes of another.
@@ -151,9 +162,16 @@ func Poll[R any](g *Group, name string, list func(context.Context) (R, error)) f
 
 // note notes the state of a member, which is that it failed if there is an error.
 func (g *Group) note(m *member, state memberState, err error) {
-	text := errorFormat(g.FormatError).text(err, maxText) // with no lock held: it calls a method of the user's
+	var format errorFormat
+	if p := g.page.Load(); p != nil {
+		format = p.FormatError
+	}
+	text := format.text(err, maxText) // with no lock held: it calls a method of the user's
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !m.stopped && !slices.Contains(g.members, m) {
+		g.showLocked(m)
+	}
 	now := time.Now()
 	if err != nil {
 		state = memberFailed
@@ -233,4 +251,7 @@ func (m member) Story() string {
 }
 
 // addTo makes a Group a Part.
-func (g *Group) addTo(p *Page) { p.groups = append(p.groups, g) }
+func (g *Group) addTo(p *Page) {
+	g.page.Store(p)
+	p.groups = append(p.groups, g)
+}

@@ -183,26 +183,65 @@ func TestGroupFailures(t *testing.T) {
 	})
 }
 
-// TestGroupIsBounded adds more members than a Group remembers.
+// TestGroupIsBounded adds more members than a Group remembers. One that runs stays, and
+// one that was forgotten is shown while it runs again.
 func TestGroupIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		group := &statuspage.Group{}
-		page := statuspage.New(group)
-		group.Add("stays", reconcile.RunFunc(untilDone))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- group.Run(ctx) }()
-		for range 1000 {
-			group.Add("short", reconcile.RunFunc(func(context.Context) error { return nil }))
-			synctest.Wait()
+	long := errors.New(strings.Repeat("x", 10_000))
+	run := func(err error) func(g *statuspage.Group) {
+		return func(g *statuspage.Group) {
+			_ = g.Watch("short", reconcile.RunFunc(func(context.Context) error { return err })).Run(context.Background())
 		}
-		lines := strings.Split(members(t, page), "\n")
-		if len(lines) != 200 || !strings.HasPrefix(lines[0], "stays: running") {
-			t.Errorf("%d members, the first is %s; want 200, and the one that runs still", len(lines), lines[0])
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	}
+	for name, add := range map[string]func(g *statuspage.Group){
+		"ended":       run(nil),
+		"failed":      run(long),
+		"not started": func(g *statuspage.Group) { g.Watch("short", nil) },
+		"polled": func(g *statuspage.Group) {
+			_, _ = statuspage.Poll(g, "short", func(context.Context) (int, error) { return 0, nil })(context.Background())
+		},
+		"poll failed": func(g *statuspage.Group) {
+			_, _ = statuspage.Poll(g, "short", func(context.Context) (int, error) { return 0, long })(context.Background())
+		},
+		"poll not started": func(g *statuspage.Group) {
+			statuspage.Poll(g, "short", func(context.Context) (int, error) { return 0, nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				group := &statuspage.Group{}
+				group.Logger = discard
+				page := statuspage.New(group)
+				group.Add("stays", reconcile.RunFunc(untilDone))
+				first := statuspage.Poll(group, "first", func(context.Context) (int, error) { return 0, nil })
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- group.Run(ctx) }()
+				for range 1000 {
+					add(group)
+					synctest.Wait()
+				}
+				lines := strings.Split(members(t, page), "\n")
+				if len(lines) != 200 || !strings.HasPrefix(lines[0], "stays: running") {
+					t.Errorf("%d members, the first is %.100s; want 200, and the one that runs still", len(lines), lines[0])
+				}
+				if _, err := first(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if lines := members(t, page); !strings.Contains(lines, "first: succeeded, 1") {
+					t.Error("a poll that goes on is not shown")
+				}
+				stop := group.Add(strings.Repeat("n", 1<<20), reconcile.RunFunc(untilDone))
+				synctest.Wait()
+				if text := body(t, get(t, page, "/status.json"), http.StatusOK); len(text) > 400_000 {
+					t.Errorf("the page has %d bytes", len(text))
+				}
+				stop()
+				cancel()
+				<-done
+				if text := members(t, page); strings.Contains(text, "nnn") {
+					t.Error("a member is shown after its stop")
+				}
+			})
+		})
+	}
 }

@@ -5,6 +5,7 @@ package statuspage_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
@@ -117,7 +118,11 @@ func testHostile(t *testing.T, name string) {
 	if len(rows.Items) != 1 {
 		t.Fatalf("%d items, want 1", len(rows.Items))
 	}
-	if want := strings.ToValidUTF8(name, "\ufffd"); len([]rune(rows.Items[0].Name)) != len([]rune(name)) && rows.Items[0].Name != want {
+	if rest, isCut := strings.CutSuffix(rows.Items[0].Name, " … (cut)"); isCut && len(name) > 4096 {
+		if !strings.HasPrefix(name, rest) || len(rest) > 4096 {
+			t.Errorf("the name in JSON is cut to %d bytes, %.20q", len(rest), rest)
+		}
+	} else if want := strings.ToValidUTF8(name, "\ufffd"); len([]rune(rows.Items[0].Name)) != len([]rune(name)) && rows.Items[0].Name != want {
 		t.Errorf("the name in JSON is %q", rows.Items[0].Name)
 	}
 	href := regexp.MustCompile(`href="(item\?[^"]*)"`).FindStringSubmatch(list)
@@ -163,4 +168,63 @@ func testHostile(t *testing.T, name string) {
 	if len(event) != 8 {
 		t.Errorf("the event has %d regions, want 8", len(event))
 	}
+}
+
+// TestLongNamesAreCut has names of a megabyte. Each of them is found by what is left of
+// it, and their ids tell them apart.
+func TestLongNamesAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := reconcile.NewQueue[string]()
+		var keys []string
+		for i := range 20 {
+			keys = append(keys, strings.Repeat("x", 1<<20)+fmt.Sprint(i))
+			queue.EnqueueAfter(keys[i], time.Hour)
+		}
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue},
+			&statuspage.Loop[string]{Name: "panics", Queue: queue, Format: func(s string) string { panic(s) }},
+			&statuspage.Listing{Name: "l", Of: rejected{err: &keep.Rejection[string]{Keys: keys}}})
+		for target, status := range map[string]int{
+			"/":                                   http.StatusOK,
+			"/?queue=panics":                      http.StatusOK,
+			"/items.json?queue=q":                 http.StatusOK,
+			"/item?queue=q&item=" + keys[0][:512]: http.StatusMultipleChoices,
+			"/status.json":                        http.StatusOK,
+		} {
+			if n := len(body(t, get(t, page, target), status)); n > 200_000 {
+				t.Errorf("%.30s has %d bytes", target, n)
+			}
+		}
+		var several struct{ Items []item }
+		text := body(t, get(t, page, "/item.json?queue=q&item="+keys[0][:512]), http.StatusMultipleChoices)
+		if err := json.Unmarshal([]byte(text), &several); err != nil || len(several.Items) != len(keys) {
+			t.Fatalf("%d items, %v, want all of them", len(several.Items), err)
+		}
+		if n := len(body(t, get(t, page, "/"+several.Items[0].URL), http.StatusOK)); n > 20_000 {
+			t.Errorf("an item has %d bytes", n)
+		}
+	})
+}
+
+// TestOtherSitesLoadNothing has a browser load the page for another site: as an image, a
+// script, a frame or a stream. Whoever follows a link gets in.
+func TestOtherSitesLoadNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := &countingQueue{Queue: reconcile.NewQueue[string]()}
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+		for _, site := range []string{"cross-site", "same-site"} {
+			for _, target := range []string{"/", "/items.json", "/status.json", "/item?item=a", "/item.json?item=a", "/events", "/script.js"} {
+				for _, dest := range []string{"image", "script", "iframe", "empty"} {
+					body(t, get(t, page, target, header("Sec-Fetch-Site", site), header("Sec-Fetch-Dest", dest)), http.StatusForbidden)
+				}
+			}
+			if n := queue.all.Load(); n > 0 {
+				t.Errorf("%s: the items were listed %d times", site, n)
+			}
+		}
+		for _, target := range []string{"/", "/items.json"} {
+			body(t, get(t, page, target, header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Dest", "document")), http.StatusOK)
+			body(t, get(t, page, target, header("Sec-Fetch-Site", "same-origin"), header("Sec-Fetch-Dest", "empty")), http.StatusOK)
+			body(t, get(t, page, target), http.StatusOK)
+		}
+	})
 }

@@ -5,10 +5,12 @@ package statuspage
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -30,14 +32,9 @@ type Loop[T comparable] struct {
 	Queue Source[T]
 
 	// Format returns the name of an item, for display, search and URLs. Nil means
-	// fmt.Sprint. It is called from any goroutine, for each item once per [Page.Refresh],
+	// fmt.Sprint. Of a longer name, the page has the first 4 KiB. It is called from any goroutine, for each item once per [Page.Refresh],
 	// and only while the page has readers.
 	Format func(item T) string
-
-	// FormatError returns the text of a run's error, which the page shows and remembers.
-	// Use it to leave out secrets, such as a token in a URL. Nil means the Error method.
-	// Workers call it, from any goroutine.
-	FormatError func(err error) string
 
 	// Wanted reports whether an item is still desired. Nil means that all items are. If
 	// it returns false for an item that is not in the queue and whose last run succeeded,
@@ -61,6 +58,7 @@ type Loop[T comparable] struct {
 	Runs int
 
 	once sync.Once
+	page atomic.Pointer[Page] // nil before New
 	rec  *recorder[T]
 	view view
 }
@@ -80,10 +78,15 @@ type Source[T comparable] interface {
 	Stats() reconcile.Stats
 }
 
-// An actor is a Source that can be acted on, see [Page.AllowActions].
-type actor[T comparable] interface {
-	EnqueueNow(item T)
-	Remove(item T) bool
+// An actor is a Source that can be acted on, see [Page.AllowActions]. It is a remover or
+// a remoteRemover too.
+type actor[T comparable] interface{ EnqueueNow(item T) }
+
+type remover[T comparable] interface{ Remove(item T) bool }
+
+// A remoteRemover has its items on another machine, which may not answer.
+type remoteRemover[T comparable] interface {
+	Remove(ctx context.Context, item T) (bool, error)
 }
 
 // OnResult returns a function for [reconcile.Reconciler.OnResult] that records each run
@@ -103,7 +106,7 @@ func (l *Loop[T]) OnResult(next func(reconcile.Result[T])) func(reconcile.Result
 }
 
 func (l *Loop[T]) init() {
-	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.FormatError, l.Queue) })
+	l.once.Do(func() { l.rec = newRecorder(cmp.Or(l.Runs, 20_000), l.format, l.Queue) })
 }
 
 // addTo makes a Loop a Part.
@@ -120,21 +123,23 @@ func (l *Loop[T]) addTo(p *Page) {
 		}
 	}
 	l.init()
+	l.page.Store(p)
 	p.loops = append(p.loops, l)
 }
 
 // newRow returns the row of an item, without its last run.
 func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 	r.item, r.State = item, s
-	if l.Format == nil {
-		r.text = fmt.Sprint(r.item)
-		return r
-	}
 	defer func() {
 		if p := recover(); p != nil {
 			r.text = fmt.Sprintf("(Format panicked for this item: %v)", p)
 		}
+		r.text = cut(r.text, maxName)
 	}()
+	if l.Format == nil {
+		r.text = fmt.Sprint(r.item)
+		return r
+	}
 	r.text = l.Format(item)
 	return r
 }
@@ -160,14 +165,22 @@ type loop interface {
 	hasActions() bool
 	snapshot(interval time.Duration) *snapshot
 	current(known *row) (now *row, runs []run)
-	act(item any, a action) bool
+	act(ctx context.Context, item any, a action) (changed bool, err error)
 	errorText(err error, limit int) string
 }
 
 func (l *Loop[T]) name() string { return l.Name }
 
+// format returns the errorFormat of the page.
+func (l *Loop[T]) format() errorFormat {
+	if p := l.page.Load(); p != nil {
+		return p.FormatError
+	}
+	return nil
+}
+
 func (l *Loop[T]) errorText(err error, limit int) string {
-	return errorFormat(l.FormatError).text(err, limit)
+	return l.format().text(err, limit)
 }
 
 func (l *Loop[T]) bound() int { return l.rec.bound() }
@@ -175,11 +188,10 @@ func (l *Loop[T]) bound() int { return l.rec.bound() }
 func (l *Loop[T]) hasQueue() bool { return l.Queue != nil }
 
 func (l *Loop[T]) hasActions() bool {
-	if l.ReadOnly {
-		return false
-	}
+	_, here := l.Queue.(remover[T])
+	_, remote := l.Queue.(remoteRemover[T])
 	_, ok := l.Queue.(actor[T])
-	return ok
+	return ok && (here || remote) && !l.ReadOnly
 }
 
 // current returns the state and the runs of one item, without a snapshot.
@@ -194,17 +206,22 @@ func (l *Loop[T]) current(known *row) (now *row, runs []run) {
 	if len(runs) > 0 {
 		last = runs[0]
 	}
-	now.remember(last, l.FormatError)
+	now.remember(last, l.format())
 	return now, runs
 }
 
 // act acts on an item, and reports whether it made a difference.
-func (l *Loop[T]) act(item any, a action) bool {
-	q := l.Queue.(actor[T])
-	x, _ := item.(T)
-	if a == cancelNext {
-		return q.Remove(x)
+func (l *Loop[T]) act(ctx context.Context, item any, a action) (changed bool, err error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
 	}
-	q.EnqueueNow(x)
-	return true
+	x, _ := item.(T)
+	if a == reconcileNow {
+		l.Queue.(actor[T]).EnqueueNow(x)
+		return true, nil
+	}
+	if q, ok := l.Queue.(remoteRemover[T]); ok {
+		return q.Remove(ctx, x)
+	}
+	return l.Queue.(remover[T]).Remove(x), nil
 }

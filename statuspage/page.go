@@ -31,7 +31,8 @@ type Page struct {
 	// AllowActions turns on the actions. The page of an item then has the buttons
 	// "Reconcile now" (EnqueueNow) and "Cancel the next run" (Remove), if the queue has
 	// these methods. While items fail, the overview has buttons that reconcile the
-	// selected items, or all failing ones, now. A [Gate] has buttons that pause it and
+	// selected items, or all failing ones, now. An action ends with its request, and with
+	// the first item for which the queue returns an error. A [Gate] has buttons that pause it and
 	// end a pause. A [Listing] that is rejected has a button that accepts the deletions
 	// that are shown.
 	//
@@ -39,6 +40,13 @@ type Page struct {
 	// who sends a request: to restrict the actions to some people, put a handler in
 	// front.
 	AllowActions bool
+
+	// FormatError returns the text of an error. All that the page shows and remembers of
+	// errors comes from it: those of runs, of members of a [Group], of a [Gate] that is
+	// paused and of a [Listing] that is rejected. Use it to leave out secrets, such as a
+	// token in a URL. Nil means the Error method. It is called from any goroutine, by
+	// workers too, so it must be set before the first run of a Reconciler.
+	FormatError func(err error) string
 
 	// Refresh is the interval at which an open page is updated, and the maximum age of
 	// the data in JSON. 0 or less means a second. If reading all items would take more
@@ -133,6 +141,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
+	if err := checkSite(r); err != nil {
+		p.fail(w, r, err)
+		return
+	}
 	if !strings.HasPrefix(r.URL.Path, "/") { // http.StripPrefix took the slash as well
 		if was, query, _ := strings.Cut(r.RequestURI, "?"); !strings.HasSuffix(was, "/") && r.URL.Path == "" {
 			// Relative, so that it cannot lead to another host.
@@ -163,6 +175,16 @@ func (p *Page) checkHost(r *http.Request, acts bool) error {
 	return refuse(http.StatusMisdirectedRequest, "this page is at localhost, or an IP address, not at %q; if that is its name, the program has to say so in Page.Hosts", host)
 }
 
+// checkSite refuses to be loaded into another site by a browser. The site cannot read the
+// answer, but would have the program make it. A link that somebody follows is let in.
+func checkSite(r *http.Request) error {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if (site != "cross-site" && site != "same-site") || r.Header.Get("Sec-Fetch-Dest") == "document" || r.Method == http.MethodPost {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "refused: another site cannot load this into a page of its own")
+}
+
 // hostOf returns the host that a request is for, without a port.
 func hostOf(r *http.Request) string {
 	host := r.Host
@@ -191,6 +213,9 @@ func isLoopback(address string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
+
+// errorText returns the text of an error as the page shows it.
+func (p *Page) errorText(err error) string { return errorFormat(p.FormatError).text(err, maxText) }
 
 func (p *Page) refresh() time.Duration {
 	if p.Refresh <= 0 {

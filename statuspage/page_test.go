@@ -450,6 +450,19 @@ func TestWholeError(t *testing.T) {
 	})
 }
 
+// refusing is a queue that cancels nothing.
+type refusing struct {
+	*reconcile.Queue[string]
+	err error
+}
+
+func (r refusing) Remove(context.Context, string) (bool, error) { return false, r.err }
+
+// unaccepted is a listing whose rejection is over when it is accepted.
+type unaccepted struct{ rejected }
+
+func (u unaccepted) Accept(err error) error { return fmt.Errorf("not rejected any more: %w", err) }
+
 // TestFormatError has errors with a secret.
 func TestFormatError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -461,10 +474,12 @@ func TestFormatError(t *testing.T) {
 		}
 		secret := errors.New("GET /?token=s3cret: 403")
 		queue := reconcile.NewQueue[string]()
-		loop := &statuspage.Loop[string]{Name: "q", Queue: queue, FormatError: hide}
-		group := &statuspage.Group{FormatError: hide}
+		loop := &statuspage.Loop[string]{Name: "q", Queue: refusing{queue, secret}}
+		group := &statuspage.Group{}
 		paused := &gate.Gate{Pause: func(error) time.Duration { return time.Hour }, Logger: discard}
-		page := statuspage.New(loop, group, &statuspage.Gate{Name: "cloud", Gate: paused, FormatError: hide})
+		page := statuspage.New(loop, group, &statuspage.Gate{Name: "cloud", Gate: paused},
+			&statuspage.Listing{Name: "buckets", Of: unaccepted{rejected{err: secret}}})
+		page.FormatError, page.AllowActions, page.Logger = hide, true, discard
 		_, err := statuspage.Poll(group, "list", func(context.Context) (int, error) { return 0, secret })(t.Context())
 		if err != secret {
 			t.Fatalf("Poll returned %v", err)
@@ -485,7 +500,15 @@ func TestFormatError(t *testing.T) {
 		for _, target := range []string{"/", "/item?item=a", "/item?item=b", "/item.json?item=a", "/items.json", "/status.json"} {
 			all.WriteString(body(t, get(t, page, target), http.StatusOK))
 		}
-		if strings.Contains(all.String(), "s3cret") || strings.Count(all.String(), "token=…") < 7 {
+		var status struct{ Listings []struct{ Shown string } }
+		fromJSON(t, get(t, page, "/status.json"), &status)
+		stale := url.Values{"listing": {"buckets"}, "action": {"accept"}}
+		all.WriteString(body(t, post(t, page, "/listing.json", stale), http.StatusConflict))
+		stale.Set("shown", status.Listings[0].Shown)
+		all.WriteString(body(t, post(t, page, "/listing.json", stale), http.StatusConflict))
+		cancelNext := url.Values{"queue": {"q"}, "item": {"a"}, "action": {"cancel"}}
+		all.WriteString(body(t, post(t, page, "/item.json", cancelNext), http.StatusServiceUnavailable))
+		if strings.Contains(all.String(), "s3cret") || strings.Count(all.String(), "token=…") < 14 {
 			t.Errorf("the pages have the secret, or nothing in its place:\n%s", all.String())
 		}
 		if !strings.Contains(all.String(), "(FormatError panicked for this error)") {

@@ -28,7 +28,7 @@ type recorder[T comparable] struct {
 	totals  [len(outcomes)]atomic.Uint64 // runs since the beginning
 	dropped atomic.Uint64                // of these
 
-	format     errorFormat
+	format     func() errorFormat
 	queue      Source[T] // to sample the depth of; may be nil
 	nextSample atomic.Int64
 }
@@ -55,7 +55,7 @@ const (
 	sampleEvery = time.Second
 )
 
-func newRecorder[T comparable](bound int, format errorFormat, queue Source[T]) *recorder[T] {
+func newRecorder[T comparable](bound int, format func() errorFormat, queue Source[T]) *recorder[T] {
 	r := &recorder[T]{begin: time.Now(), seed: maphash.MakeSeed(), format: format, queue: queue}
 	for i := range r.shards {
 		r.shards[i].results = make(chan result[T], pending)
@@ -87,7 +87,7 @@ func (r *recorder[T]) record(x reconcile.Result[T]) {
 		Waited:   duration(x.Waited),
 		Next:     next,
 		Failures: x.Failures,
-		Error:    r.format.text(x.Err, maxText),
+		Error:    r.format().text(x.Err, maxText),
 	}}:
 	default:
 		r.dropped.Add(1)

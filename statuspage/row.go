@@ -16,10 +16,13 @@ import (
 // A row is what a page tells of one item.
 type row struct {
 	item any
-	text string // how it is shown
+	text string // how it is shown; at most maxName bytes, and a few that say that it is cut
 	reconcile.State
 	Last run // zero if none is remembered
 }
+
+// maxName is how many bytes of a name are shown.
+const maxName = 4 << 10
 
 // remember adds the last run to what the queue says of an item.
 func (r *row) remember(last run, format errorFormat) {

@@ -47,14 +47,11 @@ const (
 // stackMark stands between the text of a panic and its stack.
 const stackMark = "\n\n"
 
-// textOf returns the text of an error, cut to a bounded length, and for a panic
-// where it was. It outlives a panic of the error's own method.
-func textOf(err error) string { return errorFormat(nil).text(err, maxText) }
-
-// An errorFormat is a FormatError of a part; nil means the Error method.
+// An errorFormat is the FormatError of a page; nil means the Error method.
 type errorFormat func(error) string
 
-// text is textOf in that format, of at most limit bytes.
+// text returns the text of an error, cut to limit bytes, and for a panic where it was. It
+// outlives a panic of the format.
 func (format errorFormat) text(err error, limit int) (text string) {
 	switch err.(type) {
 	case nil, reconcile.RequeueError:

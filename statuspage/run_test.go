@@ -36,11 +36,11 @@ func TestTextOf(t *testing.T) {
 		{errors.New(strings.Repeat("x", maxText+1)), strings.Repeat("x", maxText) + " … (cut)"},
 		{errors.New(strings.Repeat("x", maxText-1) + "é"), strings.Repeat("x", maxText-1) + " … (cut)"},
 	} {
-		if got := textOf(test.err); got != test.want {
-			t.Errorf("textOf(%T) = %.80q, want %.80q", test.err, got, test.want)
+		if got := errorFormat(nil).text(test.err, maxText); got != test.want {
+			t.Errorf("text(%T) = %.80q, want %.80q", test.err, got, test.want)
 		}
 	}
-	if got := textOf(errors.New(strings.Repeat("é", 1<<20))); !utf8.ValidString(got) || len(got) > maxText+20 {
+	if got := errorFormat(nil).text(errors.New(strings.Repeat("é", 1<<20)), maxText); !utf8.ValidString(got) || len(got) > maxText+20 {
 		t.Errorf("a long text is cut to %d bytes, valid: %v", len(got), utf8.ValidString(got))
 	}
 }
@@ -67,7 +67,7 @@ func TestTextOfPanic(t *testing.T) {
 		Queue:     q,
 		Logger:    discard,
 		Retry:     reconcile.NoRetry,
-		OnResult:  func(r reconcile.Result[string]) { text = textOf(r.Err) },
+		OnResult:  func(r reconcile.Result[string]) { text = errorFormat(nil).text(r.Err, maxText) },
 		Reconcile: func(context.Context, string) error { return explode([]int{1}, 3) },
 	}
 	if err := r.Run(t.Context()); err != nil {
@@ -114,7 +114,7 @@ func TestHeadline(t *testing.T) {
 // The times of runs are right after a step of the wall clock. The beginning is changed as
 // if the clock had been stepped forward by three hours since, between two runs.
 func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
-	r := newRecorder[string](100, nil, nil)
+	r := newRecorder[string](100, func() errorFormat { return nil }, nil)
 	r.record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
 	r.read()
 	const step = 3 * time.Hour

@@ -98,7 +98,7 @@ func (l *Loop[T]) newSnapshot() *snapshot {
 	lasts, measures := l.rec.read() // after All, so that an item on its way out is seen here at least
 	for i := range s.rows {
 		item, _ := s.rows[i].item.(T)
-		s.rows[i].remember(lasts[item], l.FormatError)
+		s.rows[i].remember(lasts[item], l.format())
 		delete(lasts, item)
 	}
 	for item, last := range lasts {
@@ -106,7 +106,7 @@ func (l *Loop[T]) newSnapshot() *snapshot {
 			continue
 		}
 		r := l.newRow(item, reconcile.State{})
-		r.remember(last, l.FormatError)
+		r.remember(last, l.format())
 		s.rows = append(s.rows, r)
 	}
 	s.measures, s.counts = measures, count(s.rows)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ import (
 // settled is the time between the two reads of a file that must agree before it is used:
 // half of a file may be a good one that has less.
 const settled = time.Second
+
+// maxFile is how many bytes a file may have.
+const maxFile = 64 << 20
 
 // FromFile returns a function that reads a file of desired state. It returns the result
 // of parse for the last text that parse accepted, or the zero value if there was none. If
@@ -29,6 +33,9 @@ const settled = time.Second
 //	}
 //
 // If W is a map of items to versions, [FromMap] accepts the function.
+//
+// The path must lead to a regular file of at most 64 MiB. Anything else, such as a pipe
+// or a folder, is an error of reading.
 //
 // A text that is still being written is not used. If the text differs from the last one,
 // the function blocks until two reads a second apart agree, or until ctx is done. It
@@ -87,7 +94,7 @@ func (f *file[W]) load(ctx context.Context) error {
 func (f *file[W]) read(ctx context.Context) ([]byte, error) {
 	var before []byte // what it was a second ago; not nil then
 	for {
-		text, err := os.ReadFile(f.path)
+		text, err := readFile(f.path)
 		if err != nil {
 			return nil, err
 		}
@@ -101,4 +108,28 @@ func (f *file[W]) read(ctx context.Context) ([]byte, error) {
 			return nil, fmt.Errorf("%s is still being written: %w", f.path, context.Cause(ctx))
 		}
 	}
+}
+
+// readFile is os.ReadFile of a regular file of a bounded size. It asks before it opens the
+// file, because to open a pipe waits for whoever writes to it.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode(); mode.IsDir() {
+		return nil, fmt.Errorf("read %s: it is a directory, want a regular file", path)
+	} else if !mode.IsRegular() {
+		return nil, fmt.Errorf("read %s: its mode is %v, want a regular file", path, mode)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, maxFile)
+	}
+	return text, err
 }

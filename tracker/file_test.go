@@ -46,7 +46,7 @@ func TestFromFile(t *testing.T) {
 			age  time.Duration
 			want string // the words, how long it took and what is wrong
 		}{
-			{"gone", 0, "[] 0s open words: no such file or directory"},
+			{"gone", 0, "[] 0s stat words: no such file or directory"},
 			{"bad", time.Hour, "[] 1s there is a bad word"},
 			{"one two", time.Hour, "[one two] 1s <nil>"},
 			{"one two", 0, "[one two] 0s <nil>"},              // written anew, and the same
@@ -54,7 +54,7 @@ func TestFromFile(t *testing.T) {
 			{"one two", -time.Hour, "[one two] 1s <nil>"},     // by a clock that is ahead
 			{"bad", 0, "[one two] 1s there is a bad word"},    // the last good version stays
 			{"bad", 0, "[one two] 0s there is a bad word"},    // and the error
-			{"gone", 0, "[one two] 0s open words: no such file or directory"},
+			{"gone", 0, "[one two] 0s stat words: no such file or directory"},
 			{"bad", time.Hour, "[one two] 0s there is a bad word"},
 			{"", time.Hour, "[] 1s <nil>"},               // an empty file wants nothing
 			{"one two", time.Hour, "[one two] 1s <nil>"}, // however old it says that it is
@@ -109,6 +109,27 @@ func TestFromFileWaitsWhileTheFileIsWritten(t *testing.T) {
 			t.Errorf("the function returned %v, %v, want what was written last", got, err)
 		}
 	})
+}
+
+// Only a regular file of a bounded size is read.
+func TestFromFileRejectsWhatIsNoFile(t *testing.T) {
+	folder := t.TempDir()
+	huge := filepath.Join(folder, "huge") // of zeros that are nowhere on the disk
+	if err := errors.Join(os.WriteFile(huge, nil, 0o666), os.Truncate(huge, 64<<20+1)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		folder: "it is a directory",
+		huge:   "it has more than 67108864 bytes",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			_, err := words(path)(t.Context())
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || time.Since(began) > 0 {
+				t.Errorf("%s: after %v %v, want at once an error with the path and %q", path, time.Since(began), err, want)
+			}
+		})
+	}
 }
 
 // A file with a version for each item is a listing.

@@ -6,7 +6,6 @@ package natsadapter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path"
@@ -184,21 +183,21 @@ func (e *entry) Delta() uint64                   { return e.meta.NumPending }
 func (e *entry) Operation() jetstream.KeyValueOp { return e.op }
 func (e *entry) Headers() nats.Header            { return e.msg.Header }
 
-var errPanic = errors.New("natsadapter: the key function panicked")
-
 // guarded calls a key function. After a panic, which it logs, there is no item.
 func guarded[T comparable](what, name string, key func() (T, bool)) (item T, ok bool) {
-	item, ok, _ = try(what, name, key)
+	item, ok, err := try(what, name, key)
+	if err != nil {
+		slog.Error(err.Error())
+	}
 	return item, ok
 }
 
-// try is guarded with an error after a panic.
+// try is guarded with an error after a panic, for callers that meet it again and again.
 func try[T comparable](what, name string, key func() (T, bool)) (item T, ok bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			var none T
-			item, ok, err = none, false, errPanic
-			slog.Error("natsadapter: the key function panicked", "from", what, "of", name, "panic", p, "stack", callsToPanic())
+			item, ok, err = none, false, fmt.Errorf("natsadapter: the key function panicked for %.200q of %s: %v [%s]", name, what, p, callsToPanic())
 		}
 	}()
 	item, ok = key()

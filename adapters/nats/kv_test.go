@@ -136,7 +136,7 @@ func TestKeyValuePanic(t *testing.T) {
 	put(t, kv, "bad", "")
 	put(t, kv, "good", "")
 	run(t, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", key)).want("good")
-	if want := regexp.MustCompile(`stack="nats_test\.refuse kv_test\.go:\d+ < nats_test\.TestKeyValuePanic\.func\d+ kv_test\.go:\d+"\n`); !want.MatchString(log.String()) {
+	if want := regexp.MustCompile(`\[nats_test\.refuse kv_test\.go:\d+ < nats_test\.TestKeyValuePanic\.func\d+ kv_test\.go:\d+\]"\n`); !want.MatchString(log.String()) {
 		t.Errorf("log:\n%swant %s", log.String(), want)
 	}
 }

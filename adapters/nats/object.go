@@ -29,6 +29,7 @@ func Objects[T comparable](js jetstream.JetStream, bucket string, key func(*jets
 		}
 		return objectTail(js, bucket, func(info *jetstream.ObjectInfo, err error) {
 			if err != nil {
+				slog.Error(err.Error())
 				return
 			}
 			if item, ok := guarded("object store "+bucket, info.Name, func() (T, bool) { return key(info) }); ok {
@@ -74,8 +75,7 @@ func objectTail(js jetstream.JetStream, bucket string, handle func(*jetstream.Ob
 		handle: func(msg *nats.Msg, meta *nats.MsgMetadata) {
 			info := new(jetstream.ObjectInfo)
 			if err := json.Unmarshal(msg.Data, info); err != nil {
-				slog.Error("natsadapter: not the description of an object", "subject", msg.Subject, "err", err)
-				handle(nil, fmt.Errorf("natsadapter: object store %s: the message of subject %s describes no object: %w", bucket, msg.Subject, err))
+				handle(nil, fmt.Errorf("natsadapter: object store %s: the message of subject %.200s describes no object: %w", bucket, msg.Subject, err))
 				return
 			}
 			info.ModTime = meta.Timestamp

@@ -30,8 +30,8 @@ import (
 //
 // Key makes an item of a message, or returns false if there is none to run; the
 // message is then acknowledged and feeds nothing. Key is called from one
-// goroutine at a time. After a panic in it, which is logged with the subject of the
-// message, the message is not acknowledged, and comes again after AckWait. It counts
+// goroutine at a time. After a panic in it the message is not acknowledged, and comes
+// again after AckWait. The panics of its 1st, 2nd, 4th … delivery are logged. It counts
 // for MaxAckPending meanwhile: with 1, nothing else comes.
 //
 // The Feeder survives lost connections, restarts of the server, and a stream or
@@ -62,6 +62,9 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 		handle := func(msg jetstream.Msg) error {
 			item, ok, err := try(what, msg.Subject(), func() (T, bool) { return key(msg) })
 			if err != nil {
+				if rarely(msg) {
+					slog.Error(err.Error())
+				}
 				return nil // it comes again after AckWait
 			}
 			if ok {
@@ -70,7 +73,7 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 						msg.Nak()
 						return permanent{err} // it will never take one
 					}
-					if ctx.Err() == nil {
+					if ctx.Err() == nil && rarely(msg) {
 						slog.Warn("natsadapter: the queue did not take an item", "from", what, "item", item, "err", err)
 					}
 					msg.NakWithDelay(lastPause)
@@ -94,6 +97,13 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 			return err
 		})
 	}
+}
+
+// rarely reports whether a failure with a message is to be logged: that of the 1st, 2nd,
+// 4th … delivery.
+func rarely(msg jetstream.Msg) bool {
+	meta, err := msg.Metadata()
+	return err != nil || meta.NumDelivered&(meta.NumDelivered-1) == 0
 }
 
 // longestName is how long a server takes the name of a stream or a consumer to be.

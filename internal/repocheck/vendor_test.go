@@ -129,6 +129,9 @@ func TestVendorScript(t *testing.T) {
 	old := t.TempDir()
 	writeFile(t, filepath.Join(old, "go.mod"), "module example.org/old\n\ngo 1.21\n")
 
+	hostile := t.TempDir() // whose module line would be a command of sed, which writes into it
+	writeFile(t, filepath.Join(hostile, "go.mod"), "module x|w"+hostile+"\n\ngo 1.25\n")
+
 	for _, test := range []struct {
 		dir  string
 		args []string
@@ -144,6 +147,7 @@ func TestVendorScript(t *testing.T) {
 		{app, []string{"vendor/reconcile"}, "and is not vendor or testdata"},
 		{app, []string{".lib"}, "and is not vendor or testdata"},
 		{t.TempDir(), []string{"lib"}, "is in no Go module: no go.mod in it or above"},
+		{hostile, []string{"lib"}, `is no module path: it has ASCII letters, digits, and / - . _ ~ + alone`},
 		{old, []string{"lib"}, "vendor.sh: example.org/old says go 1.21, the copy needs 1.25 or newer: go mod edit -go=1.25"},
 		{app, []string{"mine"}, "vendor.sh: mine has notes.txt, which is not of a copy made by this script: move it, or choose another folder"},
 		{app, []string{"."}, "vendor.sh: . is the root of a module; the copy needs a folder of its own, such as internal/reconcile"},
@@ -157,6 +161,10 @@ func TestVendorScript(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(app); err != nil || len(entries) != 2 {
 		t.Errorf("after that there is %v, %v: want go.mod and mine alone", entries, err)
+	}
+
+	if entries, err := os.ReadDir(hostile); err != nil || len(entries) != 1 {
+		t.Errorf("a hostile go.mod made %v, %v: want go.mod alone", entries, err)
 	}
 
 	// An older copy is replaced as a whole, unless something would be lost by that.

@@ -213,3 +213,44 @@ func TestDeniedIsStoredOnceAllowed(t *testing.T) {
 		q.running.Wait()
 	})
 }
+
+// The janitor reads all records again and again. A record that no Queue writes is logged
+// once, however often it is read, and of a flood of them only the first ones are.
+func TestUnreadableIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, m := new(logbook), newMemory("q", playLease)
+		q, _ := inMemory(t, m, log, func(w wire) wire { return w })
+		defer q.end()
+		publish := func(subject string) {
+			if _, err := m.publish(subject, 0, []byte("poison")); err != nil {
+				t.Error(err)
+			}
+		}
+		publish("q.i.=61")
+		publish("q.m." + strings.Repeat("m", 5000))
+		ctx, cancel := context.WithCancel(t.Context())
+		var taking sync.WaitGroup
+		taking.Go(func() { _, _ = q.Dequeue(ctx) })
+		wait := func() { time.Sleep(100 * playLease) }
+		wait()
+		for _, subject := range []string{"q.i.=61", "q.m.mmm"} {
+			if n := log.lines(subject); n != 1 {
+				t.Errorf("%d lines of %s, want 1", n, subject)
+			}
+		}
+		for i := range 1000 {
+			publish(fmt.Sprintf("q.i.=x%d", i))
+		}
+		wait()
+		if n := log.lines("unreadable record is ignored"); n < 90 || n > 150 {
+			t.Errorf("%d lines of 1,000 records, want about 100", n)
+		}
+		if n := q.Stats().Unreadable; n < 1002 {
+			t.Errorf("%d records were counted, want all", n)
+		}
+		cancel()
+		taking.Wait()
+		q.end()
+		q.running.Wait()
+	})
+}

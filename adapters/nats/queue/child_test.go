@@ -27,7 +27,7 @@ func TestQueueChild(t *testing.T) {
 	if url == "" {
 		return
 	}
-	q, err := queue.New[string](t.Context(), natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "worker", "q"))),
+	q, err := queue.New[string](t.Context(), natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "creator", "q"))),
 		queue.Config{Name: "q", Lease: time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func TestClaim(t *testing.T) {
 	setUp := func(t *testing.T) (*Queue[string], seen, *nats.Conn) {
 		t.Helper()
 		s := natstest.New(t)
-		q, err := New[string](t.Context(), s.JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q", Lease: time.Hour})
+		q, err := New[string](t.Context(), s.JetStream(t, natstest.In(t, "creator", "q")), Config{Name: "q", Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func TestQueueWaitsForNoClosedConnection(t *testing.T) {
 		}},
 	} {
 		t.Run(c.verb, func(t *testing.T) {
-			nc := s.Connect(t, natstest.In(t, "worker", "q"))
+			nc := s.Connect(t, natstest.In(t, "creator", "q"))
 			q, err := queue.New[string](t.Context(), natstest.JetStream(t, nc), queue.Config{Name: "q"})
 			if err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestQueueWaitsForNoClosedConnection(t *testing.T) {
 // run goes on.
 func TestQueueConnectionClosedDuringRun(t *testing.T) {
 	s := natstest.New(t)
-	nc := s.Connect(t, natstest.In(t, "worker", "q"))
+	nc := s.Connect(t, natstest.In(t, "creator", "q"))
 	q, err := queue.New[string](t.Context(), natstest.JetStream(t, nc), queue.Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)

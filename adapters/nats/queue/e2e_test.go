@@ -18,7 +18,7 @@ import (
 // newQueue returns a handle on a queue, closed when the test ends.
 func newQueue[T comparable](t testing.TB, s interface{ URL() string }, cfg queue.Config) *queue.Queue[T] {
 	t.Helper()
-	js := natstest.JetStream(t, natstest.Connect(t, s.URL(), natstest.In(t, "worker", cfg.Name)))
+	js := natstest.JetStream(t, natstest.Connect(t, s.URL(), natstest.In(t, "creator", cfg.Name)))
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience) // three servers may take long to agree
 	defer cancel()
 	q, err := queue.New[T](ctx, js, cfg)

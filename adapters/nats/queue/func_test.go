@@ -46,7 +46,7 @@ func codecQueue(t *testing.T, s *natstest.Server, lease time.Duration, log *jour
 ) *queue.Queue[string] {
 	t.Helper()
 	cfg := queue.Config{Name: "q", Lease: lease, Logger: slog.New(slog.NewTextHandler(log, nil))}
-	q, err := queue.NewFunc(t.Context(), s.JetStream(t, natstest.In(t, "worker", cfg.Name)), cfg, encode, decode)
+	q, err := queue.NewFunc(t.Context(), s.JetStream(t, natstest.In(t, "creator", cfg.Name)), cfg, encode, decode)
 	if err != nil {
 		t.Fatal(err)
 	}

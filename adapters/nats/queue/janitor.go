@@ -168,7 +168,7 @@ func (q *Queue[T]) eachMember(ctx context.Context, fn func(id string, b beat, se
 	for _, subject := range subjects {
 		id := strings.TrimPrefix(subject, prefix)
 		if err := checkID(id); err != nil {
-			q.leaveAlone(fmt.Errorf("natsadapter: message %s: the id of a member: %w", brief(subject), err))
+			q.leaveAlone(subject, fmt.Errorf("natsadapter: message %s: the id of a member: %w", brief(subject), err))
 			continue
 		}
 		m, err := q.wire.last(ctx, subject)
@@ -439,7 +439,7 @@ func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time
 		item, s, err := q.decode(m)
 		switch {
 		case err != nil:
-			q.leaveAlone(err)
+			q.leaveAlone(m.subject, err)
 		case s.record != record{}:
 			fn(item, s, at)
 		}

@@ -30,7 +30,7 @@ func TestQueueVictim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js := natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "worker", "q")))
+	js := natstest.JetStream(t, natstest.Connect(t, url, natstest.In(t, "creator", "q")))
 	q, err := queue.New[string](t.Context(), js, queue.Config{Name: "q", Lease: time.Second, Owner: "the victim"})
 	if err != nil {
 		t.Fatal(err)

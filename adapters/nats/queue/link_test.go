@@ -16,7 +16,7 @@ import (
 // A round trip takes more than half of what a request may.
 func TestQueueWithALongRoundTrip(t *testing.T) {
 	s := natstest.New(t)
-	js := natstest.OverLink(t, s, 300*time.Millisecond, 0, natstest.In(t, "worker", "q"))
+	js := natstest.OverLink(t, s, 300*time.Millisecond, 0, natstest.In(t, "creator", "q"))
 	q, err := queue.New[string](t.Context(), js, queue.Config{Name: "q", Lease: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestQueueWithALongRoundTrip(t *testing.T) {
 // A reserve takes longer than other requests may.
 func TestReserveOverASlowLink(t *testing.T) {
 	s := natstest.New(t)
-	js := natstest.OverLink(t, s, 50*time.Millisecond, 200_000, natstest.In(t, "worker", "q"))
+	js := natstest.OverLink(t, s, 50*time.Millisecond, 200_000, natstest.In(t, "creator", "q"))
 	q, err := queue.New[string](t.Context(), js, queue.Config{Name: "q", Lease: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)

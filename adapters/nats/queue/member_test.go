@@ -30,7 +30,7 @@ func TestOutageCreatesNoMembers(t *testing.T) {
 		t.Run(outage.name, func(t *testing.T) {
 			s := natstest.New(t)
 			cable := natstest.NewClientProxy(t, s)
-			nc := natstest.Connect(t, cable.URL(), nats.PingInterval(time.Hour), natstest.In(t, "worker", "q"))
+			nc := natstest.Connect(t, cable.URL(), nats.PingInterval(time.Hour), natstest.In(t, "creator", "q"))
 			lost, back := nc.StatusChanged(nats.RECONNECTING), nc.StatusChanged(nats.CONNECTED)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -79,7 +79,7 @@ func TestOutageCreatesNoMembers(t *testing.T) {
 // back.
 func TestOutageSendsNoRequests(t *testing.T) {
 	s := natstest.New(t)
-	nc := s.Connect(t, natstest.In(t, "worker", "q"))
+	nc := s.Connect(t, natstest.In(t, "creator", "q"))
 	lost := nc.StatusChanged(nats.RECONNECTING)
 	q, err := New[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q", Lease: time.Hour})
 	if err != nil {
@@ -107,7 +107,7 @@ func TestOutageSendsNoRequests(t *testing.T) {
 func TestIdleMembersSendOneRequestEach(t *testing.T) {
 	const members = 12
 	s := natstest.New(t)
-	nc := s.Connect(t, natstest.In(t, "worker", "q"))
+	nc := s.Connect(t, natstest.In(t, "creator", "q"))
 	js := natstest.JetStream(t, nc)
 	var all []*Queue[string]
 	for range members {
@@ -149,7 +149,7 @@ func TestIdleMembersSendOneRequestEach(t *testing.T) {
 // stored nothing after what it has stored itself a lease ago.
 func TestJanitorAfterManyDeaths(t *testing.T) {
 	s := natstest.New(t)
-	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	js := s.JetStream(t, natstest.In(t, "creator", "q"))
 	var last *Queue[string]
 	for range 5 {
 		q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour})
@@ -186,7 +186,7 @@ func (w madeAnew) epoch(ctx context.Context) (uint64, error) {
 
 // Who joins as the stream is made anew has no fences of the old one.
 func TestJoinWhileTheStreamIsRecreated(t *testing.T) {
-	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
+	js := natstest.New(t).JetStream(t, natstest.In(t, "creator", "q"))
 	cfg := Config{Name: "q", Lease: time.Hour}
 	q, err := New[string](t.Context(), js, cfg)
 	if err != nil {
@@ -220,7 +220,7 @@ func TestJoinWhileTheStreamIsRecreated(t *testing.T) {
 // wait one after the other, there are few requests, and for half of them at least.
 func TestFewRequestsForManyDequeues(t *testing.T) {
 	s := natstest.New(t)
-	q, err := New[string](t.Context(), s.JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q", Lease: time.Hour})
+	q, err := New[string](t.Context(), s.JetStream(t, natstest.In(t, "creator", "q")), Config{Name: "q", Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (m *memory) pullsLeft() (n int) {
 // in turn, have the same answers, and the consumer sends the same.
 func TestMemoryBehavesAsAServer(t *testing.T) {
 	const requests = 600
-	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
+	js := natstest.New(t).JetStream(t, natstest.In(t, "creator", "q"))
 	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)

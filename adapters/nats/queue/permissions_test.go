@@ -27,7 +27,11 @@ import (
 func TestQueuePermissions(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStream: true,
-		Users: []*server.User{{Username: "root", Password: "p"}, {Username: "u", Password: "p", Permissions: natstest.Documented(t, "worker", "q")}},
+		Users: []*server.User{
+			{Username: "root", Password: "p"},
+			{Username: "creator", Password: "p", Permissions: natstest.Documented(t, "creator", "q")},
+			{Username: "u", Password: "p", Permissions: natstest.Documented(t, "worker", "q")},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,15 +49,18 @@ func TestQueuePermissions(t *testing.T) {
 	}
 	root, nc := connect("root"), connect("u").Conn()
 	log := newGauge()
-	open := func() *queue.Queue[string] {
-		q, err := queue.New[string](t.Context(), connect("u"), queue.Config{Name: "q", Lease: time.Second, Logger: log.logger()})
+	open := func(user string) *queue.Queue[string] {
+		q, err := queue.New[string](t.Context(), connect(user), queue.Config{Name: "q", Lease: time.Second, Logger: log.logger()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		closeAtEnd(t, q)
 		return q
 	}
-	a, b := open(), open()
+	if err := open("creator").Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a, b := open("u"), open("u")
 	enqueue(t, a, "x", "y")
 	mustTake(t, a, "x")
 	mustTake(t, b, "y")
@@ -95,6 +102,11 @@ func TestQueuePermissions(t *testing.T) {
 
 	for _, subject := range []string{
 		"other.x",
+		"$JS.API.STREAM.CREATE.q", // with sources, republish or more subjects, it reaches the account
+		"$JS.API.STREAM.UPDATE.q",
+		"$JS.API.STREAM.DELETE.q",
+		"$JS.API.STREAM.SNAPSHOT.q", // to a subject of the client's choice
+		"$JS.API.STREAM.RESTORE.q",
 		"$JS.API.STREAM.INFO.other",
 		"$JS.API.STREAM.DELETE.other",
 		"$JS.API.STREAM.MSG.GET.other",
@@ -122,6 +134,27 @@ func TestQueuePermissions(t *testing.T) {
 	}
 }
 
+// The page says that a role with the permissions for consumers has the server publish
+// to any subject of the account. If a server prevents that, the page may say so.
+func TestConsumerRightsReachTheAccount(t *testing.T) {
+	s := natstest.New(t)
+	q := newQueue[string](t, s, queue.Config{Name: "q"})
+	nc := s.Connect(t)
+	heard, err := nc.SubscribeSync("payments")
+	if err := errors.Join(err, nc.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.JetStream(t, natstest.In(t, "reader", "q")).CreatePushConsumer(t.Context(), "q",
+		jetstream.ConsumerConfig{DeliverSubject: "payments", AckPolicy: jetstream.AckNonePolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, q, "x")
+	if _, err := heard.NextMsg(natstest.Patience); err != nil {
+		t.Error(err)
+	}
+}
+
 // Who only enqueues and who only looks need less than who runs items.
 func TestQueueRoles(t *testing.T) {
 	s := natstest.New(t)
@@ -133,6 +166,7 @@ func TestQueueRoles(t *testing.T) {
 		closeAtEnd(t, q)
 		return q
 	}
+	handle("creator")
 	worker, enqueuer, reader := handle("worker"), handle("enqueuer"), handle("reader")
 
 	enqueue(t, enqueuer, "a", "a", "b")
@@ -165,7 +199,7 @@ func TestQueueRoles(t *testing.T) {
 
 // Who misses a permission is told so at once, and of what.
 func TestQueueErrorNamesTheDeniedPermission(t *testing.T) {
-	all := natstest.Documented(t, "worker", "q")
+	all := natstest.Documented(t, "creator", "q")
 	but := func(denied string) *server.Permissions {
 		p := *all
 		p.Publish = &server.SubjectPermission{Allow: all.Publish.Allow, Deny: []string{denied}}

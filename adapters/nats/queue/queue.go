@@ -94,27 +94,28 @@ type Queue[T comparable] struct {
 	//   - Once closed, no Dequeue waits.
 	//
 	// Names that end in Locked are called with it held.
-	mu        sync.Mutex
-	closed    bool
-	failed    error         // why nothing can go on; life has ended then
-	empty     chan struct{} // closed when closed and nothing is held or to be stored
-	outbox    outbox[T]
-	room      room[T]
-	held      map[T]*holding
-	giving    int // holdings that are being given back
-	waiters   []*waiter[T]
-	intake    intake[T]
-	member    member
-	joining   string    // the id that member is to have while it has none
-	tries     time.Time // since when it tries to join with that
-	trouble   error     // why the lease could not be renewed the last time
-	others    others
-	timers    timers[T]
-	counted   Stats         // what happened, not what is
-	denied    error         // what the server allows nobody to store here, until something is stored
-	nowDenied chan struct{} // closed when denied is set
-	unstored  alarm         // nothing can be stored
-	unseen    alarm         // the janitor cannot check all records
+	mu         sync.Mutex
+	closed     bool
+	failed     error         // why nothing can go on; life has ended then
+	empty      chan struct{} // closed when closed and nothing is held or to be stored
+	outbox     outbox[T]
+	room       room[T]
+	held       map[T]*holding
+	giving     int // holdings that are being given back
+	waiters    []*waiter[T]
+	intake     intake[T]
+	member     member
+	joining    string    // the id that member is to have while it has none
+	tries      time.Time // since when it tries to join with that
+	trouble    error     // why the lease could not be renewed the last time
+	others     others
+	timers     timers[T]
+	counted    Stats           // what happened, not what is
+	unreadable map[string]bool // subjects of messages that were logged as such; at most maxUnreadable
+	denied     error           // what the server allows nobody to store here, until something is stored
+	nowDenied  chan struct{}   // closed when denied is set
+	unstored   alarm           // nothing can be stored
+	unseen     alarm           // the janitor cannot check all records
 }
 
 // New returns a queue of items that are strings, integers or booleans, or
@@ -181,14 +182,15 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 // openQueue returns the queue of a stream that is there.
 func openQueue[T comparable](cfg Config, w wire, c codec[T], timeout time.Duration) *Queue[T] {
 	q := &Queue[T]{
-		cfg:       cfg,
-		wire:      w,
-		codec:     c,
-		timeout:   timeout,
-		prefix:    newID(),
-		empty:     make(chan struct{}),
-		nowDenied: make(chan struct{}),
-		held:      make(map[T]*holding),
+		cfg:        cfg,
+		wire:       w,
+		codec:      c,
+		timeout:    timeout,
+		prefix:     newID(),
+		empty:      make(chan struct{}),
+		nowDenied:  make(chan struct{}),
+		held:       make(map[T]*holding),
+		unreadable: make(map[string]bool),
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	q.outbox.slots = make(map[T]*slot)

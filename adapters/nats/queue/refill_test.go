@@ -16,7 +16,7 @@ import (
 // A store that has no more room than the reserve has none for new items: neither
 // while the reserve is there, nor when it was spent a moment ago.
 func TestReserveIsNotUsedForNewItems(t *testing.T) {
-	js := natstest.New(t).JetStream(t, natstest.In(t, "worker", "q"))
+	js := natstest.New(t).JetStream(t, natstest.In(t, "creator", "q"))
 	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour, MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -50,13 +50,13 @@ func TestReserveIsNotUsedForNewItems(t *testing.T) {
 // long as the reserve, in either direction: links may be slow, and processes many.
 func TestFullStoreSendsNoLongMessages(t *testing.T) {
 	s := natstest.New(t)
-	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	js := s.JetStream(t, natstest.In(t, "creator", "q"))
 	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour, MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.end()
-	other := s.JetStream(t, natstest.In(t, "worker", "q"))
+	other := s.JetStream(t, natstest.In(t, "creator", "q"))
 	for n := 0; err == nil; n++ {
 		_, err = other.Publish(t.Context(), fmt.Sprintf("$KV.queue=q.i.%d", n), make([]byte, 10_000))
 	}

@@ -91,7 +91,7 @@ func TestQueueDrainsAtItsLimit(t *testing.T) {
 	t.Run("3 servers", func(t *testing.T) {
 		c := natstest.NewCluster(t, 3)
 		cfg := queue.Config{Name: "q", Replicas: 3, MaxBytes: 1 << 20}
-		js := c.JetStream(t, natstest.In(t, "worker", "q"))
+		js := c.JetStream(t, natstest.In(t, "creator", "q"))
 		natstest.Eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
 			q, err := queue.New[string](ctx, js, cfg)
 			if err == nil {

@@ -241,7 +241,7 @@ func (q *Queue[T]) handle(d arrival) {
 		item, s, err = q.decode(d.stored)
 	}
 	if err != nil {
-		q.leaveAlone(err)
+		q.leaveAlone(d.subject, err)
 		q.wire.answer(d, "+ACK")
 		return
 	}
@@ -283,12 +283,25 @@ func (q *Queue[T]) decode(m stored) (item T, s seen, err error) {
 	return item, seen{r, m.seq, tokens, text.Write, true}, err
 }
 
-// leaveAlone counts and logs a message that no Queue writes.
-func (q *Queue[T]) leaveAlone(err error) {
+// maxUnreadable is how many subjects of unreadable messages are remembered as logged.
+const maxUnreadable = 100
+
+// leaveAlone counts a message that no Queue writes, and logs it. Janitors read such a
+// message again and again, so it is logged once; and as there may be any number of them,
+// the later ones are logged at the 128th, 256th … reading of all.
+func (q *Queue[T]) leaveAlone(subject string, err error) {
+	subject = brief(subject)
 	q.mu.Lock()
 	q.counted.Unreadable++
+	n := q.counted.Unreadable
+	logs := !q.unreadable[subject] && (len(q.unreadable) < maxUnreadable || n&(n-1) == 0)
+	if logs && len(q.unreadable) < maxUnreadable {
+		q.unreadable[subject] = true
+	}
 	q.mu.Unlock()
-	q.cfg.Logger.Error("unreadable record is ignored", "queue", q.cfg.Name, "err", errorText(err))
+	if logs {
+		q.cfg.Logger.Error("unreadable record is ignored", "queue", q.cfg.Name, "err", errorText(err), "unreadable", n)
+	}
 }
 
 // claim makes a ready item one in flight here, if a Dequeue waits for it. It

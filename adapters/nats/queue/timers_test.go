@@ -16,7 +16,7 @@ import (
 // A queue that is closed has no timer that keeps it in memory.
 func TestCloseStopsTheTimer(t *testing.T) {
 	s := natstest.New(t)
-	q, err := New[string](t.Context(), s.JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
+	q, err := New[string](t.Context(), s.JetStream(t, natstest.In(t, "creator", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestCloseStopsTheTimer(t *testing.T) {
 
 // What is overdue though it has a timer, as on a machine that slept, is set anew.
 func TestOverdueItemRestartsItsTimer(t *testing.T) {
-	q, err := New[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
+	q, err := New[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "creator", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestOverdueItemRestartsItsTimer(t *testing.T) {
 // What is due once the connection is closed for good is the business of others:
 // it is nothing that Close has to name.
 func TestCloseReportsNoDueItemsOfAClosedConnection(t *testing.T) {
-	nc := natstest.New(t).Connect(t, natstest.In(t, "worker", "q"))
+	nc := natstest.New(t).Connect(t, natstest.In(t, "creator", "q"))
 	q, err := New[string](t.Context(), natstest.JetStream(t, nc), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestCloseReportsNoDueItemsOfAClosedConnection(t *testing.T) {
 
 // The timers are of what waits, as far as this process knows.
 func TestStatsOfTimers(t *testing.T) {
-	q, err := New[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "worker", "q")), Config{Name: "q"})
+	q, err := New[string](t.Context(), natstest.New(t).JetStream(t, natstest.In(t, "creator", "q")), Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func TestQueueRejectsItemsThatCannotBeStored(t *testing.T) {
 func TestQueueLimitIsSetLater(t *testing.T) {
 	s := natstest.New(t)
 	q := newQueue[string](t, s, queue.Config{Name: "q"})
-	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	js := s.JetStream(t, natstest.In(t, "creator", "q"))
 	stream, err := js.Stream(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestQueueLeavesOtherSubjectsAlone(t *testing.T) {
 	s := natstest.New(t)
 	log := newGauge()
 	q := newQueue[string](t, s, queue.Config{Name: "q", Logger: log.logger()})
-	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	js := s.JetStream(t, natstest.In(t, "creator", "q"))
 	long, short := strings.Repeat("x", 600), "=h"+strings.Repeat("0", 64)
 	for subject, item := range map[string]string{
 		"=61": "", "=4a=6F": "", "%61": "", long: "", short: "a", short + "0": long, "=h": "=61",
@@ -366,7 +366,7 @@ func TestQueueConsumerDeleted(t *testing.T) {
 	flush(t, q)
 	taken := make(chan string)
 	go func() { taken <- take(t, q) }()
-	js := s.JetStream(t, natstest.In(t, "worker", "q"))
+	js := s.JetStream(t, natstest.In(t, "creator", "q"))
 	if err := js.DeleteConsumer(t.Context(), "q", "workers"); err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestQueueStreamRecreated(t *testing.T) {
 
 func TestQueueConnectionClosed(t *testing.T) {
 	s := natstest.New(t)
-	nc := s.Connect(t, natstest.In(t, "worker", "q"))
+	nc := s.Connect(t, natstest.In(t, "creator", "q"))
 	q, err := queue.New[string](t.Context(), natstest.JetStream(t, nc), queue.Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
@@ -456,7 +456,7 @@ func TestQueueConnectionClosed(t *testing.T) {
 func TestQueueOfThreeServers(t *testing.T) {
 	c := natstest.NewCluster(t, 3)
 	cfg := queue.Config{Name: "q", Replicas: 3, Lease: 2 * time.Second}
-	js := c.JetStream(t, natstest.In(t, "worker", "q"))
+	js := c.JetStream(t, natstest.In(t, "creator", "q"))
 	natstest.Eventually(t, func(ctx context.Context) error { // the leader of the cluster may change once more
 		q, err := queue.New[int](ctx, js, cfg)
 		if err == nil {

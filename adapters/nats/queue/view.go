@@ -103,12 +103,10 @@ func (v *View[T]) Stats() reconcile.Stats {
 // EnqueueNow is [Queue.EnqueueNow].
 func (v *View[T]) EnqueueNow(item T) { v.Queue.EnqueueNow(item) }
 
-// Remove cancels the next run of an item, as [Queue.Remove] does, and reports
-// whether there was one. It waits for the server for five seconds at most: after
-// that it returns false, and the run may still be cancelled.
-func (v *View[T]) Remove(item T) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), viewPatience)
+// Remove is [Queue.Remove]. It waits for the server for five seconds at most: after that
+// it returns an error, and the run may still be cancelled.
+func (v *View[T]) Remove(ctx context.Context, item T) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewPatience)
 	defer cancel()
-	removed, err := v.Queue.Remove(ctx, item)
-	return removed && err == nil
+	return v.Queue.Remove(ctx, item)
 }

@@ -109,4 +109,23 @@ func TestViewOnAPage(t *testing.T) {
 	natstest.Eventually(t, func(context.Context) error {
 		return shows(map[string]string{"runs": "in flight, failing false, <nil>", "fails": "in flight, failing true, no cloud"})
 	})
+
+	// With the server down, the first item is the last.
+	for i := range 10 {
+		worker.EnqueueAfter(fmt.Sprint(i), time.Hour)
+	}
+	flush(t, worker)
+	page := newPage()
+	page.Refresh = time.Hour
+	asked(t, page, httptest.NewRequest("GET", "/items.json", nil))
+	s.Kill()
+	began := time.Now()
+	r := httptest.NewRequest("POST", "/items.json", strings.NewReader("queue=vms&action=cancel&all=true"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, r)
+	if took := time.Since(began); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "after 0 of 12 items") || took > 15*time.Second {
+		t.Errorf("cancel all after %v: %d, %s; want %d within 15s, after 0 of 12 items", took, w.Code, w.Body, http.StatusServiceUnavailable)
+	}
 }

@@ -395,7 +395,7 @@ func TestDocsSeeds(t *testing.T) {
 		if match == nil {
 			continue
 		}
-		for _, id := range strings.Fields(match[1]) {
+		for id := range strings.FieldsSeq(match[1]) {
 			got[id]++
 		}
 		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), "|"), " |")

@@ -100,6 +100,9 @@ type change[T comparable] struct {
 
 // addChange notes a context before it is ended.
 func (w *worker[T]) addChange(r *run[T], c context.Context) {
+	if w.sawChange(r) {
+		return // One is enough, however often the run asks.
+	}
 	n := &change[T]{run: r, context: c}
 	for w.current.Load() == r {
 		n.next = w.changes.Load()

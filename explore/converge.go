@@ -219,12 +219,15 @@ func (p *play) checkEnd(final error, compare bool) {
 	if p.clean == nil {
 		return
 	}
+	if p.outcome.idle > 2*p.clean.idle+20 {
+		p.outcome.restless = fmt.Sprintf("it does not stay at rest: there are %d runs and calls in the %v in which nothing changes; without faults there are %d", p.outcome.idle, p.within, p.clean.idle)
+	}
 	if compare && p.outcome.state != p.clean.state && p.outcome.failure == "" {
 		p.outcome.differs = true
 		p.failLocked("the world is not what it is without faults:\n%s", difference(p.clean.state, p.outcome.state, "(without faults)"))
 	}
-	if p.outcome.idle > 2*p.clean.idle+20 {
-		p.failLocked("it does not stay at rest: there are %d runs and calls in the %v in which nothing changes; without faults there are %d", p.outcome.idle, p.within, p.clean.idle)
+	if p.outcome.restless != "" {
+		p.failLocked("%s", p.outcome.restless)
 	}
 }
 

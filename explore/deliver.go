@@ -197,7 +197,7 @@ func (p *play) decideLocked(what string, at point) injection {
 		return injection{place: at.place}
 	}
 	p.outcome.points = append(p.outcome.points, at)
-	i := injection{at.place, p.trial.decide(at)}
+	i := injection{at.place, p.decide(at)}
 	if slices.Contains(p.own, i.fault) && !slices.Contains(at.own, i.fault) {
 		i.fault = "" // what is done there is something else now
 	}
@@ -374,6 +374,16 @@ func (p *play) goOn(r *request) error {
 			p.mu.Unlock()
 		}
 	}
+	if r.fault == Slow || r.fault == NoAnswer {
+		p.mu.Lock()
+		p.slow = append(p.slow, r)
+		p.mu.Unlock()
+		defer func() {
+			p.mu.Lock()
+			p.slow = slices.DeleteFunc(p.slow, func(other *request) bool { return other == r })
+			p.mu.Unlock()
+		}()
+	}
 	switch r.fault {
 	case AnswerLost:
 		return &lostAnswer{}
@@ -410,8 +420,12 @@ func (p *play) goOn(r *request) error {
 // oneAtATime calls an effect when no other one runs. The director sees to that, but where
 // each call is let through as it is made. An effect may make a call itself.
 func (p *play) oneAtATime(effect func()) {
+	if !p.immediate {
+		effect()
+		return
+	}
 	me := goroutine()
-	if !p.immediate || p.effectOf.Load() == me {
+	if p.effectOf.Load() == me {
 		effect()
 		return
 	}
@@ -483,12 +497,16 @@ func (p *play) grantLocked(r *request) func() {
 		r.process.stopping, r.process.endsAt = true, p.now()+grace
 		p.ending = append(p.ending, r.process)
 		return func() { r.process.end(errStopped); close(r.turn) }
+	case NoAnswer:
+		r.lasts = min(left, p.within)
+		p.injectLocked(r.what, r.injection, r.lasts)
+		r.line = len(p.outcome.journal)
 	case Slow:
 		r.lasts = min(slowness, left/10*9)
 		fallthrough
 	default:
 		p.injectLocked(r.what, r.injection, r.lasts)
-		if r.fault == AnswerLost || r.fault == DiesAfter || r.fault == Slow || r.fault == NoAnswer {
+		if r.fault == AnswerLost || r.fault == DiesAfter || r.fault == Slow {
 			r.line = len(p.outcome.journal) // gets the error that the caller does not see
 		}
 	}
@@ -534,7 +552,7 @@ func (p *play) answered(r *request, err error) error {
 		return errDied
 	}
 	p.outcome.returned++
-	if err == nil { // what succeeds is not retried
+	if err == nil && p.clean != nil { // what succeeds is not retried; without faults each call counts
 		rate := p.rates[p.placeName(r.what)]
 		rate.instant, rate.second = 0, 0
 	}

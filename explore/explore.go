@@ -195,7 +195,7 @@ type Scenario[W any] struct {
 //   - An hour after the last fault the world still changes, or work is left: see Within
 //     and [Process.Unfinished].
 //   - Calls of one name are repeated without a pause and without a success: more than 40
-//     times at one instant, or 60 times within a second, beside three times as many as
+//     times at one instant, or 60 times within a second, plus three times as many as
 //     without faults.
 //   - In the hour after that there are many more calls than without faults, or calls
 //     never end.
@@ -203,13 +203,13 @@ type Scenario[W any] struct {
 //     an error.
 //   - Invariant returns an error at any time.
 //   - A goroutine is left when the process has ended, or all goroutines wait for ever.
-//   - Steps takes more than ten times as long as without faults, and five times Within.
+//   - Steps takes longer than ten times its time without faults plus five times Within.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario
 //     panics.
 //   - There is no progress for 20 seconds of the real clock.
 //
-// The state without faults is that at the same time: if a plan lasts longer than the play
-// without faults and ends in another state, that play is repeated, and lasts as long.
+// A plan that ends later than the play without faults is compared with the state at that
+// time: Run repeats that play for as long.
 //
 // A mutex that is held over a call stops the clock of a bubble, when another goroutine
 // waits for it. Run then begins again, and lets each call through as soon as it is made.
@@ -531,6 +531,9 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	}
 	again := x.perform(x.report.Plans+1, noFault)
 	x.report.Plans++
+	if x.stops(again) {
+		return nil, nil
+	}
 	switch {
 	case again.state != clean.state:
 		clean.failure = "two plays without any fault end in another state:\n" + difference(clean.state, again.state, "(first play)") +
@@ -544,6 +547,9 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	if x.patterns = patternsOf(clean.points, again.points); len(x.patterns) > 0 {
 		clean = x.perform(x.report.Plans+1, noFault)
 		x.report.Plans++
+		if x.stops(clean) {
+			return nil, nil
+		}
 		if clean.failure != "" {
 			return nil, x.reduce(nil, clean)
 		}
@@ -716,6 +722,9 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 				return f, i + 1
 			}
 			x.report.Known++ // in other places than those of Known, until it was reduced
+			if failed[i].known = true; passed != nil {
+				passed(i, failed[i])
+			}
 		}
 		x.report.Plans = begin
 		if len(failed) == 0 {
@@ -818,6 +827,16 @@ type trial struct {
 	draw func(point) Fault // nil if it is a plan
 }
 
+// decide returns the fault of a place. Where each call is let through as it is made, none
+// may let time pass, because its caller may hold a mutex.
+func (p *play) decide(at point) Fault {
+	f := p.trial.decide(at)
+	if p.immediate && (f == Slow || f == NoAnswer) {
+		return ""
+	}
+	return f
+}
+
 func (t trial) decide(at point) Fault {
 	if t.draw != nil {
 		return t.draw(at)
@@ -853,7 +872,7 @@ func (x *explorer) performWith(p *play) *outcome {
 				x.keep(p)
 			}
 			if p.outcome.differs && x.isStateAt(p.outcome.end, p.outcome.state) {
-				p.outcome.failure, p.outcome.differs = "", false
+				p.outcome.failure, p.outcome.differs = p.outcome.restless, false
 			}
 			return &p.outcome
 		case <-timer.C:

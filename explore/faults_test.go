@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -213,5 +214,57 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Many goroutines make one call of the same name each, and try again a second later: that
+// is no retry without a pause.
+func TestManyCallsOfOneNameInAnOutage(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		for i := range 60 {
+			loop(proc, 10*time.Minute, func(ctx context.Context) error {
+				if _, err := (client{proc, w}).get(ctx, "all"); err != nil {
+					return err
+				}
+				return (client{proc, w}).put(ctx, fmt.Sprint(i), "1")
+			})
+		}
+	}
+	s.Replay = []string{"call get all #1: outage"}
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}
+
+// Only a slow call makes another goroutine wait for the mutex.
+func TestMutexHeldOverASlowCall(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		for i := range 2 {
+			proc.Go(func(ctx context.Context) error {
+				time.Sleep(time.Duration(i) * 30 * time.Second)
+				for proc.Step() {
+					mu.Lock()
+					err := (client{proc, w}).asDesired(context.WithoutCancel(ctx))
+					mu.Unlock()
+					pause := 10 * time.Minute
+					if err != nil {
+						pause = time.Second
+					}
+					select {
+					case <-time.After(pause):
+					case <-ctx.Done():
+					}
+				}
+				return nil
+			})
+		}
+	}
+	x := explorerOf(t, s)
+	x.hang = time.Second // of the real clock
+	if r := x.explore(); r.Found != nil || r.Held != "call get a" {
+		t.Errorf("exploring finds %v, and a mutex at %q, want one at call get a", r.Found, r.Held)
 	}
 }

@@ -56,6 +56,7 @@ type phase struct {
 type outcome struct {
 	failure  string // "" if there is none
 	differs  bool   // it is that the world is another one
+	restless string // it is that there is no rest; "" if there is
 	hung     bool   // the plan did not end
 	held     string // the call during which a mutex is held, so that the plan stands still
 	known    bool   // it failed by the faults of Scenario.Known
@@ -106,6 +107,7 @@ type play struct {
 	turn      int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
+	slow     []*request // the calls that are slow, or have no answer, at this time
 	callers  []*request // the calls that wait for their turn, in the order of orderOfCalls
 	arrived  []delivery // the events since all was at rest
 	events   []delivery // the events before those that wait to be delivered
@@ -429,13 +431,14 @@ func (p *play) heldCall() string {
 		return ""
 	}
 	defer p.mu.Unlock()
-	if len(p.callers) == 0 {
+	waiting := append(slices.Clone(p.callers), p.slow...)
+	if len(waiting) == 0 {
 		return ""
 	}
 	for _, stack := range stacks(p.bubble) {
 		head, _, _ := strings.Cut(stack, "\n")
 		if strings.Contains(head, "[sync.Mutex.Lock") || strings.Contains(head, "[sync.RWMutex.") {
-			return "call " + p.callers[0].op
+			return "call " + waiting[0].op
 		}
 	}
 	return ""

@@ -69,7 +69,7 @@ func ExampleGate_pause() {
 	}
 	cloud := &gate.Gate{
 		Every: time.Second / 80, Burst: 20, // of the 100 calls a second that it allows
-		Pause: pause, // 429 and 503: for how long nobody calls
+		Pause: pause, // 429 and 503: for how long no run starts
 	}
 	cloud.Logger = slog.New(slog.DiscardHandler) // by default it says when it is paused and when it resumes
 	queue := reconcile.NewQueue[string]()

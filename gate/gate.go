@@ -101,9 +101,9 @@ type Gate struct {
 
 	// Pause returns for how long no run may start after the result of a run, such
 	// as a 429 with Retry-After or a 503. 0 means no pause. A pause stops the runs
-	// of all items: return 0 for a response that concerns only its item, such as
-	// the answer to a write, which may concern a quota. Pause is
-	// called as Slow is, and after it. A negative result, such as the time until a
+	// of all items: return 0 for a response that does not concern all of them. The
+	// response to a write may concern only its item, or a quota. Pause is called as
+	// Slow is, and after it. A negative result, such as the time until a
 	// date in the past, or an overflow, counts as ten seconds.
 	Pause func(err error) time.Duration
 

@@ -151,8 +151,8 @@ type Set[K comparable, D, A any] struct {
 // listing in flight and returns nil. It returns an error at once if a field is missing or
 // out of its range, or while Run or Apply goes on.
 //
-// Run begins as a new process does, without the listings of an earlier Run. Before
-// Desired has been listed once, Reconcile does nothing. After Run has returned, nothing
+// Run begins as a new process does, without the listings of an earlier Run. Until Desired
+// has been listed once, items wait for it. After Run has returned, nothing
 // is deleted. A listing that fails is retried as [reconcile.Poller] says. A rejection is
 // no failure: the first, second, fourth … in a row is logged, and the next pair is listed
 // a Period later.
@@ -210,16 +210,14 @@ func (s *Set[K, D, A]) end() {
 // Reconcile ensures or deletes one thing, as the listings and Lookup say. If a thing has
 // to wait for a listing, the error says why.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
-	s.mu.RLock()
-	listed := s.known.desired != nil
+	s.mu.Lock()
 	desired, ok := s.known.wanted(key)
-	s.mu.RUnlock()
-	if !listed {
-		if _, err := s.deletable(key, false); err == errNotListed {
-			return waitBecause(err)
-		}
-		return s.Reconcile(ctx, key) // Desired has been listed since the look above
+	if s.known.desired == nil {
+		s.waitLocked(key, errNotListed)
+		s.mu.Unlock()
+		return waitBecause(errNotListed)
 	}
+	s.mu.Unlock()
 	if s.Lookup != nil {
 		var err error
 		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
@@ -260,12 +258,17 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 	case err == nil && absent && !s.known.surplus[key].absent: // Desired does not list it, and Lookup has it
 		err = errNothing
 	case err != nil && err != errNothing:
-		if s.waiting == nil {
-			s.waiting = map[K]error{} // Reconcile may be called before Run
-		}
-		s.waiting[key] = err
+		s.waitLocked(key, err)
 	}
 	return s.known.actual[key], err
+}
+
+// waitLocked notes why the item of a key waits: the end of the reason wakes it.
+func (s *Set[K, D, A]) waitLocked(key K, reason error) {
+	if s.waiting == nil {
+		s.waiting = map[K]error{} // Reconcile may be called before Run
+	}
+	s.waiting[key] = reason
 }
 
 // Trigger makes Run list soon, as [reconcile.Poller.Trigger] does. It never blocks, and

@@ -906,10 +906,13 @@ func TestEventBesideTheFirstListing(t *testing.T) {
 			group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile})
 			ctx, cancel := context.WithCancel(t.Context())
 			go group.Run(ctx)
-			for key := range w.desired {
-				if err := w.queue.EnqueueAndWait(ctx, key); err != nil || w.ensured == 0 {
+			for key := range things(1) {
+				err := w.queue.EnqueueAndWait(ctx, key)
+				w.mu.Lock()
+				if err != nil || w.ensured == 0 {
 					t.Errorf("EnqueueAndWait of %s returns %v after %d calls of Ensure, want one", key, err, w.ensured)
 				}
+				w.mu.Unlock()
 			}
 			cancel()
 			synctest.Wait()

@@ -89,10 +89,11 @@ func (g *Group) newMember(name string, poll bool) *member {
 }
 
 // showLocked adds a member to those that are shown. If there is no room, one that ended is
-// forgotten, then one that failed, then one of which least is known.
+// forgotten, then one of which nothing is known, then a poll that succeeds, and one that
+// failed last.
 func (g *Group) showLocked(m *member) {
 	if len(g.members) >= maxMembers {
-		for _, state := range []memberState{memberEnded, memberFailed, memberPolled, memberNew} {
+		for _, state := range []memberState{memberEnded, memberNew, memberPolled, memberFailed} {
 			if i := slices.IndexFunc(g.members, func(o *member) bool { return o.State == state }); i >= 0 {
 				g.members = slices.Delete(g.members, i, i+1)
 				break

@@ -138,10 +138,14 @@ func (q *Queue[T]) send() {
 		case err == errFull:
 			q.parkLocked(item, s, b)
 			continue
-		case tooLong(err), errors.Is(err, errUnreadable):
-			if h != nil && !tooLong(err) {
-				q.storedLocked(item, h, b, seen{}) // the run has no record to come back to
+		case errors.Is(err, errUnreadable):
+			if h != nil {
+				h.lose() // its record is another one now
 			}
+			q.storedLocked(item, h, b, seen{}) // the run has no record to come back to
+			q.counted.Refused += uint64(len(b.ops))
+			go q.leaveAlone(q.subject(s.tokens), err)
+		case tooLong(err):
 			q.counted.Refused += uint64(len(b.ops) + b.folds)
 			go q.cfg.Logger.Error("an item is ignored", "queue", q.cfg.Name, "item", brief(item), "err", err)
 		default: // life has ended
@@ -300,9 +304,6 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 	}
 	r, text, err := decodeRecord(m)
 	if err != nil { // somebody else wrote it, or a later version: its item may be in flight there
-		q.mu.Lock()
-		q.counted.Unreadable++
-		q.mu.Unlock()
 		return seen{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	return seen{record: r, seq: m.seq, write: text.Write, read: true}, nil

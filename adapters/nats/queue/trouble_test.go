@@ -561,12 +561,12 @@ func TestQueueKeepsUnreadableRecords(t *testing.T) {
 	foreign("new")
 	wantError(t, q.EnqueueContext(t.Context(), "new"), "item new", "its record is unreadable, and is left alone", "dreaming")
 	q.Enqueue("new") // nobody waits for it
-	log.want(t, "an item is ignored", "item=new", "unreadable")
+	log.want(t, "unreadable record is ignored", "item new")
 	enqueue(t, q, "taken")
 	mustTake(t, q, "taken")
 	foreign("taken")
 	q.Done("taken")
-	log.want(t, "an item is ignored", "item=taken", "unreadable")
+	log.want(t, "unreadable record is ignored", "item taken")
 	if q.State("taken").Phase == reconcile.InFlight {
 		t.Error("an item that was given back is still in flight")
 	}

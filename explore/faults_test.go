@@ -194,6 +194,7 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 		for _, faulty := range []bool{true, false} {
 			s := plain()
 			s.Start = func(proc *Process, w *shelf) { loop(proc, 10*time.Minute, c.work(client{proc, w}, faulty)) }
+			s.Plans = 100
 			if c.change != nil {
 				c.change(&s)
 			}

@@ -127,6 +127,6 @@ func ExampleProcess_DoOr() {
 			return fmt.Sprint(names)
 		},
 		CustomFaults: []explore.Fault{quotaFull, pageMissing, listedLate},
-		Plans:        500,
+		Plans:        200,
 	})
 }

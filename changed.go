@@ -89,35 +89,3 @@ func (q *Queue[T]) untilChanged(ctx context.Context, r *run[T]) (context.Context
 		cancel(nil)
 	}
 }
-
-// A change is a context of UntilChanged that is ended by ErrChanged, if nothing else ends
-// it first.
-type change[T comparable] struct {
-	run     *run[T]
-	context context.Context
-	next    *change[T]
-}
-
-// addChange notes a context before it is ended.
-func (w *worker[T]) addChange(r *run[T], c context.Context) {
-	if w.sawChange(r) {
-		return // One is enough, however often the run asks.
-	}
-	n := &change[T]{run: r, context: c}
-	for w.current.Load() == r {
-		n.next = w.changes.Load()
-		if w.changes.CompareAndSwap(n.next, n) {
-			return
-		}
-	}
-}
-
-// sawChange reports whether a context of a run that has returned was ended by ErrChanged.
-func (w *worker[T]) sawChange(r *run[T]) bool {
-	for n := w.changes.Load(); n != nil; n = n.next {
-		if n.run == r && context.Cause(n.context) == ErrChanged {
-			return true
-		}
-	}
-	return false
-}

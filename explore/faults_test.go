@@ -263,6 +263,7 @@ func TestMutexHeldOverASlowCall(t *testing.T) {
 			})
 		}
 	}
+	s.Without = only(Slow, Late)
 	x := explorerOf(t, s)
 	x.hang = time.Second // of the real clock
 	if r := x.explore(); r.Found != nil || r.Held != "call get a" {

@@ -208,7 +208,8 @@ func (p *play) workLeft() string {
 	return ""
 }
 
-// checkEnd compares the world at the end with that of the plan without faults. The error is that of Final, if there is one.
+// checkEnd compares the world at the end with that of the plan without faults. The error
+// is that of Final, if there is one.
 func (p *play) checkEnd(final error, compare bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,38 +239,26 @@ type activity struct {
 	callsBefore  int  // calls when Steps did so first
 }
 
-// Who changed the state of the world.
-const (
-	bySteps = iota
-	byController
-)
-
 func (a *activity) stepsAct(calls int) {
 	if !a.stepped {
 		a.stepped, a.callsBefore = true, calls
 	}
 }
 
-// attribute compares the world with what it was at the last call of attribute, in the
-// plan without faults. What has changed since then is the work of who.
-func (p *play) attribute(who int) {
+// noteSteps notes whether Steps has changed the state since it was described last, in the
+// plan without faults.
+func (p *play) noteSteps() {
 	if p.clean != nil || p.over(nil) {
 		return
 	}
-	text := p.describe()
-	if text == p.seen {
-		return
-	}
-	p.seen = text
-	if who == byController {
-		p.outcome.activity.byController = true
-	} else {
+	if text := p.describe(); text != p.seen {
+		p.seen = text
 		p.outcome.activity.stepsAct(p.outcome.calls)
 	}
 }
 
-// nothing says why a plan without faults is no test of the controller; "" if it is one.
-func (o *outcome) nothing() string {
+// whyNoTest says why a plan without faults is no test of the controller; "" if it is one.
+func (o *outcome) whyNoTest() string {
 	switch a := o.activity; {
 	case o.calls == 0:
 		return "the controller makes no call by Do, Read or Transport, so there is nothing to inject a fault into"
@@ -304,16 +293,16 @@ type rateCount struct {
 
 const (
 	atOnceOfNameMax = 40 // calls of one name at one instant
-	inASecondMax    = 60 // and within a second; each beside three times as many as without faults
+	inASecondMax    = 60 // and within a second; each plus three times the number without faults
 )
 
 // countRateLocked counts a call, and fails a plan that calls again and again without a
 // pause.
 func (p *play) countRateLocked(name string) {
-	r := p.rates[name]
+	r := p.outcome.rates[name]
 	if r == nil {
 		r = &rateCount{instantAt: -1, secondAt: -time.Hour}
-		p.rates[name] = r
+		p.outcome.rates[name] = r
 	}
 	now := p.now()
 	if now != r.instantAt {

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -424,7 +423,7 @@ func (p *play) oneAtATime(effect func()) {
 		effect()
 		return
 	}
-	me := goroutine()
+	me, _ := goroutines(make([]byte, 64))
 	if p.effectOf.Load() == me {
 		effect()
 		return
@@ -436,13 +435,6 @@ func (p *play) oneAtATime(effect func()) {
 		<-p.effects
 	}()
 	effect()
-}
-
-// goroutine returns the name of the calling goroutine, as in a stack.
-func goroutine() string {
-	var text [64]byte
-	name, _, _ := strings.Cut(string(text[:runtime.Stack(text[:], false)]), " [")
-	return name
 }
 
 // grantLocked lets a call through.
@@ -497,16 +489,15 @@ func (p *play) grantLocked(r *request) func() {
 		r.process.stopping, r.process.endsAt = true, p.now()+grace
 		p.ending = append(p.ending, r.process)
 		return func() { r.process.end(errStopped); close(r.turn) }
-	case NoAnswer:
+	case Slow, NoAnswer:
 		r.lasts = min(left, p.within)
-		p.injectLocked(r.what, r.injection, r.lasts)
-		r.line = len(p.outcome.journal)
-	case Slow:
-		r.lasts = min(slowness, left/10*9)
+		if r.fault == Slow {
+			r.lasts = min(slowness, left/10*9)
+		}
 		fallthrough
 	default:
 		p.injectLocked(r.what, r.injection, r.lasts)
-		if r.fault == AnswerLost || r.fault == DiesAfter || r.fault == Slow {
+		if r.fault == AnswerLost || r.fault == DiesAfter || r.fault == Slow || r.fault == NoAnswer {
 			r.line = len(p.outcome.journal) // gets the error that the caller does not see
 		}
 	}
@@ -553,7 +544,7 @@ func (p *play) answered(r *request, err error) error {
 	}
 	p.outcome.returned++
 	if err == nil && p.clean != nil { // what succeeds is not retried; without faults each call counts
-		rate := p.rates[p.placeName(r.what)]
+		rate := p.outcome.rates[p.placeName(r.what)]
 		rate.instant, rate.second = 0, 0
 	}
 	streams := false

@@ -400,13 +400,11 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 			p.launch(slot)
 		}
 		p.advance(0) // so that Start has returned, and nothing runs beside Steps
-		p.attribute(byController)
 		s.Steps(&Environment{p}, w)
 		p.outcome.steps = p.now()
-		p.attribute(bySteps)
+		p.noteSteps()
 		p.awaitRest()
 		p.goOnUntil(p.until)
-		p.attribute(byController)
 		var err error
 		if s.Final != nil && !p.over(nil) {
 			err = s.Final(w)
@@ -539,7 +537,7 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 		clean.failure = "two plays without any fault end in another state:\n" + difference(clean.state, again.state, "(first play)") +
 			"\nDoes the scenario keep something between plays, such as a World that is made once, a sync.Once or a counter? Or does the controller use random numbers?"
 	case x.replay == nil:
-		clean.failure = clean.nothing()
+		clean.failure = clean.whyNoTest()
 	}
 	if clean.failure != "" {
 		return nil, x.finding(nil, clean)

@@ -45,14 +45,13 @@ func TransportOr(proc *Process, h http.Handler, own map[Fault]http.Handler) http
 	if proc == nil || h == nil {
 		panic("explore: TransportOr needs a process and a handler, got nil")
 	}
-	return &transport{caller: proc, handler: h, process: proc, own: own}
+	return &transport{caller: proc, handler: h, own: own}
 }
 
 type transport struct {
 	caller  Caller
 	handler http.Handler
-	process *Process // the caller, if there are custom faults
-	own     map[Fault]http.Handler
+	own     map[Fault]http.Handler // custom faults, of a *Process
 }
 
 // A reply is what a handler answers. It is kept for reads that are stale.
@@ -98,17 +97,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		ownReads[f] = func() (any, error) { return serveBy(h) }
 		ownEffects[f] = func() error { _, err := serveBy(h); return err }
 	}
+	proc, _ := t.caller.(*Process)
 	var err error
 	var found any
 	switch {
 	case t.caller == nil:
 		err = effect()
-	case reads && t.process != nil:
-		found, err = t.process.ReadAnyOr(r.Context(), op, read, ownReads)
+	case reads && proc != nil:
+		found, err = proc.ReadAnyOr(r.Context(), op, read, ownReads)
 	case reads:
 		found, err = t.caller.ReadAny(r.Context(), op, read)
-	case t.process != nil:
-		err = t.process.DoOr(r.Context(), op, effect, ownEffects)
+	case proc != nil:
+		err = proc.DoOr(r.Context(), op, effect, ownEffects)
 	default:
 		err = t.caller.Do(r.Context(), op, effect)
 	}

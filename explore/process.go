@@ -195,12 +195,11 @@ type Environment struct{ play *play }
 //
 // If the plan has failed, Advance does not return: it ends the goroutine of Steps.
 func (s *Environment) Advance(d time.Duration) {
-	s.play.attribute(bySteps)
+	s.play.noteSteps()
 	s.play.countAdvance()
 	s.play.newPlaces()
 	s.play.advance(s.play.now() + d)
 	s.play.phase()
-	s.play.attribute(byController)
 	if s.play.over(nil) {
 		runtime.Goexit() // Steps may wait for a state that this plan never reaches
 	}

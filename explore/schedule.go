@@ -71,7 +71,7 @@ type outcome struct {
 	calls    int // that were let through
 	returned int // of these
 	activity activity
-	rates    map[string]*rateCount // in the plan without faults
+	rates    map[string]*rateCount // of the calls of a name
 	journal  []entry
 	rest     int // of its entries, those before that
 }
@@ -113,10 +113,9 @@ type play struct {
 	events   []delivery // the events before those that wait to be delivered
 	history  []delivery // the events that were delivered
 	counts   map[string]*placeCount
-	rates    map[string]*rateCount // of the calls of a name
-	answers  map[string]*answers   // by call and process
-	outages  map[string]*outage    // by the name of the process, or of a place
-	calledAt time.Duration         // when the last call was decided about
+	answers  map[string]*answers // by call and process
+	outages  map[string]*outage  // by the name of the process, or of a place
+	calledAt time.Duration       // when the last call was decided about
 
 	// converge.go
 	settling    bool          // Steps has returned
@@ -167,7 +166,7 @@ func (p *play) perform(t *testing.T) {
 		p.effectOf.Store("")
 		p.timer.Stop()
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
-		p.rates, p.processes = map[string]*rateCount{}, map[string]*Process{}
+		p.outcome.rates, p.processes = map[string]*rateCount{}, map[string]*Process{}
 		p.dirty, p.calledAt = true, -1
 		if p.clean != nil { // most plans are a little longer
 			n, m := len(p.clean.journal), len(p.clean.points)
@@ -177,9 +176,6 @@ func (p *play) perform(t *testing.T) {
 		directing.Go(func() { p.protect(nil, "the scenario", func() { p.direct(p) }) })
 		directing.Wait()
 		p.finish()
-		if p.clean == nil {
-			p.outcome.rates = p.rates
-		}
 	})
 }
 

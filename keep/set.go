@@ -152,10 +152,9 @@ type Set[K comparable, D, A any] struct {
 // out of its range, or while Run or Apply goes on.
 //
 // Run begins as a new process does, without the listings of an earlier Run. Until Desired
-// has been listed once, items wait for it. After Run has returned, nothing
-// is deleted. A listing that fails is retried as [reconcile.Poller] says. A rejection is
-// no failure: the first, second, fourth … in a row is logged, and the next pair is listed
-// a Period later.
+// has been listed once, items wait for it. After Run has returned, nothing is deleted. A
+// listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
+// first, second, fourth … in a row is logged, and the next pair is listed a Period later.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
 		return err

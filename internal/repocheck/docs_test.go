@@ -139,57 +139,48 @@ func TestDocsTests(t *testing.T) {
 }
 
 var (
-	guarantee     = regexp.MustCompile(`^(?://  )?(\d+)\. (.*)`)
+	guarantee     = regexp.MustCompile(`^//  (\d+)\. (.*)`)
 	guaranteeMore = regexp.MustCompile(`^//     (\S.*)`)
 )
 
-// TestDocsGuarantees checks that README.md and the kernel's package comment make
-// the same guarantees, in the same words, and that docs/verification.md names at
-// least one test for each. TestDocsTests checks that the test exists.
+// TestDocsGuarantees checks that the kernel's package comment and docs/verification.md
+// make the same guarantees, in the same words, and that the latter names at least one
+// test for each. TestDocsTests checks that the test exists.
 func TestDocsGuarantees(t *testing.T) {
 	inRoot(t)
-	guaranteed := make(map[string][]string)
-	for _, path := range []string{"README.md", "doc.go"} {
-		_, section, _ := strings.Cut(readFile(t, path), "# Guarantees\n")
-		for line := range strings.Lines(section) {
-			line = strings.TrimRight(line, "\n")
-			if strings.HasPrefix(line, "#") {
-				break // the next section
+	var want []string
+	_, section, _ := strings.Cut(readFile(t, "doc.go"), "# Guarantees\n")
+	for line := range strings.Lines(section) {
+		line = strings.TrimRight(line, "\n")
+		if match := guarantee.FindStringSubmatch(line); match != nil {
+			if number := fmt.Sprint(len(want) + 1); match[1] != number {
+				t.Errorf("doc.go: guarantee %s, want %s", match[1], number)
 			}
-			list := guaranteed[path]
-			if match := guarantee.FindStringSubmatch(line); match != nil {
-				if want := fmt.Sprint(len(list) + 1); match[1] != want {
-					t.Errorf("%s: guarantee %s, want %s", path, match[1], want)
-				}
-				guaranteed[path] = append(list, strings.ReplaceAll(match[2], "`", ""))
-			} else if match := guaranteeMore.FindStringSubmatch(line); match != nil && len(list) > 0 {
-				list[len(list)-1] += " " + match[1]
-			}
+			want = append(want, match[2])
+		} else if match := guaranteeMore.FindStringSubmatch(line); match != nil && len(want) > 0 {
+			want[len(want)-1] += " " + match[1]
 		}
+	}
+	if len(want) == 0 {
+		t.Error("doc.go guarantees nothing")
 	}
 
 	const path = "docs/verification.md"
 	tests := testsByFolder(t)
-	_, section, _ := strings.Cut(readFile(t, path), "## Guarantees and their tests\n")
+	var got []string
+	_, section, _ = strings.Cut(readFile(t, path), "## Guarantees and their tests\n")
 	for line := range strings.SplitSeq(section, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		if len(cells) != 3 || cells[0] != fmt.Sprint(len(guaranteed[path])+1) {
+		if len(cells) != 3 || cells[0] != fmt.Sprint(len(got)+1) {
 			continue
 		}
-		guaranteed[path] = append(guaranteed[path], strings.ReplaceAll(cells[1], "`", ""))
+		got = append(got, strings.ReplaceAll(cells[1], "`", ""))
 		if len(mentions(cells[2], tests)) == 0 {
 			t.Errorf("%s: guarantee %s is shown by no test: %q", path, cells[0], cells[2])
 		}
 	}
-
-	want := guaranteed["README.md"]
-	if len(want) == 0 {
-		t.Error("README.md guarantees nothing")
-	}
-	for _, path := range []string{"doc.go", path} {
-		if !slices.Equal(guaranteed[path], want) {
-			t.Errorf("%s guarantees\n%s\nand README.md\n%s", path, strings.Join(guaranteed[path], "\n"), strings.Join(want, "\n"))
-		}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s guarantees\n%s\nand doc.go\n%s", path, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/reconkernel/reconcile/lanes"
 )
 
-// The programs of budgets.md.
+// The programs of gate/README.md and lanes/README.md.
 
 func TestBudgetsOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

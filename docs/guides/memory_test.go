@@ -17,7 +17,7 @@ import (
 	"github.com/reconkernel/reconcile/remember"
 )
 
-// The program of deleting-safely.md with a memory.
+// A Set whose actual state is a memory: see deleting-safely.md.
 
 // A store has things, each with an ETag.
 type store struct {
@@ -73,6 +73,9 @@ func TestListings(t *testing.T) {
 					return memory.Done(name, etag)
 				},
 				Delete: func(_ context.Context, name, _ string) error {
+					if err := memory.Begin(name); err != nil {
+						return err
+					}
 					happened.note("remove what was made for %s", name)
 					return memory.Forget(name)
 				},

@@ -15,7 +15,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/queue"
 )
 
-// All of many processes do the work, as docs/guides/many-processes.md has it.
+// All of many processes do the work: see README.md.
 func Example_guideQueue() {
 	var js jetstream.JetStream
 	var makeVM func(ctx context.Context, vm string) error

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // How a stream is read. A server that is alive says so each heartbeat; when
@@ -539,7 +540,7 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 	var since, logged time.Time // of the trouble; zero if there is none
 	works := func() {
 		if !since.IsZero() {
-			slog.Info("natsadapter: reads again", "from", what, "after", time.Since(since))
+			reconcile.Logger(ctx).Info("natsadapter: reads again", "from", what, "after", time.Since(since))
 		}
 		pause, timeout, since = firstPause, firstTimeout, time.Time{}
 	}
@@ -565,10 +566,10 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 		switch now := time.Now(); {
 		case since.IsZero():
 			since, logged = now, now
-			slog.Warn("natsadapter: cannot read", "from", what, "err", err)
+			reconcile.Logger(ctx).Warn("natsadapter: cannot read", "from", what, "err", err)
 		case now.Sub(since) > max(time.Minute, 2*logged.Sub(since)):
 			logged = now
-			slog.Warn("natsadapter: still cannot read", "from", what, "err", err, "for", now.Sub(since))
+			reconcile.Logger(ctx).Warn("natsadapter: still cannot read", "from", what, "err", err, "for", now.Sub(since))
 		}
 		for waiting := !nc.IsConnected(); waiting; {
 			select {

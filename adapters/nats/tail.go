@@ -45,6 +45,7 @@ const (
 var (
 	errReconnect = errors.New("the connection changed")
 	errGap       = errors.New("messages are missing")
+	errUnheard   = errors.New("the server has no subscriber for what it sends; if this lasts, an account's import or a leaf node does not pass on the subjects _INBOX.>")
 	errOther     = errors.New("the stream may be another one, or have lost messages")
 	errSlow      = fmt.Errorf("the server did not answer in time: %w", context.DeadlineExceeded)
 	errSilent    = fmt.Errorf("the server did not answer a ping for %v: %w", silence, context.DeadlineExceeded)
@@ -93,7 +94,6 @@ func (t *tail) run(ctx context.Context) error {
 		defer d.stop()
 		err = t.open(ctx, r, d)
 		if err == nil {
-			r.works()
 			err = t.read(ctx, r, d)
 		}
 		if errors.Is(err, errOther) {
@@ -283,7 +283,7 @@ func (t *tail) list(ctx context.Context) error {
 	defer nc.RemoveStatusListener(status)
 	watched, done := whileConnected(ctx, status)
 	defer done()
-	r := &reader{nc: nc, timeout: lastTimeout}
+	r := &reader{nc: nc, timeout: lastTimeout, works: func() {}}
 	asking, stop := context.WithCancel(watched)
 	defer stop()
 	fits := make(chan error, 1) // asked beside, so that a list takes no round trip more
@@ -388,7 +388,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			case a.err != nil:
 				return a.err
 			case !a.info.PushBound:
-				return errGap // nothing would come
+				return errUnheard // nothing would come
 			default:
 				owed = a.info.Delivered.Consumer
 				if behind && a.info.NumPending == 0 && owed == delivered {
@@ -400,6 +400,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			}
 		case msg := <-d.msgs:
 			heard = true
+			r.works()
 			if !strings.HasPrefix(msg.Reply, "$JS.ACK.") {
 				if err := d.control(msg); err != nil {
 					return err

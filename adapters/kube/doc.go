@@ -26,17 +26,19 @@
 //
 // # Events and observations
 //
-// An object that comes, changes or goes is an event:
-// [reconcile.Enqueuer.Enqueue]. An object that is seen again with the same
-// resource version, as resyncs do, is an observation: [reconcile.Enqueuer.Offer],
-// which leaves back-off and plans alone. One that an informer lists when it starts
-// is offered if its item is at rest or ready, and an event otherwise: so it goes
-// to the Background of the queue, and no run is lost. Of an update, the old and
-// the new object are mapped, so that what leaves an owner tells both.
+// An object that appears, changes or is deleted is an event:
+// [reconcile.Enqueuer.Enqueue]. An update is an event of the items of the old and
+// of the new object, so an object that changes its owner enqueues both owners. A
+// deletion that the watch has missed is an event after the next list. An object
+// that is listed again with the same resource version, as by a resync, is an
+// observation: [reconcile.Enqueuer.Offer], which leaves back-off and scheduled runs
+// as they are. An object in the first list of an informer is offered if its item is
+// unknown, in sync or ready, so that it goes to the Background of the queue.
+// Otherwise it is an event.
 //
-// Source.Only says which objects matter and Source.Changed which changes. No
-// filter swallows that an object came, goes, went, or was replaced by another
-// of its name, nor a resync.
+// Source.Only selects objects and Source.Changed selects updates. Of the selected
+// objects, no filter drops an appearance, a deletion or its beginning, a replacement
+// by another object of the same name, or a resync.
 //
 // # Packages beside this one
 //

@@ -51,11 +51,12 @@ func TestFromWorkqueue(t *testing.T) {
 				}
 				return err // was: AddRateLimited
 			},
-			Retry:    reconcile.RetryPolicy(each(50 * time.Second)).Limit(1), // was: NumRequeues(key) < 1
-			OnResult: func(r reconcile.Result[string]) { happened.note("%s %s", r.Item, r.Outcome) },
-			Logger:   quiet,
+			Retry: reconcile.Backoff(time.Second, time.Minute).Limit(5), // was: NumRequeues(key) < 5
 		}
-		if err := r.Run(ctx); err != nil { // was: go wait.Until(worker), HandleCrash, ShutDown
+		r.Retry = reconcile.RetryPolicy(each(50 * time.Second)).Limit(1) // at an exact instant
+		r.OnResult = func(r reconcile.Result[string]) { happened.note("%s %s", r.Item, r.Outcome) }
+		r.Logger = quiet
+		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
 		happened.check(t, `

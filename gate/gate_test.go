@@ -688,19 +688,38 @@ func TestPanicInSlowKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// alone makes goroutines run one after the other: they see all at once that f did.
-func alone(f func()) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	f()
+// A slowEnd is a context that answers Err only once hold is closed, if it is not nil.
+type slowEnd struct {
+	context.Context
+	hold chan struct{}
+}
+
+func (c *slowEnd) Err() error {
+	if c.hold != nil {
+		<-c.hold
+	}
+	return c.Context.Err()
 }
 
 // The context ends before Admit, while it waits, or at its turn, a moment before or
 // after: nothing of the turn is lost.
 func TestAdmitEndsWithItsContext(t *testing.T) {
-	for name, end := range map[string]func(g *Gate, cancel func()){
-		"while it waits":  func(_ *Gate, cancel func()) { cancel() },
-		"after the turn":  func(g *Gate, cancel func()) { g.SetLimit(2); cancel() },
-		"before the turn": func(g *Gate, cancel func()) { cancel(); g.SetLimit(2) },
+	for name, end := range map[string]func(g *Gate, ctx *slowEnd, cancel func()){
+		"while it waits": func(_ *Gate, _ *slowEnd, cancel func()) { cancel() },
+		"after the turn": func(g *Gate, ctx *slowEnd, cancel func()) {
+			synctest.Wait() // until Admit waits
+			ctx.hold = make(chan struct{})
+			g.SetLimit(2)
+			synctest.Wait() // until Admit, let in, asks whether ctx has ended
+			cancel()
+			close(ctx.hold)
+		},
+		"before the turn": func(g *Gate, _ *slowEnd, cancel func()) {
+			g.mu.Lock()
+			cancel()
+			g.setLimitLocked(2)
+			g.letInUnlock()
+		},
 	} {
 		for _, paused := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -710,13 +729,12 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				if paused {
 					g.PauseUntil(time.Now().Add(time.Second))
 				}
-				ctx, cancel := context.WithCancelCause(t.Context())
+				inner, cancel := context.WithCancelCause(t.Context())
+				ctx := &slowEnd{Context: inner}
 				ended := make(chan error)
 				go func() { _, err := g.Admit(ctx); ended <- err }()
 				time.Sleep(time.Minute)
-				alone(func() {
-					end(g, func() { cancel(errEnd) })
-				})
+				end(g, ctx, func() { cancel(errEnd) })
 				if err := <-ended; err != errEnd {
 					t.Errorf("%s: Admit = %v, want %v", name, err, errEnd)
 				}
@@ -735,8 +753,8 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				if s := g.Stats(); !s.PausedSince.IsZero() || s.Next != 59*time.Minute {
 					t.Errorf("%s: Stats = %+v, want it open, and no token", name, s)
 				}
-				ctx, cancel = context.WithCancelCause(t.Context())
-				go func() { _, err := g.Admit(ctx); ended <- err }()
+				inner, cancel = context.WithCancelCause(t.Context())
+				go func() { _, err := g.Admit(inner); ended <- err }()
 				synctest.Wait()
 				if s := g.Stats(); s.Waiting != 1 {
 					t.Errorf("%s: Stats = %+v, want the next to wait", name, s)

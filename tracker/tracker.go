@@ -72,9 +72,10 @@ type Tracker[T, V comparable] struct {
 	OnChange func(Change[T, V])
 
 	Name   string       // for logs
-	Logger *slog.Logger // nil means slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
 
 	poller atomic.Pointer[reconcile.Poller[T]] // does the timing; nil while Run does not go on
+	logger *slog.Logger                        // of this Run
 
 	mu       sync.RWMutex   // guards the fields below; entries change in Run alone
 	entries  map[T]entry[V] // nil before the first Run
@@ -154,17 +155,19 @@ func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	if err := t.check(); err != nil {
 		return err
 	}
+	logger := slog.New(handler{cmp.Or(t.Logger, reconcile.Logger(ctx)).Handler(), t.Name})
 	p := &reconcile.Poller[T]{
 		Queue:    t.Queue,
 		GetItems: func(ctx context.Context) ([]T, error) { return nil, t.list(ctx) },
 		Period:   t.Period,
 		Jitter:   t.Jitter,
-		Logger:   slog.New(handler{t.logger().Handler(), t.Name}),
+		Logger:   logger,
 	}
 	if !t.poller.CompareAndSwap(nil, p) {
 		return errors.New("tracker: Tracker.Run is running already")
 	}
 	defer t.poller.Store(nil)
+	t.logger = logger
 	t.mu.Lock()
 	if t.entries == nil {
 		t.entries = map[T]entry[V]{}
@@ -392,9 +395,8 @@ func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 
 // log writes a line. A handler that panics costs no more than that.
 func (t *Tracker[T, V]) log(level slog.Level, msg string, args ...any) {
-	logger := slog.New(handler{t.logger().Handler(), t.Name})
 	_ = guard(func() error {
-		logger.Log(context.Background(), level, msg, args...)
+		t.logger.Log(context.Background(), level, msg, args...)
 		return nil
 	})
 }
@@ -410,8 +412,6 @@ func guard(f func() error) (err error) {
 	}()
 	return f()
 }
-
-func (t *Tracker[T, V]) logger() *slog.Logger { return cmp.Or(t.Logger, slog.Default()) }
 
 // A handler makes lines of a Poller lines of a Tracker.
 type handler struct {

@@ -5,6 +5,7 @@ package tracker_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,22 +97,26 @@ func track(t *testing.T, tr *letters, listings ...string) journal[string] {
 
 func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange func(tracker.Change[string, int]), listings ...string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	tr.Queue, tr.OnChange, tr.Period = q, onChange, 10*time.Second
-	if tr.Logger == nil {
-		tr.Logger = quiet
-	}
-	n := 0
-	tr.List = func(context.Context) sequence {
-		if n == len(listings) {
-			cancel()
-			return listed("")
+	group := reconcile.Group{Logger: cmp.Or(tr.Logger, quiet)}
+	logger := tr.Logger
+	defer func() { tr.Logger = logger }()
+	tr.Logger = nil // that of the Group
+	group.Add("listing", reconcile.RunFunc(func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		n := 0
+		tr.List = func(context.Context) sequence {
+			if n == len(listings) {
+				cancel()
+				return listed("")
+			}
+			n++
+			return listed(listings[n-1])
 		}
-		n++
-		return listed(listings[n-1])
-	}
-	if err := tr.Run(ctx); err != nil {
+		return tr.Run(ctx)
+	}))
+	if err := group.Run(t.Context()); err != nil {
 		t.Errorf("Run = %v after ctx is done, want nil", err)
 	}
 }
@@ -326,9 +331,9 @@ func TestTrackerLogsHowManyItemsAreMissing(t *testing.T) {
 		var text bytes.Buffer
 		trackInto(t, &letters{Name: "disks", Logger: logTo(&text)}, newJournal[string](), nil,
 			"a1 b1 c1 d1 e1 f1 g1 h1 i1 j1", "b1 c1 d1 e1 f1 g1 h1 i1 j1", "d1 e1 f1 g1 h1 i1 j1", "")
-		want := `level=INFO msg="listing lost items" lost=1 of=10 tracker=disks
-level=WARN msg="listing lost items" lost=2 of=9 tracker=disks
-level=WARN msg="listing lost items" lost=7 of=7 tracker=disks
+		want := `level=INFO msg="listing lost items" member=listing lost=1 of=10 tracker=disks
+level=WARN msg="listing lost items" member=listing lost=2 of=9 tracker=disks
+level=WARN msg="listing lost items" member=listing lost=7 of=7 tracker=disks
 `
 		if got := text.String(); !strings.HasPrefix(got, want) {
 			t.Errorf("log:\n%s\nwant:\n%s", got, want)
@@ -443,18 +448,18 @@ func TestTrackerLogs(t *testing.T) {
 		trackInto(t, tr, j, func(tracker.Change[string, int]) { panic("no hook") }, listings...)
 		tr.Name = ""
 		trackInto(t, tr, j, nil, "!", "")
-		want := `level=ERROR msg="listing failed" failures=1 err=boom tracker=disks
-level=ERROR msg="listing failed" failures=2 err=boom tracker=disks
-level=ERROR msg="listing failed" failures=4 err=boom tracker=disks
-level=INFO msg="listing succeeded again" failures=4 tracker=disks
-level=ERROR msg="listing failed" failures=1 err="panic: boom" stack=true tracker=disks
-level=ERROR msg="OnChange panicked" item=a err="panic: no hook" panics=1 stack=true tracker=disks
-level=ERROR msg="OnChange panicked" item=b err="panic: no hook" panics=2 stack=true tracker=disks
-level=INFO msg="listing succeeded again" failures=1 tracker=disks
-level=ERROR msg="OnChange panicked" item=d err="panic: no hook" panics=4 stack=true tracker=disks
-level=ERROR msg="listing failed" failures=1 err=boom
-level=WARN msg="listing lost items" lost=4 of=4
-level=INFO msg="listing succeeded again" failures=1
+		want := `level=ERROR msg="listing failed" member=listing failures=1 err=boom tracker=disks
+level=ERROR msg="listing failed" member=listing failures=2 err=boom tracker=disks
+level=ERROR msg="listing failed" member=listing failures=4 err=boom tracker=disks
+level=INFO msg="listing succeeded again" member=listing failures=4 tracker=disks
+level=ERROR msg="listing failed" member=listing failures=1 err="panic: boom" stack=true tracker=disks
+level=ERROR msg="OnChange panicked" member=listing item=a err="panic: no hook" panics=1 stack=true tracker=disks
+level=ERROR msg="OnChange panicked" member=listing item=b err="panic: no hook" panics=2 stack=true tracker=disks
+level=INFO msg="listing succeeded again" member=listing failures=1 tracker=disks
+level=ERROR msg="OnChange panicked" member=listing item=d err="panic: no hook" panics=4 stack=true tracker=disks
+level=ERROR msg="listing failed" member=listing failures=1 err=boom
+level=WARN msg="listing lost items" member=listing lost=4 of=4
+level=INFO msg="listing succeeded again" member=listing failures=1
 `
 		if got := text.String(); got != want {
 			t.Errorf("log:\n%s\nwant:\n%s", got, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/reconkernel/reconcile"
 )
@@ -19,7 +20,8 @@ var conflicts = reconcile.Backoff(5*time.Millisecond, time.Minute)
 // the API server answers, also where the error is wrapped:
 //
 //   - a conflict, of a cache that was behind, comes back after 5 milliseconds, and
-//     then after twice as long each time, up to a minute;
+//     then after twice as long each time, up to a minute; not that of a server-side
+//     apply with fields of another manager, which no newer cache ends;
 //   - what the server asks to be sent again later, as it does with 429 and 503,
 //     comes back after the time it says, or up to half as long again, so that not
 //     all come back at once; an event runs it sooner, unless
@@ -35,7 +37,7 @@ func Retry(p reconcile.RetryPolicy) reconcile.RetryPolicy {
 		p = reconcile.DefaultRetry
 	}
 	return func(err error, failures int) (time.Duration, bool) {
-		if apierrors.IsConflict(err) {
+		if _, owned := apierrors.StatusCause(err, metav1.CauseTypeFieldManagerConflict); !owned && apierrors.IsConflict(err) {
 			return conflicts(err, failures)
 		}
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
@@ -34,6 +35,15 @@ func TestRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, conflict := configMaps.Update(t.Context(), stale, metav1.UpdateOptions{})
+	apply := func(manager, value string) error {
+		a := applycorev1.ConfigMap("a", ns).WithData(map[string]string{"y": value})
+		_, err := configMaps.Apply(t.Context(), a, metav1.ApplyOptions{FieldManager: manager})
+		return err
+	}
+	if err := apply("one", "1"); err != nil {
+		t.Fatal(err)
+	}
+	owned := apply("another", "2")
 	_, invalid := configMaps.Create(t.Context(), configMap(ns, "No Name"), metav1.CreateOptions{})
 	_, forbidden := typed(t, s.User("nobody")).CoreV1().ConfigMaps(ns).Get(t.Context(), "a", metav1.GetOptions{})
 	refused := func(fault kubetest.Fault) error {
@@ -49,7 +59,7 @@ func TestRetry(t *testing.T) {
 		return kubetest.Answer(req, http.StatusServiceUnavailable, nil), nil
 	})
 	for err, is := range map[error]func(error) bool{
-		conflict: apierrors.IsConflict, invalid: apierrors.IsInvalid, forbidden: apierrors.IsForbidden,
+		conflict: apierrors.IsConflict, owned: apierrors.IsConflict, invalid: apierrors.IsInvalid, forbidden: apierrors.IsForbidden,
 		tooMany: apierrors.IsTooManyRequests, unavailable: apierrors.IsServiceUnavailable, unsaid: apierrors.IsServiceUnavailable,
 	} {
 		if !is(err) {
@@ -71,6 +81,7 @@ func TestRetry(t *testing.T) {
 		{"the fourth conflict", minutely, conflict, 4, 20 * ms, 80 * ms},
 		{"a conflict that stays", minutely, conflict, 100, 10 * time.Second, time.Minute},
 		{"a conflict without other retries", reconcile.NoRetry, conflict, 1, 1, 10 * ms},
+		{"a field that another manager owns", minutely, fmt.Errorf("writing: %w", owned), 1, time.Minute, time.Minute},
 		{"429", minutely, tooMany, 1, 7 * time.Second, 10500 * ms},
 		{"429 without other retries", reconcile.NoRetry, tooMany, 9, 7 * time.Second, 10500 * ms},
 		{"503", minutely, unavailable, 1, 30 * time.Second, 45 * time.Second},

@@ -19,7 +19,8 @@
 // Each feeder runs until its context is done. What goes wrong in between is its
 // own business: lost connections, a server that is killed or restarted, a bucket
 // or stream that is not there yet, is deleted, or is another one of the same
-// name. It logs to [log/slog.Default] when it cannot read and when it can again.
+// name. It logs when it cannot read and when it can again, to the
+// [reconcile.Logger] of its context: that of the Group.
 //
 // A feeder has no use for Offer. Initial values of a watch are events too,
 // because nobody knows what changed before it began, perhaps while an item was

@@ -6,7 +6,9 @@
 package natsadapter_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -33,6 +35,15 @@ func run(t *testing.T, f reconcile.Feeder[string]) *feed {
 	go func() { r.ended <- f(ctx, recorder{r.items}) }()
 	t.Cleanup(func() { cancel(); <-r.ended })
 	return r
+}
+
+// inGroup runs a Feeder as the member "feeder" of a Group that logs to log.
+func inGroup(log *bytes.Buffer, f reconcile.Feeder[string]) reconcile.Feeder[string] {
+	return func(ctx context.Context, q reconcile.Enqueuer[string]) error {
+		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(log, nil))}
+		group.Add("feeder", reconcile.Feed(q, f))
+		return group.Run(ctx)
+	}
 }
 
 // stop ends the Feeder in order.

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"path"
 	"regexp"
 	"runtime"
@@ -40,7 +39,7 @@ import (
 // links that are slow or long: it waits for what is on its way as long as the
 // connection lives. It then goes on after the last
 // revision that it has seen; if the bucket is another one, or may have lost
-// revisions, it starts from the beginning. It logs to [slog.Default] when a
+// revisions, it starts from the beginning. It logs to [reconcile.Logger] when a
 // watch is lost and when it is back. It returns nil when ctx is done, and an
 // error if the connection is closed, an argument is wrong, or the bucket is a mirror,
 // whose entries have the subjects of another bucket. [Prime] tells when it
@@ -56,7 +55,7 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 			return err
 		}
 		return keyValueTail(js, bucket, filters, func(e *entry) {
-			if item, ok := guarded("bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
+			if item, ok := guarded(ctx, "bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
 				q.Enqueue(item)
 			}
 		}).run(ctx)
@@ -184,10 +183,10 @@ func (e *entry) Operation() jetstream.KeyValueOp { return e.op }
 func (e *entry) Headers() nats.Header            { return e.msg.Header }
 
 // guarded calls a key function. After a panic, which it logs, there is no item.
-func guarded[T comparable](what, name string, key func() (T, bool)) (item T, ok bool) {
+func guarded[T comparable](ctx context.Context, what, name string, key func() (T, bool)) (item T, ok bool) {
 	item, ok, err := try(what, name, key)
 	if err != nil {
-		slog.Error(err.Error())
+		reconcile.Logger(ctx).Error(err.Error())
 	}
 	return item, ok
 }

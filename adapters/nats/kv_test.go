@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,9 +121,6 @@ func TestKeyValueManyKeys(t *testing.T) {
 // where in one line.
 func TestKeyValuePanic(t *testing.T) {
 	var log bytes.Buffer
-	was := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	t.Cleanup(func() { slog.SetDefault(was) })
 	js := natstest.New(t).JetStream(t)
 	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	key := func(e jetstream.KeyValueEntry) (string, bool) {
@@ -135,8 +131,8 @@ func TestKeyValuePanic(t *testing.T) {
 	}
 	put(t, kv, "bad", "")
 	put(t, kv, "good", "")
-	run(t, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", key)).want("good")
-	if want := regexp.MustCompile(`\[nats_test\.refuse kv_test\.go:\d+ < nats_test\.TestKeyValuePanic\.func\d+ kv_test\.go:\d+\]"\n`); !want.MatchString(log.String()) {
+	run(t, inGroup(&log, natsadapter.KeyValue(as(t, js, "feeder of a bucket", "b"), "b", key))).want("good")
+	if want := regexp.MustCompile(`\[nats_test\.refuse kv_test\.go:\d+ < nats_test\.TestKeyValuePanic\.func\d+ kv_test\.go:\d+\]" member=feeder\n`); !want.MatchString(log.String()) {
 		t.Errorf("log:\n%swant %s", log.String(), want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,10 +28,10 @@ func Objects[T comparable](js jetstream.JetStream, bucket string, key func(*jets
 		}
 		return objectTail(js, bucket, func(info *jetstream.ObjectInfo, err error) {
 			if err != nil {
-				slog.Error(err.Error())
+				reconcile.Logger(ctx).Error(err.Error())
 				return
 			}
-			if item, ok := guarded("object store "+bucket, info.Name, func() (T, bool) { return key(info) }); ok {
+			if item, ok := guarded(ctx, "object store "+bucket, info.Name, func() (T, bool) { return key(info) }); ok {
 				q.Enqueue(item)
 			}
 		}).run(ctx)

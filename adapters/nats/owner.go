@@ -165,7 +165,7 @@ func (s *Secondaries) Feed(ctx context.Context, q reconcile.Enqueuer[string]) er
 	}
 	owners := reconcile.Map(q, handover.owners)
 	t := keyValueTail(s.JS, s.Bucket, nil, func(e *entry) {
-		if h, ok := guarded("bucket "+s.Bucket, e.key, func() (handover, bool) { return s.handover(e) }); ok {
+		if h, ok := guarded(ctx, "bucket "+s.Bucket, e.key, func() (handover, bool) { return s.handover(e) }); ok {
 			owners.Enqueue(h)
 		}
 	})

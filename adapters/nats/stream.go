@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -63,7 +62,7 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 			item, ok, err := try(what, msg.Subject(), func() (T, bool) { return key(msg) })
 			if err != nil {
 				if rarely(msg) {
-					slog.Error(err.Error())
+					reconcile.Logger(ctx).Error(err.Error())
 				}
 				return nil // it comes again after AckWait
 			}
@@ -74,7 +73,7 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 						return permanent{err} // it will never take one
 					}
 					if ctx.Err() == nil && rarely(msg) {
-						slog.Warn("natsadapter: the queue did not take an item", "from", what, "item", item, "err", err)
+						reconcile.Logger(ctx).Warn("natsadapter: the queue did not take an item", "from", what, "item", item, "err", err)
 					}
 					msg.NakWithDelay(lastPause)
 					return nil

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -263,19 +262,16 @@ func TestConsumerPanic(t *testing.T) {
 // at the 1st, 2nd, 4th … delivery.
 func TestConsumerPanicIsLoggedRarely(t *testing.T) {
 	var log bytes.Buffer
-	was := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	t.Cleanup(func() { slog.SetDefault(was) })
 	js := natstest.New(t).JetStream(t)
 	createStream(t, js, "S")
 	publish(t, js, "S.a", "1")
 	var calls atomic.Int32
-	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 100 * time.Millisecond}, func(msg jetstream.Msg) (string, bool) {
+	run(t, inGroup(&log, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 100 * time.Millisecond}, func(msg jetstream.Msg) (string, bool) {
 		if calls.Add(1) <= 8 {
 			panic("bad")
 		}
 		return body(msg)
-	})).want("1")
+	}))).want("1")
 	if n := strings.Count(log.String(), "the key function panicked"); n != 4 {
 		t.Errorf("%d lines of 8 deliveries, want 4:\n%s", n, log.String())
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -74,11 +73,11 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 				}
 			case errors.Is(err, nats.ErrSlowConsumer):
 				dropped, _ := sub.Dropped()
-				slog.Error("natsadapter: messages arrived faster than they were enqueued; some are lost", "subject", subject, "lost", dropped)
+				reconcile.Logger(ctx).Error("natsadapter: messages arrived faster than they were enqueued; some are lost", "subject", subject, "lost", dropped)
 			case err != nil:
 				return fail(err)
 			default:
-				if item, ok := guarded("subject "+subject, msg.Subject, func() (T, bool) { return key(msg) }); ok {
+				if item, ok := guarded(ctx, "subject "+subject, msg.Subject, func() (T, bool) { return key(msg) }); ok {
 					q.Enqueue(item)
 				}
 			}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // How a stream is read. A server that is alive says so each heartbeat; when
@@ -44,6 +45,7 @@ const (
 var (
 	errReconnect = errors.New("the connection changed")
 	errGap       = errors.New("messages are missing")
+	errUnheard   = errors.New("the server has no subscriber for what it sends; if this lasts, an account's import or a leaf node does not pass on the subjects _INBOX.>")
 	errOther     = errors.New("the stream may be another one, or have lost messages")
 	errSlow      = fmt.Errorf("the server did not answer in time: %w", context.DeadlineExceeded)
 	errSilent    = fmt.Errorf("the server did not answer a ping for %v: %w", silence, context.DeadlineExceeded)
@@ -92,7 +94,6 @@ func (t *tail) run(ctx context.Context) error {
 		defer d.stop()
 		err = t.open(ctx, r, d)
 		if err == nil {
-			r.works()
 			err = t.read(ctx, r, d)
 		}
 		if errors.Is(err, errOther) {
@@ -282,7 +283,7 @@ func (t *tail) list(ctx context.Context) error {
 	defer nc.RemoveStatusListener(status)
 	watched, done := whileConnected(ctx, status)
 	defer done()
-	r := &reader{nc: nc, timeout: lastTimeout}
+	r := &reader{nc: nc, timeout: lastTimeout, works: func() {}}
 	asking, stop := context.WithCancel(watched)
 	defer stop()
 	fits := make(chan error, 1) // asked beside, so that a list takes no round trip more
@@ -387,7 +388,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			case a.err != nil:
 				return a.err
 			case !a.info.PushBound:
-				return errGap // nothing would come
+				return errUnheard // nothing would come
 			default:
 				owed = a.info.Delivered.Consumer
 				if behind && a.info.NumPending == 0 && owed == delivered {
@@ -399,6 +400,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			}
 		case msg := <-d.msgs:
 			heard = true
+			r.works()
 			if !strings.HasPrefix(msg.Reply, "$JS.ACK.") {
 				if err := d.control(msg); err != nil {
 					return err
@@ -539,7 +541,7 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 	var since, logged time.Time // of the trouble; zero if there is none
 	works := func() {
 		if !since.IsZero() {
-			slog.Info("natsadapter: reads again", "from", what, "after", time.Since(since))
+			reconcile.Logger(ctx).Info("natsadapter: reads again", "from", what, "after", time.Since(since))
 		}
 		pause, timeout, since = firstPause, firstTimeout, time.Time{}
 	}
@@ -565,10 +567,10 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 		switch now := time.Now(); {
 		case since.IsZero():
 			since, logged = now, now
-			slog.Warn("natsadapter: cannot read", "from", what, "err", err)
+			reconcile.Logger(ctx).Warn("natsadapter: cannot read", "from", what, "err", err)
 		case now.Sub(since) > max(time.Minute, 2*logged.Sub(since)):
 			logged = now
-			slog.Warn("natsadapter: still cannot read", "from", what, "err", err, "for", now.Sub(since))
+			reconcile.Logger(ctx).Warn("natsadapter: still cannot read", "from", what, "err", err, "for", now.Sub(since))
 		}
 		for waiting := !nc.IsConnected(); waiting; {
 			select {

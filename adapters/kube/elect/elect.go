@@ -66,7 +66,7 @@ type Config struct {
 	// guarantee. Nil means to log the error and to exit with status 1.
 	Exit func(err error)
 
-	Logger *slog.Logger // nil means slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
 }
 
 // Elect returns a Candidate, which runs r while this process holds the lease: no two
@@ -136,7 +136,7 @@ func (e *Candidate) Unwrap() reconcile.Runner { return e.runner }
 
 // Run does what Elect says.
 func (e *Candidate) Run(ctx context.Context) error {
-	checked, err := lease.Config(e.config).WithDefaults("elect: Config", 1/leaderelection.JitterFactor)
+	checked, err := lease.Config(e.config).WithDefaults(ctx, "elect: Config", 1/leaderelection.JitterFactor)
 	if err != nil {
 		return err
 	}

@@ -378,14 +378,17 @@ func TestIsLeader(t *testing.T) {
 	})
 }
 
-// TestFailuresAreLoggedRarely stands for an hour for a Lease that it may not read: there
-// is a line of the first failure, and of each whose number is twice as high.
+// TestFailuresAreLoggedRarely stands for an hour for a Lease that it may not read: the
+// log of the Group has a line of the first failure, and of each whose number is twice as
+// high.
 func TestFailuresAreLoggedRarely(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		var log strings.Builder // one goroutine writes to it
 		c := f.config("a", broken(0, false))
-		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		stop := f.run(elect.Elect(c, f.candidate("a", broken(0, false), 0)))
+		c.Logger = nil // that of the Group
+		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		group.Add("candidate", elect.Elect(c, f.candidate("a", broken(0, false), 0)))
+		stop := f.run(&group)
 		time.Sleep(time.Hour)
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -67,9 +67,15 @@ type Recorder[T comparable] struct {
 
 	Scheme *runtime.Scheme // of objects without a kind; nil means that of client-go
 	Rate   float64         // writes a second; 0 means 10
-	Logger *slog.Logger    // nil means slog.Default()
+	Logger *slog.Logger    // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
 
-	recorder atomic.Pointer[events.EventRecorderLogger] // nil while nothing runs
+	recorder atomic.Pointer[recorder] // nil while nothing runs
+}
+
+// A recorder is what records while a Runner runs.
+type recorder struct {
+	events.EventRecorderLogger
+	logger *slog.Logger
 }
 
 // Failures is what a Recorder does with a result if it is not told otherwise:
@@ -120,12 +126,12 @@ func (r *Recorder[T]) Record(obj runtime.Object, e Event) {
 	}
 	ref, err := reference.GetReference(cmp.Or(r.Scheme, scheme.Scheme), obj)
 	if err != nil {
-		r.logger().Error("event dropped", "reason", e.Reason, "err", err)
+		recorder.logger.Error("event dropped", "reason", e.Reason, "err", err)
 		return
 	}
 	of := *ref
 	of.ResourceVersion = "" // events of any version of the object are alike
-	(*recorder).Eventf(&of, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, cmp.Or(e.Action, "Reconcile"), "%s", text.Cut(e.Note, 1024))
+	recorder.Eventf(&of, nil, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, cmp.Or(e.Action, "Reconcile"), "%s", text.Cut(e.Note, 1024))
 }
 
 // Around returns a Runner that runs runner, and writes what is recorded
@@ -162,13 +168,14 @@ func (r *Recorder[T]) start(ctx context.Context) (stop func(), err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	logger := logr.FromSlogHandler(&discreet{Handler: r.logger().Handler(), failures: new(rare.Failures)})
-	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logger))
+	logger := cmp.Or(r.Logger, reconcile.Logger(ctx))
+	klogger := logr.FromSlogHandler(&discreet{Handler: logger.Handler(), failures: new(rare.Failures)})
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klogger))
 	perSecond := cmp.Or(r.Rate, 10)
 	s := &sink{
 		EventSinkImpl: events.EventSinkImpl{Interface: r.Client},
 		pace:          rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond))),
-		logger:        r.logger(),
+		logger:        logger,
 		wrote:         make(chan struct{}, 1),
 	}
 	broadcaster := events.NewBroadcaster(s)
@@ -176,8 +183,7 @@ func (r *Recorder[T]) start(ctx context.Context) (stop func(), err error) {
 		cancel()
 		return nil, err
 	}
-	recorder := broadcaster.NewRecorder(cmp.Or(r.Scheme, scheme.Scheme), r.Controller).WithLogger(logger)
-	r.recorder.Store(&recorder)
+	r.recorder.Store(&recorder{broadcaster.NewRecorder(cmp.Or(r.Scheme, scheme.Scheme), r.Controller).WithLogger(klogger), logger})
 	return func() {
 		r.recorder.Store(nil)
 		s.flush()
@@ -315,5 +321,3 @@ func (r *Recorder[T]) check() error {
 	}
 	return nil
 }
-
-func (r *Recorder[T]) logger() *slog.Logger { return cmp.Or(r.Logger, slog.Default()) }

@@ -91,7 +91,7 @@ type process struct {
 // take returns a part in the set.
 func (a *arena) take(name string, client typedv1.LeasesGetter, set ...func(*shard.Shards[int])) *shard.Shards[int] {
 	s := &shard.Shards[int]{
-		Client: client, Namespace: "default", Name: "set", Identity: name, Logger: quiet,
+		Client: client, Namespace: "default", Name: "set", Identity: name,
 		Exit: func(err error) { a.t.Errorf("at %v %s: %v", time.Since(a.begin), name, err) },
 	}
 	for _, set := range set {

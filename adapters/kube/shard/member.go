@@ -77,7 +77,7 @@ type list struct {
 // If its Lease is lost, it takes part again as a new member. Run may be called
 // again, but not twice at a time.
 func (s *Shards[T]) Run(ctx context.Context) error {
-	c, err := s.config()
+	c, err := s.config(ctx)
 	if err != nil {
 		return err
 	}

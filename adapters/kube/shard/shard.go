@@ -88,7 +88,7 @@ type Shards[T comparable] struct {
 	// status 1.
 	Exit func(err error)
 
-	Logger *slog.Logger // nil means slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
 
 	mu      sync.Mutex // guards what follows
 	running bool
@@ -186,11 +186,11 @@ func (s *Shards[T]) newsLocked() chan struct{} {
 }
 
 // config returns the fields with their defaults.
-func (s *Shards[T]) config() (lease.Config, error) {
+func (s *Shards[T]) config(ctx context.Context) (lease.Config, error) {
 	c, err := lease.Config{
 		Client: s.Client, Namespace: s.Namespace, Name: s.Name, Identity: s.Identity,
 		Duration: s.Duration, Deadline: s.Deadline, Period: s.Period, Exit: s.Exit, Logger: s.Logger,
-	}.WithDefaults("shard: Shards", 1)
+	}.WithDefaults(ctx, "shard: Shards", 1)
 	if err != nil {
 		return c, err
 	}

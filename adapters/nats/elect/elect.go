@@ -50,8 +50,8 @@ import (
 // a step may end that step when it goes on; [Fence] is a number, higher in each
 // term, for writes to what can refuse such a late one.
 //
-// The Runner logs to [slog.Default] when it leads, loses the lease or cannot
-// reach the server. It returns an error if an argument is wrong or the bucket
+// The Runner logs when it leads, loses the lease or cannot reach the server, to the
+// [reconcile.Logger] of its context: that of the Group. It returns an error if an argument is wrong or the bucket
 // has no fitting TTL.
 func Elect(kv jetstream.KeyValue, name string, r reconcile.Runner) reconcile.Runner {
 	return &elected{kv: kv, name: name, runner: r}
@@ -80,7 +80,7 @@ func (e *elected) Run(ctx context.Context) error {
 		return fmt.Errorf("natsadapter: Elect: the name of the lease is too long: %w", err)
 	}
 	host, _ := os.Hostname()
-	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text())}
+	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()), logger: reconcile.Logger(ctx)}
 	defer c.watches.Wait()
 	defer c.release()
 	for {
@@ -117,6 +117,8 @@ type candidate struct {
 	kv   jetstream.KeyValue
 	name string
 	id   string // its own: the value of the key while it leads
+
+	logger *slog.Logger
 
 	// revision is that of our entry, if there is one. Unsure says that a call
 	// was not answered, so that there may be an entry of ours.
@@ -163,7 +165,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 			trouble = nil
 		case ctx.Err() == nil:
 			if trouble == nil {
-				slog.Warn("natsadapter: cannot ask for a lease", "lease", c.name, "err", err)
+				c.logger.Warn("natsadapter: cannot ask for a lease", "lease", c.name, "err", err)
 			}
 			trouble = err
 			pause = min(pause, retryPause)
@@ -232,7 +234,7 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 		c.release()
 		return ctx.Err() == nil, nil
 	}
-	slog.Info("natsadapter: leads", "lease", c.name, "term", t.number)
+	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
 	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
 	go func() { ended <- guarded.Run(t.Lease) }()
@@ -268,7 +270,7 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 		case <-timer.C:
 		}
 		if lost {
-			slog.Error("natsadapter: the lease is lost and what ran under it has not ended", "lease", c.name, "for", time.Since(since))
+			c.logger.Error("natsadapter: the lease is lost and what ran under it has not ended", "lease", c.name, "for", time.Since(since))
 			timer.Reset(patience)
 			patience *= 2
 			continue
@@ -282,7 +284,7 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 			t.End(reconcile.ErrLeaseLost)
 			lost, since = true, time.Now()
 			timer.Reset(t.ttl / 3)
-			slog.Warn("natsadapter: lost the lease", "lease", c.name, "term", t.number, "err", err)
+			c.logger.Warn("natsadapter: lost the lease", "lease", c.name, "term", t.number, "err", err)
 		default:
 			timer.Reset(min(t.ttl/20, retryPause))
 		}

@@ -47,7 +47,7 @@ func (l *logbook) lines(text string) (n int) {
 // inMemory returns a queue on a memory, behind what wrap makes of its link.
 func inMemory(t *testing.T, m *memory, log *logbook, wrap func(wire) wire) (*Queue[string], *link) {
 	t.Helper()
-	cfg, err := Config{Name: "q", Lease: playLease, Logger: slog.New(slog.NewTextHandler(log, nil))}.check()
+	cfg, err := Config{Name: "q", Lease: playLease, Logger: slog.New(slog.NewTextHandler(log, nil))}.check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

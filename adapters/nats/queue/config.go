@@ -5,6 +5,7 @@ package queue
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,7 @@ type Config struct {
 	// not be unique. Empty means the name of the host and the process id.
 	Owner string
 
-	Logger *slog.Logger // nil means slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx) of New: in a member of a Group that of the Group, and else slog.Default()
 }
 
 // ErrGone is why a run failed whose process was gone: see [Config].
@@ -67,15 +68,13 @@ func goneRetry(err error, failures int) (time.Duration, bool) {
 var goneBackoff = reconcile.Backoff(time.Second, time.Minute)
 
 // check returns the config with its defaults, or an error that names a field.
-func (c Config) check() (Config, error) {
+func (c Config) check(ctx context.Context) (Config, error) {
 	c.Lease = cmp.Or(c.Lease, 10*time.Second)
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	if c.Gone == nil {
 		c.Gone = goneRetry
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, reconcile.Logger(ctx))
 	if c.Owner == "" {
 		host, err := os.Hostname()
 		if err != nil {

@@ -252,7 +252,7 @@ func (p *play) start(slot int) {
 		Lease:  playLease * time.Duration(95+5*slot) / 100,
 		Gone:   func(error, int) (time.Duration, bool) { return 0, true },
 		Logger: p.logger.With("at", slot),
-	}.check()
+	}.check(context.Background())
 	if err != nil {
 		panic(err)
 	}

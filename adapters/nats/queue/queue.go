@@ -154,7 +154,7 @@ func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Conf
 }
 
 func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config, c codec[T]) (*Queue[T], error) {
-	cfg, err := cfg.check()
+	cfg, err := cfg.check(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package lease
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,9 +31,9 @@ type Config struct {
 }
 
 // WithDefaults checks c, whose type is called what, and fills in what is not set: as
-// Identity, the name of the host. Period is less than a part of Deadline. A wrong
+// Identity, the name of the host, and as Logger, that of ctx. Period is less than a part of Deadline. A wrong
 // field is a terminal error.
-func (c Config) WithDefaults(what string, part float64) (Config, error) {
+func (c Config) WithDefaults(ctx context.Context, what string, part float64) (Config, error) {
 	wrong := func(format string, args ...any) (Config, error) {
 		return c, reconcile.Terminal(fmt.Errorf(what+"."+format, args...))
 	}
@@ -50,7 +51,7 @@ func (c Config) WithDefaults(what string, part float64) (Config, error) {
 	c.Duration = cmp.Or(c.Duration, 15*time.Second)
 	c.Deadline = cmp.Or(c.Deadline, c.Duration*2/3)
 	c.Period = cmp.Or(c.Period, c.Duration*2/15)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = cmp.Or(c.Logger, reconcile.Logger(ctx))
 	longest := time.Duration(part * float64(c.Deadline))
 	switch {
 	case c.Deadline < 0 || c.Deadline >= c.Duration:

@@ -35,6 +35,7 @@ type Store struct {
 	credentials *credentials.Credentials
 	client      *minio.Client
 	http        *http.Client
+	throttle    *throttle
 }
 
 // Open prepares a Store; it asks nobody yet. The endpoint is a URL such as
@@ -48,18 +49,18 @@ func Open(endpoint, region string, c *credentials.Credentials, transport http.Ro
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	transport = throttle{transport}
+	limited := &throttle{next: transport}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds:      c,
 		Secure:     u.Scheme == "https",
 		Region:     region,
-		Transport:  transport,
+		Transport:  limited,
 		MaxRetries: 1, // the loop tries again, and knows more about it
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the endpoint %s: %w", endpoint, err)
 	}
-	return &Store{endpoint: u, region: region, credentials: c, client: client, http: &http.Client{Transport: transport}}, nil
+	return &Store{endpoint: u, region: region, credentials: c, client: client, http: &http.Client{Transport: limited}, throttle: limited}, nil
 }
 
 // URL returns the endpoint.

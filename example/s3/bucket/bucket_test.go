@@ -4,8 +4,10 @@
 package bucket
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +89,37 @@ func TestDeleteAsksForTheOwner(t *testing.T) {
 		if err := c.delete(t.Context(), "abc", nil); err != nil || deleted != (owner == "us") {
 			t.Errorf("a bucket of %s: deleted %v, %v", owner, deleted, err)
 		}
+	}
+}
+
+// Each listing tries to delete a surplus bucket. The object that is in the way is logged once,
+// and again after the bucket was desired.
+func TestKeptIsLoggedOnce(t *testing.T) {
+	object := ""
+	s := storeOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("versions") {
+			fmt.Fprintf(w, "<ListVersionsResult><Version><Key>%s</Key></Version></ListVersionsResult>", object)
+			return
+		}
+		fmt.Fprintf(w, "<Tagging><TagSet><Tag><Key>%s</Key><Value>us</Value></Tag></TagSet></Tagging>", OwnerTag)
+	})
+	c := &Controller{Store: s, Owner: "us"}
+	var lines strings.Builder
+	try := func(run func(ctx context.Context) error) {
+		r := reconcile.Reconciler[string]{
+			Logger:    slog.New(slog.NewTextHandler(&lines, nil)),
+			Reconcile: func(ctx context.Context, _ string) error { return run(ctx) },
+			Retry:     func(error, int) (time.Duration, bool) { return 0, false },
+		}
+		_ = r.Apply(t.Context(), "abc")
+	}
+	for _, object = range []string{"data", "data", "more"} {
+		try(func(ctx context.Context) error { return c.delete(ctx, "abc", nil) })
+	}
+	try(func(ctx context.Context) error { _ = c.ensure(ctx, "abc", Spec{}); return nil })
+	try(func(ctx context.Context) error { return c.delete(ctx, "abc", nil) })
+	if got := strings.Count(lines.String(), "kept: it is not empty, there is "); got != 3 {
+		t.Errorf("%d lines, want one each for data, more, and more:\n%s", got, &lines)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -82,6 +83,24 @@ func TestThrottled(t *testing.T) {
 	if waited := created["idle"][0].Sub(created["busy"][0]); waited >= pause {
 		t.Errorf("another bucket was created %v after the answer, want at once", waited)
 	}
+}
+
+// A store that refuses everything is asked by one run alone until it answers.
+func TestRefusesAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var refused atomic.Int64
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.URL.Path == "/" || refused.Add(1) > 8 {
+			return false
+		}
+		rw.Header().Set("Retry-After", "1")
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	p := w.runAt(url, "-desired", desiredFile(t, many(20)), "-workers", "1")
+	p.wantEnd(0, "gate paused by the result of a run", "gate resumed", "all desired buckets are in sync buckets=20")
+	w.wantMany(20)
 }
 
 // Some stores answer 200 to the creation of a bucket that exists. If another

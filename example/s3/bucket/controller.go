@@ -207,10 +207,9 @@ func (c *Controller) create(name string, spec Spec) []step {
 	return append(steps, c.correct(name, spec, state{tags: spec.Tags})...)
 }
 
-// adopt takes over what a creation of ours has left if it was cut short, by the death
-// of the store or by ours: a bucket with nothing in it, and no tags or anything else
-// set. Nobody remembers that it was us: who might, may be dead. If there is anything,
-// somebody else was there.
+// adopt takes over a bucket without tags, objects and settings: a creation of ours leaves one
+// if the store or this program dies in the middle of it. Any other bucket without our tag
+// belongs to another client.
 func (c *Controller) adopt(ctx context.Context, name string, spec Spec) ([]step, error) {
 	there, err := c.Store.read(ctx, name)
 	if err != nil {
@@ -323,8 +322,7 @@ func classify(err error) error {
 	return err
 }
 
-// BadCredentials reports whether the store has rejected the credentials, rather than
-// what was asked.
+// BadCredentials reports whether the store has rejected the credentials, and not the request.
 func BadCredentials(err error) bool {
 	switch code(err) {
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired",
@@ -334,7 +332,7 @@ func BadCredentials(err error) bool {
 	return false
 }
 
-// final reports whether an answer would be the same the next time.
+// final reports whether a retry would get the same answer.
 func final(answer minio.ErrorResponse) bool {
 	switch answer.StatusCode {
 	case http.StatusBadRequest:
@@ -355,7 +353,7 @@ func texts(steps []step) string {
 	return strings.Join(all, ", ")
 }
 
-// with says which tags a bucket is created with.
+// with returns the text for the tags that a bucket is created with.
 func with(tags map[string]string) string {
 	if len(tags) == 0 {
 		return ""
@@ -363,7 +361,7 @@ func with(tags map[string]string) string {
 	return " with tags " + describe(tags)
 }
 
-// describe gives tags as key=value, sorted.
+// describe returns tags as key=value, sorted.
 func describe(tags map[string]string) string {
 	if len(tags) == 0 {
 		return "none"

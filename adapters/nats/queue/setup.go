@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,7 +70,7 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
-	if s, err = stamp(ctx, js, s, want.Metadata); err != nil {
+	if err := checkMetadata(s.CachedInfo().Config, want.Metadata); err != nil {
 		return nil, v, err
 	}
 	findConsumer := func(ctx context.Context) (jetstream.Consumer, error) { return js.Consumer(ctx, cfg.Name, consumerName) }
@@ -94,31 +93,20 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 	return s, v, nil
 }
 
-// stamp checks what the metadata of a stream says of its queue. One that says
-// nothing is of a version before that, and is told.
-func stamp(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, want map[string]string) (jetstream.Stream, error) {
-	cfg := s.CachedInfo().Config
-	if cfg.Metadata[protocolKey] == "" {
-		cfg.Metadata = maps.Clone(cfg.Metadata)
-		if cfg.Metadata == nil {
-			cfg.Metadata = make(map[string]string)
-		}
-		maps.Copy(cfg.Metadata, want)
-		var err error
-		if s, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Stream, error) { return js.UpdateStream(ctx, cfg) }); err != nil {
-			return nil, fmt.Errorf("natsadapter: stream %s, setting its metadata: %w", cfg.Name, err)
-		}
-		cfg = s.CachedInfo().Config
+// checkMetadata checks what the metadata of a stream says of its queue.
+func checkMetadata(have jetstream.StreamConfig, want map[string]string) error {
+	switch is := have.Metadata[protocolKey]; {
+	case is == "":
+		return fmt.Errorf("natsadapter: stream %s does not say in its metadata that it is one of a queue: delete it, and New creates it, or take another Config.Name", have.Name)
+	case is != want[protocolKey]:
+		return fmt.Errorf("natsadapter: stream %s is used by a version of this package that speaks protocol %s, and this one speaks %s",
+			have.Name, is, want[protocolKey])
 	}
-	if have := cfg.Metadata[protocolKey]; have != want[protocolKey] {
-		return nil, fmt.Errorf("natsadapter: stream %s is used by a version of this package that speaks protocol %s, and this one speaks %s",
-			cfg.Name, have, want[protocolKey])
+	if is := have.Metadata[itemKey]; is != want[itemKey] {
+		return fmt.Errorf("natsadapter: stream %s has items %s, and this queue has items %s: drain it, or take another Config.Name",
+			have.Name, is, want[itemKey])
 	}
-	if have := cfg.Metadata[itemKey]; have != want[itemKey] {
-		return nil, fmt.Errorf("natsadapter: stream %s has items %s, and this queue has items %s: drain it, or take another Config.Name",
-			cfg.Name, have, want[itemKey])
-	}
-	return s, nil
+	return nil
 }
 
 // answer makes a request until it is answered or ctx is done. Each attempt has twice

@@ -147,7 +147,7 @@ func TestQueueRejectsItemsThatCannotBeStored(t *testing.T) {
 func TestQueueLimitIsSetLater(t *testing.T) {
 	s := natstest.New(t)
 	q := newQueue[string](t, s, queue.Config{Name: "q"})
-	js := s.JetStream(t, natstest.In(t, "creator", "q"))
+	js := s.JetStream(t)
 	stream, err := js.Stream(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)

@@ -52,8 +52,9 @@ import (
 //  4. It is not too many at once. A thing is newly surplus if it was not surplus in an
 //     earlier pair that was accepted, and no operator has accepted its deletion. If more
 //     things than MaxDeleted allows are newly surplus, or if no existing thing would stay
-//     desired, the pair is rejected: nothing that is newly surplus is deleted, and the
-//     rest goes on. See [Set.Accept].
+//     desired, the pair is rejected: nothing that is newly surplus is deleted. The rest
+//     goes on, also deletions that an earlier pair has allowed: a rejected pair counts
+//     for 3. See [Set.Accept].
 //  5. One process at a time runs the Set, such as a leader. A second one, which knows an
 //     older desired state, deletes the things that the first one creates.
 //

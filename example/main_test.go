@@ -219,12 +219,12 @@ func TestRejectedAssetsAreRetried(t *testing.T) {
 			return nil
 		}}
 		out, stop := watch(t, options{}, fake)
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Minute) // the key is given up after two at the latest, as its delays are random
 		open.Store(true)
 		time.Sleep(6 * time.Minute)
 		stop()
-		if n := strings.Count(out.String(), "it depends on key/finance"); n != 4 {
-			t.Errorf("%d buckets are shown as rejected with their key, want 4:\n%s", n, out)
+		if n := strings.Count(out.String(), "it depends on key/finance"); n < 4 {
+			t.Errorf("%d times a bucket is shown as rejected with its key, want each of four:\n%s", n, out)
 		}
 		wantAssets(t, fake, fourteen)
 	})

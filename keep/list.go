@@ -307,7 +307,7 @@ func (p *pair[K, D, A]) log(logger *slog.Logger) {
 		p.next.panics = 0
 	}
 	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
-		logger.Error("listings rejected, nothing more is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+		logger.Error("listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
 		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)

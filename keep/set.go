@@ -52,8 +52,9 @@ import (
 //  4. It is not too many at once. A thing is newly surplus if it was not surplus in an
 //     earlier pair that was accepted, and no operator has accepted its deletion. If more
 //     things than MaxDeleted allows are newly surplus, or if no existing thing would stay
-//     desired, the pair is rejected: nothing that is newly surplus is deleted, and the
-//     rest goes on. See [Set.Accept].
+//     desired, the pair is rejected: nothing that is newly surplus is deleted. The rest
+//     goes on, also deletions that an earlier pair has allowed: a rejected pair counts
+//     for 3. See [Set.Accept].
 //  5. One process at a time runs the Set, such as a leader. A second one, which knows an
 //     older desired state, deletes the things that the first one creates.
 //
@@ -80,7 +81,7 @@ type Set[K comparable, D, A any] struct {
 	// Desired lists the desired things. It is called after Actual, and may use the result
 	// of Actual. Set copies the map. A value that differs from the one listed before, by
 	// [reflect.DeepEqual], is an event. Values that always change, such as the time of
-	// the last contact, therefore do not belong in D.
+	// the last contact or a status that Ensure writes, therefore do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
@@ -107,8 +108,9 @@ type Set[K comparable, D, A any] struct {
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
-	// called before Ensure, which gets the returned value, and before Delete. If it
-	// fails, neither is called. Last is the last listed desired state. It is the zero D
+	// called before Ensure, which gets the returned value, and before Delete, in place of
+	// DeleteAfter: one listing that lacks the thing is enough then. If it fails, neither is
+	// called. Last is the last listed desired state. It is the zero D
 	// if it is unknown, for example after a restart; a Lookup that needs it then returns
 	// an error. Lookup must ask for the one thing, by its ID: a Lookup that reads the
 	// listing again protects nothing. Nil means that the listings decide.

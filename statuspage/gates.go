@@ -237,7 +237,7 @@ func (v listingView) Alert() string {
 	if !v.Rejected {
 		return ""
 	}
-	return fmt.Sprintf("The listings of %s are rejected, nothing more is deleted: %s", v.Name, shorten(v.Error, 300))
+	return fmt.Sprintf("The listings of %s are rejected, nothing that is newly surplus is deleted: %s", v.Name, shorten(v.Error, 300))
 }
 
 func (p *Page) listingViews() []listingView {

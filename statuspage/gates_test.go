@@ -186,7 +186,7 @@ func TestListing(t *testing.T) {
 		time.Sleep(time.Hour)
 		const rejected = "buckets: 0 desired, 3 exist, 0 missing, 1 out of sync, 3 surplus, 3600s, rejected for 59m0s: [a b c]"
 		shows("rejected", rejected, ">rejected<", ">Delete all of these</button>", "<bdi>a, b, c</bdi>",
-			`<p class="alert">The listings of buckets are rejected, nothing more is deleted: `, `name="shown" value="`+shown)
+			`<p class="alert">The listings of buckets are rejected, nothing that is newly surplus is deleted: `, `name="shown" value="`+shown)
 		body(t, post(t, page, "/listing.json", accept), http.StatusConflict)
 		accept.Set("shown", "another")
 		if said := body(t, post(t, page, "/listing.json", accept), http.StatusConflict); !strings.Contains(said, "is not the one that was shown") {

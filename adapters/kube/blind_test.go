@@ -6,10 +6,12 @@
 package kube_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,14 +36,17 @@ type sized struct {
 
 func (s *sized) DeepCopyObject() runtime.Object { return custom.DeepCopy(s) }
 
-// TestReadyOfAnInformerThatCannotRead has a kind whose objects cannot be read any more: Ready fails
-// after two minutes, and is good again within some more once they can be. A watch that
-// the server ends each minute is no reason.
+// TestReadyOfAnInformerThatCannotRead has a kind whose objects cannot be read any more:
+// the log warns, Ready fails after two minutes, and is good again within some more once
+// they can be. A watch that the server ends each minute is no reason.
 func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 	for what, test := range map[string]struct{ fault, want string }{
 		"an object that does not decode": {"", "cannot unmarshal"},
 		"a kind that is gone":            {"404", "could not find the requested resource"},
 		"a right that is withdrawn":      {"403", "failed to list"},
+		"credentials that have expired":  {"401", "provide credentials"},
+		"a proxy that hangs up":          {"EOF", "a request failed 10 times"},
+		"a proxy that answers nothing":   {"200", "0-length response"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			apitest.Run(t, func(t *testing.T, s *apitest.Server) {
@@ -55,8 +60,15 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 						now := <-fault
 						fault <- now
 						if now != "" && strings.Contains(r.URL.Path, "/sizeds") {
-							code := map[string]int{"404": 404, "403": 403}[now]
-							return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("no")), Request: r}, nil
+							code, err := strconv.Atoi(now)
+							if err != nil {
+								return nil, io.EOF
+							}
+							body := "no"
+							if code == 200 {
+								body = ""
+							}
+							return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 						}
 						ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 						resp, err := next.RoundTrip(r.WithContext(ctx))
@@ -73,7 +85,8 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := &kube.Controller[*sized]{Name: "sizes", Informer: things.Informer(ns, 0), Reconcile: func(context.Context, *sized) error { return nil }}
-				group := reconcile.Group{Logger: slog.New(slog.DiscardHandler)}
+				var log bytes.Buffer
+				group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				group.Add("informers", c.Informers())
 				group.Add("sizes", c)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -99,6 +112,9 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 				ready("after a minute", "")
 				time.Sleep(5 * time.Minute)
 				ready("after six minutes", test.want)
+				if !strings.Contains(log.String(), `level=WARN msg="informer cannot list or watch, retrying"`) {
+					t.Errorf("no warning in the log:\n%s", log.String())
+				}
 				if test.fault == "" {
 					s.Kubectl(t, "delete", "sizeds.blind.example.com", "bad", "-n", ns)
 				} else {

@@ -116,7 +116,8 @@ func (r *run) failedSince(t time.Time) bool {
 
 // A listener is the handler of an informer's log. It hears of the failures that
 // client-go tries again without a word to the watch error handler: while the API server
-// refuses connections, or answers 429.
+// refuses connections or answers 429, and while a proxy hangs up. In the last case the
+// client sends the request ten times, and then takes it for a watch without events.
 type listener struct {
 	slog.Handler
 	run *run
@@ -125,14 +126,26 @@ type listener struct {
 // retried is the level at which they are logged at least: V(4) of klog.
 const retried = slog.Level(-4)
 
+// sentAgain is what client-go logs before it sends a request again, lastAttempt times at
+// most.
+const (
+	sentAgain   = "Got a Retry-After response"
+	lastAttempt = 10
+)
+
+var errSentAgain = fmt.Errorf("a request failed %d times", lastAttempt)
+
 func (l listener) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= retried || l.Handler.Enabled(ctx, level)
 }
 
 func (l listener) Handle(ctx context.Context, record slog.Record) error {
 	record.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+		switch err, _ := a.Value.Any().(error); {
+		case utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err):
 			l.run.failed(ctx, nil, err)
+		case record.Message == sentAgain && a.Key == "attempt" && a.Value.Int64() == lastAttempt:
+			l.run.failed(ctx, nil, errSentAgain)
 		}
 		return true
 	})

@@ -26,8 +26,9 @@ const scope = "github.com/reconkernel/reconcile/adapters/otel"
 // A Telemetry traces and measures one reconciler; see [Telemetry.Instrument].
 //
 // The zero Telemetry is ready, and uses the global providers. Its methods may be
-// called from any goroutine, and none blocks: what is sent is sent by the
-// providers, in their own time.
+// called from any goroutine, and block no longer than the providers do. A tracer provider
+// with sdktrace.WithBatcher does not block; one with WithSyncer blocks the worker until
+// the span is exported.
 type Telemetry[T comparable] struct {
 	TracerProvider trace.TracerProvider // nil means otel.GetTracerProvider()
 	MeterProvider  metric.MeterProvider // nil means otel.GetMeterProvider()

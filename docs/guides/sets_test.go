@@ -101,30 +101,40 @@ func TestRecipeAbsent(t *testing.T) {
 		records, machines := fleet()
 		happened := newDiary()
 		servers := &keep.Set[string, server, instance]{
-			Period:  time.Minute,
-			Desired: records.list,
-			Actual:  machines.list,
-			InSync:  func(s server, m instance) bool { return s.Size == m.Size },
-			Ensure:  func(context.Context, string, server) error { return nil },
+			Period: time.Minute,
+			Actual: machines.list,
+			InSync: func(s server, m instance) bool { return s.Size == m.Size },
+			Ensure: func(context.Context, string, server) error { return nil },
 			Delete: func(_ context.Context, name string, m instance) error {
 				machines.remove(name)
 				return nil
 			},
-			// The record stays, marked, until the machine is gone.
 			Absent: func(s server) bool { return s.Absent },
+			// The record stays, marked, until the machine is gone.
+			Desired: func(ctx context.Context) (map[string]server, error) {
+				all, err := records.list(ctx)
+				for name, s := range all {
+					if _, exists := machines.get(name); s.Absent && !exists { // a GET of one machine
+						records.remove(name)
+						delete(all, name)
+					}
+				}
+				return all, err
+			},
 		}
 		time.AfterFunc(90*time.Second, func() {
 			for i := 15; i < 20; i++ {
 				records.put(fmt.Sprintf("web-%02d", i), server{Size: "s", Absent: true})
 			}
 		})
-		for _, at := range []time.Duration{150 * time.Second, 210 * time.Second} {
-			time.AfterFunc(at, func() { happened.note("%d machines", machines.size()) })
+		for _, at := range []time.Duration{150 * time.Second, 210 * time.Second, 270 * time.Second} {
+			time.AfterFunc(at, func() { happened.note("%d machines, %d records", machines.size(), records.size()) })
 		}
 		runSet(t, servers, time.Hour)
 		happened.check(t, `
-2m30s   20 machines
-3m30s   15 machines
+2m30s   20 machines, 20 records
+3m30s   15 machines, 20 records
+4m30s   15 machines, 15 records
 `)
 	})
 }

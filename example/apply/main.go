@@ -33,7 +33,7 @@ func main() {
 	maxDeleted := flag.Float64("max-deleted", 0.1, "the fraction of the existing buckets that may be deleted, and never all of them; 1 means no limit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
 	fake := &cloud.Fake{Latency: 10 * time.Millisecond, Build: time.Second, Faults: 0.05}

@@ -34,7 +34,7 @@ func actual(context.Context) (map[string]string, error) {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	if err := os.MkdirAll("out", 0o755); err != nil {
 		log.Fatal(err)
 	}

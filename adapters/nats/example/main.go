@@ -38,7 +38,7 @@ func main() {
 	period := flag.Duration("period", 10*time.Second, "how often to look at the folder, and at all that NATS has")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	if err := run(ctx, *url, *dir, *period); err != nil {
 		log.Fatal(err)
 	}

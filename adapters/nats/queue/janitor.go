@@ -100,6 +100,7 @@ func (q *Queue[T]) keepOrder() {
 						due, adopt = earlier(due, g.since.Add(q.cfg.Lease)), true
 					}
 					q.calm(&q.unseen, "all records are checked again")
+					q.checkSettings()
 				} else {
 					q.troubled(err, "looking at all records")
 					q.alarm(&q.unseen, began, q.cfg.Lease, "cannot check all records: items in flight in processes that died do not run again", err)
@@ -115,6 +116,21 @@ func (q *Queue[T]) keepOrder() {
 			due, adopt = earlier(due, time.Now().Add(q.cfg.Lease*3/4)), true
 		case <-tick.C:
 		}
+	}
+}
+
+// checkSettings warns once a minute while the stream or its consumer is not as a queue
+// needs it: an operator may have changed it since [New] checked it.
+func (q *Queue[T]) checkSettings() {
+	began := time.Now()
+	wrong, err := q.wire.unfit(q.life)
+	switch {
+	case err != nil:
+		q.troubled(err, "looking at the settings of the stream")
+	case len(wrong) > 0:
+		q.alarm(&q.unfit, began, 0, "somebody changed the stream or its consumer, and the queue may lose items or stand", errors.New(strings.Join(wrong, "; ")))
+	default:
+		q.calm(&q.unfit, "the stream and its consumer are as the queue needs them again")
 	}
 }
 

@@ -35,6 +35,7 @@ type jetWire struct {
 	js      jetstream.JetStream
 	s       jetstream.Stream
 	name    string // of the stream
+	stream  jetstream.StreamConfig
 	workers jetstream.ConsumerConfig
 	inbox   string        // of what the consumer sends
 	api     string        // the prefix of the API's subjects
@@ -45,7 +46,7 @@ type jetWire struct {
 func newWire(js jetstream.JetStream, s jetstream.Stream, cfg Config, timeout time.Duration) *jetWire {
 	nc := js.Conn()
 	return &jetWire{
-		nc: nc, js: js, s: s, name: cfg.Name, workers: consumerConfig(cfg), inbox: nc.NewInbox(),
+		nc: nc, js: js, s: s, name: cfg.Name, stream: streamConfig(cfg, ""), workers: consumerConfig(cfg), inbox: nc.NewInbox(),
 		api: names.API(js), root: names.Publish(js, root), timeout: timeout,
 	}
 }
@@ -223,6 +224,28 @@ func (w *jetWire) consumer(ctx context.Context) (progress, error) {
 	}
 	i := c.CachedInfo()
 	return progress{int(i.NumPending), i.Delivered.Stream, i.AckFloor.Stream}, nil
+}
+
+func (w *jetWire) unfit(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	s, err := w.s.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wrong := unfitStream(s, w.stream)
+	if have := s.Config.Metadata[protocolKey]; have != protocol {
+		wrong = append(wrong, fmt.Sprintf("Metadata[%q] is %q, want %q: a version of another protocol uses it", protocolKey, have, protocol))
+	}
+	c, err := w.js.Consumer(ctx, w.name, consumerName)
+	if err != nil {
+		return wrong, err
+	}
+	wrong = append(wrong, unfitConsumer(c.CachedInfo(), w.workers)...)
+	if c.CachedInfo().Paused {
+		wrong = append(wrong, "the consumer is paused")
+	}
+	return wrong, nil
 }
 
 func (w *jetWire) createConsumer(ctx context.Context) error {

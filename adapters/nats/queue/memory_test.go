@@ -603,6 +603,10 @@ func (l *link) consumer(ctx context.Context) (progress, error) {
 	return ask(ctx, l, defaultAnswer, l.m.progress)
 }
 
+func (l *link) unfit(ctx context.Context) ([]string, error) {
+	return ask(ctx, l, l.timeout, func() ([]string, error) { return nil, nil })
+}
+
 func (l *link) createConsumer(ctx context.Context) error {
 	_, err := ask(ctx, l, l.timeout, func() (int, error) { l.m.createConsumer(); return 0, nil })
 	return err

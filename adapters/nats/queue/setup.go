@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -67,13 +66,11 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
 	}
-	if wrong := compare(s.CachedInfo().Config, want, "Subjects", "Retention", "Discard", "MaxMsgsPerSubject", "MaxMsgs",
-		"MaxBytes", "MaxAge", "Storage", "Replicas", "NoAck", "DenyDelete", "Sealed", "AllowDirect",
-		"AllowMsgTTL (which a server before 2.11 drops)"); len(wrong) > 0 {
+	if wrong := unfitStream(s.CachedInfo(), want); len(wrong) > 0 {
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
-	if s, err = stamp(ctx, js, s, want.Metadata); err != nil {
+	if err := checkMetadata(s.CachedInfo().Config, want.Metadata); err != nil {
 		return nil, v, err
 	}
 	findConsumer := func(ctx context.Context) (jetstream.Consumer, error) { return js.Consumer(ctx, cfg.Name, consumerName) }
@@ -89,39 +86,27 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
 	}
-	if wrong := compare(c.CachedInfo().Config, consumerConfig(cfg), "FilterSubject", "DeliverPolicy", "AckPolicy",
-		"AckWait (which is Config.Lease)", "MaxDeliver", "MaxAckPending"); len(wrong) > 0 {
+	if wrong := unfitConsumer(c.CachedInfo(), consumerConfig(cfg)); len(wrong) > 0 {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
 	return s, v, nil
 }
 
-// stamp checks what the metadata of a stream says of its queue. One that says
-// nothing is of a version before that, and is told.
-func stamp(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, want map[string]string) (jetstream.Stream, error) {
-	cfg := s.CachedInfo().Config
-	if cfg.Metadata[protocolKey] == "" {
-		cfg.Metadata = maps.Clone(cfg.Metadata)
-		if cfg.Metadata == nil {
-			cfg.Metadata = make(map[string]string)
-		}
-		maps.Copy(cfg.Metadata, want)
-		var err error
-		if s, err = answer(ctx, js.Conn(), func(ctx context.Context) (jetstream.Stream, error) { return js.UpdateStream(ctx, cfg) }); err != nil {
-			return nil, fmt.Errorf("natsadapter: stream %s, setting its metadata: %w", cfg.Name, err)
-		}
-		cfg = s.CachedInfo().Config
+// checkMetadata checks what the metadata of a stream says of its queue.
+func checkMetadata(have jetstream.StreamConfig, want map[string]string) error {
+	switch is := have.Metadata[protocolKey]; {
+	case is == "":
+		return fmt.Errorf("natsadapter: stream %s does not say in its metadata that it is one of a queue: delete it, and New creates it, or take another Config.Name", have.Name)
+	case is != want[protocolKey]:
+		return fmt.Errorf("natsadapter: stream %s is used by a version of this package that speaks protocol %s, and this one speaks %s",
+			have.Name, is, want[protocolKey])
 	}
-	if have := cfg.Metadata[protocolKey]; have != want[protocolKey] {
-		return nil, fmt.Errorf("natsadapter: stream %s is used by a version of this package that speaks protocol %s, and this one speaks %s",
-			cfg.Name, have, want[protocolKey])
+	if is := have.Metadata[itemKey]; is != want[itemKey] {
+		return fmt.Errorf("natsadapter: stream %s has items %s, and this queue has items %s: drain it, or take another Config.Name",
+			have.Name, is, want[itemKey])
 	}
-	if have := cfg.Metadata[itemKey]; have != want[itemKey] {
-		return nil, fmt.Errorf("natsadapter: stream %s has items %s, and this queue has items %s: drain it, or take another Config.Name",
-			cfg.Name, have, want[itemKey])
-	}
-	return s, nil
+	return nil
 }
 
 // answer makes a request until it is answered or ctx is done. Each attempt has twice
@@ -171,6 +156,19 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 		AllowDirect:       false, // followers would answer with what was
 		Metadata:          map[string]string{protocolKey: protocol, itemKey: shape},
 	}
+}
+
+// unfitStream says which fields of a stream a queue cannot live with.
+func unfitStream(have *jetstream.StreamInfo, want jetstream.StreamConfig) (wrong []string) {
+	return compare(have.Config, want, "Subjects", "Retention", "Discard", "MaxMsgsPerSubject", "MaxMsgs",
+		"MaxBytes", "MaxAge", "Storage", "Replicas", "NoAck", "DenyDelete", "Sealed", "AllowDirect",
+		"AllowMsgTTL (which a server before 2.11 drops)")
+}
+
+// unfitConsumer says which fields of its consumer a queue cannot live with.
+func unfitConsumer(have *jetstream.ConsumerInfo, want jetstream.ConsumerConfig) (wrong []string) {
+	return compare(have.Config, want, "FilterSubject", "DeliverPolicy", "AckPolicy",
+		"AckWait (which is Config.Lease)", "MaxDeliver", "MaxAckPending")
 }
 
 // compare says which fields of two configurations differ. What follows the name

@@ -72,7 +72,7 @@ func TestQueueRejectsOtherStreams(t *testing.T) {
 	s := natstest.New(t)
 	js := s.JetStream(t)
 	good := func(name string) jetstream.StreamConfig {
-		return jetstream.StreamConfig{Name: name, Subjects: []string{"$KV.queue=" + name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Discard: jetstream.DiscardNew}
+		return jetstream.StreamConfig{Name: name, Subjects: []string{"$KV.queue=" + name + ".>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Discard: jetstream.DiscardNew, Metadata: map[string]string{"reconcile.protocol": "1", "reconcile.item": "string"}}
 	}
 	for name, c := range map[string]struct {
 		change func(*jetstream.StreamConfig)
@@ -257,17 +257,11 @@ func TestQueueRejectsOtherItemTypes(t *testing.T) {
 	type swapped struct{ Domain, Region string }
 	js := natstest.New(t).JetStream(t)
 	cfg := queue.Config{Name: "q"}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{ // by a version that did not say
-		Name: "q", Subjects: []string{"$KV.queue=q.>"}, MaxMsgsPerSubject: 1, AllowMsgTTL: true, Discard: jetstream.DiscardNew, Metadata: map[string]string{"team": "a"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := queue.New[site](t.Context(), js, cfg); err != nil {
 		t.Fatal(err)
 	}
 	const have = "{Region string, Domain string}"
-	_, err = queue.New[wider](t.Context(), js, cfg)
+	_, err := queue.New[wider](t.Context(), js, cfg)
 	wantError(t, err, "stream q", have, "{Region string, Domain string, Port int}")
 	_, err = queue.New[swapped](t.Context(), js, cfg)
 	wantError(t, err, have, "{Domain string, Region string}")
@@ -280,18 +274,17 @@ func TestQueueRejectsOtherItemTypes(t *testing.T) {
 		t.Error(err)
 	}
 
-	info, err := stream.Info(t.Context())
+	stream, err := js.Stream(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := info.Config
-	if newer.Metadata["team"] != "a" {
-		t.Errorf("the metadata is %v, want that it keeps what it had", newer.Metadata)
+	other := stream.CachedInfo().Config
+	for protocol, want := range map[string]string{"77": "protocol 77, and this one speaks 1", "": "does not say in its metadata"} {
+		other.Metadata["reconcile.protocol"] = protocol
+		if _, err := js.UpdateStream(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		_, err = queue.New[site](t.Context(), js, cfg)
+		wantError(t, err, "stream q", want)
 	}
-	newer.Metadata["reconcile.protocol"] = "77"
-	if _, err := js.UpdateStream(t.Context(), newer); err != nil {
-		t.Fatal(err)
-	}
-	_, err = queue.New[site](t.Context(), js, cfg)
-	wantError(t, err, "stream q", "protocol 77", "speaks 1")
 }

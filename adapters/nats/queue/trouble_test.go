@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
@@ -47,6 +48,15 @@ func TestQueueLeaseIsLost(t *testing.T) {
 	fence := queue.Fence(b.Lease(t.Context(), "x"))
 	if old := queue.Fence(run); old >= fence {
 		t.Errorf("Fence: %d, then %d", old, fence)
+	}
+	kv := natstest.CreateKeyValue(t, s.JetStream(t), jetstream.KeyValueConfig{Bucket: "b"})
+	for range 2 { // the first creates the key
+		if err := putFenced(b.Lease(t.Context(), "x"), kv, "k", "of b"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := putFenced(context.WithoutCancel(run), kv, "k", "of a"); err != errLate {
+		t.Errorf("a write of the run of a, which has lost its lease: %v, want %v", err, errLate)
 	}
 	cable.Heal()
 	a.Done("x") // too late: it is not a's any more
@@ -137,7 +147,7 @@ func TestQueueRejectsItemsThatCannotBeStored(t *testing.T) {
 func TestQueueLimitIsSetLater(t *testing.T) {
 	s := natstest.New(t)
 	q := newQueue[string](t, s, queue.Config{Name: "q"})
-	js := s.JetStream(t, natstest.In(t, "creator", "q"))
+	js := s.JetStream(t)
 	stream, err := js.Stream(t.Context(), "q")
 	if err != nil {
 		t.Fatal(err)

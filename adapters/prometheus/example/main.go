@@ -34,7 +34,7 @@ func main() {
 	addr := flag.String("http", "127.0.0.1:8080", "where to serve /metrics; port 0 takes a free one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	if err := run(ctx, *addr); err != nil {
 		log.Fatal(err)
 	}

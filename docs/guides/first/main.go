@@ -91,7 +91,7 @@ func run(ctx context.Context, desired, out string) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	if err := run(ctx, "desired.json", "out"); err != nil {
 		log.Fatal(err)
 	}

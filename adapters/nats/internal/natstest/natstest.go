@@ -58,7 +58,7 @@ func New(tb testing.TB) *Server {
 // NewSmall is [New] for a server that keeps so many bytes and no more.
 func NewSmall(tb testing.TB, maxStore int64) *Server {
 	tb.Helper()
-	s, err := OpenSmall(tb.TempDir(), maxStore)
+	s, err := OpenSmall(tb.TempDir(), maxStore, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -26,11 +26,12 @@ import (
 
 // settings are what a server process is told through its environment.
 type settings struct {
-	Name, Dir string
-	MaxStore  int64    // bytes; 0 means what the machine has
-	Cluster   string   // the name of the cluster, if any
-	Advertise string   // of the route port
-	Routes    []string // to the others
+	Name, Dir  string
+	MaxStore   int64    // bytes; 0 means what the machine has
+	MaxPayload int32    // bytes; 0 means 1 MiB
+	Cluster    string   // the name of the cluster, if any
+	Advertise  string   // of the route port
+	Routes     []string // to the others
 }
 
 // environment is the variable that makes a process a server.
@@ -69,6 +70,7 @@ func serve(text string) error {
 		NoSigs:     true,
 
 		JetStreamMaxStore: set.MaxStore,
+		MaxPayload:        set.MaxPayload,
 
 		CustomClientAuthentication: anyone{},
 
@@ -174,11 +176,12 @@ func (s *Server) ProcessorTime() (time.Duration, error) {
 
 // Open starts a server with JetStream that keeps its data in a folder. Close it
 // when done.
-func Open(dir string) (*Server, error) { return OpenSmall(dir, 0) }
+func Open(dir string) (*Server, error) { return OpenSmall(dir, 0, 0) }
 
-// OpenSmall is [Open] for a server that keeps so many bytes and no more.
-func OpenSmall(dir string, maxStore int64) (*Server, error) {
-	s, err := newServer(settings{Name: "solo", Dir: dir, MaxStore: maxStore})
+// OpenSmall is [Open] for a server that keeps and takes no more than so many bytes; 0
+// means its defaults.
+func OpenSmall(dir string, maxStore int64, maxPayload int32) (*Server, error) {
+	s, err := newServer(settings{Name: "solo", Dir: dir, MaxStore: maxStore, MaxPayload: maxPayload})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,14 +34,17 @@ type scenario struct {
 	Every   time.Duration // between two breakages
 	Break   func(*stage)  // breaks something, and repairs it again
 
-	Members  int           // in each worker process; 0 means 1
-	Bucket   bool          // feeders write to a bucket, and another process reads it into the queue
-	Poison   bool          // some runs kill their process
-	Pad      int           // bytes that an item, or a value of the bucket, has more
-	MaxBytes int64         // of the queue
-	MaxStore int64         // bytes that the one server keeps; 0 means what the machine has
-	Delay    time.Duration // of the links, each way, but not of those who write to a bucket
-	Bytes    int           // a second that enter them; 0 means no limit
+	Members    int           // in each worker process; 0 means 1
+	Bucket     bool          // feeders write to a bucket, and another process reads it into the queue
+	Poison     bool          // some runs kill their process
+	Pad        int           // bytes that an item, or a value of the bucket, has more
+	MaxBytes   int64         // of the queue
+	MaxStore   int64         // bytes that the one server keeps; 0 means what the machine has
+	MaxPayload int32         // of the one server; 0 means 1 MiB
+	Slots      int           // of each worker process; 0 means 8, or 32 if runs are long
+	Rate       int           // bursts a second of each feeder; 0 means 40, or 8 if runs are long
+	Delay      time.Duration // of the links, each way, but not of those who write to a bucket
+	Bytes      int           // a second that enter them; 0 means no limit
 }
 
 const (
@@ -75,6 +79,9 @@ var scenarios = []scenario{
 	{Name: "full stream drains", MaxBytes: 1 << 20, Pad: 3000, Every: time.Second, Break: (*stage).fillStream},
 	{Name: "full server drains", MaxStore: 16 << 20, Every: 2 * lease, Break: (*stage).fillServer},
 	{Name: "delete the consumer", Every: time.Second, Break: (*stage).deleteConsumer},
+	{Name: "edit the stream", Every: 2 * lease, RunMax: lease / 4, Break: (*stage).editStream},
+	{Name: "messages of 12 KB at most", MaxPayload: 12 << 10, Slots: 300, Rate: 150, RunMax: 2 * lease, Pad: 200, Every: 3 * time.Second, Break: (*stage).killWorker},
+	{Name: "records of another version", Every: lease / 2, Break: (*stage).foreignRecord},
 	{Name: "poison", Short: 4 * time.Second, Poison: true},
 	{Name: "poison, kill the server", Poison: true, Every: 3 * time.Second, Break: (*stage).killServer},
 	{Name: "stream made anew", Short: 4 * time.Second, Every: 2 * lease, Break: (*stage).makeAnew},
@@ -175,7 +182,7 @@ func (s scenario) play(d time.Duration, seed, number uint64, verbose bool) (o ou
 		defer c.Close()
 		st.servers, url = c.Servers, c.URL()
 	} else {
-		one, err := natstest.OpenSmall(dir, s.MaxStore)
+		one, err := natstest.OpenSmall(dir, s.MaxStore, s.MaxPayload)
 		if err != nil {
 			return o, err
 		}
@@ -288,6 +295,7 @@ func (st *stage) job(role string) job {
 	} else if j.RunMax > lease/4 { // so that the workers keep up
 		j.Slots, j.Rate = 32, 8
 	}
+	j.Slots, j.Rate = cmp.Or(st.Slots, j.Slots), cmp.Or(st.Rate, j.Rate)
 	return j
 }
 
@@ -389,6 +397,54 @@ func (st *stage) killServers() {
 	for _, s := range st.servers {
 		s.Start()
 	}
+}
+
+// editStream has an operator limit the stream to less than it has, or pause its
+// consumer, for up to two leases.
+func (st *stage) editStream() {
+	pause := st.rand.IntN(3) == 0
+	bytes := st.rand.IntN(2) == 0
+	edit := func(undo bool) {
+		st.ask(func(ctx context.Context, js jetstream.JetStream) error {
+			name := st.job("").Queue
+			if pause {
+				if undo {
+					_, err := js.ResumeConsumer(ctx, name, "workers")
+					return err
+				}
+				_, err := js.PauseConsumer(ctx, name, "workers", time.Now().Add(time.Hour))
+				return err
+			}
+			s, err := js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			cfg := s.CachedInfo().Config
+			cfg.MaxBytes, cfg.MaxMsgs = -1, -1
+			switch {
+			case undo:
+			case bytes:
+				cfg.MaxBytes = max(1, int64(s.CachedInfo().State.Bytes)/2)
+			default:
+				cfg.MaxMsgs = max(1, int64(s.CachedInfo().State.Msgs)/2)
+			}
+			_, err = js.UpdateStream(ctx, cfg)
+			return err
+		})
+	}
+	edit(false)
+	time.Sleep(below(st.rand, 2*lease))
+	edit(true)
+}
+
+// foreignRecord stores what no member can read under the subject of an item that nobody
+// enqueues.
+func (st *stage) foreignRecord() {
+	st.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		subject := fmt.Sprintf("$KV.queue=%s.i.foreign%d", st.job("").Queue, st.rand.IntN(10))
+		_, err := js.Publish(ctx, subject, []byte(`{"v":99,"next":"a kind of later"}`))
+		return err
+	})
 }
 
 // deleteConsumer deletes the consumer of the queue, unless that is gone already.

@@ -156,7 +156,7 @@ func TestPage(t *testing.T) {
 	p.logs("one in sync", "two in sync")
 	rewrite(t, file, "buckets: [{name: three}]")
 	p.line("a new version is in force")
-	p.line("listings rejected, nothing more is deleted")
+	p.line("listings rejected")
 	p.logs("three in sync")
 	resp, err := http.Get(strings.Fields(url)[0] + "/status.json")
 	w.must(err)

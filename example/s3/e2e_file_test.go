@@ -7,7 +7,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +18,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// What left the file is removed if nothing but markers is in it.
+// A bucket that left the file is removed if nothing but markers is in it, and if not too many
+// did.
 func TestLeftTheFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -28,24 +31,27 @@ buckets:
   - {name: used}
   - {name: history, versioning: true}
 `)
-	p := w.run("-desired", file, "-watch", "-poll", "200ms", "-recheck", "50ms")
-	p.line("stays in sync", "vacant in sync", "marked in sync", "used in sync", "history in sync")
+	p := w.run("-desired", file, "-watch", "-poll", "200ms", "-recheck", "50ms", "-max-deleted", "1")
+	p.logs("stays in sync", "vacant in sync", "marked in sync", "used in sync", "history in sync")
 	w.put("used", "data", "1")
 	w.put("history", "data", "1")
-	w.Must(w.Hand.RemoveObject(t.Context(), "history", "data", minio.RemoveObjectOptions{})) // a version stays
-	w.put("marked", marker("README"), "2")                                                   // and so does one here
-	p.line("marked write marker README")
+	w.must(w.client.RemoveObject(t.Context(), "history", "data", minio.RemoveObjectOptions{})) // a version stays
+	w.put("marked", marker("README"), "2")                                                     // and so does one here
+	p.logs("marked write marker README")
 
 	rewrite(t, file, "buckets: [{name: stays}]")
-	p.line("vacant remove", "marked remove", "used kept", "history kept")
-	p.interrupt()
-	p.WantEnd(0, "1 of 1 bucket in sync")
+	p.logs("vacant remove", "marked remove", "used kept: it is not empty, there is data", "history kept: it is not empty, there is data")
+	p.signal(os.Interrupt)
+	p.wantEnd(0)
 	w.wantBuckets("history", "stays", "used")
 
-	w.run("-desired", file, "-plan").WantEnd(0, "used                     nothing: kept: it is not empty, there is data")
-	w.run("-desired", file, "-plan", "-purge").WantEnd(0, "used                     remove with all that is in it")
+	const tooMany = "too many things would be deleted at once: 2, first [history used]"
+	w.run("-desired", file, "-plan", "-purge").wantEnd(1, tooMany, "1 buckets desired, 0 to report")
+	w.run("-desired", file, "-purge").wantEnd(1, tooMany)
+	w.run("-desired", file, "-max-deleted", "1", "-plan").wantEnd(0, "used                     kept: it is not empty, there is data")
+	w.run("-desired", file, "-max-deleted", "1", "-plan", "-purge").wantEnd(0, "used                     remove with all that is in it")
 	w.wantBuckets("history", "stays", "used")
-	w.run("-desired", file, "-purge").WantEnd(0, "1 of 1 bucket in sync")
+	w.run("-desired", file, "-max-deleted", "1", "-purge").wantEnd(0, "all desired buckets are in sync buckets=1")
 	w.wantBuckets("stays")
 }
 
@@ -54,7 +60,7 @@ buckets:
 func (w *world) snapshot() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
-	w.Must(filepath.WalkDir(w.Dir, func(path string, d fs.DirEntry, err error) error {
+	w.must(filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -94,14 +100,14 @@ func (w *world) wantSnapshot(want map[string]string) {
 func TestPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.run("-desired", desiredFile(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).WantEnd(0)
-	w.Must(w.Hand.SuspendVersioning(t.Context(), "full"))
+	w.run("-desired", desiredFile(t, everything+"  - name: old\n  - name: drifted\n    tags: {a: b}\n")).wantEnd(0)
+	w.must(w.client.SuspendVersioning(t.Context(), "full"))
 	w.put("full", marker("README"), "?")
 	w.tag("drifted", map[string]string{"reconcile-owner": "example"})
 	w.make("theirs", nil)
 	before := w.snapshot()
 	p := w.run("-plan", "-desired", desiredFile(t, everything+"  - name: new\n    versioning: true\n  - name: drifted\n    tags: {a: b}\n"))
-	out := p.WantEnd(0)
+	out := p.wantEnd(0)
 	want := `drifted                  set tags a=b
 full                     turn versioning on, write marker README
 new                      create, turn versioning on
@@ -119,28 +125,59 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file := desiredFile(t, everything)
-	p := w.run("-desired", file, "-watch")
-	p.line("full in sync", "bare in sync")
+	p := w.run("-desired", file, "-watch", "-poll", "200ms", "-recheck", "50ms")
+	p.logs("full in sync", "bare in sync")
 
 	rewrite(t, file, strings.Replace(everything, "tags:", "colour:", 1))
-	p.Line("is not used, the last good version stays in force")
-	p.Line(file + `:5: unknown field "colour"; there are buckets, and in each name, versioning, tags, policy, markers`)
-	w.Must(os.Remove(file))
-	p.Line("no such file")
+	p.line(file + `:5: unknown field \"colour\"; there are buckets, and in each name, versioning, tags, policy, markers`)
+	w.must(w.client.SuspendVersioning(t.Context(), "full")) // the last valid version stays in force
+	p.logs("full turn versioning on", "full in sync")
+	w.must(os.Remove(file))
+	p.line("no such file")
+	w.must(w.client.SuspendVersioning(t.Context(), "full"))
+	p.logs("full turn versioning on", "full in sync")
 	rewrite(t, file, strings.Replace(everything, "team: finance", "team: product", 1))
-	// The bucket is at work before it is said that the file is in force.
-	p.line(file+" is in force, 1 bucket changed", "full set tags keep=10 years team=product", "full in sync")
-	p.interrupt()
-	if out := p.WantEnd(0, "2 of 2 buckets in sync"); strings.Contains(out, "remove") {
+	p.logs("full set tags keep=10 years team=product")
+	p.logs("full in sync")
+	p.signal(os.Interrupt)
+	if out := p.wantEnd(0); strings.Contains(out, "remove") {
 		t.Errorf("a broken file has removed something:\n%s", out)
 	}
+}
+
+// A change of the file is listed long before the next poll. The page shows the buckets, and
+// the deletions that are too many.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := desiredFile(t, "buckets: [{name: one}, {name: two}]")
+	p := w.run("-desired", file, "-http", "127.0.0.1:0", "-poll", "1h")
+	_, url, _ := strings.Cut(p.line("page is served"), " url=")
+	p.logs("one in sync", "two in sync")
+	rewrite(t, file, "buckets: [{name: three}]")
+	p.line("a new version is in force")
+	p.line("listings rejected")
+	p.logs("three in sync")
+	resp, err := http.Get(strings.Fields(url)[0] + "/status.json")
+	w.must(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	w.must(err)
+	for _, want := range []string{`"buckets"`, `"store"`, "too many things would be deleted at once: 2, first [one two]"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	p.signal(os.Interrupt)
+	p.wantEnd(0)
+	w.wantBuckets("one", "three", "two")
 }
 
 func TestBadFileAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	file := desiredFile(t, "buckets:\n- name: Bad\n- name: bare\n- name: bare\n")
-	w.run("-desired", file).WantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
-	w.run("-desired", file+".none").WantEnd(1, "no such file")
+	w.run("-desired", file).wantEnd(1, file+`:2: bucket "Bad": its name is not valid`, file+`:4: bucket "bare": there is one of that name in line 3 already`)
+	w.run("-desired", file+".none").wantEnd(1, "no such file")
 	w.wantBuckets()
 }

@@ -21,8 +21,8 @@ func TestFlags(t *testing.T) {
 	}{
 		{"-h", 0, "-endpoint URL"},
 		{"-colour", 2, "not defined: -colour"},
-		{"stray", 2, `argument "stray" is not understood; there are only flags`},
-		{"-plan -watch", 2, "-plan ends by itself, -watch does not; want one of them"},
+		{"stray", 2, `argument "stray": there are only flags`},
+		{"-plan -watch", 2, "-plan ends by itself, -watch and -http do not; want one of them"},
 		{"-endpoint http://x -state y", 2, "-state is for the gateway that is started without -endpoint"},
 		{"-endpoint=", 2, "-endpoint is empty, want a URL"},
 		{"-region=", 2, "-region is empty, want a name"},
@@ -30,13 +30,14 @@ func TestFlags(t *testing.T) {
 		{"-owner=a,b", 2, `-owner is "a,b", want 1 to 100 letters`},
 		{"-workers 0", 2, "-workers is 0, want 1 or more"},
 		{"-retries -1", 2, "-retries is -1, want 0 or more"},
-		{"-poll 0s", 2, "-poll is 0s, want more than 0"},
-		{"-recheck -1s", 2, "-recheck is -1s, want more than 0"},
+		{"-poll 0s", 2, "-poll is 0s, want 1ms or more"},
+		{"-recheck -1s", 2, "-recheck is -1s, want 1ms or more"},
+		{"-max-deleted 0", 2, "-max-deleted is 0, want more than 0, and 1 at most"},
 		{"-endpoint nowhere", 1, `the endpoint is "nowhere", want a URL as https://s3.eu-central-1.amazonaws.com`},
 		{"-endpoint http://127.0.0.1:1/path", 1, "want a URL"},
 		{"-endpoint ftp://127.0.0.1", 1, "want a URL"},
 	} {
-		execute(t, []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}, strings.Fields(test.args)...).WantEnd(test.code, test.want)
+		execute(t, []string{"AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"}, strings.Fields(test.args)...).wantEnd(test.code, test.want)
 	}
 }
 
@@ -44,5 +45,5 @@ func TestFlags(t *testing.T) {
 func TestGatewayMissing(t *testing.T) {
 	t.Parallel()
 	p := executeIn(t, t.TempDir(), []string{"XDG_CACHE_HOME=" + t.TempDir(), "HOME=" + t.TempDir()}, "-desired", desiredFile(t, everything))
-	p.WantEnd(1, "versitygw "+local.Version+" is not built yet; run example/s3/gateway/build.sh")
+	p.wantEnd(1, "versitygw "+local.Version+" is not built yet; run example/s3/gateway/build.sh")
 }

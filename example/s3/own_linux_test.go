@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 )
 
 // The gateway that the program starts does not outlive it, however it ends.
@@ -24,19 +22,20 @@ func TestOwnGatewayEndsToo(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		p := execute(t, nil, "-desired", desiredFile(t, everything), "-state", filepath.Join(t.TempDir(), "state"), "-watch")
 		var url string
-		if _, err := fmt.Sscanf(p.line("versitygw at"), "versitygw at %s (process", &url); err != nil {
+		_, attrs, _ := strings.Cut(p.line("versitygw runs"), "versitygw runs ")
+		if _, err := fmt.Sscanf(attrs, "url=%s", &url); err != nil {
 			t.Fatal(err)
 		}
-		p.line("full in sync", "bare in sync")
+		p.logs("full in sync", "bare in sync")
 		// A connection that is never used ends with the gateway.
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		p.Signal(signal)
-		p.End()
-		if err := conn.SetReadDeadline(time.Now().Add(s3test.Patience)); err != nil {
+		p.signal(signal)
+		p.end()
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {

@@ -11,8 +11,10 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +25,8 @@ import (
 // the proxy passes on the host that was asked for.
 func (w *world) proxy(hand func(rw http.ResponseWriter, r *http.Request, pass http.Handler) bool) string {
 	w.t.Helper()
-	target, err := url.Parse(w.Gateway.URL)
-	w.Must(err)
+	target, err := url.Parse(w.gateway.URL)
+	w.must(err)
 	pass := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !hand(rw, r, pass) {
@@ -40,41 +42,65 @@ func creates(r *http.Request) bool {
 	return r.Method == http.MethodPut && r.URL.RawQuery == "" && strings.Count(strings.Trim(r.URL.Path, "/"), "/") == 0
 }
 
-// A store that says when to come back is asked again then and not before, not
-// even for an event.
+// A store that says when to come back for a bucket is asked again then and not before, not
+// even for an event or a poll. Other buckets do not wait for that.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	const pause = 5 * time.Second
 	var mu sync.Mutex
-	var asked []time.Time // for the bucket "busy"
+	created := map[string][]time.Time{} // when the creation of a bucket was asked for
 	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-		if !strings.HasPrefix(r.URL.Path, "/busy") {
+		if !creates(r) {
 			return false
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		asked = append(asked, time.Now())
-		if len(asked) > 2 {
+		name := strings.Trim(r.URL.Path, "/")
+		created[name] = append(created[name], time.Now())
+		if n := len(created[name]); name != "busy" || n > 2 {
 			return false
 		}
-		rw.Header().Set("Retry-After", "2")
-		rw.WriteHeader(map[int]int{1: http.StatusServiceUnavailable, 2: http.StatusTooManyRequests}[len(asked)])
+		rw.Header().Set("Retry-After", "5")
+		rw.WriteHeader(map[int]int{1: http.StatusServiceUnavailable, 2: http.StatusTooManyRequests}[len(created[name])])
 		return true
 	})
 	file := desiredFile(t, "buckets: [{name: busy}, {name: idle}]")
-	p := w.runAt(url, "-desired", file, "-watch", "-poll", "100ms")
-	p.line("busy busy: the store asks to come back in 2s (503 Service Unavailable)", "idle in sync")
+	p := w.runAt(url, "-desired", file, "-watch", "-poll", "100ms", "-workers", "1", "-log", "debug")
+	p.line("the store asks to come back in 5s (503 Service Unavailable)")
 	rewrite(t, file, "buckets: [{name: busy, versioning: true}, {name: idle}]")
-	p.line(file+" is in force, 1 bucket changed", "busy busy: the store asks to come back in 2s (429 Too Many Requests)", "busy in sync")
-	p.interrupt()
-	p.WantEnd(0, "2 of 2 buckets in sync")
+	p.line("a new version is in force")
+	p.logs("busy in sync")
+	p.signal(os.Interrupt)
+	p.wantEnd(0, "(429 Too Many Requests)")
 	mu.Lock()
 	defer mu.Unlock()
-	for i := range 2 {
-		if pause := asked[i+1].Sub(asked[i]); pause < 2*time.Second {
-			t.Errorf("the store was asked again after %v, want 2s or more", pause)
+	for i, at := range created["busy"][1:] {
+		if waited := at.Sub(created["busy"][i]); waited < pause {
+			t.Errorf("the store was asked again after %v, want %v or more", waited, pause)
 		}
 	}
+	if waited := created["idle"][0].Sub(created["busy"][0]); waited >= pause {
+		t.Errorf("another bucket was created %v after the answer, want at once", waited)
+	}
+}
+
+// A store that refuses everything is asked by one run alone until it answers.
+func TestRefusesAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var refused atomic.Int64
+	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if r.URL.Path == "/" || refused.Add(1) > 8 {
+			return false
+		}
+		rw.Header().Set("Retry-After", "1")
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	p := w.runAt(url, "-desired", desiredFile(t, many(20)), "-workers", "1")
+	p.wantEnd(0, "gate paused by the result of a run", "gate resumed", "all desired buckets are in sync buckets=20")
+	w.wantMany(20)
 }
 
 // Some stores answer 200 to the creation of a bucket that exists. If another
@@ -101,7 +127,7 @@ func TestMadeMeanwhile(t *testing.T) {
 			}
 			return true // 200
 		})
-		w.runAt(url, "-desired", desiredFile(t, "buckets: [{name: bare}]")).WantEnd(1, "bare                     rejected: create: it exists and is not ours: "+test.want)
+		w.runAt(url, "-desired", desiredFile(t, "buckets: [{name: bare}]")).wantEnd(1, "item bare: create: it exists and is not ours: "+test.want)
 		w.wantContents("bare", test.there)
 	}
 }
@@ -115,7 +141,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		w := newWorld(t)
 		file := desiredFile(t, everything)
 		if there {
-			w.run("-desired", file).WantEnd(0)
+			w.run("-desired", file).wantEnd(0)
 			w.put("full", marker("README"), "drift")
 		}
 		var once sync.Once
@@ -131,7 +157,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			}
 			return answered
 		})
-		w.runAt(url, "-desired", file).WantEnd(0, "2 of 2 buckets in sync", "full                     retrying: another client has changed it meanwhile: write marker README")
+		w.runAt(url, "-desired", file).wantEnd(0, "another client has changed it meanwhile: write marker README")
 		if between != "another client" {
 			t.Errorf("there was %q after our step, which ought to have been rejected", between)
 		}
@@ -147,8 +173,8 @@ func TestForgetfulStore(t *testing.T) {
 	url := w.proxy(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		return r.Method == http.MethodPut && r.URL.Query().Has("versioning") // 200
 	})
-	w.runAt(url, "-desired", desiredFile(t, everything), "-retries", "2").WantEnd(1, "1 of 2 buckets in sync",
-		"full: after turn versioning on there is still to do: turn versioning on")
+	w.runAt(url, "-desired", desiredFile(t, everything), "-retries", "2").wantEnd(1,
+		"item full: after turn versioning on there is still to do: turn versioning on")
 }
 
 // A store that leaves out the tags of a creation needs a second request for them.
@@ -176,17 +202,17 @@ func TestKilledBetweenCreationAndTags(t *testing.T) {
 	desired, empty := desiredFile(t, "buckets: [{name: bare}]"), desiredFile(t, "buckets: []")
 	p := w.runAt(url, "-desired", desired)
 	<-created
-	p.Signal(syscall.SIGKILL)
-	p.End()
+	p.signal(syscall.SIGKILL)
+	p.end()
 	close(dead)
 	w.wantContents("bare", contents{})
 
-	w.runAt(url, "-desired", empty, "-purge").WantEnd(0, "0 of 0 buckets in sync")
+	w.runAt(url, "-desired", empty, "-purge").wantEnd(0, "all desired buckets are in sync buckets=0")
 	w.wantContents("bare", contents{})
-	w.runAt(url, "-desired", desired, "-owner", "them", "-plan").WantEnd(0, "mark as ours")
-	w.runAt(url, "-desired", desired).WantEnd(0, "bare                     mark as ours, it is empty and bears no tags")
+	w.runAt(url, "-desired", desired, "-owner", "them", "-plan").wantEnd(0, "mark as ours")
+	w.runAt(url, "-desired", desired).wantEnd(0, "INFO mark as ours, it is empty and bears no tags")
 	w.wantContents("bare", bare)
-	w.runAt(url, "-desired", empty).WantEnd(0, "bare                     remove")
+	w.runAt(url, "-desired", empty, "-max-deleted", "1").wantEnd(0, "INFO remove item=bare")
 	w.wantBuckets()
 }
 
@@ -216,7 +242,7 @@ func TestElsewhere(t *testing.T) {
 	})
 	file := desiredFile(t, "buckets: [{name: bare}]")
 	for _, args := range [][]string{{"-plan"}, {}, {"-purge"}} {
-		out := w.runAt(url, append(args, "-desired", file)...).WantEnd(0)
+		out := w.runAt(url, append(args, "-desired", file)...).wantEnd(0)
 		for _, name := range []string{"moved", "signed", "denied"} {
 			if strings.Contains(out, name) {
 				t.Errorf("it tells of %s:\n%s", name, out)
@@ -224,8 +250,8 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	rewrite(t, file, "buckets: [{name: bare}, {name: moved}, {name: denied}]")
-	w.runAt(url, "-desired", file).WantEnd(1, "1 of 3 buckets in sync",
-		"moved: reading the tags: no (PermanentRedirect)", "denied: reading the tags: no (AccessDenied)")
+	w.runAt(url, "-desired", file).wantEnd(1,
+		"item moved: reading the tags: no (PermanentRedirect)", "item denied: reading the tags: no (AccessDenied)")
 }
 
 // A bucket that another client removes is missed by the poll of what is there, long
@@ -243,15 +269,15 @@ func TestVanished(t *testing.T) {
 		return true
 	})
 	p := w.runAt(url, "-desired", desiredFile(t, "buckets: [{name: bare}]"), "-watch", "-poll", "3s", "-recheck", "1h")
-	p.line("bare in sync")
+	p.logs("bare in sync")
 	for len(listed) > 0 {
 		<-listed
 	}
 	<-listed // it may have begun before
 	<-listed // this one has the bucket in it
-	w.Must(w.Hand.RemoveBucket(t.Context(), "bare"))
-	p.line("bare create")
-	p.line("bare in sync")
-	p.interrupt()
-	p.WantEnd(0, "1 of 1 bucket in sync")
+	w.must(w.client.RemoveBucket(t.Context(), "bare"))
+	p.logs("bare create")
+	p.logs("bare in sync")
+	p.signal(os.Interrupt)
+	p.wantEnd(0)
 }

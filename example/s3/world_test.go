@@ -6,58 +6,101 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/tags"
+
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
-	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
-	"github.com/reconkernel/reconcile/example/s3/internal/s3test"
 	"github.com/reconkernel/reconcile/example/s3/local"
 )
 
-// The tests run the program as a user does: as a process, against a real
-// gateway that is another one, started with a folder of the test.
-
-// asProgram in the environment makes the test binary the program itself.
-const asProgram = "RECONCILE_S3_TEST_AS_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
-// A world is that of s3test, in which the program is a process.
+// A world is a gateway, and another client of it. Its methods are for the goroutine of the
+// test.
 type world struct {
-	*s3test.World
-	t *testing.T
+	t       *testing.T
+	dir     string         // of the gateway
+	gateway *local.Gateway // when it dies, it is back soon, unless it is killed by kill
+	client  *minio.Client
+	away    chan struct{} // has room for one token, which is in it while the gateway must not start
 }
 
+// newWorld starts a gateway, which ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{s3test.New(t), t}
+	w := &world{t: t, dir: t.TempDir(), away: make(chan struct{}, 1)}
+	var err error
+	w.gateway, err = local.New(w.dir, address(t))
+	w.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	again := func(error, int) (time.Duration, bool) { return 100 * time.Millisecond, true }
+	run := reconcile.Restart(again, reconcile.RunFunc(func(ctx context.Context) error {
+		select {
+		case w.away <- struct{}{}:
+			<-w.away
+		case <-ctx.Done():
+		}
+		return w.gateway.Run(ctx)
+	}))
+	go func() { ended <- run.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	w.must(w.gateway.Ready(t.Context()))
+	keys := credentials.NewStaticV4(w.gateway.AccessKey, w.gateway.SecretKey, "")
+	w.client, err = minio.New(strings.TrimPrefix(w.gateway.URL, "http://"), &minio.Options{Creds: keys, Region: "us-east-1"})
+	w.must(err)
+	return w
 }
 
-// kill kills the gateway with -9. It stays away until back is called.
+// address returns an address on loopback that programs can listen at one after the other,
+// and that is theirs until the test ends: see [local.Hold].
+func address(t *testing.T) string {
+	t.Helper()
+	address, release, err := local.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return address
+}
+
+// must ends the test if there is an error.
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// kill kills the gateway with -9. It stays away until back is called, or the test ends.
 func (w *world) kill() (back func()) {
 	w.t.Helper()
-	pid := w.Gateway.PID()
+	pid := w.gateway.PID()
 	if pid == 0 {
 		w.t.Fatal("the gateway does not run")
 	}
-	back = w.Away()
-	w.Must(syscall.Kill(pid, syscall.SIGKILL))
+	w.away <- struct{}{}
+	back = sync.OnceFunc(func() { <-w.away })
+	w.t.Cleanup(back)
+	w.must(syscall.Kill(pid, syscall.SIGKILL))
 	return back
 }
 
@@ -90,16 +133,10 @@ func many(n int) string {
 	return b.String()
 }
 
-// A process is the program at work.
-type process struct {
-	*programtest.Program
-	t *testing.T
-}
-
 // run starts the program on the gateway of the world.
 func (w *world) run(args ...string) *process {
 	w.t.Helper()
-	return w.runAt(w.Gateway.URL, args...)
+	return w.runAt(w.gateway.URL, args...)
 }
 
 // runAt starts it on what answers at that URL, with the keys of the gateway.
@@ -109,56 +146,7 @@ func (w *world) runAt(url string, args ...string) *process {
 }
 
 func (w *world) keys() []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + w.Gateway.AccessKey, "AWS_SECRET_ACCESS_KEY=" + w.Gateway.SecretKey}
-}
-
-// execute starts the program with these variables in its environment, and
-// without those of the tester's own account.
-func execute(t *testing.T, env []string, args ...string) *process {
-	t.Helper()
-	if _, err := local.Binary(); err != nil {
-		t.Fatal(err) // the program would build it, which is nothing for a test
-	}
-	return executeIn(t, "", env, args...)
-}
-
-// executeIn does so in a folder; "" is that of the test.
-func executeIn(t *testing.T, dir string, env []string, args ...string) *process {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Dir = dir
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") }),
-		append(env, asProgram+"=yes", "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(t.TempDir(), "none"))...)
-	return &process{programtest.Start(t, s3test.Patience, cmd), t}
-}
-
-// line waits for lines that begin so, in any order. Spaces count as one.
-func (p *process) line(begin ...string) (last string) {
-	p.t.Helper()
-	missing := slices.Clone(begin)
-	p.Until(fmt.Sprintf("lines that begin with %q", begin), func(line string) bool {
-		last = strings.Join(strings.Fields(line), " ")
-		missing = slices.DeleteFunc(missing, func(begin string) bool { return strings.HasPrefix(last, begin) })
-		return len(missing) == 0
-	})
-	return last
-}
-
-// read waits for n lines with that text.
-func (p *process) read(n int, text string) {
-	p.t.Helper()
-	p.Until(fmt.Sprintf("%d lines with %q", n, text), func(line string) bool {
-		if strings.Contains(line, text) {
-			n--
-		}
-		return n == 0
-	})
-}
-
-// interrupt presses Ctrl-C.
-func (p *process) interrupt() {
-	p.t.Helper()
-	p.Signal(os.Interrupt)
+	return []string{"AWS_ACCESS_KEY_ID=" + w.gateway.AccessKey, "AWS_SECRET_ACCESS_KEY=" + w.gateway.SecretKey}
 }
 
 // The contents of a bucket, with its settings.
@@ -174,25 +162,25 @@ func (w *world) read(name string) contents {
 	w.t.Helper()
 	ctx := w.t.Context()
 	l := contents{Tags: map[string]string{}, Objects: map[string]string{}}
-	set, err := w.Hand.GetBucketTagging(ctx, name)
+	set, err := w.client.GetBucketTagging(ctx, name)
 	switch {
 	case err == nil:
 		l.Tags = set.ToMap()
 	case minio.ToErrorResponse(err).Code != "NoSuchTagSet":
 		w.t.Fatalf("%s: %v", name, err)
 	}
-	versioning, err := w.Hand.GetBucketVersioning(ctx, name)
-	w.Must(err)
+	versioning, err := w.client.GetBucketVersioning(ctx, name)
+	w.must(err)
 	l.Versioning = versioning.Status
-	policy, err := w.Hand.GetBucketPolicy(ctx, name)
-	w.Must(err)
+	policy, err := w.client.GetBucketPolicy(ctx, name)
+	w.must(err)
 	l.Policy = policy != ""
-	for object := range w.Hand.ListObjects(ctx, name, minio.ListObjectsOptions{Recursive: true}) {
-		w.Must(object.Err)
-		o, err := w.Hand.GetObject(ctx, name, object.Key, minio.GetObjectOptions{})
-		w.Must(err)
+	for object := range w.client.ListObjects(ctx, name, minio.ListObjectsOptions{Recursive: true}) {
+		w.must(object.Err)
+		o, err := w.client.GetObject(ctx, name, object.Key, minio.GetObjectOptions{})
+		w.must(err)
 		text, err := io.ReadAll(o)
-		w.Must(err)
+		w.must(err)
 		l.Objects[object.Key] = string(text)
 	}
 	return l
@@ -208,7 +196,14 @@ func (w *world) wantContents(name string, want contents) {
 
 func (w *world) wantBuckets(names ...string) {
 	w.t.Helper()
-	if got := w.Buckets(); !slices.Equal(got, names) {
+	all, err := w.client.ListBuckets(w.t.Context())
+	w.must(err)
+	var got []string
+	for _, b := range all {
+		got = append(got, b.Name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, names) {
 		w.t.Errorf("there are the buckets %q, want %q", got, names)
 	}
 }
@@ -216,7 +211,7 @@ func (w *world) wantBuckets(names ...string) {
 // make makes a bucket by another client, with these tags if there are any.
 func (w *world) make(name string, set map[string]string) {
 	w.t.Helper()
-	w.Must(w.Hand.MakeBucket(w.t.Context(), name, minio.MakeBucketOptions{}))
+	w.must(w.client.MakeBucket(w.t.Context(), name, minio.MakeBucketOptions{}))
 	if len(set) > 0 {
 		w.tag(name, set)
 	}
@@ -225,19 +220,19 @@ func (w *world) make(name string, set map[string]string) {
 func (w *world) tag(name string, set map[string]string) {
 	w.t.Helper()
 	all, err := tags.NewTags(set, false)
-	w.Must(err)
-	w.Must(w.Hand.SetBucketTagging(w.t.Context(), name, all))
+	w.must(err)
+	w.must(w.client.SetBucketTagging(w.t.Context(), name, all))
 }
 
 func (w *world) put(name, key, text string) {
 	w.t.Helper()
-	_, err := w.Hand.PutObject(w.t.Context(), name, key, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{})
-	w.Must(err)
+	_, err := w.client.PutObject(w.t.Context(), name, key, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{})
+	w.must(err)
 }
 
 // path returns where something of a bucket is on disk.
 func (w *world) path(name string, more ...string) string {
-	return filepath.Join(append([]string{w.Gateway.Buckets, name}, more...)...)
+	return filepath.Join(append([]string{w.gateway.Buckets, name}, more...)...)
 }
 
 func marker(name string) string { return bucket.MarkerPrefix + name }

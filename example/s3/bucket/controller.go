@@ -11,38 +11,83 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
+
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/s3/internal/board"
+	"github.com/reconkernel/reconcile/keep"
 )
 
-// Statuses of a bucket after a run, besides those that all items may have.
-const (
-	Kept    board.Status = "kept"     // no longer desired, but not empty
-	NotOurs board.Status = "not ours" // and not desired
-	Busy    board.Status = "busy"     // the store asks us to come back later
-)
-
-// A Controller keeps the buckets of a store in their desired state. This file is
-// the one to copy from: the rest of a service is its own affair.
+// A Controller keeps the buckets of a store in their desired state. The key of a bucket is
+// its name. The controller changes only buckets that have the tag of its owner, or that it
+// creates itself, and a desired bucket without tags that is empty: see adopt.
 //
-// An item is the name of a bucket. The controller touches only buckets that
-// bear its owner's tag, or that it creates itself. A desired bucket without
-// tags that is empty becomes its own: see adopt.
+// Its fields must not be changed once it runs. Its methods may be called from any
+// goroutine.
 type Controller struct {
-	Store   *Store        // required
-	Owner   string        // required: the value of OwnerTag
-	Recheck time.Duration // required: how often a bucket that is in sync is checked
-	Purge   bool          // also remove buckets that are not empty, with all that is in them
+	Store *Store // required
+	Owner string // required: the value of OwnerTag
+	Purge bool   // also delete buckets that are not empty, with all that is in them
 
-	// Desired returns the desired state of a bucket now, and whether it is desired.
-	// It is required, and called by many goroutines. After an error nothing is done: an
-	// unknown state does not count as not desired.
-	Desired func(ctx context.Context, name string) (spec Spec, ok bool, err error)
+	kept sync.Map // the surplus buckets that are not empty: which object was logged as the reason
+}
 
-	Did func(name, what string) // told of each step that was done; may be nil
+// A Set is a set of buckets. Their tags, without that of the owner, are all that a listing
+// shows.
+type Set = keep.Set[string, Spec, map[string]string]
+
+// Set returns the Set of all buckets of the owner. It needs the functions for the desired
+// state, and a Period. A change in a bucket, besides its tags, is found by its Resync.
+func (c *Controller) Set(queue reconcile.Enqueuer[string]) *Set {
+	return &Set{
+		Queue:  queue,
+		Actual: c.list,
+		InSync: func(desired Spec, tags map[string]string) bool { return maps.Equal(desired.Tags, tags) },
+		Ensure: c.ensure,
+		Delete: c.delete,
+	}
+}
+
+var errNoOwner = reconcile.Terminal(errors.New("Controller.Owner is empty; all buckets without an owner would be ours"))
+
+// list lists the buckets of the owner. S3 lists all buckets of an account, so each of them is
+// asked for its owner, by a loop of its own: it asks several at a time, and retries a failure,
+// because one that stays makes the listing fail.
+func (c *Controller) list(ctx context.Context) (map[string]map[string]string, error) {
+	if c.Owner == "" {
+		return nil, errNoOwner
+	}
+	names, err := c.Store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	ours := map[string]map[string]string{}
+	ask := reconcile.Reconciler[string]{
+		Name:    "owners",
+		Workers: 8,
+		Timeout: 30 * time.Second,
+		Retry:   reconcile.Backoff(200*time.Millisecond, 5*time.Second).Limit(4),
+		Reconcile: func(ctx context.Context, name string) error {
+			if checkName(name) != nil {
+				return nil // no bucket of ours has such a name, and some clients refuse to ask for it
+			}
+			owner, tags, err := c.Store.owner(ctx, name)
+			err = classify(err)
+			switch {
+			case errors.Is(err, ErrNotFound), errors.Is(err, reconcile.ErrTerminal):
+				return nil // it is in another region, or we may not ask: it is not ours
+			case err == nil && owner == c.Owner:
+				mu.Lock()
+				defer mu.Unlock()
+				ours[name] = tags
+			}
+			return err
+		},
+	}
+	return ours, ask.Apply(ctx, names...)
 }
 
 // A step is one change to a bucket.
@@ -51,93 +96,93 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// Reconcile brings one bucket into its desired state. It reads the actual state,
-// never what has happened: so it does the right thing after a lost event, an
-// answer that never came, or a kill -9.
-func (c *Controller) Reconcile(ctx context.Context, name string) error {
-	spec, wanted, err := c.Desired(ctx, name)
+// ensure creates or corrects one bucket. It reads the actual state and does not depend on
+// the listing that caused the run: so it does the right thing after an answer that never
+// came, or a kill -9.
+func (c *Controller) ensure(ctx context.Context, name string, desired Spec) error {
+	c.kept.Delete(name)
+	steps, err := c.steps(ctx, name, desired)
 	if err != nil {
-		return fmt.Errorf("read the desired state: %w", err)
+		return classify(err)
 	}
-	steps, err := c.steps(ctx, name, spec, wanted)
-	if err != nil {
-		return verdict(err)
+	if err := do(ctx, steps); err != nil || len(steps) == 0 {
+		return err
 	}
+	// Only a check that finds nothing to do ends with the bucket in sync. Otherwise another
+	// client is at work, or the store keeps something else than it was sent: the back-off
+	// is the pause before the next try.
+	again, err := c.steps(ctx, name, desired)
+	switch {
+	case err != nil:
+		return classify(err)
+	case len(again) > 0:
+		return fmt.Errorf("after %s there is still to do: %s", texts(steps), texts(again))
+	}
+	reconcile.Logger(ctx).Info("in sync")
+	return nil
+}
+
+// do makes the changes, one after the other.
+func do(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		if err := s.do(ctx); err != nil {
-			return verdict(fmt.Errorf("%s: %w", s.text, err))
+			return classify(fmt.Errorf("%s: %w", s.text, err))
 		}
 		reconcile.Logger(ctx).Info(s.text)
-		if c.Did != nil {
-			c.Did(name, s.text)
-		}
 	}
-	// Only a look that finds nothing to do ends with "in sync". What is not as
-	// it was set is tried again with back-off: another client is at work, or the
-	// store keeps something else than it was told.
-	if len(steps) > 0 {
-		again, err := c.steps(ctx, name, spec, wanted)
-		switch {
-		case err != nil:
-			return verdict(err)
-		case len(again) > 0:
-			return fmt.Errorf("after %s there is still to do: %s", texts(steps), texts(again))
-		}
-	}
-	if !wanted {
-		return nil // gone: forget it
-	}
-	// Nothing is left to do. An event brings it back sooner.
-	return fmt.Errorf("%w: %w", board.InSync, reconcile.RecheckWithin(c.Recheck))
+	return nil
 }
 
-// Plan says what Reconcile would do to one bucket, and does nothing.
-func (c *Controller) Plan(ctx context.Context, name string) ([]string, error) {
-	spec, wanted, err := c.Desired(ctx, name)
+// delete deletes a surplus bucket, unless it is not empty. It asks for the owner again,
+// because a bucket has no ID: another one may have the name by now.
+func (c *Controller) delete(ctx context.Context, name string, _ map[string]string) error {
+	steps, err := c.removal(ctx, name)
+	if kept := (*keptError)(nil); errors.As(err, &kept) {
+		if logged, ok := c.kept.Swap(name, kept.object); !ok || logged != kept.object {
+			reconcile.Logger(ctx).Warn(kept.Error())
+		}
+		return fmt.Errorf("%w: %w", kept, reconcile.RecheckWithin(time.Hour)) // each listing checks it sooner
+	}
+	c.kept.Delete(name)
 	if err != nil {
-		return nil, fmt.Errorf("read the desired state: %w", err)
+		return classify(err)
 	}
-	steps, err := c.steps(ctx, name, spec, wanted)
-	plan := make([]string, len(steps))
-	for i, s := range steps {
-		plan[i] = s.text
-	}
-	return plan, err
+	return do(ctx, steps)
 }
 
-// steps looks at a bucket, and returns what is to be done about it. It changes
-// nothing itself. The error may be a plan: there is nothing to do now, but
-// perhaps later.
-func (c *Controller) steps(ctx context.Context, name string, spec Spec, wanted bool) ([]step, error) {
-	if c.Owner == "" {
-		return nil, reconcile.Terminal(errors.New("Controller.Owner is empty; all buckets without an owner would be ours"))
+// Plan returns the changes that Ensure would make to a desired bucket, or Delete to another
+// one; "" means none. It makes none. The error is the reason why they cannot be made.
+func (c *Controller) Plan(ctx context.Context, name string, desired Spec, wanted bool) (changes string, err error) {
+	plan := c.removal
+	if wanted {
+		plan = func(ctx context.Context, name string) ([]step, error) { return c.steps(ctx, name, desired) }
 	}
-	if !wanted && checkName(name) != nil {
-		return nil, nil // no bucket of ours has such a name, and some clients refuse to ask for it
+	steps, err := plan(ctx, name)
+	return texts(steps), err
+}
+
+// steps returns the steps from the actual to the desired state of a bucket.
+func (c *Controller) steps(ctx context.Context, name string, desired Spec) ([]step, error) {
+	if c.Owner == "" {
+		return nil, errNoOwner
 	}
 	owner, tags, err := c.Store.owner(ctx, name)
 	switch {
-	case errors.Is(err, ErrNotFound) && wanted:
-		return c.create(name, spec), nil
 	case errors.Is(err, ErrNotFound):
-		return nil, nil
-	case !wanted && (unreachable(err) || err == nil && owner != c.Owner):
-		return nil, fmt.Errorf("%w: %w", NotOurs, reconcile.RecheckWithin(c.Recheck))
+		return c.create(name, desired), nil
 	case err != nil:
 		return nil, err
-	case owner == "" && len(tags) == 0 && wanted:
-		return c.adopt(ctx, name, spec)
+	case owner == "" && len(tags) == 0:
+		return c.adopt(ctx, name, desired)
 	case owner != c.Owner:
 		return nil, c.refuse(owner)
-	case !wanted:
-		return c.remove(ctx, name)
 	}
 	there, err := c.Store.read(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	there.tags = tags
-	return c.correct(name, spec, there), nil
+	return c.correct(name, desired, there), nil
 }
 
 // refuse returns the reason why a desired bucket is not changed.
@@ -162,10 +207,9 @@ func (c *Controller) create(name string, spec Spec) []step {
 	return append(steps, c.correct(name, spec, state{tags: spec.Tags})...)
 }
 
-// adopt takes over what a creation of ours has left if it was cut short, by the death
-// of the store or by ours: a bucket with nothing in it, and no tags or anything else
-// set. Nobody remembers that it was us: who might, may be dead. If there is anything,
-// somebody else was there.
+// adopt takes over a bucket without tags, objects and settings: a creation of ours leaves one
+// if the store or this program dies in the middle of it. Any other bucket without our tag
+// belongs to another client.
 func (c *Controller) adopt(ctx context.Context, name string, spec Spec) ([]step, error) {
 	there, err := c.Store.read(ctx, name)
 	if err != nil {
@@ -226,10 +270,24 @@ func (c *Controller) correct(name string, spec Spec, there state) []step {
 	return steps
 }
 
-// remove removes a bucket of ours that is no longer desired, unless it is not
-// empty.
-func (c *Controller) remove(ctx context.Context, name string) ([]step, error) {
-	if c.Purge {
+// A keptError is the reason why a surplus bucket is not deleted.
+type keptError struct{ object string }
+
+func (k *keptError) Error() string { return "kept: it is not empty, there is " + k.object }
+
+// removal returns the steps that delete a bucket of ours. The error is a keptError if it is
+// not empty.
+func (c *Controller) removal(ctx context.Context, name string) ([]step, error) {
+	if c.Owner == "" {
+		return nil, errNoOwner
+	}
+	owner, _, err := c.Store.owner(ctx, name)
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && owner != c.Owner:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case c.Purge:
 		return []step{{"remove with all that is in it", func(ctx context.Context) error {
 			return c.Store.remove(ctx, name, "")
 		}}}, nil
@@ -239,19 +297,19 @@ func (c *Controller) remove(ctx context.Context, name string) ([]step, error) {
 	case err != nil:
 		return nil, err
 	case key != "":
-		return nil, fmt.Errorf("%w, it is not empty, there is %s: %w", Kept, key, reconcile.RecheckWithin(c.Recheck))
+		return nil, &keptError{key}
 	}
 	return []step{{"remove", func(ctx context.Context) error { return c.Store.remove(ctx, name, MarkerPrefix) }}}, nil
 }
 
-// verdict turns a bad answer of the store into what the loop is to do about it.
-// What is not listed here is tried again with back-off.
-func verdict(err error) error {
+// classify decides what an error of the store means for the next run. An error that is not
+// listed here is retried with back-off.
+func classify(err error) error {
 	var throttled *Throttled
 	var answer minio.ErrorResponse
 	switch {
-	case errors.As(err, &throttled):
-		return fmt.Errorf("%w: %w: %w", Busy, throttled, reconcile.RequeueAfter(throttled.After))
+	case errors.As(err, &throttled): // of this bucket: it does not stop the others
+		return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(throttled.After))
 	case !errors.As(err, &answer):
 		return err
 	case BadCredentials(err):
@@ -264,8 +322,7 @@ func verdict(err error) error {
 	return err
 }
 
-// BadCredentials reports whether the store has rejected the credentials, rather than
-// what was asked.
+// BadCredentials reports whether the store has rejected the credentials, and not the request.
 func BadCredentials(err error) bool {
 	switch code(err) {
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired",
@@ -275,20 +332,12 @@ func BadCredentials(err error) bool {
 	return false
 }
 
-// unreachable reports whether a bucket cannot be looked at from here: it is
-// somebody else's, or in another region.
-func unreachable(err error) bool {
-	var answer minio.ErrorResponse
-	return errors.As(err, &answer) && (answer.Code == minio.AccessDenied || answer.Code == "AuthorizationHeaderMalformed" ||
-		answer.StatusCode == http.StatusMovedPermanently || answer.StatusCode == http.StatusTemporaryRedirect)
-}
-
-// final reports whether an answer would be the same the next time.
+// final reports whether a retry would get the same answer.
 func final(answer minio.ErrorResponse) bool {
 	switch answer.StatusCode {
 	case http.StatusBadRequest:
 		return answer.Code != "RequestTimeout" && answer.Code != "IncompleteBody"
-	case http.StatusMovedPermanently, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return true
 	case http.StatusConflict:
 		return answer.Code == minio.BucketAlreadyExists
@@ -304,7 +353,7 @@ func texts(steps []step) string {
 	return strings.Join(all, ", ")
 }
 
-// with says which tags a bucket is created with.
+// with returns the text for the tags that a bucket is created with.
 func with(tags map[string]string) string {
 	if len(tags) == 0 {
 		return ""
@@ -312,7 +361,7 @@ func with(tags map[string]string) string {
 	return " with tags " + describe(tags)
 }
 
-// describe gives tags as key=value, sorted.
+// describe returns tags as key=value, sorted.
 func describe(tags map[string]string) string {
 	if len(tags) == 0 {
 		return "none"

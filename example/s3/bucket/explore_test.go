@@ -47,15 +47,21 @@ func startOn(env *reconciletest.Env[string], s *fakeStore) {
 	if err != nil {
 		panic(err)
 	}
-	c := &Controller{Store: store, Owner: "us", Recheck: 5 * time.Minute, Desired: s.spec}
+	c := &Controller{Store: store, Owner: "us"}
+	set := c.Set(env.Queue)
+	set.Period, set.Resync = 2*time.Minute, 5*time.Minute
+	set.Desired = func(context.Context) (map[string]Spec, error) { return maps.Clone(s.specs), nil }
+	set.Lookup = func(_ context.Context, name string, _ Spec) (Spec, bool, error) {
+		spec, ok := s.specs[name]
+		return spec, ok, nil
+	}
 	env.Start(&reconcile.Reconciler[string]{
-		Reconcile: c.Reconcile,
+		Reconcile: set.Reconcile,
 		Workers:   2,
 		Timeout:   30 * time.Second,
 		Retry:     func(_ error, n int) (time.Duration, bool) { return 200 * time.Millisecond << min(n-1, 5), n <= 8 },
 	})
-	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: s.desired})
-	env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 2 * time.Minute, GetItems: store.List})
+	env.Go(set)
 }
 
 func playOn(env *reconciletest.Environment[string], s *fakeStore) {
@@ -90,15 +96,6 @@ type fakeStore struct {
 type fakeBucket struct {
 	Tags               map[string]string
 	Versioning, Policy string
-}
-
-func (s *fakeStore) spec(_ context.Context, name string) (Spec, bool, error) {
-	spec, wanted := s.specs[name]
-	return spec, wanted, nil
-}
-
-func (s *fakeStore) desired(context.Context) ([]string, error) {
-	return slices.Sorted(maps.Keys(s.specs)), nil
 }
 
 // String leaves out a bare bucket that is not desired: a creation that is cut short

@@ -39,18 +39,13 @@ var (
 	validTag    = regexp.MustCompile(`^[\p{L}\p{N} +=._:/@-]*$`)
 )
 
-// A text is a spec as written in the file.
-type text struct {
+// An entry is one bucket of the file.
+type entry struct {
+	Name       string
 	Versioning bool
 	Tags       map[string]string
 	Policy     yaml.Node
 	Markers    map[string]string
-}
-
-// An entry is one bucket of the file.
-type entry struct {
-	Name string
-	text `yaml:",inline"`
 }
 
 type specFile struct{ Buckets []entry }
@@ -81,34 +76,12 @@ func Parse(file string, data []byte) (map[string]Spec, error) {
 			p.problem("bucket %q: there is one of that name in line %d already", e.Name, first)
 		}
 		lines[e.Name] = p.line
-		specs[e.Name] = p.spec(e.Name, &e.text)
+		specs[e.Name] = p.spec(&e)
 	}
 	if p.problems != nil {
 		return nil, errors.Join(p.problems...)
 	}
 	return specs, nil
-}
-
-// ParseOne reads the spec for one bucket, in YAML or JSON, from a source that
-// has each of its own under its name. Source is for the errors.
-func ParseOne(source, name string, data []byte) (Spec, error) {
-	p := &parser{file: source, line: 1}
-	var t text
-	var doc yaml.Node
-	if err := p.decode(data, &t, "versioning, tags, policy, markers"); err != nil {
-		return Spec{}, err
-	}
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return Spec{}, fmt.Errorf("%s: %w", source, err)
-	}
-	if p.noNull(&doc); p.problems != nil {
-		return Spec{}, errors.Join(p.problems...)
-	}
-	spec := p.spec(name, &t)
-	if p.problems != nil {
-		return Spec{}, errors.Join(p.problems...)
-	}
-	return spec, nil
 }
 
 type parser struct {
@@ -130,8 +103,8 @@ var (
 // types are the words for what a value may be that is of another type.
 var types = map[string]string{
 	"bucket.specFile": "the field buckets", "[]bucket.entry": "a list of buckets, [] for none",
-	"bucket.entry": "the fields of a bucket", "bucket.text": "the fields of a bucket",
-	"map[string]string": "names with texts", "string": "a text", "bool": "true or false",
+	"bucket.entry": "the fields of a bucket", "map[string]string": "names with texts",
+	"string": "a text", "bool": "true or false",
 }
 
 // decode reads the only document of a file, in which there may be these fields.
@@ -186,13 +159,13 @@ func (p *parser) place(text string) error {
 }
 
 // spec returns a spec, and records its problems.
-func (p *parser) spec(name string, t *text) Spec {
-	what := fmt.Sprintf("bucket %q: ", name)
-	if err := checkName(name); err != nil {
+func (p *parser) spec(e *entry) Spec {
+	what := fmt.Sprintf("bucket %q: ", e.Name)
+	if err := checkName(e.Name); err != nil {
 		p.problem("%s%v", what, err)
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
-		value := t.Tags[key]
+	for _, key := range slices.Sorted(maps.Keys(e.Tags)) {
+		value := e.Tags[key]
 		switch {
 		case key == OwnerTag:
 			p.problem("%stag %q: this one is the controller's own", what, key)
@@ -204,22 +177,22 @@ func (p *parser) spec(name string, t *text) Spec {
 			p.problem("%stag %q: the value is %q, want at most 256 letters, digits, spaces and + - = . _ : / @", what, key, value)
 		}
 	}
-	if len(t.Tags) > maxTags {
-		p.problem("%s%d tags, want at most %d", what, len(t.Tags), maxTags)
+	if len(e.Tags) > maxTags {
+		p.problem("%s%d tags, want at most %d", what, len(e.Tags), maxTags)
 	}
-	for _, marker := range slices.Sorted(maps.Keys(t.Markers)) {
-		switch size := len(t.Markers[marker]); {
+	for _, marker := range slices.Sorted(maps.Keys(e.Markers)) {
+		switch size := len(e.Markers[marker]); {
 		case !validMarker.MatchString(marker):
 			p.problem("%smarker %q: want 1 to 100 letters, digits, dots, hyphens and underscores, first a letter or digit", what, marker)
 		case size > maxMarker:
 			p.problem("%smarker %q: the text has %d bytes, want at most %d", what, marker, size, maxMarker)
 		}
 	}
-	policy, err := policyOf(&t.Policy)
+	policy, err := policyOf(&e.Policy)
 	if err != nil {
 		p.problem("%spolicy: %v", what, err)
 	}
-	return Spec{Versioning: t.Versioning, Tags: t.Tags, Policy: policy, Markers: t.Markers}
+	return Spec{Versioning: e.Versioning, Tags: e.Tags, Policy: policy, Markers: e.Markers}
 }
 
 // checkName says what is wrong with the name of a bucket, by the rules of S3.

@@ -127,23 +127,6 @@ func TestParseProblems(t *testing.T) {
 	}
 }
 
-func TestParseOne(t *testing.T) {
-	got, err := ParseOne("key abc", "abc", []byte("versioning: true"))
-	if want := (Spec{Versioning: true}); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("ParseOne returns %+v, %v, want %+v", got, err, want)
-	}
-	for _, test := range []struct{ name, text, want string }{
-		{"abc", "name: abc", `key:1: unknown field "name"; there are versioning, tags, policy, markers`},
-		{"abc", "null", `key:1: there is null`},
-		{"abc", "true", `key:1: want the fields of a bucket, not "true"`},
-		{"ABC", "{}", `key:1: bucket "ABC": its name is not valid`},
-	} {
-		if _, err := ParseOne("key", test.name, []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("ParseOne(%q, %q) returns the error %v, want %s", test.name, test.text, err, test.want)
-		}
-	}
-}
-
 // Whatever is in the file: there is no panic, and what is accepted is valid.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("buckets:\n- {name: abc, versioning: true, tags: {a: b}, policy: {Version: x, Statement: []}, markers: {c: d}}"))

@@ -4,9 +4,8 @@
 // Package bucket is a controller that keeps the buckets of an S3 store in their
 // desired state.
 //
-// [Controller] is the part to copy from. The desired state may come from a file, a
-// key-value store, or objects of a cluster. Its source enqueues the names of changed
-// buckets, and returns the desired state of a bucket on request.
+// [Controller.Set] is the part to copy from: it returns a desired-state set of package
+// keep. The desired state may come from a file, a database, or objects of a cluster.
 package bucket
 
 import "maps"

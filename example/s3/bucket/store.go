@@ -26,18 +26,18 @@ import (
 // ErrNotFound says that there is no such bucket.
 var ErrNotFound = errors.New("no such bucket")
 
-// A Store is an S3 endpoint, seen with some credentials. It may be used from any
-// goroutine. Each call blocks until the store has answered or ctx is done, and
-// tries only once: what follows is the affair of the caller.
+// A Store is an S3 endpoint with credentials. It may be used from any goroutine. Each call
+// blocks until the store has answered or ctx is done, and tries only once: the loop retries.
 type Store struct {
 	endpoint    *url.URL
 	region      string
 	credentials *credentials.Credentials
 	client      *minio.Client
 	http        *http.Client
+	throttle    *throttle
 }
 
-// Open prepares a Store; it asks nobody yet. The endpoint is a URL such as
+// Open prepares a Store; it sends no request. The endpoint is a URL such as
 // https://s3.eu-central-1.amazonaws.com. A nil transport means
 // http.DefaultTransport.
 func Open(endpoint, region string, c *credentials.Credentials, transport http.RoundTripper) (*Store, error) {
@@ -48,18 +48,18 @@ func Open(endpoint, region string, c *credentials.Credentials, transport http.Ro
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	transport = throttle{transport}
+	limited := &throttle{next: transport}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds:      c,
 		Secure:     u.Scheme == "https",
 		Region:     region,
-		Transport:  transport,
-		MaxRetries: 1, // the loop tries again, and knows more about it
+		Transport:  limited,
+		MaxRetries: 1, // the loop retries
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the endpoint %s: %w", endpoint, err)
 	}
-	return &Store{endpoint: u, region: region, credentials: c, client: client, http: &http.Client{Transport: transport}}, nil
+	return &Store{endpoint: u, region: region, credentials: c, client: client, http: &http.Client{Transport: limited}, throttle: limited}, nil
 }
 
 // URL returns the endpoint.
@@ -84,16 +84,16 @@ type marker struct {
 	etag string
 }
 
-// A state is what there is of a bucket.
+// A state is the actual state of a bucket.
 type state struct {
-	tags       map[string]string // without that of the owner
+	tags       map[string]string // without the OwnerTag
 	versioning bool
 	policy     string
 	markers    map[string]marker
 }
 
-// owner returns the tags of a bucket, and of these the one that says whose it
-// is. The error is ErrNotFound if there is no such bucket.
+// owner returns the value of the OwnerTag of a bucket, "" if it has none, and its other tags.
+// The error is ErrNotFound if there is no such bucket.
 func (s *Store) owner(ctx context.Context, bucket string) (owner string, all map[string]string, err error) {
 	set, err := s.client.GetBucketTagging(ctx, bucket)
 	switch code(err) {
@@ -114,8 +114,8 @@ func (s *Store) owner(ctx context.Context, bucket string) (owner string, all map
 	return owner, all, nil
 }
 
-// read returns the other parts of a bucket. It reads at most so much of a
-// marker that it can be compared.
+// read returns the state of a bucket without its tags. Of each marker it reads only as many
+// bytes as a marker may have, and one more.
 func (s *Store) read(ctx context.Context, bucket string) (state, error) {
 	there := state{markers: map[string]marker{}}
 	versioning, err := s.client.GetBucketVersioning(ctx, bucket)
@@ -139,7 +139,7 @@ func (s *Store) read(ctx context.Context, bucket string) (state, error) {
 		}
 		m, err := s.marker(ctx, bucket, name)
 		switch {
-		case code(err) == minio.NoSuchKey: // it has gone since
+		case code(err) == minio.NoSuchKey: // removed since the listing
 		case err != nil:
 			return state{}, fmt.Errorf("reading the marker %s: %w", name, err)
 		default:
@@ -149,8 +149,8 @@ func (s *Store) read(ctx context.Context, bucket string) (state, error) {
 	return there, nil
 }
 
-// marker reads one, and never trusts the ETag of the list to say what is in it:
-// a hand that reaches the disk below the store changes the one without the other.
+// marker reads one marker. The ETag in a listing is not enough to compare it: a change on the
+// disk below the store leaves the ETag as it was.
 func (s *Store) marker(ctx context.Context, bucket, name string) (marker, error) {
 	object, err := s.client.GetObject(ctx, bucket, MarkerPrefix+name, minio.GetObjectOptions{})
 	if err != nil {
@@ -168,10 +168,9 @@ func (s *Store) marker(ctx context.Context, bucket, name string) (marker, error)
 	return marker{text: string(text), etag: info.ETag}, nil
 }
 
-// create makes a bucket that bears its tags from the first moment on, so that
-// there is none of which nobody knows whose it is, whenever we are killed.
-// minio-go has no call for that. The error is a takenError if the store says
-// that it has made it and it is somebody else's.
+// create creates a bucket with its tags in one request, so that a crash leaves no bucket
+// without an owner. minio-go has no call for that. The error is a takenError if the store
+// answers that it has created the bucket, and the bucket is not ours.
 func (s *Store) create(ctx context.Context, bucket, owner string, set map[string]string) error {
 	type tag struct{ Key, Value string }
 	var body struct {
@@ -179,7 +178,7 @@ func (s *Store) create(ctx context.Context, bucket, owner string, set map[string
 		LocationConstraint string   `xml:",omitempty"`
 		Tags               []tag    `xml:"Tags>Tag"`
 	}
-	if s.region != "us-east-1" { // which has no name here
+	if s.region != "us-east-1" { // the default, which S3 does not accept here
 		body.LocationConstraint = s.region
 	}
 	for key, value := range withOwner(set, owner) {
@@ -214,9 +213,8 @@ func (s *Store) create(ctx context.Context, bucket, owner string, set map[string
 		refusal.StatusCode = resp.StatusCode
 		return refusal
 	}
-	// Some stores say so too if the bucket was there already, and one that knows
-	// nothing of tags here has left them out. So only the tags tell whose it is,
-	// or, if there are none, that nobody has put anything into it.
+	// Some stores answer 200 also if the bucket existed before, and some ignore the tags of
+	// a creation. So the bucket is ours if it has our tag, or no tags and no objects.
 	switch got, more, err := s.owner(ctx, bucket); {
 	case err != nil:
 		return err
@@ -234,7 +232,7 @@ func (s *Store) create(ctx context.Context, bucket, owner string, set map[string
 	return s.setTags(ctx, bucket, owner, set)
 }
 
-// A takenError says that a bucket was there before its creation.
+// A takenError is the error of a creation if another client has created the bucket before.
 type takenError struct {
 	owner string // "" if it has none
 }
@@ -270,24 +268,23 @@ func (s *Store) setPolicy(ctx context.Context, bucket, policy string) error {
 	return s.client.SetBucketPolicy(ctx, bucket, policy)
 }
 
-// setMarker writes a marker, if there is still the one that we saw; nil means
-// none. What another client has done since is not overwritten unseen: the store
-// refuses, and the next run looks again.
+// setMarker writes a marker if it is still the one that was read; nil means that there was
+// none. If another client has changed it since, the store refuses the request, and the next
+// run reads it again.
 func (s *Store) setMarker(ctx context.Context, bucket, name, text string, seen *marker) error {
 	options := minio.PutObjectOptions{ContentType: "text/plain; charset=utf-8"}
 	switch {
 	case seen == nil:
 		options.SetMatchETagExcept("*")
-	case seen.etag != "": // there is none if somebody laid a file into the folder
+	case seen.etag != "": // a file that was put into the folder of the gateway has none
 		options.SetMatchETag(seen.etag)
 	}
 	err := s.putMarker(ctx, bucket, name, text, options)
 	if seen != nil || code(err) != minio.PreconditionFailed {
 		return err
 	}
-	// Some stores take the note that an object was deleted, which a bucket with
-	// versions keeps, for an object. If that is all there is, nothing can be
-	// lost: what is overwritten stays as a version.
+	// Some stores count the delete marker of a versioned bucket as an object. If there is
+	// nothing else, nothing can be lost: the old versions stay.
 	if _, missing := s.marker(ctx, bucket, name); code(missing) != minio.NoSuchKey {
 		return err
 	}
@@ -303,8 +300,8 @@ func (s *Store) removeMarker(ctx context.Context, bucket, name string) error {
 	return s.client.RemoveObject(ctx, bucket, MarkerPrefix+name, minio.RemoveObjectOptions{})
 }
 
-// foreign returns the key of something in a bucket that is no marker, old
-// versions included; "" if there is none.
+// foreign returns the key of an object in a bucket that is no marker, old versions
+// included; "" if there is none.
 func (s *Store) foreign(ctx context.Context, bucket string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -319,8 +316,8 @@ func (s *Store) foreign(ctx context.Context, bucket string) (string, error) {
 	return "", nil
 }
 
-// remove removes a bucket with all versions of what is below a prefix. The store
-// refuses it if something else is there.
+// remove removes a bucket with all versions of the objects below a prefix. The store refuses
+// that if it has other objects.
 func (s *Store) remove(ctx context.Context, bucket, prefix string) error {
 	listing, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -335,7 +332,7 @@ func (s *Store) remove(ctx context.Context, bucket, prefix string) error {
 	return s.client.RemoveBucket(ctx, bucket)
 }
 
-// code returns the code of an answer of the store, "" if it is none.
+// code returns the code of an error of the store, "" if err is no answer of the store.
 func code(err error) string {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {

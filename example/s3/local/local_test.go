@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/reconkernel/reconcile/example/s3/internal/programtest"
 )
 
 // The version here, which names the program, is the one that is built.
@@ -29,7 +27,12 @@ func TestVersion(t *testing.T) {
 
 // A gateway that cannot start says why.
 func TestReadySaysWhyNot(t *testing.T) {
-	g, err := New(t.TempDir(), programtest.Address(t))
+	address, release, err := Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	g, err := New(t.TempDir(), address)
 	if err != nil {
 		t.Fatal(err)
 	}

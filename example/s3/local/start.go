@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/example/s3/internal/port"
 )
 
 // Start runs a gateway on loopback over a folder, and again whenever it dies,
@@ -26,7 +25,7 @@ func Start(ctx context.Context, dir string, stderr io.Writer) (g *Gateway, stop 
 	if err := build(ctx, stderr); err != nil {
 		return nil, nil, err
 	}
-	address, release, err := port.Hold()
+	address, release, err := Hold()
 	if err != nil {
 		return nil, nil, err
 	}

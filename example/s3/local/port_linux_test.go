@@ -1,20 +1,18 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package port_test
+package local
 
 import (
 	"net"
 	"syscall"
 	"testing"
-
-	"github.com/reconkernel/reconcile/example/s3/internal/port"
 )
 
 // While the address is held, nobody has it who does not ask to share it; one after
 // the other can listen at it.
 func TestHold(t *testing.T) {
-	address, release, err := port.Hold()
+	address, release, err := Hold()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package port has addresses for programs that are started and started again.
-package port
+package local
 
 import (
 	"fmt"

@@ -3,8 +3,7 @@
 
 //go:build !linux
 
-// Package port has addresses for programs that are started and started again.
-package port
+package local
 
 import "net"
 

@@ -400,6 +400,12 @@ func TestFileChanges(t *testing.T) {
 			{`{}`, specs{key("k"): {Region: "us-east", Team: "t"}}}, // rejected
 		} {
 			file(t, path, step.text)
+			time.Sleep(10 * time.Second)
+			if step.text == valid[:40] { // the last valid version counts
+				if err := fake.Delete(t.Context(), bucket("a")); err != nil {
+					t.Error(err)
+				}
+			}
 			time.Sleep(time.Minute)
 			t.Log(step.text)
 			wantAssets(t, fake, step.want)

@@ -64,7 +64,7 @@ func TestLongFaults(t *testing.T) {
 			"0s event a", "0s call get a  <== blackout", "1s call get a: explore: injected fault", "2s call get a: explore: injected fault",
 		},
 		"call put a #1: overlap": {
-			"0s event a", "0s call get a", "0s call put a  <== overlap", "0s start", "0s call put a",
+			"0s event a", "0s call get a", "0s call put a  <== overlap", "0s start",
 			"0s call get a", "1m1s the old process ends", "10m0s call get a",
 		},
 	} {
@@ -269,7 +269,7 @@ func TestCustomFaults(t *testing.T) {
 			t.Errorf("%s, played again, is %q, want %q", test.want, failure, r.Found.Failure)
 		}
 	}
-	if journal, _ := played(t, ajar("breaks"), "call put a #1: breaks"); !slices.Contains(journal, "0s call put a  <== breaks") || !slices.Contains(journal, "0s call put a: boom") {
+	if journal, _ := played(t, ajar("breaks"), "call put a #1: breaks"); !slices.Contains(journal, "0s call put a: boom  <== breaks") || slices.Contains(journal, "0s call put a: boom") {
 		t.Errorf("the journal is %q, want the fault and its error", journal)
 	}
 	s := plain() // whose put names nothing

@@ -11,6 +11,8 @@ import (
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"os/signal"
 	"regexp"
 	"runtime"
 	"runtime/pprof"
@@ -440,11 +442,20 @@ func noFault(point) Fault { return "" }
 
 // explore plays all plans, or those until one fails.
 func (x *explorer) explore() *Report {
+	watchSignals()
 	defer divert(x)()
 	x.report.Found = x.find()
 	x.report.Took = time.Since(x.begun)
 	return &x.report
 }
+
+// watchSignals starts the goroutines that package os/signal starts once in a process. Started
+// in the bubble of the first controller that watches signals, they would end the test.
+var watchSignals = sync.OnceFunc(func() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt)
+	signal.Stop(c)
+})
 
 // find explores. If the controller holds a mutex over a call, it begins again, and lets
 // each call through as soon as it is made.

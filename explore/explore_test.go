@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -1003,5 +1005,24 @@ func TestStepsThatStateDoesNotShow(t *testing.T) {
 	r := search(t, s)
 	if r.Found == nil || !strings.HasPrefix(r.Found.Failure, "Invariant: data is lost") {
 		t.Errorf("exploring finds %v, want lost data; %s", r.Found, r)
+	}
+}
+
+// A controller that watches signals itself ends no test: the goroutines of os/signal are
+// not in a bubble.
+func TestControllerThatWatchesSignals(t *testing.T) {
+	s := plain()
+	start := s.Start
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(ctx context.Context) error {
+			ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+			defer stop()
+			<-ctx.Done()
+			return nil
+		})
+		start(proc, w)
+	}
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
 	}
 }

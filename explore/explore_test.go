@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -538,10 +539,30 @@ func TestExploreReportsAMutexLockedDuringACall(t *testing.T) {
 		t.Fatalf("exploring finds %v, want a plan that hangs", f)
 	}
 	text := f.String()
-	for _, want := range []string{"0s event a", "it hangs: for 1s of the real clock", "sync.Mutex.Lock", "TestExploreReportsAMutexLockedDuringACall"} {
+	for _, want := range []string{"0s event a", "it hangs: for 1s of the real clock", "One waits for a mutex", "sync.Mutex.Lock", "TestExploreReportsAMutexLockedDuringACall"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the story lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+// A fake that listens stops the clock, and the story says what to do. The listener stays
+// open: the plan would go on.
+func TestWorldThatListens(t *testing.T) {
+	s := plain()
+	s.World = func() *shelf {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Error(err)
+			return newShelf()
+		}
+		go func() { _, _ = listener.Accept() }()
+		return newShelf()
+	}
+	x := explorerOf(t, s)
+	x.hang = time.Second // of the real clock
+	if f := x.explore().Found; f == nil || !f.Hung || !strings.Contains(f.Failure, "One waits for a socket: give the handler of a server to Transport") {
+		t.Errorf("exploring finds %v, want a plan that hangs, and what to do", f)
 	}
 }
 

@@ -415,9 +415,30 @@ func (p *play) hung(after time.Duration) *outcome {
 			busy = append(busy, stack)
 		}
 	}
-	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan. A mutex that is held over a call is one reason:\n%s",
-		after, strings.Join(busy, "\n\n"))
+	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan.%s\n%s",
+		after, reasonOf(busy), strings.Join(busy, "\n\n"))
 	return &o
+}
+
+// reasonOf says why goroutines may stop the clock, and what to do.
+func reasonOf(stacks []string) string {
+	has := func(state string) bool {
+		return slices.ContainsFunc(stacks, func(stack string) bool {
+			head, _, _ := strings.Cut(stack, "\n")
+			return strings.Contains(head, state)
+		})
+	}
+	reason := ""
+	if has("[sync.Mutex.Lock") || has("[sync.RWMutex.") {
+		reason += " One waits for a mutex: another goroutine holds it over a call, a sleep or a channel operation, or has ended without Unlock. A channel of length 1 is a lock for which the clock does not stop."
+	}
+	if has("[IO wait") {
+		reason += " One waits for a socket: give the handler of a server to Transport instead, and do not listen."
+	}
+	if has("[running") || has("[runnable") {
+		reason += " One runs: a loop without a call needs Process.Step, or a pause."
+	}
+	return reason
 }
 
 // heldCall returns a call that waits for its turn while another goroutine waits for a

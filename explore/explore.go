@@ -226,8 +226,10 @@ type Scenario[W any] struct {
 //
 // During a plan, output of the default loggers of log and log/slog goes to its journal.
 // log.Fatal ends the process of the plan, and not the test; it fails the play without
-// faults. A panic in a goroutine that the controller started itself ends the test: the
-// traceback names the plan, if GODEBUG has tracebacklabels=1.
+// faults. A plan in which it ends a process that holds a mutex does not go on when another
+// goroutine waits for that mutex, and the report says so. A panic in a goroutine that the
+// controller started itself ends the test: the traceback names the plan, if GODEBUG has
+// tracebacklabels=1.
 // Run must not be called in a bubble. It blocks as long as Plans and Budget allow, or
 // until all single faults have been played if that takes longer.
 func Run[W any](t *testing.T, s Scenario[W]) {
@@ -714,6 +716,9 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 			if o.known {
 				x.report.Known++
 			}
+			if o.locked {
+				x.report.locked++
+			}
 			mu.Unlock()
 		}
 	}
@@ -863,6 +868,7 @@ func (t trial) String() string {
 
 func (x *explorer) performWith(p *play) *outcome {
 	x.setup(p)
+	p.fatal = make(chan struct{}, 1)
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
@@ -871,6 +877,8 @@ func (x *explorer) performWith(p *play) *outcome {
 	}()
 	timer := time.NewTicker(x.hang / hangLooks)
 	defer timer.Stop()
+	var looks <-chan time.Time // after a log.Fatal
+	locked := int64(-1)        // the progress at which goroutines waited for a mutex
 	for was, idle := int64(0), 0; ; {
 		select {
 		case r := <-done:
@@ -884,6 +892,22 @@ func (x *explorer) performWith(p *play) *outcome {
 				p.outcome.failure, p.outcome.differs = p.outcome.restless, false
 			}
 			return &p.outcome
+		case <-p.fatal:
+			if looks == nil {
+				often := time.NewTicker(x.hang / (40 * hangLooks))
+				defer often.Stop()
+				looks = often.C
+			}
+			continue
+		case <-looks:
+			is, o := p.progress.Load(), p.lockedForEver()
+			if o != nil && locked == is {
+				return o
+			}
+			if locked = -1; o != nil {
+				locked = is
+			}
+			continue
 		case <-timer.C:
 		}
 		if is := p.progress.Load(); is != was {

@@ -834,6 +834,44 @@ func TestMutexHeldOverCalls(t *testing.T) {
 	}
 }
 
+// A process that ends by log.Fatal while it holds a mutex for which another goroutine
+// waits is no failure, and the report says that the plan did not go on.
+func TestLogFatalUnderAMutex(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		for range 2 {
+			loop(proc, 10*time.Minute, func(ctx context.Context) error {
+				mu.Lock()
+				if err := (client{proc, w}).asDesired(ctx); err != nil {
+					log.Fatal("cannot go on: ", err)
+				}
+				mu.Unlock()
+				return nil
+			})
+		}
+	}
+	s.Plans = 1 // besides those of one fault
+	explore := func() *Report {
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		return x.explore()
+	}
+	r := explore()
+	if want := "in which log.Fatal ends the process while that holds a mutex"; r.Found != nil || r.Singles < 20 || !strings.Contains(r.String(), want) {
+		t.Errorf("exploring finds %v, in %s; want %q", r.Found, r, want)
+	}
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		for range 2 {
+			proc.Go(func(context.Context) error { mu.Lock(); log.Fatal("no configuration"); return nil })
+		}
+	}
+	if r := explore(); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatal") {
+		t.Errorf("exploring finds %v, want the call of log.Fatal", r.Found)
+	}
+}
+
 // A plan that lasts past midnight has one run of a cron job more.
 func TestCronJob(t *testing.T) {
 	s := of(func(c client) func(context.Context) error {

@@ -30,6 +30,7 @@ type Report struct {
 	Took      time.Duration
 
 	journal []entry
+	locked  int // plans that were given up after a log.Fatal
 }
 
 // Journal returns the journal of the plan that fails; if there is none, that of Replay, or
@@ -55,6 +56,9 @@ func (r *Report) String() string {
 	}
 	if r.Held != "" {
 		fmt.Fprintf(&b, "\nNOT TRIED: slow calls and calls without an answer, because a mutex is held over %q, which stops the clock of a bubble", r.Held)
+	}
+	if r.locked > 0 {
+		fmt.Fprintf(&b, "\nNOT TRIED: the end of %d plans in which log.Fatal ends the process while that holds a mutex, which stops the clock of a bubble", r.locked)
 	}
 	if r.PairsLeft > 0 {
 		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)

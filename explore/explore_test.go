@@ -546,23 +546,31 @@ func TestExploreReportsAMutexLockedDuringACall(t *testing.T) {
 	}
 }
 
-// A fake that listens stops the clock, and the story says what to do. The listener stays
-// open: the plan would go on.
-func TestWorldThatListens(t *testing.T) {
-	s := plain()
-	s.World = func() *shelf {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Error(err)
+// What stops the clock without a mutex is named, with what to do. The goroutines are left
+// as they are: if they went on, so would the plan.
+func TestWhyAPlanHangs(t *testing.T) {
+	global := make(chan int)
+	for want, wait := range map[string]func(){
+		"One waits for a channel that was made outside of the plan": func() { <-global },
+		"One waits for a socket": func() {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = listener.Accept()
+		},
+	} {
+		s := plain()
+		s.World = func() *shelf {
+			go wait()
 			return newShelf()
 		}
-		go func() { _, _ = listener.Accept() }()
-		return newShelf()
-	}
-	x := explorerOf(t, s)
-	x.hang = time.Second // of the real clock
-	if f := x.explore().Found; f == nil || !f.Hung || !strings.Contains(f.Failure, "One waits for a socket: give the handler of a server to Transport") {
-		t.Errorf("exploring finds %v, want a plan that hangs, and what to do", f)
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		if f := x.explore().Found; f == nil || !f.Hung || !strings.Contains(f.Failure, want) {
+			t.Errorf("exploring finds %v, want a plan that hangs, and %q", f, want)
+		}
 	}
 }
 

@@ -458,6 +458,9 @@ func reasonOf(stacks []string) string {
 	if slices.ContainsFunc(stacks, waitsForMutex) {
 		reason += " One waits for a mutex: another goroutine holds it over a call, a sleep or a channel operation, or has ended without Unlock. A channel of length 1 is a lock for which the clock does not stop."
 	}
+	if has("[select,") || has("[chan ") {
+		reason += " One waits for a channel that was made outside of the plan, such as a variable of a package: make it in Start, or in World."
+	}
 	if has("[IO wait") {
 		reason += " One waits for a socket: give the handler of a server to Transport instead, and do not listen."
 	}

@@ -154,7 +154,8 @@ type Scenario[W any] struct {
 
 	// Within is the time in which the controller must converge after the last fault or
 	// the end of Steps, and for which it is watched after that, by the clock of the
-	// bubble. 0 means an hour. Other values must be a minute or more.
+	// bubble. 0 means an hour. Other values must be a minute or more. The report names the
+	// slowest recovery from a single fault, if that took more than a tenth of Within.
 	Within time.Duration
 
 	// Plans and Budget limit the number of plans and the time of exploring, by the real
@@ -617,6 +618,9 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 		came[i] = len(o.happened) > 0
 		if o.known {
 			return
+		}
+		if s := &x.report.slowest; o.recovery > s.took || o.recovery == s.took && i < s.number {
+			*s = recovery{o.recovery, x.within, i, singles[i].String()}
 		}
 		rest := o.points[min(o.after, len(o.points)):]
 		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)

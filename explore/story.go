@@ -31,6 +31,15 @@ type Report struct {
 
 	journal []entry
 	locked  int // plans that were given up after a log.Fatal
+	slowest recovery
+}
+
+// A recovery is the time that the state of the world took to become what it has to be
+// after a single fault.
+type recovery struct {
+	took, within time.Duration
+	number       int // of the fault
+	fault        string
 }
 
 // Journal returns the journal of the plan that fails; if there is none, that of Replay, or
@@ -75,6 +84,9 @@ func (r *Report) String() string {
 			break
 		}
 		fmt.Fprintf(&b, "\n\t%s", text)
+	}
+	if s := r.slowest; s.took > s.within/10 {
+		fmt.Fprintf(&b, "\nthe slowest recovery took %v, after %s; Within allows %v", s.took, s.fault, s.within)
 	}
 	if r.State != "" {
 		state := strings.Split(strings.TrimSuffix(r.State, "\n"), "\n")

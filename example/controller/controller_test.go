@@ -62,32 +62,34 @@ func TestRefusedReads(t *testing.T) {
 		{cloud.Error{Code: 503, RetryAfter: 24 * time.Hour}, time.Minute},
 	} {
 		for _, op := range []string{"get", "list"} {
-			refused := true
-			c := &controller.Controller{Cloud: &cloud.Fake{Refuse: func(o string, _ cloud.ID) error {
-				if o == op && refused {
-					return &test.answer
+			synctest.Test(t, func(t *testing.T) {
+				refused := true
+				c := &controller.Controller{Cloud: &cloud.Fake{Refuse: func(o string, _ cloud.ID) error {
+					if o == op && refused {
+						return &test.answer
+					}
+					return nil
+				}}}
+				set := c.Set(reconcile.NewQueue[cloud.ID]())
+				read := func() {
+					if op == "get" {
+						_ = set.Ensure(t.Context(), bucket("a"), small) // refused, or created
+					} else {
+						_, _ = set.Actual(t.Context())
+					}
 				}
-				return nil
-			}}}
-			set := c.Set(reconcile.NewQueue[cloud.ID]())
-			read := func() {
-				if op == "get" {
-					_ = set.Ensure(t.Context(), bucket("a"), small) // refused, or created
-				} else {
-					_, _ = set.Actual(t.Context())
+				for i := 1; i <= 12; i++ {
+					refused = i != 6
+					read()
+					want := time.Duration(0)
+					if i == 5 || i >= 11 {
+						want = test.want
+					}
+					if got := c.Pause(&test.answer); got != want {
+						t.Errorf("%d, %s %d of 12: the pause is %v, want %v", test.answer.Code, op, i, got, want)
+					}
 				}
-			}
-			for i := 1; i <= 12; i++ {
-				refused = i != 6
-				read()
-				want := time.Duration(0)
-				if i == 5 || i >= 11 {
-					want = test.want
-				}
-				if got := c.Pause(&test.answer); got != want {
-					t.Errorf("%d, %s %d of 12: the pause is %v, want %v", test.answer.Code, op, i, got, want)
-				}
-			}
+			})
 		}
 	}
 }

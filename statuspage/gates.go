@@ -78,7 +78,7 @@ func (l *Listing) addTo(p *Page) {
 
 // gate returns the gate of a name, nil if there is none.
 func (p *Page) gate(name string) *Gate {
-	if i := slices.IndexFunc(p.gates, func(g *Gate) bool { return g.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(p.gates, func(g *Gate) bool { return sameName(g.Name, name) }); i >= 0 {
 		return p.gates[i]
 	}
 	return nil
@@ -86,11 +86,19 @@ func (p *Page) gate(name string) *Gate {
 
 // listing returns the listing of a name, nil if there is none.
 func (p *Page) listing(name string) *Listing {
-	if i := slices.IndexFunc(p.listings, func(l *Listing) bool { return l.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(p.listings, func(l *Listing) bool { return sameName(l.Name, name) }); i >= 0 {
 		return p.listings[i]
 	}
 	return nil
 }
+
+// sameName reports whether two names are the same but for how they end a line: a browser
+// sends the fields of a form with CRLF.
+func sameName(a, b string) bool {
+	return a == b || lineEnds.Replace(a) == lineEnds.Replace(b)
+}
+
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // A gateView is a gate as a page and JSON show it.
 type gateView struct {

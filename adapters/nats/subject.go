@@ -107,6 +107,6 @@ func OnReconnect(nc *nats.Conn, f func()) reconcile.Runner {
 				}
 			}
 		}
-		return fmt.Errorf("natsadapter: OnReconnect: %w", nats.ErrConnectionClosed)
+		return fmt.Errorf("natsadapter: OnReconnect: %w", names.Closed(nc))
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
 
 // How a stream is read. A server that is alive says so each heartbeat; when
@@ -561,7 +562,7 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 		case errors.As(err, &never):
 			return fmt.Errorf("natsadapter: %s: %w", what, never.error)
 		case nc.IsClosed():
-			return fmt.Errorf("natsadapter: %s: %w", what, nats.ErrConnectionClosed)
+			return fmt.Errorf("natsadapter: %s: %w", what, names.Closed(nc))
 		}
 		trouble(ctx, what, err)
 		switch now := time.Now(); {

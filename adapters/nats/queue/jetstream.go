@@ -69,7 +69,7 @@ func (w *jetWire) connected() bool { return w.nc.IsConnected() }
 
 func (w *jetWire) closed() error {
 	if w.nc.IsClosed() {
-		return fmt.Errorf("natsadapter: %w", nats.ErrConnectionClosed)
+		return fmt.Errorf("natsadapter: %w", names.Closed(w.nc))
 	}
 	return nil
 }
@@ -311,15 +311,20 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 		return err
 	}
 	defer w.js.DeleteConsumer(context.WithoutCancel(ctx), w.name, c.CachedInfo().Name)
+	batch := uint64(32)
 	for left := c.CachedInfo().NumPending; left > 0; {
 		// A server that dies meanwhile forgets this consumer: then there are no
 		// heartbeats, and that is an error.
-		msgs, err := c.Fetch(int(min(500, left)), jetstream.FetchMaxWait(2*time.Second), jetstream.FetchHeartbeat(500*time.Millisecond))
+		msgs, err := c.Fetch(int(min(batch, left)), jetstream.FetchMaxWait(2*time.Second), jetstream.FetchHeartbeat(500*time.Millisecond))
 		if err != nil {
 			return err
 		}
 		some := false
+		var first time.Time // when the first message came, so that the round trip does not count
 		for m := range msgs.Messages() {
+			if !some {
+				first = time.Now()
+			}
 			meta, err := m.Metadata()
 			if err != nil {
 				return err
@@ -335,6 +340,13 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 		}
 		if !some {
 			break // the rest was deleted meanwhile
+		}
+		// The answer to a beat waits behind the messages of a batch.
+		switch took := time.Since(first); {
+		case took > w.timeout/4:
+			batch = max(1, batch/2)
+		case took < w.timeout/16:
+			batch = min(500, 2*batch)
 		}
 	}
 	return nil

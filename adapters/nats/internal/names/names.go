@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -51,6 +52,16 @@ func Publish(js jetstream.JetStream, subject string) string {
 		return api + subject
 	}
 	return subject
+}
+
+// Closed returns the error of a connection that is closed for good. It wraps
+// [nats.ErrConnectionClosed], and says what the server said last: it may have ended the
+// connection for that.
+func Closed(nc *nats.Conn) error {
+	if last := nc.LastError(); last != nil {
+		return fmt.Errorf("%w; last error: %w", nats.ErrConnectionClosed, last)
+	}
+	return nats.ErrConnectionClosed
 }
 
 // longest leaves room for the rest of a line of the protocol, which has 4096 bytes.

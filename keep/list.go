@@ -286,7 +286,10 @@ func (p *pair[K, D, A]) acceptOrReject() {
 // count counts what the pair has shown.
 func (p *pair[K, D, A]) count() {
 	k := &p.next
-	k.stats = Stats{Desired: len(k.desired), Actual: len(k.actual), Surplus: len(k.surplus)}
+	k.stats = Stats{Desired: len(k.desired), Actual: len(k.actual), Surplus: len(k.surplus), Completed: p.old.stats.Completed}
+	if k.complete {
+		k.stats.Completed = p.ended
+	}
 	for key := range k.todo {
 		if _, exists := k.actual[key]; exists {
 			k.stats.OutOfSync++

@@ -317,6 +317,8 @@ type Stats struct {
 	OutOfSync       int // existing things that are desired, and not in sync
 	Surplus         int // existing things that are not desired, or Absent
 	Rejected        int // of Surplus, the things that are not deleted because they are too many
+
+	Completed time.Time // when the last complete pair ended, also if it was rejected; zero before
 }
 
 // Stats returns the zero Stats before the first pair of listings. It does not block.

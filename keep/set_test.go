@@ -232,7 +232,7 @@ func TestRejection(t *testing.T) {
 		if _, wanted, _, exists := w.set.Listed("t00"); wanted || !exists {
 			t.Error("what was accepted is still desired")
 		}
-		if got, want := w.set.Stats(), (keep.Stats{Actual: 20, Surplus: 20, Rejected: 19}); got != want {
+		if got, want := w.set.Stats(), (keep.Stats{Actual: 20, Surplus: 20, Rejected: 19, Completed: at}); got != want {
 			t.Errorf("Stats are %+v, want %+v", got, want)
 		}
 		if names := r.Names(); !slices.Equal(names, r.Keys) {
@@ -426,10 +426,17 @@ func TestStats(t *testing.T) {
 		if got := w.set.Stats(); got != (keep.Stats{}) {
 			t.Errorf("before Run, Stats are %+v", got)
 		}
+		began := time.Now()
 		w.start()
 		w.wait(time.Second)
-		if got, want := w.set.Stats(), (keep.Stats{Desired: 7, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2}); got != want {
+		want := keep.Stats{Desired: 7, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2, Completed: began}
+		if got := w.set.Stats(); got != want {
 			t.Errorf("Stats are %+v, want %+v", got, want)
+		}
+		w.answer(down)
+		w.wait(time.Minute)
+		if got := w.set.Stats(); got != want {
+			t.Errorf("after a listing that failed, Stats are %+v, want %+v", got, want)
 		}
 	})
 }

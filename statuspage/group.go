@@ -15,8 +15,8 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Group is a [reconcile.Group] whose members a [Page] shows: since when each runs, or
-// how it ended. In all other ways it behaves as a reconcile.Group. The zero Group is
+// A Group is a [reconcile.Group] whose members a [Page] shows: since when each runs or, in
+// [reconcile.After], waits, or how it ended. In all other ways it behaves as a reconcile.Group. The zero Group is
 // ready for use. A Group may be part of only one page, and must not be copied.
 type Group struct {
 	Name string // shown above the members; may be empty
@@ -48,6 +48,7 @@ type memberState string
 
 const (
 	memberNew     memberState = "not started"
+	memberWaiting memberState = "waiting" // until what it is to run after is ready
 	memberRunning memberState = "running"
 	memberEnded   memberState = "ended"
 	memberFailed  memberState = "failed"
@@ -119,15 +120,30 @@ func (w *watched) Run(ctx context.Context) (err error) {
 		w.group.note(w.member, memberEnded, err)
 		return err
 	}
-	w.group.note(w.member, memberRunning, nil)
 	failure := errPanicked // unless Run returns; the panic goes on to whoever catches it, with its stack
 	defer func() { w.group.note(w.member, memberEnded, failure) }()
-	err = w.runner.Run(ctx)
+	err = w.start(ctx, w.runner)
 	failure = err
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		failure = nil
 	}
 	return err
+}
+
+// start runs r, and notes whether it waits or runs.
+func (w *watched) start(ctx context.Context, r reconcile.Runner) error {
+	after, ok := r.(interface {
+		Ready() func(ctx context.Context) error
+		Unwrap() reconcile.Runner
+	})
+	if !ok || after.Unwrap() == nil {
+		w.group.note(w.member, memberRunning, nil)
+		return r.Run(ctx)
+	}
+	w.group.note(w.member, memberWaiting, nil)
+	return reconcile.After(after.Ready(), reconcile.RunFunc(func(ctx context.Context) error {
+		return w.start(ctx, after.Unwrap())
+	})).Run(ctx)
 }
 
 // errPanicked is the failure of what did not return.

@@ -116,6 +116,45 @@ func TestGroup(t *testing.T) {
 	})
 }
 
+// TestGroupWaits has members that reconcile.After holds back, one of them twice, and one
+// that is never ready.
+func TestGroupWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := &statuspage.Group{Group: reconcile.Group{Logger: discard}}
+		page := statuspage.New(group)
+		in := func(d time.Duration, err error) func(context.Context) error {
+			return func(ctx context.Context) error {
+				select {
+				case <-time.After(d):
+				case <-ctx.Done():
+				}
+				return err
+			}
+		}
+		group.Add("runs", reconcile.After(in(2*time.Second, nil), reconcile.After(in(2*time.Second, nil), reconcile.RunFunc(untilDone))))
+		source := group.Watch("source", reconcile.After(in(5*time.Second, errors.New("no cache")), reconcile.RunFunc(untilDone)))
+		group.Add("feeder", reconcile.Restart(func(error, int) (time.Duration, bool) { return time.Hour, true }, source))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- group.Run(ctx) }()
+		for _, want := range []string{
+			"runs: waiting, 0, 1s\nsource: waiting, 0, 1s\nfeeder: running, 1, 1s",
+			"runs: waiting, 0, 1s\nsource: waiting, 0, 3s\nfeeder: running, 1, 3s",
+			"runs: running, 1, 1s\nsource: failed, 0, 0s, not ready: no cache\nfeeder: running, 1, 5s",
+		} {
+			sleep(time.Second)
+			if got := members(t, page); got != want {
+				t.Errorf("the members are\n%s\nwant\n%s", got, want)
+			}
+			sleep(time.Second)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
 // TestGroupEndsFeedersFirst checks that a member keeps its place in the order in
 // which a group ends: a Reconciler last, however it is wrapped.
 func TestGroupEndsFeedersFirst(t *testing.T) {

@@ -97,7 +97,7 @@ type Set interface {
 }
 
 // AddListing adds what the listings of a Set show: how many things are listed, missing, out
-// of sync and surplus, for how long no listing was accepted, and for how long listings have
+// of sync and surplus, for how long no listing was complete, and for how long listings have
 // been rejected.
 // The name becomes the label name; a queue, a reconciler or a gate may have the same.
 // AddListing returns an error if the name is empty, not UTF-8 or that of another
@@ -276,7 +276,11 @@ func collectListing(ch chan<- prometheus.Metric, name string, l Set) {
 	gauge(ch, listingMissingDesc, float64(s.Missing), name)
 	gauge(ch, listingOutOfSyncDesc, float64(s.OutOfSync), name)
 	gauge(ch, listingSurplusDesc, float64(s.Surplus), name)
-	gauge(ch, listingAgeDesc, l.Age().Seconds(), name)
+	age := l.Age() // since Run began, if no listing was complete
+	if !s.Completed.IsZero() {
+		age = time.Since(s.Completed)
+	}
+	gauge(ch, listingAgeDesc, age.Seconds(), name)
 	rejected := 0.0
 	if since, err := l.Rejected(); err != nil {
 		rejected = time.Since(since).Seconds()

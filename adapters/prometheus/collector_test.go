@@ -100,8 +100,9 @@ func TestAddListing(t *testing.T) {
 			`reconcile_listing_age_seconds{name="disks"}`:      3600,
 			`reconcile_listing_rejected_seconds{name="disks"}`: 60,
 		})
-		*l = listing{}
-		wantValues(t, &c, map[string]float64{`reconcile_listing_rejected_seconds{name="disks"}`: 0})
+		*l = listing{stats: keep.Stats{Completed: time.Now()}, age: time.Hour} // it was rejected until now
+		time.Sleep(time.Second)
+		wantValues(t, &c, map[string]float64{`reconcile_listing_age_seconds{name="disks"}`: 1})
 	})
 }
 

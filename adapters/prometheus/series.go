@@ -63,7 +63,7 @@ var (
 	listingMissingDesc   = desc("reconcile_listing_missing", "Desired things that do not exist.", "name")
 	listingOutOfSyncDesc = desc("reconcile_listing_out_of_sync", "Existing things that are desired, and not in sync.", "name")
 	listingSurplusDesc   = desc("reconcile_listing_surplus", "Existing things that are not desired, or are to be deleted.", "name")
-	listingAgeDesc       = desc("reconcile_listing_age_seconds", "Time since the last listing of both sides that was accepted.", "name")
+	listingAgeDesc       = desc("reconcile_listing_age_seconds", "Time since the last complete listing of both sides, also if it was rejected.", "name")
 	listingRejectedDesc  = desc("reconcile_listing_rejected_seconds", "For how long the listings have been rejected, because too many things would be deleted; 0 if the last was not.", "name")
 )
 

@@ -82,22 +82,22 @@ func (c *Controller) list(ctx context.Context) (map[cloud.ID]cloud.Asset, error)
 	return all, nil
 }
 
-// page lists one page. It tries each page but the first up to five times, because one page
-// that fails would make the listing fail. If the first one fails, the Set lists again.
+// page lists one page. It tries each page but the first up to five times in four seconds,
+// because one page that fails would make the listing fail. If the first one fails, the Set
+// lists again, at the latest after its Period.
 func (c *Controller) page(ctx context.Context, after cloud.ID) (page []cloud.Asset, more bool, err error) {
-	for try := range 5 {
+	for try := 1; ; try++ {
 		page, more, err = c.Cloud.Page(ctx, after)
 		c.noteRead(err)
-		if err == nil || after == (cloud.ID{}) {
-			break
+		if err == nil || after == (cloud.ID{}) || try == 5 {
+			return page, more, err
 		}
 		select {
-		case <-time.After(time.Second << try):
+		case <-time.After(time.Second):
 		case <-ctx.Done():
 			return nil, false, err
 		}
 	}
-	return page, more, err
 }
 
 // ensure does the next step for one asset, if there is one to do. It reads the actual

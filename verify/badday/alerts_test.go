@@ -35,6 +35,7 @@ type alertDay struct {
 	fires map[string]time.Duration
 	may   string
 	early bool // the fault is there from the beginning
+	twice bool // a second process, with other desired versions, after an hour
 }
 
 var alertDays = []alertDay{
@@ -75,6 +76,19 @@ var alertDays = []alertDay{
 		fires: map[string]time.Duration{"ReconcileListingOld": 20 * minute},
 	},
 	{
+		name:  "two versions with other desired states run for two hours",
+		twice: true,
+		bad: func(w *world) {
+			time.AfterFunc(hour+minute, func() { // once both have their gates: as many calls as both can use
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.rate *= 4
+			})
+		},
+		fires: map[string]time.Duration{"ReconcileManyOutOfSync": 40 * minute},
+		may:   "ReconcileItemOutOfSync",
+	},
+	{
 		name:  "the desired state is down for two hours",
 		bad:   func(w *world) { w.desiredDown = func(t time.Duration) bool { return t >= hour } },
 		fires: map[string]time.Duration{"ReconcileListingOld": 20 * minute},
@@ -90,6 +104,7 @@ var alertDays = []alertDay{
 		name:  "updates are answered with 503 for two hours",
 		bad:   during(hour, 24*hour, &answer{status: 503}, func(op, _ string) bool { return op == "update" }),
 		fires: map[string]time.Duration{"ReconcileItemKeepsFailing": 40 * minute, "ReconcileErrors": 40 * minute, "ReconcileItemOutOfSync": 90 * minute},
+		may:   "ReconcileManyOutOfSync",
 	},
 	{
 		name: "calls for some assets take ten minutes, whatever their context",
@@ -115,16 +130,21 @@ var alertDays = []alertDay{
 	},
 
 	// These need nobody.
-	{name: "30 % of the calls fail for two hours", bad: func(w *world) {
-		w.fault = func(t time.Duration, _, _ string) error {
-			if t >= hour && rand.Float64() < 0.3 {
-				return &answer{status: 503}
+	{
+		name: "30 % of the calls fail for two hours",
+		bad: func(w *world) {
+			w.fault = func(t time.Duration, _, _ string) error {
+				if t >= hour && rand.Float64() < 0.3 {
+					return &answer{status: 503}
+				}
+				return nil
 			}
-			return nil
-		}
-	}},
+		},
+		may: "ReconcileItemKeepsFailing", // half of the runs fail, and of six hundred items one may do so eleven times in a row
+	},
 	{name: "for five minutes the cloud asks for a pause of a day", bad: during(hour, hour+5*minute, &answer{503, 24 * hour}, anyCall)},
 	{name: "listings of both sides lack a page of ten, or repeat one", bad: pagesMissing},
+	{name: "a listing of the cloud takes three minutes", bad: slowListings},
 	{name: "a thousand further assets are desired at once", bad: func(w *world) { w.grow(hour, 1000) }},
 	{name: "calls take longer by the minute, up to forty times", bad: func(w *world) {
 		w.latency = func(t time.Duration, _ string) float64 { return min(40, max(1, t.Minutes()-60)) }
@@ -136,26 +156,28 @@ var alertDays = []alertDay{
 		fires: map[string]time.Duration{
 			"ReconcileErrors": 40 * minute, "ReconcileItemKeepsFailing": 60 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
-		may: "ReconcileWorkersBusy|ReconcileQueueSlow",
+		may: "ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileManyOutOfSync",
 	},
 	{
 		name:  "runs of a region ignore their context",
 		bad:   faultFrom(errStuck, "r0"),
 		fires: map[string]time.Duration{"ReconcileRunStuck": 25 * minute},
-		may:   "ReconcileErrors|ReconcileItemOutOfSync|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing",
+		may:   "ReconcileErrors|ReconcileItemOutOfSync|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing|ReconcileManyOutOfSync",
 	},
 	{
-		name: "the desired state is empty for two hours",
-		bad: func(w *world) {
-			w.desiredListing = func(t time.Duration, all map[string]string) map[string]string {
-				if t < hour {
-					return all
-				}
-				return nil
-			}
-		},
+		name:  "the desired state is empty for two hours",
+		bad:   desiredEmpty,
 		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute},
 		may:   "ReconcileItemOutOfSync", // the rejected items wait
+	},
+	{
+		name: "the desired state is empty for two hours, and listings of the cloud fail after half an hour",
+		bad: func(w *world) {
+			desiredEmpty(w)
+			during(hour+30*minute, 24*hour, &answer{status: 403}, func(op, _ string) bool { return op == "list" })(w)
+		},
+		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute, "ReconcileListingOld": 50 * minute},
+		may:   "ReconcileItemOutOfSync",
 	},
 	{
 		name: "created assets never become ready",
@@ -183,6 +205,15 @@ var alertDays = []alertDay{
 // faultFrom is a fault of the calls for what has a prefix, from an hour on.
 func faultFrom(fault error, prefix string) func(w *world) {
 	return during(hour, 24*hour, fault, func(_, name string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func desiredEmpty(w *world) {
+	w.desiredListing = func(t time.Duration, all map[string]string) map[string]string {
+		if t < hour {
+			return all
+		}
+		return nil
+	}
 }
 
 // TestAlerts has a real Prometheus evaluate the alerts of adapters/prometheus over recorded
@@ -242,7 +273,11 @@ func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
 	var all sync.WaitGroup
 	all.Go(func() { ours(ctx, w, nil) })
 	synctest.Wait()
+	w.watch = nil
 	for i := 0; ctx.Err() == nil; i++ {
+		if i == 60 && d.twice {
+			all.Go(func() { ours(otherVersion(ctx), w, nil) })
+		}
 		if i == 60 && d.acts != nil {
 			d.acts(rec.parts)
 		}

@@ -108,13 +108,14 @@ func part(all map[string]string, keep func(i int) bool) map[string]string {
 	return some
 }
 
-// lies makes listings incomplete for little more than a minute: in that time each
-// service lists once.
+// lies makes the first listing after an hour incomplete.
 func lies(keep func(i, n int) bool) func(time.Duration, map[string]string) map[string]string {
+	lied := false
 	return func(t time.Duration, all map[string]string) map[string]string {
-		if !within(t, hour, hour+62*time.Second) {
+		if t < hour || lied {
 			return all
 		}
+		lied = true
 		return part(all, func(i int) bool { return keep(i, len(all)) })
 	}
 }
@@ -168,7 +169,9 @@ var days = []day{
 		bad: func(w *world) { w.list = lies(func(int, int) bool { return false }) },
 		figures: []figure{
 			{name: "deleted", of: deleted},
-			{name: "calls in the hour after", of: calls(hour, 2*hour), bound: 22000, grows: true}, // each asset is read once, or twice
+			// Each asset seems to be missing, and is read before it would be created: ten
+			// thousand calls beside those of a normal hour.
+			{name: "calls in the hour after", of: calls(hour, 2*hour), bound: 14500, grows: true},
 		},
 	},
 	{
@@ -301,15 +304,7 @@ var days = []day{
 	},
 	{
 		name: "a listing of the cloud takes three minutes", lasts: 4 * hour,
-		bad: func(w *world) {
-			w.pageSize = len(w.desired) / 10
-			w.latency = func(t time.Duration, op string) float64 {
-				if t >= hour && op == "list" {
-					return 60 // for each of the ten pages
-				}
-				return 1
-			}
-		},
+		bad: slowListings,
 		figures: []figure{
 			{name: "deleted", of: deleted},
 			{name: "corrected, p99", of: quantile(0.99, 2*hour, anyDrift), unit: "s", bound: 900},
@@ -387,6 +382,17 @@ var days = []day{
 			{name: "rejected with 429", of: rejected(0, 5*hour)},
 		},
 	},
+}
+
+// slowListings makes a listing of the cloud take three minutes.
+func slowListings(w *world) {
+	w.pageSize = len(w.desired) / 10
+	w.latency = func(t time.Duration, op string) float64 {
+		if t >= hour && op == "list" {
+			return 60 // for each of the ten pages
+		}
+		return 1
+	}
 }
 
 // pagesMissing makes each third listing of a side lack a page of ten. What is repeated

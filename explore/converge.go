@@ -60,7 +60,7 @@ func (p *play) compareWorld() {
 		p.checkSteadyLocked(text)
 	}
 	was := p.outcome.state
-	p.outcome.state = text
+	p.outcome.state, p.outcome.changed = text, p.now()
 	if p.settling && p.now() > p.faultAt+p.within {
 		p.changedLocked("the world changes:\n" + difference(was, text, "(before)"))
 		return
@@ -216,7 +216,7 @@ func (p *play) checkEnd(final error, compare bool) {
 	if final != nil {
 		p.failLocked("Final: %v", final)
 	}
-	p.outcome.end = p.now()
+	p.outcome.end, p.outcome.recovery = p.now(), max(0, p.outcome.changed-p.faultAt)
 	if p.clean == nil {
 		return
 	}

@@ -132,7 +132,7 @@ type request struct {
 	turn  chan struct{} // closed when the call may go on
 	what  string
 	point int // the last one then
-	line  int // of the journal, counted from 1, if its error is lost
+	line  int // of the journal, counted from 1, if its fault is noted there
 	lasts time.Duration
 	injection
 }
@@ -475,6 +475,7 @@ func (p *play) grantLocked(r *request) func() {
 			break
 		}
 		p.injectLocked(r.what, r.injection, lateness)
+		r.line = len(p.outcome.journal)
 		old := r.process
 		old.name += " (old)"
 		slices.SortStableFunc(p.callers, orderOfCalls)
@@ -486,6 +487,7 @@ func (p *play) grantLocked(r *request) func() {
 			break
 		}
 		p.injectLocked(r.what, r.injection, grace+downtime)
+		r.line = len(p.outcome.journal)
 		r.process.stopping, r.process.endsAt = true, p.now()+grace
 		p.ending = append(p.ending, r.process)
 		return func() { r.process.end(errStopped); close(r.turn) }
@@ -497,9 +499,7 @@ func (p *play) grantLocked(r *request) func() {
 		fallthrough
 	default:
 		p.injectLocked(r.what, r.injection, r.lasts)
-		if r.fault == AnswerLost || r.fault == DiesAfter || r.fault == Slow || r.fault == NoAnswer {
-			r.line = len(p.outcome.journal) // gets the error that the caller does not see
-		}
+		r.line = len(p.outcome.journal)
 	}
 	close(r.turn)
 	return nothing
@@ -551,8 +551,13 @@ func (p *play) answered(r *request, err error) error {
 	if y, ok := r.found.(*reply); ok && y != nil {
 		streams = y.stream != nil // which is no answer that could be given again
 	}
+	line := func(suffix string, err error) {
+		if r.line == 0 { // a second line would look like a second call
+			p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: r.what + suffix, err: err})
+		}
+	}
 	if r.kind != onRead || streams {
-		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: r.what, err: err})
+		line("", err)
 		return err
 	}
 	key, now := r.op+r.process.name, p.now()
@@ -568,7 +573,7 @@ func (p *play) answered(r *request, err error) error {
 	}
 	a.lastAt = now
 	if now < a.behind {
-		p.outcome.journal = append(p.outcome.journal, entry{at: now, turn: p.turn, what: r.what + " (as it was)", err: a.before.err})
+		line(" (as it was)", a.before.err)
 		r.found = a.before.value
 		return a.before.err
 	}
@@ -594,7 +599,7 @@ func (p *play) answered(r *request, err error) error {
 			at.stale, at.behind = true, len(since) > 0
 		}
 	}
-	p.outcome.journal = append(p.outcome.journal, entry{at: now, turn: p.turn, what: r.what, err: err})
+	line("", err)
 	return err
 }
 

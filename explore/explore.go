@@ -11,6 +11,8 @@ import (
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"os/signal"
 	"regexp"
 	"runtime"
 	"runtime/pprof"
@@ -152,7 +154,8 @@ type Scenario[W any] struct {
 
 	// Within is the time in which the controller must converge after the last fault or
 	// the end of Steps, and for which it is watched after that, by the clock of the
-	// bubble. 0 means an hour. Other values must be a minute or more.
+	// bubble. 0 means an hour. Other values must be a minute or more. The report names the
+	// slowest recovery from a single fault, if that took more than a tenth of Within.
 	Within time.Duration
 
 	// Plans and Budget limit the number of plans and the time of exploring, by the real
@@ -224,8 +227,10 @@ type Scenario[W any] struct {
 //
 // During a plan, output of the default loggers of log and log/slog goes to its journal.
 // log.Fatal ends the process of the plan, and not the test; it fails the play without
-// faults. A panic in a goroutine that the controller started itself ends the test: the
-// traceback names the plan, if GODEBUG has tracebacklabels=1.
+// faults. A plan in which it ends a process that holds a mutex does not go on when another
+// goroutine waits for that mutex, and the report says so. A panic in a goroutine that the
+// controller started itself ends the test: the traceback names the plan, if GODEBUG has
+// tracebacklabels=1.
 // Run must not be called in a bubble. It blocks as long as Plans and Budget allow, or
 // until all single faults have been played if that takes longer.
 func Run[W any](t *testing.T, s Scenario[W]) {
@@ -440,11 +445,20 @@ func noFault(point) Fault { return "" }
 
 // explore plays all plans, or those until one fails.
 func (x *explorer) explore() *Report {
+	watchSignals()
 	defer divert(x)()
 	x.report.Found = x.find()
 	x.report.Took = time.Since(x.begun)
 	return &x.report
 }
+
+// watchSignals starts the goroutines that package os/signal starts once in a process. Started
+// in the bubble of the first controller that watches signals, they would end the test.
+var watchSignals = sync.OnceFunc(func() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt)
+	signal.Stop(c)
+})
 
 // find explores. If the controller holds a mutex over a call, it begins again, and lets
 // each call through as soon as it is made.
@@ -605,6 +619,9 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 		if o.known {
 			return
 		}
+		if s := &x.report.slowest; o.recovery > s.took || o.recovery == s.took && i < s.number {
+			*s = recovery{o.recovery, x.within, i, singles[i].String()}
+		}
 		rest := o.points[min(o.after, len(o.points)):]
 		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)
 		if !singles[i].fault.outage() { // after which what comes first is what counts
@@ -702,6 +719,9 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 			}
 			if o.known {
 				x.report.Known++
+			}
+			if o.locked {
+				x.report.locked++
 			}
 			mu.Unlock()
 		}
@@ -852,6 +872,7 @@ func (t trial) String() string {
 
 func (x *explorer) performWith(p *play) *outcome {
 	x.setup(p)
+	p.fatal = make(chan struct{}, 1)
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
@@ -860,6 +881,8 @@ func (x *explorer) performWith(p *play) *outcome {
 	}()
 	timer := time.NewTicker(x.hang / hangLooks)
 	defer timer.Stop()
+	var looks <-chan time.Time // after a log.Fatal
+	locked := int64(-1)        // the progress at which goroutines waited for a mutex
 	for was, idle := int64(0), 0; ; {
 		select {
 		case r := <-done:
@@ -873,6 +896,22 @@ func (x *explorer) performWith(p *play) *outcome {
 				p.outcome.failure, p.outcome.differs = p.outcome.restless, false
 			}
 			return &p.outcome
+		case <-p.fatal:
+			if looks == nil {
+				often := time.NewTicker(x.hang / (40 * hangLooks))
+				defer often.Stop()
+				looks = often.C
+			}
+			continue
+		case <-looks:
+			is, o := p.progress.Load(), p.lockedForEver()
+			if o != nil && locked == is {
+				return o
+			}
+			if locked = -1; o != nil {
+				locked = is
+			}
+			continue
 		case <-timer.C:
 		}
 		if is := p.progress.Load(); is != was {

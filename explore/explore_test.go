@@ -11,6 +11,9 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -64,7 +67,7 @@ func TestLongFaults(t *testing.T) {
 			"0s event a", "0s call get a  <== blackout", "1s call get a: explore: injected fault", "2s call get a: explore: injected fault",
 		},
 		"call put a #1: overlap": {
-			"0s event a", "0s call get a", "0s call put a  <== overlap", "0s start", "0s call put a",
+			"0s event a", "0s call get a", "0s call put a  <== overlap", "0s start",
 			"0s call get a", "1m1s the old process ends", "10m0s call get a",
 		},
 	} {
@@ -269,7 +272,7 @@ func TestCustomFaults(t *testing.T) {
 			t.Errorf("%s, played again, is %q, want %q", test.want, failure, r.Found.Failure)
 		}
 	}
-	if journal, _ := played(t, ajar("breaks"), "call put a #1: breaks"); !slices.Contains(journal, "0s call put a  <== breaks") || !slices.Contains(journal, "0s call put a: boom") {
+	if journal, _ := played(t, ajar("breaks"), "call put a #1: breaks"); !slices.Contains(journal, "0s call put a: boom  <== breaks") || slices.Contains(journal, "0s call put a: boom") {
 		t.Errorf("the journal is %q, want the fault and its error", journal)
 	}
 	s := plain() // whose put names nothing
@@ -325,6 +328,7 @@ func TestGeneratedNames(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := search(t, plain())
 	if want := "faults at 4 calls and 1 events; each was hit by each of its faults (the first 2 of those that repeat while nothing changes; outages at the first 3 of a name)\nNOT TRIED: 578 of 775 pairs of faults, and most plans of more\n" +
+		"the slowest recovery took 8m59s, after event a #1: lost; Within allows 1h0m0s\n" +
 		"the state at the end without faults, with which each plan was compared:\n\ta = 1\n"; !strings.HasSuffix(r.String(), want) {
 		t.Errorf("the report is %q, want %q at its end", r, want)
 	}
@@ -536,9 +540,37 @@ func TestExploreReportsAMutexLockedDuringACall(t *testing.T) {
 		t.Fatalf("exploring finds %v, want a plan that hangs", f)
 	}
 	text := f.String()
-	for _, want := range []string{"0s event a", "it hangs: for 1s of the real clock", "sync.Mutex.Lock", "TestExploreReportsAMutexLockedDuringACall"} {
+	for _, want := range []string{"0s event a", "it hangs: for 1s of the real clock", "One waits for a mutex", "sync.Mutex.Lock", "TestExploreReportsAMutexLockedDuringACall"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the story lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// What stops the clock without a mutex is named, with what to do. The goroutines are left
+// as they are: if they went on, so would the plan.
+func TestWhyAPlanHangs(t *testing.T) {
+	global := make(chan int)
+	for want, wait := range map[string]func(){
+		"One waits for a channel that was made outside of the plan": func() { <-global },
+		"One waits for a socket": func() {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = listener.Accept()
+		},
+	} {
+		s := plain()
+		s.World = func() *shelf {
+			go wait()
+			return newShelf()
+		}
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		if f := x.explore().Found; f == nil || !f.Hung || !strings.Contains(f.Failure, want) {
+			t.Errorf("exploring finds %v, want a plan that hangs, and %q", f, want)
 		}
 	}
 }
@@ -811,6 +843,44 @@ func TestMutexHeldOverCalls(t *testing.T) {
 	}
 }
 
+// A process that ends by log.Fatal while it holds a mutex for which another goroutine
+// waits is no failure, and the report says that the plan did not go on.
+func TestLogFatalUnderAMutex(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		for range 2 {
+			loop(proc, 10*time.Minute, func(ctx context.Context) error {
+				mu.Lock()
+				if err := (client{proc, w}).asDesired(ctx); err != nil {
+					log.Fatal("cannot go on: ", err)
+				}
+				mu.Unlock()
+				return nil
+			})
+		}
+	}
+	s.Plans = 1 // besides those of one fault
+	explore := func() *Report {
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		return x.explore()
+	}
+	r := explore()
+	if want := "in which log.Fatal ends the process while that holds a mutex"; r.Found != nil || r.Singles < 20 || !strings.Contains(r.String(), want) {
+		t.Errorf("exploring finds %v, in %s; want %q", r.Found, r, want)
+	}
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		for range 2 {
+			proc.Go(func(context.Context) error { mu.Lock(); log.Fatal("no configuration"); return nil })
+		}
+	}
+	if r := explore(); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatal") {
+		t.Errorf("exploring finds %v, want the call of log.Fatal", r.Found)
+	}
+}
+
 // A plan that lasts past midnight has one run of a cron job more.
 func TestCronJob(t *testing.T) {
 	s := of(func(c client) func(context.Context) error {
@@ -1003,5 +1073,24 @@ func TestStepsThatStateDoesNotShow(t *testing.T) {
 	r := search(t, s)
 	if r.Found == nil || !strings.HasPrefix(r.Found.Failure, "Invariant: data is lost") {
 		t.Errorf("exploring finds %v, want lost data; %s", r.Found, r)
+	}
+}
+
+// A controller that watches signals itself ends no test: the goroutines of os/signal are
+// not in a bubble.
+func TestControllerThatWatchesSignals(t *testing.T) {
+	s := plain()
+	start := s.Start
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(ctx context.Context) error {
+			ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+			defer stop()
+			<-ctx.Done()
+			return nil
+		})
+		start(proc, w)
+	}
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
 	}
 }

@@ -88,7 +88,7 @@ func TestTransport(t *testing.T) {
 		"call PUT /things/a?x=1 #1: fails":       {"0s call PUT /things/a?x=1  <== fails", "0s 503 Service Unavailable", "1s call GET /things/a: 404 Not Found", "1s call PUT /things/a?x=1"},
 		"call PUT /things/a?x=1 #1: answer lost": {"0s call PUT /things/a?x=1  <== answer lost", `0s Put "http://shelf/things/a?x=1": connection broken, answer lost: explore: injected fault`, "1s call GET /things/a", "10m1s call GET /things/a"},
 		"call PUT /things/a?x=1 #1: slow":        {"0s call PUT /things/a?x=1  <== slow", "10m9s call GET /things/a"},
-		"call PUT /things/a?x=1 #1: stops":       {"0s call PUT /things/a?x=1  <== stops", "0s call PUT /things/a?x=1", "30s the process ends", "31s start", "31s call GET /things/a"},
+		"call PUT /things/a?x=1 #1: stops":       {"0s call PUT /things/a?x=1  <== stops", "30s the process ends", "31s start", "31s call GET /things/a"},
 		"call PUT /things/a?x=1 #1: no answer":   {"0s call PUT /things/a?x=1  <== no answer", `10s Put "http://shelf/things/a?x=1": context deadline exceeded`, "11s call GET /things/a", "10m11s call GET /things/a"},
 		"call GET /things/a #3: stale":           {"10m0s call GET /things/a  <== stale", "10m0s call PUT /things/a?x=1", "20m0s call GET /things/a"},
 		"call PUT /things/a?x=1 #1: dies after":  {"0s call PUT /things/a?x=1  <== dies after", "1s start", "1s call GET /things/a"},

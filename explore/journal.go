@@ -217,6 +217,10 @@ func (p *play) exit(by string) {
 	default:
 		p.kill(proc)
 	}
+	select {
+	case p.fatal <- struct{}{}: // it may hold a mutex, which nobody unlocks
+	default:
+	}
 }
 
 var goroutinePattern = regexp.MustCompile(`(?:^| in )goroutine (\d+)`)

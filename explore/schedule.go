@@ -60,6 +60,7 @@ type outcome struct {
 	hung     bool   // the plan did not end
 	held     string // the call during which a mutex is held, so that the plan stands still
 	known    bool   // it failed by the faults of Scenario.Known
+	locked   bool   // it was given up: log.Fatal ended the process while that held a mutex
 	state    string // of the world at the end
 	phases   []phase
 	points   []point
@@ -67,6 +68,8 @@ type outcome struct {
 	after    int           // of the points, the first after all of these
 	idle     int           // steps and calls since nothing changes
 	steps    time.Duration // when Steps returned
+	changed  time.Duration // when the state changed last
+	recovery time.Duration // from the last fault, or the end of Steps, until then
 	end      time.Duration
 	calls    int // that were let through
 	returned int // of these
@@ -98,6 +101,7 @@ type play struct {
 	progress atomic.Int64   // of the director
 	effects  chan struct{}  // has room for the effect that runs, in the immediate mode
 	effectOf atomic.Value   // the name of its goroutine
+	fatal    chan struct{}  // not of the bubble: log.Fatal was called
 
 	mu        sync.Mutex          // guards the fields below
 	bubble    string              // its name in stacks
@@ -408,16 +412,64 @@ func (p *play) hung(after time.Duration) *outcome {
 		bubble = p.bubble
 		p.mu.Unlock()
 	}
-	var busy []string
-	for _, stack := range stacks(bubble) {
-		head, _, _ := strings.Cut(stack, "\n")
-		if !strings.Contains(head, "(durable)") && !strings.Contains(head, "[synctest.") {
-			busy = append(busy, stack)
-		}
-	}
-	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan. A mutex that is held over a call is one reason:\n%s",
-		after, strings.Join(busy, "\n\n"))
+	busy := busyOf(bubble)
+	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan.%s\n%s",
+		after, reasonOf(busy), strings.Join(busy, "\n\n"))
 	return &o
+}
+
+// lockedForEver returns the outcome of a plan in which nothing can go on because goroutines
+// wait for a mutex; nil if something can.
+func (p *play) lockedForEver() *outcome {
+	if !p.mu.TryLock() {
+		return nil
+	}
+	o := &outcome{failure: p.outcome.failure, locked: true, happened: slices.Clone(p.outcome.happened), journal: slices.Clone(p.outcome.journal)}
+	bubble := p.bubble
+	p.mu.Unlock() // for which nobody may wait in the stacks
+	busy := busyOf(bubble)
+	if len(busy) == 0 || slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) }) {
+		return nil
+	}
+	return o
+}
+
+// busyOf returns the stacks of the goroutines that stop the clock of a bubble.
+func busyOf(bubble string) []string {
+	return slices.DeleteFunc(stacks(bubble), func(stack string) bool {
+		head, _, _ := strings.Cut(stack, "\n")
+		return strings.Contains(head, "(durable)") || strings.Contains(head, "[synctest.")
+	})
+}
+
+// waitsForMutex reports whether this is the stack of a goroutine that does.
+func waitsForMutex(stack string) bool {
+	head, _, _ := strings.Cut(stack, "\n")
+	return strings.Contains(head, "[sync.Mutex.Lock") || strings.Contains(head, "[sync.RWMutex.")
+}
+
+// reasonOf says why goroutines may stop the clock, and what to do.
+func reasonOf(stacks []string) string {
+	has := func(state string) bool {
+		return slices.ContainsFunc(stacks, func(stack string) bool {
+			head, _, _ := strings.Cut(stack, "\n")
+			return strings.Contains(head, state)
+		})
+	}
+	reason := ""
+	if slices.ContainsFunc(stacks, waitsForMutex) {
+		reason += " One waits for a mutex: another goroutine holds it over a call, a sleep or a channel operation, or has ended without Unlock. A channel of length 1 is a lock for which the clock does not stop."
+	}
+	if has("[select,") || has("[chan ") {
+		reason += " One waits for a channel that was made outside of the plan, such as a variable of a package: make it in Start, or in World."
+	}
+	if has("[IO wait") {
+		reason += " One waits for a socket: give the handler of a server to Transport instead, and do not listen."
+	}
+	if has("[running") || has("[runnable") {
+		reason += " One runs: a loop without a call needs Process.Step, or a pause."
+	}
+	return reason
 }
 
 // heldCall returns a call that waits for its turn while another goroutine waits for a
@@ -431,11 +483,8 @@ func (p *play) heldCall() string {
 	if len(waiting) == 0 {
 		return ""
 	}
-	for _, stack := range stacks(p.bubble) {
-		head, _, _ := strings.Cut(stack, "\n")
-		if strings.Contains(head, "[sync.Mutex.Lock") || strings.Contains(head, "[sync.RWMutex.") {
-			return "call " + waiting[0].op
-		}
+	if slices.ContainsFunc(stacks(p.bubble), waitsForMutex) {
+		return "call " + waiting[0].op
 	}
 	return ""
 }

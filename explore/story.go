@@ -30,6 +30,16 @@ type Report struct {
 	Took      time.Duration
 
 	journal []entry
+	locked  int // plans that were given up after a log.Fatal
+	slowest recovery
+}
+
+// A recovery is the time that the state of the world took to become what it has to be
+// after a single fault.
+type recovery struct {
+	took, within time.Duration
+	number       int // of the fault
+	fault        string
 }
 
 // Journal returns the journal of the plan that fails; if there is none, that of Replay, or
@@ -56,6 +66,9 @@ func (r *Report) String() string {
 	if r.Held != "" {
 		fmt.Fprintf(&b, "\nNOT TRIED: slow calls and calls without an answer, because a mutex is held over %q, which stops the clock of a bubble", r.Held)
 	}
+	if r.locked > 0 {
+		fmt.Fprintf(&b, "\nNOT TRIED: the end of %d plans in which log.Fatal ends the process while that holds a mutex, which stops the clock of a bubble", r.locked)
+	}
 	if r.PairsLeft > 0 {
 		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)
 	}
@@ -71,6 +84,9 @@ func (r *Report) String() string {
 			break
 		}
 		fmt.Fprintf(&b, "\n\t%s", text)
+	}
+	if s := r.slowest; s.took > s.within/10 {
+		fmt.Fprintf(&b, "\nthe slowest recovery took %v, after %s; Within allows %v", s.took, s.fault, s.within)
 	}
 	if r.State != "" {
 		state := strings.Split(strings.TrimSuffix(r.State, "\n"), "\n")

@@ -29,10 +29,11 @@ func TestPlanAndApply(t *testing.T) {
 		{
 			"all three", func(w *world) {
 				w.desired["new"], w.desired["t01"], w.desired["t02"] = "1", "2", gone
+				w.desired["t00"], w.desired["t04"] = "2", "2"
 				delete(w.desired, "t03")
 				w.desired["more"], w.desired["most"], w.desired["all"] = "1", "1", "1"
-			}, "+ all\n+ more\n+ most\n+ new\n~ t01\n- t02\n- t03\n",
-			[]string{"0s +all", "0s +more", "0s +most", "0s +new", "0s +t01", "0s -t02", "5m0s -t03"},
+			}, "+ all\n+ more\n+ most\n+ new\n~ t00\n~ t01\n~ t04\n- t02\n- t03\n",
+			[]string{"0s +all", "0s +more", "0s +most", "0s +new", "0s +t00", "0s +t01", "0s +t04", "0s -t02", "5m0s -t03"},
 			nil,
 		},
 		{

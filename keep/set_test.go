@@ -624,10 +624,11 @@ func TestLog(t *testing.T) {
 func TestPanicsOfAllKeysLogOne(t *testing.T) {
 	for _, c := range []struct {
 		name string
+		want string
 		bad  func(w *world)
 	}{
-		{"InSync", func(w *world) { w.set.InSync = func(string, string) bool { return panics() } }},
-		{"Queue", func(w *world) { w.set.Queue = refuser{reconcile.NewQueue[string](), ""} }},
+		{"InSync", "InSync of t00", func(w *world) { w.set.InSync = func(string, string) bool { return panics() } }},
+		{"Queue", "Set.Queue: enqueuing t00: panic: no t00", func(w *world) { w.set.Queue = refuser{reconcile.NewQueue[string](), ""} }},
 	} {
 		bubble(t, 1000, func(w *world) {
 			var text bytes.Buffer // of a single goroutine
@@ -646,8 +647,8 @@ func TestPanicsOfAllKeysLogOne(t *testing.T) {
 			if err := w.set.Run(ctx); err != nil {
 				t.Error(err)
 			}
-			if text.Len() == 0 || text.Len() > 5000 {
-				t.Errorf("%s: %d bytes are logged, want one line for each listing", c.name, text.Len())
+			if !strings.Contains(text.String(), c.want) || text.Len() > 5000 {
+				t.Errorf("%s: %d bytes are logged, want one line for each listing, with %q:\n%.5000s", c.name, text.Len(), c.want, text.String())
 			}
 		})
 	}

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -292,11 +294,18 @@ func (s *Server) opOf(q *request) string {
 
 // Silence lets klog and the error handlers of apimachinery do nothing from now on, as
 // [Explore] does: the handlers compare the clock of the machine with that of a bubble, and
-// sleep for years. It is for scenarios of package explore with a world of their own.
+// sleep for years. A panic that client-go recovers, as it does in its goroutines, ends the
+// process of the plan, as log.Fatal does, and not the test. It is for scenarios of package
+// explore with a world of their own.
 func Silence() { silence() }
 
 var silence = sync.OnceFunc(func() {
 	utilruntime.ErrorHandlers = nil
+	utilruntime.PanicHandlers = []func(context.Context, any){
+		func(_ context.Context, value any) {
+			log.Fatalf("panic in a goroutine of client-go: %v\n%s", value, debug.Stack())
+		},
+	}
 	klog.SetLogger(klog.Logger{})
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)

@@ -32,9 +32,8 @@
 //   - defaults and rules of the kinds that Kubernetes has, besides types, metadata, and
 //     what of ConfigMaps, Secrets, Jobs, workloads and role bindings is immutable; kinds of
 //     CRD files have all theirs;
-//   - metadata.managedFields, which no answer shows: who owns a field is known from the
-//     first server-side apply to the object on; what it had before is nobody's, and
-//     conflicts name its owner "before-first-apply";
+//   - metadata.managedFields before the first server-side apply to an object: what it had
+//     by then is nobody's, and conflicts name its owner "before-first-apply";
 //   - controllers, besides the garbage collector and that of namespaces; no kubelet: a pod
 //     is gone when it is deleted, without a grace period;
 //   - subresources other than status and scale; server-side apply of scale;

@@ -27,7 +27,7 @@ import (
 type scan struct {
 	Status  string    // pending, running, done, failed, canceled or timed out
 	Until   time.Time // running: when it has timed out
-	Machine bool      // it may have a virtual machine, whatever its status
+	Machine bool      // it may have a virtual machine
 }
 
 var (

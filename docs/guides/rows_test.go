@@ -360,7 +360,7 @@ func scanScenario(wrap func(w scanner) scanner) explore.Scenario[*clinic] {
 			return nil
 		},
 		Within: 30 * time.Minute,
-		Plans:  300,
+		Plans:  900, // some of them have two faults
 	}.Untyped()
 }
 

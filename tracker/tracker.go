@@ -150,7 +150,8 @@ func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) f
 //
 // A listing that fails or panics is retried with back-off, no later than one Period after
 // it began. Items that it has already enqueued are not enqueued again. The 1st, 2nd, 4th,
-// 8th … failure in a row is logged, and the first success after it.
+// 8th … failure in a row is logged, and the first success after it. The number of gone
+// items is logged, as a warning if it is at least ten and more than a tenth of all.
 func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	if err := t.check(); err != nil {
 		return err
@@ -327,7 +328,7 @@ func (t *Tracker[T, V]) reportVanished(gone []T, known int) error {
 	}
 	if len(gone) > 0 {
 		level := slog.LevelInfo
-		if 10*len(gone) > known {
+		if len(gone) >= 10 && 10*len(gone) > known { // a small listing loses most of its items by normal work
 			level = slog.LevelWarn
 		}
 		t.log(level, "listing lost items", "lost", len(gone), "of", known)

@@ -4,15 +4,19 @@
 package guides_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/reconciletest"
 	"github.com/reconkernel/reconcile/tracker"
 )
@@ -21,238 +25,406 @@ import (
 
 // A scan is a row of the database.
 type scan struct {
-	Status string    // pending, running, done, failed or timed out
-	Until  time.Time // running: when it has timed out
-	Clean  bool      // it has ended, and its virtual machine is deleted
+	Status  string    // pending, running, done, failed, canceled or timed out
+	Until   time.Time // running: when it has timed out
+	Machine bool      // it may have a virtual machine
 }
 
-// ended reports whether nothing more comes of a scan.
-func (s scan) ended() bool { return s.Status != "pending" && s.Status != "running" }
-
-var errNoRow = errors.New("no such row")
+var (
+	errNoRow    = errors.New("no such row")
+	errConflict = errors.New("the row is not as it was read")
+)
 
 // A scanner is what the controller works with: the database, and a provider of virtual
 // machines with the ID of the scan, each of which is running, done or failed.
 type scanner interface {
-	list(ctx context.Context) (map[string]string, error) // the rows that are not clean, with their status
+	list(ctx context.Context) (map[string]string, error) // the rows that have not ended, or may have a machine, with their status
+	rows(ctx context.Context) (map[string]scan, error)   // the rows with Machine, or ended within a week
 	get(ctx context.Context, id string) (scan, error)
-	put(ctx context.Context, id string, s scan) error
-	busy(ctx context.Context) (int, error) // the scans that have begun and are not clean
-	start(ctx context.Context, id string) error
-	state(ctx context.Context, id string) (string, error) // "" if there is none
-	remove(ctx context.Context, id string) error
+	put(ctx context.Context, id string, was, s scan) error     // UPDATE … WHERE id = ? AND status = ? AND machine = ?
+	reserve(ctx context.Context, id string, was, s scan) error // put, or errFull if scanLimit rows may have a machine
+	oldest(ctx context.Context) (string, error)                // of the pending rows without a machine
+	start(ctx context.Context, id string) error                // nil if it exists
+	state(ctx context.Context, id string) (string, error)      // "" if it does not exist
+	remove(ctx context.Context, id string) error               // nil if it does not exist
+	machines(ctx context.Context) (map[string]string, error)   // those of this service, with their states
 }
 
 const (
 	scanPeriod  = 15 * time.Second
 	scanTimeout = 10 * time.Minute
 	scanLimit   = 2
+	callTimeout = 10 * time.Second // of the provider
 )
 
-// reconcileScan does the next step of one scan. Each step is written to the row.
-func reconcileScan(ctx context.Context, w scanner, id string) error {
+// errFull is a scheduled run, and no failure.
+var errFull = fmt.Errorf("no place: %w", reconcile.RequeueWithin(scanPeriod))
+
+// A scanning is what the steps of a scan use.
+type scanning struct {
+	scanner
+	queue reconcile.Enqueuer[string]
+}
+
+// step does the next step of a scan.
+func (w scanning) step(ctx context.Context, id string) error {
 	s, err := w.get(ctx, id)
+	was := s
 	switch {
 	case errors.Is(err, errNoRow):
-		return nil // or it is retried for ever
+		return nil // else it is retried
 	case err != nil:
 		return err
-	case s.Clean:
+	case s.Machine && s.Status != "running":
+		return w.clean(ctx, id, s)
+	case s.Status != "pending" && s.Status != "running":
 		return nil
-	case s.ended():
-		return cleanScan(ctx, w, id, s)
-	case s.Status == "pending":
-		return beginScan(ctx, w, id)
+	case !s.Machine:
+		s = scan{"running", time.Now().Add(scanTimeout), true}
+		return cmp.Or(w.reserve(ctx, id, was, s), reconcile.RequeueWithin(0))
 	}
-	if err := w.start(ctx, id); err != nil { // again, if the process died before: same ID, same machine
-		return err
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	state, err := "", w.start(call, id) // nil if it exists
+	if err == nil {
+		state, err = w.state(call, id)
 	}
-	switch state, err := w.state(ctx, id); {
-	case err != nil && time.Now().Before(s.Until):
-		return err
+	switch {
 	case state == "done" || state == "failed":
 		s.Status = state
-	case !time.Now().Before(s.Until): // also if the provider does not answer
+	case !time.Now().Before(s.Until): // whatever err is
 		s.Status = "timed out"
+	case err != nil:
+		return err
 	default:
 		return fmt.Errorf("scanning: %w", reconcile.RequeueWithin(scanPeriod))
 	}
-	if err := w.put(ctx, id, s); err != nil {
-		return err
-	}
-	return cleanScan(ctx, w, id, s)
+	return cmp.Or(w.put(ctx, id, was, s), reconcile.RequeueWithin(0))
 }
 
-// beginScan writes down that the scan runs, and until when, before it has any effect.
-func beginScan(ctx context.Context, w scanner, id string) error {
-	switch n, err := w.busy(ctx); {
-	case err != nil:
-		return err
-	case n >= scanLimit: // those that are not cleaned up yet count
-		return fmt.Errorf("%d scans hold a machine: %w", n, reconcile.RequeueWithin(scanPeriod))
-	}
-	s := scan{Status: "running", Until: time.Now().Add(scanTimeout)}
-	if err := w.put(ctx, id, s); err != nil {
-		return err
-	}
-	return fmt.Errorf("begun: %w", reconcile.RequeueWithin(0))
-}
-
-// cleanScan deletes what a scan used.
-func cleanScan(ctx context.Context, w scanner, id string, s scan) error {
+// clean deletes the machine, and lets the oldest scan that waits begin.
+func (w scanning) clean(ctx context.Context, id string, was scan) error {
 	if err := w.remove(ctx, id); err != nil {
 		return err
 	}
-	s.Clean = true
-	return w.put(ctx, id, s)
+	s := was
+	s.Machine = false
+	if err := w.put(ctx, id, was, s); err != nil {
+		return err
+	}
+	if next, err := w.oldest(ctx); err == nil { // else it begins within scanPeriod
+		w.queue.Enqueue(next)
+	}
+	return nil
 }
 
-// runScans returns what a process runs.
-func runScans(queue *reconcile.Queue[string], w scanner, step func(ctx context.Context, w scanner, id string) error) (*tracker.Tracker[string, string], *reconcile.Reconciler[string]) {
+// runScans returns the parts that run the scans.
+func runScans(queue *reconcile.Queue[string], w scanner) (*tracker.Tracker[string, string], *reconcile.Reconciler[string]) {
 	rows := &tracker.Tracker[string, string]{
 		Queue:  queue,
 		Period: scanPeriod,
 		List:   tracker.FromMap(w.list), // the status is the version
 		Resync: time.Minute,
-		Logger: quiet,
 	}
 	scans := &reconcile.Reconciler[string]{
 		Queue:     queue,
-		Reconcile: func(ctx context.Context, id string) error { return step(ctx, w, id) },
+		Reconcile: scanning{w, queue}.step,
+		Workers:   4,
 		Timeout:   time.Minute,
-		Retry:     reconcile.Backoff(time.Second, scanPeriod).Limit(3), // then the next Resync
-		Logger:    quiet,
+		Retry:     reconcile.Backoff(time.Second, scanPeriod),
 	}
 	return rows, scans
 }
 
-// A clinic is the world of the exploration.
-type clinic struct {
-	rows     map[string]scan
-	machines map[string]time.Time // when each is done
-	begun    time.Time
-	most     int // machines at once
+// sweepMachines returns the parts that delete the machines without a scan.
+func sweepMachines(w scanner) (*keep.Set[string, scan, string], *reconcile.Reconciler[string]) {
+	queue := reconcile.NewQueue[string]()
+	machines := &keep.Set[string, scan, string]{
+		Queue:   queue,
+		Period:  time.Minute,
+		Actual:  w.machines,
+		Desired: w.rows, // those with Machine, or ended within a week
+		Absent:  func(s scan) bool { return s.Status != "" && !s.Machine },
+		Ensure:  func(context.Context, string, scan) error { return nil }, // step starts it
+		Delete:  func(ctx context.Context, id, _ string) error { return w.remove(ctx, id) },
+	}
+	return machines, &reconcile.Reconciler[string]{Queue: queue, Reconcile: machines.Reconcile, Timeout: callTimeout}
 }
+
+// A clinic is the world of the tests: the database and the provider.
+type clinic struct {
+	mu       sync.Mutex // guards the fields below
+	rows     map[string]scan
+	machines map[string]time.Time // when each began
+	most     int                  // machines of rows at once
+}
+
+// durations are those of the scans; the others take for ever.
+var durations = map[string]time.Duration{"short": time.Minute, "other": 2 * time.Minute, "canceled": time.Minute}
 
 type clinicClient struct {
-	env    *reconciletest.Env[string]
-	clinic *clinic
+	env *reconciletest.Env[string]
+	*clinic
 }
 
-func (c clinicClient) list(ctx context.Context) (map[string]string, error) {
-	return reconciletest.Read(ctx, c.env, "list rows", func() (map[string]string, error) {
-		all := map[string]string{}
+// do is a call to the database, whose answers are never stale, or one that changes the provider.
+func (c clinicClient) do(ctx context.Context, op string, effect func() error) error {
+	return c.env.Do(ctx, op, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return effect()
+	})
+}
+
+func (c clinicClient) list(ctx context.Context) (all map[string]string, err error) {
+	err = c.do(ctx, "list rows", func() error {
+		all = map[string]string{}
 		for id, s := range c.clinic.rows {
-			if !s.Clean {
+			if s.Machine || s.Status == "pending" || s.Status == "running" {
 				all[id] = s.Status
 			}
 		}
-		return all, nil
+		return nil
 	})
+	return all, err
 }
 
-func (c clinicClient) get(ctx context.Context, id string) (scan, error) {
-	return reconciletest.Read(ctx, c.env, "get row "+id, func() (scan, error) {
-		s, ok := c.clinic.rows[id]
-		if !ok {
-			return s, errNoRow
+func (c clinicClient) rows(ctx context.Context) (all map[string]scan, err error) {
+	err = c.do(ctx, "list all rows", func() error { all = maps.Clone(c.clinic.rows); return nil })
+	return all, err
+}
+
+func (c clinicClient) get(ctx context.Context, id string) (s scan, err error) {
+	err = c.do(ctx, "get row "+id, func() error {
+		var ok bool
+		if s, ok = c.clinic.rows[id]; !ok {
+			return errNoRow
 		}
-		return s, nil
+		return nil
+	})
+	return s, err
+}
+
+func (c clinicClient) put(ctx context.Context, id string, was, s scan) error {
+	return c.do(ctx, "put row "+id, func() error {
+		if now := c.clinic.rows[id]; now.Status != was.Status || now.Machine != was.Machine {
+			return errConflict
+		}
+		c.clinic.rows[id] = s
+		return nil
 	})
 }
 
-func (c clinicClient) put(ctx context.Context, id string, s scan) error {
-	return c.env.Do(ctx, "put row "+id, func() error { c.clinic.rows[id] = s; return nil })
-}
-
-func (c clinicClient) busy(ctx context.Context) (int, error) {
-	return reconciletest.Read(ctx, c.env, "count rows", func() (n int, err error) {
+func (c clinicClient) reserve(ctx context.Context, id string, was, s scan) error {
+	return c.do(ctx, "reserve "+id, func() error {
+		n := 0
 		for _, s := range c.clinic.rows {
-			if s.Status != "pending" && !s.Clean {
+			if s.Machine {
 				n++
 			}
 		}
-		return n, nil
+		switch {
+		case n >= scanLimit:
+			return errFull
+		case c.clinic.rows[id] != was:
+			return errConflict
+		}
+		c.clinic.rows[id] = s
+		return nil
 	})
 }
 
-func (c clinicClient) start(ctx context.Context, id string) error {
-	return c.env.Do(ctx, "start "+id, func() error {
-		if _, ok := c.clinic.machines[id]; !ok {
-			c.clinic.machines[id] = time.Now().Add(map[string]time.Duration{"short": time.Minute, "other": 2 * time.Minute, "hangs": 1000 * time.Hour}[id])
-			c.clinic.most = max(c.clinic.most, len(c.clinic.machines))
+func (c clinicClient) oldest(ctx context.Context) (next string, err error) {
+	err = c.do(ctx, "find the next row", func() error {
+		for id, s := range c.clinic.rows { // the order of their names
+			if s.Status == "pending" && !s.Machine && (next == "" || id < next) {
+				next = id
+			}
 		}
+		if next == "" {
+			return errNoRow
+		}
+		return nil
+	})
+	return next, err
+}
+
+func (c clinicClient) start(ctx context.Context, id string) error {
+	return c.do(ctx, "start "+id, func() error {
+		if id == "refused" {
+			return errors.New("no such image")
+		}
+		if _, ok := c.clinic.machines[id]; !ok {
+			c.clinic.machines[id] = time.Now()
+		}
+		n := 0
+		for id := range c.clinic.machines {
+			if c.clinic.rows[id].Machine {
+				n++
+			}
+		}
+		c.most = max(c.most, n)
 		return nil
 	})
 }
 
 func (c clinicClient) state(ctx context.Context, id string) (string, error) {
+	if id == "mute" {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}
 	return reconciletest.Read(ctx, c.env, "state of "+id, func() (string, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		at, ok := c.clinic.machines[id]
+		d, ends := durations[id]
 		switch {
 		case !ok:
 			return "", nil
-		case time.Now().Before(at):
+		case !ends || time.Since(at) < d:
 			return "running", nil
+		case id == "canceled": // by an operator, meanwhile
+			s := c.clinic.rows[id]
+			s.Status = "canceled"
+			c.clinic.rows[id] = s
 		}
 		return "done", nil
 	})
 }
 
 func (c clinicClient) remove(ctx context.Context, id string) error {
-	return c.env.Do(ctx, "remove "+id, func() error { delete(c.clinic.machines, id); return nil })
+	return c.do(ctx, "remove "+id, func() error { delete(c.clinic.machines, id); return nil })
 }
 
-// scans explores the program, with this function for each step.
-func scans(newStep func() func(ctx context.Context, w scanner, id string) error) explore.Scenario[*clinic] {
+func (c clinicClient) machines(ctx context.Context) (map[string]string, error) {
+	return reconciletest.Read(ctx, c.env, "list machines", func() (map[string]string, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		all := map[string]string{}
+		for id := range c.clinic.machines {
+			all[id] = "running"
+		}
+		return all, nil
+	})
+}
+
+// startScans runs the program in a test, without chance.
+func startScans(env *reconciletest.Env[string], w scanner) *keep.Set[string, scan, string] {
+	rows, scans := runScans(env.Queue, w)
+	machines, sweep := sweepMachines(w)
+	scans.Retry, sweep.Retry = nil, each(time.Second)
+	env.Go(rows)
+	env.Start(scans)
+	env.Go(machines)
+	env.Go(reconcile.RunFunc(sweep.Run))
+	return machines
+}
+
+func newClinic(pending ...string) *clinic {
+	c := &clinic{rows: map[string]scan{}, machines: map[string]time.Time{}}
+	for _, id := range pending {
+		c.rows[id] = scan{Status: "pending"}
+	}
+	return c
+}
+
+// scanScenario explores the program, whose processes see the world through wrap.
+func scanScenario(wrap func(w scanner) scanner) explore.Scenario[*clinic] {
 	return reconciletest.Scenario[string, *clinic]{
-		World: func() *clinic {
-			return &clinic{rows: map[string]scan{}, machines: map[string]time.Time{}, begun: time.Now()}
-		},
-		Start: func(env *reconciletest.Env[string], c *clinic) {
-			rows, scans := runScans(env.Queue, clinicClient{env, c}, newStep())
-			env.Go(rows)
-			scans.Retry = func(_ error, n int) (time.Duration, bool) { return time.Second << n, n <= 3 } // without chance
-			env.Start(scans)
-		},
+		World: func() *clinic { return newClinic("canceled", "hangs", "mute", "other", "refused", "short") },
+		Start: func(env *reconciletest.Env[string], c *clinic) { startScans(env, wrap(clinicClient{env, c})) },
 		Steps: func(s *reconciletest.Environment[string], c *clinic) {
-			for _, id := range []string{"hangs", "other", "short"} {
-				c.rows[id] = scan{Status: "pending"}
-			}
-			s.Advance(20 * time.Minute)
+			s.Advance(time.Hour)
+			again := c.rows["short"]
+			again.Status = "pending" // an operator begins it again
+			c.rows["short"] = again
+			c.rows["late"] = scan{Status: "canceled"} // and its machine appears now
+			c.machines["late"] = time.Now()
+			s.Advance(10 * time.Minute)
 		},
 		State: func(c *clinic) string { return "" }, // Final says what must be
 		Final: func(c *clinic) error {
 			if len(c.machines) > 0 || c.most > scanLimit {
 				return fmt.Errorf("machines are left: %v, and there were %d at once", c.machines, c.most)
 			}
-			for id, s := range c.rows {
-				if !s.ended() || !s.Clean {
-					return fmt.Errorf("scan %s is %+v", id, s)
+			want := map[string]string{
+				"canceled": "canceled", "hangs": "timed out", "late": "canceled", "mute": "timed out",
+				"other": "done", "refused": "timed out", "short": "done",
+			}
+			for id, status := range want {
+				// An outage of the provider may be longer than scanTimeout.
+				if s := c.rows[id]; s.Machine || s.Status != status && s.Status != "timed out" {
+					return fmt.Errorf("scan %s is %+v, want %s", id, s, status)
 				}
 			}
 			return nil
 		},
-		Without: []explore.Fault{explore.Stale, explore.StaleWatch}, // a stale count lets one more begin
-		Within:  30 * time.Minute,
-		Plans:   300,
+		Within: 30 * time.Minute,
+		Plans:  900, // some of them have two faults
 	}.Untyped()
 }
 
 // TestRows plays the program with faults.
 func TestRows(t *testing.T) {
-	explore.Run(t, scans(func() func(context.Context, scanner, string) error { return reconcileScan }))
+	explore.Run(t, scanScenario(func(w scanner) scanner { return w }))
+}
+
+// TestRowsBeginWhenOneEnds begins a scan at the instant at which another one ends.
+func TestRowsBeginWhenOneEnds(t *testing.T) {
+	reconciletest.Run(t, func(t *testing.T, env *reconciletest.Env[string]) {
+		c := newClinic("hangs", "short", "waits")
+		startScans(env, clinicClient{env, c})
+		env.Advance(37 * time.Second)
+		env.Event("short") // it is checked at 67 seconds, the row that waits at 75
+		env.Advance(30 * time.Second)
+		if c.machines["waits"].IsZero() {
+			t.Errorf("the rows after 67 seconds are %v, want that %q runs", c.rows, "waits")
+		}
+	})
+}
+
+// TestRowsBeginAgainWithAnotherMachine begins a scan again that an operator sets to pending
+// while it has a machine.
+func TestRowsBeginAgainWithAnotherMachine(t *testing.T) {
+	reconciletest.Run(t, func(t *testing.T, env *reconciletest.Env[string]) {
+		c := newClinic("hangs")
+		startScans(env, clinicClient{env, c})
+		env.Advance(40 * time.Second)
+		begun := c.machines["hangs"]
+		c.rows["hangs"] = scan{Status: "pending", Machine: true}
+		env.Advance(5 * time.Second) // until the next listing
+		if got := c.machines["hangs"].Sub(begun); got != 45*time.Second {
+			t.Errorf("the next machine began %v after the first one, want 45s", got)
+		}
+	})
+}
+
+// TestRowsThatAreDeleted deletes the machine of one row that is deleted, and no machine when
+// the table is empty.
+func TestRowsThatAreDeleted(t *testing.T) {
+	reconciletest.Run(t, func(t *testing.T, env *reconciletest.Env[string]) {
+		c := newClinic("deleted", "hangs")
+		machines := startScans(env, clinicClient{env, c})
+		env.Advance(time.Minute)
+		delete(c.rows, "deleted")
+		env.Advance(8 * time.Minute)
+		if len(c.machines) != 1 || c.machines["hangs"].IsZero() {
+			t.Errorf("the machines are %v, want that of %q alone", c.machines, "hangs")
+		}
+		clear(c.rows)
+		env.Advance(time.Hour)
+		if _, err := machines.Rejected(); len(c.machines) != 1 || !errors.Is(err, keep.ErrTooMany) {
+			t.Errorf("the table is empty: machines %v, Rejected %v, want one machine and %v", c.machines, err, keep.ErrTooMany)
+		}
+	})
 }
 
 // TestRowsWithTimeoutInMemory finds a scan that never ends.
 func TestRowsWithTimeoutInMemory(t *testing.T) {
-	r, err := explore.Search(t, scans(func() func(context.Context, scanner, string) error {
-		until := map[string]time.Time{} // of this process
-		return func(ctx context.Context, w scanner, id string) error {
-			return reconcileScan(ctx, forgetful{w, until}, id)
-		}
+	r, err := explore.Search(t, scanScenario(func(w scanner) scanner {
+		return &forgetful{scanner: w, until: map[string]time.Time{}} // of this process
 	}))
-	if err != nil || r.Found == nil || !strings.Contains(fmt.Sprint(r.Found), "dies") {
+	if err != nil || r.Found == nil || !strings.Contains(fmt.Sprint(r.Found), "does not converge") {
 		t.Errorf("the exploration finds %v, %v, %v, want a scan that never ends", r, r.Found, err)
 	}
 }
@@ -260,21 +432,23 @@ func TestRowsWithTimeoutInMemory(t *testing.T) {
 // forgetful keeps the time-outs in memory.
 type forgetful struct {
 	scanner
+	mu    sync.Mutex // guards until
 	until map[string]time.Time
 }
 
-func (f forgetful) get(ctx context.Context, id string) (scan, error) {
+func (f *forgetful) get(ctx context.Context, id string) (scan, error) {
 	s, err := f.scanner.get(ctx, id)
-	s.Until = f.until[id]
-	if s.Until.IsZero() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.Status == "running" && f.until[id].IsZero() {
 		s.Until = time.Now().Add(scanTimeout) // it is not known any more
 	}
 	return s, err
 }
 
-func (f forgetful) put(ctx context.Context, id string, s scan) error {
-	if s.Status == "running" {
-		f.until[id] = s.Until
-	}
-	return f.scanner.put(ctx, id, s)
+func (f *forgetful) reserve(ctx context.Context, id string, was, s scan) error {
+	f.mu.Lock()
+	f.until[id] = s.Until
+	f.mu.Unlock()
+	return f.scanner.reserve(ctx, id, was, s)
 }

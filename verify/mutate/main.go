@@ -108,6 +108,12 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	data := filepath.Join(*root, *dir, "testdata")
+	if _, err := os.Stat(data); err == nil {
+		if err := os.CopyFS(filepath.Join(filepath.Dir(binary), "testdata"), os.DirFS(data)); err != nil {
+			return err
+		}
+	}
 	begin := time.Now()
 	if out, err := test(binary, 0, "", 10*time.Minute); err != nil {
 		return fmt.Errorf("the tests fail without a mutant: %v\n%s", err, out)

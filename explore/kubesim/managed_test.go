@@ -34,7 +34,7 @@ func TestManagedFields(t *testing.T) {
 			t.Helper()
 			var got []string
 			for _, f := range fields {
-				got = append(got, string(f.Operation)+" by "+f.Manager+" "+string(f.FieldsV1.Raw))
+				got = append(got, string(f.Operation)+" by "+f.Manager+" "+f.FieldsV1.GetRawString())
 			}
 			if !slices.Equal(got, owners) {
 				t.Errorf("%s: the owners are %q, want %q", where, got, owners)

@@ -428,8 +428,8 @@ func (a after) Run(ctx context.Context) error {
 
 func (a after) Unwrap() Runner { return a.Runner }
 
-// Ready returns the function that Run waits for. With it, the status page tells a member
-// that waits from one that runs.
+// Ready returns the function that Run waits for. With it, the status page
+// distinguishes a member that waits from one that runs.
 func (a after) Ready() func(ctx context.Context) error { return a.ready }
 
 // Restart returns a Runner that runs r again, as p says, when it fails or panics; a nil p

@@ -96,9 +96,12 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	}
 	assets.Desired = func(ctx context.Context) (map[cloud.ID]cloud.Spec, error) { return read(ctx) }
 	assets.Lookup = func(ctx context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
-		now, _ := read(ctx) // the last valid file, and not what was listed
+		now, err := read(ctx) // the file, and not what was listed
 		spec, ok := now[id]
-		return spec, ok, nil
+		if ok { // the last valid file counts, but deletes nothing
+			err = nil
+		}
+		return spec, ok, err
 	}
 
 	// The loop, with a gate that pauses all runs while the cloud is down, and the page

@@ -951,7 +951,7 @@ func (x *explorer) again() *Finding {
 // fails too, and sees whether it fails again.
 func (x *explorer) reduce(p plan, o *outcome) *Finding {
 	number := x.report.Plans
-	if o.hung {
+	if o.hung || o.locked {
 		f := x.finding(p, o)
 		f.Number = number
 		return f

@@ -20,14 +20,15 @@ var conflicts = reconcile.Backoff(5*time.Millisecond, time.Minute)
 // the API server answers, also where the error is wrapped:
 //
 //   - a conflict, of a cache that was behind, comes back after 5 milliseconds, and
-//     then after twice as long each time, up to a minute; not that of a server-side
-//     apply with fields of another manager, which no newer cache ends;
+//     then after twice as long each time, up to a minute;
 //   - what the server asks to be sent again later, as it does with 429 and 503,
 //     comes back after the time it says, or up to half as long again, so that not
 //     all come back at once; an event runs it sooner, unless
 //     Reconciler.HoldRetries is set;
-//   - about everything else, such as what is forbidden or invalid, or a server
-//     that cannot be reached, p decides; a nil p means [reconcile.DefaultRetry].
+//   - about a conflict of a server-side apply with another field manager, which no newer
+//     cache resolves, and about everything else, such as what is forbidden or invalid,
+//     or a server that cannot be reached, p decides; a nil p means
+//     [reconcile.DefaultRetry].
 //
 // P is not asked about the first two, so these come back also with
 // [reconcile.NoRetry]. To limit them, use Limit on the result. It may be called

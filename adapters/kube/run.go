@@ -117,7 +117,7 @@ func (r *run) failedSince(t time.Time) bool {
 // A listener is the handler of an informer's log. It hears of the failures that
 // client-go tries again without a word to the watch error handler: while the API server
 // refuses connections or answers 429, and while a proxy hangs up. In the last case the
-// client sends the request ten times, and then takes it for a watch without events.
+// client repeats the request ten times, and then takes it for a watch without events.
 type listener struct {
 	slog.Handler
 	run *run
@@ -133,7 +133,7 @@ const (
 	lastAttempt = 10
 )
 
-var errSentAgain = fmt.Errorf("a request failed %d times", lastAttempt)
+var errSentAgain = fmt.Errorf("a request failed %d times, or was to be sent later", lastAttempt)
 
 func (l listener) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= retried || l.Handler.Enabled(ctx, level)

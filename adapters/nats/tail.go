@@ -46,7 +46,7 @@ const (
 var (
 	errReconnect = errors.New("the connection changed")
 	errGap       = errors.New("messages are missing")
-	errUnheard   = errors.New("the server has no subscriber for what it sends; if this lasts, an account's import or a leaf node does not pass on the subjects _INBOX.>")
+	errUnheard   = errors.New("no subscriber receives the messages of the consumer; if this lasts, the import of an account or a leaf node does not pass on the inbox subjects, _INBOX.> by default")
 	errOther     = errors.New("the stream may be another one, or have lost messages")
 	errSlow      = fmt.Errorf("the server did not answer in time: %w", context.DeadlineExceeded)
 	errSilent    = fmt.Errorf("the server did not answer a ping for %v: %w", silence, context.DeadlineExceeded)
@@ -401,11 +401,11 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			}
 		case msg := <-d.msgs:
 			heard = true
-			r.works()
 			if !strings.HasPrefix(msg.Reply, "$JS.ACK.") {
 				if err := d.control(msg); err != nil {
 					return err
 				}
+				r.works()
 				if behind && msg.Reply == "" {
 					ask() // what was still to come may be gone
 				}
@@ -422,6 +422,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			if meta.Sequence.Consumer != delivered {
 				return errGap
 			}
+			r.works()
 			if err := handle(msg, meta); err != nil {
 				return err
 			}

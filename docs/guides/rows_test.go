@@ -115,6 +115,9 @@ func (w scanning) clean(ctx context.Context, id string, was scan) error {
 	if next, err := w.oldest(ctx); err == nil { // else it begins within scanPeriod
 		w.queue.Enqueue(next)
 	}
+	if s.Status == "pending" {
+		return reconcile.RequeueWithin(0)
+	}
 	return nil
 }
 
@@ -146,7 +149,13 @@ func sweepMachines(w scanner) (*keep.Set[string, scan, string], *reconcile.Recon
 		Desired: w.rows, // those with Machine, or ended within a week
 		Absent:  func(s scan) bool { return s.Status != "" && !s.Machine },
 		Ensure:  func(context.Context, string, scan) error { return nil }, // step starts it
-		Delete:  func(ctx context.Context, id, _ string) error { return w.remove(ctx, id) },
+		Delete: func(ctx context.Context, id, _ string) error {
+			s, err := w.get(ctx, id) // it may have begun again
+			if err == nil && s.Machine || err != nil && !errors.Is(err, errNoRow) {
+				return err
+			}
+			return w.remove(ctx, id)
+		},
 	}
 	return machines, &reconcile.Reconciler[string]{Queue: queue, Reconcile: machines.Reconcile, Timeout: callTimeout}
 }

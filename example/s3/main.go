@@ -84,9 +84,12 @@ func run(ctx context.Context, o options, stdout io.Writer) error {
 		return all, nil
 	}
 	set.Lookup = func(ctx context.Context, name string, _ bucket.Spec) (bucket.Spec, bool, error) {
-		now, _ := read(ctx) // the file as it is now, and not as it was listed
+		now, err := read(ctx) // the file as it is now, and not as it was listed
 		spec, ok := now[name]
-		return spec, ok, nil
+		if ok { // the last valid file counts, but deletes nothing
+			err = nil
+		}
+		return spec, ok, err
 	}
 
 	// The loop, with a gate that pauses all runs while the store is down.

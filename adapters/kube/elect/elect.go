@@ -90,7 +90,7 @@ type Config struct {
 // process waits nobody takes from it, so it grows by an item for each object that
 // comes, also of those that are gone again. [EachTerm] makes one for each term.
 //
-// A Lease that somebody deletes is free: another candidate takes it at once, and this one
+// A Lease that is deleted is free: another candidate takes it at once, and this one
 // ends only when it is to renew it, up to Config.Period later.
 //
 // Times are measured on the monotonic clock of this process, from before the

@@ -119,16 +119,16 @@ func (q *Queue[T]) keepOrder() {
 	}
 }
 
-// checkSettings warns once a minute while the stream or its consumer is not as a queue
+// checkSettings warns, at most once a minute, while the stream or its consumer is not as a queue
 // needs it: an operator may have changed it since [New] checked it.
 func (q *Queue[T]) checkSettings() {
 	began := time.Now()
 	wrong, err := q.wire.unfit(q.life)
 	switch {
+	case len(wrong) > 0:
+		q.alarm(&q.unfit, began, 0, "the stream or its consumer has other settings: the queue may lose items, or stop", errors.New(strings.Join(wrong, "; ")))
 	case err != nil:
 		q.troubled(err, "looking at the settings of the stream")
-	case len(wrong) > 0:
-		q.alarm(&q.unfit, began, 0, "somebody changed the stream or its consumer, and the queue may lose items or stand", errors.New(strings.Join(wrong, "; ")))
 	default:
 		q.calm(&q.unfit, "the stream and its consumer are as the queue needs them again")
 	}

@@ -235,7 +235,7 @@ func (w *jetWire) unfit(ctx context.Context) ([]string, error) {
 	}
 	wrong := unfitStream(s, w.stream)
 	if have := s.Config.Metadata[protocolKey]; have != protocol {
-		wrong = append(wrong, fmt.Sprintf("Metadata[%q] is %q, want %q: a version of another protocol uses it", protocolKey, have, protocol))
+		wrong = append(wrong, fmt.Sprintf("Metadata[%q] is %q, want %q", protocolKey, have, protocol))
 	}
 	c, err := w.js.Consumer(ctx, w.name, consumerName)
 	if err != nil {

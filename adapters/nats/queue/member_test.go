@@ -186,7 +186,7 @@ func (w madeAnew) epoch(ctx context.Context) (uint64, error) {
 
 // Who joins as the stream is made anew has no fences of the old one.
 func TestJoinWhileTheStreamIsRecreated(t *testing.T) {
-	js := natstest.New(t).JetStream(t, natstest.In(t, "creator", "q"))
+	js := natstest.New(t).JetStream(t)
 	cfg := Config{Name: "q", Lease: time.Hour}
 	q, err := New[string](t.Context(), js, cfg)
 	if err != nil {

@@ -59,7 +59,7 @@ func Publish(js jetstream.JetStream, subject string) string {
 // connection for that.
 func Closed(nc *nats.Conn) error {
 	if last := nc.LastError(); last != nil {
-		return fmt.Errorf("%w; last error: %w", nats.ErrConnectionClosed, last)
+		return fmt.Errorf("%w; last error: %v", nats.ErrConnectionClosed, last)
 	}
 	return nats.ErrConnectionClosed
 }

@@ -92,8 +92,8 @@ func (p *Page) listing(name string) *Listing {
 	return nil
 }
 
-// sameName reports whether two names are the same but for how they end a line: a browser
-// sends the fields of a form with CRLF.
+// sameName reports whether two names are equal except for their line ends, because a
+// browser sends the fields of a form with CRLF.
 func sameName(a, b string) bool {
 	return a == b || lineEnds.Replace(a) == lineEnds.Replace(b)
 }

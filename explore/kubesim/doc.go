@@ -32,8 +32,9 @@
 //   - defaults and rules of the kinds that Kubernetes has, besides types, metadata, and
 //     what of ConfigMaps, Secrets, Jobs, workloads and role bindings is immutable; kinds of
 //     CRD files have all theirs;
-//   - metadata.managedFields before the first server-side apply to an object: what it had
-//     by then is nobody's, and conflicts name its owner "before-first-apply";
+//   - metadata.managedFields before the first server-side apply to an object: the
+//     fields that it had by then have no owner, and conflicts call it
+//     "before-first-apply"; answers to a dry run and the event of a deletion show none;
 //   - controllers, besides the garbage collector and that of namespaces; no kubelet: a pod
 //     is gone when it is deleted, without a grace period;
 //   - subresources other than status and scale; server-side apply of scale;

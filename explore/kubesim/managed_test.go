@@ -15,8 +15,8 @@ import (
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
-// TestManagedFields has two owners of fields. A client reads who they are from each kind of
-// answer, and what it writes of them is ignored.
+// TestManagedFields has two owners of fields. A client reads who they are from the answer
+// to an apply, a get and a list, and from an event. The owners that it writes are ignored.
 func TestManagedFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kubesim.NewServer()

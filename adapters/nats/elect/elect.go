@@ -51,8 +51,8 @@ import (
 // term, for writes to what can refuse such a late one.
 //
 // The Runner logs when it leads, loses the lease or cannot reach the server, to the
-// [reconcile.Logger] of its context: that of the Group. It returns an error if an argument is wrong or the bucket
-// has no fitting TTL.
+// [reconcile.Logger] of its context: that of the Group. It returns an error if an
+// argument is wrong or the bucket has no fitting TTL.
 func Elect(kv jetstream.KeyValue, name string, r reconcile.Runner) reconcile.Runner {
 	return &elected{kv: kv, name: name, runner: r}
 }

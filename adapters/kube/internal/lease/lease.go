@@ -31,8 +31,8 @@ type Config struct {
 }
 
 // WithDefaults checks c, whose type is called what, and fills in what is not set: as
-// Identity, the name of the host, and as Logger, that of ctx. Period is less than a part of Deadline. A wrong
-// field is a terminal error.
+// Identity, the name of the host, and as Logger, that of ctx. Period is less than a part
+// of Deadline. A wrong field is a terminal error.
 func (c Config) WithDefaults(ctx context.Context, what string, part float64) (Config, error) {
 	wrong := func(format string, args ...any) (Config, error) {
 		return c, reconcile.Terminal(fmt.Errorf(what+"."+format, args...))

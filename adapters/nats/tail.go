@@ -44,12 +44,12 @@ const (
 )
 
 var (
-	errReconnect = errors.New("the connection changed")
-	errGap       = errors.New("messages are missing")
-	errUnheard   = errors.New("no subscriber receives the messages of the consumer; if this lasts, the import of an account or a leaf node does not pass on the inbox subjects, _INBOX.> by default")
-	errOther     = errors.New("the stream may be another one, or have lost messages")
-	errSlow      = fmt.Errorf("the server did not answer in time: %w", context.DeadlineExceeded)
-	errSilent    = fmt.Errorf("the server did not answer a ping for %v: %w", silence, context.DeadlineExceeded)
+	errReconnect    = errors.New("the connection changed")
+	errGap          = errors.New("messages are missing")
+	errNoSubscriber = errors.New("no subscriber receives the messages of the consumer; if this lasts, the import of an account or a leaf node does not pass on the inbox subjects, _INBOX.> by default")
+	errOther        = errors.New("the stream may be another one, or have lost messages")
+	errSlow         = fmt.Errorf("the server did not answer in time: %w", context.DeadlineExceeded)
+	errSilent       = fmt.Errorf("the server did not answer a ping for %v: %w", silence, context.DeadlineExceeded)
 )
 
 // A tail reads the last message of each subject of a stream, and then all that
@@ -389,7 +389,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			case a.err != nil:
 				return a.err
 			case !a.info.PushBound:
-				return errUnheard // nothing would come
+				return errNoSubscriber // nothing would come
 			default:
 				owed = a.info.Delivered.Consumer
 				if behind && a.info.NumPending == 0 && owed == delivered {

@@ -40,7 +40,7 @@ func (r *record) key() string { return key(r.object.GetNamespace(), r.object.Get
 // text returns the object as JSON. Whoever calls it holds Server.mu.
 func (r *record) text() []byte {
 	if r.body == nil {
-		r.body = encode(r.shown())
+		r.body = encode(r.withManagedFields())
 	}
 	return r.body
 }
@@ -52,7 +52,7 @@ func (r *record) item() []byte {
 		return r.text()
 	}
 	if r.listed == nil {
-		o := maps.Clone(r.shown())
+		o := maps.Clone(r.withManagedFields())
 		delete(o, "apiVersion")
 		delete(o, "kind")
 		r.listed = encode(o)
@@ -63,13 +63,13 @@ func (r *record) item() []byte {
 // metadata returns a PartialObjectMetadata as JSON.
 func (r *record) metadata() []byte {
 	if r.partial == nil {
-		r.partial = encode(map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": r.shown()["metadata"]})
+		r.partial = encode(map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": r.withManagedFields()["metadata"]})
 	}
 	return r.partial
 }
 
-// shown returns the object with the owners of its fields, once something was applied.
-func (r *record) shown() map[string]any {
+// withManagedFields returns the object with the owners of its fields, once something was applied.
+func (r *record) withManagedFields() map[string]any {
 	if len(r.managed) == 0 {
 		return r.object.Object
 	}

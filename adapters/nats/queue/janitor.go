@@ -123,14 +123,14 @@ func (q *Queue[T]) keepOrder() {
 // needs it: an operator may have changed it since [New] checked it.
 func (q *Queue[T]) checkSettings() {
 	began := time.Now()
-	wrong, err := q.wire.unfit(q.life)
+	wrong, err := q.wire.wrongSettings(q.life)
 	switch {
 	case len(wrong) > 0:
-		q.alarm(&q.unfit, began, 0, "the stream or its consumer has other settings: the queue may lose items, or stop", errors.New(strings.Join(wrong, "; ")))
+		q.alarm(&q.settings, began, 0, "the stream or its consumer has other settings: the queue may lose items, or stop", errors.New(strings.Join(wrong, "; ")))
 	case err != nil:
 		q.troubled(err, "looking at the settings of the stream")
 	default:
-		q.calm(&q.unfit, "the stream and its consumer are as the queue needs them again")
+		q.calm(&q.settings, "the stream and its consumer are as the queue needs them again")
 	}
 }
 

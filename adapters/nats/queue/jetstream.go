@@ -226,14 +226,14 @@ func (w *jetWire) consumer(ctx context.Context) (progress, error) {
 	return progress{int(i.NumPending), i.Delivered.Stream, i.AckFloor.Stream}, nil
 }
 
-func (w *jetWire) unfit(ctx context.Context) ([]string, error) {
+func (w *jetWire) wrongSettings(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	s, err := w.s.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wrong := unfitStream(s, w.stream)
+	wrong := wrongStreamSettings(s, w.stream)
 	if have := s.Config.Metadata[protocolKey]; have != protocol {
 		wrong = append(wrong, fmt.Sprintf("Metadata[%q] is %q, want %q", protocolKey, have, protocol))
 	}
@@ -241,7 +241,7 @@ func (w *jetWire) unfit(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return wrong, err
 	}
-	wrong = append(wrong, unfitConsumer(c.CachedInfo(), w.workers)...)
+	wrong = append(wrong, wrongConsumerSettings(c.CachedInfo(), w.workers)...)
 	if c.CachedInfo().Paused {
 		wrong = append(wrong, "the consumer is paused")
 	}

@@ -603,7 +603,7 @@ func (l *link) consumer(ctx context.Context) (progress, error) {
 	return ask(ctx, l, defaultAnswer, l.m.progress)
 }
 
-func (l *link) unfit(ctx context.Context) ([]string, error) {
+func (l *link) wrongSettings(ctx context.Context) ([]string, error) {
 	return ask(ctx, l, l.timeout, func() ([]string, error) { return nil, nil })
 }
 

@@ -116,7 +116,7 @@ type Queue[T comparable] struct {
 	nowDenied  chan struct{}   // closed when denied is set
 	unstored   alarm           // nothing can be stored
 	unseen     alarm           // the janitor cannot check all records
-	unfit      alarm           // the stream or its consumer has other settings
+	settings   alarm           // the stream or its consumer has other settings
 }
 
 // New returns a queue of items that are strings, integers or booleans, or

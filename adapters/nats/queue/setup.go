@@ -66,7 +66,7 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
 	}
-	if wrong := unfitStream(s.CachedInfo(), want); len(wrong) > 0 {
+	if wrong := wrongStreamSettings(s.CachedInfo(), want); len(wrong) > 0 {
 		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
@@ -86,7 +86,7 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 	if err != nil {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
 	}
-	if wrong := unfitConsumer(c.CachedInfo(), consumerConfig(cfg)); len(wrong) > 0 {
+	if wrong := wrongConsumerSettings(c.CachedInfo(), consumerConfig(cfg)); len(wrong) > 0 {
 		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
@@ -158,15 +158,15 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 	}
 }
 
-// unfitStream says which fields of a stream a queue cannot live with.
-func unfitStream(have *jetstream.StreamInfo, want jetstream.StreamConfig) (wrong []string) {
+// wrongStreamSettings says which fields of a stream a queue cannot live with.
+func wrongStreamSettings(have *jetstream.StreamInfo, want jetstream.StreamConfig) (wrong []string) {
 	return compare(have.Config, want, "Subjects", "Retention", "Discard", "MaxMsgsPerSubject", "MaxMsgs",
 		"MaxBytes", "MaxAge", "Storage", "Replicas", "NoAck", "DenyDelete", "Sealed", "AllowDirect",
 		"AllowMsgTTL (which a server before 2.11 drops)")
 }
 
-// unfitConsumer says which fields of its consumer a queue cannot live with.
-func unfitConsumer(have *jetstream.ConsumerInfo, want jetstream.ConsumerConfig) (wrong []string) {
+// wrongConsumerSettings says which fields of its consumer a queue cannot live with.
+func wrongConsumerSettings(have *jetstream.ConsumerInfo, want jetstream.ConsumerConfig) (wrong []string) {
 	return compare(have.Config, want, "FilterSubject", "DeliverPolicy", "AckPolicy",
 		"AckWait (which is Config.Lease)", "MaxDeliver", "MaxAckPending")
 }

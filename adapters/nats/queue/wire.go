@@ -68,9 +68,9 @@ type wire interface {
 	// consumer returns how far the consumer is.
 	consumer(ctx context.Context) (progress, error)
 
-	// unfit says which settings of the stream and of its consumer are not those of a
+	// wrongSettings says which settings of the stream and of its consumer are not those of a
 	// queue any more, and whether the consumer is paused.
-	unfit(ctx context.Context) ([]string, error)
+	wrongSettings(ctx context.Context) ([]string, error)
 
 	// createConsumer creates the consumer if it is missing.
 	createConsumer(ctx context.Context) error

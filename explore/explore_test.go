@@ -852,6 +852,7 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				mu.Lock()
+				runtime.Gosched() // the other one waits for the mutex, on one processor too
 				if err := (client{proc, w}).asDesired(ctx); err != nil {
 					log.Fatal("cannot go on: ", err)
 				}

@@ -19,7 +19,8 @@ import (
 // Transport returns an HTTP transport from a process to a fake service h, for an
 // http.Client or an SDK. Each request is a call of c, named as "PUT /buckets/a", with the
 // decoded query if there is one. GET and HEAD are reads, which change nothing. All other
-// methods may change the world.
+// methods may change the world. If h is never stale, but other services are, pass a Caller
+// whose ReadAny calls Do.
 //
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. A slow call gets its

@@ -25,10 +25,9 @@ import (
 	"github.com/reconkernel/reconcile/explore"
 )
 
-// hosts is the default transport, which LiteFS uses: each process has a host of its own.
+// hosts replaces the default transport, which LiteFS uses: each process has a host of its
+// own.
 var hosts transports
-
-func init() { http.DefaultTransport = &hosts }
 
 type transports struct{ sync.Map }
 
@@ -81,7 +80,7 @@ func (w *world) primaries() (names []string) {
 }
 
 // Consul ends a session at least once and at most twice its TTL after the last renewal. A
-// session that ends deletes its key, and nobody acquires it again for a second.
+// session that ends deletes its key, which cannot be acquired again for a second.
 const ttl = 2 * consul.DefaultTTL
 
 func (w *world) end(session string) {
@@ -217,7 +216,10 @@ func start(name string) func(proc *explore.Process, w *world) {
 	}
 }
 
-func scenario() explore.Scenario[*world] {
+func scenario(t *testing.T) explore.Scenario[*world] {
+	before := http.DefaultTransport
+	http.DefaultTransport = &hosts
+	t.Cleanup(func() { http.DefaultTransport = before })
 	return explore.Scenario[*world]{
 		World:  newWorld,
 		Close:  func(w *world) { os.RemoveAll(w.dir) },
@@ -248,13 +250,13 @@ func scenario() explore.Scenario[*world] {
 // TestTwoPrimaries finds that the time of a lease is that of the response, for which LiteFS
 // waits without a limit.
 func TestTwoPrimaries(t *testing.T) {
-	find(t, scenario(), "call PUT /v1/kv/primary?acquire=session-1 #1: slow")
+	find(t, scenario(t), "call PUT /v1/kv/primary?acquire=session-1 #1: slow")
 }
 
 // TestClusterID finds that a node that sets the ID of the cluster in Consul and gets no
 // response never stores the ID. From then on no node may become primary.
 func TestClusterID(t *testing.T) {
-	s := scenario()
+	s := scenario(t)
 	s.Without = append(s.Without, explore.Slow) // see TestTwoPrimaries
 	find(t, s, "call PUT /v1/kv/primary/clusterid #1: answer lost")
 }

@@ -854,6 +854,7 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 				mu.Lock()
 				runtime.Gosched() // the other one waits for the mutex, on one processor too
 				if err := (client{proc, w}).asDesired(ctx); err != nil {
+					go mu.Lock() // on one processor the other loop may end before it waits
 					log.Fatal("cannot go on: ", err)
 				}
 				mu.Unlock()
@@ -876,6 +877,11 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			proc.Go(func(context.Context) error { mu.Lock(); log.Fatal("no configuration"); return nil })
 		}
+	}
+	left := make(chan struct{}) // goroutines of the test, or of plans before, do not hide those of a plan
+	defer close(left)
+	for range 5_000 {
+		go func() { <-left }()
 	}
 	if r := explore(); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatal") {
 		t.Errorf("exploring finds %v, want the call of log.Fatal", r.Found)

@@ -169,7 +169,8 @@ type Scenario[W any] struct {
 
 	// Parallel is the number of plans that are played at the same time. 0 means the
 	// number of processors. A controller that changes variables of its package, or uses
-	// libraries that do, needs 1.
+	// libraries that do, needs 1. The next plan sees these variables: if they hold a state
+	// by name, such as a back-off, World must make other names each time.
 	Parallel int
 
 	Seed uint64 // of the plans that are drawn

@@ -59,6 +59,10 @@ func (s *Environment[T]) Advance(d time.Duration) { s.env.Advance(d) }
 // once time passes. If there is no process at that time, the event is lost.
 func (s *Environment[T]) Event(item T) { s.env.Event(item) }
 
+// Redeploy stops the process, as the installation of a new version does: its context ends
+// now, and half a minute later the next process starts.
+func (s *Environment[T]) Redeploy() { s.env.Redeploy() }
+
 // Note writes a line to the journal.
 func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 

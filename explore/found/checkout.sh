@@ -9,12 +9,25 @@
 # PROGRAM is one of checkouts/, such as cronjob; FOLDER has the go.mod of a checkout
 # of the controller, and PACKAGE is the folder below it that the program belongs to.
 # The checkout is copied, and stays as it is.
+#
+# Or explores a module that needs a newer Go than this one:
+#
+#   checkout.sh PROGRAM MODULE@VERSION GO
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 program=$1 from=$2 package=${3:-internal/controller}
 to=$(mktemp -d)
 trap 'rm -rf "$to"' EXIT
+if [[ $from == *@* ]]; then
+	cd "$to"
+	export GOWORK=off GOTOOLCHAIN="go$package"
+	cp "$here/checkouts/${program}_test.go.txt" found_test.go
+	go mod init found
+	go mod edit -require="$from" -require=github.com/reconkernel/reconcile@v0.0.0 -replace=github.com/reconkernel/reconcile="$root"
+	go test -mod=mod -count=1 -v .
+	exit
+fi
 cp -r "$from/." "$to"
 cp "$here/checkouts/${program}_test.go.txt" "$to/$package/explore_${program}_test.go"
 # Their own tests need a server, and are not what is explored.

@@ -143,8 +143,9 @@ type Scenario[W any] struct {
 
 	// CustomFaults lists the faults of this world besides those of [Faults], in the order
 	// in which they are tried. [Process.DoOr] and [Process.EventOr] implement them by
-	// name. A fault that they implement and that is not listed is never injected. With
-	// Stable, State must not show the effects of these faults.
+	// name. A fault that they implement and that is not listed is never injected. Its
+	// effects may last: the time of Within begins a minute after it. With Stable, State must
+	// not show the effects of these faults.
 	CustomFaults []Fault
 
 	// Stable fails a plan in which State reaches its expected value, and then changes

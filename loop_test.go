@@ -1117,8 +1117,8 @@ func TestAdmitIsCalledBeforeEachRunAndDoneAfterIt(t *testing.T) {
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: d, Admit: admit, Workers: 4,
 			Reconcile: func(ctx context.Context, item string) error {
-				j.Note("run %s", item)
 				time.Sleep(10 * time.Second)
+				j.Note("run %s", item) // not when it begins: the next Admit begins at that instant too
 				return mixed(ctx, item)
 			},
 			OnResult: func(r reconcile.Result[string]) { j.Note("result %s after %v and %v", r.Outcome, r.Waited, r.Duration) },
@@ -1130,10 +1130,9 @@ func TestAdmitIsCalledBeforeEachRunAndDoneAfterIt(t *testing.T) {
 			waited = time.Second // what is ready in it is not known
 		}
 		j.Want(t,
-			"0s admit", "1s run good", // one worker at a time: the others wait for it
-			"1s admit", "2s run fail",
-			"11s left succeeded, <nil>, 10s", "11s result succeeded after 1s and 10s",
-			"12s left retrying, boom, 10s", fmt.Sprintf("12s result retrying after %v and 10s", waited))
+			"0s admit", "1s admit", // one worker at a time: the others wait for it
+			"11s run good", "11s left succeeded, <nil>, 10s", "11s result succeeded after 1s and 10s",
+			"12s run fail", "12s left retrying, boom, 10s", fmt.Sprintf("12s result retrying after %v and 10s", waited))
 		s.end()
 	})
 }
@@ -1441,13 +1440,14 @@ func (e slowText) Error() string { time.Sleep(e.takes); return "slow" }
 // An error whose Error method hangs keeps its item in flight while its line is written:
 // another line says so.
 func TestRunWhoseErrorTextHangsIsLogged(t *testing.T) {
-	for takes, want := range map[time.Duration]int{10 * time.Millisecond: 0, 5 * time.Minute: 10} { // after 0.5 s, 1 s, 2 s …
+	for takes, want := range map[time.Duration]int{10 * time.Millisecond: 0, 5 * time.Minute: 9} { // after 1 s, 2 s, 4 s …
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
 			var log strings.Builder // which the handler locks
 			s := serve(t, reconcile.Reconciler[string]{
 				Queue: q, Timeout: time.Minute, Retry: reconcile.NoRetry, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 				Reconcile: func(_ context.Context, item string) error {
 					if item == "a" {
+						time.Sleep(time.Millisecond) // until the run itself is watched, so that it is known when its line is checked
 						return slowText{takes}
 					}
 					return nil

@@ -24,7 +24,10 @@ type server struct {
 type machine struct{ ID, Size string }
 
 // A provider stands in for a cloud.
-type provider struct{ machines map[string]machine }
+type provider struct {
+	machines map[string]machine
+	ensured  func() // called after each change by ensure; nil if there is none
+}
 
 func (p *provider) list(context.Context) (map[string]machine, error) {
 	return maps.Clone(p.machines), nil
@@ -36,6 +39,9 @@ func (p *provider) ensure(_ context.Context, name string, s server) error {
 	}
 	fmt.Println("ensure", name)
 	p.machines[name] = machine{ID: "i-" + name, Size: s.Size}
+	if p.ensured != nil {
+		p.ensured()
+	}
 	return nil
 }
 
@@ -67,8 +73,13 @@ func Example() {
 	group.Add("list", servers)
 	group.Add("servers", &reconcile.Reconciler[string]{Queue: queue, Reconcile: servers.Reconcile})
 
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	cloud.ensured = func() {
+		if len(cloud.machines) == 2 {
+			cancel() // a service goes on
+		}
+	}
 	if err := group.Run(ctx); err != nil {
 		fmt.Println(err)
 	}

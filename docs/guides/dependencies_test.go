@@ -17,7 +17,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The programs of dependencies.md.
+// The programs of events-and-observations.md about owners and dependencies.
 
 // A disk is what an event about a disk tells, also that it is gone.
 type disk struct{ Name, Owner string }

@@ -58,8 +58,8 @@ func each(d time.Duration) reconcile.RetryPolicy {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// TestGuidesOutput checks that what a guide shows as output, a block marked
-// text, is what a test in this folder compares with, or the guide's test of a module.
+// TestGuidesOutput checks that what a guide or the README of kubesim shows as output, a
+// block marked text, is what a test in this folder or that of the README compares with.
 func TestGuidesOutput(t *testing.T) {
 	sources, err := filepath.Glob("*_test.go")
 	if err != nil {
@@ -70,6 +70,7 @@ func TestGuidesOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	guides = append(guides, "../../explore/kubesim/README.md")
 	shown := 0
 	for _, guide := range guides {
 		for i, part := range strings.Split(read(t, guide), "\n```") {

@@ -14,7 +14,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The programs of testing.md.
+// Tests in a bubble, without package reconciletest.
 
 var errNotThere = errors.New("not there")
 

@@ -23,7 +23,7 @@ import (
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
-// The program of docs/guides/exploring-kubernetes.md: a controller of client-go, by hand.
+// The program of README.md for client-go: a controller by hand.
 
 // runKeys makes a Secret for each ConfigMap. If retry is not set, an error is the end of it.
 func runKeys(ctx context.Context, cfg *rest.Config, retry bool) error {

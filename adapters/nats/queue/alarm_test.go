@@ -113,6 +113,17 @@ func TestAlarmForgetsOldFailures(t *testing.T) {
 		if n := log.lines("for=1h1m0s"); n != 1 {
 			t.Errorf("%d warnings that it lasts an hour:\n%s", n, log.text.String())
 		}
+
+		// The janitor checks every three leases, which may be more than a minute.
+		q.cfg.Lease = time.Minute
+		var settings alarm
+		for range 3 {
+			q.alarm(&settings, time.Now(), 0, "other settings", errors.New("MaxAge"))
+			time.Sleep(3*time.Minute + time.Second)
+		}
+		if n := log.lines("for=6m2s"); n != 1 {
+			t.Errorf("%d warnings that other settings last two checks:\n%s", n, log.text.String())
+		}
 		q.end()
 		q.running.Wait()
 	})

@@ -416,7 +416,7 @@ func (q *Queue[T]) alarm(a *alarm, began time.Time, after time.Duration, what st
 	}
 	q.mu.Lock()
 	now := time.Now()
-	if began.Sub(a.last) > after+time.Minute {
+	if began.Sub(a.last) > after+max(time.Minute, 4*q.cfg.Lease) {
 		*a = alarm{since: now}
 	}
 	a.last = now

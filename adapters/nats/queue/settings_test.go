@@ -53,7 +53,8 @@ func TestSettingsAreChanged(t *testing.T) {
 	}
 	was := stream.CachedInfo().Config
 	is := was
-	is.MaxAge, is.Metadata = time.Hour, map[string]string{protocolKey: "2"}
+	is.MaxAge, is.MaxMsgSize = time.Hour, 1_000
+	is.Metadata = map[string]string{protocolKey: "2"}
 	update := func(cfg jetstream.StreamConfig) {
 		t.Helper()
 		if _, err := admin.UpdateStream(t.Context(), cfg); err != nil {
@@ -61,13 +62,27 @@ func TestSettingsAreChanged(t *testing.T) {
 		}
 	}
 	update(is)
+	consumer, err := admin.Consumer(t.Context(), "q", consumerName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workers := consumer.CachedInfo().Config
+	other := workers
+	other.BackOff, other.HeadersOnly, other.MaxRequestBatch = []time.Duration{time.Second}, true, 1
+	if _, err := admin.UpdateConsumer(t.Context(), "q", other); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := admin.PauseConsumer(t.Context(), "q", consumerName, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	check("level=WARN", "MaxAge is 1h0m0s, want 0s", protocolKey, "the consumer is paused")
+	check("level=WARN", "MaxAge is 1h0m0s, want 0s", "MaxMsgSize is 1000, want -1", protocolKey,
+		"BackOff", "HeadersOnly", "MaxRequestBatch", "the consumer is paused")
 	check()
 
 	update(was)
+	if _, err := admin.UpdateConsumer(t.Context(), "q", workers); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := admin.ResumeConsumer(t.Context(), "q", consumerName); err != nil {
 		t.Fatal(err)
 	}

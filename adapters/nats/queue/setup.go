@@ -160,15 +160,17 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 
 // wrongStreamSettings says which fields of a stream a queue cannot live with.
 func wrongStreamSettings(have *jetstream.StreamInfo, want jetstream.StreamConfig) (wrong []string) {
-	return compare(have.Config, want, "Subjects", "Retention", "Discard", "MaxMsgsPerSubject", "MaxMsgs",
-		"MaxBytes", "MaxAge", "Storage", "Replicas", "NoAck", "DenyDelete", "Sealed", "AllowDirect",
+	return compare(have.Config, want, "Subjects", "SubjectTransform", "Sources", "Retention", "Discard",
+		"DiscardNewPerSubject", "MaxMsgsPerSubject", "MaxMsgs", "MaxBytes", "MaxMsgSize", "MaxAge", "Storage",
+		"Replicas", "NoAck", "DenyDelete", "DenyPurge", "Sealed", "AllowDirect",
 		"AllowMsgTTL (which a server before 2.11 drops)")
 }
 
 // wrongConsumerSettings says which fields of its consumer a queue cannot live with.
 func wrongConsumerSettings(have *jetstream.ConsumerInfo, want jetstream.ConsumerConfig) (wrong []string) {
-	return compare(have.Config, want, "FilterSubject", "DeliverPolicy", "AckPolicy",
-		"AckWait (which is Config.Lease)", "MaxDeliver", "MaxAckPending")
+	return compare(have.Config, want, "FilterSubject", "FilterSubjects", "DeliverPolicy", "AckPolicy",
+		"AckWait (which is Config.Lease)", "BackOff", "MaxDeliver", "MaxAckPending", "HeadersOnly",
+		"InactiveThreshold", "MaxRequestBatch", "MaxRequestExpires", "MaxRequestMaxBytes")
 }
 
 // compare says which fields of two configurations differ. What follows the name

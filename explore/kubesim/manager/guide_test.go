@@ -24,7 +24,7 @@ import (
 	"github.com/reconkernel/reconcile/explore/kubesim/manager"
 )
 
-// The project of docs/guides/exploring-kubernetes.md.
+// The project of ../README.md.
 
 type (
 	Site struct {
@@ -131,10 +131,10 @@ func scenario(t *testing.T, ensure func(context.Context, *SiteReconciler, *Site)
 	}
 }
 
-// TestWhateverFails is the test of the guide, once its controller is corrected.
+// TestWhateverFails is the test of the README, once its controller is corrected.
 func TestWhateverFails(t *testing.T) { kubesim.Explore(t, scenario(t, ensureOnePage)) }
 
-// story is what it says before, as the guide has it.
+// story is what it says before, as the README has it.
 const story = `
 it fails with one fault:
 	event configmaps ADDED default/a-* #1: lost
@@ -150,7 +150,7 @@ and then:
 	+ configmaps default/a-*
 `
 
-// TestGuideStory finds two pages, and tells what the guide says of it, line after line.
+// TestGuideStory finds two pages, and tells what the README says of it, line after line.
 func TestGuideStory(t *testing.T) {
 	r, err := kubesim.Search(t, scenario(t, ensureSomePage))
 	if err != nil {

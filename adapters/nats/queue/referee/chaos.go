@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -594,6 +595,24 @@ func (st *stage) makeAnew() {
 			w.end(syscall.SIGKILL)
 		}
 	}
+	// From the deletion until its lease ends, a process that lives on may begin a run of
+	// the deleted stream, also while another one begins runs of the new stream.
+	forgotten := make(chan struct{})
+	var marked sync.WaitGroup
+	if !restart {
+		marked.Go(func() {
+			for {
+				for _, w := range st.workers {
+					st.monitor.stop(w.Process)
+				}
+				select {
+				case <-forgotten:
+					return
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		})
+	}
 	before := time.Now()
 	st.ask(func(ctx context.Context, js jetstream.JetStream) error {
 		err := js.DeleteStream(ctx, st.job("").Queue)
@@ -612,12 +631,9 @@ func (st *stage) makeAnew() {
 			panic(err)
 		}
 	}
-	for range 10 { // those who live on may not know it yet
-		for _, w := range st.workers {
-			st.monitor.stop(w.Process)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	time.Sleep(lease)
+	close(forgotten)
+	marked.Wait()
 }
 
 // connect connects to a server that may be slow, or about to start.

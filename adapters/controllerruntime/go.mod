@@ -6,6 +6,7 @@ replace (
 	github.com/reconkernel/reconcile => ../..
 	github.com/reconkernel/reconcile/adapters/kube => ../kube
 	github.com/reconkernel/reconcile/adapters/prometheus => ../prometheus
+	github.com/reconkernel/reconcile/explore/kubesim => ../../explore/kubesim
 	github.com/reconkernel/reconcile/explore/kubesim/manager => ../../explore/kubesim/manager
 )
 
@@ -92,5 +93,3 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace github.com/reconkernel/reconcile/explore/kubesim => ../../explore/kubesim

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -449,4 +451,85 @@ func TestRunIsAbortedByTheShutdown(t *testing.T) {
 		}
 	}()
 	queueOf(&queue)
+}
+
+// Whatever comes while items wait, run and are given back: no item is handed out twice at a
+// time, and each event is followed by a run that begins after it.
+func TestEventsAreFollowedByARun(t *testing.T) {
+	for seed := range uint64(20) {
+		var fair func(int) string
+		if seed%2 == 1 {
+			fair = func(item int) string { return fmt.Sprint(item % 3) }
+		}
+		synctest.Test(t, func(t *testing.T) {
+			queue := controllerruntime.Queue[int]{Fair: fair}
+			q := queueOf(&queue)
+			const items = 30
+			var mu sync.Mutex // guards the fields below
+			var event, run [items]int
+			var running [items]bool
+			now := 0
+			tick := func() int { now++; return now }
+			var producers, consumers sync.WaitGroup
+			for i := range uint64(4) {
+				random := rand.New(rand.NewPCG(seed, i))
+				producers.Go(func() {
+					for range 200 {
+						item, low := random.IntN(items), -random.IntN(2)
+						o := priorityqueue.AddOpts{Priority: &low, RateLimited: random.IntN(20) == 0}
+						if random.IntN(8) == 0 {
+							o.After = time.Duration(random.IntN(1000)) * time.Millisecond
+						}
+						mu.Lock()
+						event[item] = tick()
+						mu.Unlock()
+						q.AddWithOpts(o, item)
+						time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
+					}
+				})
+			}
+			for i := range uint64(20) {
+				random := rand.New(rand.NewPCG(seed, i+10))
+				consumers.Go(func() {
+					for {
+						item, shutdown := q.Get()
+						if shutdown {
+							return
+						}
+						mu.Lock()
+						if running[item] {
+							t.Errorf("seed %d: item %d is handed out twice", seed, item)
+						}
+						running[item], run[item] = true, tick()
+						mu.Unlock()
+						time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+						mu.Lock()
+						running[item] = false
+						mu.Unlock()
+						switch random.IntN(8) {
+						case 0:
+							q.AddRateLimited(item)
+						case 1:
+							q.Forget(item)
+							q.AddAfter(item, time.Second)
+						default:
+							q.Forget(item)
+						}
+						q.Done(item)
+					}
+				})
+			}
+			producers.Wait()
+			time.Sleep(time.Minute)
+			mu.Lock()
+			for item := range items {
+				if run[item] < event[item] {
+					t.Errorf("seed %d: no run of item %d follows its last event", seed, item)
+				}
+			}
+			mu.Unlock()
+			q.ShutDown()
+			consumers.Wait()
+		})
+	}
 }

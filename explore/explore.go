@@ -225,7 +225,7 @@ type Scenario[W any] struct {
 // gives the same plans and journals on any number of processors. Random choices of the
 // controller break this, and so do two goroutines that make a call of the same name at
 // once. The random delays of package reconcile do not: in a plan the seed of each is its
-// time.
+// time. So two processes that draw a delay at one instant wait equally long.
 //
 // During a plan, output of the default loggers of log and log/slog goes to its journal.
 // log.Fatal ends the process of the plan, and not the test; it fails the play without

@@ -31,9 +31,9 @@ import (
 //   - Items of a negative priority, such as those of the first list, do not starve: see
 //     Background.
 //   - A namespace with many items does not delay the others: see Fair.
-//   - After a failure no event runs the item sooner than the RateLimiter says, or within
-//     one second if that says longer. So a reconciler that writes its failures into the
-//     status of its object does not become a hot loop.
+//   - After a failure an event runs the item after one second at the earliest, or after
+//     the delay of the RateLimiter if that is shorter. So a reconciler that writes its
+//     failures into the status of its object does not become a hot loop.
 //   - It knows which items are out of sync, for how long, and why. It is a Source for a
 //     statuspage.Loop, and a queue for AddQueue and AddPending of adapters/prometheus.
 //
@@ -50,8 +50,8 @@ type Queue[T comparable] struct {
 	Background int
 
 	// Fair returns the key of an item, such as its namespace. The keys take turns. While
-	// a key waits for its turn, its next item counts as in flight. Nil means one line for
-	// all items.
+	// a key waits for its turn, its next item counts as in flight. A key has a goroutine
+	// while it has items. Nil means one line for all items.
 	Fair func(item T) string
 
 	// RecheckFrom tells apart the two meanings of RequeueAfter. An item with a shorter one
@@ -106,12 +106,14 @@ func (q *Queue[T]) NewQueue(_ string, limiter workqueue.TypedRateLimiter[T]) wor
 		panic("controllerruntime: NewQueue of a Queue was called twice; each controller needs a Queue of its own")
 	}
 	q.limiter = limiter
-	q.initLocked()
+	if q.initLocked(); q.Fair == nil {
+		q.laneLocked("")
+	}
 	return priorityQueue[T]{q}
 }
 
-// Reconciler returns a Reconciler that calls r and tells q the error of each run. Without it
-// q knows that a run has failed, and not why.
+// Reconciler returns a Reconciler that calls r and reports the error of each run to q.
+// Without it q knows that a run has failed, and not why.
 func (q *Queue[T]) Reconciler(r ctrlreconcile.TypedReconciler[T]) ctrlreconcile.TypedReconciler[T] {
 	return ctrlreconcile.TypedFunc[T](func(ctx context.Context, item T) (result ctrlreconcile.Result, err error) {
 		err = errPanicked // unless it returns
@@ -350,7 +352,7 @@ func (p priorityQueue[T]) ShutDownWithDrain() { p.ShutDown() }
 func (p priorityQueue[T]) GetWithPriority() (item T, priority int, shutdown bool) {
 	if p.Fair == nil {
 		p.mu.Lock()
-		l := p.laneLocked("")
+		l := p.lanes[""]
 		p.mu.Unlock()
 		taken, err := l.queue.Dequeue(p.ctx)
 		if err != nil {

@@ -125,7 +125,7 @@ const (
 func (d *jobTable) Connect(context.Context) (driver.Conn, error) { return d, nil }
 func (d *jobTable) Driver() driver.Driver                        { return nil }
 func (d *jobTable) Close() error                                 { return nil }
-func (d *jobTable) Begin() (driver.Tx, error) { return nil, errors.ErrUnsupported }
+func (d *jobTable) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
 
 func (d *jobTable) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
 

@@ -852,6 +852,7 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				mu.Lock()
+				runtime.Gosched() // the other one waits for the mutex, on one processor too
 				if err := (client{proc, w}).asDesired(ctx); err != nil {
 					log.Fatal("cannot go on: ", err)
 				}
@@ -861,6 +862,11 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		}
 	}
 	s.Plans = 1 // besides those of one fault
+	end := make(chan struct{})
+	defer close(end)
+	for range 5_000 { // such as those of plans that were given up
+		go func() { <-end }()
+	}
 	explore := func() *Report {
 		x := explorerOf(t, s)
 		x.hang = time.Second // of the real clock

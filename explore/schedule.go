@@ -500,7 +500,12 @@ func bubbleName() string {
 // stacks returns those of a bubble, except for our own.
 func stacks(bubble string) []string {
 	text := make([]byte, 1<<20)
-	return slices.DeleteFunc(strings.Split(string(text[:runtime.Stack(text, true)]), "\n\n"), func(s string) bool {
+	n := runtime.Stack(text, true)
+	for n == len(text) { // of a program with many goroutines it is a part
+		text = make([]byte, 2*len(text))
+		n = runtime.Stack(text, true)
+	}
+	return slices.DeleteFunc(strings.Split(string(text[:n]), "\n\n"), func(s string) bool {
 		waits := strings.Contains(s, "WaitGroup).Wait(") && strings.Contains(s, "explore.(*play")
 		return bubblePattern.FindString(s) != bubble || waits || strings.Contains(s, "testingSynctestTest(")
 	})

@@ -852,8 +852,8 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				mu.Lock()
-				runtime.Gosched() // the other one waits for the mutex, on one processor too
 				if err := (client{proc, w}).asDesired(ctx); err != nil {
+					go mu.Lock() // on one processor the other loop may end before it waits
 					log.Fatal("cannot go on: ", err)
 				}
 				mu.Unlock()
@@ -862,11 +862,6 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		}
 	}
 	s.Plans = 1 // besides those of one fault
-	end := make(chan struct{})
-	defer close(end)
-	for range 5_000 { // such as those of plans that were given up
-		go func() { <-end }()
-	}
 	explore := func() *Report {
 		x := explorerOf(t, s)
 		x.hang = time.Second // of the real clock
@@ -881,6 +876,11 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			proc.Go(func(context.Context) error { mu.Lock(); log.Fatal("no configuration"); return nil })
 		}
+	}
+	left := make(chan struct{}) // goroutines of the test, or of plans before, do not hide those of a plan
+	defer close(left)
+	for range 5_000 {
+		go func() { <-left }()
 	}
 	if r := explore(); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatal") {
 		t.Errorf("exploring finds %v, want the call of log.Fatal", r.Found)

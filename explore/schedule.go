@@ -501,8 +501,8 @@ func bubbleName() string {
 func stacks(bubble string) []string {
 	text := make([]byte, 1<<20)
 	n := runtime.Stack(text, true)
-	for n == len(text) { // of a program with many goroutines it is a part
-		text = make([]byte, 2*len(text))
+	for n == len(text) && n < 1<<28 { // the goroutines of the last plan come last
+		text = make([]byte, 2*n)
 		n = runtime.Stack(text, true)
 	}
 	return slices.DeleteFunc(strings.Split(string(text[:n]), "\n\n"), func(s string) bool {

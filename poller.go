@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -149,7 +148,7 @@ func (p *Poller[T]) pause(took time.Duration) time.Duration {
 
 // jittered returns d, longer or shorter by chance as Jitter says.
 func (p *Poller[T]) jittered(d time.Duration) time.Duration {
-	if f := float64(d) * (1 + p.Jitter*(2*rand.Float64()-1)); p.Jitter > 0 && f < math.MaxInt64 {
+	if f := float64(d) * (1 + p.Jitter*(2*random(p.Name).Float64()-1)); p.Jitter > 0 && f < math.MaxInt64 {
 		return time.Duration(f)
 	}
 	return d

@@ -75,9 +75,8 @@ func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 // hour after the last fault (see Within), or an event was enqueued and no run followed.
 // An item that waits only for a recheck, by [reconcile.RecheckWithin], has no work left.
 //
-// Random choices of the controller make plans differ. A [reconcile.Poller] that [Env.Go]
-// starts has no Jitter. A [reconcile.Backoff] is random: leave
-// [reconcile.Reconciler.Retry] nil, and see [Env.Watch].
+// Random choices of the controller make plans differ. Those of package reconcile do not:
+// in a plan the seed of each of them is its time.
 //
 // Explore must not be called in a bubble. It blocks as long as Plans and Budget allow, or
 // until all single faults have been played if that takes longer.

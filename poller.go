@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math"
 	"sync/atomic"
@@ -148,7 +149,9 @@ func (p *Poller[T]) pause(took time.Duration) time.Duration {
 
 // jittered returns d, longer or shorter by chance as Jitter says.
 func (p *Poller[T]) jittered(d time.Duration) time.Duration {
-	if f := float64(d) * (1 + p.Jitter*(2*random(p.Name).Float64()-1)); p.Jitter > 0 && f < math.MaxInt64 {
+	name := fnv.New64a()
+	name.Write([]byte(p.Name))
+	if f := float64(d) * (1 + p.Jitter*(2*chance(name.Sum64())-1)); p.Jitter > 0 && f < math.MaxInt64 {
 		return time.Duration(f)
 	}
 	return d

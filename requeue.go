@@ -6,7 +6,6 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
@@ -335,22 +334,20 @@ func Backoff(first, max time.Duration) RetryPolicy {
 				d *= 2
 			}
 		}
-		return d - time.Duration(random(failures).Int64N(int64(d/2+d%2))), true
+		return d - time.Duration(chance(uint64(failures))*float64(d/2+d%2)), true
 	}
 }
 
-// random returns a source for one random choice. In a bubble of testing/synctest, whose
-// times have no monotonic reading, the seed is the time and of, which tells the choices of
-// one instant apart: so package explore can play a plan again. Elsewhere it is not the time,
-// because clocks of some systems stand still for milliseconds.
-func random(of any) *rand.Rand {
+// chance returns a random number from 0 up to 1. In a bubble of testing/synctest, whose times
+// have no monotonic reading, it follows from the time and of, which tells the choices of one
+// instant apart: so package explore can play a plan again. Elsewhere it does not follow from
+// the time, because clocks of some systems stand still for milliseconds.
+func chance(of uint64) float64 {
 	now := time.Now()
 	if now != now.Round(0) {
-		return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+		return rand.Float64()
 	}
-	h := fnv.New64a()
-	fmt.Fprint(h, of)
-	return rand.New(rand.NewPCG(uint64(now.UnixNano()), h.Sum64()))
+	return rand.New(rand.NewPCG(uint64(now.UnixNano()), of)).Float64()
 }
 
 // Limit returns a policy that decides as p does, and stops after that many retries.

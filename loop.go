@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -736,7 +735,7 @@ func (w *worker[T]) decide(mayCall bool) {
 	case r.Outcome == Retrying && w.loop.HoldRetries:
 		w.verdict.MinDelay = w.verdict.Delay
 	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
-		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * rand.Float64() * float64(max(0, w.verdict.Delay)))
+		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * chance(uint64(w.index)) * float64(max(0, w.verdict.Delay)))
 	}
 	if w.verdict.Err != nil {
 		r.Failures = w.failures + 1

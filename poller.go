@@ -8,9 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -149,7 +149,9 @@ func (p *Poller[T]) pause(took time.Duration) time.Duration {
 
 // jittered returns d, longer or shorter by chance as Jitter says.
 func (p *Poller[T]) jittered(d time.Duration) time.Duration {
-	if f := float64(d) * (1 + p.Jitter*(2*rand.Float64()-1)); p.Jitter > 0 && f < math.MaxInt64 {
+	name := fnv.New64a()
+	name.Write([]byte(p.Name))
+	if f := float64(d) * (1 + p.Jitter*(2*chance(name.Sum64())-1)); p.Jitter > 0 && f < math.MaxInt64 {
 		return time.Duration(f)
 	}
 	return d

@@ -312,7 +312,9 @@ var ownBackoff = Backoff(time.Second, 5*time.Minute)
 
 // Backoff returns a policy that always retries. The delay doubles with each
 // failure, from first up to max, and is then shortened at random by up to half,
-// so that items that failed together do not come back together.
+// so that items that failed together do not come back together. In a bubble of
+// testing/synctest the random part follows from the time: each run of a test has the same
+// delays, and failures of one instant are retried together.
 //
 // A first of zero or less means one second. A max of zero or less means that
 // the delay does not grow; a max below first is the limit from the beginning.
@@ -332,8 +334,20 @@ func Backoff(first, max time.Duration) RetryPolicy {
 				d *= 2
 			}
 		}
-		return d - rand.N(d/2+d%2), true
+		return d - time.Duration(chance(uint64(failures))*float64(d/2+d%2)), true
 	}
+}
+
+// chance returns a random number from 0 up to 1. In a bubble of testing/synctest, whose times
+// have no monotonic reading, it follows from the time and of, which tells the choices of one
+// instant apart: so package explore can play a plan again. Elsewhere it does not follow from
+// the time, because clocks of some systems stand still for milliseconds.
+func chance(of uint64) float64 {
+	now := time.Now()
+	if now != now.Round(0) {
+		return rand.Float64()
+	}
+	return rand.New(rand.NewPCG(uint64(now.UnixNano()), of)).Float64()
 }
 
 // Limit returns a policy that decides as p does, and stops after that many retries.

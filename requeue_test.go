@@ -15,9 +15,13 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/reconkernel/reconcile"
 )
@@ -197,6 +201,28 @@ func TestBackoffIsRandomized(t *testing.T) {
 	}
 	if len(seen) < 90 {
 		t.Errorf("100 items that fail together come back at %d instants, want them apart", len(seen))
+	}
+}
+
+// In a bubble the random part follows from the time and the number of failures.
+func TestBackoffIsTheSameInEachBubble(t *testing.T) {
+	var runs [2][]time.Duration
+	for i := range runs {
+		synctest.Test(t, func(*testing.T) {
+			for range 10 {
+				time.Sleep(time.Second)
+				for failures := range 3 {
+					d, _ := reconcile.Backoff(time.Hour, time.Hour)(errBoom, failures)
+					runs[i] = append(runs[i], d)
+				}
+			}
+		})
+	}
+	if diff := cmp.Diff(runs[0], runs[1]); diff != "" {
+		t.Errorf("the delays in two bubbles differ:\n%s", diff)
+	}
+	if slices.Sort(runs[0]); len(slices.Compact(slices.Clone(runs[0]))) < 30 {
+		t.Errorf("the delays of 10 instants and 3 numbers of failures are %v, want all different", runs[0])
 	}
 }
 

@@ -326,6 +326,7 @@ func (p *play) call(r *request) error {
 			stop = proc.deadCalls > deadCallsMax // it may go on for ever
 		} else {
 			p.countStepLocked()
+			p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: true, what: "call " + r.op + proc.name, err: err})
 		}
 		p.mu.Unlock()
 		if stop {

@@ -13,6 +13,7 @@ func TestExamples(tt *testing.T) {
 	for name, example := range map[string]func(){
 		"Run":          ExampleRun,
 		"Process.DoOr": ExampleProcess_DoOr,
+		"database":     ExampleRead_database,
 	} {
 		tt.Run(name, func(tt *testing.T) {
 			t = tt

@@ -143,8 +143,9 @@ type Scenario[W any] struct {
 
 	// CustomFaults lists the faults of this world besides those of [Faults], in the order
 	// in which they are tried. [Process.DoOr] and [Process.EventOr] implement them by
-	// name. A fault that they implement and that is not listed is never injected. With
-	// Stable, State must not show the effects of these faults.
+	// name. A fault that they implement and that is not listed is never injected. Its
+	// effects may last: the time of Within begins a minute after it. With Stable, State must
+	// not show the effects of these faults.
 	CustomFaults []Fault
 
 	// Stable fails a plan in which State reaches its expected value, and then changes
@@ -169,7 +170,8 @@ type Scenario[W any] struct {
 
 	// Parallel is the number of plans that are played at the same time. 0 means the
 	// number of processors. A controller that changes variables of its package, or uses
-	// libraries that do, needs 1.
+	// libraries that do, needs 1. The next plan sees these variables: if they hold a state
+	// by name, such as a back-off, World must make other names each time.
 	Parallel int
 
 	Seed uint64 // of the plans that are drawn
@@ -223,7 +225,8 @@ type Scenario[W any] struct {
 // Calls are made one at a time, in an order that is the same each time. So the same Seed
 // gives the same plans and journals on any number of processors. Random choices of the
 // controller break this, and so do two goroutines that make a call of the same name at
-// once.
+// once. The random delays of package reconcile do not: in a plan the seed of each is its
+// time. So two processes that draw a delay at one instant wait equally long.
 //
 // During a plan, output of the default loggers of log and log/slog goes to its journal.
 // log.Fatal ends the process of the plan, and not the test; it fails the play without

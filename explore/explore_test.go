@@ -852,6 +852,7 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				mu.Lock()
+				runtime.Gosched() // the other one waits for the mutex, on one processor too
 				if err := (client{proc, w}).asDesired(ctx); err != nil {
 					go mu.Lock() // on one processor the other loop may end before it waits
 					log.Fatal("cannot go on: ", err)
@@ -919,8 +920,12 @@ func TestStopIsACancellation(t *testing.T) {
 		})
 	}
 	s.Parallel = 1
-	if _, failure := played(t, s, "call put a #1: stops"); failure != "" || !errors.Is(got, context.Canceled) {
+	journal, failure := played(t, s, "call put a #1: stops")
+	if failure != "" || !errors.Is(got, context.Canceled) {
 		t.Errorf("the call returns %v, want an error that is context.Canceled; and no failure, got %q", got, failure)
+	}
+	if want := fmt.Sprint("0s call put a: ", got); !slices.Contains(journal, want) {
+		t.Errorf("this happened:\n%swant in it, since the call has no effect:\n%s", indent(journal), want)
 	}
 }
 

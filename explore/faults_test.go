@@ -164,31 +164,41 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 			change: func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"half"} },
 			plan:   "call put a and b #1: half", fails: "the world is not what it is without faults",
 		},
-		"a page of a listing that is missing": {
+		"two lists of one moment, one older than the other": {
 			work: func(c client, faulty bool) func(context.Context) error {
+				list := func(ctx context.Context, prefix string) ([]string, error) {
+					return Read(ctx, c.Process, "list "+prefix+"s", func() (names []string, err error) {
+						for name := range c.things {
+							if rest, ok := strings.CutPrefix(name, prefix+" "); ok {
+								names = append(names, rest)
+							}
+						}
+						return names, nil
+					})
+				}
 				return func(ctx context.Context) error {
-					if len(c.things) == 0 {
-						return c.put(ctx, "b", "1")
-					}
-					listed, err := c.ReadAnyOr(ctx, "list", func() (any, error) { return fmt.Sprint(c.desired), nil },
-						map[Fault]func() (any, error){"a page is missing": func() (any, error) { return "map[]", nil }})
-					if err != nil || strings.Contains(listed.(string), "b:") {
+					servers, err := list(ctx, "server")
+					if err != nil {
 						return err
 					}
-					if !faulty {
-						desired, err := Read(ctx, c.Process, "look up b", func() (string, error) { return c.desired["b"], nil })
-						if err != nil || desired != "" {
+					agents, err := list(ctx, "agent")
+					if err != nil {
+						return err
+					}
+					if len(agents) > 0 && len(servers) == 0 { // an agent without a server
+						if is, err := c.get(ctx, "server a"); !faulty && (err != nil || is != "") {
 							return err
 						}
+						return c.put(ctx, "agent a", "removed")
 					}
-					return c.put(ctx, "b", "deleted")
+					if c.desired["a"] == "" || len(servers) > 0 {
+						return nil
+					}
+					return c.Do(ctx, "create a", func() error { c.things["server a"], c.things["agent a"] = "1", "1"; return nil })
 				}
 			},
-			change: func(s *Scenario[*shelf]) {
-				s.CustomFaults, s.Without = []Fault{"a page is missing"}, []Fault{Stale, StaleWatch}
-				s.Steps = func(s *Environment, w *shelf) { w.desired["b"] = "1"; s.Event("b"); s.Advance(time.Hour) }
-			},
-			plan: "call list #1: a page is missing", fails: "the world is not what it is without faults",
+			change: func(s *Scenario[*shelf]) { s.Without = []Fault{StaleWatch, Late} },
+			plan:   "call list servers #3: stale", fails: "the world is not what it is without faults",
 		},
 	} {
 		for _, faulty := range []bool{true, false} {

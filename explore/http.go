@@ -10,13 +10,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Transport returns an HTTP transport from a process to a fake service h, for an
 // http.Client or an SDK. Each request is a call of c, named as "PUT /buckets/a", with the
-// query if there is one. GET and HEAD are reads, which change nothing. All other methods
-// may change the world.
+// decoded query if there is one. GET and HEAD are reads, which change nothing. All other
+// methods may change the world. If h is never stale, but other services are, pass a Caller
+// whose ReadAny calls Do.
 //
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. A slow call gets its
@@ -78,7 +82,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	op := method + " " + r.URL.Path
 	if r.URL.RawQuery != "" {
-		op += "?" + r.URL.RawQuery
+		op += "?" + readable(r.URL.RawQuery)
 	}
 	var got *reply
 	served := false
@@ -127,6 +131,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return got.response(r, method), nil
+}
+
+// readable decodes a query for a name, if the result is one line of text.
+func readable(query string) string {
+	text, err := url.QueryUnescape(query)
+	if err != nil || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return query
+	}
+	return text
 }
 
 // Error is the status, for the journal.

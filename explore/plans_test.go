@@ -305,6 +305,7 @@ func TestDifference(t *testing.T) {
 		{"a\nb", "b\nc", "- a  (before)\n+ c"},
 		{"a\na", "a", "- a  (before)"},
 		{"a\nb", "b\na", "its lines are in another order:\nb\na"},
+		{"", "a", "- (nothing)  (before)\n+ a"},
 	} {
 		if text := difference(test.want, test.got, "(before)"); text != test.text {
 			t.Errorf("difference(%q, %q) = %q, want %q", test.want, test.got, text, test.text)

@@ -212,5 +212,28 @@ func (s *Environment) Event(event any) {
 	s.play.outcome.activity.stepsAct(s.play.outcome.calls)
 }
 
+// Redeploy stops each process, as the installation of a new version does: its context ends
+// now, and half a minute later, when time passes, the next process starts. A process that
+// has died starts as it would without Redeploy. So a plan of one fault has one after a
+// second start.
+func (s *Environment) Redeploy() {
+	p := s.play
+	p.mu.Lock()
+	var stopped []*Process
+	for _, slot := range p.slots {
+		if proc := slot.process; !proc.dead && !proc.stopping {
+			p.lineLocked("stop" + proc.name)
+			proc.stopping, proc.endsAt = true, p.now()+grace
+			p.ending = append(p.ending, proc)
+			stopped = append(stopped, proc)
+		}
+	}
+	p.mu.Unlock()
+	for _, proc := range stopped {
+		proc.end(errStopped)
+	}
+	p.outcome.activity.stepsAct(p.outcome.calls)
+}
+
 // Note writes a line to the journal.
 func (s *Environment) Note(v any) { s.play.note(nil, v) }

@@ -4,6 +4,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -206,11 +207,11 @@ func difference(want, got, of string) string {
 		if i := slices.Index(gots, line); i >= 0 {
 			gots = slices.Delete(gots, i, i+1)
 		} else {
-			lines = append(lines, "- "+line+"  "+of)
+			lines = append(lines, "- "+cmp.Or(line, "(nothing)")+"  "+of)
 		}
 	}
 	for _, line := range gots {
-		lines = append(lines, "+ "+line)
+		lines = append(lines, "+ "+cmp.Or(line, "(nothing)"))
 	}
 	if len(lines) == 0 {
 		return "its lines are in another order:\n" + got

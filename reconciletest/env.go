@@ -145,11 +145,11 @@ func (env *Env[T]) Start(r reconcile.Runner) {
 // journal. It is for a reconciler inside of another Runner, such as a [reconcile.Group]
 // or [reconcile.After]. The Queue of r must be nil or that of the Env. If Retry is nil,
 // Watch sets a back-off that doubles from one second to five minutes and is not random. If
-// Logger is nil, it sets one that writes to the output of the test. In a plan of Explore that output is
-// discarded, because the journal has a line for each run, and RecheckJitter has no
-// effect. OnResult of r is called after the journal line is written. Watch panics if r is
-// nil, or has another Queue: a reconciler of a queue of its own is started by Go, in a
-// [reconcile.RunFunc], and the journal does not have its runs.
+// Logger is nil, it sets one that writes to the output of the test. In a plan of Explore
+// that output is discarded, because the journal has a line for each run. OnResult of r is
+// called after the journal line is written. Watch panics if r is nil, or has another Queue:
+// a reconciler of a queue of its own is started by Go, in a [reconcile.RunFunc], and the
+// journal does not have its runs.
 func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	if r == nil {
 		panic("reconciletest: Watch needs a Reconciler, got nil")
@@ -164,9 +164,6 @@ func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 	}
 	if r.Logger == nil {
 		watched.Logger = env.log
-	}
-	if env.plan != nil {
-		watched.RecheckJitter = 0
 	}
 	if run := r.Reconcile; run != nil {
 		watched.Reconcile = func(ctx context.Context, item T) error {
@@ -193,8 +190,7 @@ func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 
 // Go runs a poller, a feeder, a group or another Runner until the end of the test. An
 // error that it returns fails the test. A [reconcile.Poller] without a Logger logs to the
-// output of the test; in a plan of Explore it has no Jitter, and its back-off is not
-// random. Go panics if r is nil.
+// output of the test. Go panics if r is nil.
 func (env *Env[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
@@ -229,7 +225,6 @@ func (env *Env[T]) prepare(p *reconcile.Poller[T]) {
 	if env.plan != nil {
 		get := p.GetItems
 		list = func(ctx context.Context) ([]T, error) { return env.plan.list(ctx, get) }
-		p.Jitter = 0
 	}
 	if p.Logger == nil {
 		p.Logger = env.log

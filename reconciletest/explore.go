@@ -59,6 +59,10 @@ func (s *Environment[T]) Advance(d time.Duration) { s.env.Advance(d) }
 // once time passes. If there is no process at that time, the event is lost.
 func (s *Environment[T]) Event(item T) { s.env.Event(item) }
 
+// Redeploy stops the process, as the installation of a new version does: its context ends
+// now, and half a minute later the next process starts.
+func (s *Environment[T]) Redeploy() { s.env.Redeploy() }
+
 // Note writes a line to the journal.
 func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 
@@ -71,9 +75,8 @@ func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 // hour after the last fault (see Within), or an event was enqueued and no run followed.
 // An item that waits only for a recheck, by [reconcile.RecheckWithin], has no work left.
 //
-// Random choices of the controller make plans differ. A [reconcile.Poller] that [Env.Go]
-// starts has no Jitter. A [reconcile.Backoff] is random: leave
-// [reconcile.Reconciler.Retry] nil, and see [Env.Watch].
+// Random choices of the controller make plans differ. Those of package reconcile do not:
+// in a plan the seed of each of them is its time.
 //
 // Explore must not be called in a bubble. It blocks as long as Plans and Budget allow, or
 // until all single faults have been played if that takes longer.

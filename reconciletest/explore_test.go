@@ -717,8 +717,8 @@ func busy() Scenario[string, *shop] {
 		},
 		Start: func(env *Env[string], w *shop) {
 			c := client{env, w}
-			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second, Workers: 3})
-			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second, Workers: 3, Retry: reconcile.DefaultRetry})
+			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second, Retry: reconcile.DefaultRetry})
 			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, GetItems: func(ctx context.Context) ([]string, error) {
 				return Read(ctx, env, "list", func() ([]string, error) { return w.items(), nil })
 			}})

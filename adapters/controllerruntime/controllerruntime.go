@@ -8,6 +8,9 @@
 //	informer, err := controllerruntime.Informer(ctx, manager, &batchv1.Job{})
 //	jobs := &kube.Controller[*batchv1.Job]{Name: "jobs", Informer: informer, Reconcile: run}
 //	err = controllerruntime.Add(manager, jobs.Name, jobs)
+//
+// A controller that stays on controller-runtime can have a queue of this module: see
+// [Queue].
 package controllerruntime
 
 import (

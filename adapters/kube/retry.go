@@ -4,7 +4,6 @@
 package kube
 
 import (
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +42,8 @@ func Retry(p reconcile.RetryPolicy) reconcile.RetryPolicy {
 		}
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			delay := time.Duration(seconds) * time.Second
-			return delay + rand.N(delay/2), true
+			shortened, again := reconcile.Backoff(delay, delay)(err, 1) // by up to half, and the same in each play of a plan
+			return 2*delay - shortened, again
 		}
 		return p(err, failures)
 	}

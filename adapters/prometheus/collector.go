@@ -6,6 +6,7 @@ package promadapter
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"reflect"
@@ -24,6 +25,12 @@ import (
 // not block, and may be called from any goroutine.
 type Statser interface {
 	Stats() reconcile.Stats
+}
+
+// A Lister lists the items of a queue. [reconcile.Queue] is one. All may be called from any
+// goroutine.
+type Lister[T comparable] interface {
+	All() iter.Seq2[T, reconcile.State]
 }
 
 // A Collector collects the metrics of queues and reconcilers. Tell it of them
@@ -127,11 +134,11 @@ func (c *Collector) AddListing(name string, l Set) error {
 // controller; it may be that of the queue or its reconciler. AddPending returns an
 // error if the name is empty, not UTF-8 or was given to another AddPending, or if c or
 // q is nil.
-func AddPending[T comparable](c *Collector, name string, q *reconcile.Queue[T]) error {
+func AddPending[T comparable](c *Collector, name string, q Lister[T]) error {
 	switch {
 	case c == nil:
 		return errors.New("promadapter: AddPending needs a Collector, got nil")
-	case q == nil:
+	case isNil(q):
 		return fmt.Errorf("promadapter: queue %q is nil", name)
 	}
 	if err := checkName(name); err != nil {

@@ -2,10 +2,10 @@
 # Copyright 2026 The reconcile Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What of this module every change must pass: four of the controllers, and the connection of gRPC. The rest is
-# played when docs/what-it-found.md is written: go test ./..., and checkout.sh.
+# The tests of this module that run each night. The rest is played when docs/what-it-found.md
+# is written: go test ./..., and module.sh.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 go vet ./...
-go test -short ./leaderelection ./cloudprovider ./routes ./warmpool ./rpc
+go test -short ./certmagic ./litefs ./virtualkubelet ./leaderelection ./cloudprovider ./routes ./warmpool ./rpc

@@ -359,6 +359,21 @@ func TestPollerJitterKeepsStartsWithinItsBoundsAndApart(t *testing.T) {
 	}
 }
 
+// In a bubble, Jitter gives the same times each time; two pollers of one period and of other
+// names drift apart there as elsewhere.
+func TestPollerJitterFollowsFromTheNameInABubble(t *testing.T) {
+	starts := func(name string) (starts []time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			starts = polls(t, &reconcile.Poller[string]{Name: name, Period: time.Minute, Jitter: 0.5}, time.Hour, lastsFor(0))
+		})
+		return starts
+	}
+	wantStarts(t, starts("a"), starts("a")...)
+	if a, b := starts("a"), starts("b"); a[1] == b[1] {
+		t.Errorf("pollers a and b poll again after %v, want different times", a[1])
+	}
+}
+
 // A Poller that polls only when it is triggered.
 func TestPollerAcceptsTheMaximalPeriod(t *testing.T) {
 	for _, jitter := range []float64{1, 0.5, 0} {

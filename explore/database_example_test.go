@@ -18,9 +18,9 @@ import (
 )
 
 // A connector is a database whose statements and commits are calls of a process. Copy it with
-// conn, tx and rows, and give it a database in memory, such as SQLite. If that lets others
-// wait for its locks, the clock of a bubble stops: explore then tries no slow calls, and its
-// report says so.
+// conn, tx and rows, and give it a database in memory: for a few statements a type as
+// jobTable below, otherwise SQLite. If that lets others wait for its locks, the clock of a
+// bubble stops: explore then tries no slow calls, and its report says so.
 type connector struct {
 	driver.Connector
 	proc *explore.Process
@@ -45,15 +45,25 @@ type conn struct {
 }
 
 func (c conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
-	err = c.proc.Do(ctx, query, func() (err error) {
+	err = c.proc.Do(ctx, statement(query, args), func() (err error) {
 		result, err = c.Conn.(driver.ExecerContext).ExecContext(context.WithoutCancel(ctx), query, args)
 		return err
 	})
 	return result, err
 }
 
+// statement names a call by what it does, so that a plan says for which row.
+func statement(query string, args []driver.NamedValue) string {
+	for _, a := range args {
+		query += fmt.Sprintf(" %v", a.Value)
+	}
+	return query
+}
+
+// QueryContext reads by Read, so the rows may be stale, as from a replica. If your service reads
+// the primary, use Do in its place, and return the rows in a variable.
 func (c conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	all, err := explore.Read(ctx, c.proc, query, func() (rows, error) {
+	all, err := explore.Read(ctx, c.proc, statement(query, args), func() (rows, error) {
 		found, err := c.Conn.(driver.QueryerContext).QueryContext(context.WithoutCancel(ctx), query, args)
 		if err != nil {
 			return rows{}, err

@@ -25,7 +25,7 @@ func TestFaultsOfADatabase(t *testing.T) {
 				_, err = db.ExecContext(ctx, addLog, id)
 			}
 			return err
-		}, "call " + setDone + " #1: answer lost"},
+		}, "call " + setDone + " a #1: answer lost"},
 		{"it repeats a commit whose response was lost", func(ctx context.Context, db *sql.DB, id string) error {
 			note := func() error {
 				tx, err := db.BeginTx(ctx, nil)

@@ -29,7 +29,7 @@
 // # Secondaries
 //
 // What a reconcile function makes in NATS says who owns it, in the headers of
-// its message or in its value: [SetOwner], [SetOwnerInValue], [OwnerKey].
+// its message or in its value: [SetOwner], [OwnerKey].
 // [Secondaries] writes and lists such entries of a bucket, and feeds the keys of
 // their owners. Entries of other buckets that a reconcile function only looks
 // at reach the items that did by [reconcile.Refs] and [reconcile.Map].

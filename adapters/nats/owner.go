@@ -28,7 +28,6 @@ import (
 const (
 	kindHeader = "Reconcile-Owner-Kind"
 	keyHeader  = "Reconcile-Owner-Key"
-	ownerField = "reconcileOwner"
 )
 
 type ownerTag struct {
@@ -55,29 +54,14 @@ func SetOwner(h nats.Header, kind, key string) error {
 	return nil
 }
 
-// SetOwnerInValue returns the value of a secondary, a JSON object, with the kind
-// and key of its owner in its field reconcileOwner, in the place of those that are
-// there: for values that are written without headers.
-func SetOwnerInValue(value []byte, kind, key string) ([]byte, error) {
-	if kind == "" || key == "" {
-		return nil, fmt.Errorf("natsadapter: the owner is %q of kind %q, want neither empty", key, kind)
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(value, &object); err != nil || object == nil {
-		return nil, fmt.Errorf("natsadapter: the value is %.40q, want a JSON object to write its owner into", value)
-	}
-	owner, err := json.Marshal(ownerTag{kind, key})
-	if err != nil {
-		return nil, err
-	}
-	object[ownerField] = owner
-	return json.Marshal(object)
-}
-
-// OwnerKey returns the key of the owner of a secondary, as its headers say or,
-// if they say nothing, its value. It returns false if there is no owner, or one
-// of another kind. An empty kind means any. It reads what [SetOwner] and
-// [SetOwnerInValue] write; header or value may be nil.
+// OwnerKey returns the key of the owner of a secondary. It reads the headers that
+// [SetOwner] writes. If they name no owner, it reads the value: a value that is written
+// without headers may be a JSON object with the field
+//
+//	"reconcileOwner": {"kind": "disk", "key": "d1"}
+//
+// OwnerKey returns false if there is no owner, or one of another kind. An empty kind
+// means any. Header and value may be nil.
 func OwnerKey(kind string, header nats.Header, value []byte) (key string, ok bool) {
 	owner := ownerTag{header.Get(kindHeader), header.Get(keyHeader)}
 	if owner.Key == "" {

@@ -120,7 +120,9 @@ func request[R any](ctx context.Context, w *jetWire, subject string, do func(con
 
 // unlessDenied makes a request, and ends it at once if the server denies what it is
 // about. The server answers no such request: it says so beside, and the connection
-// keeps what was said last.
+// keeps what was said last. So the connection is asked often: once the request has timed
+// out, another denial has taken the place of this one, if much is denied. The one error
+// handler that a connection has is the user's.
 func unlessDenied[R any](ctx context.Context, nc *nats.Conn, about func(denial string) bool, do func(context.Context) (R, error)) (R, error) {
 	const often = 50 * time.Millisecond
 	before := nc.LastError()

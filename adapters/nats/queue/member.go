@@ -65,6 +65,16 @@ import (
 // that run 10 % apart, 1.25 × 1.05 is less than 2 × 0.95, so no grave was written for
 // a process whose first beat was stored over nothing and answered.
 
+// A beat with a TTL of the server, and its delete marker as the grave, was tried and
+// left out, with nats-server 2.15.2:
+//
+//   - The wall clock of the server decides. If it jumps ahead, members that live have a
+//     marker and a valid lease; if it is put back, the dead live longer by as much.
+//   - If the consumer of the items hands out the markers too, a marker comes after all
+//     items that are ready, and to nobody while no Dequeue waits.
+//   - A full server stores no marker, and nor does a full stream with replicas.
+//   - Records are checked for more reasons than deaths, so there is a janitor even so.
+
 // A member is this process as the others see it. A process that has lost its
 // lease becomes another one.
 type member struct {

@@ -337,6 +337,7 @@ func (p *play) call(r *request) error {
 	r.turn = make(chan struct{})
 	if p.immediate { // the caller may hold a mutex for which others wait
 		let := p.grantLocked(r)
+		p.wakeIfImmediateLocked()
 		p.mu.Unlock()
 		let()
 		return p.goOn(r)

@@ -843,6 +843,40 @@ func TestMutexHeldOverCalls(t *testing.T) {
 	}
 }
 
+// A process that dies in a call over which it holds a mutex starts again after a second.
+func TestRestartAfterAMutexHeldOverACall(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		var mu sync.Mutex
+		for range 2 {
+			proc.Go(func(ctx context.Context) error {
+				for {
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-time.After(time.Minute): // while Steps lets more time pass
+					}
+					mu.Lock()
+					_ = (client{proc, w}).asDesired(ctx)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		w.desired["a"] = "1"
+		env.Advance(10 * time.Minute)
+	}
+	for fault, start := range map[string]string{"dies after": "1m1s start", "stops": "1m31s start"} {
+		s.Replay = []string{"call put a #1: " + fault}
+		x := explorerOf(t, s)
+		x.hang = time.Second // of the real clock
+		if r := x.explore(); r.Found != nil || !slices.Contains(r.Journal(), start) {
+			t.Errorf("this happened:\n%swant %q, and no failure, got %v", indent(r.Journal()[:min(20, len(r.Journal()))]), start, r.Found)
+		}
+	}
+}
+
 // A process that ends by log.Fatal while it holds a mutex for which another goroutine
 // waits is no failure, and the report says that the plan did not go on.
 func TestLogFatalUnderAMutex(t *testing.T) {

@@ -225,6 +225,7 @@ func (p *play) kill(proc *Process) {
 		proc.slot.restartAt = p.now() + downtime
 	}
 	p.ending = slices.DeleteFunc(p.ending, func(elder *Process) bool { return elder == proc })
+	p.wakeIfImmediateLocked()
 	p.mu.Unlock()
 	proc.end(errDied)
 }
@@ -334,6 +335,14 @@ func (p *play) wakeLocked() {
 	select {
 	case p.wake <- struct{}{}:
 	default: // it is known already
+	}
+}
+
+// wakeIfImmediateLocked lets the director see what a call has scheduled. In the immediate
+// mode it may wait for a later time, while otherwise it let the call through.
+func (p *play) wakeIfImmediateLocked() {
+	if p.immediate {
+		p.wakeLocked()
 	}
 }
 

@@ -41,7 +41,8 @@ type Poller[T comparable] struct {
 
 	// Jitter makes each period, and each back-off, longer or shorter at random, by up
 	// to this part of it, from 0 to 1; so pollers that were started together drift
-	// apart.
+	// apart. In a bubble of testing/synctest it follows from the time and Name: pollers
+	// drift apart only if their names differ.
 	Jitter float64
 
 	Name   string       // for logs

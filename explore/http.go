@@ -133,10 +133,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return got.response(r, method), nil
 }
 
-// readable decodes a query for a name, if the result is one line of text.
+// readable decodes a query for a name, if the result is one line of text, and the name of no
+// other query.
 func readable(query string) string {
 	text, err := url.QueryUnescape(query)
-	if err != nil || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+	if err != nil || strings.Count(text, "&") != strings.Count(query, "&") || strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
 		return query
 	}
 	return text

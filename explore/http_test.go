@@ -201,3 +201,17 @@ func TestTransportOfAPanic(t *testing.T) {
 		t.Errorf("exploring finds %v, want the panic", r.Found)
 	}
 }
+
+func TestNameOfAQuery(t *testing.T) {
+	for query, want := range map[string]string{
+		"selector=app%3Dweb&limit=5": "selector=app=web&limit=5",
+		"name=a%26limit=5":           "name=a%26limit=5", // not that of a and a limit
+		"name=a%0ab":                 "name=a%0ab",
+		"name=%ff":                   "name=%ff",
+		"name=%zz":                   "name=%zz",
+	} {
+		if got := readable(query); got != want {
+			t.Errorf("the query %s is named %q, want %q", query, got, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"testing/synctest"
 	"time"
 )
 
@@ -213,9 +214,10 @@ func (s *Environment) Event(event any) {
 }
 
 // Redeploy stops each process, as the installation of a new version does: its context ends
-// now, and half a minute later, when time passes, the next process starts. A process that
-// has died starts as it would without Redeploy. So a plan of one fault has one after a
-// second start.
+// now, and half a minute later, when time passes, the next process starts. Redeploy returns
+// when the work that is due at once is done, except for calls: these wait until time passes.
+// A process that has died starts as it would without Redeploy. So a plan of one fault has one
+// after a second start.
 func (s *Environment) Redeploy() {
 	p := s.play
 	p.mu.Lock()
@@ -225,6 +227,7 @@ func (s *Environment) Redeploy() {
 			p.lineLocked("stop" + proc.name)
 			proc.stopping, proc.endsAt = true, p.now()+grace
 			p.ending = append(p.ending, proc)
+			p.faultAt = max(p.faultAt, proc.endsAt+downtime) // for a Redeploy at the end of Steps
 			stopped = append(stopped, proc)
 		}
 	}
@@ -232,6 +235,7 @@ func (s *Environment) Redeploy() {
 	for _, proc := range stopped {
 		proc.end(errStopped)
 	}
+	synctest.Wait() // so that nothing runs beside Steps
 	p.outcome.activity.stepsAct(p.outcome.calls)
 }
 

@@ -5,6 +5,7 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -58,5 +59,36 @@ func TestRedeploy(t *testing.T) {
 	journal := r.Journal()
 	if i := slices.Index(journal, want[0]); i < 0 || !slices.Equal(journal[i:min(len(journal), i+len(want))], want) {
 		t.Errorf("this happened:\n%swant in it:\n%s", indent(journal), indent(want))
+	}
+}
+
+// What a process does when its context ends is done before Redeploy returns. The time of
+// Within begins when the next process starts.
+func TestRedeployReturnsWhenTheControllerIsAtRest(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(ctx context.Context) error { <-ctx.Done(); w.made++; return nil })
+		proc.Go(func(ctx context.Context) error {
+			time.Sleep(45 * time.Second)
+			return client{proc, w}.asDesired(ctx)
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		env.Advance(10 * time.Minute)
+		w.desired["a"] = "1"
+		env.Redeploy()
+		if w.made != 1 {
+			t.Errorf("when Redeploy returns, %d processes have stopped, want 1", w.made)
+		}
+	}
+	s.Within = time.Minute
+	s.Final = func(w *shelf) error {
+		if w.things["a"] != "1" {
+			return errors.New("the plan ends before the next process has done its work")
+		}
+		return nil
+	}
+	if _, failure := played(t, s); failure != "" {
+		t.Errorf("without faults the plan fails: %s", failure)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/reconkernel/reconcile"
@@ -41,7 +43,7 @@ import (
 // metrics of controller-runtime have no series of this queue; adapters/prometheus has them.
 //
 // The zero Queue is ready. It serves one controller, and must not be copied. The fields must
-// not change after NewQueue. All methods may be called from any goroutine; none blocks,
+// not change after the first call of a method. All methods may be called from any goroutine; none blocks,
 // except for those of the queue that NewQueue returns.
 type Queue[T comparable] struct {
 	// Background: of so many items that are taken, at least one is an item of a negative
@@ -49,8 +51,8 @@ type Queue[T comparable] struct {
 	// events, as long as there are any. 0 means 8.
 	Background int
 
-	// Fair returns the key of an item, such as its namespace. The keys take turns. While
-	// a key waits for its turn, its next item counts as in flight. A key has a goroutine
+	// Fair returns the key of an item, such as its namespace: for equal items the same, at
+	// any time. It may be called from any goroutine. The keys take turns. While a key waits for its turn, its next item counts as in flight. A key has a goroutine
 	// while it has items. Nil means one line for all items.
 	Fair func(item T) string
 
@@ -59,8 +61,9 @@ type Queue[T comparable] struct {
 	// longer one is in sync, and is only checked again. 0 means five minutes.
 	RecheckFrom time.Duration
 
-	// OnResult is called after each run, by its worker, with everything but Waited. It is
-	// for a statuspage.Loop. It may be nil.
+	// OnResult is called after each run, by its worker, before the item is given back. So
+	// the results of an item arrive in the order of its runs. They have everything but
+	// Waited. A panic is logged. It is for a statuspage.Loop, and may be nil.
 	OnResult func(reconcile.Result[T])
 
 	mu      sync.Mutex // guards the fields below; taken before the lock of a lane's queue
@@ -69,14 +72,21 @@ type Queue[T comparable] struct {
 	past    reconcile.Stats // the counters of lanes that have ended
 	ctx     context.Context // done at ShutDown
 	end     context.CancelFunc
-	next    chan T // from each lane the item whose turn it is; with Fair
+	next    chan turn[T] // from each lane the item whose turn it is; with Fair
 	limiter workqueue.TypedRateLimiter[T]
 }
 
 // A lane is the line of a key.
 type lane[T comparable] struct {
+	key   string
 	queue *reconcile.Queue[T]
 	end   context.CancelFunc
+}
+
+// A turn is an item that its lane has taken.
+type turn[T comparable] struct {
+	item T
+	lane *lane[T]
 }
 
 // A handed item is in the hands of controller-runtime, which says what becomes of it.
@@ -87,8 +97,8 @@ type handed[T comparable] struct {
 	err    error // of its run
 	failed bool  // AddRateLimited was called, with this delay
 	delay  time.Duration
-	after  time.Duration // of AddAfter; 0 if that was not called
-	forgot bool          // Forget was called
+	forgot bool          // Forget was called: the run has succeeded
+	after  time.Duration // of AddAfter, after Forget; 0 if that was not called
 }
 
 var (
@@ -98,12 +108,16 @@ var (
 )
 
 // NewQueue is for Options.NewQueue of a controller, which calls it once, when it starts. It
-// panics if it is called again, because each controller needs a Queue of its own.
+// panics if it is called again, because each controller needs a Queue of its own. A nil
+// limiter means that of a queue of controller-runtime: from 5 milliseconds to 1,000 seconds.
 func (q *Queue[T]) NewQueue(_ string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.limiter != nil {
 		panic("controllerruntime: NewQueue of a Queue was called twice; each controller needs a Queue of its own")
+	}
+	if limiter == nil {
+		limiter = workqueue.NewTypedItemExponentialFailureRateLimiter[T](5*time.Millisecond, 1000*time.Second)
 	}
 	q.limiter = limiter
 	if q.initLocked(); q.Fair == nil {
@@ -204,7 +218,7 @@ func (q *Queue[T]) snapshot() []*lane[T] {
 func (q *Queue[T]) initLocked() {
 	if q.ctx == nil {
 		q.ctx, q.end = context.WithCancel(context.Background())
-		q.lanes, q.handed, q.next = map[string]*lane[T]{}, map[T]*handed[T]{}, make(chan T)
+		q.lanes, q.handed, q.next = map[string]*lane[T]{}, map[T]*handed[T]{}, make(chan turn[T])
 	}
 }
 
@@ -216,7 +230,7 @@ func (q *Queue[T]) with(item T, verb func(*reconcile.Queue[T])) {
 	if q.initLocked(); q.ctx.Err() == nil {
 		l := q.laneLocked(key)
 		verb(l.queue)
-		q.endIdleLocked(key, l)
+		q.endIdleLocked(l)
 	}
 }
 
@@ -224,7 +238,7 @@ func (q *Queue[T]) with(item T, verb func(*reconcile.Queue[T])) {
 func (q *Queue[T]) laneLocked(key string) *lane[T] {
 	l := q.lanes[key]
 	if l == nil {
-		l = &lane[T]{queue: reconcile.NewQueue[T]()}
+		l = &lane[T]{key: key, queue: reconcile.NewQueue[T]()}
 		l.queue.Background = cmp.Or(q.Background, 8)
 		q.lanes[key] = l
 		if q.Fair != nil {
@@ -237,10 +251,10 @@ func (q *Queue[T]) laneLocked(key string) *lane[T] {
 }
 
 // endIdleLocked ends a lane that has no item, unless it is the only line.
-func (q *Queue[T]) endIdleLocked(key string, l *lane[T]) {
-	if s := l.queue.Stats(); q.Fair != nil && q.lanes[key] == l && s.Ready+s.Waiting+s.InFlight == 0 {
+func (q *Queue[T]) endIdleLocked(l *lane[T]) {
+	if s := l.queue.Stats(); q.Fair != nil && q.lanes[l.key] == l && s.Ready+s.Waiting+s.InFlight == 0 {
 		l.end()
-		delete(q.lanes, key)
+		delete(q.lanes, l.key)
 		q.past = withCounters(q.past, s)
 	}
 }
@@ -254,7 +268,7 @@ func (q *Queue[T]) serve(ctx context.Context, l *lane[T]) {
 			return
 		}
 		select {
-		case q.next <- item:
+		case q.next <- turn[T]{item, l}:
 		case <-ctx.Done():
 			return // with the queue
 		}
@@ -280,7 +294,7 @@ func (p priorityQueue[T]) AddWithOpts(o priorityqueue.AddOpts, items ...T) {
 			switch {
 			case h != nil && o.RateLimited:
 				h.failed, h.delay = true, after
-			case h != nil && after > 0: // the result of its run, or an event
+			case h != nil && h.forgot && after > 0: // the result of its run
 				if h.after == 0 || after < h.after {
 					h.after = after
 				}
@@ -358,8 +372,7 @@ func (p priorityQueue[T]) GetWithPriority() (item T, priority int, shutdown bool
 		if err != nil {
 			return item, 0, true
 		}
-		p.hand(taken)
-		return taken, 0, false
+		return p.hand(turn[T]{taken, l}), 0, false
 	}
 	select {
 	case <-p.ctx.Done():
@@ -369,27 +382,24 @@ func (p priorityQueue[T]) GetWithPriority() (item T, priority int, shutdown bool
 	select {
 	case <-p.ctx.Done():
 		return item, 0, true
-	case item = <-p.next:
-		p.hand(item)
-		return item, 0, false
+	case next := <-p.next:
+		return p.hand(next), 0, false
 	}
 }
 
-// hand notes that controller-runtime has an item.
-func (p priorityQueue[T]) hand(item T) {
-	key := p.keyOf(item)
+// hand notes that controller-runtime has an item, and returns the item.
+func (p priorityQueue[T]) hand(next turn[T]) T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lanes[key]
 	if p.Fair != nil {
-		l.queue.Remove(item) // what came while it waited for its turn is seen by the run that begins
+		next.lane.queue.Remove(next.item) // what came while it waited for its turn is seen by the run that begins
 	}
-	p.handed[item] = &handed[T]{lane: l, since: time.Now()}
+	p.handed[next.item] = &handed[T]{lane: next.lane, since: time.Now()}
+	return next.item
 }
 
 // Done implements [workqueue.TypedInterface]: it gives back an item.
 func (p priorityQueue[T]) Done(item T) {
-	key := p.keyOf(item)
 	p.mu.Lock()
 	h := p.handed[item]
 	delete(p.handed, item)
@@ -410,19 +420,32 @@ func (p priorityQueue[T]) Done(item T) {
 	if !options.Done {
 		result.Next = options.Delay
 	}
+	p.notify(result)
 	queue.Requeue(item, options)
 	p.mu.Lock()
-	p.endIdleLocked(key, h.lane)
-	p.mu.Unlock()
-	if p.OnResult != nil {
-		p.OnResult(result)
+	defer p.mu.Unlock()
+	p.endIdleLocked(h.lane)
+}
+
+// notify calls OnResult, and logs its panic.
+func (q *Queue[T]) notify(result reconcile.Result[T]) {
+	defer func() {
+		if v := recover(); v != nil {
+			log.Log.Error(fmt.Errorf("%v", v), "controllerruntime: OnResult panicked", "item", result.Item, "stack", string(debug.Stack()))
+		}
+	}()
+	if q.OnResult != nil {
+		q.OnResult(result)
 	}
 }
 
 // result returns the result of a run as a reconcile function of this module returns it.
 func (h *handed[T]) result(recheckFrom time.Duration) error {
 	err := h.err
-	if !h.known {
+	switch {
+	case h.forgot: // then the failure is an event that called AddRateLimited
+		err = nil
+	case !h.known:
 		err = errFailed
 	}
 	switch {

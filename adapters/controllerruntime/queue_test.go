@@ -369,7 +369,7 @@ func TestAgeAndReasonAreShown(t *testing.T) {
 	})
 }
 
-// When an item is handed out again, after what happened while a run of 10 s went on, or
+// When an item is handed out again, after what happened at the beginning of a run of 10 s, or
 // after it.
 func TestNextRun(t *testing.T) {
 	type queues = struct {
@@ -388,8 +388,10 @@ func TestNextRun(t *testing.T) {
 		{"nothing", nothing, succeeds, nothing, -1},
 		{"an event during the run", func(q queues) { q.Add("a") }, succeeds, nothing, 0},
 		{"an event of low priority during the run", func(q queues) { q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "a") }, succeeds, nothing, 0},
-		{"a delayed event during the run", func(q queues) { q.AddAfter("a", time.Minute) }, succeeds, nothing, time.Minute},
-		{"two delayed events during the run", func(q queues) { q.AddAfter("a", time.Minute); q.AddAfter("a", time.Hour) }, succeeds, nothing, time.Minute},
+		{"a delayed event during the run", func(q queues) { q.AddAfter("a", time.Minute) }, succeeds, nothing, 50 * time.Second},
+		{"two delayed events during the run", func(q queues) { q.AddAfter("a", time.Minute); q.AddAfter("a", time.Hour) }, succeeds, nothing, 50 * time.Second},
+		{"a delayed event during a run that fails", func(q queues) { q.AddAfter("a", 15*time.Second) }, fails, nothing, 5 * time.Second},
+		{"a delayed event before a RequeueAfter", func(q queues) { q.AddAfter("a", time.Minute) }, func(q queues) { q.Forget("a"); q.AddAfter("a", time.Hour) }, nothing, 50 * time.Second},
 		{"a failure", nothing, fails, nothing, 10 * time.Second},
 		{"an event during a run that fails", func(q queues) { q.Add("a") }, fails, nothing, time.Second},
 		{"an event after a failure", nothing, fails, func(q queues) { q.Add("a") }, time.Second},
@@ -409,8 +411,8 @@ func TestNextRun(t *testing.T) {
 				q := queues{queueOf(queue), queue}
 				q.Add("a")
 				q.Get()
-				time.Sleep(10 * time.Second)
 				c.during(q)
+				time.Sleep(10 * time.Second)
 				c.ends(q)
 				q.PriorityQueue.Done("a")
 				ended, again := time.Now(), make(chan time.Duration, 1)
@@ -430,6 +432,50 @@ func TestNextRun(t *testing.T) {
 			})
 		}
 	}
+}
+
+// OnResult has the results of an item in the order of its runs. A panic in it is logged.
+func TestOnResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var results []reconcile.Result[string]
+		queue := controllerruntime.Queue[string]{OnResult: func(r reconcile.Result[string]) {
+			if len(results) == 0 {
+				time.Sleep(time.Second)
+			}
+			results = append(results, r)
+			panic("the page is full")
+		}}
+		q := queueOf(&queue)
+		q.Add("a")
+		q.Get()
+		q.Add("a")
+		q.Forget("a")
+		go q.Done("a")
+		q.Get()
+		time.Sleep(time.Minute)
+		q.AddRateLimited("a") // an event: the run succeeds
+		q.Forget("a")
+		q.Done("a")
+		if len(results) != 2 || results[0].Duration != 0 || results[1].Duration != time.Minute || results[1].Outcome != reconcile.Requeued {
+			t.Errorf("the results are %+v, want a run of 0 s, and then one of a minute that is requeued", results)
+		}
+		q.ShutDown()
+	})
+}
+
+// Neither a key that changes nor a controller without a RateLimiter makes a worker panic.
+func TestQueueWithBadInput(t *testing.T) {
+	calls := 0
+	queue := controllerruntime.Queue[string]{Fair: func(string) string { calls++; return fmt.Sprint(calls) }}
+	q := queue.NewQueue("test", nil)
+	q.Add("a")
+	q.Get()
+	q.AddRateLimited("a")
+	q.Done("a")
+	if s := queue.Stats(); s.Waiting != 1 || s.InFlight != 0 {
+		t.Errorf("after a failure the counts are %+v, want one item that waits", s)
+	}
+	q.ShutDown()
 }
 
 // A run that the end of the process interrupts has not failed.

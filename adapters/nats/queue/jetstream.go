@@ -348,11 +348,15 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 		case took > w.timeout/4:
 			batch = max(1, batch/2)
 		case took < w.timeout/16:
-			batch = min(500, 2*batch)
+			batch = min(maxBatch, 2*batch)
 		}
 	}
 	return nil
 }
+
+// maxBatch is the largest number of messages that one request asks for. A server may have a
+// limit for all consumers.
+const maxBatch = 500
 
 // consumerName is the name of the one durable consumer.
 const consumerName = "workers"

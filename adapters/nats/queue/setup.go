@@ -168,9 +168,14 @@ func wrongStreamSettings(have *jetstream.StreamInfo, want jetstream.StreamConfig
 
 // wrongConsumerSettings says which fields of its consumer a queue cannot live with.
 func wrongConsumerSettings(have *jetstream.ConsumerInfo, want jetstream.ConsumerConfig) (wrong []string) {
-	return compare(have.Config, want, "FilterSubject", "FilterSubjects", "DeliverPolicy", "AckPolicy",
+	is := have.Config
+	if is.MaxRequestBatch >= maxBatch { // a server sets its own limit, if it has one
+		is.MaxRequestBatch = 0
+	}
+	return compare(is, want, "FilterSubject", "FilterSubjects", "DeliverPolicy", "AckPolicy",
 		"AckWait (which is Config.Lease)", "BackOff", "MaxDeliver", "MaxAckPending", "HeadersOnly",
-		"InactiveThreshold", "MaxRequestBatch", "MaxRequestExpires", "MaxRequestMaxBytes")
+		"InactiveThreshold", fmt.Sprintf("MaxRequestBatch (for which %d or more is fine too)", maxBatch),
+		"MaxRequestExpires", "MaxRequestMaxBytes")
 }
 
 // compare says which fields of two configurations differ. What follows the name

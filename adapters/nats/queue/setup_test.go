@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -132,6 +133,43 @@ func TestQueueRejectsOtherStreams(t *testing.T) {
 		_, err := queue.New[string](t.Context(), js, queue.Config{Name: "consumer"})
 		wantError(t, err, "MaxDeliver is 3, want -1", "FilterSubject")
 	})
+}
+
+// A server may limit the batches of all consumers. A limit that no request of a queue
+// reaches is fine.
+func TestQueueWithALimitOfTheServer(t *testing.T) {
+	for limit, want := range map[int][]string{500: nil, 499: {"MaxRequestBatch", "is 499", "500 or more"}} {
+		s := natstest.Serve(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), JetStreamLimits: server.JSLimitOpts{MaxRequestBatch: limit}})
+		q, err := queue.New[string](t.Context(), natstest.JetStream(t, natstest.Connect(t, s.ClientURL())), queue.Config{Name: "q"})
+		if want != nil {
+			wantError(t, err, want...)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		const workers = 700
+		var waiting sync.WaitGroup
+		for range workers {
+			waiting.Go(func() {
+				item, err := q.Dequeue(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				q.Done(item)
+			})
+		}
+		for i := range workers {
+			q.Enqueue(fmt.Sprint(i))
+		}
+		waiting.Wait()
+		if err := q.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A server that is too old is refused before it can drop an option that it does

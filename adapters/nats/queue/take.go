@@ -434,7 +434,7 @@ func (q *Queue[T]) startTakingLocked() error {
 // pull asks for the messages that are missing.
 func (q *Queue[T]) pull() {
 	q.mu.Lock()
-	n := q.missingLocked()
+	n := min(q.missingLocked(), maxBatch)
 	if n <= 0 || !q.wire.connected() { // keepLease pulls when it is back
 		q.mu.Unlock()
 		return

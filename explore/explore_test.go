@@ -856,6 +856,9 @@ func TestRestartAfterAMutexHeldOverACall(t *testing.T) {
 						return nil
 					case <-time.After(time.Minute): // while Steps lets more time pass
 					}
+					if !proc.Step() { // then it sees the changes of Steps
+						return nil
+					}
 					mu.Lock()
 					_ = (client{proc, w}).asDesired(ctx)
 					mu.Unlock()

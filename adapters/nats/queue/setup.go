@@ -161,7 +161,7 @@ func streamConfig(cfg Config, shape string) jetstream.StreamConfig {
 // wrongStreamSettings says which fields of a stream a queue cannot live with.
 func wrongStreamSettings(have *jetstream.StreamInfo, want jetstream.StreamConfig) (wrong []string) {
 	return compare(have.Config, want, "Subjects", "SubjectTransform", "Sources", "Retention", "Discard",
-		"DiscardNewPerSubject", "MaxMsgsPerSubject", "MaxMsgs", "MaxBytes", "MaxMsgSize", "MaxAge", "Storage",
+		"DiscardNewPerSubject", "MaxMsgsPerSubject", "MaxMsgs", "MaxBytes", "MaxAge", "Storage",
 		"Replicas", "NoAck", "DenyDelete", "DenyPurge", "Sealed", "AllowDirect",
 		"AllowMsgTTL (which a server before 2.11 drops)")
 }

@@ -41,10 +41,12 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/conditions"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
+	kubesim.Silence() // before goroutines of a Manager, which outlive their test, read the logger of klog
 	os.Exit(kubetest.Main(m))
 }
 

@@ -490,8 +490,7 @@ func (p *play) grantLocked(r *request) func() {
 		}
 		p.injectLocked(r.what, r.injection, grace+downtime)
 		r.line = len(p.outcome.journal)
-		r.process.stopping, r.process.endsAt = true, p.now()+grace
-		p.ending = append(p.ending, r.process)
+		p.stopLocked(r.process)
 		return func() { r.process.end(errStopped); close(r.turn) }
 	case Slow, NoAnswer:
 		r.lasts = min(left, p.within)

@@ -889,7 +889,6 @@ func TestLogFatalUnderAMutex(t *testing.T) {
 		for range 2 {
 			loop(proc, 10*time.Minute, func(ctx context.Context) error {
 				mu.Lock()
-				runtime.Gosched() // the other one waits for the mutex, on one processor too
 				if err := (client{proc, w}).asDesired(ctx); err != nil {
 					go mu.Lock() // on one processor the other loop may end before it waits
 					log.Fatal("cannot go on: ", err)

@@ -225,8 +225,7 @@ func (s *Environment) Redeploy() {
 	for _, slot := range p.slots {
 		if proc := slot.process; !proc.dead && !proc.stopping {
 			p.lineLocked("stop" + proc.name)
-			proc.stopping, proc.endsAt = true, p.now()+grace
-			p.ending = append(p.ending, proc)
+			p.stopLocked(proc)
 			p.faultAt = max(p.faultAt, proc.endsAt+downtime) // for a Redeploy at the end of Steps
 			stopped = append(stopped, proc)
 		}

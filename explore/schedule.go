@@ -230,6 +230,12 @@ func (p *play) kill(proc *Process) {
 	proc.end(errDied)
 }
 
+// stopLocked gives a process the grace to end. Its context is to end too, by errStopped.
+func (p *play) stopLocked(proc *Process) {
+	proc.stopping, proc.endsAt = true, p.now()+grace
+	p.ending = append(p.ending, proc)
+}
+
 // now returns the time since the beginning, as all times of a plan are.
 func (p *play) now() time.Duration { return time.Since(p.begun) }
 

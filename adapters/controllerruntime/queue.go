@@ -89,7 +89,7 @@ type turn[T comparable] struct {
 	lane *lane[T]
 }
 
-// A handed item is in the hands of controller-runtime, which says what becomes of it.
+// A handed item was taken by controller-runtime, whose calls decide its next run.
 type handed[T comparable] struct {
 	lane   *lane[T]
 	since  time.Time

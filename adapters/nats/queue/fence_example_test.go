@@ -24,8 +24,8 @@ var errLate = errors.New("a later run has written")
 
 // putFenced writes a value in a run of a shared queue. It writes nothing and returns
 // errLate if a later run of the item has written: this one was frozen for longer than
-// its lease. Nobody deletes the key, as the fence is lost with it: write an empty value.
-// The write expects the revision that was read, so no other comes between.
+// its lease. Do not delete the key, because its fence is then lost: write an empty value.
+// The write expects the revision that was read, so no other write comes between.
 func putFenced(ctx context.Context, kv jetstream.KeyValue, key, value string) error {
 	data, err := json.Marshal(fenced{queue.Fence(ctx), value})
 	if err != nil {

@@ -71,7 +71,7 @@ import (
 //   - The wall clock of the server decides. If it jumps ahead, members that live have a
 //     marker and a valid lease; if it is put back, the dead live longer by as much.
 //   - If the consumer of the items hands out the markers too, a marker comes after all
-//     items that are ready, and to nobody while no Dequeue waits.
+//     items that are ready, and no process receives it while no Dequeue waits.
 //   - A full server stores no marker, and nor does a full stream with replicas.
 //   - Records are checked for more reasons than deaths, so there is a janitor even so.
 

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/found/internal/foundtest"
 )
 
 // plays numbers the domains. certmagic keeps the back-off of a domain in a variable of its
@@ -218,7 +219,7 @@ func scenario(again bool) explore.Scenario[*world] {
 
 // TestStart finds that ManageAsync gives up after one read of the storage that fails.
 func TestStart(t *testing.T) {
-	find(t, scenario(false), "call load .key #1: fails")
+	foundtest.Find(t, scenario(false), "call load .key #1: fails")
 }
 
 // TestCrash finds that a process that dies between two writes leaves a certificate with the
@@ -226,7 +227,7 @@ func TestStart(t *testing.T) {
 func TestCrash(t *testing.T) {
 	s := scenario(true)
 	s.Without = append(s.Without, explore.Stops) // finds the same, if the stop comes between the writes
-	find(t, s, "call store .key #2: dies after")
+	foundtest.Find(t, s, "call store .key #2: dies after")
 }
 
 // TestRollback finds that one failed write in the renewal at a start deletes the
@@ -239,17 +240,5 @@ func TestRollback(t *testing.T) {
 		env.Advance(20 * time.Hour)
 	}
 	s.Without = append(s.Without, explore.DiesBefore, explore.DiesAfter, explore.Stops) // see TestCrash
-	find(t, s, "call store .crt #2: fails")
-}
-
-func find(t *testing.T, s explore.Scenario[*world], plan string) {
-	t.Helper()
-	r, err := explore.Search(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Found == nil || !slices.Equal(r.Found.Plan, []string{plan}) {
-		t.Fatalf("found %v in %d plans, want %q", r.Found, r.Plans, plan)
-	}
-	t.Log(r.Found.Number, r.Took, r.Found)
+	foundtest.Find(t, s, "call store .crt #2: fails")
 }

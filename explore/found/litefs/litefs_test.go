@@ -23,6 +23,7 @@ import (
 	"github.com/superfly/ltx"
 
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/found/internal/foundtest"
 )
 
 // hosts replaces the default transport, which LiteFS uses: each process has a host of its
@@ -250,7 +251,7 @@ func scenario(t *testing.T) explore.Scenario[*world] {
 // TestTwoPrimaries finds that the time of a lease is that of the response, for which LiteFS
 // waits without a limit.
 func TestTwoPrimaries(t *testing.T) {
-	find(t, scenario(t), "call PUT /v1/kv/primary?acquire=session-1 #1: slow")
+	foundtest.Find(t, scenario(t), "call PUT /v1/kv/primary?acquire=session-1 #1: slow")
 }
 
 // TestClusterID finds that a node that sets the ID of the cluster in Consul and gets no
@@ -258,17 +259,5 @@ func TestTwoPrimaries(t *testing.T) {
 func TestClusterID(t *testing.T) {
 	s := scenario(t)
 	s.Without = append(s.Without, explore.Slow) // see TestTwoPrimaries
-	find(t, s, "call PUT /v1/kv/primary/clusterid #1: answer lost")
-}
-
-func find(t *testing.T, s explore.Scenario[*world], plan string) {
-	t.Helper()
-	r, err := explore.Search(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Found == nil || !slices.Equal(r.Found.Plan, []string{plan}) {
-		t.Fatalf("found %v in %d plans, want %q", r.Found, r.Plans, plan)
-	}
-	t.Log(r.Found.Number, r.Took, r.Found)
+	foundtest.Find(t, s, "call PUT /v1/kv/primary/clusterid #1: answer lost")
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/explore/found/internal/foundtest"
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
@@ -133,7 +134,7 @@ func scenario() explore.Scenario[*world] {
 // TestLostEvent finds that a pod stays if the watch misses its deletion: the handler ignores
 // the object with which an informer reports that after its next list.
 func TestLostEvent(t *testing.T) {
-	find(t, scenario(), "event pods DELETED default/b #1: lost")
+	foundtest.Find(t, scenario(), "event pods DELETED default/b #1: lost")
 }
 
 // TestOutage finds that a deletion that fails at a start too is not tried again until the
@@ -146,19 +147,7 @@ func TestOutage(t *testing.T) {
 		env.Redeploy() // makes up for what TestLostEvent finds
 		env.Advance(10 * time.Minute)
 	}
-	find(t, s, "call delete b #1: outage")
-}
-
-func find(t *testing.T, s explore.Scenario[*world], plan string) {
-	t.Helper()
-	r, err := explore.Search(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Found == nil || !slices.Equal(r.Found.Plan, []string{plan}) {
-		t.Fatalf("found %v in %d plans, want %q", r.Found, r.Plans, plan)
-	}
-	t.Log(r.Found.Number, r.Took, r.Found)
+	foundtest.Find(t, s, "call delete b #1: outage")
 }
 
 func TestMain(m *testing.M) {

@@ -34,13 +34,18 @@ func (p *play) checkWorld() {
 	}
 	if err := p.check(); err != nil {
 		p.failf("Invariant: %v", err)
-		p.mu.Lock()
-		p.outcome.rest = len(p.outcome.journal) // which ends with what it is about
-		p.mu.Unlock()
+		p.showWhole()
 	}
 	if p.steady {
 		p.compareWorld()
 	}
+}
+
+// showWhole has the journal shown to its end, which is what the failure is about.
+func (p *play) showWhole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outcome.rest = len(p.outcome.journal)
 }
 
 // compareWorld compares the world with what it was. A description may cost as much as many

@@ -775,10 +775,18 @@ func TestLogFatal(t *testing.T) {
 		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
 	}
 	s.Start = func(proc *Process, w *shelf) {
-		proc.Go(func(context.Context) error { log.Fatalf("no configuration"); return nil })
+		proc.Go(func(context.Context) error {
+			for i := range 3 {
+				time.Sleep(time.Second)
+				log.Print("step ", i)
+			}
+			log.Fatalf("no configuration")
+			return nil
+		})
 	}
-	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatalf") {
-		t.Errorf("exploring finds %v, want the call of log.Fatalf", r.Found)
+	r := search(t, s)
+	if r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatalf") || !strings.Contains(r.Found.String(), "no configuration") {
+		t.Errorf("exploring finds %v, want the call of log.Fatalf with what it logged", r.Found)
 	}
 }
 

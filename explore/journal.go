@@ -214,6 +214,7 @@ func (p *play) exit(by string) {
 	case over:
 	case fails:
 		p.failf("the controller called %s, which ends the process", by)
+		p.showWhole()
 	default:
 		p.kill(proc)
 	}

@@ -13,7 +13,7 @@ import (
 // invariant, and at the end, when nothing changes any more.
 
 const (
-	advancesMax = 1_000_000 // calls of Environment.Advance
+	advancesMax = 100_000 // calls of Environment.Advance
 
 	atOnceMax = 5_000 // steps and calls at one instant, or callsMax for each goroutine that makes calls
 	callsMax  = 10

@@ -34,18 +34,10 @@ func (p *play) checkWorld() {
 	}
 	if err := p.check(); err != nil {
 		p.failf("Invariant: %v", err)
-		p.showWhole()
 	}
 	if p.steady {
 		p.compareWorld()
 	}
-}
-
-// showWhole has the journal shown to its end, which is what the failure is about.
-func (p *play) showWhole() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.outcome.rest = len(p.outcome.journal)
 }
 
 // compareWorld compares the world with what it was. A description may cost as much as many

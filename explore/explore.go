@@ -208,7 +208,8 @@ type Scenario[W any] struct {
 //     an error.
 //   - Invariant returns an error at any time.
 //   - Start, or a function started by [Process.Go], has not returned an hour after the end
-//     of its process. Other goroutines may be left.
+//     of its process. Other goroutines may be left, and keep their memory.
+//   - Steps, Close or a listener waits for ever.
 //   - Steps takes longer than ten times its time without faults plus five times Within.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario
 //     panics.

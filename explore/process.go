@@ -161,7 +161,7 @@ func (proc *Process) Errorf(format string, args ...any) {
 	proc.play.mu.Lock()
 	defer proc.play.mu.Unlock()
 	if !proc.dead {
-		proc.play.failLocked(format, args...)
+		proc.play.failNowLocked(format, args...)
 	}
 }
 

@@ -15,6 +15,14 @@ if [ $# -lt 3 ]; then
 	echo "module.sh NAME GO MODULE@VERSION..., got $# arguments" >&2
 	exit 1
 fi
+if [ ! -f "$here/$1_test.go.txt" ]; then
+	echo "module.sh: there is no $1_test.go.txt; there are:" "$(cd "$here" && echo *_test.go.txt)" >&2
+	exit 1
+fi
+if ! [[ $2 =~ ^1\.[0-9]+ ]]; then
+	echo "module.sh: the second argument is a version of Go, such as 1.26.0, got \"$2\"" >&2
+	exit 1
+fi
 name=$1
 export GOWORK=off GOTOOLCHAIN="go$2"
 shift 2

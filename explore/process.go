@@ -192,7 +192,7 @@ func (proc *Process) Step() bool {
 type Environment struct{ play *play }
 
 // Advance lets d pass. It returns when all work that is due by then is done. While Steps
-// does anything else, the controller does not run.
+// does anything else, the controller does not run. A plan fails at the 100,001st call.
 //
 // If the plan has failed, Advance does not return: it ends the goroutine of Steps.
 func (s *Environment) Advance(d time.Duration) {

@@ -34,13 +34,15 @@ import (
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
-// Start returns the Start of a [kubesim.Scenario]: for each process a Manager with these
-// options and what setup adds to it. It serves no metrics, probes and webhooks; it logs to
-// options.Logger, or, if that is the zero value, its errors to the journal; it waits a second
-// for its controllers when it ends, unless options say otherwise; the names of controllers may come again; and instead of
-// options.MapperProvider it takes [kubesim.Server.Mapper], which makes no requests. It
-// panics if setup returns an error, or if the configuration is not one of
-// [kubesim.Server.Config].
+// Start returns the Start of a [kubesim.Scenario]. For each process it makes a Manager with
+// these options and calls setup. It panics if setup returns an error, or if the
+// configuration is not one of [kubesim.Server.Config].
+//
+// The Manager serves no metrics, probes or webhooks. It logs to options.Logger; if that is
+// the zero value, it logs its errors alone, to the journal. Two controllers may have the
+// same name. The Manager uses [kubesim.Server.Mapper], which makes no requests, instead of
+// options.MapperProvider. If options.GracefulShutdownTimeout is nil, the Manager waits a
+// second for its controllers when it ends.
 func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Process, *rest.Config) reconcile.Runner {
 	log.SetLogger(options.Logger) // otherwise it complains, after 30 seconds
 	yes, second := true, time.Second
@@ -68,8 +70,8 @@ func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.P
 	}
 }
 
-// errorsOnly is a handler of errors. It leaves out an attribute that differs each time, and
-// two that say what the name of the controller says.
+// errorsOnly is a handler of errors. It leaves out the identifier of the run, which differs
+// each time, and what the names of the controller and of the object say.
 type errorsOnly struct{ slog.Handler }
 
 func (h errorsOnly) Enabled(_ context.Context, level slog.Level) bool {
@@ -78,7 +80,7 @@ func (h errorsOnly) Enabled(_ context.Context, level slog.Level) bool {
 
 func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return errorsOnly{h.Handler.WithAttrs(slices.DeleteFunc(slices.Clone(attrs), func(a slog.Attr) bool {
-		return a.Key == "reconcileID" || a.Key == "controllerGroup" || a.Key == "controllerKind"
+		return slices.Contains([]string{"reconcileID", "controllerGroup", "controllerKind"}, a.Key) || a.Value.Kind() == slog.KindLogValuer
 	}))}
 }
 

@@ -207,7 +207,9 @@ type Scenario[W any] struct {
 //   - After that the state of the world is not the state without faults, or Final returns
 //     an error.
 //   - Invariant returns an error at any time.
-//   - A goroutine is left when the process has ended, or all goroutines wait for ever.
+//   - Start, or a function started by [Process.Go], has not returned an hour after the end
+//     of its process. Other goroutines may be left, and keep their memory.
+//   - Steps, Close or a listener waits for ever.
 //   - Steps takes longer than ten times its time without faults plus five times Within.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario
 //     panics.

@@ -775,10 +775,75 @@ func TestLogFatal(t *testing.T) {
 		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
 	}
 	s.Start = func(proc *Process, w *shelf) {
-		proc.Go(func(context.Context) error { log.Fatalf("no configuration"); return nil })
+		proc.Go(func(context.Context) error {
+			for i := range 3 {
+				time.Sleep(time.Second)
+				log.Print("step ", i)
+			}
+			log.Fatalf("no configuration")
+			return nil
+		})
 	}
-	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatalf") {
-		t.Errorf("exploring finds %v, want the call of log.Fatalf", r.Found)
+	r := search(t, s)
+	if r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the controller called log.Fatalf") || !strings.Contains(r.Found.String(), "no configuration") {
+		t.Errorf("exploring finds %v, want the call of log.Fatalf with what it logged", r.Found)
+	}
+}
+
+// Steps that wait after a fault, and a Close that waits, are no success.
+func TestScenarioThatWaitsForEver(t *testing.T) {
+	steps := plain()
+	steps.Steps = func(s *Environment, w *shelf) {
+		comes(s, w)
+		if w.things["a"] != "1" {
+			<-make(chan int)
+		}
+	}
+	closes := plain()
+	closes.Close = func(*shelf) { <-make(chan int) }
+	for name, s := range map[string]Scenario[*shelf]{"Steps": steps, "Close": closes} {
+		if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the scenario waits for ever") {
+			t.Errorf("%s: exploring finds %v, want that the scenario waits", name, r.Found)
+		}
+	}
+}
+
+// What a process logged before its error is shown, and what it logs in the end is not.
+func TestLogsBeforeAnError(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, _ *shelf) {
+		proc.Go(func(ctx context.Context) error {
+			for i := range 3 {
+				time.Sleep(time.Second)
+				slog.Info("step", "i", i)
+			}
+			slog.Info("no configuration")
+			return errors.New("cannot go on")
+		})
+	}
+	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.String(), "no configuration") {
+		t.Errorf("exploring finds %v, want what was logged", r.Found)
+	}
+	s = plain()
+	start := s.Start
+	s.Start = func(proc *Process, w *shelf) {
+		start(proc, w)
+		proc.Go(func(ctx context.Context) error {
+			go func() {
+				go func() {
+					<-ctx.Done()
+					time.Sleep(500 * time.Millisecond)
+					log.Fatal("too late")
+				}()
+			}()
+			<-ctx.Done()
+			return nil
+		})
+	}
+	s.Others = []func(*Process, *shelf){start}
+	s.Replay = []string{"call put a #1: fails"}
+	if r := search(t, s); r.Found != nil || strings.Contains(indent(r.Journal()), "too late") {
+		t.Errorf("exploring finds %v, with the journal\n%s", r.Found, indent(r.Journal()))
 	}
 }
 

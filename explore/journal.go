@@ -204,7 +204,7 @@ func (p *play) exit(by string) {
 	if proc == nil && len(p.slots) == 1 {
 		proc = p.slots[0].process
 	}
-	over := proc != nil && p.overLocked(proc)
+	over := p.finishing || proc != nil && p.overLocked(proc)
 	fails := proc == nil || p.clean == nil
 	if !over && !fails {
 		p.lineLocked("the process ends by " + by + proc.name)
@@ -282,7 +282,9 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 func (p *play) noteFromLog(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: true, what: text})
+	if !p.finishing {
+		p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, noted: true, what: text})
+	}
 }
 
 // indent puts lines into the text of a failure.

@@ -161,7 +161,7 @@ func (proc *Process) Errorf(format string, args ...any) {
 	proc.play.mu.Lock()
 	defer proc.play.mu.Unlock()
 	if !proc.dead {
-		proc.play.failLocked(format, args...)
+		proc.play.failNowLocked(format, args...)
 	}
 }
 
@@ -192,7 +192,7 @@ func (proc *Process) Step() bool {
 type Environment struct{ play *play }
 
 // Advance lets d pass. It returns when all work that is due by then is done. While Steps
-// does anything else, the controller does not run.
+// does anything else, the controller does not run. A plan fails at the 100,001st call.
 //
 // If the plan has failed, Advance does not return: it ends the goroutine of Steps.
 func (s *Environment) Advance(d time.Duration) {

@@ -102,12 +102,14 @@ type play struct {
 	effects  chan struct{}  // has room for the effect that runs, in the immediate mode
 	effectOf atomic.Value   // the name of its goroutine
 	fatal    chan struct{}  // not of the bubble: log.Fatal was called
+	finished bool           // finish has returned
 
 	mu        sync.Mutex          // guards the fields below
 	bubble    string              // its name in stacks
 	processes map[string]*Process // by the goroutines in which their functions run
 	outcome   outcome
 	ending    []*Process // processes that end at an instant: they stop, or overlap with their successor
+	finishing bool       // the processes are ended for good
 	turn      int        // of the journal: what several goroutines do in one turn has no order
 
 	// deliver.go
@@ -154,8 +156,9 @@ func (p *play) perform(t *testing.T) {
 		case r == nil:
 		case !strings.HasPrefix(fmt.Sprint(r), "deadlock"):
 			panic(r)
+		case p.finished: // goroutines are left, which a process that has ended does not have
 		default:
-			p.failf("goroutines are left that wait for ever (%v):\n%s", r, strings.Join(stacks(p.bubble), "\n\n"))
+			p.failf("the scenario waits for ever (%v):\n%s", r, strings.Join(stacks(p.bubble), "\n\n"))
 		}
 	}()
 	synctest.Test(t, func(*testing.T) {
@@ -180,6 +183,7 @@ func (p *play) perform(t *testing.T) {
 		directing.Go(func() { p.protect(nil, "the scenario", func() { p.direct(p) }) })
 		directing.Wait()
 		p.finish()
+		p.finished = true
 	})
 }
 
@@ -380,12 +384,21 @@ func (p *play) overLocked(proc *Process) bool {
 	return p.outcome.failure != "" || proc != nil && proc.dead
 }
 
+// failf fails the plan by what happens now: the journal is shown to its end.
 func (p *play) failf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.failNowLocked(format, args...)
+}
+
+func (p *play) failNowLocked(format string, args ...any) {
+	if p.outcome.failure == "" {
+		p.outcome.rest = len(p.outcome.journal)
+	}
 	p.failLocked(format, args...)
 }
 
+// failLocked fails the plan by its state: the journal is shown up to the last change.
 func (p *play) failLocked(format string, args ...any) {
 	if p.outcome.failure == "" {
 		p.outcome.failure = fmt.Sprintf(format, args...)
@@ -394,6 +407,9 @@ func (p *play) failLocked(format string, args ...any) {
 
 // finish ends the processes that are left, and closes the world.
 func (p *play) finish() {
+	p.mu.Lock()
+	p.finishing = true
+	p.mu.Unlock()
 	for _, s := range p.slots {
 		if s.process != nil {
 			p.kill(s.process)
@@ -411,8 +427,9 @@ func (p *play) finish() {
 	defer timer.Stop()
 	select {
 	case <-ended:
+		time.Sleep(time.Second) // those that look from time to time whether to end do so
 	case <-timer.C:
-		p.failf("goroutines are left %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
+		p.failf("Start or a function of Process.Go has not returned %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
 	}
 	if p.close != nil {
 		p.protect(nil, "Close", p.close)

@@ -153,6 +153,4 @@ require (
 
 replace github.com/reconkernel/reconcile => ../..
 
-replace github.com/reconkernel/reconcile/adapters/kube => ../../adapters/kube
-
 replace github.com/reconkernel/reconcile/explore/kubesim => ../kubesim

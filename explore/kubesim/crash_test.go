@@ -27,7 +27,7 @@ import (
 func TestPanicInAnEventHandler(t *testing.T) {
 	r, err := kubesim.Search(t, kubesim.Scenario{
 		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
-			informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(cfg), 0).Core().V1().ConfigMaps().Informer()
+			informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(cfg), time.Hour).Core().V1().ConfigMaps().Informer()
 			informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("unexpected object") }})
 			return reconcile.RunFunc(func(ctx context.Context) error {
 				informer.RunWithContext(ctx)

@@ -31,7 +31,7 @@ func runKeys(ctx context.Context, cfg *rest.Config, retry bool) error {
 	if err != nil {
 		return err
 	}
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactory(client, time.Hour)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())
 	if _, err := factory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { queue.Add(cache.MetaObjectToName(o.(*corev1.ConfigMap))) },

@@ -4,6 +4,7 @@
 package kubesim_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -243,7 +244,7 @@ func TestInformer(t *testing.T) {
 					o.NoWatchList = strings.HasSuffix(lists, ", list, watch")
 					cfg := o.Config(nil)
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return spy{o, next} })
-					o.informer = coreinformers.NewFilteredConfigMapInformer(kubernetes.NewForConfigOrDie(cfg), "default", test.resync,
+					o.informer = coreinformers.NewFilteredConfigMapInformer(kubernetes.NewForConfigOrDie(cfg), "default", cmp.Or(test.resync, 24*time.Hour),
 						cache.Indexers{"text": func(v any) ([]string, error) { return []string{v.(*corev1.ConfigMap).Data["text"]}, nil }},
 						func(options *metav1.ListOptions) { options.LabelSelector = "x" })
 					if err := o.informer.SetTransform(test.transform); err != nil {

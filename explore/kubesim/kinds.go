@@ -84,7 +84,7 @@ func (k *Kind) String() string { return k.resource().String() }
 var builtinText string
 
 // builtIn lists the kinds of Kubernetes: those that discovery of a server lists, in one
-// version of each.
+// version of each, as far as this client-go has them.
 var builtIn = sync.OnceValue(func() []*Kind {
 	var kinds []*Kind
 	for line := range strings.Lines(builtinText) {
@@ -94,6 +94,9 @@ var builtIn = sync.OnceValue(func() []*Kind {
 			panic(err)
 		}
 		k := &Kind{GroupVersionKind: gv.WithKind(f[2]), Resource: f[1], builtIn: true}
+		if !scheme.Scheme.Recognizes(k.GroupVersionKind) {
+			continue
+		}
 		if f[3] != "-" {
 			k.ShortNames = strings.Split(f[3], ",")
 		}
@@ -327,7 +330,7 @@ func (c *custom) validate(errs field.ErrorList, o, old *unstructured.Unstructure
 		}
 	} else {
 		errs = append(errs, validation.ValidateCustomResource(nil, o.Object, c.validator)...)
-		errs = append(errs, schemameta.Validate(ctx, nil, o.Object, c.structural, false)...)
+		errs = append(errs, validateEmbedded(ctx, o.Object, c.structural)...)
 	}
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, o.Object)...)
 	switch {
@@ -343,6 +346,18 @@ func (c *custom) validate(errs field.ErrorList, o, old *unstructured.Unstructure
 		errs = append(errs, more...)
 	}
 	return errs
+}
+
+// validateEmbedded returns what is wrong with the metadata of objects inside an object.
+func validateEmbedded(ctx context.Context, o map[string]any, s *structural.Structural) field.ErrorList {
+	switch validate := any(schemameta.Validate).(type) {
+	case func(context.Context, *field.Path, any, *structural.Structural, bool) field.ErrorList:
+		return validate(ctx, nil, o, s, false)
+	case func(*field.Path, any, *structural.Structural, bool) field.ErrorList: // before Kubernetes 1.37
+		return validate(nil, o, s, false)
+	default:
+		panic(fmt.Sprintf("kubesim: this version of k8s.io/apiextensions-apiserver validates by a %T", validate))
+	}
 }
 
 // blocking are the errors after which rules are not looked at.

@@ -34,7 +34,11 @@ func TestManagedFields(t *testing.T) {
 			t.Helper()
 			var got []string
 			for _, f := range fields {
-				got = append(got, string(f.Operation)+" by "+f.Manager+" "+f.FieldsV1.GetRawString())
+				text, err := f.FieldsV1.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, string(f.Operation)+" by "+f.Manager+" "+string(text))
 			}
 			if !slices.Equal(got, owners) {
 				t.Errorf("%s: the owners are %q, want %q", where, got, owners)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+var configMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // TestKillAndRestart kills either process and finds what was written before.
 func TestKillAndRestart(t *testing.T) {
@@ -35,13 +35,13 @@ func TestKillAndRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.API.Kill()
-	if _, err := admin.Resource(configMaps).Namespace(ns).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+	if _, err := admin.Resource(configMapResource).Namespace(ns).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
 		t.Error("a killed API server answers")
 	}
 	if err := s.API.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.Resource(configMaps).Namespace(ns).Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+	if _, err := admin.Resource(configMapResource).Namespace(ns).Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 	if out := s.Kubectl(t, "get", "configmaps", "-n", ns, "-o", "name"); !strings.Contains(out, "configmap/a\n") {
@@ -53,7 +53,7 @@ func TestKillAndRestart(t *testing.T) {
 func TestUser(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
-	eve := kubetest.Dynamic(t, s.User("eve")).Resource(configMaps).Namespace(ns)
+	eve := kubetest.Dynamic(t, s.User("eve")).Resource(configMapResource).Namespace(ns)
 	if _, err := eve.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list by a user without a role: %v, want forbidden", err)
 	}
@@ -73,7 +73,7 @@ func TestLink(t *testing.T) {
 	s := kubetest.Shared(t)
 	ns := s.Namespace(t)
 	var link kubetest.Link
-	maps := kubetest.Dynamic(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns)
+	maps := kubetest.Dynamic(t, link.Config(s.Admin())).Resource(configMapResource).Namespace(ns)
 
 	watch, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -83,7 +83,7 @@ func TestLink(t *testing.T) {
 	for range watch.ResultChan() { // until it ends
 	}
 	link.Fail(kubetest.TooManyRequests(0))
-	err = kubetest.Dynamic(t, link.Config(s.Admin())).Resource(configMaps).Namespace(ns).Delete(t.Context(), "x", metav1.DeleteOptions{})
+	err = kubetest.Dynamic(t, link.Config(s.Admin())).Resource(configMapResource).Namespace(ns).Delete(t.Context(), "x", metav1.DeleteOptions{})
 	if !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a throttled request: %v, want 429", err)
 	}

@@ -479,6 +479,7 @@ func stamped(ctx context.Context, h handle, w *configMap) error {
 
 // TestGallery finds each fault, and none in its correct twin.
 func TestGallery(t *testing.T) {
+	watchLists(t)
 	for _, f := range gallery {
 		t.Run(strings.ReplaceAll(f.name, " ", "_"), func(t *testing.T) {
 			s := f.operator(false)

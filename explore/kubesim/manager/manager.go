@@ -18,7 +18,9 @@ package manager
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -32,28 +34,30 @@ import (
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
 
-// Start returns the Start of a [kubesim.Scenario]: for each process a Manager with these
-// options and what setup adds to it. It serves no metrics, probes and webhooks; it logs to
-// options.Logger, or nothing; it waits a second for its controllers when it ends, unless options
-// say otherwise; the names of controllers may come again; and instead of
-// options.MapperProvider it takes [kubesim.Server.Mapper], which makes no requests. It
-// panics if setup returns an error, or if the configuration is not one of
-// [kubesim.Server.Config].
+// Start returns the Start of a [kubesim.Scenario]. For each process it makes a Manager with
+// these options and calls setup. It panics if setup returns an error, or if the
+// configuration is not one of [kubesim.Server.Config].
+//
+// The Manager serves no metrics, probes or webhooks. It logs to options.Logger; if that is
+// the zero value, it logs its errors alone, to the journal. Two controllers may have the
+// same name. The Manager uses [kubesim.Server.Mapper], which makes no requests, instead of
+// options.MapperProvider. If options.GracefulShutdownTimeout is nil, the Manager waits a
+// second for its controllers when it ends.
 func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Process, *rest.Config) reconcile.Runner {
-	if options.Logger.GetSink() == nil {
-		options.Logger = logr.Discard()
-	}
 	log.SetLogger(options.Logger) // otherwise it complains, after 30 seconds
 	yes, second := true, time.Second
 	options.Metrics.BindAddress, options.HealthProbeBindAddress, options.PprofBindAddress = "0", "0", "0"
 	options.Controller.SkipNameValidation = &yes
 	options.GracefulShutdownTimeout = cmp.Or(options.GracefulShutdownTimeout, &second)
-	return func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
+	return func(proc *explore.Process, cfg *rest.Config) reconcile.Runner {
 		server := kubesim.ServerOf(cfg)
 		if server == nil {
 			panic("manager: Start needs a configuration of kubesim.Server.Config, whose Transport is as it was")
 		}
 		own := options
+		if own.Logger.GetSink() == nil {
+			own.Logger = logr.FromSlogHandler(errorsOnly{proc.Logger().Handler()})
+		}
 		own.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return server.Mapper(), nil }
 		mgr, err := ctrl.NewManager(cfg, own)
 		if err == nil {
@@ -65,6 +69,22 @@ func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.P
 		return runner{mgr}
 	}
 }
+
+// errorsOnly is a handler of errors. It leaves out the identifier of the run, which differs
+// each time, and what the names of the controller and of the object say.
+type errorsOnly struct{ slog.Handler }
+
+func (h errorsOnly) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
+
+func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return errorsOnly{h.Handler.WithAttrs(slices.DeleteFunc(slices.Clone(attrs), func(a slog.Attr) bool {
+		return slices.Contains([]string{"reconcileID", "controllerGroup", "controllerKind"}, a.Key) || a.Value.Kind() == slog.KindLogValuer
+	}))}
+}
+
+func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
 
 type runner struct{ ctrl.Manager }
 

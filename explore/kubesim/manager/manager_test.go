@@ -5,6 +5,9 @@ package manager_test
 
 import (
 	"context"
+	"errors"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/reconkernel/reconcile/explore/kubesim"
 	"github.com/reconkernel/reconcile/explore/kubesim/manager"
@@ -57,4 +61,28 @@ func TestCopier(t *testing.T) {
 		},
 		Plans: 100,
 	})
+}
+
+// TestErrorsAreInTheJournal has a controller that fails: the finding says why.
+func TestErrorsAreInTheJournal(t *testing.T) {
+	r, err := kubesim.Search(t, kubesim.Scenario{
+		Start: manager.Start(ctrl.Options{Scheme: clientscheme.Scheme}, func(mgr ctrl.Manager) error {
+			return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+				return ctrl.Result{}, errors.New("no quota")
+			}))
+		}),
+		Steps: func(s *kubesim.Environment) {
+			s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+			s.Advance(time.Minute)
+		},
+		Final: func(*kubesim.Server) error { return errors.New("no Secret") },
+		Plans: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`log: level=ERROR msg="Reconciler error" controller=configmap namespace=default name=a err="no quota"`)
+	if r.Found == nil || !want.MatchString(r.Found.String()) || strings.Contains(r.Found.String(), "level=INFO") {
+		t.Errorf("found: %v, want a line %s, and errors alone", r.Found, want)
+	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubesim_test
+package kube_test
 
 import (
 	"context"
@@ -47,7 +47,7 @@ type world struct {
 
 func newWorld(t *testing.T) func() *world {
 	kubesim.Silence()
-	kinds := kubesim.CRDs(t, "testdata")
+	kinds := kubesim.CRDs(t, "../../explore/kubesim/testdata")
 	return func() *world {
 		return &world{Server: kubesim.NewServer(kinds...), files: map[string]string{}, busy: map[string]int{}}
 	}

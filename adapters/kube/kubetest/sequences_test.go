@@ -3,7 +3,7 @@
 
 //go:build nightly
 
-package kubesim_test
+package kubetest_test
 
 import (
 	"fmt"

@@ -3,7 +3,7 @@
 
 //go:build nightly
 
-package kubesim_test
+package kubetest_test
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,8 +23,6 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
-
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 // A step is one request, and what is compared of its answer. In the path and the body,
 // {uid PATH} and {version PATH} are those of what a GET of PATH answers, {continue} is that of the
@@ -193,19 +190,16 @@ func normal(field string, v any) any {
 
 // TestAsARealServer has the same requests answered by a kube-apiserver and by a Server.
 func TestAsARealServer(t *testing.T) {
+	const crds = "../../../explore/kubesim/testdata"
 	real := kubetest.Shared(t)
-	crds, err := os.ReadFile("testdata/crds.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	real.KubectlInput(t, string(crds), "apply", "-f", "-")
+	real.Kubectl(t, "apply", "-f", crds)
 	real.Kubectl(t, "wait", "--for=condition=Established", "crd/widgets.example.com", "crd/gadgets.example.com", "--timeout=5m")
 	web, err := rest.HTTPClientFor(real.Admin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	theirs := &side{name: "kube-apiserver", web: web, host: real.Admin().Host}
-	sim := kubesim.NewServer(kubesim.CRDs(t, "testdata")...)
+	sim := kubesim.NewServer(kubesim.CRDs(t, crds)...)
 	sim.NoCollector = true // that is another program
 	local := httptest.NewServer(sim)
 	defer local.Close()

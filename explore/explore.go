@@ -208,7 +208,9 @@ type Scenario[W any] struct {
 //     an error.
 //   - Invariant returns an error at any time.
 //   - Start, or a function started by [Process.Go], has not returned an hour after the end
-//     of its process. Other goroutines may be left, and keep their memory.
+//     of its process.
+//   - A goroutine of the module under test is left a second after that. Goroutines of other
+//     modules may be left; they keep their memory.
 //   - Steps, Close or a listener waits for ever.
 //   - Steps takes longer than ten times its time without faults plus five times Within.
 //   - A function started by [Process.Go] returns an error, or a function of the scenario

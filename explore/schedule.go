@@ -156,7 +156,10 @@ func (p *play) perform(t *testing.T) {
 		case r == nil:
 		case !strings.HasPrefix(fmt.Sprint(r), "deadlock"):
 			panic(r)
-		case p.finished: // goroutines are left, which a process that has ended does not have
+		case p.finished:
+			if left := slices.DeleteFunc(stacks(p.bubble), isForeign); len(left) > 0 {
+				p.failf("goroutines are left that wait for ever (%v):\n%s", r, strings.Join(left, "\n\n"))
+			}
 		default:
 			p.failf("the scenario waits for ever (%v):\n%s", r, strings.Join(stacks(p.bubble), "\n\n"))
 		}
@@ -429,7 +432,7 @@ func (p *play) finish() {
 	case <-ended:
 		time.Sleep(time.Second) // those that look from time to time whether to end do so
 	case <-timer.C:
-		p.failf("Start or a function of Process.Go has not returned %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
+		p.failf("goroutines are left %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
 	}
 	if p.close != nil {
 		p.protect(nil, "Close", p.close)
@@ -528,6 +531,27 @@ func bubbleName() string {
 	var text [128]byte
 	return bubblePattern.FindString(string(text[:runtime.Stack(text[:], false)]))
 }
+
+// isForeign reports whether a goroutine runs, and was started by, code of other modules
+// than the one that is tested.
+func isForeign(stack string) bool {
+	main := mainModule()
+	for line := range strings.Lines(stack) {
+		after, ok := strings.CutPrefix(strings.TrimPrefix(line, "created by "), main)
+		if ok && (strings.HasPrefix(after, ".") || strings.HasPrefix(after, "/") || strings.HasPrefix(after, "_test.")) {
+			return false
+		}
+	}
+	return main != ""
+}
+
+var mainModule = sync.OnceValue(func() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return ""
+	}
+	return info.Main.Path
+})
 
 // stacks returns those of a bubble, except for our own.
 func stacks(bubble string) []string {

@@ -401,7 +401,7 @@ func TestOracles(t *testing.T) {
 		}, "goroutines are left that wait for ever (deadlock: main bubble goroutine has exited but blocked goroutines remain):\ngoroutine "},
 		"Steps that blocks": {func(s *Scenario[string, *shop]) {
 			s.Start, s.Steps = func(*Env[string], *shop) {}, func(*Environment[string], *shop) { select {} }
-		}, "goroutines are left that wait for ever (deadlock: all goroutines in bubble are blocked):\ngoroutine "},
+		}, "the scenario waits for ever (deadlock: all goroutines in bubble are blocked):\ngoroutine "},
 		"a call in a call": {func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, a string) error {

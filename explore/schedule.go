@@ -532,8 +532,7 @@ func bubbleName() string {
 	return bubblePattern.FindString(string(text[:runtime.Stack(text[:], false)]))
 }
 
-// isForeign reports whether a goroutine runs, and was started by, code of other modules
-// than the one that is tested.
+// isForeign reports whether a stack has no function of the module that is tested.
 func isForeign(stack string) bool {
 	main := mainModule()
 	for line := range strings.Lines(stack) {

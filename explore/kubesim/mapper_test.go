@@ -4,6 +4,8 @@
 package kubesim_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +39,22 @@ func TestMapper(t *testing.T) {
 			t.Errorf("%v: %v, want %v", gk, err, errWant)
 		} else if err == nil && (got.GroupVersionKind != want.GroupVersionKind || got.Scope.Name() != want.Scope.Name()) {
 			t.Errorf("%v: %v, %s, want %v, %s", gk, got.GroupVersionKind, got.Scope.Name(), want.GroupVersionKind, want.Scope.Name())
+		}
+	}
+}
+
+// A server has each kind of builtin.txt, but for those that client-go 0.34 lacks.
+func TestBuiltInKinds(t *testing.T) {
+	text, err := os.ReadFile("builtin.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := kubesim.NewServer().Mapper()
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		kind := schema.FromAPIVersionAndKind(f[0], f[2])
+		if _, err := mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil && !strings.HasPrefix(kind.Kind, "MutatingAdmissionPolicy") {
+			t.Error(err)
 		}
 	}
 }

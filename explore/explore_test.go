@@ -790,7 +790,7 @@ func TestLogFatal(t *testing.T) {
 	}
 }
 
-// Steps that wait after a fault, and a Close that waits, are no success.
+// Steps that wait after a fault, a Close that waits, and a listener that waits, are no success.
 func TestScenarioThatWaitsForEver(t *testing.T) {
 	steps := plain()
 	steps.Steps = func(s *Environment, w *shelf) {
@@ -801,7 +801,9 @@ func TestScenarioThatWaitsForEver(t *testing.T) {
 	}
 	closes := plain()
 	closes.Close = func(*shelf) { <-make(chan int) }
-	for name, s := range map[string]Scenario[*shelf]{"Steps": steps, "Close": closes} {
+	hears := plain()
+	hears.Start = func(proc *Process, _ *shelf) { proc.OnEvent(func(any) { <-make(chan int) }) }
+	for name, s := range map[string]Scenario[*shelf]{"Steps": steps, "Close": closes, "OnEvent": hears} {
 		if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the scenario waits for ever") {
 			t.Errorf("%s: exploring finds %v, want that the scenario waits", name, r.Found)
 		}

@@ -401,8 +401,8 @@ func TestNothingIsPlayed(t *testing.T) {
 	}
 }
 
-// A Steps that waits for a state ends when the plan has failed, or when it waits for too
-// long.
+// A Steps that waits for a state ends when the plan has failed, when it waits for too
+// long, or when it calls Advance too often.
 func TestStepsThatWaits(t *testing.T) {
 	s := plain()
 	s.Steps = func(s *Environment, w *shelf) {
@@ -424,6 +424,14 @@ func TestStepsThatWaits(t *testing.T) {
 	}
 	s.Without = only(Fails)
 	if r := search(t, s); r.Found == nil || !strings.Contains(r.Found.Failure, "Steps does not end: ") {
+		t.Errorf("exploring finds %v, want that Steps does not end", r.Found)
+	}
+	s.Steps = func(s *Environment, w *shelf) {
+		for {
+			s.Advance(time.Nanosecond)
+		}
+	}
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "Steps does not end: it has called Advance 100001 times.") {
 		t.Errorf("exploring finds %v, want that Steps does not end", r.Found)
 	}
 	s.Invariant = func(w *shelf) error { return errBoom }

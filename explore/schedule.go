@@ -157,7 +157,7 @@ func (p *play) perform(t *testing.T) {
 		case !strings.HasPrefix(fmt.Sprint(r), "deadlock"):
 			panic(r)
 		case p.finished:
-			if left := slices.DeleteFunc(stacks(p.bubble), isForeign); len(left) > 0 {
+			if left := slices.DeleteFunc(stacks(p.bubble), ofOtherModule); len(left) > 0 {
 				p.failf("goroutines are left that wait for ever (%v):\n%s", r, strings.Join(left, "\n\n"))
 			}
 		default:
@@ -432,7 +432,7 @@ func (p *play) finish() {
 	case <-ended:
 		time.Sleep(time.Second) // those that look from time to time whether to end do so
 	case <-timer.C:
-		p.failf("goroutines are left %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
+		p.failf("goroutines are left: Start or a function of Process.Go has not returned %v after the process was ended:\n%s", endingMax, strings.Join(stacks(p.bubble), "\n\n"))
 	}
 	if p.close != nil {
 		p.protect(nil, "Close", p.close)
@@ -532,8 +532,8 @@ func bubbleName() string {
 	return bubblePattern.FindString(string(text[:runtime.Stack(text[:], false)]))
 }
 
-// isForeign reports whether a stack has no function of the module that is tested.
-func isForeign(stack string) bool {
+// ofOtherModule reports whether a stack has no function of the module under test.
+func ofOtherModule(stack string) bool {
 	main := mainModule()
 	for line := range strings.Lines(stack) {
 		after, ok := strings.CutPrefix(strings.TrimPrefix(line, "created by "), main)

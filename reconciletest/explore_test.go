@@ -387,7 +387,7 @@ func TestOracles(t *testing.T) {
 				start(env, w)
 				env.Go(reconcile.RunFunc(func(context.Context) error { select {} }))
 			}
-		}, "goroutines are left 1h0m0s after the process was ended:\ngoroutine "},
+		}, "goroutines are left: Start or a function of Process.Go has not returned 1h0m0s after the process was ended:\ngoroutine "},
 		"a goroutine that stays": {func(s *Scenario[string, *shop]) {
 			start := s.Start
 			s.Start = func(env *Env[string], w *shop) {

@@ -181,6 +181,9 @@ func (g *Group) removeLocked(m *member) {
 // because they end one after the other. Each has ended once its member has
 // returned.
 //
+// If ctx is done at the call, no member starts. If Run is called while the Group around
+// this one ends, only Reconcilers start.
+//
 // A Group runs once: another Run, at the same time or later, is a [Terminal]
 // error.
 func (g *Group) Run(ctx context.Context) error {
@@ -188,14 +191,14 @@ func (g *Group) Run(ctx context.Context) error {
 		return fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout)
 	}
 	around, _ := ctx.Value(shutdownKey{}).(*shutdown)
-	if err := g.begin(ctx, around); err != nil {
-		return err
-	}
-	defer g.shutdown.end()
 	var aroundBegun <-chan struct{}
 	if around != nil {
 		aroundBegun = around.begun
 	}
+	if err := g.begin(ctx, around, isDone(aroundBegun)); err != nil {
+		return err
+	}
+	defer g.shutdown.end()
 	select {
 	case <-ctx.Done():
 	case <-g.over:
@@ -248,8 +251,17 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(g.first, fmt.Errorf("%w after %v: %q", ErrStillRunning, g.ShutdownTimeout, names))
 }
 
-// begin starts the members added so far.
-func (g *Group) begin(ctx context.Context, around *shutdown) error {
+// begin starts the members added so far: none if ctx is done, and only Reconcilers if the
+// Group around has begun to end.
+func (g *Group) begin(ctx context.Context, around *shutdown, aroundEnds bool) error {
+	done := ctx.Err() != nil
+	var late []*member
+	if aroundEnds {
+		g.mu.Lock()
+		late = slices.Clone(g.members)
+		g.mu.Unlock()
+		late = feedersOf(late)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.start != nil {
@@ -271,6 +283,13 @@ func (g *Group) begin(ctx context.Context, around *shutdown) error {
 		go func() {
 			g.ended(m, runGuarded(m.runner, own, ctx))
 		}()
+	}
+	g.feedersEnded = done || aroundEnds
+	if done {
+		g.members = nil
+	}
+	for _, m := range late {
+		g.removeLocked(m)
 	}
 	for _, m := range g.members {
 		g.start(m)
@@ -334,7 +353,7 @@ func (g *Group) checkOverLocked() {
 // endFeeders ends the members that are not Reconcilers, and waits for them, and for those
 // of the Groups inside, until giveUp is closed or feedersTime is over.
 func (g *Group) endFeeders(members []*member, giveUp <-chan struct{}) {
-	feeders := slices.DeleteFunc(members, func(m *member) bool { return reconciles(m.runner) })
+	feeders := feedersOf(members)
 	close(g.shutdown.begun)
 	for _, m := range feeders {
 		m.cancel(g.shutdown.cause)
@@ -360,6 +379,11 @@ func (g *Group) endFeeders(members []*member, giveUp <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// feedersOf returns those of members that are not Reconcilers. It changes members.
+func feedersOf(members []*member) []*member {
+	return slices.DeleteFunc(members, func(m *member) bool { return reconciles(m.runner) })
 }
 
 // awaitMembers waits for members until giveUp is closed, and warns of those that have not

@@ -48,6 +48,11 @@ func neverRuns(t *testing.T) reconcile.Runner {
 	return reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil })
 }
 
+// lateFeeder is a feeder that must not run any more, and would hold up the end.
+func lateFeeder(t *testing.T) reconcile.Runner {
+	return reconcile.RunFunc(func(context.Context) error { t.Error("a feeder runs"); time.Sleep(time.Minute); return nil })
+}
+
 // waiting is a Reconciler that has a run in flight until its context ends.
 func waiting(j *record.Journal) reconcile.Runner {
 	q := reconcile.NewQueue[string]()
@@ -277,6 +282,66 @@ func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 			stop()
 		}
 	})
+}
+
+// A Group whose ctx is done when Run is called starts no member. It has then run, as any
+// Group that has returned.
+func TestGroupStartsNothingAfterCtxIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		runs := &reconcile.Reconciler[string]{Queue: q, Grace: time.Minute, Reconcile: func(context.Context, string) error {
+			t.Error("a run begins")
+			return nil
+		}}
+		g := groupOf(lateFeeder(t), runs, groupOf(lateFeeder(t), runs))
+		stop := g.Add("stopped", lateFeeder(t))
+		began := time.Now()
+		if err := g.Run(ctx); err != nil || time.Since(began) != 0 {
+			t.Errorf("Run = %v after %v, want nil at once", err, time.Since(began))
+		}
+		g.Add("late", runs)
+		stop()
+		if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("second Run = %v, want a terminal error", err)
+		}
+		synctest.Wait()
+		if n := q.Len(); n != 1 {
+			t.Errorf("%d items are ready, want the one that was", n)
+		}
+	})
+}
+
+// A Group that starts while the Group around it ends starts its Reconcilers, and no
+// feeders, and ends with the others: a second after the end began.
+func TestGroupThatStartsDuringTheEndStartsNoFeeder(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	for _, ready := range []time.Duration{250 * time.Millisecond, 750 * time.Millisecond} {
+		runBubble(t, ready.String(), func(t *testing.T) {
+			j := record.New()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			late := groupOf(lateFeeder(t), groupOf(lateFeeder(t)), &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
+				j.Note("%s runs", item)
+				<-ctx.Done()
+				j.Note("%s is cut", item)
+				return nil
+			}})
+			run := launch(t, groupOf(
+				member(j, "feeder", time.Minute, nil),
+				reconcile.After(func(ctx context.Context) error { time.Sleep(10*time.Second + ready); return nil }, late),
+			))
+			time.Sleep(10 * time.Second)
+			late.Add("feeder", lateFeeder(t))
+			run.cancel(errEnd)
+			if err := run.wait(); err != nil {
+				t.Error(err)
+			}
+			j.Want(t, "0s feeder begins", fmt.Sprintf("%v a runs", 10*time.Second+ready), "11s a is cut", "1m10s feeder ends")
+		})
+	}
 }
 
 func TestGroupErrorNamesTheWrongField(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -170,7 +171,8 @@ func (g *Group) removeLocked(m *member) {
 // without members returns at once. It returns once every member has returned. Its error is
 // that of the member that failed first, before or after the end of ctx, wrapped with the
 // member's name; it is nil if none failed. A panic is a failure, with a [*PanicError].
-// Later failures are logged.
+// After the end of ctx, an error that wraps that of ctx is no failure. If [errors.Join]
+// joins it with another error, it is one. Later failures are logged.
 //
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined
@@ -314,9 +316,21 @@ func runGuarded(r Runner, ctx, around context.Context) error {
 	})
 }
 
-// isOwn reports whether err says no more than that ctx is done.
+// isOwn reports whether err says no more than that ctx is done. Each member of an
+// errors.Join must say so, and a panic never does.
 func isOwn(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+	if ctx.Err() == nil {
+		return false
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		_, panicked := e.(*PanicError)
+		joined := reflect.TypeOf(e) == joinType
+		if !panicked && !joined || errors.Is(context.Cause(ctx), e) { // The cause may be one of them itself.
+			continue
+		}
+		return joined && !slices.ContainsFunc(e.(interface{ Unwrap() []error }).Unwrap(), func(member error) bool { return !isOwn(ctx, member) })
+	}
+	return errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
 }
 
 // ended records that a member has returned. It is the last that the goroutine of

@@ -164,28 +164,39 @@ func TestGroupReturnsTheFirstErrorAfterAllMembersEnd(t *testing.T) {
 }
 
 // Once ctx is done, a member may still fail. But its own error, or that of ctx, is
-// no failure; a panic with that value is one.
+// no failure; a panic with that value is one, and so is another error beside it.
 func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(ctx context.Context) error
 		fail bool
 	}{
-		"error":       {func(context.Context) error { return errBoom }, true},
-		"own cause":   {func(ctx context.Context) error { return context.Cause(ctx) }, false},
-		"other error": {func(context.Context) error { return context.DeadlineExceeded }, true},
-		"panic":       {func(ctx context.Context) error { panic(ctx.Err()) }, true},
+		"error":                {func(context.Context) error { return errBoom }, true},
+		"own cause":            {func(ctx context.Context) error { return context.Cause(ctx) }, false},
+		"other error":          {func(context.Context) error { return context.DeadlineExceeded }, true},
+		"panic":                {func(ctx context.Context) error { panic(ctx.Err()) }, true},
+		"panic further inside": {func(ctx context.Context) error { return fmt.Errorf("in: %w", &reconcile.PanicError{Value: ctx.Err()}) }, true},
+		"another beside it":    {func(ctx context.Context) error { return errors.Join(ctx.Err(), errBoom) }, true},
+		"another inside": {func(ctx context.Context) error {
+			return fmt.Errorf("flush: %w", errors.Join(errBoom, context.Cause(ctx)))
+		}, true},
+		"twice, joined": {func(ctx context.Context) error {
+			return errors.Join(fmt.Errorf("a: %w", ctx.Err()), errors.Join(context.Cause(ctx), fmt.Errorf("b: %w: %w", errBoom, ctx.Err())))
+		}, false},
+		"of a wait": {func(ctx context.Context) error { return reconcile.NewQueue[string]().EnqueueAndWait(ctx, "a", "b") }, false},
 	} {
-		runBubble(t, name, func(t *testing.T) {
-			g := reconcile.Group{Logger: unlogged()}
-			g.Add("good", member(record.New(), "good", 0, nil))
-			g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
-			run := launch(t, &g)
-			synctest.Wait()
-			run.cancel(errEnd)
-			if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
-				t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
-			}
-		})
+		for _, cause := range []error{errors.Join(errEnd, errBoom), &reconcile.PanicError{Value: errEnd}} {
+			runBubble(t, name, func(t *testing.T) {
+				g := reconcile.Group{Logger: unlogged()}
+				g.Add("good", member(record.New(), "good", 0, nil))
+				g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
+				run := launch(t, &g)
+				synctest.Wait()
+				run.cancel(cause)
+				if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
+					t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
+				}
+			})
+		}
 	}
 }
 

@@ -396,7 +396,7 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 	err := o.Err
 	if q.closed && to.kind.isLater() {
 		if to.kind != runRecheck {
-			err = errors.Join(ErrClosed, o.Err, o.Reason)
+			err = errors.Join(ErrClosed, hideRequeue(o.Err), hideRequeue(o.Reason))
 		}
 		to = nextRun{}
 	}

@@ -128,6 +128,14 @@ func (e unscheduled) As(target any) bool {
 	return !requeue && errors.As(e.err, target)
 }
 
+// hideRequeue returns err as an unscheduled error, or nil if err is nil.
+func hideRequeue(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unscheduled{err}
+}
+
 // WaitIdle blocks until no item is ready, in flight, or waiting for anything but a
 // recheck. A scheduled run ([RequeueAfter], [RequeueWithin], [Queue.EnqueueAfter]) is
 // remaining work, and so is a retry. Items that a source has not enqueued yet are not

@@ -519,7 +519,7 @@ func (s restart) Run(ctx context.Context) error {
 				delay = other
 			}
 		}
-		if ctx.Err() != nil || !again || answerOf(err).isTerminal() {
+		if ctx.Err() != nil || !again {
 			return err
 		}
 		pause = sanitized(delay, doublings)
@@ -531,14 +531,17 @@ func (s restart) Run(ctx context.Context) error {
 	}
 }
 
-// decide calls the policy. A policy that panics is replaced, as that of a Reconciler is.
+// decide calls the policy, unless the error is terminal. A policy, or a method of the error,
+// that panics is replaced, as with a Reconciler.
 func (s restart) decide(ctx context.Context, failure error, failures int) (delay time.Duration, again bool) {
 	err := guard(func() error {
-		delay, again = s.policy.orDefault()(failure, failures)
+		if !answerOf(failure).isTerminal() {
+			delay, again = s.policy.orDefault()(failure, failures)
+		}
 		return nil
 	})
 	if err != nil {
-		logGuarded(Logger(ctx), slog.LevelError, "the retry policy panicked; the runner is restarted with the default back-off", "err", err)
+		logGuarded(Logger(ctx), slog.LevelError, "the retry policy, or a method of the error, panicked; the runner is restarted with the default back-off", "err", err)
 		return ownBackoff(failure, failures)
 	}
 	return delay, again

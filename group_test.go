@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -1098,6 +1099,26 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 			j.Want(t, "0s run 1")
 		})
 	}
+}
+
+// A method of an error that panics when it is asked whether the error is Terminal does not
+// end Restart: a back-off of the kernel's own replaces what the policy says.
+func TestRestartContinuesAfterAPanicInsideAnError(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		var typedNil *fs.PathError
+		for _, err := range []error{typedNil, badTree{end}} {
+			j := record.New()
+			book := newLogBook()
+			g := reconcile.Group{Logger: book.logger()}
+			g.Add("watch", reconcile.Restart(minutes, tries(j, func(context.Context) error { return err }, ending)))
+			if got := launch(t, &g).wait(); got != nil || len(j.Lines()) != 2 || !within(j.Elapsed(), 0, time.Second) {
+				t.Errorf("%T: Run = %v after %v and the runs %v, want nil after two runs within a second", err, got, j.Elapsed(), j.Lines())
+			}
+			if lines := book.from(slog.LevelError); len(lines) != 1 || !strings.Contains(lines[0].Message, "panicked") {
+				t.Errorf("%T: log lines %v, want one that says what panicked", err, lines)
+			}
+		}
+	})
 }
 
 // Restart logs the first failure, and those by which their number has doubled, whatever

@@ -418,9 +418,12 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 		pause, _ := backoff(nil, failures)
 		if failures&(failures-1) == 0 {
 			args := []any{"failures", failures, "next", pause, "err", err}
-			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
-				args = append(args, "stack", string(p.Stack))
-			}
+			_ = guard(func() error { // The methods of err are code of the user.
+				if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
+					args = append(args, "stack", string(p.Stack))
+				}
+				return nil
+			})
 			write(logger, slog.LevelError, "lane failed, to be restarted", args...)
 		}
 		select {

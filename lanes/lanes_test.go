@@ -167,6 +167,14 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 				},
 			}
 		},
+		"cannot be asked": func(string) *reconcile.Reconciler[string] {
+			return &reconcile.Reconciler[string]{
+				Reconcile: func(context.Context, string) error { return nil },
+				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					return nil, unaskable{}
+				},
+			}
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := record.New()
@@ -202,6 +210,13 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 		})
 	}
 }
+
+// An unaskable error panics when it is asked for another error in it.
+type unaskable struct{}
+
+func (unaskable) Error() string { return "cannot be asked" }
+
+func (unaskable) As(any) bool { panic("asked") }
 
 // Ended is called once for each lane that ended, before the lane is created anew, and no
 // item is lost meanwhile. Ending does not concern other lanes.

@@ -138,9 +138,10 @@ type member struct {
 // such as Reconcile and OnResult. There it would wait for itself, for ever.
 func (g *Group) Add(name string, r Runner) (stop func()) {
 	m := &member{name: name, runner: r, ended: make(chan struct{})}
+	feeds := !reconciles(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending || g.feedersEnded && !reconciles(r) {
+	if g.ending || g.feedersEnded && feeds {
 		return func() {}
 	}
 	g.members = append(g.members, m)
@@ -337,13 +338,17 @@ func isOwn(ctx context.Context, err error) bool {
 // the member does.
 func (g *Group) ended(m *member, err error) {
 	m.cancel(nil)
+	failure := err
+	if err != nil && m.name != "" {
+		panicked := guard(func() error { failure = fmt.Errorf("%s: %w", m.name, err); return nil })
+		if panicked != nil {
+			failure = fmt.Errorf("%s: %w", m.name, panicked)
+		}
+	}
 	g.mu.Lock()
 	late := g.first != nil || g.returned
 	if err != nil && !late {
-		g.first = err
-		if m.name != "" {
-			g.first = fmt.Errorf("%s: %w", m.name, err)
-		}
+		g.first = failure
 	}
 	g.mu.Unlock()
 	if err != nil && late {
@@ -419,18 +424,23 @@ func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
 	}
 }
 
-// reconciles reports whether r is a Reconciler, or runs one.
-func reconciles(r Runner) bool {
-	for {
-		if m, ok := r.(interface{ reconciles() bool }); ok && m.reconciles() {
-			return true
+// reconciles reports whether r is a Reconciler, or runs one. An Unwrap that panics leads
+// to none.
+func reconciles(r Runner) (found bool) {
+	_ = guard(func() error {
+		for {
+			if m, ok := r.(interface{ reconciles() bool }); ok && m.reconciles() {
+				found = true
+				return nil
+			}
+			w, ok := r.(interface{ Unwrap() Runner })
+			if !ok {
+				return nil
+			}
+			r = w.Unwrap()
 		}
-		w, ok := r.(interface{ Unwrap() Runner })
-		if !ok {
-			return false
-		}
-		r = w.Unwrap()
-	}
+	})
+	return found
 }
 
 func (g *Group) reconciles() bool {

@@ -1146,6 +1146,49 @@ func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 	})
 }
 
+// An unwrapper is a Runner whose Unwrap calls a function.
+type unwrapper struct {
+	reconcile.Runner
+	unwrap func()
+}
+
+func (u unwrapper) Unwrap() reconcile.Runner { u.unwrap(); return nil }
+
+// A Runner whose Unwrap panics is none that runs a Reconciler, and an error whose Error
+// method does not return has the text of that.
+func TestGroupHandlesPanicsOfItsMembersMethods(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		j := record.New()
+		g := groupOf(waiting(j), unwrapper{member(j, "feeder", time.Second/2, nil), end}, groupOf(unwrapper{after(time.Hour, nil), end}))
+		g.Add("bad", after(time.Minute, badMessage{end}))
+		if err := launch(t, g).wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
+			t.Errorf("Run = %v, want the failure of the member bad", err)
+		}
+		j.WantAll(t, "0s feeder begins", "1m0.5s feeder ends", "1m0.5s run ends")
+	})
+}
+
+// The methods of members and of their errors may call the Group: it has no lock then.
+func TestGroupCallsNoUserCodeUnderItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := groupOf()
+		calls := 0
+		add := func() { calls++; g.Add("added", neverRuns(t)) }
+		g.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			g.Add("late", unwrapper{neverRuns(t), add})
+			return badMessage{add}
+		}))
+		g.Add("reconciler", waiting(record.New()))
+		run := launch(t, g)
+		synctest.Wait()
+		run.cancel(errEnd)
+		if err := run.wait(); err == nil || calls != 2 {
+			t.Errorf("Run = %v after %d calls, want the error of the feeder after 2", err, calls)
+		}
+	})
+}
+
 func TestGroupHandlesPanicOfLogHandler(t *testing.T) {
 	for name, end := range failuresOfUserCode {
 		runBubble(t, name, func(t *testing.T) {

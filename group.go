@@ -188,10 +188,10 @@ func (g *Group) removeLocked(m *member) {
 // this one ends, only Reconcilers start.
 //
 // A Group runs once: another Run, at the same time or later, is a [Terminal]
-// error.
+// error. So is a ShutdownTimeout below zero.
 func (g *Group) Run(ctx context.Context) error {
 	if g.ShutdownTimeout < 0 {
-		return fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout)
+		return Terminal(fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout))
 	}
 	around, _ := ctx.Value(shutdownKey{}).(*shutdown)
 	var aroundBegun <-chan struct{}
@@ -462,7 +462,7 @@ type after struct {
 
 func (a after) Run(ctx context.Context) error {
 	if a.ready == nil || a.Runner == nil {
-		return errors.New("reconcile: After needs a function and a Runner, got nil")
+		return Terminal(errors.New("reconcile: After needs a function and a Runner, got nil"))
 	}
 	err := a.ready(ctx)
 	switch {
@@ -484,9 +484,9 @@ func (a after) Ready() func(ctx context.Context) error { return a.ready }
 // means [DefaultRetry]. It returns
 //
 //   - nil when r does, or when ctx ends a pause;
-//   - the error of r when p says no, when the error is [Terminal], or when ctx is
-//     done and r failed for another reason. A joined error is Terminal if each failure
-//     in it is, as for [Classify]; a panic never is.
+//   - the error of r when p says no, when the error is [Terminal], as that of a wrong
+//     field is, or when ctx is done and r failed for another reason. A joined error is
+//     Terminal if each failure in it is, as for [Classify]; a panic never is.
 //
 // After a run that lasted at least ten times as long as the pause before it, the next pause
 // is as short as the first one. A pause of zero counts as one second in this comparison. So

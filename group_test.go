@@ -370,8 +370,8 @@ func TestGroupErrorNamesTheWrongField(t *testing.T) {
 			g.Add("bad", r)
 			began := time.Now()
 			err := launch(t, &g).wait()
-			if err == nil || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
-				t.Errorf("Run = %v after %v, want at once an error that names the member and says that it is nil", err, time.Since(began))
+			if !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
+				t.Errorf("Run = %v after %v, want at once a terminal error that names the member and says that it is nil", err, time.Since(began))
 			}
 			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
 				t.Errorf("Run panicked: %v, want an error that says what is missing", err)
@@ -380,8 +380,8 @@ func TestGroupErrorNamesTheWrongField(t *testing.T) {
 	}
 	g := reconcile.Group{ShutdownTimeout: -1}
 	g.Add("a", neverRuns(t))
-	if err := g.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: Group.ShutdownTimeout ") {
-		t.Errorf("Run = %v, want an error that names the field", err)
+	if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: Group.ShutdownTimeout ") {
+		t.Errorf("Run = %v, want a terminal error that names the field", err)
 	}
 }
 

@@ -43,9 +43,9 @@ import (
 // the next takeNext, whatever happens in between.
 
 // Run takes and runs items until ctx is done, or the queue is closed and empty.
-// It then waits for the runs in flight and returns nil. It returns an error at
-// once if a field is missing or out of its range, and, after its runs, if the
-// queue or Admit cannot go on.
+// It then waits for the runs in flight and returns nil. It returns a [Terminal] error at
+// once if a field is missing or out of its range. It returns an error, after its runs, if
+// the queue or Admit cannot go on.
 //
 // After ctx is done, a run that fails is [Aborted], and its item is ready again in the
 // queue. A run that succeeds, that schedules its next run or that panics counts as
@@ -75,7 +75,7 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 // Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
 // them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
 //
-// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
+// If a field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks. It may be called
 // again, and several times at once if Reconcile and the hooks allow that.
 func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	c := *r
@@ -86,7 +86,7 @@ func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	}
 	q, ok := c.Queue.(*Queue[T])
 	if !ok {
-		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
+		return Terminal(fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue))
 	}
 	l, err := newLoop(ctx, &c)
 	if err != nil {
@@ -123,8 +123,8 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 		admitting:  make(chan struct{}, 1),
 		begun:      make(chan struct{}, 1),
 	}
-	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
-		return nil, err
+	if err := r.check(); err != nil {
+		return nil, Terminal(err)
 	}
 	if q, ok := r.Queue.(*Queue[T]); ok {
 		l.queue = q
@@ -132,18 +132,6 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 		l.queue = &otherQueue[T]{Dequeuer: r.Queue, base: time.Now()}
 	}
 	l.leaser, _ = r.Queue.(Leaser[T])
-	switch {
-	case r.Reconcile == nil:
-		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
-	case r.Workers < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
-	case r.Timeout < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
-	case r.Grace < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
-		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
-	}
 	l.Workers = max(1, l.Workers)
 	if l.Logger == nil {
 		l.Logger = Logger(ctx)
@@ -154,6 +142,25 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	l.Retry = l.Retry.loggingOverflow(l.Logger)
 	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
 	return l, nil
+}
+
+func (r *Reconciler[T]) check() error {
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return err
+	}
+	switch {
+	case r.Reconcile == nil:
+		return errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
+	}
+	return nil
 }
 
 // A loop is one call of Run. The embedded fields have their defaults filled in.

@@ -52,15 +52,15 @@ type Poller[T comparable] struct {
 }
 
 // Run polls at once and then every Period, until ctx is done; it then waits for
-// the poll in flight and returns nil. It returns an error at once if a field is
-// missing or out of its range, or if it is running already.
+// the poll in flight and returns nil. It returns a [Terminal] error at once if a field is
+// missing or out of its range, and an error if it is running already.
 //
 // A poll that fails or panics is retried after 1 s, 2 s, 4 s and so on, but no later than
 // one Period after the failed poll began. Run logs the 1st, 2nd, 4th, 8th … failure in a
 // row, and the first poll that succeeds again.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
-		return err
+		return Terminal(err)
 	}
 	wake := make(chan struct{}, 1)
 	if !p.wake.CompareAndSwap(nil, &wake) {

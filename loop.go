@@ -588,13 +588,14 @@ func (w *worker[T]) awaitAdmission() {
 		parent, end := context.WithCancel(ctx)
 		defer end()
 		bad := guard(func() error {
-			ctx = l.leaser.Lease(parent, w.item)
+			ctx = l.lease(parent, w.item)
 			done = ctx.Done()
 			return nil
 		})
-		if bad != nil { // The run calls Lease again and reports this panic.
+		if bad != nil { // The item fails as if its run had called Lease.
 			<-l.admitting
-			w.stage = stageStarting
+			w.err, w.start, w.waited = bad, w.now, time.Duration(w.now-w.readySince)
+			w.stage = stageDeciding
 			return
 		}
 	}
@@ -625,6 +626,15 @@ func (w *worker[T]) awaitAdmission() {
 		w.admitDone = runDone
 		w.stage = stageStarting
 	}
+}
+
+// lease returns the context of the lease of an item.
+func (l *loop[T]) lease(ctx context.Context, item T) context.Context {
+	leased := l.leaser.Lease(ctx, item)
+	if leased == nil {
+		panic("reconcile: Lease returned nil, want a context")
+	}
+	return leased
 }
 
 // callAdmit calls Admit, which is watched as a run is.
@@ -686,9 +696,7 @@ func (w *worker[T]) reconcile() {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
 	if l.leaser != nil { // last: its Err may know of the end before a context made from it does
-		if ctx = l.leaser.Lease(ctx, w.item); ctx == nil {
-			panic("reconcile: Lease returned nil, want a context")
-		}
+		ctx = l.lease(ctx, w.item)
 	}
 	r := &run[T]{Context: ctx, worker: w, item: w.item, failures: int32(w.failures), start: w.start}
 	w.current.Store(r)

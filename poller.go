@@ -125,6 +125,7 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 	defer cancel()
 	return guard(func() error {
 		items, err := p.GetItems(ctx)
+		var first error // panic of an Offer
 		for next := 0; next < len(items); {
 			// One item that the queue panics on does not hide those after it.
 			panicked := guard(func() error {
@@ -134,12 +135,14 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 				}
 				return nil
 			})
-			if panicked != nil {
-				panicked = fmt.Errorf("offering %v: %w", items[next-1], panicked)
+			if panicked != nil && first == nil {
+				first = fmt.Errorf("offering %v: %w", items[next-1], panicked)
 			}
-			err = cmp.Or(err, panicked)
 		}
-		return err
+		if err != nil && first != nil {
+			return errors.Join(err, first)
+		}
+		return cmp.Or(err, first)
 	})
 }
 

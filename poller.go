@@ -36,7 +36,7 @@ type Poller[T comparable] struct {
 	GetItems func(ctx context.Context) ([]T, error)
 
 	// Period is the time from the start of one poll to the start of the next, at least a
-	// millisecond. A poll that takes longer is followed by a pause of one Period.
+	// millisecond. If a poll takes longer and succeeds, a pause of one Period follows it.
 	Period time.Duration
 
 	// Jitter makes each period, and each back-off, longer or shorter at random, by up
@@ -56,8 +56,8 @@ type Poller[T comparable] struct {
 // missing or out of its range, and an error if it is running already.
 //
 // A poll that fails or panics is retried after 1 s, 2 s, 4 s and so on, but no later than
-// one Period after the failed poll began. Run logs the 1st, 2nd, 4th, 8th … failure in a
-// row, and the first poll that succeeds again.
+// one Period after the failed poll began, or after its end if it took a Period or longer.
+// Run logs the 1st, 2nd, 4th, 8th … failure in a row, and the next success.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return Terminal(err)

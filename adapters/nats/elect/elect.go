@@ -30,9 +30,10 @@ import (
 // the server or the connection is gone, the context of r ends with
 // [reconcile.ErrLeaseLost] as its cause when two thirds of the TTL are over
 // since it last began to renew, by its own clock; it ends at once if the lease
-// is seen to be another's. What is left of the TTL is for r to return. A leader
-// that is stopped in order gives the lease back when r has returned, and another
-// one has it at once.
+// is seen to be another's. What is left of the TTL is for r to return. A Reconciler
+// that has a Grace takes it also then, and a Group up to a second for its feeders: keep
+// both together below a third of the TTL. A leader that is stopped in order gives the
+// lease back when r has returned, and another one has it at once.
 //
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than

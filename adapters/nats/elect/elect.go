@@ -237,21 +237,13 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	}
 	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
-	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
+	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
 	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
 	lost := errors.Is(context.Cause(t.Lease), reconcile.ErrLeaseLost)
 	t.End(errTermOver)
 	c.release()
-	switch {
-	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
-		return false, nil
-	case !lost:
-		return false, err
-	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, reconcile.ErrLeaseLost):
-		return ctx.Err() == nil, nil
-	}
-	return false, err
+	return err == nil && lost && ctx.Err() == nil, err
 }
 
 var errTermOver = errors.New("natsadapter: the term is over")

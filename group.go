@@ -88,16 +88,9 @@ type shutdown struct {
 	begun        chan struct{} // closed when the feeders have to end
 	cause        error         // why they do; set before begun is closed
 	feedersEnded chan struct{} // closed when no feeder is waited for any more
-	end          func()        // closes feedersEnded
 
 	mu     sync.Mutex // guards the field below
 	inside []*shutdown
-}
-
-func newShutdown() *shutdown {
-	s := &shutdown{begun: make(chan struct{}), feedersEnded: make(chan struct{})}
-	s.end = sync.OnceFunc(func() { close(s.feedersEnded) })
-	return s
 }
 
 // add has s wait for the feeders of a Group inside.
@@ -201,7 +194,6 @@ func (g *Group) Run(ctx context.Context) error {
 	if err := g.begin(ctx, around, isDone(aroundBegun)); err != nil {
 		return err
 	}
-	defer g.shutdown.end()
 	select {
 	case <-ctx.Done():
 	case <-g.over:
@@ -223,7 +215,7 @@ func (g *Group) Run(ctx context.Context) error {
 	members := slices.Clone(g.members)
 	g.mu.Unlock()
 	g.endFeeders(members, giveUp)
-	g.shutdown.end()
+	close(g.shutdown.feedersEnded)
 	if withAround { // The Reconcilers wait for the feeders around, too.
 		select {
 		case <-ctx.Done():
@@ -271,7 +263,7 @@ func (g *Group) begin(ctx context.Context, around *shutdown, aroundEnds bool) er
 		return Terminal(errors.New("reconcile: Group.Run was called before; a Group runs once"))
 	}
 	log, _ := ctx.Value(memberKey{}).(memberLog)
-	g.shutdown = newShutdown()
+	g.shutdown = &shutdown{begun: make(chan struct{}), feedersEnded: make(chan struct{})}
 	if around != nil {
 		around.add(g.shutdown)
 	}
@@ -287,7 +279,6 @@ func (g *Group) begin(ctx context.Context, around *shutdown, aroundEnds bool) er
 			g.ended(m, runGuarded(m.runner, own, ctx))
 		}()
 	}
-	g.feedersEnded = done || aroundEnds
 	if done {
 		g.members = nil
 	}

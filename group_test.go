@@ -277,11 +277,16 @@ func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 		var g reconcile.Group
 		var stops []func()
 		add := func() { stops = append(stops, g.Add("late", neverRuns(t))) }
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		reconciler := &reconcile.Reconciler[string]{Queue: q, Reconcile: func(context.Context, string) error { t.Error("a run begins"); return nil }}
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			add() // while the group ends
-			time.Sleep(time.Second)
+			time.Sleep(time.Second / 2)
+			g.Add("late", reconciler) // after the ends of the contexts of Reconcilers
+			time.Sleep(time.Second / 2)
 			return nil
 		}))
 		run := launch(t, &g)
@@ -549,6 +554,34 @@ func TestGroupsEndTogether(t *testing.T) {
 		}
 		j.WantAll(t, fmt.Sprintf("0s inner is ended by %v", errEnd), fmt.Sprintf("0s outer is ended by %v", errEnd),
 			"0s inner runs", "500ms inner is cut")
+	})
+}
+
+// The Reconcilers of a Group go on while a feeder of a Group inside ends, of each that has
+// not ended, whenever it began.
+func TestGroupWaitsForFeedersInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := record.New()
+		inside := func(lasts time.Duration) reconcile.Runner {
+			return groupOf(member(record.New(), "feeder", lasts, nil), waiting(record.New()))
+		}
+		g := groupOf(waiting(j), inside(time.Second/2))
+		run := launch(t, g)
+		time.Sleep(10 * time.Second)
+		g.Add("second", inside(time.Second/4))
+		for range 100 {
+			stop := g.Add("ended", inside(0))
+			synctest.Wait()
+			stop()
+		}
+		if n := reconcile.GroupsInside(g); n != 3 {
+			t.Errorf("%d Groups are waited for, want the two that go on, and the last that ended", n)
+		}
+		run.cancel(errEnd)
+		if err := run.wait(); err != nil {
+			t.Error(err)
+		}
+		j.Want(t, "10.5s run ends")
 	})
 }
 

@@ -1378,29 +1378,46 @@ func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 	})
 }
 
-// The context of a lease that ends badly while its item waits for Admit is a failure
-// of the run of that item, or none, and loses nothing.
+// A Lease or its context that ends badly while its item waits for Admit is a failure
+// of that item, or none, and loses nothing. No run starts without Admit.
 func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
-		for method := range strings.FieldsSeq("Done Err Deadline Value") {
+		for method := range strings.FieldsSeq("Lease Done Err Deadline Value") {
 			began, left, admitted := time.Now(), 0, 0
-			leases := 0
+			leases, runs, aborted := 0, 0, 0
 			s := serve(t, reconcile.Reconciler[string]{
 				Queue: leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
 					if leases++; leases == 1 {
 						ctx, lose := context.WithCancelCause(ctx)
 						time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
+						if method == "Lease" {
+							end()
+						}
 						return poorContext{ctx, method, began, began.Add(time.Hour), end}
 					}
 					return ctx
 				}},
+				Reconcile: func(context.Context, string) error { runs++; time.Sleep(time.Second); return nil },
 				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					admitted++
 					time.Sleep(2 * time.Minute)
-					return func(reconcile.Outcome, error, time.Duration) { left++ }, nil
+					return func(o reconcile.Outcome, _ error, _ time.Duration) {
+						left++
+						if o == reconcile.Aborted {
+							aborted++
+						}
+					}, nil
 				},
-			}, "bad", "good")
+			}, "first", "bad", "good")
 			pass(time.Hour)
+			if runs != admitted-aborted {
+				t.Errorf("%s: %d runs, and %d were admitted", method, runs, admitted-aborted)
+			}
+			for _, r := range s.results.all() {
+				if r.Outcome == reconcile.Retrying && (r.Item != "bad" || r.Waited != 0 || r.Duration != 0) {
+					t.Errorf("%s: result %+v, want one of bad, which did not wait and took no time", method, r)
+				}
+			}
 			s.wantItem(t, "bad", reconcile.Idle, 0, 0)
 			s.wantItem(t, "good", reconcile.Idle, 0, 0)
 			if admitted == 0 || left != admitted {

@@ -394,20 +394,25 @@ func TestEnqueueAndWaitSchedulesNoRunOfItsCaller(t *testing.T) {
 		{Delay: time.Hour, Reason: fmt.Errorf("%w: %w", errBoom, reconcile.RequeueAfter(time.Hour))},
 		{Delay: time.Hour, Err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))},
 	} {
-		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			wait := startWait(func() error { return q.EnqueueAndWait(ctx, "a") })
-			mustWait(t, wait)
-			mustTakeAll(t, q, "a")
-			q.Requeue("a", o)
-			pass(time.Second)
-			err := mustReturn(t, wait).err
-			_, got := reconcile.Classify(fmt.Errorf("apply: %w", err), 1, minutes)
-			if got.Delay != time.Minute || got.MinDelay != time.Second || !errors.Is(err, errBoom) {
-				t.Errorf("%v is retried within %v, and after %v at the earliest, want 1m and 1s", err, got.Delay, got.MinDelay)
-			}
-		})
+		for _, closed := range []bool{false, true} {
+			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				wait := startWait(func() error { return q.EnqueueAndWait(ctx, "a") })
+				mustWait(t, wait)
+				mustTakeAll(t, q, "a")
+				if closed {
+					q.Close()
+				}
+				q.Requeue("a", o)
+				pass(time.Second)
+				err := mustReturn(t, wait).err
+				_, got := reconcile.Classify(fmt.Errorf("apply: %w", err), 1, minutes)
+				if got.Delay != time.Minute || got.MinDelay != time.Second || !errors.Is(err, errBoom) || errors.Is(err, reconcile.ErrClosed) != closed {
+					t.Errorf("%v is retried within %v, and after %v at the earliest, want 1m and 1s", err, got.Delay, got.MinDelay)
+				}
+			})
+		}
 	}
 }
 

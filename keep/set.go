@@ -150,8 +150,8 @@ type Set[K comparable, D, A any] struct {
 }
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
-// listing in flight and returns nil. It returns an error at once if a field is missing or
-// out of its range, or while Run or Apply goes on.
+// listing in flight and returns nil. It returns a [reconcile.Terminal] error at once if a
+// field is missing or out of its range, and an error while Run or Apply goes on.
 //
 // Run begins as a new process does, without the listings of an earlier Run. Until Desired
 // has been listed once, items wait for it. After Run has returned, nothing is deleted. A
@@ -159,7 +159,7 @@ type Set[K comparable, D, A any] struct {
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
-		return err
+		return reconcile.Terminal(err)
 	}
 	if !s.running.TryLock() {
 		return errRunning

@@ -839,8 +839,8 @@ func TestChecks(t *testing.T) {
 		w := newWorld(t, 1)
 		w.set.Queue = reconcile.NewQueue[string]()
 		c.set(w.set)
-		if err := w.set.Run(ended); err == nil || !strings.Contains(err.Error(), "keep: "+c.want) {
-			t.Errorf("Run returned %v, want %q", err, c.want)
+		if err := w.set.Run(ended); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "keep: "+c.want) {
+			t.Errorf("Run returned %v, want %q, and a terminal error", err, c.want)
 		}
 	}
 	w := newWorld(t, 1)

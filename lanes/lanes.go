@@ -276,16 +276,16 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 // as [reconcile.Reconciler.Run] does. Items that remain stay in their lanes, and Run may
 // be called again.
 //
-// Run returns an error at once if a required field is missing, if MaxRunning is negative,
-// or if Run is already running.
+// Run returns a [reconcile.Terminal] error at once if a required field is missing or
+// MaxRunning is negative, and an error if Run is already running.
 func (l *Lanes[T, L]) Run(ctx context.Context) error {
 	switch {
 	case l.Lane == nil:
-		return errors.New("lanes: Lanes.Lane is required, and nil")
+		return reconcile.Terminal(errors.New("lanes: Lanes.Lane is required, and nil"))
 	case l.Reconciler == nil:
-		return errors.New("lanes: Lanes.Reconciler is required, and nil")
+		return reconcile.Terminal(errors.New("lanes: Lanes.Reconciler is required, and nil"))
 	case l.MaxRunning < 0:
-		return fmt.Errorf("lanes: Lanes.MaxRunning is %d, want 0 (which means no limit) or more", l.MaxRunning)
+		return reconcile.Terminal(fmt.Errorf("lanes: Lanes.MaxRunning is %d, want 0 (which means no limit) or more", l.MaxRunning))
 	}
 	var running sync.WaitGroup
 	l.mu.Lock()
@@ -418,9 +418,12 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 		pause, _ := backoff(nil, failures)
 		if failures&(failures-1) == 0 {
 			args := []any{"failures", failures, "next", pause, "err", err}
-			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
-				args = append(args, "stack", string(p.Stack))
-			}
+			_ = guard(func() error { // The methods of err are code of the user.
+				if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
+					args = append(args, "stack", string(p.Stack))
+				}
+				return nil
+			})
 			write(logger, slog.LevelError, "lane failed, to be restarted", args...)
 		}
 		select {

@@ -167,6 +167,14 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 				},
 			}
 		},
+		"cannot be asked": func(string) *reconcile.Reconciler[string] {
+			return &reconcile.Reconciler[string]{
+				Reconcile: func(context.Context, string) error { return nil },
+				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					return nil, unaskable{}
+				},
+			}
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := record.New()
@@ -202,6 +210,13 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 		})
 	}
 }
+
+// An unaskable error panics when it is asked for another error in it.
+type unaskable struct{}
+
+func (unaskable) Error() string { return "cannot be asked" }
+
+func (unaskable) As(any) bool { panic("asked") }
 
 // Ended is called once for each lane that ended, before the lane is created anew, and no
 // item is lost meanwhile. Ending does not concern other lanes.
@@ -346,9 +361,13 @@ func TestFieldsAreChecked(t *testing.T) {
 	l := byFirst(record.New())
 	lane := l.Lane
 	l.Lane = nil
-	if err := l.Run(t.Context()); err == nil || err.Error() != "lanes: Lanes.Lane is required, and nil" {
-		t.Errorf("Run = %v", err)
+	refuses := func(want string) {
+		t.Helper()
+		if err := l.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || err.Error() != want {
+			t.Errorf("Run = %v, want the terminal error %q", err, want)
+		}
 	}
+	refuses("lanes: Lanes.Lane is required, and nil")
 	panics := func(want string, f func()) {
 		t.Helper()
 		defer func() {
@@ -359,10 +378,10 @@ func TestFieldsAreChecked(t *testing.T) {
 		f()
 	}
 	panics("lanes: Lanes.Lane is required, and nil", func() { l.Enqueue("a") })
-	l.Lane, l.Reconciler = lane, nil
-	if err := l.Run(t.Context()); err == nil || err.Error() != "lanes: Lanes.Reconciler is required, and nil" {
-		t.Errorf("Run = %v", err)
-	}
+	l.Lane, l.MaxRunning = lane, -1
+	refuses("lanes: Lanes.MaxRunning is -1, want 0 (which means no limit) or more")
+	l.Reconciler = nil
+	refuses("lanes: Lanes.Reconciler is required, and nil")
 	floats := &lanes.Lanes[float64, float64]{Lane: func(f float64) float64 { return f }}
 	panics("lanes: Lane returned NaN, which is not equal to itself", func() { floats.Enqueue(math.NaN()) })
 	floats.Lane = func(float64) float64 { return 1 }

@@ -144,17 +144,18 @@ func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) f
 }
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
-// listing in progress and returns nil. It returns an error at once if a field is missing
-// or out of its range, or if it is running already. The Tracker keeps its records when
-// Run returns, and Run may be called again.
+// listing in progress and returns nil. It returns a [reconcile.Terminal] error at once if a
+// field is missing or out of its range, and an error if it is running already. The Tracker
+// keeps its records when Run returns, and Run may be called again.
 //
 // A listing that fails or panics is retried with back-off, no later than one Period after
-// it began. Items that it has already enqueued are not enqueued again. The 1st, 2nd, 4th,
-// 8th … failure in a row is logged, and the first success after it. The number of gone
-// items is logged, as a warning if it is at least ten and more than a tenth of all.
+// it began, or after its end if it took a Period or longer. Items that it has already
+// enqueued are not enqueued again. The 1st, 2nd, 4th, 8th … failure in a row is logged, and
+// the first success after it. The number of gone items is logged, as a warning if it is at
+// least ten and more than a tenth of all.
 func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	if err := t.check(); err != nil {
-		return err
+		return reconcile.Terminal(err)
 	}
 	logger := slog.New(handler{cmp.Or(t.Logger, reconcile.Logger(ctx)).Handler(), t.Name})
 	p := &reconcile.Poller[T]{

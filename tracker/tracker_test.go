@@ -561,8 +561,8 @@ func TestTrackerErrorNamesTheField(t *testing.T) {
 		"tracker: Tracker.Jitter is 2":                             {Queue: q, List: list, Period: time.Second, Jitter: 2},
 		"tracker: Tracker.Jitter is NaN":                           {Queue: q, List: list, Period: time.Second, Jitter: math.NaN()},
 	} {
-		if err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Run = %v, want an error that says %q", err, want)
+		if err := tr.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run = %v, want a terminal error that says %q", err, want)
 		}
 	}
 	// An AWS SDK, for one, answers an ETag as a *string: each listing would report it

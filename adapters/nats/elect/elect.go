@@ -30,9 +30,10 @@ import (
 // the server or the connection is gone, the context of r ends with
 // [reconcile.ErrLeaseLost] as its cause when two thirds of the TTL are over
 // since it last began to renew, by its own clock; it ends at once if the lease
-// is seen to be another's. What is left of the TTL is for r to return. A leader
-// that is stopped in order gives the lease back when r has returned, and another
-// one has it at once.
+// is seen to be another's. What is left of the TTL is for r to return. A Reconciler
+// that has a Grace takes it also then, and a Group up to a second for its feeders: keep
+// both together below a third of the TTL. A leader that is stopped in order gives the
+// lease back when r has returned, and another one has it at once.
 //
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than
@@ -236,21 +237,13 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	}
 	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
-	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
+	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
 	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
 	lost := errors.Is(context.Cause(t.Lease), reconcile.ErrLeaseLost)
 	t.End(errTermOver)
 	c.release()
-	switch {
-	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
-		return false, nil
-	case !lost:
-		return false, err
-	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, reconcile.ErrLeaseLost):
-		return ctx.Err() == nil, nil
-	}
-	return false, err
+	return err == nil && lost && ctx.Err() == nil, err
 }
 
 var errTermOver = errors.New("natsadapter: the term is over")

@@ -225,6 +225,9 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
 	}
+	if ctx.Err() != nil { // 3: a Lookup over pages may have stopped because of that, without an error
+		return context.Cause(ctx)
+	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent
 	var errEnsure error

@@ -170,6 +170,35 @@ func TestLookupAloneDoesNotDelete(t *testing.T) {
 	}
 }
 
+// TestNothingHappensOnceTheContextHasEnded, also if Lookup then returns no error, such as
+// a search over pages that stops.
+func TestNothingHappensOnceTheContextHasEnded(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.set.Lookup = func(ctx context.Context, _, _ string) (string, bool, error) { <-ctx.Done(); return "", false, nil }
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(time.Minute)
+		ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Second, errDown)
+		defer cancel()
+		if err := w.set.Reconcile(ctx, "t00"); !errors.Is(err, errDown) {
+			t.Errorf("Reconcile returned %v after a Lookup that stopped at the end of its context", err)
+		}
+		w.took()
+	})
+	bubble(t, 5, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		ended, cancel := context.WithCancelCause(w.t.Context())
+		cancel(errDown)
+		w.do(func() { w.actual["t00"] = "broken" })
+		if err := w.set.Reconcile(ended, "t00"); !errors.Is(err, errDown) {
+			t.Errorf("Reconcile returned %v after the end of its context", err)
+		}
+		w.took()
+	})
+}
+
 // TestNothingHappensBeforeDesiredIsListed, and after Run.
 func TestNothingHappensBeforeDesiredIsListed(t *testing.T) {
 	bubble(t, 5, func(w *world) {

@@ -23,13 +23,14 @@ import (
 )
 
 // known is what the listings have shown. A pair of listings makes a new one, and its maps
-// are not changed afterwards.
+// are not changed afterwards, except for unseen.
 type known[K comparable, D, A any] struct {
 	desired    map[K]D          // of the last complete listing; nil if there was none
 	actual     map[K]A          // the same
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
 	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
+	unseen     map[K]int        // without an InSync, those of todo for which no run has begun since; changed by Reconcile
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended
@@ -220,7 +221,8 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {
 		return p.InSync(desired, actual)
 	}
-	return p.same(key)
+	_, unseen := p.old.unseen[key] // its item was in flight, for example, and the queue has ignored the Offer
+	return p.same(key) && !unseen
 }
 
 // same reports whether the last pair has shown the same values of a key.
@@ -320,14 +322,18 @@ func (p *pair[K, D, A]) log(logger *slog.Logger) {
 func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.known, maps.Clone(s.accepted)
+	k := s.known
+	k.unseen = maps.Clone(k.unseen)
+	return k, maps.Clone(s.accepted)
 }
 
 // commit makes next known.
 func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known = next
+	if s.known = next; s.InSync == nil {
+		s.known.unseen = maps.Clone(next.todo)
+	}
 	maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
 		thing, ok := next.surplus[key]
 		return !ok || thing.absent

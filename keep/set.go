@@ -212,6 +212,7 @@ func (s *Set[K, D, A]) end() {
 // to wait for a listing, the error says why.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	s.mu.Lock()
+	delete(s.known.unseen, key)
 	desired, ok := s.known.wanted(key)
 	if s.known.desired == nil {
 		s.waitLocked(key, errNotListed)

@@ -569,6 +569,42 @@ func TestWithoutInSync(t *testing.T) {
 	})
 }
 
+// TestDriftDuringARun is corrected by the next run, also without an InSync, although the
+// listing that shows it comes while the run is in flight.
+func TestDriftDuringARun(t *testing.T) {
+	for _, inSync := range []func(string, string) bool{nil, func(desired, actual string) bool { return desired == actual }} {
+		bubble(t, 20, func(w *world) {
+			w.set.InSync = inSync
+			w.set.Resync = -1
+			ensure := w.set.Ensure
+			w.set.Ensure = func(ctx context.Context, key, desired string) error {
+				err := ensure(ctx, key, desired)
+				if desired == "2" {
+					time.Sleep(100 * time.Second) // it waits until the thing is healthy
+				}
+				return err
+			}
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { w.desired["t00"] = "2" })
+			w.wait(90 * time.Second)
+			w.do(func() { w.actual["t00"] = "drifted" })
+			w.wait(30 * time.Second) // and listed
+			if state := w.queue.State("t00"); state.Phase != reconcile.InFlight || state.Again {
+				t.Errorf("when the drift is listed, the item is %+v, want it in flight", state)
+			}
+			w.wait(time.Minute)
+			w.took("1m0s +t00", "3m0s +t00")
+			w.wait(10 * time.Minute)
+			w.do(func() {
+				if w.ensured > 24 { // each once, t00 twice, and as often because of its own changes
+					t.Errorf("%d things were ensured", w.ensured)
+				}
+			})
+		})
+	}
+}
+
 // TestResync ensures each thing in sync once in the interval, at the same times in each
 // process.
 func TestResync(t *testing.T) {

@@ -43,7 +43,8 @@ import (
 type Tracker[T, V comparable] struct {
 	// Queue gets an Enqueue of each item that is new, changed or gone. Items that are new
 	// in the first complete listing, or in a listing before it, are offered instead, so
-	// that items with events run first.
+	// that items with events run first. If Queue has the method State of a
+	// [reconcile.Queue], an item in flight is enqueued all the same.
 	Queue reconcile.Enqueuer[T]
 
 	// List yields the existing items, in any order. It may read them page by page: each
@@ -289,7 +290,7 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 	switch {
 	case !known:
 		add := t.Queue.Enqueue
-		if !t.complete {
+		if !t.complete && !t.inFlight(listed.Item) {
 			add = t.Queue.Offer
 		}
 		return t.report(Change[T, V]{Kind: Appeared, Item: listed.Item, New: listed.Version}, add, &e)
@@ -300,6 +301,13 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 	}
 	t.set(listed.Item, &e)
 	return nil
+}
+
+// inFlight reports whether the queue shows that an item is in flight. The queue then
+// ignores an Offer, although the run may have begun before the item changed.
+func (t *Tracker[T, V]) inFlight(item T) bool {
+	q, ok := t.Queue.(interface{ State(T) reconcile.State })
+	return ok && q.State(item).Phase == reconcile.InFlight
 }
 
 // gone returns the items that this listing lacks, in the order of FromMap.

@@ -135,9 +135,9 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 //
 // Apply blocks until all changes are made, or ctx is done. If too many things are
 // surplus, it deletes none of these, makes the other changes, and returns a [*Rejection],
-// for [errors.As]. To delete them, call Accept with that error, and Apply again. Apply
-// keeps only the accepted keys of an earlier call. It returns an error at once while Run
-// or another Apply goes on, or if a field is wrong.
+// for [errors.As]. To delete them, call Accept with that error, and Apply again. Of an
+// earlier call, Apply keeps only the accepted keys that were not deleted. It returns an
+// error at once while Run or another Apply goes on, or if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
 		return err

@@ -4,6 +4,7 @@
 package keep_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,6 +220,30 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 			t.Errorf("Apply returned %v, want ErrTooMany: the two of the call before are newly surplus again", err)
 		}
 	})
+}
+
+// TestAcceptEndsWithTheDeletion, so that Apply rejects the deletion of a thing that exists
+// again, also if Delete ended with a recheck.
+func TestAcceptEndsWithTheDeletion(t *testing.T) {
+	for _, result := range []error{nil, reconcile.RecheckWithin(time.Hour)} {
+		bubble(t, 5, func(w *world) {
+			w.answer(empty)
+			remove := w.set.Delete
+			w.set.Delete = func(ctx context.Context, key, actual string) error {
+				return cmp.Or(remove(ctx, key, actual), result)
+			}
+			if err := w.set.Accept(w.set.Apply(w.t.Context(), nil)); err != nil {
+				t.Error(err)
+			}
+			if err := w.set.Apply(w.t.Context(), nil); err != nil || len(w.actual) > 0 {
+				t.Errorf("Apply returned %v, and %v are left", err, w.actual)
+			}
+			w.do(func() { w.actual = things(5) })
+			if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) || len(w.actual) != 5 {
+				t.Errorf("Apply returned %v, and %v are left, want ErrTooMany", err, w.actual)
+			}
+		})
+	}
 }
 
 // TestApplyEndsWithItsContext while it waits DeleteAfter.

@@ -145,7 +145,7 @@ type Set[K comparable, D, A any] struct {
 
 	mu       sync.RWMutex // guards the fields below
 	known    known[K, D, A]
-	accepted map[K]struct{} // by an operator, and still surplus
+	accepted map[K]struct{} // by an operator, still surplus, and not deleted
 	waiting  map[K]error    // why the item of a key waits, as Reconcile returned it last
 }
 
@@ -244,7 +244,13 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	case err != nil:
 		return waitBecause(err)
 	}
-	return s.Delete(ctx, key, actual)
+	err = s.Delete(ctx, key, actual)
+	if outcome, _ := reconcile.Classify(err, 1, nil); outcome == reconcile.Succeeded {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.accepted, key) // another thing may have the key when Apply is called again
+	}
+	return err
 }
 
 // waitBecause makes an item wait for the listing that ends the reason.

@@ -134,25 +134,30 @@ func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took ten Periods, %v", limit))
 		defer cancel()
 	}
-	all, err := map[K]V{}, errors.New("runtime.Goexit called")
-	var call sync.WaitGroup
-	call.Go(func() { // alone, because of Goexit
-		err = try(func() error {
-			m, err := list(ctx)
-			for key, value := range m {
-				if key != key { // true for a NaN
-					return fmt.Errorf("the key %v is not equal to itself", key)
-				}
-				all[key] = value
+	all := map[K]V{}
+	err := alone(func() error {
+		m, err := list(ctx)
+		for key, value := range m {
+			if key != key { // true for a NaN
+				return fmt.Errorf("the key %v is not equal to itself", key)
 			}
-			return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
-		})
+			all[key] = value
+		}
+		return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
 	})
-	call.Wait()
 	if err != nil {
 		return nil, fmt.Errorf("keep: Set.%s: %w", name, err)
 	}
 	return all, nil
+}
+
+// alone calls f in a goroutine, and makes an error of a panic or a runtime.Goexit in it.
+func alone(f func() error) error {
+	err := errors.New("runtime.Goexit called")
+	var call sync.WaitGroup
+	call.Go(func() { err = try(f) })
+	call.Wait()
+	return err
 }
 
 // try calls f, and makes an error of a panic in it.
@@ -304,18 +309,22 @@ func (p *pair[K, D, A]) count() {
 	}
 }
 
-// log logs a rejection, and panics, when their number in a row has doubled.
+// log logs a rejection, and panics, when their number in a row has doubled. A handler that
+// fails costs no more than the line.
 func (p *pair[K, D, A]) log(logger *slog.Logger) {
+	write := func(msg string, args ...any) {
+		_ = alone(func() error { logger.Error(msg, append([]any{"set", p.Name}, args...)...); return nil })
+	}
 	if p.panics > 0 {
 		p.next.panics++
 	} else {
 		p.next.panics = 0
 	}
 	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
-		logger.Error("listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+		write("listings rejected, nothing that is newly surplus is deleted", "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
-		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
+		write("panic while comparing the listings", "err", p.panic, "keys", p.panics, "listings", n)
 	}
 }
 

@@ -173,7 +173,7 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 			old, accepted := s.snapshot()
 			listed := false
 			defer func() {
-				if !listed { // 2: a panic of Logger, or a Goexit of Absent or InSync
+				if !listed { // 2: a Goexit of Absent or InSync
 					s.end()
 				}
 			}()

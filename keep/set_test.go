@@ -818,10 +818,34 @@ func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	})
 }
 
-// A panickingHandler is a log handler that panics.
-type panickingHandler struct{ slog.Handler }
+// A badHandler is a log handler that panics, or calls Goexit.
+type badHandler struct {
+	slog.Handler
+	fault func()
+}
 
-func (panickingHandler) Handle(context.Context, slog.Record) error { panic("a fault") }
+func (h badHandler) Handle(context.Context, slog.Record) error { h.fault(); return nil }
+
+// TestLoggerThatFails costs no more than the line.
+func TestLoggerThatFails(t *testing.T) {
+	for _, fault := range []func(){func() { panics() }, runtime.Goexit} {
+		bubble(t, 5, func(w *world) {
+			logger := w.set.Logger
+			w.set.Logger = slog.New(badHandler{logger.Handler(), fault})
+			w.answer(lacks(3)) // is rejected, which is logged
+			w.do(func() { delete(w.actual, "t00") })
+			if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil {
+				t.Errorf("Plan returned %v, %v", p, err)
+			}
+			w.start()
+			w.wait(time.Second)
+			w.took("0s +t00")
+			if _, err := w.set.Rejected(); err == nil {
+				t.Error("Rejected returned nil")
+			}
+		})
+	}
+}
 
 // TestNothingIsDeletedAfterAnUnfinishedComparison refuses a deletion until a listing has
 // the thing as desired again, and cannot be compared.
@@ -845,15 +869,6 @@ func TestNothingIsDeletedAfterAnUnfinishedComparison(t *testing.T) {
 				}
 				return false
 			}
-		}},
-		{"panic of Logger", func(w *world, bad *atomic.Bool) {
-			w.set.Logger = slog.New(panickingHandler{w.set.Logger.Handler()})
-			w.answer(func(all map[string]string) (map[string]string, error) {
-				if bad.Load() { // is rejected, which is logged
-					return map[string]string{"t00": "1"}, nil
-				}
-				return all, nil
-			})
 		}},
 	} {
 		bubble(t, 5, func(w *world) {

@@ -153,6 +153,11 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 	if once.Reconcile == nil {
 		once.Reconcile = s.Reconcile
 	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	if err := once.Apply(ended); err != nil { // runs nothing: it checks the fields before the listings
+		return err
+	}
 	_, accepted := s.snapshot()
 	defer s.end()
 	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)

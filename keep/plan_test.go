@@ -246,6 +246,23 @@ func TestAcceptEndsWithTheDeletion(t *testing.T) {
 	}
 }
 
+// TestApplyChecksItsReconciler before it lists, and not only after DeleteAfter.
+func TestApplyChecksItsReconciler(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.do(func() { delete(w.desired, "t00") })
+		w.answerActual(func(all map[string]string) (map[string]string, error) {
+			t.Error("Actual is listed")
+			return all, nil
+		})
+		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Workers: -1}); err == nil || !strings.Contains(err.Error(), "Workers is -1") {
+			t.Errorf("Apply returned %v", err)
+		}
+		if took := time.Since(w.begun); took != 0 {
+			t.Errorf("Apply took %v", took)
+		}
+	})
+}
+
 // TestApplyEndsWithItsContext while it waits DeleteAfter.
 func TestApplyEndsWithItsContext(t *testing.T) {
 	bubble(t, 5, func(w *world) {

@@ -26,6 +26,7 @@ import (
 // are not changed afterwards, except for unseen.
 type known[K comparable, D, A any] struct {
 	desired    map[K]D          // of the last complete listing; nil if there was none
+	before     map[K]D          // the same of the Run before
 	actual     map[K]A          // the same
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
@@ -112,7 +113,7 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[
 		p.next.actual = actual
 	}
 	if errDesired == nil {
-		p.next.desired = desired
+		p.next.desired, p.next.before = desired, nil
 	}
 	p.next.listed = errActual == nil
 	p.next.complete = errActual == nil && errDesired == nil // 2
@@ -351,14 +352,17 @@ func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 
 // enqueue enqueues what has changed, and returns what is to be offered.
 func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err error) {
-	events := s.woken(next)
-	if old.desired != nil {
+	events, before := s.woken(next), old.desired
+	if before == nil && next.desired != nil {
+		before = old.before
+	}
+	if before != nil {
 		for key, desired := range next.desired {
-			if before, was := old.desired[key]; !was || !reflect.DeepEqual(before, desired) {
+			if old, was := before[key]; !was || !reflect.DeepEqual(old, desired) {
 				events = append(events, key)
 			}
 		}
-		for key := range old.desired {
+		for key := range before {
 			if _, ok := next.desired[key]; !ok {
 				events = append(events, key)
 			}

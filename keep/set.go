@@ -194,11 +194,16 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 
 var errRunning = errors.New("keep: Run or Apply of this Set goes on already")
 
-// begin forgets what an earlier Run knew.
+// begin forgets what an earlier Run knew, except for the desired values: a change since is
+// an event for items that wait.
 func (s *Set[K, D, A]) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now()}, nil
+	before := s.known.before
+	if s.known.desired != nil {
+		before = s.known.desired
+	}
+	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now(), before: before}, nil
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.

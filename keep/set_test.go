@@ -525,6 +525,30 @@ func TestChangesAreEvents(t *testing.T) {
 	})
 }
 
+// TestChangesBetweenRunsAreEvents, for items that wait in the same queue.
+func TestChangesBetweenRunsAreEvents(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		ensure := w.set.Ensure
+		w.set.Ensure = func(ctx context.Context, key, desired string) error {
+			return errors.Join(ensure(ctx, key, desired), reconcile.RequeueWithin(24*time.Hour))
+		}
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { w.desired["t00"], w.desired["t01"], w.desired["t02"] = "2", "2", "2" })
+		w.wait(time.Minute)
+		w.stop()
+		w.took("1m0s +t00", "1m0s +t01", "1m0s +t02")
+		w.do(func() { w.desired["t00"] = "3"; delete(w.desired, "t01"); delete(w.actual, "t01") })
+		w.answer(downAt(w, time.Minute+time.Second))
+		w.runAgain()
+		w.wait(2 * time.Second)
+		w.took("1m2s +t00")
+		if w.queue.Has("t01") || w.queue.State("t02").Phase != reconcile.Waiting {
+			t.Errorf("the item of a thing that left is known: %v, and that of one that did not change %+v", w.queue.Has("t01"), w.queue.State("t02"))
+		}
+	})
+}
+
 // TestThingThatStaysOutOfSync is ensured after 1, 2, 4, 8, 12 … listings that show the same.
 func TestThingThatStaysOutOfSync(t *testing.T) {
 	bubble(t, 3, func(w *world) {

@@ -93,6 +93,10 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accept
 	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(first.surplus)), func(thing surplus[D]) bool { return thing.absent }) {
 		return first, err
 	}
+	for key, thing := range first.surplus { // 4: MaxDeleted bounds what is newly surplus in both together
+		thing.allowed = old.surplus[key].allowed
+		first.surplus[key] = thing
+	}
 	second, err := s.list(ctx, first, accepted, 0)
 	for key, n := range first.todo {
 		if _, exists := second.actual[key]; exists { // without an InSync the second pair shows no change

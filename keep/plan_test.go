@@ -130,6 +130,24 @@ func TestPlanAndApply(t *testing.T) {
 	}
 }
 
+// TestApplyBoundsTheDeletionsOfBothPairs together: an Absent thing makes it list twice.
+func TestApplyBoundsTheDeletionsOfBothPairs(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.DeleteAfter = -1
+		w.do(func() { w.desired["t00"] = gone })
+		n := 0
+		w.answer(func(all map[string]string) (map[string]string, error) {
+			n++
+			return lacks(2 * n)(all)
+		})
+		err := w.set.Apply(w.t.Context(), nil)
+		if r := (*keep.Rejection[string])(nil); !errors.As(err, &r) || len(r.Keys) != 4 || n != 2 {
+			t.Errorf("Apply returned %v after %d listings, want a Rejection of four", err, n)
+		}
+		w.took("0s -t00")
+	})
+}
+
 // TestPlanOfAThingThatChanges between its two listings has it once, or not at all.
 func TestPlanOfAThingThatChanges(t *testing.T) {
 	bubble(t, 5, func(w *world) {

@@ -178,7 +178,7 @@ func (p *pair[K, D, A]) compare() {
 		p.compareOne(key)
 	}
 	for key := range p.next.actual {
-		if _, ok := p.next.desired[key]; !ok {
+		if _, ok := p.next.desired[key]; !ok && p.next.desired != nil { // else nothing is known to be surplus
 			p.compareOne(key)
 		}
 	}

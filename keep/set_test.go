@@ -455,9 +455,14 @@ func TestStats(t *testing.T) {
 		if got := w.set.Stats(); got != (keep.Stats{}) {
 			t.Errorf("before Run, Stats are %+v", got)
 		}
-		began := time.Now()
+		w.answer(downAt(w, 0))
 		w.start()
+		w.wait(500 * time.Millisecond)
+		if got, want := w.set.Stats(), (keep.Stats{Actual: 6}); got != want { // nothing is surplus yet
+			t.Errorf("before Desired was listed, Stats are %+v, want %+v", got, want)
+		}
 		w.wait(time.Second)
+		began := w.begun.Add(time.Second)
 		want := keep.Stats{Desired: 7, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2, Completed: began}
 		if got := w.set.Stats(); got != want {
 			t.Errorf("Stats are %+v, want %+v", got, want)

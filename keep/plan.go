@@ -68,10 +68,10 @@ func (r *Rejection[K]) Names() []string {
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 
 // Plan returns the changes that Apply would make or, while Run goes on, the changes that
-// Run would make to the things that it knows. It lists both sides, twice if an existing
-// thing is Absent, and blocks until they are listed. It calls no Lookup and changes
-// nothing, also not the state of the Set. The error is that of a listing, or names a
-// field that is wrong.
+// Run would make to the things that it knows, except for corrections of rejected things.
+// It lists both sides, twice if an existing thing is Absent, and blocks until they are
+// listed. It calls no Lookup and changes nothing, also not the state of the Set. The error
+// is that of a listing, or names a field that is wrong.
 func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if err := s.check(false); err != nil {
 		return Plan[K]{}, err
@@ -137,11 +137,12 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 // Lookup, Apply waits DeleteAfter, lists again, and then deletes the things that are
 // still surplus.
 //
-// Apply blocks until all changes are made, or ctx is done. If too many things are
-// surplus, it deletes none of these, makes the other changes, and returns a [*Rejection],
-// for [errors.As]. To delete them, call Accept with that error, and Apply again. Of an
-// earlier call, Apply keeps only the accepted keys that were not deleted. It returns an
-// error at once while Run or another Apply goes on, or if a field is wrong.
+// Apply blocks until all changes are made, or ctx is done. It does not list during its
+// runs. If too many things are surplus, it deletes none of these, makes the other changes,
+// and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
+// and Apply again. Of an earlier call, Apply keeps only the accepted keys that were not
+// deleted. It returns an error at once while Run or another Apply goes on, or if a field is
+// wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
 		return err

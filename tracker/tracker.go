@@ -65,7 +65,9 @@ type Tracker[T, V comparable] struct {
 	// Resync is the interval in which each unchanged item is offered too. So items that
 	// are not retried, or that changed without a new version, are checked again. The
 	// items are spread over the interval: each listing offers a share of them, the same
-	// items in the same order in each process. 0 means an hour, and less than 0 never.
+	// items in the same order in each process. 0 means an hour, and less than 0 never. The
+	// interval begins with the first Run: a process that restarts more often than that
+	// never offers some of the unchanged items.
 	Resync time.Duration
 
 	// OnChange is called with each change before its item is enqueued. It may be
@@ -182,9 +184,10 @@ func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	return nil
 }
 
-// Trigger makes the tracker list soon: at once, or as soon as the listing in
-// progress has ended. All calls before the next listing begins count as one.
-// Trigger never blocks, and may be called from any goroutine.
+// Trigger makes the tracker list soon: when the listing in progress has ended, and at
+// least one second after that listing began. After a listing that failed, the back-off
+// stays. All calls before the next listing begins count as one. Trigger never blocks, and
+// may be called from any goroutine.
 func (t *Tracker[T, V]) Trigger() {
 	if p := t.poller.Load(); p != nil { // else Run begins with a listing
 		p.Trigger()

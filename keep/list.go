@@ -26,12 +26,12 @@ import (
 // are not changed afterwards, except for unseen.
 type known[K comparable, D, A any] struct {
 	desired    map[K]D          // of the last complete listing; nil if there was none
-	before     map[K]D          // the same of the Run before
+	before     map[K]D          // the same, also if an earlier Run listed it: what differs now is an event
 	actual     map[K]A          // the same
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
 	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
-	unseen     map[K]int        // without an InSync, those of todo for which no run has begun since; changed by Reconcile
+	unseen     map[K]int        // those of todo for which no run has begun since; changed by Reconcile
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended
@@ -106,30 +106,31 @@ type pair[K comparable, D, A any] struct {
 // list lists both sides and returns what is known then. The error is that of a listing.
 func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[K]struct{}, gap time.Duration) (known[K, D, A], error) {
 	p := pair[K, D, A]{Set: s, old: old, next: old, accept: accept, gap: gap, begun: time.Now()}
-	actual, errActual := listOne(ctx, 10*s.Period, "Actual", s.Actual) // 1: before Desired
-	desired, errDesired := listOne(ctx, 10*s.Period, "Desired", s.Desired)
+	var errActual, errDesired error
+	p.next.actual, errActual = listOne(ctx, 10*s.Period, "Actual", s.Actual, old.actual) // 1: before Desired
+	p.next.desired, errDesired = listOne(ctx, 10*s.Period, "Desired", s.Desired, old.desired)
 	p.ended = time.Now()
-	if errActual == nil {
-		p.next.actual = actual
-	}
 	if errDesired == nil {
-		p.next.desired, p.next.before = desired, nil
+		p.next.before = p.next.desired
 	}
 	p.next.listed = errActual == nil
 	p.next.complete = errActual == nil && errDesired == nil // 2
 	p.next.start = cmp.Or(old.start, p.begun)
 	p.next.swept = p.begun.Sub(p.next.start)
-	p.compare()
+	if err := alone(func() error { p.compare(); return nil }); err != nil { // 2: a Goexit of Absent or InSync
+		old.listed, old.complete = false, false
+		return old, fmt.Errorf("keep: Set.Absent or Set.InSync: %w", err)
+	}
 	if p.next.complete {
 		p.acceptOrReject()
 	}
 	p.count()
-	p.log(cmp.Or(s.Logger, reconcile.Logger(ctx)))
+	_ = alone(func() error { p.log(cmp.Or(s.Logger, reconcile.Logger(ctx))); return nil })
 	return p.next, errors.Join(errActual, errDesired)
 }
 
-// listOne returns a copy of a complete listing, or an error.
-func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name string, list func(context.Context) (map[K]V, error)) (map[K]V, error) {
+// listOne returns a copy of a complete listing, or the old one and an error.
+func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name string, list func(context.Context) (map[K]V, error), old map[K]V) (map[K]V, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took ten Periods, %v", limit))
@@ -147,7 +148,7 @@ func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name
 		return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
 	})
 	if err != nil {
-		return nil, fmt.Errorf("keep: Set.%s: %w", name, err)
+		return old, fmt.Errorf("keep: Set.%s: %w", name, err)
 	}
 	return all, nil
 }
@@ -310,22 +311,16 @@ func (p *pair[K, D, A]) count() {
 	}
 }
 
-// log logs a rejection, and panics, when their number in a row has doubled. A handler that
-// fails costs no more than the line.
+// log logs a rejection, and panics, when their number in a row has doubled.
 func (p *pair[K, D, A]) log(logger *slog.Logger) {
-	write := func(msg string, args ...any) {
-		_ = alone(func() error { logger.Error(msg, append([]any{"set", p.Name}, args...)...); return nil })
-	}
-	if p.panics > 0 {
-		p.next.panics++
-	} else {
+	if p.next.panics++; p.panics == 0 {
 		p.next.panics = 0
 	}
 	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
-		write("listings rejected, nothing that is newly surplus is deleted", "err", p.next.rejection, "rejections", n)
+		logger.Error("listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
-		write("panic while comparing the listings", "err", p.panic, "keys", p.panics, "listings", n)
+		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
 	}
 }
 
@@ -341,9 +336,8 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known = next; s.InSync == nil {
-		s.known.unseen = maps.Clone(next.todo)
-	}
+	s.known = next
+	s.known.unseen = maps.Clone(next.todo)
 	maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
 		thing, ok := next.surplus[key]
 		return !ok || thing.absent
@@ -352,17 +346,14 @@ func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 
 // enqueue enqueues what has changed, and returns what is to be offered.
 func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err error) {
-	events, before := s.woken(next), old.desired
-	if before == nil && next.desired != nil {
-		before = old.before
-	}
-	if before != nil {
+	events := s.woken(next)
+	if old.before != nil && next.desired != nil {
 		for key, desired := range next.desired {
-			if old, was := before[key]; !was || !reflect.DeepEqual(old, desired) {
+			if before, was := old.before[key]; !was || !reflect.DeepEqual(before, desired) {
 				events = append(events, key)
 			}
 		}
-		for key := range before {
+		for key := range old.before {
 			if _, ok := next.desired[key]; !ok {
 				events = append(events, key)
 			}

@@ -97,23 +97,17 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accept
 		thing.allowed = old.surplus[key].allowed
 		first.surplus[key] = thing
 	}
-	second, err := s.list(ctx, first, accepted, 0)
-	for key, n := range first.todo {
-		if _, exists := second.actual[key]; exists { // without an InSync the second pair shows no change
-			second.todo[key] = n
-		}
-	}
-	return second, err
+	first.unseen = first.todo // without an InSync the second pair shows no change
+	return s.list(ctx, first, accepted, 0)
 }
 
 // plan returns what there is to do.
 func (k *known[K, D, A]) plan() (p Plan[K]) {
 	for key := range k.todo {
-		_, desired := k.desired[key]
 		_, exists := k.actual[key]
 		_, leaves := k.surplus[key]
 		switch {
-		case !desired || leaves: // only in the first of two pairs
+		case leaves: // Run corrects it while it is rejected
 		case exists:
 			p.Update = append(p.Update, key)
 		default:

@@ -180,15 +180,8 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
-			listed := false
-			defer func() {
-				if !listed { // 2: a Goexit of Absent or InSync
-					s.end()
-				}
-			}()
 			next, err := s.list(ctx, old, accepted, s.Period/2)
 			s.commit(next)
-			listed = true
 			observed, errQueue := s.enqueue(old, next)
 			return observed, errors.Join(err, errQueue)
 		},
@@ -208,11 +201,7 @@ var errRunning = errors.New("keep: Run or Apply of this Set goes on already")
 func (s *Set[K, D, A]) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.known.before
-	if s.known.desired != nil {
-		before = s.known.desired
-	}
-	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now(), before: before}, nil
+	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now(), before: s.known.before}, nil
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.
@@ -381,17 +370,15 @@ func (s *Set[K, D, A]) Accept(rejected error) error {
 
 // check returns an error that names a field that is missing or out of its range.
 func (s *Set[K, D, A]) check(run bool) error {
+	for _, f := range []struct {
+		name    string
+		missing bool
+	}{{"Queue", run && s.Queue == nil}, {"Desired", s.Desired == nil}, {"Actual", s.Actual == nil}, {"Ensure", s.Ensure == nil}, {"Delete", s.Delete == nil}} {
+		if f.missing {
+			return fmt.Errorf("keep: Set.%s is required, and nil", f.name)
+		}
+	}
 	switch {
-	case run && s.Queue == nil:
-		return errors.New("keep: Set.Queue is required, and nil")
-	case s.Desired == nil:
-		return errors.New("keep: Set.Desired is required, and nil")
-	case s.Actual == nil:
-		return errors.New("keep: Set.Actual is required, and nil")
-	case s.Ensure == nil:
-		return errors.New("keep: Set.Ensure is required, and nil")
-	case s.Delete == nil:
-		return errors.New("keep: Set.Delete is required, and nil")
 	case s.Period < 0, run && s.Period == 0, s.Period > math.MaxInt64/10:
 		return fmt.Errorf("keep: Set.Period is %v, want more than 0, and 29 years at most", s.Period)
 	case !(s.Jitter >= 0 && s.Jitter <= 1): // true for a NaN as well

@@ -833,6 +833,19 @@ func TestListingsHaveTenPeriods(t *testing.T) {
 	})
 }
 
+// TestGoexitOfAComparison is an error of Plan and Apply, and does not end their caller.
+func TestGoexitOfAComparison(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.set.InSync = func(string, string) bool { runtime.Goexit(); return true }
+		_, err := w.set.Plan(w.t.Context())
+		for _, err := range []error{err, w.set.Apply(w.t.Context(), nil)} {
+			if err == nil || !strings.Contains(err.Error(), "Set.Absent or Set.InSync: runtime.Goexit") {
+				t.Errorf("Plan or Apply returned %v", err)
+			}
+		}
+	})
+}
+
 // TestGoexitIsAnErrorOfTheListing, and the other side is listed all the same.
 func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	bubble(t, 1, func(w *world) {

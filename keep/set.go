@@ -295,7 +295,8 @@ func (s *Set[K, D, A]) Trigger() {
 
 // Listed returns the desired and the actual state of a key in the last complete listings.
 // If a rejected or an incomplete pair lacks an existing thing, its desired state is the
-// last one. Listed does not change during the runs of Apply. If wanted is false, desired is the last desired state, or the zero D.
+// last one. If wanted is false, desired is the last desired state, or the zero D. Listed
+// does not change during the runs of Apply.
 func (s *Set[K, D, A]) Listed(key K) (desired D, wanted bool, actual A, exists bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

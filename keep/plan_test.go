@@ -347,7 +347,14 @@ func TestPlanAfterRun(t *testing.T) {
 
 // TestRaces calls everything at once, for the race detector.
 func TestRaces(t *testing.T) {
+	for _, inSync := range []func(string, string) bool{nil, func(desired, actual string) bool { return desired == actual }} {
+		testRaces(t, inSync)
+	}
+}
+
+func testRaces(t *testing.T, inSync func(desired, actual string) bool) {
 	bubble(t, 20, func(w *world) {
+		w.set.InSync = inSync
 		w.set.Period = 10 * time.Second
 		w.start()
 		var callers sync.WaitGroup

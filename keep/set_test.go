@@ -712,6 +712,7 @@ func TestLog(t *testing.T) {
 		for line, want := range map[string]int{
 			`"panic while comparing the listings" set=things `: 5,
 			`err="keep: Set.Absent or Set.InSync of t0`:        5,
+			` keys=2 `: 5,
 			`"listings rejected, nothing that is newly surplus is deleted" set=things err="keep: too many things would be deleted at once: 2, first [`: 3,
 		} {
 			if got := strings.Count(text.String(), line); got != want {

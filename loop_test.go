@@ -1603,6 +1603,9 @@ func TestContextOfARunEndsWithTheRun(t *testing.T) {
 				go func() { <-ctx.Done(); helpers++ }()
 				context.AfterFunc(ctx, func() { after++ })
 				derived, stop = context.WithCancel(ctx) // which nothing stops before the check
+				if n := goroutinesOf("created by context.(*cancelCtx).propagateCancel"); n > 0 {
+					t.Errorf("%d goroutines wait for the end of the run, want none", n)
+				}
 				return nil
 			}}
 			done := startWait(func() error { return r.Run(ctx) })

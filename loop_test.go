@@ -1401,10 +1401,13 @@ func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					admitted++
 					time.Sleep(2 * time.Minute)
-					return func(o reconcile.Outcome, _ error, _ time.Duration) {
+					return func(o reconcile.Outcome, err error, _ time.Duration) {
 						left++
 						if o == reconcile.Aborted {
 							aborted++
+						}
+						if o == reconcile.Aborted && method == "Deadline" && err != reconcile.ErrLeaseLost {
+							t.Errorf("done of an aborted wait gets the error %v, want %v", err, reconcile.ErrLeaseLost)
 						}
 					}, nil
 				},

@@ -91,6 +91,7 @@ type Lanes[T, L comparable] struct {
 	// have the attribute "lane". Nil means the [reconcile.Logger] of the context of Run.
 	Logger *slog.Logger
 
+	serving sync.Mutex // held by Run
 	mu      sync.Mutex // guards the fields below
 	lanes   map[L]*lane[T]
 	start   func(L, *lane[T]) // starts a lane; nil while Run does not go on
@@ -104,6 +105,7 @@ type lane[T comparable] struct {
 	changed chan struct{}       // closed once the lane has its queue, and renewed until it is removed
 	queue   *reconcile.Queue[T] // nil while the lane is being created or ended
 	idle    bool                // it had no item when it was checked last
+	served  bool                // it has a goroutine, which completes its end
 	ended   chan struct{}       // closed when the lane ends
 
 	// Of the first call of Lanes.Reconciler, until it is used.
@@ -287,14 +289,15 @@ func (l *Lanes[T, L]) Run(ctx context.Context) error {
 	case l.MaxRunning < 0:
 		return reconcile.Terminal(fmt.Errorf("lanes: Lanes.MaxRunning is %d, want 0 (which means no limit) or more", l.MaxRunning))
 	}
-	var running sync.WaitGroup
-	l.mu.Lock()
-	if l.start != nil {
-		l.mu.Unlock()
+	if !l.serving.TryLock() {
 		return errors.New("lanes: Lanes.Run is running already")
 	}
+	defer l.serving.Unlock()
+	var running sync.WaitGroup
+	l.mu.Lock()
 	l.running, l.parked = make(map[*lane[T]]bool), make(map[*lane[T]]bool)
 	l.start = func(name L, lane *lane[T]) {
+		lane.served = true
 		running.Go(func() { l.serve(ctx, name, lane) })
 	}
 	for name, lane := range l.lanes {
@@ -342,13 +345,13 @@ func (l *Lanes[T, L]) endIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, lane := range l.lanes {
-		if lane.queue == nil {
+		if lane.queue == nil || !lane.served { // The next Run serves it.
 			continue
 		}
 		was := lane.idle
 		lane.idle = isIdle(lane.queue.Stats())
 		if was && lane.idle {
-			close(lane.ended) // first: its goroutine ends by the end of the queue, and then reads why
+			close(lane.ended)
 			lane.queue.Close()
 			add(&l.past, lane.queue.Stats())
 			lane.queue, lane.changed = nil, make(chan struct{})
@@ -372,9 +375,10 @@ func (l *Lanes[T, L]) serve(ctx context.Context, name L, lane *lane[T]) {
 	if queue != nil {
 		l.runLane(ctx, name, lane, queue, logger)
 	}
-	select {
-	case <-lane.ended:
-	default:
+	l.mu.Lock()
+	lane.served = lane.queue == nil
+	l.mu.Unlock()
+	if !lane.served {
 		return // The lane is there for the next Run.
 	}
 	if l.Ended != nil {

@@ -149,6 +149,78 @@ func TestRunAgain(t *testing.T) {
 	})
 }
 
+// heldDone is a context that holds the next caller of Done until held is closed, if armed.
+type heldDone struct {
+	context.Context
+	armed atomic.Bool
+	held  chan struct{}
+}
+
+func (c *heldDone) Done() <-chan struct{} {
+	if c.armed.CompareAndSwap(true, false) {
+		<-c.held
+	}
+	return c.Context.Done()
+}
+
+// A lane that became idle just when Run ended stays for the next Run. Whether the check of
+// idle lanes comes before the end of Run is decided at random.
+func TestIdleLaneIsThereForTheNextRun(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			d := record.New()
+			l := byFirst(d)
+			parent, cancel := context.WithCancel(t.Context())
+			ctx := &heldDone{Context: parent, held: make(chan struct{})}
+			ended := make(chan error)
+			go func() { ended <- l.Run(ctx) }()
+			synctest.Wait()
+			l.Enqueue("a1")
+			time.Sleep(59 * time.Second)
+			ctx.armed.Store(true) // for the check after 1m, which finds the lane idle
+			time.Sleep(2 * time.Minute)
+			cancel()
+			synctest.Wait() // the lane has stopped, and both its check and the end are due
+			close(ctx.held)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			l.Enqueue("a2")
+			end := serve(t, l)
+			end()
+			d.WantAll(t, "0s lane a", "0s a1", "2m59s lane a", "2m59s a2")
+		})
+	}
+}
+
+// Run returns an error until an earlier Run has returned, also while that waits for runs.
+func TestRunWhileAnotherEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := byFirst(record.New())
+		reconciler := l.Reconciler
+		l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
+			r := reconciler(lane)
+			r.Grace = time.Hour
+			return r
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		l.Enqueue("a1@1m")
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		again, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := l.Run(again); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("Run while another waits for a run = %v, want an error", err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A lane whose Reconciler cannot be created or cannot run is retried alone, with
 // back-off, and logged by count.
 func TestFailedLaneIsRestartedAlone(t *testing.T) {

@@ -271,6 +271,21 @@ func (q versioned) Enqueue(item string) {
 	}
 }
 
+// A run that is in flight may have read its item before the first listing did.
+func TestTrackerEnqueuesAnItemInFlightInTheFirstListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		if _, err := q.Dequeue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		trackInto(t, &letters{Resync: -1}, q, nil, "a1 b1", "a1 b1")
+		if state := q.State("a"); !state.Again {
+			t.Errorf("after two listings the state is %+v, want another run", state)
+		}
+	})
+}
+
 // Version returns the listed version already at the moment of the Enqueue.
 func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1401,10 +1401,13 @@ func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					admitted++
 					time.Sleep(2 * time.Minute)
-					return func(o reconcile.Outcome, _ error, _ time.Duration) {
+					return func(o reconcile.Outcome, err error, _ time.Duration) {
 						left++
 						if o == reconcile.Aborted {
 							aborted++
+						}
+						if o == reconcile.Aborted && method == "Deadline" && err != reconcile.ErrLeaseLost {
+							t.Errorf("done of an aborted wait gets the error %v, want %v", err, reconcile.ErrLeaseLost)
 						}
 					}, nil
 				},
@@ -1674,33 +1677,63 @@ func TestContextOfARunHasTheCauseOfItsEnd(t *testing.T) {
 }
 
 // A rate limiter that reports the deadline of its context in advance ends no Run. An error
-// long before the deadline does.
+// long before the deadline does. An item that is admitted runs at once.
 func TestAdmitMayReportItsDeadlineEarly(t *testing.T) {
-	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Hour: errBoom} {
+	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Minute: errBoom, time.Hour: errBoom} {
 		runBubble(t, left.String(), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
 			began := time.Now()
 			q := reconcile.NewQueue[string]()
+			q.Enqueue("first")
 			q.Enqueue("a")
 			calls := 0
 			r := &reconcile.Reconciler[string]{
 				Queue: q, Logger: unlogged(),
 				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
-					calls++
+					if calls++; calls == 1 {
+						return nil, nil
+					}
 					return nil, errBoom
 				},
-				Reconcile: func(context.Context, string) error { t.Error("a run was not admitted"); return nil },
+				Reconcile: func(_ context.Context, item string) error {
+					if item != "first" || time.Since(began) != 0 {
+						t.Errorf("%s runs after %v, want the first item alone, at once", item, time.Since(began))
+					}
+					return nil
+				},
 			}
 			err := r.Run(ctx)
 			if took := time.Since(began); !errors.Is(err, want) || want == nil && (err != nil || took != left) {
 				t.Errorf("Run = %v after %v, want %v, at the deadline if there is none", err, took, want)
 			}
-			if q.State("a").Phase != reconcile.Ready || calls != 1 {
-				t.Errorf("after %d calls of Admit the item is %v, want it ready after one", calls, q.State("a").Phase)
+			if q.State("a").Phase != reconcile.Ready || q.State("first").Phase != reconcile.Idle || calls != 2 {
+				t.Errorf("after %d calls of Admit the items are %v and %v, want the first done, and the other ready after two", calls, q.State("first").Phase, q.State("a").Phase)
 			}
 		})
 	}
+	runBubble(t, "of a lease", func(t *testing.T) {
+		leases, admitted := 0, 0
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+				if leases++; leases == 1 {
+					ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+					context.AfterFunc(ctx, cancel)
+					return ctx
+				}
+				return ctx
+			}},
+			Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+				if admitted++; admitted == 1 {
+					return nil, errBoom
+				}
+				return nil, nil
+			},
+		}, "bad")
+		pass(30 * time.Second)
+		s.wantResult(t, "bad", reconcile.Succeeded, 0)
+		s.end()
+	})
 }
 
 // Apply on a queue of its own leaves nothing, also if the item is to be rechecked.

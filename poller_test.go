@@ -208,6 +208,9 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 		var got []string
 		for _, line := range book.from(slog.LevelInfo) {
 			got = append(got, fmt.Sprintf("%v %s %v %v", line.Level, line.Message, line.Attrs["failures"], line.Attrs["err"].Any() != nil))
+			if line.Level == slog.LevelError && line.Attrs["failures"].Int64() == 1 && line.Attrs["err"].Any() != error(boom) {
+				t.Errorf("line %q has another error than that of the listing", line.Message)
+			}
 			if _, ok := line.Attrs["poller"]; ok {
 				t.Errorf("line %q has an empty name, want none", line.Message)
 			}

@@ -215,7 +215,14 @@ func (c lateContext) AfterFunc(f func()) func() bool {
 // The context that workers wait under is derived from that of Run, and so ends
 // later than that of the runs.
 func TestAbortedItemIsNotTakenAgain(t *testing.T) {
-	for name, admit := range map[string]admit{"no Admit": nil, "Admit": places(1)} {
+	calls := 0
+	slow := func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+		if calls++; calls > 1 {
+			time.Sleep(time.Minute + time.Second/2) // until the runs have ended, and taking has not
+		}
+		return nil, nil
+	}
+	for name, admit := range map[string]admit{"no Admit": nil, "Admit": places(1), "slow Admit": slow} {
 		runBubble(t, name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -1347,6 +1354,21 @@ func TestAdmitThatIgnoresItsContextIsLogged(t *testing.T) {
 	}
 }
 
+// Nothing is warned about once Admit has returned, also if its worker has ended.
+func TestAdmitThatHasReturnedIsNotLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: q, Workers: 2, Grace: time.Hour, Admit: places(1),
+			Reconcile: func(context.Context, string) error { time.Sleep(10 * time.Minute); return nil },
+		}, "a", "b") // b waits for Admit until the end
+		pass(time.Minute)
+		s.end()
+		if lines := s.log.from(slog.LevelWarn); len(lines) > 0 {
+			t.Errorf("lines %v, want none", lines)
+		}
+	})
+}
+
 // A second call of Admit is warned about for its own age, not for that of the first.
 func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -1633,6 +1655,21 @@ func TestContextOfARunEndsWithTheRun(t *testing.T) {
 			mustReturn(t, done)
 		})
 	}
+}
+
+// The context with the Timeout, from which a lease is made, ends with the run.
+func TestTimeoutEndsWithTheRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		var under context.Context
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue:     leaser{plainly(q), func(ctx context.Context) context.Context { under = ctx; return ctx }},
+			Timeout:   time.Hour,
+			Reconcile: func(context.Context, string) error { return nil },
+		}, "bad")
+		pass(time.Minute)
+		wantCause(t, under, context.Canceled)
+		s.end()
+	})
 }
 
 // The error of a context of a run that has ended stays, although the context of Run ends

@@ -101,7 +101,7 @@ type Queue[T comparable] struct {
 	outbox     outbox[T]
 	room       room[T]
 	held       map[T]*holding
-	giving     int // holdings that are being given back
+	giving     int // give-backs that are to be stored
 	waiters    []*waiter[T]
 	intake     intake[T]
 	member     member

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // This file looks after what members leave behind that are gone. member.go has the
@@ -389,7 +391,7 @@ func (q *Queue[T]) reclaim(item T, s seen) {
 	}
 }
 
-// askGone asks the policy.
+// askGone asks the policy, and corrects its delay as the kernel does.
 func (q *Queue[T]) askGone(err error, failures int) (delay time.Duration, again bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -397,7 +399,8 @@ func (q *Queue[T]) askGone(err error, failures int) (delay time.Duration, again 
 			delay, again = goneRetry(err, failures)
 		}
 	}()
-	return q.cfg.Gone(err, failures)
+	_, o := reconcile.Classify(err, failures, q.cfg.Gone)
+	return o.Delay, !o.Done
 }
 
 // post hands an op of the queue's own to the outbox. After Close has begun, or

@@ -139,12 +139,13 @@ func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) 
 
 // NewFunc is [New] for items of any type. Encode must return equal
 // strings for equal items and unequal strings for others, and decode must undo
-// it. Both are called from several goroutines at once, may call methods of the
-// queue, and have to return soon. A panic in encode is an error of
-// [Queue.EnqueueContext] and [Queue.Remove]; the other verbs log it, and ignore
-// the item. After a panic or an error in decode, which is logged, the record of
-// that item is left alone; so is a record that encode does not make of the item
-// that decode makes of it.
+// it: what it returns is equal to the item by ==, so it is no new pointer, and no
+// struct that has one. Both are called from several goroutines at once, each time that
+// an item is enqueued or taken, may call methods of the queue, and have to return soon.
+// A panic in one of them, an error of decode, and an item that decode does not return
+// anew are errors of [Queue.EnqueueContext] and [Queue.Remove]; the other verbs log
+// them, and ignore the item. A record for which that happens, or that encode does not
+// make of the item that decode makes of it, is left alone, and that is logged.
 func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config,
 	encode func(T) string, decode func(string) (T, error),
 ) (*Queue[T], error) {

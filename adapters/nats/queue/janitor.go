@@ -39,6 +39,7 @@ import (
 // others is what this process knows of the members.
 type others struct {
 	born    time.Time
+	epoch   uint64 // of the stream that members are of
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
 	elder   string               // the eldest member, if that is another; empty if there was none
@@ -302,6 +303,7 @@ func (q *Queue[T]) goneForALease(id string) bool {
 // of a lease. It reports whether it is sure that none is left.
 func (q *Queue[T]) declareSilent() (sure bool) {
 	q.mu.Lock()
+	own := q.member
 	silent := make(map[string]uint64)
 	for id, s := range q.others.members {
 		if id != q.member.id && s.Gone == "" && time.Since(s.since) >= q.cfg.Lease {
@@ -309,6 +311,13 @@ func (q *Queue[T]) declareSilent() (sure bool) {
 		}
 	}
 	q.mu.Unlock()
+	if len(silent) > 0 {
+		// They may have joined in a stream made anew, where all sequences are smaller than
+		// those of this member: see silentSince.
+		if epoch, err := q.wire.epoch(q.life); err != nil || epoch != own.epoch {
+			return false
+		}
+	}
 	sure = true
 	for id, seq := range silent {
 		grave, at, err := q.declareGone(q.life, id, seq, false)

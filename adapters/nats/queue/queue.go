@@ -126,9 +126,9 @@ type Queue[T comparable] struct {
 // replicas, items of another shape (other fields, or other kinds of them), another
 // version of what processes write, a permission that is missing, and a server that
 // is too old are errors. It stores a reserve for a full
-// store, if there is none; that it cannot is no error. It blocks until the server
-// has answered or ctx is done, 15 s at most if ctx has no deadline, and starts
-// nothing. Many processes may call it at once.
+// store, if there is none; that it cannot is no error. It blocks until the connection
+// is there and the server has answered, or ctx is done, 15 s at most if ctx has no
+// deadline, and starts nothing. Many processes may call it at once.
 func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
 	if err != nil {

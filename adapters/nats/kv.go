@@ -70,7 +70,8 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 // Value returns nothing, Headers all there are. Deleted keys are not listed. A
 // list is complete, or there is an error: also if the bucket does not exist, so
 // that nothing is taken for vanished only because its bucket is, and if key panics: the
-// items of the other entries come with the error. It lasts until
+// items of the other entries come with the error. A server before 2.11.5 may itself
+// leave out keys that were written more than once. The list lasts until
 // all is listed, the connection changes or ctx is done.
 func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {

@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,6 +182,52 @@ func TestKeyValueItems(t *testing.T) {
 		return err
 	})
 	want("a =", "d =")
+}
+
+// TestKeyValueItemsOverwritten lists a bucket again and again while other processes write
+// its keys without a pause: each list ends, and has every key.
+func TestKeyValueItemsOverwritten(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	const keys = 8
+	all := make(map[string]bool)
+	var writes sync.WaitGroup
+	defer writes.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	for i := range keys {
+		all[fmt.Sprint("k", i)] = true
+		writer := s.JetStream(t)
+		if _, err := writer.Publish(t.Context(), fmt.Sprint("$KV.b.k", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		writes.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					writer.Publish(context.Background(), fmt.Sprint("$KV.b.k", i), nil)
+				}
+			}
+		})
+	}
+	list := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)
+	var longest time.Duration
+	for n := range 500 {
+		began := time.Now()
+		items, err := list(t.Context())
+		longest = max(longest, time.Since(began))
+		got := make(map[string]bool)
+		for _, item := range items {
+			got[item] = true
+		}
+		if err != nil || !maps.Equal(got, all) {
+			t.Fatalf("list %d has %d keys %q, %v; want all %d", n, len(got), items, err, keys)
+		}
+	}
+	t.Logf("the longest list took %v", longest)
 }
 
 // TestKeyValueItemsBroken loses the connection in the middle of a list, in both

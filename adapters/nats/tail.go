@@ -177,10 +177,10 @@ func (d *delivery) stop() {
 	d.sub.Unsubscribe() // an error says that the connection is closed
 }
 
-// none reports whether there was nothing to deliver when the consumer was made.
-func (d *delivery) none() bool {
+// total returns how many messages there were to deliver when the consumer was made.
+func (d *delivery) total() uint64 {
 	info := d.consumer.CachedInfo()
-	return info.NumPending+info.Delivered.Consumer == 0
+	return info.NumPending + info.Delivered.Consumer
 }
 
 // open finds out whether the delivery goes on where this tail has to.
@@ -218,7 +218,7 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 		t.sure = err == nil && info.Config.Replicas == 1
 	}
 	t.consumer = d.consumer
-	if !t.sure && d.none() {
+	if !t.sure && d.total() == 0 {
 		return errOther // the last one is gone
 	}
 	return nil
@@ -277,7 +277,7 @@ var errEnd = errors.New("all is listed")
 
 // list calls handle for the last message of each subject, and returns nil if it
 // has seen them all. A subject that is written meanwhile moves to the end, so
-// the list ends where nothing follows, and not after as many as there were.
+// the list ends where nothing follows, and not after as many as there were: see each.
 func (t *tail) list(ctx context.Context) error {
 	nc := t.js.Conn()
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -324,8 +324,14 @@ func (t *tail) list(ctx context.Context) error {
 }
 
 // each hands the messages of a delivery to handle, one by one, and calls caughtUp
-// whenever it has handled all that there is. It returns the error of either, what
+// once it has handled all that there is. It returns the error of either, what
 // is wrong, or nil when ctx is done.
+//
+// A message says how many are to come after it, and the server may say 0 too soon: it
+// takes one that is replaced off that number at once, and counts the one in its place a
+// moment later. So 0 is believed if as many messages came as there were at first, none
+// of them written since: each is of another subject then. Else the server is asked, whose
+// answer comes a round trip later.
 //
 // Silence is no proof of loss: a message may be on its way for longer than any
 // time-out. So when nothing comes the server is asked whether the consumer is
@@ -340,8 +346,9 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 		err  error
 	}
 	var answers chan answer // nil while the server is not asked
+	again := false          // to be asked once it has answered
 	ask := func() {
-		if answers != nil {
+		if again = answers != nil; again {
 			return
 		}
 		answers = make(chan answer, 1)
@@ -356,12 +363,18 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 	}
 
 	var delivered, owed uint64 // messages
+	var old uint64             // those that were there before the consumer
 	behind := true             // there may be more than was delivered
-	if d.none() {
-		behind = false
-		if err := caughtUp(); err != nil {
-			return err
+	caught := false            // once it was not
+	catchUp := func() error {
+		if behind = false; caught {
+			return nil
 		}
+		caught = true
+		return caughtUp()
+	}
+	if d.total() == 0 {
+		ask()
 	}
 	tick := time.NewTicker(quiet)
 	defer tick.Stop()
@@ -392,11 +405,13 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 				return errNoSubscriber // nothing would come
 			default:
 				owed = a.info.Delivered.Consumer
-				if behind && a.info.NumPending == 0 && owed == delivered {
-					behind = false
-					if err := caughtUp(); err != nil {
+				switch {
+				case behind && a.info.NumPending == 0 && owed <= delivered:
+					if err := catchUp(); err != nil {
 						return err
 					}
+				case again:
+					ask()
 				}
 			}
 		case msg := <-d.msgs:
@@ -426,10 +441,17 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			if err := handle(msg, meta); err != nil {
 				return err
 			}
-			if behind = meta.NumPending > 0; !behind {
-				if err := caughtUp(); err != nil {
+			if !meta.Timestamp.After(d.consumer.CachedInfo().Created) {
+				old++
+			}
+			switch behind = true; {
+			case meta.NumPending > 0:
+			case caught, old == d.total():
+				if err := catchUp(); err != nil {
 					return err
 				}
+			default:
+				ask()
 			}
 		}
 	}

@@ -1,0 +1,134 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natsadapter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A scripted consumer sends messages, and says how many are to come, as a server does in
+// a moment that a test cannot wait for.
+type scripted struct {
+	jetstream.PushConsumer
+	total   int       // as the answer to its creation says
+	first   []message // sent after that
+	answers []counted // to the questions of the client; the last one again and again
+
+	msgs  chan *nats.Msg
+	sent  int
+	asked int
+}
+
+// A message says that left others are to come.
+type message struct {
+	key   string
+	since time.Duration // when it was written, after the consumer was made
+	left  int
+}
+
+// A counted is what a server sends before an answer, and what it says there.
+type counted struct {
+	more []message
+	sent int // messages so far
+	left int // messages to come
+}
+
+var scriptedCreation = time.Unix(1e9, 0)
+
+func (s *scripted) send(messages []message) {
+	for _, m := range messages {
+		s.sent++
+		s.msgs <- &nats.Msg{
+			Subject: m.key, Sub: new(nats.Subscription),
+			Reply: fmt.Sprintf("$JS.ACK.KV_b.c.1.%d.%d.%d.%d", s.sent, s.sent, scriptedCreation.Add(m.since).UnixNano(), m.left),
+		}
+	}
+}
+
+func (s *scripted) CachedInfo() *jetstream.ConsumerInfo {
+	return &jetstream.ConsumerInfo{NumPending: uint64(s.total), Created: scriptedCreation, PushBound: true}
+}
+
+func (s *scripted) Info(context.Context) (*jetstream.ConsumerInfo, error) {
+	a := s.answers[min(s.asked, len(s.answers)-1)]
+	s.asked++
+	s.send(a.more)
+	synctest.Wait() // what was sent before the answer comes before it
+	info := s.CachedInfo()
+	info.NumPending, info.Delivered.Consumer = uint64(a.left), uint64(a.sent)
+	return info, nil
+}
+
+// A list ends when it has all, also if the server counts a message that is replaced off
+// before it counts the one in its place, and asks only if it cannot know.
+func TestListIsComplete(t *testing.T) {
+	const before, since = -time.Second, time.Second
+	for name, c := range map[string]struct {
+		scripted
+		want []string
+		asks int
+	}{
+		"nothing is written": {
+			scripted{total: 2, first: []message{{"m", before, 1}, {"k", before, 0}}},
+			[]string{"m", "k"}, 0,
+		},
+		"one that is to come is replaced": {
+			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{nil, 1, 1}, {[]message{{"k", since, 0}}, 2, 0}}},
+			[]string{"m", "k"}, 2,
+		},
+		"one that is to come is replaced, before it is counted": {
+			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{[]message{{"k", since, 0}}, 2, 0}}},
+			[]string{"m", "k"}, 1,
+		},
+		"a new one comes in the place of it": {
+			scripted{total: 2, first: []message{{"m", before, 1}, {"new", since, 0}}, answers: []counted{{[]message{{"k", since, 0}}, 3, 0}}},
+			[]string{"m", "new", "k"}, 1,
+		},
+		"the first one is replaced as well": {
+			scripted{total: 2, first: []message{{"m", before, 1}, {"m", since, 0}}, answers: []counted{{nil, 2, 1}, {[]message{{"k", since, 0}}, 3, 0}}},
+			[]string{"m", "m", "k"}, 2,
+		},
+		"the only one is replaced as the consumer is made": {
+			scripted{total: 0, answers: []counted{{[]message{{"k", since, 0}}, 1, 0}}},
+			[]string{"k"}, 1,
+		},
+		"one that is to come is deleted": {
+			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{nil, 1, 0}}},
+			[]string{"m"}, 1,
+		},
+		"there is nothing": {
+			scripted{total: 0, answers: []counted{{nil, 0, 0}}},
+			nil, 1,
+		},
+		"more is written all the time": {
+			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{[]message{{"k", since, 0}, {"k", since, 0}}, 2, 0}, {[]message{{"k", since, 0}}, 2, 0}}},
+			[]string{"m", "k", "k"}, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := c.scripted
+				s.msgs = make(chan *nats.Msg, 256)
+				s.send(s.first)
+				var got []string
+				d := &delivery{consumer: &s, msgs: s.msgs}
+				err := d.each(t.Context(), &reader{works: func() {}}, func(msg *nats.Msg, _ *nats.MsgMetadata) error {
+					got = append(got, msg.Subject)
+					return nil
+				}, func() error { return errEnd })
+				if err != errEnd || !slices.Equal(got, c.want) || s.asked != c.asks {
+					t.Errorf("the list has %q, %v, and asked %d times; want %q and %d times", got, err, s.asked, c.want, c.asks)
+				}
+			})
+		})
+	}
+}

@@ -77,7 +77,7 @@ type tail struct {
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
 	lastTime time.Time // of that message
 
-	consumer jetstream.PushConsumer // that delivers, or did before the attempt
+	consumer jetstream.PushConsumer // that delivers, or did before the attempt; it shows whether the server lives
 	sure     bool                   // that the stream had last when consumer was made
 }
 
@@ -100,8 +100,11 @@ func (t *tail) run(ctx context.Context) error {
 		if errors.Is(err, errOther) {
 			t.last = 0
 		}
-		if context.Cause(ctx) != errReconnect && ctx.Err() != nil {
+		switch {
+		case context.Cause(ctx) != errReconnect && ctx.Err() != nil:
 			t.close(d.consumer)
+		case t.consumer != d.consumer:
+			t.drop(d.consumer)
 		}
 		return err
 	})
@@ -201,7 +204,8 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 	}
 	switch {
 	case t.last == 0:
-		t.created, t.sure, t.consumer = info.Created, true, d.consumer
+		t.created, t.sure = info.Created, true
+		t.replace(d.consumer)
 		return nil
 	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
 		return errOther
@@ -217,7 +221,7 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 		}
 		t.sure = err == nil && info.Config.Replicas == 1
 	}
-	t.consumer = d.consumer
+	t.replace(d.consumer)
 	if !t.sure && d.total() == 0 {
 		return errOther // the last one is gone
 	}
@@ -247,6 +251,20 @@ func (t *tail) close(consumer jetstream.PushConsumer) {
 	if t.js.Conn().IsConnected() {
 		t.js.DeleteConsumer(ctx, t.stream, consumer.CachedInfo().Name) // else the server forgets it
 	}
+}
+
+// replace has another consumer deliver from now on.
+func (t *tail) replace(consumer jetstream.PushConsumer) {
+	if t.consumer != nil {
+		t.drop(t.consumer)
+	}
+	t.consumer = consumer
+}
+
+// drop deletes a consumer some time, and does not wait for it. Without a connection it
+// is deleted when that is back, or the server forgets it.
+func (t *tail) drop(consumer jetstream.PushConsumer) {
+	t.js.Conn().Publish(names.API(t.js)+"CONSUMER.DELETE."+t.stream+"."+consumer.CachedInfo().Name, nil)
 }
 
 // read handles messages until something is wrong or ctx is done.

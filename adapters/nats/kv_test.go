@@ -8,6 +8,7 @@ package natsadapter_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -100,6 +101,36 @@ func TestKeyValueFilters(t *testing.T) {
 	}
 	one.want("disk.2 =1")
 	two.want("x =1", "disk.2 =1")
+}
+
+// TestKeyValueFiltersOverlap has filters of which one covers another, or one twice: no
+// server takes them, so they are an error, and nothing that is tried again.
+func TestKeyValueFiltersOverlap(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	for _, filters := range [][]string{{"disk.>", "disk.1"}, {"x", "x"}} {
+		var primed natsadapter.Primed
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		_, list := natsadapter.KeyValueItems(js, "b", named, filters...)(ctx)
+		for name, err := range map[string]error{
+			"list": list,
+			"feed": natsadapter.Prime(&primed, natsadapter.KeyValue(js, "b", named, filters...))(ctx, recorder{}),
+			"Wait": primed.Wait(ctx),
+		} {
+			var api *jetstream.APIError
+			if !errors.As(err, &api) || !strings.Contains(err.Error(), fmt.Sprintf("%q, %q", filters[0], filters[1])) || strings.Contains(err.Error(), "$KV") {
+				t.Errorf("%s of %q: %v, want an error that names the filters", name, filters, err)
+			}
+		}
+	}
+	createStream(t, js, "S")
+	overlapping := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, FilterSubjects: []string{"S.a", "S.>"}}
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	if err := natsadapter.Consumer(js, "S", overlapping, body)(ctx, recorder{}); err == nil || !strings.Contains(err.Error(), `["S.a" "S.>"]`) {
+		t.Errorf("Consumer: %v, want an error that names the filters", err)
+	}
 }
 
 // TestKeyValueManyKeys has more keys than a batch.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -162,8 +163,12 @@ func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
 	})
 	if err != nil {
 		d.stop()
-		if api := (*jetstream.APIError)(nil); len(t.filters) > 1 && errors.As(err, &api) && api.ErrorCode == noFilter {
+		switch api := (*jetstream.APIError)(nil); {
+		case len(t.filters) < 2 || !errors.As(err, &api):
+		case api.ErrorCode == noFilter:
 			err = fmt.Errorf("%w: %w", errOneFilter, err)
+		case api.ErrorCode == overlap:
+			err = permanent{fmt.Errorf("of the filters %s one covers another, want each key covered once: %w", t.shownFilters(), err)}
 		}
 		return nil, err
 	}
@@ -172,8 +177,22 @@ func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
 
 var errOneFilter = errors.New("the server knows one filter at most, want version 2.10 or later")
 
-// noFilter is the error of a server that saw none of several filters.
-const noFilter jetstream.ErrorCode = 10094
+const (
+	// noFilter is the error of a server that saw none of several filters.
+	noFilter jetstream.ErrorCode = 10094
+
+	// overlap is the error for filters that no server takes.
+	overlap jetstream.ErrorCode = 10138
+)
+
+// shownFilters returns the filters as the caller wrote them.
+func (t *tail) shownFilters() string {
+	var all []string
+	for _, f := range t.filters {
+		all = append(all, strconv.Quote(strings.TrimPrefix(f, t.root)))
+	}
+	return strings.Join(all, ", ")
+}
 
 func (d *delivery) stop() {
 	close(d.stopped)
@@ -337,6 +356,9 @@ func (t *tail) list(ctx context.Context) error {
 		return nil
 	case watched.Err() != nil:
 		err = context.Cause(watched)
+	}
+	if never := (permanent{}); errors.As(err, &never) {
+		err = never.error
 	}
 	return fmt.Errorf("natsadapter: %s: %w", t.what, err)
 }

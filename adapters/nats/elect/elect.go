@@ -153,8 +153,14 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 		if err == nil {
 			pause = min(ttl/4, longestPause)
 			watch.start(ctx, c.kv, c.name)
-			begin := time.Now()
+			begin, epoch := time.Now(), c.epoch
 			err = c.hold(ctx, ttl)
+			if err == nil {
+				_, err = c.ttl(ctx) // which reads the epoch
+			}
+			if err == nil && c.epoch != epoch {
+				err = errNewBucket
+			}
 			if err == nil {
 				number := c.epoch + c.revision
 				return &term{ttl: ttl, number: number, Lease: lease.New(context.WithValue(ctx, fenceKey{}, number), begin.Add(ttl*2/3))}, nil
@@ -175,6 +181,9 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 	}
 	return nil, nil
 }
+
+// errNewBucket says that it is not known which bucket the revision of our entry is of.
+var errNewBucket = errors.New("the bucket was made anew meanwhile")
 
 // ttl returns the TTL of the bucket as it is now: it may be another bucket.
 func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {

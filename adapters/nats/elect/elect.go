@@ -30,9 +30,15 @@ import (
 // the server or the connection is gone, the context of r ends with
 // [reconcile.ErrLeaseLost] as its cause when two thirds of the TTL are over
 // since it last began to renew, by its own clock; it ends at once if the lease
-// is seen to be another's. What is left of the TTL is for r to return. A leader
+// is seen to be another's. What is left of the TTL is for r to return: Elect does not
+// end the process if that takes longer, and another one leads then. A leader
 // that is stopped in order gives the lease back when r has returned, and another
-// one has it at once.
+// one has it at once. It renews until then. If it cannot, the lease is lost as well.
+//
+// The end of its context is all that r is told. A Reconciler that has a Grace lets its
+// runs go on for that long after the lease is lost, and one in a Group is ended after
+// its feeders, as long as they take, and takes items meanwhile. Set its Queue to [Held]
+// of the queue: then its runs end with the lease, and it takes nothing after that.
 //
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than
@@ -248,7 +254,7 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
 	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
-	lost := errors.Is(context.Cause(t.Lease), reconcile.ErrLeaseLost)
+	lost := t.Lost().Err() != nil
 	t.End(errTermOver)
 	c.release()
 	switch {

@@ -35,10 +35,10 @@ import (
 // that is stopped in order gives the lease back when r has returned, and another
 // one has it at once. It renews until then. If it cannot, the lease is lost as well.
 //
-// The end of its context is all that r is told. A Reconciler that has a Grace lets its
-// runs go on for that long after the lease is lost, and one in a Group is ended after
-// its feeders, as long as they take, and takes items meanwhile. Set its Queue to [Held]
-// of the queue: then its runs end with the lease, and it takes nothing after that.
+// Elect ends only the context of r. A Reconciler that has a Grace lets its runs go on
+// for that long after the lease is lost. One in a Group is ended after its feeders, as
+// long as they take, and takes items meanwhile. Set its Queue to [Held] of the queue:
+// then its runs end with the lease, and it takes nothing after that.
 //
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than

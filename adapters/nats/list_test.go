@@ -124,11 +124,62 @@ func TestListIsComplete(t *testing.T) {
 				err := d.each(t.Context(), &reader{works: func() {}}, func(msg *nats.Msg, _ *nats.MsgMetadata) error {
 					got = append(got, msg.Subject)
 					return nil
-				}, func() error { return errEnd })
+				}, func(bool) (bool, error) { return true, errEnd })
 				if err != errEnd || !slices.Equal(got, c.want) || s.asked != c.asks {
 					t.Errorf("the list has %q, %v, and asked %d times; want %q and %d times", got, err, s.asked, c.want, c.asks)
 				}
 			})
+		})
+	}
+}
+
+// A settled stream says what it has.
+type settled struct {
+	jetstream.Stream
+	state jetstream.StreamState // as it was asked beside the list
+	now   map[string]uint64     // its subjects, as it is asked now
+	asked int
+}
+
+func (s *settled) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamInfo{State: s.state} }
+
+func (s *settled) Info(context.Context, ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	s.asked++
+	return &jetstream.StreamInfo{State: jetstream.StreamState{Subjects: s.now}}, nil
+}
+
+// What the server says of a consumer is not believed while the bucket is written.
+func TestListIsCompleteByTheStream(t *testing.T) {
+	const whole, part = "$KV.b.>", "$KV.b.x.>"
+	type subjects = map[string]uint64
+	for name, c := range map[string]struct {
+		filter  string
+		seen    subjects // with the sequences of their first messages
+		state   jetstream.StreamState
+		now     subjects
+		quiet   bool
+		lenient bool
+		want    bool
+		asks    int
+	}{
+		"nothing is written":           {filter: whole, seen: subjects{"m": 1, "k": 2}, state: jetstream.StreamState{LastSeq: 2, NumSubjects: 2}, want: true},
+		"there is nothing":             {filter: whole, want: true},
+		"one is missing":               {filter: whole, seen: subjects{"m": 1}, state: jetstream.StreamState{LastSeq: 2, NumSubjects: 2}, now: subjects{"m": 1, "k": 1}, quiet: true, asks: 1},
+		"a new one is in its place":    {filter: whole, seen: subjects{"m": 1, "new": 3}, state: jetstream.StreamState{LastSeq: 2, NumSubjects: 2}, now: subjects{"m": 1, "k": 1, "new": 1}, quiet: true, asks: 1},
+		"one was replaced":             {filter: whole, seen: subjects{"m": 1, "k": 4}, state: jetstream.StreamState{LastSeq: 3, NumSubjects: 2}, now: subjects{"m": 1, "k": 1}, want: true, asks: 1},
+		"one was deleted":              {filter: whole, seen: subjects{"m": 1, "gone": 2}, state: jetstream.StreamState{LastSeq: 2, NumSubjects: 1}, now: subjects{"m": 1}, want: true, asks: 1},
+		"a part is quiet":              {filter: part, seen: subjects{"m": 1}, state: jetstream.StreamState{LastTime: scriptedCreation.Add(-time.Minute)}, quiet: true, want: true},
+		"a part is not":                {filter: part, seen: subjects{"m": 1}, state: jetstream.StreamState{LastTime: scriptedCreation.Add(-time.Minute)}, now: subjects{"m": 1, "k": 1}, asks: 1},
+		"a part is written meanwhile":  {filter: part, seen: subjects{"m": 1}, state: jetstream.StreamState{LastTime: scriptedCreation}, now: subjects{"m": 1, "k": 1}, quiet: true, asks: 1},
+		"that does not matter to this": {filter: part, seen: subjects{"m": 1}, state: jetstream.StreamState{LastTime: scriptedCreation}, quiet: true, lenient: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &tail{root: "$KV.b.", filters: []string{c.filter}, seen: c.seen, lenient: c.lenient}
+			stream := &settled{state: c.state, now: c.now}
+			got, err := l.complete(t.Context(), &reader{}, &delivery{consumer: new(scripted)}, stream, c.quiet)
+			if err != nil || got != c.want || stream.asked != c.asks {
+				t.Errorf("complete: %t, %v, and asked %d times; want %t and %d times", got, err, stream.asked, c.want, c.asks)
+			}
 		})
 	}
 }

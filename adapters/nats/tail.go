@@ -71,8 +71,13 @@ type tail struct {
 	root    string   // what all subjects of the stream begin with
 	filters []string // subjects; at least one
 	headers bool     // messages come without their data
+	lenient bool     // a list of several subjects may lack one that is written just as it begins
 	handle  func(*nats.Msg, *nats.MsgMetadata)
 	knows   func(all bool) // if not nil, called when all there is was handled, and when it begins anew
+
+	// seen has the sequence of the first message that was handled of each subject, until
+	// all that there was is; then it is nil, as it is if nobody asks.
+	seen map[string]uint64
 
 	created  time.Time // of the stream that last belongs to
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
@@ -86,17 +91,23 @@ type tail struct {
 // for good.
 func (t *tail) run(ctx context.Context) error {
 	return stay(ctx, t.js.Conn(), t.what, func(ctx context.Context, r *reader) error {
-		if t.last == 0 && t.knows != nil {
-			t.knows(false)
+		if t.last == 0 {
+			t.seen = nil
+			if t.knows != nil {
+				t.knows(false)
+			}
+			if t.knows != nil || isPrimed(ctx) {
+				t.seen = make(map[string]uint64)
+			}
 		}
 		d, err := t.deliver(ctx, r)
 		if err != nil {
 			return err
 		}
 		defer d.stop()
-		err = t.open(ctx, r, d)
+		stream, err := t.open(ctx, r, d)
 		if err == nil {
-			err = t.read(ctx, r, d)
+			err = t.read(ctx, r, d, stream)
 		}
 		if errors.Is(err, errOther) {
 			t.last = 0
@@ -206,7 +217,7 @@ func (d *delivery) total() uint64 {
 }
 
 // open finds out whether the delivery goes on where this tail has to.
-func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
+func (t *tail) open(ctx context.Context, r *reader, d *delivery) (jetstream.Stream, error) {
 	// Only now is it certain which stream the consumer reads at most: a stream
 	// that was replaced after this has taken the consumer with it.
 	var stream jetstream.Stream
@@ -215,19 +226,19 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info := stream.CachedInfo()
 	if err := checkSubjects(info.Config, t.root); err != nil {
-		return permanent{err}
+		return nil, permanent{err}
 	}
 	switch {
 	case t.last == 0:
 		t.created, t.sure = info.Created, true
 		t.replace(d.consumer)
-		return nil
+		return stream, nil
 	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
-		return errOther
+		return nil, errOther
 	}
 	if t.sure {
 		// The one server that has the stream keeps its consumers in memory.
@@ -236,15 +247,15 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 			return err
 		})
 		if errors.Is(err, errReconnect) || errors.Is(err, errSlow) && r.timeout < lastTimeout {
-			return err // ask again, with more patience
+			return nil, err // ask again, with more patience
 		}
 		t.sure = err == nil && info.Config.Replicas == 1
 	}
 	t.replace(d.consumer)
 	if !t.sure && d.total() == 0 {
-		return errOther // the last one is gone
+		return nil, errOther // the last one is gone
 	}
-	return nil
+	return stream, nil
 }
 
 // checkSubjects returns an error if a stream has messages whose subjects do not begin
@@ -287,7 +298,7 @@ func (t *tail) drop(consumer jetstream.PushConsumer) {
 }
 
 // read handles messages until something is wrong or ctx is done.
-func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
+func (t *tail) read(ctx context.Context, r *reader, d *delivery, stream jetstream.Stream) error {
 	return d.each(ctx, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		seen := meta.Sequence.Stream == t.last && meta.Timestamp.Equal(t.lastTime)
 		if meta.Sequence.Stream == t.last && !seen || !seen && !t.sure {
@@ -298,15 +309,69 @@ func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
 			return nil
 		}
 		t.handle(msg, meta)
+		t.see(msg, meta)
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
 		return nil
-	}, func() error {
+	}, func(quiet bool) (bool, error) {
+		if t.seen != nil {
+			if all, err := t.complete(ctx, r, d, stream, quiet); !all {
+				return false, err
+			}
+			t.seen = nil
+		}
 		fed(ctx)
 		if t.knows != nil {
 			t.knows(true)
 		}
-		return nil
+		return true, nil
 	})
+}
+
+func (t *tail) see(msg *nats.Msg, meta *nats.MsgMetadata) {
+	if _, again := t.seen[msg.Subject]; t.seen != nil && !again {
+		t.seen[msg.Subject] = meta.Sequence.Stream
+	}
+}
+
+// complete reports whether a message of each subject that the stream has was handled,
+// though those that are written meanwhile have moved to the end. What the server says of
+// a consumer is no proof of that: while messages are replaced, it counts too few for a
+// moment, and for as long as the consumer lasts if they were as it was made. So the stream
+// is asked for its subjects, unless as many were handled as it had, all of them from before
+// it said so; or, if a part of it is read, unless that is quiet, and nothing was written
+// since a while before the consumer was made.
+func (t *tail) complete(ctx context.Context, r *reader, d *delivery, stream jetstream.Stream, quiet bool) (bool, error) {
+	state := stream.CachedInfo().State
+	if len(t.filters) == 1 && t.filters[0] == t.root+">" {
+		n := uint64(0)
+		for _, seq := range t.seen {
+			if seq <= state.LastSeq {
+				n++
+			}
+		}
+		quiet = n == state.NumSubjects
+	} else if !t.lenient && state.LastTime.After(d.consumer.CachedInfo().Created.Add(-time.Second)) {
+		quiet = false
+	}
+	if quiet {
+		return true, nil
+	}
+	for _, filter := range t.filters {
+		var info *jetstream.StreamInfo
+		err := r.ask(ctx, func(ctx context.Context) (err error) {
+			info, err = stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		for subject := range info.State.Subjects {
+			if _, ok := t.seen[subject]; !ok {
+				return false, nil // it is to come
+			}
+		}
+	}
+	return true, nil
 }
 
 // errEnd ends a list.
@@ -324,9 +389,10 @@ func (t *tail) list(ctx context.Context) error {
 	r := &reader{nc: nc, timeout: lastTimeout, works: func() {}}
 	asking, stop := context.WithCancel(watched)
 	defer stop()
+	t.seen = make(map[string]uint64)
+	var stream jetstream.Stream
 	fits := make(chan error, 1) // asked beside, so that a list takes no round trip more
 	go func() {
-		var stream jetstream.Stream
 		err := r.ask(asking, func(ctx context.Context) (err error) {
 			stream, err = t.js.Stream(ctx, t.stream)
 			return err
@@ -335,13 +401,24 @@ func (t *tail) list(ctx context.Context) error {
 			err = checkSubjects(stream.CachedInfo().Config, t.root)
 		}
 		fits <- err
+		close(fits)
 	}()
 	d, err := t.deliver(watched, r)
 	if err == nil {
 		err = d.each(watched, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 			t.handle(msg, meta)
+			t.see(msg, meta)
 			return nil
-		}, func() error { return errEnd })
+		}, func(quiet bool) (bool, error) {
+			if err := <-fits; err != nil {
+				return false, err
+			}
+			all, err := t.complete(watched, r, d, stream, quiet)
+			if all {
+				err = errEnd
+			}
+			return all, err
+		})
 		d.stop()
 		t.close(d.consumer)
 	}
@@ -364,19 +441,18 @@ func (t *tail) list(ctx context.Context) error {
 }
 
 // each hands the messages of a delivery to handle, one by one, and calls caughtUp
-// once it has handled all that there is. It returns the error of either, what
-// is wrong, or nil when ctx is done.
+// when it may have handled all that there is, until that is so, as it returns. It returns
+// the error of either, what is wrong, or nil when ctx is done.
 //
 // A message says how many are to come after it, and the server may say 0 too soon: it
 // takes one that is replaced off that number at once, and counts the one in its place a
-// moment later. So 0 is believed if as many messages came as there were at first, none
-// of them written since: each is of another subject then. Else the server is asked, whose
-// answer comes a round trip later.
+// moment later. It is quiet if as many messages came as there were at first, none of them
+// written since. Else the server is asked for the consumer first.
 //
 // Silence is no proof of loss: a message may be on its way for longer than any
 // time-out. So when nothing comes the server is asked whether the consumer is
 // there. Its answer follows all that was sent before it.
-func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func() error) error {
+func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func(quiet bool) (all bool, err error)) error {
 	asking, cancel := context.WithCancel(ctx)
 	var asks sync.WaitGroup
 	defer asks.Wait()
@@ -406,12 +482,12 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 	var old uint64             // those that were there before the consumer
 	behind := true             // there may be more than was delivered
 	caught := false            // once it was not
-	catchUp := func() error {
-		if behind = false; caught {
-			return nil
+	catchUp := func(quiet bool) (err error) {
+		if !caught {
+			caught, err = caughtUp(quiet)
 		}
-		caught = true
-		return caughtUp()
+		behind = !caught
+		return err
 	}
 	if d.total() == 0 {
 		ask()
@@ -447,7 +523,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 				owed = a.info.Delivered.Consumer
 				switch {
 				case behind && a.info.NumPending == 0 && owed <= delivered:
-					if err := catchUp(); err != nil {
+					if err := catchUp(false); err != nil {
 						return err
 					}
 				case again:
@@ -487,7 +563,7 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			switch behind = true; {
 			case meta.NumPending > 0:
 			case caught, old == d.total():
-				if err := catchUp(); err != nil {
+				if err := catchUp(true); err != nil {
 					return err
 				}
 			default:

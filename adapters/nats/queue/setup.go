@@ -51,7 +51,7 @@ const (
 func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string) (jetstream.Stream, version, error) {
 	server, err := serverVersion(ctx, js.Conn())
 	if err != nil {
-		return nil, version{}, err
+		return nil, version{}, fmt.Errorf("natsadapter: stream %s: waiting for a server: %w", cfg.Name, err)
 	}
 	v := parseVersion(server)
 	if !v.atLeast(oldest) {
@@ -109,11 +109,11 @@ func serverVersion(ctx context.Context, nc *nats.Conn) (string, error) {
 				return v, nil
 			}
 		case ctx.Err() != nil:
-			return "", fmt.Errorf("natsadapter: waiting for the connection to a server: %w", context.Cause(ctx))
+			return "", context.Cause(ctx)
 		case nc == nil:
-			return "", fmt.Errorf("natsadapter: the JetStream of a Queue has no connection: %w", err)
+			return "", err
 		case nc.IsClosed():
-			return "", fmt.Errorf("natsadapter: %w", names.Closed(nc))
+			return "", names.Closed(nc)
 		}
 	}
 }

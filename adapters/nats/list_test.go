@@ -5,6 +5,7 @@ package natsadapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -182,4 +183,34 @@ func TestListIsCompleteByTheStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that leaves out a key is an error after a while: a list without that key would
+// take it for vanished, and one that waits would wait for ever.
+func TestListWithoutAKeyIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &tail{root: "$KV.b.", filters: []string{"$KV.b.>"}, seen: map[string]uint64{"m": 1}}
+		stream := &settled{state: jetstream.StreamState{LastSeq: 2, NumSubjects: 2}, now: map[string]uint64{"m": 1, "k": 1, "j": 1}}
+		check := func() error {
+			all, err := l.complete(t.Context(), &reader{}, &delivery{consumer: new(scripted)}, stream, true)
+			if all {
+				t.Error("it is complete without k")
+			}
+			return err
+		}
+		for range 3 { // as long as others come
+			if err := check(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(patience - 1)
+			l.seen[fmt.Sprint("new", len(l.seen))] = 3
+		}
+		if err := check(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(patience)
+		if err := check(); !errors.Is(err, errOther) {
+			t.Errorf("after %v: %v, want an error", patience, err)
+		}
+	})
 }

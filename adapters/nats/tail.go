@@ -27,6 +27,10 @@ const (
 	quiet     = heartbeat * 3 / 2
 	batchSize = 64 // of a consumer that is pulled from
 
+	// patience is how long a subject that the server has may take to come, while no
+	// other new one does.
+	patience = 10 * time.Second
+
 	// forgotten is how long the server keeps a consumer that nobody listens to.
 	forgotten = 30 * time.Second
 
@@ -77,7 +81,9 @@ type tail struct {
 
 	// seen has the sequence of the first message that was handled of each subject, until
 	// all that there was is; then it is nil, as it is if nobody asks.
-	seen map[string]uint64
+	seen  map[string]uint64
+	had   int       // how many there were as some were missing last
+	since time.Time // since when it is as many
 
 	created  time.Time // of the stream that last belongs to
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
@@ -92,7 +98,7 @@ type tail struct {
 func (t *tail) run(ctx context.Context) error {
 	return stay(ctx, t.js.Conn(), t.what, func(ctx context.Context, r *reader) error {
 		if t.last == 0 {
-			t.seen = nil
+			t.seen, t.since = nil, time.Time{}
 			if t.knows != nil {
 				t.knows(false)
 			}
@@ -366,9 +372,16 @@ func (t *tail) complete(ctx context.Context, r *reader, d *delivery, stream jets
 			return false, err
 		}
 		for subject := range info.State.Subjects {
-			if _, ok := t.seen[subject]; !ok {
-				return false, nil // it is to come
+			if _, ok := t.seen[subject]; ok {
+				continue
 			}
+			if n := len(t.seen); n != t.had || t.since.IsZero() {
+				t.had, t.since = n, time.Now()
+			}
+			if time.Since(t.since) >= patience {
+				return false, fmt.Errorf("%w: the server has %s and does not deliver it, as one before 2.11.5 may do", errOther, subject)
+			}
+			return false, nil // it is to come
 		}
 	}
 	return true, nil

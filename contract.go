@@ -19,7 +19,7 @@ type Enqueuer[T comparable] interface {
 }
 
 // A Dequeuer hands out items to workers. [Queue] is one, and documents the methods.
-// An error of Dequeue that wraps neither the cause of ctx nor [ErrClosed] ends
+// An error of Dequeue that comes before ctx is done, and does not wrap [ErrClosed], ends
 // [Reconciler.Run], which returns it. A Reconciler reads only the field Failures of a
 // State. It calls Done after a run that returned nil, and Requeue after all other runs;
 // see RequeueOptions.Done.
@@ -121,7 +121,7 @@ type Stats struct {
 	Enqueued  uint64 // accepted as new work: the item had no next run
 	Coalesced uint64 // merged into known work; ignored Offers too
 	Taken     uint64 // dequeued
-	Requeued  uint64 // given back with a next run: retries, scheduled runs, rechecks, aborted runs
+	Requeued  uint64 // given back by Requeue without Done: retries, scheduled runs, rechecks, aborted runs
 }
 
 // An Outcome is the result of a run and says whether the item runs again.

@@ -68,11 +68,12 @@
 //     Remove, even if another step of the same run failed. After RequeueWithin(d), the
 //     item is ready after d at the latest.
 //  5. No worker is idle while an item is ready, unless the Admit hook blocks it.
-//  6. If your function panics or calls runtime.Goexit, only that item fails.
+//  6. If your function panics or calls runtime.Goexit, only that item fails. A panic in
+//     a goroutine that your function started ends the process.
 //  7. Cancellation loses no item: the item of an aborted run is ready again.
 //  8. Run returns when everything that it started has returned, and Group.Run after
 //     its ShutdownTimeout at the latest.
-//  9. An item without a current or scheduled run uses no memory. An idle queue has no
+//  9. An item without a current or scheduled run uses no memory. An empty queue has no
 //     goroutine and no timer.
 //  10. The queue follows its state table in any order of operations. Its hot paths do
 //     not allocate.

@@ -319,3 +319,12 @@ func DoneAndTake[T comparable](ctx context.Context, q *Queue[T], item T) (next T
 	err = q.giveBackAndTake(ctx, &k, &RequeueOptions{}, q.now())
 	return k.item, err
 }
+
+// GroupsInside returns for how many Groups inside g waits as it ends.
+func GroupsInside(g *Group) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shutdown.mu.Lock()
+	defer g.shutdown.mu.Unlock()
+	return len(g.shutdown.inside)
+}

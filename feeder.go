@@ -15,14 +15,15 @@ import (
 // when it cannot go on. [Restart] starts it again, [Feed] makes it a [Runner].
 type Feeder[T comparable] func(ctx context.Context, q Enqueuer[T]) error
 
-// Feed returns a Runner that runs f with q.
+// Feed returns a Runner that runs f with q. If q or f is nil, Run returns a [Terminal]
+// error.
 func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 	return RunFunc(func(ctx context.Context) error {
 		if err := checkQueue[T]("the queue of Feed", q); err != nil {
-			return err
+			return Terminal(err)
 		}
 		if f == nil {
-			return errors.New("reconcile: Feed needs a Feeder, got nil")
+			return Terminal(errors.New("reconcile: Feed needs a Feeder, got nil"))
 		}
 		return f(ctx, q)
 	})
@@ -34,7 +35,7 @@ func Feed[T comparable](q Enqueuer[T], f Feeder[T]) Runner {
 func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	return func(ctx context.Context, q Enqueuer[T]) error {
 		if ch == nil {
-			return errors.New("reconcile: FromChan needs a channel, got nil")
+			return Terminal(errors.New("reconcile: FromChan needs a channel, got nil"))
 		}
 		for ctx.Err() == nil {
 			select {

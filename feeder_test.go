@@ -5,6 +5,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -43,8 +44,8 @@ func TestFeedErrorNamesTheNilField(t *testing.T) {
 		"Feed needs a Feeder":      reconcile.Feed(q, nil),
 		"FromChan needs a channel": reconcile.Feed(q, reconcile.FromChan[string](nil)),
 	} {
-		if err := r.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: "+what) {
-			t.Errorf("Run = %v, want an error that says %q", err, what)
+		if err := r.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: "+what) {
+			t.Errorf("Run = %v, want a terminal error that says %q", err, what)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -87,16 +88,9 @@ type shutdown struct {
 	begun        chan struct{} // closed when the feeders have to end
 	cause        error         // why they do; set before begun is closed
 	feedersEnded chan struct{} // closed when no feeder is waited for any more
-	end          func()        // closes feedersEnded
 
 	mu     sync.Mutex // guards the field below
 	inside []*shutdown
-}
-
-func newShutdown() *shutdown {
-	s := &shutdown{begun: make(chan struct{}), feedersEnded: make(chan struct{})}
-	s.end = sync.OnceFunc(func() { close(s.feedersEnded) })
-	return s
 }
 
 // add has s wait for the feeders of a Group inside.
@@ -137,9 +131,10 @@ type member struct {
 // such as Reconcile and OnResult. There it would wait for itself, for ever.
 func (g *Group) Add(name string, r Runner) (stop func()) {
 	m := &member{name: name, runner: r, ended: make(chan struct{})}
+	feeds := !reconciles(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending || g.feedersEnded && !reconciles(r) {
+	if g.ending || g.feedersEnded && feeds {
 		return func() {}
 	}
 	g.members = append(g.members, m)
@@ -170,7 +165,8 @@ func (g *Group) removeLocked(m *member) {
 // without members returns at once. It returns once every member has returned. Its error is
 // that of the member that failed first, before or after the end of ctx, wrapped with the
 // member's name; it is nil if none failed. A panic is a failure, with a [*PanicError].
-// Later failures are logged.
+// After the end of ctx, an error that wraps that of ctx is no failure. If [errors.Join]
+// joins it with another error, it is one. Later failures are logged.
 //
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined
@@ -181,20 +177,22 @@ func (g *Group) removeLocked(m *member) {
 // because they end one after the other. Each has ended once its member has
 // returned.
 //
+// If ctx is done at the call, no member starts. If Run is called while the Group around
+// this one ends, only Reconcilers start.
+//
 // A Group runs once: another Run, at the same time or later, is a [Terminal]
-// error.
+// error. So is a ShutdownTimeout below zero.
 func (g *Group) Run(ctx context.Context) error {
 	if g.ShutdownTimeout < 0 {
-		return fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout)
+		return Terminal(fmt.Errorf("reconcile: Group.ShutdownTimeout is %v, want 0 (which means none) or more", g.ShutdownTimeout))
 	}
 	around, _ := ctx.Value(shutdownKey{}).(*shutdown)
-	if err := g.begin(ctx, around); err != nil {
-		return err
-	}
-	defer g.shutdown.end()
 	var aroundBegun <-chan struct{}
 	if around != nil {
 		aroundBegun = around.begun
+	}
+	if err := g.begin(ctx, around, isDone(aroundBegun)); err != nil {
+		return err
 	}
 	select {
 	case <-ctx.Done():
@@ -217,7 +215,7 @@ func (g *Group) Run(ctx context.Context) error {
 	members := slices.Clone(g.members)
 	g.mu.Unlock()
 	g.endFeeders(members, giveUp)
-	g.shutdown.end()
+	close(g.shutdown.feedersEnded)
 	if withAround { // The Reconcilers wait for the feeders around, too.
 		select {
 		case <-ctx.Done():
@@ -248,15 +246,24 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(g.first, fmt.Errorf("%w after %v: %q", ErrStillRunning, g.ShutdownTimeout, names))
 }
 
-// begin starts the members added so far.
-func (g *Group) begin(ctx context.Context, around *shutdown) error {
+// begin starts the members added so far: none if ctx is done, and only Reconcilers if the
+// Group around has begun to end.
+func (g *Group) begin(ctx context.Context, around *shutdown, aroundEnds bool) error {
+	done := ctx.Err() != nil
+	var late []*member
+	if aroundEnds {
+		g.mu.Lock()
+		late = slices.Clone(g.members)
+		g.mu.Unlock()
+		late = feedersOf(late)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.start != nil {
 		return Terminal(errors.New("reconcile: Group.Run was called before; a Group runs once"))
 	}
 	log, _ := ctx.Value(memberKey{}).(memberLog)
-	g.shutdown = newShutdown()
+	g.shutdown = &shutdown{begun: make(chan struct{}), feedersEnded: make(chan struct{})}
 	if around != nil {
 		around.add(g.shutdown)
 	}
@@ -271,6 +278,12 @@ func (g *Group) begin(ctx context.Context, around *shutdown) error {
 		go func() {
 			g.ended(m, runGuarded(m.runner, own, ctx))
 		}()
+	}
+	if done {
+		g.members = nil
+	}
+	for _, m := range late {
+		g.removeLocked(m)
 	}
 	for _, m := range g.members {
 		g.start(m)
@@ -295,22 +308,38 @@ func runGuarded(r Runner, ctx, around context.Context) error {
 	})
 }
 
-// isOwn reports whether err says no more than that ctx is done.
+// isOwn reports whether err says no more than that ctx is done. Each member of an
+// errors.Join must say so, and a panic never does.
 func isOwn(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+	if ctx.Err() == nil {
+		return false
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		_, panicked := e.(*PanicError)
+		joined := reflect.TypeOf(e) == joinType
+		if !panicked && !joined || errors.Is(context.Cause(ctx), e) { // The cause may be one of them itself.
+			continue
+		}
+		return joined && !slices.ContainsFunc(e.(interface{ Unwrap() []error }).Unwrap(), func(member error) bool { return !isOwn(ctx, member) })
+	}
+	return errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
 }
 
 // ended records that a member has returned. It is the last that the goroutine of
 // the member does.
 func (g *Group) ended(m *member, err error) {
 	m.cancel(nil)
+	failure := err
+	if err != nil && m.name != "" {
+		panicked := guard(func() error { failure = fmt.Errorf("%s: %w", m.name, err); return nil })
+		if panicked != nil {
+			failure = fmt.Errorf("%s: %w", m.name, panicked)
+		}
+	}
 	g.mu.Lock()
 	late := g.first != nil || g.returned
 	if err != nil && !late {
-		g.first = err
-		if m.name != "" {
-			g.first = fmt.Errorf("%s: %w", m.name, err)
-		}
+		g.first = failure
 	}
 	g.mu.Unlock()
 	if err != nil && late {
@@ -334,7 +363,7 @@ func (g *Group) checkOverLocked() {
 // endFeeders ends the members that are not Reconcilers, and waits for them, and for those
 // of the Groups inside, until giveUp is closed or feedersTime is over.
 func (g *Group) endFeeders(members []*member, giveUp <-chan struct{}) {
-	feeders := slices.DeleteFunc(members, func(m *member) bool { return reconciles(m.runner) })
+	feeders := feedersOf(members)
 	close(g.shutdown.begun)
 	for _, m := range feeders {
 		m.cancel(g.shutdown.cause)
@@ -362,6 +391,11 @@ func (g *Group) endFeeders(members []*member, giveUp <-chan struct{}) {
 	}
 }
 
+// feedersOf returns those of members that are not Reconcilers. It changes members.
+func feedersOf(members []*member) []*member {
+	return slices.DeleteFunc(members, func(m *member) bool { return reconciles(m.runner) })
+}
+
 // awaitMembers waits for members until giveUp is closed, and warns of those that have not
 // ended long after the Group began to.
 func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
@@ -381,18 +415,23 @@ func awaitMembers(members []*member, began time.Time, giveUp <-chan struct{}) {
 	}
 }
 
-// reconciles reports whether r is a Reconciler, or runs one.
-func reconciles(r Runner) bool {
-	for {
-		if m, ok := r.(interface{ reconciles() bool }); ok && m.reconciles() {
-			return true
+// reconciles reports whether r is a Reconciler, or runs one. An Unwrap that panics leads
+// to none.
+func reconciles(r Runner) (found bool) {
+	_ = guard(func() error {
+		for {
+			if m, ok := r.(interface{ reconciles() bool }); ok && m.reconciles() {
+				found = true
+				return nil
+			}
+			w, ok := r.(interface{ Unwrap() Runner })
+			if !ok {
+				return nil
+			}
+			r = w.Unwrap()
 		}
-		w, ok := r.(interface{ Unwrap() Runner })
-		if !ok {
-			return false
-		}
-		r = w.Unwrap()
-	}
+	})
+	return found
 }
 
 func (g *Group) reconciles() bool {
@@ -414,7 +453,7 @@ type after struct {
 
 func (a after) Run(ctx context.Context) error {
 	if a.ready == nil || a.Runner == nil {
-		return errors.New("reconcile: After needs a function and a Runner, got nil")
+		return Terminal(errors.New("reconcile: After needs a function and a Runner, got nil"))
 	}
 	err := a.ready(ctx)
 	switch {
@@ -436,9 +475,9 @@ func (a after) Ready() func(ctx context.Context) error { return a.ready }
 // means [DefaultRetry]. It returns
 //
 //   - nil when r does, or when ctx ends a pause;
-//   - the error of r when p says no, when the error is [Terminal], or when ctx is
-//     done and r failed for another reason. A joined error is Terminal if each failure
-//     in it is, as for [Classify]; a panic never is.
+//   - the error of r when p says no, when the error is [Terminal], as that of a wrong
+//     field is, or when ctx is done and r failed for another reason. A joined error is
+//     Terminal if each failure in it is, as for [Classify]; a panic never is.
 //
 // After a run that lasted at least ten times as long as the pause before it, the next pause
 // is as short as the first one. A pause of zero counts as one second in this comparison. So
@@ -481,7 +520,7 @@ func (s restart) Run(ctx context.Context) error {
 				delay = other
 			}
 		}
-		if ctx.Err() != nil || !again || answerOf(err).isTerminal() {
+		if ctx.Err() != nil || !again {
 			return err
 		}
 		pause = sanitized(delay, doublings)
@@ -493,14 +532,17 @@ func (s restart) Run(ctx context.Context) error {
 	}
 }
 
-// decide calls the policy. A policy that panics is replaced, as that of a Reconciler is.
+// decide calls the policy, unless the error is terminal. A policy, or a method of the error,
+// that panics is replaced, as with a Reconciler.
 func (s restart) decide(ctx context.Context, failure error, failures int) (delay time.Duration, again bool) {
 	err := guard(func() error {
-		delay, again = s.policy.orDefault()(failure, failures)
+		if !answerOf(failure).isTerminal() {
+			delay, again = s.policy.orDefault()(failure, failures)
+		}
 		return nil
 	})
 	if err != nil {
-		logGuarded(Logger(ctx), slog.LevelError, "the retry policy panicked; the runner is restarted with the default back-off", "err", err)
+		logGuarded(Logger(ctx), slog.LevelError, "the retry policy, or a method of the error, panicked; the runner is restarted with the default back-off", "err", err)
 		return ownBackoff(failure, failures)
 	}
 	return delay, again

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -46,6 +47,11 @@ func after(d time.Duration, err error) reconcile.Runner {
 // neverRuns is a Runner that must not run.
 func neverRuns(t *testing.T) reconcile.Runner {
 	return reconcile.RunFunc(func(context.Context) error { t.Error("it runs"); return nil })
+}
+
+// lateFeeder is a feeder that must not run any more, and would hold up the end.
+func lateFeeder(t *testing.T) reconcile.Runner {
+	return reconcile.RunFunc(func(context.Context) error { t.Error("a feeder runs"); time.Sleep(time.Minute); return nil })
 }
 
 // waiting is a Reconciler that has a run in flight until its context ends.
@@ -159,28 +165,39 @@ func TestGroupReturnsTheFirstErrorAfterAllMembersEnd(t *testing.T) {
 }
 
 // Once ctx is done, a member may still fail. But its own error, or that of ctx, is
-// no failure; a panic with that value is one.
+// no failure; a panic with that value is one, and so is another error beside it.
 func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(ctx context.Context) error
 		fail bool
 	}{
-		"error":       {func(context.Context) error { return errBoom }, true},
-		"own cause":   {func(ctx context.Context) error { return context.Cause(ctx) }, false},
-		"other error": {func(context.Context) error { return context.DeadlineExceeded }, true},
-		"panic":       {func(ctx context.Context) error { panic(ctx.Err()) }, true},
+		"error":                {func(context.Context) error { return errBoom }, true},
+		"own cause":            {func(ctx context.Context) error { return context.Cause(ctx) }, false},
+		"other error":          {func(context.Context) error { return context.DeadlineExceeded }, true},
+		"panic":                {func(ctx context.Context) error { panic(ctx.Err()) }, true},
+		"panic further inside": {func(ctx context.Context) error { return fmt.Errorf("in: %w", &reconcile.PanicError{Value: ctx.Err()}) }, true},
+		"another beside it":    {func(ctx context.Context) error { return errors.Join(ctx.Err(), errBoom) }, true},
+		"another inside": {func(ctx context.Context) error {
+			return fmt.Errorf("flush: %w", errors.Join(errBoom, context.Cause(ctx)))
+		}, true},
+		"twice, joined": {func(ctx context.Context) error {
+			return errors.Join(fmt.Errorf("a: %w", ctx.Err()), errors.Join(context.Cause(ctx), fmt.Errorf("b: %w: %w", errBoom, ctx.Err())))
+		}, false},
+		"of a wait": {func(ctx context.Context) error { return reconcile.NewQueue[string]().EnqueueAndWait(ctx, "a", "b") }, false},
 	} {
-		runBubble(t, name, func(t *testing.T) {
-			g := reconcile.Group{Logger: unlogged()}
-			g.Add("good", member(record.New(), "good", 0, nil))
-			g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
-			run := launch(t, &g)
-			synctest.Wait()
-			run.cancel(errEnd)
-			if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
-				t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
-			}
-		})
+		for _, cause := range []error{errors.Join(errEnd, errBoom), &reconcile.PanicError{Value: errEnd}} {
+			runBubble(t, name, func(t *testing.T) {
+				g := reconcile.Group{Logger: unlogged()}
+				g.Add("good", member(record.New(), "good", 0, nil))
+				g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
+				run := launch(t, &g)
+				synctest.Wait()
+				run.cancel(cause)
+				if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
+					t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
+				}
+			})
+		}
 	}
 }
 
@@ -260,11 +277,16 @@ func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 		var g reconcile.Group
 		var stops []func()
 		add := func() { stops = append(stops, g.Add("late", neverRuns(t))) }
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		reconciler := &reconcile.Reconciler[string]{Queue: q, Reconcile: func(context.Context, string) error { t.Error("a run begins"); return nil }}
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			add() // while the group ends
-			time.Sleep(time.Second)
+			time.Sleep(time.Second / 2)
+			g.Add("late", reconciler) // after the ends of the contexts of Reconcilers
+			time.Sleep(time.Second / 2)
 			return nil
 		}))
 		run := launch(t, &g)
@@ -277,6 +299,66 @@ func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 			stop()
 		}
 	})
+}
+
+// A Group whose ctx is done when Run is called starts no member. It has then run, as any
+// Group that has returned.
+func TestGroupStartsNothingAfterCtxIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("a")
+		runs := &reconcile.Reconciler[string]{Queue: q, Grace: time.Minute, Reconcile: func(context.Context, string) error {
+			t.Error("a run begins")
+			return nil
+		}}
+		g := groupOf(lateFeeder(t), runs, groupOf(lateFeeder(t), runs))
+		stop := g.Add("stopped", lateFeeder(t))
+		began := time.Now()
+		if err := g.Run(ctx); err != nil || time.Since(began) != 0 {
+			t.Errorf("Run = %v after %v, want nil at once", err, time.Since(began))
+		}
+		g.Add("late", runs)
+		stop()
+		if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("second Run = %v, want a terminal error", err)
+		}
+		synctest.Wait()
+		if n := q.Len(); n != 1 {
+			t.Errorf("%d items are ready, want the one that was", n)
+		}
+	})
+}
+
+// A Group that starts while the Group around it ends starts its Reconcilers, and no
+// feeders, and ends with the others: a second after the end began.
+func TestGroupThatStartsDuringTheEndStartsNoFeeder(t *testing.T) {
+	setDefaultLogger(t, newLogBook())
+	for _, ready := range []time.Duration{250 * time.Millisecond, 750 * time.Millisecond} {
+		runBubble(t, ready.String(), func(t *testing.T) {
+			j := record.New()
+			q := reconcile.NewQueue[string]()
+			q.Enqueue("a")
+			late := groupOf(lateFeeder(t), groupOf(lateFeeder(t)), &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
+				j.Note("%s runs", item)
+				<-ctx.Done()
+				j.Note("%s is cut", item)
+				return nil
+			}})
+			run := launch(t, groupOf(
+				member(j, "feeder", time.Minute, nil),
+				reconcile.After(func(ctx context.Context) error { time.Sleep(10*time.Second + ready); return nil }, late),
+			))
+			time.Sleep(10 * time.Second)
+			late.Add("feeder", lateFeeder(t))
+			run.cancel(errEnd)
+			if err := run.wait(); err != nil {
+				t.Error(err)
+			}
+			j.Want(t, "0s feeder begins", fmt.Sprintf("%v a runs", 10*time.Second+ready), "11s a is cut", "1m10s feeder ends")
+		})
+	}
 }
 
 func TestGroupErrorNamesTheWrongField(t *testing.T) {
@@ -293,8 +375,8 @@ func TestGroupErrorNamesTheWrongField(t *testing.T) {
 			g.Add("bad", r)
 			began := time.Now()
 			err := launch(t, &g).wait()
-			if err == nil || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
-				t.Errorf("Run = %v after %v, want at once an error that names the member and says that it is nil", err, time.Since(began))
+			if !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
+				t.Errorf("Run = %v after %v, want at once a terminal error that names the member and says that it is nil", err, time.Since(began))
 			}
 			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
 				t.Errorf("Run panicked: %v, want an error that says what is missing", err)
@@ -303,8 +385,8 @@ func TestGroupErrorNamesTheWrongField(t *testing.T) {
 	}
 	g := reconcile.Group{ShutdownTimeout: -1}
 	g.Add("a", neverRuns(t))
-	if err := g.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reconcile: Group.ShutdownTimeout ") {
-		t.Errorf("Run = %v, want an error that names the field", err)
+	if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: Group.ShutdownTimeout ") {
+		t.Errorf("Run = %v, want a terminal error that names the field", err)
 	}
 }
 
@@ -472,6 +554,34 @@ func TestGroupsEndTogether(t *testing.T) {
 		}
 		j.WantAll(t, fmt.Sprintf("0s inner is ended by %v", errEnd), fmt.Sprintf("0s outer is ended by %v", errEnd),
 			"0s inner runs", "500ms inner is cut")
+	})
+}
+
+// The Reconcilers of a Group go on while a feeder of a Group inside ends, of each that has
+// not ended, whenever it began.
+func TestGroupWaitsForFeedersInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := record.New()
+		inside := func(lasts time.Duration) reconcile.Runner {
+			return groupOf(member(record.New(), "feeder", lasts, nil), waiting(record.New()))
+		}
+		g := groupOf(waiting(j), inside(time.Second/2))
+		run := launch(t, g)
+		time.Sleep(10 * time.Second)
+		g.Add("second", inside(time.Second/4))
+		for range 100 {
+			stop := g.Add("ended", inside(0))
+			synctest.Wait()
+			stop()
+		}
+		if n := reconcile.GroupsInside(g); n != 3 {
+			t.Errorf("%d Groups are waited for, want the two that go on, and the last that ended", n)
+		}
+		run.cancel(errEnd)
+		if err := run.wait(); err != nil {
+			t.Error(err)
+		}
+		j.Want(t, "10.5s run ends")
 	})
 }
 
@@ -1024,6 +1134,26 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 	}
 }
 
+// A method of an error that panics when it is asked whether the error is Terminal does not
+// end Restart: a back-off of the kernel's own replaces what the policy says.
+func TestRestartContinuesAfterAPanicInsideAnError(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		var typedNil *fs.PathError
+		for _, err := range []error{typedNil, badTree{end}} {
+			j := record.New()
+			book := newLogBook()
+			g := reconcile.Group{Logger: book.logger()}
+			g.Add("watch", reconcile.Restart(minutes, tries(j, func(context.Context) error { return err }, ending)))
+			if got := launch(t, &g).wait(); got != nil || len(j.Lines()) != 2 || !within(j.Elapsed(), 0, time.Second) {
+				t.Errorf("%T: Run = %v after %v and the runs %v, want nil after two runs within a second", err, got, j.Elapsed(), j.Lines())
+			}
+			if lines := book.from(slog.LevelError); len(lines) != 1 || !strings.Contains(lines[0].Message, "panicked") {
+				t.Errorf("%T: log lines %v, want one that says what panicked", err, lines)
+			}
+		}
+	})
+}
+
 // Restart logs the first failure, and those by which their number has doubled, whatever
 // their texts. A run of a minute begins a new count.
 func TestRestartLogsFailuresByTheirCount(t *testing.T) {
@@ -1046,6 +1176,49 @@ func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 		}
 		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 panic: no disk 4m0s", "1 boom 8m0s", "2 boom 9m0s"}
 		wantSame(t, "log lines", got, want)
+	})
+}
+
+// An unwrapper is a Runner whose Unwrap calls a function.
+type unwrapper struct {
+	reconcile.Runner
+	unwrap func()
+}
+
+func (u unwrapper) Unwrap() reconcile.Runner { u.unwrap(); return nil }
+
+// A Runner whose Unwrap panics is none that runs a Reconciler, and an error whose Error
+// method does not return has the text of that.
+func TestGroupHandlesPanicsOfItsMembersMethods(t *testing.T) {
+	eachFailure(t, func(t *testing.T, name string, end func()) {
+		j := record.New()
+		g := groupOf(waiting(j), unwrapper{member(j, "feeder", time.Second/2, nil), end}, groupOf(unwrapper{after(time.Hour, nil), end}))
+		g.Add("bad", after(time.Minute, badMessage{end}))
+		if err := launch(t, g).wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
+			t.Errorf("Run = %v, want the failure of the member bad", err)
+		}
+		j.WantAll(t, "0s feeder begins", "1m0.5s feeder ends", "1m0.5s run ends")
+	})
+}
+
+// The methods of members and of their errors may call the Group: it has no lock then.
+func TestGroupCallsNoUserCodeUnderItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := groupOf()
+		calls := 0
+		add := func() { calls++; g.Add("added", neverRuns(t)) }
+		g.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			g.Add("late", unwrapper{neverRuns(t), add})
+			return badMessage{add}
+		}))
+		g.Add("reconciler", waiting(record.New()))
+		run := launch(t, g)
+		synctest.Wait()
+		run.cancel(errEnd)
+		if err := run.wait(); err == nil || calls != 2 {
+			t.Errorf("Run = %v after %d calls, want the error of the feeder after 2", err, calls)
+		}
 	})
 }
 

@@ -233,7 +233,7 @@ func (r *Refs[D, T]) Set(item T, deps ...D) {
 
 // mustBeKey panics if a value cannot be the key of a map, or would not be found.
 func mustBeKey[K comparable](what string, key K) {
-	equal := false
+	var equal bool
 	defer func() {
 		if recover() != nil {
 			panic(fmt.Sprintf("reconcile: Refs.Set: the %s %v is a %T, which cannot be compared", what, key, key))

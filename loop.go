@@ -43,9 +43,9 @@ import (
 // the next takeNext, whatever happens in between.
 
 // Run takes and runs items until ctx is done, or the queue is closed and empty.
-// It then waits for the runs in flight and returns nil. It returns an error at
-// once if a field is missing or out of its range, and, after its runs, if the
-// queue or Admit cannot go on.
+// It then waits for the runs in flight and returns nil. It returns a [Terminal] error at
+// once if a field is missing or out of its range. It returns an error, after its runs, if
+// the queue or Admit cannot go on.
 //
 // After ctx is done, a run that fails is [Aborted], and its item is ready again in the
 // queue. A run that succeeds, that schedules its next run or that panics counts as
@@ -75,7 +75,7 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 // Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
 // them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
 //
-// If a field is wrong, Apply says so and enqueues nothing. It blocks. It may be called
+// If a field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks. It may be called
 // again, and several times at once if Reconcile and the hooks allow that.
 func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	c := *r
@@ -86,7 +86,7 @@ func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	}
 	q, ok := c.Queue.(*Queue[T])
 	if !ok {
-		return fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue)
+		return Terminal(fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue))
 	}
 	l, err := newLoop(ctx, &c)
 	if err != nil {
@@ -123,8 +123,8 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 		admitting:  make(chan struct{}, 1),
 		begun:      make(chan struct{}, 1),
 	}
-	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
-		return nil, err
+	if err := r.check(); err != nil {
+		return nil, Terminal(err)
 	}
 	if q, ok := r.Queue.(*Queue[T]); ok {
 		l.queue = q
@@ -132,18 +132,6 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 		l.queue = &otherQueue[T]{Dequeuer: r.Queue, base: time.Now()}
 	}
 	l.leaser, _ = r.Queue.(Leaser[T])
-	switch {
-	case r.Reconcile == nil:
-		return nil, errors.New("reconcile: Reconciler.Reconcile is required, and nil")
-	case r.Workers < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
-	case r.Timeout < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
-	case r.Grace < 0:
-		return nil, fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
-		return nil, fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
-	}
 	l.Workers = max(1, l.Workers)
 	if l.Logger == nil {
 		l.Logger = Logger(ctx)
@@ -154,6 +142,25 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	l.Retry = l.Retry.loggingOverflow(l.Logger)
 	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
 	return l, nil
+}
+
+func (r *Reconciler[T]) check() error {
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return err
+	}
+	switch {
+	case r.Reconcile == nil:
+		return errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
+	}
+	return nil
 }
 
 // A loop is one call of Run. The embedded fields have their defaults filled in.
@@ -581,13 +588,14 @@ func (w *worker[T]) awaitAdmission() {
 		parent, end := context.WithCancel(ctx)
 		defer end()
 		bad := guard(func() error {
-			ctx = l.leaser.Lease(parent, w.item)
+			ctx = l.lease(parent, w.item)
 			done = ctx.Done()
 			return nil
 		})
-		if bad != nil { // The run calls Lease again and reports this panic.
+		if bad != nil { // The item fails as if its run had called Lease.
 			<-l.admitting
-			w.stage = stageStarting
+			w.err, w.start, w.waited = bad, w.now, time.Duration(w.now-w.readySince)
+			w.stage = stageDeciding
 			return
 		}
 	}
@@ -618,6 +626,15 @@ func (w *worker[T]) awaitAdmission() {
 		w.admitDone = runDone
 		w.stage = stageStarting
 	}
+}
+
+// lease returns the context of the lease of an item.
+func (l *loop[T]) lease(ctx context.Context, item T) context.Context {
+	leased := l.leaser.Lease(ctx, item)
+	if leased == nil {
+		panic("reconcile: Lease returned nil, want a context")
+	}
+	return leased
 }
 
 // callAdmit calls Admit, which is watched as a run is.
@@ -679,9 +696,7 @@ func (w *worker[T]) reconcile() {
 		ctx, w.release = context.WithTimeoutCause(ctx, l.Timeout, ErrTimeout)
 	}
 	if l.leaser != nil { // last: its Err may know of the end before a context made from it does
-		if ctx = l.leaser.Lease(ctx, w.item); ctx == nil {
-			panic("reconcile: Lease returned nil, want a context")
-		}
+		ctx = l.lease(ctx, w.item)
 	}
 	r := &run[T]{Context: ctx, worker: w, item: w.item, failures: int32(w.failures), start: w.start}
 	w.current.Store(r)

@@ -1378,29 +1378,49 @@ func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 	})
 }
 
-// The context of a lease that ends badly while its item waits for Admit is a failure
-// of the run of that item, or none, and loses nothing.
+// A Lease or its context that ends badly while its item waits for Admit is a failure
+// of that item, or none, and loses nothing. No run starts without Admit.
 func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
-		for method := range strings.FieldsSeq("Done Err Deadline Value") {
+		for method := range strings.FieldsSeq("Lease Done Err Deadline Value") {
 			began, left, admitted := time.Now(), 0, 0
-			leases := 0
+			leases, runs, aborted := 0, 0, 0
 			s := serve(t, reconcile.Reconciler[string]{
 				Queue: leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
 					if leases++; leases == 1 {
 						ctx, lose := context.WithCancelCause(ctx)
 						time.AfterFunc(time.Minute, func() { lose(reconcile.ErrLeaseLost) })
+						if method == "Lease" {
+							end()
+						}
 						return poorContext{ctx, method, began, began.Add(time.Hour), end}
 					}
 					return ctx
 				}},
+				Reconcile: func(context.Context, string) error { runs++; time.Sleep(time.Second); return nil },
 				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					admitted++
 					time.Sleep(2 * time.Minute)
-					return func(reconcile.Outcome, error, time.Duration) { left++ }, nil
+					return func(o reconcile.Outcome, err error, _ time.Duration) {
+						left++
+						if o == reconcile.Aborted {
+							aborted++
+						}
+						if o == reconcile.Aborted && method == "Deadline" && err != reconcile.ErrLeaseLost {
+							t.Errorf("done of an aborted wait gets the error %v, want %v", err, reconcile.ErrLeaseLost)
+						}
+					}, nil
 				},
-			}, "bad", "good")
+			}, "first", "bad", "good")
 			pass(time.Hour)
+			if runs != admitted-aborted {
+				t.Errorf("%s: %d runs, and %d were admitted", method, runs, admitted-aborted)
+			}
+			for _, r := range s.results.all() {
+				if r.Outcome == reconcile.Retrying && (r.Item != "bad" || r.Waited != 0 || r.Duration != 0) {
+					t.Errorf("%s: result %+v, want one of bad, which did not wait and took no time", method, r)
+				}
+			}
 			s.wantItem(t, "bad", reconcile.Idle, 0, 0)
 			s.wantItem(t, "good", reconcile.Idle, 0, 0)
 			if admitted == 0 || left != admitted {
@@ -1586,6 +1606,9 @@ func TestContextOfARunEndsWithTheRun(t *testing.T) {
 				go func() { <-ctx.Done(); helpers++ }()
 				context.AfterFunc(ctx, func() { after++ })
 				derived, stop = context.WithCancel(ctx) // which nothing stops before the check
+				if n := goroutinesOf("created by context.(*cancelCtx).propagateCancel"); n > 0 {
+					t.Errorf("%d goroutines wait for the end of the run, want none", n)
+				}
 				return nil
 			}}
 			done := startWait(func() error { return r.Run(ctx) })
@@ -1654,33 +1677,63 @@ func TestContextOfARunHasTheCauseOfItsEnd(t *testing.T) {
 }
 
 // A rate limiter that reports the deadline of its context in advance ends no Run. An error
-// long before the deadline does.
+// long before the deadline does. An item that is admitted runs at once.
 func TestAdmitMayReportItsDeadlineEarly(t *testing.T) {
-	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Hour: errBoom} {
+	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Minute: errBoom, time.Hour: errBoom} {
 		runBubble(t, left.String(), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
 			began := time.Now()
 			q := reconcile.NewQueue[string]()
+			q.Enqueue("first")
 			q.Enqueue("a")
 			calls := 0
 			r := &reconcile.Reconciler[string]{
 				Queue: q, Logger: unlogged(),
 				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
-					calls++
+					if calls++; calls == 1 {
+						return nil, nil
+					}
 					return nil, errBoom
 				},
-				Reconcile: func(context.Context, string) error { t.Error("a run was not admitted"); return nil },
+				Reconcile: func(_ context.Context, item string) error {
+					if item != "first" || time.Since(began) != 0 {
+						t.Errorf("%s runs after %v, want the first item alone, at once", item, time.Since(began))
+					}
+					return nil
+				},
 			}
 			err := r.Run(ctx)
 			if took := time.Since(began); !errors.Is(err, want) || want == nil && (err != nil || took != left) {
 				t.Errorf("Run = %v after %v, want %v, at the deadline if there is none", err, took, want)
 			}
-			if q.State("a").Phase != reconcile.Ready || calls != 1 {
-				t.Errorf("after %d calls of Admit the item is %v, want it ready after one", calls, q.State("a").Phase)
+			if q.State("a").Phase != reconcile.Ready || q.State("first").Phase != reconcile.Idle || calls != 2 {
+				t.Errorf("after %d calls of Admit the items are %v and %v, want the first done, and the other ready after two", calls, q.State("first").Phase, q.State("a").Phase)
 			}
 		})
 	}
+	runBubble(t, "of a lease", func(t *testing.T) {
+		leases, admitted := 0, 0
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+				if leases++; leases == 1 {
+					ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+					context.AfterFunc(ctx, cancel)
+					return ctx
+				}
+				return ctx
+			}},
+			Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+				if admitted++; admitted == 1 {
+					return nil, errBoom
+				}
+				return nil, nil
+			},
+		}, "bad")
+		pass(30 * time.Second)
+		s.wantResult(t, "bad", reconcile.Succeeded, 0)
+		s.end()
+	})
 }
 
 // Apply on a queue of its own leaves nothing, also if the item is to be rechecked.

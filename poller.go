@@ -36,7 +36,7 @@ type Poller[T comparable] struct {
 	GetItems func(ctx context.Context) ([]T, error)
 
 	// Period is the time from the start of one poll to the start of the next, at least a
-	// millisecond. A poll that takes longer is followed by a pause of one Period.
+	// millisecond. If a poll takes longer and succeeds, a pause of one Period follows it.
 	Period time.Duration
 
 	// Jitter makes each period, and each back-off, longer or shorter at random, by up
@@ -52,15 +52,15 @@ type Poller[T comparable] struct {
 }
 
 // Run polls at once and then every Period, until ctx is done; it then waits for
-// the poll in flight and returns nil. It returns an error at once if a field is
-// missing or out of its range, or if it is running already.
+// the poll in flight and returns nil. It returns a [Terminal] error at once if a field is
+// missing or out of its range, and an error if it is running already.
 //
 // A poll that fails or panics is retried after 1 s, 2 s, 4 s and so on, but no later than
-// one Period after the failed poll began. Run logs the 1st, 2nd, 4th, 8th … failure in a
-// row, and the first poll that succeeds again.
+// one Period after the failed poll began, or after its end if it took a Period or longer.
+// Run logs the 1st, 2nd, 4th, 8th … failure in a row, and the next success.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
-		return err
+		return Terminal(err)
 	}
 	wake := make(chan struct{}, 1)
 	if !p.wake.CompareAndSwap(nil, &wake) {
@@ -125,6 +125,7 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 	defer cancel()
 	return guard(func() error {
 		items, err := p.GetItems(ctx)
+		var first error // panic of an Offer
 		for next := 0; next < len(items); {
 			// One item that the queue panics on does not hide those after it.
 			panicked := guard(func() error {
@@ -134,12 +135,14 @@ func (p *Poller[T]) poll(ctx context.Context) error {
 				}
 				return nil
 			})
-			if panicked != nil {
-				panicked = fmt.Errorf("offering %v: %w", items[next-1], panicked)
+			if panicked != nil && first == nil {
+				first = fmt.Errorf("offering %v: %w", items[next-1], panicked)
 			}
-			err = cmp.Or(err, panicked)
 		}
-		return err
+		if err != nil && first != nil {
+			return errors.Join(err, first)
+		}
+		return cmp.Or(err, first)
 	})
 }
 

@@ -69,8 +69,8 @@ func TestPollerRunErrorNamesTheWrongField(t *testing.T) {
 	} {
 		field, _, _ := strings.Cut(name, " ")
 		err := p.Run(t.Context())
-		if err == nil || !strings.HasPrefix(err.Error(), "reconcile: Poller."+field) {
-			t.Errorf("Run with %s = %v, want an error of the package that names the field", name, err)
+		if !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: Poller."+field) {
+			t.Errorf("Run with %s = %v, want a terminal error of the package that names the field", name, err)
 		}
 	}
 }
@@ -208,6 +208,9 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 		var got []string
 		for _, line := range book.from(slog.LevelInfo) {
 			got = append(got, fmt.Sprintf("%v %s %v %v", line.Level, line.Message, line.Attrs["failures"], line.Attrs["err"].Any() != nil))
+			if line.Level == slog.LevelError && line.Attrs["failures"].Int64() == 1 && line.Attrs["err"].Any() != error(boom) {
+				t.Errorf("line %q has another error than that of the listing", line.Message)
+			}
 			if _, ok := line.Attrs["poller"]; ok {
 				t.Errorf("line %q has an empty name, want none", line.Message)
 			}
@@ -225,13 +228,14 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 	})
 }
 
-// One item that the queue panics on does not hide those after it.
+// One item that the queue panics on does not hide those after it, and an error of the
+// listing does not hide the panic.
 func TestPollerContinuesAfterAPanicInItsQueue(t *testing.T) {
-	for name, end := range failuresOfUserCode {
-		runBubble(t, name, func(t *testing.T) {
+	for _, partial := range []error{nil, errBoom} {
+		eachFailure(t, func(t *testing.T, _ string, end func()) {
 			q := newTray[string]()
 			bad := reconcile.Filter[string](q, func(item string) bool {
-				if item == "bad" {
+				if strings.HasPrefix(item, "bad") {
 					end()
 				}
 				return true
@@ -239,10 +243,14 @@ func TestPollerContinuesAfterAPanicInItsQueue(t *testing.T) {
 			book := newLogBook()
 			p := &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Name: "regions", Logger: book.logger()}
 			polls(t, p, time.Second/3, func(n int) ([]string, error) {
-				return [][]string{{"a", "bad", "b", "bad", "c"}, {"d"}}[n-1], nil
+				return [][]string{{"a", "bad", "b", "bad2", "c"}, {"d"}}[n-1], []error{partial, nil}[n-1]
 			})
 			q.Want(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
-			book.onlyLine(t, slog.LevelWarn).mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad")
+			line := book.onlyLine(t, slog.LevelWarn)
+			line.mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad: ", "panicsHere")
+			if got := line.Attrs["err"].Any().(error); errors.Is(got, errBoom) != (partial != nil || strings.Contains(got.Error(), "panic: boom")) {
+				t.Errorf("the line has the error %v, want that of the listing in it: %v", got, partial)
+			}
 		})
 	}
 }
@@ -404,8 +412,8 @@ func TestPollerRunTwiceAtATimeIsAnError(t *testing.T) {
 		}
 		first := launch(t, p)
 		synctest.Wait()
-		if err := launch(t, p).wait(); err == nil {
-			t.Error("second Run at a time = nil, want an error")
+		if err := launch(t, p).wait(); err == nil || errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("second Run at a time = %v, want an error that may pass", err)
 		}
 		if first.returned() {
 			t.Error("the first Run was ended by the second")

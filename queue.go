@@ -38,8 +38,8 @@ import (
 // goroutine of its own, and one timer while an item waits.
 type Queue[T comparable] struct {
 	// Background, if it is a number n above 0, splits the ready items into two lines. Items
-	// with an event are in the first line. Items that only an Offer, a retry, a scheduled
-	// run or a recheck made ready are in the second line, the background. The first line
+	// that become ready with an event join the first line. Items that only an Offer, a retry,
+	// a scheduled run or a recheck made ready join the second, the background. The first line
 	// is taken first, but of every n items at least one is taken from the background
 	// while it has any. So an event does not wait behind a poll of all items, or behind
 	// the retries of an outage. The cost: items in the background wait longer, and the
@@ -120,20 +120,20 @@ func NewQueue[T comparable]() *Queue[T] {
 
 // Enqueue reports an event: something happened to the item. The item becomes ready now,
 // or at the NotBefore time of its next run if that is later ([RequeueAfter],
-// [Queue.EnqueueAfter], the first second after a failure). If the item is in flight, the
-// event becomes its next run, which is ready when the item is given back; see
-// [Queue.Requeue] for a run that failed or returned RequeueAfter. Enqueue does not change
-// the count of failures. It never blocks. On a closed queue it does nothing.
+// [Queue.EnqueueAfter], the first second after a failure). If the item is in flight, its
+// next run is ready when the item is given back, unless it has a next run that no event
+// may start yet. See [Queue.Requeue] for a run that failed or returned RequeueAfter.
+// Enqueue keeps the count of failures. It never blocks. On a closed queue it does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
 // EnqueueAfter asks for a run of the item that no event starts before d has passed, also
 // no event of another source. In client-go and controller-runtime an event does start it;
 // see EnqueueWithin.
 //
-// An existing next run is moved to that time, with three exceptions. It stays if the item
-// is ready, if it is due before d has passed, or if no event may start it before it is
-// due, as after [RequeueAfter]. In every case the next run is no longer only a recheck. A
-// d of zero or less is Enqueue. EnqueueAfter never blocks.
+// An existing next run is moved to that time, or to its NotBefore time if that is later,
+// with three exceptions. It stays if the item is ready, if it is due before d has passed,
+// or if no event may start it before it is due, as after [RequeueAfter]. In every case the
+// next run is no longer only a recheck. A d of zero or less is Enqueue. It never blocks.
 func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
 // EnqueueWithin asks for a run of the item after d at the latest: an Enqueue starts it
@@ -396,7 +396,7 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 	err := o.Err
 	if q.closed && to.kind.isLater() {
 		if to.kind != runRecheck {
-			err = errors.Join(ErrClosed, o.Err, o.Reason)
+			err = errors.Join(ErrClosed, hideRequeue(o.Err), hideRequeue(o.Reason))
 		}
 		to = nextRun{}
 	}

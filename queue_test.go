@@ -719,15 +719,15 @@ func refuses[T comparable](t *testing.T, good, bad T) {
 	mustAgree(t, q)
 }
 
-// goroutinesOfQueues counts those of this bubble that run, or were started by, a
-// queue: a timer of a test before may fire now.
-func goroutinesOfQueues() (n int) {
+// goroutinesOf counts those of this bubble that are in a call, or were started by it: a timer
+// of a test before may fire now.
+func goroutinesOf(call string) (n int) {
 	buf := make([]byte, 1<<20)
 	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
 	bubble := regexp.MustCompile(`synctest bubble \d+`).FindString(stacks[0]) // of the caller
 	for _, stack := range stacks {
 		head, calls, _ := strings.Cut(stack, "\n")
-		if strings.Contains(head, bubble+"]") && strings.Contains(calls, ".(*Queue[") {
+		if strings.Contains(head, bubble+"]") && strings.Contains(calls, call) {
 			n++
 		}
 	}
@@ -741,7 +741,7 @@ func TestQueueHasNoGoroutines(t *testing.T) {
 		want := func(n int, when string) {
 			t.Helper()
 			synctest.Wait()
-			if got := goroutinesOfQueues(); got != n {
+			if got := goroutinesOf(".(*Queue["); got != n {
 				t.Errorf("%d goroutines %s, want %d", got, when, n)
 			}
 		}

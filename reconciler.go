@@ -25,7 +25,8 @@ import (
 // is not retried, that holds only for events that came during the run; see [Terminal].
 //
 // One item is never in two runs at once. A panic in Reconcile, or a call of
-// [runtime.Goexit], is a failure of that item alone.
+// [runtime.Goexit], is a failure of that item alone. A panic in a goroutine that Reconcile
+// started ends the process.
 //
 // Queue and Reconcile are required; the zero value of every other field is a
 // good default. The fields are read when Run is called.
@@ -55,7 +56,8 @@ type Reconciler[T comparable] struct {
 	Timeout time.Duration
 
 	// Grace is the time for which runs in flight may continue once ctx is done, before
-	// Run ends their contexts; 0 ends them at once.
+	// Run ends their contexts; 0 ends them at once. Grace also holds if ctx is done because
+	// this process lost a lease, as that of a leader: keep it below the rest of the lease.
 	Grace time.Duration
 
 	// Retry decides whether and when a failed run is retried; nil means [DefaultRetry].

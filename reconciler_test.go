@@ -45,8 +45,8 @@ func TestReconcilerRunErrorNamesTheWrongField(t *testing.T) {
 		{"reconcile: Reconciler.RecheckJitter is 1.1, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: 1.1}},
 		{"reconcile: Reconciler.RecheckJitter is NaN, want 0", reconcile.Reconciler[string]{Queue: q, Reconcile: nothing, RecheckJitter: math.NaN()}},
 	} {
-		if err := c.r.Run(ended); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("Run of %+v = %v, want an error with %q", c.r, err, c.want)
+		if err := c.r.Run(ended); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Run of %+v = %v, want a terminal error with %q", c.r, err, c.want)
 		}
 	}
 	backwards := reconcile.NewQueue[string]()
@@ -961,6 +961,9 @@ func TestApply(t *testing.T) {
 				}
 				if (err == nil) != (len(c.err) == 0) {
 					t.Fatalf("Apply = %v, want an error: %t", err, len(c.err) > 0)
+				}
+				if wrong := c.took == 0 && len(c.err) > 0 && c.r.Admit == nil; errors.Is(err, reconcile.ErrTerminal) != (wrong || c.name == "given up") {
+					t.Errorf("Apply = %v, want a terminal error if a field is wrong: %t", err, wrong)
 				}
 				for _, text := range c.err {
 					if !strings.Contains(err.Error(), text) {

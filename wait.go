@@ -88,20 +88,33 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 	if left == 0 {
 		return nil
 	}
-	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), context.Cause(ctx))}
+	cause := context.Cause(ctx)
+	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), cause)}
 	for _, l := range named {
 		why := unscheduled{l.state.Err}
+		var line error
 		switch {
 		case l.state.Err == nil:
-			errs = append(errs, fmt.Errorf("item %v is %v", l.item, l.state.Phase))
+			line = fmt.Errorf("item %v is %v", l.item, l.state.Phase)
 		case l.state.Failures == 0:
-			errs = append(errs, fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, why))
+			line = fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, why)
 		default:
-			errs = append(errs, fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, why))
+			line = fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, why)
 		}
+		errs = append(errs, leftItem{line, cause})
 	}
 	return errs
 }
+
+// A leftItem is the line about an item that is left. It matches the cause of that, because
+// it is no failure of its own beside it, see isOwn.
+type leftItem struct {
+	error
+	cause error
+}
+
+func (l leftItem) Unwrap() error        { return l.error }
+func (l leftItem) Is(target error) bool { return errors.Is(l.cause, target) }
 
 // An unscheduled error hides each RequeueError in an error. It scheduled the item, and
 // not the caller, which may be a run of another queue and return the error.
@@ -113,6 +126,14 @@ func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
 func (e unscheduled) As(target any) bool {
 	_, requeue := target.(*RequeueError)
 	return !requeue && errors.As(e.err, target)
+}
+
+// hideRequeue returns err as an unscheduled error, or nil if err is nil.
+func hideRequeue(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unscheduled{err}
 }
 
 // WaitIdle blocks until no item is ready, in flight, or waiting for anything but a

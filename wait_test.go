@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -390,24 +391,33 @@ func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
 // A run that returns what EnqueueAndWait of another queue returned has failed. The
 // delays that items of that queue asked for are not its own.
 func TestEnqueueAndWaitSchedulesNoRunOfItsCaller(t *testing.T) {
+	boom := &fs.PathError{Op: "open", Path: "a", Err: errBoom}
 	for _, o := range []reconcile.RequeueOptions{
-		{Delay: time.Hour, Reason: fmt.Errorf("%w: %w", errBoom, reconcile.RequeueAfter(time.Hour))},
-		{Delay: time.Hour, Err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))},
+		{Delay: time.Hour, Reason: fmt.Errorf("%w: %w", boom, reconcile.RequeueAfter(time.Hour))},
+		{Delay: time.Hour, Err: errors.Join(boom, reconcile.RequeueAfter(time.Hour))},
 	} {
-		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			wait := startWait(func() error { return q.EnqueueAndWait(ctx, "a") })
-			mustWait(t, wait)
-			mustTakeAll(t, q, "a")
-			q.Requeue("a", o)
-			pass(time.Second)
-			err := mustReturn(t, wait).err
-			_, got := reconcile.Classify(fmt.Errorf("apply: %w", err), 1, minutes)
-			if got.Delay != time.Minute || got.MinDelay != time.Second || !errors.Is(err, errBoom) {
-				t.Errorf("%v is retried within %v, and after %v at the earliest, want 1m and 1s", err, got.Delay, got.MinDelay)
-			}
-		})
+		for _, closed := range []bool{false, true} {
+			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				wait := startWait(func() error { return q.EnqueueAndWait(ctx, "a") })
+				mustWait(t, wait)
+				mustTakeAll(t, q, "a")
+				if closed {
+					q.Close()
+				}
+				q.Requeue("a", o)
+				pass(time.Second)
+				err := mustReturn(t, wait).err
+				_, got := reconcile.Classify(fmt.Errorf("apply: %w", err), 1, minutes)
+				if p := new(fs.PathError); !errors.As(err, &p) || p != boom {
+					t.Errorf("errors.As finds %v in %v, want %v", p, err, boom)
+				}
+				if got.Delay != time.Minute || got.MinDelay != time.Second || !errors.Is(err, errBoom) || errors.Is(err, reconcile.ErrClosed) != closed {
+					t.Errorf("%v is retried within %v, and after %v at the earliest, want 1m and 1s", err, got.Delay, got.MinDelay)
+				}
+			})
+		}
 	}
 }
 

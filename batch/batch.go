@@ -62,9 +62,10 @@ func (e Errors) Unwrap() error { return errors.Join(e...) }
 //
 // Do returns one result for each request, in the order of the requests. If it returns an
 // error, each call returns that error, except for [Errors], alone or wrapped. Errors has
-// one error for each request; the results may then be nil, and count as zero values. Each
-// call returns the whole error if Errors is joined with other errors, or if the number of
-// errors or results is wrong. If do panics, each call returns a [*reconcile.PanicError].
+// one error for each request; the results may then be nil, and count as zero values. An
+// empty Errors alone counts as nil. Each call returns the whole error if Errors is joined
+// with other errors, or if the number of errors or results is wrong. If do panics, each
+// call returns a [*reconcile.PanicError].
 //
 // Some APIs reject the whole batch because of one request: one of 200 machines does not
 // exist any more, and the response says nothing about the other 199. Do must then find
@@ -243,6 +244,9 @@ func distinct[Req, Res any](calls []*call[Req, Res]) (reqs []Req, index []int) {
 // share gives each call its part of what do returned for n requests; index has the
 // request of each call.
 func share[Req, Res any](calls []*call[Req, Res], index []int, n int, res []Res, err error) {
+	if empty, ok := err.(Errors); ok && len(empty) == 0 { // and not one that is wrapped: the wrapping may be a failure
+		err = nil
+	}
 	each := errorsOf(err)
 	switch {
 	case each != nil && len(each) != n:

@@ -131,8 +131,15 @@ func TestEachCallHasItsAnswer(t *testing.T) {
 			errors.Join(batch.Errors{nil, errEnd, nil}, errBoom),
 			slices.Repeat([]string{" request 2 of 3: the end\nboom"}, 3),
 		},
-		"no results":       {nil, nil, slices.Repeat([]string{" batch: do returned 0 results for 3 requests"}, 3)},
-		"too many results": {[]string{"1", "2", "3", "4"}, nil, slices.Repeat([]string{" batch: do returned 4 results for 3 requests"}, 3)},
+		"empty errors and results": {[]string{"1", "2", "3"}, batch.Errors(nil), []string{"1 <nil>", "2 <nil>", "3 <nil>"}},
+		"empty errors in a wrapping": {
+			[]string{"1", "2", "3"},
+			fmt.Errorf("w: %w", batch.Errors{}),
+			slices.Repeat([]string{" batch: do returned 0 errors for 3 requests: w: "}, 3),
+		},
+		"empty errors alone": {nil, batch.Errors{}, slices.Repeat([]string{" batch: do returned 0 results for 3 requests"}, 3)},
+		"no results":         {nil, nil, slices.Repeat([]string{" batch: do returned 0 results for 3 requests"}, 3)},
+		"too many results":   {[]string{"1", "2", "3", "4"}, nil, slices.Repeat([]string{" batch: do returned 4 results for 3 requests"}, 3)},
 		"too few errors": {
 			nil,
 			batch.Errors{nil, errBoom},

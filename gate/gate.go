@@ -141,7 +141,7 @@ type Gate struct {
 	probing bool  // a probe is in the gate
 	until   int64 // when the latest pause ends
 	since   int64 // when it was paused
-	cause   error // what Pause was asked about then
+	cause   error // the error for which Pause asked for the pause until then; nil if PauseUntil did
 	pauses  uint64
 }
 
@@ -156,7 +156,7 @@ type Stats struct {
 	Pauses      uint64    // pauses that began while the gate was not paused
 	PausedSince time.Time // start of the pause; zero if the gate is not paused
 	Until       time.Time // end of the latest pause, also while the probe is in flight; zero if the gate is not paused
-	Err         error     // the error for which Pause asked for the pause; nil after PauseUntil, and if the gate is not paused
+	Err         error     // the error for which Pause asked for the pause until Until; nil if that is a pause by PauseUntil, or if the gate is not paused
 }
 
 // A pass is what a run has at the gate. Passes are used again, so that no run costs
@@ -370,11 +370,13 @@ func (g *Gate) endLocked(p *pass) {
 
 // pauseLocked lets no run start for d, and reports whether that paused the gate.
 func (g *Gate) pauseLocked(now int64, d time.Duration, cause error) bool {
-	g.until = max(g.until, later(now, d))
+	if end := later(now, d); end > g.until { // if not paused, until is over
+		g.until, g.cause = end, cause
+	}
 	if g.paused {
 		return false
 	}
-	g.paused, g.since, g.cause = true, now, cause
+	g.paused, g.since = true, now
 	g.pauses++
 	return true
 }

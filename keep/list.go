@@ -23,13 +23,15 @@ import (
 )
 
 // known is what the listings have shown. A pair of listings makes a new one, and its maps
-// are not changed afterwards.
+// are not changed afterwards, except for unseen.
 type known[K comparable, D, A any] struct {
 	desired    map[K]D          // of the last complete listing; nil if there was none
+	before     map[K]D          // the same, also if an earlier Run listed it: what differs now is an event
 	actual     map[K]A          // the same
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
 	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
+	unseen     map[K]int        // those of todo for which no run has begun since; changed by Reconcile
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended
@@ -104,54 +106,60 @@ type pair[K comparable, D, A any] struct {
 // list lists both sides and returns what is known then. The error is that of a listing.
 func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[K]struct{}, gap time.Duration) (known[K, D, A], error) {
 	p := pair[K, D, A]{Set: s, old: old, next: old, accept: accept, gap: gap, begun: time.Now()}
-	actual, errActual := listOne(ctx, 10*s.Period, "Actual", s.Actual) // 1: before Desired
-	desired, errDesired := listOne(ctx, 10*s.Period, "Desired", s.Desired)
+	var errActual, errDesired error
+	p.next.actual, errActual = listOne(ctx, 10*s.Period, "Actual", s.Actual, old.actual) // 1: before Desired
+	p.next.desired, errDesired = listOne(ctx, 10*s.Period, "Desired", s.Desired, old.desired)
 	p.ended = time.Now()
-	if errActual == nil {
-		p.next.actual = actual
-	}
 	if errDesired == nil {
-		p.next.desired = desired
+		p.next.before = p.next.desired
 	}
 	p.next.listed = errActual == nil
 	p.next.complete = errActual == nil && errDesired == nil // 2
 	p.next.start = cmp.Or(old.start, p.begun)
 	p.next.swept = p.begun.Sub(p.next.start)
-	p.compare()
+	if err := alone(func() error { p.compare(); return nil }); err != nil { // 2: a Goexit of Absent or InSync
+		old.listed, old.complete = false, false
+		return old, fmt.Errorf("keep: Set.Absent or Set.InSync: %w", err)
+	}
 	if p.next.complete {
 		p.acceptOrReject()
 	}
 	p.count()
-	p.log(cmp.Or(s.Logger, reconcile.Logger(ctx)))
+	_ = alone(func() error { p.log(cmp.Or(s.Logger, reconcile.Logger(ctx))); return nil })
 	return p.next, errors.Join(errActual, errDesired)
 }
 
-// listOne returns a copy of a complete listing, or an error.
-func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name string, list func(context.Context) (map[K]V, error)) (map[K]V, error) {
+// listOne returns a copy of a complete listing, or the old one and an error.
+func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name string, list func(context.Context) (map[K]V, error), old map[K]V) (map[K]V, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took ten Periods, %v", limit))
 		defer cancel()
 	}
-	all, err := map[K]V{}, errors.New("runtime.Goexit called")
-	var call sync.WaitGroup
-	call.Go(func() { // alone, because of Goexit
-		err = try(func() error {
-			m, err := list(ctx)
-			for key, value := range m {
-				if key != key { // true for a NaN
-					return fmt.Errorf("the key %v is not equal to itself", key)
-				}
-				all[key] = value
+	all := map[K]V{}
+	err := alone(func() error {
+		m, err := list(ctx)
+		for key, value := range m {
+			if key != key { // true for a NaN
+				return fmt.Errorf("the key %v is not equal to itself", key)
 			}
-			return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
-		})
+			all[key] = value
+		}
+		return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
 	})
-	call.Wait()
 	if err != nil {
-		return nil, fmt.Errorf("keep: Set.%s: %w", name, err)
+		return old, fmt.Errorf("keep: Set.%s: %w", name, err)
 	}
 	return all, nil
+}
+
+// alone calls f in a goroutine, and makes an error of a panic or a runtime.Goexit in it.
+func alone(f func() error) error {
+	err := errors.New("runtime.Goexit called")
+	var call sync.WaitGroup
+	call.Go(func() { err = try(f) })
+	call.Wait()
+	return err
 }
 
 // try calls f, and makes an error of a panic in it.
@@ -171,7 +179,7 @@ func (p *pair[K, D, A]) compare() {
 		p.compareOne(key)
 	}
 	for key := range p.next.actual {
-		if _, ok := p.next.desired[key]; !ok {
+		if _, ok := p.next.desired[key]; !ok && p.next.desired != nil { // else nothing is known to be surplus
 			p.compareOne(key)
 		}
 	}
@@ -220,7 +228,8 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {
 		return p.InSync(desired, actual)
 	}
-	return p.same(key)
+	_, unseen := p.old.unseen[key] // its item was in flight, for example, and the queue has ignored the Offer
+	return p.same(key) && !unseen
 }
 
 // same reports whether the last pair has shown the same values of a key.
@@ -304,9 +313,7 @@ func (p *pair[K, D, A]) count() {
 
 // log logs a rejection, and panics, when their number in a row has doubled.
 func (p *pair[K, D, A]) log(logger *slog.Logger) {
-	if p.panics > 0 {
-		p.next.panics++
-	} else {
+	if p.next.panics++; p.panics == 0 {
 		p.next.panics = 0
 	}
 	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
@@ -320,7 +327,9 @@ func (p *pair[K, D, A]) log(logger *slog.Logger) {
 func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.known, maps.Clone(s.accepted)
+	k := s.known
+	k.unseen = maps.Clone(k.unseen)
+	return k, maps.Clone(s.accepted)
 }
 
 // commit makes next known.
@@ -328,6 +337,7 @@ func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = next
+	s.known.unseen = maps.Clone(next.todo)
 	maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
 		thing, ok := next.surplus[key]
 		return !ok || thing.absent
@@ -337,13 +347,13 @@ func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 // enqueue enqueues what has changed, and returns what is to be offered.
 func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err error) {
 	events := s.woken(next)
-	if old.desired != nil {
+	if old.before != nil && next.desired != nil {
 		for key, desired := range next.desired {
-			if before, was := old.desired[key]; !was || !reflect.DeepEqual(before, desired) {
+			if before, was := old.before[key]; !was || !reflect.DeepEqual(before, desired) {
 				events = append(events, key)
 			}
 		}
-		for key := range old.desired {
+		for key := range old.before {
 			if _, ok := next.desired[key]; !ok {
 				events = append(events, key)
 			}

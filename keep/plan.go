@@ -68,10 +68,10 @@ func (r *Rejection[K]) Names() []string {
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 
 // Plan returns the changes that Apply would make or, while Run goes on, the changes that
-// Run would make to the things that it knows. It lists both sides, twice if an existing
-// thing is Absent, and blocks until they are listed. It calls no Lookup and changes
-// nothing, also not the state of the Set. The error is that of a listing, or names a
-// field that is wrong.
+// Run would make to the things that it knows, except for corrections of rejected things.
+// It lists both sides, twice if an existing thing is Absent, and blocks until they are
+// listed. It calls no Lookup and changes nothing, also not the state of the Set. The error
+// is that of a listing, or names a field that is wrong.
 func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if err := s.check(false); err != nil {
 		return Plan[K]{}, err
@@ -93,23 +93,21 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accept
 	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(first.surplus)), func(thing surplus[D]) bool { return thing.absent }) {
 		return first, err
 	}
-	second, err := s.list(ctx, first, accepted, 0)
-	for key, n := range first.todo {
-		if _, exists := second.actual[key]; exists { // without an InSync the second pair shows no change
-			second.todo[key] = n
-		}
+	for key, thing := range first.surplus { // 4: MaxDeleted bounds what is newly surplus in both together
+		thing.allowed = old.surplus[key].allowed
+		first.surplus[key] = thing
 	}
-	return second, err
+	first.unseen = first.todo // without an InSync the second pair shows no change
+	return s.list(ctx, first, accepted, 0)
 }
 
 // plan returns what there is to do.
 func (k *known[K, D, A]) plan() (p Plan[K]) {
 	for key := range k.todo {
-		_, desired := k.desired[key]
 		_, exists := k.actual[key]
 		_, leaves := k.surplus[key]
 		switch {
-		case !desired || leaves: // only in the first of two pairs
+		case leaves: // Run corrects it while it is rejected
 		case exists:
 			p.Update = append(p.Update, key)
 		default:
@@ -133,11 +131,12 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 // Lookup, Apply waits DeleteAfter, lists again, and then deletes the things that are
 // still surplus.
 //
-// Apply blocks until all changes are made, or ctx is done. If too many things are
-// surplus, it deletes none of these, makes the other changes, and returns a [*Rejection],
-// for [errors.As]. To delete them, call Accept with that error, and Apply again. Apply
-// keeps only the accepted keys of an earlier call. It returns an error at once while Run
-// or another Apply goes on, or if a field is wrong.
+// Apply blocks until all changes are made, or ctx is done. It does not list during its
+// runs. If too many things are surplus, it deletes none of these, makes the other changes,
+// and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
+// and Apply again. Of an earlier call, Apply keeps only the accepted keys that were not
+// deleted. It returns an error at once while Run or another Apply goes on, or if a field is
+// wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
 		return err
@@ -152,6 +151,11 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 	}
 	if once.Reconcile == nil {
 		once.Reconcile = s.Reconcile
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	if err := once.Apply(ended); err != nil { // runs nothing: it checks the fields before the listings
+		return err
 	}
 	_, accepted := s.snapshot()
 	defer s.end()

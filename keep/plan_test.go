@@ -4,6 +4,7 @@
 package keep_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,6 +130,24 @@ func TestPlanAndApply(t *testing.T) {
 	}
 }
 
+// TestApplyBoundsTheDeletionsOfBothPairs together: an Absent thing makes it list twice.
+func TestApplyBoundsTheDeletionsOfBothPairs(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.DeleteAfter = -1
+		w.do(func() { w.desired["t00"] = gone })
+		n := 0
+		w.answer(func(all map[string]string) (map[string]string, error) {
+			n++
+			return lacks(2 * n)(all)
+		})
+		err := w.set.Apply(w.t.Context(), nil)
+		if r := (*keep.Rejection[string])(nil); !errors.As(err, &r) || len(r.Keys) != 4 || n != 2 {
+			t.Errorf("Apply returned %v after %d listings, want a Rejection of four", err, n)
+		}
+		w.took("0s -t00")
+	})
+}
+
 // TestPlanOfAThingThatChanges between its two listings has it once, or not at all.
 func TestPlanOfAThingThatChanges(t *testing.T) {
 	bubble(t, 5, func(w *world) {
@@ -221,6 +240,47 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 	})
 }
 
+// TestAcceptEndsWithTheDeletion, so that Apply rejects the deletion of a thing that exists
+// again, also if Delete ended with a recheck.
+func TestAcceptEndsWithTheDeletion(t *testing.T) {
+	for _, result := range []error{nil, reconcile.RecheckWithin(time.Hour)} {
+		bubble(t, 5, func(w *world) {
+			w.answer(empty)
+			remove := w.set.Delete
+			w.set.Delete = func(ctx context.Context, key, actual string) error {
+				return cmp.Or(remove(ctx, key, actual), result)
+			}
+			if err := w.set.Accept(w.set.Apply(w.t.Context(), nil)); err != nil {
+				t.Error(err)
+			}
+			if err := w.set.Apply(w.t.Context(), nil); err != nil || len(w.actual) > 0 {
+				t.Errorf("Apply returned %v, and %v are left", err, w.actual)
+			}
+			w.do(func() { w.actual = things(5) })
+			if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) || len(w.actual) != 5 {
+				t.Errorf("Apply returned %v, and %v are left, want ErrTooMany", err, w.actual)
+			}
+		})
+	}
+}
+
+// TestApplyChecksItsReconciler before it lists, and not only after DeleteAfter.
+func TestApplyChecksItsReconciler(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.do(func() { delete(w.desired, "t00") })
+		w.answerActual(func(all map[string]string) (map[string]string, error) {
+			t.Error("Actual is listed")
+			return all, nil
+		})
+		if err := w.set.Apply(w.t.Context(), &reconcile.Reconciler[string]{Workers: -1}); err == nil || !strings.Contains(err.Error(), "Workers is -1") {
+			t.Errorf("Apply returned %v", err)
+		}
+		if took := time.Since(w.begun); took != 0 {
+			t.Errorf("Apply took %v", took)
+		}
+	})
+}
+
 // TestApplyEndsWithItsContext while it waits DeleteAfter.
 func TestApplyEndsWithItsContext(t *testing.T) {
 	bubble(t, 5, func(w *world) {
@@ -287,7 +347,14 @@ func TestPlanAfterRun(t *testing.T) {
 
 // TestRaces calls everything at once, for the race detector.
 func TestRaces(t *testing.T) {
+	for _, inSync := range []func(string, string) bool{nil, func(desired, actual string) bool { return desired == actual }} {
+		testRaces(t, inSync)
+	}
+}
+
+func testRaces(t *testing.T, inSync func(desired, actual string) bool) {
 	bubble(t, 20, func(w *world) {
+		w.set.InSync = inSync
 		w.set.Period = 10 * time.Second
 		w.start()
 		var callers sync.WaitGroup

@@ -81,11 +81,14 @@ type Set[K comparable, D, A any] struct {
 	// Desired lists the desired things. It is called after Actual, and may use the result
 	// of Actual. Set copies the map. A value that differs from the one listed before, by
 	// [reflect.DeepEqual], is an event. Values that always change, such as the time of
-	// the last contact or a status that Ensure writes, therefore do not belong in D.
+	// the last contact or a status that Ensure writes, therefore do not belong in D. If D
+	// has pointers, slices or maps, return new ones: one that is changed in place equals
+	// itself.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
-	// that it lists may be deleted. Set copies the map.
+	// that it lists may be deleted. If two things have the same key, return an error, or
+	// give the second thing a key of its own. Set copies the map.
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
@@ -94,7 +97,8 @@ type Set[K comparable, D, A any] struct {
 
 	// Ensure creates a thing, or corrects it. It checks first and is idempotent. Its errors
 	// are those of a reconcile function. If a creation is listed late, it returns
-	// [reconcile.RequeueWithin] until the thing is listed.
+	// [reconcile.RequeueWithin] until the provider lists the thing. It must ask the
+	// provider, because Listed does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those
@@ -113,7 +117,9 @@ type Set[K comparable, D, A any] struct {
 	// called. Last is the last listed desired state. It is the zero D
 	// if it is unknown, for example after a restart; a Lookup that needs it then returns
 	// an error. Lookup must ask for the one thing, by its ID: a Lookup that reads the
-	// listing again protects nothing. Nil means that the listings decide.
+	// listing again protects nothing. If the provider also answers 404 to a client without
+	// permission, a 404 alone must not confirm a deletion. Nil means that the listings
+	// decide.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -124,7 +130,9 @@ type Set[K comparable, D, A any] struct {
 	Jitter float64
 
 	// Resync is how often things in sync are ensured too: a share of them each Period, the
-	// same keys in the same order in each process. 0 means an hour, less than 0 never.
+	// same keys in the same order in each process. 0 means an hour, less than 0 never. The
+	// interval begins with Run: a process that restarts more often than that never ensures
+	// some of the things in sync.
 	Resync time.Duration
 
 	// DeleteAfter is how long all complete pairs of listings must have lacked a thing
@@ -145,21 +153,22 @@ type Set[K comparable, D, A any] struct {
 
 	mu       sync.RWMutex // guards the fields below
 	known    known[K, D, A]
-	accepted map[K]struct{} // by an operator, and still surplus
+	accepted map[K]struct{} // by an operator, still surplus, and not deleted
 	waiting  map[K]error    // why the item of a key waits, as Reconcile returned it last
 }
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
-// listing in flight and returns nil. It returns an error at once if a field is missing or
-// out of its range, or while Run or Apply goes on.
+// listing in flight and returns nil. It returns a [reconcile.Terminal] error at once if a
+// field is missing or out of its range, and an error while Run or Apply goes on.
 //
-// Run begins as a new process does, without the listings of an earlier Run. Until Desired
-// has been listed once, items wait for it. After Run has returned, nothing is deleted. A
+// Run begins as a new process does, without the listings of an earlier Run, except that a
+// changed desired value is an event. Until Desired has been listed once, items wait for it.
+// After Run has returned, no deletion begins. A call of Delete in flight goes on. A
 // listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
-		return err
+		return reconcile.Terminal(err)
 	}
 	if !s.running.TryLock() {
 		return errRunning
@@ -171,15 +180,8 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
-			listed := false
-			defer func() {
-				if !listed { // 2: a panic of Logger, or a Goexit of Absent or InSync
-					s.end()
-				}
-			}()
 			next, err := s.list(ctx, old, accepted, s.Period/2)
 			s.commit(next)
-			listed = true
 			observed, errQueue := s.enqueue(old, next)
 			return observed, errors.Join(err, errQueue)
 		},
@@ -194,11 +196,12 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 
 var errRunning = errors.New("keep: Run or Apply of this Set goes on already")
 
-// begin forgets what an earlier Run knew.
+// begin forgets what an earlier Run knew, except for the desired values: a change since is
+// an event for items that wait.
 func (s *Set[K, D, A]) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now()}, nil
+	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now(), before: s.known.before}, nil
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.
@@ -212,6 +215,7 @@ func (s *Set[K, D, A]) end() {
 // to wait for a listing, the error says why.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	s.mu.Lock()
+	delete(s.known.unseen, key)
 	desired, ok := s.known.wanted(key)
 	if s.known.desired == nil {
 		s.waitLocked(key, errNotListed)
@@ -224,6 +228,9 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
+	}
+	if ctx.Err() != nil { // 3: a Lookup over pages may have stopped because of that, without an error
+		return context.Cause(ctx)
 	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent
@@ -240,7 +247,13 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	case err != nil:
 		return waitBecause(err)
 	}
-	return s.Delete(ctx, key, actual)
+	err = s.Delete(ctx, key, actual)
+	if outcome, _ := reconcile.Classify(err, 1, nil); outcome == reconcile.Succeeded {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.accepted, key) // another thing may have the key when Apply is called again
+	}
+	return err
 }
 
 // waitBecause makes an item wait for the listing that ends the reason.
@@ -281,8 +294,9 @@ func (s *Set[K, D, A]) Trigger() {
 }
 
 // Listed returns the desired and the actual state of a key in the last complete listings.
-// If a rejected or an incomplete pair lacks the thing, its desired state is the last one.
-// If wanted is false, desired is the last desired state, or the zero D.
+// If a rejected or an incomplete pair lacks an existing thing, its desired state is the
+// last one. If wanted is false, desired is the last desired state, or the zero D. Listed
+// does not change during the runs of Apply.
 func (s *Set[K, D, A]) Listed(key K) (desired D, wanted bool, actual A, exists bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -328,10 +342,12 @@ func (s *Set[K, D, A]) Stats() Stats {
 	return s.known.stats
 }
 
-// Accept allows the deletion of those keys of a [*Rejection] that are still rejected, and
-// of no others. Its argument is the error of Rejected, Apply or Plan. Accept takes effect
-// with the next listing, which comes soon. It returns an error if none of the keys is
-// rejected. It does not block.
+// Accept allows the deletion of those keys of a [*Rejection] that are still rejected. Its
+// argument is the error of Rejected or Apply. It is the error of Plan only while Run goes
+// on, or after an Apply that was rejected. Accept takes effect with the next pair of
+// listings: Run lists soon, and without Run the next Apply lists. The other keys of that
+// pair are judged without the accepted ones, so up to MaxDeleted of them may be deleted
+// too. Accept returns an error if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,17 +371,15 @@ func (s *Set[K, D, A]) Accept(rejected error) error {
 
 // check returns an error that names a field that is missing or out of its range.
 func (s *Set[K, D, A]) check(run bool) error {
+	for _, f := range []struct {
+		name    string
+		missing bool
+	}{{"Queue", run && s.Queue == nil}, {"Desired", s.Desired == nil}, {"Actual", s.Actual == nil}, {"Ensure", s.Ensure == nil}, {"Delete", s.Delete == nil}} {
+		if f.missing {
+			return fmt.Errorf("keep: Set.%s is required, and nil", f.name)
+		}
+	}
 	switch {
-	case run && s.Queue == nil:
-		return errors.New("keep: Set.Queue is required, and nil")
-	case s.Desired == nil:
-		return errors.New("keep: Set.Desired is required, and nil")
-	case s.Actual == nil:
-		return errors.New("keep: Set.Actual is required, and nil")
-	case s.Ensure == nil:
-		return errors.New("keep: Set.Ensure is required, and nil")
-	case s.Delete == nil:
-		return errors.New("keep: Set.Delete is required, and nil")
 	case s.Period < 0, run && s.Period == 0, s.Period > math.MaxInt64/10:
 		return fmt.Errorf("keep: Set.Period is %v, want more than 0, and 29 years at most", s.Period)
 	case !(s.Jitter >= 0 && s.Jitter <= 1): // true for a NaN as well

@@ -170,6 +170,35 @@ func TestLookupAloneDoesNotDelete(t *testing.T) {
 	}
 }
 
+// TestNothingHappensOnceTheContextHasEnded, also if Lookup then returns no error, such as
+// a search over pages that stops.
+func TestNothingHappensOnceTheContextHasEnded(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.set.Lookup = func(ctx context.Context, _, _ string) (string, bool, error) { <-ctx.Done(); return "", false, nil }
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(time.Minute)
+		ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Second, errDown)
+		defer cancel()
+		if err := w.set.Reconcile(ctx, "t00"); !errors.Is(err, errDown) {
+			t.Errorf("Reconcile returned %v after a Lookup that stopped at the end of its context", err)
+		}
+		w.took()
+	})
+	bubble(t, 5, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		ended, cancel := context.WithCancelCause(w.t.Context())
+		cancel(errDown)
+		w.do(func() { w.actual["t00"] = "broken" })
+		if err := w.set.Reconcile(ended, "t00"); !errors.Is(err, errDown) {
+			t.Errorf("Reconcile returned %v after the end of its context", err)
+		}
+		w.took()
+	})
+}
+
 // TestNothingHappensBeforeDesiredIsListed, and after Run.
 func TestNothingHappensBeforeDesiredIsListed(t *testing.T) {
 	bubble(t, 5, func(w *world) {
@@ -426,9 +455,14 @@ func TestStats(t *testing.T) {
 		if got := w.set.Stats(); got != (keep.Stats{}) {
 			t.Errorf("before Run, Stats are %+v", got)
 		}
-		began := time.Now()
+		w.answer(downAt(w, 0))
 		w.start()
+		w.wait(500 * time.Millisecond)
+		if got, want := w.set.Stats(), (keep.Stats{Actual: 6}); got != want { // nothing is surplus yet
+			t.Errorf("before Desired was listed, Stats are %+v, want %+v", got, want)
+		}
 		w.wait(time.Second)
+		began := w.begun.Add(time.Second)
 		want := keep.Stats{Desired: 7, Actual: 6, Missing: 1, OutOfSync: 2, Surplus: 2, Completed: began}
 		if got := w.set.Stats(); got != want {
 			t.Errorf("Stats are %+v, want %+v", got, want)
@@ -496,6 +530,30 @@ func TestChangesAreEvents(t *testing.T) {
 	})
 }
 
+// TestChangesBetweenRunsAreEvents, for items that wait in the same queue.
+func TestChangesBetweenRunsAreEvents(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		ensure := w.set.Ensure
+		w.set.Ensure = func(ctx context.Context, key, desired string) error {
+			return errors.Join(ensure(ctx, key, desired), reconcile.RequeueWithin(24*time.Hour))
+		}
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { w.desired["t00"], w.desired["t01"], w.desired["t02"] = "2", "2", "2" })
+		w.wait(time.Minute)
+		w.stop()
+		w.took("1m0s +t00", "1m0s +t01", "1m0s +t02")
+		w.do(func() { w.desired["t00"] = "3"; delete(w.desired, "t01"); delete(w.actual, "t01") })
+		w.answer(downAt(w, time.Minute+time.Second))
+		w.runAgain()
+		w.wait(2 * time.Second)
+		w.took("1m2s +t00")
+		if w.queue.Has("t01") || w.queue.State("t02").Phase != reconcile.Waiting {
+			t.Errorf("the item of a thing that left is known: %v, and that of one that did not change %+v", w.queue.Has("t01"), w.queue.State("t02"))
+		}
+	})
+}
+
 // TestThingThatStaysOutOfSync is ensured after 1, 2, 4, 8, 12 … listings that show the same.
 func TestThingThatStaysOutOfSync(t *testing.T) {
 	bubble(t, 3, func(w *world) {
@@ -538,6 +596,42 @@ func TestWithoutInSync(t *testing.T) {
 			t.Errorf("the plan is %q, %v", got, err)
 		}
 	})
+}
+
+// TestDriftDuringARun is corrected by the next run, also without an InSync, although the
+// listing that shows it comes while the run is in flight.
+func TestDriftDuringARun(t *testing.T) {
+	for _, inSync := range []func(string, string) bool{nil, func(desired, actual string) bool { return desired == actual }} {
+		bubble(t, 20, func(w *world) {
+			w.set.InSync = inSync
+			w.set.Resync = -1
+			ensure := w.set.Ensure
+			w.set.Ensure = func(ctx context.Context, key, desired string) error {
+				err := ensure(ctx, key, desired)
+				if desired == "2" {
+					time.Sleep(100 * time.Second) // it waits until the thing is healthy
+				}
+				return err
+			}
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { w.desired["t00"] = "2" })
+			w.wait(90 * time.Second)
+			w.do(func() { w.actual["t00"] = "drifted" })
+			w.wait(30 * time.Second) // and listed
+			if state := w.queue.State("t00"); state.Phase != reconcile.InFlight || state.Again {
+				t.Errorf("when the drift is listed, the item is %+v, want it in flight", state)
+			}
+			w.wait(time.Minute)
+			w.took("1m0s +t00", "3m0s +t00")
+			w.wait(10 * time.Minute)
+			w.do(func() {
+				if w.ensured > 24 { // each once, t00 twice, and as often because of its own changes
+					t.Errorf("%d things were ensured", w.ensured)
+				}
+			})
+		})
+	}
 }
 
 // TestResync ensures each thing in sync once in the interval, at the same times in each
@@ -618,6 +712,7 @@ func TestLog(t *testing.T) {
 		for line, want := range map[string]int{
 			`"panic while comparing the listings" set=things `: 5,
 			`err="keep: Set.Absent or Set.InSync of t0`:        5,
+			` keys=2 `: 5,
 			`"listings rejected, nothing that is newly surplus is deleted" set=things err="keep: too many things would be deleted at once: 2, first [`: 3,
 		} {
 			if got := strings.Count(text.String(), line); got != want {
@@ -739,6 +834,38 @@ func TestListingsHaveTenPeriods(t *testing.T) {
 	})
 }
 
+// TestGoexitOfAComparison is an error of Plan and Apply, and does not end their caller. Run
+// offers nothing then.
+func TestGoexitOfAComparison(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		var bad atomic.Bool
+		w.set.Resync = -1
+		w.set.InSync = func(string, string) bool {
+			if bad.Load() {
+				runtime.Goexit()
+			}
+			return true
+		}
+		ensured := 0
+		w.set.Ensure = func(context.Context, string, string) error { ensured++; return nil }
+		w.do(func() { delete(w.actual, "t00") })
+		w.start()
+		w.wait(time.Second)
+		bad.Store(true)
+		w.wait(10 * time.Minute)
+		if ensured != 1 {
+			t.Errorf("t00 was ensured %d times, want once", ensured)
+		}
+		w.stop()
+		_, err := w.set.Plan(w.t.Context())
+		for _, err := range []error{err, w.set.Apply(w.t.Context(), nil)} {
+			if err == nil || !strings.Contains(err.Error(), "Set.Absent or Set.InSync: runtime.Goexit") {
+				t.Errorf("Plan or Apply returned %v", err)
+			}
+		}
+	})
+}
+
 // TestGoexitIsAnErrorOfTheListing, and the other side is listed all the same.
 func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	bubble(t, 1, func(w *world) {
@@ -753,10 +880,34 @@ func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	})
 }
 
-// A panickingHandler is a log handler that panics.
-type panickingHandler struct{ slog.Handler }
+// A badHandler is a log handler that panics, or calls Goexit.
+type badHandler struct {
+	slog.Handler
+	fault func()
+}
 
-func (panickingHandler) Handle(context.Context, slog.Record) error { panic("a fault") }
+func (h badHandler) Handle(context.Context, slog.Record) error { h.fault(); return nil }
+
+// TestLoggerThatFails costs no more than the line.
+func TestLoggerThatFails(t *testing.T) {
+	for _, fault := range []func(){func() { panics() }, runtime.Goexit} {
+		bubble(t, 5, func(w *world) {
+			logger := w.set.Logger
+			w.set.Logger = slog.New(badHandler{logger.Handler(), fault})
+			w.answer(lacks(3)) // is rejected, which is logged
+			w.do(func() { delete(w.actual, "t00") })
+			if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil {
+				t.Errorf("Plan returned %v, %v", p, err)
+			}
+			w.start()
+			w.wait(time.Second)
+			w.took("0s +t00")
+			if _, err := w.set.Rejected(); err == nil {
+				t.Error("Rejected returned nil")
+			}
+		})
+	}
+}
 
 // TestNothingIsDeletedAfterAnUnfinishedComparison refuses a deletion until a listing has
 // the thing as desired again, and cannot be compared.
@@ -780,15 +931,6 @@ func TestNothingIsDeletedAfterAnUnfinishedComparison(t *testing.T) {
 				}
 				return false
 			}
-		}},
-		{"panic of Logger", func(w *world, bad *atomic.Bool) {
-			w.set.Logger = slog.New(panickingHandler{w.set.Logger.Handler()})
-			w.answer(func(all map[string]string) (map[string]string, error) {
-				if bad.Load() { // is rejected, which is logged
-					return map[string]string{"t00": "1"}, nil
-				}
-				return all, nil
-			})
 		}},
 	} {
 		bubble(t, 5, func(w *world) {
@@ -839,8 +981,8 @@ func TestChecks(t *testing.T) {
 		w := newWorld(t, 1)
 		w.set.Queue = reconcile.NewQueue[string]()
 		c.set(w.set)
-		if err := w.set.Run(ended); err == nil || !strings.Contains(err.Error(), "keep: "+c.want) {
-			t.Errorf("Run returned %v, want %q", err, c.want)
+		if err := w.set.Run(ended); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "keep: "+c.want) {
+			t.Errorf("Run returned %v, want %q, and a terminal error", err, c.want)
 		}
 	}
 	w := newWorld(t, 1)

@@ -130,8 +130,13 @@ func (w *world) withLookup() {
 
 // start starts a process: its Run and a Reconciler with a queue of its own.
 func (w *world) start() {
-	ctx, cancel := context.WithCancel(w.t.Context())
 	w.queue = reconcile.NewQueue[string]()
+	w.runAgain()
+}
+
+// runAgain starts Run and a Reconciler with the queue of before.
+func (w *world) runAgain() {
+	ctx, cancel := context.WithCancel(w.t.Context())
 	w.set.Queue = w.queue
 	group := reconcile.Group{Logger: w.set.Logger}
 	group.Add("set", w.set)

@@ -91,6 +91,7 @@ type Lanes[T, L comparable] struct {
 	// have the attribute "lane". Nil means the [reconcile.Logger] of the context of Run.
 	Logger *slog.Logger
 
+	serving sync.Mutex // held by Run
 	mu      sync.Mutex // guards the fields below
 	lanes   map[L]*lane[T]
 	start   func(L, *lane[T]) // starts a lane; nil while Run does not go on
@@ -104,6 +105,7 @@ type lane[T comparable] struct {
 	changed chan struct{}       // closed once the lane has its queue, and renewed until it is removed
 	queue   *reconcile.Queue[T] // nil while the lane is being created or ended
 	idle    bool                // it had no item when it was checked last
+	served  bool                // it has a goroutine, which completes its end
 	ended   chan struct{}       // closed when the lane ends
 
 	// Of the first call of Lanes.Reconciler, until it is used.
@@ -276,25 +278,26 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 // as [reconcile.Reconciler.Run] does. Items that remain stay in their lanes, and Run may
 // be called again.
 //
-// Run returns an error at once if a required field is missing, if MaxRunning is negative,
-// or if Run is already running.
+// Run returns a [reconcile.Terminal] error at once if a required field is missing or
+// MaxRunning is negative, and an error if Run is already running.
 func (l *Lanes[T, L]) Run(ctx context.Context) error {
 	switch {
 	case l.Lane == nil:
-		return errors.New("lanes: Lanes.Lane is required, and nil")
+		return reconcile.Terminal(errors.New("lanes: Lanes.Lane is required, and nil"))
 	case l.Reconciler == nil:
-		return errors.New("lanes: Lanes.Reconciler is required, and nil")
+		return reconcile.Terminal(errors.New("lanes: Lanes.Reconciler is required, and nil"))
 	case l.MaxRunning < 0:
-		return fmt.Errorf("lanes: Lanes.MaxRunning is %d, want 0 (which means no limit) or more", l.MaxRunning)
+		return reconcile.Terminal(fmt.Errorf("lanes: Lanes.MaxRunning is %d, want 0 (which means no limit) or more", l.MaxRunning))
 	}
-	var running sync.WaitGroup
-	l.mu.Lock()
-	if l.start != nil {
-		l.mu.Unlock()
+	if !l.serving.TryLock() {
 		return errors.New("lanes: Lanes.Run is running already")
 	}
+	defer l.serving.Unlock()
+	var running sync.WaitGroup
+	l.mu.Lock()
 	l.running, l.parked = make(map[*lane[T]]bool), make(map[*lane[T]]bool)
 	l.start = func(name L, lane *lane[T]) {
+		lane.served = true
 		running.Go(func() { l.serve(ctx, name, lane) })
 	}
 	for name, lane := range l.lanes {
@@ -342,13 +345,13 @@ func (l *Lanes[T, L]) endIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, lane := range l.lanes {
-		if lane.queue == nil {
+		if lane.queue == nil || !lane.served { // The next Run serves it.
 			continue
 		}
 		was := lane.idle
 		lane.idle = isIdle(lane.queue.Stats())
 		if was && lane.idle {
-			close(lane.ended) // first: its goroutine ends by the end of the queue, and then reads why
+			close(lane.ended)
 			lane.queue.Close()
 			add(&l.past, lane.queue.Stats())
 			lane.queue, lane.changed = nil, make(chan struct{})
@@ -372,9 +375,10 @@ func (l *Lanes[T, L]) serve(ctx context.Context, name L, lane *lane[T]) {
 	if queue != nil {
 		l.runLane(ctx, name, lane, queue, logger)
 	}
-	select {
-	case <-lane.ended:
-	default:
+	l.mu.Lock()
+	lane.served = lane.queue == nil
+	l.mu.Unlock()
+	if !lane.served {
 		return // The lane is there for the next Run.
 	}
 	if l.Ended != nil {
@@ -418,9 +422,12 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 		pause, _ := backoff(nil, failures)
 		if failures&(failures-1) == 0 {
 			args := []any{"failures", failures, "next", pause, "err", err}
-			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
-				args = append(args, "stack", string(p.Stack))
-			}
+			_ = guard(func() error { // The methods of err are code of the user.
+				if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
+					args = append(args, "stack", string(p.Stack))
+				}
+				return nil
+			})
 			write(logger, slog.LevelError, "lane failed, to be restarted", args...)
 		}
 		select {

@@ -149,6 +149,78 @@ func TestRunAgain(t *testing.T) {
 	})
 }
 
+// heldDone is a context that holds the next caller of Done until held is closed, if armed.
+type heldDone struct {
+	context.Context
+	armed atomic.Bool
+	held  chan struct{}
+}
+
+func (c *heldDone) Done() <-chan struct{} {
+	if c.armed.CompareAndSwap(true, false) {
+		<-c.held
+	}
+	return c.Context.Done()
+}
+
+// A lane that became idle just when Run ended stays for the next Run. Whether the check of
+// idle lanes comes before the end of Run is decided at random.
+func TestIdleLaneIsThereForTheNextRun(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			d := record.New()
+			l := byFirst(d)
+			parent, cancel := context.WithCancel(t.Context())
+			ctx := &heldDone{Context: parent, held: make(chan struct{})}
+			ended := make(chan error)
+			go func() { ended <- l.Run(ctx) }()
+			synctest.Wait()
+			l.Enqueue("a1")
+			time.Sleep(59 * time.Second)
+			ctx.armed.Store(true) // for the check after 1m, which finds the lane idle
+			time.Sleep(2 * time.Minute)
+			cancel()
+			synctest.Wait() // the lane has stopped, and both its check and the end are due
+			close(ctx.held)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			l.Enqueue("a2")
+			end := serve(t, l)
+			end()
+			d.WantAll(t, "0s lane a", "0s a1", "2m59s lane a", "2m59s a2")
+		})
+	}
+}
+
+// Run returns an error until an earlier Run has returned, also while that waits for runs.
+func TestRunWhileAnotherEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := byFirst(record.New())
+		reconciler := l.Reconciler
+		l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
+			r := reconciler(lane)
+			r.Grace = time.Hour
+			return r
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		l.Enqueue("a1@1m")
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		again, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := l.Run(again); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("Run while another waits for a run = %v, want an error", err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A lane whose Reconciler cannot be created or cannot run is retried alone, with
 // back-off, and logged by count.
 func TestFailedLaneIsRestartedAlone(t *testing.T) {
@@ -164,6 +236,14 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 				Reconcile: func(context.Context, string) error { return nil },
 				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					return nil, reconcile.Terminal(errors.New("permanent"))
+				},
+			}
+		},
+		"cannot be asked": func(string) *reconcile.Reconciler[string] {
+			return &reconcile.Reconciler[string]{
+				Reconcile: func(context.Context, string) error { return nil },
+				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					return nil, unaskable{}
 				},
 			}
 		},
@@ -202,6 +282,13 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 		})
 	}
 }
+
+// An unaskable error panics when it is asked for another error in it.
+type unaskable struct{}
+
+func (unaskable) Error() string { return "cannot be asked" }
+
+func (unaskable) As(any) bool { panic("asked") }
 
 // Ended is called once for each lane that ended, before the lane is created anew, and no
 // item is lost meanwhile. Ending does not concern other lanes.
@@ -346,9 +433,13 @@ func TestFieldsAreChecked(t *testing.T) {
 	l := byFirst(record.New())
 	lane := l.Lane
 	l.Lane = nil
-	if err := l.Run(t.Context()); err == nil || err.Error() != "lanes: Lanes.Lane is required, and nil" {
-		t.Errorf("Run = %v", err)
+	refuses := func(want string) {
+		t.Helper()
+		if err := l.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || err.Error() != want {
+			t.Errorf("Run = %v, want the terminal error %q", err, want)
+		}
 	}
+	refuses("lanes: Lanes.Lane is required, and nil")
 	panics := func(want string, f func()) {
 		t.Helper()
 		defer func() {
@@ -359,10 +450,10 @@ func TestFieldsAreChecked(t *testing.T) {
 		f()
 	}
 	panics("lanes: Lanes.Lane is required, and nil", func() { l.Enqueue("a") })
-	l.Lane, l.Reconciler = lane, nil
-	if err := l.Run(t.Context()); err == nil || err.Error() != "lanes: Lanes.Reconciler is required, and nil" {
-		t.Errorf("Run = %v", err)
-	}
+	l.Lane, l.MaxRunning = lane, -1
+	refuses("lanes: Lanes.MaxRunning is -1, want 0 (which means no limit) or more")
+	l.Reconciler = nil
+	refuses("lanes: Lanes.Reconciler is required, and nil")
 	floats := &lanes.Lanes[float64, float64]{Lane: func(f float64) float64 { return f }}
 	panics("lanes: Lane returned NaN, which is not equal to itself", func() { floats.Enqueue(math.NaN()) })
 	floats.Lane = func(float64) float64 { return 1 }

@@ -116,17 +116,15 @@ func (w *watched) Unwrap() reconcile.Runner { return w.runner }
 
 func (w *watched) Run(ctx context.Context) (err error) {
 	if w.runner == nil {
-		err := errors.New("statuspage: Group needs a Runner, got nil")
+		err := reconcile.Terminal(errors.New("statuspage: Group needs a Runner, got nil"))
 		w.group.note(w.member, memberEnded, err)
 		return err
 	}
 	failure := errPanicked // unless Run returns; the panic goes on to whoever catches it, with its stack
 	defer func() { w.group.note(w.member, memberEnded, failure) }()
 	err = w.start(ctx, w.runner)
-	failure = err
-	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		failure = nil
-	}
+	// Restart returns nil for an error that says no more than that ctx is done.
+	failure = reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(ctx)
 	return err
 }
 

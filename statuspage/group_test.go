@@ -199,6 +199,11 @@ func TestGroupEndsFeedersFirst(t *testing.T) {
 	})
 }
 
+// atEnd is a Runner that returns an error when its context ends.
+func atEnd(of func(error) error) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error { return of(untilDone(ctx)) })
+}
+
 func TestGroupFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
@@ -208,13 +213,19 @@ func TestGroupFailures(t *testing.T) {
 			{reconcile.RunFunc(func(context.Context) error { panic("at the disco") }), "a: panic: at the disco", "a: failed, 1, 0s, panic or runtime.Goexit; the log says where"},
 			{reconcile.RunFunc(func(context.Context) error { return errors.New("no") }), "a: no", "a: failed, 1, 0s, no"},
 			{nil, "a: statuspage: Group needs a Runner, got nil", "a: failed, 0, 0s, statuspage: Group needs a Runner, got nil"},
+			{atEnd(func(err error) error { return errors.Join(err, errors.New("no flush")) }), "a: context deadline exceeded\nno flush", "a: failed, 1, 0s, context deadline exceeded\nno flush"},
+			{atEnd(func(err error) error { return fmt.Errorf("read: %w", err) }), "<nil>", "a: ended, 1, 0s"},
 		} {
 			group := &statuspage.Group{}
 			page := statuspage.New(group)
 			group.Add("a", test.runner)
-			if err := group.Run(t.Context()); err == nil || err.Error() != test.run {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if err := group.Run(ctx); fmt.Sprint(err) != test.run {
 				t.Errorf("Run = %v, want %s", err, test.run)
+			} else if errors.Is(err, reconcile.ErrTerminal) != (test.runner == nil) {
+				t.Errorf("Run = %v, want a terminal error only for a Runner that is nil", err)
 			}
+			cancel()
 			if got := members(t, page); got != test.member {
 				t.Errorf("members = %s, want %s", got, test.member)
 			}

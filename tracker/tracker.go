@@ -43,7 +43,8 @@ import (
 type Tracker[T, V comparable] struct {
 	// Queue gets an Enqueue of each item that is new, changed or gone. Items that are new
 	// in the first complete listing, or in a listing before it, are offered instead, so
-	// that items with events run first.
+	// that items with events run first. If Queue has the method State of a
+	// [reconcile.Queue], an item in flight is enqueued all the same.
 	Queue reconcile.Enqueuer[T]
 
 	// List yields the existing items, in any order. It may read them page by page: each
@@ -64,7 +65,9 @@ type Tracker[T, V comparable] struct {
 	// Resync is the interval in which each unchanged item is offered too. So items that
 	// are not retried, or that changed without a new version, are checked again. The
 	// items are spread over the interval: each listing offers a share of them, the same
-	// items in the same order in each process. 0 means an hour, and less than 0 never.
+	// items in the same order in each process. 0 means an hour, and less than 0 never. The
+	// interval begins with the first Run: a process that restarts more often than that
+	// never offers some of the unchanged items.
 	Resync time.Duration
 
 	// OnChange is called with each change before its item is enqueued. It may be
@@ -144,17 +147,18 @@ func FromMap[T, V comparable](list func(ctx context.Context) (map[T]V, error)) f
 }
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
-// listing in progress and returns nil. It returns an error at once if a field is missing
-// or out of its range, or if it is running already. The Tracker keeps its records when
-// Run returns, and Run may be called again.
+// listing in progress and returns nil. It returns a [reconcile.Terminal] error at once if a
+// field is missing or out of its range, and an error if it is running already. The Tracker
+// keeps its records when Run returns, and Run may be called again.
 //
 // A listing that fails or panics is retried with back-off, no later than one Period after
-// it began. Items that it has already enqueued are not enqueued again. The 1st, 2nd, 4th,
-// 8th … failure in a row is logged, and the first success after it. The number of gone
-// items is logged, as a warning if it is at least ten and more than a tenth of all.
+// it began, or after its end if it took a Period or longer. Items that it has already
+// enqueued are not enqueued again. The 1st, 2nd, 4th, 8th … failure in a row is logged, and
+// the first success after it. The number of gone items is logged, as a warning if it is at
+// least ten and more than a tenth of all.
 func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	if err := t.check(); err != nil {
-		return err
+		return reconcile.Terminal(err)
 	}
 	logger := slog.New(handler{cmp.Or(t.Logger, reconcile.Logger(ctx)).Handler(), t.Name})
 	p := &reconcile.Poller[T]{
@@ -181,9 +185,10 @@ func (t *Tracker[T, V]) Run(ctx context.Context) error {
 	return nil
 }
 
-// Trigger makes the tracker list soon: at once, or as soon as the listing in
-// progress has ended. All calls before the next listing begins count as one.
-// Trigger never blocks, and may be called from any goroutine.
+// Trigger makes the tracker list soon: when the listing in progress has ended, and at
+// least one second after that listing began. After a listing that failed, the back-off
+// stays. All calls before the next listing begins count as one. Trigger never blocks, and
+// may be called from any goroutine.
 func (t *Tracker[T, V]) Trigger() {
 	if p := t.poller.Load(); p != nil { // else Run begins with a listing
 		p.Trigger()
@@ -289,7 +294,7 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 	switch {
 	case !known:
 		add := t.Queue.Enqueue
-		if !t.complete {
+		if !t.complete && !t.inFlight(listed.Item) {
 			add = t.Queue.Offer
 		}
 		return t.report(Change[T, V]{Kind: Appeared, Item: listed.Item, New: listed.Version}, add, &e)
@@ -300,6 +305,13 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 	}
 	t.set(listed.Item, &e)
 	return nil
+}
+
+// inFlight reports whether the queue shows that an item is in flight. The queue then
+// ignores an Offer, although the run may have begun before the item changed.
+func (t *Tracker[T, V]) inFlight(item T) bool {
+	q, ok := t.Queue.(interface{ State(T) reconcile.State })
+	return ok && q.State(item).Phase == reconcile.InFlight
 }
 
 // gone returns the items that this listing lacks, in the order of FromMap.

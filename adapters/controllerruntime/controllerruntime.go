@@ -58,7 +58,9 @@ type Controller interface {
 // and asks c about /readyz, under the name, if the manager serves that. Its caches are
 // whole before c begins. What c logs goes to the manager's logger. When the manager
 // ends, it gives c the time of its GracefulShutdownTimeout; a Grace of the Reconciler
-// is to be shorter. Add is called before the manager starts; after that it is an error.
+// is to be shorter. After a lost election the manager waits for nothing: the process must
+// exit as soon as Start has returned. Add is called before the manager starts; after that
+// it is an error.
 func Add(m manager.Manager, name string, c Controller) error {
 	if name == "" || c == nil {
 		return errors.New("controllerruntime: Add needs a name and a Controller")

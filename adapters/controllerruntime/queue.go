@@ -127,7 +127,8 @@ func (q *Queue[T]) NewQueue(_ string, limiter workqueue.TypedRateLimiter[T]) wor
 }
 
 // Reconciler returns a Reconciler that calls r and reports the error of each run to q.
-// Without it q knows that a run has failed, and not why.
+// Without it q knows that a run has failed, and not why, and it takes a
+// Result{Requeue: true} for a failure.
 func (q *Queue[T]) Reconciler(r ctrlreconcile.TypedReconciler[T]) ctrlreconcile.TypedReconciler[T] {
 	return ctrlreconcile.TypedFunc[T](func(ctx context.Context, item T) (result ctrlreconcile.Result, err error) {
 		err = errPanicked // unless it returns

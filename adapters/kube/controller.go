@@ -153,11 +153,11 @@ func (c *Controller[O]) Run(ctx context.Context) error {
 		c.ended.Store(&err)
 		return err
 	}
+	if held.In(ctx) {
+		p.Reconciler.Queue = held.Queue(p.Queue) // before With, for metrics that look at it
+	}
 	if c.With != nil {
 		c.With(p)
-	}
-	if held.In(ctx) && p.Reconciler.Queue == p.Queue {
-		p.Reconciler.Queue = held.Queue(p.Queue)
 	}
 	p.Reconciler.Reconcile = p.timed(p.Reconciler.Reconcile)
 	if !c.runs.CompareAndSwap(nil, p) {

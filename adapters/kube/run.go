@@ -192,5 +192,5 @@ func failure(informer cache.SharedInformer) error {
 	if err := r.(*run).failures.Last(); err != nil {
 		return err
 	}
-	return errors.New("the API server has not answered")
+	return errors.New("no complete list has come from the API server")
 }

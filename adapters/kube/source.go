@@ -302,11 +302,12 @@ func (s *Source[T]) keys(obj metav1.Object) iter.Seq[T] {
 // It is an error until the informers of both have synced, because then
 // everything would look like an orphan.
 //
-// An owner may come back between the list and the run: the reconcile function
-// looks for it again before it removes anything.
+// The informer of the owners may be behind that of the children, and an owner may come
+// back after the list. So the reconcile function must ask the API server for the owner,
+// and not a cache, before it removes anything.
 func Orphans[T comparable](children, owners *Source[T]) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {
-		// The children first: an owner is there before its children are.
+		// The children first: an owner is made before its children are.
 		items, err := children.List(ctx)
 		if err != nil {
 			return nil, err

@@ -95,7 +95,9 @@ func (i instrumented[T]) Run(ctx context.Context) error {
 		i.r.Reconcile, i.r.OnResult = run, onResult
 		i.c.mu.Lock()
 		defer i.c.mu.Unlock()
-		delete(i.c.queues, i.r.Name)
+		if q, ok := i.r.Queue.(Statser); ok && !isNil(q) { // otherwise it is of AddQueue
+			delete(i.c.queues, i.r.Name)
+		}
 		delete(i.c.runs, i.r.Name)
 	}()
 	return i.r.Run(ctx)

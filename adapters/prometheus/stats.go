@@ -29,9 +29,9 @@ import (
 // stats is called in each scrape; it must not block, and may be called from any
 // goroutine. AddStats returns an error if c or stats is nil, if S is no struct with such
 // fields, if the prefix is no part of a metric's name (small letters, digits and _) or
-// begins with a word that other metrics have (queue, gate, listing, oldest, runs, held), if
-// two fields, of this S or of another, would be one metric, or if the name is empty, not
-// UTF-8 or taken for that prefix.
+// begins with a word that other metrics have (queue, gate, listing, oldest, runs, held,
+// failures), if two fields, of this S or of another, would be one metric, or if the name is
+// empty, not UTF-8 or taken for that prefix.
 func AddStats[S any](c *Collector, prefix, name string, stats func() S) error {
 	switch {
 	case c == nil:
@@ -86,7 +86,7 @@ func AddStats[S any](c *Collector, prefix, name string, stats func() S) error {
 var prefixes = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 // taken are the words that metrics of this package begin with, after reconcile.
-var taken = []string{"queue", "gate", "listing", "oldest", "runs", "held"}
+var taken = []string{"queue", "gate", "listing", "oldest", "runs", "held", "failures"}
 
 // statsKey is what stats are known by.
 type statsKey struct{ prefix, name string }

@@ -74,6 +74,7 @@ func TestAddStats(t *testing.T) {
 		"LeasesLostTotal would be":  promadapter.AddStats(&c, "nats_queue", "y", func() total { return total{} }),
 		`the prefix is "oldest"`:    promadapter.AddStats(&c, "oldest", "y", stats),
 		`the prefix is "queue_in"`:  promadapter.AddStats(&c, "queue_in", "y", stats),
+		`the prefix is "failures"`:  promadapter.AddStats(&c, "failures", "y", stats),
 		`the prefix is "queue"`:     promadapter.AddStats(&c, "queue", "y", stats),
 		"the name is empty":         promadapter.AddStats(&c, "q", "", stats),
 		`stats "x" with the prefix`: promadapter.AddStats(&c, "q", "x", stats),

@@ -76,3 +76,22 @@ func TestInstrumentedTerms(t *testing.T) {
 		}
 	})
 }
+
+// The counts of a queue that AddQueue has added stay when a Reconciler ends whose own
+// queue has none.
+func TestInstrumentedKeepsTheQueueOfAddQueue(t *testing.T) {
+	var c promadapter.Collector
+	q := reconcile.NewQueue[string]()
+	if err := c.AddQueue("far", q); err != nil {
+		t.Fatal(err)
+	}
+	r := &reconcile.Reconciler[string]{Name: "far", Queue: foreign{q}, Reconcile: func(context.Context, string) error { return nil }}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := promadapter.Instrumented(&c, r).Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Remove("far") {
+		t.Error("the queue is gone")
+	}
+}

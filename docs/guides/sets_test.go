@@ -203,6 +203,12 @@ func TestRecipePool(t *testing.T) {
 }
 
 func TestRecipeListedLate(t *testing.T) {
+	for _, apply := range []bool{false, true} {
+		testListedLate(t, apply)
+	}
+}
+
+func testListedLate(t *testing.T, apply bool) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
 		machines, visible := &table[instance]{}, &table[instance]{}
@@ -224,16 +230,24 @@ func TestRecipeListedLate(t *testing.T) {
 			Desired: records.list,
 			Actual:  visible.list, // three minutes late
 			InSync:  func(s server, m instance) bool { return s.Size == m.Size },
-			Delete:  func(context.Context, string, instance) error { return nil },
+			Ensure: func(_ context.Context, name string, s server) error {
+				if _, listed := visible.get(name); listed { // ask the provider: servers.Listed does not change during Apply
+					return nil // a change of size would follow here
+				}
+				create(name, s) // again and again, with the same token
+				return fmt.Errorf("created, and not listed yet: %w", reconcile.RequeueWithin(30*time.Second))
+			},
+			Delete: func(context.Context, string, instance) error { return nil },
 		}
-		servers.Ensure = func(_ context.Context, name string, s server) error {
-			if _, _, _, listed := servers.Listed(name); listed {
-				return nil // a change of size would follow here
+		if apply {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := servers.Apply(ctx, &reconcile.Reconciler[string]{Workers: 4, Logger: quiet}); err != nil || visible.size() != 4 {
+				t.Errorf("Apply returned %v, and %d machines are listed", err, visible.size())
 			}
-			create(name, s) // again and again, with the same token
-			return fmt.Errorf("created, and not listed yet: %w", reconcile.RequeueWithin(30*time.Second))
+		} else {
+			runSet(t, servers, time.Hour)
 		}
-		runSet(t, servers, time.Hour)
 		lines := happened.Lines()
 		slices.Sort(lines)
 		if want := []string{"0s create web-0", "0s create web-1", "0s create web-2", "0s create web-3"}; !slices.Equal(lines, want) {

@@ -36,6 +36,11 @@ func TestControllerInATerm(t *testing.T) {
 						runs++
 						return nil
 					},
+					With: func(p *kube.Parts) {
+						if _, ok := p.Reconciler.Queue.(*reconcile.Queue[cache.ObjectName]); ok {
+							t.Error("metrics see the Queue itself, whose Result.Waited they know")
+						}
+					},
 				}
 				group := reconcile.Group{Logger: quiet}
 				group.Add("informers", c.Informers())

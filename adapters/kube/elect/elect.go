@@ -93,9 +93,11 @@ type Config struct {
 // A Lease that is deleted is free: another candidate takes it at once, and this one
 // ends only when it is to renew it, up to Config.Period later.
 //
-// Times are measured on the monotonic clock of this process, from before the
-// request that renewed the lease. A process that is stopped and continued, or
-// a machine that sleeps, finds out only when it goes on.
+// Times are measured from before the request that renewed the lease, on the monotonic
+// clock and on the wall clock of this process: the lease is lost when either says so. A
+// process that is stopped, or a machine that sleeps, finds out within a second after it
+// goes on. A wall clock that is set forward by more than Config.Deadline ends the lease,
+// too.
 func Elect(cfg Config, r reconcile.Runner) *Candidate {
 	return &Candidate{config: cfg, runner: r}
 }
@@ -131,7 +133,7 @@ type Candidate struct {
 // says may be over at once, so work belongs into the runner.
 func (e *Candidate) IsLeader() bool {
 	t := e.leads.Load()
-	return t != nil && t.lost.Err() == nil && time.Since(t.last()) < t.Deadline
+	return t != nil && t.lost.Err() == nil && t.left() > 0
 }
 
 // Unwrap lets a Group know what runs in here.
@@ -331,10 +333,17 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 	return err
 }
 
+// left returns how long the lease still holds, by the clock that says less: the
+// monotonic one stands still while a machine sleeps.
+func (t *term) left() time.Duration {
+	now, last := time.Now(), t.last()
+	return t.Deadline - max(now.Sub(last), now.Round(0).Sub(last.Round(0)))
+}
+
 // Over reports whether the lease is lost. If it was not renewed in time, it is from
 // now on, even if a renewal comes yet.
 func (t *term) Over() bool {
-	if t.lost.Err() == nil && time.Since(t.last()) >= t.Deadline {
+	if t.lost.Err() == nil && t.left() <= 0 {
 		t.mu.Lock()
 		trouble := t.trouble
 		if trouble == nil && !t.asked.IsZero() {
@@ -355,7 +364,7 @@ func (t *term) Lost() context.Context { return t.lost }
 
 // watch ends the runner, with end, if the lease is lost before it has returned.
 func (t *term) watch(end context.CancelCauseFunc, stopped, returned <-chan struct{}) {
-	timer := time.NewTimer(time.Until(t.last().Add(t.Deadline)))
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for t.lost.Err() == nil {
 		select {
@@ -366,7 +375,7 @@ func (t *term) watch(end context.CancelCauseFunc, stopped, returned <-chan struc
 			t.lose(fmt.Errorf("%w: the elector has ended", reconcile.ErrLeaseLost))
 		case <-timer.C:
 			if !t.Over() {
-				timer.Reset(time.Until(t.last().Add(t.Deadline)))
+				timer.Reset(min(time.Second, t.left())) // the machine may sleep meanwhile
 			}
 		}
 	}

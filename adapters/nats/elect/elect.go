@@ -36,9 +36,10 @@ import (
 // one has it at once. It renews until then. If it cannot, the lease is lost as well.
 //
 // Elect ends only the context of r. A Reconciler that has a Grace lets its runs go on
-// for that long after the lease is lost. One in a Group is ended after its feeders, as
-// long as they take, and takes items meanwhile. Set its Queue to [Held] of the queue:
-// then its runs end with the lease, and it takes nothing after that.
+// for that long after the lease is lost. One in a Group is ended after its feeders, up to
+// a second later, and takes items meanwhile. Set its Queue to [Held] of the queue: then
+// its runs end with the lease, and it takes nothing after that. Without it, keep both
+// times together below a third of the TTL.
 //
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than
@@ -251,21 +252,13 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	}
 	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
-	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics
+	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
 	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
 	lost := t.Lost().Err() != nil
 	t.End(errTermOver)
 	c.release()
-	switch {
-	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
-		return false, nil
-	case !lost:
-		return false, err
-	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, reconcile.ErrLeaseLost):
-		return ctx.Err() == nil, nil
-	}
-	return false, err
+	return err == nil && lost && ctx.Err() == nil, err
 }
 
 var errTermOver = errors.New("natsadapter: the term is over")

@@ -8,6 +8,7 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -70,8 +71,8 @@ func TestElectKeepsTheLeaseWhileItEnds(t *testing.T) {
 	}
 }
 
-// TestElectEnds has what runs under the lease end by itself: the lease is given
-// back, and what it returned is returned.
+// TestElectEnds has what runs under the lease end by itself, or fail as it is ended: the
+// lease is given back, and what it returned is returned.
 func TestElectEnds(t *testing.T) {
 	t.Parallel()
 	js := natstest.New(t).JetStream(t)
@@ -79,18 +80,30 @@ func TestElectEnds(t *testing.T) {
 	failure := errors.New("failure")
 	for _, c := range []struct {
 		name string
-		run  func() error
+		run  func(ctx context.Context, stop func()) error
 		ok   func(error) bool
 	}{
-		{"nil", func() error { return nil }, func(err error) bool { return err == nil }},
-		{"error", func() error { return failure }, func(err error) bool { return errors.Is(err, failure) }},
-		{"panic", func() error { panic(failure) }, func(err error) bool {
+		{"nil", func(context.Context, func()) error { return nil }, func(err error) bool { return err == nil }},
+		{"error", func(context.Context, func()) error { return failure }, func(err error) bool { return errors.Is(err, failure) }},
+		{"stopped", func(ctx context.Context, stop func()) error {
+			stop()
+			<-ctx.Done()
+			return fmt.Errorf("read: %w", ctx.Err())
+		}, func(err error) bool { return err == nil }},
+		{"stopped, with a failure beside it", func(ctx context.Context, stop func()) error {
+			stop()
+			<-ctx.Done()
+			return errors.Join(ctx.Err(), failure)
+		}, func(err error) bool { return errors.Is(err, failure) }},
+		{"panic", func(context.Context, func()) error { panic(failure) }, func(err error) bool {
 			p := new(reconcile.PanicError)
 			return errors.As(err, &p) && errors.Is(err, failure) && len(p.Stack) > 0
 		}},
-		{"goexit", func() error { runtime.Goexit(); return nil }, func(err error) bool { return err != nil }},
+		{"goexit", func(context.Context, func()) error { runtime.Goexit(); return nil }, func(err error) bool { return err != nil }},
 	} {
-		err := elect.Elect(kv, "leader", reconcile.RunFunc(func(context.Context) error { return c.run() })).Run(t.Context())
+		ctx, stop := context.WithCancel(t.Context())
+		err := elect.Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error { return c.run(ctx, stop) })).Run(ctx)
+		stop()
 		if !c.ok(err) {
 			t.Errorf("%s: Run returns %v", c.name, err)
 		}
